@@ -1,0 +1,224 @@
+/* The floor that dlx is measured against: the same exchanges, written by hand.
+ *
+ * CPython's full C API and dlpack.h, nothing else. Consumers here, the tensor type in c_tensor.h.
+ * What a library must check and a floor need not (torch's conj, neg and grad, dtypes, overflow) is
+ * left out. The cache relies on the GIL.
+ */
+#include "c_tensor.h"
+#include <time.h>
+
+#define USED_CAPSULE_NAME "used_dltensor_versioned"
+
+static PyObject *str_dlpack, *str_table, *max_version, *max_version_keyword; /* set at import */
+
+/* Exact type to table, direct-mapped; a slot owns its type, so an address is never reused under it. */
+static struct {
+    PyTypeObject *type;
+    const DLPackExchangeAPI *api;
+} cache[64];
+
+static const DLPackExchangeAPI *capsule_table(PyObject *capsule) {
+    const DLPackExchangeAPIHeader *header = PyCapsule_GetPointer(capsule, TABLE_NAME);
+    if (header == NULL) return NULL;
+    while (header != NULL && header->version.major != DLPACK_MAJOR_VERSION) header = header->prev_api;
+    if (header == NULL) PyErr_SetString(PyExc_BufferError, "no exchange table of major version 1");
+    return (const DLPackExchangeAPI *)header;
+}
+
+static __attribute__((noinline)) const DLPackExchangeAPI *lookup_slow(PyTypeObject *type, size_t slot) {
+    PyObject *capsule = PyObject_GetAttr((PyObject *)type, str_table);
+    if (capsule == NULL) return NULL;
+    const DLPackExchangeAPI *api = capsule_table(capsule);
+    Py_DECREF(capsule); /* the table is static: it outlives its capsule */
+    if (api == NULL) return NULL;
+    Py_INCREF(type);
+    PyTypeObject *evicted = cache[slot].type;
+    cache[slot].type = type;
+    cache[slot].api = api;
+    Py_XDECREF(evicted);
+    return api;
+}
+
+static inline const DLPackExchangeAPI *lookup(PyTypeObject *type) {
+    size_t slot = ((uintptr_t)type >> 4 ^ (uintptr_t)type >> 10) % (sizeof cache / sizeof *cache);
+    return cache[slot].type == type ? cache[slot].api : lookup_slow(type, slot);
+}
+
+static int one_argument(Py_ssize_t nargs) {
+    if (nargs != 1) PyErr_SetString(PyExc_TypeError, "one argument expected");
+    return nargs == 1;
+}
+
+static PyObject *from_table(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+    (void)module;
+    if (!one_argument(nargs)) return NULL;
+    const DLPackExchangeAPI *api = lookup(Py_TYPE(args[0]));
+    DLManagedTensorVersioned *managed;
+    if (api == NULL || api->managed_tensor_from_py_object_no_sync(args[0], &managed) != 0) return NULL;
+    return new_tensor(managed);
+}
+
+static PyObject *borrow(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+    (void)module;
+    if (!one_argument(nargs)) return NULL;
+    const DLPackExchangeAPI *api = lookup(Py_TYPE(args[0]));
+    DLTensor view;
+    if (api == NULL || api->dltensor_from_py_object_no_sync(args[0], &view) != 0) return NULL;
+    Py_RETURN_NONE;
+}
+
+static PyObject *from_protocol(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+    (void)module;
+    if (!one_argument(nargs)) return NULL;
+    PyObject *call[] = {NULL, args[0], max_version};
+    PyObject *capsule = PyObject_VectorcallMethod(
+        str_dlpack, call + 1, 1 | PY_VECTORCALL_ARGUMENTS_OFFSET, max_version_keyword);
+    if (capsule == NULL) return NULL;
+    DLManagedTensorVersioned *managed = PyCapsule_GetPointer(capsule, CAPSULE_NAME);
+    PyObject *tensor = NULL;
+    if (managed != NULL && PyCapsule_SetName(capsule, USED_CAPSULE_NAME) == 0) tensor = new_tensor(managed);
+    Py_DECREF(capsule);
+    return tensor;
+}
+
+/* ---- loops over one table entry, timed inside; each returns nanoseconds per call ---- */
+
+static double now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
+static PyObject *per_call(double start, Py_ssize_t n, int failed) {
+    double elapsed = now() - start;
+    return failed ? NULL : PyFloat_FromDouble(elapsed / (double)n);
+}
+
+static PyObject *borrow_loop(PyObject *module, PyObject *args) {
+    PyObject *x;
+    Py_ssize_t n;
+    DLTensor view;
+    int failed = 0;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "On", &x, &n)) return NULL;
+    double start = now();
+    for (Py_ssize_t i = 0; i < n && !failed; i++) {
+        const DLPackExchangeAPI *api = lookup(Py_TYPE(x));
+        failed = api == NULL || api->dltensor_from_py_object_no_sync(x, &view) != 0;
+    }
+    return per_call(start, n, failed);
+}
+
+static int parse_loop(PyObject *args, const DLPackExchangeAPI **api, PyObject **x, Py_ssize_t *n) {
+    PyObject *capsule;
+    if (!PyArg_ParseTuple(args, "OOn", &capsule, x, n)) return -1;
+    *api = capsule_table(capsule);
+    return *api == NULL ? -1 : 0;
+}
+
+static PyObject *borrow_loop_table(PyObject *module, PyObject *args) {
+    const DLPackExchangeAPI *api;
+    PyObject *x;
+    Py_ssize_t n;
+    DLTensor view;
+    int failed = 0;
+    (void)module;
+    if (parse_loop(args, &api, &x, &n) < 0) return NULL;
+    double start = now();
+    for (Py_ssize_t i = 0; i < n && !failed; i++) failed = api->dltensor_from_py_object_no_sync(x, &view);
+    return per_call(start, n, failed);
+}
+
+static PyObject *from_py_loop(PyObject *module, PyObject *args) {
+    const DLPackExchangeAPI *api;
+    DLManagedTensorVersioned *managed;
+    PyObject *x;
+    Py_ssize_t n;
+    int failed = 0;
+    (void)module;
+    if (parse_loop(args, &api, &x, &n) < 0) return NULL;
+    double start = now();
+    for (Py_ssize_t i = 0; i < n && !failed; i++) {
+        failed = api->managed_tensor_from_py_object_no_sync(x, &managed);
+        if (!failed) release(managed);
+    }
+    return per_call(start, n, failed);
+}
+
+static PyObject *to_py_loop(PyObject *module, PyObject *args) {
+    const DLPackExchangeAPI *api;
+    DLManagedTensorVersioned *managed;
+    PyObject *x;
+    Py_ssize_t n;
+    void *result;
+    int failed = 0;
+    (void)module;
+    if (parse_loop(args, &api, &x, &n) < 0) return NULL;
+    double start = now();
+    for (Py_ssize_t i = 0; i < n && !failed; i++) {
+        failed = api->managed_tensor_from_py_object_no_sync(x, &managed) != 0 ||
+                 api->managed_tensor_to_py_object_no_sync(managed, &result) != 0;
+        if (!failed) Py_DECREF((PyObject *)result);
+    }
+    return per_call(start, n, failed);
+}
+
+static void raise_error(void *context, const char *kind, const char *message) {
+    (void)context;
+    PyErr_Format(PyExc_RuntimeError, "%s: %s", kind, message);
+}
+
+static PyObject *allocator_loop(PyObject *module, PyObject *args) {
+    PyObject *capsule;
+    Py_ssize_t n;
+    (void)module;
+    if (!PyArg_ParseTuple(args, "On", &capsule, &n)) return NULL;
+    const DLPackExchangeAPI *api = capsule_table(capsule);
+    if (api == NULL) return NULL;
+    int64_t shape[] = {3, 4}, strides[] = {4, 1};
+    DLTensor prototype = {.device = {kDLCPU, 0}, .ndim = 2, .dtype = {kDLFloat, 32, 1},
+                          .shape = shape, .strides = strides};
+    DLManagedTensorVersioned *managed;
+    int failed = 0;
+    double start = now();
+    for (Py_ssize_t i = 0; i < n && !failed; i++) {
+        failed = api->managed_tensor_allocator(&prototype, &managed, NULL, raise_error);
+        if (!failed) release(managed);
+    }
+    return per_call(start, n, failed);
+}
+
+static PyMethodDef functions[] = {
+    {"from_table", METHOD(from_table), METH_FASTCALL, "from_table(x): Tensor, by the table of type(x)."},
+    {"from_protocol", METHOD(from_protocol), METH_FASTCALL, "from_protocol(x): Tensor, by __dlpack__."},
+    {"borrow", METHOD(borrow), METH_FASTCALL, "borrow(x): fill a DLTensor by the table of type(x)."},
+    {"borrow_loop", borrow_loop, METH_VARARGS, "borrow_loop(x, n): cached lookup and borrow."},
+    {"borrow_loop_table", borrow_loop_table, METH_VARARGS, "borrow_loop_table(table, x, n): borrow."},
+    {"from_py_loop", from_py_loop, METH_VARARGS, "from_py_loop(table, x, n): export, delete."},
+    {"to_py_loop", to_py_loop, METH_VARARGS, "to_py_loop(table, x, n): export, import, drop."},
+    {"allocator_loop", allocator_loop, METH_VARARGS, "allocator_loop(table, n): allocate, delete."},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, .m_name = "c_exchange", .m_size = -1, .m_methods = functions};
+
+PyMODINIT_FUNC PyInit_c_exchange(void) {
+    str_dlpack = PyUnicode_InternFromString("__dlpack__");
+    str_table = PyUnicode_InternFromString("__dlpack_c_exchange_api__");
+    str_max_version = PyUnicode_InternFromString("max_version");
+    str_dl_device = PyUnicode_InternFromString("dl_device");
+    str_copy = PyUnicode_InternFromString("copy");
+    max_version = Py_BuildValue("(ii)", DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
+    max_version_keyword = PyTuple_Pack(1, str_max_version);
+    cpu_device = Py_BuildValue("(ii)", kDLCPU, 0);
+    PyObject *capsule = PyCapsule_New(&table, TABLE_NAME, NULL);
+    if (PyErr_Occurred() || PyType_Ready(&Tensor_Type) < 0 ||
+        PyDict_SetItem(Tensor_Type.tp_dict, str_table, capsule) < 0)
+        return NULL;
+    PyType_Modified(&Tensor_Type);
+    PyObject *module = PyModule_Create(&definition);
+    if (module != NULL && PyModule_AddObjectRef(module, "Tensor", (PyObject *)&Tensor_Type) < 0)
+        Py_CLEAR(module);
+    return module;
+}

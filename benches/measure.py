@@ -1,0 +1,144 @@
+"""Time the two sides of a row in turn, in one process, and judge the result.
+
+Nothing is subtracted: both sides pay the same loop. The minimum decides a ratio,
+because other load only ever adds time; the median shows how much there was.
+"""
+
+import ast
+import gc
+import statistics
+import subprocess
+import sys
+import time
+import timeit
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cases import Clock, Row, Scope
+
+Sampler = Callable[[int], float]  # number of calls -> ns per call
+
+SAMPLE_NS = 2e6
+LEAST_ROUNDS = 5
+NOT_INSTALLED = "not installed"
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long to measure: at most so many rounds, and about so many ns, for a row."""
+
+    rounds: int
+    row_ns: float
+
+
+FULL = Effort(rounds=200, row_ns=3e9)
+QUICK = Effort(rounds=25, row_ns=0.5e9)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Nanoseconds per call over all samples of one side."""
+
+    minimum: float
+    median: float
+    samples: int
+    calls_per_sample: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """A row with what was measured; a side that cannot run says why instead."""
+
+    row: Row
+    ours: Timing | str
+    theirs: Timing | str
+
+    @property
+    def value(self) -> float | None:
+        """Ratio of the minima, or for an absolute row the medians' difference in ms."""
+        if isinstance(self.ours, str) or isinstance(self.theirs, str):
+            return None
+        if self.row.absolute:
+            return (self.ours.median - self.theirs.median) / 1e6
+        return self.ours.minimum / self.theirs.minimum
+
+    @property
+    def verdict(self) -> str:
+        """`met` or `missed`; empty without a budget or without both timings."""
+        if self.value is None or self.row.budget is None:
+            return ""
+        return "met" if self.value <= self.row.budget else "missed"
+
+
+def missing(code: str, scope: Scope) -> bool:
+    """Whether `code` reads or imports a name that is not in `scope`."""
+    names = set()
+    for node in ast.walk(ast.parse(code)):
+        if isinstance(node, ast.Name):
+            names.add(node.id)
+        elif isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+    return not names <= scope.keys() | {"n"}
+
+
+def sampler(clock: Clock, code: str, scope: Scope) -> Sampler:
+    """Return a function that runs `code` a number of times: ns per call."""
+    if clock is Clock.LOOP:
+        expression = compile(code, "<bench>", "eval")
+        return lambda n: eval(expression, scope, {"n": n})
+    if clock is Clock.PROCESS:
+        return lambda _: _run(code)
+    timer = timeit.Timer(code, globals=scope)
+    return lambda n: timer.timeit(n) / n * 1e9
+
+
+def _run(code: str) -> float:
+    start = time.perf_counter_ns()
+    subprocess.run([sys.executable, "-c", code], check=True)
+    return float(time.perf_counter_ns() - start)
+
+
+def calls_per_sample(sample: Sampler) -> int:
+    """Return how many calls make a sample of about 2 ms; warms the path up too."""
+    calls = 1
+    while True:
+        per_call = sample(calls)
+        if per_call * calls >= SAMPLE_NS / 10:
+            return max(1, round(SAMPLE_NS / per_call))
+        calls *= 10
+
+
+def measure(row: Row, scope: Scope, effort: Effort) -> Result:
+    """Time both sides of `row`, interleaved, with the garbage collector off."""
+    problems: dict[str, str] = {}
+    samplers: dict[str, Sampler] = {}
+    calls: dict[str, int] = {}
+    round_ns = 0.0
+    gc.collect()
+    gc.disable()
+    try:
+        for side, code in (("ours", row.ours), ("theirs", row.theirs)):
+            if missing(code, scope):
+                problems[side] = NOT_INSTALLED
+                continue
+            try:
+                samplers[side] = sampler(row.clock, code, scope)
+                calls[side] = 1 if row.absolute else calls_per_sample(samplers[side])
+                round_ns += samplers[side](calls[side]) * calls[side]
+            except Exception as error:  # one broken path must not hide the others
+                samplers.pop(side, None)
+                problems[side] = f"{type(error).__name__}: {error}".splitlines()[0]
+        samples: dict[str, list[float]] = {side: [] for side in samplers}
+        if samplers:
+            fitting = int(effort.row_ns / round_ns)
+            for _ in range(max(LEAST_ROUNDS, min(effort.rounds, fitting))):
+                for side, sample in samplers.items():
+                    samples[side].append(sample(calls[side]))
+    finally:
+        gc.enable()
+    timings = {
+        side: Timing(min(ns), statistics.median(ns), len(ns), calls[side])
+        for side, ns in samples.items()
+    }
+    sides = problems | timings
+    return Result(row, sides["ours"], sides["theirs"])

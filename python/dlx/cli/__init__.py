@@ -1,0 +1,82 @@
+"""The command line: `python -m dlx info`, `python -m dlx demo`.
+
+A subcommand is one file in this package that defines `COMMAND`, and its name in
+`COMMANDS` below.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import dlx
+from dlx.cli.command import CannotRun, Command, Silent
+
+__all__ = ["COMMANDS", "main"]
+
+COMMANDS = (
+    "info",
+    "demo",
+)
+"""Modules of this package that are subcommands, in the order that help lists them."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code.
+
+    0: done. 1: the command found something wrong. 2: it could not run.
+    """
+    parser = _parser()
+    args = parser.parse_args(argv)
+    if args.command is None:
+        parser.print_help()
+        return 0
+    command: Command[Any] = args.command
+    try:
+        return _run_json(command, args) if args.json else _run_table(command, args)
+    except CannotRun as reason:
+        print(f"dlx {command.name}: {reason}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m dlx",
+        description="Zero-copy tensor exchange between Python array libraries.",
+    )
+    parser.add_argument("--version", action="version", version=f"dlx {dlx.__version__}")
+    parser.set_defaults(command=None)
+    subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
+    for name in COMMANDS:
+        command: Command[Any] = import_module(f"{__name__}.{name}").COMMAND
+        subparser = subparsers.add_parser(
+            name, help=command.summary, description=command.summary
+        )
+        subparser.set_defaults(command=command)
+        subparser.add_argument(
+            "--json", action="store_true", help="print one JSON document"
+        )
+        command.configure(subparser)
+    return parser
+
+
+def _run_json(command: Command[Any], args: argparse.Namespace) -> int:
+    # stdout is the document's alone, whatever a framework prints while imported.
+    with contextlib.redirect_stdout(sys.stderr):
+        report = command.collect(args, Silent())
+    print(json.dumps(dataclasses.asdict(report), indent=2))
+    return command.exit_code(report)
+
+
+def _run_table(command: Command[Any], args: argparse.Namespace) -> int:
+    from dlx.cli.terminal import open_console, progress_bar
+
+    console = open_console()
+    with contextlib.redirect_stdout(sys.stderr), progress_bar() as progress:
+        report = command.collect(args, progress)
+    command.render(report, console)
+    return command.exit_code(report)

@@ -1,0 +1,64 @@
+"""What a subcommand is: facts first, then how to show them."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["CannotRun", "Command", "Progress", "Silent", "one_line"]
+
+Report = TypeVar("Report")
+
+
+class CannotRun(Exception):
+    """The command cannot run here; the message is one line and says what to do."""
+
+
+class Progress(Protocol):
+    """Where a command says how far it is."""
+
+    def begin(self, total: int) -> None:
+        """Announce the number of steps."""
+
+    def step(self, text: str) -> None:
+        """Say what the next step does, and count it when it is over."""
+
+
+class Silent:
+    """A `Progress` that shows nothing."""
+
+    def begin(self, total: int) -> None:
+        """Ignore the announcement."""
+
+    def step(self, text: str) -> None:
+        """Ignore the step."""
+
+
+def one_line(error: BaseException) -> str:
+    """Return what an exception says, cut to its first line."""
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def _no_options(parser: argparse.ArgumentParser) -> None:
+    """Leave the parser as it is."""
+
+
+def _success(report: object) -> int:
+    return 0
+
+
+@dataclass(frozen=True)
+class Command(Generic[Report]):
+    """One subcommand. `Report` is a dataclass whose `asdict` is the JSON document."""
+
+    name: str
+    summary: str
+    collect: Callable[[argparse.Namespace, Progress], Report]
+    render: Callable[[Report, Console], None]
+    exit_code: Callable[[Report], int] = _success
+    configure: Callable[[argparse.ArgumentParser], None] = _no_options

@@ -1,0 +1,151 @@
+"""`python -m dlx info`: versions, and who publishes an exchange table."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import dlx
+from dlx.cli.capsules import Table, find_table
+from dlx.cli.command import Command, Progress, one_line
+from dlx.cli.frameworks import FRAMEWORKS, Framework
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["COMMAND"]
+
+
+@dataclass
+class TensorType:
+    """A tensor type and the exchange table that it publishes."""
+
+    name: str
+    table: Table | None
+
+
+@dataclass
+class Found:
+    """What is known of one framework."""
+
+    name: str
+    installed: bool
+    version: str | None = None
+    importable: bool | None = None
+    error: str | None = None
+    types: list[TensorType] = field(default_factory=list)
+
+
+@dataclass
+class Info:
+    """The document that `info --json` prints."""
+
+    dlx: str
+    dlpack: str
+    exchange_table: str
+    python: str
+    platform: str
+    frameworks: list[Found]
+
+
+def _collect(args: argparse.Namespace, progress: Progress) -> Info:
+    table = find_table(dlx.Tensor)
+    if table is None:
+        raise AssertionError("dlx.Tensor publishes no exchange table")
+    progress.begin(len(FRAMEWORKS))
+    found = []
+    for framework in FRAMEWORKS:
+        progress.step(f"looking for {framework.name}")
+        found.append(_look_at(framework, load=args.load))
+    return Info(
+        dlx=dlx.__version__,
+        dlpack=table.version,
+        exchange_table=table.address,
+        python=f"{platform.python_implementation()} {platform.python_version()}",
+        platform=platform.platform(),
+        frameworks=found,
+    )
+
+
+def _look_at(framework: Framework, *, load: bool) -> Found:
+    if not framework.is_installed():
+        return Found(framework.name, installed=False)
+    found = Found(framework.name, installed=True, version=framework.version())
+    if not load:
+        return found
+    try:
+        module = framework.load()
+        found.types = [
+            TensorType(name, find_table(each)) for name, each in framework.types()
+        ]
+    except Exception as error:  # a broken installation is a fact to report
+        found.importable = False
+        found.error = one_line(error)
+        return found
+    found.importable = True
+    found.version = found.version or getattr(module, "__version__", None)
+    return found
+
+
+def _render(info: Info, console: Console) -> None:
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table as Grid
+
+    facts = Grid.grid(padding=(0, 2))
+    for label, value in (
+        ("dlx", info.dlx),
+        ("DLPack", info.dlpack),
+        ("exchange table", f"{info.exchange_table} (dlx.Tensor)"),
+        ("Python", info.python),
+        ("platform", info.platform),
+    ):
+        facts.add_row(f"[bold]{label}[/bold]", escape(value))
+    console.print(facts)
+
+    grid = Grid(box=box.SIMPLE_HEAD)
+    for header in ("framework", "version", "tensor type", "exchange table"):
+        grid.add_column(header, no_wrap=header != "exchange table")
+    for found in info.frameworks:
+        name, version = escape(found.name), escape(found.version or "?")
+        if not found.installed:
+            grid.add_row(name, "not installed", "", "", style="dim")
+        elif found.importable is None:
+            grid.add_row(name, version, "", "not imported")
+        elif not found.importable:
+            error = escape(f"import failed: {found.error}")
+            grid.add_row(name, version, "", error, style="yellow")
+        elif not found.types:
+            grid.add_row(name, version, "", "no tensor type found")
+        for index, each in enumerate(found.types):
+            first = (name, version) if index == 0 else ("", "")
+            grid.add_row(*first, escape(each.name), _describe(each.table))
+    console.print(grid)
+
+
+def _describe(table: Table | None) -> str:
+    if table is None:
+        return "no"
+    name = "" if table.attribute == "__dlpack_c_exchange_api__" else ", old name"
+    return f"[green]{table.address} (DLPack {table.version}{name})[/green]"
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--no-import",
+        dest="load",
+        action="store_false",
+        help="do not import the frameworks: faster, but says nothing of their tables",
+    )
+
+
+COMMAND = Command(
+    name="info",
+    summary="versions, and which frameworks publish an exchange table",
+    collect=_collect,
+    render=_render,
+    configure=_configure,
+)
+"""The subcommand `info`."""

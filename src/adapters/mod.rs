@@ -1,0 +1,3 @@
+//! Producers that need their own reading, one file each.
+
+pub(crate) mod torch;

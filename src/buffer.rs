@@ -1,0 +1,203 @@
+//! CPU tensors as Python sees memory: the buffer protocol and `__array_interface__`.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr::null_mut;
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::abi::*;
+use crate::snapshot::Snapshot;
+use crate::tensor::Tensor;
+use crate::{device, dtype, layout};
+
+/// How the `struct` module writes a dtype, `None` where it cannot; 64-bit integers have the letter of C's
+/// `long` where that is theirs, because NumPy tells `long` and `long long` apart.
+fn format(dtype: DLDataType) -> Option<&'static CStr> {
+    let long = size_of::<std::ffi::c_long>() == 8;
+    Some(match (dtype.code, dtype.bits, dtype.lanes) {
+        (kDLBool, 8, 1) => c"?",
+        (kDLInt, 8, 1) => c"b",
+        (kDLInt, 16, 1) => c"h",
+        (kDLInt, 32, 1) => c"i",
+        (kDLInt, 64, 1) => {
+            if long {
+                c"l"
+            } else {
+                c"q"
+            }
+        }
+        (kDLUInt, 8, 1) => c"B",
+        (kDLUInt, 16, 1) => c"H",
+        (kDLUInt, 32, 1) => c"I",
+        (kDLUInt, 64, 1) => {
+            if long {
+                c"L"
+            } else {
+                c"Q"
+            }
+        }
+        (kDLFloat, 16, 1) => c"e",
+        (kDLFloat, 32, 1) => c"f",
+        (kDLFloat, 64, 1) => c"d",
+        (kDLComplex, 64, 1) => c"Zf",
+        (kDLComplex, 128, 1) => c"Zd",
+        _ => return None,
+    })
+}
+
+/// Refuses what is not host memory or has a dtype that Python buffers cannot name.
+fn describe(snapshot: &Snapshot) -> PyResult<&'static CStr> {
+    let memo = snapshot.memo();
+    if memo.device.device_type != kDLCPU {
+        let name = device::name(memo.device);
+        let message = format!("the tensor is on {name}, only memory on cpu can be a Python buffer");
+        return Err(PyBufferError::new_err(message));
+    }
+    format(memo.dtype).ok_or_else(|| {
+        PyBufferError::new_err(format!(
+            "a Python buffer cannot name {}; the tensor travels by DLPack, and numpy() may know the dtype",
+            dtype::name(memo.dtype)
+        ))
+    })
+}
+
+/// The strides in bytes.
+fn byte_strides(snapshot: &Snapshot) -> Box<[isize]> {
+    let item = dtype::bits(snapshot.memo().dtype).div_ceil(8) as isize;
+    // Elements of a tensor lie in one address space, so no stride between two of them overflows; others
+    // (of extents 0 and 1) are never walked.
+    let strides = snapshot.strides().iter();
+    strides
+        .map(|&stride| (stride as isize).wrapping_mul(item))
+        .collect()
+}
+
+/// Whether the elements lie in column-major order with nothing between them.
+fn is_column_major(snapshot: &Snapshot) -> bool {
+    let reversed = |values: &[i64]| values.iter().rev().copied().collect::<Vec<_>>();
+    layout::is_row_major(&reversed(snapshot.shape()), &reversed(snapshot.strides()))
+}
+
+/// Fills `view`, or says what the flags ask for that the tensor is not.
+///
+/// # Safety
+///
+/// `view` is a `Py_buffer` to fill, as `bf_getbuffer` gets it.
+pub(crate) unsafe fn fill(
+    owner: &Bound<'_, Tensor>,
+    view: *mut ffi::Py_buffer,
+    flags: c_int,
+) -> PyResult<()> {
+    let snapshot = owner.get().snapshot();
+    let format = describe(snapshot)?;
+    let readonly = snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY);
+    let asks = |flag: c_int| flags & flag == flag;
+    let (row_major, column_major) = (snapshot.is_row_major(), is_column_major(snapshot));
+    let refused = if asks(ffi::PyBUF_WRITABLE) && readonly {
+        Some("the tensor is read-only")
+    } else if asks(ffi::PyBUF_C_CONTIGUOUS) && !row_major {
+        Some("the tensor is not row-major contiguous")
+    } else if asks(ffi::PyBUF_F_CONTIGUOUS) && !column_major {
+        Some("the tensor is not column-major contiguous")
+    } else if asks(ffi::PyBUF_ANY_CONTIGUOUS) && !row_major && !column_major {
+        Some("the tensor is not contiguous")
+    } else if !asks(ffi::PyBUF_STRIDES) && !row_major {
+        Some("the tensor is not row-major contiguous, and no strides were asked for")
+    } else {
+        None
+    };
+    if let Some(reason) = refused {
+        return Err(PyBufferError::new_err(reason));
+    }
+    let strides = asks(ffi::PyBUF_STRIDES).then(|| Box::new(byte_strides(snapshot)));
+    let shape: *const i64 = snapshot.shape().as_ptr();
+    let mut filled = ffi::Py_buffer::new();
+    filled.buf = snapshot.memo().data;
+    filled.len = snapshot.nbytes() as isize;
+    filled.itemsize = dtype::bits(snapshot.memo().dtype).div_ceil(8) as isize;
+    filled.readonly = c_int::from(readonly);
+    // At most 64.
+    filled.ndim = snapshot.ndim() as c_int;
+    filled.format = match asks(ffi::PyBUF_FORMAT) {
+        true => format.as_ptr().cast_mut(),
+        false => null_mut(),
+    };
+    filled.shape = match asks(ffi::PyBUF_ND) {
+        true => shape.cast::<isize>().cast_mut(),
+        false => null_mut(),
+    };
+    if let Some(strides) = strides {
+        filled.strides = strides.as_ptr().cast_mut();
+        filled.internal = Box::into_raw(strides).cast();
+    }
+    filled.obj = owner.clone().into_ptr();
+    // SAFETY: the caller's to be filled. Shape and format live as long as `obj`, which the view owns; the
+    // strides until `release` (S4).
+    unsafe { view.write(filled) };
+    Ok(())
+}
+
+/// Frees what [`fill`] allocated.
+///
+/// # Safety
+///
+/// `view` was filled by [`fill`] and is being released.
+pub(crate) unsafe fn release(view: *mut ffi::Py_buffer) {
+    // SAFETY: the caller's promise.
+    let internal: *mut c_void = unsafe { (*view).internal };
+    if !internal.is_null() {
+        // SAFETY: `fill` put the box of the strides there, and a buffer is released once.
+        drop(unsafe { Box::<Box<[isize]>>::from_raw(internal.cast()) });
+    }
+}
+
+/// `__array_interface__`, version 3.
+pub(crate) fn array_interface<'py>(
+    py: Python<'py>,
+    snapshot: &Snapshot,
+) -> PyResult<Bound<'py, PyDict>> {
+    describe(snapshot)?;
+    let memo = snapshot.memo();
+    let kind = match memo.dtype.code {
+        kDLBool => 'b',
+        kDLInt => 'i',
+        kDLUInt => 'u',
+        kDLFloat => 'f',
+        _ => 'c',
+    };
+    let order = match memo.dtype.bits {
+        8 => '|',
+        _ if cfg!(target_endian = "little") => '<',
+        _ => '>',
+    };
+    let interface = PyDict::new(py);
+    interface.set_item("version", 3)?;
+    interface.set_item("shape", PyTuple::new(py, snapshot.shape())?)?;
+    interface.set_item("typestr", format!("{order}{kind}{}", memo.dtype.bits / 8))?;
+    let readonly = snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY);
+    interface.set_item("data", (memo.data.addr(), readonly))?;
+    interface.set_item("strides", PyTuple::new(py, byte_strides(snapshot))?)?;
+    Ok(interface)
+}
+
+/// The dtype of the same size that a Python buffer can name.
+pub(crate) fn stand_in(dtype: DLDataType) -> Option<DLDataType> {
+    let bits = match dtype.bits {
+        ..=8 => 8,
+        bits => bits,
+    };
+    let stand_in = DLDataType {
+        code: kDLUInt,
+        bits,
+        lanes: dtype.lanes,
+    };
+    format(stand_in).map(|_| stand_in)
+}
+
+/// Whether a Python buffer can name the dtype.
+pub(crate) fn is_nameable(dtype: DLDataType) -> bool {
+    format(dtype).is_some()
+}

@@ -1,0 +1,106 @@
+//! What dlx knows of a type that it has met: found once, read without a lock.
+//!
+//! Each entry holds a strong reference to its type, so an address in the cache is never another type's
+//! (invariant S6). The cache is bounded: types beyond it are asked anew each time.
+
+#![forbid(unsafe_code)]
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+use crate::adapters::torch;
+use crate::exchange::Table;
+
+/// How objects of a type are imported.
+#[derive(Clone, Copy)]
+pub(crate) enum Way {
+    /// Through the table of the type; with torch's guards where it is torch's.
+    Table(Table, Option<torch::Kind>),
+    /// Through `__dlpack__`: the type has no table that may be used.
+    Protocol(Option<torch::Kind>),
+}
+
+/// What is known of one type.
+pub(crate) struct Entry {
+    class: Py<PyType>,
+    /// Python code cannot set attributes of the type.
+    immutable: bool,
+    way: OnceLock<Way>,
+    /// `__dlpack__` of this type takes no keyword newer than `stream`.
+    old: AtomicBool,
+}
+
+const SLOTS: usize = 4096;
+const PROBES: usize = 16;
+
+static CACHE: [OnceLock<Entry>; SLOTS] = [const { OnceLock::new() }; SLOTS];
+
+/// Calls `body` with what is known of `class`.
+pub(crate) fn with<R>(class: &Bound<'_, PyType>, body: impl FnOnce(&Entry) -> R) -> R {
+    let address = class.as_ptr().addr();
+    // Types are allocated at multiples of 16; the upper bits are mixed in by the multiplication.
+    let hash = (address >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 52;
+    for probe in 0..PROBES {
+        let slot = &CACHE[(hash + probe) % SLOTS];
+        let entry = slot.get_or_init(|| Entry::new(class));
+        if entry.class.is(class) {
+            return body(entry);
+        }
+    }
+    body(&Entry::new(class))
+}
+
+impl Entry {
+    fn new(class: &Bound<'_, PyType>) -> Self {
+        Self {
+            class: class.clone().unbind(),
+            immutable: is_immutable(class),
+            way: OnceLock::new(),
+            old: AtomicBool::new(false),
+        }
+    }
+
+    /// How to import objects of this type.
+    ///
+    /// A table is remembered, and so is the absence of one where it is for good: a type that Python cannot
+    /// change, and subclasses of torch. Other types are asked again, because extensions add tables after
+    /// they are imported.
+    pub(crate) fn way(&self, py: Python<'_>) -> PyResult<Way> {
+        if let Some(way) = self.way.get() {
+            return Ok(*way);
+        }
+        let class = self.class.bind(py);
+        let kind = torch::kind(class)?;
+        let (way, settled) = match (Table::of_type(class)?, kind) {
+            (_, Some(torch::Kind::Subclass)) => (Way::Protocol(kind), true),
+            (Some(table), _) => (Way::Table(table, kind), true),
+            (None, _) => (Way::Protocol(kind), self.immutable),
+        };
+        if settled {
+            return Ok(*self.way.get_or_init(|| way));
+        }
+        Ok(way)
+    }
+
+    /// Whether `__dlpack__` is known to take no new keywords.
+    pub(crate) fn is_old(&self) -> bool {
+        self.old.load(Ordering::Relaxed)
+    }
+
+    /// Remembers that it takes none.
+    pub(crate) fn set_old(&self) {
+        self.old.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Whether Python code cannot set attributes of `class`.
+fn is_immutable(class: &Bound<'_, PyType>) -> bool {
+    const PY_TPFLAGS_IMMUTABLETYPE: u64 = 1 << 8;
+    class
+        .getattr(pyo3::intern!(class.py(), "__flags__"))
+        .and_then(|flags| flags.extract::<u64>())
+        .is_ok_and(|flags| flags & PY_TPFLAGS_IMMUTABLETYPE != 0)
+}

@@ -1,0 +1,145 @@
+//! The capsules of `__dlpack__`: `dltensor` and `dltensor_versioned`, both directions.
+
+use std::ffi::{CStr, c_void};
+use std::ptr::NonNull;
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+use crate::abi::{DLManagedTensor, DLManagedTensorVersioned};
+use crate::boundary::{Pending, guard};
+use crate::managed::{Managed, ManagedTensor};
+use crate::snapshot::{Snapshot, Source};
+
+/// A managed struct and the names of its capsules.
+pub(crate) trait Named: ManagedTensor + 'static {
+    /// Name of a capsule that still owns its tensor (R1).
+    const NAME: &'static CStr;
+    /// Name of a capsule whose tensor somebody took (R7).
+    const USED: &'static CStr;
+}
+
+impl Named for DLManagedTensorVersioned {
+    const NAME: &'static CStr = c"dltensor_versioned";
+    const USED: &'static CStr = c"used_dltensor_versioned";
+}
+
+impl Named for DLManagedTensor {
+    const NAME: &'static CStr = c"dltensor";
+    const USED: &'static CStr = c"used_dltensor";
+}
+
+/// A capsule that owns `managed` until somebody consumes it.
+pub(crate) fn export<M: Named>(
+    py: Python<'_>,
+    managed: Managed<M>,
+) -> PyResult<Bound<'_, PyCapsule>> {
+    let tensor = managed.into_raw();
+    // SAFETY: `tensor` is a managed tensor that we give to the capsule; `destroy` is its destructor and may
+    // run on any thread.
+    let capsule = unsafe {
+        PyCapsule::new_with_pointer_and_destructor(py, tensor.cast(), M::NAME, Some(destroy::<M>))
+    };
+    if capsule.is_err() {
+        // SAFETY: no capsule was made, so the tensor is still ours.
+        drop(unsafe { Managed::from_raw(tensor) });
+    }
+    capsule
+}
+
+/// The destructor: deletes the tensor unless it was consumed (R3, R4), whatever exception is set (R5).
+unsafe extern "C" fn destroy<M: Named>(capsule: *mut ffi::PyObject) {
+    guard(
+        || {
+            // SAFETY: CPython calls destructors attached (S2).
+            let py = unsafe { Python::assume_attached() };
+            let pending = Pending::save(py);
+            // SAFETY: `capsule` is a capsule, and the name is a C string.
+            let tensor = unsafe { pointer::<M>(capsule) };
+            // SAFETY: the capsule still bears the unused name, so it owns the tensor, and it is going away.
+            drop(tensor.map(|tensor| unsafe { Managed::from_raw(tensor) }));
+            pending.restore(py);
+        },
+        drop,
+    );
+}
+
+/// The tensor of a capsule that bears the unused name of `M`.
+///
+/// # Safety
+///
+/// The thread is attached and `capsule` is a Python object.
+unsafe fn pointer<M: Named>(capsule: *mut ffi::PyObject) -> Option<NonNull<M>> {
+    // SAFETY: the caller's promise; `IsValid` takes any object.
+    if unsafe { ffi::PyCapsule_IsValid(capsule, M::NAME.as_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: it is a valid capsule of this name, so this cannot fail.
+    let tensor: *mut c_void = unsafe { ffi::PyCapsule_GetPointer(capsule, M::NAME.as_ptr()) };
+    NonNull::new(tensor.cast())
+}
+
+/// Consumes a capsule of either kind (R34); when it is refused, it is left as it was (R11).
+///
+/// `stream` is the one that its producer was given.
+pub(crate) fn import(capsule: &Bound<'_, PyCapsule>, stream: Option<i64>) -> PyResult<Snapshot> {
+    if let Some(snapshot) = consume::<DLManagedTensorVersioned>(capsule, stream)? {
+        return Ok(snapshot);
+    }
+    if let Some(snapshot) = consume::<DLManagedTensor>(capsule, stream)? {
+        return Ok(snapshot);
+    }
+    Err(refuse(capsule))
+}
+
+/// Consumes a capsule that bears the unused name of `M`; `None` if it bears another.
+fn consume<M: Named>(
+    capsule: &Bound<'_, PyCapsule>,
+    stream: Option<i64>,
+) -> PyResult<Option<Snapshot>>
+where
+    Source: From<Managed<M>>,
+{
+    // SAFETY: `Bound` proves attachment and a live object.
+    let Some(tensor) = (unsafe { pointer::<M>(capsule.as_ptr()) }) else {
+        return Ok(None);
+    };
+    // SAFETY: the capsule owns the tensor and is renamed below before it could delete it; if the tensor is
+    // refused, `into_raw` leaves it to the capsule.
+    let managed = unsafe { Managed::from_raw(tensor) };
+    match Snapshot::import(managed, stream) {
+        Ok(snapshot) => {
+            // SAFETY: a live capsule and a static name (R2); setting the name of a valid capsule succeeds.
+            unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), M::USED.as_ptr()) };
+            Ok(Some(snapshot))
+        }
+        Err((error, managed)) => {
+            managed.into_raw();
+            Err(error.into())
+        }
+    }
+}
+
+/// Why a capsule is neither of ours to consume (R10).
+#[cold]
+fn refuse(capsule: &Bound<'_, PyCapsule>) -> PyErr {
+    // SAFETY: a live capsule.
+    let name = unsafe { ffi::PyCapsule_GetName(capsule.as_ptr()) };
+    if name.is_null() {
+        return PyBufferError::new_err(
+            "the capsule has no name; accepted are 'dltensor' and 'dltensor_versioned'",
+        );
+    }
+    // SAFETY: a capsule's name is a C string that outlives the capsule.
+    let name = unsafe { CStr::from_ptr(name) };
+    if name == DLManagedTensor::USED || name == DLManagedTensorVersioned::USED {
+        return PyBufferError::new_err(format!(
+            "the capsule was consumed already ({name:?}); call __dlpack__ again for another"
+        ));
+    }
+    PyBufferError::new_err(format!(
+        "the capsule is named {name:?}; accepted are \"dltensor\" and \"dltensor_versioned\""
+    ))
+}

@@ -1,0 +1,93 @@
+//! What dlx refuses and what it runs out of, as a value that needs no Python until it is raised.
+
+#![forbid(unsafe_code)]
+
+use std::borrow::Cow;
+use std::ffi::CStr;
+
+use pyo3::exceptions::{PyBufferError, PyMemoryError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyTuple, PyType};
+
+/// A failure that may have to be reported without Python (the allocator's `SetError`).
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Error {
+    /// DLPack cannot describe it, or dlx does not accept it: `BufferError`.
+    Refused(Cow<'static, str>),
+    /// The memory could not be had: `MemoryError`.
+    OutOfMemory(usize),
+    /// dlx itself failed: `RuntimeError`.
+    Panicked(String),
+}
+
+impl Error {
+    /// A refusal with this message.
+    #[cold]
+    pub(crate) fn refused(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::Refused(message.into())
+    }
+
+    /// The name of the Python exception, for `SetError`.
+    pub(crate) fn kind(&self) -> &'static CStr {
+        match self {
+            Self::Refused(_) => c"BufferError",
+            Self::OutOfMemory(_) => c"MemoryError",
+            Self::Panicked(_) => c"RuntimeError",
+        }
+    }
+
+    /// What was found, and what is accepted.
+    pub(crate) fn message(&self) -> String {
+        match self {
+            Self::Refused(message) => message.to_string(),
+            Self::OutOfMemory(bytes) => format!("could not allocate {bytes} bytes"),
+            Self::Panicked(message) => message.clone(),
+        }
+    }
+}
+
+impl From<Error> for PyErr {
+    #[cold]
+    fn from(error: Error) -> Self {
+        match &error {
+            Error::Refused(_) => PyBufferError::new_err(error.message()),
+            Error::OutOfMemory(_) => PyMemoryError::new_err(error.message()),
+            Error::Panicked(_) => PyRuntimeError::new_err(error.message()),
+        }
+    }
+}
+
+/// `dlx.CopyRefused(BufferError, ValueError)`: both of the standard's classes for `copy=False` (R58).
+pub(crate) fn copy_refused_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+    static TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let class = TYPE.get_or_try_init(py, || {
+        let bases = PyTuple::new(
+            py,
+            [
+                py.get_type::<PyBufferError>(),
+                py.get_type::<PyValueError>(),
+            ],
+        )?;
+        let namespace = PyDict::new(py);
+        namespace.set_item("__module__", "dlx")?;
+        namespace.set_item(
+            "__doc__",
+            "``copy=False`` was asked for, and the request cannot be met without a copy (R58).",
+        )?;
+        let class = py
+            .get_type::<PyType>()
+            .call1(("CopyRefused", bases, namespace))?;
+        Ok::<_, PyErr>(class.cast_into::<PyType>()?.unbind())
+    })?;
+    Ok(class.bind(py))
+}
+
+/// A `dlx.CopyRefused` with this message.
+#[cold]
+pub(crate) fn copy_refused(py: Python<'_>, message: String) -> PyErr {
+    match copy_refused_type(py) {
+        Ok(class) => PyErr::from_type(class.clone(), message),
+        Err(error) => error,
+    }
+}

@@ -1,0 +1,111 @@
+//! The arithmetic of shapes and strides: what a `DLTensor` may say, and how many bytes it means.
+
+#![forbid(unsafe_code)]
+
+use crate::abi::DLDataType;
+use crate::dtype;
+use crate::error::Error;
+
+/// Dimensions that dlx accepts: as many as a Python buffer may have (`PyBUF_MAX_NDIM`).
+pub(crate) const MAX_NDIM: usize = 64;
+
+/// Number of elements; extents of 0 are left out of the overflow check's product (R88, R109).
+pub(crate) fn size(shape: &[i64]) -> Result<i64, Error> {
+    let mut product = 1_i64;
+    let mut empty = false;
+    for &extent in shape {
+        if extent < 0 {
+            return Err(Error::refused(format!(
+                "shape {shape:?} has a negative extent"
+            )));
+        }
+        empty |= extent == 0;
+        product = product
+            .checked_mul(extent.max(1))
+            .ok_or_else(|| overflow(shape))?;
+    }
+    Ok(if empty { 0 } else { product })
+}
+
+/// Bytes that `size` elements fill when nothing lies between them.
+///
+/// Packed sub-byte elements are counted in bits and rounded up once, over the whole tensor (R110).
+pub(crate) fn nbytes(size: i64, dtype: DLDataType, padded: bool) -> i64 {
+    let bits = dtype::bits(dtype);
+    let bits = if padded { bits.div_ceil(8) * 8 } else { bits };
+    let bytes = (i128::from(size) * i128::from(bits) + 7) / 8;
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// Stride of dimension `index` when elements lie in row-major order with nothing between them.
+pub(crate) fn row_major(shape: &[i64], index: usize) -> i64 {
+    shape[index + 1..]
+        .iter()
+        .map(|&extent| extent.max(1))
+        .product()
+}
+
+/// Whether the strides are row-major and compact; dimensions of extent 1 carry no meaning (R99).
+pub(crate) fn is_row_major(shape: &[i64], strides: &[i64]) -> bool {
+    let mut expected = 1;
+    for (&extent, &stride) in shape.iter().zip(strides).rev() {
+        if extent == 0 {
+            return true;
+        }
+        if extent != 1 {
+            if stride != expected {
+                return false;
+            }
+            expected *= extent;
+        }
+    }
+    true
+}
+
+/// Lowest and highest element that a non-empty strided tensor touches, counted from its first.
+pub(crate) fn span(shape: &[i64], strides: &[i64]) -> Result<(i64, i64), Error> {
+    let (mut low, mut high) = (0_i64, 0_i64);
+    for (&extent, &stride) in shape.iter().zip(strides) {
+        let reach = (extent - 1).checked_mul(stride);
+        let end = if stride < 0 { &mut low } else { &mut high };
+        *end = reach
+            .and_then(|reach| end.checked_add(reach))
+            .ok_or_else(|| overflow_strides(shape, strides))?;
+    }
+    Ok((low, high))
+}
+
+/// Refuses what does not fit into the address space: the elements themselves, and the memory they span.
+pub(crate) fn check_extent(
+    size: i64,
+    shape: &[i64],
+    strides: Option<&[i64]>,
+    dtype: DLDataType,
+) -> Result<(), Error> {
+    let bytes = |elements: i64| i128::from(elements) * i128::from(dtype::bits(dtype).div_ceil(8));
+    if bytes(size) > i128::from(i64::MAX) {
+        return Err(overflow(shape));
+    }
+    let Some(strides) = strides.filter(|_| size > 0) else {
+        return Ok(());
+    };
+    let (low, high) = span(shape, strides)?;
+    if bytes(high) > i128::from(i64::MAX) || bytes(low) < i128::from(i64::MIN) {
+        return Err(overflow_strides(shape, strides));
+    }
+    Ok(())
+}
+
+#[cold]
+fn overflow(shape: &[i64]) -> Error {
+    Error::refused(format!(
+        "shape {shape:?} has more bytes than an address space"
+    ))
+}
+
+#[cold]
+fn overflow_strides(shape: &[i64], strides: &[i64]) -> Error {
+    Error::refused(format!(
+        "shape {shape:?} with strides {strides:?} spans more bytes than an address space"
+    ))
+}

@@ -1,0 +1,48 @@
+//! dlx: zero-copy tensor exchange between Python array libraries, through DLPack 1.3.
+//!
+//! `docs/design.md` tells who owns what, `docs/safety.md` numbers the invariants that SAFETY comments cite.
+
+pub mod abi;
+
+mod adapters;
+mod boundary;
+mod buffer;
+mod cache;
+mod capsule;
+mod copy;
+mod device;
+mod dtype;
+mod error;
+mod exchange;
+mod layout;
+mod managed;
+mod memory;
+mod resolve;
+mod snapshot;
+mod stream;
+mod strided;
+mod tensor;
+
+#[pyo3::pymodule(gil_used = false)]
+mod _core {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::device::Device;
+    #[pymodule_export]
+    use crate::dtype::DType;
+    #[pymodule_export]
+    use crate::tensor::{Tensor, from_dlpack, from_pointer};
+
+    #[pymodule_export]
+    #[allow(non_upper_case_globals)]
+    const __version__: &str = env!("CARGO_PKG_VERSION");
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        let py = module.py();
+        crate::boundary::one_interpreter(py)?;
+        module.add("CopyRefused", crate::error::copy_refused_type(py)?)?;
+        module.add("DeviceType", crate::device::device_type_enum(py)?)
+    }
+}

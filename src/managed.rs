@@ -1,0 +1,209 @@
+//! Managed tensors: an owning handle for either struct of `dlpack.h`, and the building of our own.
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::mem::ManuallyDrop;
+use std::ptr::{NonNull, copy_nonoverlapping, null_mut};
+
+use crate::abi::{
+    DLManagedTensor, DLManagedTensorVersioned, DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION,
+    DLPackVersion, DLTensor,
+};
+use crate::boundary::guard;
+use crate::error::Error;
+
+/// Either managed struct: the one of `dltensor` capsules or of `dltensor_versioned` ones.
+///
+/// # Safety
+///
+/// The implementor is a `#[repr(C)]` struct of `dlpack.h`, and `deleter` reads its `deleter` field.
+pub(crate) unsafe trait ManagedTensor: Sized {
+    /// The deleter, NULL as `None` (R9).
+    fn deleter(&self) -> Option<unsafe extern "C" fn(*mut Self)>;
+
+    /// A copy of the tensor, or why the struct cannot be read (R29).
+    fn dl_tensor(&self) -> Result<DLTensor, Error>;
+
+    /// The flags, none for the unversioned struct.
+    fn flags(&self) -> u64;
+
+    /// The struct for an export of ours.
+    fn assemble(tensor: DLTensor, flags: u64, deleter: unsafe extern "C" fn(*mut Self)) -> Self;
+}
+
+// SAFETY: the versioned struct of dlpack.h; `deleter` is the field of that name.
+unsafe impl ManagedTensor for DLManagedTensorVersioned {
+    fn deleter(&self) -> Option<unsafe extern "C" fn(*mut Self)> {
+        self.deleter
+    }
+
+    fn dl_tensor(&self) -> Result<DLTensor, Error> {
+        let DLPackVersion { major, minor } = self.version;
+        if major == DLPACK_MAJOR_VERSION {
+            Ok(self.dl_tensor)
+        } else {
+            Err(Error::refused(format!(
+                "the tensor has DLPack version {major}.{minor}, dlx reads {DLPACK_MAJOR_VERSION}.x"
+            )))
+        }
+    }
+
+    fn flags(&self) -> u64 {
+        self.flags
+    }
+
+    fn assemble(dl_tensor: DLTensor, flags: u64, deleter: unsafe extern "C" fn(*mut Self)) -> Self {
+        let version = DLPackVersion {
+            major: DLPACK_MAJOR_VERSION,
+            minor: DLPACK_MINOR_VERSION,
+        };
+        Self {
+            version,
+            manager_ctx: null_mut(),
+            deleter: Some(deleter),
+            flags,
+            dl_tensor,
+        }
+    }
+}
+
+// SAFETY: the unversioned struct of dlpack.h; `deleter` is the field of that name.
+unsafe impl ManagedTensor for DLManagedTensor {
+    fn deleter(&self) -> Option<unsafe extern "C" fn(*mut Self)> {
+        self.deleter
+    }
+
+    fn dl_tensor(&self) -> Result<DLTensor, Error> {
+        Ok(self.dl_tensor)
+    }
+
+    fn flags(&self) -> u64 {
+        0
+    }
+
+    fn assemble(
+        dl_tensor: DLTensor,
+        _flags: u64,
+        deleter: unsafe extern "C" fn(*mut Self),
+    ) -> Self {
+        Self {
+            dl_tensor,
+            manager_ctx: null_mut(),
+            deleter: Some(deleter),
+        }
+    }
+}
+
+/// The one owner of a managed tensor: dropping it calls the deleter, exactly once (R8).
+pub(crate) struct Managed<M: ManagedTensor>(NonNull<M>);
+
+// SAFETY: dlpack.h lets any thread call the deleter (R13), and the struct is only read until then.
+unsafe impl<M: ManagedTensor> Send for Managed<M> {}
+// SAFETY: as for `Send`; shared access only reads.
+unsafe impl<M: ManagedTensor> Sync for Managed<M> {}
+
+impl<M: ManagedTensor> Managed<M> {
+    /// Takes over `tensor`.
+    ///
+    /// # Safety
+    ///
+    /// `tensor` points to a managed tensor that the caller owns and gives up; its fields are valid up to
+    /// what its version promises.
+    pub(crate) unsafe fn from_raw(tensor: NonNull<M>) -> Self {
+        Self(tensor)
+    }
+
+    /// Gives it away: whoever gets the pointer calls the deleter.
+    pub(crate) fn into_raw(self) -> NonNull<M> {
+        ManuallyDrop::new(self).0
+    }
+
+    /// The struct, to read.
+    pub(crate) fn get(&self) -> &M {
+        // SAFETY: we own the tensor, so it is alive until `self` is dropped (S3).
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<M: ManagedTensor> Drop for Managed<M> {
+    fn drop(&mut self) {
+        if let Some(deleter) = self.get().deleter() {
+            // SAFETY: we own the tensor and never touch it again (S3).
+            unsafe { deleter(self.0.as_ptr()) };
+        }
+    }
+}
+
+/// An export: the managed struct, what keeps its memory alive, and behind it `shape` and `strides`, all in
+/// one allocation. The struct comes first, so its address is the allocation's (invariant S4).
+#[repr(C)]
+struct Export<M, O> {
+    managed: M,
+    owner: O,
+    ndim: usize,
+}
+
+/// The allocation of an [`Export`], and where its dimensions begin.
+fn layout<M, O>(ndim: usize) -> Result<(Layout, usize), Error> {
+    Layout::array::<i64>(2 * ndim)
+        .and_then(|dimensions| Layout::new::<Export<M, O>>().extend(dimensions))
+        .map_err(|_| Error::OutOfMemory(usize::MAX))
+}
+
+/// A new managed tensor over the memory of `tensor`, with `shape` and `strides` copied.
+///
+/// `owner` keeps the memory alive and is dropped by the deleter, on whatever thread that runs.
+///
+/// # Errors
+///
+/// `OutOfMemory`; `owner` is dropped then.
+pub(crate) fn export<M: ManagedTensor, O: Send + 'static>(
+    mut tensor: DLTensor,
+    shape: &[i64],
+    strides: &[i64],
+    flags: u64,
+    owner: O,
+) -> Result<Managed<M>, Error> {
+    let ndim = shape.len().min(strides.len());
+    let (layout, dimensions) = layout::<M, O>(ndim)?;
+    // SAFETY: the layout is not empty, it holds at least the struct.
+    let block = unsafe { alloc(layout) };
+    let Some(start) = NonNull::new(block) else {
+        return Err(Error::OutOfMemory(layout.size()));
+    };
+    // SAFETY: `dimensions` is the offset of the dimensions in the allocation.
+    tensor.shape = unsafe { block.add(dimensions) }.cast();
+    // SAFETY: the allocation has room for `2 * ndim` dimensions, the strides are the second half.
+    tensor.strides = unsafe { tensor.shape.add(ndim) };
+    // SAFETY: both sides hold `ndim` values, and the allocation is new.
+    unsafe { copy_nonoverlapping(shape.as_ptr(), tensor.shape, ndim) };
+    // SAFETY: as for the shape.
+    unsafe { copy_nonoverlapping(strides.as_ptr(), tensor.strides, ndim) };
+    let export = Export {
+        managed: M::assemble(tensor, flags, delete::<M, O>),
+        owner,
+        ndim,
+    };
+    // SAFETY: the allocation is laid out for this struct and is ours alone.
+    unsafe { start.cast().write(export) };
+    // SAFETY: the struct is complete, and `delete` frees it (S4).
+    Ok(unsafe { Managed::from_raw(start.cast()) })
+}
+
+/// The deleter of every export: lets go of the owner and frees the allocation.
+unsafe extern "C" fn delete<M: ManagedTensor, O>(managed: *mut M) {
+    let block = managed.cast::<Export<M, O>>();
+    guard(
+        || {
+            // SAFETY: only `export` installs this deleter, at the start of such an allocation, and whoever
+            // calls it gives the tensor up (S4). Fields that the consumer may write are not read.
+            let Export { owner, ndim, .. } = unsafe { block.read() };
+            if let Ok((layout, _)) = layout::<M, O>(ndim) {
+                // SAFETY: allocated by `export` with this same layout.
+                unsafe { dealloc(block.cast(), layout) };
+            }
+            drop(owner);
+        },
+        // A deleter has no way to report; what panicked is lost, the process is not.
+        drop,
+    );
+}

@@ -1,0 +1,79 @@
+//! Host memory of our own, aligned as `dlpack.h` wants it.
+
+use std::alloc::{Layout, alloc, dealloc};
+use std::ffi::c_void;
+use std::ptr::NonNull;
+
+use crate::error::Error;
+
+/// The alignment that `dlpack.h` asks of `data` (R96).
+pub(crate) const ALIGNMENT: usize = 256;
+
+/// From this size on, huge pages are asked for: they halve the time of a large copy.
+#[cfg(target_os = "linux")]
+const HUGE: usize = 4 << 20;
+
+/// An uninitialized block of host memory, freed on drop; NULL when it has no bytes (R93).
+pub(crate) struct Memory {
+    start: Option<NonNull<u8>>,
+    layout: Layout,
+}
+
+// SAFETY: a block of bytes belongs to no thread, and `Memory` itself never reads or writes it.
+unsafe impl Send for Memory {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// A block of `bytes` bytes at an address that is a multiple of [`ALIGNMENT`].
+    pub(crate) fn new(bytes: i64) -> Result<Self, Error> {
+        let size = usize::try_from(bytes).map_err(|_| Error::OutOfMemory(usize::MAX))?;
+        let layout =
+            Layout::from_size_align(size, ALIGNMENT).map_err(|_| Error::OutOfMemory(size))?;
+        if size == 0 {
+            return Ok(Self {
+                start: None,
+                layout,
+            });
+        }
+        // SAFETY: the size is not 0.
+        let start = unsafe { alloc(layout) };
+        let start = NonNull::new(start).ok_or(Error::OutOfMemory(size))?;
+        advise(start, size);
+        Ok(Self {
+            start: Some(start),
+            layout,
+        })
+    }
+
+    /// Its first byte, or NULL.
+    pub(crate) fn as_ptr(&self) -> *mut c_void {
+        self.start
+            .map_or(std::ptr::null_mut(), |start| start.as_ptr().cast())
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Some(start) = self.start {
+            // SAFETY: allocated by `new` with this layout; every tensor over it holds this `Memory` (S4).
+            unsafe { dealloc(start.as_ptr(), self.layout) };
+        }
+    }
+}
+
+/// Asks for huge pages under the whole pages of a large block.
+#[cfg(target_os = "linux")]
+fn advise(start: NonNull<u8>, size: usize) {
+    const PAGE: usize = 4096;
+    if size >= HUGE {
+        let skip = start.as_ptr().align_offset(PAGE);
+        let pages = (size - skip) / PAGE * PAGE;
+        let first = start.as_ptr().wrapping_add(skip).cast();
+        // SAFETY: the range lies in the block just allocated; the advice does not change its contents.
+        unsafe { libc::madvise(first, pages, libc::MADV_HUGEPAGE) };
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn advise(_start: NonNull<u8>, _size: usize) {}

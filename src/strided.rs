@@ -1,0 +1,274 @@
+//! Nested loops over two strided layouts of the same elements.
+//!
+//! A walk is first reduced to the fewest loops. What is left is a run of bytes, rows of such runs, or a
+//! transposition, which goes through a tile that fits into the first-level cache, so that either side is
+//! touched a cache line at a time.
+
+use std::mem::{MaybeUninit, size_of};
+use std::ptr::copy_nonoverlapping;
+
+/// One loop: how often, and how many bytes either side moves each time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Dimension {
+    extent: i64,
+    from: i64,
+    to: i64,
+}
+
+impl Dimension {
+    /// A loop of `extent` steps; `from` and `to` are strides in bytes.
+    pub(crate) fn new(extent: i64, from: i64, to: i64) -> Self {
+        Self { extent, from, to }
+    }
+}
+
+/// Loops, outermost first, around one element of `item` bytes.
+#[derive(Debug)]
+pub(crate) struct Walk {
+    dimensions: Vec<Dimension>,
+    item: i64,
+}
+
+impl Walk {
+    /// The fewest loops that visit the same elements; the last one has the smallest step on the `to` side
+    /// and the one before it the smallest on the `from` side.
+    pub(crate) fn new(dimensions: Vec<Dimension>, item: i64) -> Self {
+        let mut fewest: Vec<Dimension> = Vec::with_capacity(dimensions.len());
+        for inner in dimensions
+            .into_iter()
+            .filter(|dimension| dimension.extent != 1)
+        {
+            match fewest.last_mut() {
+                Some(outer)
+                    if outer.from == inner.from * inner.extent
+                        && outer.to == inner.to * inner.extent =>
+                {
+                    outer.extent *= inner.extent;
+                    (outer.from, outer.to) = (inner.from, inner.to);
+                }
+                _ => fewest.push(inner),
+            }
+        }
+        if let Some((inner, outer)) = fewest.split_last_mut()
+            && let Some(nearest) = (0..outer.len()).min_by_key(|&index| outer[index].from.abs())
+            && outer[nearest].from.abs() < inner.from.abs()
+        {
+            outer[nearest..].rotate_left(1);
+        }
+        Self {
+            dimensions: fewest,
+            item,
+        }
+    }
+
+    /// Up to `parts` walks that together visit the same elements, each with its offset on either side.
+    pub(crate) fn split(&self, parts: usize) -> Vec<(Self, i64, i64)> {
+        let longest = (0..self.dimensions.len()).max_by_key(|&index| self.dimensions[index].extent);
+        let Some(index) = longest else {
+            return vec![(self.part(0, None), 0, 0)];
+        };
+        let Dimension { extent, from, to } = self.dimensions[index];
+        // A multiple of the tile keeps tiles and cache lines whole.
+        let share = (extent as u64).div_ceil(parts as u64).next_multiple_of(64) as i64;
+        let starts = (0..extent).step_by(share as usize);
+        let part = |start: i64| {
+            let extent = share.min(extent - start);
+            (self.part(index, Some(extent)), start * from, start * to)
+        };
+        starts.map(part).collect()
+    }
+
+    fn part(&self, index: usize, extent: Option<i64>) -> Self {
+        let mut dimensions = self.dimensions.clone();
+        if let Some(extent) = extent {
+            dimensions[index].extent = extent;
+        }
+        Self {
+            dimensions,
+            item: self.item,
+        }
+    }
+
+    /// Copies every element.
+    ///
+    /// # Safety
+    ///
+    /// From `from` and from `to`, the walk's steps lead only to elements that can be read or written, and
+    /// the two sides do not overlap.
+    pub(crate) unsafe fn copy(&self, from: *const u8, to: *mut u8) {
+        let walk: unsafe fn(&[Dimension], *const u8, *mut u8, i64) = match self.item {
+            1 => nest::<[u8; 1], 64>,
+            2 => nest::<[u8; 2], 64>,
+            4 => nest::<[u8; 4], 64>,
+            8 => nest::<[u8; 8], 32>,
+            16 => nest::<[u8; 16], 32>,
+            _ => nest_any,
+        };
+        // SAFETY: the caller's promise, passed on; each function copies elements of `item` bytes.
+        unsafe { walk(&self.dimensions, from, to, self.item) };
+    }
+}
+
+/// The address `steps` strides after `base`.
+fn step(base: *const u8, stride: i64, steps: i64) -> *const u8 {
+    base.wrapping_offset((stride * steps) as isize)
+}
+
+/// As [`step`], to write to.
+fn step_mut(base: *mut u8, stride: i64, steps: i64) -> *mut u8 {
+    base.wrapping_offset((stride * steps) as isize)
+}
+
+/// Loops around elements of type `T`, with tiles of `TILE` times `TILE`.
+///
+/// # Safety
+///
+/// As for [`Walk::copy`], with elements of the size of `T`, whose alignment is 1.
+unsafe fn nest<T: Copy, const TILE: usize>(
+    dimensions: &[Dimension],
+    from: *const u8,
+    to: *mut u8,
+    _item: i64,
+) {
+    let size = size_of::<T>() as i64;
+    match *dimensions {
+        // SAFETY: one element on either side.
+        [] => unsafe { copy_nonoverlapping(from, to, size_of::<T>()) },
+        [run] if run.from == size && run.to == size => {
+            // SAFETY: `extent` elements that touch, on either side.
+            unsafe { copy_nonoverlapping(from, to, (run.extent * size) as usize) };
+        }
+        [run] => {
+            for index in 0..run.extent {
+                let (from, to) = (step(from, run.from, index), step_mut(to, run.to, index));
+                // SAFETY: a step of the walk; `T` has alignment 1.
+                let element = unsafe { from.cast::<T>().read() };
+                // SAFETY: as above.
+                unsafe { to.cast::<T>().write(element) };
+            }
+        }
+        [rows, columns] if columns.from != size && rows.from.abs() < columns.from.abs() => {
+            for row in (0..rows.extent).step_by(TILE) {
+                for column in (0..columns.extent).step_by(TILE) {
+                    let from = step(step(from, rows.from, row), columns.from, column);
+                    let to = step_mut(step_mut(to, rows.to, row), columns.to, column);
+                    let part = |whole: Dimension, start: i64| Dimension {
+                        extent: (whole.extent - start).min(TILE as i64),
+                        ..whole
+                    };
+                    // SAFETY: a part of the walk, at most `TILE` long either way.
+                    unsafe { tile::<T, TILE>(part(rows, row), part(columns, column), from, to) };
+                }
+            }
+        }
+        [outer, ref inner @ ..] => {
+            for index in 0..outer.extent {
+                let (from, to) = (step(from, outer.from, index), step_mut(to, outer.to, index));
+                // SAFETY: the part of the walk that follows this step.
+                unsafe { nest::<T, TILE>(inner, from, to, size) };
+            }
+        }
+    }
+}
+
+/// Transposes one tile: `from` is read along the rows, `to` written along the columns.
+///
+/// # Safety
+///
+/// As for [`Walk::copy`]; neither extent is above `TILE`.
+unsafe fn tile<T: Copy, const TILE: usize>(
+    rows: Dimension,
+    columns: Dimension,
+    from: *const u8,
+    to: *mut u8,
+) {
+    let mut turned = [[const { MaybeUninit::<T>::uninit() }; TILE]; TILE];
+    let (height, width) = (rows.extent as usize, columns.extent as usize);
+    for column in 0..width {
+        let line = step(from, columns.from, column as i64);
+        for (row, turned) in turned.iter_mut().enumerate().take(height) {
+            // SAFETY: a step of the walk; `T` has alignment 1.
+            let element = unsafe { step(line, rows.from, row as i64).cast::<T>().read() };
+            turned[column].write(element);
+        }
+    }
+    for (row, turned) in turned.iter().enumerate().take(height) {
+        let line = step_mut(to, rows.to, row as i64);
+        if columns.to == size_of::<T>() as i64 {
+            // SAFETY: the first `width` elements of the row were written above; they touch in `to`.
+            unsafe { copy_nonoverlapping(turned.as_ptr().cast(), line, width * size_of::<T>()) };
+            continue;
+        }
+        for (column, element) in turned.iter().enumerate().take(width) {
+            // SAFETY: written above.
+            let element = unsafe { element.assume_init_read() };
+            // SAFETY: a step of the walk; `T` has alignment 1.
+            unsafe {
+                step_mut(line, columns.to, column as i64)
+                    .cast::<T>()
+                    .write(element)
+            };
+        }
+    }
+}
+
+/// Loops around elements of any size.
+///
+/// # Safety
+///
+/// As for [`Walk::copy`], with elements of `item` bytes.
+unsafe fn nest_any(dimensions: &[Dimension], from: *const u8, to: *mut u8, item: i64) {
+    match *dimensions {
+        // SAFETY: one element on either side.
+        [] => unsafe { copy_nonoverlapping(from, to, item as usize) },
+        [outer, ref inner @ ..] => {
+            for index in 0..outer.extent {
+                let (from, to) = (step(from, outer.from, index), step_mut(to, outer.to, index));
+                // SAFETY: the part of the walk that follows this step.
+                unsafe { nest_any(inner, from, to, item) };
+            }
+        }
+    }
+}
+
+/// Copies packed elements of `bits` bits, little bit-endian (R107); the walk counts in elements.
+///
+/// # Safety
+///
+/// As for [`Walk::copy`], where a step of 1 is one element of `bits` bits on either side.
+pub(crate) unsafe fn copy_bits(walk: &Walk, from: *const u8, to: *mut u8, bits: i64) {
+    let total: i64 = walk
+        .dimensions
+        .iter()
+        .map(|dimension| dimension.extent)
+        .product();
+    // SAFETY: the destination is compact, so its bytes are those of `total` elements.
+    unsafe { to.write_bytes(0, ((total * bits + 7) / 8) as usize) };
+    let mut element = |from_index: i64, to_index: i64| {
+        for bit in 0..bits {
+            let (source, target) = (from_index * bits + bit, to_index * bits + bit);
+            // SAFETY: the byte that holds a bit of an element of the walk.
+            let byte = unsafe { step(from, 1, source.div_euclid(8)).read() };
+            let value = byte >> source.rem_euclid(8) & 1;
+            let target_byte = step_mut(to, 1, target / 8);
+            // SAFETY: as above, zeroed at the start.
+            let old = unsafe { target_byte.read() };
+            // SAFETY: as above.
+            unsafe { target_byte.write(old | value << (target % 8)) };
+        }
+    };
+    visit(&walk.dimensions, 0, 0, &mut element);
+}
+
+/// Calls `element` with the position of each element on either side.
+fn visit(dimensions: &[Dimension], from: i64, to: i64, element: &mut impl FnMut(i64, i64)) {
+    match *dimensions {
+        [] => element(from, to),
+        [outer, ref inner @ ..] => {
+            for index in 0..outer.extent {
+                let (from, to) = (from + outer.from * index, to + outer.to * index);
+                visit(inner, from, to, element);
+            }
+        }
+    }
+}

@@ -1,0 +1,206 @@
+"""Fake DLPack producers: every field of the tensor is free, every deleter counted."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import subprocess
+import sys
+import tempfile
+import weakref
+from collections.abc import Sequence
+from ctypes import addressof, c_char, c_float, c_int64, c_void_p
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from types import EllipsisType
+from typing import Any, Self
+
+from dlpack_abi import (
+    Deleter,
+    DLManagedTensor,
+    DLManagedTensorVersioned,
+    DLTensor,
+    dlpack_include,
+    for_ever,
+    new_capsule,
+)
+
+KEYWORDS = frozenset({"stream", "max_version", "dl_device", "copy"})
+
+
+@cache
+def c_library() -> ctypes.PyDLL:
+    """`fake_table.c`, compiled once per process."""
+    source = Path(__file__).with_name("fake_table.c")
+    flags = ["-shared", "-fPIC", f"-I{dlpack_include()}"]
+    if sys.platform == "darwin":
+        flags += ["-undefined", "dynamic_lookup"]
+    with tempfile.TemporaryDirectory() as folder:
+        library = Path(folder, "fake_table.so")
+        subprocess.run(["cc", *flags, "-o", library, source], check=True)
+        return ctypes.PyDLL(str(library))
+
+
+def c_function(name: str) -> int:
+    """Address of a function of `fake_table.c`."""
+    return ctypes.cast(c_library()[name], c_void_p).value or 0
+
+
+def row_major(shape: Sequence[int]) -> list[int]:
+    """Strides of a compact row-major tensor, in elements."""
+    return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+
+
+class Export:
+    """One managed tensor given away by a producer, which lives at least as long."""
+
+    def __init__(self, producer: Producer, versioned: bool) -> None:
+        """Build the struct; its deleter counts in `deleted` unless overridden."""
+        kind = DLManagedTensorVersioned if versioned else DLManagedTensor
+        at = producer.managed_at
+        self.producer = producer
+        self.managed: Any = kind() if at is None else kind.from_address(at)
+        self.address = addressof(self.managed)
+        self._deleted = c_int64()
+        self.managed.manager_ctx = addressof(self._deleted)
+        deleter = producer.deleter
+        if deleter is ...:
+            deleter = c_function("delete_versioned" if versioned else "delete_legacy")
+        self.managed.deleter = ctypes.cast(deleter, Deleter)
+        if versioned:
+            self.managed.version = producer.version
+            self.managed.flags = producer.flags
+        self.managed.dl_tensor = producer.tensor
+
+    @property
+    def deleted(self) -> int:
+        """How often the deleter was called."""
+        return self._deleted.value
+
+
+# Exports whose deleter has not run: nothing else may hold what a consumer still uses.
+_alive: list[Export] = for_ever([])
+
+
+def _forget_deleted() -> None:
+    _alive[:] = [export for export in _alive if export.deleted == 0]
+
+
+@dataclass(eq=False, kw_only=True)
+class Producer:
+    """An object with `__dlpack__` over memory of its own: float32 0.0 to 255.0.
+
+    The fields are written to the tensor as they are given, right or wrong. Each export
+    is a managed tensor of its own; all share the shape and strides of `tensor`.
+    """
+
+    memory: Any = field(default=None, repr=False)
+    """Writable C-contiguous buffer (ctypes, numpy, bytearray) to use instead."""
+    data: int | None = None
+    """`DLTensor.data`: 0 for NULL, by default the address of `memory`."""
+    byte_offset: int = 0
+    shape: Sequence[int] | None = (2, 3)
+    """None for NULL."""
+    strides: Sequence[int] | EllipsisType | None = ...
+    """In elements; None for NULL, by default compact row-major."""
+    ndim: int | None = None
+    """By default the length of `shape`."""
+    dtype: tuple[int, int, int] = (2, 32, 1)
+    device: tuple[int, int] = (1, 0)
+    versioned: bool | None = None
+    """Kind of every export; by default as the consumer's `max_version` asks."""
+    version: tuple[int, int] = (1, 3)
+    flags: int = 0
+    deleter: Any = ...
+    """Address or ctypes function, None for NULL; by default one that only counts."""
+    managed_at: int | None = None
+    """Address to build the managed tensor at, in memory of the caller."""
+    tensor: DLTensor = field(init=False, repr=False)
+    """The unmanaged view; a change shows in later exports."""
+    exports: list[Export] = field(init=False, repr=False, default_factory=list)
+    """Every managed tensor made, first to last."""
+    calls: list[tuple[str, dict[str, Any]]] = field(init=False, default_factory=list)
+    """Protocol methods called, with the keywords given."""
+
+    def __post_init__(self) -> None:
+        """Fill `tensor`."""
+        if self.memory is None:
+            self.memory = (c_float * 256)(*range(256))
+        if self.data is None:
+            self.data = addressof(c_char.from_buffer(self.memory))
+        shape = () if self.shape is None else self.shape
+        strides = row_major(shape) if self.strides is ... else self.strides
+        self.tensor = DLTensor(
+            data=self.data,
+            device=self.device,
+            ndim=len(shape) if self.ndim is None else self.ndim,
+            dtype=self.dtype,
+            byte_offset=self.byte_offset,
+        )
+        if self.shape is not None:
+            self.tensor.shape = (c_int64 * len(shape))(*shape)
+        if strides is not None:
+            self.tensor.strides = (c_int64 * len(strides))(*strides)
+
+    @classmethod
+    def adopt(cls, address: int) -> Self:
+        """Take over a versioned managed tensor: its deleter runs with the object."""
+        managed = DLManagedTensorVersioned.from_address(address)
+        tensor = managed.dl_tensor
+        adopted = cls(
+            memory=bytearray(1),
+            data=tensor.data or 0,
+            byte_offset=tensor.byte_offset,
+            shape=tensor.shape[: tensor.ndim] if tensor.shape else None,
+            strides=tensor.strides[: tensor.ndim] if tensor.strides else None,
+            dtype=(tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes),
+            device=(tensor.device.device_type, tensor.device.device_id),
+            flags=managed.flags,
+        )
+        if managed.deleter:
+            weakref.finalize(adopted, managed.deleter, address)
+        return adopted
+
+    @property
+    def deleted(self) -> int:
+        """How often a deleter was called, over all exports."""
+        _forget_deleted()
+        return sum(export.deleted for export in self.exports)
+
+    def export(self, *, versioned: bool = True) -> int:
+        """Address of a new managed tensor; the field `versioned` overrules."""
+        _forget_deleted()
+        export = Export(self, versioned if self.versioned is None else self.versioned)
+        self.exports.append(export)
+        _alive.append(export)
+        return export.address
+
+    def capsule(self, *, versioned: bool = True) -> Any:
+        """Make a capsule of a new export; its destructor deletes it if unused."""
+        address = self.export(versioned=versioned)
+        legacy = isinstance(self.exports[-1].managed, DLManagedTensor)
+        name = b"dltensor" if legacy else b"dltensor_versioned"
+        return new_capsule(address, name, c_function("destroy_capsule"))
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        """Export as DLPack 1 asks; the keywords are recorded and not obeyed."""
+        if unknown := keywords.keys() - KEYWORDS:
+            raise TypeError(f"unexpected keyword arguments {sorted(unknown)}")
+        self.calls.append(("__dlpack__", keywords))
+        return self.capsule(versioned=(keywords.get("max_version") or (0,))[0] >= 1)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Device type and index."""
+        self.calls.append(("__dlpack_device__", {}))
+        return self.device
+
+
+class OldProducer(Producer):
+    """A producer from before DLPack 1: it knows `stream` alone."""
+
+    def __dlpack__(self, *, stream: Any = None) -> Any:  # type: ignore[override]
+        """Export a legacy capsule; a `stream` of None is recorded as not given."""
+        keywords = {} if stream is None else {"stream": stream}
+        self.calls.append(("__dlpack__", keywords))
+        return self.capsule(versioned=False)

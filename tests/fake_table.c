@@ -1,0 +1,66 @@
+/* The parts of the fakes that Python cannot be: functions that run while an exception
+ * is pending, on threads that Python does not know, or that leave an exception set.
+ * The few declarations of the stable ABI stand here so that no Python.h is needed. */
+#include <dlpack/dlpack.h>
+
+typedef struct _object PyObject;
+extern PyObject *PyExc_BufferError;
+extern PyObject *PyExc_ValueError;
+extern void PyErr_SetString(PyObject *type, const char *message);
+extern int PyCapsule_IsValid(PyObject *capsule, const char *name);
+extern void *PyCapsule_GetPointer(PyObject *capsule, const char *name);
+
+/* Deleters: `manager_ctx` is the address of an int64_t that counts the calls. */
+
+static void count(void *manager_ctx) {
+  __atomic_add_fetch((int64_t *)manager_ctx, 1, __ATOMIC_SEQ_CST);
+}
+
+void delete_versioned(DLManagedTensorVersioned *self) { count(self->manager_ctx); }
+
+void delete_legacy(DLManagedTensor *self) { count(self->manager_ctx); }
+
+/* A capsule's destructor: calls the deleter while the name is the unused one (R3). */
+void destroy_capsule(PyObject *capsule) {
+  if (PyCapsule_IsValid(capsule, "dltensor_versioned")) {
+    DLManagedTensorVersioned *self = PyCapsule_GetPointer(capsule, "dltensor_versioned");
+    if (self->deleter) self->deleter(self);
+  } else if (PyCapsule_IsValid(capsule, "dltensor")) {
+    DLManagedTensor *self = PyCapsule_GetPointer(capsule, "dltensor");
+    if (self->deleter) self->deleter(self);
+  }
+}
+
+/* Entries of a table that fail, well or badly. They read no argument, so by the C
+ * calling conventions of 64-bit platforms they can stand in any entry. */
+
+int fail_without_exception(void) { return -1; }
+
+int fail_with_buffer_error(void) {
+  PyErr_SetString(PyExc_BufferError, "fake buffer error");
+  return -1;
+}
+
+int fail_with_value_error(void) {
+  PyErr_SetString(PyExc_ValueError, "fake value error");
+  return -1;
+}
+
+/* Entries of the shape (object, out) that succeed badly. */
+
+int succeed_with_null(void *object, void **out) {
+  (void)object;
+  *out = NULL;
+  return 0;
+}
+
+/* What the next `succeed_with_exception` writes to its out parameter. */
+void *handed_out = NULL;
+
+int succeed_with_exception(void *object, void **out) {
+  (void)object;
+  *out = handed_out;
+  handed_out = NULL;
+  PyErr_SetString(PyExc_ValueError, "fake value error after success");
+  return 0;
+}
