@@ -4,7 +4,6 @@
 //! code that a newer header adds stays a valid value here (R31).
 
 #![forbid(unsafe_code)]
-#![allow(non_upper_case_globals)]
 
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::{offset_of, size_of};

@@ -141,6 +141,7 @@ impl Drop for PythonOwner {
 }
 
 #[cfg(test)]
+#[allow(clippy::panic)]
 mod tests {
     use super::*;
 

@@ -91,7 +91,7 @@ pub(crate) unsafe fn fill(
     view: *mut ffi::Py_buffer,
     flags: c_int,
 ) -> PyResult<()> {
-    let snapshot = owner.get().snapshot();
+    let snapshot = &owner.get().0;
     let format = describe(snapshot)?;
     let readonly = snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY);
     let asks = |flag: c_int| flags & flag == flag;

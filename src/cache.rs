@@ -17,10 +17,12 @@ use crate::exchange::Table;
 /// How objects of a type are imported.
 #[derive(Clone, Copy)]
 pub(crate) enum Way {
-    /// Through the table of the type; with torch's guards where it is torch's.
+    /// Through the table of the type, with torch's guards where it is torch's.
     Table(Table, Option<torch::Kind>),
-    /// Through `__dlpack__`: the type has no table that may be used.
+    /// Through `__dlpack__`, with torch's guards where it is torch's.
     Protocol(Option<torch::Kind>),
+    /// The type has no table now; an object may name another that has (rung 2), else `__dlpack__`.
+    Undecided,
 }
 
 /// What is known of one type.
@@ -63,26 +65,25 @@ impl Entry {
         }
     }
 
-    /// How to import objects of this type.
+    /// How to import `x`, which is of this type, and others of it.
     ///
     /// A table is remembered, and so is the absence of one where it is for good: a type that Python cannot
     /// change, and subclasses of torch. Other types are asked again, because extensions add tables after
     /// they are imported.
-    pub(crate) fn way(&self, py: Python<'_>) -> PyResult<Way> {
+    pub(crate) fn way(&self, x: &Bound<'_, PyAny>) -> PyResult<Way> {
         if let Some(way) = self.way.get() {
             return Ok(*way);
         }
-        let class = self.class.bind(py);
-        let kind = torch::kind(class)?;
-        let (way, settled) = match (Table::of_type(class)?, kind) {
-            (_, Some(torch::Kind::Subclass)) => (Way::Protocol(kind), true),
-            (Some(table), _) => (Way::Table(table, kind), true),
-            (None, _) => (Way::Protocol(kind), self.immutable),
+        let class = self.class.bind(x.py());
+        let kind = torch::kind(x)?;
+        let way = match (Table::of_type(class)?, kind) {
+            (_, Some(torch::Kind::Subclass)) => Way::Protocol(kind),
+            (Some(table), _) => Way::Table(table, kind),
+            (None, Some(_)) => Way::Protocol(kind),
+            (None, None) if self.immutable => Way::Protocol(None),
+            (None, None) => return Ok(Way::Undecided),
         };
-        if settled {
-            return Ok(*self.way.get_or_init(|| way));
-        }
-        Ok(way)
+        Ok(*self.way.get_or_init(|| way))
     }
 
     /// Whether `__dlpack__` is known to take no new keywords.

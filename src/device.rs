@@ -5,7 +5,7 @@
 use std::fmt;
 
 use pyo3::basic::CompareOp;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
@@ -113,7 +113,7 @@ fn parse(text: &str) -> Option<DLDevice> {
 }
 
 /// `dlx.DeviceType`, an `IntEnum` of the device types of `dlpack.h`.
-pub(crate) fn device_type_enum(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+fn device_type_enum(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static ENUM: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let class = ENUM.get_or_try_init(py, || {
         let members = PyDict::new(py);
@@ -134,6 +134,17 @@ pub(crate) fn device_type_enum(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
         Ok::<_, PyErr>(class.unbind())
     })?;
     Ok(class.bind(py))
+}
+
+/// Makes `DeviceType` when it is first asked for: importing `enum` takes longer than the rest of dlx.
+#[pyfunction]
+pub(crate) fn __getattr__<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyType>> {
+    match name {
+        "DeviceType" => device_type_enum(py).cloned(),
+        _ => Err(PyAttributeError::new_err(format!(
+            "module 'dlx' has no attribute '{name}'"
+        ))),
+    }
 }
 
 /// The member of `dlx.DeviceType`.

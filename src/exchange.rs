@@ -1,6 +1,7 @@
 //! The C exchange table of `dlpack.h` 1.3, read from a foreign type and published for one of ours.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::mem::ManuallyDrop;
 use std::ptr::{NonNull, null_mut};
 
 use pyo3::exceptions::PyBufferError;
@@ -219,8 +220,8 @@ unsafe extern "C" fn managed_tensor_to_py_object_no_sync<T: Exchange>(
 ) -> c_int {
     let body = |py: Python<'_>| {
         let tensor = NonNull::new(tensor).ok_or_else(|| Error::refused("the tensor is NULL"))?;
-        // SAFETY: the caller offers a tensor that it owns (R130); on failure `into_raw` and `forget` below
-        // leave it to the caller.
+        // SAFETY: the caller offers a tensor that it owns (R130); on failure `into_raw` and `kept` below leave
+        // it to the caller.
         let managed = unsafe { Managed::from_raw(tensor) };
         // What the caller computed is ready on the stream that this table names.
         let device = managed.get().dl_tensor().map(|tensor| tensor.device);
@@ -229,18 +230,14 @@ unsafe extern "C" fn managed_tensor_to_py_object_no_sync<T: Exchange>(
             managed.into_raw();
             error
         })?;
-        let kept = snapshot.clone();
-        match T::import(py, snapshot) {
-            Ok(object) => {
-                // SAFETY: `out_py_object` is the caller's to be written (S2).
-                unsafe { out_py_object.write(object.into_ptr().cast()) };
-                Ok(())
-            }
-            Err(error) => {
-                std::mem::forget(kept);
-                Err(error)
-            }
-        }
+        // Leaked unless the import succeeds: the caller's tensor is then not deleted by us, not even by a
+        // panic.
+        let kept = ManuallyDrop::new(snapshot.clone());
+        let object = T::import(py, snapshot)?;
+        drop(ManuallyDrop::into_inner(kept));
+        // SAFETY: `out_py_object` is the caller's to be written (S2).
+        unsafe { out_py_object.write(object.into_ptr().cast()) };
+        Ok(())
     };
     // SAFETY: exchange functions are called attached (S2).
     unsafe { attached(body) }
@@ -320,3 +317,6 @@ unsafe fn prototype_fields<'a>(
     let shape = unsafe { extents(*shape, *ndim) }?;
     Ok((shape, *dtype, *device))
 }
+
+#[cfg(test)]
+mod tests;

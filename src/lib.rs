@@ -14,6 +14,7 @@ mod device;
 mod dtype;
 mod error;
 mod exchange;
+mod functions;
 mod layout;
 mod managed;
 mod memory;
@@ -28,11 +29,13 @@ mod _core {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::device::Device;
+    use crate::device::{__getattr__, Device};
     #[pymodule_export]
     use crate::dtype::DType;
     #[pymodule_export]
-    use crate::tensor::{Tensor, from_dlpack, from_pointer};
+    use crate::functions::{from_dlpack, from_pointer};
+    #[pymodule_export]
+    use crate::tensor::Tensor;
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]
@@ -42,7 +45,6 @@ mod _core {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let py = module.py();
         crate::boundary::one_interpreter(py)?;
-        module.add("CopyRefused", crate::error::copy_refused_type(py)?)?;
-        module.add("DeviceType", crate::device::device_type_enum(py)?)
+        module.add("CopyRefused", crate::error::copy_refused_type(py)?)
     }
 }

@@ -28,13 +28,10 @@ pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> Py
     if let Ok(capsule) = x.cast::<PyCapsule>() {
         return from_capsule(capsule, request);
     }
-    cache::with(&x.get_type(), |entry| match entry.way(x.py())? {
+    cache::with(&x.get_type(), |entry| match entry.way(x)? {
         Way::Table(table, kind) => from_table(x, table, kind, entry, request),
-        Way::Protocol(Some(kind)) => {
-            torch::refuse_negative(x)?;
-            from_protocol(x, Some(kind), entry, request)
-        }
-        Way::Protocol(None) => match forwarded(x)? {
+        Way::Protocol(kind) => from_protocol(x, kind, entry, request),
+        Way::Undecided => match forwarded(x)? {
             Some(inner) => from_dlpack(&inner, request),
             None => from_protocol(x, None, entry, request),
         },
@@ -46,7 +43,7 @@ fn forwarded<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> 
     let Some(inner) = x.getattr_opt(intern!(x.py(), "__dlpack_c_exchange_api__"))? else {
         return Ok(None);
     };
-    let way = cache::with(&inner.get_type(), |entry| entry.way(x.py()))?;
+    let way = cache::with(&inner.get_type(), |entry| entry.way(&inner))?;
     Ok(matches!(way, Way::Table(..)).then_some(inner))
 }
 
@@ -71,8 +68,8 @@ fn from_table(
         Err(error) => return Err(error),
     };
     let snapshot = Snapshot::import(managed, None).map_err(|(error, _)| error)?;
-    if kind.is_some() {
-        torch::check_table_export(x, snapshot.memo().dtype)?;
+    if let Some(kind) = kind {
+        kind.check_table(x, snapshot.memo().dtype)?;
     }
     let here = snapshot.memo().device;
     if request.device.is_some_and(|there| there != here) {
@@ -94,6 +91,9 @@ fn from_protocol(
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     let py = x.py();
+    if let Some(kind) = kind {
+        kind.check_protocol(x)?;
+    }
     let Some(method) = x.getattr_opt(intern!(py, "__dlpack__"))? else {
         return Err(no_protocol(x, "__dlpack__"));
     };
@@ -133,9 +133,6 @@ fn from_protocol(
         )));
     };
     let snapshot = capsule::import(capsule, stream)?;
-    if kind == Some(torch::Kind::Plain) {
-        torch::check_table_export(x, snapshot.memo().dtype)?;
-    }
     let found = snapshot.memo().device;
     if asked.device.is_some_and(|there| there != found)
         || (found != there && stream::has_streams(found))

@@ -1,10 +1,9 @@
 //! Nested loops over two strided layouts of the same elements.
 //!
 //! A walk is first reduced to the fewest loops. What is left is a run of bytes, rows of such runs, or a
-//! transposition, which goes through a tile that fits into the first-level cache, so that either side is
-//! touched a cache line at a time.
+//! transposition, which goes by blocks of one cache line either way, so that no line is touched twice.
 
-use std::mem::{MaybeUninit, size_of};
+use std::mem::size_of;
 use std::ptr::copy_nonoverlapping;
 
 /// One loop: how often, and how many bytes either side moves each time.
@@ -97,15 +96,21 @@ impl Walk {
     /// the two sides do not overlap.
     pub(crate) unsafe fn copy(&self, from: *const u8, to: *mut u8) {
         let walk: unsafe fn(&[Dimension], *const u8, *mut u8, i64) = match self.item {
-            1 => nest::<[u8; 1], 64>,
-            2 => nest::<[u8; 2], 64>,
-            4 => nest::<[u8; 4], 64>,
-            8 => nest::<[u8; 8], 32>,
-            16 => nest::<[u8; 16], 32>,
+            1 => nest::<u8, 64, 8>,
+            2 => nest::<u16, 32, 4>,
+            4 => nest::<u32, 16, 4>,
+            8 => nest::<u64, 8, 2>,
+            16 => nest::<u128, 4, 2>,
             _ => nest_any,
         };
         // SAFETY: the caller's promise, passed on; each function copies elements of `item` bytes.
         unsafe { walk(&self.dimensions, from, to, self.item) };
+        // Writes past the caches are seen by other threads only after a fence.
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: SSE is part of every x86-64.
+        unsafe {
+            std::arch::x86_64::_mm_sfence();
+        }
     }
 }
 
@@ -119,12 +124,13 @@ fn step_mut(base: *mut u8, stride: i64, steps: i64) -> *mut u8 {
     base.wrapping_offset((stride * steps) as isize)
 }
 
-/// Loops around elements of type `T`, with tiles of `TILE` times `TILE`.
+/// Loops around elements of type `T`, of which `LINE` fill a cache line and `PART` times `PART` fit into
+/// registers.
 ///
 /// # Safety
 ///
-/// As for [`Walk::copy`], with elements of the size of `T`, whose alignment is 1.
-unsafe fn nest<T: Copy, const TILE: usize>(
+/// As for [`Walk::copy`], with elements of the size of `T`.
+unsafe fn nest<T: Copy + Default, const LINE: usize, const PART: usize>(
     dimensions: &[Dimension],
     from: *const u8,
     to: *mut u8,
@@ -141,23 +147,37 @@ unsafe fn nest<T: Copy, const TILE: usize>(
         [run] => {
             for index in 0..run.extent {
                 let (from, to) = (step(from, run.from, index), step_mut(to, run.to, index));
-                // SAFETY: a step of the walk; `T` has alignment 1.
-                let element = unsafe { from.cast::<T>().read() };
+                // SAFETY: a step of the walk.
+                let element = unsafe { from.cast::<T>().read_unaligned() };
                 // SAFETY: as above.
-                unsafe { to.cast::<T>().write(element) };
+                unsafe { to.cast::<T>().write_unaligned(element) };
             }
         }
-        [rows, columns] if columns.from != size && rows.from.abs() < columns.from.abs() => {
-            for row in (0..rows.extent).step_by(TILE) {
-                for column in (0..columns.extent).step_by(TILE) {
+        [rows, columns] if columns.to == size && rows.from.abs() < columns.from.abs() => {
+            let line = LINE as i64;
+            let parts = |whole: Dimension| {
+                let starts = (0..whole.extent).step_by(LINE);
+                starts.map(move |start| (start, line.min(whole.extent - start)))
+            };
+            for (row, height) in parts(rows) {
+                for (column, width) in parts(columns) {
                     let from = step(step(from, rows.from, row), columns.from, column);
                     let to = step_mut(step_mut(to, rows.to, row), columns.to, column);
-                    let part = |whole: Dimension, start: i64| Dimension {
-                        extent: (whole.extent - start).min(TILE as i64),
-                        ..whole
-                    };
-                    // SAFETY: a part of the walk, at most `TILE` long either way.
-                    unsafe { tile::<T, TILE>(part(rows, row), part(columns, column), from, to) };
+                    if rows.from == size && height == line && width == line {
+                        // SAFETY: a whole block of the walk, whose elements touch along the rows of `from`
+                        // and along the columns of `to`.
+                        unsafe { transpose::<T, LINE, PART>(columns.from, rows.to, from, to) };
+                        continue;
+                    }
+                    for row in 0..height {
+                        let columns = [Dimension {
+                            extent: width,
+                            ..columns
+                        }];
+                        let (from, to) = (step(from, rows.from, row), step_mut(to, rows.to, row));
+                        // SAFETY: a part of a row of the walk.
+                        unsafe { nest::<T, LINE, PART>(&columns, from, to, size) };
+                    }
                 }
             }
         }
@@ -165,51 +185,66 @@ unsafe fn nest<T: Copy, const TILE: usize>(
             for index in 0..outer.extent {
                 let (from, to) = (step(from, outer.from, index), step_mut(to, outer.to, index));
                 // SAFETY: the part of the walk that follows this step.
-                unsafe { nest::<T, TILE>(inner, from, to, size) };
+                unsafe { nest::<T, LINE, PART>(inner, from, to, size) };
             }
         }
     }
 }
 
-/// Transposes one tile: `from` is read along the rows, `to` written along the columns.
+/// Transposes `LINE` lines of `LINE` elements, `from_pitch` and `to_pitch` bytes apart.
 ///
 /// # Safety
 ///
-/// As for [`Walk::copy`]; neither extent is above `TILE`.
-unsafe fn tile<T: Copy, const TILE: usize>(
-    rows: Dimension,
-    columns: Dimension,
+/// That many elements can be read and written there.
+unsafe fn transpose<T: Copy + Default, const LINE: usize, const PART: usize>(
+    from_pitch: i64,
+    to_pitch: i64,
     from: *const u8,
     to: *mut u8,
 ) {
-    let mut turned = [[const { MaybeUninit::<T>::uninit() }; TILE]; TILE];
-    let (height, width) = (rows.extent as usize, columns.extent as usize);
-    for column in 0..width {
-        let line = step(from, columns.from, column as i64);
-        for (row, turned) in turned.iter_mut().enumerate().take(height) {
-            // SAFETY: a step of the walk; `T` has alignment 1.
-            let element = unsafe { step(line, rows.from, row as i64).cast::<T>().read() };
-            turned[column].write(element);
+    let mut turned = [[T::default(); LINE]; LINE];
+    for column in (0..LINE).step_by(PART) {
+        for row in (0..LINE).step_by(PART) {
+            let mut part = [[T::default(); PART]; PART];
+            for (index, elements) in part.iter_mut().enumerate() {
+                let line = step(from, from_pitch, (column + index) as i64).cast::<T>();
+                let start = line.wrapping_add(row).cast::<[T; PART]>();
+                // SAFETY: elements `row` and following of a line.
+                *elements = unsafe { start.read_unaligned() };
+            }
+            for index in 0..PART {
+                let across: [T; PART] = std::array::from_fn(|column| part[column][index]);
+                turned[row + index][column..column + PART].copy_from_slice(&across);
+            }
         }
     }
-    for (row, turned) in turned.iter().enumerate().take(height) {
-        let line = step_mut(to, rows.to, row as i64);
-        if columns.to == size_of::<T>() as i64 {
-            // SAFETY: the first `width` elements of the row were written above; they touch in `to`.
-            unsafe { copy_nonoverlapping(turned.as_ptr().cast(), line, width * size_of::<T>()) };
-            continue;
-        }
-        for (column, element) in turned.iter().enumerate().take(width) {
-            // SAFETY: written above.
-            let element = unsafe { element.assume_init_read() };
-            // SAFETY: a step of the walk; `T` has alignment 1.
-            unsafe {
-                step_mut(line, columns.to, column as i64)
-                    .cast::<T>()
-                    .write(element)
-            };
-        }
+    for (row, line) in turned.iter().enumerate() {
+        // SAFETY: `LINE` elements that touch in `to`.
+        unsafe { write_line(line, step_mut(to, to_pitch, row as i64)) };
     }
+}
+
+/// Writes one cache line past the caches where it is aligned, since nobody reads it soon.
+///
+/// # Safety
+///
+/// As many bytes as `line` has, 64, can be written to `to`.
+unsafe fn write_line<T: Copy, const LINE: usize>(line: &[T; LINE], to: *mut u8) {
+    #[cfg(target_arch = "x86_64")]
+    if to.addr().is_multiple_of(64) {
+        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
+        let from: *const __m128i = line.as_ptr().cast();
+        let to: *mut __m128i = to.cast();
+        for index in 0..size_of_val(line) / size_of::<__m128i>() {
+            // SAFETY: a quarter of the line; SSE2 is part of every x86-64.
+            let quarter = unsafe { _mm_loadu_si128(from.wrapping_add(index)) };
+            // SAFETY: as above, and `to` is aligned.
+            unsafe { _mm_stream_si128(to.wrapping_add(index), quarter) };
+        }
+        return;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { copy_nonoverlapping(line.as_ptr().cast(), to, size_of_val(line)) };
 }
 
 /// Loops around elements of any size.

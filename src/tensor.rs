@@ -1,25 +1,23 @@
-//! `dlx.Tensor` and the functions that make one: what Python sees.
+//! `dlx.Tensor`: what Python sees.
 
 #![deny(unsafe_code)]
 
+mod exchange;
+
 use std::ffi::c_int;
 
-use pyo3::exceptions::{PyBufferError, PyImportError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyImportError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict, PyTuple};
+use pyo3::types::{PyCapsule, PyDict, PyMemoryView, PyTuple};
 
 use crate::abi::*;
-use crate::boundary::PythonOwner;
 use crate::device::Device;
 use crate::dtype::DType;
-use crate::error::Error;
-use crate::exchange::{self, Exchange};
-use crate::managed::Managed;
-use crate::memory::Memory;
+use crate::exchange::publish;
 use crate::resolve::{self, Request};
-use crate::snapshot::{Checked, Memo, Snapshot, Source};
-use crate::{buffer, capsule, copy, device, dtype, layout, stream};
+use crate::snapshot::{Memo, Snapshot};
+use crate::{buffer, capsule, copy, device, dtype, stream};
 
 /// A strided view of memory that it keeps alive: shape, strides, dtype, device and address, all immutable.
 ///
@@ -27,86 +25,14 @@ use crate::{buffer, capsule, copy, device, dtype, layout, stream};
 /// change unless ``readonly`` is set there too. Exports by DLPack (``__dlpack__`` and the C exchange table)
 /// and, on the CPU, by the buffer protocol and ``__array_interface__``.
 #[pyclass(frozen, weakref, module = "dlx")]
-pub struct Tensor(Snapshot);
-
-impl Tensor {
-    pub(crate) fn snapshot(&self) -> &Snapshot {
-        &self.0
-    }
-
-    fn export(&self, fresh: bool) -> Result<Managed<DLManagedTensorVersioned>, Error> {
-        self.0.export(fresh)
-    }
-}
-
-/// The object as a tensor, or the error of a table that got another type (R127).
-fn tensor<'a>(object: &'a Borrowed<'_, '_, PyAny>) -> PyResult<&'a Tensor> {
-    match object.cast::<Tensor>() {
-        Ok(tensor) => Ok(tensor.get()),
-        Err(_) => Err(PyBufferError::new_err(format!(
-            "the exchange table of dlx.Tensor was given {}",
-            object.get_type().fully_qualified_name()?
-        ))),
-    }
-}
-
-impl Exchange for Tensor {
-    fn export(object: Borrowed<'_, '_, PyAny>) -> PyResult<Managed<DLManagedTensorVersioned>> {
-        let tensor = tensor(&object)?;
-        stream::for_export(None, &tensor.0)?;
-        Ok(tensor.export(false)?)
-    }
-
-    fn borrow(object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
-        let tensor = tensor(&object)?;
-        stream::for_export(None, &tensor.0)?;
-        Ok(tensor.0.dl_tensor())
-    }
-
-    fn import(py: Python<'_>, snapshot: Snapshot) -> PyResult<Bound<'_, PyAny>> {
-        Ok(Bound::new(py, Self(snapshot))?.into_any())
-    }
-
-    fn allocate(
-        shape: &[i64],
-        dtype: DLDataType,
-        device: DLDevice,
-    ) -> Result<Managed<DLManagedTensorVersioned>, Error> {
-        if device.device_type != kDLCPU {
-            let name = device::name(device);
-            let message = format!("dlx does not allocate on {name}, only on cpu");
-            return Err(Error::refused(message));
-        }
-        dtype::check(dtype)?;
-        let size = layout::size(shape)?;
-        layout::check_extent(size, shape, None, dtype)?;
-        let memory = Memory::new(layout::nbytes(size, dtype, false))?;
-        let memo = Memo {
-            data: memory.as_ptr(),
-            byte_offset: 0,
-            device: device::CPU,
-            dtype,
-            flags: 0,
-            stream: None,
-        };
-        let snapshot = Checked::new(memo, shape, None)?.over(Source::Memory(memory));
-        snapshot.export(true)
-    }
-
-    fn current_work_stream(device: DLDevice) -> PyResult<i64> {
-        Ok(stream::current_work_stream(device))
-    }
-}
-
-/// The table of `dlx.Tensor`.
-static TABLE: exchange::Published = exchange::Published(exchange::table::<Tensor>());
+pub struct Tensor(pub(crate) Snapshot);
 
 #[pymethods]
 impl Tensor {
     /// The C exchange table of DLPack 1.3, as a capsule named ``dlpack_exchange_api`` (R112 to R114).
     #[classattr]
     fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Bound<'_, PyCapsule>> {
-        exchange::publish(py, &TABLE)
+        publish(py, &exchange::TABLE)
     }
 
     /// Extents.
@@ -204,7 +130,7 @@ impl Tensor {
         let snapshot = &slf.get().0;
         let Memo { dtype, device, .. } = *snapshot.memo();
         if buffer::is_nameable(dtype) || device.device_type != kDLCPU {
-            let view = pyo3::types::PyMemoryView::from(slf.as_any())?;
+            let view = PyMemoryView::from(slf.as_any())?;
             return numpy.call_method1("asarray", (view,));
         }
         let name = dtype::name(dtype).to_string();
@@ -356,7 +282,10 @@ impl Tensor {
 }
 
 /// `slf` itself, or the copy of it that was asked for.
-fn again<'py>(slf: &Bound<'py, Tensor>, request: &Request<'_, '_>) -> PyResult<Bound<'py, Tensor>> {
+pub(crate) fn again<'py>(
+    slf: &Bound<'py, Tensor>,
+    request: &Request<'_, '_>,
+) -> PyResult<Bound<'py, Tensor>> {
     let snapshot = &slf.get().0;
     if request.copy != Some(true)
         && request
@@ -367,97 +296,4 @@ fn again<'py>(slf: &Bound<'py, Tensor>, request: &Request<'_, '_>) -> PyResult<B
     }
     let snapshot = resolve::again(slf.py(), snapshot.clone(), request)?;
     Bound::new(slf.py(), Tensor(snapshot))
-}
-
-/// The tensor that ``x`` describes, sharing its memory.
-///
-/// ``x`` is an object with a C exchange table (``__dlpack_c_exchange_api__`` on its type), one with
-/// ``__dlpack__`` and ``__dlpack_device__``, or a DLPack capsule, which is consumed.
-///
-/// ``device`` is where the result must be, as a name, a pair or a `Device`; the producer is asked to move it.
-/// ``copy=True`` always copies, on the CPU into compact row-major memory aligned to 256 bytes;
-/// ``copy=False`` never does and raises `CopyRefused` where one is needed.
-/// ``stream`` is the stream that the elements will be used on: an int as DLPack defines it for the device,
-/// None for the default stream, -1 for no order; on the CPU there is none.
-///
-/// Raises ``BufferError`` for what DLPack or dlx cannot describe, ``AttributeError`` for an object without
-/// the protocol, ``ValueError`` and ``TypeError`` for bad arguments; the producer's own exceptions pass
-/// through. Sources: dlpack.h 1.3, array API ``from_dlpack``, R28 to R35, R56 to R62.
-#[pyfunction]
-#[pyo3(signature = (x, /, *, device=None, copy=None, stream=None))]
-pub(crate) fn from_dlpack<'py>(
-    x: &Bound<'py, PyAny>,
-    device: Option<&Bound<'py, PyAny>>,
-    copy: Option<bool>,
-    stream: Option<&Bound<'py, PyAny>>,
-) -> PyResult<Bound<'py, Tensor>> {
-    let device = device.map(Device::of).transpose()?;
-    let request = Request {
-        device,
-        copy,
-        stream,
-    };
-    if let Ok(tensor) = x.cast::<Tensor>() {
-        let snapshot = &tensor.get().0;
-        let wanted = stream::for_import(stream, snapshot.memo().device)?;
-        stream::ordered(wanted, snapshot)?;
-        return again(tensor, &request);
-    }
-    Bound::new(x.py(), Tensor(resolve::from_dlpack(x, &request)?))
-}
-
-/// A tensor over memory that somebody else owns.
-///
-/// ``ptr`` is the address of the first element; ``shape`` and ``strides`` count elements (compact row-major
-/// without ``strides``). ``owner`` is kept alive until the tensor and all its exports are gone; without it the
-/// caller answers for the memory. An ``owner`` that refers to the tensor makes a cycle that is never freed.
-/// ``stream`` is the stream on which the elements become ready, None if they are.
-///
-/// Raises ``ValueError`` for negative or overflowing extents, NULL with elements, and unknown devices.
-#[pyfunction]
-#[pyo3(signature = (ptr, shape, dtype, *, device=None, strides=None, owner=None, readonly=false, stream=None))]
-#[allow(
-    clippy::too_many_arguments,
-    reason = "the keywords of the public function"
-)]
-pub(crate) fn from_pointer(
-    ptr: usize,
-    shape: Vec<i64>,
-    dtype: &Bound<'_, PyAny>,
-    device: Option<&Bound<'_, PyAny>>,
-    strides: Option<Vec<i64>>,
-    owner: Option<Py<PyAny>>,
-    readonly: bool,
-    stream: Option<&Bound<'_, PyAny>>,
-) -> PyResult<Tensor> {
-    let device = device.map_or(Ok(device::CPU), Device::of)?;
-    if let Some(strides) = strides
-        .as_ref()
-        .filter(|strides| strides.len() != shape.len())
-    {
-        return Err(PyValueError::new_err(format!(
-            "strides {strides:?} do not go with shape {shape:?}: one per dimension is accepted"
-        )));
-    }
-    let memo = Memo {
-        data: std::ptr::with_exposed_provenance_mut(ptr),
-        byte_offset: 0,
-        device,
-        dtype: DType::of(dtype)?,
-        flags: if readonly {
-            DLPACK_FLAG_BITMASK_READ_ONLY
-        } else {
-            0
-        },
-        stream: match stream {
-            None => None,
-            Some(_) => stream::for_import(stream, device)?,
-        },
-    };
-    let checked = Checked::new(memo, &shape, strides.as_deref())
-        .map_err(|error| PyValueError::new_err(error.message()))?;
-    let source = owner.map_or(Source::Static, |owner| {
-        Source::Python(PythonOwner::new(owner))
-    });
-    Ok(Tensor(checked.over(source)))
 }

@@ -3,28 +3,29 @@
 //! torch's exchange table exports views whose elements are lazily conjugated or negated as if they were
 //! not, and tensors that record gradients; its `__dlpack__` still exports negated ones (R125).
 
-#![forbid(unsafe_code)]
+use std::ptr::null_mut;
 
 use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyCFunction, PyString};
 
-use crate::abi::{DLDataType, kDLBfloat, kDLComplex, kDLFloat, kDLFloat4_e2m1fn};
+use crate::abi::{DLDataType, kDLBool, kDLComplex, kDLInt, kDLOpaqueHandle, kDLUInt};
 
 /// How a type of torch is read.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) enum Kind {
-    /// `torch.Tensor` or `torch.nn.Parameter` themselves: through the table.
-    Plain,
+    /// `torch.Tensor` or `torch.nn.Parameter` themselves: through the table, with these guards.
+    Plain(Guards),
     /// Another subclass, which may mean something else by its data or veto the export with
     /// `__torch_function__`: through `__dlpack__`, which asks it.
     Subclass,
 }
 
-/// How to read `class`, if it is torch's; torch is not imported for it.
-pub(crate) fn kind(class: &Bound<'_, PyType>) -> PyResult<Option<Kind>> {
-    let py = class.py();
+/// How to read tensors of the type of `x`, if it is torch's; torch is not imported for it.
+pub(crate) fn kind(x: &Bound<'_, PyAny>) -> PyResult<Option<Kind>> {
+    let py = x.py();
     let modules = py.import("sys")?.getattr(intern!(py, "modules"))?;
     let Ok(torch) = modules.get_item(intern!(py, "torch")) else {
         return Ok(None);
@@ -32,52 +33,80 @@ pub(crate) fn kind(class: &Bound<'_, PyType>) -> PyResult<Option<Kind>> {
     let Some(tensor) = torch.getattr_opt(intern!(py, "Tensor"))? else {
         return Ok(None);
     };
+    let class = x.get_type();
     if !class.is_subclass(&tensor)? {
         return Ok(None);
     }
-    let is_parameter = || {
-        let parameter = torch.getattr("nn")?.getattr("Parameter")?;
-        Ok::<_, PyErr>(class.is(&parameter))
-    };
-    Ok(Some(if class.is(&tensor) || is_parameter()? {
-        Kind::Plain
-    } else {
-        Kind::Subclass
-    }))
+    if class.is(&tensor) || class.is(&torch.getattr("nn")?.getattr("Parameter")?) {
+        return Ok(Some(Kind::Plain(Guards::of(x)?)));
+    }
+    Ok(Some(Kind::Subclass))
 }
 
-/// Refuses a tensor that records gradients, as torch's own `__dlpack__` does.
-fn refuse_gradient(tensor: &Bound<'_, PyAny>) -> PyResult<()> {
-    if tensor
-        .getattr(intern!(tensor.py(), "requires_grad"))?
-        .is_truthy()?
-    {
-        return Err(PyBufferError::new_err(
-            "the torch tensor requires grad, which DLPack cannot carry; pass tensor.detach()",
-        ));
-    }
-    Ok(())
+/// The questions, found once per type.
+#[derive(Clone, Copy)]
+pub(crate) struct Guards {
+    is_conj: Option<Predicate>,
+    is_neg: Option<Predicate>,
 }
 
-/// Refuses a tensor whose conjugation is still to be done.
-fn refuse_conjugate(tensor: &Bound<'_, PyAny>) -> PyResult<()> {
-    if tensor
-        .call_method0(intern!(tensor.py(), "is_conj"))?
-        .is_truthy()?
-    {
-        return Err(PyBufferError::new_err(
-            "the torch tensor is a lazily conjugated view; pass tensor.resolve_conj()",
-        ));
+/// A method of a builtin type that takes nothing and answers a bool, as the C function behind it.
+#[derive(Clone, Copy)]
+struct Predicate(ffi::PyCFunction);
+
+impl Guards {
+    fn of(tensor: &Bound<'_, PyAny>) -> PyResult<Self> {
+        let py = tensor.py();
+        Ok(Self {
+            is_conj: Predicate::of(tensor, intern!(py, "is_conj"))?,
+            is_neg: Predicate::of(tensor, intern!(py, "is_neg"))?,
+        })
     }
-    Ok(())
+
+    /// Refuses an export whose elements are not what its memory holds.
+    ///
+    /// Only floating and complex tensors can record gradients or be negated, only complex ones conjugated.
+    pub(crate) fn check(self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
+        let py = tensor.py();
+        if matches!(dtype.code, kDLInt | kDLUInt | kDLBool | kDLOpaqueHandle) {
+            return Ok(());
+        }
+        if tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()? {
+            return Err(PyBufferError::new_err(
+                "the torch tensor requires grad, which DLPack cannot carry; pass tensor.detach()",
+            ));
+        }
+        refuse_negative(self.is_neg, tensor)?;
+        if dtype.code == kDLComplex && ask(self.is_conj, tensor, intern!(py, "is_conj"))? {
+            return Err(PyBufferError::new_err(
+                "the torch tensor is a lazily conjugated view; pass tensor.resolve_conj()",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl Kind {
+    /// Refuses what the exchange table of torch would export wrongly.
+    pub(crate) fn check_table(self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
+        match self {
+            Self::Plain(guards) => guards.check(tensor, dtype),
+            Self::Subclass => Ok(()),
+        }
+    }
+
+    /// Refuses what `__dlpack__` of torch would export wrongly.
+    pub(crate) fn check_protocol(self, tensor: &Bound<'_, PyAny>) -> PyResult<()> {
+        match self {
+            Self::Plain(guards) => refuse_negative(guards.is_neg, tensor),
+            Self::Subclass => refuse_negative(None, tensor),
+        }
+    }
 }
 
 /// Refuses a tensor whose negation is still to be done.
-pub(crate) fn refuse_negative(tensor: &Bound<'_, PyAny>) -> PyResult<()> {
-    if tensor
-        .call_method0(intern!(tensor.py(), "is_neg"))?
-        .is_truthy()?
-    {
+fn refuse_negative(is_neg: Option<Predicate>, tensor: &Bound<'_, PyAny>) -> PyResult<()> {
+    if ask(is_neg, tensor, intern!(tensor.py(), "is_neg"))? {
         return Err(PyBufferError::new_err(
             "the torch tensor is a lazily negated view; pass tensor.resolve_neg()",
         ));
@@ -85,19 +114,41 @@ pub(crate) fn refuse_negative(tensor: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// Refuses an export of the table whose elements are not what its memory holds.
-///
-/// Only floating and complex tensors can record gradients or be negated, only complex ones conjugated.
-pub(crate) fn check_table_export(tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
-    let complex = dtype.code == kDLComplex;
-    let floating =
-        dtype.code == kDLFloat || (kDLBfloat.0..=kDLFloat4_e2m1fn.0).contains(&dtype.code.0);
-    if floating {
-        refuse_gradient(tensor)?;
-        refuse_negative(tensor)?;
+/// What the method `name` of `tensor` answers, through the C function where there is one.
+fn ask(
+    predicate: Option<Predicate>,
+    tensor: &Bound<'_, PyAny>,
+    name: &Bound<'_, PyString>,
+) -> PyResult<bool> {
+    match predicate {
+        Some(predicate) => predicate.ask(tensor),
+        None => tensor.call_method0(name)?.is_truthy(),
     }
-    if complex {
-        refuse_conjugate(tensor)?;
+}
+
+impl Predicate {
+    /// The C function behind the method `name` of `tensor`, if it is one that takes nothing.
+    fn of(tensor: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> PyResult<Option<Self>> {
+        let method = tensor.getattr(name)?;
+        if !method.is_instance_of::<PyCFunction>() {
+            return Ok(None);
+        }
+        // SAFETY: `method` is a builtin function.
+        let flags = unsafe { ffi::PyCFunction_GetFlags(method.as_ptr()) };
+        if flags != ffi::METH_NOARGS {
+            return Ok(None);
+        }
+        // SAFETY: as above.
+        let function = unsafe { ffi::PyCFunction_GetFunction(method.as_ptr()) };
+        Ok(function.map(Self))
     }
-    Ok(())
+
+    /// Its answer for `tensor`.
+    fn ask(self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+        // SAFETY: the function is a METH_NOARGS method of a builtin base of torch.Tensor, found through an
+        // object of the exact type of `tensor`, and its code is never unloaded (S8).
+        let answer = unsafe { (self.0)(tensor.as_ptr(), null_mut()) };
+        // SAFETY: it returned a new reference, or NULL with an exception.
+        unsafe { Bound::from_owned_ptr_or_err(tensor.py(), answer) }?.is_truthy()
+    }
 }

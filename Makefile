@@ -1,0 +1,69 @@
+# The only list of commands. `make demo` or `make test` alone sets everything up.
+
+PYTHON ?= python3
+PYTHONS ?= python3.11 python3.12 python3.13
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find src python -name '*.rs' -o -name '*.py' -o -name '*.pyi')
+
+.PHONY: help demo test lint types bench wheel ci lifetime clean
+
+help:  ## say what there is
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
+
+demo: $(VENV)/built  ## move tensors between the installed libraries, and prove that nothing was copied
+	$(BIN)/python -m dlx demo
+
+test: $(VENV)/built  ## run the tests
+	cargo test --quiet --locked
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/tools  ## check format and lints of Rust and Python
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: $(VENV)/built $(VENV)/tools  ## check the stub against the extension, and all Python against the stub
+	$(BIN)/python -m mypy.stubtest dlx._core --ignore-disjoint-bases
+	$(BIN)/python -m mypy python tests benches
+
+bench: $(VENV)/built $(VENV)/heavy  ## compare every path with C by hand and with what else there is
+	$(BIN)/python benches/bench.py
+
+wheel: $(VENV)/tools  ## build the abi3 wheel and the sdist, and try the wheel in fresh environments
+	rm -rf dist
+	$(BIN)/maturin build --release --locked --zig --compatibility manylinux2014 --out dist
+	$(BIN)/maturin sdist --out dist
+	$(BIN)/python tests/wheel/check.py dist $(PYTHONS)
+
+lifetime: $(VENV)/built $(VENV)/heavy  ## the lifetime tests: a million rounds, without PyO3's pool, under valgrind
+	tests/lifetime/run $(BIN)/python
+
+ci: export DLX_REQUIRE_HEAVY = 1
+ci:  ## all that has to pass
+	$(MAKE) lint types wheel
+	$(MAKE) $(VENV)/heavy
+	$(MAKE) lifetime
+	$(MAKE) test
+
+clean:  ## remove what was built
+	rm -rf $(VENV) build dist target
+
+$(VENV)/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dlx needs Python 3.11 or later")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/built: $(VENV)/bin/python $(SOURCES)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "maturin>=1.9,<2"
+	$(BIN)/maturin develop --quiet --release --locked --extras cli,test
+	touch $@
+
+$(VENV)/tools: $(VENV)/bin/python requirements-dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	touch $@
+
+$(VENV)/heavy: $(VENV)/bin/python requirements-heavy.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-heavy.txt
+	touch $@

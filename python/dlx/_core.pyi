@@ -1,0 +1,178 @@
+"""The Rust part of dlx; its names are re-exported by ``dlx``."""
+
+import sys
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Any, Final, SupportsIndex, TypeAlias, final
+
+from numpy.typing import NDArray
+from typing_extensions import Buffer, CapsuleType
+
+__all__ = [
+    "CopyRefused",
+    "DType",
+    "Device",
+    "Tensor",
+    "__getattr__",
+    "__version__",
+    "from_dlpack",
+    "from_pointer",
+]
+
+__version__: Final[str]
+
+_DeviceLike: TypeAlias = Device | str | tuple[int, int]
+
+class CopyRefused(BufferError, ValueError):
+    """``copy=False`` was asked for, and the request cannot be met without a copy."""
+
+class DeviceType(IntEnum):
+    """The device types of dlpack.h 1.3, equal to their integers (R67)."""
+
+    CPU = 1
+    CUDA = 2
+    CUDA_HOST = 3
+    OPENCL = 4
+    VULKAN = 7
+    METAL = 8
+    VPI = 9
+    ROCM = 10
+    ROCM_HOST = 11
+    EXT_DEV = 12
+    CUDA_MANAGED = 13
+    ONEAPI = 14
+    WEBGPU = 15
+    HEXAGON = 16
+    MAIA = 17
+    TRN = 18
+
+@final
+class Device:
+    """Where memory lives: a device type and an id."""
+
+    def __new__(cls, spec: _DeviceLike | int, id: int | None = None, /) -> Device: ...
+    @property
+    def type(self) -> DeviceType:
+        """The kind of memory."""
+    @property
+    def id(self) -> int:
+        """Which device of that kind."""
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+    def __hash__(self, /) -> int: ...
+
+@final
+class DType:
+    """The type of one element: a DLPack code, the bits of a lane, and the lanes."""
+
+    def __new__(cls, spec: DType | str | tuple[int, int, int] | object, /) -> DType: ...
+    @property
+    def code(self) -> int:
+        """``DLDataTypeCode``: 0 int, 1 uint, 2 float, and so on to 17."""
+    @property
+    def bits(self) -> int:
+        """Bits of one lane; for complex the whole number (R104)."""
+    @property
+    def lanes(self) -> int:
+        """Values in one element; 1 unless the type is a vector."""
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element, rounded up where it is smaller than a byte."""
+    @property
+    def name(self) -> str:
+        """The name, as ``str()`` gives it."""
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+    def __hash__(self, /) -> int: ...
+
+@final
+class Tensor(Buffer):
+    """A strided view of memory that it keeps alive, all of it immutable."""
+
+    __dlpack_c_exchange_api__: Final[CapsuleType]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents."""
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Steps between neighbours of each dimension, in elements; never absent."""
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements alone."""
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element, rounded up where it is smaller than a byte."""
+    @property
+    def dtype(self) -> DType:
+        """Type of one element."""
+    @property
+    def device(self) -> Device:
+        """Where the memory is."""
+    @property
+    def data_ptr(self) -> int:
+        """Address of the first element; 0 when there are none (R93, R95)."""
+    @property
+    def readonly(self) -> bool:
+        """Whether the memory must not be written (READ_ONLY, R39)."""
+    @property
+    def is_copied(self) -> bool:
+        """Whether the memory is a copy made for this tensor (IS_COPIED, R37)."""
+    @property
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie in row-major order with nothing between them."""
+    @property
+    def stream(self) -> int | None:
+        """The stream on which the elements become ready, or None."""
+    def numpy(self) -> NDArray[Any]:
+        """Give the elements as a NumPy array that shares the memory."""
+    def to(
+        self, *, device: _DeviceLike | None = None, copy: bool | None = None
+    ) -> Tensor:
+        """Give the tensor on ``device``, as a copy if ``copy=True``."""
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> CapsuleType:
+        """Export a capsule with a managed tensor of its own over the same memory."""
+    def __dlpack_device__(self) -> tuple[DeviceType, int]:
+        """``(DeviceType, id)`` (R64)."""
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """NumPy's array interface, version 3, for memory on the CPU."""
+    if sys.version_info >= (3, 12):
+        def __buffer__(self, flags: int, /) -> memoryview: ...
+        def __release_buffer__(self, buffer: memoryview, /) -> None: ...
+
+def from_dlpack(
+    x: object,
+    /,
+    *,
+    device: _DeviceLike | None = None,
+    copy: bool | None = None,
+    stream: int | None = None,
+) -> Tensor:
+    """Give the tensor that ``x`` describes, sharing its memory."""
+
+def from_pointer(
+    ptr: SupportsIndex,
+    shape: Sequence[int],
+    dtype: DType | str | tuple[int, int, int] | object,
+    *,
+    device: _DeviceLike | None = None,
+    strides: Sequence[int] | None = None,
+    owner: object | None = None,
+    readonly: bool = False,
+    stream: int | None = None,
+) -> Tensor:
+    """Give a tensor over memory that somebody else owns."""

@@ -1,0 +1,108 @@
+//! The functions that make a `dlx.Tensor`.
+
+#![forbid(unsafe_code)]
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+
+use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
+use crate::boundary::PythonOwner;
+use crate::device::{self, Device};
+use crate::dtype::DType;
+use crate::resolve::{self, Request};
+use crate::snapshot::{Checked, Memo, Source};
+use crate::stream;
+use crate::tensor::{Tensor, again};
+
+/// The tensor that ``x`` describes, sharing its memory.
+///
+/// ``x`` is an object with a C exchange table (``__dlpack_c_exchange_api__`` on its type), one with
+/// ``__dlpack__`` and ``__dlpack_device__``, or a DLPack capsule, which is consumed.
+///
+/// ``device`` is where the result must be, as a name, a pair or a `Device`; the producer is asked to move it.
+/// ``copy=True`` always copies, on the CPU into compact row-major memory aligned to 256 bytes;
+/// ``copy=False`` never does and raises `CopyRefused` where one is needed.
+/// ``stream`` is the stream that the elements will be used on: an int as DLPack defines it for the device,
+/// None for the default stream, -1 for no order; on the CPU there is none.
+///
+/// Raises ``BufferError`` for what DLPack or dlx cannot describe, ``AttributeError`` for an object without
+/// the protocol, ``ValueError`` and ``TypeError`` for bad arguments; the producer's own exceptions pass
+/// through. Sources: dlpack.h 1.3, array API ``from_dlpack``, R28 to R35, R56 to R62.
+#[pyfunction]
+#[pyo3(signature = (x, /, *, device=None, copy=None, stream=None))]
+pub(crate) fn from_dlpack<'py>(
+    x: &Bound<'py, PyAny>,
+    device: Option<&Bound<'py, PyAny>>,
+    copy: Option<bool>,
+    stream: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, Tensor>> {
+    let device = device.map(Device::of).transpose()?;
+    let request = Request {
+        device,
+        copy,
+        stream,
+    };
+    if let Ok(tensor) = x.cast::<Tensor>() {
+        let snapshot = &tensor.get().0;
+        let wanted = stream::for_import(stream, snapshot.memo().device)?;
+        stream::ordered(wanted, snapshot)?;
+        return again(tensor, &request);
+    }
+    Bound::new(x.py(), Tensor(resolve::from_dlpack(x, &request)?))
+}
+
+/// A tensor over memory that somebody else owns.
+///
+/// ``ptr`` is the address of the first element; ``shape`` and ``strides`` count elements (compact row-major
+/// without ``strides``). ``owner`` is kept alive until the tensor and all its exports are gone; without it the
+/// caller answers for the memory. An ``owner`` that refers to the tensor makes a cycle that is never freed.
+/// ``stream`` is the stream on which the elements become ready, None if they are.
+///
+/// Raises ``ValueError`` for negative or overflowing extents, NULL with elements, and unknown devices.
+#[pyfunction]
+#[pyo3(signature = (ptr, shape, dtype, *, device=None, strides=None, owner=None, readonly=false, stream=None))]
+#[allow(
+    clippy::too_many_arguments,
+    reason = "the keywords of the public function"
+)]
+pub(crate) fn from_pointer(
+    ptr: usize,
+    shape: Vec<i64>,
+    dtype: &Bound<'_, PyAny>,
+    device: Option<&Bound<'_, PyAny>>,
+    strides: Option<Vec<i64>>,
+    owner: Option<Py<PyAny>>,
+    readonly: bool,
+    stream: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Tensor> {
+    let device = device.map_or(Ok(device::CPU), Device::of)?;
+    if let Some(strides) = strides
+        .as_ref()
+        .filter(|strides| strides.len() != shape.len())
+    {
+        return Err(PyValueError::new_err(format!(
+            "strides {strides:?} do not go with shape {shape:?}: one per dimension is accepted"
+        )));
+    }
+    let memo = Memo {
+        data: std::ptr::with_exposed_provenance_mut(ptr),
+        byte_offset: 0,
+        device,
+        dtype: DType::of(dtype)?,
+        flags: if readonly {
+            DLPACK_FLAG_BITMASK_READ_ONLY
+        } else {
+            0
+        },
+        stream: match stream {
+            None => None,
+            Some(_) => stream::for_import(stream, device)?,
+        },
+    };
+    let checked = Checked::new(memo, &shape, strides.as_deref())
+        .map_err(|error| PyValueError::new_err(error.message()))?;
+    let source = owner.map_or(Source::Static, |owner| {
+        Source::Python(PythonOwner::new(owner))
+    });
+    Ok(Tensor(checked.over(source)))
+}

@@ -1,0 +1,77 @@
+//! The exchange table of `dlx.Tensor`.
+
+#![forbid(unsafe_code)]
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
+
+use super::Tensor;
+use crate::abi::*;
+use crate::error::Error;
+use crate::exchange::{self, Exchange, Published};
+use crate::managed::Managed;
+use crate::memory::Memory;
+use crate::snapshot::{Checked, Memo, Snapshot, Source};
+use crate::{device, dtype, layout, stream};
+
+/// The table, one for the process (R114).
+pub(super) static TABLE: Published = Published(exchange::table::<Tensor>());
+
+/// The object as a tensor, or the error of a table that got another type (R127).
+fn tensor<'a>(object: &'a Borrowed<'_, '_, PyAny>) -> PyResult<&'a Tensor> {
+    match object.cast::<Tensor>() {
+        Ok(tensor) => Ok(tensor.get()),
+        Err(_) => Err(PyBufferError::new_err(format!(
+            "the exchange table of dlx.Tensor was given {}",
+            object.get_type().fully_qualified_name()?
+        ))),
+    }
+}
+
+impl Exchange for Tensor {
+    fn export(object: Borrowed<'_, '_, PyAny>) -> PyResult<Managed<DLManagedTensorVersioned>> {
+        let tensor = tensor(&object)?;
+        stream::for_export(None, &tensor.0)?;
+        Ok(tensor.0.export(false)?)
+    }
+
+    fn borrow(object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
+        let tensor = tensor(&object)?;
+        stream::for_export(None, &tensor.0)?;
+        Ok(tensor.0.dl_tensor())
+    }
+
+    fn import(py: Python<'_>, snapshot: Snapshot) -> PyResult<Bound<'_, PyAny>> {
+        Ok(Bound::new(py, Self(snapshot))?.into_any())
+    }
+
+    fn allocate(
+        shape: &[i64],
+        dtype: DLDataType,
+        device: DLDevice,
+    ) -> Result<Managed<DLManagedTensorVersioned>, Error> {
+        if device.device_type != kDLCPU {
+            let name = device::name(device);
+            let message = format!("dlx does not allocate on {name}, only on cpu");
+            return Err(Error::refused(message));
+        }
+        dtype::check(dtype)?;
+        let size = layout::size(shape)?;
+        layout::check_extent(size, shape, None, dtype)?;
+        let memory = Memory::new(layout::nbytes(size, dtype, false))?;
+        let memo = Memo {
+            data: memory.as_ptr(),
+            byte_offset: 0,
+            device: device::CPU,
+            dtype,
+            flags: 0,
+            stream: None,
+        };
+        let snapshot = Checked::new(memo, shape, None)?.over(Source::Memory(memory));
+        snapshot.export(true)
+    }
+
+    fn current_work_stream(device: DLDevice) -> PyResult<i64> {
+        Ok(stream::current_work_stream(device))
+    }
+}

@@ -1,0 +1,15 @@
+"""Libraries that `make test` does not install, and `make ci` does."""
+
+import importlib
+import os
+from types import ModuleType
+
+import pytest
+
+
+def requires(name: str) -> ModuleType:
+    """Return the module ``name``; skip where it is missing, fail where CI has it."""
+    if os.environ.get("DLX_REQUIRE_HEAVY") == "1":
+        return importlib.import_module(name)
+    module: ModuleType = pytest.importorskip(name)
+    return module

@@ -1,0 +1,366 @@
+"""`dlx.Tensor` as Python sees it, and the ways to one that ask no other library."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from ctypes import byref, c_void_p
+from typing import Any
+
+import dlx
+import ml_dtypes
+import numpy as np
+import pytest
+from dlpack_abi import (
+    DLPACK_FLAG_BITMASK_IS_COPIED,
+    DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED,
+    DLPACK_FLAG_BITMASK_READ_ONLY,
+    DLManagedTensorVersioned,
+    table_of,
+)
+from fake_producers import Producer
+from heavy import requires
+
+ADDRESS = 0x10000
+"""What no test reads."""
+CPU, CUDA, METAL = 1, 2, 8
+FP4 = (17, 4, 1)
+ATTRIBUTES = {
+    "shape": (2, 6),
+    "strides": (12, -1),
+    "ndim": 2,
+    "size": 12,
+    "nbytes": 48,
+    "itemsize": 4,
+    "dtype": dlx.DType("float32"),
+    "device": dlx.Device("cpu"),
+    "data_ptr": ADDRESS,
+    "readonly": False,
+    "is_copied": False,
+    "is_contiguous": False,
+    "stream": None,
+}
+
+
+class Owner:
+    """What can be weakly referenced."""
+
+
+def strided() -> dlx.Tensor:
+    """The tensor that `ATTRIBUTES` describes."""
+    return dlx.from_pointer(ADDRESS, (2, 6), "float32", strides=(12, -1))
+
+
+def cuda(**options: Any) -> dlx.Tensor:
+    """A tensor on a GPU that need not be there."""
+    return dlx.from_pointer(ADDRESS, (2, 3), "float32", device="cuda:0", **options)
+
+
+# Attributes
+
+
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_an_attribute_has_its_value_and_type(name: str) -> None:
+    """Design 3."""
+    value = getattr(strided(), name)
+    assert value == ATTRIBUTES[name]
+    assert type(value) is type(ATTRIBUTES[name])
+
+
+def test_every_public_attribute_is_tabled_here() -> None:
+    """Design 3: what is added to the class is added to these tests."""
+    public = {name for name in dir(dlx.Tensor) if not name.startswith("_")}
+    assert public == ATTRIBUTES.keys() | {"numpy", "to"}
+
+
+def test_extents_are_plain_ints() -> None:
+    """Design 3."""
+    tensor = strided()
+    assert {type(value) for value in tensor.shape + tensor.strides} == {int}
+
+
+def test_the_byte_offset_is_applied_to_data_ptr() -> None:
+    """R95."""
+    producer = Producer(byte_offset=8)
+    assert dlx.from_dlpack(producer).data_ptr == producer.tensor.data + 8
+
+
+def test_the_byte_offset_is_not_added_to_the_handle_of_a_buffer_object() -> None:
+    """R95: the `data` of Metal is no address."""
+    producer = Producer(device=(METAL, 0), byte_offset=8)
+    assert dlx.from_dlpack(producer).data_ptr == producer.tensor.data
+
+
+def test_data_ptr_is_zero_without_elements() -> None:
+    """R93, R94: NumPy's pointer is not NULL."""
+    assert dlx.from_dlpack(np.empty((0, 3))).data_ptr == 0
+
+
+def test_absent_strides_are_row_major() -> None:
+    """R90."""
+    assert dlx.from_dlpack(Producer(strides=None)).strides == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "contiguous"),
+    [
+        ((), (), True),
+        ((2, 3), (3, 1), True),
+        ((2, 3), (1, 2), False),
+        ((2, 3), (4, 1), False),
+        ((1, 3), (99, 1), True),
+        ((2, 1), (1, 7), True),
+        ((0, 3), (9, 9), True),
+        ((3, 0), (-9, 0), True),
+        ((3,), (-1,), False),
+        ((3,), (0,), False),
+    ],
+)
+def test_is_contiguous_means_compact_and_row_major(
+    shape: tuple[int, ...], strides: tuple[int, ...], contiguous: bool
+) -> None:
+    """R99: the stride of an extent of 1 or 0 says nothing."""
+    tensor = dlx.from_pointer(ADDRESS, shape, "int8", strides=strides)
+    assert tensor.is_contiguous is contiguous
+
+
+@pytest.mark.parametrize(
+    ("flag", "attribute"),
+    [
+        (DLPACK_FLAG_BITMASK_READ_ONLY, "readonly"),
+        (DLPACK_FLAG_BITMASK_IS_COPIED, "is_copied"),
+    ],
+)
+def test_a_flag_of_the_producer_is_an_attribute(flag: int, attribute: str) -> None:
+    """R37, R42."""
+    tensor = dlx.from_dlpack(Producer(flags=flag))
+    assert {name for name in ("readonly", "is_copied") if getattr(tensor, name)} == {
+        attribute
+    }
+
+
+@pytest.mark.parametrize(("stream", "kept"), [(None, None), (-1, None), (2, 2), (9, 9)])
+def test_stream_is_the_one_the_elements_become_ready_on(
+    stream: int | None, kept: int | None
+) -> None:
+    """R76: -1 names none."""
+    assert cuda(stream=stream).stream == kept
+
+
+# Immutability and construction
+
+
+@pytest.mark.parametrize("name", [*ATTRIBUTES, "new"])
+def test_an_attribute_cannot_be_set(name: str) -> None:
+    """Design 3: immutable."""
+    with pytest.raises(AttributeError):
+        setattr(strided(), name, ATTRIBUTES.get(name))
+
+
+@pytest.mark.parametrize("name", ATTRIBUTES)
+def test_an_attribute_cannot_be_deleted(name: str) -> None:
+    """Design 3: immutable."""
+    with pytest.raises(AttributeError):
+        delattr(strided(), name)
+
+
+def test_a_producer_that_changes_its_shape_changes_nothing_here() -> None:
+    """Design 2.5, R100: torch's shape points into the live tensor."""
+    producer = Producer()
+    tensor = dlx.from_dlpack(producer)
+    producer.tensor.shape[0], producer.tensor.strides[0] = 99, 99
+    assert (tensor.shape, tensor.strides) == ((2, 3), (3, 1))
+
+
+@pytest.mark.parametrize("new", [dlx.Tensor, dlx.Tensor.__new__, object.__new__])
+@pytest.mark.parametrize("arguments", [(), (np.arange(3),)])
+def test_there_is_no_constructor(new: Any, arguments: tuple[Any, ...]) -> None:
+    """Design 3: tensors come from `from_dlpack` and `from_pointer`."""
+    with pytest.raises(TypeError):
+        new(*(() if new is dlx.Tensor else (dlx.Tensor,)), *arguments)
+
+
+def test_the_class_is_final() -> None:
+    """Design 3: a subclass would inherit a table that makes its base (R112)."""
+    with pytest.raises(TypeError, match="base type"):
+        type("Derived", (dlx.Tensor,), {})
+
+
+def test_a_weak_reference_dies_with_the_tensor() -> None:
+    """Spec of this issue: weakref-able."""
+    tensor = strided()
+    reference = weakref.ref(tensor)
+    assert reference() is tensor
+    del tensor
+    assert reference() is None
+
+
+PADDED = Producer(dtype=FP4, flags=DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "text"),
+    [
+        (dlx.from_pointer(ADDRESS, (2, 3), "float32"), "float32[2, 3], cpu"),
+        (dlx.from_pointer(ADDRESS, (), "bfloat16"), "bfloat16[], cpu"),
+        (dlx.from_pointer(0, (0, 3), "float32x4"), "float32x4[0, 3], cpu"),
+        (strided(), "float32[2, 6], cpu, strides=[12, -1]"),
+        (cuda(readonly=True), "float32[2, 3], cuda:0, readonly"),
+        (dlx.from_dlpack(np.arange(3, dtype="i2"), copy=True), "int16[3], cpu, copied"),
+        (dlx.from_dlpack(PADDED), "float4_e2m1fn[2, 3], cpu, padded"),
+    ],
+)
+def test_the_repr_says_in_one_line_what_is_unusual(
+    tensor: dlx.Tensor, text: str
+) -> None:
+    """Design 3: a one-line repr."""
+    assert repr(tensor) == f"dlx.Tensor({text})"
+
+
+# from_pointer
+
+
+def test_the_elements_are_those_at_the_address() -> None:
+    """R15, R95."""
+    array = np.arange(6.0)
+    tensor = dlx.from_pointer(array.ctypes.data, (2, 3), "float64", owner=array)
+    assert np.asarray(tensor).tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+def test_strides_count_elements_and_may_be_negative() -> None:
+    """R92, R97."""
+    array = np.arange(6.0)
+    last = array[5:].ctypes.data
+    tensor = dlx.from_pointer(last, (3, 2), "float64", strides=(-1, -3), owner=array)
+    assert np.asarray(tensor).tolist() == [[5, 2], [4, 1], [3, 0]]
+
+
+@pytest.mark.parametrize("readonly", [False, True])
+def test_readonly_reaches_the_consumer(readonly: bool) -> None:
+    """R39."""
+    array = np.arange(3)
+    address = array.ctypes.data
+    tensor = dlx.from_pointer(address, (3,), "int64", owner=array, readonly=readonly)
+    assert tensor.readonly is readonly
+    assert np.from_dlpack(tensor).flags.writeable is not readonly
+
+
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [
+        ("float4_e2m1fn", "float4_e2m1fn"),
+        ((2, 32, 4), "float32x4"),
+        (dlx.DType("int8"), "int8"),
+        (np.float32, "float32"),
+        (np.dtype("complex64"), "complex64"),
+        (ml_dtypes.bfloat16, "bfloat16"),
+        (np.dtype(ml_dtypes.float8_e5m2), "float8_e5m2"),
+    ],
+)
+def test_the_dtype_is_whatever_dtype_takes(spec: Any, name: str) -> None:
+    """Design 3."""
+    assert dlx.from_pointer(ADDRESS, (1,), spec).dtype == name
+
+
+def test_the_dtype_may_be_torchs() -> None:
+    """Design 3."""
+    torch = requires("torch")
+    assert dlx.from_pointer(ADDRESS, (1,), torch.bfloat16).dtype == "bfloat16"
+
+
+@pytest.mark.parametrize("device", ["rocm:1", (10, 1), dlx.Device("rocm:1")])
+def test_the_device_is_whatever_device_takes(device: Any) -> None:
+    """Design 3."""
+    assert dlx.from_pointer(ADDRESS, (1,), "int8", device=device).device == (10, 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"ptr": 0}, ValueError, "NULL"),
+        ({"ptr": -1}, ValueError, ""),
+        ({"ptr": 2**64}, ValueError, ""),
+        ({"ptr": 1.5}, TypeError, ""),
+        ({"ptr": None}, TypeError, ""),
+        ({"shape": (-1,)}, ValueError, "negative"),
+        ({"shape": (0, -1)}, ValueError, "negative"),
+        ({"shape": (2**62,)}, ValueError, "address space"),
+        ({"shape": (2**32, 2**32)}, ValueError, "address space"),
+        ({"shape": (0, 2**32, 2**32)}, ValueError, "address space"),
+        ({"shape": (2**64,)}, ValueError, ""),
+        ({"shape": (1,) * 65}, ValueError, "65 dimensions"),
+        ({"shape": 3}, TypeError, ""),
+        ({"shape": (1.5,)}, TypeError, ""),
+        ({"shape": "12"}, TypeError, ""),
+        ({"strides": ()}, ValueError, "strides"),
+        ({"strides": (1, 1)}, ValueError, "strides"),
+        ({"strides": (2**62,)}, ValueError, "address space"),
+        ({"strides": (-(2**63),)}, ValueError, "address space"),
+        ({"strides": (2**64,)}, ValueError, ""),
+        ({"dtype": "float33"}, ValueError, "float33"),
+        ({"dtype": (2, 33, 1)}, ValueError, "33 bits"),
+        ({"dtype": 3}, TypeError, ""),
+        ({"device": "gpu"}, ValueError, "gpu"),
+        ({"device": (5, 0)}, ValueError, "device type 5"),
+        ({"device": 1.5}, TypeError, ""),
+        ({"stream": 1}, BufferError, "no streams"),
+        ({"device": "cuda", "stream": 0}, ValueError, "stream is 0"),
+        ({"device": "cuda", "stream": -2}, ValueError, "stream is -2"),
+        ({"device": "cuda", "stream": True}, TypeError, "bool"),
+        ({"device": "cuda", "stream": "1"}, TypeError, "str"),
+    ],
+)
+def test_nonsense_is_refused(
+    change: dict[str, Any], error: type[Exception], message: str
+) -> None:
+    """R31, R70, R74, R77, R88, R109, R111."""
+    arguments = {"ptr": ADDRESS, "shape": (2,), "dtype": "float32"} | change
+    with pytest.raises(error, match=message):
+        dlx.from_pointer(**arguments)
+
+
+@pytest.mark.parametrize("ptr", [0, ADDRESS])
+def test_without_elements_any_address_is_accepted(ptr: int) -> None:
+    """R93, R94."""
+    assert dlx.from_pointer(ptr, (2, 0), "float32").data_ptr == 0
+
+
+def test_the_owner_lives_until_the_last_export_dies() -> None:
+    """R15."""
+    owner = Owner()
+    alive = weakref.ref(owner)
+    tensor = dlx.from_pointer(ADDRESS, (2,), "float32", owner=owner)
+    exports = [tensor.__dlpack__(), np.from_dlpack(tensor), memoryview(tensor)]
+    del owner, tensor
+    while exports:
+        assert alive() is not None
+        exports.pop()
+    assert alive() is None
+
+
+def test_the_owner_may_be_let_go_by_a_deleter_on_another_thread() -> None:
+    """R13: ctypes calls the deleter without the GIL."""
+    owner = Owner()
+    alive = weakref.ref(owner)
+    tensor = dlx.from_pointer(ADDRESS, (2,), "float32", owner=owner)
+    out = c_void_p()
+    table_of(dlx.Tensor).managed_tensor_from_py_object_no_sync(tensor, byref(out))
+    managed = DLManagedTensorVersioned.from_address(out.value or 0)
+    del owner, tensor
+    assert alive() is not None
+    thread = threading.Thread(target=managed.deleter, args=(out.value,))
+    thread.start()
+    thread.join()
+    assert alive() is None
+
+
+@pytest.mark.parametrize("change", [{"shape": (-1,)}, {"dtype": "no"}, {"ptr": None}])
+def test_a_refused_owner_is_not_kept(change: dict[str, Any]) -> None:
+    """R21."""
+    owner = Owner()
+    before = sys.getrefcount(owner)
+    arguments = {"ptr": ADDRESS, "shape": (2,), "dtype": "float32"} | change
+    with pytest.raises((ValueError, TypeError)):
+        dlx.from_pointer(owner=owner, **arguments)
+    assert sys.getrefcount(owner) == before

@@ -1,0 +1,325 @@
+"""Which DLPack version goes over the wire, and what an old or failing producer gets."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+import dlx
+import pytest
+from dlpack_abi import (
+    DLManagedTensorVersioned,
+    DLPackVersion,
+    capsule_name,
+    capsule_pointer,
+)
+from fake_producers import OldProducer, Producer
+
+NAMES = {False: b"dltensor", True: b"dltensor_versioned"}
+
+
+class Refusing(Producer):
+    """A producer whose `__dlpack__` raises `error`; the tensor itself is fine."""
+
+    error: BaseException
+
+    def __dlpack__(self, **keywords: Any) -> NoReturn:
+        """Record the call and raise."""
+        self.calls.append(("__dlpack__", keywords))
+        raise self.error
+
+
+class DeviceRefusing(Producer):
+    """A producer whose `__dlpack_device__` raises `error`."""
+
+    error: BaseException
+
+    def __dlpack_device__(self) -> NoReturn:
+        """Raise."""
+        raise self.error
+
+
+class Custom(Exception):
+    """An exception that dlx cannot know."""
+
+
+def new_old_class() -> type[Producer]:
+    """Make a class without a past: dlx remembers what a class understands."""
+    return type("Old", (OldProducer,), {})
+
+
+def requests(producer: Producer) -> list[dict[str, Any]]:
+    """Keywords of the calls of `__dlpack__`, those with a bad signature left out."""
+    return [keywords for name, keywords in producer.calls if name == "__dlpack__"]
+
+
+# dlx as the producer.
+
+
+@pytest.mark.parametrize(
+    ("max_version", "versioned"),
+    [
+        (None, False),
+        ((0, 0), False),
+        ((0, 8), False),
+        ((0, 99), False),
+        ((1, 0), True),
+        ((1, 3), True),
+        ((1, 99), True),
+        ((2, 0), True),
+        ((100, 3), True),
+    ],
+)
+def test_max_version_decides_between_the_two_capsules(
+    max_version: tuple[int, int] | None, versioned: bool
+) -> None:
+    """R22 to R25; dlx serves major version 0 too, so R26 has no case."""
+    tensor = dlx.from_dlpack(Producer())
+    capsule = tensor.__dlpack__(max_version=max_version)
+    assert capsule_name(capsule) == NAMES[versioned]
+
+
+@pytest.mark.parametrize("max_version", [(1, 0), (1, 3), (1, 99), (2, 0)])
+def test_the_version_in_the_struct_is_the_one_that_dlx_writes(
+    max_version: tuple[int, int],
+) -> None:
+    """R27: not the one asked for, nor the one imported."""
+    tensor = dlx.from_dlpack(Producer(version=(1, 1)))
+    capsule = tensor.__dlpack__(max_version=max_version)
+    address = capsule_pointer(capsule, b"dltensor_versioned")
+    version: DLPackVersion = DLManagedTensorVersioned.from_address(address).version
+    assert (version.major, version.minor) == (1, 3)
+
+
+def test_positional_arguments_are_refused() -> None:
+    """R19."""
+    with pytest.raises(TypeError):
+        dlx.from_dlpack(Producer()).__dlpack__(None)  # type: ignore[misc]
+
+
+def test_every_keyword_may_be_present() -> None:
+    """R20: a TypeError would say that dlx is an old producer."""
+    absent = dict.fromkeys(("stream", "max_version", "dl_device", "copy"))
+    capsule = dlx.from_dlpack(Producer()).__dlpack__(**absent)
+    assert capsule_name(capsule) == b"dltensor"
+
+
+# dlx as the consumer: the version in the struct.
+
+
+@pytest.mark.parametrize("version", [(1, 0), (1, 2), (1, 3), (1, 4), (1, 2**32 - 1)])
+def test_every_minor_version_of_major_1_is_read(version: tuple[int, int]) -> None:
+    """R30."""
+    tensor = dlx.from_dlpack(Producer(version=version))
+    assert tensor.numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
+@pytest.mark.parametrize("version", [(0, 0), (0, 8), (2, 0), (2, 3), (2**32 - 1, 0)])
+def test_another_major_version_is_refused_though_max_version_was_passed(
+    version: tuple[int, int],
+) -> None:
+    """R28, R29: by a producer that ignores `max_version`; the deleter is called."""
+    producer = Producer(version=version)
+    with pytest.raises(BufferError, match=rf"version {version[0]}\.{version[1]}"):
+        dlx.from_dlpack(producer)
+    assert (requests(producer)[0]["max_version"], producer.deleted) == ((1, 3), 1)
+
+
+@pytest.mark.parametrize("field", [{"dtype": (18, 8, 1)}, {"device": (19, 0)}])
+def test_what_only_a_newer_minor_version_knows_is_refused(
+    field: dict[str, Any],
+) -> None:
+    """R30, R31."""
+    with pytest.raises(BufferError, match=r"not one of DLPack 1\.3"):
+        dlx.from_dlpack(Producer(version=(1, 4), **field).capsule())
+
+
+@pytest.mark.parametrize("versioned", [True, False])
+def test_a_producer_may_answer_with_either_capsule(versioned: bool) -> None:
+    """R34: whichever was asked for."""
+    tensor = dlx.from_dlpack(Producer(versioned=versioned))
+    assert tensor.numpy()[1, 2] == 5
+
+
+def test_an_old_producer_may_answer_with_a_versioned_capsule() -> None:
+    """R34."""
+
+    class Mixed(OldProducer):
+        def __dlpack__(self, *, stream: Any = None) -> Any:
+            return self.capsule(versioned=True)
+
+    assert dlx.from_dlpack(Mixed()).numpy()[1, 2] == 5
+
+
+# dlx as the consumer: what it asks, and asks again.
+
+
+def test_the_first_request_names_the_newest_version_and_nothing_else() -> None:
+    """R32."""
+    producer = Producer()
+    dlx.from_dlpack(producer)
+    assert requests(producer) == [{"max_version": (1, 3)}]
+
+
+def test_an_old_producer_is_asked_again_without_the_new_keywords() -> None:
+    """R32."""
+    producer = new_old_class()()
+    assert dlx.from_dlpack(producer).numpy()[1, 2] == 5
+    assert requests(producer) == [{}]
+
+
+def test_an_old_producer_still_gets_the_stream() -> None:
+    """R32, R84."""
+    producer = new_old_class()(device=(2, 0))
+    dlx.from_dlpack(producer)
+    assert requests(producer) == [{"stream": 1}]
+
+
+class Counting(Producer):
+    """An old producer in disguise: it takes any keyword and refuses the new ones."""
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        """Record the call, whatever comes of it."""
+        self.calls.append(("__dlpack__", keywords))
+        if new := keywords.keys() - {"stream"}:
+            raise TypeError(f"f() got an unexpected keyword argument '{min(new)}'")
+        return self.capsule(versioned=False)
+
+
+def test_a_wrapper_that_passes_the_keywords_on_to_an_old_producer_is_asked_again() -> (
+    None
+):
+    """R32: the TypeError comes from a Python frame, but is about the keywords."""
+    producer = type("Wrapper", (Counting,), {})()
+    dlx.from_dlpack(producer)
+    assert requests(producer) == [{"max_version": (1, 3)}, {}]
+
+
+def test_what_a_class_understands_is_remembered() -> None:
+    """R32: the second import makes one call."""
+    old = type("Remembered", (Counting,), {})
+    dlx.from_dlpack(old())
+    producer = old()
+    dlx.from_dlpack(producer)
+    assert requests(producer) == [{}]
+
+
+def test_a_subclass_of_an_old_class_is_asked_for_itself() -> None:
+    """R32."""
+    old = type("Parent", (Counting,), {})
+    dlx.from_dlpack(old())
+    producer = type("Child", (old,), {"__dlpack__": Producer.__dlpack__})()
+    dlx.from_dlpack(producer)
+    assert requests(producer) == [{"max_version": (1, 3)}]
+
+
+def test_a_new_producer_that_failed_once_is_not_taken_for_an_old_one() -> None:
+    """R32."""
+    producer = type("Moody", (Refusing,), {})()
+    producer.error = TypeError("mood")
+    with pytest.raises(TypeError, match="mood"):
+        dlx.from_dlpack(producer)
+    producer.error = BufferError("mood")
+    with pytest.raises(BufferError, match="mood"):
+        dlx.from_dlpack(producer)
+    assert requests(producer) == [{"max_version": (1, 3)}] * 2
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TypeError("unhashable type: 'list'"),
+        TypeError("helper() got an unexpected keyword argument 'axis'"),
+    ],
+    ids=str,
+)
+def test_a_type_error_of_the_producers_own_is_its_answer(error: TypeError) -> None:
+    """R32, R60: one call; only a TypeError about what dlx passed asks for another."""
+    producer = type("Failing", (Refusing,), {})()
+    producer.error = error
+    with pytest.raises(TypeError) as caught:
+        dlx.from_dlpack(producer)
+    assert caught.value is error
+    assert len(requests(producer)) == 1
+
+
+def test_a_method_that_cannot_be_called_at_all_raises_its_own_error() -> None:
+    """R60: nothing was asked for that an old producer could not know."""
+
+    class Demanding(Producer):
+        def __dlpack__(self, needed: Any) -> Any:  # type: ignore[override]
+            raise AssertionError("called")
+
+    with pytest.raises(TypeError, match="missing 1 required positional argument"):
+        dlx.from_dlpack(Demanding())
+
+
+@pytest.mark.parametrize("base", [Refusing, DeviceRefusing])
+@pytest.mark.parametrize(
+    "error",
+    [
+        BufferError("not describable"),
+        MemoryError("full"),
+        RuntimeError("broken"),
+        AttributeError("inner"),
+        Custom("own"),
+        KeyboardInterrupt(),
+    ],
+    ids=repr,
+)
+def test_the_exception_of_a_producer_passes_unchanged(
+    base: type[Refusing | DeviceRefusing], error: BaseException
+) -> None:
+    """R60."""
+    producer = base()
+    producer.error = error
+    with pytest.raises(type(error)) as caught:
+        dlx.from_dlpack(producer)
+    assert caught.value is error
+
+
+# dlx as the consumer: what an old producer cannot do.
+
+
+def test_a_copy_of_an_old_producers_tensor_is_made_by_dlx() -> None:
+    """R33, R59."""
+    producer = new_old_class()()
+    tensor = dlx.from_dlpack(producer, copy=True)
+    tensor.numpy()[:] = -1
+    assert tensor.is_copied
+    assert list(producer.memory[:6]) == [0, 1, 2, 3, 4, 5]
+
+
+def test_an_old_producer_shares_its_memory_where_no_copy_is_allowed() -> None:
+    """R33: the legacy capsule cannot say that it is a copy."""
+    producer = new_old_class()()
+    assert dlx.from_dlpack(producer, copy=False).data_ptr == producer.data
+
+
+def test_a_copy_that_only_an_old_producer_could_make_is_refused() -> None:
+    """R33: memory that dlx cannot read."""
+    producer = new_old_class()(device=(2, 0))
+    with pytest.raises(BufferError, match="takes no copy"):
+        dlx.from_dlpack(producer, copy=True)
+    assert requests(producer) == []
+
+
+@pytest.mark.parametrize("used_before", [False, True])
+def test_another_device_is_refused_where_the_producer_is_old(used_before: bool) -> None:
+    """R33, R57: also when dlx remembers that it is."""
+    producer = new_old_class()()
+    if used_before:
+        dlx.from_dlpack(producer)
+    with pytest.raises(BufferError, match="takes no dl_device"):
+        dlx.from_dlpack(producer, device="cuda:0")
+
+
+def test_another_device_without_a_copy_is_refused_as_a_copy() -> None:
+    """R33, R58: whatever the producer is too old to know, this needs a copy."""
+    with pytest.raises(dlx.CopyRefused):
+        dlx.from_dlpack(new_old_class()(), device="cuda:0", copy=False)
+
+
+def test_an_old_producers_own_device_may_be_asked_for() -> None:
+    """R33, R56."""
+    producer = new_old_class()()
+    assert dlx.from_dlpack(producer, device="cpu").device == "cpu"
