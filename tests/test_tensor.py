@@ -24,8 +24,8 @@ from heavy import requires
 
 ADDRESS = 0x10000
 """What no test reads."""
-CPU, CUDA, METAL = 1, 2, 8
-FP4 = (17, 4, 1)
+METAL = 8
+USUAL: dict[str, Any] = {"ptr": ADDRESS, "shape": (2,), "dtype": "float32"}
 ATTRIBUTES = {
     "shape": (2, 6),
     "strides": (12, -1),
@@ -55,9 +55,6 @@ def strided() -> dlx.Tensor:
 def cuda(**options: Any) -> dlx.Tensor:
     """A tensor on a GPU that need not be there."""
     return dlx.from_pointer(ADDRESS, (2, 3), "float32", device="cuda:0", **options)
-
-
-# Attributes
 
 
 @pytest.mark.parametrize("name", ATTRIBUTES)
@@ -135,9 +132,8 @@ def test_is_contiguous_means_compact_and_row_major(
 def test_a_flag_of_the_producer_is_an_attribute(flag: int, attribute: str) -> None:
     """R37, R42."""
     tensor = dlx.from_dlpack(Producer(flags=flag))
-    assert {name for name in ("readonly", "is_copied") if getattr(tensor, name)} == {
-        attribute
-    }
+    is_set = {"readonly": tensor.readonly, "is_copied": tensor.is_copied}
+    assert [name for name in is_set if is_set[name]] == [attribute]
 
 
 @pytest.mark.parametrize(("stream", "kept"), [(None, None), (-1, None), (2, 2), (9, 9)])
@@ -146,9 +142,6 @@ def test_stream_is_the_one_the_elements_become_ready_on(
 ) -> None:
     """R76: -1 names none."""
     assert cuda(stream=stream).stream == kept
-
-
-# Immutability and construction
 
 
 @pytest.mark.parametrize("name", [*ATTRIBUTES, "new"])
@@ -196,7 +189,7 @@ def test_a_weak_reference_dies_with_the_tensor() -> None:
     assert reference() is None
 
 
-PADDED = Producer(dtype=FP4, flags=DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED)
+PADDED = Producer(dtype=(17, 4, 1), flags=DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED)
 
 
 @pytest.mark.parametrize(
@@ -216,9 +209,6 @@ def test_the_repr_says_in_one_line_what_is_unusual(
 ) -> None:
     """Design 3: a one-line repr."""
     assert repr(tensor) == f"dlx.Tensor({text})"
-
-
-# from_pointer
 
 
 def test_the_elements_are_those_at_the_address() -> None:
@@ -279,45 +269,39 @@ def test_the_device_is_whatever_device_takes(device: Any) -> None:
     ("change", "error", "message"),
     [
         ({"ptr": 0}, ValueError, "NULL"),
-        ({"ptr": -1}, ValueError, ""),
-        ({"ptr": 2**64}, ValueError, ""),
-        ({"ptr": 1.5}, TypeError, ""),
-        ({"ptr": None}, TypeError, ""),
+        ({"ptr": -1}, ValueError, None),
+        ({"ptr": 2**64}, ValueError, None),
+        ({"ptr": 1.5}, TypeError, None),
         ({"shape": (-1,)}, ValueError, "negative"),
-        ({"shape": (0, -1)}, ValueError, "negative"),
         ({"shape": (2**62,)}, ValueError, "address space"),
         ({"shape": (2**32, 2**32)}, ValueError, "address space"),
         ({"shape": (0, 2**32, 2**32)}, ValueError, "address space"),
-        ({"shape": (2**64,)}, ValueError, ""),
+        ({"shape": (2**64,)}, ValueError, None),
         ({"shape": (1,) * 65}, ValueError, "65 dimensions"),
-        ({"shape": 3}, TypeError, ""),
-        ({"shape": (1.5,)}, TypeError, ""),
-        ({"shape": "12"}, TypeError, ""),
+        ({"shape": 3}, TypeError, None),
+        ({"shape": (1.5,)}, TypeError, None),
+        ({"shape": "12"}, TypeError, None),
         ({"strides": ()}, ValueError, "strides"),
         ({"strides": (1, 1)}, ValueError, "strides"),
         ({"strides": (2**62,)}, ValueError, "address space"),
         ({"strides": (-(2**63),)}, ValueError, "address space"),
-        ({"strides": (2**64,)}, ValueError, ""),
+        ({"strides": (2**64,)}, ValueError, None),
         ({"dtype": "float33"}, ValueError, "float33"),
         ({"dtype": (2, 33, 1)}, ValueError, "33 bits"),
-        ({"dtype": 3}, TypeError, ""),
         ({"device": "gpu"}, ValueError, "gpu"),
         ({"device": (5, 0)}, ValueError, "device type 5"),
-        ({"device": 1.5}, TypeError, ""),
         ({"stream": 1}, BufferError, "no streams"),
         ({"device": "cuda", "stream": 0}, ValueError, "stream is 0"),
         ({"device": "cuda", "stream": -2}, ValueError, "stream is -2"),
         ({"device": "cuda", "stream": True}, TypeError, "bool"),
-        ({"device": "cuda", "stream": "1"}, TypeError, "str"),
     ],
 )
 def test_nonsense_is_refused(
-    change: dict[str, Any], error: type[Exception], message: str
+    change: dict[str, Any], error: type[Exception], message: str | None
 ) -> None:
     """R31, R70, R74, R77, R88, R109, R111."""
-    arguments = {"ptr": ADDRESS, "shape": (2,), "dtype": "float32"} | change
     with pytest.raises(error, match=message):
-        dlx.from_pointer(**arguments)
+        dlx.from_pointer(**USUAL | change)
 
 
 @pytest.mark.parametrize("ptr", [0, ADDRESS])
@@ -330,7 +314,7 @@ def test_the_owner_lives_until_the_last_export_dies() -> None:
     """R15."""
     owner = Owner()
     alive = weakref.ref(owner)
-    tensor = dlx.from_pointer(ADDRESS, (2,), "float32", owner=owner)
+    tensor = dlx.from_pointer(owner=owner, **USUAL)
     exports = [tensor.__dlpack__(), np.from_dlpack(tensor), memoryview(tensor)]
     del owner, tensor
     while exports:
@@ -343,7 +327,7 @@ def test_the_owner_may_be_let_go_by_a_deleter_on_another_thread() -> None:
     """R13: ctypes calls the deleter without the GIL."""
     owner = Owner()
     alive = weakref.ref(owner)
-    tensor = dlx.from_pointer(ADDRESS, (2,), "float32", owner=owner)
+    tensor = dlx.from_pointer(owner=owner, **USUAL)
     out = c_void_p()
     table_of(dlx.Tensor).managed_tensor_from_py_object_no_sync(tensor, byref(out))
     managed = DLManagedTensorVersioned.from_address(out.value or 0)
@@ -360,7 +344,6 @@ def test_a_refused_owner_is_not_kept(change: dict[str, Any]) -> None:
     """R21."""
     owner = Owner()
     before = sys.getrefcount(owner)
-    arguments = {"ptr": ADDRESS, "shape": (2,), "dtype": "float32"} | change
     with pytest.raises((ValueError, TypeError)):
-        dlx.from_pointer(owner=owner, **arguments)
+        dlx.from_pointer(owner=owner, **USUAL | change)
     assert sys.getrefcount(owner) == before

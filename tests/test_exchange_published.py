@@ -1,0 +1,306 @@
+"""The exchange table of `dlx.Tensor` as consumers find it, and its exports.
+
+What the table makes is in `test_exchange_making.py`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from ctypes import addressof, byref, c_size_t, c_void_p, cast
+from pathlib import Path
+from typing import Any
+
+import dlx
+import numpy as np
+import pytest
+from dlpack_abi import (
+    DLManagedTensorVersioned,
+    DLPackExchangeAPI,
+    DLTensor,
+    capsule_destructor,
+    capsule_name,
+    capsule_pointer,
+    table_of,
+)
+from fake_producers import Producer
+from fake_table import table_class
+
+TABLE = table_of(dlx.Tensor)
+NAME = b"dlpack_exchange_api"
+ENTRIES = [name for name, _ in DLPackExchangeAPI._fields_[1:]]
+STRUCT = DLManagedTensorVersioned
+
+GRID = np.arange(24, dtype=np.float32).reshape(4, 6)
+FROZEN = np.arange(6)
+FROZEN.flags.writeable = False
+
+TENSORS: dict[str, Callable[[], dlx.Tensor]] = {
+    "row-major": lambda: dlx.from_dlpack(GRID),
+    "transposed": lambda: dlx.from_dlpack(GRID.T),
+    "strided": lambda: dlx.from_dlpack(GRID[::2, ::-3]),
+    "broadcast": lambda: dlx.from_dlpack(np.broadcast_to(GRID[0], (5, 6))),
+    "0-d": lambda: dlx.from_dlpack(np.array(1.5)),
+    "empty": lambda: dlx.from_dlpack(np.zeros((2, 0, 3))),
+    "bool": lambda: dlx.from_dlpack(np.array([True, False])),
+    "read-only": lambda: dlx.from_dlpack(FROZEN),
+    "copied": lambda: dlx.from_dlpack(GRID, copy=True),
+    "padded fp4": lambda: dlx.from_dlpack(Producer(dtype=(17, 4, 1), flags=4)),
+    "vector": lambda: dlx.from_dlpack(Producer(dtype=(2, 32, 4))),
+    "offset": lambda: dlx.from_dlpack(Producer(byte_offset=8)),
+    "cuda": lambda: dlx.from_dlpack(Producer(device=(2, 1))),
+    "opencl": lambda: dlx.from_dlpack(Producer(device=(4, 0), byte_offset=8)),
+}
+every_tensor = pytest.mark.parametrize("make", TENSORS.values(), ids=TENSORS)
+
+
+def fields_of(tensor: DLTensor) -> dict[str, Any]:
+    """Values of a `DLTensor`, with those that its pointers lead to."""
+    return {
+        "data": tensor.data,
+        "byte_offset": tensor.byte_offset,
+        "device": (tensor.device.device_type, tensor.device.device_id),
+        "dtype": (tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes),
+        "shape": tensor.shape[: tensor.ndim] if tensor.ndim else [],
+        "strides": tensor.strides[: tensor.ndim] if tensor.ndim else [],
+    }
+
+
+def managed_fields(managed: DLManagedTensorVersioned) -> dict[str, Any]:
+    """Values of a managed tensor."""
+    version = managed.version.major, managed.version.minor
+    deleter = bool(managed.deleter)
+    own = {"version": version, "flags": managed.flags, "deleter": deleter}
+    return own | fields_of(managed.dl_tensor)
+
+
+def export(tensor: dlx.Tensor) -> DLManagedTensorVersioned:
+    """Managed tensor from the table; whoever asks calls its deleter."""
+    out = c_void_p()
+    code = TABLE.managed_tensor_from_py_object_no_sync(tensor, byref(out))
+    assert code == 0
+    return DLManagedTensorVersioned.from_address(out.value or 0)
+
+
+def delete(managed: DLManagedTensorVersioned) -> None:
+    """Call the deleter."""
+    managed.deleter(addressof(managed))
+
+
+@contextmanager
+def exported(tensor: dlx.Tensor) -> Iterator[DLManagedTensorVersioned]:
+    """Managed tensor from the table, deleted at the end."""
+    managed = export(tensor)
+    yield managed
+    delete(managed)
+
+
+# The attribute and the struct.
+
+
+def test_the_table_stands_on_the_type_itself() -> None:
+    """R112."""
+    assert "__dlpack_c_exchange_api__" in vars(dlx.Tensor)
+
+
+def test_the_capsule_has_the_name_of_the_header() -> None:
+    """R113."""
+    assert capsule_name(dlx.Tensor.__dlpack_c_exchange_api__) == NAME
+
+
+def test_the_capsule_has_no_destructor() -> None:
+    """R115."""
+    assert capsule_destructor(dlx.Tensor.__dlpack_c_exchange_api__) is None
+
+
+def test_every_lookup_finds_the_same_table() -> None:
+    """R114."""
+    found = [dlx.Tensor, type(dlx.from_dlpack(GRID)), dlx.from_dlpack(GRID)]
+    capsules = [owner.__dlpack_c_exchange_api__ for owner in found]
+    assert {capsule_pointer(capsule, NAME) for capsule in capsules} == {
+        addressof(TABLE)
+    }
+
+
+def test_the_table_outlives_its_capsule() -> None:
+    """R114."""
+    program = """
+import ctypes, gc, weakref
+import dlx, numpy
+from dlpack_abi import DLTensor, table_of
+tensor = dlx.from_dlpack(numpy.arange(3.0))
+table = table_of(dlx.Tensor)
+del dlx.Tensor.__dlpack_c_exchange_api__
+gc.collect()
+out = DLTensor()
+assert table.dltensor_from_py_object_no_sync(tensor, ctypes.byref(out)) == 0
+assert out.data == tensor.data_ptr
+"""
+    here = Path(__file__).parent
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=here)
+
+
+def test_the_version_is_1_3() -> None:
+    """R119, R27."""
+    version = TABLE.header.version
+    assert (version.major, version.minor) == (1, 3)
+
+
+def test_there_is_no_older_table() -> None:
+    """R120."""
+    assert not TABLE.header.prev_api
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_no_entry_is_null(entry: str) -> None:
+    """R121, and R122: dlx can borrow."""
+    assert getattr(TABLE, entry)
+
+
+# managed_tensor_from_py_object_no_sync
+
+
+@every_tensor
+def test_the_table_exports_the_same_fields_as_dunder_dlpack(
+    make: Callable[[], dlx.Tensor],
+) -> None:
+    """R128."""
+    tensor = make()
+    capsule = tensor.__dlpack__(max_version=(1, 3))
+    address = capsule_pointer(capsule, b"dltensor_versioned")
+    by_protocol = managed_fields(STRUCT.from_address(address))
+    with exported(tensor) as managed:
+        assert managed_fields(managed) == by_protocol
+
+
+@pytest.mark.parametrize(("name", "flags"), [("read-only", 1), ("padded fp4", 4)])
+def test_flags_of_the_memory_are_exported(name: str, flags: int) -> None:
+    """R39, R44."""
+    with exported(TENSORS[name]()) as managed:
+        assert managed.flags == flags
+
+
+def test_a_shared_copy_is_not_exported_as_copied() -> None:
+    """R38: dlx.Tensor still holds the memory."""
+    tensor = TENSORS["copied"]()
+    assert tensor.is_copied
+    with exported(tensor) as managed:
+        assert managed.flags == 0
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_exports_are_deleted_in_either_order(first: int) -> None:
+    """R16, R15: the memory goes with the last of them."""
+    producer = Producer()
+    tensor = dlx.from_dlpack(producer)
+    exports = [export(tensor), export(tensor)]
+    del tensor
+    delete(exports.pop(first))
+    assert producer.deleted == 0
+    assert exports[0].dl_tensor.shape[:2] == [2, 3]
+    delete(exports[0])
+    assert producer.deleted == 1
+
+
+def test_an_object_of_another_class_is_refused_with_minus_one() -> None:
+    """R123, R127: dlx itself reports a table that returns 0 with an exception set."""
+    borrowed = cast(TABLE.managed_tensor_from_py_object_no_sync, c_void_p).value
+    other = table_class(managed_tensor_from_py_object_no_sync=borrowed)
+    other.__dlpack__ = property()  # type: ignore[assignment]
+    with pytest.raises(BufferError, match=r"^the exchange table of dlx.Tensor was"):
+        dlx.from_dlpack(other())
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["managed_tensor_from_py_object_no_sync", "dltensor_from_py_object_no_sync"],
+)
+@pytest.mark.parametrize(
+    "other", [GRID, None, 0, dlx.Tensor, dlx.DType("int8")], ids=repr
+)
+def test_another_object_is_a_buffer_error_and_out_is_untouched(
+    entry: str, other: Any
+) -> None:
+    """R127, R123, R124."""
+    out = (ctypes.c_ubyte * 64)(*[0xAB] * 64)
+    with pytest.raises(BufferError, match=r"table of dlx\.Tensor was given"):
+        getattr(TABLE, entry)(other, out)
+    assert bytes(out) == b"\xab" * 64
+
+
+@pytest.mark.parametrize(
+    "entry",
+    ["managed_tensor_from_py_object_no_sync", "dltensor_from_py_object_no_sync"],
+)
+def test_what_dunder_dlpack_refuses_the_table_refuses(entry: str) -> None:
+    """R125: no order after stream 7 can be had from either."""
+    tensor = dlx.from_pointer(4096, (2,), "int8", device="cuda", stream=7)
+    with pytest.raises(BufferError, match="stream 7"):
+        tensor.__dlpack__(max_version=(1, 3))
+    with pytest.raises(BufferError, match="stream 7"):
+        getattr(TABLE, entry)(tensor, (c_void_p * 8)())
+
+
+# dltensor_from_py_object_no_sync
+
+
+@every_tensor
+def test_a_borrowed_view_has_the_fields_of_an_export(
+    make: Callable[[], dlx.Tensor],
+) -> None:
+    """R129, R128."""
+    tensor, out = make(), DLTensor()
+    assert TABLE.dltensor_from_py_object_no_sync(tensor, byref(out)) == 0
+    with exported(tensor) as managed:
+        assert fields_of(out) == fields_of(managed.dl_tensor)
+
+
+def test_borrowed_dimensions_belong_to_the_tensor() -> None:
+    """R129: every call lends the same memory."""
+    tensor = dlx.from_dlpack(GRID)
+    views = [DLTensor(), DLTensor()]
+    for view in views:
+        TABLE.dltensor_from_py_object_no_sync(tensor, byref(view))
+    first, second = views
+    assert addressof(first.shape.contents) == addressof(second.shape.contents)
+    assert addressof(first.strides.contents) == addressof(second.strides.contents)
+
+
+def test_borrowing_takes_no_reference() -> None:
+    """R129."""
+    tensor, out = dlx.from_dlpack(GRID), DLTensor()
+    before = sys.getrefcount(tensor)
+    TABLE.dltensor_from_py_object_no_sync(tensor, byref(out))
+    assert sys.getrefcount(tensor) == before
+
+
+class mallinfo2(ctypes.Structure):
+    """`struct mallinfo2` of glibc, as far as it is read here."""
+
+    _fields_ = (
+        ("before", c_size_t * 7),
+        ("uordblks", c_size_t),
+        ("after", c_size_t * 2),
+    )
+
+
+def test_borrowing_keeps_no_memory() -> None:
+    """R129: as many bytes of the C heap are in use after 1e5 calls as before."""
+    heap = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if heap is None:
+        pytest.skip("the C library has no mallinfo2")
+    heap.restype = mallinfo2
+    tensor, out = dlx.from_dlpack(GRID), DLTensor()
+    borrow, address = TABLE.dltensor_from_py_object_no_sync, addressof(out)
+
+    def used_after_calls() -> int:
+        for _ in range(100_000):
+            borrow(tensor, address)
+        used: int = heap().uordblks
+        return used
+
+    used_after_calls()
+    assert used_after_calls() == used_after_calls()

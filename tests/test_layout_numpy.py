@@ -1,0 +1,79 @@
+"""Strided NumPy arrays of every shape: through dlx, and back."""
+
+from __future__ import annotations
+
+import dlx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as npst
+
+DTYPES = ["?", "i1", "u1", "i2", "f2", "u4", "f4", "i8", "f8", "c8", "c16"]
+
+
+@st.composite
+def views(draw: st.DrawFn) -> np.ndarray:
+    """Draw an array, and a slice of it with steps, new, permuted and repeated axes."""
+    shape = npst.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
+    base = draw(npst.arrays(draw(st.sampled_from(DTYPES)), draw(shape)))
+    index = npst.basic_indices(base.shape, allow_ellipsis=False, allow_newaxis=True)
+    chosen = draw(index)
+    view = base[(*chosen, ...) if isinstance(chosen, tuple) else (chosen, ...)]
+    view = view.transpose(draw(st.permutations(range(view.ndim))))
+    if draw(st.booleans()):
+        view = np.broadcast_to(view, (2, *view.shape))
+    return view
+
+
+def memory(array: np.ndarray) -> tuple[int, tuple[int, ...], bool] | None:
+    """Say where the elements are and whether they may be written, if there are any."""
+    if array.size == 0:
+        return None
+    return array.ctypes.data, array.strides, array.flags.writeable
+
+
+@given(views())
+def test_a_strided_numpy_view_comes_in_as_it_is(view: np.ndarray) -> None:
+    """R89, R92, R95: address, shape, strides in elements, and what that leads to."""
+    tensor = dlx.from_dlpack(view)
+    assert tensor.shape == view.shape
+    assert tensor.strides == tuple(stride // view.itemsize for stride in view.strides)
+    assert tensor.data_ptr == (view.ctypes.data if view.size else 0)
+    np.testing.assert_array_equal(tensor.numpy(), view)
+
+
+@given(views())
+def test_a_strided_numpy_view_goes_out_as_it_came_in(view: np.ndarray) -> None:
+    """R89, R92, R95: what NumPy reads from dlx is what NumPy gave."""
+    back = np.from_dlpack(dlx.from_dlpack(view))
+    assert (back.dtype, back.shape) == (view.dtype, view.shape)
+    assert memory(back) == memory(view)
+    np.testing.assert_array_equal(back, view)
+
+
+@given(views())
+def test_a_copy_of_a_strided_numpy_view_is_compact(view: np.ndarray) -> None:
+    """R47, R59: with the elements in row-major order."""
+    tensor = dlx.from_dlpack(view, copy=True)
+    assert tensor.is_contiguous
+    assert tensor.size == 0 or tensor.data_ptr != view.ctypes.data
+    np.testing.assert_array_equal(tensor.numpy(), view)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros(3, ">i8"),
+        np.zeros(3, [("a", "i1"), ("b", "i4")])["b"],
+        np.zeros(3, "M8[s]"),
+        np.zeros(3, object),
+    ],
+    ids=["byte order", "stride", "datetime", "object"],
+)
+def test_a_numpy_array_that_dlpack_cannot_describe_is_refused(
+    array: np.ndarray,
+) -> None:
+    """R63, R92, R101: by NumPy, whose BufferError passes through."""
+    with pytest.raises(BufferError):
+        dlx.from_dlpack(array)
