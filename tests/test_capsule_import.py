@@ -8,7 +8,7 @@ import mmap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import addressof, c_char, c_int, c_size_t, c_void_p
-from typing import Any
+from typing import Any, NoReturn
 
 import dlx
 import numpy as np
@@ -39,6 +39,11 @@ MALFORMED: dict[str, dict[str, Any]] = {
 malformed = pytest.mark.parametrize(
     "fields", MALFORMED.values(), ids=list(MALFORMED.keys())
 )
+
+
+def fail() -> NoReturn:
+    """Raise what a test catches."""
+    raise KeyError("pending")
 
 
 @either_capsule
@@ -225,7 +230,7 @@ def test_a_capsule_that_its_producer_drops_by_raising_is_deleted_once() -> None:
 
     class Raising(Producer):
         def __dlpack__(self, **keywords: Any) -> Any:
-            return super().__dlpack__(**keywords), {}["pending"]
+            return super().__dlpack__(**keywords), fail()
 
     producer = Raising()
     with pytest.raises(KeyError, match="pending"):

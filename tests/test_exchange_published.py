@@ -118,7 +118,7 @@ def test_the_capsule_has_no_destructor() -> None:
 
 def test_every_lookup_finds_the_same_table() -> None:
     """R114."""
-    found = [dlx.Tensor, type(dlx.from_dlpack(GRID)), dlx.from_dlpack(GRID)]
+    found: list[Any] = [dlx.Tensor, type(dlx.from_dlpack(GRID)), dlx.from_dlpack(GRID)]
     capsules = [owner.__dlpack_c_exchange_api__ for owner in found]
     assert {capsule_pointer(capsule, NAME) for capsule in capsules} == {
         addressof(TABLE)

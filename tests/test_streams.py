@@ -115,9 +115,7 @@ def test_an_integer_that_is_no_stream_is_a_bad_argument(
 
 @pytest.mark.parametrize("device", [CPU, CUDA, ROCM])
 @pytest.mark.parametrize("stream", NO_INTEGERS, ids=repr)
-def test_what_is_no_integer_is_no_stream(
-    device: tuple[int, int], stream: object
-) -> None:
+def test_what_is_no_integer_is_no_stream(device: tuple[int, int], stream: Any) -> None:
     """R78: the producer is not asked."""
     producer = Producer(device=device)
     with pytest.raises(TypeError, match="stream must be an int"):

@@ -93,7 +93,7 @@ def test_the_version_in_the_struct_is_the_one_that_dlx_writes(
 def test_positional_arguments_are_refused() -> None:
     """R19."""
     with pytest.raises(TypeError):
-        dlx.from_dlpack(Producer()).__dlpack__(None)  # type: ignore[misc]
+        dlx.from_dlpack(Producer()).__dlpack__(None)  # type: ignore[call-arg]
 
 
 def test_every_keyword_may_be_present() -> None:
@@ -144,7 +144,7 @@ def test_an_old_producer_may_answer_with_a_versioned_capsule() -> None:
     """R34."""
 
     class Mixed(OldProducer):
-        def __dlpack__(self, *, stream: Any = None) -> Any:
+        def __dlpack__(self, *, stream: Any = None) -> Any:  # type: ignore[override]
             return self.capsule(versioned=True)
 
     assert dlx.from_dlpack(Mixed()).numpy()[1, 2] == 5

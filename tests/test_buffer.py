@@ -1,0 +1,373 @@
+"""CPU tensors as Python buffers, as `__array_interface__`, and as NumPy arrays."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import weakref
+from collections.abc import Callable
+from ctypes import PYFUNCTYPE, byref, c_char_p, c_int, c_ssize_t, c_void_p, py_object
+from typing import Any, ClassVar
+
+import dlx
+import ml_dtypes
+import numpy as np
+import pytest
+from dlpack_abi import DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, for_ever
+from fake_producers import Producer
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+ADDRESS = 0x10000
+"""What no test reads."""
+
+NAMEABLE = [
+    *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64", "complex64", "complex128"),
+]
+NAMELESS = [
+    *("bfloat16", "complex32", "handle64", "int4", "float32x4", "uint8x2"),
+    *("float8_e3m4", "float8_e4m3", "float8_e4m3b11fnuz", "float8_e4m3fn"),
+    *("float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
+    *("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"),
+]
+BYTE_SIZED = [name for name in NAMELESS if name.startswith(("bfloat", "float8"))]
+"""What ml_dtypes has, at least a byte wide."""
+SUB_BYTE = {"float4_e2m1fn": 17, "float6_e2m3fn": 15, "float6_e3m2fn": 16, "int4": 0}
+"""What ml_dtypes has, each in a byte of its own; name to code."""
+
+
+# `Py_buffer` of CPython's stable ABI.
+
+
+class PyBuffer(ctypes.Structure):
+    """`Py_buffer`."""
+
+    _fields_: ClassVar = [
+        ("buf", c_void_p),
+        ("obj", c_void_p),
+        ("len", c_ssize_t),
+        ("itemsize", c_ssize_t),
+        ("readonly", c_int),
+        ("ndim", c_int),
+        ("format", c_char_p),
+        ("shape", ctypes.POINTER(c_ssize_t)),
+        ("strides", ctypes.POINTER(c_ssize_t)),
+        ("suboffsets", c_void_p),
+        ("internal", c_void_p),
+    ]
+
+
+get_buffer = PYFUNCTYPE(c_int, py_object, c_void_p, c_int)(
+    ("PyObject_GetBuffer", ctypes.pythonapi)
+)
+release_buffer = PYFUNCTYPE(None, c_void_p)(("PyBuffer_Release", ctypes.pythonapi))
+
+SIMPLE, WRITABLE, FORMAT, ND, STRIDES = 0, 0x1, 0x4, 0x8, 0x18
+C, F, ANY, INDIRECT = 0x38, 0x58, 0x98, 0x118
+REQUESTS = {
+    f"{name}{'+writable' * bool(writable)}{'+format' * bool(form)}": (
+        base | writable | form
+    )
+    for name, base in [
+        *[("simple", SIMPLE), ("nd", ND), ("strides", STRIDES), ("c", C), ("f", F)],
+        *[("any", ANY), ("indirect", INDIRECT)],
+    ]
+    for writable in (0, WRITABLE)
+    for form in (0, FORMAT)
+}
+
+
+def view(source: Any, flags: int) -> dict[str, Any] | None:
+    """What a request gets; None if it is refused."""
+    buffer = PyBuffer()
+    try:
+        get_buffer(source, byref(buffer), flags)
+    except (BufferError, ValueError):  # NumPy raises either.
+        return None
+    fields = {name: getattr(buffer, name) for name, _ in PyBuffer._fields_}
+    for name in ("shape", "strides"):
+        fields[name] = fields[name][: buffer.ndim] if fields[name] else None
+    release_buffer(byref(buffer))
+    del fields["obj"], fields["internal"]
+    return fields
+
+
+def read_only(array: Array) -> Array:
+    """`array` itself, locked."""
+    array.flags.writeable = False
+    return array
+
+
+def base() -> Array:
+    """Twenty-four different elements."""
+    return np.arange(24, dtype="int32").reshape(4, 6)
+
+
+LAYOUTS: dict[str, Callable[[], Array]] = {
+    "row-major": base,
+    "column-major": lambda: base().T,
+    "rows apart": lambda: base()[::2],
+    "columns apart": lambda: base()[:, ::3],
+    "negative": lambda: base()[::-1, ::-1],
+    "broadcast": lambda: as_strided(base(), (3, 4), (0, 4)),
+    "both orders": lambda: base()[0],
+    "three dimensions": lambda: base().reshape(2, 3, 4).transpose(1, 2, 0),
+    "extent 1": lambda: base()[:1, :1],
+    "no dimensions": lambda: base()[0, 0:1].reshape(()),
+    "no elements": lambda: np.empty((0, 3), "int32"),
+    "read-only": lambda: read_only(base()),
+    "read-only and strided": lambda: read_only(base())[:, ::2],
+}
+
+
+@pytest.mark.parametrize("request_name", REQUESTS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_request_gets_what_numpy_gives(layout: str, request_name: str) -> None:
+    """Design 3: NumPy has the reference implementation of `bf_getbuffer`."""
+    array = LAYOUTS[layout]()
+    expected = view(array, REQUESTS[request_name])
+    if expected and not array.size:
+        expected["buf"] = None  # R93.
+    assert view(dlx.from_dlpack(array), REQUESTS[request_name]) == expected
+
+
+@pytest.mark.parametrize(
+    ("layout", "request_name"),
+    [
+        ("read-only", "simple+writable"),
+        ("column-major", "simple"),
+        ("column-major", "nd"),
+        ("column-major", "c"),
+        ("row-major", "f"),
+        ("rows apart", "any"),
+    ],
+)
+def test_a_request_that_the_layout_does_not_meet_is_a_buffer_error(
+    layout: str, request_name: str
+) -> None:
+    """CPython's `bf_getbuffer`: BufferError, and `obj` is NULL."""
+    tensor = dlx.from_dlpack(LAYOUTS[layout]())
+    buffer = PyBuffer(obj=ADDRESS)
+    with pytest.raises(BufferError, match=r"read-only|contiguous"):
+        get_buffer(tensor, byref(buffer), REQUESTS[request_name])
+    assert buffer.obj is None
+
+
+def test_odd_strides_without_elements_are_contiguous_both_ways() -> None:
+    """R99; CPython: what has no bytes is contiguous."""
+    tensor = dlx.from_pointer(0, (0, 3), "int8", strides=(7, 5))
+    assert memoryview(tensor).c_contiguous
+    assert memoryview(tensor).f_contiguous
+
+
+@pytest.mark.parametrize("name", NAMEABLE)
+def test_the_format_is_numpys(name: str) -> None:
+    """Design 3: also where C has two types of a size."""
+    array = np.ones(3, name)
+    assert memoryview(dlx.from_dlpack(array)).format == memoryview(array).format
+
+
+@pytest.mark.parametrize("name", NAMEABLE)
+def test_asarray_gives_the_dtype_and_the_memory(name: str) -> None:
+    """Design 3."""
+    array = np.ones((2, 3), name)
+    shown = np.asarray(dlx.from_dlpack(array))
+    assert shown.dtype == array.dtype
+    assert shown.ctypes.data == array.ctypes.data
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("show", [np.asarray, dlx.Tensor.numpy])
+def test_a_numpy_array_has_the_layout_and_the_elements(
+    show: Callable[[dlx.Tensor], Array], layout: str
+) -> None:
+    """R97, R98; R42 for the read-only flag."""
+    array = LAYOUTS[layout]()
+    shown = show(dlx.from_dlpack(array))
+    assert (shown.shape, shown.strides) == (array.shape, array.strides)
+    assert shown.flags.writeable == array.flags.writeable
+    assert np.array_equal(shown, array)
+
+
+def test_what_is_written_through_the_array_is_in_the_source() -> None:
+    """R49."""
+    array = base()
+    np.asarray(dlx.from_dlpack(array))[1, 2] = 99
+    assert array[1, 2] == 99
+
+
+def test_a_read_only_view_cannot_be_written() -> None:
+    """R42."""
+    shown = memoryview(dlx.from_dlpack(read_only(np.zeros(3, "uint8"))))
+    with pytest.raises(TypeError, match="read-only"):
+        shown[0] = 1
+
+
+# `__array_interface__`
+
+
+class Interface:
+    """An object with no other way to its memory."""
+
+    def __init__(self, tensor: dlx.Tensor) -> None:
+        """Show `tensor`."""
+        self.tensor = tensor
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """The tensor's own."""
+        return self.tensor.__array_interface__
+
+
+@pytest.mark.parametrize("name", NAMEABLE)
+def test_the_array_interface_has_numpys_typestr(name: str) -> None:
+    """NumPy's array interface, version 3."""
+    tensor = dlx.from_dlpack(np.ones(3, name))
+    assert tensor.__array_interface__["typestr"] == np.dtype(name).str
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_the_array_interface_describes_the_layout(layout: str) -> None:
+    """NumPy's array interface, version 3."""
+    array = LAYOUTS[layout]()
+    address = array.ctypes.data if array.size else 0
+    assert dlx.from_dlpack(array).__array_interface__ == {
+        "version": 3,
+        "shape": array.shape,
+        "typestr": array.dtype.str,
+        "data": (address, not array.flags.writeable),
+        "strides": array.strides,
+    }
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_numpy_reads_the_array_interface(layout: str) -> None:
+    """NumPy's array interface, version 3."""
+    array = LAYOUTS[layout]()
+    assert np.array_equal(np.asarray(Interface(dlx.from_dlpack(array))), array)
+
+
+# Lifetime
+
+
+@pytest.mark.parametrize("show", [memoryview, np.asarray, dlx.Tensor.numpy])
+def test_a_buffer_keeps_the_tensor_alive(show: Callable[[Any], Any]) -> None:
+    """R15."""
+    tensor = dlx.from_dlpack(base()[:, ::2])
+    alive = weakref.ref(tensor)
+    shown = show(tensor)
+    del tensor
+    assert alive() is not None
+    del shown
+    assert alive() is None
+
+
+def test_releasing_a_buffer_gives_the_references_back() -> None:
+    """CPython's `bf_releasebuffer`; memory is in `test_lifetime.py`."""
+    tensor = dlx.from_dlpack(base()[:, ::2])
+    before = sys.getrefcount(tensor)
+    with memoryview(tensor):
+        assert sys.getrefcount(tensor) == before + 1
+    assert sys.getrefcount(tensor) == before
+
+
+# What a buffer cannot say
+
+
+@pytest.mark.parametrize("name", NAMELESS)
+@pytest.mark.parametrize(
+    "show", [memoryview, np.asarray, lambda tensor: tensor.__array_interface__]
+)
+def test_a_dtype_without_a_format_is_refused(
+    show: Callable[[Any], Any], name: str
+) -> None:
+    """R63: not as bytes, not as an array of objects."""
+    with pytest.raises(BufferError, match=f"{name};"):
+        show(dlx.from_pointer(ADDRESS, (2,), name))
+
+
+@pytest.mark.parametrize("device", ["cuda:0", "cuda_managed:0", "metal:0"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "show",
+    [
+        *(memoryview, bytes, np.asarray, np.array, dlx.Tensor.numpy),
+        lambda tensor: tensor.__array_interface__,
+    ],
+)
+def test_memory_of_a_device_is_refused(
+    show: Callable[[Any], Any], dtype: str, device: str
+) -> None:
+    """R63: `np.asarray` makes no array of objects of it."""
+    with pytest.raises(BufferError, match=device):
+        show(dlx.from_pointer(ADDRESS, (2,), dtype, device=device))
+
+
+# numpy() beyond what a buffer can say
+
+
+@pytest.mark.parametrize("name", BYTE_SIZED)
+def test_numpy_gives_a_dtype_of_ml_dtypes(name: str) -> None:
+    """Design 3."""
+    array = np.array([[0.5, 1, 2], [4, 1, 0.5]]).astype(getattr(ml_dtypes, name)).T
+    tensor = dlx.from_pointer(
+        array.ctypes.data, array.shape, name, strides=(1, 3), owner=array, readonly=True
+    )
+    shown = tensor.numpy()
+    assert (shown.dtype, shown.strides) == (array.dtype, array.strides)
+    assert shown.astype("float64").tolist() == [[0.5, 4], [1, 1], [2, 0.5]]
+    assert shown.ctypes.data == array.ctypes.data
+    assert not shown.flags.writeable
+
+
+def sub_byte(name: str, array: Array, flags: int) -> dlx.Tensor:
+    """The bytes of `array` as a tensor of sub-byte elements."""
+    memory = for_ever(array).view("uint8")
+    dtype = (SUB_BYTE[name], int(name.split("_")[0][-1]), 1)
+    return dlx.from_dlpack(
+        Producer(memory=memory, shape=array.shape, dtype=dtype, flags=flags)
+    )
+
+
+@pytest.mark.parametrize("name", SUB_BYTE)
+def test_numpy_gives_padded_elements_as_ml_dtypes(name: str) -> None:
+    """R44, R45: ml_dtypes has one element in each byte, as the flag says."""
+    array = np.array([1, 2, 4, 0]).astype(getattr(ml_dtypes, name))
+    shown = sub_byte(name, array, DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED).numpy()
+    assert shown.dtype == array.dtype
+    assert shown.astype("float64").tolist() == [1, 2, 4, 0]
+
+
+@pytest.mark.parametrize("name", SUB_BYTE)
+def test_numpy_refuses_packed_elements(name: str) -> None:
+    """R45: packed is never read as padded."""
+    array = np.zeros(4, getattr(ml_dtypes, name))
+    with pytest.raises(BufferError, match="packed"):
+        sub_byte(name, array, 0).numpy()
+
+
+@pytest.mark.parametrize("name", ["float32x4", "bfloat16x2", "handle64"])
+def test_numpy_refuses_what_no_dtype_says(name: str) -> None:
+    """R108."""
+    with pytest.raises(BufferError, match=name):
+        dlx.from_pointer(ADDRESS, (2,), name).numpy()
+
+
+@pytest.mark.parametrize(
+    ("name", "accepted"), [("bfloat16", False), ("float8_e5m2", False), ("int8", True)]
+)
+def test_numpy_needs_ml_dtypes_only_for_its_dtypes(
+    name: str, accepted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spec of this issue: ml_dtypes is optional."""
+    array = np.zeros(2, "uint16")
+    tensor = dlx.from_pointer(array.ctypes.data, (2,), name, owner=array)
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    if accepted:
+        assert tensor.numpy().tolist() == [0, 0]
+    else:
+        with pytest.raises(BufferError, match="ml_dtypes"):
+            tensor.numpy()
