@@ -48,16 +48,30 @@ pub(crate) unsafe fn attached(body: impl FnOnce(Python<'_>) -> PyResult<()>) -> 
     guard(
         || match body(py) {
             Ok(()) => 0,
-            Err(error) => {
-                error.restore(py);
-                -1
-            }
+            Err(error) => raise(py, error),
         },
         |payload| {
-            PanicException::new_err((panic_message(&*payload),)).restore(py);
-            -1
+            let message = panic_message(&*payload);
+            raise(py, PanicException::new_err((message,)))
         },
     )
+}
+
+/// Sets the exception of a table function, and answers -1.
+///
+/// PyO3 makes the exception only now and drops references on the way, so it must know of the attachment.
+#[cold]
+fn raise(py: Python<'_>, error: PyErr) -> c_int {
+    let mut error = Some(error);
+    let mut restore = |py: Python<'_>| {
+        if let Some(error) = error.take() {
+            error.restore(py);
+        }
+    };
+    if Python::try_attach(&mut restore).is_none() {
+        restore(py);
+    }
+    -1
 }
 
 /// A pending Python exception, put aside while a destructor runs (R5).

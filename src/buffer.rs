@@ -92,6 +92,8 @@ pub(crate) unsafe fn fill(
     flags: c_int,
 ) -> PyResult<()> {
     let snapshot = &owner.get().0;
+    // SAFETY: the caller's to be filled. A refusal leaves it empty, as the buffer protocol asks.
+    unsafe { view.write(ffi::Py_buffer::new()) };
     let format = describe(snapshot)?;
     let readonly = snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY);
     let asks = |flag: c_int| flags & flag == flag;
@@ -112,7 +114,9 @@ pub(crate) unsafe fn fill(
     if let Some(reason) = refused {
         return Err(PyBufferError::new_err(reason));
     }
-    let strides = asks(ffi::PyBUF_STRIDES).then(|| Box::new(byte_strides(snapshot)));
+    // Without dimensions both are NULL, says the buffer protocol.
+    let asks_for_some = |flag: c_int| asks(flag) && snapshot.ndim() > 0;
+    let strides = asks_for_some(ffi::PyBUF_STRIDES).then(|| Box::new(byte_strides(snapshot)));
     let shape: *const i64 = snapshot.shape().as_ptr();
     let mut filled = ffi::Py_buffer::new();
     filled.buf = snapshot.memo().data;
@@ -125,7 +129,7 @@ pub(crate) unsafe fn fill(
         true => format.as_ptr().cast_mut(),
         false => null_mut(),
     };
-    filled.shape = match asks(ffi::PyBUF_ND) {
+    filled.shape = match asks_for_some(ffi::PyBUF_ND) {
         true => shape.cast::<isize>().cast_mut(),
         false => null_mut(),
     };

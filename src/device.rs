@@ -8,11 +8,11 @@ use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyString, PyTuple, PyType};
+use pyo3::types::{PyDict, PyInt, PyString, PyTuple, PyType};
 
 use crate::abi::*;
-use crate::dtype::equality;
-use crate::error::Error;
+use crate::dtype::{canonical, equality};
+use crate::error::{Error, bad_integers};
 
 /// What a device type is called in Python, and what its `data` pointer is.
 struct Kind {
@@ -58,6 +58,14 @@ pub(crate) const CPU: DLDevice = DLDevice {
 
 fn kind_of(device_type: DLDeviceType) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.device_type == device_type)
+}
+
+/// The same device with the id that `dlpack.h` gives it: there is one CPU (R66).
+pub(crate) fn normal(device: DLDevice) -> DLDevice {
+    match device.device_type {
+        kDLCPU => CPU,
+        _ => device,
+    }
 }
 
 /// Refuses device types that DLPack 1.3 does not define, and negative ids (R31).
@@ -108,7 +116,7 @@ fn parse(text: &str) -> Option<DLDevice> {
     let kind = KINDS.iter().find(|kind| kind.name.to_lowercase() == name)?;
     Some(DLDevice {
         device_type: kind.device_type,
-        device_id: id.parse().ok().filter(|&id| id >= 0)?,
+        device_id: canonical(id).filter(|&id| id >= 0)?,
     })
 }
 
@@ -198,7 +206,11 @@ impl Device {
                     "{text:?} is not a device; accepted are names such as 'cpu' and 'cuda:0'"
                 ))
             })
-        } else if let Ok((device_type, id)) = spec.extract() {
+        } else if let Ok(pair) = spec.cast::<PyTuple>() {
+            let (device_type, id) = pair.extract().map_err(|error: PyErr| {
+                let message = format!("{pair} is not a device: a pair is (type, id)");
+                bad_integers(spec.py(), &error, message)
+            })?;
             checked(device_type, id)
         } else {
             Err(PyTypeError::new_err(format!(
@@ -213,16 +225,18 @@ impl Device {
 impl Device {
     #[new]
     #[pyo3(signature = (spec, id=None, /))]
-    fn new(spec: &Bound<'_, PyAny>, id: Option<i32>) -> PyResult<Self> {
-        let device = match (id, spec.extract::<i32>()) {
-            (Some(id), Ok(device_type)) => checked(device_type, id)?,
-            (None, Ok(device_type)) => checked(device_type, 0)?,
-            (Some(_), Err(_)) => {
-                return Err(PyTypeError::new_err("an id goes with a device type"));
-            }
-            (None, Err(_)) => Self::of(spec)?,
+    fn new(spec: &Bound<'_, PyAny>, id: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        if !spec.is_instance_of::<PyInt>() {
+            return match id {
+                Some(_) => Err(PyTypeError::new_err("an id goes with a device type")),
+                None => Self::of(spec).map(Self),
+            };
+        }
+        let id = match id {
+            Some(id) => id.clone(),
+            None => 0_i32.into_pyobject(spec.py())?.into_any(),
         };
-        Ok(Self(device))
+        Self::of(PyTuple::new(spec.py(), [spec.clone(), id])?.as_any()).map(Self)
     }
 
     /// The kind of memory.
@@ -251,16 +265,18 @@ impl Device {
             .hash()
     }
 
-    fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> Option<bool> {
+    fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
         let equal = if let Ok(other) = other.cast::<Self>() {
-            self.0 == other.get().0
+            Some(self.0 == other.get().0)
         } else if let Ok(text) = other.cast::<PyString>() {
-            parse(&text.to_cow().ok()?) == Some(self.0)
+            Some(parse(&text.to_cow()?) == Some(self.0))
+        } else if let Ok(pair) = other.cast::<PyTuple>() {
+            let own = (self.0.device_type.0, self.0.device_id);
+            Some(pair.extract::<(i32, i32)>().is_ok_and(|pair| pair == own))
         } else {
-            let (device_type, id): (i32, i32) = other.extract().ok()?;
-            (self.0.device_type.0, self.0.device_id) == (device_type, id)
+            None
         };
-        equality(equal, op)
+        Ok(equality(other.py(), equal, op))
     }
 
     fn __reduce__(slf: &Bound<'_, Self>) -> (Py<PyType>, (i32, i32)) {

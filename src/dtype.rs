@@ -3,14 +3,15 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
+use std::str::FromStr;
 
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::{PyBool, PyString, PyTuple, PyType};
 
 use crate::abi::*;
-use crate::error::Error;
+use crate::error::{Error, bad_integers};
 
 /// How each code is written, and the widths it has; widths stand in the name unless it has only one.
 const CODES: [(DLDataTypeCode, &str, &[u8]); 18] = [
@@ -91,12 +92,18 @@ fn parse(text: &str) -> Option<DLDataType> {
                 false => rest,
             };
             let lanes = match rest.strip_prefix('x') {
-                Some(lanes) => lanes.parse().ok().filter(|&lanes| lanes > 1)?,
+                Some(text) => canonical(text).filter(|&lanes| lanes > 1)?,
                 None => rest.is_empty().then_some(1)?,
             };
             Some(DLDataType { code, bits, lanes })
         })
     })
+}
+
+/// The integer that `text` writes without signs or leading zeros.
+pub(crate) fn canonical<T: FromStr + ToString>(text: &str) -> Option<T> {
+    let value: T = text.parse().ok()?;
+    (value.to_string() == text).then_some(value)
 }
 
 /// The type of one element: a DLPack code, the bits of a lane, and the lanes of an element.
@@ -113,7 +120,11 @@ impl DType {
         if let Ok(dtype) = spec.cast::<Self>() {
             return Ok(dtype.get().0);
         }
-        if let Ok((code, bits, lanes)) = spec.extract() {
+        if let Ok(triple) = spec.cast::<PyTuple>() {
+            let (code, bits, lanes) = triple.extract().map_err(|error: PyErr| {
+                let message = format!("{triple} is not a dtype: a triple is (code, bits, lanes)");
+                bad_integers(spec.py(), &error, message)
+            })?;
             let code = DLDataTypeCode(code);
             let dtype = DLDataType { code, bits, lanes };
             check(dtype).map_err(|error| PyValueError::new_err(error.message()))?;
@@ -190,12 +201,15 @@ impl DType {
         PyString::new(py, &self.__str__()).hash()
     }
 
-    fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> Option<bool> {
-        let equal = match other.cast::<Self>() {
-            Ok(other) => self.0 == other.get().0,
-            Err(_) => other.cast::<PyString>().ok()?.to_cow().ok()? == self.__str__(),
+    fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
+        let equal = if let Ok(other) = other.cast::<Self>() {
+            Some(self.0 == other.get().0)
+        } else if let Ok(text) = other.cast::<PyString>() {
+            Some(text.to_cow()? == self.__str__())
+        } else {
+            None
         };
-        equality(equal, op)
+        Ok(equality(other.py(), equal, op))
     }
 
     fn __reduce__(slf: &Bound<'_, Self>) -> (Py<PyType>, (String,)) {
@@ -203,13 +217,14 @@ impl DType {
     }
 }
 
-/// The answer to `==` and `!=`; `NotImplemented` for orderings.
-pub(crate) fn equality(equal: bool, op: CompareOp) -> Option<bool> {
-    match op {
-        CompareOp::Eq => Some(equal),
-        CompareOp::Ne => Some(!equal),
-        _ => None,
-    }
+/// The answer to `==` and `!=`; `NotImplemented` for orderings, and where equality is not known.
+pub(crate) fn equality(py: Python<'_>, equal: Option<bool>, op: CompareOp) -> Py<PyAny> {
+    let answer = match (equal, op) {
+        (Some(equal), CompareOp::Eq) => equal,
+        (Some(equal), CompareOp::Ne) => !equal,
+        _ => return py.NotImplemented(),
+    };
+    PyBool::new(py, answer).to_owned().into_any().unbind()
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@
 use std::borrow::Cow;
 use std::ffi::CStr;
 
-use pyo3::exceptions::{PyBufferError, PyMemoryError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{
+    PyBufferError, PyMemoryError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError,
+};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
@@ -55,6 +57,15 @@ impl From<Error> for PyErr {
             Error::OutOfMemory(_) => PyMemoryError::new_err(error.message()),
             Error::Panicked(_) => PyRuntimeError::new_err(error.message()),
         }
+    }
+}
+
+/// The error for integers that do not fit (`ValueError`) or are none (`TypeError`).
+#[cold]
+pub(crate) fn bad_integers(py: Python<'_>, error: &PyErr, message: String) -> PyErr {
+    match error.is_instance_of::<PyOverflowError>(py) {
+        true => PyValueError::new_err(message),
+        false => PyTypeError::new_err(message),
     }
 }
 

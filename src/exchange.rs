@@ -13,7 +13,7 @@ use pyo3::types::{PyCapsule, PyType};
 use crate::abi::*;
 use crate::boundary::{attached, guard, panic_message};
 use crate::error::Error;
-use crate::managed::{Managed, ManagedTensor};
+use crate::managed::Managed;
 use crate::snapshot::{Snapshot, extents};
 use crate::stream;
 
@@ -224,7 +224,7 @@ unsafe extern "C" fn managed_tensor_to_py_object_no_sync<T: Exchange>(
         // it to the caller.
         let managed = unsafe { Managed::from_raw(tensor) };
         // What the caller computed is ready on the stream that this table names.
-        let device = managed.get().dl_tensor().map(|tensor| tensor.device);
+        let device = managed.read().map(|(tensor, _)| tensor.device);
         let stream = device.ok().and_then(stream::default);
         let snapshot = Snapshot::import(managed, stream).map_err(|(error, managed)| {
             managed.into_raw();

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -9,10 +10,11 @@ use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
 use crate::boundary::PythonOwner;
 use crate::device::{self, Device};
 use crate::dtype::DType;
-use crate::resolve::{self, Request};
+use crate::error::bad_integers;
+use crate::request::Request;
 use crate::snapshot::{Checked, Memo, Source};
-use crate::stream;
 use crate::tensor::{Tensor, again};
+use crate::{resolve, stream};
 
 /// The tensor that ``x`` describes, sharing its memory.
 ///
@@ -66,16 +68,21 @@ pub(crate) fn from_dlpack<'py>(
     reason = "the keywords of the public function"
 )]
 pub(crate) fn from_pointer(
-    ptr: usize,
-    shape: Vec<i64>,
+    ptr: &Bound<'_, PyAny>,
+    shape: &Bound<'_, PyAny>,
     dtype: &Bound<'_, PyAny>,
     device: Option<&Bound<'_, PyAny>>,
-    strides: Option<Vec<i64>>,
+    strides: Option<&Bound<'_, PyAny>>,
     owner: Option<Py<PyAny>>,
     readonly: bool,
     stream: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Tensor> {
     let device = device.map_or(Ok(device::CPU), Device::of)?;
+    let ptr: usize = number(ptr, "ptr")?;
+    let shape: Vec<i64> = number(shape, "shape")?;
+    let strides: Option<Vec<i64>> = strides
+        .map(|strides| number(strides, "strides"))
+        .transpose()?;
     if let Some(strides) = strides
         .as_ref()
         .filter(|strides| strides.len() != shape.len())
@@ -105,4 +112,13 @@ pub(crate) fn from_pointer(
         Source::Python(PythonOwner::new(owner))
     });
     Ok(Tensor(checked.over(source)))
+}
+
+/// The integers of an argument.
+fn number<'py, T: FromPyObjectOwned<'py>>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<T> {
+    let extracted = value.extract().map_err(Into::into);
+    extracted.map_err(|error: PyErr| {
+        let message = format!("{name} is {value}: integers that an address space has are accepted");
+        bad_integers(value.py(), &error, message)
+    })
 }

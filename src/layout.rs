@@ -45,13 +45,14 @@ pub(crate) fn row_major(shape: &[i64], index: usize) -> i64 {
         .product()
 }
 
-/// Whether the strides are row-major and compact; dimensions of extent 1 carry no meaning (R99).
+/// Whether the strides are row-major and compact; dimensions of extent 1 and 0 carry no
+/// meaning (R99).
 pub(crate) fn is_row_major(shape: &[i64], strides: &[i64]) -> bool {
+    if shape.contains(&0) {
+        return true;
+    }
     let mut expected = 1;
     for (&extent, &stride) in shape.iter().zip(strides).rev() {
-        if extent == 0 {
-            return true;
-        }
         if extent != 1 {
             if stride != expected {
                 return false;

@@ -18,6 +18,8 @@ mod functions;
 mod layout;
 mod managed;
 mod memory;
+mod protocol;
+mod request;
 mod resolve;
 mod snapshot;
 mod stream;

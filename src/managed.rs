@@ -13,42 +13,44 @@ use crate::error::Error;
 
 /// Either managed struct: the one of `dltensor` capsules or of `dltensor_versioned` ones.
 ///
-/// # Safety
-///
-/// The implementor is a `#[repr(C)]` struct of `dlpack.h`, and `deleter` reads its `deleter` field.
-pub(crate) unsafe trait ManagedTensor: Sized {
+/// Fields are read one by one, through the pointer: behind `flags` a struct of another major version may
+/// not even be readable (R29).
+pub(crate) trait ManagedTensor: Sized {
     /// The deleter, NULL as `None` (R9).
-    fn deleter(&self) -> Option<unsafe extern "C" fn(*mut Self)>;
+    ///
+    /// # Safety
+    ///
+    /// `this` points to a live managed tensor.
+    unsafe fn deleter(this: NonNull<Self>) -> Option<unsafe extern "C" fn(*mut Self)>;
 
-    /// A copy of the tensor, or why the struct cannot be read (R29).
-    fn dl_tensor(&self) -> Result<DLTensor, Error>;
-
-    /// The flags, none for the unversioned struct.
-    fn flags(&self) -> u64;
+    /// The tensor and its flags, or why they cannot be read.
+    ///
+    /// # Safety
+    ///
+    /// `this` points to a live managed tensor.
+    unsafe fn read(this: NonNull<Self>) -> Result<(DLTensor, u64), Error>;
 
     /// The struct for an export of ours.
     fn assemble(tensor: DLTensor, flags: u64, deleter: unsafe extern "C" fn(*mut Self)) -> Self;
 }
 
-// SAFETY: the versioned struct of dlpack.h; `deleter` is the field of that name.
-unsafe impl ManagedTensor for DLManagedTensorVersioned {
-    fn deleter(&self) -> Option<unsafe extern "C" fn(*mut Self)> {
-        self.deleter
+impl ManagedTensor for DLManagedTensorVersioned {
+    unsafe fn deleter(this: NonNull<Self>) -> Option<unsafe extern "C" fn(*mut Self)> {
+        // SAFETY: alive, as the caller promises; the field is the same in every version.
+        unsafe { (*this.as_ptr()).deleter }
     }
 
-    fn dl_tensor(&self) -> Result<DLTensor, Error> {
-        let DLPackVersion { major, minor } = self.version;
-        if major == DLPACK_MAJOR_VERSION {
-            Ok(self.dl_tensor)
-        } else {
-            Err(Error::refused(format!(
+    unsafe fn read(this: NonNull<Self>) -> Result<(DLTensor, u64), Error> {
+        // SAFETY: alive, as the caller promises; the field is the same in every version.
+        let DLPackVersion { major, minor } = unsafe { (*this.as_ptr()).version };
+        if major != DLPACK_MAJOR_VERSION {
+            return Err(Error::refused(format!(
                 "the tensor has DLPack version {major}.{minor}, dlx reads {DLPACK_MAJOR_VERSION}.x"
-            )))
+            )));
         }
-    }
-
-    fn flags(&self) -> u64 {
-        self.flags
+        // SAFETY: major version 1 means that this is the struct, and it is alive.
+        let this = unsafe { this.as_ref() };
+        Ok((this.dl_tensor, this.flags))
     }
 
     fn assemble(dl_tensor: DLTensor, flags: u64, deleter: unsafe extern "C" fn(*mut Self)) -> Self {
@@ -66,18 +68,15 @@ unsafe impl ManagedTensor for DLManagedTensorVersioned {
     }
 }
 
-// SAFETY: the unversioned struct of dlpack.h; `deleter` is the field of that name.
-unsafe impl ManagedTensor for DLManagedTensor {
-    fn deleter(&self) -> Option<unsafe extern "C" fn(*mut Self)> {
-        self.deleter
+impl ManagedTensor for DLManagedTensor {
+    unsafe fn deleter(this: NonNull<Self>) -> Option<unsafe extern "C" fn(*mut Self)> {
+        // SAFETY: alive, as the caller promises.
+        unsafe { (*this.as_ptr()).deleter }
     }
 
-    fn dl_tensor(&self) -> Result<DLTensor, Error> {
-        Ok(self.dl_tensor)
-    }
-
-    fn flags(&self) -> u64 {
-        0
+    unsafe fn read(this: NonNull<Self>) -> Result<(DLTensor, u64), Error> {
+        // SAFETY: alive, as the caller promises.
+        Ok((unsafe { (*this.as_ptr()).dl_tensor }, 0))
     }
 
     fn assemble(
@@ -117,16 +116,17 @@ impl<M: ManagedTensor> Managed<M> {
         ManuallyDrop::new(self).0
     }
 
-    /// The struct, to read.
-    pub(crate) fn get(&self) -> &M {
+    /// The tensor and its flags; no flags for the unversioned struct.
+    pub(crate) fn read(&self) -> Result<(DLTensor, u64), Error> {
         // SAFETY: we own the tensor, so it is alive until `self` is dropped (S3).
-        unsafe { self.0.as_ref() }
+        unsafe { M::read(self.0) }
     }
 }
 
 impl<M: ManagedTensor> Drop for Managed<M> {
     fn drop(&mut self) {
-        if let Some(deleter) = self.get().deleter() {
+        // SAFETY: we own the tensor, so it is alive until the deleter is called (S3).
+        if let Some(deleter) = unsafe { M::deleter(self.0) } {
             // SAFETY: we own the tensor and never touch it again (S3).
             unsafe { deleter(self.0.as_ptr()) };
         }

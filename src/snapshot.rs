@@ -106,6 +106,7 @@ impl<'a> Checked<'a> {
             return Err(too_many_dimensions(shape.len()));
         }
         device::check(memo.device)?;
+        memo.device = device::normal(memo.device);
         dtype::check(memo.dtype)?;
         let size = layout::size(shape)?;
         layout::check_extent(size, shape, strides, memo.dtype)?;
@@ -117,6 +118,9 @@ impl<'a> Checked<'a> {
             )));
         }
         memo.flags &= KNOWN_FLAGS;
+        if memo.dtype.bits >= 8 {
+            memo.flags &= !DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
+        }
         Ok(Self {
             memo,
             size,
@@ -160,11 +164,10 @@ impl Snapshot {
         M: ManagedTensor,
         Source: From<Managed<M>>,
     {
-        let tensor = match managed.get().dl_tensor() {
-            Ok(tensor) => tensor,
+        let (tensor, flags) = match managed.read() {
+            Ok(read) => read,
             Err(error) => return Err((error, managed)),
         };
-        let flags = managed.get().flags();
         // SAFETY: `managed` owns the tensor, so its dimensions are valid (R100); they stay so while this
         // function runs, because `managed` goes either into the snapshot or back to the caller (S3).
         let dimensions = unsafe { dimensions(&tensor) };

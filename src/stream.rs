@@ -45,17 +45,21 @@ pub(crate) fn default(device: DLDevice) -> Option<i64> {
     }
 }
 
-/// The integer of a stream argument that was given, checked for the device.
-fn checked(stream: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<i64> {
+/// The integer of a stream argument that was given.
+fn integer(stream: &Bound<'_, PyAny>) -> PyResult<i64> {
     if stream.is_instance_of::<PyBool>() || !stream.is_instance_of::<PyInt>() {
         return Err(PyTypeError::new_err(format!(
             "stream must be an int or None, not {}",
             stream.get_type().name()?
         )));
     }
-    let stream: i64 = stream
+    stream
         .extract()
-        .map_err(|_| PyValueError::new_err("stream is no stream handle, it exceeds 64 bits"))?;
+        .map_err(|_| PyValueError::new_err("stream is no stream handle, it exceeds 64 bits"))
+}
+
+/// The stream, checked for the device.
+fn checked(stream: i64, device: DLDevice) -> PyResult<i64> {
     let accepted = match family(device) {
         Family::Cuda if stream == NO_SYNC || stream > 0 => return Ok(stream),
         Family::Rocm if stream == NO_SYNC || stream == 0 || stream > 2 => return Ok(stream),
@@ -80,11 +84,14 @@ pub(crate) fn for_import(
     stream: Option<&Bound<'_, PyAny>>,
     device: DLDevice,
 ) -> PyResult<Option<i64>> {
-    match stream {
-        None => Ok(default(device)),
-        Some(stream) if !has_streams(device) && stream.eq(NO_SYNC)? => Ok(None),
-        Some(stream) => checked(stream, device).map(Some),
+    let Some(stream) = stream else {
+        return Ok(default(device));
+    };
+    let stream = integer(stream)?;
+    if stream == NO_SYNC && !has_streams(device) {
+        return Ok(None);
     }
+    checked(stream, device).map(Some)
 }
 
 /// Checks that `snapshot` can be given to a consumer on `stream` without a dependency getting lost.
@@ -95,7 +102,7 @@ pub(crate) fn for_export(stream: Option<&Bound<'_, PyAny>>, snapshot: &Snapshot)
     let device = snapshot.memo().device;
     let consumer = match stream {
         None => default(device),
-        Some(stream) => Some(checked(stream, device)?),
+        Some(stream) => Some(checked(integer(stream)?, device)?),
     };
     ordered(consumer, snapshot)
 }

@@ -15,7 +15,7 @@ use crate::abi::*;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::exchange::publish;
-use crate::resolve::{self, Request};
+use crate::request::{self, Request};
 use crate::snapshot::{Memo, Snapshot};
 use crate::{buffer, capsule, copy, device, dtype, stream};
 
@@ -185,13 +185,13 @@ impl Tensor {
         &self,
         py: Python<'py>,
         stream: Option<&Bound<'py, PyAny>>,
-        max_version: Option<(u32, u32)>,
-        dl_device: Option<(i32, i32)>,
+        max_version: Option<(i64, i64)>,
+        dl_device: Option<(i64, i64)>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let here = self.0.memo().device;
         if let Some((device_type, device_id)) = dl_device
-            && (device_type, device_id) != (here.device_type.0, here.device_id)
+            && (device_type, device_id) != (here.device_type.0.into(), here.device_id.into())
         {
             return Err(PyBufferError::new_err(format!(
                 "dl_device is ({device_type}, {device_id}), but the tensor is on {}, and dlx does not move it",
@@ -208,7 +208,7 @@ impl Tensor {
             }
             false => &self.0,
         };
-        if max_version.is_some_and(|(major, _)| major >= DLPACK_MAJOR_VERSION) {
+        if max_version.is_some_and(|(major, _)| major >= DLPACK_MAJOR_VERSION.into()) {
             return capsule::export(py, snapshot.export::<DLManagedTensorVersioned>(fresh)?);
         }
         if snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY | DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED)
@@ -294,6 +294,6 @@ pub(crate) fn again<'py>(
     {
         return Ok(slf.clone());
     }
-    let snapshot = resolve::again(slf.py(), snapshot.clone(), request)?;
+    let snapshot = request::again(slf.py(), snapshot.clone(), request)?;
     Bound::new(slf.py(), Tensor(snapshot))
 }

@@ -1,27 +1,23 @@
-"""`from_dlpack` over the exchange tables of others, good and bad."""
+"""How `from_dlpack` uses the exchange table of another type, whatever that does.
+
+Where it finds one is in `test_exchange_found.py`.
+"""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Callable
-from ctypes import addressof
-from pathlib import Path
 from typing import Any
-from unittest.mock import MagicMock, Mock
 
 import dlx
 import numpy as np
 import pytest
-from dlpack_abi import new_capsule
+from dlpack_abi import DLPackExchangeAPI
 from fake_producers import Producer, c_function
 from fake_table import TableProducer, hand_out, new_table, table_class
 
 FROM_PY = "managed_tensor_from_py_object_no_sync"
+OTHER_ENTRIES = {name for name, _ in DLPackExchangeAPI._fields_[1:]} - {FROM_PY}
 BY_TABLE = [FROM_PY]
 BY_PROTOCOL = ["__dlpack_device__", "__dlpack__"]
-NAME = b"dlpack_exchange_api"
-HERE = Path(__file__).parent
 
 
 def calls(producer: Producer) -> list[str]:
@@ -29,243 +25,223 @@ def calls(producer: Producer) -> list[str]:
     return [name for name, _ in producer.calls]
 
 
-def absent(self: Any) -> Any:
-    """Getter of a property that looks as if it were not there."""
-    raise AttributeError("absent")
-
-
 def without_protocol(**options: Any) -> type[TableProducer]:
-    """Make a class with a table and nothing else."""
+    """Make a class with a table and nothing else: an empty property has no getter."""
     made = table_class(**options)
-    made.__dlpack__ = property(absent)  # type: ignore[assignment]
-    made.__dlpack_device__ = property(absent)  # type: ignore[assignment]
+    made.__dlpack__ = property()  # type: ignore[assignment]
+    made.__dlpack_device__ = property()  # type: ignore[assignment]
     return made
 
 
-def table_capsule(name: bytes = NAME, **options: Any) -> Any:
-    """Capsule of a new table."""
-    return new_capsule(addressof(new_table(**options)), name)
+def failing(function: str) -> dict[str, Any]:
+    """Options of a table whose export is a function of `fake_table.c`."""
+    return {FROM_PY: c_function(function)}
 
 
-class Plain(Producer):
-    """A producer without a table, with a class of its own."""
+# Versions
 
 
-def plain_class(**attributes: Any) -> type[Producer]:
-    """Make a producer class with these class attributes."""
-    return type("Plain", (Producer,), attributes)
-
-
-# Finding the table
-
-
-def test_the_table_of_the_type_is_used_and_nothing_else() -> None:
-    """R112, R117."""
-    producer = without_protocol()()
-    tensor = dlx.from_dlpack(producer)
-    assert tensor.data_ptr == producer.data
+@pytest.mark.parametrize("minor", [0, 3, 99])
+def test_any_minor_version_of_major_1_is_used(minor: int) -> None:
+    """R119, R30."""
+    producer = without_protocol(minor=minor)()
+    dlx.from_dlpack(producer)
     assert calls(producer) == BY_TABLE
 
 
-def test_the_exported_tensor_is_deleted_once_with_the_import() -> None:
-    """R8."""
-    producer = without_protocol()()
+@pytest.mark.parametrize("newer", [[2], [3, 2]], ids=str)
+def test_newer_tables_lead_to_the_one_of_major_1(newer: list[int]) -> None:
+    """R119: their own entries are not called."""
+    table = new_table()
+    for major in reversed(newer[1:]):
+        table = new_table(major=major, prev=table, **failing("fail_with_value_error"))
+    broken = failing("fail_with_value_error")
+    producer = without_protocol(major=newer[0], prev=table, **broken)()
+    dlx.from_dlpack(producer)
+    assert calls(producer) == BY_TABLE
+
+
+@pytest.mark.parametrize("major", [0, 2, 2**32 - 1])
+def test_a_table_of_another_major_version_leaves_the_protocol(major: int) -> None:
+    """R119, R116."""
+    producer = table_class(major=major)()
+    dlx.from_dlpack(producer)
+    assert calls(producer) == BY_PROTOCOL
+
+
+@pytest.mark.parametrize("options", [{"major": 2}, {FROM_PY: None}], ids=str)
+def test_an_unusable_table_is_no_protocol(options: dict[str, Any]) -> None:
+    """R61, R119."""
+    with pytest.raises(AttributeError, match=r"Fake has no __dlpack__;"):
+        dlx.from_dlpack(without_protocol(**options)())
+
+
+def test_a_null_export_entry_leaves_the_protocol() -> None:
+    """R121: it must not be NULL, and is not called where it is."""
+    null: dict[str, Any] = {FROM_PY: None}
+    producer = table_class(**null)()
+    dlx.from_dlpack(producer)
+    assert calls(producer) == BY_PROTOCOL
+
+
+def test_only_the_export_entry_is_needed() -> None:
+    """R122: the borrow entry may be NULL, and an import needs no other."""
+    others: dict[str, Any] = dict.fromkeys(OTHER_ENTRIES)
+    producer = without_protocol(**others)()
+    dlx.from_dlpack(producer)
+    assert calls(producer) == BY_TABLE
+
+
+# Failures of the table
+
+
+@pytest.mark.parametrize(
+    ("function", "how"),
+    [
+        ("fail_without_exception", "failed without an exception"),
+        ("succeed_with_null", "succeeded without a tensor"),
+        ("succeed_with_exception", "succeeded without a tensor"),
+    ],
+)
+def test_a_table_that_breaks_the_rule_is_a_buffer_error(
+    function: str, how: str
+) -> None:
+    """R123: the message names the entry and the type."""
+    hand_out(None)
+    fake = without_protocol(name="Broken", **failing(function))
+    with pytest.raises(BufferError, match=rf"^{FROM_PY} of .*Broken {how}$"):
+        dlx.from_dlpack(fake())
+
+
+def test_success_with_an_exception_is_a_buffer_error_from_it() -> None:
+    """R123, R8: the tensor that came along is deleted, once."""
+    producer = without_protocol(name="Broken", **failing("succeed_with_exception"))()
+    hand_out(producer.export())
+    with pytest.raises(BufferError, match=r"Broken succeeded with an exc") as caught:
+        dlx.from_dlpack(producer)
+    assert producer.deleted == 1
+    assert repr(caught.value.__cause__) == (
+        "ValueError('fake value error after success')"
+    )
+
+
+def test_a_buffer_error_of_the_table_leaves_the_protocol_once() -> None:
+    """R147."""
+    producer = table_class(**failing("fail_with_buffer_error"))()
     tensor = dlx.from_dlpack(producer)
-    assert producer.deleted == 0
-    del tensor
+    assert tensor.data_ptr == producer.data
+    assert calls(producer) == BY_PROTOCOL
+
+
+def test_a_buffer_error_of_the_table_passes_where_there_is_no_protocol() -> None:
+    """R60."""
+    with pytest.raises(BufferError, match=r"^fake buffer error$"):
+        dlx.from_dlpack(without_protocol(**failing("fail_with_buffer_error"))())
+
+
+def test_the_protocols_own_error_is_the_answer_after_a_fall_back() -> None:
+    """R147, R60: there is no second one."""
+    asked = []
+
+    def refuse(producer: Producer, **keywords: Any) -> Any:
+        asked.append(keywords)
+        raise BufferError("refused by the protocol")
+
+    fake = table_class(**failing("fail_with_buffer_error"))
+    fake.__dlpack__ = refuse  # type: ignore[assignment]
+    with pytest.raises(BufferError, match=r"^refused by the protocol$"):
+        dlx.from_dlpack(fake())
+    assert len(asked) == 1
+
+
+def test_another_exception_of_the_table_passes_unchanged() -> None:
+    """R60: the protocol is not asked."""
+    producer = table_class(**failing("fail_with_value_error"))()
+    with pytest.raises(ValueError, match=r"^fake value error$") as caught:
+        dlx.from_dlpack(producer)
+    assert type(caught.value) is ValueError
+    assert calls(producer) == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"version": (2, 0)},
+        {"dtype": (18, 8, 1)},
+        {"dtype": (2, 32, 0)},
+        {"device": (5, 0)},
+        {"shape": (2, -1)},
+        {"shape": (2**62, 2**62)},
+        {"data": 0},
+    ],
+    ids=str,
+)
+def test_a_tensor_that_cannot_be_is_refused_and_deleted_once(
+    fields: dict[str, Any],
+) -> None:
+    """R11, R29, R31, R88, R109, R111: what the table gave is dlx's to delete."""
+    producer = without_protocol()(**fields)
+    with pytest.raises(BufferError):
+        dlx.from_dlpack(producer)
     assert producer.deleted == 1
 
 
-def test_a_subclass_inherits_the_table() -> None:
-    """R117."""
-    subclass = type("Sub", (without_protocol(),), {})
-    producer = subclass()
-    dlx.from_dlpack(producer)
-    assert calls(producer) == BY_TABLE
+# What the table cannot do is asked of the protocol.
 
 
-def test_a_subclass_may_have_a_table_of_its_own() -> None:
-    """R117: the base was seen first."""
-    base = without_protocol()
-    dlx.from_dlpack(base())
-    own = table_capsule(managed_tensor_from_py_object_no_sync=FAIL_WITH_VALUE_ERROR)
-    subclass = type("Sub", (base,), {"__dlpack_c_exchange_api__": own})
-    with pytest.raises(ValueError, match="fake value error"):
-        dlx.from_dlpack(subclass())
+@pytest.mark.parametrize("flags", [0, 1, 2, 3, 4], ids=bin)
+def test_flags_of_the_export_are_kept(flags: int) -> None:
+    """R42, R37, R45."""
+    tensor = dlx.from_dlpack(without_protocol()(dtype=(17, 4, 1), flags=flags))
+    assert tensor.readonly is bool(flags & 1)
+    assert tensor.is_copied is bool(flags & 2)
+    assert repr(tensor).endswith("padded)") is bool(flags & 4)
 
 
-def test_a_capsule_under_the_older_name_is_accepted() -> None:
-    """R112: the name before 1.3 was `__c_dlpack_exchange_api__`."""
-    producer = plain_class(__c_dlpack_exchange_api__=table_capsule())()
-    dlx.from_dlpack(producer)
-    assert calls(producer) == BY_TABLE
+@pytest.mark.parametrize("stream", [None, 1, 7])
+def test_an_order_on_a_stream_is_asked_of_the_protocol(stream: int | None) -> None:
+    """R126, R83: the table orders nothing; its export is deleted, once."""
+    producer = table_class()(device=(2, 0))
+    tensor = dlx.from_dlpack(producer, stream=stream)
+    assert tensor.stream == (stream or 1)
+    [(_, keywords)] = [call for call in producer.calls if call[0] == "__dlpack__"]
+    assert keywords["stream"] == (stream or 1)
+    *unused, used = producer.exports
+    assert [export.deleted for export in unused] == [1] * len(unused)
+    assert used.deleted == 0
 
 
-NO_TABLES: dict[str, Any] = {
-    "0": 0,
-    "1": 1,
-    "address": addressof(new_table()),
-    "str": "dlpack_exchange_api",
-    "None": None,
-    "object": object(),
-    "wrong name": table_capsule(b"dlpack_exchange_API"),
-    "tensor name": table_capsule(b"dltensor_versioned"),
-    "lying class": MagicMock(spec=table_capsule()),
-}
+def test_without_order_the_table_is_enough() -> None:
+    """R76, R126."""
+    producer = without_protocol()(device=(2, 0))
+    tensor = dlx.from_dlpack(producer, stream=-1)
+    assert (calls(producer), tensor.stream) == (BY_TABLE, None)
 
 
-@pytest.mark.parametrize("name", ["__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"])
-@pytest.mark.parametrize("value", NO_TABLES.values(), ids=NO_TABLES)
-def test_an_attribute_that_is_no_table_leaves_the_protocol(
-    name: str, value: Any
-) -> None:
-    """R113, R116: an integer is never followed."""
-    producer = plain_class(**{name: value})()
-    tensor = dlx.from_dlpack(producer)
-    assert tensor.data_ptr == producer.data
-    assert calls(producer) == BY_PROTOCOL
+def test_a_copy_on_the_cpu_is_made_from_the_tables_tensor() -> None:
+    """R59: and that tensor is deleted when the copy is made."""
+    producer = without_protocol()()
+    tensor = dlx.from_dlpack(producer, copy=True)
+    assert producer.deleted == 1
+    assert tensor.is_copied
+    np.testing.assert_array_equal(tensor.numpy(), [[0, 1, 2], [3, 4, 5]])
 
 
-@pytest.mark.parametrize("value", NO_TABLES.values(), ids=NO_TABLES)
-def test_an_attribute_that_is_no_table_is_no_protocol(value: Any) -> None:
-    """R61: the error names the class and what it lacks."""
-    plain = type("Bare", (), {"__dlpack_c_exchange_api__": value})
-    with pytest.raises(AttributeError, match=r"Bare has no __dlpack__;"):
-        dlx.from_dlpack(plain())
+def test_another_device_is_asked_of_the_protocol() -> None:
+    """R57, R68."""
+    producer = table_class()(device=(2, 0))
+    with pytest.raises(BufferError, match="asked for a tensor on cpu"):
+        dlx.from_dlpack(producer, device="cpu")
+    assert producer.calls[-1] == (
+        "__dlpack__",
+        {"max_version": (1, 3), "dl_device": (1, 0)},
+    )
+    assert [export.deleted for export in producer.exports] == [1, 1]
 
 
-LIES: dict[str, Callable[[type, str], Any]] = {
-    "object": lambda cls, name: object(),
-    "Mock": lambda cls, name: Mock(),
-    "MagicMock": lambda cls, name: MagicMock(),
-    "address": lambda cls, name: addressof(new_table()),
-    "AttributeError": lambda cls, name: absent(cls),
-}
-
-
-@pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
-def test_a_metaclass_that_has_every_attribute_leaves_the_protocol(
-    lie: Callable[[type, str], Any],
-) -> None:
-    """R113, R116."""
-    liar = type("Liar", (type,), {"__getattr__": lie})
-    producer = liar("Lied", (Producer,), {})()
-    tensor = dlx.from_dlpack(producer)
-    assert tensor.data_ptr == producer.data
-    assert calls(producer) == BY_PROTOCOL
-
-
-def test_an_exception_of_the_metaclass_passes() -> None:
-    """R60: only an AttributeError says that there is no table."""
-
-    def fail(cls: type, name: str) -> Any:
-        raise ZeroDivisionError(name)
-
-    liar = type("Liar", (type,), {"__getattr__": fail})
-    with pytest.raises(ZeroDivisionError, match="dlpack_c_exchange_api"):
-        dlx.from_dlpack(liar("Lied", (Producer,), {})())
-
-
-@pytest.mark.parametrize("mock", [Mock, MagicMock])
-def test_a_mock_has_no_protocol(mock: Callable[[], Any]) -> None:
-    """R61."""
-    with pytest.raises(AttributeError, match="has no __dlpack__"):
-        dlx.from_dlpack(mock())
-
-
-def test_a_mocked_producer_is_refused_for_what_it_answers() -> None:
-    """R64: `__dlpack_device__` of the mock gives another mock."""
-    with pytest.raises(TypeError, match="not a pair of ints"):
-        dlx.from_dlpack(MagicMock(spec=Producer()))
-
-
-@pytest.mark.parametrize(
-    "module",
-    ["MagicMock()", "Mock()", "None", "SimpleNamespace(Tensor=1)", "SimpleNamespace()"],
-)
-def test_a_stand_in_for_torch_disturbs_nobody(module: str) -> None:
-    """R116: documentation builds and test suites put mocks into `sys.modules`."""
-    program = f"""
-import sys
-from types import SimpleNamespace
-from unittest.mock import MagicMock, Mock
-sys.modules["torch"] = {module}
-import dlx
-from fake_producers import Producer
-from fake_table import table_class
-assert dlx.from_dlpack(Producer()).shape == (2, 3)
-assert dlx.from_dlpack(table_class()()).shape == (2, 3)
-"""
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=HERE)
-
-
-# Forwarding by an instance
-
-
-class Forward:
-    """Names the object to be used in place of a table."""
-
-    def __init__(self, inner: Any) -> None:
-        """Wrap `inner`."""
-        self.inner = inner
-
-    @property
-    def __dlpack_c_exchange_api__(self) -> Any:
-        return self.inner
-
-
-def forward_by_attribute(inner: Any) -> Any:
-    """Set the attribute on the instance alone."""
-    made = type("Slot", (), {})()
-    made.__dlpack_c_exchange_api__ = inner
-    return made
-
-
-@pytest.mark.parametrize("forward", [Forward, forward_by_attribute])
-def test_an_object_named_by_the_instance_is_used(
-    forward: Callable[[Any], Any],
-) -> None:
-    """Rung 2 of from_dlpack (thread dlpack-179): its type has the table."""
-    inner = without_protocol()()
-    tensor = dlx.from_dlpack(forward(inner))
-    assert tensor.data_ptr == inner.data
-    assert calls(inner) == BY_TABLE
-
-
-def test_a_tensor_named_by_the_instance_is_used() -> None:
-    """Rung 2, with a table that is real."""
-    inner = dlx.from_dlpack(np.arange(6.0).reshape(2, 3).T)
-    tensor = dlx.from_dlpack(Forward(inner))
-    assert (tensor.data_ptr, tensor.strides) == (inner.data_ptr, (1, 3))
-
-
-def test_a_wrapper_that_forwards_everything_works_by_its_protocol() -> None:
-    """R116: what `__getattr__` finds on the inner object is a capsule, no object."""
-
-    class Wrapper:
-        def __getattr__(self, name: str) -> Any:
-            return getattr(inner, name)
-
-    inner = table_class()()
-    tensor = dlx.from_dlpack(Wrapper())
-    assert tensor.data_ptr == inner.data
-    assert calls(inner) == BY_PROTOCOL
-
-
-@pytest.mark.parametrize(
-    "inner",
-    [Producer(), np.arange(3.0), Forward(table_class()()), table_capsule(), 1, None],
-    ids=["Producer", "ndarray", "Forward", "capsule", "1", "None"],
-)
-def test_what_has_no_table_is_not_forwarded_to(inner: Any) -> None:
-    """Rung 2 goes one step; R61."""
-    with pytest.raises(AttributeError, match=r"Forward has no __dlpack__;"):
-        dlx.from_dlpack(Forward(inner))
-
-
-def test_an_instance_that_names_itself_is_no_loop() -> None:
-    """Rung 2; R61."""
-    loop = Forward(None)
-    loop.inner = loop
-    with pytest.raises(AttributeError, match=r"Forward has no __dlpack__;"):
-        dlx.from_dlpack(loop)
+def test_copy_false_refuses_a_copy_that_the_table_made() -> None:
+    """R48, R58."""
+    producer = without_protocol()(flags=2)
+    with pytest.raises(dlx.CopyRefused):
+        dlx.from_dlpack(producer, copy=False)
+    assert producer.deleted == 1

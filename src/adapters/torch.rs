@@ -9,7 +9,7 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyString};
+use pyo3::types::{PyCFunction, PyString, PyType};
 
 use crate::abi::{DLDataType, kDLBool, kDLComplex, kDLInt, kDLOpaqueHandle, kDLUInt};
 
@@ -30,7 +30,9 @@ pub(crate) fn kind(x: &Bound<'_, PyAny>) -> PyResult<Option<Kind>> {
     let Ok(torch) = modules.get_item(intern!(py, "torch")) else {
         return Ok(None);
     };
-    let Some(tensor) = torch.getattr_opt(intern!(py, "Tensor"))? else {
+    let tensor = torch.getattr_opt(intern!(py, "Tensor"))?;
+    // Whatever stands in for torch in `sys.modules` need not have a class there.
+    let Some(Ok(tensor)) = tensor.map(|tensor| tensor.cast_into::<PyType>()) else {
         return Ok(None);
     };
     let class = x.get_type();
@@ -99,7 +101,24 @@ impl Kind {
     pub(crate) fn check_protocol(self, tensor: &Bound<'_, PyAny>) -> PyResult<()> {
         match self {
             Self::Plain(guards) => refuse_negative(guards.is_neg, tensor),
-            Self::Subclass => refuse_negative(None, tensor),
+            Self::Subclass => {
+                // The question is about the object itself, whatever its class makes of torch's functions.
+                let plain = tensor
+                    .py()
+                    .import("torch._C")?
+                    .getattr_opt("DisableTorchFunctionSubclass")?
+                    .map(|class| class.call0())
+                    .transpose()?;
+                if let Some(plain) = &plain {
+                    plain.call_method0("__enter__")?;
+                }
+                let answer = refuse_negative(None, tensor);
+                if let Some(plain) = &plain {
+                    let none = tensor.py().None();
+                    plain.call_method1("__exit__", (&none, &none, &none))?;
+                }
+                answer
+            }
         }
     }
 }

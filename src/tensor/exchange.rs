@@ -50,7 +50,7 @@ impl Exchange for Tensor {
         dtype: DLDataType,
         device: DLDevice,
     ) -> Result<Managed<DLManagedTensorVersioned>, Error> {
-        if device.device_type != kDLCPU {
+        if device != device::CPU {
             let name = device::name(device);
             let message = format!("dlx does not allocate on {name}, only on cpu");
             return Err(Error::refused(message));

@@ -1,0 +1,221 @@
+//! Rung 4: the Python protocol, `__dlpack__` and `__dlpack_device__`.
+
+#![forbid(unsafe_code)]
+
+use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyCapsule, PyDict, PyTuple, PyType};
+
+use crate::abi::*;
+use crate::adapters::torch;
+use crate::cache::Entry;
+use crate::error::copy_refused;
+use crate::request::{Request, finish};
+use crate::snapshot::Snapshot;
+use crate::{capsule, copy, device, stream};
+
+/// The tensor of `__dlpack__`, asked for DLPack 1.3, and for a device, a copy or a stream where that is needed.
+pub(crate) fn from_protocol(
+    x: &Bound<'_, PyAny>,
+    kind: Option<torch::Kind>,
+    entry: &Entry,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
+    let py = x.py();
+    if let Some(kind) = kind {
+        kind.check_protocol(x)?;
+    }
+    let Some(method) = x.getattr_opt(intern!(py, "__dlpack__"))? else {
+        return Err(no_protocol(x, "__dlpack__"));
+    };
+    let Some(here) = x.getattr_opt(intern!(py, "__dlpack_device__"))? else {
+        return Err(no_protocol(x, "__dlpack_device__"));
+    };
+    let here = device_of(x, &here.call0()?)?;
+    let there = request.device.unwrap_or(here);
+    let stream = stream::for_import(request.stream, there)?;
+    let asked = Asked {
+        stream,
+        device: (here != there).then_some(there),
+        // Where dlx can copy, the producer need not know how.
+        copy: request
+            .copy
+            .filter(|&copy| !(copy && here == there && copy::can(there))),
+    };
+    let result = match asked.call(&method, entry) {
+        Ok(result) => result,
+        Err(error) => return Err(asked.explain(py, error, here)),
+    };
+    let Ok(capsule) = result.cast::<PyCapsule>() else {
+        return Err(PyTypeError::new_err(format!(
+            "__dlpack__ of {} returned {}, not a capsule",
+            x.get_type().fully_qualified_name()?,
+            result.get_type().fully_qualified_name()?
+        )));
+    };
+    let snapshot = capsule::import(capsule, stream)?;
+    let found = snapshot.memo().device;
+    if request.device.is_some_and(|there| there != found)
+        || (found != there && stream::has_streams(found))
+    {
+        return Err(PyBufferError::new_err(format!(
+            "{} was asked for a tensor on {} and gave one on {}",
+            x.get_type().fully_qualified_name()?,
+            device::name(there),
+            device::name(found)
+        )));
+    }
+    match asked.copy {
+        // torch copies and does not say so (R37).
+        Some(true) if kind.is_some() => Ok(snapshot.copied()?),
+        Some(true) => Ok(snapshot),
+        _ => finish(py, snapshot, request),
+    }
+}
+
+/// What goes to `__dlpack__` beside `max_version`.
+struct Asked {
+    stream: Option<i64>,
+    device: Option<DLDevice>,
+    copy: Option<bool>,
+}
+
+impl Asked {
+    /// Whether only a producer that knows the newer keywords can do it.
+    fn needs_new(&self) -> bool {
+        self.device.is_some() || self.copy == Some(true)
+    }
+
+    /// Calls `__dlpack__`, and once more without the new keywords if it does not know them (R32).
+    fn call<'py>(&self, method: &Bound<'py, PyAny>, entry: &Entry) -> PyResult<Bound<'py, PyAny>> {
+        let py = method.py();
+        if self.needs_new() || !entry.is_old() {
+            match method.call((), Some(&self.keywords(py)?)) {
+                Err(error) if !self.needs_new() && is_signature_error(py, &error) => {}
+                other => return other,
+            }
+        }
+        let result = match self.stream {
+            None => method.call0(),
+            Some(stream) => {
+                let keywords = PyDict::new(py);
+                keywords.set_item(intern!(py, "stream"), stream)?;
+                method.call((), Some(&keywords))
+            }
+        };
+        if result.is_ok() {
+            entry.set_old();
+        }
+        result
+    }
+
+    /// The keywords of a call; the usual ones are made once.
+    fn keywords<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        static USUAL: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+        let usual = USUAL.get_or_try_init(py, || {
+            let keywords = PyDict::new(py);
+            let version = (DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
+            keywords.set_item(intern!(py, "max_version"), version)?;
+            Ok::<_, PyErr>(keywords.unbind())
+        })?;
+        let usual = usual.bind(py);
+        if self.stream.is_none() && self.device.is_none() && self.copy.is_none() {
+            return Ok(usual.clone());
+        }
+        let keywords = usual.copy()?;
+        if let Some(stream) = self.stream {
+            keywords.set_item(intern!(py, "stream"), stream)?;
+        }
+        if let Some(device) = self.device {
+            // A plain pair of ints, which any producer can compare (R68).
+            let device = (device.device_type.0, device.device_id);
+            keywords.set_item(intern!(py, "dl_device"), device)?;
+        }
+        if let Some(copy) = self.copy {
+            keywords.set_item(intern!(py, "copy"), copy)?;
+        }
+        Ok(keywords)
+    }
+
+    /// The error of a call that failed: the producer's own (R60), unless it says what only dlx knows.
+    fn explain(&self, py: Python<'_>, error: PyErr, here: DLDevice) -> PyErr {
+        let unknown_keyword = self.needs_new() && is_signature_error(py, &error);
+        let is = |class: &Bound<'_, PyType>| error.is_instance(py, class);
+        let refused = is(&py.get_type::<PyBufferError>()) || is(&py.get_type::<PyValueError>());
+        let explained = match self.device {
+            Some(there) if self.copy == Some(false) && (unknown_keyword || refused) => {
+                copy_refused(
+                    py,
+                    format!(
+                        "copy=False, but the tensor is on {} and not on {}",
+                        device::name(here),
+                        device::name(there)
+                    ),
+                )
+            }
+            _ if unknown_keyword => PyBufferError::new_err(format!(
+                "__dlpack__ takes no {}, so the tensor cannot be had on another device or as a copy",
+                if self.device.is_some() {
+                    "dl_device"
+                } else {
+                    "copy"
+                }
+            )),
+            _ => return error,
+        };
+        explained.set_cause(py, Some(error));
+        explained
+    }
+}
+
+/// Whether a `TypeError` says that `__dlpack__` does not know a keyword, not that something failed inside.
+///
+/// It was raised at the call, before any Python code of the producer ran, or it names the keyword: a method
+/// that hands its keywords on fails like that (R32).
+fn is_signature_error(py: Python<'_>, error: &PyErr) -> bool {
+    if !error.is_instance_of::<PyTypeError>(py) {
+        return false;
+    }
+    let named = |message: &str| {
+        message.contains("keyword")
+            && ["max_version", "dl_device", "copy", "no keyword"]
+                .iter()
+                .any(|name| message.contains(name))
+    };
+    error.traceback(py).is_none()
+        || (error.value(py).str()).is_ok_and(|text| text.to_cow().is_ok_and(|text| named(&text)))
+}
+
+/// The device that `__dlpack_device__` answered.
+fn device_of(x: &Bound<'_, PyAny>, answer: &Bound<'_, PyAny>) -> PyResult<DLDevice> {
+    let pair: PyResult<(i32, i32)> = answer
+        .cast::<PyTuple>()
+        .map_err(PyErr::from)
+        .and_then(|pair| pair.extract());
+    let (device_type, device_id) = pair.map_err(|_| {
+        PyTypeError::new_err(format!(
+            "__dlpack_device__ of {} returned {answer}, not a pair of ints",
+            x.get_type()
+        ))
+    })?;
+    let device = DLDevice {
+        device_type: DLDeviceType(device_type),
+        device_id,
+    };
+    device::check(device)?;
+    Ok(device::normal(device))
+}
+
+/// The error for an object without the protocol (R61).
+#[cold]
+fn no_protocol(x: &Bound<'_, PyAny>, missing: &str) -> PyErr {
+    match x.get_type().fully_qualified_name() {
+        Ok(name) => PyAttributeError::new_err(format!(
+            "{name} has no {missing}; from_dlpack takes objects with an exchange table, objects with \
+             __dlpack__ and __dlpack_device__, and DLPack capsules"
+        )),
+        Err(error) => error,
+    }
+}

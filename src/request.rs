@@ -1,0 +1,60 @@
+//! What the caller of `from_dlpack` asked for, and how a tensor that is there is made to fit.
+
+#![forbid(unsafe_code)]
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
+
+use crate::abi::{DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED};
+use crate::error::copy_refused;
+use crate::snapshot::Snapshot;
+use crate::{copy, device};
+
+/// What the caller of `from_dlpack` asked for.
+pub(crate) struct Request<'a, 'py> {
+    pub(crate) device: Option<DLDevice>,
+    pub(crate) copy: Option<bool>,
+    pub(crate) stream: Option<&'a Bound<'py, PyAny>>,
+}
+
+/// A tensor that dlx holds already, as requested; its stream has been looked at.
+pub(crate) fn again(
+    py: Python<'_>,
+    snapshot: Snapshot,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
+    let here = snapshot.memo().device;
+    if let Some(there) = request.device.filter(|&there| there != here) {
+        let message = format!(
+            "the tensor is on {}, and dlx does not move it to {}",
+            device::name(here),
+            device::name(there)
+        );
+        return Err(match request.copy {
+            Some(false) => copy_refused(py, message),
+            _ => PyBufferError::new_err(message),
+        });
+    }
+    match request.copy {
+        Some(true) => copy::compact(py, &snapshot),
+        _ => Ok(snapshot),
+    }
+}
+
+/// The copy that was asked for, or the refusal of one that nobody asked for (R58, R59).
+pub(crate) fn finish(
+    py: Python<'_>,
+    snapshot: Snapshot,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
+    let copied = snapshot.has(DLPACK_FLAG_BITMASK_IS_COPIED);
+    match request.copy {
+        None => Ok(snapshot),
+        Some(true) => copy::compact(py, &snapshot),
+        Some(false) if copied => Err(copy_refused(
+            py,
+            "copy=False, but the producer made a copy".to_owned(),
+        )),
+        Some(false) => Ok(snapshot),
+    }
+}

@@ -1,0 +1,347 @@
+"""Who keeps what alive, and that nobody keeps it for longer."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import os
+import resource
+import subprocess
+import sys
+import weakref
+from collections.abc import Callable
+from ctypes import addressof, byref, c_int64, c_void_p
+from functools import cache
+from operator import attrgetter
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import dlx
+import numpy as np
+import pytest
+import tvm_ffi
+from dlpack_abi import (
+    DLManagedTensorVersioned,
+    DLTensor,
+    capsule_pointer,
+    table_of,
+    take_reference,
+)
+from heavy import requires
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+ROUNDS = int(os.environ.get("DLX_LIFETIME_N", "100_000"))
+STATM = Path("/proc/self/statm")
+TOLERANCE = 16 * ROUNDS
+"""Bytes by which memory may grow: half of malloc's smallest block in each round."""
+
+TABLE = table_of(dlx.Tensor)
+
+
+class Forward:
+    """A wrapper that names a tensor, whose type has a table, in place of its own."""
+
+    __dlpack_c_exchange_api__ = property(attrgetter("tensor"))
+    tensor: dlx.Tensor
+
+
+def forward(array: Array) -> Forward:
+    """Make `array` an object that comes in through the table of dlx.Tensor."""
+    wrapper = Forward()
+    wrapper.tensor = dlx.from_dlpack(array)
+    return wrapper
+
+
+def strided() -> Array:
+    """Elements with a gap, so that no path may leave the strides out."""
+    return np.arange(12.0).reshape(3, 4)[:, ::2]
+
+
+def from_table(tensor: Any) -> int:
+    """Address of an export through the table."""
+    out = c_void_p()
+    TABLE.managed_tensor_from_py_object_no_sync(tensor, byref(out))
+    return out.value or 0
+
+
+def delete(address: int) -> None:
+    """Call the deleter of a versioned tensor."""
+    DLManagedTensorVersioned.from_address(address).deleter(address)
+
+
+NEW: dict[str, Any] = {"max_version": (1, 3)}
+HOLDERS: dict[str, Callable[[Array], Any]] = {
+    "an import": dlx.from_dlpack,
+    "an import of a capsule": lambda array: dlx.from_dlpack(array.__dlpack__(**NEW)),
+    "an import of a legacy capsule": lambda array: dlx.from_dlpack(array.__dlpack__()),
+    "an import through a table": lambda array: dlx.from_dlpack(forward(array)),
+    "a pointer": lambda array: dlx.from_pointer(8, (1,), "int8", owner=array),
+    "a capsule": lambda array: dlx.from_dlpack(array).__dlpack__(**NEW),
+    "a legacy capsule": lambda array: dlx.from_dlpack(array).__dlpack__(),
+    "a buffer": lambda array: memoryview(dlx.from_dlpack(array)),
+    "an array": lambda array: np.from_dlpack(dlx.from_dlpack(array)),
+    "another library's": lambda array: tvm_ffi.from_dlpack(dlx.from_dlpack(array)),
+}
+
+
+@pytest.mark.parametrize("hold", HOLDERS.values(), ids=HOLDERS)
+def test_one_reference_is_held_and_given_back(hold: Callable[[Array], Any]) -> None:
+    """R8, R15 to R18."""
+    array = strided()
+    before = sys.getrefcount(array)
+    held = hold(array)
+    assert sys.getrefcount(array) == before + 1
+    del held
+    assert sys.getrefcount(array) == before
+
+
+@pytest.mark.parametrize("hold", HOLDERS.values(), ids=HOLDERS)
+def test_the_memory_lives_as_long_as_its_holder(hold: Callable[[Array], Any]) -> None:
+    """R15."""
+    array = strided()
+    alive = weakref.ref(array)
+    held = hold(array)
+    del array
+    gc.collect()
+    assert alive() is not None
+    del held
+    assert alive() is None
+
+
+def test_a_copy_holds_nothing() -> None:
+    """R47."""
+    array = strided()
+    before = sys.getrefcount(array)
+    copied = dlx.from_dlpack(array, copy=True)
+    assert copied.is_copied
+    assert sys.getrefcount(array) == before
+
+
+ARRAY = strided()
+FORWARD = forward(ARRAY)
+TENSOR = dlx.from_dlpack(ARRAY)
+READ_ONLY = dlx.from_dlpack(np.broadcast_to(1.0, (2, 3)))
+SHAPE = (c_int64 * 2)(5, 7)
+PROTOTYPE = DLTensor(device=(1, 0), ndim=2, dtype=(2, 32, 1), shape=SHAPE)
+OUT = c_void_p()
+
+
+def refused(call: Callable[..., Any], *arguments: Any) -> None:
+    """Call what must raise BufferError."""
+    try:
+        call(*arguments)
+    except BufferError:
+        return
+    raise AssertionError(f"{call} accepts {arguments}")
+
+
+@cache
+def torch_tensor(requires_grad: bool) -> Any:
+    """A tensor of a type that has a table."""
+    return requires("torch").zeros(3, 4, requires_grad=requires_grad)
+
+
+def import_what_dlx_refuses() -> None:
+    """Import a tensor of a version to come."""
+    capsule = ARRAY.__dlpack__(max_version=(1, 3))
+    address = capsule_pointer(capsule, b"dltensor_versioned")
+    DLManagedTensorVersioned.from_address(address).version.major = 2
+    refused(dlx.from_dlpack, capsule)
+
+
+def make_an_object() -> None:
+    """Give the table its own export back."""
+    address = from_table(TENSOR)
+    TABLE.managed_tensor_to_py_object_no_sync(address, byref(OUT))
+    take_reference(OUT)
+
+
+def refuse_to_make_an_object() -> None:
+    """Offer the table a tensor of a version to come, and keep it."""
+    address = from_table(TENSOR)
+    DLManagedTensorVersioned.from_address(address).version.major = 2
+    refused(TABLE.managed_tensor_to_py_object_no_sync, address, byref(OUT))
+    delete(address)
+
+
+def allocate() -> None:
+    """Allocate through the table."""
+    TABLE.managed_tensor_allocator(addressof(PROTOTYPE), byref(OUT), None, None)
+    delete(OUT.value or 0)
+
+
+STEPS: dict[str, Callable[[], Any]] = {
+    "import by protocol": lambda: dlx.from_dlpack(ARRAY),
+    "import with a copy": lambda: dlx.from_dlpack(ARRAY, copy=True),
+    "import a capsule": lambda: dlx.from_dlpack(ARRAY.__dlpack__(**NEW)),
+    "import a legacy capsule": lambda: dlx.from_dlpack(ARRAY.__dlpack__()),
+    "import through a table": lambda: dlx.from_dlpack(FORWARD),
+    "import through torch's table": lambda: dlx.from_dlpack(torch_tensor(False)),
+    "import what a guard refuses": lambda: refused(dlx.from_dlpack, torch_tensor(True)),
+    "import what dlx refuses": import_what_dlx_refuses,
+    "own a pointer": lambda: dlx.from_pointer(8, (2, 3), "int8", owner=ARRAY),
+    "export to NumPy": lambda: np.from_dlpack(TENSOR),
+    "export to tvm_ffi": lambda: tvm_ffi.from_dlpack(TENSOR),
+    "drop a capsule": lambda: TENSOR.__dlpack__(**NEW),
+    "drop a legacy capsule": lambda: TENSOR.__dlpack__(),
+    "drop a copy": lambda: TENSOR.__dlpack__(copy=True),
+    "refuse an export": lambda: refused(READ_ONLY.__dlpack__),
+    "export through the table": lambda: delete(from_table(TENSOR)),
+    "refuse a stranger": lambda: refused(from_table, ARRAY),
+    "make an object": make_an_object,
+    "refuse to make an object": refuse_to_make_an_object,
+    "allocate": allocate,
+    "borrow": lambda: TABLE.dltensor_from_py_object_no_sync(TENSOR, byref(DLTensor())),
+    "show a buffer": lambda: memoryview(TENSOR).release(),
+    "refuse a buffer": lambda: refused(hashlib.sha1, TENSOR),
+    "show an interface": lambda: TENSOR.__array_interface__,
+    "show an array": lambda: TENSOR.numpy(),
+}
+
+
+@pytest.mark.skipif(not STATM.exists(), reason="needs Linux")
+@pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
+def test_many_rounds_leak_nothing(step: Callable[[], Any]) -> None:
+    """R8, R11, R17, R21: references are equal, memory within `TOLERANCE`."""
+    watched = [ARRAY, FORWARD, TENSOR, READ_ONLY, dlx.Tensor, BufferError, type(ARRAY)]
+    found = []
+    for rounds in (ROUNDS // 10, ROUNDS):
+        for _ in range(rounds):
+            step()
+        gc.collect()
+        pages = int(STATM.read_text().split()[1])
+        found.append((list(map(sys.getrefcount, watched)), pages))
+    (before, low), (after, high) = found
+    assert after == before
+    assert (high - low) * resource.getpagesize() <= TOLERANCE
+
+
+def run(code: str) -> tuple[int, str, str]:
+    """Exit code, output and errors of a Python of its own."""
+    path = {"PYTHONPATH": str(Path(__file__).parent), "PYTHONMALLOC": "debug"}
+    ran = subprocess.run(
+        [sys.executable, "-c", dedent(code)],
+        **{"env": os.environ | path, "capture_output": True, "text": True},
+    )
+    return ran.returncode, ran.stdout, ran.stderr
+
+
+DYING = {
+    "a capsule": "dlx.from_dlpack(producer).__dlpack__()",
+    "an import": "dlx.from_dlpack(producer)",
+    "an owner": "dlx.from_pointer(8, (1,), 'int8', owner=Owner())",
+    "an export of an owner": (
+        "dlx.from_pointer(8, (1,), 'int8', owner=Owner()).__dlpack__()"
+    ),
+}
+
+
+@pytest.mark.parametrize("dying", DYING.values(), ids=DYING)
+def test_a_pending_exception_survives_a_death(dying: str) -> None:
+    """R5; CPython's `tp_dealloc`: it leaves the exception as it was."""
+    code = f"""
+        import dlx
+        from dlpack_abi import Deleter
+        from fake_producers import Producer
+
+        class Owner:
+            def __del__(self):
+                print("let go")
+
+        producer = Producer(deleter=Deleter(lambda address: print("let go")))
+        try:
+            print({dying}, 1 / 0)  # What is evaluated already dies with the frame.
+        except ZeroDivisionError as error:
+            print(error)
+        """
+    assert run(code) == (0, "let go\ndivision by zero\n", "")
+
+
+ENDS = {
+    "in globals": """
+        kept = [
+            tensor, np.from_dlpack(tensor), memoryview(tensor), tensor.__dlpack__(),
+            tensor.to(copy=True), dlx.from_dlpack(np.arange(3)), dlx.DeviceType.CPU,
+        ]
+        """,
+    "in a cycle": "owner.tensor = tensor",
+    "in atexit, let go before dlx ends": "atexit.register([tensor].clear)",
+    "in atexit, let go after dlx ended": "first.append(tensor)",
+    "in a NumPy array": "first.append(np.from_dlpack(tensor))",
+    "in a tensor of tvm_ffi": "kept = tvm_ffi.from_dlpack(tensor)",
+    "in tvm_ffi's own registry": """
+        kept = tvm_ffi.from_dlpack(tensor)
+        tvm_ffi.register_global_func("dlx.kept", lambda: kept)
+        """,
+    "in a daemon thread": """
+        started = threading.Event()
+        def hold(tensor):
+            started.set()
+            threading.Event().wait()
+        threading.Thread(target=hold, args=(tensor,), daemon=True).start()
+        started.wait()
+        """,
+    "in daemon threads that let go": """
+        started = threading.Event()
+        def turn_over():
+            while True:
+                dlx.from_pointer(8, (1,), "int8", owner=Owner()).to(copy=True)
+                started.set()
+        for _ in range(4):
+            threading.Thread(target=turn_over, daemon=True).start()
+        started.wait()
+        """,
+    "in a finalizer that uses dlx": """
+        class Last:
+            def __del__(self, dlx=dlx, array=np.arange(3)):
+                memoryview(dlx.from_dlpack(dlx.from_dlpack(array).__dlpack__()))
+        sys.last = Last()
+        """,
+    "in a daemon thread that is inside a producer": """
+        array = np.arange(3)
+        inside, leave = threading.Event(), threading.Lock()
+        leave.acquire()
+        class Producer:
+            def __dlpack__(self, **keywords):
+                inside.set()
+                leave.acquire()
+                return array.__dlpack__(**keywords)
+            def __dlpack_device__(self):
+                return 1, 0
+        thread = threading.Thread(
+            target=dlx.from_dlpack, args=(Producer(),), daemon=True
+        )
+        thread.start()
+        inside.wait()
+        class Last:  # Dies when no thread gets the GIL any more.
+            def __del__(self, leave=leave, exists=os.path.exists):
+                leave.release()
+                task = f"/proc/self/task/{thread.native_id}"
+                any(not exists(task) for _ in range(100_000))
+        sys.last = Last()
+        """,
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
+def test_the_interpreter_ends_in_peace(end: str) -> None:
+    """R14, R97: whoever holds a tensor then."""
+    code = """
+        import atexit, os, sys, threading
+        import numpy as np
+        first = []
+        atexit.register(first.clear)  # Runs after what dlx registers.
+        import dlx
+        import tvm_ffi
+
+        class Owner:
+            pass
+
+        owner = Owner()
+        owner.memory = np.arange(3)
+        tensor = dlx.from_pointer(owner.memory.ctypes.data, (3,), "int64", owner=owner)
+        """
+    assert run(dedent(code) + dedent(end)) == (0, "", "")

@@ -1,0 +1,330 @@
+"""torch tensors: through its exchange table, and never what the table gets wrong.
+
+Their dtypes, layouts and memory are in `test_torch_data.py`.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import dlx
+import pytest
+from heavy import requires
+
+torch = requires("torch")
+
+
+def complex_values() -> Any:
+    """Two complex numbers, neither real nor imaginary."""
+    return torch.tensor([1 + 2j, 3 - 4j], dtype=torch.complex64)
+
+
+# Lazy bits and gradients
+
+LAZY: dict[str, tuple[Callable[[], Any], str]] = {
+    "conj": (lambda: complex_values().conj(), "resolve_conj"),
+    "conj complex128": (
+        lambda: complex_values().to(torch.complex128).conj(),
+        "resolve_conj",
+    ),
+    "conj transposed": (
+        lambda: complex_values().reshape(2, 1).mH,
+        "resolve_conj",
+    ),
+    "conj 0-d": (lambda: torch.tensor(1 + 2j).conj(), "resolve_conj"),
+    "conj one element": (lambda: torch.tensor([1 + 2j]).conj(), "resolve_conj"),
+    "neg": (lambda: complex_values().conj().imag, "resolve_neg"),
+    "neg 0-d": (lambda: torch.tensor(1 + 2j).conj().imag, "resolve_neg"),
+    "neg one element": (lambda: torch.tensor([1 + 2j]).conj().imag, "resolve_neg"),
+    "neg contiguous": (
+        lambda: complex_values().conj().imag.as_strided((3,), (1,)),
+        "resolve_neg",
+    ),
+    "neg float64": (
+        lambda: complex_values().to(torch.complex128).conj().imag,
+        "resolve_neg",
+    ),
+    "neg bfloat16": (
+        lambda: torch._neg_view(torch.ones(2, dtype=torch.bfloat16)),
+        "resolve_neg",
+    ),
+    "neg complex": (lambda: torch._neg_view(complex_values()), "resolve_neg"),
+    "requires_grad": (lambda: torch.ones(2, requires_grad=True), "detach"),
+    "requires_grad complex": (lambda: complex_values().requires_grad_(), "detach"),
+    "requires_grad bfloat16": (
+        lambda: torch.ones(2, dtype=torch.bfloat16, requires_grad=True),
+        "detach",
+    ),
+    "requires_grad float8": (
+        lambda: torch.ones(2).to(torch.float8_e4m3fn).requires_grad_(),
+        "detach",
+    ),
+    "requires_grad empty": (lambda: torch.ones(0, requires_grad=True), "detach"),
+    "result of autograd": (lambda: torch.ones(2, requires_grad=True) * 2, "detach"),
+    "Parameter": (lambda: torch.nn.Parameter(torch.ones(2)), "detach"),
+}
+every_lazy = pytest.mark.parametrize(("make", "way"), LAZY.values(), ids=LAZY)
+
+
+@every_lazy
+def test_what_its_memory_does_not_show_is_refused(
+    make: Callable[[], Any], way: str
+) -> None:
+    """R125: the message names the method that helps."""
+    with pytest.raises(BufferError, match=rf"pass tensor\.{way}\(\)$"):
+        dlx.from_dlpack(make())
+
+
+@every_lazy
+def test_the_method_that_the_refusal_names_helps(
+    make: Callable[[], Any], way: str
+) -> None:
+    """R125: the values are the right ones."""
+    tensor = make()
+    resolved = getattr(tensor, way)()
+    assert torch.equal(torch.from_dlpack(dlx.from_dlpack(resolved)), tensor)
+
+
+@every_lazy
+@pytest.mark.parametrize("copy", [True, False])
+def test_copy_makes_no_difference_to_the_refusal(
+    make: Callable[[], Any], way: str, copy: bool
+) -> None:
+    """R125."""
+    with pytest.raises(BufferError, match=way):
+        dlx.from_dlpack(make(), copy=copy)
+
+
+@every_lazy
+def test_a_refused_tensor_is_let_go(make: Callable[[], Any], way: str) -> None:
+    """R11: torch keeps the Python object alive as long as an export is."""
+    tensor = make()
+    alive = weakref.ref(tensor)
+    with pytest.raises(BufferError):
+        dlx.from_dlpack(tensor)
+    del tensor
+    assert alive() is None
+
+
+def test_an_imported_tensor_is_held_and_let_go() -> None:
+    """R15, R8."""
+    tensor = torch.ones(2)
+    alive = weakref.ref(tensor)
+    imported = dlx.from_dlpack(tensor)
+    del tensor
+    assert alive() is not None
+    del imported
+    assert alive() is None
+
+
+@pytest.mark.parametrize("make", ["conj", "neg", "requires_grad"])
+def test_subclasses_are_guarded_too(make: str) -> None:
+    """R125: they come through `__dlpack__`, which exports negated views."""
+    subclass = type("Sub", (torch.Tensor,), {})
+    with pytest.raises(BufferError):
+        dlx.from_dlpack(LAZY[make][0]().as_subclass(subclass))
+
+
+class Forward:
+    """Names the tensor to be used in place of a table."""
+
+    def __init__(self, inner: Any) -> None:
+        """Wrap `inner`."""
+        self.inner = inner
+
+    @property
+    def __dlpack_c_exchange_api__(self) -> Any:
+        """What is wrapped."""
+        return self.inner
+
+
+@every_lazy
+def test_a_wrapped_tensor_is_guarded_too(make: Callable[[], Any], way: str) -> None:
+    """R125, on rung 2."""
+    with pytest.raises(BufferError, match=way):
+        dlx.from_dlpack(Forward(make()))
+
+
+def test_a_parameter_without_gradient_is_read() -> None:
+    """R117: it inherits the table."""
+    parameter = torch.nn.Parameter(torch.arange(3.0), requires_grad=False)
+    assert dlx.from_dlpack(parameter).numpy().tolist() == [0, 1, 2]
+
+
+# The table is what is read
+
+
+@pytest.fixture
+def no_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make every call of torch's `__dlpack__` an error."""
+
+    def fail(*arguments: Any, **keywords: Any) -> Any:
+        raise AssertionError("__dlpack__ was called")
+
+    monkeypatch.setattr(torch.Tensor, "__dlpack__", fail)
+
+
+@pytest.mark.usefixtures("no_protocol")
+@pytest.mark.parametrize(
+    "keywords",
+    [{}, {"copy": True}, {"copy": False}, {"device": "cpu"}, {"stream": -1}],
+    ids=str,
+)
+@pytest.mark.parametrize("grad", [None, False], ids=["Tensor", "Parameter"])
+def test_tensors_and_parameters_come_through_the_table(
+    keywords: dict[str, Any], grad: bool | None
+) -> None:
+    """R112, R117."""
+    tensor = torch.arange(3.0)
+    if grad is not None:
+        tensor = torch.nn.Parameter(tensor, requires_grad=grad)
+    assert dlx.from_dlpack(tensor, **keywords).numpy().tolist() == [0, 1, 2]
+
+
+@pytest.mark.usefixtures("no_protocol")
+def test_a_wrapped_tensor_comes_through_the_table() -> None:
+    """Rung 2 (thread dlpack-179)."""
+    tensor = torch.arange(3.0)
+    assert dlx.from_dlpack(Forward(tensor)).data_ptr == tensor.data_ptr()
+
+
+# Subclasses
+
+
+class Vetoing(torch.Tensor):  # type: ignore[misc, name-defined]
+    """A subclass that no function may look into."""
+
+    @classmethod
+    def __torch_function__(cls, function: Any, *arguments: Any) -> Any:
+        """Refuse."""
+        raise PermissionError(function.__name__)
+
+
+class Secret(torch.Tensor):  # type: ignore[misc, name-defined]
+    """A subclass that exports zeros in place of its data."""
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        """Export zeros."""
+        return torch.zeros(3).__dlpack__(**keywords)
+
+
+def test_a_subclass_can_veto_the_export() -> None:
+    """`__torch_function__` is asked, which the table does not do."""
+    tensor = torch.arange(3.0).as_subclass(Vetoing)
+    with pytest.raises(PermissionError):
+        dlx.from_dlpack(tensor)
+
+
+def test_a_subclass_can_export_something_else() -> None:
+    """Its own `__dlpack__` is asked."""
+    tensor = torch.arange(3.0).as_subclass(Secret)
+    assert dlx.from_dlpack(tensor).numpy().tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("base", ["Tensor", "nn.Parameter"])
+def test_a_plain_subclass_is_read(base: str) -> None:
+    """R116."""
+    bases = {"Tensor": torch.Tensor, "nn.Parameter": torch.nn.Parameter}
+    subclass = type("Sub", (bases[base],), {})
+    tensor = torch.arange(6.0).reshape(2, 3).T.as_subclass(subclass)
+    imported = dlx.from_dlpack(tensor)
+    assert (imported.data_ptr, imported.strides) == (tensor.data_ptr(), (1, 3))
+
+
+def test_torchs_own_read_only_wrapper_is_read_only() -> None:
+    """R42: it allows nothing but the DLPack methods."""
+    module = pytest.importorskip("torch.utils.dlpack")
+    if not hasattr(module, "ReadOnlyTensorWrapper"):
+        pytest.skip("this torch has no ReadOnlyTensorWrapper")
+    tensor = torch.arange(3.0)
+    imported = dlx.from_dlpack(module.ReadOnlyTensorWrapper(tensor))
+    assert imported.readonly
+    assert imported.data_ptr == tensor.data_ptr()
+
+
+# Tensors without memory of the usual kind
+
+
+class Wrapped(torch.Tensor):  # type: ignore[misc, name-defined]
+    """A tensor without storage whose operations all give False."""
+
+    @staticmethod
+    def __new__(cls) -> Any:
+        """Make one of two elements."""
+        return torch.Tensor._make_wrapper_subclass(cls, (2,), dtype=torch.float32)
+
+    @classmethod
+    def __torch_dispatch__(cls, *arguments: Any) -> bool:
+        """Say no, to `is_pinned` for one."""
+        return False
+
+
+def fake_tensor() -> Any:
+    """Tensor of `torch.compile`, which has a NULL pointer."""
+    fake = requires("torch._subclasses.fake_tensor")
+    with fake.FakeTensorMode():
+        return torch.empty(2)
+
+
+def without_storage() -> Any:
+    """Tensor whose memory was given back, as FSDP does."""
+    tensor = torch.ones(2)
+    tensor.untyped_storage().resize_(0)
+    return tensor
+
+
+def nested(layout: Any) -> Any:
+    """Tensor of two rows that differ in length."""
+    rows = [torch.ones(2), torch.ones(3)]
+    return torch.nested.nested_tensor(rows, layout=layout)
+
+
+def inside(transform: Any) -> Callable[[], Any]:
+    """Make an import inside a function that torch transforms."""
+
+    def function(tensor: Any) -> Any:
+        dlx.from_dlpack(tensor + 1)
+        return tensor.sum()
+
+    return lambda: transform(function)(torch.ones(2, 2))
+
+
+def of(make: Callable[[], Any]) -> Callable[[], Any]:
+    """Make an import of what `make` makes."""
+    return lambda: dlx.from_dlpack(make())
+
+
+NO_MEMORY: dict[str, tuple[Callable[[], Any], type[Exception]]] = {
+    "sparse COO": (of(lambda: torch.eye(2).to_sparse()), RuntimeError),
+    "sparse CSR": (of(lambda: torch.eye(2).to_sparse_csr()), RuntimeError),
+    "sparse BSR": (of(lambda: torch.eye(4).to_sparse_bsr((2, 2))), RuntimeError),
+    "MKL-DNN": (of(lambda: torch.ones(2).to_mkldnn()), RuntimeError),
+    "quantized": (
+        of(lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)),
+        RuntimeError,
+    ),
+    "meta": (of(lambda: torch.empty(2, device="meta")), RuntimeError),
+    "nested": (of(lambda: nested(torch.strided)), RuntimeError),
+    "nested jagged": (of(lambda: nested(torch.jagged)), BufferError),
+    "FakeTensor": (of(fake_tensor), BufferError),
+    "zero tensor": (of(lambda: torch._efficientzerotensor(2)), BufferError),
+    "freed": (of(without_storage), BufferError),
+    "wrapper subclass": (of(Wrapped), BufferError),
+    "UninitializedParameter": (of(torch.nn.UninitializedParameter), ValueError),
+    "vmap": (inside(torch.func.vmap), RuntimeError),
+    "grad": (inside(torch.func.grad), RuntimeError),
+    "functionalize": (inside(torch.func.functionalize), BufferError),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("run", "error"), NO_MEMORY.values(), ids=NO_MEMORY)
+def test_a_tensor_without_memory_is_an_exception(
+    run: Callable[[], Any], error: type[Exception]
+) -> None:
+    """R111, R60: torch's own where it has one, never a tensor over NULL."""
+    with pytest.raises(error) as caught:
+        run()
+    assert type(caught.value) is error
