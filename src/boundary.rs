@@ -5,6 +5,9 @@
 
 use std::any::Any;
 use std::ffi::c_int;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -74,31 +77,62 @@ fn raise(py: Python<'_>, error: PyErr) -> c_int {
     -1
 }
 
-/// A pending Python exception, put aside while a destructor runs (R5).
-pub(crate) struct Pending([*mut ffi::PyObject; 3]);
+/// A pending Python exception, put aside while a destructor runs, and set again when dropped (R5).
+pub(crate) struct Pending<'py>([*mut ffi::PyObject; 3], PhantomData<Python<'py>>);
 
-impl Pending {
+impl<'py> Pending<'py> {
     /// Takes the exception that is set, if any.
     #[allow(
         deprecated,
         reason = "PyErr_GetRaisedException is not in the 3.11 stable ABI"
     )]
-    pub(crate) fn save(_py: Python<'_>) -> Self {
+    pub(crate) fn save(_py: Python<'py>) -> Self {
         let [mut kind, mut value, mut traceback] = [null_mut(); 3];
         // SAFETY: `_py` proves attachment, and the three places are ours to write.
         unsafe { ffi::PyErr_Fetch(&mut kind, &mut value, &mut traceback) };
-        Self([kind, value, traceback])
+        Self([kind, value, traceback], PhantomData)
     }
+}
 
-    /// Sets it again.
+impl Drop for Pending<'_> {
     #[allow(
         deprecated,
         reason = "PyErr_SetRaisedException is not in the 3.11 stable ABI"
     )]
-    pub(crate) fn restore(self, _py: Python<'_>) {
+    fn drop(&mut self) {
         let [kind, value, traceback] = self.0;
-        // SAFETY: `_py` proves attachment, and the three references are those that `save` was given.
+        // SAFETY: attached for `'py`, and the three references are those that `save` was given.
         unsafe { ffi::PyErr_Restore(kind, value, traceback) };
+    }
+}
+
+/// What a Python object holds, and lets go of without disturbing the exception that is set: a foreign
+/// deleter may run Python code, and objects die while exceptions travel (R5).
+pub(crate) struct Quiet<T>(ManuallyDrop<T>);
+
+impl<T> Quiet<T> {
+    /// Holds `value` until the Python object around it dies.
+    pub(crate) fn new(value: T) -> Self {
+        Self(ManuallyDrop::new(value))
+    }
+}
+
+impl<T> Deref for Quiet<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> Drop for Quiet<T> {
+    fn drop(&mut self) {
+        // Python's destructors run attached, so this finds the thread as it is.
+        Python::try_attach(|py| {
+            let _pending = Pending::save(py);
+            // SAFETY: dropped once, here, and not used again.
+            unsafe { ManuallyDrop::drop(&mut self.0) };
+        });
     }
 }
 
@@ -143,11 +177,10 @@ impl Drop for PythonOwner {
         let mut object = self.0.take();
         if !FINALIZING.load(Ordering::Acquire) {
             Python::try_attach(|py| {
-                let pending = Pending::save(py);
+                let _pending = Pending::save(py);
                 if let Some(object) = object.take() {
                     object.drop_ref(py);
                 }
-                pending.restore(py);
             });
         }
         std::mem::forget(object);

@@ -91,7 +91,7 @@ pub(crate) unsafe fn fill(
     view: *mut ffi::Py_buffer,
     flags: c_int,
 ) -> PyResult<()> {
-    let snapshot = &owner.get().0;
+    let snapshot = owner.get().snapshot();
     // SAFETY: the caller's to be filled. A refusal leaves it empty, as the buffer protocol asks.
     unsafe { view.write(ffi::Py_buffer::new()) };
     let format = describe(snapshot)?;

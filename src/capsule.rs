@@ -55,12 +55,11 @@ unsafe extern "C" fn destroy<M: Named>(capsule: *mut ffi::PyObject) {
         || {
             // SAFETY: CPython calls destructors attached (S2).
             let py = unsafe { Python::assume_attached() };
-            let pending = Pending::save(py);
+            let _pending = Pending::save(py);
             // SAFETY: `capsule` is a capsule, and the name is a C string.
             let tensor = unsafe { pointer::<M>(capsule) };
             // SAFETY: the capsule still bears the unused name, so it owns the tensor, and it is going away.
             drop(tensor.map(|tensor| unsafe { Managed::from_raw(tensor) }));
-            pending.restore(py);
         },
         drop,
     );

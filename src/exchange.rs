@@ -57,7 +57,8 @@ impl Table {
     ///
     /// `header` is the start of a table that lives as long as the process, and so is each `prev_api`.
     unsafe fn readable(mut header: NonNull<DLPackExchangeAPIHeader>) -> Option<Self> {
-        loop {
+        // A chain of more versions than DLPack has had is a loop.
+        for _ in 0..64 {
             // SAFETY: the caller promises a live header.
             let DLPackExchangeAPIHeader { version, prev_api } = unsafe { header.as_ref() };
             if version.major == DLPACK_MAJOR_VERSION {
@@ -68,6 +69,7 @@ impl Table {
             }
             header = NonNull::new(*prev_api)?;
         }
+        None
     }
 
     /// An owned export of `object`, without synchronization.

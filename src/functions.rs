@@ -45,12 +45,12 @@ pub(crate) fn from_dlpack<'py>(
         stream,
     };
     if let Ok(tensor) = x.cast::<Tensor>() {
-        let snapshot = &tensor.get().0;
+        let snapshot = tensor.get().snapshot();
         let wanted = stream::for_import(stream, snapshot.memo().device)?;
         stream::ordered(wanted, snapshot)?;
         return again(tensor, &request);
     }
-    Bound::new(x.py(), Tensor(resolve::from_dlpack(x, &request)?))
+    Bound::new(x.py(), Tensor::new(resolve::from_dlpack(x, &request)?))
 }
 
 /// A tensor over memory that somebody else owns.
@@ -111,7 +111,7 @@ pub(crate) fn from_pointer(
     let source = owner.map_or(Source::Static, |owner| {
         Source::Python(PythonOwner::new(owner))
     });
-    Ok(Tensor(checked.over(source)))
+    Ok(Tensor::new(checked.over(source)))
 }
 
 /// The integers of an argument.

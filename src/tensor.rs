@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyMemoryView, PyTuple};
 
 use crate::abi::*;
+use crate::boundary::Quiet;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::exchange::publish;
@@ -25,7 +26,19 @@ use crate::{buffer, capsule, copy, device, dtype, stream};
 /// change unless ``readonly`` is set there too. Exports by DLPack (``__dlpack__`` and the C exchange table)
 /// and, on the CPU, by the buffer protocol and ``__array_interface__``.
 #[pyclass(frozen, weakref, module = "dlx")]
-pub struct Tensor(pub(crate) Snapshot);
+pub struct Tensor(Quiet<Snapshot>);
+
+impl Tensor {
+    /// The tensor over `snapshot`.
+    pub(crate) fn new(snapshot: Snapshot) -> Self {
+        Self(Quiet::new(snapshot))
+    }
+
+    /// What it is.
+    pub(crate) fn snapshot(&self) -> &Snapshot {
+        &self.0
+    }
+}
 
 #[pymethods]
 impl Tensor {
@@ -127,7 +140,7 @@ impl Tensor {
     fn numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let numpy = py.import("numpy")?;
-        let snapshot = &slf.get().0;
+        let snapshot = slf.get().snapshot();
         let Memo { dtype, device, .. } = *snapshot.memo();
         if buffer::is_nameable(dtype) || device.device_type != kDLCPU {
             let view = PyMemoryView::from(slf.as_any())?;
@@ -153,7 +166,7 @@ impl Tensor {
             Err(error) => return Err(error),
         };
         let ml_dtype = ml_dtype.ok_or_else(|| unknown("ml_dtypes does not have it"))?;
-        let raw = Bound::new(py, Self(snapshot.reinterpret(stand_in)?))?;
+        let raw = Bound::new(py, Self::new(snapshot.reinterpret(stand_in)?))?;
         Self::numpy(&raw)?.call_method1("view", (ml_dtype,))
     }
 
@@ -286,7 +299,7 @@ pub(crate) fn again<'py>(
     slf: &Bound<'py, Tensor>,
     request: &Request<'_, '_>,
 ) -> PyResult<Bound<'py, Tensor>> {
-    let snapshot = &slf.get().0;
+    let snapshot = slf.get().snapshot();
     if request.copy != Some(true)
         && request
             .device
@@ -295,5 +308,5 @@ pub(crate) fn again<'py>(
         return Ok(slf.clone());
     }
     let snapshot = request::again(slf.py(), snapshot.clone(), request)?;
-    Bound::new(slf.py(), Tensor(snapshot))
+    Bound::new(slf.py(), Tensor::new(snapshot))
 }

@@ -297,8 +297,8 @@ def test_a_copy_made_by_dlx_says_so_and_is_writable(flags: int) -> None:
 
 @pytest.mark.parametrize("copy", [True, False])
 def test_a_copy_that_dlx_cannot_make_is_left_to_the_producer(copy: bool) -> None:
-    """R59: on a device that it does not read."""
-    producer = Producer(device=CUDA)
+    """R37, R59: on a device that it does not read, whose copies say so themselves."""
+    producer = Producer(device=CUDA, flags=DLPACK_FLAG_BITMASK_IS_COPIED * copy)
     assert dlx.from_dlpack(producer, copy=copy).is_copied is copy
     assert asked(producer)["copy"] is copy
 

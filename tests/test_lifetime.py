@@ -221,11 +221,9 @@ def test_many_rounds_leak_nothing(step: Callable[[], Any]) -> None:
 
 def run(code: str) -> tuple[int, str, str]:
     """Exit code, output and errors of a Python of its own."""
-    path = {"PYTHONPATH": str(Path(__file__).parent), "PYTHONMALLOC": "debug"}
-    ran = subprocess.run(
-        [sys.executable, "-c", dedent(code)],
-        **{"env": os.environ | path, "capture_output": True, "text": True},
-    )
+    own = {"PYTHONPATH": str(Path(__file__).parent), "PYTHONMALLOC": "debug"}
+    command, env = [sys.executable, "-c", dedent(code)], os.environ | own
+    ran = subprocess.run(command, env=env, capture_output=True, text=True)
     return ran.returncode, ran.stdout, ran.stderr
 
 
@@ -271,8 +269,12 @@ ENDS = {
     "in atexit, let go before dlx ends": "atexit.register([tensor].clear)",
     "in atexit, let go after dlx ended": "first.append(tensor)",
     "in a NumPy array": "first.append(np.from_dlpack(tensor))",
-    "in a tensor of tvm_ffi": "kept = tvm_ffi.from_dlpack(tensor)",
+    "in a tensor of tvm_ffi": """
+        import tvm_ffi
+        kept = tvm_ffi.from_dlpack(tensor)
+        """,
     "in tvm_ffi's own registry": """
+        import tvm_ffi
         kept = tvm_ffi.from_dlpack(tensor)
         tvm_ffi.register_global_func("dlx.kept", lambda: kept)
         """,
@@ -288,7 +290,8 @@ ENDS = {
         started = threading.Event()
         def turn_over():
             while True:
-                dlx.from_pointer(8, (1,), "int8", owner=Owner()).to(copy=True)
+                dlx.from_pointer(8, (1,), "int8", owner=Owner()).__dlpack__()
+                tensor.to(copy=True)
                 started.set()
         for _ in range(4):
             threading.Thread(target=turn_over, daemon=True).start()
@@ -335,7 +338,6 @@ def test_the_interpreter_ends_in_peace(end: str) -> None:
         first = []
         atexit.register(first.clear)  # Runs after what dlx registers.
         import dlx
-        import tvm_ffi
 
         class Owner:
             pass

@@ -5,6 +5,8 @@ Their dtypes, layouts and memory are in `test_torch_data.py`.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -145,6 +147,19 @@ def test_a_wrapped_tensor_is_guarded_too(make: Callable[[], Any], way: str) -> N
     """R125, on rung 2."""
     with pytest.raises(BufferError, match=way):
         dlx.from_dlpack(Forward(make()))
+
+
+def test_an_attribute_of_one_tensor_changes_nothing_for_the_next() -> None:
+    """S8: what dlx remembers of torch's methods, it has from torch."""
+    program = """
+import contextlib, torch, dlx
+odd = torch.ones(2)
+odd.is_neg = object().__sizeof__
+with contextlib.suppress(BufferError):
+    dlx.from_dlpack(odd)
+assert dlx.from_dlpack(torch.ones(2)).shape == (2,)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_a_parameter_without_gradient_is_read() -> None:

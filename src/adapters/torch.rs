@@ -39,7 +39,14 @@ pub(crate) fn kind(x: &Bound<'_, PyAny>) -> PyResult<Option<Kind>> {
     if !class.is_subclass(&tensor)? {
         return Ok(None);
     }
-    if class.is(&tensor) || class.is(&torch.getattr("nn")?.getattr("Parameter")?) {
+    if !class.hasattr(intern!(py, "is_neg"))? || !class.hasattr(intern!(py, "is_conj"))? {
+        return Ok(None);
+    }
+    let parameter = match torch.getattr_opt(intern!(py, "nn"))? {
+        Some(nn) => nn.getattr_opt(intern!(py, "Parameter"))?,
+        None => None,
+    };
+    if class.is(&tensor) || parameter.is_some_and(|parameter| class.is(&parameter)) {
         return Ok(Some(Kind::Plain(Guards::of(x)?)));
     }
     Ok(Some(Kind::Subclass))
@@ -146,9 +153,14 @@ fn ask(
 }
 
 impl Predicate {
-    /// The C function behind the method `name` of `tensor`, if it is one that takes nothing.
+    /// The C function behind the method `name` of the type of `tensor`, if it is one that takes nothing.
+    ///
+    /// Found on the type and bound to `tensor`: an attribute of this one tensor must not answer for others.
     fn of(tensor: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> PyResult<Option<Self>> {
-        let method = tensor.getattr(name)?;
+        let method = tensor.get_type().getattr(name)?;
+        let Ok(method) = method.call_method1("__get__", (tensor,)) else {
+            return Ok(None);
+        };
         if !method.is_instance_of::<PyCFunction>() {
             return Ok(None);
         }

@@ -31,18 +31,18 @@ fn tensor<'a>(object: &'a Borrowed<'_, '_, PyAny>) -> PyResult<&'a Tensor> {
 impl Exchange for Tensor {
     fn export(object: Borrowed<'_, '_, PyAny>) -> PyResult<Managed<DLManagedTensorVersioned>> {
         let tensor = tensor(&object)?;
-        stream::for_export(None, &tensor.0)?;
-        Ok(tensor.0.export(false)?)
+        stream::for_export(None, tensor.snapshot())?;
+        Ok(tensor.snapshot().export(false)?)
     }
 
     fn borrow(object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
         let tensor = tensor(&object)?;
-        stream::for_export(None, &tensor.0)?;
-        Ok(tensor.0.dl_tensor())
+        stream::for_export(None, tensor.snapshot())?;
+        Ok(tensor.snapshot().dl_tensor())
     }
 
     fn import(py: Python<'_>, snapshot: Snapshot) -> PyResult<Bound<'_, PyAny>> {
-        Ok(Bound::new(py, Self(snapshot))?.into_any())
+        Ok(Bound::new(py, Self::new(snapshot))?.into_any())
     }
 
     fn allocate(
