@@ -19,13 +19,26 @@ pub(super) static TABLE: Published = Published(exchange::table::<Tensor>());
 
 /// The object as a tensor, or the error of a table that got another type (R127).
 fn tensor<'a>(object: &'a Borrowed<'_, '_, PyAny>) -> PyResult<&'a Tensor> {
-    match object.cast::<Tensor>() {
-        Ok(tensor) => Ok(tensor.get()),
-        Err(_) => Err(PyBufferError::new_err(format!(
-            "the exchange table of dlx.Tensor was given {}",
-            object.get_type().fully_qualified_name()?
-        ))),
-    }
+    object
+        .cast::<Tensor>()
+        .map(Bound::get)
+        .map_err(|_| stranger(object))
+}
+
+/// Names the other type. PyO3 drops references while it finds the name, so it must know of the attachment.
+#[cold]
+fn stranger(object: &Bound<'_, PyAny>) -> PyErr {
+    let name = || {
+        object
+            .get_type()
+            .fully_qualified_name()
+            .map(|name| name.to_string())
+    };
+    let name = Python::try_attach(|_| name().ok()).flatten();
+    PyBufferError::new_err(format!(
+        "the exchange table of dlx.Tensor was given {}",
+        name.as_deref().unwrap_or("an object of another type")
+    ))
 }
 
 impl Exchange for Tensor {

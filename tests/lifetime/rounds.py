@@ -1,0 +1,17 @@
+"""Every step of the lifetime tests a few hundred times, for valgrind to watch.
+
+torch's steps are left out: importing it under valgrind takes longer than all the rest.
+"""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from test_lifetime import STEPS
+
+for name, step in STEPS.items():
+    if "torch" not in name and "guard" not in name:
+        print(name, flush=True)
+        for _ in range(300):
+            step()
