@@ -19,10 +19,10 @@ pub(super) static TABLE: Published = Published(exchange::table::<Tensor>());
 
 /// The object as a tensor, or the error of a table that got another type (R127).
 fn tensor<'a>(object: &'a Borrowed<'_, '_, PyAny>) -> PyResult<&'a Tensor> {
-    object
-        .cast::<Tensor>()
-        .map(Bound::get)
-        .map_err(|_| stranger(object))
+    match object.cast::<Tensor>() {
+        Ok(tensor) => Ok(tensor.get()),
+        Err(_) => Err(stranger(object)),
+    }
 }
 
 /// Names the other type. PyO3 drops references while it finds the name, so it must know of the attachment.
