@@ -5,17 +5,20 @@
 
 use std::any::Any;
 use std::ffi::c_int;
+use std::hint::black_box;
 use std::marker::PhantomData;
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, transmute};
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::thread;
 
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::panic::PanicException;
 use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
 
 /// Runs `body`, or `on_panic` with the payload when it panicked.
 pub(crate) fn guard<R>(
@@ -134,6 +137,46 @@ impl<T> Drop for Quiet<T> {
             unsafe { ManuallyDrop::drop(&mut self.0) };
         });
     }
+}
+
+/// Calls a producer's method with these keywords.
+///
+/// Before CPython 3.14, a thread that wants the interpreter back while that finalizes is unwound out of the
+/// call by `pthread_exit`. Rust aborts when its frames are unwound so; this stops the thread instead, as 3.14
+/// does.
+pub(crate) fn call<'py>(
+    method: &Bound<'py, PyAny>,
+    keywords: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyAny>> {
+    struct Stop;
+    impl Drop for Stop {
+        fn drop(&mut self) {
+            while !thread::panicking() {
+                thread::park();
+            }
+        }
+    }
+    type Call = unsafe extern "C" fn(
+        *mut ffi::PyObject,
+        *mut ffi::PyObject,
+        *mut ffi::PyObject,
+    ) -> *mut ffi::PyObject;
+    type CallUnwinding = unsafe extern "C-unwind" fn(
+        *mut ffi::PyObject,
+        *mut ffi::PyObject,
+        *mut ffi::PyObject,
+    ) -> *mut ffi::PyObject;
+    // PyO3 declares the function as one that does not unwind; the compiler must not see through this.
+    let function = black_box(ffi::PyObject_Call as Call);
+    // SAFETY: the same function, and the same ABI but for what happens on unwinding.
+    let function = unsafe { transmute::<Call, CallUnwinding>(function) };
+    let nothing = PyTuple::empty(method.py());
+    let stop = Stop;
+    // SAFETY: three live objects, attached; an unwinding that is no panic ends in `stop`.
+    let result = unsafe { function(method.as_ptr(), nothing.as_ptr(), keywords.as_ptr()) };
+    std::mem::forget(stop);
+    // SAFETY: a new reference, or NULL with an exception.
+    unsafe { Bound::from_owned_ptr_or_err(method.py(), result) }
 }
 
 static FINALIZING: AtomicBool = AtomicBool::new(false);

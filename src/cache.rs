@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::adapters::torch;
-use crate::exchange::Table;
+use crate::exchange::{Table, is_immutable};
 
 /// How objects of a type are imported.
 #[derive(Clone, Copy)]
@@ -47,6 +47,7 @@ pub(crate) fn with<R>(class: &Bound<'_, PyType>, body: impl FnOnce(&Entry) -> R)
     let hash = (address >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 52;
     for probe in 0..PROBES {
         let slot = &CACHE[(hash + probe) % SLOTS];
+        // Making an entry runs no Python code, which could come back here, or wait for who does.
         let entry = slot.get_or_init(|| Entry::new(class));
         if entry.class.is(class) {
             return body(entry);
@@ -95,13 +96,4 @@ impl Entry {
     pub(crate) fn set_old(&self) {
         self.old.store(true, Ordering::Relaxed);
     }
-}
-
-/// Whether Python code cannot set attributes of `class`.
-fn is_immutable(class: &Bound<'_, PyType>) -> bool {
-    const PY_TPFLAGS_IMMUTABLETYPE: u64 = 1 << 8;
-    class
-        .getattr(pyo3::intern!(class.py(), "__flags__"))
-        .and_then(|flags| flags.extract::<u64>())
-        .is_ok_and(|flags| flags & PY_TPFLAGS_IMMUTABLETYPE != 0)
 }

@@ -112,6 +112,13 @@ impl Table {
     }
 }
 
+/// Whether Python code cannot set attributes of `class`, so that a table cannot appear on it later.
+pub(crate) fn is_immutable(class: &Bound<'_, PyType>) -> bool {
+    // SAFETY: a live type; its flags are read, nothing is called.
+    let flags = unsafe { ffi::PyType_GetFlags(class.as_type_ptr()) };
+    flags & ffi::Py_TPFLAGS_IMMUTABLETYPE != 0
+}
+
 /// The error for a table that does not keep to R123.
 #[cold]
 fn broken(object: &Bound<'_, PyAny>, how: &str, cause: Option<PyErr>) -> PyErr {

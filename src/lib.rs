@@ -31,7 +31,7 @@ mod _core {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::device::{__getattr__, Device};
+    use crate::device::Device;
     #[pymodule_export]
     use crate::dtype::DType;
     #[pymodule_export]
@@ -47,6 +47,10 @@ mod _core {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let py = module.py();
         crate::boundary::one_interpreter(py)?;
+        module.setattr(
+            "__getattr__",
+            wrap_pyfunction!(crate::device::__getattr__, module)?,
+        )?;
         module.add("CopyRefused", crate::error::copy_refused_type(py)?)
     }
 }

@@ -10,6 +10,7 @@ use pyo3::types::{PyCapsule, PyDict, PyTuple, PyType};
 
 use crate::abi::*;
 use crate::adapters::torch;
+use crate::boundary::call;
 use crate::cache::Entry;
 use crate::error::copy_refused;
 use crate::request::{Request, finish};
@@ -33,7 +34,7 @@ pub(crate) fn from_protocol(
     let Some(here) = x.getattr_opt(intern!(py, "__dlpack_device__"))? else {
         return Err(no_protocol(x, "__dlpack_device__"));
     };
-    let here = device_of(x, &here.call0()?)?;
+    let here = device_of(x, &call(&here, &PyDict::new(py))?)?;
     let there = request.device.unwrap_or(here);
     let stream = stream::for_import(request.stream, there)?;
     let asked = Asked {
@@ -92,19 +93,17 @@ impl Asked {
     fn call<'py>(&self, method: &Bound<'py, PyAny>, entry: &Entry) -> PyResult<Bound<'py, PyAny>> {
         let py = method.py();
         if self.needs_new() || !entry.is_old() {
-            match method.call((), Some(&self.keywords(py)?)) {
+            let keywords = self.keywords(py)?;
+            match call(method, &keywords) {
                 Err(error) if !self.needs_new() && is_signature_error(py, &error) => {}
                 other => return other,
             }
         }
-        let result = match self.stream {
-            None => method.call0(),
-            Some(stream) => {
-                let keywords = PyDict::new(py);
-                keywords.set_item(intern!(py, "stream"), stream)?;
-                method.call((), Some(&keywords))
-            }
-        };
+        let keywords = PyDict::new(py);
+        if let Some(stream) = self.stream {
+            keywords.set_item(intern!(py, "stream"), stream)?;
+        }
+        let result = call(method, &keywords);
         if result.is_ok() {
             entry.set_old();
         }

@@ -13,7 +13,6 @@ __all__ = [
     "DType",
     "Device",
     "Tensor",
-    "__getattr__",
     "__version__",
     "from_dlpack",
     "from_pointer",

@@ -11,7 +11,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString, PyType};
 
-use crate::abi::{DLDataType, kDLBool, kDLComplex, kDLInt, kDLOpaqueHandle, kDLUInt};
+use crate::abi::{DLDataType, kDLBool, kDLComplex, kDLInt, kDLUInt};
 
 /// How a type of torch is read.
 #[derive(Clone, Copy)]
@@ -74,13 +74,11 @@ impl Guards {
 
     /// Refuses an export whose elements are not what its memory holds.
     ///
-    /// Only floating and complex tensors can record gradients or be negated, only complex ones conjugated.
+    /// Only floating and complex tensors can record gradients, only complex ones be conjugated.
     pub(crate) fn check(self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
         let py = tensor.py();
-        if matches!(dtype.code, kDLInt | kDLUInt | kDLBool | kDLOpaqueHandle) {
-            return Ok(());
-        }
-        if tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()? {
+        let floating = !matches!(dtype.code, kDLInt | kDLUInt | kDLBool);
+        if floating && tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()? {
             return Err(PyBufferError::new_err(
                 "the torch tensor requires grad, which DLPack cannot carry; pass tensor.detach()",
             ));
