@@ -6,6 +6,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find src python -name '*.rs' -o -name '*.py' -o -name '*.pyi')
 
+export PIP_QUIET := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
 .PHONY: help demo test lint types bench wheel ci lifetime clean
 
 help:  ## say what there is
@@ -56,14 +59,14 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/built: $(VENV)/bin/python $(SOURCES)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check "maturin>=1.9,<2"
+	$(BIN)/python -m pip install "maturin>=1.9,<2"
 	$(BIN)/maturin develop --quiet --release --locked --extras cli,test
 	touch $@
 
 $(VENV)/tools: $(VENV)/bin/python requirements-dev.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	$(BIN)/python -m pip install -r requirements-dev.txt
 	touch $@
 
 $(VENV)/heavy: $(VENV)/bin/python requirements-heavy.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-heavy.txt
+	$(BIN)/python -m pip install -r requirements-heavy.txt
 	touch $@

@@ -153,7 +153,7 @@ def cpu_model() -> str:
 
 def machine(libraries: dict[str, ModuleType]) -> dict[str, object]:
     """Describe where and how the numbers were taken."""
-    versions = {}
+    versions: dict[str, str | None] = {}
     for name in DISTRIBUTIONS:
         try:
             versions[name] = importlib.metadata.version(name)

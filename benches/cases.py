@@ -77,11 +77,15 @@ class Row:
         return self.clock is Clock.PROCESS
 
 
-def _loop(path: str, ours: str, against: str, theirs: str, budget: float | None = None):
+def _loop(
+    path: str, ours: str, against: str, theirs: str, budget: float | None = None
+) -> Row:
     return Row(path, ours, against, theirs, budget, clock=Clock.LOOP)
 
 
-def _copy(path: str, ours: str, against: str, theirs: str, budget: float | None = None):
+def _copy(
+    path: str, ours: str, against: str, theirs: str, budget: float | None = None
+) -> Row:
     return Row(path, ours, against, theirs, budget, setup=large)
 
 

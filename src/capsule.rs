@@ -9,7 +9,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::abi::{DLManagedTensor, DLManagedTensorVersioned};
-use crate::boundary::{Pending, guard};
+use crate::boundary::guard;
+use crate::interpreter::Pending;
 use crate::managed::{Managed, ManagedTensor};
 use crate::snapshot::{Snapshot, Source};
 

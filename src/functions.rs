@@ -7,10 +7,10 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
-use crate::boundary::PythonOwner;
 use crate::device::{self, Device};
 use crate::dtype::DType;
 use crate::error::bad_integers;
+use crate::interpreter::PythonOwner;
 use crate::request::Request;
 use crate::snapshot::{Checked, Memo, Source};
 use crate::tensor::{Tensor, again};
@@ -44,7 +44,7 @@ pub(crate) fn from_dlpack<'py>(
         copy,
         stream,
     };
-    if let Ok(tensor) = x.cast::<Tensor>() {
+    if let Ok(tensor) = x.cast_exact::<Tensor>() {
         let snapshot = tensor.get().snapshot();
         let wanted = stream::for_import(stream, snapshot.memo().device)?;
         stream::ordered(wanted, snapshot)?;

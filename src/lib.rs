@@ -15,6 +15,7 @@ mod dtype;
 mod error;
 mod exchange;
 mod functions;
+mod interpreter;
 mod layout;
 mod managed;
 mod memory;
@@ -46,7 +47,7 @@ mod _core {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let py = module.py();
-        crate::boundary::one_interpreter(py)?;
+        crate::interpreter::one_interpreter(py)?;
         module.setattr(
             "__getattr__",
             wrap_pyfunction!(crate::device::__getattr__, module)?,

@@ -10,9 +10,9 @@ use pyo3::types::{PyCapsule, PyDict, PyTuple, PyType};
 
 use crate::abi::*;
 use crate::adapters::torch;
-use crate::boundary::call;
 use crate::cache::Entry;
 use crate::error::copy_refused;
+use crate::interpreter::call;
 use crate::request::{Request, finish};
 use crate::snapshot::Snapshot;
 use crate::{capsule, copy, device, stream};

@@ -9,8 +9,8 @@ use std::slice;
 use triomphe::ThinArc;
 
 use crate::abi::*;
-use crate::boundary::PythonOwner;
 use crate::error::Error;
+use crate::interpreter::PythonOwner;
 use crate::layout;
 use crate::managed::{self, Managed, ManagedTensor};
 use crate::memory::Memory;

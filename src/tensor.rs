@@ -12,10 +12,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyMemoryView, PyTuple};
 
 use crate::abi::*;
-use crate::boundary::Quiet;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::exchange::publish;
+use crate::interpreter::Quiet;
 use crate::request::{self, Request};
 use crate::snapshot::{Memo, Snapshot};
 use crate::{buffer, capsule, copy, device, dtype, stream};

@@ -1,0 +1,171 @@
+//! Living with the interpreter: exceptions that travel while objects die, threads that die with it, and its
+//! end (invariant S5 of `docs/safety.md`).
+
+use std::hint::black_box;
+use std::marker::PhantomData;
+use std::mem::{ManuallyDrop, transmute};
+use std::ops::Deref;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::thread;
+
+use pyo3::exceptions::PyImportError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+/// A pending Python exception, put aside while a destructor runs, and set again when dropped (R5).
+pub(crate) struct Pending<'py>(Option<[*mut ffi::PyObject; 3]>, PhantomData<Python<'py>>);
+
+impl<'py> Pending<'py> {
+    /// Takes the exception that is set, if any.
+    #[allow(
+        deprecated,
+        reason = "PyErr_GetRaisedException is not in the 3.11 stable ABI"
+    )]
+    pub(crate) fn save(_py: Python<'py>) -> Self {
+        // SAFETY: `_py` proves attachment.
+        if unsafe { ffi::PyErr_Occurred() }.is_null() {
+            return Self(None, PhantomData);
+        }
+        let [mut kind, mut value, mut traceback] = [null_mut(); 3];
+        // SAFETY: `_py` proves attachment, and the three places are ours to write.
+        unsafe { ffi::PyErr_Fetch(&mut kind, &mut value, &mut traceback) };
+        Self(Some([kind, value, traceback]), PhantomData)
+    }
+}
+
+impl Drop for Pending<'_> {
+    #[allow(
+        deprecated,
+        reason = "PyErr_SetRaisedException is not in the 3.11 stable ABI"
+    )]
+    fn drop(&mut self) {
+        let Some([kind, value, traceback]) = self.0 else {
+            return;
+        };
+        // SAFETY: attached for `'py`, and the three references are those that `save` was given.
+        unsafe { ffi::PyErr_Restore(kind, value, traceback) };
+    }
+}
+
+/// What a Python object holds, and lets go of without disturbing the exception that is set: a foreign
+/// deleter may run Python code, and objects die while exceptions travel (R5).
+pub(crate) struct Quiet<T>(ManuallyDrop<T>);
+
+impl<T> Quiet<T> {
+    /// Holds `value` until the Python object around it dies.
+    pub(crate) fn new(value: T) -> Self {
+        Self(ManuallyDrop::new(value))
+    }
+}
+
+impl<T> Deref for Quiet<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> Drop for Quiet<T> {
+    fn drop(&mut self) {
+        // Python's destructors run attached, so this finds the thread as it is.
+        Python::try_attach(|py| {
+            let _pending = Pending::save(py);
+            // SAFETY: dropped once, here, and not used again.
+            unsafe { ManuallyDrop::drop(&mut self.0) };
+        });
+    }
+}
+
+/// Calls a producer's method with these keywords.
+///
+/// Before CPython 3.14, a thread that wants the interpreter back while that finalizes is unwound out of the
+/// call by `pthread_exit`. Rust aborts when its frames are unwound so; this stops the thread instead, as 3.14
+/// does.
+pub(crate) fn call<'py>(
+    method: &Bound<'py, PyAny>,
+    keywords: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyAny>> {
+    struct Stop;
+    impl Drop for Stop {
+        fn drop(&mut self) {
+            while !thread::panicking() {
+                thread::park();
+            }
+        }
+    }
+    type Call = unsafe extern "C" fn(
+        *mut ffi::PyObject,
+        *mut ffi::PyObject,
+        *mut ffi::PyObject,
+    ) -> *mut ffi::PyObject;
+    type CallUnwinding = unsafe extern "C-unwind" fn(
+        *mut ffi::PyObject,
+        *mut ffi::PyObject,
+        *mut ffi::PyObject,
+    ) -> *mut ffi::PyObject;
+    // PyO3 declares the function as one that does not unwind; the compiler must not see through this.
+    let function = black_box(ffi::PyObject_Call as Call);
+    // SAFETY: the same function, and the same ABI but for what happens on unwinding.
+    let function = unsafe { transmute::<Call, CallUnwinding>(function) };
+    let nothing = PyTuple::empty(method.py());
+    let stop = Stop;
+    // SAFETY: three live objects, attached; an unwinding that is no panic ends in `stop`.
+    let result = unsafe { function(method.as_ptr(), nothing.as_ptr(), keywords.as_ptr()) };
+    std::mem::forget(stop);
+    // SAFETY: a new reference, or NULL with an exception.
+    unsafe { Bound::from_owned_ptr_or_err(method.py(), result) }
+}
+
+static FINALIZING: AtomicBool = AtomicBool::new(false);
+
+/// Notes that the interpreter is going away; from here on Python references are leaked (R14).
+#[pyfunction]
+fn finalize() {
+    FINALIZING.store(true, Ordering::Release);
+}
+
+/// Ties dlx to this interpreter, and refuses a second one: caches and types are shared by the process.
+pub(crate) fn one_interpreter(py: Python<'_>) -> PyResult<()> {
+    static INTERPRETER: AtomicI64 = AtomicI64::new(-1);
+    // SAFETY: attached, so there is a current interpreter.
+    let current = unsafe { ffi::PyInterpreterState_Get() };
+    // SAFETY: the interpreter just found.
+    let id = unsafe { ffi::PyInterpreterState_GetID(current) };
+    let known = INTERPRETER.compare_exchange(-1, id, Ordering::AcqRel, Ordering::Acquire);
+    if known.is_err_and(|known| known != id) {
+        return Err(PyImportError::new_err(
+            "dlx supports one interpreter per process",
+        ));
+    }
+    let finalize = wrap_pyfunction!(finalize, py)?;
+    py.import("atexit")?.call_method1("register", (finalize,))?;
+    Ok(())
+}
+
+/// A Python object that keeps memory alive and may be let go from any thread (invariant S5).
+pub(crate) struct PythonOwner(Option<Py<PyAny>>);
+
+impl PythonOwner {
+    /// Holds `object` until dropped.
+    pub(crate) fn new(object: Py<PyAny>) -> Self {
+        Self(Some(object))
+    }
+}
+
+impl Drop for PythonOwner {
+    fn drop(&mut self) {
+        let mut object = self.0.take();
+        if !FINALIZING.load(Ordering::Acquire) {
+            Python::try_attach(|py| {
+                let _pending = Pending::save(py);
+                if let Some(object) = object.take() {
+                    object.drop_ref(py);
+                }
+            });
+        }
+        std::mem::forget(object);
+    }
+}
