@@ -10,7 +10,6 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::abi::*;
 use crate::snapshot::Snapshot;
-use crate::tensor::Tensor;
 use crate::{device, dtype, layout};
 
 /// How the `struct` module writes a dtype, `None` where it cannot; 64-bit integers have the letter of C's
@@ -75,29 +74,25 @@ fn byte_strides(snapshot: &Snapshot) -> Box<[isize]> {
         .collect()
 }
 
-/// Whether the elements lie in column-major order with nothing between them.
-fn is_column_major(snapshot: &Snapshot) -> bool {
-    let reversed = |values: &[i64]| values.iter().rev().copied().collect::<Vec<_>>();
-    layout::is_row_major(&reversed(snapshot.shape()), &reversed(snapshot.strides()))
-}
-
-/// Fills `view`, or says what the flags ask for that the tensor is not.
+/// Fills `view`, or says what the flags ask for that the tensor is not; `owner` is the object that holds
+/// `snapshot`.
 ///
 /// # Safety
 ///
 /// `view` is a `Py_buffer` to fill, as `bf_getbuffer` gets it.
 pub(crate) unsafe fn fill(
-    owner: &Bound<'_, Tensor>,
+    owner: &Bound<'_, PyAny>,
+    snapshot: &Snapshot,
     view: *mut ffi::Py_buffer,
     flags: c_int,
 ) -> PyResult<()> {
-    let snapshot = owner.get().snapshot();
     // SAFETY: the caller's to be filled. A refusal leaves it empty, as the buffer protocol asks.
     unsafe { view.write(ffi::Py_buffer::new()) };
     let format = describe(snapshot)?;
     let readonly = snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY);
     let asks = |flag: c_int| flags & flag == flag;
-    let (row_major, column_major) = (snapshot.is_row_major(), is_column_major(snapshot));
+    let row_major = snapshot.is_row_major();
+    let column_major = layout::is_column_major(snapshot.shape(), snapshot.strides());
     let refused = if asks(ffi::PyBUF_WRITABLE) && readonly {
         Some("the tensor is read-only")
     } else if asks(ffi::PyBUF_C_CONTIGUOUS) && !row_major {

@@ -45,22 +45,26 @@ pub(crate) fn row_major(shape: &[i64], index: usize) -> i64 {
         .product()
 }
 
-/// Whether the strides are row-major and compact; dimensions of extent 1 and 0 carry no
-/// meaning (R99).
+/// Whether the elements lie in row-major order with nothing between them.
 pub(crate) fn is_row_major(shape: &[i64], strides: &[i64]) -> bool {
-    if shape.contains(&0) {
-        return true;
+    is_compact(shape.iter().zip(strides).rev())
+}
+
+/// Whether the elements lie in column-major order with nothing between them.
+pub(crate) fn is_column_major(shape: &[i64], strides: &[i64]) -> bool {
+    is_compact(shape.iter().zip(strides))
+}
+
+/// Whether the dimensions, from the fastest on, leave nothing between elements. The stride of a dimension
+/// of extent 1 carries no meaning, nor does any where there are no elements (R99).
+fn is_compact<'a>(dimensions: impl Iterator<Item = (&'a i64, &'a i64)>) -> bool {
+    let (mut expected, mut compact, mut empty) = (1, true, false);
+    for (&extent, &stride) in dimensions {
+        empty |= extent == 0;
+        compact &= extent == 1 || stride == expected;
+        expected *= extent;
     }
-    let mut expected = 1;
-    for (&extent, &stride) in shape.iter().zip(strides).rev() {
-        if extent != 1 {
-            if stride != expected {
-                return false;
-            }
-            expected *= extent;
-        }
-    }
-    true
+    compact || empty
 }
 
 /// Lowest and highest element that a non-empty strided tensor touches, counted from its first.

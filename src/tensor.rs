@@ -257,7 +257,7 @@ impl Tensor {
         flags: c_int,
     ) -> PyResult<()> {
         // SAFETY: CPython passes a `Py_buffer` to fill.
-        unsafe { buffer::fill(slf, view, flags) }
+        unsafe { buffer::fill(slf, slf.get().snapshot(), view, flags) }
     }
 
     #[allow(
