@@ -80,8 +80,8 @@ impl Entry {
         let way = match (Table::of_type(class)?, kind) {
             (_, Some(torch::Kind::Subclass)) => Way::Protocol(kind),
             (Some(table), _) => Way::Table(table, kind),
-            (None, Some(_)) => Way::Protocol(kind),
             (None, None) if self.immutable => Way::Protocol(None),
+            (None, Some(_)) => return Ok(Way::Protocol(kind)),
             (None, None) => return Ok(Way::Undecided),
         };
         Ok(*self.way.get_or_init(|| way))
