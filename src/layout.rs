@@ -87,15 +87,15 @@ pub(crate) fn check_extent(
     strides: Option<&[i64]>,
     dtype: DLDataType,
 ) -> Result<(), Error> {
-    let bytes = |elements: i64| i128::from(elements) * i128::from(dtype::bits(dtype).div_ceil(8));
-    if bytes(size) > i128::from(i64::MAX) {
+    let item = i64::from(dtype::bits(dtype).div_ceil(8));
+    if size.checked_mul(item).is_none() {
         return Err(overflow(shape));
     }
     let Some(strides) = strides.filter(|_| size > 0) else {
         return Ok(());
     };
     let (low, high) = span(shape, strides)?;
-    if bytes(high) > i128::from(i64::MAX) || bytes(low) < i128::from(i64::MIN) {
+    if low.checked_mul(item).is_none() || high.checked_mul(item).is_none() {
         return Err(overflow_strides(shape, strides));
     }
     Ok(())
