@@ -1,6 +1,7 @@
 """`dlpack.h` 1.3 in ctypes under its C names, and the capsule functions of CPython.
 
-For tests that read or build tensors below the level of Python objects.
+For tests that read or build tensors below the level of Python objects. Managed tensors
+are `Any` here, because their two kinds have most fields in common.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from ctypes import (
     POINTER,
     PYFUNCTYPE,
     Structure,
+    addressof,
+    byref,
     c_char_p,
     c_int,
     c_int32,
@@ -164,14 +167,12 @@ _names: dict[bytes, ctypes.Array[ctypes.c_char]] = for_ever({})
 
 
 def _static_name(name: bytes) -> int:
-    return ctypes.addressof(
-        _names.setdefault(name, ctypes.create_string_buffer(name)),
-    )
+    return addressof(_names.setdefault(name, ctypes.create_string_buffer(name)))
 
 
-def new_capsule(pointer: int, name: bytes, destructor: Any = None) -> Any:
-    """Make a capsule; `destructor` is an address, a ctypes function or None."""
-    return _PyCapsule_New(pointer, _static_name(name), for_ever(destructor))
+def new_capsule(pointer: int, name: bytes, destructor: int | None = None) -> Any:
+    """Make a capsule; `destructor` is the address of a C function."""
+    return _PyCapsule_New(pointer, _static_name(name), destructor)
 
 
 def capsule_name(capsule: Any) -> bytes | None:
@@ -202,6 +203,38 @@ def capsule_destructor(capsule: Any) -> int | None:
     return destructor
 
 
+_KINDS: dict[bytes, Any] = {
+    b"dltensor": DLManagedTensor,
+    b"dltensor_versioned": DLManagedTensorVersioned,
+}
+
+
+def managed_in(capsule: Any) -> Any:
+    """Managed tensor in an unused capsule, to which it belongs."""
+    name = capsule_name(capsule)
+    assert name is not None
+    return _KINDS[name].from_address(capsule_pointer(capsule, name))
+
+
+def exported(tensor: Any, **keywords: Any) -> Any:
+    """Copy the managed tensor of an export, which itself is gone afterwards."""
+    capsule = tensor.__dlpack__(**{"max_version": (1, 3)} | keywords)
+    managed = managed_in(capsule)
+    return type(managed).from_buffer_copy(managed)
+
+
+def take(capsule: Any) -> Any:
+    """Consume a capsule as C code does; the caller deletes the managed tensor."""
+    managed = managed_in(capsule)
+    set_capsule_name(capsule, b"used_" + (capsule_name(capsule) or b""))
+    return managed
+
+
+def delete(managed: Any) -> None:
+    """Call the deleter of a managed tensor."""
+    managed.deleter(addressof(managed))
+
+
 def table_of(source: Any) -> DLPackExchangeAPI:
     """Exchange table of a type, or the one in a `dlpack_exchange_api` capsule.
 
@@ -213,9 +246,16 @@ def table_of(source: Any) -> DLPackExchangeAPI:
     )
 
 
+def from_table(table: DLPackExchangeAPI, tensor: Any) -> Any:
+    """Export through a table; the caller deletes the managed tensor."""
+    out = c_void_p()
+    assert table.managed_tensor_from_py_object_no_sync(tensor, byref(out)) == 0
+    return DLManagedTensorVersioned.from_address(out.value or 0)
+
+
 def take_reference(out: c_void_p) -> Any:
     """Take the new reference that a table function wrote to `out`."""
-    taken = py_object.from_address(ctypes.addressof(out)).value
+    taken = py_object.from_address(addressof(out)).value
     out.value = None
     _Py_DecRef(taken)
     return taken

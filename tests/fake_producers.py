@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import EllipsisType
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 from dlpack_abi import (
     Deleter,
@@ -25,6 +25,9 @@ from dlpack_abi import (
     for_ever,
     new_capsule,
 )
+
+ADDRESS = 0x10000
+"""What no test reads."""
 
 KEYWORDS = frozenset({"stream", "max_version", "dl_device", "copy"})
 
@@ -42,6 +45,7 @@ def c_library() -> ctypes.PyDLL:
         return ctypes.PyDLL(str(library))
 
 
+@cache
 def c_function(name: str) -> int:
     """Address of a function of `fake_table.c`."""
     return ctypes.cast(c_library()[name], c_void_p).value or 0
@@ -168,6 +172,22 @@ class Producer:
         _forget_deleted()
         return sum(export.deleted for export in self.exports)
 
+    @property
+    def called(self) -> list[str]:
+        """Names of the protocol methods called, in order."""
+        return [name for name, _ in self.calls]
+
+    @property
+    def requests(self) -> list[dict[str, Any]]:
+        """Keywords of each call of `__dlpack__` that its signature accepts."""
+        return [keywords for name, keywords in self.calls if name == "__dlpack__"]
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """Keywords of the only call of `__dlpack__`."""
+        [keywords] = self.requests
+        return keywords
+
     def export(self, *, versioned: bool = True) -> int:
         """Address of a new managed tensor; the field `versioned` overrules."""
         _forget_deleted()
@@ -204,3 +224,24 @@ class OldProducer(Producer):
         keywords = {} if stream is None else {"stream": stream}
         self.calls.append(("__dlpack__", keywords))
         return self.capsule(versioned=False)
+
+
+class Refusing(Producer):
+    """A producer whose `__dlpack__` raises `error`; the tensor itself is fine."""
+
+    error: BaseException
+
+    def __dlpack__(self, **keywords: Any) -> NoReturn:
+        """Record the call and raise."""
+        self.calls.append(("__dlpack__", keywords))
+        raise self.error
+
+
+class Claiming(Producer):
+    """A producer whose `__dlpack_device__` answers `claim`, whatever it hands out."""
+
+    claim: Any = (1, 0)
+
+    def __dlpack_device__(self) -> Any:
+        """Answer the claim."""
+        return self.claim

@@ -1,4 +1,7 @@
-"""Fake exchange tables: classes whose table does what a test says."""
+"""Fake exchange tables: classes whose table does what a test says.
+
+`Forward` and `not_called` lead to a table that is there already, fake or not.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import ctypes
 import math
 from collections.abc import Callable
 from ctypes import addressof, c_void_p
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, NoReturn, TypeAlias
 
 from dlpack_abi import (
     DLPackExchangeAPI,
@@ -25,6 +28,12 @@ exception set: entries that do are in `fake_table.c`.
 """
 
 _ENTRIES = dict(DLPackExchangeAPI._fields_[1:])
+
+FROM_PY = "managed_tensor_from_py_object_no_sync"
+BY_TABLE = [FROM_PY]
+"""`Producer.called` after an import through a table."""
+BY_PROTOCOL = ["__dlpack_device__", "__dlpack__"]
+"""`Producer.called` after an import without one."""
 
 
 class TableProducer(Producer):
@@ -50,7 +59,7 @@ def _working_entries(owner: type[Producer]) -> dict[str, Entry]:
         return 0
 
     def from_object(producer: Producer, out: int) -> int:
-        producer.calls.append(("managed_tensor_from_py_object_no_sync", {}))
+        producer.calls.append((FROM_PY, {}))
         c_void_p.from_address(out).value = producer.export()
         return 0
 
@@ -104,6 +113,32 @@ def table_class(name: str = "Fake", **options: Any) -> type[TableProducer]:
         addressof(fake.table), b"dlpack_exchange_api"
     )
     return fake
+
+
+def without_protocol(**options: Any) -> type[TableProducer]:
+    """Make a class with a table and nothing else: an empty property has no getter."""
+    made = table_class(**options)
+    made.__dlpack__ = property()  # type: ignore[assignment]
+    made.__dlpack_device__ = property()  # type: ignore[assignment]
+    return made
+
+
+def not_called(*arguments: Any, **keywords: Any) -> NoReturn:
+    """Stand in for a `__dlpack__`, so that only the table is left."""
+    raise AssertionError("__dlpack__ was called")
+
+
+class Forward:
+    """A wrapper that names another object, whose type has a table, in place of one."""
+
+    def __init__(self, inner: Any) -> None:
+        """Wrap `inner`."""
+        self.inner = inner
+
+    @property
+    def __dlpack_c_exchange_api__(self) -> Any:
+        """What is wrapped."""
+        return self.inner
 
 
 def hand_out(address: int | None) -> None:

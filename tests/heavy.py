@@ -3,6 +3,7 @@
 import importlib
 import os
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -13,3 +14,9 @@ def requires(name: str) -> ModuleType:
         return importlib.import_module(name)
     module: ModuleType = pytest.importorskip(name)
     return module
+
+
+def take_view(x: Any) -> Any:
+    """Import into cuda.core: `StridedMemoryView.from_dlpack`, without order."""
+    view = requires("cuda.core.utils").StridedMemoryView
+    return view.from_dlpack(x, stream_ptr=-1)

@@ -14,14 +14,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 from dlpack_abi import DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, for_ever
-from fake_producers import Producer
+from fake_producers import ADDRESS, Producer
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-
-ADDRESS = 0x10000
-"""What no test reads."""
 
 NAMEABLE = [
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
@@ -113,7 +110,7 @@ LAYOUTS: dict[str, Callable[[], Array]] = {
 @pytest.mark.parametrize("request_name", REQUESTS)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_request_gets_what_numpy_gives(layout: str, request_name: str) -> None:
-    """Design 3: NumPy has the reference implementation of `bf_getbuffer`."""
+    """CPython's `bf_getbuffer`, of which NumPy has the reference implementation."""
     array = LAYOUTS[layout]()
     flags = REQUESTS[request_name]
     assert view(dlx.from_dlpack(array), flags) == view(array, flags)
@@ -157,14 +154,14 @@ def test_odd_strides_without_elements_are_contiguous_both_ways() -> None:
 
 @pytest.mark.parametrize("name", NAMEABLE)
 def test_the_format_is_numpys(name: str) -> None:
-    """Design 3: also where C has two types of a size."""
+    """CPython's `Py_buffer`; also where C has two types of a size."""
     array = np.ones(3, name)
     assert memoryview(dlx.from_dlpack(array)).format == array.data.format
 
 
 @pytest.mark.parametrize("name", NAMEABLE)
 def test_asarray_gives_the_dtype_and_the_memory(name: str) -> None:
-    """Design 3."""
+    """R49, R102 to R104."""
     array = np.ones((2, 3), name)
     shown = np.asarray(dlx.from_dlpack(array))
     assert shown.dtype == array.dtype
@@ -284,7 +281,7 @@ def test_memory_of_a_device_is_refused(
 
 @pytest.mark.parametrize("name", BYTE_SIZED)
 def test_numpy_gives_a_dtype_of_ml_dtypes(name: str) -> None:
-    """Design 3."""
+    """`help(dlx.Tensor.numpy)`; R106 for fp8, R42 for the read-only flag."""
     array = np.array([[0.5, 1, 2], [4, 1, 0.5]]).astype(getattr(ml_dtypes, name)).T
     tensor = dlx.from_pointer(
         array.ctypes.data, array.shape, name, strides=(1, 3), owner=array, readonly=True
@@ -335,7 +332,7 @@ def test_numpy_refuses_what_no_dtype_says(name: str) -> None:
 def test_numpy_needs_ml_dtypes_only_for_its_dtypes(
     name: str, accepted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spec of this issue: ml_dtypes is optional."""
+    """`help(dlx.Tensor.numpy)`: BufferError where ml_dtypes is not installed."""
     array = np.zeros(2, "uint16")
     tensor = dlx.from_pointer(array.ctypes.data, (2,), name, owner=array)
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)

@@ -7,27 +7,23 @@ import gc
 import subprocess
 import sys
 import weakref
-from ctypes import POINTER, addressof, byref, c_float, c_void_p
+from ctypes import POINTER, addressof, c_float
 from pathlib import Path
 from typing import Any
 
 import dlx
 import pytest
 from dlpack_abi import (
-    DLManagedTensor,
-    DLManagedTensorVersioned,
     capsule_name,
     capsule_name_address,
-    capsule_pointer,
-    set_capsule_name,
+    delete,
+    managed_in,
+    take,
 )
+from libc import raw_thread
 
 VERSIONED = {"max_version": (1, 3)}
 LEGACY: dict[str, Any] = {}
-STRUCTS: dict[bytes, Any] = {
-    b"dltensor": DLManagedTensor,
-    b"dltensor_versioned": DLManagedTensorVersioned,
-}
 
 either_kind = pytest.mark.parametrize("asked", [VERSIONED, LEGACY])
 
@@ -43,25 +39,6 @@ class Memory:
         """Describe the floats as 2 by 3."""
         start = addressof(self.floats)
         return dlx.from_pointer(start, (2, 3), "float32", owner=self, **keywords)
-
-
-def struct_of(capsule: Any) -> Any:
-    """Return the managed tensor that an unused capsule holds."""
-    name = capsule_name(capsule)
-    assert name is not None
-    return STRUCTS[name].from_address(capsule_pointer(capsule, name))
-
-
-def take(capsule: Any) -> Any:
-    """Consume a capsule as C code does; the struct is then the caller's to delete."""
-    struct = struct_of(capsule)
-    set_capsule_name(capsule, b"used_" + (capsule_name(capsule) or b""))
-    return struct
-
-
-def delete(struct: Any) -> None:
-    """Call the deleter of a managed tensor."""
-    struct.deleter(addressof(struct))
 
 
 def fail() -> object:
@@ -152,7 +129,7 @@ def test_the_struct_in_a_capsule_is_the_one_that_its_name_says(
     """R6."""
     memory = Memory()
     capsule = memory.tensor().__dlpack__(**asked)
-    tensor = struct_of(capsule).dl_tensor
+    tensor = managed_in(capsule).dl_tensor
     dtype = tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes
     found = tensor.data, tensor.ndim, dtype, tensor.shape[:2], tensor.strides[:2]
     assert found == (addressof(memory.floats), 2, (2, 32, 1), [2, 3], [3, 1])
@@ -167,18 +144,15 @@ def test_the_deleter_runs_on_a_thread_that_python_does_not_know(
     gone = weakref.ref(memory)
     struct = take(memory.tensor().__dlpack__(**asked))
     del memory
-    libc, thread = ctypes.CDLL(None), c_void_p()
-    deleter = ctypes.cast(struct.deleter, c_void_p)
-    argument = c_void_p(addressof(struct))
-    assert libc.pthread_create(byref(thread), None, deleter, argument) == 0
-    assert libc.pthread_join(thread, None) == 0
+    join = raw_thread(struct.deleter, addressof(struct))
+    join()
     assert gone() is None
 
 
 AFTER_PYTHON = """
 import ctypes
-from dlpack_abi import for_ever
-from test_capsule import VERSIONED, Memory, take
+from dlpack_abi import for_ever, take
+from test_capsule import VERSIONED, Memory
 
 def at_exit(function, argument):
     libc.__cxa_atexit(ctypes.cast(function, ctypes.c_void_p), argument, None)
@@ -210,7 +184,7 @@ def test_an_export_stays_readable_when_its_exporter_is_gone(
     """R15, R100: elements and shape."""
     capsule = Memory().tensor().__dlpack__(**asked)
     gc.collect()
-    tensor = struct_of(capsule).dl_tensor
+    tensor = managed_in(capsule).dl_tensor
     floats = ctypes.cast(tensor.data, POINTER(c_float))[:6]
     assert (tensor.shape[:2], floats) == ([2, 3], [0, 1, 2, 3, 4, 5])
 

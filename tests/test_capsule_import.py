@@ -5,9 +5,8 @@ from __future__ import annotations
 import ctypes
 import gc
 import mmap
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from ctypes import addressof, c_char, c_int, c_size_t, c_void_p
+from collections.abc import Callable
+from ctypes import addressof, c_char, c_int, c_void_p
 from typing import Any, NoReturn
 
 import dlx
@@ -20,7 +19,8 @@ from dlpack_abi import (
     capsule_name_address,
     set_capsule_name,
 )
-from fake_producers import Producer
+from fake_producers import Claiming, Producer
+from libc import untouchable
 
 either_capsule = pytest.mark.parametrize("versioned", [True, False])
 
@@ -188,12 +188,7 @@ def test_a_refused_export_of_an_object_is_deleted_once(
     fields: dict[str, Any], versioned: bool
 ) -> None:
     """R11."""
-
-    class OnCpu(Producer):
-        def __dlpack_device__(self) -> tuple[int, int]:
-            return (1, 0)
-
-    producer = OnCpu(versioned=versioned, **fields)
+    producer = Claiming(versioned=versioned, **fields)
     with pytest.raises(BufferError):
         dlx.from_dlpack(producer)
     assert (len(producer.exports), producer.deleted) == (1, 1)
@@ -258,16 +253,6 @@ def test_imported_elements_outlive_the_capsule(versioned: bool) -> None:
     del capsule
     gc.collect()
     assert tensor.numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
-
-
-@contextmanager
-def untouchable(page: int) -> Iterator[None]:
-    """Have the process killed if it reads or writes the page."""
-    mprotect = ctypes.CDLL(None, use_errno=True).mprotect
-    mprotect.argtypes = (c_void_p, c_size_t, c_int)
-    assert mprotect(page, mmap.PAGESIZE, 0) == 0
-    yield
-    assert mprotect(page, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE) == 0
 
 
 def test_nothing_behind_flags_is_touched_where_the_major_version_is_unknown() -> None:

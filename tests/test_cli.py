@@ -8,17 +8,17 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from importlib.util import find_spec
 from itertools import permutations
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import dlx
 import pytest
 from dlx.cli import main
-
-pytest.importorskip("rich")
-pytest.importorskip("numpy")
+from heavy import requires
 
 DEMO_LIBRARIES = {
     "numpy": "numpy",
@@ -84,36 +84,25 @@ def run_with(tmp_path: Path) -> Run:
 ABSENT = "raise ImportError('not here')"
 
 
-@pytest.fixture(scope="module")
-def demo_json(tmp_path_factory: pytest.TempPathFactory) -> Any:
+@cache
+def printed(*arguments: str) -> str:
+    """Return what a command prints that succeeds; it runs once for all tests."""
+    with TemporaryDirectory() as folder:
+        result = _run(*arguments, cwd=Path(folder))
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+@pytest.fixture
+def demo_json() -> Any:
     """Return what `demo --json` prints."""
-    result = _run("demo", "--json", cwd=tmp_path_factory.mktemp("demo"))
-    assert result.returncode == 0, result.stdout + result.stderr
-    return json.loads(result.stdout)
+    return json.loads(printed("demo", "--json"))
 
 
-@pytest.fixture(scope="module")
-def demo_table(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return what `demo` prints."""
-    result = _run("demo", cwd=tmp_path_factory.mktemp("demo"))
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout
-
-
-@pytest.fixture(scope="module")
-def info_json(tmp_path_factory: pytest.TempPathFactory) -> Any:
+@pytest.fixture
+def info_json() -> Any:
     """Return what `info --json` prints."""
-    result = _run("info", "--json", cwd=tmp_path_factory.mktemp("info"))
-    assert result.returncode == 0, result.stderr
-    return json.loads(result.stdout)
-
-
-@pytest.fixture(scope="module")
-def info_table(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return what `info` prints."""
-    result = _run("info", cwd=tmp_path_factory.mktemp("info"))
-    assert result.returncode == 0, result.stderr
-    return result.stdout
+    return json.loads(printed("info", "--json"))
 
 
 def hop(document: Any, source: str, target: str) -> Any:
@@ -181,7 +170,9 @@ def test_info_gives_the_version_of_an_installed_framework(
 
 
 def test_info_finds_the_table_of_torch(info_json: Any) -> None:
-    torch = pytest.importorskip("torch", minversion="2.10")
+    torch = requires("torch")
+    if not hasattr(torch.Tensor, "__dlpack_c_exchange_api__"):
+        pytest.skip("this torch has no exchange table")
     [tensor_type] = framework(info_json, "torch")["types"]
     assert tensor_type["name"] == "torch.Tensor"
     capsule = torch.Tensor.__dlpack_c_exchange_api__
@@ -230,10 +221,8 @@ def test_info_does_not_take_a_directory_for_a_framework(
 
 
 @pytest.mark.parametrize("name", INSTALLED)
-def test_the_table_of_info_mentions_each_installed_library(
-    info_table: str, name: str
-) -> None:
-    assert name in info_table
+def test_the_table_of_info_mentions_each_installed_library(name: str) -> None:
+    assert name in printed("info")
 
 
 def test_the_demo_goes_from_every_library_to_every_other(demo_json: Any) -> None:
@@ -254,9 +243,6 @@ def test_a_write_at_one_end_of_a_hop_is_seen_at_the_other(
 @pytest.mark.parametrize("target", ["numpy", "array-api-strict"])
 def test_pyarrow_memory_stays_read_only(demo_json: Any, target: str) -> None:
     """R42: the flag goes through dlx to a target that keeps it."""
-    pytest.importorskip("pyarrow")
-    if target not in INSTALLED:
-        pytest.skip(f"{target} is not installed")
     found = hop(demo_json, "pyarrow", target)
     assert found["same_address"] is True
     assert found["access"] == "read-only kept"
@@ -273,16 +259,12 @@ def test_each_proved_hop_is_timed_beside_the_direct_way(demo_json: Any) -> None:
 
 
 @pytest.mark.parametrize("name", INSTALLED)
-def test_the_table_of_the_demo_mentions_each_installed_library(
-    demo_table: str, name: str
-) -> None:
-    assert name in demo_table
+def test_the_table_of_the_demo_mentions_each_installed_library(name: str) -> None:
+    assert name in printed("demo")
 
 
-def test_the_table_of_the_demo_ends_with_its_summary(
-    demo_json: Any, demo_table: str
-) -> None:
-    assert demo_table.rstrip().endswith(demo_json["summary"])
+def test_the_table_of_the_demo_ends_with_its_summary(demo_json: Any) -> None:
+    assert printed("demo").rstrip().endswith(demo_json["summary"])
 
 
 def test_the_demo_prints_where_no_tick_can_be_encoded(run: Run) -> None:

@@ -13,19 +13,17 @@ import pytest
 from dlpack_abi import (
     DLPACK_FLAG_BITMASK_IS_COPIED,
     DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED,
-    DLManagedTensorVersioned,
-    capsule_pointer,
+    delete,
+    exported,
+    from_table,
     table_of,
 )
-from fake_producers import OldProducer, Producer, row_major
+from fake_producers import ADDRESS, OldProducer, Producer, row_major
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-
-ADDRESS = 0x10000
-"""What no test reads."""
 
 
 def cuda(stream: int | None = None) -> dlx.Tensor:
@@ -51,16 +49,6 @@ def over(array: Array, dtype: str) -> dlx.Tensor:
     return dlx.from_pointer(
         array.ctypes.data, array.shape, dtype, strides=strides, owner=array
     )
-
-
-def exported(tensor: dlx.Tensor, copy: bool | None) -> tuple[int, bool]:
-    """Address and IS_COPIED of an export."""
-    capsule = tensor.__dlpack__(max_version=(1, 3), copy=copy)
-    managed = DLManagedTensorVersioned.from_address(
-        capsule_pointer(capsule, b"dltensor_versioned")
-    )
-    is_copied = bool(managed.flags & DLPACK_FLAG_BITMASK_IS_COPIED)
-    return managed.dl_tensor.data or 0, is_copied
 
 
 SIZES = {
@@ -259,20 +247,17 @@ def test_an_export_is_marked_copied_only_if_it_copied(
 ) -> None:
     """R37, R38: a dlx copy exported again is shared with its dlx.Tensor."""
     tensor = dlx.from_dlpack(np.arange(3), copy=of_a_copy or None)
-    address, is_copied = exported(tensor, copy)
-    assert (address == tensor.data_ptr) is shares
-    assert is_copied is not shares
+    managed = exported(tensor, copy=copy)
+    assert (managed.dl_tensor.data == tensor.data_ptr) is shares
+    assert bool(managed.flags & DLPACK_FLAG_BITMASK_IS_COPIED) is not shares
 
 
 def test_an_export_through_the_table_is_not_marked_copied() -> None:
     """R38."""
     tensor = dlx.from_dlpack(np.arange(3), copy=True)
-    out = ctypes.c_void_p()
-    table = table_of(dlx.Tensor)
-    table.managed_tensor_from_py_object_no_sync(tensor, ctypes.byref(out))
-    managed = DLManagedTensorVersioned.from_address(out.value or 0)
+    managed = from_table(table_of(dlx.Tensor), tensor)
     flags = managed.flags
-    managed.deleter(out.value)
+    delete(managed)
     assert flags == 0
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import dlx
 import pytest
 from dlpack_abi import (
     DLPACK_FLAG_BITMASK_IS_COPIED,
     DLPACK_FLAG_BITMASK_READ_ONLY,
-    DLManagedTensorVersioned,
-    capsule_pointer,
+    exported,
 )
-from fake_producers import Producer
+from fake_producers import Claiming, Producer, Refusing
 
 CPU, CUDA, CUDA_HOST, ROCM, MANAGED = (1, 0), (2, 0), (3, 0), (10, 0), (13, 0)
 
@@ -32,40 +31,6 @@ class Moving(Producer):
             flags=DLPACK_FLAG_BITMASK_IS_COPIED,
         )
         return self.other.capsule()
-
-
-class Claiming(Producer):
-    """A producer whose `__dlpack_device__` answers `claim`, whatever it hands out."""
-
-    claim: Any = CPU
-
-    def __dlpack_device__(self) -> Any:
-        """Answer the claim."""
-        return self.claim
-
-
-class Refusing(Producer):
-    """A producer whose `__dlpack__` raises `error`."""
-
-    error: Exception
-
-    def __dlpack__(self, **keywords: Any) -> NoReturn:
-        """Raise."""
-        raise self.error
-
-
-def asked(producer: Producer) -> dict[str, Any]:
-    """Keywords of the one request that a producer got."""
-    [keywords] = [keywords for name, keywords in producer.calls if name == "__dlpack__"]
-    return keywords
-
-
-def exported(tensor: dlx.Tensor, **keywords: Any) -> DLManagedTensorVersioned:
-    """Copy the struct of an export, which itself is gone afterwards."""
-    capsule = tensor.__dlpack__(max_version=(1, 3), **keywords)
-    address = capsule_pointer(capsule, b"dltensor_versioned")
-    managed = DLManagedTensorVersioned.from_address(address)
-    return DLManagedTensorVersioned.from_buffer_copy(managed)
 
 
 # dlx as the producer.
@@ -218,7 +183,7 @@ def test_the_result_is_where_the_source_is(device: tuple[int, int]) -> None:
     """R56."""
     producer = Producer(device=device)
     assert dlx.from_dlpack(producer).device == device
-    assert "dl_device" not in asked(producer)
+    assert "dl_device" not in producer.asked
 
 
 @pytest.mark.parametrize("device", ["cpu", "cpu:0", (1, 0), dlx.Device("cpu")])
@@ -226,7 +191,7 @@ def test_the_sources_own_device_is_not_passed_on(device: Any) -> None:
     """R56: producers too old to know `dl_device` are served."""
     producer = Producer()
     assert dlx.from_dlpack(producer, device=device).device == "cpu"
-    assert "dl_device" not in asked(producer)
+    assert "dl_device" not in producer.asked
 
 
 @pytest.mark.parametrize(
@@ -236,7 +201,7 @@ def test_another_device_is_passed_on_as_plain_ints(device: Any) -> None:
     """R68."""
     producer = Moving()
     tensor = dlx.from_dlpack(producer, device=device)
-    passed = asked(producer)["dl_device"]
+    passed = producer.asked["dl_device"]
     assert (passed, *map(type, passed)) == ((2, 1), int, int)
     assert tensor.device == "cuda:1"
 
@@ -246,7 +211,7 @@ def test_memory_elsewhere_comes_to_the_cpu_where_the_producer_moves_it() -> None
     producer = Moving(device=CUDA)
     tensor = dlx.from_dlpack(producer, device="cpu")
     assert tensor.numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
-    assert asked(producer) == {"max_version": (1, 3), "dl_device": (1, 0)}
+    assert producer.asked == {"max_version": (1, 3), "dl_device": (1, 0)}
 
 
 def test_a_producer_that_ignores_dl_device_is_refused() -> None:
@@ -300,7 +265,7 @@ def test_a_copy_that_dlx_cannot_make_is_left_to_the_producer(copy: bool) -> None
     """R37, R59: on a device that it does not read, whose copies say so themselves."""
     producer = Producer(device=CUDA, flags=DLPACK_FLAG_BITMASK_IS_COPIED * copy)
     assert dlx.from_dlpack(producer, copy=copy).is_copied is copy
-    assert asked(producer)["copy"] is copy
+    assert producer.asked["copy"] is copy
 
 
 def test_a_copy_that_copy_false_forbids_is_refused_after_the_fact() -> None:

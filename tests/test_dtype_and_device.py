@@ -13,10 +13,8 @@ import dlx
 import ml_dtypes
 import numpy as np
 import pytest
+from fake_producers import ADDRESS
 from heavy import requires
-
-ADDRESS = 0x10000
-"""What no test reads."""
 
 FP8 = "e3m4 e4m3 e4m3b11fnuz e4m3fn e4m3fnuz e5m2 e5m2fnuz e8m0fnu"
 DTYPES = {
@@ -75,13 +73,13 @@ def test_a_triple_has_its_name(name: str, lanes: int) -> None:
 @each_dtype
 @pytest.mark.parametrize("lanes", ["", "x2", "x65535"])
 def test_a_name_reads_back_as_the_same_dtype(name: str, lanes: str) -> None:
-    """Design 3."""
+    """R102, R108: whatever `str()` gives, `dlx.DType` takes."""
     assert str(dlx.DType(name + lanes)) == name + lanes
 
 
 @pytest.mark.parametrize("name", ["int8", "float32x4", "float4_e2m1fn"])
 def test_a_dtype_equals_its_name_and_hashes_as_it(name: str) -> None:
-    """Design 3."""
+    """`help(dlx.DType)`; the data model: what is equal has the same hash."""
     dtype = dlx.DType(name)
     assert dtype == name
     assert name == dtype
@@ -89,7 +87,7 @@ def test_a_dtype_equals_its_name_and_hashes_as_it(name: str) -> None:
 
 
 def test_a_dtype_equals_another_of_the_same_triple() -> None:
-    """Design 3."""
+    """R102: code, bits and lanes are all of it."""
     assert dlx.DType("float32x2") == dlx.DType((2, 32, 2))
     assert hash(dlx.DType("float32x2")) == hash(dlx.DType((2, 32, 2)))
 
@@ -98,7 +96,7 @@ def test_a_dtype_equals_another_of_the_same_triple() -> None:
     "other", [dlx.DType("float16"), dlx.DType("float32x2"), "float16", "", 3, None]
 )
 def test_a_dtype_differs_from_everything_else(other: object) -> None:
-    """Design 3: `==` answers False, not None."""
+    """The data model: `==` answers False, not None."""
     assert (dlx.DType("float32") == other) is False
     assert (dlx.DType("float32") != other) is True
 
@@ -145,7 +143,7 @@ def test_dtypes_have_no_order() -> None:
 def test_a_dtype_object_of_numpy_or_ml_dtypes_is_understood(
     spec: Any, name: str
 ) -> None:
-    """Design 3."""
+    """`help(dlx.DType)`: takes the dtype objects of NumPy and ml_dtypes."""
     assert dlx.DType(spec) == name
 
 
@@ -153,7 +151,7 @@ def test_a_dtype_object_of_numpy_or_ml_dtypes_is_understood(
     "name", ["float32", "bfloat16", "complex32", "bool", "uint16", "float8_e8m0fnu"]
 )
 def test_a_dtype_object_of_torch_is_understood(name: str) -> None:
-    """Design 3."""
+    """`help(dlx.DType)`: takes the dtype objects of torch."""
     assert dlx.DType(getattr(requires("torch"), name)) == name
 
 
@@ -169,7 +167,7 @@ NO_DEVICES = "|gpu|CUDA|cuda:|cuda:-1|cuda:+1|cuda:01|cuda: 1|cuda:1:2|cuda:9999
 
 @pytest.mark.parametrize("name", NO_DTYPES.split("|"))
 def test_a_name_of_no_dtype_is_a_value_error(name: str) -> None:
-    """Design 3: one spelling for each dtype."""
+    """R102 to R106: there is one spelling for each dtype."""
     with pytest.raises(ValueError, match="not a dtype"):
         dlx.DType(name)
 
@@ -209,13 +207,13 @@ def test_a_triple_of_no_dtype_is_a_value_error(triple: tuple[int, int, int]) -> 
     ids=repr,
 )
 def test_what_names_no_dtype_is_a_type_error(spec: Any) -> None:
-    """Design 3; R101 for the foreign byte order."""
+    """`help(dlx.DType)`; R101 for the foreign byte order."""
     with pytest.raises(TypeError):
         dlx.DType(spec)
 
 
 def test_a_dtype_prints_as_its_construction() -> None:
-    """Design 3."""
+    """The data model: `repr()` is an expression of the same value."""
     dtype = dlx.DType("float32x4")
     assert repr(dtype) == "dlx.DType('float32x4')"
     assert eval(repr(dtype), {"dlx": dlx}) == dtype
@@ -251,7 +249,7 @@ def test_a_device_has_its_type_id_and_name(kind: str, index: int) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("suffix", "index"), [("", 0), (":0", 0), (":7", 7)])
 def test_a_device_name_is_read(kind: str, suffix: str, index: int) -> None:
-    """Design 3: the index may be left out."""
+    """R67: the index may be left out."""
     assert dlx.Device(kind.lower() + suffix) == (KINDS[kind], index)
 
 
@@ -260,7 +258,7 @@ def test_a_device_name_is_read(kind: str, suffix: str, index: int) -> None:
     [("cuda:1",), (2, 1), (dlx.DeviceType.CUDA, 1), ((2, 1),), (dlx.Device(2, 1),)],
 )
 def test_a_device_equals_its_name_and_its_pair(arguments: Any) -> None:
-    """Design 3."""
+    """`help(dlx.Device)`: and hashes as the pair."""
     device = dlx.Device(*arguments)
     assert device == "cuda:1"
     assert device == (2, 1)
@@ -272,7 +270,7 @@ def test_a_device_equals_its_name_and_its_pair(arguments: Any) -> None:
     "other", [dlx.Device("cuda:1"), dlx.Device("cpu"), "cuda:1", "x", (2, 1), 2, None]
 )
 def test_a_device_differs_from_everything_else(other: object) -> None:
-    """Design 3: `==` answers False, not None."""
+    """The data model: `==` answers False, not None."""
     assert (dlx.Device("cuda:0") == other) is False
     assert (dlx.Device("cuda:0") != other) is True
 
@@ -308,7 +306,7 @@ def test_a_device_that_dlpack_does_not_know_is_a_value_error(arguments: Any) -> 
     [(), (None,), (1.0,), (b"cpu",), ((2,),), ((2, 0, 0),), ("cuda", 1), ((2, 0), 1)],
 )
 def test_what_names_no_device_is_a_type_error(arguments: Any) -> None:
-    """Design 3."""
+    """`help(dlx.Device)`: a name, or a type and an id."""
     with pytest.raises(TypeError):
         dlx.Device(*arguments)
 
@@ -325,7 +323,7 @@ VALUES = [
 def test_a_value_survives_copying_and_pickling(
     again: Callable[[Any], Any], value: Any
 ) -> None:
-    """Spec of this issue: pickle."""
+    """The modules `copy` and `pickle`, in all protocols."""
     assert type(again(value)) is type(value)
     assert again(value) == value
 

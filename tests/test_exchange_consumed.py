@@ -12,25 +12,17 @@ import numpy as np
 import pytest
 from dlpack_abi import DLPackExchangeAPI
 from fake_producers import Producer, c_function
-from fake_table import TableProducer, hand_out, new_table, table_class
+from fake_table import (
+    BY_PROTOCOL,
+    BY_TABLE,
+    FROM_PY,
+    hand_out,
+    new_table,
+    table_class,
+    without_protocol,
+)
 
-FROM_PY = "managed_tensor_from_py_object_no_sync"
 OTHER_ENTRIES = {name for name, _ in DLPackExchangeAPI._fields_[1:]} - {FROM_PY}
-BY_TABLE = [FROM_PY]
-BY_PROTOCOL = ["__dlpack_device__", "__dlpack__"]
-
-
-def calls(producer: Producer) -> list[str]:
-    """What was called on a producer, in order."""
-    return [name for name, _ in producer.calls]
-
-
-def without_protocol(**options: Any) -> type[TableProducer]:
-    """Make a class with a table and nothing else: an empty property has no getter."""
-    made = table_class(**options)
-    made.__dlpack__ = property()  # type: ignore[assignment]
-    made.__dlpack_device__ = property()  # type: ignore[assignment]
-    return made
 
 
 def failing(function: str) -> dict[str, Any]:
@@ -46,7 +38,7 @@ def test_any_minor_version_of_major_1_is_used(minor: int) -> None:
     """R119, R30."""
     producer = without_protocol(minor=minor)()
     dlx.from_dlpack(producer)
-    assert calls(producer) == BY_TABLE
+    assert producer.called == BY_TABLE
 
 
 @pytest.mark.parametrize("newer", [[2], [3, 2]], ids=str)
@@ -58,7 +50,7 @@ def test_newer_tables_lead_to_the_one_of_major_1(newer: list[int]) -> None:
     broken = failing("fail_with_value_error")
     producer = without_protocol(major=newer[0], prev=table, **broken)()
     dlx.from_dlpack(producer)
-    assert calls(producer) == BY_TABLE
+    assert producer.called == BY_TABLE
 
 
 @pytest.mark.parametrize("major", [0, 2, 2**32 - 1])
@@ -66,7 +58,7 @@ def test_a_table_of_another_major_version_leaves_the_protocol(major: int) -> Non
     """R119, R116."""
     producer = table_class(major=major)()
     dlx.from_dlpack(producer)
-    assert calls(producer) == BY_PROTOCOL
+    assert producer.called == BY_PROTOCOL
 
 
 @pytest.mark.parametrize("options", [{"major": 2}, {FROM_PY: None}], ids=str)
@@ -81,7 +73,7 @@ def test_a_null_export_entry_leaves_the_protocol() -> None:
     null: dict[str, Any] = {FROM_PY: None}
     producer = table_class(**null)()
     dlx.from_dlpack(producer)
-    assert calls(producer) == BY_PROTOCOL
+    assert producer.called == BY_PROTOCOL
 
 
 def test_only_the_export_entry_is_needed() -> None:
@@ -89,7 +81,7 @@ def test_only_the_export_entry_is_needed() -> None:
     others: dict[str, Any] = dict.fromkeys(OTHER_ENTRIES)
     producer = without_protocol(**others)()
     dlx.from_dlpack(producer)
-    assert calls(producer) == BY_TABLE
+    assert producer.called == BY_TABLE
 
 
 # Failures of the table
@@ -130,7 +122,7 @@ def test_a_buffer_error_of_the_table_leaves_the_protocol_once() -> None:
     producer = table_class(**failing("fail_with_buffer_error"))()
     tensor = dlx.from_dlpack(producer)
     assert tensor.data_ptr == producer.data
-    assert calls(producer) == BY_PROTOCOL
+    assert producer.called == BY_PROTOCOL
 
 
 def test_a_buffer_error_of_the_table_passes_where_there_is_no_protocol() -> None:
@@ -160,7 +152,7 @@ def test_another_exception_of_the_table_passes_unchanged() -> None:
     with pytest.raises(ValueError, match=r"^fake value error$") as caught:
         dlx.from_dlpack(producer)
     assert type(caught.value) is ValueError
-    assert calls(producer) == []
+    assert producer.called == []
 
 
 @pytest.mark.parametrize(
@@ -204,8 +196,7 @@ def test_an_order_on_a_stream_is_asked_of_the_protocol(stream: int | None) -> No
     producer = table_class()(device=(2, 0))
     tensor = dlx.from_dlpack(producer, stream=stream)
     assert tensor.stream == (stream or 1)
-    [(_, keywords)] = [call for call in producer.calls if call[0] == "__dlpack__"]
-    assert keywords["stream"] == (stream or 1)
+    assert producer.asked["stream"] == (stream or 1)
     *unused, used = producer.exports
     assert [export.deleted for export in unused] == [1] * len(unused)
     assert used.deleted == 0
@@ -215,7 +206,7 @@ def test_without_order_the_table_is_enough() -> None:
     """R76, R126."""
     producer = without_protocol()(device=(2, 0))
     tensor = dlx.from_dlpack(producer, stream=-1)
-    assert (calls(producer), tensor.stream) == (BY_TABLE, None)
+    assert (producer.called, tensor.stream) == (BY_TABLE, None)
 
 
 def test_a_copy_on_the_cpu_is_made_from_the_tables_tensor() -> None:

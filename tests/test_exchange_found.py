@@ -18,31 +18,18 @@ import numpy as np
 import pytest
 from dlpack_abi import new_capsule
 from fake_producers import Producer, c_function
-from fake_table import TableProducer, new_table, table_class
+from fake_table import (
+    BY_PROTOCOL,
+    BY_TABLE,
+    FROM_PY,
+    Forward,
+    new_table,
+    table_class,
+    without_protocol,
+)
 
-FROM_PY = "managed_tensor_from_py_object_no_sync"
-BY_TABLE = [FROM_PY]
-BY_PROTOCOL = ["__dlpack_device__", "__dlpack__"]
 NAME = b"dlpack_exchange_api"
 HERE = Path(__file__).parent
-
-
-def calls(producer: Producer) -> list[str]:
-    """What was called on a producer, in order."""
-    return [name for name, _ in producer.calls]
-
-
-def absent(self: Any) -> Any:
-    """Getter of a property that looks as if it were not there."""
-    raise AttributeError("absent")
-
-
-def without_protocol(**options: Any) -> type[TableProducer]:
-    """Make a class with a table and nothing else."""
-    made = table_class(**options)
-    made.__dlpack__ = property(absent)  # type: ignore[assignment]
-    made.__dlpack_device__ = property(absent)  # type: ignore[assignment]
-    return made
 
 
 def table_capsule(name: bytes = NAME, **options: Any) -> Any:
@@ -63,7 +50,7 @@ def test_the_table_of_the_type_is_used_and_nothing_else() -> None:
     producer = without_protocol()()
     tensor = dlx.from_dlpack(producer)
     assert tensor.data_ptr == producer.data
-    assert calls(producer) == BY_TABLE
+    assert producer.called == BY_TABLE
 
 
 def test_the_exported_tensor_is_deleted_once_with_the_import() -> None:
@@ -80,7 +67,7 @@ def test_a_subclass_inherits_the_table() -> None:
     subclass = type("Sub", (without_protocol(),), {})
     producer = subclass()
     dlx.from_dlpack(producer)
-    assert calls(producer) == BY_TABLE
+    assert producer.called == BY_TABLE
 
 
 def test_a_subclass_may_have_a_table_of_its_own() -> None:
@@ -98,7 +85,7 @@ def test_a_capsule_under_the_older_name_is_accepted() -> None:
     """R112: the name before 1.3 was `__c_dlpack_exchange_api__`."""
     producer = plain_class(__c_dlpack_exchange_api__=table_capsule())()
     dlx.from_dlpack(producer)
-    assert calls(producer) == BY_TABLE
+    assert producer.called == BY_TABLE
 
 
 NO_TABLES: dict[str, Any] = {
@@ -125,7 +112,7 @@ def test_an_attribute_that_is_no_table_leaves_the_protocol(
     producer = plain_class(**{name: value})()
     tensor = dlx.from_dlpack(producer)
     assert tensor.data_ptr == producer.data
-    assert calls(producer) == BY_PROTOCOL
+    assert producer.called == BY_PROTOCOL
 
 
 @pytest.mark.parametrize("value", NO_TABLES.values(), ids=NO_TABLES)
@@ -134,6 +121,11 @@ def test_an_attribute_that_is_no_table_is_no_protocol(value: Any) -> None:
     plain = type("Bare", (), {"__dlpack_c_exchange_api__": value})
     with pytest.raises(AttributeError, match=r"Bare has no __dlpack__;"):
         dlx.from_dlpack(plain())
+
+
+def absent(cls: type) -> Any:
+    """Answer of a metaclass that does not lie."""
+    raise AttributeError("absent")
 
 
 LIES: dict[str, Callable[[type, str], Any]] = {
@@ -154,7 +146,7 @@ def test_a_metaclass_that_has_every_attribute_leaves_the_protocol(
     producer = liar("Lied", (Producer,), {})()
     tensor = dlx.from_dlpack(producer)
     assert tensor.data_ptr == producer.data
-    assert calls(producer) == BY_PROTOCOL
+    assert producer.called == BY_PROTOCOL
 
 
 def test_an_exception_of_the_metaclass_passes() -> None:
@@ -178,7 +170,7 @@ def test_a_mock_has_no_protocol(mock: Callable[[], Any]) -> None:
 def test_a_mocked_producer_is_refused_for_what_it_answers() -> None:
     """R64: `__dlpack_device__` of the mock gives another mock."""
     with pytest.raises(TypeError, match="not a pair of ints"):
-        dlx.from_dlpack(MagicMock(spec=Producer()))
+        dlx.from_dlpack(MagicMock(spec=Producer))
 
 
 @pytest.mark.parametrize(
@@ -204,19 +196,6 @@ assert dlx.from_dlpack(table_class()()).shape == (2, 3)
 # Forwarding by an instance
 
 
-class Forward:
-    """Names the object to be used in place of a table."""
-
-    def __init__(self, inner: Any) -> None:
-        """Wrap `inner`."""
-        self.inner = inner
-
-    @property
-    def __dlpack_c_exchange_api__(self) -> Any:
-        """What is wrapped."""
-        return self.inner
-
-
 def forward_by_attribute(inner: Any) -> Any:
     """Set the attribute on the instance alone."""
     made = type("Slot", (), {})()
@@ -228,15 +207,15 @@ def forward_by_attribute(inner: Any) -> Any:
 def test_an_object_named_by_the_instance_is_used(
     forward: Callable[[Any], Any],
 ) -> None:
-    """Rung 2 of from_dlpack (thread dlpack-179): its type has the table."""
+    """docs/design.md, rung 2: its type has the table."""
     inner = without_protocol()()
     tensor = dlx.from_dlpack(forward(inner))
     assert tensor.data_ptr == inner.data
-    assert calls(inner) == BY_TABLE
+    assert inner.called == BY_TABLE
 
 
 def test_a_tensor_named_by_the_instance_is_used() -> None:
-    """Rung 2, with a table that is real."""
+    """docs/design.md, rung 2, with a table that is real."""
     inner = dlx.from_dlpack(np.arange(6.0).reshape(2, 3).T)
     tensor = dlx.from_dlpack(Forward(inner))
     assert (tensor.data_ptr, tensor.strides) == (inner.data_ptr, (1, 3))
@@ -252,7 +231,7 @@ def test_a_wrapper_that_forwards_everything_works_by_its_protocol() -> None:
     inner = table_class()()
     tensor = dlx.from_dlpack(Wrapper())
     assert tensor.data_ptr == inner.data
-    assert calls(inner) == BY_PROTOCOL
+    assert inner.called == BY_PROTOCOL
 
 
 @pytest.mark.parametrize(
@@ -261,13 +240,13 @@ def test_a_wrapper_that_forwards_everything_works_by_its_protocol() -> None:
     ids=["Producer", "ndarray", "Forward", "capsule", "1", "None"],
 )
 def test_what_has_no_table_is_not_forwarded_to(inner: Any) -> None:
-    """Rung 2 goes one step; R61."""
+    """docs/design.md, rung 2, is one step; R61."""
     with pytest.raises(AttributeError, match=r"Forward has no __dlpack__;"):
         dlx.from_dlpack(Forward(inner))
 
 
 def test_an_instance_that_names_itself_is_no_loop() -> None:
-    """Rung 2; R61."""
+    """docs/design.md, rung 2; R61."""
     loop = Forward(None)
     loop.inner = loop
     with pytest.raises(AttributeError, match=r"Forward has no __dlpack__;"):
@@ -287,7 +266,7 @@ def test_a_table_added_after_an_import_is_used_by_the_next(on: str) -> None:
     owner.__dlpack_c_exchange_api__ = table_capsule()
     producer = derived()
     dlx.from_dlpack(producer)
-    assert calls(producer) == BY_TABLE
+    assert producer.called == BY_TABLE
 
 
 def test_more_types_than_are_remembered_all_work() -> None:
@@ -295,19 +274,17 @@ def test_more_types_than_are_remembered_all_work() -> None:
     program = """
 import dlx
 from fake_producers import Producer
-from fake_table import table_class
+from fake_table import BY_PROTOCOL, BY_TABLE, table_class
 base, buffer = table_class(), bytearray(1024)
 kept = [type("Kept", (base,), {}) for _ in range(50)]
 def check(cls, wanted):
     producer = cls(memory=buffer)
     assert dlx.from_dlpack(producer).data_ptr == producer.data
-    assert [name for name, _ in producer.calls] == wanted, cls
-by_table = ["managed_tensor_from_py_object_no_sync"]
-by_protocol = ["__dlpack_device__", "__dlpack__"]
+    assert producer.called == wanted, cls
 for _ in range(2500):
-    check(type("Tabled", (base,), {}), by_table)
-    check(type("Plain", (Producer,), {}), by_protocol)
+    check(type("Tabled", (base,), {}), BY_TABLE)
+    check(type("Plain", (Producer,), {}), BY_PROTOCOL)
 for cls in kept * 2:
-    check(cls, by_table)
+    check(cls, BY_TABLE)
 """
     subprocess.run([sys.executable, "-c", program], check=True, cwd=HERE)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from ctypes import addressof, byref, c_size_t, c_void_p, cast
+from ctypes import addressof, byref, c_void_p, cast
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +24,18 @@ from dlpack_abi import (
     capsule_destructor,
     capsule_name,
     capsule_pointer,
+    delete,
+    from_table,
+    managed_in,
     table_of,
 )
 from fake_producers import Producer
-from fake_table import table_class
+from fake_table import without_protocol
+from libc import heap_in_use, needs_heap_in_use
 
 TABLE = table_of(dlx.Tensor)
 NAME = b"dlpack_exchange_api"
 ENTRIES = [name for name, _ in DLPackExchangeAPI._fields_[1:]]
-STRUCT = DLManagedTensorVersioned
 
 GRID = np.arange(24, dtype=np.float32).reshape(4, 6)
 FROZEN = np.arange(6)
@@ -77,23 +80,10 @@ def managed_fields(managed: DLManagedTensorVersioned) -> dict[str, Any]:
     return own | fields_of(managed.dl_tensor)
 
 
-def export(tensor: dlx.Tensor) -> DLManagedTensorVersioned:
-    """Managed tensor from the table; whoever asks calls its deleter."""
-    out = c_void_p()
-    code = TABLE.managed_tensor_from_py_object_no_sync(tensor, byref(out))
-    assert code == 0
-    return DLManagedTensorVersioned.from_address(out.value or 0)
-
-
-def delete(managed: DLManagedTensorVersioned) -> None:
-    """Call the deleter."""
-    managed.deleter(addressof(managed))
-
-
 @contextmanager
-def exported(tensor: dlx.Tensor) -> Iterator[DLManagedTensorVersioned]:
+def by_table(tensor: dlx.Tensor) -> Iterator[DLManagedTensorVersioned]:
     """Managed tensor from the table, deleted at the end."""
-    managed = export(tensor)
+    managed = from_table(TABLE, tensor)
     yield managed
     delete(managed)
 
@@ -170,16 +160,15 @@ def test_the_table_exports_the_same_fields_as_dunder_dlpack(
     """R128."""
     tensor = make()
     capsule = tensor.__dlpack__(max_version=(1, 3))
-    address = capsule_pointer(capsule, b"dltensor_versioned")
-    by_protocol = managed_fields(STRUCT.from_address(address))
-    with exported(tensor) as managed:
+    by_protocol = managed_fields(managed_in(capsule))
+    with by_table(tensor) as managed:
         assert managed_fields(managed) == by_protocol
 
 
 @pytest.mark.parametrize(("name", "flags"), [("read-only", 1), ("padded fp4", 4)])
 def test_flags_of_the_memory_are_exported(name: str, flags: int) -> None:
     """R39, R44."""
-    with exported(TENSORS[name]()) as managed:
+    with by_table(TENSORS[name]()) as managed:
         assert managed.flags == flags
 
 
@@ -187,7 +176,7 @@ def test_a_shared_copy_is_not_exported_as_copied() -> None:
     """R38: dlx.Tensor still holds the memory."""
     tensor = TENSORS["copied"]()
     assert tensor.is_copied
-    with exported(tensor) as managed:
+    with by_table(tensor) as managed:
         assert managed.flags == 0
 
 
@@ -196,7 +185,7 @@ def test_exports_are_deleted_in_either_order(first: int) -> None:
     """R16, R15: the memory goes with the last of them."""
     producer = Producer()
     tensor = dlx.from_dlpack(producer)
-    exports = [export(tensor), export(tensor)]
+    exports = [from_table(TABLE, tensor), from_table(TABLE, tensor)]
     del tensor
     delete(exports.pop(first))
     assert producer.deleted == 0
@@ -208,8 +197,7 @@ def test_exports_are_deleted_in_either_order(first: int) -> None:
 def test_an_object_of_another_class_is_refused_with_minus_one() -> None:
     """R123, R127: dlx itself reports a table that returns 0 with an exception set."""
     borrowed = cast(TABLE.managed_tensor_from_py_object_no_sync, c_void_p).value
-    other = table_class(managed_tensor_from_py_object_no_sync=borrowed)
-    other.__dlpack__ = property()  # type: ignore[assignment]
+    other = without_protocol(managed_tensor_from_py_object_no_sync=borrowed)
     with pytest.raises(BufferError, match=r"^the exchange table of dlx.Tensor was"):
         dlx.from_dlpack(other())
 
@@ -254,7 +242,7 @@ def test_a_borrowed_view_has_the_fields_of_an_export(
     """R129, R128."""
     tensor, out = make(), DLTensor()
     assert TABLE.dltensor_from_py_object_no_sync(tensor, byref(out)) == 0
-    with exported(tensor) as managed:
+    with by_table(tensor) as managed:
         assert fields_of(out) == fields_of(managed.dl_tensor)
 
 
@@ -277,30 +265,16 @@ def test_borrowing_takes_no_reference() -> None:
     assert sys.getrefcount(tensor) == before
 
 
-class mallinfo2(ctypes.Structure):
-    """`struct mallinfo2` of glibc, as far as it is read here."""
-
-    _fields_ = (
-        ("before", c_size_t * 7),
-        ("uordblks", c_size_t),
-        ("after", c_size_t * 2),
-    )
-
-
+@needs_heap_in_use
 def test_borrowing_keeps_no_memory() -> None:
     """R129: as many bytes of the C heap are in use after 1e5 calls as before."""
-    heap = getattr(ctypes.CDLL(None), "mallinfo2", None)
-    if heap is None:
-        pytest.skip("the C library has no mallinfo2")
-    heap.restype = mallinfo2
     tensor, out = dlx.from_dlpack(GRID), DLTensor()
     borrow, address = TABLE.dltensor_from_py_object_no_sync, addressof(out)
 
     def used_after_calls() -> int:
         for _ in range(100_000):
             borrow(tensor, address)
-        used: int = heap().uordblks
-        return used
+        return heap_in_use()
 
     used_after_calls()
     assert used_after_calls() == used_after_calls()

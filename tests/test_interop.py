@@ -17,7 +17,8 @@ import numpy.typing as npt
 import pyarrow  # type: ignore[import-untyped]
 import pytest
 import tvm_ffi
-from heavy import requires
+from fake_table import not_called
+from heavy import requires, take_view
 
 Array = npt.NDArray[Any]
 
@@ -92,12 +93,6 @@ def see_arrow(array: Any) -> Seen:
 def take_torch(x: Any) -> Any:
     """`torch.from_dlpack`."""
     return requires("torch").from_dlpack(x)
-
-
-def take_view(x: Any) -> Any:
-    """`StridedMemoryView.from_dlpack`, without order."""
-    view = requires("cuda.core.utils").StridedMemoryView
-    return view.from_dlpack(x, stream_ptr=-1)
 
 
 LIBRARIES = {
@@ -216,11 +211,7 @@ def test_a_library_holds_the_memory_that_it_took(library: str) -> None:
 @pytest.fixture
 def no_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make every call of dlx's `__dlpack__` an error: only the table is left."""
-
-    def fail(*arguments: Any, **keywords: Any) -> Any:
-        raise AssertionError("__dlpack__ was called")
-
-    monkeypatch.setattr(dlx.Tensor, "__dlpack__", fail)
+    monkeypatch.setattr(dlx.Tensor, "__dlpack__", not_called)
 
 
 by_table = pytest.mark.usefixtures("no_protocol")

@@ -12,15 +12,9 @@ import numpy.typing as npt
 import pyarrow  # type: ignore[import-untyped]
 import pytest
 import tvm_ffi
-from heavy import requires
+from heavy import take_view
 
 Array = npt.NDArray[Any]
-
-
-def take_view(x: Any) -> Any:
-    """`StridedMemoryView.from_dlpack`, without order."""
-    view = requires("cuda.core.utils").StridedMemoryView
-    return view.from_dlpack(x, stream_ptr=-1)
 
 
 def frozen() -> Array:

@@ -9,13 +9,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlpack_abi import (
-    DLManagedTensor,
-    DLManagedTensorVersioned,
-    DLTensor,
-    capsule_name,
-    capsule_pointer,
-)
+from dlpack_abi import exported
 from fake_producers import Producer
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,15 +26,6 @@ def imported(**fields: Any) -> dlx.Tensor:
 def values(tensor: dlx.Tensor) -> Any:
     """Return the elements as nested lists."""
     return tensor.numpy().tolist()
-
-
-def exported(tensor: dlx.Tensor, **keywords: Any) -> DLTensor:
-    """Copy the fields of an export; pointers to dimensions are only NULL or not."""
-    capsule = tensor.__dlpack__(**{"max_version": (1, 3)} | keywords)
-    name = capsule_name(capsule) or b""
-    kind = DLManagedTensor if name == b"dltensor" else DLManagedTensorVersioned
-    managed = kind.from_address(capsule_pointer(capsule, name))
-    return DLTensor.from_buffer_copy(managed.dl_tensor)
 
 
 # Number of dimensions, extents and strides.
@@ -203,7 +188,7 @@ def test_an_offset_beyond_the_address_space_is_refused(data: int | None) -> None
 def test_the_offset_into_a_buffer_handle_stays_apart(device: tuple[int, int]) -> None:
     """R95: OpenCL, Vulkan, Metal and WebGPU name memory by handles."""
     tensor = imported(device=device, data=0x1234, byte_offset=8)
-    out = exported(tensor)
+    out = exported(tensor).dl_tensor
     assert (out.data, out.byte_offset) == (0x1234, 8)
 
 
@@ -220,7 +205,7 @@ def test_data_at_an_odd_address_is_read(copy: bool | None) -> None:
 def test_a_copy_is_aligned_to_256_bytes(byte_offset: int) -> None:
     """R96: as dlpack.h wants it."""
     tensor = imported(byte_offset=byte_offset)
-    address = exported(tensor, copy=True).data
+    address = exported(tensor, copy=True).dl_tensor.data
     assert address is not None
     assert address % 256 == 0
 
@@ -236,19 +221,19 @@ def test_an_export_always_has_strides(
 ) -> None:
     """R89: also where the producer left them out."""
     tensor = imported(shape=shape, strides=None)
-    assert exported(tensor, copy=copy, max_version=max_version).strides
+    assert exported(tensor, copy=copy, max_version=max_version).dl_tensor.strides
 
 
 @pytest.mark.parametrize("copy", [None, True])
 def test_an_export_without_elements_has_null_data(copy: bool | None) -> None:
     """R93: though the producer had an address."""
-    assert exported(imported(shape=(2, 0)), copy=copy).data is None
+    assert exported(imported(shape=(2, 0)), copy=copy).dl_tensor.data is None
 
 
 def test_an_export_starts_at_the_first_element() -> None:
     """R95: the offset was added on import."""
     producer = Producer(byte_offset=8)
-    out = exported(dlx.from_dlpack(producer))
+    out = exported(dlx.from_dlpack(producer)).dl_tensor
     assert (out.data, out.byte_offset) == ((producer.data or 0) + 8, 0)
 
 

@@ -6,11 +6,7 @@ from ctypes import string_at
 
 import dlx
 import pytest
-from dlpack_abi import (
-    DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED,
-    DLManagedTensorVersioned,
-    capsule_pointer,
-)
+from dlpack_abi import DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, exported
 from fake_producers import Producer
 
 PADDED = DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED
@@ -56,14 +52,6 @@ REFUSED = {
     17: (0, 6, 8),
 }
 """Bits that are wrong, by dtype code."""
-
-
-def exported(tensor: dlx.Tensor) -> DLManagedTensorVersioned:
-    """Copy the struct of an export, which itself is gone afterwards."""
-    capsule = tensor.__dlpack__(max_version=(1, 3))
-    address = capsule_pointer(capsule, b"dltensor_versioned")
-    managed = DLManagedTensorVersioned.from_address(address)
-    return DLManagedTensorVersioned.from_buffer_copy(managed)
 
 
 @pytest.mark.parametrize(("dtype", "name"), NAMES.items(), ids=NAMES.values())

@@ -20,12 +20,6 @@ HANDLE = 0x7F12_3456_7890
 NO_INTEGERS = [True, False, "1", 1.0, -1.0, np.int64(-1), object()]
 
 
-def asked(producer: Producer) -> dict[str, Any]:
-    """Keywords of the one request that a producer got."""
-    [keywords] = [keywords for name, keywords in producer.calls if name == "__dlpack__"]
-    return keywords
-
-
 def cuda_tensor(**keywords: Any) -> dlx.Tensor:
     """Import a fake CUDA tensor."""
     return dlx.from_dlpack(Producer(device=CUDA), **keywords)
@@ -44,7 +38,7 @@ def test_a_producer_without_streams_is_told_none(
     """R71, R87: torch and JAX want it so for pinned memory."""
     producer = Producer(device=device)
     assert dlx.from_dlpack(producer, stream=given).stream is None
-    assert asked(producer) == {"max_version": (1, 3)}
+    assert producer.asked == {"max_version": (1, 3)}
 
 
 @pytest.mark.parametrize(
@@ -56,7 +50,7 @@ def test_the_default_stream_is_named_explicitly(
     """R83, R84, R87."""
     producer = Producer(device=device)
     assert dlx.from_dlpack(producer).stream == default
-    assert asked(producer)["stream"] == default
+    assert producer.asked["stream"] == default
 
 
 @pytest.mark.parametrize(
@@ -69,7 +63,7 @@ def test_a_stream_passes_to_the_producer_and_is_remembered(
     """R73, R75, R83."""
     producer = Producer(device=device)
     assert dlx.from_dlpack(producer, stream=stream).stream == stream
-    assert asked(producer)["stream"] == stream
+    assert producer.asked["stream"] == stream
 
 
 @pytest.mark.parametrize("device", [CUDA, MANAGED, ROCM])
@@ -79,14 +73,14 @@ def test_no_order_passes_to_the_producer_and_is_no_stream(
     """R76."""
     producer = Producer(device=device)
     assert dlx.from_dlpack(producer, stream=-1).stream is None
-    assert asked(producer)["stream"] == -1
+    assert producer.asked["stream"] == -1
 
 
 def test_an_old_producer_gets_the_stream_that_was_given() -> None:
     """R32, R83."""
     producer = OldProducer(device=CUDA)
     dlx.from_dlpack(producer, stream=HANDLE)
-    assert asked(producer) == {"stream": HANDLE}
+    assert producer.asked == {"stream": HANDLE}
 
 
 @pytest.mark.parametrize(
@@ -141,7 +135,7 @@ def test_the_stream_is_one_of_the_device_that_was_asked_for(stream: int | None) 
     producer = Producer()
     with pytest.raises(BufferError, match="gave one on cpu"):
         dlx.from_dlpack(producer, device="cuda:0", stream=stream)
-    assert asked(producer)["stream"] == (1 if stream is None else stream)
+    assert producer.asked["stream"] == (1 if stream is None else stream)
 
 
 @pytest.mark.parametrize("stream", [1, HANDLE])
@@ -179,7 +173,7 @@ def test_what_must_be_ordered_goes_from_the_table_to_the_protocol(
     """R83, R126: and the table's own export is deleted."""
     producer = table_class()(device=device)
     tensor = dlx.from_dlpack(producer, stream=given)
-    assert (asked(producer)["stream"], tensor.stream) == (passed, passed)
+    assert (producer.asked["stream"], tensor.stream) == (passed, passed)
     assert producer.deleted == len(producer.exports) - 1
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
-from ctypes import byref, c_void_p
 from typing import Any
 
 import dlx
@@ -16,14 +15,13 @@ from dlpack_abi import (
     DLPACK_FLAG_BITMASK_IS_COPIED,
     DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED,
     DLPACK_FLAG_BITMASK_READ_ONLY,
-    DLManagedTensorVersioned,
+    delete,
+    from_table,
     table_of,
 )
-from fake_producers import Producer
+from fake_producers import ADDRESS, Producer
 from heavy import requires
 
-ADDRESS = 0x10000
-"""What no test reads."""
 METAL = 8
 USUAL: dict[str, Any] = {"ptr": ADDRESS, "shape": (2,), "dtype": "float32"}
 ATTRIBUTES = {
@@ -59,20 +57,20 @@ def cuda(**options: Any) -> dlx.Tensor:
 
 @pytest.mark.parametrize("name", ATTRIBUTES)
 def test_an_attribute_has_its_value_and_type(name: str) -> None:
-    """Design 3."""
+    """`help(dlx.Tensor)`: what each of them is."""
     value = getattr(strided(), name)
     assert value == ATTRIBUTES[name]
     assert type(value) is type(ATTRIBUTES[name])
 
 
 def test_every_public_attribute_is_tabled_here() -> None:
-    """Design 3: what is added to the class is added to these tests."""
+    """What is added to the class is added to these tests."""
     public = {name for name in dir(dlx.Tensor) if not name.startswith("_")}
     assert public == ATTRIBUTES.keys() | {"numpy", "to"}
 
 
 def test_extents_are_plain_ints() -> None:
-    """Design 3."""
+    """The stub: `tuple[int, ...]`."""
     tensor = strided()
     assert {type(value) for value in tensor.shape + tensor.strides} == {int}
 
@@ -146,20 +144,20 @@ def test_stream_is_the_one_the_elements_become_ready_on(
 
 @pytest.mark.parametrize("name", [*ATTRIBUTES, "new"])
 def test_an_attribute_cannot_be_set(name: str) -> None:
-    """Design 3: immutable."""
+    """docs/safety.md, threads: everything a `Tensor` holds is immutable."""
     with pytest.raises(AttributeError):
         setattr(strided(), name, ATTRIBUTES.get(name))
 
 
 @pytest.mark.parametrize("name", ATTRIBUTES)
 def test_an_attribute_cannot_be_deleted(name: str) -> None:
-    """Design 3: immutable."""
+    """docs/safety.md, threads: everything a `Tensor` holds is immutable."""
     with pytest.raises(AttributeError):
         delattr(strided(), name)
 
 
 def test_a_producer_that_changes_its_shape_changes_nothing_here() -> None:
-    """Design 2.5, R100: torch's shape points into the live tensor."""
+    """R100: torch's shape points into the live tensor."""
     producer = Producer()
     tensor = dlx.from_dlpack(producer)
     producer.tensor.shape[0], producer.tensor.strides[0] = 99, 99
@@ -169,19 +167,19 @@ def test_a_producer_that_changes_its_shape_changes_nothing_here() -> None:
 @pytest.mark.parametrize("new", [dlx.Tensor, dlx.Tensor.__new__, object.__new__])
 @pytest.mark.parametrize("arguments", [(), (np.arange(3),)])
 def test_there_is_no_constructor(new: Any, arguments: tuple[Any, ...]) -> None:
-    """Design 3: tensors come from `from_dlpack` and `from_pointer`."""
+    """`help(dlx.Tensor)`: made by `from_dlpack` and `from_pointer`."""
     with pytest.raises(TypeError):
         new(*(() if new is dlx.Tensor else (dlx.Tensor,)), *arguments)
 
 
 def test_the_class_is_final() -> None:
-    """Design 3: a subclass would inherit a table that makes its base (R112)."""
+    """R112, R130: a subclass would inherit a table that makes its base."""
     with pytest.raises(TypeError, match="base type"):
         type("Derived", (dlx.Tensor,), {})
 
 
 def test_a_weak_reference_dies_with_the_tensor() -> None:
-    """Spec of this issue: weakref-able."""
+    """As with any class that is written in Python."""
     tensor = strided()
     reference = weakref.ref(tensor)
     assert reference() is tensor
@@ -207,7 +205,7 @@ PADDED = Producer(dtype=(17, 4, 1), flags=DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PA
 def test_the_repr_says_in_one_line_what_is_unusual(
     tensor: dlx.Tensor, text: str
 ) -> None:
-    """Design 3: a one-line repr."""
+    """Dtype, shape and device are always there."""
     assert repr(tensor) == f"dlx.Tensor({text})"
 
 
@@ -249,19 +247,19 @@ def test_readonly_reaches_the_consumer(readonly: bool) -> None:
     ],
 )
 def test_the_dtype_is_whatever_dtype_takes(spec: Any, name: str) -> None:
-    """Design 3."""
+    """`help(dlx.DType)`: a name, a triple, or the dtype object of a library."""
     assert dlx.from_pointer(ADDRESS, (1,), spec).dtype == name
 
 
 def test_the_dtype_may_be_torchs() -> None:
-    """Design 3."""
+    """`help(dlx.DType)`."""
     torch = requires("torch")
     assert dlx.from_pointer(ADDRESS, (1,), torch.bfloat16).dtype == "bfloat16"
 
 
 @pytest.mark.parametrize("device", ["rocm:1", (10, 1), dlx.Device("rocm:1")])
 def test_the_device_is_whatever_device_takes(device: Any) -> None:
-    """Design 3."""
+    """`help(dlx.Device)`: a name, or a type and an id."""
     assert dlx.from_pointer(ADDRESS, (1,), "int8", device=device).device == (10, 1)
 
 
@@ -328,12 +326,10 @@ def test_the_owner_may_be_let_go_by_a_deleter_on_another_thread() -> None:
     owner = Owner()
     alive = weakref.ref(owner)
     tensor = dlx.from_pointer(owner=owner, **USUAL)
-    out = c_void_p()
-    table_of(dlx.Tensor).managed_tensor_from_py_object_no_sync(tensor, byref(out))
-    managed = DLManagedTensorVersioned.from_address(out.value or 0)
+    managed = from_table(table_of(dlx.Tensor), tensor)
     del owner, tensor
     assert alive() is not None
-    thread = threading.Thread(target=managed.deleter, args=(out.value,))
+    thread = threading.Thread(target=delete, args=(managed,))
     thread.start()
     thread.join()
     assert alive() is None

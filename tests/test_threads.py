@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from ctypes import addressof, byref, c_int64, c_ulong, c_void_p
+from ctypes import addressof, byref, c_int64, c_void_p
 from functools import partial
 from pathlib import Path
 from textwrap import dedent
@@ -21,17 +20,17 @@ import numpy as np
 import pytest
 import tvm_ffi
 from dlpack_abi import (
-    DLManagedTensor,
     DLManagedTensorVersioned,
     DLTensor,
-    capsule_name,
-    capsule_pointer,
-    set_capsule_name,
+    delete,
+    from_table,
     table_of,
+    take,
 )
 from fake_producers import OldProducer, Producer
 from fake_table import table_class
 from heavy import requires
+from libc import raw_thread
 
 THREADS = 8
 ROUNDS = 300
@@ -215,22 +214,21 @@ def test_allocations_without_the_gil_are_apart() -> None:
     shape = (c_int64 * 2)(5, 7)
     prototype = DLTensor(device=(1, 0), ndim=2, dtype=(2, 32, 1), shape=shape)
 
-    def work(index: int) -> list[tuple[int, int]]:
+    def work(index: int) -> list[DLManagedTensorVersioned]:
         made = []
         for _ in range(ROUNDS):
             out = c_void_p()
             TABLE.managed_tensor_allocator(addressof(prototype), byref(out), None, None)
-            managed = DLManagedTensorVersioned.from_address(out.value or 0)
-            made.append((managed.dl_tensor.data or 0, out.value or 0))
+            made.append(DLManagedTensorVersioned.from_address(out.value or 0))
         return made
 
     made = [one for part in together(work) for one in part]
-    starts = sorted(data for data, _ in made)
+    starts = sorted(managed.dl_tensor.data for managed in made)
     assert min(np.diff(starts)) >= 5 * 7 * 4
 
     def free(index: int) -> None:
-        for _, address in made[index::THREADS]:
-            DLManagedTensorVersioned.from_address(address).deleter(address)
+        for managed in made[index::THREADS]:
+            delete(managed)
 
     together(free)
 
@@ -239,42 +237,16 @@ class Owner:
     """What can be weakly referenced."""
 
 
-def from_table(tensor: dlx.Tensor) -> tuple[int, Any]:
-    """Address and deleter of an export through the table."""
-    out = c_void_p()
-    TABLE.managed_tensor_from_py_object_no_sync(tensor, byref(out))
-    address = out.value or 0
-    return address, DLManagedTensorVersioned.from_address(address).deleter
-
-
-def from_capsule(tensor: dlx.Tensor, **keywords: Any) -> tuple[int, Any]:
-    """Address and deleter of a capsule that was consumed."""
-    capsule = tensor.__dlpack__(**keywords)
-    name = capsule_name(capsule) or b""
-    address = capsule_pointer(capsule, name)
-    set_capsule_name(capsule, b"used_" + name)
-    struct = DLManagedTensorVersioned if keywords else DLManagedTensor
-    return address, struct.from_address(address).deleter
-
-
-def raw_thread(function: Any, argument: int) -> Callable[[], None]:
-    """Start a thread that Python knows nothing of; what is returned joins it."""
-    libc, thread = ctypes.CDLL(None), c_ulong()
-    start = ctypes.cast(function, c_void_p)
-    assert not libc.pthread_create(byref(thread), None, start, c_void_p(argument))
-    return lambda: libc.pthread_join(thread, None)
-
-
-WAYS: dict[str, Callable[[dlx.Tensor], tuple[int, Any]]] = {
-    "table": from_table,
-    "capsule": lambda tensor: from_capsule(tensor, max_version=(1, 3)),
-    "legacy capsule": from_capsule,
+WAYS: dict[str, Callable[[dlx.Tensor], Any]] = {
+    "table": partial(from_table, TABLE),
+    "capsule": lambda tensor: take(tensor.__dlpack__(max_version=(1, 3))),
+    "legacy capsule": lambda tensor: take(tensor.__dlpack__()),
 }
 
 
 @pytest.mark.parametrize("export", WAYS.values(), ids=WAYS)
 def test_deleters_run_on_threads_that_python_does_not_know(
-    export: Callable[[dlx.Tensor], tuple[int, Any]],
+    export: Callable[[dlx.Tensor], Any],
 ) -> None:
     """R13: while the main thread runs Python, and with a Python object behind them."""
     let_go: list[object] = []
@@ -284,9 +256,9 @@ def test_deleters_run_on_threads_that_python_does_not_know(
             owner = Owner()
             weakref.finalize(owner, let_go.append, None)
             tensor = dlx.from_pointer(8, (2, 3), "int8", owner=owner)
-            address, deleter = export(tensor)
+            managed = export(tensor)
             del owner, tensor
-            joins.append(raw_thread(deleter, address))
+            joins.append(raw_thread(managed.deleter, addressof(managed)))
         math.factorial(500)
         for join in joins:
             join()

@@ -13,6 +13,7 @@ from typing import Any
 
 import dlx
 import pytest
+from fake_table import Forward, not_called
 from heavy import requires
 
 torch = requires("torch")
@@ -129,28 +130,15 @@ def test_subclasses_are_guarded_too(make: str) -> None:
         dlx.from_dlpack(LAZY[make][0]().as_subclass(subclass))
 
 
-class Forward:
-    """Names the tensor to be used in place of a table."""
-
-    def __init__(self, inner: Any) -> None:
-        """Wrap `inner`."""
-        self.inner = inner
-
-    @property
-    def __dlpack_c_exchange_api__(self) -> Any:
-        """What is wrapped."""
-        return self.inner
-
-
 @every_lazy
 def test_a_wrapped_tensor_is_guarded_too(make: Callable[[], Any], way: str) -> None:
-    """R125, on rung 2."""
+    """R125; docs/design.md, rung 2."""
     with pytest.raises(BufferError, match=way):
         dlx.from_dlpack(Forward(make()))
 
 
 def test_an_attribute_of_one_tensor_changes_nothing_for_the_next() -> None:
-    """S8: what dlx remembers of torch's methods, it has from torch."""
+    """docs/safety.md, S8: what dlx remembers of torch's methods, it has from torch."""
     program = """
 import contextlib, torch, dlx
 odd = torch.ones(2)
@@ -173,12 +161,8 @@ def test_a_parameter_without_gradient_is_read() -> None:
 
 @pytest.fixture
 def no_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Make every call of torch's `__dlpack__` an error."""
-
-    def fail(*arguments: Any, **keywords: Any) -> Any:
-        raise AssertionError("__dlpack__ was called")
-
-    monkeypatch.setattr(torch.Tensor, "__dlpack__", fail)
+    """Make every call of torch's `__dlpack__` an error: only the table is left."""
+    monkeypatch.setattr(torch.Tensor, "__dlpack__", not_called)
 
 
 @pytest.mark.usefixtures("no_protocol")
@@ -200,7 +184,7 @@ def test_tensors_and_parameters_come_through_the_table(
 
 @pytest.mark.usefixtures("no_protocol")
 def test_a_wrapped_tensor_comes_through_the_table() -> None:
-    """Rung 2 (thread dlpack-179)."""
+    """docs/design.md, rung 2."""
     tensor = torch.arange(3.0)
     assert dlx.from_dlpack(Forward(tensor)).data_ptr == tensor.data_ptr()
 
@@ -226,14 +210,14 @@ class Secret(torch.Tensor):  # type: ignore[misc, name-defined]
 
 
 def test_a_subclass_can_veto_the_export() -> None:
-    """`__torch_function__` is asked, which the table does not do."""
+    """docs/design.md: `__torch_function__` has its say; no table asks it."""
     tensor = torch.arange(3.0).as_subclass(Vetoing)
     with pytest.raises(PermissionError):
         dlx.from_dlpack(tensor)
 
 
 def test_a_subclass_can_export_something_else() -> None:
-    """Its own `__dlpack__` is asked."""
+    """docs/design.md: its own `__dlpack__` is asked."""
     tensor = torch.arange(3.0).as_subclass(Secret)
     assert dlx.from_dlpack(tensor).numpy().tolist() == [0, 0, 0]
 
@@ -250,7 +234,7 @@ def test_a_plain_subclass_is_read(base: str) -> None:
 
 def test_torchs_own_read_only_wrapper_is_read_only() -> None:
     """R42: it allows nothing but the DLPack methods."""
-    module = pytest.importorskip("torch.utils.dlpack")
+    module = requires("torch.utils.dlpack")
     if not hasattr(module, "ReadOnlyTensorWrapper"):
         pytest.skip("this torch has no ReadOnlyTensorWrapper")
     tensor = torch.arange(3.0)

@@ -6,26 +6,10 @@ from typing import Any, NoReturn
 
 import dlx
 import pytest
-from dlpack_abi import (
-    DLManagedTensorVersioned,
-    DLPackVersion,
-    capsule_name,
-    capsule_pointer,
-)
-from fake_producers import OldProducer, Producer
+from dlpack_abi import capsule_name, exported
+from fake_producers import OldProducer, Producer, Refusing
 
 NAMES = {False: b"dltensor", True: b"dltensor_versioned"}
-
-
-class Refusing(Producer):
-    """A producer whose `__dlpack__` raises `error`; the tensor itself is fine."""
-
-    error: BaseException
-
-    def __dlpack__(self, **keywords: Any) -> NoReturn:
-        """Record the call and raise."""
-        self.calls.append(("__dlpack__", keywords))
-        raise self.error
 
 
 class DeviceRefusing(Producer):
@@ -45,11 +29,6 @@ class Custom(Exception):
 def new_old_class() -> type[Producer]:
     """Make a class without a past: dlx remembers what a class understands."""
     return type("Old", (OldProducer,), {})
-
-
-def requests(producer: Producer) -> list[dict[str, Any]]:
-    """Keywords of the calls of `__dlpack__`, those with a bad signature left out."""
-    return [keywords for name, keywords in producer.calls if name == "__dlpack__"]
 
 
 # dlx as the producer.
@@ -84,9 +63,7 @@ def test_the_version_in_the_struct_is_the_one_that_dlx_writes(
 ) -> None:
     """R27: not the one asked for, nor the one imported."""
     tensor = dlx.from_dlpack(Producer(version=(1, 1)))
-    capsule = tensor.__dlpack__(max_version=max_version)
-    address = capsule_pointer(capsule, b"dltensor_versioned")
-    version: DLPackVersion = DLManagedTensorVersioned.from_address(address).version
+    version = exported(tensor, max_version=max_version).version
     assert (version.major, version.minor) == (1, 3)
 
 
@@ -121,7 +98,7 @@ def test_another_major_version_is_refused_though_max_version_was_passed(
     producer = Producer(version=version)
     with pytest.raises(BufferError, match=rf"version {version[0]}\.{version[1]}"):
         dlx.from_dlpack(producer)
-    assert (requests(producer)[0]["max_version"], producer.deleted) == ((1, 3), 1)
+    assert (producer.requests[0]["max_version"], producer.deleted) == ((1, 3), 1)
 
 
 @pytest.mark.parametrize("field", [{"dtype": (18, 8, 1)}, {"device": (19, 0)}])
@@ -157,21 +134,21 @@ def test_the_first_request_names_the_newest_version_and_nothing_else() -> None:
     """R32."""
     producer = Producer()
     dlx.from_dlpack(producer)
-    assert requests(producer) == [{"max_version": (1, 3)}]
+    assert producer.requests == [{"max_version": (1, 3)}]
 
 
 def test_an_old_producer_is_asked_again_without_the_new_keywords() -> None:
     """R32."""
     producer = new_old_class()()
     assert dlx.from_dlpack(producer).numpy()[1, 2] == 5
-    assert requests(producer) == [{}]
+    assert producer.requests == [{}]
 
 
 def test_an_old_producer_still_gets_the_stream() -> None:
     """R32, R84."""
     producer = new_old_class()(device=(2, 0))
     dlx.from_dlpack(producer)
-    assert requests(producer) == [{"stream": 1}]
+    assert producer.requests == [{"stream": 1}]
 
 
 class Counting(Producer):
@@ -191,7 +168,7 @@ def test_a_wrapper_that_passes_the_keywords_on_to_an_old_producer_is_asked_again
     """R32: the TypeError comes from a Python frame, but is about the keywords."""
     producer = type("Wrapper", (Counting,), {})()
     dlx.from_dlpack(producer)
-    assert requests(producer) == [{"max_version": (1, 3)}, {}]
+    assert producer.requests == [{"max_version": (1, 3)}, {}]
 
 
 def test_what_a_class_understands_is_remembered() -> None:
@@ -200,7 +177,7 @@ def test_what_a_class_understands_is_remembered() -> None:
     dlx.from_dlpack(old())
     producer = old()
     dlx.from_dlpack(producer)
-    assert requests(producer) == [{}]
+    assert producer.requests == [{}]
 
 
 def test_a_subclass_of_an_old_class_is_asked_for_itself() -> None:
@@ -209,7 +186,7 @@ def test_a_subclass_of_an_old_class_is_asked_for_itself() -> None:
     dlx.from_dlpack(old())
     producer = type("Child", (old,), {"__dlpack__": Producer.__dlpack__})()
     dlx.from_dlpack(producer)
-    assert requests(producer) == [{"max_version": (1, 3)}]
+    assert producer.requests == [{"max_version": (1, 3)}]
 
 
 def test_a_new_producer_that_failed_once_is_not_taken_for_an_old_one() -> None:
@@ -221,7 +198,7 @@ def test_a_new_producer_that_failed_once_is_not_taken_for_an_old_one() -> None:
     producer.error = BufferError("mood")
     with pytest.raises(BufferError, match="mood"):
         dlx.from_dlpack(producer)
-    assert requests(producer) == [{"max_version": (1, 3)}] * 2
+    assert producer.requests == [{"max_version": (1, 3)}] * 2
 
 
 @pytest.mark.parametrize(
@@ -239,7 +216,7 @@ def test_a_type_error_of_the_producers_own_is_its_answer(error: TypeError) -> No
     with pytest.raises(TypeError) as caught:
         dlx.from_dlpack(producer)
     assert caught.value is error
-    assert len(requests(producer)) == 1
+    assert len(producer.requests) == 1
 
 
 def test_a_method_that_cannot_be_called_at_all_raises_its_own_error() -> None:
@@ -300,7 +277,7 @@ def test_a_copy_that_only_an_old_producer_could_make_is_refused() -> None:
     producer = new_old_class()(device=(2, 0))
     with pytest.raises(BufferError, match="takes no copy"):
         dlx.from_dlpack(producer, copy=True)
-    assert requests(producer) == []
+    assert producer.requests == []
 
 
 @pytest.mark.parametrize("used_before", [False, True])

@@ -38,8 +38,8 @@ def try_wheel(wheel: Path, python: Path) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([python, "-m", "venv", folder], check=True)
         fresh = Path(folder, "bin/python")
-        pip = [fresh, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, "--no-index", wheel], check=True)
+        pip = [str(fresh), "-m", "pip", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, "install", "--no-index", wheel], check=True)
         smoke = subprocess.run([fresh, "-I", HERE / "smoke.py"], check=False)
     return smoke.returncode == 0
 

@@ -12,7 +12,8 @@ values = array.array("f", range(6))
 pointer, _ = values.buffer_info()
 tensor = dlx.from_pointer(pointer, (2, 3), "float32", owner=values)
 assert repr(tensor) == "dlx.Tensor(float32[2, 3], cpu)"
-assert memoryview(tensor).tolist() == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
+elements: object = memoryview(tensor).tolist()
+assert elements == [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]
 
 again = dlx.from_dlpack(tensor.__dlpack__(max_version=(1, 0)))
 assert (again.shape, again.strides, again.data_ptr) == ((2, 3), (3, 1), pointer)

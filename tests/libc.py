@@ -1,0 +1,62 @@
+"""What the tests ask of the C library: its heap, its threads, pages out of reach."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from ctypes import byref, c_int, c_size_t, c_ulong, c_void_p
+from typing import Any
+
+import pytest
+
+_libc = ctypes.CDLL(None)
+_mallinfo2 = getattr(_libc, "mallinfo2", None)
+needs_heap_in_use = pytest.mark.skipif(
+    _mallinfo2 is None, reason="needs Linux with glibc 2.33"
+)
+
+
+class _Mallinfo2(ctypes.Structure):
+    """`struct mallinfo2`."""
+
+    _fields_ = tuple(
+        (name, c_size_t)
+        for name in (
+            *("arena", "ordblks", "smblks", "hblks", "hblkhd"),
+            *("usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"),
+        )
+    )
+
+
+def heap_in_use() -> int:
+    """Bytes that malloc has given out and not got back, whatever it keeps in store."""
+    assert _mallinfo2 is not None
+    _mallinfo2.restype = _Mallinfo2
+    info = _mallinfo2()
+    in_use: int = info.uordblks + info.hblkhd
+    return in_use
+
+
+def raw_thread(function: Any, argument: int) -> Callable[[], None]:
+    """Start a thread that Python knows nothing of; what is returned joins it."""
+    thread, start = c_ulong(), ctypes.cast(function, c_void_p)
+    assert _libc.pthread_create(byref(thread), None, start, c_void_p(argument)) == 0
+
+    def join() -> None:
+        assert _libc.pthread_join(thread, None) == 0
+
+    return join
+
+
+@contextmanager
+def untouchable(page: int) -> Iterator[None]:
+    """Have the process killed if it reads or writes the page."""
+    mprotect = _libc.mprotect
+    mprotect.argtypes = (c_void_p, c_size_t, c_int)
+    assert mprotect(page, mmap.PAGESIZE, 0) == 0
+    try:
+        yield
+    finally:
+        assert mprotect(page, mmap.PAGESIZE, mmap.PROT_READ | mmap.PROT_WRITE) == 0
