@@ -54,7 +54,7 @@ int succeed_with_null(void *object, void **out) {
   return 0;
 }
 
-/* What the next `succeed_with_exception` writes to its out parameter. */
+/* What the next `succeed_with_exception` or `fail_with_tensor` writes to its out parameter. */
 void *handed_out = NULL;
 
 int succeed_with_exception(void *object, void **out) {
@@ -63,4 +63,12 @@ int succeed_with_exception(void *object, void **out) {
   handed_out = NULL;
   PyErr_SetString(PyExc_ValueError, "fake value error after success");
   return 0;
+}
+
+int fail_with_tensor(void *object, void **out) {
+  (void)object;
+  *out = handed_out;
+  handed_out = NULL;
+  PyErr_SetString(PyExc_ValueError, "fake value error");
+  return -1;
 }

@@ -142,5 +142,5 @@ class Forward:
 
 
 def hand_out(address: int | None) -> None:
-    """Set what the next call of `succeed_with_exception` writes to its `out`."""
+    """Set what the next `succeed_with_exception` or `fail_with_tensor` writes."""
     c_void_p.in_dll(c_library(), "handed_out").value = address

@@ -14,12 +14,14 @@ from typing import Any
 import dlx
 import pytest
 from dlpack_abi import (
+    DLPACK_FLAG_BITMASK_READ_ONLY,
     capsule_name,
     capsule_name_address,
     delete,
     managed_in,
     take,
 )
+from fake_producers import Producer
 from libc import raw_thread
 
 VERSIONED = {"max_version": (1, 3)}
@@ -231,3 +233,22 @@ def test_an_export_that_fails_holds_on_to_nothing(asked: dict[str, Any]) -> None
         tensor.__dlpack__(**asked)
     del memory, tensor
     assert gone() is None
+
+
+@pytest.mark.parametrize("shape", [(2, 3), (0,)])
+def test_a_copy_of_read_only_memory_goes_into_a_legacy_capsule(
+    shape: tuple[int, ...],
+) -> None:
+    """R40, R47: the copy may be written."""
+    tensor = dlx.from_dlpack(Producer(shape=shape, flags=DLPACK_FLAG_BITMASK_READ_ONLY))
+    assert capsule_name(tensor.__dlpack__(copy=True)) == b"dltensor"
+
+
+@pytest.mark.parametrize("dtype", [(2, 32, 1), (4, 16, 1), (10, 8, 1)])
+def test_an_array_of_numpy_holds_the_memory(dtype: tuple[int, int, int]) -> None:
+    """R15, R8: also one of ml_dtypes, which is a view of another dtype."""
+    producer = Producer(dtype=dtype)
+    array = dlx.from_dlpack(producer).numpy()
+    assert producer.deleted == 0
+    del array
+    assert producer.deleted == 1

@@ -307,3 +307,25 @@ def test_dlx_itself_moves_nothing(source: str, copy: bool | None, error: Any) ->
     with pytest.raises(error, match="cuda:0") as caught:
         dlx.from_dlpack(x, device="cuda:0", copy=copy)
     assert type(caught.value) is error
+
+
+@pytest.mark.parametrize("device_id", [1, 7])
+def test_there_is_one_cpu(device_id: int) -> None:
+    """R66."""
+    tensor = dlx.from_dlpack(Producer(device=(1, device_id)).capsule())
+    assert tensor.device == "cpu"
+    assert tensor.__dlpack_device__() == (1, 0)
+
+
+def test_a_cpu_of_another_id_is_the_one_that_is_asked_for() -> None:
+    """R56, R66: nothing is moved."""
+    producer = Producer(device=(1, 7))
+    assert dlx.from_dlpack(producer, device="cpu").data_ptr == producer.data
+    assert "dl_device" not in producer.calls[-1][1]
+
+
+def test_copy_true_copies_what_is_a_copy_already() -> None:
+    """R59: always."""
+    producer = Producer(flags=DLPACK_FLAG_BITMASK_IS_COPIED)
+    assert dlx.from_dlpack(producer, copy=True).data_ptr != producer.data
+    assert producer.deleted == 1

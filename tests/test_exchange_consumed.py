@@ -10,7 +10,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlpack_abi import DLPackExchangeAPI
+from dlpack_abi import DLPACK_FLAG_BITMASK_IS_COPIED, DLPackExchangeAPI
 from fake_producers import Producer, c_function
 from fake_table import (
     BY_PROTOCOL,
@@ -236,3 +236,33 @@ def test_copy_false_refuses_a_copy_that_the_table_made() -> None:
     with pytest.raises(dlx.CopyRefused):
         dlx.from_dlpack(producer, copy=False)
     assert producer.deleted == 1
+
+
+@pytest.mark.parametrize(("device", "stream"), [((1, 0), None), ((2, 0), -1)])
+def test_a_device_that_the_tables_tensor_is_not_on_is_never_ignored(
+    device: tuple[int, int], stream: int | None
+) -> None:
+    """R57: also where no stream would lead to the protocol."""
+    producer = table_class()(device=device)
+    with pytest.raises(BufferError, match="asked for a tensor on cuda:1"):
+        dlx.from_dlpack(producer, device="cuda:1", stream=stream)
+    assert producer.calls[-1][1]["dl_device"] == (2, 1)
+
+
+@pytest.mark.parametrize(("device", "stream"), [((2, 0), -1), ((3, 0), None)])
+def test_a_copy_that_dlx_cannot_make_is_asked_of_the_protocol(
+    device: tuple[int, int], stream: int | None
+) -> None:
+    """R59: the table cannot copy, and dlx cannot read this memory."""
+    producer = table_class()(device=device, flags=DLPACK_FLAG_BITMASK_IS_COPIED)
+    assert dlx.from_dlpack(producer, copy=True, stream=stream).is_copied
+    assert producer.calls[-1][1]["copy"] is True
+
+
+def test_a_failing_tables_tensor_is_not_touched() -> None:
+    """R123, R8: a caller owns nothing then, so it is not dlx's to delete."""
+    producer = without_protocol(**failing("fail_with_tensor"))()
+    hand_out(producer.export())
+    with pytest.raises(ValueError, match=r"^fake value error$"):
+        dlx.from_dlpack(producer)
+    assert producer.deleted == 0

@@ -279,3 +279,13 @@ def test_whatever_the_fields_say_is_taken_literally_or_refused(
     assert (tensor.data_ptr == 0) is (0 in shape)
     del tensor
     assert producer.deleted == 1
+
+
+@pytest.mark.parametrize("device", [(1, 0), (8, 0)])
+def test_a_tensor_without_elements_is_exported_without_an_offset(
+    device: tuple[int, int],
+) -> None:
+    """R93, R95: there is nothing that it could be the offset of."""
+    producer = Producer(shape=(0,), data=0, byte_offset=8, device=device)
+    tensor = exported(dlx.from_dlpack(producer)).dl_tensor
+    assert (tensor.data, tensor.byte_offset) == (None, 0)

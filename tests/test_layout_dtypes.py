@@ -6,7 +6,11 @@ from ctypes import string_at
 
 import dlx
 import pytest
-from dlpack_abi import DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, exported
+from dlpack_abi import (
+    DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED,
+    capsule_name,
+    exported,
+)
 from fake_producers import Producer
 
 PADDED = DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED
@@ -175,3 +179,13 @@ def test_only_sub_byte_elements_are_exported_as_padded() -> None:
     """R44: what a producer says of float32 means nothing, and does not go on."""
     tensor = dlx.from_dlpack(Producer(flags=PADDED))
     assert not exported(tensor).flags & PADDED
+
+
+@pytest.mark.parametrize("dtype", [(0, 8, 1), (6, 8, 1), (10, 8, 1), (2, 32, 1)])
+def test_elements_of_whole_bytes_are_never_padded(dtype: tuple[int, int, int]) -> None:
+    """R45: the flag is about smaller ones; an unversioned capsule can carry these."""
+    producer = Producer(dtype=dtype, flags=DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED)
+    tensor = dlx.from_dlpack(producer)
+    managed = exported(tensor)
+    assert managed.flags == 0
+    assert capsule_name(tensor.__dlpack__()) == b"dltensor"

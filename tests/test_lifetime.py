@@ -5,14 +5,11 @@ from __future__ import annotations
 import gc
 import hashlib
 import os
-import subprocess
 import sys
 import weakref
 from collections.abc import Callable
 from ctypes import addressof, byref, c_int64, c_void_p
 from functools import cache
-from pathlib import Path
-from textwrap import dedent
 from typing import Any
 
 import dlx
@@ -29,6 +26,7 @@ from dlpack_abi import (
     take_reference,
 )
 from fake_table import Forward
+from fresh import run
 from heavy import requires
 from libc import heap_in_use, needs_heap_in_use
 from numpy.typing import NDArray
@@ -201,18 +199,13 @@ def test_many_rounds_leak_nothing(step: Callable[[], Any]) -> None:
     assert heap[1] - heap[0] < TOLERANCE * MALLOC_MINIMUM
 
 
-def run(code: str) -> tuple[int, str, str]:
-    """Exit code, output and errors of a Python of its own."""
-    own = {"PYTHONPATH": str(Path(__file__).parent), "PYTHONMALLOC": "debug"}
-    command, env = [sys.executable, "-c", dedent(code)], os.environ | own
-    ran = subprocess.run(command, env=env, capture_output=True, text=True)
-    return ran.returncode, ran.stdout, ran.stderr
-
-
 DYING = {
     "a capsule": "dlx.from_dlpack(producer).__dlpack__()",
     "an import": "dlx.from_dlpack(producer)",
     "an owner": "dlx.from_pointer(8, (1,), 'int8', owner=Owner())",
+    "an owner, by a foreign destructor": (
+        "taken(dlx.from_pointer(8, (1,), 'int8', owner=owner()))"
+    ),
     "an export of an owner": (
         "dlx.from_pointer(8, (1,), 'int8', owner=Owner()).__dlpack__()"
     ),
@@ -224,12 +217,25 @@ def test_a_pending_exception_survives_a_death(dying: str) -> None:
     """R5; CPython's `tp_dealloc`: it leaves the exception as it was."""
     code = f"""
         import dlx
-        from dlpack_abi import Deleter
-        from fake_producers import Producer
+        from ctypes import byref, c_void_p, cast
+        from dlpack_abi import Deleter, for_ever, new_capsule, table_of
+        from fake_producers import Producer, c_function
 
         class Owner:
             def __del__(self):
                 print("let go")
+
+        def owner():
+            destructor = for_ever(Deleter(lambda capsule: print("let go")))
+            return new_capsule(8, b"owner", cast(destructor, c_void_p).value)
+
+        def taken(tensor):
+            out = c_void_p()
+            table_of(dlx.Tensor).managed_tensor_from_py_object_no_sync(
+                tensor, byref(out)
+            )
+            name = b"dltensor_versioned"
+            return new_capsule(out.value, name, c_function("destroy_capsule"))
 
         producer = Producer(deleter=Deleter(lambda address: print("let go")))
         try:
@@ -238,94 +244,3 @@ def test_a_pending_exception_survives_a_death(dying: str) -> None:
             print(error)
         """
     assert run(code) == (0, "let go\ndivision by zero\n", "")
-
-
-ENDS = {
-    "in globals": """
-        kept = [
-            tensor, np.from_dlpack(tensor), memoryview(tensor), tensor.__dlpack__(),
-            tensor.to(copy=True), dlx.from_dlpack(np.arange(3)), dlx.DeviceType.CPU,
-        ]
-        """,
-    "in a cycle": "owner.tensor = tensor",
-    "in atexit, let go before dlx ends": "atexit.register([tensor].clear)",
-    "in atexit, let go after dlx ended": "first.append(tensor)",
-    "in a NumPy array": "first.append(np.from_dlpack(tensor))",
-    "in a tensor of tvm_ffi": """
-        import tvm_ffi
-        kept = tvm_ffi.from_dlpack(tensor)
-        """,
-    "in tvm_ffi's own registry": """
-        import tvm_ffi
-        kept = tvm_ffi.from_dlpack(tensor)
-        tvm_ffi.register_global_func("dlx.kept", lambda: kept)
-        """,
-    "in a daemon thread": """
-        started = threading.Event()
-        def hold(tensor):
-            started.set()
-            threading.Event().wait()
-        threading.Thread(target=hold, args=(tensor,), daemon=True).start()
-        started.wait()
-        """,
-    "in daemon threads that let go": """
-        started = threading.Event()
-        def turn_over():
-            while True:
-                dlx.from_pointer(8, (1,), "int8", owner=Owner()).__dlpack__()
-                tensor.to(copy=True)
-                started.set()
-        for _ in range(4):
-            threading.Thread(target=turn_over, daemon=True).start()
-        started.wait()
-        """,
-    "in a finalizer that uses dlx": """
-        class Last:
-            def __del__(self, dlx=dlx, array=np.arange(3)):
-                memoryview(dlx.from_dlpack(dlx.from_dlpack(array).__dlpack__()))
-        sys.last = Last()
-        """,
-    "in a daemon thread that is inside a producer": """
-        array = np.arange(3)
-        inside, leave = threading.Event(), threading.Lock()
-        leave.acquire()
-        class Producer:
-            def __dlpack__(self, **keywords):
-                inside.set()
-                leave.acquire()
-                return array.__dlpack__(**keywords)
-            def __dlpack_device__(self):
-                return 1, 0
-        thread = threading.Thread(
-            target=dlx.from_dlpack, args=(Producer(),), daemon=True
-        )
-        thread.start()
-        inside.wait()
-        class Last:  # Dies when no thread gets the GIL any more.
-            def __del__(self, leave=leave, exists=os.path.exists):
-                leave.release()
-                task = f"/proc/self/task/{thread.native_id}"
-                any(not exists(task) for _ in range(100_000))
-        sys.last = Last()
-        """,
-}
-
-
-@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
-def test_the_interpreter_ends_in_peace(end: str) -> None:
-    """R14, R97: whoever holds a tensor then."""
-    code = """
-        import atexit, os, sys, threading
-        import numpy as np
-        first = []
-        atexit.register(first.clear)  # Runs after what dlx registers.
-        import dlx
-
-        class Owner:
-            pass
-
-        owner = Owner()
-        owner.memory = np.arange(3)
-        tensor = dlx.from_pointer(owner.memory.ctypes.data, (3,), "int64", owner=owner)
-        """
-    assert run(dedent(code) + dedent(end)) == (0, "", "")

@@ -237,3 +237,40 @@ def test_torch_takes_read_only_memory() -> None:
     array = np.arange(3.0)
     array.flags.writeable = False
     assert torch.from_dlpack(dlx.from_dlpack(array)).tolist() == [0, 1, 2]
+
+
+def test_a_torch_without_a_table_is_guarded_too() -> None:
+    """R125: older torch is read by `__dlpack__`, which exports negated views."""
+    program = """
+import torch, dlx
+del torch.Tensor.__dlpack_c_exchange_api__
+negated = torch._neg_view(torch.ones(2))
+parameter = torch.nn.Parameter(negated, requires_grad=False)
+assert parameter.is_neg()
+for tensor in negated, parameter:
+    try:
+        dlx.from_dlpack(tensor)
+    except BufferError as error:
+        assert "resolve_neg" in str(error), error
+    else:
+        raise AssertionError(type(tensor))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_copy_that_torch_made_elsewhere_says_so() -> None:
+    """R37: torch copies as asked and sets no flag; dlx knows that it asked."""
+    producer = Producer(device=(2, 0))
+
+    class Elsewhere(torch.Tensor):  # type: ignore[misc, name-defined]
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return producer.device
+
+        def __dlpack__(self, **keywords: Any) -> Any:
+            return producer.__dlpack__(**keywords)
+
+    tensor = dlx.from_dlpack(torch.ones(2).as_subclass(Elsewhere), copy=True)
+    assert producer.calls[-1][1]["copy"] is True
+    assert tensor.is_copied
+    del tensor
+    assert producer.deleted == 1

@@ -6,7 +6,12 @@ from typing import Any, NoReturn
 
 import dlx
 import pytest
-from dlpack_abi import capsule_name, exported
+from dlpack_abi import (
+    DLPACK_FLAG_BITMASK_IS_COPIED,
+    DLPACK_FLAG_BITMASK_READ_ONLY,
+    capsule_name,
+    exported,
+)
 from fake_producers import OldProducer, Producer, Refusing
 
 NAMES = {False: b"dltensor", True: b"dltensor_versioned"}
@@ -300,3 +305,41 @@ def test_an_old_producers_own_device_may_be_asked_for() -> None:
     """R33, R56."""
     producer = new_old_class()()
     assert dlx.from_dlpack(producer, device="cpu").device == "cpu"
+
+
+@pytest.mark.parametrize("unknown", [1 << 3, 1 << 31, 1 << 63])
+def test_a_flag_that_dlpack_1_3_does_not_know_is_not_exported(unknown: int) -> None:
+    """R27, R30: dlx writes version 1.3, in which these bits are 0."""
+    tensor = dlx.from_dlpack(Producer(flags=unknown | DLPACK_FLAG_BITMASK_READ_ONLY))
+    managed = exported(tensor)
+    assert managed.flags == DLPACK_FLAG_BITMASK_READ_ONLY
+
+
+def test_a_class_whose_second_call_failed_too_is_not_taken_for_an_old_one() -> None:
+    """R32: only an answer shows that the new keywords were the trouble."""
+
+    def demanding(producer: Producer, needed: Any) -> Any:
+        raise AssertionError("called")
+
+    changing: Any = type("Changing", (Producer,), {"__dlpack__": demanding})
+    with pytest.raises(TypeError, match="missing 1 required"):
+        dlx.from_dlpack(changing())
+    changing.__dlpack__ = Producer.__dlpack__
+    producer = changing()
+    dlx.from_dlpack(producer)
+    assert producer.calls[-1] == ("__dlpack__", {"max_version": (1, 3)})
+
+
+def test_a_move_as_a_copy_is_left_to_the_producer() -> None:
+    """R59: a move copies already; dlx makes no second one."""
+    moved = Producer(flags=DLPACK_FLAG_BITMASK_IS_COPIED)
+
+    class Mover(Producer):
+        def __dlpack__(self, **keywords: Any) -> Any:
+            self.calls.append(("__dlpack__", keywords))
+            return moved.capsule()
+
+    producer = Mover(device=(2, 0))
+    tensor = dlx.from_dlpack(producer, device="cpu", copy=True)
+    assert producer.calls[-1][1]["copy"] is True
+    assert tensor.data_ptr == moved.data
