@@ -10,8 +10,9 @@ use crate::error::Error;
 pub(crate) const ALIGNMENT: usize = 256;
 
 /// From this size on, huge pages are asked for: they halve the time of a large copy.
-#[cfg(target_os = "linux")]
 const HUGE: usize = 4 << 20;
+/// Alignment of such blocks, so that they consist of nothing else.
+const HUGE_PAGE: usize = 2 << 20;
 
 /// An uninitialized block of host memory, freed on drop; NULL when it has no bytes (R93).
 pub(crate) struct Memory {
@@ -28,8 +29,9 @@ impl Memory {
     /// A block of `bytes` bytes at an address that is a multiple of [`ALIGNMENT`].
     pub(crate) fn new(bytes: i64) -> Result<Self, Error> {
         let size = usize::try_from(bytes).map_err(|_| Error::OutOfMemory(usize::MAX))?;
+        let alignment = if size < HUGE { ALIGNMENT } else { HUGE_PAGE };
         let layout =
-            Layout::from_size_align(size, ALIGNMENT).map_err(|_| Error::OutOfMemory(size))?;
+            Layout::from_size_align(size, alignment).map_err(|_| Error::OutOfMemory(size))?;
         if size == 0 {
             return Ok(Self {
                 start: None,
@@ -65,13 +67,11 @@ impl Drop for Memory {
 /// Asks for huge pages under the whole pages of a large block.
 #[cfg(target_os = "linux")]
 fn advise(start: NonNull<u8>, size: usize) {
-    const PAGE: usize = 4096;
     if size >= HUGE {
-        let skip = start.as_ptr().align_offset(PAGE);
-        let pages = (size - skip) / PAGE * PAGE;
-        let first = start.as_ptr().wrapping_add(skip).cast();
-        // SAFETY: the range lies in the block just allocated; the advice does not change its contents.
-        unsafe { libc::madvise(first, pages, libc::MADV_HUGEPAGE) };
+        let whole = size / HUGE_PAGE * HUGE_PAGE;
+        // SAFETY: the range lies in the block just allocated, which begins with a page; the advice does not
+        // change its contents.
+        unsafe { libc::madvise(start.as_ptr().cast(), whole, libc::MADV_HUGEPAGE) };
     }
 }
 
