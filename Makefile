@@ -37,7 +37,7 @@ bench: $(VENV)/built $(VENV)/heavy  ## compare every path with C by hand and wit
 
 wheel: $(VENV)/tools  ## build the abi3 wheel and the sdist, and try the wheel in fresh environments
 	rm -rf dist
-	. $(BIN)/activate && maturin build --release --locked --zig --compatibility manylinux2014 --out dist
+	$(BIN)/maturin build --release --locked --out dist
 	$(BIN)/maturin sdist --out dist
 	$(BIN)/python tests/wheel/check.py dist $(PYTHONS)
 

@@ -2,8 +2,8 @@
 
 ``python tests/wheel/check.py dist python3.11 python3.12 python3.13``: for each of the
 interpreters a new virtual environment, the wheel and nothing else in it, and
-``smoke.py``. Exits with 1 if one fails or is not on this machine, or if the wheel is
-not the small abi3 wheel that it should be.
+``smoke.py`` and ``daemon.py``. Exits with 1 if one fails or is not on this machine, or
+if the wheel is not the small abi3 wheel that it should be.
 """
 
 import subprocess
@@ -34,14 +34,16 @@ def interpreter(name: str) -> Path | None:
 
 
 def try_wheel(wheel: Path, python: Path) -> bool:
-    """Install ``wheel`` into a new environment of ``python`` and run the smoke test."""
+    """Install ``wheel`` into a new environment of ``python`` and run the scripts."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([python, "-m", "venv", folder], check=True)
         fresh = Path(folder, "bin/python")
         pip = [str(fresh), "-m", "pip", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, "install", "--no-index", wheel], check=True)
-        smoke = subprocess.run([fresh, "-I", HERE / "smoke.py"], check=False)
-    return smoke.returncode == 0
+        return not any(
+            subprocess.call([str(fresh), "-I", str(HERE / name)])
+            for name in ("smoke.py", "daemon.py")
+        )
 
 
 def main(folder: str, *names: str) -> int:
@@ -59,7 +61,7 @@ def main(folder: str, *names: str) -> int:
         if python is None:
             failures.append(f"{name} is not on this machine")
         elif not try_wheel(wheel, python):
-            failures.append(f"the smoke test failed with {name}")
+            failures.append(f"it failed with {name}")
         else:
             print(f"{name}: ok")
     for failure in failures:
