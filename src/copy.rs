@@ -7,8 +7,7 @@ use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::error::Error;
-use crate::memory::Memory;
-use crate::snapshot::{Checked, Memo, Snapshot, Source};
+use crate::snapshot::{Memo, Snapshot};
 use crate::strided::{Dimension, Walk, copy_bits};
 use crate::{device, dtype, layout};
 
@@ -45,29 +44,18 @@ pub(crate) fn compact(py: Python<'_>, source: &Snapshot) -> PyResult<Snapshot> {
 }
 
 fn copy(source: &Snapshot) -> Result<Snapshot, Error> {
-    let memory = Memory::new(source.nbytes())?;
     let Memo { dtype, flags, .. } = *source.memo();
-    let memo = Memo {
-        data: memory.as_ptr(),
-        byte_offset: 0,
-        device: device::CPU,
-        dtype,
-        flags: DLPACK_FLAG_BITMASK_IS_COPIED | flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED,
-        stream: None,
-    };
-    let checked = Checked::new(memo, source.shape(), None)?;
+    let flags = DLPACK_FLAG_BITMASK_IS_COPIED | flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
+    let copied = Snapshot::allocate(source.shape(), dtype, flags)?;
     if source.size() > 0 {
-        fill(source, &memory);
+        fill(source, copied.memo().data.cast());
     }
-    Ok(checked.over(Source::Memory(memory)))
+    Ok(copied)
 }
 
-/// Writes the elements of `source`, which has some, to `memory` in row-major order.
-fn fill(source: &Snapshot, memory: &Memory) {
-    let (from, to) = (
-        source.memo().data.cast::<u8>().cast_const(),
-        memory.as_ptr().cast(),
-    );
+/// Writes the elements of `source`, which has some, in row-major order to `to`, where there is room for them.
+fn fill(source: &Snapshot, to: *mut u8) {
+    let from = source.memo().data.cast::<u8>().cast_const();
     let bits = i64::from(dtype::bits(source.memo().dtype));
     let packed = bits % 8 != 0 && !source.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
     if source.is_row_major() {
@@ -87,8 +75,8 @@ fn fill(source: &Snapshot, memory: &Memory) {
     });
     let whole = Walk::new(dimensions.collect(), item);
     if packed {
-        // SAFETY: the walk counts in elements of `bits` bits; all of `source` is readable and `memory`
-        // holds as many bits (S7).
+        // SAFETY: the walk counts in elements of `bits` bits; all of `source` is readable and `to` has
+        // room for as many bits (S7).
         unsafe { copy_bits(&whole, from, to, bits) };
     } else {
         walk(&whole, from, to, source.nbytes());

@@ -4,6 +4,7 @@
 //! point into the live tensor) changes nothing here. A `dlx.Tensor` and all its exports share one snapshot.
 
 use std::ffi::c_void;
+use std::ptr::NonNull;
 use std::slice;
 
 use triomphe::ThinArc;
@@ -153,6 +154,23 @@ impl<'a> Checked<'a> {
 }
 
 impl Snapshot {
+    /// Uninitialized memory of our own on the CPU, compact and row-major.
+    pub(crate) fn allocate(shape: &[i64], dtype: DLDataType, flags: u64) -> Result<Self, Error> {
+        let memo = Memo {
+            data: NonNull::dangling().as_ptr(),
+            byte_offset: 0,
+            device: device::CPU,
+            dtype,
+            flags,
+            stream: None,
+        };
+        let mut checked = Checked::new(memo, shape, None)?;
+        let padded = checked.memo.flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED != 0;
+        let memory = Memory::new(layout::nbytes(checked.size, dtype, padded))?;
+        checked.memo.data = memory.as_ptr();
+        Ok(checked.over(Source::Memory(memory)))
+    }
+
     /// Takes over a foreign tensor, or gives it back untouched with the reason.
     ///
     /// `stream` is the one on which the producer was asked to make the elements ready.

@@ -10,9 +10,8 @@ use crate::abi::*;
 use crate::error::Error;
 use crate::exchange::{self, Exchange, Published};
 use crate::managed::Managed;
-use crate::memory::Memory;
-use crate::snapshot::{Checked, Memo, Snapshot, Source};
-use crate::{device, dtype, layout, stream};
+use crate::snapshot::Snapshot;
+use crate::{device, stream};
 
 /// The table, one for the process (R114).
 pub(super) static TABLE: Published = Published(exchange::table::<Tensor>());
@@ -68,20 +67,7 @@ impl Exchange for Tensor {
             let message = format!("dlx does not allocate on {name}, only on cpu");
             return Err(Error::refused(message));
         }
-        dtype::check(dtype)?;
-        let size = layout::size(shape)?;
-        layout::check_extent(size, shape, None, dtype)?;
-        let memory = Memory::new(layout::nbytes(size, dtype, false))?;
-        let memo = Memo {
-            data: memory.as_ptr(),
-            byte_offset: 0,
-            device: device::CPU,
-            dtype,
-            flags: 0,
-            stream: None,
-        };
-        let snapshot = Checked::new(memo, shape, None)?.over(Source::Memory(memory));
-        snapshot.export(true)
+        Snapshot::allocate(shape, dtype, 0)?.export(true)
     }
 
     fn current_work_stream(device: DLDevice) -> PyResult<i64> {
