@@ -214,7 +214,7 @@ pub type DLPackManagedTensorToPyObjectNoSync = unsafe extern "C" fn(
 
 /// `DLPackExchangeAPIHeader`: the part of a table that is the same in every version.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct DLPackExchangeAPIHeader {
     /// Version of the table that follows.
     pub version: DLPackVersion,
@@ -226,7 +226,7 @@ pub struct DLPackExchangeAPIHeader {
 ///
 /// Every member is nullable here, because a foreign table may leave out even what the header demands.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct DLPackExchangeAPI {
     /// Version and older tables.
     pub header: DLPackExchangeAPIHeader,

@@ -1,4 +1,4 @@
-//! CPU tensors as Python sees memory: the buffer protocol and `__array_interface__`.
+//! CPU tensors as Python sees memory: the buffer protocol.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::null_mut;
@@ -6,7 +6,6 @@ use std::ptr::null_mut;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
 
 use crate::abi::*;
 use crate::snapshot::Snapshot;
@@ -14,7 +13,7 @@ use crate::{device, dtype, layout};
 
 /// How the `struct` module writes a dtype, `None` where it cannot; 64-bit integers have the letter of C's
 /// `long` where that is theirs, because NumPy tells `long` and `long long` apart.
-fn format(dtype: DLDataType) -> Option<&'static CStr> {
+pub(crate) fn format(dtype: DLDataType) -> Option<&'static CStr> {
     let long = size_of::<std::ffi::c_long>() == 8;
     Some(match (dtype.code, dtype.bits, dtype.lanes) {
         (kDLBool, 8, 1) => c"?",
@@ -48,7 +47,7 @@ fn format(dtype: DLDataType) -> Option<&'static CStr> {
 }
 
 /// Refuses what is not host memory or has a dtype that Python buffers cannot name.
-fn describe(snapshot: &Snapshot) -> PyResult<&'static CStr> {
+pub(crate) fn describe(snapshot: &Snapshot) -> PyResult<&'static CStr> {
     let memo = snapshot.memo();
     if memo.device.device_type != kDLCPU {
         let name = device::name(memo.device);
@@ -64,7 +63,7 @@ fn describe(snapshot: &Snapshot) -> PyResult<&'static CStr> {
 }
 
 /// The strides in bytes.
-fn byte_strides(snapshot: &Snapshot) -> Box<[isize]> {
+pub(crate) fn byte_strides(snapshot: &Snapshot) -> Box<[isize]> {
     let item = dtype::bits(snapshot.memo().dtype).div_ceil(8) as isize;
     // Elements of a tensor lie in one address space, so no stride between two of them overflows; others
     // (of extents 0 and 1) are never walked.
@@ -151,35 +150,6 @@ pub(crate) unsafe fn release(view: *mut ffi::Py_buffer) {
         // SAFETY: `fill` put the box of the strides there, and a buffer is released once.
         drop(unsafe { Box::<Box<[isize]>>::from_raw(internal.cast()) });
     }
-}
-
-/// `__array_interface__`, version 3.
-pub(crate) fn array_interface<'py>(
-    py: Python<'py>,
-    snapshot: &Snapshot,
-) -> PyResult<Bound<'py, PyDict>> {
-    describe(snapshot)?;
-    let memo = snapshot.memo();
-    let kind = match memo.dtype.code {
-        kDLBool => 'b',
-        kDLInt => 'i',
-        kDLUInt => 'u',
-        kDLFloat => 'f',
-        _ => 'c',
-    };
-    let order = match memo.dtype.bits {
-        8 => '|',
-        _ if cfg!(target_endian = "little") => '<',
-        _ => '>',
-    };
-    let interface = PyDict::new(py);
-    interface.set_item("version", 3)?;
-    interface.set_item("shape", PyTuple::new(py, snapshot.shape())?)?;
-    interface.set_item("typestr", format!("{order}{kind}{}", memo.dtype.bits / 8))?;
-    let readonly = snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY);
-    interface.set_item("data", (memo.data.addr(), readonly))?;
-    interface.set_item("strides", PyTuple::new(py, byte_strides(snapshot))?)?;
-    Ok(interface)
 }
 
 /// The dtype of the same size that a Python buffer can name.

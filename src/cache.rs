@@ -13,6 +13,7 @@ use pyo3::types::PyType;
 
 use crate::adapters::torch;
 use crate::exchange::{Table, is_immutable};
+use crate::slot::{Slot, is_mixin};
 
 /// How objects of a type are imported.
 #[derive(Clone, Copy)]
@@ -21,6 +22,8 @@ pub(crate) enum Way {
     Table(Table, Option<torch::Kind>),
     /// Through `__dlpack__`, with torch's guards where it is torch's.
     Protocol(Option<torch::Kind>),
+    /// As the object that an instance of a mixin class stands for.
+    Mixin,
     /// The type has no table now; an object may name another that has (rung 2), else `__dlpack__`.
     Undecided,
 }
@@ -47,13 +50,19 @@ pub(crate) fn with<R>(class: &Bound<'_, PyType>, body: impl FnOnce(&Entry) -> R)
     let hash = (address >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 52;
     for probe in 0..PROBES {
         let slot = &CACHE[(hash + probe) % SLOTS];
-        // Making an entry runs no Python code, which could come back here, or wait for who does.
-        let entry = slot.get_or_init(|| Entry::new(class));
+        let entry = match slot.get() {
+            Some(entry) => entry,
+            // Their slots know them, and let them die.
+            None if is_mixin(class) => break,
+            // Making an entry runs no Python code, which could come back here, or wait for who does.
+            None => slot.get_or_init(|| Entry::new(class)),
+        };
         if entry.class.is(class) {
             return body(entry);
         }
     }
-    body(&Entry::new(class))
+    // Dropping it drops its reference to the class, which takes a proper attachment.
+    Python::attach(|_| body(&Entry::new(class)))
 }
 
 impl Entry {
@@ -66,18 +75,29 @@ impl Entry {
         }
     }
 
+    /// How objects of this type are imported, if that is remembered.
+    pub(crate) fn known(&self) -> Option<Way> {
+        self.way.get().copied()
+    }
+
     /// How to import `x`, which is of this type, and others of it.
     ///
     /// A table is remembered, and so is the absence of one where it is for good: a type that Python cannot
     /// change, and subclasses of torch. Other types are asked again, because extensions add tables after
     /// they are imported.
     pub(crate) fn way(&self, x: &Bound<'_, PyAny>) -> PyResult<Way> {
-        if let Some(way) = self.way.get() {
-            return Ok(*way);
+        if let Some(way) = self.known() {
+            return Ok(way);
         }
         let class = self.class.bind(x.py());
+        if is_mixin(class) {
+            return Ok(Way::Mixin);
+        }
         let kind = torch::kind(x)?;
-        let way = match (Table::of_type(class)?, kind) {
+        // What dlx provides for others to use is no way for dlx itself.
+        let provided = |table: &Table| Slot::of_table(table.address).is_some();
+        let table = Table::of_type(class)?.filter(|table| !provided(table));
+        let way = match (table, kind) {
             (_, Some(torch::Kind::Subclass)) => Way::Protocol(kind),
             (Some(table), _) => Way::Table(table, kind),
             (None, None) if self.immutable => Way::Protocol(None),

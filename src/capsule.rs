@@ -8,7 +8,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::abi::{DLManagedTensor, DLManagedTensorVersioned};
+use crate::abi::*;
 use crate::boundary::guard;
 use crate::interpreter::Pending;
 use crate::managed::{Managed, ManagedTensor};
@@ -48,6 +48,29 @@ pub(crate) fn export<M: Named>(
         drop(unsafe { Managed::from_raw(tensor) });
     }
     capsule
+}
+
+/// The capsule of `__dlpack__` that a consumer of this version reads: unversioned below 1.0 (R22, R23).
+///
+/// # Errors
+///
+/// `BufferError` where an unversioned capsule could not say what the tensor is (R40).
+pub(crate) fn of<'py>(
+    py: Python<'py>,
+    snapshot: &Snapshot,
+    max_version: Option<(i64, i64)>,
+    fresh: bool,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    if max_version.is_some_and(|(major, _)| major >= DLPACK_MAJOR_VERSION.into()) {
+        return export(py, snapshot.export::<DLManagedTensorVersioned>(fresh)?);
+    }
+    if snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY | DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) {
+        return Err(PyBufferError::new_err(
+            "an unversioned capsule cannot say that the tensor is read-only or padded; \
+             ask for max_version=(1, 0) or later, or for copy=True",
+        ));
+    }
+    export(py, snapshot.export::<DLManagedTensor>(fresh)?)
 }
 
 /// The destructor: deletes the tensor unless it was consumed (R3, R4), whatever exception is set (R5).

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::borrow::Cow;
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 
 use pyo3::exceptions::{
     PyBufferError, PyMemoryError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError,
@@ -21,6 +21,8 @@ pub(crate) enum Error {
     OutOfMemory(usize),
     /// dlx itself failed: `RuntimeError`.
     Panicked(String),
+    /// A Python exception: the name of its type, and what it says.
+    Raised(CString, String),
 }
 
 impl Error {
@@ -31,11 +33,12 @@ impl Error {
     }
 
     /// The name of the Python exception, for `SetError`.
-    pub(crate) fn kind(&self) -> &'static CStr {
+    pub(crate) fn kind(&self) -> &CStr {
         match self {
             Self::Refused(_) => c"BufferError",
             Self::OutOfMemory(_) => c"MemoryError",
             Self::Panicked(_) => c"RuntimeError",
+            Self::Raised(kind, _) => kind,
         }
     }
 
@@ -44,7 +47,7 @@ impl Error {
         match self {
             Self::Refused(message) => message.to_string(),
             Self::OutOfMemory(bytes) => format!("could not allocate {bytes} bytes"),
-            Self::Panicked(message) => message.clone(),
+            Self::Panicked(message) | Self::Raised(_, message) => message.clone(),
         }
     }
 }
@@ -55,7 +58,7 @@ impl From<Error> for PyErr {
         match &error {
             Error::Refused(_) => PyBufferError::new_err(error.message()),
             Error::OutOfMemory(_) => PyMemoryError::new_err(error.message()),
-            Error::Panicked(_) => PyRuntimeError::new_err(error.message()),
+            Error::Panicked(_) | Error::Raised(..) => PyRuntimeError::new_err(error.message()),
         }
     }
 }

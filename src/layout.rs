@@ -68,7 +68,7 @@ fn is_compact<'a>(dimensions: impl Iterator<Item = (&'a i64, &'a i64)>) -> bool 
 }
 
 /// Lowest and highest element that a non-empty strided tensor touches, counted from its first.
-fn span(shape: &[i64], strides: &[i64]) -> Result<(i64, i64), Error> {
+pub(crate) fn span(shape: &[i64], strides: &[i64]) -> Result<(i64, i64), Error> {
     let (mut low, mut high) = (0_i64, 0_i64);
     for (&extent, &stride) in shape.iter().zip(strides) {
         let reach = (extent - 1).checked_mul(stride);

@@ -5,6 +5,7 @@
 pub mod abi;
 
 mod adapters;
+mod array_interface;
 mod boundary;
 mod buffer;
 mod cache;
@@ -19,9 +20,13 @@ mod interpreter;
 mod layout;
 mod managed;
 mod memory;
+mod mixin;
+mod no_sync;
 mod protocol;
+mod publish;
 mod request;
 mod resolve;
+mod slot;
 mod snapshot;
 mod stream;
 mod strided;
@@ -32,11 +37,19 @@ mod _core {
     use pyo3::prelude::*;
 
     #[pymodule_export]
+    use crate::array_interface::array_interface;
+    #[pymodule_export]
     use crate::device::Device;
     #[pymodule_export]
     use crate::dtype::DType;
     #[pymodule_export]
     use crate::functions::{from_dlpack, from_pointer};
+    #[pymodule_export]
+    use crate::mixin::{
+        allocate, current_work_stream, dlpack, dlpack_device, import_tensor, register,
+    };
+    #[pymodule_export]
+    use crate::publish::{exchange_api, publish, unpublish};
     #[pymodule_export]
     use crate::tensor::Tensor;
 

@@ -187,6 +187,17 @@ fn is_signature_error(py: Python<'_>, error: &PyErr) -> bool {
         || (error.value(py).str()).is_ok_and(|text| text.to_cow().is_ok_and(|text| named(&text)))
 }
 
+/// The device that `x` says it is on, `None` where it does not say.
+pub(crate) fn device(x: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
+    let py = x.py();
+    let method = x.getattr_opt(intern!(py, "__dlpack_device__"))?;
+    let answer = method.map(|method| call(&method, &PyDict::new(py)));
+    answer
+        .transpose()?
+        .map(|answer| device_of(x, &answer))
+        .transpose()
+}
+
 /// The device that `__dlpack_device__` answered.
 fn device_of(x: &Bound<'_, PyAny>, answer: &Bound<'_, PyAny>) -> PyResult<DLDevice> {
     let pair: PyResult<(i32, i32)> = answer

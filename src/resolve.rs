@@ -12,7 +12,9 @@ use crate::cache::{self, Entry, Way};
 use crate::exchange::Table;
 use crate::protocol::from_protocol;
 use crate::request::{Request, again, finish};
+use crate::slot::{MAX_HOPS, endless, innermost};
 use crate::snapshot::Snapshot;
+use crate::tensor::Tensor;
 use crate::{capsule, copy, device, stream};
 
 /// The tensor that `x` describes, as requested.
@@ -20,14 +22,50 @@ pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> Py
     if let Ok(capsule) = x.cast::<PyCapsule>() {
         return from_capsule(capsule, request);
     }
-    cache::with(&x.get_type(), |entry| match entry.way(x)? {
+    let mut x = x.clone();
+    for _ in 0..MAX_HOPS {
+        let step = cache::with(&x.get_type(), |entry| step(&x, entry, request))?;
+        match step {
+            Step::There(snapshot) => return Ok(snapshot),
+            Step::Next(inner) => x = inner,
+        }
+    }
+    Err(endless(&x))
+}
+
+/// What a rung leads to.
+enum Step<'py> {
+    There(Snapshot),
+    /// Another object that stands for this one.
+    Next(Bound<'py, PyAny>),
+}
+
+fn step<'py>(
+    x: &Bound<'py, PyAny>,
+    entry: &Entry,
+    request: &Request<'_, '_>,
+) -> PyResult<Step<'py>> {
+    if let Ok(tensor) = x.cast_exact::<Tensor>() {
+        return from_tensor(tensor, request).map(Step::There);
+    }
+    let snapshot = match entry.way(x)? {
         Way::Table(table, kind) => from_table(x, table, kind, entry, request),
         Way::Protocol(kind) => from_protocol(x, kind, entry, request),
+        Way::Mixin => return Ok(Step::Next(innermost(x)?.0)),
         Way::Undecided => match forwarded(x)? {
-            Some(inner) => from_dlpack(&inner, request),
+            Some(inner) => return Ok(Step::Next(inner)),
             None => from_protocol(x, None, entry, request),
         },
-    })
+    };
+    snapshot.map(Step::There)
+}
+
+/// A tensor of dlx's own.
+fn from_tensor(x: &Bound<'_, Tensor>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
+    let snapshot = x.get().snapshot();
+    let wanted = stream::for_import(request.stream, snapshot.memo().device)?;
+    stream::ordered(wanted, snapshot)?;
+    again(x.py(), snapshot.clone(), request)
 }
 
 /// Rung 2: the object that `x` names in place of a table, where that object's type has one.
@@ -36,7 +74,7 @@ fn forwarded<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> 
         return Ok(None);
     };
     let way = cache::with(&inner.get_type(), |entry| entry.way(&inner))?;
-    Ok(matches!(way, Way::Table(..)).then_some(inner))
+    Ok(matches!(way, Way::Table(..) | Way::Mixin).then_some(inner))
 }
 
 /// Rung 1: the table, which moves and orders nothing; what needs more goes to `__dlpack__`.
@@ -58,7 +96,7 @@ fn from_table(
     };
     let snapshot = Snapshot::import(managed, None).map_err(|(error, _)| error)?;
     if let Some(kind) = kind {
-        kind.check_table(x, snapshot.memo().dtype)?;
+        kind.check_table(x, &snapshot.dl_tensor())?;
     }
     let here = snapshot.memo().device;
     let cannot = |what: &str| {
@@ -103,4 +141,12 @@ fn from_capsule(capsule: &Bound<'_, PyCapsule>, request: &Request<'_, '_>) -> Py
         ));
     }
     again(capsule.py(), capsule::import(capsule, None)?, request)
+}
+
+/// Whether `from_dlpack` has a way for objects like `x`, though it may fail.
+pub(crate) fn is_accepted(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let way = cache::with(&x.get_type(), |entry| entry.way(x))?;
+    Ok(matches!(way, Way::Table(..) | Way::Mixin)
+        || x.is_instance_of::<PyCapsule>()
+        || x.hasattr(intern!(x.py(), "__dlpack__"))?)
 }

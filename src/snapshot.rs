@@ -171,6 +171,20 @@ impl Snapshot {
         Ok(checked.over(Source::Memory(memory)))
     }
 
+    /// Uninitialized memory on `device`.
+    ///
+    /// # Errors
+    ///
+    /// `BufferError` for devices that dlx has no memory on.
+    pub(crate) fn empty(shape: &[i64], dtype: DLDataType, device: DLDevice) -> Result<Self, Error> {
+        if device::normal(device) != device::CPU {
+            let name = device::name(device);
+            let message = format!("dlx does not allocate on {name}, only on cpu");
+            return Err(Error::refused(message));
+        }
+        Self::allocate(shape, dtype, 0)
+    }
+
     /// Takes over a foreign tensor, or gives it back untouched with the reason.
     ///
     /// `stream` is the one on which the producer was asked to make the elements ready.
@@ -196,6 +210,17 @@ impl Snapshot {
             Ok(checked) => Ok(checked.over(managed.into())),
             Err(error) => Err((error, managed)),
         }
+    }
+
+    /// Checks that `managed` could be imported, and tells whether an export of that snapshot would say the same:
+    /// then the original may go on in its place.
+    pub(crate) fn would_take(
+        managed: &Managed<DLManagedTensorVersioned>,
+    ) -> Result<(DLTensor, bool), Error> {
+        let (tensor, flags) = managed.read()?;
+        // SAFETY: `managed` owns the tensor, so its dimensions are valid (S3).
+        let exact = unsafe { would_say(&tensor, flags) }?;
+        Ok((tensor, exact))
     }
 
     /// The same memory seen as another dtype of the same size.
@@ -322,6 +347,22 @@ impl Memo {
         }
         Ok(memo)
     }
+}
+
+/// Checks a tensor, and tells whether an export of a snapshot of it would have the same fields.
+///
+/// # Safety
+///
+/// As for [`dimensions`].
+pub(crate) unsafe fn would_say(tensor: &DLTensor, flags: u64) -> Result<bool, Error> {
+    // SAFETY: the caller's promise.
+    let (shape, strides) = unsafe { dimensions(tensor) }?;
+    let Checked { memo, .. } = Checked::new(Memo::of(tensor, flags, None)?, shape, strides)?;
+    Ok(memo.flags == flags
+        && memo.data == tensor.data
+        && memo.byte_offset == tensor.byte_offset
+        && memo.device == tensor.device
+        && (strides.is_some() || shape.is_empty()))
 }
 
 /// Shape, and strides if there are any.

@@ -46,7 +46,7 @@ pub(crate) fn default(device: DLDevice) -> Option<i64> {
 }
 
 /// The integer of a stream argument that was given.
-fn integer(stream: &Bound<'_, PyAny>) -> PyResult<i64> {
+pub(crate) fn integer(stream: &Bound<'_, PyAny>) -> PyResult<i64> {
     if stream.is_instance_of::<PyBool>() || !stream.is_instance_of::<PyInt>() {
         return Err(PyTypeError::new_err(format!(
             "stream must be an int or None, not {}",
@@ -59,7 +59,7 @@ fn integer(stream: &Bound<'_, PyAny>) -> PyResult<i64> {
 }
 
 /// The stream, checked for the device.
-fn checked(stream: i64, device: DLDevice) -> PyResult<i64> {
+pub(crate) fn checked(stream: i64, device: DLDevice) -> PyResult<i64> {
     let accepted = match family(device) {
         Family::Cuda if stream == NO_SYNC || stream > 0 => return Ok(stream),
         Family::Rocm if stream == NO_SYNC || stream == 0 || stream > 2 => return Ok(stream),

@@ -4,6 +4,8 @@
 
 mod exchange;
 
+pub(crate) use exchange::allocate;
+
 use std::ffi::c_int;
 
 use pyo3::exceptions::{PyBufferError, PyImportError};
@@ -18,7 +20,7 @@ use crate::exchange::publish;
 use crate::interpreter::Quiet;
 use crate::request::{self, Request};
 use crate::snapshot::{Memo, Snapshot};
-use crate::{buffer, capsule, copy, device, dtype, stream};
+use crate::{array_interface, buffer, capsule, copy, device, dtype, stream};
 
 /// A strided view of memory that it keeps alive: shape, strides, dtype, device and address, all immutable.
 ///
@@ -221,17 +223,7 @@ impl Tensor {
             }
             false => &self.0,
         };
-        if max_version.is_some_and(|(major, _)| major >= DLPACK_MAJOR_VERSION.into()) {
-            return capsule::export(py, snapshot.export::<DLManagedTensorVersioned>(fresh)?);
-        }
-        if snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY | DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED)
-        {
-            return Err(PyBufferError::new_err(
-                "an unversioned capsule cannot say that the tensor is read-only or padded; \
-                 ask for max_version=(1, 0) or later, or for copy=True",
-            ));
-        }
-        capsule::export(py, snapshot.export::<DLManagedTensor>(fresh)?)
+        capsule::of(py, snapshot, max_version, fresh)
     }
 
     /// ``(DeviceType, id)`` (R64).
@@ -244,7 +236,15 @@ impl Tensor {
     /// Raises ``BufferError`` for memory elsewhere and for dtypes that it cannot name.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        buffer::array_interface(py, &self.0)
+        array_interface::cpu(py, &self.0)
+    }
+
+    /// The CUDA array interface, version 3, for memory on CUDA devices (R148 to R152).
+    ///
+    /// Raises ``AttributeError`` for memory elsewhere, ``BufferError`` for dtypes that it cannot name.
+    #[getter]
+    fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        array_interface::cuda(py, &self.0)
     }
 
     #[allow(

@@ -10,23 +10,32 @@ from ._core import (
     DType,
     Tensor,
     __version__,
+    exchange_api,
     from_dlpack,
     from_pointer,
+    publish,
+    unpublish,
 )
+from ._mixin import ArrayInterfaceMixin, ExchangeMixin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._core import DeviceType
 
 __all__ = [
+    "ArrayInterfaceMixin",
     "CopyRefused",
     "DType",
     "Device",
     "DeviceType",
+    "ExchangeMixin",
     "Tensor",
     "__version__",
+    "exchange_api",
     "from_dlpack",
     "from_pointer",
+    "publish",
+    "unpublish",
 ]
 
 

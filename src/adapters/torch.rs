@@ -11,7 +11,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString, PyType};
 
-use crate::abi::{DLDataType, kDLBool, kDLComplex, kDLInt, kDLUInt};
+use crate::abi::{DLTensor, kDLBool, kDLComplex, kDLInt, kDLUInt};
 
 /// How a type of torch is read.
 #[derive(Clone, Copy)]
@@ -75,16 +75,22 @@ impl Guards {
     /// Refuses an export whose elements are not what its memory holds.
     ///
     /// Only floating and complex tensors can record gradients, only complex ones be conjugated.
-    pub(crate) fn check(self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
+    fn check(self, tensor: &Bound<'_, PyAny>, view: &DLTensor) -> PyResult<()> {
         let py = tensor.py();
-        let floating = !matches!(dtype.code, kDLInt | kDLUInt | kDLBool);
+        let floating = !matches!(view.dtype.code, kDLInt | kDLUInt | kDLBool);
         if floating && tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()? {
             return Err(PyBufferError::new_err(
                 "the torch tensor requires grad, which DLPack cannot carry; pass tensor.detach()",
             ));
         }
+        self.check_values(tensor, view)
+    }
+
+    /// Refuses a view whose elements are still to be negated or conjugated.
+    fn check_values(self, tensor: &Bound<'_, PyAny>, view: &DLTensor) -> PyResult<()> {
+        let py = tensor.py();
         refuse_negative(self.is_neg, tensor)?;
-        if dtype.code == kDLComplex && ask(self.is_conj, tensor, intern!(py, "is_conj"))? {
+        if view.dtype.code == kDLComplex && ask(self.is_conj, tensor, intern!(py, "is_conj"))? {
             return Err(PyBufferError::new_err(
                 "the torch tensor is a lazily conjugated view; pass tensor.resolve_conj()",
             ));
@@ -95,9 +101,17 @@ impl Guards {
 
 impl Kind {
     /// Refuses what the exchange table of torch would export wrongly.
-    pub(crate) fn check_table(self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
+    pub(crate) fn check_table(self, tensor: &Bound<'_, PyAny>, view: &DLTensor) -> PyResult<()> {
         match self {
-            Self::Plain(guards) => guards.check(tensor, dtype),
+            Self::Plain(guards) => guards.check(tensor, view),
+            Self::Subclass => Ok(()),
+        }
+    }
+
+    /// Refuses what a kernel would read wrongly. That a gradient is recorded does not matter to it.
+    pub(crate) fn check_borrow(self, tensor: &Bound<'_, PyAny>, view: &DLTensor) -> PyResult<()> {
+        match self {
+            Self::Plain(guards) => guards.check_values(tensor, view),
             Self::Subclass => Ok(()),
         }
     }

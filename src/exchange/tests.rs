@@ -5,6 +5,7 @@
 use std::ffi::CStr;
 use std::sync::Arc;
 
+use pyo3::ffi;
 use pyo3::panic::PanicException;
 
 use super::*;
@@ -13,19 +14,20 @@ use crate::device::CPU;
 struct Panicky;
 
 impl Exchange for Panicky {
-    fn export(_: Borrowed<'_, '_, PyAny>) -> PyResult<Managed<DLManagedTensorVersioned>> {
+    fn export(&self, _: Borrowed<'_, '_, PyAny>) -> PyResult<Managed<DLManagedTensorVersioned>> {
         panic!("export")
     }
 
-    fn borrow(_: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
+    fn borrow(&self, _: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
         panic!("borrow")
     }
 
-    fn import(_: Python<'_>, _: Snapshot) -> PyResult<Bound<'_, PyAny>> {
+    fn import<'py>(&self, _: Python<'py>, _: Snapshot) -> PyResult<Bound<'py, PyAny>> {
         panic!("import")
     }
 
     fn allocate(
+        &self,
         _: &[i64],
         _: DLDataType,
         _: DLDevice,
@@ -33,12 +35,20 @@ impl Exchange for Panicky {
         panic!("allocate")
     }
 
-    fn current_work_stream(_: DLDevice) -> PyResult<i64> {
+    fn current_work_stream(&self, _: Python<'_>, _: DLDevice) -> PyResult<i64> {
         panic!("current_work_stream")
     }
 }
 
-const TABLE: DLPackExchangeAPI = table::<Panicky>();
+impl Named for Panicky {
+    type Exchange = Self;
+
+    fn exchange() -> &'static Self {
+        &Self
+    }
+}
+
+const TABLE: DLPackExchangeAPI = table::<Panicky>().0;
 
 const SCALAR: DLTensor = DLTensor {
     data: NonNull::<c_void>::dangling().as_ptr(),

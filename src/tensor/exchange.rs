@@ -8,13 +8,13 @@ use pyo3::prelude::*;
 use super::Tensor;
 use crate::abi::*;
 use crate::error::Error;
-use crate::exchange::{self, Exchange, Published};
+use crate::exchange::{self, Exchange, Named, Published};
 use crate::managed::Managed;
 use crate::snapshot::Snapshot;
-use crate::{device, stream};
+use crate::stream;
 
 /// The table, one for the process (R114).
-pub(super) static TABLE: Published = Published(exchange::table::<Tensor>());
+pub(super) static TABLE: Published = exchange::table::<Tensors>();
 
 /// The object as a tensor, or the error of a table that got another type (R127).
 fn tensor<'a>(object: &'a Borrowed<'_, '_, PyAny>) -> PyResult<&'a Tensor> {
@@ -40,37 +40,56 @@ fn stranger(object: &Bound<'_, PyAny>) -> PyErr {
     ))
 }
 
-impl Exchange for Tensor {
-    fn export(object: Borrowed<'_, '_, PyAny>) -> PyResult<Managed<DLManagedTensorVersioned>> {
+/// The exchange of `dlx.Tensor`.
+pub(super) struct Tensors;
+
+impl Named for Tensors {
+    type Exchange = Self;
+
+    fn exchange() -> &'static Self {
+        &Self
+    }
+}
+
+/// A new tensor in memory of dlx's own.
+pub(crate) fn allocate(
+    shape: &[i64],
+    dtype: DLDataType,
+    device: DLDevice,
+) -> Result<Managed<DLManagedTensorVersioned>, Error> {
+    Snapshot::empty(shape, dtype, device)?.export(true)
+}
+
+impl Exchange for Tensors {
+    fn export(
+        &self,
+        object: Borrowed<'_, '_, PyAny>,
+    ) -> PyResult<Managed<DLManagedTensorVersioned>> {
         let tensor = tensor(&object)?;
         stream::for_export(None, tensor.snapshot())?;
         Ok(tensor.snapshot().export(false)?)
     }
 
-    fn borrow(object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
+    fn borrow(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
         let tensor = tensor(&object)?;
         stream::for_export(None, tensor.snapshot())?;
         Ok(tensor.snapshot().dl_tensor())
     }
 
-    fn import(py: Python<'_>, snapshot: Snapshot) -> PyResult<Bound<'_, PyAny>> {
-        Ok(Bound::new(py, Self::new(snapshot))?.into_any())
+    fn import<'py>(&self, py: Python<'py>, snapshot: Snapshot) -> PyResult<Bound<'py, PyAny>> {
+        Ok(Bound::new(py, Tensor::new(snapshot))?.into_any())
     }
 
     fn allocate(
+        &self,
         shape: &[i64],
         dtype: DLDataType,
         device: DLDevice,
     ) -> Result<Managed<DLManagedTensorVersioned>, Error> {
-        if device != device::CPU {
-            let name = device::name(device);
-            let message = format!("dlx does not allocate on {name}, only on cpu");
-            return Err(Error::refused(message));
-        }
-        Snapshot::allocate(shape, dtype, 0)?.export(true)
+        allocate(shape, dtype, device)
     }
 
-    fn current_work_stream(device: DLDevice) -> PyResult<i64> {
+    fn current_work_stream(&self, _py: Python<'_>, device: DLDevice) -> PyResult<i64> {
         Ok(stream::current_work_stream(device))
     }
 }

@@ -1,0 +1,191 @@
+"""Base classes that make a Python class a producer: by DLPack, by the array interfaces."""
+
+from __future__ import annotations
+
+from . import _core
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from numpy.typing import DTypeLike, NDArray
+    from typing_extensions import CapsuleType, Self
+
+    from ._core import Device, DeviceType, DType, Tensor
+
+__all__ = ["ArrayInterfaceMixin", "ExchangeMixin"]
+
+
+def _define_export(cls: type, exchange: str | None, mixin: str) -> None:
+    """Give ``cls`` the ``__dlx_export__`` that ``exchange`` asks for, or check that it has one."""
+    if exchange is not None:
+        if not isinstance(exchange, str):
+            raise TypeError(
+                f"exchange is the name of an attribute, not {exchange!r}"
+            )
+
+        def __dlx_export__(self: object) -> object:
+            return getattr(self, exchange)
+
+        __dlx_export__.__qualname__ = f"{cls.__qualname__}.__dlx_export__"
+        __dlx_export__.__doc__ = f"What is exported: the attribute ``{exchange}``."
+        __dlx_export__.__dlx_attribute__ = exchange  # type: ignore[attr-defined]
+        cls.__dlx_export__ = __dlx_export__  # type: ignore[attr-defined]
+    elif not hasattr(cls, "__dlx_export__"):
+        raise TypeError(
+            f"{cls.__qualname__} does not say what it exports: name an attribute, "
+            f'class {cls.__name__}(dlx.{mixin}, exchange="data"), '
+            "or define a method, def __dlx_export__(self), "
+            "that returns anything dlx.from_dlpack takes"
+        )
+
+
+class ExchangeMixin:
+    """Makes a class a producer and consumer of DLPack, with a C exchange table of its own.
+
+    ``class A(dlx.ExchangeMixin, exchange="data")`` exports the attribute ``data``;
+    a class without ``exchange`` defines ``__dlx_export__(self)``. Either gives
+    anything that `dlx.from_dlpack` takes: an array of any library, a `dlx.Tensor`,
+    another such object. The attribute is looked up when something is exported; which of
+    the two it is, is settled when the class is defined.
+
+    The mixin adds no storage: it goes with ``__slots__``, dataclasses, ``Generic``, and
+    extension types as further bases. The class's table lives as long as the process;
+    called after the class is gone, it raises (R114).
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+        __dlpack_c_exchange_api__: CapsuleType
+
+        def __dlx_export__(self) -> object:
+            """Give what is exported in place of this object."""
+
+    def __init_subclass__(cls, *, exchange: str | None = None, **keywords: Any) -> None:
+        """Settle what instances export, and give the class its table."""
+        _define_export(cls, exchange, "ExchangeMixin")
+        super().__init_subclass__(**keywords)
+        if (warning := _core.register(cls)) is not None:
+            import warnings
+
+            warnings.warn(warning, RuntimeWarning, stacklevel=2)
+
+    @classmethod
+    def __dlx_import__(cls, tensor: Tensor) -> Self:
+        """Build an instance over ``tensor``; the default calls ``cls(tensor)``."""
+        return cls(tensor)  # type: ignore[call-arg]
+
+    @classmethod
+    def __dlx_empty__(
+        cls, shape: tuple[int, ...], dtype: DType, device: Device
+    ) -> object:
+        """Allocate uninitialized memory for C code; the default is dlx's own, on the CPU."""
+        return _core.allocate(shape, dtype, device)
+
+    @classmethod
+    def __dlx_stream__(cls, device: Device) -> int | None:
+        """Name the stream that the class works on now, for devices that have streams.
+
+        The default is the current stream of the library whose tensor was exported last.
+        """
+        return _core.current_work_stream(cls, device)
+
+    @classmethod
+    def from_dlpack(
+        cls,
+        x: object,
+        /,
+        *,
+        device: Device | str | tuple[int, int] | None = None,
+        copy: bool | None = None,
+        stream: int | None = None,
+    ) -> Self:
+        """Build an instance over the tensor of ``x``, as `dlx.from_dlpack` reads it."""
+        tensor = _core.from_dlpack(x, device=device, copy=copy, stream=stream)
+        return _core.import_tensor(cls, tensor)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> CapsuleType:
+        """Export a capsule; see `dlx.Tensor.__dlpack__` for the arguments."""
+        return _core.dlpack(
+            self,
+            stream=stream,
+            max_version=max_version,
+            dl_device=dl_device,
+            copy=copy,
+        )
+
+    def __dlpack_device__(self) -> tuple[DeviceType, int]:
+        """``(DeviceType, id)`` of what is exported (R64)."""
+        return _core.dlpack_device(self)
+
+
+_core.register(ExchangeMixin)
+
+
+class ArrayInterfaceMixin:
+    """Makes a class readable through ``__array_interface__``, ``__array__`` and, on CUDA,
+    ``__cuda_array_interface__``.
+
+    It takes what to export as `ExchangeMixin` does, and combines with it. NumPy keeps the
+    exported memory alive, not only the object.
+    """
+
+    __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        def __dlx_export__(self) -> object:
+            """Give what is exported in place of this object."""
+
+    def __init_subclass__(cls, *, exchange: str | None = None, **keywords: Any) -> None:
+        """Settle what instances export."""
+        _define_export(cls, exchange, "ArrayInterfaceMixin")
+        super().__init_subclass__(**keywords)
+
+    def _exported(self) -> Tensor:
+        return _core.from_dlpack(self.__dlx_export__())
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """NumPy's array interface, version 3; its ``data`` is a buffer that owns the memory.
+
+        Raises ``AttributeError`` for memory that is not on the CPU, ``BufferError`` for
+        dtypes that it cannot name.
+        """
+        return _core.array_interface(self._exported())
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The CUDA array interface, version 3 (R148 to R152).
+
+        It has no place for an owner: what is exported must be kept alive by this object.
+        Raises ``AttributeError`` for memory that is not on a CUDA device.
+        """
+        return self._exported().__cuda_array_interface__
+
+    def __array__(
+        self, dtype: DTypeLike | None = None, copy: bool | None = None
+    ) -> NDArray[Any]:
+        """Give a NumPy array over the memory, or a copy of another ``dtype``.
+
+        Raises ``BufferError`` for memory that is not on the CPU, ``ValueError`` for
+        ``copy=False`` with another ``dtype``.
+        """
+        array = self._exported().numpy()
+        if dtype is None and not copy:
+            return array
+        import numpy as np
+
+        if copy:
+            return np.array(array, dtype=dtype, copy=True)
+        if copy is False and array.dtype != np.dtype(dtype):
+            raise ValueError(f"copy=False, but {array.dtype} is not {np.dtype(dtype)}")
+        return np.asarray(array, dtype=dtype)

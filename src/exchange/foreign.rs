@@ -1,0 +1,215 @@
+//! Tables of other libraries: found on a type, and called.
+
+use std::mem::MaybeUninit;
+use std::ptr::{NonNull, null_mut};
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyString, PyType};
+
+use super::NAME;
+use crate::abi::*;
+use crate::error::Error;
+use crate::managed::Managed;
+use crate::snapshot::would_say;
+
+/// A foreign table of major version 1 that can export.
+#[derive(Clone, Copy)]
+pub(crate) struct Table {
+    from_py: DLPackManagedTensorFromPyObjectNoSync,
+    borrow: Option<DLPackDLTensorFromPyObjectNoSync>,
+    /// Where the table is.
+    pub(crate) address: usize,
+    /// The stream that the library works on now.
+    pub(crate) work_stream: Option<WorkStream>,
+}
+
+/// The `current_work_stream` of a foreign table.
+#[derive(Clone, Copy)]
+pub(crate) struct WorkStream(DLPackCurrentWorkStream);
+
+impl Table {
+    /// The table that a type publishes (R112), or `None` if it publishes none that dlx can read.
+    ///
+    /// An integer in place of a capsule is not followed: any class attribute could be one.
+    pub(crate) fn of_type(class: &Bound<'_, PyType>) -> PyResult<Option<Self>> {
+        let py = class.py();
+        for name in [
+            intern!(py, "__dlpack_c_exchange_api__"),
+            intern!(py, "__c_dlpack_exchange_api__"),
+        ] {
+            if let Some(header) = header(class, name)? {
+                // SAFETY: a capsule of this name points to a table that lives as long as the process
+                // (R114), and every table starts with a header.
+                if let Some(table) = unsafe { Self::readable(header) } {
+                    return Ok(Some(table));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first table of the chain that has major version 1 and exports (R119).
+    ///
+    /// # Safety
+    ///
+    /// `header` is the start of a table that lives as long as the process, and so is each `prev_api`.
+    unsafe fn readable(mut header: NonNull<DLPackExchangeAPIHeader>) -> Option<Self> {
+        // A chain of more versions than DLPack has had is a loop.
+        for _ in 0..64 {
+            // SAFETY: the caller promises a live header.
+            let DLPackExchangeAPIHeader { version, prev_api } = unsafe { header.as_ref() };
+            if version.major == DLPACK_MAJOR_VERSION {
+                // SAFETY: major version 1 means that the header belongs to this struct.
+                let api = unsafe { header.cast::<DLPackExchangeAPI>().as_ref() };
+                return Some(Self {
+                    from_py: api.managed_tensor_from_py_object_no_sync?,
+                    address: header.addr().get(),
+                    borrow: api.dltensor_from_py_object_no_sync,
+                    work_stream: api.current_work_stream.map(WorkStream),
+                });
+            }
+            header = NonNull::new(*prev_api)?;
+        }
+        None
+    }
+
+    /// An owned export of `object`, without synchronization.
+    ///
+    /// # Errors
+    ///
+    /// The table's own exception, or `BufferError` where it breaks the rule of R123.
+    pub(crate) fn export(
+        self,
+        object: &Bound<'_, PyAny>,
+    ) -> PyResult<Managed<DLManagedTensorVersioned>> {
+        let py = object.py();
+        let mut out = null_mut();
+        // SAFETY: the table was found on the type of `object`, the thread is attached, `out` is ours.
+        let code = unsafe { (self.from_py)(object.as_ptr().cast(), &mut out) };
+        // SAFETY: what a table writes to `out` is given to the caller, and nobody else has it (S3).
+        let managed = NonNull::new(out).map(|out| unsafe { Managed::from_raw(out) });
+        match (code, managed) {
+            // SAFETY: attached.
+            (0, Some(managed)) if unsafe { ffi::PyErr_Occurred() }.is_null() => Ok(managed),
+            (0, Some(_)) => Err(broken(
+                object,
+                FROM_PY,
+                "succeeded with an exception set",
+                PyErr::take(py),
+            )),
+            (0, None) => Err(broken(
+                object,
+                FROM_PY,
+                "succeeded without a tensor",
+                PyErr::take(py),
+            )),
+            // A table that failed must not have given a tensor; what it wrote is not followed.
+            (_, managed) => {
+                std::mem::forget(managed);
+                Err(failed(object, FROM_PY))
+            }
+        }
+    }
+
+    /// A view of `object`, whose dimensions belong to it; `None` where the table lends none (R122).
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::export`].
+    pub(crate) fn borrow(self, object: &Bound<'_, PyAny>) -> PyResult<Option<DLTensor>> {
+        let Some(borrow) = self.borrow else {
+            return Ok(None);
+        };
+        let mut out = MaybeUninit::uninit();
+        // SAFETY: the table was found on the type of `object`, the thread is attached, `out` is ours.
+        let code = unsafe { borrow(object.as_ptr().cast(), out.as_mut_ptr()) };
+        if code != 0 {
+            return Err(failed(object, BORROW));
+        }
+        // SAFETY: attached.
+        if !unsafe { ffi::PyErr_Occurred() }.is_null() {
+            let cause = PyErr::take(object.py());
+            return Err(broken(
+                object,
+                BORROW,
+                "succeeded with an exception set",
+                cause,
+            ));
+        }
+        // SAFETY: a table that succeeds has filled `out` (R123).
+        let tensor = unsafe { out.assume_init() };
+        // SAFETY: the producer lends the dimensions until it gets control again (R129).
+        match unsafe { would_say(&tensor, 0) }? {
+            true => Ok(Some(tensor)),
+            // A view cannot be corrected: nobody would own the correction.
+            false => Err(Error::refused(
+                "the tensor has no strides, or data that has to be normalized: it can be exported, but not lent",
+            )
+            .into()),
+        }
+    }
+}
+
+impl WorkStream {
+    /// The handle for `device`, 0 for NULL.
+    pub(crate) fn get(self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
+        // Some leave it unwritten where there is no stream.
+        let mut out = null_mut();
+        // SAFETY: a function of a foreign table, called attached, with a place of ours.
+        let code = unsafe { (self.0)(device.device_type, device.device_id, &mut out) };
+        match code {
+            0 => Ok(out.addr() as i64),
+            _ => Err(PyErr::take(py).unwrap_or_else(|| {
+                PyBufferError::new_err("current_work_stream failed without an exception")
+            })),
+        }
+    }
+}
+
+/// The table that `class` has under `name`, if that is a capsule of a table.
+pub(crate) fn header(
+    class: &Bound<'_, PyType>,
+    name: &Bound<'_, PyString>,
+) -> PyResult<Option<NonNull<DLPackExchangeAPIHeader>>> {
+    let Some(attribute) = class.getattr_opt(name)? else {
+        return Ok(None);
+    };
+    match attribute.cast::<PyCapsule>() {
+        Ok(capsule) if capsule.is_valid_checked(Some(NAME)) => {
+            Ok(Some(capsule.pointer_checked(Some(NAME))?.cast()))
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Whether Python code cannot set attributes of `class`, so that a table cannot appear on it later.
+pub(crate) fn is_immutable(class: &Bound<'_, PyType>) -> bool {
+    // SAFETY: a live type; its flags are read, nothing is called.
+    let flags = unsafe { ffi::PyType_GetFlags(class.as_type_ptr()) };
+    flags & ffi::Py_TPFLAGS_IMMUTABLETYPE != 0
+}
+
+const FROM_PY: &str = "managed_tensor_from_py_object_no_sync";
+const BORROW: &str = "dltensor_from_py_object_no_sync";
+
+/// The exception of a function that failed.
+#[cold]
+fn failed(object: &Bound<'_, PyAny>, function: &str) -> PyErr {
+    PyErr::take(object.py())
+        .unwrap_or_else(|| broken(object, function, "failed without an exception", None))
+}
+
+/// The error for a table that does not keep to R123.
+#[cold]
+fn broken(object: &Bound<'_, PyAny>, function: &str, how: &str, cause: Option<PyErr>) -> PyErr {
+    let class = object.get_type();
+    let name = class
+        .fully_qualified_name()
+        .map_or_else(|_| "a type".to_owned(), |name| name.to_string());
+    let error = PyBufferError::new_err(format!("{function} of {name} {how}"));
+    error.set_cause(object.py(), cause);
+    error
+}

@@ -1,0 +1,245 @@
+//! `dlx.ExchangeMixin`: what its methods do, and how a class gets its table.
+
+#![forbid(unsafe_code)]
+
+mod exchange;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyTuple, PyType};
+
+use crate::abi::*;
+use crate::device::{self, Device};
+use crate::dtype::DType;
+use crate::exchange::publish;
+use crate::protocol;
+use crate::request::Request;
+use crate::resolve::{from_dlpack, is_accepted};
+use crate::slot::{Hooks, Origin, SLOTS, Slot, innermost, is_mixin, is_root, set_root};
+use crate::snapshot::Snapshot;
+use crate::tensor::Tensor;
+use crate::{capsule, stream};
+
+/// Gives a subclass of the mixin its exchange table; the first class that comes is the mixin itself.
+///
+/// When the pool is used up a class shares the table of a base, and the first time there is a warning to say so.
+#[pyfunction]
+pub(crate) fn register(class: &Bound<'_, PyType>) -> PyResult<Option<String>> {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    let py = class.py();
+    set_root(class);
+    let (origin, hooks) = match is_root(class) {
+        true => (Origin::Method, Hooks::default()),
+        false => (Origin::of(class)?, Hooks::of(class)?),
+    };
+    let lends = origin.lends();
+    let own = Slot::claim(class, origin, hooks)?;
+    let table = match own {
+        Some(slot) => slot.table(),
+        None => parent(class, lends)?.and_then(Slot::table),
+    };
+    if let Some(table) = table {
+        // Whatever a metaclass makes of assignments, the table belongs to the class.
+        let name = intern!(py, "__dlpack_c_exchange_api__");
+        let setattr = py
+            .get_type::<PyType>()
+            .getattr(intern!(py, "__setattr__"))?;
+        setattr.call1((class, name, publish(py, table)?))?;
+    }
+    if own.is_some() || WARNED.swap(true, Ordering::Relaxed) {
+        return Ok(None);
+    }
+    Ok(Some(format!(
+        "{} shares the exchange table of its base, as all classes will from now on, because the {SLOTS} tables \
+         of dlx are used up: tensors that C code hands back come as that base, or as dlx.Tensor",
+        class.qualname()?
+    )))
+}
+
+/// The nearest base whose table lends no more than the class can.
+fn parent(class: &Bound<'_, PyType>, lends: bool) -> PyResult<Option<&'static Slot>> {
+    for base in class.mro().iter().skip(1) {
+        let slot = Slot::of_class(base.cast::<PyType>()?)?;
+        if let Some(slot) = slot.filter(|slot| lends || !slot.lends()) {
+            return Ok(Some(slot));
+        }
+    }
+    Ok(None)
+}
+
+/// ``__dlpack__`` of a mixin class: the capsule of what ``x`` stands for.
+#[pyfunction]
+#[pyo3(signature = (x, *, stream, max_version, dl_device, copy))]
+pub(crate) fn dlpack<'py>(
+    x: &Bound<'py, PyAny>,
+    stream: Option<&Bound<'py, PyAny>>,
+    max_version: Option<(i64, i64)>,
+    dl_device: Option<(i32, i32)>,
+    copy: Option<bool>,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    let py = x.py();
+    let device = dl_device.map(|(device_type, device_id)| DLDevice {
+        device_type: DLDeviceType(device_type),
+        device_id,
+    });
+    device.map_or(Ok(()), device::check)?;
+    let request = Request {
+        device: device.map(device::normal),
+        copy,
+        stream,
+    };
+    let (inner, last) = innermost(x)?;
+    let snapshot = from_dlpack(&inner, &request).map_err(|error| {
+        let error = explain(&last, &inner, error);
+        match device {
+            Some(device) => elsewhere(py, error, device),
+            None => error,
+        }
+    })?;
+    stream::for_export(stream, &snapshot)?;
+    // What comes from a producer was made for this export, what a dlx.Tensor holds is shared with it (R38).
+    let fresh = copy == Some(true) || !inner.is_exact_instance_of::<Tensor>();
+    capsule::of(py, &snapshot, max_version, fresh)
+}
+
+/// A producer that cannot serve a device says so in its own way; to a consumer it is a `BufferError` (R52).
+fn elsewhere(py: Python<'_>, error: PyErr, device: DLDevice) -> PyErr {
+    if error.is_instance_of::<PyBufferError>(py)
+        || !(error.is_instance_of::<PyValueError>(py)
+            || error.is_instance_of::<pyo3::exceptions::PyRuntimeError>(py))
+    {
+        return error;
+    }
+    let refused = PyBufferError::new_err(format!(
+        "the tensor cannot be had on {}",
+        device::name(device)
+    ));
+    refused.set_cause(py, Some(error));
+    refused
+}
+
+/// ``__dlpack_device__`` of a mixin class.
+#[pyfunction]
+pub(crate) fn dlpack_device<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
+    let (inner, last) = innermost(x)?;
+    let device = match protocol::device(&inner)? {
+        Some(device) => device,
+        None => {
+            tensor_of(&inner)
+                .map_err(|error| explain(&last, &inner, error))?
+                .memo()
+                .device
+        }
+    };
+    device::to_tuple(x.py(), device)
+}
+
+fn tensor_of(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
+    let request = Request {
+        device: None,
+        copy: None,
+        stream: None,
+    };
+    from_dlpack(x, &request)
+}
+
+/// An instance of ``cls`` over ``tensor``, through ``__dlx_import__``.
+#[pyfunction]
+pub(crate) fn import_tensor<'py>(
+    cls: &Bound<'py, PyType>,
+    tensor: &Bound<'py, Tensor>,
+) -> PyResult<Bound<'py, PyAny>> {
+    make(&Origin::Method, cls, tensor)
+}
+
+/// An instance of `class` over `tensor`.
+fn make<'py>(
+    origin: &Origin,
+    class: &Bound<'py, PyType>,
+    tensor: &Bound<'py, Tensor>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = class.py();
+    // Classes that share the table of the mixin itself.
+    if is_root(class) {
+        return Ok(tensor.clone().into_any());
+    }
+    let (made, hook) = match origin {
+        Origin::Itself { import } => (import.bind(py).call1((tensor,))?, "from_dlpack"),
+        _ => {
+            let hook = intern!(py, "__dlx_import__");
+            (class.call_method1(hook, (tensor,))?, "__dlx_import__")
+        }
+    };
+    match made.is_instance(class)? {
+        true => Ok(made),
+        false => Err(exchange::nonsense(
+            class,
+            hook,
+            format_args!("{}, an instance of the class", made.get_type()),
+        )),
+    }
+}
+
+/// The stream of what instances of ``cls`` were last exported from; a ``dlx.Tensor``'s without.
+#[pyfunction]
+pub(crate) fn current_work_stream(
+    cls: &Bound<'_, PyType>,
+    device: &Bound<'_, PyAny>,
+) -> PyResult<i64> {
+    let device = Device::of(device)?;
+    match Slot::of_class(cls)? {
+        Some(slot) => slot.inherited(cls.py(), device),
+        None => Ok(stream::current_work_stream(device)),
+    }
+}
+
+/// Uninitialized memory of dlx's own.
+#[pyfunction]
+pub(crate) fn allocate(
+    shape: Vec<i64>,
+    dtype: &Bound<'_, PyAny>,
+    device: &Bound<'_, PyAny>,
+) -> PyResult<Tensor> {
+    let (dtype, device) = (DType::of(dtype)?, Device::of(device)?);
+    Ok(Tensor::new(Snapshot::empty(&shape, dtype, device)?))
+}
+
+/// Names the class and the hook where what it gave is nothing that `from_dlpack` takes.
+fn explain(object: &Bound<'_, PyAny>, inner: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    let py = object.py();
+    if !error.is_instance_of::<PyAttributeError>(py) {
+        return error;
+    }
+    let found = || {
+        let (inner, last) = match is_mixin(&inner.get_type()) {
+            true => innermost(inner)?,
+            false => (inner.clone(), object.clone()),
+        };
+        if is_accepted(&inner)? {
+            return Ok(None);
+        }
+        let class = last.get_type();
+        let how = match Slot::of_class(&class)?.and_then(Slot::holder) {
+            Some(holder) => holder.origin.describe(py),
+            None => Origin::of(&class)?.describe(py),
+        };
+        let (class, kind) = (
+            class.fully_qualified_name()?,
+            inner.get_type().fully_qualified_name()?,
+        );
+        Ok::<_, PyErr>(Some(format!(
+            "{class}{how} {kind}; what dlx.from_dlpack takes is accepted"
+        )))
+    };
+    match found() {
+        Ok(Some(message)) => {
+            let explained = PyTypeError::new_err(message);
+            explained.set_cause(py, Some(error));
+            explained
+        }
+        _ => error,
+    }
+}

@@ -1,0 +1,197 @@
+//! What the tables of the pool do: for instances of mixin classes, and of types that dlx provides a table for.
+
+#![forbid(unsafe_code)]
+
+use std::ffi::CString;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyTuple, PyType};
+
+use super::{explain, make};
+use crate::abi::*;
+use crate::device::{self, Device};
+use crate::dtype::{self, DType};
+use crate::error::Error;
+use crate::exchange::Exchange;
+use crate::managed::Managed;
+use crate::slot::{Origin, Slot, is_mixin, lent};
+use crate::snapshot::Snapshot;
+use crate::tensor::{self, Tensor};
+use crate::{no_sync, stream};
+
+impl Exchange for Slot {
+    fn export(
+        &self,
+        object: Borrowed<'_, '_, PyAny>,
+    ) -> PyResult<Managed<DLManagedTensorVersioned>> {
+        let inner = self.read(&object)?;
+        let stream = |device| self.current_work_stream(object.py(), device);
+        let (managed, work_stream) = match no_sync::managed_tensor(&inner, &stream) {
+            Ok(export) => export,
+            Err(error) => return Python::attach(|_| Err(explain(&object, &inner, error))),
+        };
+        let device = managed.read().map(|(tensor, _)| tensor.device);
+        if device.is_ok_and(stream::has_streams) {
+            self.set_work_stream(work_stream);
+        }
+        Ok(managed)
+    }
+
+    fn borrow(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
+        let inner = lent(&object, self.read(&object)?)?;
+        let (tensor, work_stream) = match no_sync::dl_tensor(&inner) {
+            Ok(lent) => lent,
+            Err(error) => return Python::attach(|_| Err(explain(&object, &inner, error))),
+        };
+        if stream::has_streams(tensor.device) {
+            self.set_work_stream(work_stream);
+        }
+        Ok(tensor)
+    }
+
+    fn import<'py>(&self, py: Python<'py>, snapshot: Snapshot) -> PyResult<Bound<'py, PyAny>> {
+        let made = Python::attach(|py| {
+            let (holder, class) = self.living(py)?;
+            let tensor = Bound::new(py, Tensor::new(snapshot))?;
+            make(&holder.origin, &class, &tensor).map(Bound::unbind)
+        })?;
+        Ok(made.into_bound(py))
+    }
+
+    fn allocate(
+        &self,
+        shape: &[i64],
+        dtype: DLDataType,
+        device: DLDevice,
+    ) -> Result<Managed<DLManagedTensorVersioned>, Error> {
+        if !self.holder().is_some_and(|holder| holder.hooks.empty) {
+            return tensor::allocate(shape, dtype, device);
+        }
+        let made = Python::try_attach(|py| {
+            self.empty(py, shape, dtype, device)
+                .map_err(|error| raised(py, &error))
+        });
+        made.unwrap_or_else(|| Err(Error::refused("Python is exiting")))
+    }
+
+    fn current_work_stream(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
+        if !stream::has_streams(device) {
+            return Ok(0);
+        }
+        match self.holder() {
+            Some(holder) if holder.hooks.stream => Python::attach(|py| self.hooked(py, device)),
+            _ => self.inherited(py, device),
+        }
+    }
+}
+
+impl Slot {
+    /// What is exported in place of `object`.
+    fn read<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        match self.holder() {
+            Some(holder) if self.is_for(object.get_type_ptr().cast()) => holder.origin.read(object),
+            _ => Python::attach(|_| self.read_other(object)),
+        }
+    }
+
+    /// As [`Self::read`], for what is not of the very class of the table.
+    #[cold]
+    fn read_other<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let class = object.get_type();
+        let own = Self::of_class(&class)?;
+        if self.was_at(&class) && (own.is_some() || is_mixin(&class)) {
+            own.into_iter().for_each(|own| self.inherit(own));
+        } else if !self.is_for_base_of(&class) {
+            return Err(self.stranger(&class));
+        }
+        match own.and_then(Self::holder) {
+            Some(holder) => holder.origin.read(object),
+            None if is_mixin(&class) => Origin::of(&class)?.read(object),
+            None => Ok(object.clone()),
+        }
+    }
+
+    /// The stream that consumers run on where the class does not say.
+    pub(super) fn inherited(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
+        match self.work_stream() {
+            Some(work_stream) => work_stream.get(py, device),
+            None => Ok(stream::current_work_stream(device)),
+        }
+    }
+
+    /// The stream that `__dlx_stream__` names.
+    fn hooked(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
+        let (_, class) = self.living(py)?;
+        let named = class.call_method1(intern!(py, "__dlx_stream__"), (Device(device),))?;
+        if named.is_none() {
+            return self.inherited(py, device);
+        }
+        let handle = stream::integer(&named).ok().filter(|&handle| {
+            handle == 0 || stream::checked(handle, device).is_ok_and(|handle| handle > 0)
+        });
+        handle.ok_or_else(|| {
+            nonsense(
+                &class,
+                "__dlx_stream__",
+                format_args!(
+                    "{named}, the handle of a stream of {} or None",
+                    device::name(device)
+                ),
+            )
+        })
+    }
+
+    /// What `__dlx_empty__` makes.
+    fn empty(
+        &self,
+        py: Python<'_>,
+        shape: &[i64],
+        dtype: DLDataType,
+        device: DLDevice,
+    ) -> PyResult<Managed<DLManagedTensorVersioned>> {
+        let (_, class) = self.living(py)?;
+        let asked = (PyTuple::new(py, shape)?, DType(dtype), Device(device));
+        let made = class.call_method1(intern!(py, "__dlx_empty__"), asked)?;
+        let stream = |device| self.current_work_stream(py, device);
+        let (managed, _) = no_sync::managed_tensor(&made, &stream)?;
+        let snapshot = Snapshot::import(managed, None).map_err(|(error, _)| error)?;
+        let memo = snapshot.memo();
+        if (snapshot.shape(), memo.dtype, memo.device) != (shape, dtype, device::normal(device))
+            || snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY)
+        {
+            let wanted = format_args!(
+                "{made}, a writable {}{shape:?} on {}",
+                dtype::name(dtype),
+                device::name(device)
+            );
+            return Err(nonsense(&class, "__dlx_empty__", wanted));
+        }
+        Ok(snapshot.export(true)?)
+    }
+}
+
+/// The error for a hook that returned something else.
+#[cold]
+pub(super) fn nonsense(
+    class: &Bound<'_, PyType>,
+    hook: &str,
+    found_and_wanted: std::fmt::Arguments<'_>,
+) -> PyErr {
+    match class.fully_qualified_name() {
+        Ok(name) => PyTypeError::new_err(format!(
+            "{name}.{hook} returned {found_and_wanted} is accepted"
+        )),
+        Err(error) => error,
+    }
+}
+
+/// An exception as an allocator reports it.
+fn raised(py: Python<'_>, error: &PyErr) -> Error {
+    let kind = error.get_type(py).name().map(|name| name.to_string());
+    Error::Raised(
+        CString::new(kind.unwrap_or_default()).unwrap_or_default(),
+        error.value(py).to_string(),
+    )
+}

@@ -1,0 +1,136 @@
+//! Exports of any object as the functions of a table make them: without synchronization, and without a
+//! snapshot where the object's own library can be asked directly.
+//!
+//! Table functions call this, so nothing here drops an owned `Py<T>` unless it is properly attached.
+
+#![forbid(unsafe_code)]
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
+use pyo3::types::PyInt;
+
+use crate::abi::*;
+use crate::adapters::torch;
+use crate::cache::{self, Entry, Way};
+use crate::exchange::{Table, WorkStream};
+use crate::managed::Managed;
+use crate::request::Request;
+use crate::resolve::from_dlpack;
+use crate::slot::{innermost, lends_nothing};
+use crate::snapshot::Snapshot;
+use crate::tensor::Tensor;
+use crate::{protocol, stream};
+
+/// A managed tensor, and the stream of the library that it came from where that has one.
+pub(crate) type Export = (Managed<DLManagedTensorVersioned>, Option<WorkStream>);
+
+/// The stream that a consumer will run on.
+pub(crate) type StreamOf<'a> = &'a dyn Fn(DLDevice) -> PyResult<i64>;
+
+/// A managed tensor of `x`.
+///
+/// A table is asked without order, and its library's stream is named with the answer. A producer that has only
+/// `__dlpack__` cannot say on which stream it works; it is asked to make the one of `stream` wait.
+///
+/// # Errors
+///
+/// As for `from_dlpack`.
+pub(crate) fn managed_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export> {
+    if let Ok(tensor) = x.cast_exact::<Tensor>() {
+        let snapshot = tensor.get().snapshot();
+        let device = snapshot.memo().device;
+        if stream::has_streams(device) {
+            stream::ordered(Some(stream(device)?), snapshot)?;
+        }
+        return Ok((snapshot.export(false)?, None));
+    }
+    cache::with(&x.get_type(), |entry| match way(x, entry)? {
+        Way::Table(table, kind) => from_table(x, table, kind, stream),
+        Way::Mixin => Python::attach(|_| managed_tensor(&innermost(x)?.0, stream)),
+        _ => from_protocol(x, stream),
+    })
+}
+
+/// How objects like `x` are imported.
+fn way(x: &Bound<'_, PyAny>, entry: &Entry) -> PyResult<Way> {
+    match entry.known() {
+        Some(way) => Ok(way),
+        // Finding out runs Python code.
+        None => Python::attach(|_| entry.way(x)),
+    }
+}
+
+/// What the table gives, as it is if it is what dlx would write.
+fn from_table(
+    x: &Bound<'_, PyAny>,
+    table: Table,
+    kind: Option<torch::Kind>,
+    stream: StreamOf<'_>,
+) -> PyResult<Export> {
+    let managed = match table.export(x) {
+        Ok(managed) => managed,
+        // The table may describe less than the protocol does (R147).
+        Err(error) => {
+            return Python::attach(|py| match error.is_instance_of::<PyBufferError>(py) {
+                true => from_protocol(x, stream),
+                false => Err(error),
+            });
+        }
+    };
+    let (tensor, exact) = Snapshot::would_take(&managed)?;
+    if let Some(kind) = kind {
+        kind.check_table(x, &tensor)?;
+    }
+    let managed = match exact {
+        true => managed,
+        false => {
+            let snapshot = Snapshot::import(managed, None).map_err(|(error, _)| error)?;
+            snapshot.export(true)?
+        }
+    };
+    Ok((managed, table.work_stream))
+}
+
+/// What `from_dlpack` makes of `x`; everything on this way may run Python code.
+#[cold]
+fn from_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export> {
+    Python::attach(|py| {
+        let device = protocol::device(x)?.filter(|&device| stream::has_streams(device));
+        let stream = match device {
+            Some(device) => Some(PyInt::new(py, stream(device)?).into_any()),
+            None => None,
+        };
+        let request = Request {
+            device: None,
+            copy: None,
+            stream: stream.as_ref(),
+        };
+        Ok((from_dlpack(x, &request)?.export(true)?, None))
+    })
+}
+
+/// A view of `x` whose dimensions belong to it, and the stream of its library.
+///
+/// # Errors
+///
+/// `BufferError` where `x` lends no view; what its library raises.
+pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>) -> PyResult<(DLTensor, Option<WorkStream>)> {
+    if let Ok(tensor) = x.cast_exact::<Tensor>() {
+        let snapshot = tensor.get().snapshot();
+        stream::for_export(None, snapshot)?;
+        return Ok((snapshot.dl_tensor(), None));
+    }
+    let lent = cache::with(&x.get_type(), |entry| match way(x, entry)? {
+        Way::Table(table, kind) => {
+            let Some(tensor) = table.borrow(x)? else {
+                return Ok(None);
+            };
+            if let Some(kind) = kind {
+                kind.check_borrow(x, &tensor)?;
+            }
+            Ok(Some((tensor, table.work_stream)))
+        }
+        _ => Ok::<_, PyErr>(None),
+    })?;
+    lent.ok_or_else(|| Python::attach(|_| lends_nothing(x)))
+}
