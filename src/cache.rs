@@ -8,6 +8,7 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -43,9 +44,10 @@ const PROBES: usize = 16;
 
 static CACHE: [OnceLock<Entry>; SLOTS] = [const { OnceLock::new() }; SLOTS];
 
-/// Calls `body` with what is known of `class`.
-pub(crate) fn with<R>(class: &Bound<'_, PyType>, body: impl FnOnce(&Entry) -> R) -> R {
-    let address = class.as_ptr().addr();
+/// Calls `body` with what is known of the type of `x`.
+pub(crate) fn with<R>(x: &Bound<'_, PyAny>, body: impl FnOnce(&Entry) -> R) -> R {
+    let class: *mut ffi::PyObject = x.get_type_ptr().cast();
+    let address = class.addr();
     // Types are allocated at multiples of 16; the upper bits are mixed in by the multiplication.
     let hash = (address >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 52;
     for probe in 0..PROBES {
@@ -53,16 +55,16 @@ pub(crate) fn with<R>(class: &Bound<'_, PyType>, body: impl FnOnce(&Entry) -> R)
         let entry = match slot.get() {
             Some(entry) => entry,
             // Their slots know them, and let them die.
-            None if is_mixin(class) => break,
+            None if is_mixin(&x.get_type()) => break,
             // Making an entry runs no Python code, which could come back here, or wait for who does.
-            None => slot.get_or_init(|| Entry::new(class)),
+            None => slot.get_or_init(|| Entry::new(&x.get_type())),
         };
-        if entry.class.is(class) {
+        if entry.class.as_ptr() == class {
             return body(entry);
         }
     }
     // Dropping it drops its reference to the class, which takes a proper attachment.
-    Python::attach(|_| body(&Entry::new(class)))
+    Python::attach(|_| body(&Entry::new(&x.get_type())))
 }
 
 impl Entry {
@@ -76,8 +78,8 @@ impl Entry {
     }
 
     /// How objects of this type are imported, if that is remembered.
-    pub(crate) fn known(&self) -> Option<Way> {
-        self.way.get().copied()
+    pub(crate) fn known(&self) -> Option<&Way> {
+        self.way.get()
     }
 
     /// How to import `x`, which is of this type, and others of it.
@@ -87,7 +89,7 @@ impl Entry {
     /// they are imported.
     pub(crate) fn way(&self, x: &Bound<'_, PyAny>) -> PyResult<Way> {
         if let Some(way) = self.known() {
-            return Ok(way);
+            return Ok(*way);
         }
         let class = self.class.bind(x.py());
         if is_mixin(class) {

@@ -69,6 +69,7 @@ pub(crate) fn normal(device: DLDevice) -> DLDevice {
 }
 
 /// Refuses device types that DLPack 1.3 does not define, and negative ids (R31).
+#[inline(always)]
 pub(crate) fn check(device: DLDevice) -> Result<(), Error> {
     let DLDevice {
         device_type,

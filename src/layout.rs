@@ -10,6 +10,7 @@ use crate::error::Error;
 pub(crate) const MAX_NDIM: usize = 64;
 
 /// Number of elements; extents of 0 are left out of the overflow check's product (R88, R109).
+#[inline(always)]
 pub(crate) fn size(shape: &[i64]) -> Result<i64, Error> {
     let mut product = 1_i64;
     let mut empty = false;
@@ -68,6 +69,7 @@ fn is_compact<'a>(dimensions: impl Iterator<Item = (&'a i64, &'a i64)>) -> bool 
 }
 
 /// Lowest and highest element that a non-empty strided tensor touches, counted from its first.
+#[inline(always)]
 pub(crate) fn span(shape: &[i64], strides: &[i64]) -> Result<(i64, i64), Error> {
     let (mut low, mut high) = (0_i64, 0_i64);
     for (&extent, &stride) in shape.iter().zip(strides) {
@@ -81,6 +83,7 @@ pub(crate) fn span(shape: &[i64], strides: &[i64]) -> Result<(i64, i64), Error> 
 }
 
 /// Refuses what does not fit into the address space: the elements themselves, and the memory they span.
+#[inline(always)]
 pub(crate) fn check_extent(
     size: i64,
     shape: &[i64],

@@ -40,6 +40,7 @@ impl ManagedTensor for DLManagedTensorVersioned {
         unsafe { (*this.as_ptr()).deleter }
     }
 
+    #[inline(always)]
     unsafe fn read(this: NonNull<Self>) -> Result<(DLTensor, u64), Error> {
         // SAFETY: alive, as the caller promises; the field is the same in every version.
         let DLPackVersion { major, minor } = unsafe { (*this.as_ptr()).version };

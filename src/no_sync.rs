@@ -11,7 +11,7 @@ use pyo3::types::PyInt;
 
 use crate::abi::*;
 use crate::adapters::torch;
-use crate::cache::{self, Entry, Way};
+use crate::cache::{self, Way};
 use crate::exchange::{Table, WorkStream};
 use crate::managed::Managed;
 use crate::request::Request;
@@ -19,10 +19,20 @@ use crate::resolve::from_dlpack;
 use crate::slot::{innermost, lends_nothing};
 use crate::snapshot::Snapshot;
 use crate::tensor::Tensor;
-use crate::{protocol, stream};
+use crate::{protocol, stream, view};
 
-/// A managed tensor, and the stream of the library that it came from where that has one.
-pub(crate) type Export = (Managed<DLManagedTensorVersioned>, Option<WorkStream>);
+/// Where an export on a device with streams came from: the stream of that library, if it tells one.
+pub(crate) type Origin = Option<Option<WorkStream>>;
+
+/// A managed tensor, and where it came from.
+pub(crate) type Export = (Managed<DLManagedTensorVersioned>, Origin);
+
+/// A borrowed view, and where it came from.
+pub(crate) type Lent = (DLTensor, Origin);
+
+fn origin(device: DLDevice, work_stream: Option<WorkStream>) -> Origin {
+    stream::has_streams(device).then_some(work_stream)
+}
 
 /// The stream that a consumer will run on.
 pub(crate) type StreamOf<'a> = &'a dyn Fn(DLDevice) -> PyResult<i64>;
@@ -39,32 +49,27 @@ pub(crate) fn managed_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyRe
     if let Ok(tensor) = x.cast_exact::<Tensor>() {
         let snapshot = tensor.get().snapshot();
         let device = snapshot.memo().device;
-        if stream::has_streams(device) {
+        let origin = origin(device, None);
+        if origin.is_some() {
             stream::ordered(Some(stream(device)?), snapshot)?;
         }
-        return Ok((snapshot.export(false)?, None));
+        return Ok((snapshot.export(false)?, origin));
     }
-    cache::with(&x.get_type(), |entry| match way(x, entry)? {
-        Way::Table(table, kind) => from_table(x, table, kind, stream),
-        Way::Mixin => Python::attach(|_| managed_tensor(&innermost(x)?.0, stream)),
-        _ => from_protocol(x, stream),
+    cache::with(x, |entry| match entry.known() {
+        Some(Way::Table(table, kind)) => from_table(x, table, kind.as_ref(), stream),
+        _ => Python::attach(|_| match entry.way(x)? {
+            Way::Table(table, kind) => from_table(x, &table, kind.as_ref(), stream),
+            Way::Mixin => managed_tensor(&innermost(x)?.0, stream),
+            _ => from_protocol(x, stream),
+        }),
     })
-}
-
-/// How objects like `x` are imported.
-fn way(x: &Bound<'_, PyAny>, entry: &Entry) -> PyResult<Way> {
-    match entry.known() {
-        Some(way) => Ok(way),
-        // Finding out runs Python code.
-        None => Python::attach(|_| entry.way(x)),
-    }
 }
 
 /// What the table gives, as it is if it is what dlx would write.
 fn from_table(
     x: &Bound<'_, PyAny>,
-    table: Table,
-    kind: Option<torch::Kind>,
+    table: &Table,
+    kind: Option<&torch::Kind>,
     stream: StreamOf<'_>,
 ) -> PyResult<Export> {
     let managed = match table.export(x) {
@@ -77,10 +82,14 @@ fn from_table(
             });
         }
     };
-    let (tensor, exact) = Snapshot::would_take(&managed)?;
+    let (view, exact) = match kind {
+        Some(kind) if kind.is_plain() => view::of_trusted(&managed)?,
+        _ => view::of_managed(&managed)?,
+    };
     if let Some(kind) = kind {
-        kind.check_table(x, &tensor)?;
+        kind.check_table(x, &view)?;
     }
+    let origin = origin(view.device, table.work_stream);
     let managed = match exact {
         true => managed,
         false => {
@@ -88,7 +97,7 @@ fn from_table(
             snapshot.export(true)?
         }
     };
-    Ok((managed, table.work_stream))
+    Ok((managed, origin))
 }
 
 /// What `from_dlpack` makes of `x`; everything on this way may run Python code.
@@ -105,7 +114,9 @@ fn from_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export>
             copy: None,
             stream: stream.as_ref(),
         };
-        Ok((from_dlpack(x, &request)?.export(true)?, None))
+        let snapshot = from_dlpack(x, &request)?;
+        let origin = origin(snapshot.memo().device, None);
+        Ok((snapshot.export(true)?, origin))
     })
 }
 
@@ -114,23 +125,35 @@ fn from_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export>
 /// # Errors
 ///
 /// `BufferError` where `x` lends no view; what its library raises.
-pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>) -> PyResult<(DLTensor, Option<WorkStream>)> {
+pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>) -> PyResult<Lent> {
     if let Ok(tensor) = x.cast_exact::<Tensor>() {
         let snapshot = tensor.get().snapshot();
         stream::for_export(None, snapshot)?;
-        return Ok((snapshot.dl_tensor(), None));
+        let origin = origin(snapshot.memo().device, None);
+        return Ok((snapshot.dl_tensor(), origin));
     }
-    let lent = cache::with(&x.get_type(), |entry| match way(x, entry)? {
-        Way::Table(table, kind) => {
-            let Some(tensor) = table.borrow(x)? else {
-                return Ok(None);
-            };
-            if let Some(kind) = kind {
-                kind.check_borrow(x, &tensor)?;
-            }
-            Ok(Some((tensor, table.work_stream)))
-        }
-        _ => Ok::<_, PyErr>(None),
+    let lent = cache::with(x, |entry| match entry.known() {
+        Some(Way::Table(table, kind)) => from_borrow(x, table, kind.as_ref()),
+        _ => Python::attach(|_| match entry.way(x)? {
+            Way::Table(table, kind) => from_borrow(x, &table, kind.as_ref()),
+            _ => Ok(None),
+        }),
     })?;
     lent.ok_or_else(|| Python::attach(|_| lends_nothing(x)))
+}
+
+/// What the table lends.
+fn from_borrow(
+    x: &Bound<'_, PyAny>,
+    table: &Table,
+    kind: Option<&torch::Kind>,
+) -> PyResult<Option<Lent>> {
+    let Some((tensor, view)) = table.borrow(x)? else {
+        return Ok(None);
+    };
+    if let Some(kind) = kind {
+        kind.check_borrow(x, &view)?;
+    }
+    let origin = origin(view.device, table.work_stream);
+    Ok(Some((tensor, origin)))
 }

@@ -24,7 +24,7 @@ pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> Py
     }
     let mut x = x.clone();
     for _ in 0..MAX_HOPS {
-        let step = cache::with(&x.get_type(), |entry| step(&x, entry, request))?;
+        let step = cache::with(&x, |entry| step(&x, entry, request))?;
         match step {
             Step::There(snapshot) => return Ok(snapshot),
             Step::Next(inner) => x = inner,
@@ -73,7 +73,7 @@ fn forwarded<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> 
     let Some(inner) = x.getattr_opt(intern!(x.py(), "__dlpack_c_exchange_api__"))? else {
         return Ok(None);
     };
-    let way = cache::with(&inner.get_type(), |entry| entry.way(&inner))?;
+    let way = cache::with(&inner, |entry| entry.way(&inner))?;
     Ok(matches!(way, Way::Table(..) | Way::Mixin).then_some(inner))
 }
 
@@ -96,7 +96,7 @@ fn from_table(
     };
     let snapshot = Snapshot::import(managed, None).map_err(|(error, _)| error)?;
     if let Some(kind) = kind {
-        kind.check_table(x, &snapshot.dl_tensor())?;
+        kind.check_table(x, &snapshot.view())?;
     }
     let here = snapshot.memo().device;
     let cannot = |what: &str| {
@@ -145,7 +145,7 @@ fn from_capsule(capsule: &Bound<'_, PyCapsule>, request: &Request<'_, '_>) -> Py
 
 /// Whether `from_dlpack` has a way for objects like `x`, though it may fail.
 pub(crate) fn is_accepted(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let way = cache::with(&x.get_type(), |entry| entry.way(x))?;
+    let way = cache::with(x, |entry| entry.way(x))?;
     Ok(matches!(way, Way::Table(..) | Way::Mixin)
         || x.is_instance_of::<PyCapsule>()
         || x.hasattr(intern!(x.py(), "__dlpack__"))?)

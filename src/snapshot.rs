@@ -15,6 +15,7 @@ use crate::interpreter::PythonOwner;
 use crate::layout;
 use crate::managed::{self, Managed, ManagedTensor};
 use crate::memory::Memory;
+use crate::view::View;
 use crate::{device, dtype};
 
 /// What keeps the memory of a snapshot alive; dropping it lets go.
@@ -98,6 +99,7 @@ impl<'a> Checked<'a> {
     /// # Errors
     ///
     /// `BufferError` for negative or overflowing extents, unknown dtype or device, elements without memory.
+    #[inline(always)]
     pub(crate) fn new(
         mut memo: Memo,
         shape: &'a [i64],
@@ -128,6 +130,27 @@ impl<'a> Checked<'a> {
             shape,
             strides,
         })
+    }
+
+    /// What it describes.
+    pub(crate) fn view(&self) -> View<'a> {
+        View {
+            device: self.memo.device,
+            dtype: self.memo.dtype,
+            shape: self.shape,
+            strides: self.strides,
+        }
+    }
+
+    /// Whether an export of the snapshot would have the fields of `tensor`.
+    #[inline(always)]
+    pub(crate) fn says(&self, tensor: &DLTensor, flags: u64) -> bool {
+        let memo = &self.memo;
+        memo.flags == flags
+            && memo.data == tensor.data
+            && memo.byte_offset == tensor.byte_offset
+            && memo.device == tensor.device
+            && (self.strides.is_some() || self.shape.is_empty())
     }
 
     /// The snapshot, whose memory `source` keeps alive.
@@ -212,15 +235,15 @@ impl Snapshot {
         }
     }
 
-    /// Checks that `managed` could be imported, and tells whether an export of that snapshot would say the same:
-    /// then the original may go on in its place.
-    pub(crate) fn would_take(
-        managed: &Managed<DLManagedTensorVersioned>,
-    ) -> Result<(DLTensor, bool), Error> {
-        let (tensor, flags) = managed.read()?;
-        // SAFETY: `managed` owns the tensor, so its dimensions are valid (S3).
-        let exact = unsafe { would_say(&tensor, flags) }?;
-        Ok((tensor, exact))
+    /// What it describes.
+    pub(crate) fn view(&self) -> View<'_> {
+        let memo = self.memo();
+        View {
+            device: memo.device,
+            dtype: memo.dtype,
+            shape: self.shape(),
+            strides: Some(self.strides()),
+        }
     }
 
     /// The same memory seen as another dtype of the same size.
@@ -229,7 +252,7 @@ impl Snapshot {
             dtype,
             ..*self.memo()
         };
-        self.view(memo)
+        self.other(memo)
     }
 
     /// The same tensor, known to be a copy that a producer made on demand (torch does not say so, R37).
@@ -241,11 +264,11 @@ impl Snapshot {
             flags: self.memo().flags | DLPACK_FLAG_BITMASK_IS_COPIED,
             ..*self.memo()
         };
-        self.view(memo)
+        self.other(memo)
     }
 
     /// Another description of the same elements.
-    fn view(&self, memo: Memo) -> Result<Self, Error> {
+    fn other(&self, memo: Memo) -> Result<Self, Error> {
         let checked = Checked::new(memo, self.shape(), Some(self.strides()))?;
         Ok(checked.over(Source::Snapshot(self.clone())))
     }
@@ -328,7 +351,8 @@ impl Snapshot {
 
 impl Memo {
     /// The memory of a foreign tensor; the byte offset is added wherever that is arithmetic (R95).
-    fn of(tensor: &DLTensor, flags: u64, stream: Option<i64>) -> Result<Self, Error> {
+    #[inline(always)]
+    pub(crate) fn of(tensor: &DLTensor, flags: u64, stream: Option<i64>) -> Result<Self, Error> {
         let mut memo = Self {
             data: tensor.data,
             byte_offset: tensor.byte_offset,
@@ -349,24 +373,8 @@ impl Memo {
     }
 }
 
-/// Checks a tensor, and tells whether an export of a snapshot of it would have the same fields.
-///
-/// # Safety
-///
-/// As for [`dimensions`].
-pub(crate) unsafe fn would_say(tensor: &DLTensor, flags: u64) -> Result<bool, Error> {
-    // SAFETY: the caller's promise.
-    let (shape, strides) = unsafe { dimensions(tensor) }?;
-    let Checked { memo, .. } = Checked::new(Memo::of(tensor, flags, None)?, shape, strides)?;
-    Ok(memo.flags == flags
-        && memo.data == tensor.data
-        && memo.byte_offset == tensor.byte_offset
-        && memo.device == tensor.device
-        && (strides.is_some() || shape.is_empty()))
-}
-
 /// Shape, and strides if there are any.
-type Dimensions<'a> = (&'a [i64], Option<&'a [i64]>);
+pub(crate) type Dimensions<'a> = (&'a [i64], Option<&'a [i64]>);
 
 /// The dimensions of `tensor` (R88 to R91).
 ///
@@ -374,7 +382,8 @@ type Dimensions<'a> = (&'a [i64], Option<&'a [i64]>);
 ///
 /// Where they are not NULL, `shape` and `strides` point to `ndim` values that stay valid and unchanged for
 /// as long as the slices are used.
-unsafe fn dimensions(tensor: &DLTensor) -> Result<Dimensions<'_>, Error> {
+#[inline(always)]
+pub(crate) unsafe fn dimensions<'a>(tensor: &DLTensor) -> Result<Dimensions<'a>, Error> {
     // SAFETY: the caller's promise.
     let shape = unsafe { extents(tensor.shape, tensor.ndim) }?;
     if tensor.strides.is_null() {
@@ -390,6 +399,7 @@ unsafe fn dimensions(tensor: &DLTensor) -> Result<Dimensions<'_>, Error> {
 /// # Safety
 ///
 /// If it is not NULL, `shape` points to `ndim` values that stay valid and unchanged for `'a`.
+#[inline(always)]
 pub(crate) unsafe fn extents<'a>(shape: *const i64, ndim: i32) -> Result<&'a [i64], Error> {
     match usize::try_from(ndim) {
         Ok(0) => Ok(&[]),

@@ -11,7 +11,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString, PyType};
 
-use crate::abi::{DLTensor, kDLBool, kDLComplex, kDLInt, kDLUInt};
+use crate::abi::{kDLBool, kDLComplex, kDLInt, kDLUInt};
+use crate::view::View;
 
 /// How a type of torch is read.
 #[derive(Clone, Copy)]
@@ -75,7 +76,7 @@ impl Guards {
     /// Refuses an export whose elements are not what its memory holds.
     ///
     /// Only floating and complex tensors can record gradients, only complex ones be conjugated.
-    fn check(self, tensor: &Bound<'_, PyAny>, view: &DLTensor) -> PyResult<()> {
+    fn check(&self, tensor: &Bound<'_, PyAny>, view: &View<'_>) -> PyResult<()> {
         let py = tensor.py();
         let floating = !matches!(view.dtype.code, kDLInt | kDLUInt | kDLBool);
         if floating && tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()? {
@@ -87,9 +88,14 @@ impl Guards {
     }
 
     /// Refuses a view whose elements are still to be negated or conjugated.
-    fn check_values(self, tensor: &Bound<'_, PyAny>, view: &DLTensor) -> PyResult<()> {
+    ///
+    /// torch negates lazily where it takes the imaginary part of a conjugated tensor: that steps over the real
+    /// parts, so an odd stride rules it out. (The question costs as much as the export: it releases the GIL.)
+    fn check_values(&self, tensor: &Bound<'_, PyAny>, view: &View<'_>) -> PyResult<()> {
         let py = tensor.py();
-        refuse_negative(self.is_neg, tensor)?;
+        if !view.has_odd_stride() {
+            refuse_negative(self.is_neg, tensor)?;
+        }
         if view.dtype.code == kDLComplex && ask(self.is_conj, tensor, intern!(py, "is_conj"))? {
             return Err(PyBufferError::new_err(
                 "the torch tensor is a lazily conjugated view; pass tensor.resolve_conj()",
@@ -100,8 +106,13 @@ impl Guards {
 }
 
 impl Kind {
+    /// Whether the table makes tensors that need no checking.
+    pub(crate) fn is_plain(&self) -> bool {
+        matches!(self, Self::Plain(_))
+    }
+
     /// Refuses what the exchange table of torch would export wrongly.
-    pub(crate) fn check_table(self, tensor: &Bound<'_, PyAny>, view: &DLTensor) -> PyResult<()> {
+    pub(crate) fn check_table(&self, tensor: &Bound<'_, PyAny>, view: &View<'_>) -> PyResult<()> {
         match self {
             Self::Plain(guards) => guards.check(tensor, view),
             Self::Subclass => Ok(()),
@@ -109,7 +120,7 @@ impl Kind {
     }
 
     /// Refuses what a kernel would read wrongly. That a gradient is recorded does not matter to it.
-    pub(crate) fn check_borrow(self, tensor: &Bound<'_, PyAny>, view: &DLTensor) -> PyResult<()> {
+    pub(crate) fn check_borrow(self, tensor: &Bound<'_, PyAny>, view: &View<'_>) -> PyResult<()> {
         match self {
             Self::Plain(guards) => guards.check_values(tensor, view),
             Self::Subclass => Ok(()),

@@ -13,7 +13,7 @@ use super::NAME;
 use crate::abi::*;
 use crate::error::Error;
 use crate::managed::Managed;
-use crate::snapshot::would_say;
+use crate::view::{self, View};
 
 /// A foreign table of major version 1 that can export.
 #[derive(Clone, Copy)]
@@ -81,8 +81,9 @@ impl Table {
     /// # Errors
     ///
     /// The table's own exception, or `BufferError` where it breaks the rule of R123.
+    #[inline(always)]
     pub(crate) fn export(
-        self,
+        &self,
         object: &Bound<'_, PyAny>,
     ) -> PyResult<Managed<DLManagedTensorVersioned>> {
         let py = object.py();
@@ -119,7 +120,11 @@ impl Table {
     /// # Errors
     ///
     /// As for [`Self::export`].
-    pub(crate) fn borrow(self, object: &Bound<'_, PyAny>) -> PyResult<Option<DLTensor>> {
+    #[inline(always)]
+    pub(crate) fn borrow<'a>(
+        &self,
+        object: &'a Bound<'_, PyAny>,
+    ) -> PyResult<Option<(DLTensor, View<'a>)>> {
         let Some(borrow) = self.borrow else {
             return Ok(None);
         };
@@ -142,10 +147,10 @@ impl Table {
         // SAFETY: a table that succeeds has filled `out` (R123).
         let tensor = unsafe { out.assume_init() };
         // SAFETY: the producer lends the dimensions until it gets control again (R129).
-        match unsafe { would_say(&tensor, 0) }? {
-            true => Ok(Some(tensor)),
+        match unsafe { view::checked(&tensor, 0) }? {
+            (view, true) => Ok(Some((tensor, view))),
             // A view cannot be corrected: nobody would own the correction.
-            false => Err(Error::refused(
+            (_, false) => Err(Error::refused(
                 "the tensor has no strides, or data that has to be normalized: it can be exported, but not lent",
             )
             .into()),

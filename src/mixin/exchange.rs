@@ -28,12 +28,11 @@ impl Exchange for Slot {
     ) -> PyResult<Managed<DLManagedTensorVersioned>> {
         let inner = self.read(&object)?;
         let stream = |device| self.current_work_stream(object.py(), device);
-        let (managed, work_stream) = match no_sync::managed_tensor(&inner, &stream) {
+        let (managed, origin) = match no_sync::managed_tensor(&inner, &stream) {
             Ok(export) => export,
             Err(error) => return Python::attach(|_| Err(explain(&object, &inner, error))),
         };
-        let device = managed.read().map(|(tensor, _)| tensor.device);
-        if device.is_ok_and(stream::has_streams) {
+        if let Some(work_stream) = origin {
             self.set_work_stream(work_stream);
         }
         Ok(managed)
@@ -41,11 +40,11 @@ impl Exchange for Slot {
 
     fn borrow(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
         let inner = lent(&object, self.read(&object)?)?;
-        let (tensor, work_stream) = match no_sync::dl_tensor(&inner) {
+        let (tensor, origin) = match no_sync::dl_tensor(&inner) {
             Ok(lent) => lent,
             Err(error) => return Python::attach(|_| Err(explain(&object, &inner, error))),
         };
-        if stream::has_streams(tensor.device) {
+        if let Some(work_stream) = origin {
             self.set_work_stream(work_stream);
         }
         Ok(tensor)
