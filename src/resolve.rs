@@ -7,10 +7,10 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::adapters::torch;
+use crate::adapters::{self, torch};
 use crate::cache::{self, Entry, Way};
 use crate::exchange::Table;
-use crate::protocol::from_protocol;
+use crate::protocol::{from_protocol, no_protocol};
 use crate::request::{Request, again, finish};
 use crate::snapshot::Snapshot;
 use crate::{capsule, copy, device, stream};
@@ -22,12 +22,29 @@ pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> Py
     }
     cache::with(&x.get_type(), |entry| match entry.way(x)? {
         Way::Table(table, kind) => from_table(x, table, kind, entry, request),
-        Way::Protocol(kind) => from_protocol(x, kind, entry, request),
+        Way::Protocol(kind) => without_table(x, kind, entry, request),
         Way::Undecided => match forwarded(x)? {
             Some(inner) => from_dlpack(&inner, request),
-            None => from_protocol(x, None, entry, request),
+            None => without_table(x, None, entry, request),
         },
     })
+}
+
+/// Rungs 4 and 5: `__dlpack__`, or else a protocol that is not DLPack's, whose memory is on the CPU.
+fn without_table(
+    x: &Bound<'_, PyAny>,
+    kind: Option<torch::Kind>,
+    entry: &Entry,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
+    if let Some(snapshot) = from_protocol(x, kind, entry, request)? {
+        return Ok(snapshot);
+    }
+    let Some(snapshot) = adapters::snapshot(x)? else {
+        return Err(no_protocol(x, "__dlpack__"));
+    };
+    stream::for_import(request.stream, request.device.unwrap_or(device::CPU))?;
+    again(x.py(), snapshot, request)
 }
 
 /// Rung 2: the object that `x` names in place of a table, where that object's type has one.
@@ -89,10 +106,7 @@ fn instead_of_table(
     request: &Request<'_, '_>,
     error: impl FnOnce() -> PyErr,
 ) -> PyResult<Snapshot> {
-    match x.getattr_opt(intern!(x.py(), "__dlpack__"))? {
-        Some(_) => from_protocol(x, kind, entry, request),
-        None => Err(error()),
-    }
+    from_protocol(x, kind, entry, request)?.ok_or_else(error)
 }
 
 /// Rung 6: a capsule that the user made.
