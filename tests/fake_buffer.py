@@ -56,8 +56,6 @@ BF_GETBUFFER, BF_RELEASEBUFFER = 1, 2
 TPFLAGS_BASETYPE = 1 << 10
 
 
-@for_ever
-@PYFUNCTYPE(c_int, py_object, POINTER(PyBuffer), c_int)
 def _get(exporter: Any, view: Any, flags: int) -> int:
     exporter.exported += 1
     buffer = view[0]
@@ -67,19 +65,20 @@ def _get(exporter: Any, view: Any, flags: int) -> int:
     return 0
 
 
-@for_ever
-@PYFUNCTYPE(None, py_object, c_void_p)
 def _release(exporter: Any, view: int) -> None:
     exporter.release()
 
 
 def _new_type() -> Any:
     """Make a type with the two slots, which Python classes have from 3.12 on."""
+    get = PYFUNCTYPE(c_int, py_object, POINTER(PyBuffer), c_int)(_get)
+    release = PYFUNCTYPE(None, py_object, c_void_p)(_release)
+    for_ever((get, release))
     slots = for_ever(
         (_Slot * 3)(
-            (BF_GETBUFFER, cast(_get, c_void_p)),
-            (BF_RELEASEBUFFER, cast(_release, c_void_p)),
-            (0, None),
+            _Slot(BF_GETBUFFER, cast(get, c_void_p)),
+            _Slot(BF_RELEASEBUFFER, cast(release, c_void_p)),
+            _Slot(0, None),
         )
     )
     spec = for_ever(_Spec(b"fake_buffer.Base", 0, 0, TPFLAGS_BASETYPE, slots))

@@ -138,7 +138,8 @@ def test_the_type_of_the_elements_is_numpys(
     """NumPy's array interface; R102 to R104."""
     source = np.ones((2, 3), typestr)
     tensor = dlx.from_dlpack(show(source))
-    assert (tensor.dtype, tensor.data_ptr) == (KINDS[typestr], source.ctypes.data)
+    assert tensor.dtype == KINDS[typestr]
+    assert tensor.data_ptr == source.ctypes.data
     np.testing.assert_array_equal(tensor.numpy(), source)
 
 
@@ -390,7 +391,8 @@ def test_a_refused_buffer_is_given_back() -> None:
 def test_a_struct_comes_in_as_it_is() -> None:
     """NumPy's `PyArrayInterface`."""
     tensor = dlx.from_dlpack(Struct())
-    assert (tensor.dtype, tensor.readonly) == ("float32", False)
+    assert tensor.dtype == "float32"
+    assert not tensor.readonly
     assert tensor.numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
 
 

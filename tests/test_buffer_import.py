@@ -38,7 +38,7 @@ SOURCES: dict[str, tuple[Callable[[], Any], str]] = {
     "empty array": (lambda: array.array("f"), "float32"),
     "mmap": (lambda: mmap.mmap(-1, 64), "uint8"),
     "ctypes array": (lambda: (c_int32 * 3 * 2)(*[(c_int32 * 3)(1, 2, 3)]), "int32"),
-    "ctypes characters": (lambda: (ctypes.c_char * 3)(*b"abc"), "uint8"),
+    "ctypes characters": (lambda: (ctypes.c_char * 3)(b"a"), "uint8"),
     "ctypes scalar": (lambda: c_double(1.5), "float64"),
     "NumPy scalar": (lambda: np.float32(1.5), "float32"),
     "NumPy bool": (lambda: np.bool_(True), "bool"),
@@ -85,8 +85,9 @@ def test_a_buffer_comes_in_as_it_is(make: Callable[[], Any], dtype: str) -> None
     source = make()
     tensor = dlx.from_dlpack(source)
     shown = memoryview(source)
-    assert (tensor.dtype, tensor.shape) == (dtype, shown.shape)
-    assert (tensor.readonly, tensor.nbytes) == (shown.readonly, shown.nbytes)
+    assert (tensor.shape, tensor.nbytes) == (shown.shape, shown.nbytes)
+    assert tensor.readonly == shown.readonly
+    assert tensor.dtype == dtype
     assert tensor.device == "cpu"
     assert memoryview(tensor).tobytes() == shown.tobytes()
 
@@ -95,7 +96,8 @@ def test_a_buffer_comes_in_as_it_is(make: Callable[[], Any], dtype: str) -> None
 def test_a_numpy_scalar_comes_in_as_it_is(dtype: str) -> None:
     """R104: it has no `__dlpack__`, unlike arrays."""
     tensor = dlx.from_dlpack(np.dtype(dtype).type(3))
-    assert (tensor.dtype, tensor.shape, tensor.readonly) == (dtype, (), True)
+    assert tensor.dtype == dtype
+    assert (tensor.shape, tensor.readonly) == ((), True)
     assert tensor.numpy() == 3
 
 
@@ -218,7 +220,7 @@ def test_strides_left_out_mean_row_major() -> None:
     """PEP 3118."""
     tensor = dlx.from_dlpack(Exporter(strides=None))
     assert tensor.strides == (3, 1)
-    assert memoryview(tensor).tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert tensor.numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 @pytest.mark.parametrize(
@@ -269,7 +271,7 @@ def test_suboffsets_are_refused(suboffsets: tuple[int, int]) -> None:
 def test_suboffsets_that_lead_nowhere_are_accepted() -> None:
     """CPython's `Py_buffer`: a negative one means no indirection."""
     tensor = dlx.from_dlpack(Exporter(suboffsets=(-1, -1)))
-    assert memoryview(tensor).tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert tensor.numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 LIES: dict[str, tuple[dict[str, Any], str]] = {
@@ -408,7 +410,7 @@ def test_a_copy_is_a_copy_and_lets_go_of_the_buffer() -> None:
     tensor = dlx.from_dlpack(source, copy=True)
     assert (tensor.is_copied, tensor.readonly, source.released) == (True, False, 1)
     source.memory[0] = 7
-    assert memoryview(tensor).tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert tensor.numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 def test_a_copy_of_what_is_read_only_may_be_written() -> None:
@@ -456,7 +458,9 @@ HOLDERS: dict[str, Callable[[Any], Any]] = {
     "a capsule": lambda x: dlx.from_dlpack(x).__dlpack__(max_version=(1, 3)),
     "an array": lambda x: np.from_dlpack(dlx.from_dlpack(x)),
     "a view": lambda x: memoryview(dlx.from_dlpack(x)),
-    "a reinterpretation": lambda x: dlx.from_dlpack(dlx.from_dlpack(x).__dlpack__()),
+    "an import of an export": lambda x: dlx.from_dlpack(
+        dlx.from_dlpack(x).__dlpack__()
+    ),
 }
 holders = pytest.mark.parametrize("hold", HOLDERS.values(), ids=HOLDERS)
 
@@ -506,7 +510,7 @@ def test_the_memory_outlives_the_names_of_its_exporter() -> None:
     tensor = dlx.from_dlpack(source)
     del source
     gc.collect()
-    assert memoryview(tensor).tolist() == [[0, 1, 2], [3, 4, 5]]
+    assert tensor.numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
     del tensor
     assert alive() is None
 

@@ -245,7 +245,7 @@ fn memory(array: &ArrowArray, dtype: DLDataType) -> Result<(Memo, i64), Error> {
     };
     if nulls != 0 {
         return Err(Error::refused(format!(
-            "the Arrow array has {nulls} nulls, which DLPack cannot mark"
+            "the Arrow array has null_count {nulls}, accepted is 0: DLPack cannot mark nulls"
         )));
     }
     let tensor = DLTensor {
