@@ -15,6 +15,8 @@ from ctypes import (
 )
 from typing import Any
 
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
 from dlpack_abi import capsule_pointer, for_ever
 
 Release = CFUNCTYPE(None, c_void_p)
@@ -116,3 +118,28 @@ class ByDeviceArray(ByArray):
         """Give the capsules of pyarrow."""
         assert not keywords
         return self.changed(self.array.__arrow_c_device_array__(requested_schema))
+
+
+class Answering:
+    """An object whose `__arrow_c_array__` answers anything."""
+
+    def __init__(self, answer: Any) -> None:
+        """Answer `answer`."""
+        self.answer = answer
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
+        """Answer, or raise."""
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+
+def numbers(dtype: str = "int64", size: int = 5) -> Any:
+    """0, 1, 2 and so on, in memory of Arrow's own."""
+    array = pa.array(np.arange(size, dtype=dtype))
+    return pa.concat_arrays([array, array.slice(0, 0)])
+
+
+def array_in(struct: Any) -> Any:
+    """`ArrowArray` in what either class gives to `change`."""
+    return getattr(struct, "array", struct)
