@@ -145,18 +145,40 @@ where
     }
 }
 
+/// What a capsule of another protocol points to, if it bears the name that this protocol gives it.
+pub(crate) fn contents(
+    capsule: &Bound<'_, PyCapsule>,
+    accepted: Option<&CStr>,
+) -> PyResult<NonNull<c_void>> {
+    let text = |name: Option<&CStr>| match name {
+        Some(name) => format!("named {name:?}"),
+        None => "without a name".to_owned(),
+    };
+    capsule.pointer_checked(accepted).map_err(|_| {
+        PyBufferError::new_err(format!(
+            "the capsule is {}; accepted is one {}",
+            text(name(capsule)),
+            text(accepted)
+        ))
+    })
+}
+
+/// The name of a capsule.
+fn name<'a>(capsule: &'a Bound<'_, PyCapsule>) -> Option<&'a CStr> {
+    // SAFETY: a live capsule.
+    let name = NonNull::new(unsafe { ffi::PyCapsule_GetName(capsule.as_ptr()) }.cast_mut())?;
+    // SAFETY: a capsule's name is a C string that outlives the capsule.
+    Some(unsafe { CStr::from_ptr(name.as_ptr()) })
+}
+
 /// Why a capsule is neither of ours to consume (R10).
 #[cold]
 fn refuse(capsule: &Bound<'_, PyCapsule>) -> PyErr {
-    // SAFETY: a live capsule.
-    let name = unsafe { ffi::PyCapsule_GetName(capsule.as_ptr()) };
-    if name.is_null() {
+    let Some(name) = name(capsule) else {
         return PyBufferError::new_err(
             "the capsule has no name; accepted are 'dltensor' and 'dltensor_versioned'",
         );
-    }
-    // SAFETY: a capsule's name is a C string that outlives the capsule.
-    let name = unsafe { CStr::from_ptr(name) };
+    };
     if name == DLManagedTensor::USED || name == DLManagedTensorVersioned::USED {
         return PyBufferError::new_err(format!(
             "the capsule was consumed already ({name:?}); call __dlpack__ again for another"

@@ -19,7 +19,9 @@ use crate::{resolve, stream};
 /// The tensor that ``x`` describes, sharing its memory.
 ///
 /// ``x`` is an object with a C exchange table (``__dlpack_c_exchange_api__`` on its type), one with
-/// ``__dlpack__`` and ``__dlpack_device__``, or a DLPack capsule, which is consumed.
+/// ``__dlpack__`` and ``__dlpack_device__``, or a DLPack capsule, which is consumed. Objects without ``__dlpack__``
+/// may have a Python buffer, ``__array_struct__``, ``__array_interface__``, ``__arrow_c_device_array__`` or
+/// ``__arrow_c_array__``, of memory on the CPU.
 ///
 /// ``device`` is where the result must be, as a name, a pair or a `Device`; the producer is asked to move it.
 /// ``copy=True`` always copies, on the CPU into compact row-major memory aligned to 256 bytes;
@@ -28,7 +30,7 @@ use crate::{resolve, stream};
 /// None for the default stream, -1 for no order; on the CPU there is none.
 ///
 /// Raises ``BufferError`` for what DLPack or dlx cannot describe, ``AttributeError`` for an object without
-/// the protocol, ``ValueError`` and ``TypeError`` for bad arguments; the producer's own exceptions pass
+/// any of these, ``ValueError`` and ``TypeError`` for bad arguments; the producer's own exceptions pass
 /// through. Sources: dlpack.h 1.3, array API ``from_dlpack``, R28 to R35, R56 to R62.
 #[pyfunction]
 #[pyo3(signature = (x, /, *, device=None, copy=None, stream=None))]

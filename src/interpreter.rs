@@ -145,6 +145,17 @@ pub(crate) fn one_interpreter(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
+/// Runs what gives up something of Python's, on whatever thread: attached, with the exception that is set put
+/// aside, or not at all once the interpreter has begun to exit (invariant S5).
+pub(crate) fn give_up(release: impl FnOnce(Python<'_>)) {
+    if !FINALIZING.load(Ordering::Acquire) {
+        Python::try_attach(|py| {
+            let _pending = Pending::save(py);
+            release(py);
+        });
+    }
+}
+
 /// A Python object that keeps memory alive and may be let go from any thread (invariant S5).
 pub(crate) struct PythonOwner(Option<Py<PyAny>>);
 
@@ -158,14 +169,11 @@ impl PythonOwner {
 impl Drop for PythonOwner {
     fn drop(&mut self) {
         let mut object = self.0.take();
-        if !FINALIZING.load(Ordering::Acquire) {
-            Python::try_attach(|py| {
-                let _pending = Pending::save(py);
-                if let Some(object) = object.take() {
-                    object.drop_ref(py);
-                }
-            });
-        }
+        give_up(|py| {
+            if let Some(object) = object.take() {
+                object.drop_ref(py);
+            }
+        });
         std::mem::forget(object);
     }
 }

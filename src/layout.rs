@@ -68,6 +68,23 @@ fn is_compact<'a>(dimensions: impl Iterator<Item = (&'a i64, &'a i64)>) -> bool 
     compact || empty
 }
 
+/// Strides in elements of those in bytes that Python's protocols have; a stride that carries no meaning (R99)
+/// need not be a multiple of `item` (R92).
+pub(crate) fn element_strides(
+    shape: &[i64],
+    strides: &[i64],
+    item: i64,
+) -> Result<Vec<i64>, Error> {
+    let mut steps = shape.iter().zip(strides);
+    let odd = steps.any(|(&extent, &stride)| extent > 1 && stride % item != 0);
+    if odd && !shape.contains(&0) {
+        return Err(Error::refused(format!(
+            "strides {strides:?} are in bytes, and not all are multiples of the itemsize {item}"
+        )));
+    }
+    Ok(strides.iter().map(|stride| stride / item).collect())
+}
+
 /// Lowest and highest element that a non-empty strided tensor touches, counted from its first.
 #[inline(always)]
 pub(crate) fn span(shape: &[i64], strides: &[i64]) -> Result<(i64, i64), Error> {

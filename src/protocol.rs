@@ -17,19 +17,20 @@ use crate::request::{Request, finish};
 use crate::snapshot::Snapshot;
 use crate::{capsule, copy, device, stream};
 
-/// The tensor of `__dlpack__`, asked for DLPack 1.3, and for a device, a copy or a stream where that is needed.
+/// The tensor of `__dlpack__`, asked for DLPack 1.3, and for a device, a copy or a stream where that is needed;
+/// `None` if `x` has no such method.
 pub(crate) fn from_protocol(
     x: &Bound<'_, PyAny>,
     kind: Option<torch::Kind>,
     entry: &Entry,
     request: &Request<'_, '_>,
-) -> PyResult<Snapshot> {
+) -> PyResult<Option<Snapshot>> {
     let py = x.py();
     if let Some(kind) = kind {
         kind.check_protocol(x)?;
     }
     let Some(method) = x.getattr_opt(intern!(py, "__dlpack__"))? else {
-        return Err(no_protocol(x, "__dlpack__"));
+        return Ok(None);
     };
     let Some(here) = x.getattr_opt(intern!(py, "__dlpack_device__"))? else {
         return Err(no_protocol(x, "__dlpack_device__"));
@@ -68,12 +69,13 @@ pub(crate) fn from_protocol(
             device::name(found)
         )));
     }
-    match asked.copy {
+    let snapshot = match asked.copy {
         // torch copies and does not say so (R37).
-        Some(true) if kind.is_some() => Ok(snapshot.copied()?),
-        Some(true) => Ok(snapshot),
-        _ => finish(py, snapshot, request),
-    }
+        Some(true) if kind.is_some() => snapshot.copied()?,
+        Some(true) => snapshot,
+        _ => finish(py, snapshot, request)?,
+    };
+    Ok(Some(snapshot))
 }
 
 /// What goes to `__dlpack__` beside `max_version`.
@@ -220,11 +222,12 @@ fn device_of(x: &Bound<'_, PyAny>, answer: &Bound<'_, PyAny>) -> PyResult<DLDevi
 
 /// The error for an object without the protocol (R61).
 #[cold]
-fn no_protocol(x: &Bound<'_, PyAny>, missing: &str) -> PyErr {
+pub(crate) fn no_protocol(x: &Bound<'_, PyAny>, missing: &str) -> PyErr {
     match x.get_type().fully_qualified_name() {
         Ok(name) => PyAttributeError::new_err(format!(
             "{name} has no {missing}; from_dlpack takes objects with an exchange table, objects with \
-             __dlpack__ and __dlpack_device__, and DLPack capsules"
+             __dlpack__ and __dlpack_device__, DLPack capsules, Python buffers, and objects with \
+             __array_struct__, __array_interface__, __arrow_c_device_array__ or __arrow_c_array__"
         )),
         Err(error) => error,
     }

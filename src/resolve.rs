@@ -7,10 +7,10 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::adapters::torch;
+use crate::adapters::{self, torch};
 use crate::cache::{self, Entry, Way};
 use crate::exchange::Table;
-use crate::protocol::from_protocol;
+use crate::protocol::{from_protocol, no_protocol};
 use crate::request::{Request, again, finish};
 use crate::slot::{MAX_HOPS, endless, innermost};
 use crate::snapshot::Snapshot;
@@ -50,11 +50,11 @@ fn step<'py>(
     }
     let snapshot = match entry.way(x)? {
         Way::Table(table, kind) => from_table(x, table, kind, entry, request),
-        Way::Protocol(kind) => from_protocol(x, kind, entry, request),
+        Way::Protocol(kind) => without_table(x, kind, entry, request),
         Way::Mixin => return Ok(Step::Next(innermost(x)?.0)),
         Way::Undecided => match forwarded(x)? {
             Some(inner) => return Ok(Step::Next(inner)),
-            None => from_protocol(x, None, entry, request),
+            None => without_table(x, None, entry, request),
         },
     };
     snapshot.map(Step::There)
@@ -66,6 +66,23 @@ fn from_tensor(x: &Bound<'_, Tensor>, request: &Request<'_, '_>) -> PyResult<Sna
     let wanted = stream::for_import(request.stream, snapshot.memo().device)?;
     stream::ordered(wanted, snapshot)?;
     again(x.py(), snapshot.clone(), request)
+}
+
+/// Rungs 4 and 5: `__dlpack__`, or else a protocol that is not DLPack's, whose memory is on the CPU.
+fn without_table(
+    x: &Bound<'_, PyAny>,
+    kind: Option<torch::Kind>,
+    entry: &Entry,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
+    if let Some(snapshot) = from_protocol(x, kind, entry, request)? {
+        return Ok(snapshot);
+    }
+    let Some(snapshot) = adapters::snapshot(x)? else {
+        return Err(no_protocol(x, "__dlpack__"));
+    };
+    stream::for_import(request.stream, request.device.unwrap_or(device::CPU))?;
+    again(x.py(), snapshot, request)
 }
 
 /// Rung 2: the object that `x` names in place of a table, where that object's type has one.
@@ -127,10 +144,7 @@ fn instead_of_table(
     request: &Request<'_, '_>,
     error: impl FnOnce() -> PyErr,
 ) -> PyResult<Snapshot> {
-    match x.getattr_opt(intern!(x.py(), "__dlpack__"))? {
-        Some(_) => from_protocol(x, kind, entry, request),
-        None => Err(error()),
-    }
+    from_protocol(x, kind, entry, request)?.ok_or_else(error)
 }
 
 /// Rung 6: a capsule that the user made.
@@ -148,5 +162,6 @@ pub(crate) fn is_accepted(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let way = cache::with(x, |entry| entry.way(x))?;
     Ok(matches!(way, Way::Table(..) | Way::Mixin)
         || x.is_instance_of::<PyCapsule>()
-        || x.hasattr(intern!(x.py(), "__dlpack__"))?)
+        || x.hasattr(intern!(x.py(), "__dlpack__"))?
+        || adapters::snapshot(x).map_or(true, |snapshot| snapshot.is_some()))
 }

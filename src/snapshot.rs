@@ -30,6 +30,8 @@ pub(crate) enum Source {
     Python(#[expect(dead_code, reason = "held for its reference")] PythonOwner),
     /// Memory of our own.
     Memory(#[expect(dead_code, reason = "held for its memory")] Memory),
+    /// Memory that another protocol describes, with whatever that gives to hold it.
+    Held(#[expect(dead_code, reason = "held for its drop")] Box<dyn Send + Sync>),
     /// Another view of the same memory.
     Snapshot(#[expect(dead_code, reason = "held for its source")] Snapshot),
     /// Memory that the caller answers for.
@@ -179,14 +181,7 @@ impl<'a> Checked<'a> {
 impl Snapshot {
     /// Uninitialized memory of our own on the CPU, compact and row-major.
     pub(crate) fn allocate(shape: &[i64], dtype: DLDataType, flags: u64) -> Result<Self, Error> {
-        let memo = Memo {
-            data: NonNull::dangling().as_ptr(),
-            byte_offset: 0,
-            device: device::CPU,
-            dtype,
-            flags,
-            stream: None,
-        };
+        let memo = Memo::on_cpu(NonNull::dangling().as_ptr(), dtype, flags);
         let mut checked = Checked::new(memo, shape, None)?;
         let padded = checked.memo.flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED != 0;
         let memory = Memory::new(layout::nbytes(checked.size, dtype, padded))?;
@@ -350,6 +345,18 @@ impl Snapshot {
 }
 
 impl Memo {
+    /// Memory that the CPU reads, from `data` on.
+    pub(crate) fn on_cpu(data: *mut c_void, dtype: DLDataType, flags: u64) -> Self {
+        Self {
+            data,
+            byte_offset: 0,
+            device: device::CPU,
+            dtype,
+            flags,
+            stream: None,
+        }
+    }
+
     /// The memory of a foreign tensor; the byte offset is added wherever that is arithmetic (R95).
     #[inline(always)]
     pub(crate) fn of(tensor: &DLTensor, flags: u64, stream: Option<i64>) -> Result<Self, Error> {

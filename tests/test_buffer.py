@@ -6,14 +6,15 @@ import ctypes
 import sys
 import weakref
 from collections.abc import Callable
-from ctypes import PYFUNCTYPE, byref, c_char_p, c_int, c_ssize_t, c_void_p, py_object
-from typing import Any, ClassVar
+from ctypes import PYFUNCTYPE, byref, c_int, c_void_p, py_object
+from typing import Any
 
 import dlx
 import ml_dtypes
 import numpy as np
 import pytest
 from dlpack_abi import DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, for_ever
+from fake_buffer import PyBuffer
 from fake_producers import ADDRESS, Producer
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
@@ -34,19 +35,6 @@ BYTE_SIZED = [name for name in NAMELESS if name.startswith(("bfloat", "float8"))
 """What ml_dtypes has, at least a byte wide."""
 SUB_BYTE = {"float4_e2m1fn": 17, "float6_e2m3fn": 15, "float6_e3m2fn": 16, "int4": 0}
 """What ml_dtypes has, each in a byte of its own; name to code."""
-
-
-class PyBuffer(ctypes.Structure):
-    """`Py_buffer`."""
-
-    _fields_: ClassVar = [
-        *[(name, c_void_p) for name in ("buf", "obj")],
-        *[(name, c_ssize_t) for name in ("len", "itemsize")],
-        *[(name, c_int) for name in ("readonly", "ndim")],
-        ("format", c_char_p),
-        *[(name, ctypes.POINTER(c_ssize_t)) for name in ("shape", "strides")],
-        *[(name, c_void_p) for name in ("suboffsets", "internal")],
-    ]
 
 
 get_buffer = PYFUNCTYPE(c_int, py_object, c_void_p, c_int)(
@@ -73,7 +61,7 @@ def view(source: Any, flags: int) -> dict[str, Any] | None:
     except (BufferError, ValueError):  # NumPy raises either.
         return None
     got = {field[0]: getattr(buffer, field[0]) for field in PyBuffer._fields_}
-    for name in ("shape", "strides"):
+    for name in ("shape", "strides", "suboffsets"):
         got[name] = got[name][: buffer.ndim] if got[name] else None
     release_buffer(byref(buffer))
     if got["shape"] is None:

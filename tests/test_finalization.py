@@ -12,11 +12,13 @@ ENDS = {
         kept = [
             tensor, np.from_dlpack(tensor), memoryview(tensor), tensor.__dlpack__(),
             tensor.to(copy=True), dlx.from_dlpack(np.arange(3)), dlx.DeviceType.CPU,
+            dlx.from_dlpack(bytearray(3)),
         ]
         """,
     "in a cycle": "owner.tensor = tensor",
     "in atexit, let go before dlx ends": "atexit.register([tensor].clear)",
     "in atexit, let go after dlx ended": "first.append(tensor)",
+    "in atexit, of a buffer": "first.append(dlx.from_dlpack(bytearray(3)))",
     "in a NumPy array": "first.append(np.from_dlpack(tensor))",
     "in a tensor of tvm_ffi": """
         import tvm_ffi
@@ -105,11 +107,17 @@ def test_owners_are_left_alone_after_the_end() -> None:
         first = []
         atexit.register(first.clear)  # Runs after what dlx registers.
         import dlx
+        from fake_buffer import Exporter
 
         class Owner:
             def __del__(self):
                 print("let go")
 
+        class Buffer(Exporter):
+            def release(self):
+                print("let go")
+
         first.append(dlx.from_pointer(8, (1,), "int8", owner=Owner()))
+        first.append(dlx.from_dlpack(Buffer()))
         """
     assert run(code) == (0, "", "")

@@ -99,6 +99,22 @@ def test_a_copy_holds_nothing() -> None:
 ARRAY = strided()
 TENSOR = dlx.from_dlpack(ARRAY)
 FORWARD = Forward(TENSOR)
+BYTES = bytearray(12)
+UNKNOWN = np.zeros(3, ">i4").data
+BY_STRUCT = type("ByStruct", (), {"__array_struct__": ARRAY.__array_struct__})()
+BY_DICT = type("ByDict", (), {"__array_interface__": ARRAY.__array_interface__})()
+BY_DICT_WITH_A_BUFFER = type(
+    "ByDict",
+    (),
+    {
+        "__array_interface__": {
+            "version": 3,
+            "typestr": "|u1",
+            "shape": (12,),
+            "data": BYTES,
+        }
+    },
+)()
 READ_ONLY = dlx.from_dlpack(np.broadcast_to(1.0, (2, 3)))
 SHAPE = (c_int64 * 2)(5, 7)
 PROTOTYPE = DLTensor(device=(1, 0), ndim=2, dtype=(2, 32, 1), shape=SHAPE)
@@ -157,6 +173,11 @@ STEPS: dict[str, Callable[[], Any]] = {
     "import through torch's table": lambda: dlx.from_dlpack(torch_tensor(False)),
     "import what a guard refuses": lambda: refused(dlx.from_dlpack, torch_tensor(True)),
     "import what dlx refuses": import_what_dlx_refuses,
+    "import a buffer": lambda: dlx.from_dlpack(BYTES),
+    "import a buffer that dlx refuses": lambda: refused(dlx.from_dlpack, UNKNOWN),
+    "import a struct": lambda: dlx.from_dlpack(BY_STRUCT),
+    "import a dict": lambda: dlx.from_dlpack(BY_DICT),
+    "import a dict with a buffer": lambda: dlx.from_dlpack(BY_DICT_WITH_A_BUFFER),
     "own a pointer": lambda: dlx.from_pointer(8, (2, 3), "int8", owner=ARRAY),
     "export to NumPy": lambda: np.from_dlpack(TENSOR),
     "export to tvm_ffi": lambda: tvm_ffi.from_dlpack(TENSOR),
@@ -185,7 +206,8 @@ def test_many_rounds_leak_nothing(step: Callable[[], Any]) -> None:
     They count what is in use. The size of the process would depend on its past: what
     other tests freed hides a leak.
     """
-    watched = [ARRAY, FORWARD, TENSOR, READ_ONLY, dlx.Tensor, BufferError, type(ARRAY)]
+    watched = [ARRAY, FORWARD, TENSOR, READ_ONLY, BYTES, UNKNOWN, BY_STRUCT, BY_DICT]
+    watched += [dlx.Tensor, BufferError, type(ARRAY)]
     references, blocks, heap = [], [], []
     for rounds in (ROUNDS // 10, ROUNDS):
         for _ in range(rounds):
@@ -206,6 +228,7 @@ DYING = {
     "an owner, by a foreign destructor": (
         "taken(dlx.from_pointer(8, (1,), 'int8', owner=owner()))"
     ),
+    "a buffer": "dlx.from_dlpack(Buffer())",
     "an export of an owner": (
         "dlx.from_pointer(8, (1,), 'int8', owner=Owner()).__dlpack__()"
     ),
@@ -219,7 +242,12 @@ def test_a_pending_exception_survives_a_death(dying: str) -> None:
         import dlx
         from ctypes import byref, c_void_p, cast
         from dlpack_abi import Deleter, for_ever, new_capsule, table_of
+        from fake_buffer import Exporter
         from fake_producers import Producer, c_function
+
+        class Buffer(Exporter):
+            def release(self):
+                print("let go")
 
         class Owner:
             def __del__(self):

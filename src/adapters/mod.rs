@@ -1,3 +1,28 @@
-//! Producers that need their own reading, one file each.
+//! Producers that need their own reading, and protocols other than DLPack's, one file each.
 
+mod array_interface;
+mod arrow;
+mod buffer;
 pub(crate) mod torch;
+
+use pyo3::prelude::*;
+
+use crate::snapshot::Snapshot;
+
+/// Rung 5: what `x` says of itself by a protocol that is not DLPack's; `None` if it has none of them.
+///
+/// The first that `x` has is the one that counts, in NumPy's order: the buffer protocol, `__array_struct__`,
+/// `__array_interface__`; then Arrow's.
+pub(crate) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
+    for read in [
+        buffer::snapshot,
+        array_interface::from_struct,
+        array_interface::from_dict,
+        arrow::snapshot,
+    ] {
+        if let Some(snapshot) = read(x)? {
+            return Ok(Some(snapshot));
+        }
+    }
+    Ok(None)
+}

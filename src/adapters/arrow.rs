@@ -1,0 +1,281 @@
+//! Arrow's PyCapsule interface: primitive arrays on the CPU, which nobody may write.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr::{NonNull, null_mut};
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict};
+
+use crate::abi::*;
+use crate::error::Error;
+use crate::interpreter::call;
+use crate::snapshot::{Checked, Memo, Snapshot, Source};
+use crate::{capsule, device};
+
+/// `ArrowSchema` of Arrow's C data interface.
+#[repr(C)]
+struct ArrowSchema {
+    format: *const c_char,
+    name: *const c_char,
+    metadata: *const c_char,
+    flags: i64,
+    n_children: i64,
+    children: *mut *mut ArrowSchema,
+    dictionary: *mut ArrowSchema,
+    release: Option<unsafe extern "C" fn(*mut ArrowSchema)>,
+    private_data: *mut c_void,
+}
+
+/// `ArrowArray` of Arrow's C data interface.
+#[repr(C)]
+struct ArrowArray {
+    length: i64,
+    null_count: i64,
+    offset: i64,
+    n_buffers: i64,
+    n_children: i64,
+    buffers: *const *const c_void,
+    children: *mut *mut ArrowArray,
+    dictionary: *mut ArrowArray,
+    release: Option<unsafe extern "C" fn(*mut ArrowArray)>,
+    private_data: *mut c_void,
+}
+
+/// `ArrowDeviceArray` of Arrow's C device data interface, whose device types are DLPack's.
+#[repr(C)]
+struct ArrowDeviceArray {
+    array: ArrowArray,
+    device_id: i64,
+    device_type: DLDeviceType,
+    sync_event: *mut c_void,
+    reserved: [i64; 3],
+}
+
+/// An array that we took over: dropping it releases it, once.
+struct Taken(ArrowArray);
+
+// SAFETY: Arrow lets any thread release an array, and until then it is immutable (S12).
+unsafe impl Send for Taken {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Taken {}
+
+impl Taken {
+    /// Moves the array out of the struct where its producer put it, which is then marked as released.
+    ///
+    /// # Safety
+    ///
+    /// `array` points to a live array that the caller may take, and to which nobody else writes meanwhile.
+    unsafe fn from_raw(array: NonNull<ArrowArray>) -> Self {
+        // SAFETY: alive, as the caller promises; the copy is the array from the next statement on.
+        let taken = Self(unsafe { array.read() });
+        // SAFETY: as above.
+        unsafe { (*array.as_ptr()).release = None };
+        taken
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if let Some(release) = self.0.release {
+            // SAFETY: we own the array and never touch it again (S12).
+            unsafe { release(&mut self.0) };
+        }
+    }
+}
+
+/// The tensor of an object that has `__arrow_c_device_array__` or `__arrow_c_array__`, in this order, because
+/// an object on a device may answer the second with a copy.
+pub(super) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
+    let py = x.py();
+    if let Some(method) = x.getattr_opt(intern!(py, "__arrow_c_device_array__"))? {
+        let (schema, capsule) = capsules(&method)?;
+        let array = capsule::contents(&capsule, Some(c"arrow_device_array"))?;
+        let array = array.cast::<ArrowDeviceArray>();
+        // SAFETY: the capsule of this name points to this struct, and lives until this function returns (S12).
+        check_place(unsafe { array.as_ref() })?;
+        // SAFETY: as above; the array is the first field.
+        return unsafe { take(&schema, array.cast()) }.map(Some);
+    }
+    if let Some(method) = x.getattr_opt(intern!(py, "__arrow_c_array__"))? {
+        let (schema, capsule) = capsules(&method)?;
+        let array = capsule::contents(&capsule, Some(c"arrow_array"))?;
+        // SAFETY: the capsule of this name points to an array, and lives until this function returns (S12).
+        return unsafe { take(&schema, array.cast()) }.map(Some);
+    }
+    Ok(None)
+}
+
+/// The capsules that a method of the interface returns: of the schema, and of the array.
+fn capsules<'py>(
+    method: &Bound<'py, PyAny>,
+) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
+    let answer = call(method, &PyDict::new(method.py()))?;
+    answer.extract().map_err(|_| {
+        PyTypeError::new_err(format!(
+            "{method} returned {answer}, not a pair of capsules"
+        ))
+    })
+}
+
+/// Refuses memory that is not on the CPU, or that somebody may still write (R153).
+fn check_place(array: &ArrowDeviceArray) -> Result<(), Error> {
+    if array.device_type != kDLCPU {
+        let device = device::name(DLDevice {
+            device_type: array.device_type,
+            device_id: i32::try_from(array.device_id).unwrap_or(0),
+        });
+        return Err(Error::refused(format!(
+            "the Arrow array is on {device}, accepted is cpu"
+        )));
+    }
+    if !array.sync_event.is_null() {
+        return Err(Error::refused(
+            "the Arrow array is on the CPU and has a sync_event, for which dlx cannot wait",
+        ));
+    }
+    Ok(())
+}
+
+/// Takes the array over, or leaves it to its capsule with the reason.
+///
+/// # Safety
+///
+/// `array` points to an array that a producer gave to us, and that stays where it is for the call.
+unsafe fn take(schema: &Bound<'_, PyCapsule>, array: NonNull<ArrowArray>) -> PyResult<Snapshot> {
+    let found = capsule::contents(schema, Some(c"arrow_schema"))?.cast::<ArrowSchema>();
+    // SAFETY: the capsule of this name points to a schema, which it releases when it dies (S12).
+    let dtype = dtype(unsafe { found.as_ref() })?;
+    // SAFETY: the caller's promise; the reference ends with the statement.
+    let (memo, length) = memory(unsafe { array.as_ref() }, dtype)?;
+    let shape = [length];
+    let checked = Checked::new(memo, &shape, None)?;
+    // SAFETY: the caller's promise.
+    let taken = unsafe { Taken::from_raw(array) };
+    Ok(checked.over(Source::Held(Box::new(taken))))
+}
+
+/// The dtype of a schema that has one.
+fn dtype(schema: &ArrowSchema) -> Result<DLDataType, Error> {
+    if schema.release.is_none() || schema.format.is_null() {
+        return Err(Error::refused("the Arrow schema was released already"));
+    }
+    // SAFETY: a C string that the schema, which is not released, keeps (S12).
+    let format = unsafe { CStr::from_ptr(schema.format) };
+    let (code, bits) = match format.to_bytes() {
+        _ if !schema.dictionary.is_null() => {
+            return Err(refused(format, ", a dictionary's indices"));
+        }
+        b"c" => (kDLInt, 8),
+        b"C" => (kDLUInt, 8),
+        b"s" => (kDLInt, 16),
+        b"S" => (kDLUInt, 16),
+        b"i" => (kDLInt, 32),
+        b"I" => (kDLUInt, 32),
+        b"l" => (kDLInt, 64),
+        b"L" => (kDLUInt, 64),
+        b"e" => (kDLFloat, 16),
+        b"f" => (kDLFloat, 32),
+        b"g" => (kDLFloat, 64),
+        b"b" => {
+            return Err(refused(
+                format,
+                ", booleans of a bit each, which DLPack lacks",
+            ));
+        }
+        _ => return Err(refused(format, "")),
+    };
+    Ok(DLDataType {
+        code,
+        bits,
+        lanes: 1,
+    })
+}
+
+/// The error for a format that is not accepted.
+#[cold]
+fn refused(format: &CStr, what: &str) -> Error {
+    Error::refused(format!(
+        "the Arrow array has format {format:?}{what}; accepted are integers (c C s S i I l L) and floating \
+         point numbers (e f g)"
+    ))
+}
+
+/// The elements of a primitive array without nulls, and their number.
+fn memory(array: &ArrowArray, dtype: DLDataType) -> Result<(Memo, i64), Error> {
+    let &ArrowArray {
+        length,
+        null_count,
+        offset,
+        n_buffers,
+        n_children,
+        buffers,
+        ..
+    } = array;
+    if array.release.is_none() {
+        return Err(Error::refused(
+            "the Arrow array was released or taken already",
+        ));
+    }
+    if n_buffers != 2 || n_children != 0 || buffers.is_null() || !array.dictionary.is_null() {
+        return Err(Error::refused(format!(
+            "the Arrow array has {n_buffers} buffers and {n_children} children; a primitive array has 2 and 0, \
+             and no dictionary"
+        )));
+    }
+    let item = i64::from(dtype.bits / 8);
+    let end = offset.checked_add(length);
+    if length < 0 || offset < 0 || end.is_none_or(|end| end.checked_mul(item).is_none()) {
+        return Err(Error::refused(format!(
+            "the Arrow array has length {length} and offset {offset}"
+        )));
+    }
+    // SAFETY: the array is not released, and has two buffers (S12).
+    let validity: *const u8 = unsafe { *buffers }.cast();
+    // SAFETY: as above.
+    let second = unsafe { buffers.add(1) };
+    // SAFETY: as above.
+    let data = unsafe { *second };
+    let nulls = match null_count {
+        // SAFETY: the bitmap has a bit for every element up to the end of the array (S12).
+        -1 if !validity.is_null() => unsafe { zeros(validity, offset, length) },
+        -1 => 0,
+        count => count,
+    };
+    if nulls != 0 {
+        return Err(Error::refused(format!(
+            "the Arrow array has null_count {nulls}, accepted is 0: DLPack cannot mark nulls"
+        )));
+    }
+    let tensor = DLTensor {
+        data: data.cast_mut(),
+        device: device::CPU,
+        ndim: 1,
+        dtype,
+        shape: null_mut(),
+        strides: null_mut(),
+        byte_offset: (offset * item) as u64,
+    };
+    // Arrow data are immutable.
+    Ok((
+        Memo::of(&tensor, DLPACK_FLAG_BITMASK_READ_ONLY, None)?,
+        length,
+    ))
+}
+
+/// How many of `length` bits from bit `offset` on are 0.
+///
+/// # Safety
+///
+/// `bitmap` has `offset + length` bits, neither of them negative.
+unsafe fn zeros(bitmap: *const u8, offset: i64, length: i64) -> i64 {
+    let zero = |bit: &i64| {
+        // SAFETY: the caller's promise.
+        let byte = unsafe { bitmap.offset((bit / 8) as isize) };
+        // SAFETY: as above.
+        let byte = unsafe { *byte };
+        byte >> (bit % 8) & 1 == 0
+    };
+    (offset..offset + length).filter(zero).count() as i64
+}

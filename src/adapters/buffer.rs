@@ -1,0 +1,204 @@
+//! The buffer protocol (PEP 3118): the memory of `bytes`, `array.array`, `mmap`, ctypes and the like.
+
+use std::ffi::{CStr, c_int, c_long};
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::abi::*;
+use crate::error::Error;
+use crate::interpreter::give_up;
+use crate::layout;
+use crate::snapshot::{Checked, Memo, Snapshot, Source, extents};
+
+/// A buffer that an object exports to us. While it is held, the object keeps the memory where it is: a
+/// `bytearray` refuses to be resized, a `memoryview` to be released.
+pub(super) struct Buffer(*mut ffi::Py_buffer);
+
+// SAFETY: CPython lets any thread that is attached release a buffer (S10).
+unsafe impl Send for Buffer {}
+// SAFETY: as for `Send`; shared access only reads.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// The buffer of `x`, as the `PyBUF_*` in `flags` ask for it.
+    ///
+    /// # Errors
+    ///
+    /// The exporter's own: `ValueError` for a released `memoryview`, for one.
+    pub(super) fn get(x: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Self> {
+        // Exporters let fields point into the struct, so it never moves.
+        let view = Box::into_raw(Box::new(ffi::Py_buffer::new()));
+        // SAFETY: a live object, attached, and a struct of ours to fill.
+        if unsafe { ffi::PyObject_GetBuffer(x.as_ptr(), view, flags) } != 0 {
+            // SAFETY: the box just made; nothing was exported, so nobody else has it.
+            drop(unsafe { Box::from_raw(view) });
+            return Err(PyErr::fetch(x.py()));
+        }
+        Ok(Self(view))
+    }
+
+    /// What the exporter says.
+    pub(super) fn view(&self) -> &ffi::Py_buffer {
+        // SAFETY: filled by `get`, and not written until `self` is dropped (S10).
+        unsafe { &*self.0 }
+    }
+
+    /// Whether the memory must not be written, as flags of DLPack.
+    pub(super) fn flags(&self) -> u64 {
+        match self.view().readonly {
+            0 => 0,
+            _ => DLPACK_FLAG_BITMASK_READ_ONLY,
+        }
+    }
+
+    /// The format of one element; NULL means bytes.
+    fn format(&self) -> &CStr {
+        let format = self.view().format;
+        if format.is_null() {
+            return c"B";
+        }
+        // SAFETY: a C string that the exporter keeps until the release (S10).
+        unsafe { CStr::from_ptr(format) }
+    }
+
+    /// The extents; an exporter may leave out that of a single dimension.
+    fn shape(&self, item: i64) -> Result<Vec<i64>, Error> {
+        let view = self.view();
+        if view.ndim == 1 && view.shape.is_null() {
+            return Ok(vec![view.len as i64 / item]);
+        }
+        // SAFETY: where it is not NULL, `shape` points to `ndim` extents until the release (S10).
+        let shape = unsafe { extents(view.shape.cast(), view.ndim) }?;
+        Ok(shape.to_vec())
+    }
+
+    /// The strides in bytes, where there are any.
+    fn strides(&self, ndim: usize) -> Option<&[i64]> {
+        let strides: *const i64 = self.view().strides.cast();
+        // SAFETY: where it is not NULL, `strides` points to `ndim` steps until the release (S10).
+        (!strides.is_null()).then(|| unsafe { std::slice::from_raw_parts(strides, ndim) })
+    }
+
+    /// Whether some dimension is an array of pointers to the next.
+    fn is_indirect(&self, ndim: usize) -> bool {
+        let suboffsets: *const i64 = self.view().suboffsets.cast();
+        if suboffsets.is_null() {
+            return false;
+        }
+        // SAFETY: not NULL, so it points to `ndim` suboffsets until the release (S10).
+        let suboffsets = unsafe { std::slice::from_raw_parts(suboffsets, ndim) };
+        suboffsets.iter().any(|&suboffset| suboffset >= 0)
+    }
+
+    /// The tensor that the exporter describes; it holds the buffer.
+    fn into_snapshot(self) -> Result<Snapshot, Error> {
+        let view = self.view();
+        let (dtype, item) = element(self.format())?;
+        if view.itemsize as i64 != item {
+            return Err(Error::refused(format!(
+                "the buffer has itemsize {}, but elements of format {:?} have {item}",
+                view.itemsize,
+                self.format()
+            )));
+        }
+        let shape = self.shape(item)?;
+        if self.is_indirect(shape.len()) {
+            return Err(Error::refused(
+                "the buffer has suboffsets; accepted are strided elements in one piece of memory",
+            ));
+        }
+        let size = layout::size(&shape)?;
+        if size.checked_mul(item) != Some(view.len as i64) {
+            return Err(Error::refused(format!(
+                "the buffer has {} bytes, but shape {shape:?} with itemsize {item} says otherwise",
+                view.len
+            )));
+        }
+        let strides = self
+            .strides(shape.len())
+            .map(|strides| layout::element_strides(&shape, strides, item))
+            .transpose()?;
+        let memo = Memo::on_cpu(view.buf, dtype, self.flags());
+        let checked = Checked::new(memo, &shape, strides.as_deref())?;
+        Ok(checked.over(Source::Held(Box::new(self))))
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        give_up(|_py| {
+            // SAFETY: attached; filled by `get`, and released once, here.
+            unsafe { ffi::PyBuffer_Release(self.0) };
+            // SAFETY: the box that `get` made; its exporter has let go of it.
+            drop(unsafe { Box::from_raw(self.0) });
+        });
+    }
+}
+
+/// The tensor of an object that has a buffer; `None` if it has none.
+pub(super) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
+    // SAFETY: a live object; its type is looked at.
+    if unsafe { ffi::PyObject_CheckBuffer(x.as_ptr()) } == 0 {
+        return Ok(None);
+    }
+    let buffer = Buffer::get(x, ffi::PyBUF_FULL_RO)?;
+    Ok(Some(buffer.into_snapshot()?))
+}
+
+/// The dtype and the size of an element that the `struct` module writes so: one number in the byte order of
+/// this machine.
+fn element(format: &CStr) -> Result<(DLDataType, i64), Error> {
+    let text = format.to_bytes();
+    let (order, letters) = match text {
+        [order @ (b'@' | b'=' | b'<' | b'>' | b'!'), letters @ ..] => (*order, letters),
+        _ => (b'@', text),
+    };
+    // Without a prefix, or with '@', sizes are those of the C compiler.
+    let native = order == b'@';
+    let long = if native {
+        size_of::<c_long>() as i64
+    } else {
+        4
+    };
+    let found = match letters {
+        b"?" => Some((kDLBool, 1)),
+        b"b" => Some((kDLInt, 1)),
+        b"B" | b"c" => Some((kDLUInt, 1)),
+        b"h" => Some((kDLInt, 2)),
+        b"H" => Some((kDLUInt, 2)),
+        b"i" => Some((kDLInt, 4)),
+        b"I" => Some((kDLUInt, 4)),
+        b"l" => Some((kDLInt, long)),
+        b"L" => Some((kDLUInt, long)),
+        b"q" => Some((kDLInt, 8)),
+        b"Q" => Some((kDLUInt, 8)),
+        b"n" if native => Some((kDLInt, size_of::<isize>() as i64)),
+        b"N" if native => Some((kDLUInt, size_of::<usize>() as i64)),
+        b"e" => Some((kDLFloat, 2)),
+        b"f" => Some((kDLFloat, 4)),
+        b"d" => Some((kDLFloat, 8)),
+        b"Zf" => Some((kDLComplex, 8)),
+        b"Zd" => Some((kDLComplex, 16)),
+        _ => None,
+    };
+    let foreign = match cfg!(target_endian = "little") {
+        true => matches!(order, b'>' | b'!'),
+        false => order == b'<',
+    };
+    let (code, item) = found
+        .filter(|&(_, item)| item == 1 || !foreign)
+        .ok_or_else(|| {
+            Error::refused(format!(
+                "the buffer has elements of format {format:?}; accepted is one of ? c b B h H i I l L q Q n N \
+                 e f d Zf Zd, in native byte order"
+            ))
+        })?;
+    let dtype = DLDataType {
+        code,
+        // At most 16 bytes.
+        bits: item as u8 * 8,
+        lanes: 1,
+    };
+    Ok((dtype, item))
+}

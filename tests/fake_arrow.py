@@ -1,0 +1,145 @@
+"""Arrow's C data interface in ctypes, and exports of pyarrow with changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ctypes import (
+    CFUNCTYPE,
+    POINTER,
+    Structure,
+    c_char_p,
+    c_int32,
+    c_int64,
+    c_void_p,
+    cast,
+)
+from typing import Any
+
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+from dlpack_abi import capsule_pointer, for_ever
+
+Release = CFUNCTYPE(None, c_void_p)
+
+
+class ArrowSchema(Structure):
+    """`ArrowSchema`."""
+
+    _fields_ = (
+        *((name, c_char_p) for name in ("format", "name", "metadata")),
+        *((name, c_int64) for name in ("flags", "n_children")),
+        *((name, c_void_p) for name in ("children", "dictionary")),
+        ("release", Release),
+        ("private_data", c_void_p),
+    )
+
+
+class ArrowArray(Structure):
+    """`ArrowArray`."""
+
+    _fields_ = (
+        *((name, c_int64) for name in ("length", "null_count", "offset")),
+        *((name, c_int64) for name in ("n_buffers", "n_children")),
+        ("buffers", POINTER(c_void_p)),
+        *((name, c_void_p) for name in ("children", "dictionary")),
+        ("release", Release),
+        ("private_data", c_void_p),
+    )
+
+
+class ArrowDeviceArray(Structure):
+    """`ArrowDeviceArray`."""
+
+    _fields_ = (
+        ("array", ArrowArray),
+        ("device_id", c_int64),
+        ("device_type", c_int32),
+        ("sync_event", c_void_p),
+        ("reserved", c_int64 * 3),
+    )
+
+
+def count_releases(struct: Any) -> list[int]:
+    """Count how often a struct, or what it is moved to, is released."""
+    original, calls = Release(cast(struct.release, c_void_p).value or 0), []
+
+    def release(address: int) -> None:
+        calls.append(address)
+        original(address)
+
+    struct.release = for_ever(Release(release))
+    return calls
+
+
+Change = Callable[[Any, Any], object]
+
+
+class ByArray:
+    """An array of pyarrow that has nothing but `__arrow_c_array__`.
+
+    What `change` is given is what the capsules point to.
+    """
+
+    NAME = b"arrow_array"
+    STRUCT: Any = ArrowArray
+
+    def __init__(self, array: Any, change: Change = lambda schema, array: None) -> None:
+        """Show `array`."""
+        self.array = array
+        self.change = change
+
+    def changed(self, capsules: tuple[Any, Any]) -> tuple[Any, Any]:
+        """Change what the capsules point to."""
+        schema, array = capsules
+        self.change(
+            ArrowSchema.from_address(capsule_pointer(schema, b"arrow_schema")),
+            self.STRUCT.from_address(capsule_pointer(array, self.NAME)),
+        )
+        return capsules
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
+        """Give the capsules of pyarrow."""
+        return self.changed(self.array.__arrow_c_array__(requested_schema))
+
+
+class ByDeviceArray(ByArray):
+    """An array of pyarrow that has `__arrow_c_device_array__`, and a trap."""
+
+    NAME = b"arrow_device_array"
+    STRUCT = ArrowDeviceArray
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
+        """Be asked by nobody."""
+        raise AssertionError("__arrow_c_device_array__ comes first")
+
+    def __arrow_c_device_array__(
+        self, requested_schema: Any = None, **keywords: Any
+    ) -> tuple[Any, Any]:
+        """Give the capsules of pyarrow."""
+        assert not keywords
+        return self.changed(self.array.__arrow_c_device_array__(requested_schema))
+
+
+class Answering:
+    """An object whose `__arrow_c_array__` answers anything."""
+
+    def __init__(self, answer: Any) -> None:
+        """Answer `answer`."""
+        self.answer = answer
+
+    def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
+        """Answer, or raise."""
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        return self.answer
+
+
+def numbers(dtype: str = "int64", size: int = 5) -> Any:
+    """0, 1, 2 and so on, in memory of Arrow's own."""
+    array = pa.array(np.arange(size, dtype=dtype))
+    return pa.concat_arrays([array, array.slice(0, 0)])
+
+
+def array_in(struct: Any) -> Any:
+    """`ArrowArray` in what either class gives to `change`."""
+    return getattr(struct, "array", struct)

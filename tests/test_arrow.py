@@ -1,0 +1,317 @@
+"""Arrow arrays that dlx takes, of objects that know nothing of DLPack."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ctypes import addressof, c_char, c_void_p
+from typing import Any
+
+import dlx
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+from dlpack_abi import capsule_name, for_ever
+from fake_arrow import (
+    Answering,
+    ByArray,
+    ByDeviceArray,
+    array_in,
+    numbers,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+Show = type[ByArray]
+either = pytest.mark.parametrize("show", [ByArray, ByDeviceArray])
+
+DTYPES = [
+    *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+    *("float16", "float32", "float64"),
+]
+
+
+def address(array: Any) -> int:
+    """Address of the first element."""
+    return int(array.buffers()[1].address + array.offset * array.type.bit_width // 8)
+
+
+@either
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_primitive_array_comes_in_as_it_is(dtype: str, show: Show) -> None:
+    """Arrow's PyCapsule interface; R49, R102, R153."""
+    source = numbers(dtype)
+    tensor = dlx.from_dlpack(show(source))
+    assert tensor.dtype == dtype
+    assert tensor.device == "cpu"
+    assert (tensor.shape, tensor.strides) == ((5,), (1,))
+    assert tensor.data_ptr == address(source)
+    assert tensor.numpy().tolist() == source.to_pylist()
+
+
+@either
+def test_what_comes_from_arrow_is_read_only(show: Show) -> None:
+    """R39, R153: Arrow's data are immutable."""
+    tensor = dlx.from_dlpack(show(numbers()))
+    assert tensor.readonly
+    assert not np.from_dlpack(tensor).flags.writeable
+
+
+@either
+@given(
+    size=st.integers(0, 9),
+    start=st.integers(0, 9),
+    length=st.integers(0, 9),
+    dtype=st.sampled_from(DTYPES),
+)
+def test_a_slice_begins_where_it_says(
+    show: Show, size: int, start: int, length: int, dtype: str
+) -> None:
+    """R95."""
+    source = numbers(dtype, size).slice(min(start, size), length)
+    tensor = dlx.from_dlpack(show(source))
+    assert tensor.data_ptr == (address(source) if len(source) else 0)
+    assert tensor.numpy().tolist() == source.to_pylist()
+
+
+@either
+def test_an_empty_array_may_have_no_memory(show: Show) -> None:
+    """R93."""
+
+    def change(schema: Any, struct: Any) -> None:
+        array_in(struct).buffers[1] = None
+
+    assert dlx.from_dlpack(show(numbers(size=0), change)).shape == (0,)
+
+
+def test_pyarrow_goes_by_dlpack() -> None:
+    """docs/design.md, rung 4: pyarrow knows it itself, and has its own reasons."""
+    with pytest.raises(TypeError, match="DLPack"):
+        dlx.from_dlpack(pa.array([True]))
+
+
+# Nulls
+
+
+@either
+@given(
+    valid=st.lists(st.booleans(), max_size=40),
+    start=st.integers(0, 40),
+    length=st.integers(0, 40),
+    known=st.booleans(),
+)
+def test_nulls_are_refused_and_only_they(
+    show: Show, valid: list[bool], start: int, length: int, known: bool
+) -> None:
+    """R63: where nobody has counted them (-1) too."""
+    source = pa.array([1 if bit else None for bit in valid], pa.int16())
+    source = source.slice(min(start, len(valid)), length)
+
+    def change(schema: Any, struct: Any) -> None:
+        array_in(struct).null_count = source.null_count if known else -1
+
+    if source.null_count == 0:
+        assert dlx.from_dlpack(show(source, change)).shape == (len(source),)
+    else:
+        with pytest.raises(BufferError, match=f"null_count {source.null_count},"):
+            dlx.from_dlpack(show(source, change))
+
+
+# What is refused
+
+TYPES: dict[str, tuple[Any, str]] = {
+    "booleans": (pa.array([True]), '"b", booleans of a bit each'),
+    "nulls": (pa.nulls(2), '"n"'),
+    "text": (pa.array(["a"]), '"u"'),
+    "bytes": (pa.array([b"a"]), '"z"'),
+    "bytes of a width": (pa.array([b"a"], pa.binary(1)), '"w:1"'),
+    "timestamps": (pa.array([1], pa.timestamp("s")), '"tss:"'),
+    "dates": (pa.array([1], pa.date32()), '"tdD"'),
+    "decimals": (pa.array([1], pa.decimal128(5)), '"d:5,0"'),
+    "a dictionary": (pa.array([7, 7]).dictionary_encode(), '"i", a dictionary\'s'),
+    "lists": (pa.array([[1]]), r'"\+l"'),
+    "lists of a width": (pa.array([[1]], pa.list_(pa.int8(), 1)), r'"\+w:1"'),
+    "structs": (pa.array([{"x": 1}]), r'"\+s"'),
+    "a batch": (pa.record_batch({"x": [1]}), r'"\+s"'),
+}
+
+
+@either
+@pytest.mark.parametrize(("source", "message"), TYPES.values(), ids=TYPES)
+def test_another_type_is_refused_by_its_format(
+    source: Any, message: str, show: Show
+) -> None:
+    """R63."""
+    with pytest.raises(BufferError, match=f"has format {message}.*accepted are"):
+        dlx.from_dlpack(show(source))
+
+
+def array_field(name: str, value: Any) -> Callable[[Any, Any], None]:
+    """Change a field of the array."""
+
+    def change(schema: Any, struct: Any) -> None:
+        setattr(array_in(struct), name, value)
+
+    return change
+
+
+def schema_field(name: str, value: Any) -> Callable[[Any, Any], None]:
+    """Change a field of the schema."""
+
+    def change(schema: Any, struct: Any) -> None:
+        setattr(schema, name, value)
+
+    return change
+
+
+def without_memory(schema: Any, struct: Any) -> None:
+    """Have no elements where there should be some."""
+    array_in(struct).buffers[1] = None
+
+
+def a_child(schema: Any, struct: Any) -> None:
+    """Have a child, which was released."""
+    array_in(struct).n_children = 1
+    array_in(struct).children = addressof(CHILDREN)
+
+
+RELEASED = for_ever((c_char * 128)())
+CHILDREN = for_ever(c_void_p(addressof(RELEASED)))
+
+LIES: dict[str, tuple[Callable[[Any, Any], None], str]] = {
+    "negative length": (array_field("length", -1), "length -1 and offset 0"),
+    "negative offset": (array_field("offset", -1), "length 5 and offset -1"),
+    "length that overflows": (array_field("length", 2**62), "length .* and offset"),
+    "offset that overflows": (array_field("offset", 2**63 - 1), "length 5 and offset"),
+    "one buffer": (array_field("n_buffers", 1), "1 buffers and 0 children"),
+    "three buffers": (array_field("n_buffers", 3), "3 buffers and 0 children"),
+    "no buffers": (array_field("buffers", None), "2 buffers"),
+    "a child": (a_child, "2 buffers and 1 children"),
+    "a dictionary": (array_field("dictionary", addressof(RELEASED)), "no dictionary"),
+    "a dictionary in the schema": (
+        schema_field("dictionary", addressof(RELEASED)),
+        "a dictionary's",
+    ),
+    "null_count -2": (array_field("null_count", -2), "null_count -2"),
+    "NULL memory": (without_memory, "NULL"),
+    "NULL format": (schema_field("format", None), "schema was released"),
+}
+
+
+@either
+@pytest.mark.parametrize(("change", "message"), LIES.values(), ids=LIES)
+def test_a_lie_is_refused(
+    change: Callable[[Any, Any], None], message: str, show: Show
+) -> None:
+    """R63, R88, R109, R111."""
+    with pytest.raises(BufferError, match=message):
+        dlx.from_dlpack(show(numbers(), change))
+
+
+@either
+def test_a_released_array_is_refused(show: Show) -> None:
+    """Arrow's C data interface: `release` is NULL then, and the rest means nothing."""
+
+    def change(schema: Any, struct: Any) -> None:
+        array = array_in(struct)
+        array.release(addressof(array))
+        array.buffers = None
+
+    with pytest.raises(BufferError, match="array was released or taken already"):
+        dlx.from_dlpack(show(numbers(), change))
+
+
+@either
+def test_a_released_schema_is_refused(show: Show) -> None:
+    """Arrow's C data interface."""
+
+    def change(schema: Any, struct: Any) -> None:
+        schema.release(addressof(schema))
+
+    with pytest.raises(BufferError, match="schema was released"):
+        dlx.from_dlpack(show(numbers(), change))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"device_type": 2, "device_id": 3}, "on cuda:3, accepted is cpu"),
+        ({"device_type": 3}, "on cuda_host"),
+        ({"sync_event": 8}, "sync_event"),
+    ],
+    ids=str,
+)
+def test_memory_that_may_not_be_read_yet_is_refused(
+    fields: dict[str, Any], message: str
+) -> None:
+    """R62, R153."""
+
+    def change(schema: Any, struct: Any) -> None:
+        for name, value in fields.items():
+            setattr(struct, name, value)
+
+    with pytest.raises(BufferError, match=message):
+        dlx.from_dlpack(ByDeviceArray(numbers(), change))
+
+
+SCHEMA, ARRAY = numbers().__arrow_c_array__()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [None, 5, (), (SCHEMA,), (SCHEMA, 5), (SCHEMA, ARRAY, ARRAY), [SCHEMA, ARRAY]],
+    ids=str,
+)
+def test_what_is_no_pair_of_capsules_is_a_type_error(answer: Any) -> None:
+    """Arrow's PyCapsule interface."""
+    with pytest.raises(TypeError, match="not a pair of capsules"):
+        dlx.from_dlpack(Answering(answer))
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ((ARRAY, SCHEMA), 'named "arrow_schema"; accepted is one named "arrow_array"'),
+        ((ARRAY, ARRAY), 'named "arrow_array"; accepted is one named "arrow_schema"'),
+        (numbers().__arrow_c_device_array__(), 'named "arrow_device_array"'),
+    ],
+    ids=["exchanged", "no schema", "another array"],
+)
+def test_capsules_of_other_names_are_refused(answer: Any, message: str) -> None:
+    """Arrow's PyCapsule interface."""
+    with pytest.raises(BufferError, match=message):
+        dlx.from_dlpack(Answering(answer))
+    assert capsule_name(ARRAY) == b"arrow_array"
+
+
+@pytest.mark.parametrize(
+    "error", [BufferError("full"), ValueError("broken"), KeyboardInterrupt()]
+)
+def test_the_exception_of_a_producer_passes(error: BaseException) -> None:
+    """R60."""
+    with pytest.raises(type(error)) as caught:
+        dlx.from_dlpack(Answering(error))
+    assert caught.value is error
+
+
+def test_a_stream_of_arrays_is_not_taken() -> None:
+    """R61: it is not one piece of memory."""
+    with pytest.raises(AttributeError, match="ChunkedArray has no __dlpack__"):
+        dlx.from_dlpack(pa.chunked_array([[1], [2]]))
+
+
+@either
+@pytest.mark.parametrize(
+    ("asked", "error"),
+    [
+        ({"device": "cuda:0"}, BufferError),
+        ({"device": "cuda:0", "copy": False}, dlx.CopyRefused),
+        ({"stream": 1}, BufferError),
+    ],
+)
+def test_what_cannot_be_had_is_refused(
+    asked: dict[str, Any], error: type[Exception], show: Show
+) -> None:
+    """R57, R58, R70."""
+    with pytest.raises(error) as caught:
+        dlx.from_dlpack(show(numbers()), **asked)
+    assert type(caught.value) is error
