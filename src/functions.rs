@@ -7,12 +7,13 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
+use crate::checked::{Checked, Memo};
 use crate::device::{self, Device};
 use crate::dtype::DType;
 use crate::error::bad_integers;
 use crate::interpreter::PythonOwner;
 use crate::request::Request;
-use crate::snapshot::{Checked, Memo, Source};
+use crate::snapshot::Source;
 use crate::tensor::{Tensor, again};
 use crate::{resolve, stream};
 

@@ -10,6 +10,7 @@ mod boundary;
 mod buffer;
 mod cache;
 mod capsule;
+mod checked;
 mod copy;
 mod device;
 mod dtype;

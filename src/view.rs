@@ -1,9 +1,9 @@
 //! Tensors that go on as they came: what they describe, checked without a snapshot.
 
 use crate::abi::*;
+use crate::checked::{Checked, Memo, dimensions};
 use crate::error::Error;
 use crate::managed::Managed;
-use crate::snapshot::{Checked, Memo, dimensions};
 
 /// What a tensor describes, everything but its memory.
 #[derive(Clone, Copy)]
