@@ -3,6 +3,8 @@
 //! torch's exchange table exports views whose elements are lazily conjugated or negated as if they were
 //! not, and tensors that record gradients; its `__dlpack__` still exports negated ones (R125).
 
+mod autograd;
+
 use std::ptr::null_mut;
 
 use pyo3::exceptions::PyBufferError;
@@ -13,6 +15,7 @@ use pyo3::types::{PyCFunction, PyString, PyType};
 
 use crate::abi::{kDLBool, kDLComplex, kDLInt, kDLUInt};
 use crate::view::View;
+use autograd::AutogradMeta;
 
 /// How a type of torch is read.
 #[derive(Clone, Copy)]
@@ -48,7 +51,7 @@ pub(crate) fn kind(x: &Bound<'_, PyAny>) -> PyResult<Option<Kind>> {
         None => None,
     };
     if class.is(&tensor) || parameter.is_some_and(|parameter| class.is(&parameter)) {
-        return Ok(Some(Kind::Plain(Guards::of(x)?)));
+        return Ok(Some(Kind::Plain(Guards::of(&torch, &tensor, x)?)));
     }
     Ok(Some(Kind::Subclass))
 }
@@ -58,6 +61,7 @@ pub(crate) fn kind(x: &Bound<'_, PyAny>) -> PyResult<Option<Kind>> {
 pub(crate) struct Guards {
     is_conj: Option<Predicate>,
     is_neg: Option<Predicate>,
+    autograd: Option<AutogradMeta>,
 }
 
 /// A method of a builtin type that takes nothing and answers a bool, as the C function behind it.
@@ -65,12 +69,25 @@ pub(crate) struct Guards {
 struct Predicate(ffi::PyCFunction);
 
 impl Guards {
-    fn of(tensor: &Bound<'_, PyAny>) -> PyResult<Self> {
+    fn of(
+        torch: &Bound<'_, PyAny>,
+        class: &Bound<'_, PyType>,
+        tensor: &Bound<'_, PyAny>,
+    ) -> PyResult<Self> {
         let py = tensor.py();
         Ok(Self {
             is_conj: Predicate::of(tensor, intern!(py, "is_conj"))?,
             is_neg: Predicate::of(tensor, intern!(py, "is_neg"))?,
+            // Under a mode of torch that makes other tensors, the trial may fail: then the question is asked.
+            autograd: AutogradMeta::find(torch, class).unwrap_or(None),
         })
+    }
+
+    /// Whether autograd has never touched `tensor`, which makes most questions about gradients unnecessary.
+    fn is_untouched(&self, tensor: &Bound<'_, PyAny>) -> bool {
+        // SAFETY: guards are for `torch.Tensor` and `Parameter` themselves, which have one layout.
+        self.autograd
+            .is_some_and(|autograd| unsafe { autograd.is_null(tensor) })
     }
 
     /// Refuses an export whose elements are not what its memory holds.
@@ -79,7 +96,10 @@ impl Guards {
     fn check(&self, tensor: &Bound<'_, PyAny>, view: &View<'_>) -> PyResult<()> {
         let py = tensor.py();
         let floating = !matches!(view.dtype.code, kDLInt | kDLUInt | kDLBool);
-        if floating && tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()? {
+        if floating
+            && !self.is_untouched(tensor)
+            && tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()?
+        {
             return Err(PyBufferError::new_err(
                 "the torch tensor requires grad, which DLPack cannot carry; pass tensor.detach()",
             ));
