@@ -5,7 +5,7 @@ use std::slice;
 
 use crate::abi::*;
 use crate::error::Error;
-use crate::view::View;
+use crate::managed::Managed;
 use crate::{device, dtype, layout};
 
 /// Where a tensor's elements are and what they are, everything but its shape.
@@ -118,19 +118,9 @@ impl<'a> Checked<'a> {
         })
     }
 
-    /// What it describes.
-    pub(crate) fn view(&self) -> View<'a> {
-        View {
-            device: self.memo.device,
-            dtype: self.memo.dtype,
-            shape: self.shape,
-            strides: self.strides,
-        }
-    }
-
     /// Whether an export of the snapshot would have the fields of `tensor`.
     #[inline(always)]
-    pub(crate) fn says(&self, tensor: &DLTensor, flags: u64) -> bool {
+    fn says(&self, tensor: &DLTensor, flags: u64) -> bool {
         let memo = &self.memo;
         memo.flags == flags
             && memo.data == tensor.data
@@ -186,4 +176,46 @@ fn too_many_dimensions(ndim: usize) -> Error {
         "the tensor has {ndim} dimensions, dlx accepts up to {}",
         layout::MAX_NDIM
     ))
+}
+
+/// The fields of `managed`, checked, and whether an export of a snapshot of it would have the same: then it may go
+/// on as it is.
+#[inline(always)]
+pub(crate) fn of_managed(
+    managed: &Managed<DLManagedTensorVersioned>,
+) -> Result<(DLTensor, bool), Error> {
+    let (tensor, flags) = managed.read()?;
+    // SAFETY: `managed` owns the tensor, so its dimensions are valid while it is borrowed (S3).
+    let exact = unsafe { is_exact(&tensor, flags) }?;
+    Ok((tensor, exact))
+}
+
+/// As [`of_managed`], from a library whose tensors need no checking as long as they look as usual.
+#[inline(always)]
+pub(crate) fn of_trusted(
+    managed: &Managed<DLManagedTensorVersioned>,
+) -> Result<(DLTensor, bool), Error> {
+    let (tensor, flags) = managed.read()?;
+    let usual = tensor.device.device_type == kDLCPU
+        && !tensor.data.is_null()
+        && !tensor.strides.is_null()
+        && tensor.byte_offset == 0
+        && flags == 0;
+    match usual {
+        true => Ok((tensor, true)),
+        false => of_managed(managed),
+    }
+}
+
+/// Checks a tensor, and tells whether an export of a snapshot of it would have the same fields.
+///
+/// # Safety
+///
+/// As for [`dimensions`].
+#[inline(always)]
+pub(crate) unsafe fn is_exact(tensor: &DLTensor, flags: u64) -> Result<bool, Error> {
+    // SAFETY: the caller's promise.
+    let (shape, strides) = unsafe { dimensions(tensor) }?;
+    let checked = Checked::new(Memo::of(tensor, flags, None)?, shape, strides)?;
+    Ok(checked.says(tensor, flags))
 }

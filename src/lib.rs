@@ -32,7 +32,6 @@ mod snapshot;
 mod stream;
 mod strided;
 mod tensor;
-mod view;
 
 #[pyo3::pymodule(gil_used = false)]
 mod _core {

@@ -113,7 +113,7 @@ fn from_table(
     };
     let snapshot = Snapshot::import(managed, None).map_err(|(error, _)| error)?;
     if let Some(kind) = kind {
-        kind.check_table(x, &snapshot.view())?;
+        kind.check_table(x, snapshot.memo().dtype)?;
     }
     let here = snapshot.memo().device;
     let cannot = |what: &str| {

@@ -13,7 +13,6 @@ use crate::error::Error;
 use crate::interpreter::PythonOwner;
 use crate::managed::{self, Managed, ManagedTensor};
 use crate::memory::Memory;
-use crate::view::View;
 use crate::{device, layout};
 
 /// What keeps the memory of a snapshot alive; dropping it lets go.
@@ -131,17 +130,6 @@ impl Snapshot {
         match checked {
             Ok(checked) => Ok(checked.over(managed.into())),
             Err(error) => Err((error, managed)),
-        }
-    }
-
-    /// What it describes.
-    pub(crate) fn view(&self) -> View<'_> {
-        let memo = self.memo();
-        View {
-            device: memo.device,
-            dtype: memo.dtype,
-            shape: self.shape(),
-            strides: Some(self.strides()),
         }
     }
 

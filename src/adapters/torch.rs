@@ -3,7 +3,7 @@
 //! torch's exchange table exports views whose elements are lazily conjugated or negated as if they were
 //! not, and tensors that record gradients; its `__dlpack__` still exports negated ones (R125).
 
-mod autograd;
+mod fresh;
 
 use std::ptr::null_mut;
 
@@ -13,9 +13,8 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString, PyType};
 
-use crate::abi::{kDLBool, kDLComplex, kDLInt, kDLUInt};
-use crate::view::View;
-use autograd::AutogradMeta;
+use crate::abi::{DLDataType, kDLBool, kDLComplex, kDLInt, kDLUInt};
+use fresh::Fresh;
 
 /// How a type of torch is read.
 #[derive(Clone, Copy)]
@@ -61,7 +60,7 @@ pub(crate) fn kind(x: &Bound<'_, PyAny>) -> PyResult<Option<Kind>> {
 pub(crate) struct Guards {
     is_conj: Option<Predicate>,
     is_neg: Option<Predicate>,
-    autograd: Option<AutogradMeta>,
+    fresh: Option<Fresh>,
 }
 
 /// A method of a builtin type that takes nothing and answers a bool, as the C function behind it.
@@ -79,44 +78,42 @@ impl Guards {
             is_conj: Predicate::of(tensor, intern!(py, "is_conj"))?,
             is_neg: Predicate::of(tensor, intern!(py, "is_neg"))?,
             // Under a mode of torch that makes other tensors, the trial may fail: then the question is asked.
-            autograd: AutogradMeta::find(torch, class).unwrap_or(None),
+            fresh: Fresh::find(torch, class).unwrap_or(None),
         })
     }
 
-    /// Whether autograd has never touched `tensor`, which makes most questions about gradients unnecessary.
-    fn is_untouched(&self, tensor: &Bound<'_, PyAny>) -> bool {
+    /// Whether `tensor` is neither a view nor records gradients, so that there is nothing to ask.
+    fn is_fresh(&self, tensor: &Bound<'_, PyAny>) -> bool {
         // SAFETY: guards are for `torch.Tensor` and `Parameter` themselves, which have one layout.
-        self.autograd
-            .is_some_and(|autograd| unsafe { autograd.is_null(tensor) })
+        self.fresh
+            .is_some_and(|fresh| unsafe { fresh.is_fresh(tensor) })
     }
 
     /// Refuses an export whose elements are not what its memory holds.
     ///
     /// Only floating and complex tensors can record gradients, only complex ones be conjugated.
-    fn check(&self, tensor: &Bound<'_, PyAny>, view: &View<'_>) -> PyResult<()> {
+    fn check(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
         let py = tensor.py();
-        let floating = !matches!(view.dtype.code, kDLInt | kDLUInt | kDLBool);
-        if floating
-            && !self.is_untouched(tensor)
-            && tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()?
-        {
+        if self.is_fresh(tensor) {
+            return Ok(());
+        }
+        let floating = !matches!(dtype.code, kDLInt | kDLUInt | kDLBool);
+        if floating && tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()? {
             return Err(PyBufferError::new_err(
                 "the torch tensor requires grad, which DLPack cannot carry; pass tensor.detach()",
             ));
         }
-        self.check_values(tensor, view)
+        self.check_values(tensor, dtype)
     }
 
     /// Refuses a view whose elements are still to be negated or conjugated.
-    ///
-    /// torch negates lazily where it takes the imaginary part of a conjugated tensor: that steps over the real
-    /// parts, so an odd stride rules it out. (The question costs as much as the export: it releases the GIL.)
-    fn check_values(&self, tensor: &Bound<'_, PyAny>, view: &View<'_>) -> PyResult<()> {
+    fn check_values(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
         let py = tensor.py();
-        if !view.has_odd_stride() {
-            refuse_negative(self.is_neg, tensor)?;
+        if self.is_fresh(tensor) {
+            return Ok(());
         }
-        if view.dtype.code == kDLComplex && ask(self.is_conj, tensor, intern!(py, "is_conj"))? {
+        refuse_negative(self.is_neg, tensor)?;
+        if dtype.code == kDLComplex && ask(self.is_conj, tensor, intern!(py, "is_conj"))? {
             return Err(PyBufferError::new_err(
                 "the torch tensor is a lazily conjugated view; pass tensor.resolve_conj()",
             ));
@@ -132,17 +129,17 @@ impl Kind {
     }
 
     /// Refuses what the exchange table of torch would export wrongly.
-    pub(crate) fn check_table(&self, tensor: &Bound<'_, PyAny>, view: &View<'_>) -> PyResult<()> {
+    pub(crate) fn check_table(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
         match self {
-            Self::Plain(guards) => guards.check(tensor, view),
+            Self::Plain(guards) => guards.check(tensor, dtype),
             Self::Subclass => Ok(()),
         }
     }
 
     /// Refuses what a kernel would read wrongly. That a gradient is recorded does not matter to it.
-    pub(crate) fn check_borrow(self, tensor: &Bound<'_, PyAny>, view: &View<'_>) -> PyResult<()> {
+    pub(crate) fn check_borrow(self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
         match self {
-            Self::Plain(guards) => guards.check_values(tensor, view),
+            Self::Plain(guards) => guards.check_values(tensor, dtype),
             Self::Subclass => Ok(()),
         }
     }
