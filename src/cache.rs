@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::adapters::torch;
+use crate::adapters::{numpy, torch};
 use crate::exchange::{Table, is_immutable};
 
 /// How objects of a type are imported.
@@ -19,6 +19,8 @@ use crate::exchange::{Table, is_immutable};
 pub(crate) enum Way {
     /// Through the table of the type, with torch's guards where it is torch's.
     Table(Table, Option<torch::Kind>),
+    /// From the struct of a NumPy array.
+    Numpy,
     /// Through `__dlpack__`, with torch's guards where it is torch's.
     Protocol(Option<torch::Kind>),
     /// The type has no table now; an object may name another that has (rung 2), else `__dlpack__`.
@@ -69,8 +71,8 @@ impl Entry {
     /// How to import `x`, which is of this type, and others of it.
     ///
     /// A table is remembered, and so is the absence of one where it is for good: a type that Python cannot
-    /// change, and subclasses of torch. Other types are asked again, because extensions add tables after
-    /// they are imported.
+    /// change, and subclasses of torch and NumPy. Other types are asked again, because extensions add tables
+    /// after they are imported.
     pub(crate) fn way(&self, x: &Bound<'_, PyAny>) -> PyResult<Way> {
         if let Some(way) = self.way.get() {
             return Ok(*way);
@@ -80,8 +82,9 @@ impl Entry {
         let way = match (Table::of_type(class)?, kind) {
             (_, Some(torch::Kind::Subclass)) => Way::Protocol(kind),
             (Some(table), _) => Way::Table(table, kind),
-            (None, None) if self.immutable => Way::Protocol(None),
             (None, Some(_)) => return Ok(Way::Protocol(kind)),
+            (None, None) if numpy::is_native(x)? => Way::Numpy,
+            (None, None) if self.immutable => Way::Protocol(None),
             (None, None) => return Ok(Way::Undecided),
         };
         Ok(*self.way.get_or_init(|| way))

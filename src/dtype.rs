@@ -41,6 +41,7 @@ pub(crate) fn bits(dtype: DLDataType) -> u32 {
 }
 
 /// Refuses codes, widths and lane counts that DLPack 1.3 does not define (R31, R102 to R106).
+#[inline]
 pub(crate) fn check(dtype: DLDataType) -> Result<(), Error> {
     let DLDataType { code, bits, lanes } = dtype;
     let Some((_, name, widths)) = CODES.get(usize::from(code.0)) else {

@@ -7,7 +7,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::adapters::torch;
+use crate::adapters::{numpy, torch};
 use crate::cache::{self, Entry, Way};
 use crate::exchange::Table;
 use crate::protocol::from_protocol;
@@ -20,8 +20,13 @@ pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> Py
     if let Ok(capsule) = x.cast::<PyCapsule>() {
         return from_capsule(capsule, request);
     }
+    if numpy::is_ndarray(x) {
+        // The usual array, without a look into the cache.
+        return from_numpy(x, request);
+    }
     cache::with(&x.get_type(), |entry| match entry.way(x)? {
         Way::Table(table, kind) => from_table(x, table, kind, entry, request),
+        Way::Numpy => from_numpy(x, request),
         Way::Protocol(kind) => from_protocol(x, kind, entry, request),
         Way::Undecided => match forwarded(x)? {
             Some(inner) => from_dlpack(&inner, request),
@@ -93,6 +98,17 @@ fn instead_of_table(
         Some(_) => from_protocol(x, kind, entry, request),
         None => Err(error()),
     }
+}
+
+/// Rung 3: a NumPy array from its struct; whether it can be had on another device, its `__dlpack__` says.
+fn from_numpy(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
+    if request.device.is_some_and(|there| there != device::CPU) {
+        return cache::with(&x.get_type(), |entry| {
+            from_protocol(x, None, entry, request)
+        });
+    }
+    stream::for_import(request.stream, device::CPU)?;
+    finish(x.py(), numpy::snapshot(x)?, request)
 }
 
 /// Rung 6: a capsule that the user made.

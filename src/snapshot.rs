@@ -98,6 +98,8 @@ impl<'a> Checked<'a> {
     /// # Errors
     ///
     /// `BufferError` for negative or overflowing extents, unknown dtype or device, elements without memory.
+    // Inlined, because the result is large: to hand it on takes longer than to make it.
+    #[inline(always)]
     pub(crate) fn new(
         mut memo: Memo,
         shape: &'a [i64],
@@ -130,7 +132,13 @@ impl<'a> Checked<'a> {
         })
     }
 
+    /// Everything but the shape.
+    pub(crate) fn memo(&self) -> &Memo {
+        &self.memo
+    }
+
     /// The snapshot, whose memory `source` keeps alive.
+    #[inline]
     pub(crate) fn over(self, source: Source) -> Snapshot {
         let Self {
             memo,
