@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyInt;
 
 use crate::abi::*;
-use crate::adapters::torch;
+use crate::adapters::{numpy, torch};
 use crate::cache::{self, Way};
 use crate::exchange::{Table, WorkStream};
 use crate::managed::Managed;
@@ -55,10 +55,15 @@ pub(crate) fn managed_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyRe
         }
         return Ok((snapshot.export(false)?, origin));
     }
+    if numpy::is_ndarray(x) {
+        return Ok((numpy::export(x)?, None));
+    }
     cache::with(x, |entry| match entry.known() {
         Some(Way::Table(table, kind)) => from_table(x, table, kind.as_ref(), stream),
+        Some(Way::Numpy) => Ok((numpy::export(x)?, None)),
         _ => Python::attach(|_| match entry.way(x)? {
             Way::Table(table, kind) => from_table(x, &table, kind.as_ref(), stream),
+            Way::Numpy => Ok((numpy::export(x)?, None)),
             Way::Mixin => managed_tensor(&innermost(x)?.0, stream),
             _ => from_protocol(x, stream),
         }),

@@ -59,6 +59,7 @@ pub(crate) struct Snapshot(ThinArc<Fields, i64>);
 
 impl Checked<'_> {
     /// The snapshot, whose memory `source` keeps alive.
+    #[inline]
     pub(crate) fn over(self, source: Source) -> Snapshot {
         let Self {
             memo,

@@ -13,6 +13,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString, PyType};
 
+use super::loaded;
 use crate::abi::{DLDataType, kDLBool, kDLComplex, kDLInt, kDLUInt};
 use fresh::Fresh;
 
@@ -29,8 +30,7 @@ pub(crate) enum Kind {
 /// How to read tensors of the type of `x`, if it is torch's; torch is not imported for it.
 pub(crate) fn kind(x: &Bound<'_, PyAny>) -> PyResult<Option<Kind>> {
     let py = x.py();
-    let modules = py.import("sys")?.getattr(intern!(py, "modules"))?;
-    let Ok(torch) = modules.get_item(intern!(py, "torch")) else {
+    let Some(torch) = loaded(intern!(py, "torch"))? else {
         return Ok(None);
     };
     let tensor = torch.getattr_opt(intern!(py, "Tensor"))?;
