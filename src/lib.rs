@@ -45,7 +45,7 @@ mod _core {
     #[pymodule_export]
     use crate::dtype::DType;
     #[pymodule_export]
-    use crate::functions::{from_dlpack, from_pointer};
+    use crate::functions::{from_dlpack, from_pointer, is_tensor};
     #[pymodule_export]
     use crate::mixin::{
         allocate, current_work_stream, dlpack, dlpack_device, import_tensor, register,

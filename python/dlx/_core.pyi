@@ -175,3 +175,6 @@ def from_pointer(
     stream: int | None = None,
 ) -> Tensor:
     """Give a tensor over memory that somebody else owns."""
+
+def is_tensor(x: object, /) -> bool:
+    """Whether ``x`` is a tensor of some library."""
