@@ -52,10 +52,8 @@ fn step<'py>(
     entry: &Entry,
     request: &Request<'_, '_>,
 ) -> PyResult<Step<'py>> {
-    if let Ok(tensor) = x.cast_exact::<Tensor>() {
-        return from_tensor(tensor, request).map(Step::There);
-    }
     let snapshot = match entry.way(x)? {
+        Way::Tensor => from_tensor(x.cast()?, request),
         Way::Numpy => from_numpy(x, request),
         Way::Table(table, kind) => from_table(x, table, kind, entry, request),
         Way::Protocol(kind) => without_table(x, kind, entry, request),
@@ -180,7 +178,7 @@ fn from_capsule(capsule: &Bound<'_, PyCapsule>, request: &Request<'_, '_>) -> Py
 /// Whether `from_dlpack` has a way for objects like `x`, though it may fail.
 pub(crate) fn is_accepted(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let way = cache::with(x, |entry| entry.way(x))?;
-    Ok(matches!(way, Way::Table(..) | Way::Mixin)
+    Ok(!matches!(way, Way::Protocol(_) | Way::Undecided)
         || x.is_instance_of::<PyCapsule>()
         || x.hasattr(intern!(x.py(), "__dlpack__"))?
         || adapters::snapshot(x).map_or(true, |snapshot| snapshot.is_some()))

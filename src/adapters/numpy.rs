@@ -5,6 +5,7 @@
 //! (invariant S9 of `docs/safety.md`); otherwise arrays go through `__dlpack__`.
 
 mod element;
+mod strides;
 
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
@@ -139,6 +140,23 @@ pub(crate) fn export(x: &Bound<'_, PyAny>) -> PyResult<Managed<DLManagedTensorVe
         };
         let owner = PythonOwner::new(x.clone().unbind());
         managed::export(tensor, shape, strides, memo.flags, owner)
+    })
+}
+
+/// A view of the array that points to its own shape, and to strides that are kept for it.
+pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>) -> PyResult<DLTensor> {
+    read(x, |checked, shape, strides| {
+        let memo = &checked.memo;
+        Ok(DLTensor {
+            data: memo.data,
+            device: memo.device,
+            // At most MAX_NDIM.
+            ndim: shape.len() as i32,
+            dtype: memo.dtype,
+            shape: shape.as_ptr().cast_mut(),
+            strides: strides::keep(strides)?.as_ptr().cast_mut(),
+            byte_offset: memo.byte_offset,
+        })
     })
 }
 

@@ -43,7 +43,8 @@ impl Exchange for Slot {
 
     fn borrow(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
         let inner = lent(&object, self.read(&object)?)?;
-        let (tensor, origin) = match no_sync::dl_tensor(&inner) {
+        let stream = |device| self.current_work_stream(object.py(), device);
+        let (tensor, origin) = match no_sync::dl_tensor(&inner, &stream) {
             Ok(lent) => lent,
             Err(error) => return Python::attach(|_| Err(explain(&object, &inner, error))),
         };
