@@ -36,7 +36,7 @@ def _mlx(tensor: Tensor) -> Any:
     return mlx.core.array(tensor)
 
 
-# Packages whose importer is not a ``from_dlpack`` beside the class, or not the best one.
+# Packages whose importer is not a ``from_dlpack`` beside the class, or not the best.
 _PACKAGES: dict[str, Importer] = {
     "numpy": _numpy,
     "jax": _jax,
@@ -59,8 +59,8 @@ def importer(cls: type) -> Importer:
     """
     if not _is_exporter(cls):
         raise TypeError(
-            f"{cls.__module__}.{cls.__qualname__} has no __dlpack__ and __dlpack_device__; "
-            "classes with these or with an exchange table are accepted"
+            f"{cls.__module__}.{cls.__qualname__} has no __dlpack__ and "
+            "__dlpack_device__; a class with these or with an exchange table is accepted"
         )
     own: Importer | None = getattr(cls, "from_dlpack", None)
     if callable(own):
