@@ -60,7 +60,7 @@ def importer(cls: type) -> Importer:
     if not _is_exporter(cls):
         raise TypeError(
             f"{cls.__module__}.{cls.__qualname__} has no __dlpack__ and "
-            "__dlpack_device__; a class with these or with an exchange table is accepted"
+            "__dlpack_device__; a class with these or an exchange table is accepted"
         )
     own: Importer | None = getattr(cls, "from_dlpack", None)
     if callable(own):
