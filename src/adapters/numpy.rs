@@ -100,6 +100,18 @@ pub(crate) fn is_ndarray(x: &Bound<'_, PyAny>) -> bool {
         .is_some_and(|ndarray| x.get_type_ptr() == ndarray.as_ptr().cast())
 }
 
+/// Whether `x` is a point in time or a span of it, as a scalar of NumPy.
+pub(super) fn is_time(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let (py, class) = (x.py(), x.get_type());
+    for name in [intern!(py, "datetime64"), intern!(py, "timedelta64")] {
+        let time = find_class(intern!(py, "numpy"), name)?;
+        if time.is_some_and(|time| is_subclass(class.as_type_ptr(), time.as_type_ptr())) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// The array as a snapshot that holds it.
 ///
 /// `x.resize(..., refcheck=False)` and `x.__setstate__` free the memory under every consumer, as they do
