@@ -53,7 +53,7 @@ def _is_exporter(cls: type) -> bool:
 
 
 def importer(cls: type) -> Importer | None:
-    """Find what makes an instance of ``cls``; None where that is its own ``from_dlpack``.
+    """Find what makes an instance of ``cls``; None where its own ``from_dlpack`` does.
 
     What is returned does not keep ``cls`` alive.
 
