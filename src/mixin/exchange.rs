@@ -29,11 +29,18 @@ impl Exchange for Slot {
         &self,
         object: Borrowed<'_, '_, PyAny>,
     ) -> PyResult<Managed<DLManagedTensorVersioned>> {
-        let inner = self.read(&object)?;
+        let read;
+        let inner = match self.is_itself(&object) {
+            true => &*object,
+            false => {
+                read = self.read(&object)?;
+                &read
+            }
+        };
         let stream = |device| self.current_work_stream(object.py(), device);
-        let (managed, origin) = match no_sync::managed_tensor(&inner, &stream) {
+        let (managed, origin) = match no_sync::managed_tensor(inner, &stream) {
             Ok(export) => export,
-            Err(error) => return Python::attach(|_| Err(explain(&object, &inner, error))),
+            Err(error) => return Python::attach(|_| Err(explain(&object, inner, error))),
         };
         if let Some(work_stream) = origin {
             self.set_work_stream(work_stream);
@@ -100,6 +107,11 @@ impl Exchange for Slot {
 }
 
 impl Slot {
+    /// Whether `object` is of the very type that the table was provided for, so that there is nothing to read.
+    fn is_itself(&self, object: &Bound<'_, PyAny>) -> bool {
+        self.is_for(object.get_type_ptr().cast()) && self.is_provided()
+    }
+
     /// What is exported in place of `object`.
     fn read<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         match self.holder() {
