@@ -20,8 +20,11 @@ def _define_export(cls: type, exchange: str | None, mixin: str) -> None:
     """Give ``cls`` the ``__dlx_export__`` that ``exchange`` asks for, or check that it has one."""
     if exchange is not None:
         if not isinstance(exchange, str):
+            raise TypeError(f"exchange is the name of an attribute, not {exchange!r}")
+        if "__dlx_export__" in vars(cls):
             raise TypeError(
-                f"exchange is the name of an attribute, not {exchange!r}"
+                f"{cls.__qualname__} has both exchange={exchange!r} and a "
+                "__dlx_export__: one of them is accepted"
             )
 
         def __dlx_export__(self: object) -> object:
@@ -30,7 +33,8 @@ def _define_export(cls: type, exchange: str | None, mixin: str) -> None:
         __dlx_export__.__qualname__ = f"{cls.__qualname__}.__dlx_export__"
         __dlx_export__.__doc__ = f"What is exported: the attribute ``{exchange}``."
         __dlx_export__.__dlx_attribute__ = exchange  # type: ignore[attr-defined]
-        cls.__dlx_export__ = __dlx_export__  # type: ignore[attr-defined]
+        # Whatever a metaclass makes of assignments.
+        type.__setattr__(cls, "__dlx_export__", __dlx_export__)
     elif not hasattr(cls, "__dlx_export__"):
         raise TypeError(
             f"{cls.__qualname__} does not say what it exports: name an attribute, "
@@ -130,6 +134,10 @@ class ExchangeMixin:
 _core.register(ExchangeMixin)
 
 
+def _exported(x: ArrayInterfaceMixin) -> Tensor:
+    return _core.from_dlpack(x.__dlx_export__())
+
+
 class ArrayInterfaceMixin:
     """Makes a class readable through ``__array_interface__``, ``__array__`` and, on CUDA,
     ``__cuda_array_interface__``.
@@ -150,9 +158,6 @@ class ArrayInterfaceMixin:
         _define_export(cls, exchange, "ArrayInterfaceMixin")
         super().__init_subclass__(**keywords)
 
-    def _exported(self) -> Tensor:
-        return _core.from_dlpack(self.__dlx_export__())
-
     @property
     def __array_interface__(self) -> dict[str, Any]:
         """NumPy's array interface, version 3; its ``data`` is a buffer that owns the memory.
@@ -160,7 +165,7 @@ class ArrayInterfaceMixin:
         Raises ``AttributeError`` for memory that is not on the CPU, ``BufferError`` for
         dtypes that it cannot name.
         """
-        return _core.array_interface(self._exported())
+        return _core.array_interface(_exported(self))
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -169,7 +174,7 @@ class ArrayInterfaceMixin:
         It has no place for an owner: what is exported must be kept alive by this object.
         Raises ``AttributeError`` for memory that is not on a CUDA device.
         """
-        return self._exported().__cuda_array_interface__
+        return _exported(self).__cuda_array_interface__
 
     def __array__(
         self, dtype: DTypeLike | None = None, copy: bool | None = None
@@ -179,7 +184,7 @@ class ArrayInterfaceMixin:
         Raises ``BufferError`` for memory that is not on the CPU, ``ValueError`` for
         ``copy=False`` with another ``dtype``.
         """
-        array = self._exported().numpy()
+        array = _exported(self).numpy()
         if dtype is None and not copy:
             return array
         import numpy as np
