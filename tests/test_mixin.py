@@ -16,31 +16,12 @@ import pytest
 import tvm_ffi
 from heavy import requires
 from numpy.typing import NDArray
+from producers import ByMethod, Stored
 
 Array = NDArray[Any]
 T = TypeVar("T")
 
 GRID: Array = np.arange(6.0).reshape(2, 3)
-
-
-class Stored(dlx.ExchangeMixin, exchange="data"):
-    """Exports what its `__init__` sets."""
-
-    def __init__(self, data: Any) -> None:
-        """Keep `data`."""
-        self.data = data
-
-
-class ByMethod(dlx.ExchangeMixin):
-    """Exports what its method returns."""
-
-    def __init__(self, data: Any) -> None:
-        """Keep `data`."""
-        self.data = data
-
-    def __dlx_export__(self) -> Any:
-        """Give what is kept."""
-        return self.data
 
 
 class Slotted(dlx.ExchangeMixin, exchange="data"):

@@ -9,7 +9,9 @@ import dlx
 import numpy as np
 import pytest
 from dlpack_abi import table_of
-from test_mixin import GRID, ByMethod, Stored
+from producers import ByMethod, Stored
+
+GRID = np.arange(6.0).reshape(2, 3)
 
 either_mixin = pytest.mark.parametrize(
     "mixin", [dlx.ExchangeMixin, dlx.ArrayInterfaceMixin]
