@@ -8,8 +8,9 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::abi::*;
 use crate::buffer::{byte_strides, describe, is_nameable};
+use crate::checked::{Checked, Memo};
 use crate::interpreter::PythonOwner;
-use crate::snapshot::{Checked, Memo, Snapshot, Source};
+use crate::snapshot::{Snapshot, Source};
 use crate::tensor::Tensor;
 use crate::{device, dtype, layout, stream};
 

@@ -12,7 +12,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::adapters::torch;
+use crate::adapters::{numpy, torch};
 use crate::exchange::{Table, is_immutable};
 use crate::slot::{Slot, is_mixin};
 
@@ -21,6 +21,8 @@ use crate::slot::{Slot, is_mixin};
 pub(crate) enum Way {
     /// Through the table of the type, with torch's guards where it is torch's.
     Table(Table, Option<torch::Kind>),
+    /// From the struct of a NumPy array.
+    Numpy,
     /// Through `__dlpack__`, with torch's guards where it is torch's.
     Protocol(Option<torch::Kind>),
     /// As the object that an instance of a mixin class stands for.
@@ -85,8 +87,8 @@ impl Entry {
     /// How to import `x`, which is of this type, and others of it.
     ///
     /// A table is remembered, and so is the absence of one where it is for good: a type that Python cannot
-    /// change, and subclasses of torch. Other types are asked again, because extensions add tables after
-    /// they are imported.
+    /// change, and subclasses of torch and NumPy. Other types are asked again, because extensions add tables
+    /// after they are imported.
     pub(crate) fn way(&self, x: &Bound<'_, PyAny>) -> PyResult<Way> {
         if let Some(way) = self.known() {
             return Ok(*way);
@@ -102,8 +104,9 @@ impl Entry {
         let way = match (table, kind) {
             (_, Some(torch::Kind::Subclass)) => Way::Protocol(kind),
             (Some(table), _) => Way::Table(table, kind),
-            (None, None) if self.immutable => Way::Protocol(None),
             (None, Some(_)) => return Ok(Way::Protocol(kind)),
+            (None, None) if numpy::is_native(x)? => Way::Numpy,
+            (None, None) if self.immutable => Way::Protocol(None),
             (None, None) => return Ok(Way::Undecided),
         };
         Ok(*self.way.get_or_init(|| way))

@@ -6,8 +6,9 @@ use std::thread;
 use pyo3::prelude::*;
 
 use crate::abi::*;
+use crate::checked::Memo;
 use crate::error::Error;
-use crate::snapshot::{Memo, Snapshot};
+use crate::snapshot::Snapshot;
 use crate::strided::{Dimension, Walk, copy_bits};
 use crate::{device, dtype, layout};
 

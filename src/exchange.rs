@@ -9,9 +9,10 @@ use pyo3::types::PyCapsule;
 
 use crate::abi::*;
 use crate::boundary::{attached, guard, panic_message};
+use crate::checked::extents;
 use crate::error::Error;
 use crate::managed::Managed;
-use crate::snapshot::{Snapshot, extents};
+use crate::snapshot::Snapshot;
 use crate::stream;
 
 mod foreign;

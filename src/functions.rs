@@ -7,21 +7,22 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
+use crate::checked::{Checked, Memo};
 use crate::device::{self, Device};
 use crate::dtype::DType;
 use crate::error::bad_integers;
 use crate::interpreter::PythonOwner;
 use crate::request::Request;
-use crate::snapshot::{Checked, Memo, Source};
+use crate::snapshot::Source;
 use crate::tensor::{Tensor, again};
 use crate::{resolve, stream};
 
 /// The tensor that ``x`` describes, sharing its memory.
 ///
-/// ``x`` is an object with a C exchange table (``__dlpack_c_exchange_api__`` on its type), one with
-/// ``__dlpack__`` and ``__dlpack_device__``, or a DLPack capsule, which is consumed. Objects without ``__dlpack__``
-/// may have a Python buffer, ``__array_struct__``, ``__array_interface__``, ``__arrow_c_device_array__`` or
-/// ``__arrow_c_array__``, of memory on the CPU.
+/// ``x`` is an object with a C exchange table (``__dlpack_c_exchange_api__`` on its type), a NumPy array, one
+/// with ``__dlpack__`` and ``__dlpack_device__``, or a DLPack capsule, which is consumed. Objects without
+/// ``__dlpack__`` may have a Python buffer, ``__array_struct__``, ``__array_interface__``,
+/// ``__arrow_c_device_array__`` or ``__arrow_c_array__``, of memory on the CPU.
 ///
 /// ``device`` is where the result must be, as a name, a pair or a `Device`; the producer is asked to move it.
 /// ``copy=True`` always copies, on the CPU into compact row-major memory aligned to 256 bytes;

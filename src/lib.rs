@@ -10,6 +10,7 @@ mod boundary;
 mod buffer;
 mod cache;
 mod capsule;
+mod checked;
 mod copy;
 mod device;
 mod dtype;
@@ -31,7 +32,6 @@ mod snapshot;
 mod stream;
 mod strided;
 mod tensor;
-mod view;
 
 #[pyo3::pymodule(gil_used = false)]
 mod _core {

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyInt;
 
 use crate::abi::*;
-use crate::adapters::torch;
+use crate::adapters::{numpy, torch};
 use crate::cache::{self, Way};
 use crate::exchange::{Table, WorkStream};
 use crate::managed::Managed;
@@ -19,7 +19,7 @@ use crate::resolve::from_dlpack;
 use crate::slot::{innermost, lends_nothing};
 use crate::snapshot::Snapshot;
 use crate::tensor::Tensor;
-use crate::{protocol, stream, view};
+use crate::{checked, protocol, stream};
 
 /// Where an export on a device with streams came from: the stream of that library, if it tells one.
 pub(crate) type Origin = Option<Option<WorkStream>>;
@@ -55,10 +55,15 @@ pub(crate) fn managed_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyRe
         }
         return Ok((snapshot.export(false)?, origin));
     }
+    if numpy::is_ndarray(x) {
+        return Ok((numpy::export(x)?, None));
+    }
     cache::with(x, |entry| match entry.known() {
         Some(Way::Table(table, kind)) => from_table(x, table, kind.as_ref(), stream),
+        Some(Way::Numpy) => Ok((numpy::export(x)?, None)),
         _ => Python::attach(|_| match entry.way(x)? {
             Way::Table(table, kind) => from_table(x, &table, kind.as_ref(), stream),
+            Way::Numpy => Ok((numpy::export(x)?, None)),
             Way::Mixin => managed_tensor(&innermost(x)?.0, stream),
             _ => from_protocol(x, stream),
         }),
@@ -82,14 +87,14 @@ fn from_table(
             });
         }
     };
-    let (view, exact) = match kind {
-        Some(kind) if kind.is_plain() => view::of_trusted(&managed)?,
-        _ => view::of_managed(&managed)?,
+    let (tensor, exact) = match kind {
+        Some(kind) if kind.is_plain() => checked::of_trusted(&managed)?,
+        _ => checked::of_managed(&managed)?,
     };
     if let Some(kind) = kind {
-        kind.check_table(x, &view)?;
+        kind.check_table(x, tensor.dtype)?;
     }
-    let origin = origin(view.device, table.work_stream);
+    let origin = origin(tensor.device, table.work_stream);
     let managed = match exact {
         true => managed,
         false => {
@@ -148,12 +153,12 @@ fn from_borrow(
     table: &Table,
     kind: Option<&torch::Kind>,
 ) -> PyResult<Option<Lent>> {
-    let Some((tensor, view)) = table.borrow(x)? else {
+    let Some(tensor) = table.borrow(x)? else {
         return Ok(None);
     };
     if let Some(kind) = kind {
-        kind.check_borrow(x, &view)?;
+        kind.check_borrow(x, tensor.dtype)?;
     }
-    let origin = origin(view.device, table.work_stream);
+    let origin = origin(tensor.device, table.work_stream);
     Ok(Some((tensor, origin)))
 }

@@ -7,7 +7,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::adapters::{self, torch};
+use crate::adapters::{self, numpy, torch};
 use crate::cache::{self, Entry, Way};
 use crate::exchange::Table;
 use crate::protocol::{from_protocol, no_protocol};
@@ -21,6 +21,10 @@ use crate::{capsule, copy, device, stream};
 pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
     if let Ok(capsule) = x.cast::<PyCapsule>() {
         return from_capsule(capsule, request);
+    }
+    if numpy::is_ndarray(x) {
+        // The usual array, without a look into the cache.
+        return from_numpy(x, request);
     }
     let mut x = x.clone();
     for _ in 0..MAX_HOPS {
@@ -49,6 +53,7 @@ fn step<'py>(
         return from_tensor(tensor, request).map(Step::There);
     }
     let snapshot = match entry.way(x)? {
+        Way::Numpy => from_numpy(x, request),
         Way::Table(table, kind) => from_table(x, table, kind, entry, request),
         Way::Protocol(kind) => without_table(x, kind, entry, request),
         Way::Mixin => return Ok(Step::Next(innermost(x)?.0)),
@@ -113,7 +118,7 @@ fn from_table(
     };
     let snapshot = Snapshot::import(managed, None).map_err(|(error, _)| error)?;
     if let Some(kind) = kind {
-        kind.check_table(x, &snapshot.view())?;
+        kind.check_table(x, snapshot.memo().dtype)?;
     }
     let here = snapshot.memo().device;
     let cannot = |what: &str| {
@@ -145,6 +150,15 @@ fn instead_of_table(
     error: impl FnOnce() -> PyErr,
 ) -> PyResult<Snapshot> {
     from_protocol(x, kind, entry, request)?.ok_or_else(error)
+}
+
+/// Rung 3: a NumPy array from its struct; whether it can be had on another device, its `__dlpack__` says.
+fn from_numpy(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
+    if request.device.is_some_and(|there| there != device::CPU) {
+        return cache::with(x, |entry| without_table(x, None, entry, request));
+    }
+    stream::for_import(request.stream, device::CPU)?;
+    finish(x.py(), numpy::snapshot(x)?, request)
 }
 
 /// Rung 6: a capsule that the user made.

@@ -3,20 +3,17 @@
 //! Shape and strides are copied when a tensor comes in, so that a producer that changes its own (torch's
 //! point into the live tensor) changes nothing here. A `dlx.Tensor` and all its exports share one snapshot.
 
-use std::ffi::c_void;
 use std::ptr::NonNull;
-use std::slice;
 
 use triomphe::ThinArc;
 
 use crate::abi::*;
+use crate::checked::{Checked, Memo, dimensions};
 use crate::error::Error;
 use crate::interpreter::PythonOwner;
-use crate::layout;
 use crate::managed::{self, Managed, ManagedTensor};
 use crate::memory::Memory;
-use crate::view::View;
-use crate::{device, dtype};
+use crate::{device, layout};
 
 /// What keeps the memory of a snapshot alive; dropping it lets go.
 pub(crate) enum Source {
@@ -50,29 +47,6 @@ impl From<Managed<DLManagedTensor>> for Source {
     }
 }
 
-/// Where a tensor's elements are and what they are, everything but its shape.
-#[derive(Clone, Copy)]
-pub(crate) struct Memo {
-    /// First element, or the handle of the buffer that holds it; NULL when there are no elements.
-    pub(crate) data: *mut c_void,
-    /// Bytes from `data` to the first element; 0 wherever `data` is an address.
-    pub(crate) byte_offset: u64,
-    /// Where `data` lives.
-    pub(crate) device: DLDevice,
-    /// Type of one element.
-    pub(crate) dtype: DLDataType,
-    /// The `DLPACK_FLAG_BITMASK_*` that dlx knows.
-    pub(crate) flags: u64,
-    /// The stream on which the elements are ready, for devices that have streams.
-    pub(crate) stream: Option<i64>,
-}
-
-// SAFETY: `data` is an address that only `copy.rs` follows, under its own argument; DLPack hands tensors
-// to any thread (R13).
-unsafe impl Send for Memo {}
-// SAFETY: as for `Send`; a `Memo` is never changed.
-unsafe impl Sync for Memo {}
-
 struct Fields {
     memo: Memo,
     size: i64,
@@ -83,79 +57,9 @@ struct Fields {
 #[derive(Clone)]
 pub(crate) struct Snapshot(ThinArc<Fields, i64>);
 
-const KNOWN_FLAGS: u64 = DLPACK_FLAG_BITMASK_READ_ONLY
-    | DLPACK_FLAG_BITMASK_IS_COPIED
-    | DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
-
-/// What [`Snapshot`] may be made of: a description that DLPack 1.3 can mean.
-pub(crate) struct Checked<'a> {
-    memo: Memo,
-    size: i64,
-    shape: &'a [i64],
-    strides: Option<&'a [i64]>,
-}
-
-impl<'a> Checked<'a> {
-    /// `shape` and `strides` (in elements; `None` for compact row-major) over the memory of `memo`.
-    ///
-    /// # Errors
-    ///
-    /// `BufferError` for negative or overflowing extents, unknown dtype or device, elements without memory.
-    #[inline(always)]
-    pub(crate) fn new(
-        mut memo: Memo,
-        shape: &'a [i64],
-        strides: Option<&'a [i64]>,
-    ) -> Result<Self, Error> {
-        if shape.len() > layout::MAX_NDIM {
-            return Err(too_many_dimensions(shape.len()));
-        }
-        device::check(memo.device)?;
-        memo.device = device::normal(memo.device);
-        dtype::check(memo.dtype)?;
-        let size = layout::size(shape)?;
-        layout::check_extent(size, shape, strides, memo.dtype)?;
-        if size == 0 {
-            (memo.data, memo.byte_offset) = (std::ptr::null_mut(), 0);
-        } else if memo.data.is_null() {
-            return Err(Error::refused(format!(
-                "the tensor has {size} elements but its data pointer is NULL"
-            )));
-        }
-        memo.flags &= KNOWN_FLAGS;
-        if memo.dtype.bits >= 8 {
-            memo.flags &= !DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
-        }
-        Ok(Self {
-            memo,
-            size,
-            shape,
-            strides,
-        })
-    }
-
-    /// What it describes.
-    pub(crate) fn view(&self) -> View<'a> {
-        View {
-            device: self.memo.device,
-            dtype: self.memo.dtype,
-            shape: self.shape,
-            strides: self.strides,
-        }
-    }
-
-    /// Whether an export of the snapshot would have the fields of `tensor`.
-    #[inline(always)]
-    pub(crate) fn says(&self, tensor: &DLTensor, flags: u64) -> bool {
-        let memo = &self.memo;
-        memo.flags == flags
-            && memo.data == tensor.data
-            && memo.byte_offset == tensor.byte_offset
-            && memo.device == tensor.device
-            && (self.strides.is_some() || self.shape.is_empty())
-    }
-
+impl Checked<'_> {
     /// The snapshot, whose memory `source` keeps alive.
+    #[inline]
     pub(crate) fn over(self, source: Source) -> Snapshot {
         let Self {
             memo,
@@ -195,7 +99,7 @@ impl Snapshot {
     ///
     /// `BufferError` for devices that dlx has no memory on.
     pub(crate) fn empty(shape: &[i64], dtype: DLDataType, device: DLDevice) -> Result<Self, Error> {
-        if device::normal(device) != device::CPU {
+        if device != device::CPU {
             let name = device::name(device);
             let message = format!("dlx does not allocate on {name}, only on cpu");
             return Err(Error::refused(message));
@@ -227,17 +131,6 @@ impl Snapshot {
         match checked {
             Ok(checked) => Ok(checked.over(managed.into())),
             Err(error) => Err((error, managed)),
-        }
-    }
-
-    /// What it describes.
-    pub(crate) fn view(&self) -> View<'_> {
-        let memo = self.memo();
-        View {
-            device: memo.device,
-            dtype: memo.dtype,
-            shape: self.shape(),
-            strides: Some(self.strides()),
         }
     }
 
@@ -342,88 +235,4 @@ impl Snapshot {
         let (shape, strides) = (self.shape(), self.strides());
         managed::export(self.dl_tensor(), shape, strides, flags, self.clone())
     }
-}
-
-impl Memo {
-    /// Memory that the CPU reads, from `data` on.
-    pub(crate) fn on_cpu(data: *mut c_void, dtype: DLDataType, flags: u64) -> Self {
-        Self {
-            data,
-            byte_offset: 0,
-            device: device::CPU,
-            dtype,
-            flags,
-            stream: None,
-        }
-    }
-
-    /// The memory of a foreign tensor; the byte offset is added wherever that is arithmetic (R95).
-    #[inline(always)]
-    pub(crate) fn of(tensor: &DLTensor, flags: u64, stream: Option<i64>) -> Result<Self, Error> {
-        let mut memo = Self {
-            data: tensor.data,
-            byte_offset: tensor.byte_offset,
-            device: tensor.device,
-            dtype: tensor.dtype,
-            flags,
-            stream,
-        };
-        if memo.byte_offset != 0 && !memo.data.is_null() && device::has_addresses(memo.device) {
-            let address = usize::try_from(memo.byte_offset)
-                .ok()
-                .and_then(|offset| memo.data.addr().checked_add(offset))
-                .ok_or_else(|| Error::refused("data + byte_offset is no address"))?;
-            memo.data = memo.data.with_addr(address);
-            memo.byte_offset = 0;
-        }
-        Ok(memo)
-    }
-}
-
-/// Shape, and strides if there are any.
-pub(crate) type Dimensions<'a> = (&'a [i64], Option<&'a [i64]>);
-
-/// The dimensions of `tensor` (R88 to R91).
-///
-/// # Safety
-///
-/// Where they are not NULL, `shape` and `strides` point to `ndim` values that stay valid and unchanged for
-/// as long as the slices are used.
-#[inline(always)]
-pub(crate) unsafe fn dimensions<'a>(tensor: &DLTensor) -> Result<Dimensions<'a>, Error> {
-    // SAFETY: the caller's promise.
-    let shape = unsafe { extents(tensor.shape, tensor.ndim) }?;
-    if tensor.strides.is_null() {
-        return Ok((shape, None));
-    }
-    // SAFETY: as for the shape; `ndim` was checked with it.
-    let strides = unsafe { slice::from_raw_parts(tensor.strides, shape.len()) };
-    Ok((shape, Some(strides)))
-}
-
-/// The shape of a `DLTensor` (R88).
-///
-/// # Safety
-///
-/// If it is not NULL, `shape` points to `ndim` values that stay valid and unchanged for `'a`.
-#[inline(always)]
-pub(crate) unsafe fn extents<'a>(shape: *const i64, ndim: i32) -> Result<&'a [i64], Error> {
-    match usize::try_from(ndim) {
-        Ok(0) => Ok(&[]),
-        Ok(ndim) if ndim > layout::MAX_NDIM => Err(too_many_dimensions(ndim)),
-        Ok(ndim) if shape.is_null() => {
-            Err(Error::refused(format!("shape is NULL, but ndim is {ndim}")))
-        }
-        // SAFETY: not NULL, so it points to `ndim` values, as the caller promises.
-        Ok(ndim) => Ok(unsafe { slice::from_raw_parts(shape, ndim) }),
-        Err(_) => Err(Error::refused(format!("ndim is {ndim}"))),
-    }
-}
-
-#[cold]
-fn too_many_dimensions(ndim: usize) -> Error {
-    Error::refused(format!(
-        "the tensor has {ndim} dimensions, dlx accepts up to {}",
-        layout::MAX_NDIM
-    ))
 }

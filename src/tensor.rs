@@ -14,12 +14,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyMemoryView, PyTuple};
 
 use crate::abi::*;
+use crate::checked::Memo;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::exchange::publish;
 use crate::interpreter::Quiet;
 use crate::request::{self, Request};
-use crate::snapshot::{Memo, Snapshot};
+use crate::snapshot::Snapshot;
 use crate::{array_interface, buffer, capsule, copy, device, dtype, stream};
 
 /// A strided view of memory that it keeps alive: shape, strides, dtype, device and address, all immutable.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from types import EllipsisType
-from typing import Any, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 from dlpack_abi import (
     Deleter,
@@ -245,3 +245,16 @@ class Claiming(Producer):
     def __dlpack_device__(self) -> Any:
         """Answer the claim."""
         return self.claim
+
+
+def listening(base: type[Any]) -> type[Any]:
+    """Make a subclass whose objects note what they are asked for."""
+
+    class Listening(base):  # type: ignore[misc]
+        heard: ClassVar[list[str]] = []
+
+        def __getattribute__(self, name: str) -> Any:
+            Listening.heard.append(name)
+            return super().__getattribute__(name)
+
+    return Listening

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dlx
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
@@ -59,21 +58,3 @@ def test_a_copy_of_a_strided_numpy_view_is_compact(view: np.ndarray) -> None:
     assert tensor.is_contiguous
     assert tensor.size == 0 or tensor.data_ptr != view.ctypes.data
     np.testing.assert_array_equal(tensor.numpy(), view)
-
-
-@pytest.mark.parametrize(
-    "array",
-    [
-        np.zeros(3, ">i8"),
-        np.zeros(3, [("a", "i1"), ("b", "i4")])["b"],
-        np.zeros(3, "M8[s]"),
-        np.zeros(3, object),
-    ],
-    ids=["byte order", "stride", "datetime", "object"],
-)
-def test_a_numpy_array_that_dlpack_cannot_describe_is_refused(
-    array: np.ndarray,
-) -> None:
-    """R63, R92, R101: by NumPy, whose BufferError passes through."""
-    with pytest.raises(BufferError):
-        dlx.from_dlpack(array)

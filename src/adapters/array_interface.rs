@@ -13,10 +13,11 @@ use pyo3::types::{PyCapsule, PyDict, PyList, PyString, PyTuple};
 
 use super::buffer::Buffer;
 use crate::abi::*;
+use crate::checked::{Checked, Memo, extents};
 use crate::dtype::canonical;
 use crate::error::Error;
 use crate::interpreter::PythonOwner;
-use crate::snapshot::{Checked, Memo, Snapshot, Source, extents};
+use crate::snapshot::{Snapshot, Source};
 use crate::{capsule, layout};
 
 /// `PyArrayInterface` of NumPy's documentation.

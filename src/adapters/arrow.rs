@@ -9,9 +9,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict};
 
 use crate::abi::*;
+use crate::checked::{Checked, Memo};
 use crate::error::Error;
 use crate::interpreter::call;
-use crate::snapshot::{Checked, Memo, Snapshot, Source};
+use crate::snapshot::{Snapshot, Source};
 use crate::{capsule, device};
 
 /// `ArrowSchema` of Arrow's C data interface.

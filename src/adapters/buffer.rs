@@ -6,10 +6,11 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::abi::*;
+use crate::checked::{Checked, Memo, extents};
 use crate::error::Error;
 use crate::interpreter::give_up;
 use crate::layout;
-use crate::snapshot::{Checked, Memo, Snapshot, Source, extents};
+use crate::snapshot::{Snapshot, Source};
 
 /// A buffer that an object exports to us. While it is held, the object keeps the memory where it is: a
 /// `bytearray` refuses to be resized, a `memoryview` to be released.

@@ -3,9 +3,12 @@
 mod array_interface;
 mod arrow;
 mod buffer;
+pub(crate) mod numpy;
 pub(crate) mod torch;
 
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use crate::snapshot::Snapshot;
 
@@ -25,4 +28,11 @@ pub(crate) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
         }
     }
     Ok(None)
+}
+
+/// The module of this name, if it has been imported.
+fn loaded<'py>(name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = name.py();
+    let modules = py.import("sys")?.getattr(intern!(py, "modules"))?;
+    Ok(modules.get_item(name).ok())
 }

@@ -3,6 +3,8 @@
 //! torch's exchange table exports views whose elements are lazily conjugated or negated as if they were
 //! not, and tensors that record gradients; its `__dlpack__` still exports negated ones (R125).
 
+mod fresh;
+
 use std::ptr::null_mut;
 
 use pyo3::exceptions::PyBufferError;
@@ -11,8 +13,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString, PyType};
 
-use crate::abi::{kDLBool, kDLComplex, kDLInt, kDLUInt};
-use crate::view::View;
+use super::loaded;
+use crate::abi::{DLDataType, kDLBool, kDLComplex, kDLInt, kDLUInt};
+use fresh::Fresh;
 
 /// How a type of torch is read.
 #[derive(Clone, Copy)]
@@ -27,8 +30,7 @@ pub(crate) enum Kind {
 /// How to read tensors of the type of `x`, if it is torch's; torch is not imported for it.
 pub(crate) fn kind(x: &Bound<'_, PyAny>) -> PyResult<Option<Kind>> {
     let py = x.py();
-    let modules = py.import("sys")?.getattr(intern!(py, "modules"))?;
-    let Ok(torch) = modules.get_item(intern!(py, "torch")) else {
+    let Some(torch) = loaded(intern!(py, "torch"))? else {
         return Ok(None);
     };
     let tensor = torch.getattr_opt(intern!(py, "Tensor"))?;
@@ -48,7 +50,7 @@ pub(crate) fn kind(x: &Bound<'_, PyAny>) -> PyResult<Option<Kind>> {
         None => None,
     };
     if class.is(&tensor) || parameter.is_some_and(|parameter| class.is(&parameter)) {
-        return Ok(Some(Kind::Plain(Guards::of(x)?)));
+        return Ok(Some(Kind::Plain(Guards::of(&torch, &tensor, x)?)));
     }
     Ok(Some(Kind::Subclass))
 }
@@ -58,6 +60,7 @@ pub(crate) fn kind(x: &Bound<'_, PyAny>) -> PyResult<Option<Kind>> {
 pub(crate) struct Guards {
     is_conj: Option<Predicate>,
     is_neg: Option<Predicate>,
+    fresh: Option<Fresh>,
 }
 
 /// A method of a builtin type that takes nothing and answers a bool, as the C function behind it.
@@ -65,38 +68,52 @@ pub(crate) struct Guards {
 struct Predicate(ffi::PyCFunction);
 
 impl Guards {
-    fn of(tensor: &Bound<'_, PyAny>) -> PyResult<Self> {
+    fn of(
+        torch: &Bound<'_, PyAny>,
+        class: &Bound<'_, PyType>,
+        tensor: &Bound<'_, PyAny>,
+    ) -> PyResult<Self> {
         let py = tensor.py();
         Ok(Self {
             is_conj: Predicate::of(tensor, intern!(py, "is_conj"))?,
             is_neg: Predicate::of(tensor, intern!(py, "is_neg"))?,
+            // Under a mode of torch that makes other tensors, the trial may fail: then the question is asked.
+            fresh: Fresh::find(torch, class).unwrap_or(None),
         })
+    }
+
+    /// Whether `tensor` is neither a view nor records gradients, so that there is nothing to ask.
+    fn is_fresh(&self, tensor: &Bound<'_, PyAny>) -> bool {
+        // SAFETY: guards are for `torch.Tensor` and `Parameter` themselves, which have one layout.
+        self.fresh
+            .is_some_and(|fresh| unsafe { fresh.is_fresh(tensor) })
     }
 
     /// Refuses an export whose elements are not what its memory holds.
     ///
     /// Only floating and complex tensors can record gradients, only complex ones be conjugated.
-    fn check(&self, tensor: &Bound<'_, PyAny>, view: &View<'_>) -> PyResult<()> {
+    fn check(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
         let py = tensor.py();
-        let floating = !matches!(view.dtype.code, kDLInt | kDLUInt | kDLBool);
+        if self.is_fresh(tensor) {
+            return Ok(());
+        }
+        let floating = !matches!(dtype.code, kDLInt | kDLUInt | kDLBool);
         if floating && tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()? {
             return Err(PyBufferError::new_err(
                 "the torch tensor requires grad, which DLPack cannot carry; pass tensor.detach()",
             ));
         }
-        self.check_values(tensor, view)
+        self.check_values(tensor, dtype)
     }
 
     /// Refuses a view whose elements are still to be negated or conjugated.
-    ///
-    /// torch negates lazily where it takes the imaginary part of a conjugated tensor: that steps over the real
-    /// parts, so an odd stride rules it out. (The question costs as much as the export: it releases the GIL.)
-    fn check_values(&self, tensor: &Bound<'_, PyAny>, view: &View<'_>) -> PyResult<()> {
+    fn check_values(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
         let py = tensor.py();
-        if !view.has_odd_stride() {
-            refuse_negative(self.is_neg, tensor)?;
+        if self.is_fresh(tensor) {
+            return Ok(());
         }
-        if view.dtype.code == kDLComplex && ask(self.is_conj, tensor, intern!(py, "is_conj"))? {
+        refuse_negative(self.is_neg, tensor)?;
+        if dtype.code == kDLComplex && ask(self.is_conj, tensor, intern!(py, "is_conj"))? {
             return Err(PyBufferError::new_err(
                 "the torch tensor is a lazily conjugated view; pass tensor.resolve_conj()",
             ));
@@ -112,17 +129,17 @@ impl Kind {
     }
 
     /// Refuses what the exchange table of torch would export wrongly.
-    pub(crate) fn check_table(&self, tensor: &Bound<'_, PyAny>, view: &View<'_>) -> PyResult<()> {
+    pub(crate) fn check_table(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
         match self {
-            Self::Plain(guards) => guards.check(tensor, view),
+            Self::Plain(guards) => guards.check(tensor, dtype),
             Self::Subclass => Ok(()),
         }
     }
 
     /// Refuses what a kernel would read wrongly. That a gradient is recorded does not matter to it.
-    pub(crate) fn check_borrow(self, tensor: &Bound<'_, PyAny>, view: &View<'_>) -> PyResult<()> {
+    pub(crate) fn check_borrow(self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
         match self {
-            Self::Plain(guards) => guards.check_values(tensor, view),
+            Self::Plain(guards) => guards.check_values(tensor, dtype),
             Self::Subclass => Ok(()),
         }
     }

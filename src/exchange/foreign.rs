@@ -11,9 +11,9 @@ use pyo3::types::{PyCapsule, PyString, PyType};
 
 use super::NAME;
 use crate::abi::*;
+use crate::checked::is_exact;
 use crate::error::Error;
 use crate::managed::Managed;
-use crate::view::{self, View};
 
 /// A foreign table of major version 1 that can export.
 #[derive(Clone, Copy)]
@@ -121,10 +121,7 @@ impl Table {
     ///
     /// As for [`Self::export`].
     #[inline(always)]
-    pub(crate) fn borrow<'a>(
-        &self,
-        object: &'a Bound<'_, PyAny>,
-    ) -> PyResult<Option<(DLTensor, View<'a>)>> {
+    pub(crate) fn borrow(&self, object: &Bound<'_, PyAny>) -> PyResult<Option<DLTensor>> {
         let Some(borrow) = self.borrow else {
             return Ok(None);
         };
@@ -147,10 +144,10 @@ impl Table {
         // SAFETY: a table that succeeds has filled `out` (R123).
         let tensor = unsafe { out.assume_init() };
         // SAFETY: the producer lends the dimensions until it gets control again (R129).
-        match unsafe { view::checked(&tensor, 0) }? {
-            (view, true) => Ok(Some((tensor, view))),
+        match unsafe { is_exact(&tensor, 0) }? {
+            true => Ok(Some(tensor)),
             // A view cannot be corrected: nobody would own the correction.
-            (_, false) => Err(Error::refused(
+            false => Err(Error::refused(
                 "the tensor has no strides, or data that has to be normalized: it can be exported, but not lent",
             )
             .into()),

@@ -1,0 +1,309 @@
+//! NumPy arrays, read from their struct (rung 3): no call, no object on the way.
+//!
+//! NumPy's C API is not used, so one build reads NumPy 1.26 and 2.x. The structs below are what both have in
+//! common. Before the first array is read, arrays made for it must show that NumPy lays them out so
+//! (invariant S9 of `docs/safety.md`); otherwise arrays go through `__dlpack__`.
+
+mod element;
+
+use std::ffi::{c_char, c_int};
+use std::ptr::null_mut;
+use std::slice;
+
+use pyo3::ffi;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyByteArray, PyBytes, PyDict, PyString, PyType};
+
+use super::loaded;
+use crate::abi::*;
+use crate::checked::{Checked, Memo, extents};
+use crate::device;
+use crate::dtype;
+use crate::error::Error;
+use crate::exchange::is_immutable;
+use crate::interpreter::PythonOwner;
+use crate::managed::{self, Managed};
+use crate::snapshot::{Snapshot, Source};
+
+/// `PyArrayObject_fields` of `ndarraytypes.h`, up to the last field that is read.
+#[repr(C)]
+struct PyArrayObject {
+    _ob_base: ffi::PyObject,
+    data: *mut c_char,
+    nd: c_int,
+    dimensions: *mut isize,
+    strides: *mut isize,
+    base: *mut ffi::PyObject,
+    descr: *mut ffi::PyObject,
+    flags: c_int,
+}
+
+/// The fields of `PyArray_Descr` that NumPy 1.x and 2.x share.
+#[repr(C)]
+struct PyArray_Descr {
+    _ob_base: ffi::PyObject,
+    typeobj: *mut ffi::PyObject,
+    kind: c_char,
+    type_: c_char,
+    byteorder: c_char,
+    _former_flags: c_char,
+    type_num: c_int,
+}
+
+// `npy_intp` is read as `int64_t`.
+const _: () = assert!(size_of::<isize>() == size_of::<i64>());
+
+const NPY_ARRAY_WRITEABLE: c_int = 0x0400;
+
+/// Up to so many dimensions take no allocation while they are read.
+const FEW: usize = 8;
+
+/// `numpy.ndarray`, once its layout is proven (S9).
+static NDARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
+/// Whether objects of the type of `x` are read here; NumPy is not imported for it.
+///
+/// Subclasses are, unless they answer the protocol themselves.
+///
+/// # Errors
+///
+/// `BufferError` for masked arrays: what their memory holds is not what they mean.
+pub(crate) fn is_native(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = x.py();
+    let Some(ndarray) = ndarray(py)? else {
+        return Ok(false);
+    };
+    let class = x.get_type();
+    if !is_subclass(class.as_type_ptr(), ndarray.as_type_ptr()) {
+        return Ok(false);
+    }
+    for method in [intern!(py, "__dlpack__"), intern!(py, "__dlpack_device__")] {
+        if !class.getattr(method)?.is(&ndarray.getattr(method)?) {
+            return Ok(false);
+        }
+    }
+    let masked = find_class(intern!(py, "numpy.ma"), intern!(py, "MaskedArray"))?;
+    if masked.is_some_and(|masked| is_subclass(class.as_type_ptr(), masked.as_type_ptr())) {
+        let message =
+            "the NumPy array is masked, and DLPack carries no mask; pass x.filled() or x.data";
+        return Err(Error::refused(message).into());
+    }
+    Ok(true)
+}
+
+/// Whether `x` is an array of the class itself, and the layout of that is proven.
+pub(crate) fn is_ndarray(x: &Bound<'_, PyAny>) -> bool {
+    NDARRAY
+        .get(x.py())
+        .is_some_and(|ndarray| x.get_type_ptr() == ndarray.as_ptr().cast())
+}
+
+/// The array as a snapshot that holds it.
+///
+/// `x.resize(..., refcheck=False)` and `x.__setstate__` free the memory under every consumer, as they do
+/// under those of NumPy's own `__dlpack__`.
+pub(crate) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
+    read(x, |checked, _, _| {
+        let owner = PythonOwner::new(x.clone().unbind());
+        Ok(checked.over(Source::Python(owner)))
+    })
+}
+
+/// The array as a managed tensor that holds it; for the inside of a table function.
+pub(crate) fn export(x: &Bound<'_, PyAny>) -> PyResult<Managed<DLManagedTensorVersioned>> {
+    read(x, |checked, shape, strides| {
+        let memo = &checked.memo;
+        let tensor = DLTensor {
+            data: memo.data,
+            device: memo.device,
+            // At most MAX_NDIM.
+            ndim: shape.len() as i32,
+            dtype: memo.dtype,
+            shape: null_mut(),
+            strides: null_mut(),
+            byte_offset: memo.byte_offset,
+        };
+        let owner = PythonOwner::new(x.clone().unbind());
+        managed::export(tensor, shape, strides, memo.flags, owner)
+    })
+}
+
+/// What `make` makes of an array, its shape, and its strides in elements.
+///
+/// `make` must not run Python code, which could give the array another shape meanwhile.
+fn read<R>(
+    x: &Bound<'_, PyAny>,
+    make: impl FnOnce(Checked<'_>, &[i64], &[i64]) -> Result<R, Error>,
+) -> PyResult<R> {
+    let fields = fields(x)?;
+    // SAFETY: `x` is an array of the proven layout (S9).
+    let descr = unsafe { (*fields).descr };
+    // SAFETY: the array holds its dtype; `element::of` holds it itself where it runs Python code.
+    let dtype = element_of(unsafe { Borrowed::from_ptr(x.py(), descr) })?;
+    // Finding the dtype may have run Python code, so all else is read after it.
+    // SAFETY: as for the dtype.
+    let array = unsafe { fields.read() };
+    if array.descr != descr {
+        return Err(Error::refused("the NumPy array was given another dtype meanwhile").into());
+    }
+    // SAFETY: the array has `nd` extents, which stay as they are until Python code runs (S9).
+    let shape = unsafe { extents(array.dimensions.cast(), array.nd) }?;
+    // SAFETY: as for the extents.
+    let byte_strides = unsafe { extents(array.strides.cast(), array.nd) }?;
+    let (mut few, mut many);
+    let strides: &mut [i64] = if shape.len() <= FEW {
+        few = [0; FEW];
+        &mut few[..shape.len()]
+    } else {
+        many = vec![0; shape.len()];
+        &mut many
+    };
+    let item = i64::from(dtype::bits(dtype).div_ceil(8));
+    let mut whole = true;
+    for ((stride, &bytes), &extent) in strides.iter_mut().zip(byte_strides).zip(shape) {
+        // `item` is a power of two, whatever the dtype.
+        *stride = bytes >> item.trailing_zeros();
+        // The stride of a dimension of extent 1 carries no meaning (R99).
+        whole &= bytes & (item - 1) == 0 || extent == 1;
+    }
+    if !whole && !shape.contains(&0) {
+        let message = format!(
+            "the NumPy array has strides {byte_strides:?} in bytes, accepted are multiples of its itemsize \
+             {item}; pass x.copy()"
+        );
+        return Err(Error::refused(message).into());
+    }
+    let mut flags = 0;
+    if array.flags & NPY_ARRAY_WRITEABLE == 0 {
+        flags |= DLPACK_FLAG_BITMASK_READ_ONLY;
+    }
+    if dtype.bits < 8 {
+        // ml_dtypes gives each element a byte.
+        flags |= DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
+    }
+    let memo = Memo {
+        data: array.data.cast(),
+        byte_offset: 0,
+        device: device::CPU,
+        dtype,
+        flags,
+        stream: None,
+    };
+    let checked = Checked::new(memo, shape, Some(strides))?;
+    Ok(make(checked, shape, strides)?)
+}
+
+/// Where the fields of `x` are, if it is an array of the proven class or one derived from it.
+fn fields(x: &Bound<'_, PyAny>) -> PyResult<*const PyArrayObject> {
+    let ndarray = NDARRAY.get(x.py()).map(|ndarray| ndarray.as_ptr().cast());
+    if !ndarray.is_some_and(|ndarray| is_subclass(x.get_type_ptr(), ndarray)) {
+        return Err(Error::refused("the object is no NumPy array").into());
+    }
+    Ok(x.as_ptr().cast())
+}
+
+/// The type of the elements that `descr`, the dtype of an array of the proven layout, describes.
+fn element_of(descr: Borrowed<'_, '_, PyAny>) -> PyResult<DLDataType> {
+    // SAFETY: the layout of dtypes is proven with that of arrays (S9).
+    let fields = unsafe { descr.as_ptr().cast::<PyArray_Descr>().read() };
+    element::of(descr, fields.type_num, fields.byteorder as u8)
+}
+
+/// Whether the one type is the other or derived from it, whatever their metaclasses say.
+fn is_subclass(class: *mut ffi::PyTypeObject, base: *mut ffi::PyTypeObject) -> bool {
+    // SAFETY: both are types that are alive; nothing is called.
+    class == base || unsafe { ffi::PyType_IsSubtype(class, base) } != 0
+}
+
+/// `numpy.ndarray`, if NumPy is there and its arrays are as [`PyArrayObject`] says.
+fn ndarray(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyType>>> {
+    if NDARRAY.get(py).is_none()
+        && let Some(ndarray) = find_class(intern!(py, "numpy"), intern!(py, "ndarray"))?
+        && let Ok(true) = is_as_expected(&ndarray)
+    {
+        NDARRAY.get_or_init(py, || ndarray.unbind());
+    }
+    Ok(NDARRAY.get(py).map(|ndarray| ndarray.bind(py)))
+}
+
+/// The class of this name in a module that has been imported.
+fn find_class<'py>(
+    module: &Bound<'py, PyString>,
+    name: &Bound<'py, PyString>,
+) -> PyResult<Option<Bound<'py, PyType>>> {
+    let Some(module) = loaded(module)? else {
+        return Ok(None);
+    };
+    // Whatever stands in for the module in `sys.modules` need not have a class there.
+    let class = module.getattr_opt(name)?;
+    Ok(class.and_then(|class| class.cast_into().ok()))
+}
+
+/// Whether arrays of `ndarray` are what [`PyArrayObject`] says, by the example of three unusual ones.
+fn is_as_expected(ndarray: &Bound<'_, PyType>) -> PyResult<bool> {
+    let py = ndarray.py();
+    let Some(numpy) = loaded(intern!(py, "numpy"))? else {
+        return Ok(false);
+    };
+    let version = numpy.getattr("__version__")?;
+    let version = version.cast::<PyString>()?.to_cow()?;
+    // Python code makes no immutable type.
+    if !matches!(version.split_once('.'), Some(("1" | "2", _))) || !is_immutable(ndarray) {
+        return Ok(false);
+    }
+    let writable = PyByteArray::new(py, &[0; 64]).into_any();
+    let constant = PyBytes::new(py, &[0; 64]).into_any();
+    for (dtype, buffer) in [("int16", &writable), ("<f8", &constant), (">f8", &writable)] {
+        let arguments = PyDict::new(py);
+        arguments.set_item("dtype", dtype)?;
+        arguments.set_item("buffer", buffer)?;
+        arguments.set_item("offset", 40)?;
+        arguments.set_item("strides", (-12, 6, 4))?;
+        let array = ndarray.call(((3, 1, 2),), Some(&arguments))?;
+        if !array.get_type().is(ndarray) || !agrees(&array)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Whether the fields of `x`, which has three dimensions, agree with its attributes.
+fn agrees(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let descr = x.getattr("dtype")?;
+    let size = |x: &Bound<'_, PyAny>| x.get_type().getattr("__basicsize__")?.extract::<usize>();
+    if size(x)? < size_of::<PyArrayObject>() || size(&descr)? < size_of::<PyArray_Descr>() {
+        return Ok(false);
+    }
+    // SAFETY: an object of at least this size, as its type says.
+    let array = unsafe { x.as_ptr().cast::<PyArrayObject>().read() };
+    // SAFETY: as for the array.
+    let dtype = unsafe { descr.as_ptr().cast::<PyArray_Descr>().read() };
+    let interface = x.getattr("__array_interface__")?;
+    let (address, readonly): (usize, bool) = interface.get_item("data")?.extract()?;
+    let letters: [char; 3] = [
+        descr.getattr("kind")?.extract()?,
+        descr.getattr("char")?.extract()?,
+        descr.getattr("byteorder")?.extract()?,
+    ];
+    let found = [dtype.kind, dtype.type_, dtype.byteorder].map(|letter| char::from(letter as u8));
+    let agree = array.data.addr() == address
+        && array.nd == 3
+        && array.base == x.getattr("base")?.as_ptr()
+        && array.descr == descr.as_ptr()
+        && array.flags == x.getattr("flags")?.getattr("num")?.extract::<c_int>()?
+        && (array.flags & NPY_ARRAY_WRITEABLE == 0) == readonly
+        && dtype.typeobj == descr.getattr("type")?.as_ptr()
+        && found == letters
+        && dtype.type_num == descr.getattr("num")?.extract::<c_int>()?;
+    if !agree || array.dimensions.is_null() || array.strides.is_null() {
+        return Ok(false);
+    }
+    // SAFETY: all around the two pointers is in its place, so these are they, and lead to three values (S9).
+    let shape = unsafe { slice::from_raw_parts(array.dimensions, 3) };
+    // SAFETY: as for the shape.
+    let strides = unsafe { slice::from_raw_parts(array.strides, 3) };
+    Ok(shape == x.getattr("shape")?.extract::<[isize; 3]>()?
+        && strides == x.getattr("strides")?.extract::<[isize; 3]>()?)
+}

@@ -1,0 +1,120 @@
+//! The dtypes of NumPy by their numbers, and those of ml_dtypes by their names.
+
+#![forbid(unsafe_code)]
+
+use std::ffi::{c_int, c_long, c_longlong};
+use std::sync::OnceLock;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use crate::abi::*;
+use crate::dtype::{self, DType};
+use crate::error::Error;
+
+/// The dtypes of NumPy itself by `type_num`, and the names of those that DLPack does not have.
+const BUILTIN: [Result<DLDataType, &str>; 24] = [
+    Ok(scalar(kDLBool, 8)),
+    Ok(scalar(kDLInt, 8)),
+    Ok(scalar(kDLUInt, 8)),
+    Ok(scalar(kDLInt, 16)),
+    Ok(scalar(kDLUInt, 16)),
+    Ok(scalar(kDLInt, 32)),
+    Ok(scalar(kDLUInt, 32)),
+    Ok(scalar(kDLInt, c_long::BITS)),
+    Ok(scalar(kDLUInt, c_long::BITS)),
+    Ok(scalar(kDLInt, c_longlong::BITS)),
+    Ok(scalar(kDLUInt, c_longlong::BITS)),
+    Ok(scalar(kDLFloat, 32)),
+    Ok(scalar(kDLFloat, 64)),
+    Err("longdouble"),
+    Ok(scalar(kDLComplex, 64)),
+    Ok(scalar(kDLComplex, 128)),
+    Err("clongdouble"),
+    Err("object"),
+    Err("bytes"),
+    Err("str"),
+    Err("void"),
+    Err("datetime64"),
+    Err("timedelta64"),
+    Ok(scalar(kDLFloat, 16)),
+];
+
+const fn scalar(code: DLDataTypeCode, bits: u32) -> DLDataType {
+    DLDataType {
+        code,
+        // At most 128.
+        bits: bits as u8,
+        lanes: 1,
+    }
+}
+
+/// Numbers from here on go to dtypes that packages register, one after the other, for as long as the
+/// process lives.
+const NPY_USERDEF: c_int = 256;
+
+/// How NumPy may write the native byte order, beside `=` and, where there is none, `|`.
+const NATIVE: u8 = if cfg!(target_endian = "little") {
+    b'<'
+} else {
+    b'>'
+};
+
+/// The type of the elements of a dtype, by its `type_num` and `byteorder`.
+pub(super) fn of(
+    descr: Borrowed<'_, '_, PyAny>,
+    type_num: c_int,
+    byteorder: u8,
+) -> PyResult<DLDataType> {
+    let number = usize::try_from(type_num).ok();
+    let dtype = match number.and_then(|number| BUILTIN.get(number)) {
+        Some(&Ok(dtype)) => dtype,
+        Some(&Err(name)) => return Err(unknown(name)),
+        None => registered(&descr.to_owned(), type_num)?,
+    };
+    if !matches!(byteorder, b'=' | b'|' | NATIVE) {
+        let message = format!(
+            "the NumPy array has elements of type {} in byte order '{}', accepted is the native one; \
+             pass x.astype(x.dtype.newbyteorder('='))",
+            dtype::name(dtype),
+            char::from(byteorder)
+        );
+        return Err(Error::refused(message).into());
+    }
+    Ok(dtype)
+}
+
+/// A dtype of ml_dtypes, found by its name and then known by its number.
+fn registered(descr: &Bound<'_, PyAny>, type_num: c_int) -> PyResult<DLDataType> {
+    static KNOWN: [OnceLock<DLDataType>; 64] = [const { OnceLock::new() }; 64];
+    let slot = type_num.checked_sub(NPY_USERDEF);
+    let slot = slot.and_then(|index| KNOWN.get(usize::try_from(index).ok()?));
+    if let Some(&dtype) = slot.and_then(OnceLock::get) {
+        return Ok(dtype);
+    }
+    // PyO3 drops references on this way, so it must know of the attachment.
+    let found = Python::try_attach(|py| {
+        let module = descr
+            .getattr(intern!(py, "type"))?
+            .getattr(intern!(py, "__module__"))?;
+        let item: u32 = descr.getattr(intern!(py, "itemsize"))?.extract()?;
+        match DType::of(descr) {
+            Ok(dtype) if module.eq("ml_dtypes")? && item == dtype::bits(dtype).div_ceil(8) => {
+                Ok(dtype)
+            }
+            _ => Err(unknown(&descr.str()?.to_string())),
+        }
+    });
+    let dtype = found.unwrap_or_else(|| Err(unknown("unknown")))?;
+    Ok(slot.map_or(dtype, |slot| *slot.get_or_init(|| dtype)))
+}
+
+/// The refusal of a dtype that DLPack does not have.
+#[cold]
+fn unknown(name: &str) -> PyErr {
+    let message = format!(
+        "the NumPy array has elements of type {name}, accepted are bool, integers, float16 to float64, \
+         complex64, complex128 and the types of ml_dtypes"
+    );
+    Error::refused(message).into()
+}

@@ -1,0 +1,221 @@
+//! What a tensor says of itself, checked: a description that DLPack 1.3 can mean.
+
+use std::ffi::c_void;
+use std::slice;
+
+use crate::abi::*;
+use crate::error::Error;
+use crate::managed::Managed;
+use crate::{device, dtype, layout};
+
+/// Where a tensor's elements are and what they are, everything but its shape.
+#[derive(Clone, Copy)]
+pub(crate) struct Memo {
+    /// First element, or the handle of the buffer that holds it; NULL when there are no elements.
+    pub(crate) data: *mut c_void,
+    /// Bytes from `data` to the first element; 0 wherever `data` is an address.
+    pub(crate) byte_offset: u64,
+    /// Where `data` lives.
+    pub(crate) device: DLDevice,
+    /// Type of one element.
+    pub(crate) dtype: DLDataType,
+    /// The `DLPACK_FLAG_BITMASK_*` that dlx knows.
+    pub(crate) flags: u64,
+    /// The stream on which the elements are ready, for devices that have streams.
+    pub(crate) stream: Option<i64>,
+}
+
+// SAFETY: `data` is an address that only `copy.rs` follows, under its own argument; DLPack hands tensors
+// to any thread (R13).
+unsafe impl Send for Memo {}
+// SAFETY: as for `Send`; a `Memo` is never changed.
+unsafe impl Sync for Memo {}
+
+impl Memo {
+    /// Memory that the CPU reads, from `data` on.
+    pub(crate) fn on_cpu(data: *mut c_void, dtype: DLDataType, flags: u64) -> Self {
+        Self {
+            data,
+            byte_offset: 0,
+            device: device::CPU,
+            dtype,
+            flags,
+            stream: None,
+        }
+    }
+
+    /// The memory of a foreign tensor; the byte offset is added wherever that is arithmetic (R95).
+    #[inline(always)]
+    pub(crate) fn of(tensor: &DLTensor, flags: u64, stream: Option<i64>) -> Result<Self, Error> {
+        let mut memo = Self {
+            data: tensor.data,
+            byte_offset: tensor.byte_offset,
+            device: tensor.device,
+            dtype: tensor.dtype,
+            flags,
+            stream,
+        };
+        if memo.byte_offset != 0 && !memo.data.is_null() && device::has_addresses(memo.device) {
+            let address = usize::try_from(memo.byte_offset)
+                .ok()
+                .and_then(|offset| memo.data.addr().checked_add(offset))
+                .ok_or_else(|| Error::refused("data + byte_offset is no address"))?;
+            memo.data = memo.data.with_addr(address);
+            memo.byte_offset = 0;
+        }
+        Ok(memo)
+    }
+}
+
+const KNOWN_FLAGS: u64 = DLPACK_FLAG_BITMASK_READ_ONLY
+    | DLPACK_FLAG_BITMASK_IS_COPIED
+    | DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
+
+/// What a snapshot may be made of: a description that DLPack 1.3 can mean.
+pub(crate) struct Checked<'a> {
+    pub(crate) memo: Memo,
+    pub(crate) size: i64,
+    pub(crate) shape: &'a [i64],
+    pub(crate) strides: Option<&'a [i64]>,
+}
+
+impl<'a> Checked<'a> {
+    /// `shape` and `strides` (in elements; `None` for compact row-major) over the memory of `memo`.
+    ///
+    /// # Errors
+    ///
+    /// `BufferError` for negative or overflowing extents, unknown dtype or device, elements without memory.
+    #[inline(always)]
+    pub(crate) fn new(
+        mut memo: Memo,
+        shape: &'a [i64],
+        strides: Option<&'a [i64]>,
+    ) -> Result<Self, Error> {
+        if shape.len() > layout::MAX_NDIM {
+            return Err(too_many_dimensions(shape.len()));
+        }
+        device::check(memo.device)?;
+        memo.device = device::normal(memo.device);
+        dtype::check(memo.dtype)?;
+        let size = layout::size(shape)?;
+        layout::check_extent(size, shape, strides, memo.dtype)?;
+        if size == 0 {
+            (memo.data, memo.byte_offset) = (std::ptr::null_mut(), 0);
+        } else if memo.data.is_null() {
+            return Err(Error::refused(format!(
+                "the tensor has {size} elements but its data pointer is NULL"
+            )));
+        }
+        memo.flags &= KNOWN_FLAGS;
+        if memo.dtype.bits >= 8 {
+            memo.flags &= !DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
+        }
+        Ok(Self {
+            memo,
+            size,
+            shape,
+            strides,
+        })
+    }
+
+    /// Whether an export of the snapshot would have the fields of `tensor`.
+    #[inline(always)]
+    fn says(&self, tensor: &DLTensor, flags: u64) -> bool {
+        let memo = &self.memo;
+        memo.flags == flags
+            && memo.data == tensor.data
+            && memo.byte_offset == tensor.byte_offset
+            && memo.device == tensor.device
+            && (self.strides.is_some() || self.shape.is_empty())
+    }
+}
+
+/// Shape, and strides if there are any.
+pub(crate) type Dimensions<'a> = (&'a [i64], Option<&'a [i64]>);
+
+/// The dimensions of `tensor` (R88 to R91).
+///
+/// # Safety
+///
+/// Where they are not NULL, `shape` and `strides` point to `ndim` values that stay valid and unchanged for
+/// as long as the slices are used.
+#[inline(always)]
+pub(crate) unsafe fn dimensions<'a>(tensor: &DLTensor) -> Result<Dimensions<'a>, Error> {
+    // SAFETY: the caller's promise.
+    let shape = unsafe { extents(tensor.shape, tensor.ndim) }?;
+    if tensor.strides.is_null() {
+        return Ok((shape, None));
+    }
+    // SAFETY: as for the shape; `ndim` was checked with it.
+    let strides = unsafe { slice::from_raw_parts(tensor.strides, shape.len()) };
+    Ok((shape, Some(strides)))
+}
+
+/// The shape of a `DLTensor` (R88).
+///
+/// # Safety
+///
+/// If it is not NULL, `shape` points to `ndim` values that stay valid and unchanged for `'a`.
+#[inline(always)]
+pub(crate) unsafe fn extents<'a>(shape: *const i64, ndim: i32) -> Result<&'a [i64], Error> {
+    match usize::try_from(ndim) {
+        Ok(0) => Ok(&[]),
+        Ok(ndim) if ndim > layout::MAX_NDIM => Err(too_many_dimensions(ndim)),
+        Ok(ndim) if shape.is_null() => {
+            Err(Error::refused(format!("shape is NULL, but ndim is {ndim}")))
+        }
+        // SAFETY: not NULL, so it points to `ndim` values, as the caller promises.
+        Ok(ndim) => Ok(unsafe { slice::from_raw_parts(shape, ndim) }),
+        Err(_) => Err(Error::refused(format!("ndim is {ndim}"))),
+    }
+}
+
+#[cold]
+fn too_many_dimensions(ndim: usize) -> Error {
+    Error::refused(format!(
+        "the tensor has {ndim} dimensions, dlx accepts up to {}",
+        layout::MAX_NDIM
+    ))
+}
+
+/// The fields of `managed`, checked, and whether an export of a snapshot of it would have the same: then it may go
+/// on as it is.
+#[inline(always)]
+pub(crate) fn of_managed(
+    managed: &Managed<DLManagedTensorVersioned>,
+) -> Result<(DLTensor, bool), Error> {
+    let (tensor, flags) = managed.read()?;
+    // SAFETY: `managed` owns the tensor, so its dimensions are valid while it is borrowed (S3).
+    let exact = unsafe { is_exact(&tensor, flags) }?;
+    Ok((tensor, exact))
+}
+
+/// As [`of_managed`], from a library whose tensors need no checking as long as they look as usual.
+#[inline(always)]
+pub(crate) fn of_trusted(
+    managed: &Managed<DLManagedTensorVersioned>,
+) -> Result<(DLTensor, bool), Error> {
+    let (tensor, flags) = managed.read()?;
+    let usual = tensor.device.device_type == kDLCPU
+        && !tensor.data.is_null()
+        && !tensor.strides.is_null()
+        && tensor.byte_offset == 0
+        && flags == 0;
+    match usual {
+        true => Ok((tensor, true)),
+        false => of_managed(managed),
+    }
+}
+
+/// Checks a tensor, and tells whether an export of a snapshot of it would have the same fields.
+///
+/// # Safety
+///
+/// As for [`dimensions`].
+#[inline(always)]
+pub(crate) unsafe fn is_exact(tensor: &DLTensor, flags: u64) -> Result<bool, Error> {
+    // SAFETY: the caller's promise.
+    let (shape, strides) = unsafe { dimensions(tensor) }?;
+    let checked = Checked::new(Memo::of(tensor, flags, None)?, shape, strides)?;
+    Ok(checked.says(tensor, flags))
+}
