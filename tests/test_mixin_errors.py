@@ -64,29 +64,42 @@ ERRORS = [
 ]
 
 
-def raising(error: BaseException) -> dict[str, Any]:
-    """Make instances whose export raises, by method and by attribute."""
+def fail(instance: Any) -> Any:
+    """Raise the error of an instance."""
+    raise instance.error
 
-    def fail(self: Any) -> Any:
-        raise error
 
-    by_method = type("ByMethod", (dlx.ExchangeMixin,), {"__dlx_export__": fail})
-    body = {"data": property(fail)}
-    computed: Any = type("Computed", (dlx.ExchangeMixin,), body, exchange="data")
-    return {"method": by_method(), "property": computed()}
+class Raising:
+    """Has an error."""
+
+    def __init__(self, error: BaseException) -> None:
+        """Keep it."""
+        self.error = error
+
+
+class RaisingMethod(Raising, dlx.ExchangeMixin):
+    """Raises it in `__dlx_export__`."""
+
+    __dlx_export__ = fail
+
+
+class RaisingProperty(Raising, dlx.ExchangeMixin, exchange="data"):
+    """Raises it when its attribute is read."""
+
+    data = property(fail)
 
 
 @every_consumer
 @pytest.mark.parametrize("error", ERRORS, ids=repr)
-@pytest.mark.parametrize("how", ["method", "property"])
+@pytest.mark.parametrize("kind", [RaisingMethod, RaisingProperty])
 def test_the_exception_of_an_export_reaches_every_consumer_unchanged(
-    ask: Callable[[Any], Any], error: BaseException, how: str
+    ask: Callable[[Any], Any], error: BaseException, kind: type[Raising]
 ) -> None:
     """R60, R123: the same object, its arguments, and the line that raised it."""
     arguments = error.args
     error.__traceback__ = None
     with pytest.raises(type(error)) as caught:
-        ask(raising(error)[how])
+        ask(kind(error))
     assert caught.value is error
     assert error.args == arguments
     assert error.__cause__ is None
@@ -175,11 +188,19 @@ def ring(*kinds: Any) -> Any:
     return instances[0]
 
 
+class OtherStored(Stored):
+    """A class of its own."""
+
+
+class OtherByMethod(ByMethod):
+    """A class of its own."""
+
+
 RINGS: dict[str, tuple[Any, ...]] = {
     "attribute": (Stored,),
     "method": (ByMethod,),
-    "two attributes": (Stored, type("Other", (Stored,), {})),
-    "two methods": (ByMethod, type("Other", (ByMethod,), {})),
+    "two attributes": (Stored, OtherStored),
+    "two methods": (ByMethod, OtherByMethod),
     "method and attribute": (ByMethod, Stored),
     "attribute and method": (Stored, ByMethod),
 }

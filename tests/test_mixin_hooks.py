@@ -6,6 +6,7 @@ import ctypes
 import math
 from concurrent.futures import ThreadPoolExecutor
 from ctypes import byref, c_void_p
+from functools import cache
 from typing import Any
 
 import dlx
@@ -34,18 +35,25 @@ class Failure(Exception):
     """An exception that dlx cannot know."""
 
 
-def with_hook(hook: str, answer: Any) -> Any:
-    """Make a class whose hook gives `answer`, raised if it is an exception."""
-    asked: list[tuple[Any, ...]] = []
+@cache
+def hooked(hook: str) -> Any:
+    """Make a class whose hook records what it is asked, and gives `answer`."""
 
     def give(cls: Any, *arguments: Any) -> Any:
-        asked.append(arguments)
-        if isinstance(answer, BaseException):
-            raise answer
-        return answer(*arguments) if callable(answer) else answer
+        cls.asked.append(arguments)
+        if isinstance(cls.answer, BaseException):
+            raise cls.answer
+        return cls.answer(*arguments) if callable(cls.answer) else cls.answer
 
-    body = {hook: classmethod(give), "asked": asked}
-    return type("Hooked", (Stored,), body)
+    return type("Hooked", (Stored,), {hook: classmethod(give)})
+
+
+def with_hook(hook: str, answer: Any) -> Any:
+    """Give a class whose hook gives `answer`, raised if it is an exception."""
+    kind = hooked(hook)
+    kind.answer = staticmethod(answer) if callable(answer) else answer
+    kind.asked = []
+    return kind
 
 
 def to_object(owner: Any, address: int) -> Any:
