@@ -21,6 +21,11 @@ def _define_export(cls: type, exchange: str | None, mixin: str) -> None:
     if exchange is not None:
         if not isinstance(exchange, str):
             raise TypeError(f"exchange is the name of an attribute, not {exchange!r}")
+        if "__dlx_export__" in vars(cls):
+            raise TypeError(
+                f"{cls.__qualname__} has both exchange={exchange!r} and a "
+                "__dlx_export__: one of them is accepted"
+            )
 
         def __dlx_export__(self: object) -> object:
             return getattr(self, exchange)
@@ -28,7 +33,8 @@ def _define_export(cls: type, exchange: str | None, mixin: str) -> None:
         __dlx_export__.__qualname__ = f"{cls.__qualname__}.__dlx_export__"
         __dlx_export__.__doc__ = f"What is exported: the attribute ``{exchange}``."
         __dlx_export__.__dlx_attribute__ = exchange  # type: ignore[attr-defined]
-        cls.__dlx_export__ = __dlx_export__  # type: ignore[attr-defined]
+        # Whatever a metaclass makes of assignments.
+        type.__setattr__(cls, "__dlx_export__", __dlx_export__)
     elif not hasattr(cls, "__dlx_export__"):
         raise TypeError(
             f"{cls.__qualname__} does not say what it exports: name an attribute, "
@@ -128,6 +134,10 @@ class ExchangeMixin:
 _core.register(ExchangeMixin)
 
 
+def _exported(x: ArrayInterfaceMixin) -> Tensor:
+    return _core.from_dlpack(x.__dlx_export__())
+
+
 class ArrayInterfaceMixin:
     """Makes a class readable through the array interfaces of NumPy and of CUDA.
 
@@ -149,9 +159,6 @@ class ArrayInterfaceMixin:
         _define_export(cls, exchange, "ArrayInterfaceMixin")
         super().__init_subclass__(**keywords)
 
-    def _exported(self) -> Tensor:
-        return _core.from_dlpack(self.__dlx_export__())
-
     @property
     def __array_interface__(self) -> dict[str, Any]:
         """NumPy's array interface, version 3; its ``data`` owns the memory.
@@ -159,7 +166,7 @@ class ArrayInterfaceMixin:
         Raises ``AttributeError`` for memory that is not on the CPU, ``BufferError`` for
         dtypes that it cannot name.
         """
-        return _core.array_interface(self._exported())
+        return _core.array_interface(_exported(self))
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -168,7 +175,7 @@ class ArrayInterfaceMixin:
         It has no place for an owner: this object must keep alive what it exports.
         Raises ``AttributeError`` for memory that is not on a CUDA device.
         """
-        return self._exported().__cuda_array_interface__
+        return _exported(self).__cuda_array_interface__
 
     def __array__(
         self, dtype: DTypeLike | None = None, copy: bool | None = None
@@ -178,7 +185,7 @@ class ArrayInterfaceMixin:
         Raises ``BufferError`` for memory that is not on the CPU, ``ValueError`` for
         ``copy=False`` with another ``dtype``.
         """
-        array = self._exported().numpy()
+        array = _exported(self).numpy()
         if dtype is None and not copy:
             return array
         import numpy as np
