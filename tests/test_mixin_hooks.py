@@ -140,15 +140,15 @@ def test_the_exception_of_an_import_passes_unchanged(error: BaseException) -> No
     kind = with_hook("__dlx_import__", error)
     producer = Producer()
     address = producer.export()
-    before = bytes(DLManagedTensorVersioned.from_address(address))
     with pytest.raises(type(error)) as caught:
         to_object(kind, address)
     assert caught.value is error
     assert caught.traceback[-1].name == "give"
     del caught
     assert producer.deleted == 0
-    assert bytes(DLManagedTensorVersioned.from_address(address)) == before
     delete(DLManagedTensorVersioned.from_address(address))
+    error.__traceback__ = None  # its frames hold the tensor, as does the record
+    kind.asked.clear()
     assert producer.deleted == 1
 
 

@@ -302,7 +302,20 @@ def test_views_keep_no_memory(name: str) -> None:
     assert used_after_calls() == used_after_calls()
 
 
-@pytest.mark.parametrize("inner", [GRID, Producer(), bytearray(4), ByMethod(GRID)])
+def test_a_numpy_array_is_lent_with_strides_in_elements() -> None:
+    """R129, R92: the shape is the array's own; NumPy's strides count bytes."""
+    array = GRID[::2, ::-3]
+    instance, views = Stored(array), [DLTensor(), DLTensor()]
+    for view in views:
+        entry = table_of(Stored).dltensor_from_py_object_no_sync
+        assert entry(instance, byref(view)) == 0
+    first, second = views
+    assert first.strides[:2] == [step // array.itemsize for step in array.strides]
+    assert first.shape[:2] == list(array.shape)
+    assert addressof(first.strides.contents) == addressof(second.strides.contents)
+
+
+@pytest.mark.parametrize("inner", [Producer(), bytearray(4), ByMethod(GRID)])
 def test_what_lends_nothing_itself_is_not_lent(inner: Any) -> None:
     """R129, R122: a BufferError, after which consumers take the managed call."""
     with pytest.raises(BufferError, match="lends no view"):
