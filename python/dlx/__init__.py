@@ -20,6 +20,7 @@ from ._mixin import ArrayInterfaceMixin, ExchangeMixin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from ._bridge import bridge
     from ._core import DeviceType
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "ExchangeMixin",
     "Tensor",
     "__version__",
+    "bridge",
     "exchange_api",
     "from_dlpack",
     "from_pointer",
@@ -40,5 +42,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Give ``DeviceType``, which is made when it is first used."""
+    """Give ``DeviceType`` and ``bridge``, which are made when they are first used."""
+    if name == "bridge":
+        from ._bridge import bridge
+
+        return bridge
     return getattr(_core, name)
