@@ -11,6 +11,7 @@ mod buffer;
 mod cache;
 mod capsule;
 mod checked;
+mod convert;
 mod copy;
 mod device;
 mod dtype;
@@ -40,6 +41,8 @@ mod _core {
 
     #[pymodule_export]
     use crate::array_interface::array_interface;
+    #[pymodule_export]
+    use crate::convert::convert;
     #[pymodule_export]
     use crate::device::Device;
     #[pymodule_export]

@@ -14,7 +14,7 @@ use pyo3::types::{PyCapsule, PyTuple, PyType};
 use crate::abi::*;
 use crate::device::{self, Device};
 use crate::dtype::DType;
-use crate::exchange::publish;
+use crate::exchange::{Exchange, publish};
 use crate::protocol;
 use crate::request::Request;
 use crate::resolve::{explain, from_dlpack};
@@ -199,6 +199,18 @@ pub(crate) fn current_work_stream(
     match Slot::of_class(cls)? {
         Some(slot) => slot.inherited(cls.py(), device),
         None => Ok(stream::current_work_stream(device)),
+    }
+}
+
+/// The stream that `class` works on, the default one where it names none.
+pub(crate) fn stream_of(class: &Bound<'_, PyType>, device: DLDevice) -> PyResult<i64> {
+    let named = match Slot::of_class(class)? {
+        Some(slot) => Exchange::current_work_stream(slot, class.py(), device)?,
+        None => 0,
+    };
+    match named {
+        0 => Ok(stream::current_work_stream(device)),
+        named => Ok(named),
     }
 }
 

@@ -10,6 +10,7 @@ from ._core import (
     DType,
     Tensor,
     __version__,
+    convert,
     exchange_api,
     from_dlpack,
     from_pointer,

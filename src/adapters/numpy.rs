@@ -5,6 +5,7 @@
 //! (invariant S9 of `docs/safety.md`); otherwise arrays go through `__dlpack__`.
 
 mod element;
+mod make;
 mod strides;
 
 use std::ffi::{c_char, c_int};
@@ -27,6 +28,8 @@ use crate::exchange::is_immutable;
 use crate::interpreter::PythonOwner;
 use crate::managed::{self, Managed};
 use crate::snapshot::{Snapshot, Source};
+
+pub(crate) use make::array;
 
 /// `PyArrayObject_fields` of `ndarraytypes.h`, up to the last field that is read.
 #[repr(C)]
@@ -111,6 +114,17 @@ pub(super) fn is_time(x: &Bound<'_, PyAny>) -> PyResult<bool> {
         }
     }
     Ok(false)
+}
+
+/// Whether `to` is the array class itself, and the layout of arrays is proven.
+pub(crate) fn is_class(to: &Bound<'_, PyAny>) -> bool {
+    NDARRAY.get(to.py()).is_some_and(|ndarray| ndarray.is(to))
+}
+
+/// Whether `class` is the array class or derived from it, once the layout of arrays is proven.
+pub(crate) fn is_subclass_of_ndarray(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    let ndarray = ndarray(class.py())?;
+    Ok(ndarray.is_some_and(|ndarray| is_subclass(class.as_type_ptr(), ndarray.as_type_ptr())))
 }
 
 /// The array as a snapshot that holds it.
