@@ -7,6 +7,7 @@ pub mod abi;
 mod adapters;
 mod array_interface;
 mod boundary;
+mod bridge;
 mod buffer;
 mod cache;
 mod capsule;
@@ -43,6 +44,8 @@ mod _core {
     use crate::array_interface::array_interface;
     #[pymodule_export]
     use crate::convert::convert;
+    #[pymodule_export]
+    use crate::bridge::call_bridged;
     #[pymodule_export]
     use crate::device::Device;
     #[pymodule_export]

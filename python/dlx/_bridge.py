@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 from sys import maxsize
+from typing import NamedTuple
 
-from . import _core, convert
+from . import _core
+from ._core import call_bridged, convert
 from ._tree import map_tree
 
 TYPE_CHECKING = False
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
         TypeAlias,
         TypeVar,
         overload,
+        Self,
     )
 
     Framework: TypeAlias = type[Any] | ModuleType
@@ -81,43 +84,38 @@ _EXPORTS = {
 }
 
 
-def _as_it_is(value: Any) -> Any:
-    return value
+class _Kind(NamedTuple):
+    """One kind of tensor, and how others become it; the short way reads it by position."""
 
+    to: Framework
+    # Whether objects are converted, by exact type. What is no tensor is not remembered:
+    # its class may become one of tensors later.
+    known: dict[type, bool]
 
-class _Kind:
-    """One kind of tensor, and how others become it."""
-
-    def __init__(self, to: Framework) -> None:
-        self.to = to
-        self.instances = to if isinstance(to, type) else ()
-        # Whether objects are converted, by exact type. What is no tensor is not remembered:
-        # its class may become one of tensors later.
-        self.known = dict.fromkeys(_PLAIN, False)
+    @classmethod
+    def of(cls, to: Framework) -> Self:
+        return cls(to, dict.fromkeys(_PLAIN, False))
 
     def leaf(self, x: Any, copy: bool | None = None) -> Any:
         """Convert ``x`` if it is a tensor of another kind."""
         if not _core.is_tensor(x):
             return x
         new = x
-        if not isinstance(x, self.instances):
+        if not (isinstance(self.to, type) and isinstance(x, self.to)):
             new = convert(x, self.to, copy=copy)
         self.known[type(x)] = new is not x
         return new
 
     def give(self, value: Any) -> Any:
         """Convert what a function returned."""
-        foreign = self.known.get(type(value))
-        if foreign is None:
-            return map_tree(self.leaf, value)
-        return convert(value, self.to) if foreign else value
+        return map_tree(self.leaf, value)
 
 
 class _Outs:
-    """What one call writes in place: the caller's own objects, by what the function sees."""
+    """What one call writes in place: the caller's own objects."""
 
     def __init__(self) -> None:
-        # The keys are addresses of what the values keep alive.
+        # By the address of what the function sees, which the values keep alive.
         self.seen: dict[int, tuple[Any, Any]] = {}
 
     def note(self, new: Any, x: Any) -> None:
@@ -125,7 +123,7 @@ class _Outs:
         self.seen[id(new)] = (new, x)
 
     def give(self, kind: _Kind | None, value: Any) -> Any:
-        """Convert what a function returned; what it saw becomes the caller's own object."""
+        """Convert what a function returned, and give back what is the caller's own."""
         if (own := self.seen.get(id(value))) is not None:
             return own[1]
 
@@ -137,67 +135,70 @@ class _Outs:
         return map_tree(leaf, value)
 
 
-class _Arguments:
-    """How the arguments of one function are converted, and what its results become."""
+class _Bridged(NamedTuple):
+    """A function and how it is called; the short way reads the first six by position."""
 
-    def __init__(self, function: Any, to: Framework, result: Framework | None) -> None:
-        self.function = getattr(function, "__qualname__", repr(function))
-        self.into = _Kind(to)
-        self.result = None if result is None else _Kind(result)
-        self.kinds: dict[type, _Kind] = {}  # of results, by exact type of an argument
+    function: Any
+    into: _Kind
+    kinds: dict[type, _Kind]  # of results, by exact type of a tensor among the arguments
+    result: _Kind | None
+    receivers: int  # 1 for a method, else 0
+    out: int  # its position
+    names: list[str]  # of the positional parameters
+
+    @classmethod
+    def of(cls, function: Any, to: Framework, result: Framework | None) -> Self:
         try:
             parameters = [*inspect.signature(function).parameters.values()]
         except (TypeError, ValueError):  # not every builtin function tells it
             parameters = []
-        self.names = [p.name for p in parameters if p.kind <= p.POSITIONAL_OR_KEYWORD]
-        self.receivers = int(self.names[:1] in (["self"], ["cls"]))
-        self.out = self.names.index("out") if "out" in self.names else maxsize
+        names = [p.name for p in parameters if p.kind <= p.POSITIONAL_OR_KEYWORD]
+        return cls(
+            function,
+            _Kind.of(to),
+            {},
+            None if result is None else _Kind.of(result),
+            int(names[:1] in (["self"], ["cls"])),
+            names.index("out") if "out" in names else maxsize,
+            names,
+        )
+
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function, the long way."""
+        taken, give = self.take(args, kwargs)
+        return give(self.function(*taken, **kwargs))
+
+    async def call_coroutine(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call a coroutine function."""
+        taken, give = self.take(args, kwargs)
+        return give(await self.function(*taken, **kwargs))
 
     def take(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[list[Any], Callable[[Any], Any]]:
-        """Convert the arguments, keywords in place; also give what converts the result."""
-        to, known, kinds, kind = self.into.to, self.into.known, self.kinds, self.result
-        outs = _Outs() if "out" in kwargs or len(args) > self.out else None
+        """Convert the arguments (keywords in place), and tell how the result is."""
+        outs = _Outs()
+        kind = self.result
         taken = [*args[: self.receivers]]
-        name = ""
+        name: int | str = 0
         try:
-            for x in args[self.receivers :]:
-                foreign = known.get(type(x))
-                if foreign is None or len(taken) == self.out:
-                    new, found = self.unusual(
-                        x, outs if len(taken) == self.out else None
-                    )
-                else:
-                    new = convert(x, to) if foreign else x
-                    found = kinds.get(type(x))
+            for name, x in enumerate(args[self.receivers :], self.receivers):
+                new, found = self.argument(x, outs if name == self.out else None)
                 taken.append(new)
-                if kind is None:
-                    kind = found
+                kind = kind or found
             for name, x in kwargs.items():
-                if known.get(type(x)) is not False or name == "out":
-                    kwargs[name], found = self.unusual(
-                        x, outs if name == "out" else None
-                    )
-                else:
-                    found = kinds.get(type(x))
-                if kind is None:
-                    kind = found
+                new, found = self.argument(x, outs if name == "out" else None)
+                kwargs[name] = new
+                kind = kind or found
         except Exception as error:
-            at = len(taken)
-            if at < len(args):
-                name = self.names[at] if at < len(self.names) else str(at)
-            error.add_note(f"argument {name} of {self.function}")
+            self.note(error, name)
             raise
-        if outs is not None:
+        if outs.seen:
             return taken, functools.partial(outs.give, kind)
         return taken, _as_it_is if kind is None else kind.give
 
-    def unusual(self, x: Any, outs: _Outs | None) -> tuple[Any, _Kind | None]:
-        """Convert what may be a container, or of a type not seen before, or written in place.
-
-        Also give the kind of the first tensor in it.
-        """
+    def argument(self, x: Any, outs: _Outs | None) -> tuple[Any, _Kind | None]:
+        """Convert one argument, and tell the kind of the first tensor in it."""
         first = None
 
         def leaf(x: Any) -> Any:
@@ -212,7 +213,7 @@ class _Arguments:
                 new = self.into.leaf(x, copy=False)
             except _core.CopyRefused as refused:
                 raise _core.CopyRefused(
-                    f"out is written in place, where its owner sees it: {refused}"
+                    f"out is written in place, where its owner looks: {refused}"
                 ) from refused
             outs.note(new, x)
             return new
@@ -223,14 +224,24 @@ class _Arguments:
         return new, first
 
     def kind_of(self, cls: type) -> _Kind:
-        """Tell what results become for an argument of ``cls``: no view, parameter or the like."""
+        """Tell what results become for ``cls``: what it is a view or parameter of, say."""
         if cls not in self.kinds:
-            exporting = (
-                base for base in cls.__mro__ if not _EXPORTS.isdisjoint(vars(base))
-            )
+            bases = cls.__mro__
+            exporting = (base for base in bases if not _EXPORTS.isdisjoint(vars(base)))
             base = next(exporting, cls)
-            self.kinds[cls] = self.kinds.setdefault(base, _Kind(base))
+            self.kinds[cls] = self.kinds.setdefault(base, _Kind.of(base))
         return self.kinds[cls]
+
+    def note(self, error: BaseException, at: int | str) -> None:
+        """Add to an error which argument it is about."""
+        if isinstance(at, int) and at < len(self.names):
+            at = self.names[at]
+        name = getattr(self.function, "__qualname__", repr(self.function))
+        error.add_note(f"argument {at} of {name}")
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def bridge(to: Framework, *, result: Framework | None = None) -> Bridge:
@@ -270,20 +281,18 @@ def bridge(to: Framework, *, result: Framework | None = None) -> Bridge:
                 f"{function!r} is a generator function, whose results are not converted: "
                 "a function that returns is accepted"
             )
-        take = _Arguments(function, to, result).take
+        way = _Bridged.of(function, to, result)
         if any(map(inspect.iscoroutinefunction, called)):
 
             @functools.wraps(function)
             async def bridged_coroutine(*args: Any, **kwargs: Any) -> Any:
-                taken, give = take(args, kwargs)
-                return give(await function(*taken, **kwargs))
+                return await way.call_coroutine(args, kwargs)
 
             return bridged_coroutine
 
         @functools.wraps(function)
         def bridged(*args: Any, **kwargs: Any) -> Any:
-            taken, give = take(args, kwargs)
-            return give(function(*taken, **kwargs))
+            return call_bridged(way, args, kwargs)
 
         return bridged
 

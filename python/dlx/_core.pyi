@@ -202,6 +202,13 @@ def publish(cls: type, /) -> None:
 def unpublish(cls: type, /) -> None:
     """Take back what `publish` set."""
 
+# What a bridged function calls.
+
+def call_bridged(
+    bridged: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any], /
+) -> Any:
+    """Call the function of ``bridged`` with its arguments converted."""
+
 # What the methods of the mixins call.
 
 def register(class_: type) -> str | None:
