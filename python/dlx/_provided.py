@@ -36,7 +36,7 @@ def _mlx(tensor: Tensor) -> Any:
     return mlx.core.array(tensor)
 
 
-# Packages whose importer is not a ``from_dlpack`` beside the class, or not the best one.
+# Packages whose importer is not a ``from_dlpack`` beside the class, or not the best.
 _PACKAGES: dict[str, Importer] = {
     "numpy": _numpy,
     "jax": _jax,
@@ -53,7 +53,7 @@ def _is_exporter(cls: type) -> bool:
 
 
 def importer(cls: type) -> Importer | None:
-    """Find what makes an instance of ``cls``; None where that is its own ``from_dlpack``.
+    """Find what makes an instance of ``cls``; None where its own ``from_dlpack`` does.
 
     What is returned does not keep ``cls`` alive.
 
@@ -61,8 +61,8 @@ def importer(cls: type) -> Importer | None:
     """
     if not _is_exporter(cls):
         raise TypeError(
-            f"{cls.__module__}.{cls.__qualname__} has no __dlpack__ and __dlpack_device__; "
-            "classes with these or with an exchange table are accepted"
+            f"{cls.__module__}.{cls.__qualname__} has no __dlpack__ and "
+            "__dlpack_device__; a class with these or an exchange table is accepted"
         )
     if callable(getattr(cls, "from_dlpack", None)):
         return None

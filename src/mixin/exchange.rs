@@ -17,9 +17,10 @@ use crate::device::{self, Device};
 use crate::dtype::{self, DType};
 use crate::error::Error;
 use crate::exchange::Exchange;
+use crate::interpreter::attach;
 use crate::managed::Managed;
 use crate::resolve::{explain, is_accepted};
-use crate::slot::{Origin, Slot, is_mixin, lent};
+use crate::slot::{Origin, Slot, is_mixin, lent, nested};
 use crate::snapshot::Snapshot;
 use crate::tensor::{self, Tensor};
 use crate::{no_sync, stream};
@@ -29,13 +30,20 @@ impl Exchange for Slot {
         &self,
         object: Borrowed<'_, '_, PyAny>,
     ) -> PyResult<Managed<DLManagedTensorVersioned>> {
-        let inner = self.read(&object)?;
-        let stream = |device| self.current_work_stream(object.py(), device);
-        let (managed, origin) = match no_sync::managed_tensor(&inner, &stream) {
-            Ok(export) => export,
-            Err(error) => return Python::attach(|_| Err(explain(&object, &inner, error))),
+        let read;
+        let inner = match self.is_itself(&object) {
+            true => &*object,
+            false => {
+                read = self.read(&object)?;
+                &read
+            }
         };
-        if let Some(work_stream) = origin {
+        let stream = |device| self.current_work_stream(object.py(), device);
+        let (managed, work_stream) = match no_sync::managed_tensor(inner, &stream) {
+            Ok(export) => export,
+            Err(error) => return Python::attach(|_| Err(explain(&object, inner, error))),
+        };
+        if let Some(work_stream) = work_stream {
             self.set_work_stream(work_stream);
         }
         Ok(managed)
@@ -43,11 +51,12 @@ impl Exchange for Slot {
 
     fn borrow(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
         let inner = lent(&object, self.read(&object)?)?;
-        let (tensor, origin) = match no_sync::dl_tensor(&inner) {
+        let stream = |device| self.current_work_stream(object.py(), device);
+        let (tensor, work_stream) = match no_sync::dl_tensor(&inner, &stream) {
             Ok(lent) => lent,
             Err(error) => return Python::attach(|_| Err(explain(&object, &inner, error))),
         };
-        if let Some(work_stream) = origin {
+        if let Some(work_stream) = work_stream {
             self.set_work_stream(work_stream);
         }
         Ok(tensor)
@@ -68,7 +77,7 @@ impl Exchange for Slot {
         dtype: DLDataType,
         device: DLDevice,
     ) -> Result<Managed<DLManagedTensorVersioned>, Error> {
-        if !self.holder().is_some_and(|holder| holder.hooks.empty) {
+        if !self.hooks().empty {
             return tensor::allocate(shape, dtype, device);
         }
         // The hook is spared what dlx's own allocator refuses.
@@ -80,10 +89,14 @@ impl Exchange for Slot {
             let name = device::name(device);
             return Err(Error::refused(format!("there is one cpu, not {name}")));
         }
-        let made = Python::try_attach(|py| {
-            self.empty(py, shape, dtype, device)
-                .map_err(|error| raised(py, &error))
-        });
+        let made = || {
+            Python::attach(|py| {
+                self.empty(py, shape, dtype, device)
+                    .map_err(|error| raised(py, &error))
+            })
+        };
+        // A caller of the allocator need not be attached.
+        let made = attach(|_| made());
         made.unwrap_or_else(|| Err(Error::refused("Python is exiting")))
     }
 
@@ -91,14 +104,19 @@ impl Exchange for Slot {
         if !stream::has_streams(device) {
             return Ok(0);
         }
-        match self.holder() {
-            Some(holder) if holder.hooks.stream => Python::attach(|py| self.hooked(py, device)),
-            _ => self.inherited(py, device),
+        match self.hooks().stream {
+            true => Python::attach(|py| self.hooked(py, device)),
+            false => self.inherited(py, device),
         }
     }
 }
 
 impl Slot {
+    /// Whether `object` is of the very type that the table was provided for, so that there is nothing to read.
+    fn is_itself(&self, object: &Bound<'_, PyAny>) -> bool {
+        self.is_for(object.get_type_ptr().cast()) && self.is_provided()
+    }
+
     /// What is exported in place of `object`.
     fn read<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         match self.holder() {
@@ -135,7 +153,8 @@ impl Slot {
     /// The stream that `__dlx_stream__` names.
     fn hooked(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
         let (_, class) = self.living(py)?;
-        let named = class.call_method1(intern!(py, "__dlx_stream__"), (Device(device),))?;
+        let hook = intern!(py, "__dlx_stream__");
+        let named = nested(&class, || class.call_method1(hook, (Device(device),)))?;
         if named.is_none() {
             return self.inherited(py, device);
         }
@@ -164,7 +183,8 @@ impl Slot {
     ) -> PyResult<Managed<DLManagedTensorVersioned>> {
         let (_, class) = self.living(py)?;
         let asked = (PyTuple::new(py, shape)?, DType(dtype), Device(device));
-        let made = class.call_method1(intern!(py, "__dlx_empty__"), asked)?;
+        let hook = intern!(py, "__dlx_empty__");
+        let made = nested(&class, || class.call_method1(hook, asked))?;
         let stream = |device| self.current_work_stream(py, device);
         let (managed, _) = match no_sync::managed_tensor(&made, &stream) {
             Ok(export) => export,

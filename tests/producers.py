@@ -1,0 +1,56 @@
+"""What exports through dlx: `dlx.Tensor`, and mixin classes over the same source.
+
+Tests of the producer's side are parametrized with `every_producer`: each maker gives an
+object that exports what `dlx.from_dlpack` reads from its argument.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import dlx
+import pytest
+
+Maker = Callable[[Any], Any]
+
+
+class Stored(dlx.ExchangeMixin, exchange="data"):
+    """Exports what its `__init__` sets."""
+
+    def __init__(self, data: Any) -> None:
+        """Keep `data`."""
+        self.data = data
+
+
+class ByMethod(dlx.ExchangeMixin):
+    """Exports what its method returns."""
+
+    def __init__(self, data: Any) -> None:
+        """Keep `data`."""
+        self.data = data
+
+    def __dlx_export__(self) -> Any:
+        """Give what is kept."""
+        return self.data
+
+
+MIXINS: dict[str, Maker] = {
+    "stored tensor": lambda source: Stored(dlx.from_dlpack(source)),
+    "stored source": Stored,
+    "mixin in mixin": lambda source: Stored(Stored(dlx.from_dlpack(source))),
+    "tensor by method": lambda source: ByMethod(dlx.from_dlpack(source)),
+    "source by method": ByMethod,
+}
+PRODUCERS: dict[str, Maker] = {"dlx.Tensor": dlx.from_dlpack} | MIXINS
+
+every_producer = pytest.mark.parametrize("make", PRODUCERS.values(), ids=PRODUCERS)
+"""`make(source)` exports what `source` does."""
+OWNERS = [dlx.Tensor, Stored, ByMethod]
+every_table = pytest.mark.parametrize("owner", OWNERS)
+"""Each of these classes has a table of its own."""
+
+
+def inside(producer: Any) -> dlx.Tensor:
+    """The tensor that is exported, without order."""
+    return dlx.from_dlpack(producer, stream=-1)
