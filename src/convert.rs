@@ -20,7 +20,7 @@ use crate::resolve::from_dlpack;
 use crate::snapshot::Snapshot;
 use crate::tensor::Tensor;
 use crate::{mixin, no_sync, protocol, stream};
-use target::{Target, Via};
+pub(crate) use target::{Target, Via, with as with_target};
 
 /// ``x`` as a tensor of another library: ``to`` is its array type (``torch.Tensor``, ``np.ndarray``,
 /// ``jax.Array``, a subclass of `ExchangeMixin`, `Tensor`) or its namespace (``torch``, ``jax.numpy``).
@@ -53,7 +53,7 @@ pub(crate) fn convert<'py>(
             false => deliver::to_numpy(x, &asked),
         };
     }
-    target::with(to, |target| make(x, target, &asked))
+    with_target(to, |target| make(x, target, &asked))
 }
 
 /// What the caller asked for.
@@ -138,7 +138,8 @@ impl<'py> Source<'py> {
             let (tensor, flags, _) = parts(&managed)?;
             let copied = flags & DLPACK_FLAG_BITMASK_IS_COPIED != 0;
             // What is on a device with streams has to be ordered; what is a copy may have to be refused.
-            if !stream::has_streams(tensor.device) && !(copied && asked.copy.is_some()) {
+            let again = stream::has_streams(tensor.device) || (copied && asked.copy.is_some());
+            if !again {
                 return Ok(Self::Managed(managed));
             }
         }

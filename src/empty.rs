@@ -2,13 +2,15 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::{PyBufferError, PyTypeError};
+use std::ptr::NonNull;
+
+use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyModule, PyType};
 
 use crate::abi::*;
 use crate::checked::{Checked, Memo};
-use crate::convert::{Target, Via, convert, target};
+use crate::convert::{Target, Via, convert, with_target};
 use crate::device::{self, Device};
 use crate::dtype::{self, DType};
 use crate::error::bad_integers;
@@ -38,25 +40,30 @@ pub(crate) fn empty<'py>(
     let shape = extents(shape)?;
     let dtype = DType::of(dtype)?;
     let given = device.map(Device::of).transpose()?;
-    let Some(like) = like else {
-        let snapshot = Snapshot::empty(&shape, dtype, given.unwrap_or(device::CPU))?;
-        return Ok(Bound::new(py, Tensor::new(snapshot))?.into_any());
-    };
-    let (class, here) = match like.is_instance_of::<PyType>() || like.is_instance_of::<PyModule>() {
-        true => (like.clone(), None),
-        false => (like.get_type().into_any(), protocol::device(like)?),
+    let (class, here) = match like {
+        None => (None, None),
+        Some(like) if like.is_instance_of::<PyType>() || like.is_instance_of::<PyModule>() => {
+            (Some(like.clone()), None)
+        }
+        Some(like) => (Some(like.get_type().into_any()), protocol::device(like)?),
     };
     let device = given.or(here).unwrap_or(device::CPU);
-    // The allocators of others are spared what no tensor can be.
+    // No allocator is asked for what no tensor can be.
     let memo = Memo {
         device,
-        ..Memo::on_cpu(std::ptr::NonNull::dangling().as_ptr(), dtype, 0)
+        ..Memo::on_cpu(NonNull::dangling().as_ptr(), dtype, 0)
     };
-    Checked::new(memo, &shape, None)?;
-    target::with(&class, |target| {
+    Checked::new(memo, &shape, None).map_err(|error| PyValueError::new_err(error.message()))?;
+    let Some(class) = class else {
+        let snapshot = Snapshot::empty(&shape, dtype, device)?;
+        return Ok(Bound::new(py, Tensor::new(snapshot))?.into_any());
+    };
+    with_target(&class, |target| {
         let class = target.class.bind(py);
         match &target.via {
-            Via::Table(table) if table.allocates() => of_table(target, table, &shape, dtype, device),
+            Via::Table(table) if table.allocates() => {
+                of_table(target, table, &shape, dtype, device, py)
+            }
             Via::Mixin => mixin::empty(class, &shape, dtype, device),
             _ => {
                 let tensor = Bound::new(py, Tensor::new(Snapshot::empty(&shape, dtype, device)?))?;

@@ -15,6 +15,7 @@ mod convert;
 mod copy;
 mod device;
 mod dtype;
+mod empty;
 mod error;
 mod exchange;
 mod functions;
@@ -47,6 +48,8 @@ mod _core {
     use crate::device::Device;
     #[pymodule_export]
     use crate::dtype::DType;
+    #[pymodule_export]
+    use crate::empty::empty;
     #[pymodule_export]
     use crate::functions::{from_dlpack, from_pointer, is_tensor};
     #[pymodule_export]

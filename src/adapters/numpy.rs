@@ -11,13 +11,12 @@ mod strides;
 
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
-use std::slice;
 
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyString, PyType};
+use pyo3::types::{PyString, PyType};
 
 use super::loaded;
 use crate::abi::*;
@@ -25,7 +24,6 @@ use crate::checked::{Checked, Memo, extents};
 use crate::device;
 use crate::dtype;
 use crate::error::Error;
-use crate::exchange::is_immutable;
 use crate::interpreter::PythonOwner;
 use crate::managed::{self, Managed, Offer};
 use crate::snapshot::{Snapshot, Source};
