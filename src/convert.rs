@@ -20,7 +20,7 @@ use crate::resolve::from_dlpack;
 use crate::snapshot::Snapshot;
 use crate::tensor::Tensor;
 use crate::{mixin, no_sync, protocol, stream};
-use target::{Target, Via};
+pub(crate) use target::{Target, Via, with as with_target};
 
 /// ``x`` as a tensor of another library: ``to`` is its array type (``torch.Tensor``, ``np.ndarray``,
 /// ``jax.Array``, a subclass of `ExchangeMixin`, `Tensor`) or its namespace (``torch``, ``jax.numpy``).
@@ -53,7 +53,7 @@ pub(crate) fn convert<'py>(
             false => deliver::to_numpy(x, &asked),
         };
     }
-    target::with(to, |target| make(x, target, &asked))
+    with_target(to, |target| make(x, target, &asked))
 }
 
 /// What the caller asked for.
@@ -63,6 +63,10 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
+    fn is_nothing(&self) -> bool {
+        self.device.is_none() && self.copy.is_none()
+    }
+
     /// Whether `x`, whose type is right, need not be converted.
     fn is_met_by(&self, x: &Bound<'_, PyAny>) -> PyResult<bool> {
         Ok(self.copy != Some(true)
@@ -118,15 +122,6 @@ impl<'py> Source<'py> {
         stream_of: impl Fn(DLDevice) -> PyResult<i64>,
     ) -> PyResult<Self> {
         let asks_nothing = asked.device.is_none() && asked.copy != Some(true);
-        if asks_nothing && is_short(x) {
-            let (managed, origin) = no_sync::managed_tensor(x, &stream_of)?;
-            let (_, flags, _) = parts(&managed)?;
-            let copied = flags & DLPACK_FLAG_BITMASK_IS_COPIED != 0;
-            // What is on a device with streams has to be ordered; what is a copy may have to be refused.
-            if origin.is_none() && !(copied && asked.copy.is_some()) {
-                return Ok(Self::Managed(managed));
-            }
-        }
         if asks_nothing && let Ok(tensor) = x.cast_exact::<Tensor>() {
             let snapshot = tensor.get().snapshot();
             if stream::has_streams(snapshot.memo().device) {
@@ -137,6 +132,16 @@ impl<'py> Source<'py> {
                 tensor,
                 fresh: false,
             });
+        }
+        if asks_nothing && is_short(x) {
+            let (managed, _) = no_sync::managed_tensor(x, &stream_of)?;
+            let (tensor, flags, _) = parts(&managed)?;
+            let copied = flags & DLPACK_FLAG_BITMASK_IS_COPIED != 0;
+            // What is on a device with streams has to be ordered; what is a copy may have to be refused.
+            let again = stream::has_streams(tensor.device) || (copied && asked.copy.is_some());
+            if !again {
+                return Ok(Self::Managed(managed));
+            }
         }
         let snapshot = asked.import(x, stream_of)?;
         Ok(Self::Tensor {
@@ -180,12 +185,24 @@ fn make<'py>(x: &Bound<'py, PyAny>, target: &Target, asked: &Asked) -> PyResult<
             let tensor = Tensor::new(from_dlpack(x, &request)?);
             Ok(Bound::new(py, tensor)?.into_any())
         }
-        Via::Numpy => deliver::to_numpy(x, asked)?.call_method1(intern!(py, "view"), (class,)),
+        Via::Numpy => {
+            let array = deliver::to_numpy(x, asked)?;
+            match array.get_type().is(class) {
+                true => Ok(array),
+                false => array.call_method1(intern!(py, "view"), (class,)),
+            }
+        }
         Via::Mixin => {
             let snapshot = asked.import(x, |device| mixin::stream_of(class, device))?;
             mixin::import_tensor(class, &Bound::new(py, Tensor::new(snapshot))?)
         }
         Via::Table(table) => {
+            if asked.is_nothing()
+                && numpy::is_ndarray(x)
+                && let Some(made) = deliver::array_to_table(x, target, table)?
+            {
+                return Ok(made);
+            }
             let source = Source::of(x, asked, |device| table.stream_of(py, device))?;
             deliver::to_table(source, target, table, asked, py)
         }

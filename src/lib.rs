@@ -16,6 +16,7 @@ mod convert;
 mod copy;
 mod device;
 mod dtype;
+mod empty;
 mod error;
 mod exchange;
 mod functions;
@@ -50,6 +51,8 @@ mod _core {
     use crate::device::Device;
     #[pymodule_export]
     use crate::dtype::DType;
+    #[pymodule_export]
+    use crate::empty::empty;
     #[pymodule_export]
     use crate::functions::{from_dlpack, from_pointer, is_tensor};
     #[pymodule_export]

@@ -214,6 +214,18 @@ pub(crate) fn stream_of(class: &Bound<'_, PyType>, device: DLDevice) -> PyResult
     }
 }
 
+/// An instance of `class` over memory that its `__dlx_empty__` makes.
+pub(crate) fn empty<'py>(
+    class: &Bound<'py, PyType>,
+    shape: &[i64],
+    dtype: DLDataType,
+    device: DLDevice,
+) -> PyResult<Bound<'py, PyAny>> {
+    let stream = |device| stream_of(class, device);
+    let snapshot = exchange::memory_of(class, &stream, shape, dtype, device)?;
+    import_tensor(class, &Bound::new(class.py(), Tensor::new(snapshot))?)
+}
+
 /// Uninitialized memory of dlx's own.
 #[pyfunction]
 pub(crate) fn allocate(

@@ -1,6 +1,7 @@
 """Zero-copy tensor exchange between Python array libraries, through DLPack 1.3.
 
-``dlx.from_dlpack`` reads tensors of any library; ``dlx.Tensor`` hands them on.
+``dlx.from_dlpack`` reads tensors of any library; ``dlx.Tensor`` hands them on, and
+``dlx.convert`` goes from one library to another.
 """
 
 from . import _core
@@ -11,6 +12,7 @@ from ._core import (
     Tensor,
     __version__,
     convert,
+    empty,
     exchange_api,
     from_dlpack,
     from_pointer,
@@ -18,6 +20,7 @@ from ._core import (
     unpublish,
 )
 from ._mixin import ArrayInterfaceMixin, ExchangeMixin
+from ._tree import convert_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,6 +37,9 @@ __all__ = [
     "Tensor",
     "__version__",
     "bridge",
+    "convert",
+    "convert_tree",
+    "empty",
     "exchange_api",
     "from_dlpack",
     "from_pointer",

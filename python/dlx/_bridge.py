@@ -20,10 +20,10 @@ if TYPE_CHECKING:
         Concatenate,
         ParamSpec,
         Protocol,
+        Self,
         TypeAlias,
         TypeVar,
         overload,
-        Self,
     )
 
     Framework: TypeAlias = type[Any] | ModuleType
@@ -140,7 +140,9 @@ class _Bridged(NamedTuple):
 
     function: Any
     into: _Kind
-    kinds: dict[type, _Kind]  # of results, by exact type of a tensor among the arguments
+    kinds: dict[
+        type, _Kind
+    ]  # of results, by exact type of a tensor among the arguments
     result: _Kind | None
     receivers: int  # 1 for a method, else 0
     out: int  # its position
@@ -168,7 +170,9 @@ class _Bridged(NamedTuple):
         taken, give = self.take(args, kwargs)
         return give(self.function(*taken, **kwargs))
 
-    async def call_coroutine(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    async def call_coroutine(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         """Call a coroutine function."""
         taken, give = self.take(args, kwargs)
         return give(await self.function(*taken, **kwargs))

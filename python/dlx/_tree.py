@@ -9,7 +9,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-__all__ = ["map_tree"]
+    from ._core import Device
+
+__all__ = ["convert_tree", "map_tree"]
+
+
+def convert_tree(
+    tree: Any,
+    to: Any,
+    /,
+    *,
+    device: Device | str | tuple[int, int] | None = None,
+    copy: bool | None = None,
+) -> Any:
+    """Give ``tree`` with every tensor in it converted, as `dlx.convert` does.
+
+    Tensors are looked for in lists, tuples, named tuples, dicts (among the values) and
+    dataclasses, at any depth; these are rebuilt where something in them changed, and what
+    is neither a container nor a tensor stays as it is. An exception leaves ``tree`` alone.
+    """
+
+    def convert(leaf: Any) -> Any:
+        if _core.is_tensor(leaf):
+            return _core.convert(leaf, to, device=device, copy=copy)
+        return leaf
+
+    return map_tree(convert, tree)
 
 
 def map_tree(function: Callable[[Any], Any], tree: Any) -> Any:

@@ -54,6 +54,26 @@ pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Asked) -> PyResult<Bo
     }
 }
 
+/// As an object that the table of the target makes of a NumPy array as it is; `None` where it does not fit.
+pub(super) fn array_to_table<'py>(
+    x: &Bound<'py, PyAny>,
+    target: &Target,
+    table: &Table,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = x.py();
+    let Some((dtype, offer)) = numpy::offer(x, |flags, shape, strides| {
+        misfit(flags, shape, strides).is_none()
+    })?
+    else {
+        return Ok(None);
+    };
+    let given = Given { address: 0, dtype };
+    let made = table.import(target.class.bind(py), offer);
+    let made = made.map_err(|error| given.refused(py, target, error))?;
+    target.check(&made)?;
+    Ok(Some(made))
+}
+
 /// As an object that the table of the target makes.
 pub(super) fn to_table<'py>(
     mut source: Source<'py>,
@@ -87,27 +107,29 @@ pub(super) fn to_table<'py>(
     Ok(made)
 }
 
+/// What other libraries do not take, crash on, or forget.
+fn misfit(flags: u64, shape: &[i64], strides: &[i64]) -> Option<&'static str> {
+    let is_backward = |(&extent, &stride): (&i64, &i64)| extent > 1 && stride < 0;
+    if flags & DLPACK_FLAG_BITMASK_READ_ONLY != 0 {
+        Some("would not respect that the tensor is read-only")
+    } else if shape.iter().zip(strides).any(is_backward) {
+        Some("takes no negative strides")
+    } else {
+        None
+    }
+}
+
 impl Source<'_> {
-    /// What libraries do not take, crash on, or forget.
     fn misfit(&self) -> PyResult<Option<&'static str>> {
-        let parts = match self {
+        Ok(match self {
             Self::Managed(managed) => {
                 let (_, flags, (shape, strides)) = parts(managed)?;
-                (flags, shape, strides.unwrap_or(&[]))
+                misfit(flags, shape, strides.unwrap_or(&[]))
             }
             Self::Tensor { tensor, .. } => {
                 let snapshot = tensor.get().snapshot();
-                (snapshot.memo().flags, snapshot.shape(), snapshot.strides())
+                misfit(snapshot.memo().flags, snapshot.shape(), snapshot.strides())
             }
-        };
-        let (flags, shape, strides) = parts;
-        let is_backward = |(&extent, &stride): (&i64, &i64)| extent > 1 && stride < 0;
-        Ok(if flags & DLPACK_FLAG_BITMASK_READ_ONLY != 0 {
-            Some("would not respect that the tensor is read-only")
-        } else if shape.iter().zip(strides).any(is_backward) {
-            Some("takes no negative strides")
-        } else {
-            None
         })
     }
 
@@ -164,7 +186,10 @@ pub(super) fn to_function<'py>(
             Some("would not respect that the tensor is read-only".to_owned())
         }
         Err(error) if is_refusal(py, error) && (readonly || !snapshot.is_row_major()) => {
-            Some(format!("does not take the tensor as it lies: {error}"))
+            Some(format!(
+                "does not take the tensor as it lies: {}",
+                first_line(error, py)
+            ))
         }
         _ => None,
     };
@@ -205,8 +230,9 @@ impl Given {
             _ => return error,
         };
         let dtype = dtype::name(self.dtype);
+        let text = first_line(&error, py);
         let refused =
-            PyBufferError::new_err(format!("{name} does not take the {dtype} tensor: {error}"));
+            PyBufferError::new_err(format!("{name} does not take the {dtype} tensor: {text}"));
         refused.set_cause(py, Some(error));
         refused
     }
@@ -243,6 +269,12 @@ impl Given {
             )),
         }
     }
+}
+
+/// What an exception says, without the trace of C++ functions that may follow.
+fn first_line(error: &PyErr, py: Python<'_>) -> String {
+    let text = error.value(py).to_string();
+    text.lines().next().unwrap_or_default().to_owned()
 }
 
 /// What was made, as dlx sees it.

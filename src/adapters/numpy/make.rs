@@ -5,6 +5,7 @@
 //! S14 of `docs/safety.md`); otherwise arrays are made by NumPy's Python functions.
 
 use std::ffi::{c_int, c_uint, c_void};
+use std::mem::transmute;
 use std::ptr::{NonNull, null_mut};
 
 use pyo3::exceptions::PyBufferError;
@@ -24,19 +25,24 @@ use crate::{dtype, layout};
 #[derive(Clone, Copy)]
 struct Api {
     ndarray: NonNull<ffi::PyTypeObject>,
-    descr_from_type: unsafe extern "C" fn(c_int) -> *mut ffi::PyObject,
-    new_from_descr: unsafe extern "C" fn(
-        *mut ffi::PyTypeObject,
-        *mut ffi::PyObject,
-        c_int,
-        *const isize,
-        *const isize,
-        *mut c_void,
-        c_int,
-        *mut ffi::PyObject,
-    ) -> *mut ffi::PyObject,
-    set_base_object: unsafe extern "C" fn(*mut ffi::PyObject, *mut ffi::PyObject) -> c_int,
+    descr_from_type: DescrFromType,
+    new_from_descr: NewFromDescr,
+    set_base_object: SetBaseObject,
 }
+
+type GetNDArrayCVersion = unsafe extern "C" fn() -> c_uint;
+type DescrFromType = unsafe extern "C" fn(c_int) -> *mut ffi::PyObject;
+type NewFromDescr = unsafe extern "C" fn(
+    *mut ffi::PyTypeObject,
+    *mut ffi::PyObject,
+    c_int,
+    *const isize,
+    *const isize,
+    *mut c_void,
+    c_int,
+    *mut ffi::PyObject,
+) -> *mut ffi::PyObject;
+type SetBaseObject = unsafe extern "C" fn(*mut ffi::PyObject, *mut ffi::PyObject) -> c_int;
 
 // SAFETY: functions of NumPy and its array type, all of which live as long as the process.
 unsafe impl Send for Api {}
@@ -174,22 +180,30 @@ fn find(ndarray: &Bound<'_, PyType>) -> PyResult<Option<Api>> {
         if class.as_ptr() != ndarray.as_type_ptr() {
             continue;
         }
-        type Version = unsafe extern "C" fn() -> c_uint;
-        // SAFETY: the first entry is `PyArray_GetNDArrayCVersion` in every NumPy (S14).
-        let version = unsafe { std::mem::transmute::<*mut c_void, Option<Version>>(entry(0)) };
+        // SAFETY: the first entry is this function in every NumPy; NULL becomes `None` (S14).
+        let version = unsafe { transmute::<*mut c_void, Option<GetNDArrayCVersion>>(entry(0)) };
         // SAFETY: it takes nothing and answers with the version of the C interface.
         let version = version.map(|version| unsafe { version() } >> 24);
-        if !matches!(version, Some(1 | 2)) || [45, 94, 282].map(entry).contains(&null_mut()) {
+        if !matches!(version, Some(1 | 2)) {
             continue;
         }
+        // SAFETY: the entry is this function; NULL becomes `None` (S14).
+        let descr_from_type = unsafe { transmute::<*mut c_void, Option<DescrFromType>>(entry(45)) };
+        // SAFETY: as above.
+        let new_from_descr = unsafe { transmute::<*mut c_void, Option<NewFromDescr>>(entry(94)) };
+        // SAFETY: as above.
+        let set_base_object =
+            unsafe { transmute::<*mut c_void, Option<SetBaseObject>>(entry(282)) };
+        let (Some(descr_from_type), Some(new_from_descr), Some(set_base_object)) =
+            (descr_from_type, new_from_descr, set_base_object)
+        else {
+            continue;
+        };
         let api = Api {
             ndarray: class,
-            // SAFETY: `PyArray_DescrFromType`, not NULL.
-            descr_from_type: unsafe { std::mem::transmute::<*mut c_void, _>(entry(45)) },
-            // SAFETY: `PyArray_NewFromDescr`, not NULL.
-            new_from_descr: unsafe { std::mem::transmute::<*mut c_void, _>(entry(94)) },
-            // SAFETY: `PyArray_SetBaseObject`, not NULL.
-            set_base_object: unsafe { std::mem::transmute::<*mut c_void, _>(entry(282)) },
+            descr_from_type,
+            new_from_descr,
+            set_base_object,
         };
         if is_as_expected(py, api)? {
             return Ok(Some(api));
@@ -203,7 +217,7 @@ fn is_as_expected(py: Python<'_>, api: Api) -> PyResult<bool> {
     let base = PyBytes::new(py, &[0; 64]);
     let data = base.as_bytes().as_ptr().cast_mut();
     let (shape, strides) = ([3, 1, 2], [-12, 6, 4]);
-    // SAFETY: as in `array`; 11 is `NPY_FLOAT`, 4 `NPY_USHORT`.
+    // SAFETY: as in `array`; 4 is `NPY_USHORT`.
     let descr = unsafe { (api.descr_from_type)(4) };
     // SAFETY: the elements lie in the bytes, which `base` holds.
     let data = unsafe { data.add(40) };

@@ -23,6 +23,11 @@ impl Table {
         self.to_py.is_some()
     }
 
+    /// Whether it has an allocator.
+    pub(crate) fn allocates(&self) -> bool {
+        self.allocator.is_some()
+    }
+
     /// The object that the table, which is that of `class`, makes of what is offered.
     ///
     /// # Errors
@@ -76,7 +81,7 @@ impl Table {
         }
     }
 
-    /// A new tensor of the library's own memory; `None` where it allocates none.
+    /// A new tensor of the library's own memory.
     ///
     /// # Errors
     ///
@@ -87,9 +92,9 @@ impl Table {
         shape: &[i64],
         dtype: DLDataType,
         device: DLDevice,
-    ) -> PyResult<Option<Managed<DLManagedTensorVersioned>>> {
+    ) -> PyResult<Managed<DLManagedTensorVersioned>> {
         let Some(allocator) = self.allocator else {
-            return Ok(None);
+            return Err(broken(class, ALLOCATOR, "is not there", None));
         };
         let mut shape = shape.to_vec();
         let mut prototype = DLTensor {
@@ -111,7 +116,7 @@ impl Table {
         // SAFETY: what an allocator writes to `out` is given to the caller, and nobody else has it (S3).
         let managed = NonNull::new(out).map(|out| unsafe { Managed::from_raw(out) });
         match (code, managed) {
-            (0, Some(managed)) => Ok(Some(managed)),
+            (0, Some(managed)) => Ok(managed),
             (0, None) => Err(broken(class, ALLOCATOR, "succeeded without a tensor", None)),
             // A table that failed must not have given a tensor; what it wrote is not followed.
             (_, managed) => {
