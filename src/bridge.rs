@@ -1,99 +1,164 @@
-//! The short way of a function that `dlx.bridge` made: all arguments of types that it has seen, none written in place.
+//! The short way of a function that `dlx.bridge` made, for arguments of types that it has seen.
 //!
-//! `python/dlx/_bridge.py` is the long one, and says what the tuples hold that it gives to this.
+//! `python/dlx/_bridge.py` derives its classes from these, and goes on where they do not know on: at containers, new
+//! types, and what is written in place.
 
 #![forbid(unsafe_code)]
 
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::convert::convert;
 
-/// Call the function of ``bridged``, a ``_Bridged``, with its arguments converted, and convert what it returns.
-#[pyfunction]
-#[pyo3(signature = (bridged, args, kwargs, /))]
-pub(crate) fn call_bridged<'py>(
-    bridged: &Bound<'py, PyTuple>,
-    args: &Bound<'py, PyTuple>,
-    kwargs: &Bound<'py, PyDict>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let py = args.py();
-    let Some((taken, kind)) = take(bridged, args, kwargs)? else {
-        return bridged.call_method1(intern!(py, "call"), (args, kwargs));
-    };
-    let function = bridged.get_borrowed_item(0)?;
-    let result = match kwargs.is_empty() {
-        true => function.call1(taken),
-        false => function.call(taken, Some(kwargs)),
-    }?;
-    match kind {
-        Some(kind) => give(&kind, result),
-        None => Ok(result),
+/// One kind of tensor, ``to``, for the results of a call with arguments of one type, or for those arguments.
+///
+/// ``known`` says by exact type which objects are converted to become one. ``foreign`` says it of the arguments.
+#[pyclass(frozen, subclass, module = "dlx._core")]
+pub(crate) struct Kind {
+    #[pyo3(get)]
+    to: Py<PyAny>,
+    #[pyo3(get)]
+    known: Py<PyDict>,
+    foreign: bool,
+}
+
+#[pymethods]
+impl Kind {
+    #[new]
+    fn new(to: Py<PyAny>, known: Py<PyDict>, foreign: bool) -> Self {
+        Self { to, known, foreign }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.to)?;
+        visit.call(&self.known)
     }
 }
 
-/// The positional arguments, converted, and the kind of the result, if all can be told by their types alone.
-#[allow(clippy::type_complexity, reason = "what is called with, and what comes of it")]
-fn take<'py>(
-    bridged: &Bound<'py, PyTuple>,
-    args: &Bound<'py, PyTuple>,
-    kwargs: &Bound<'py, PyDict>,
-) -> PyResult<Option<(Bound<'py, PyTuple>, Option<Bound<'py, PyTuple>>)>> {
-    let py = args.py();
-    let item = |index| bridged.get_borrowed_item(index);
-    let (into, kinds, result) = (item(1)?, item(2)?, item(3)?);
-    let (receivers, out): (usize, usize) = (item(4)?.extract()?, item(5)?.extract()?);
-    let into = into.cast::<PyTuple>()?;
-    let (to, known) = (into.get_borrowed_item(0)?, into.get_borrowed_item(1)?);
-    let (known, kinds) = (known.cast::<PyDict>()?, kinds.cast::<PyDict>()?);
-    if args.len() > out.min(MANY) {
-        return Ok(None);
-    }
-    let mut foreign = 0u64;
-    for (position, x) in args.iter_borrowed().enumerate().skip(receivers) {
-        match known.get_item(x.get_type())? {
-            Some(found) => foreign |= u64::from(found.is_truthy()?) << position,
-            None => return Ok(None),
-        }
-    }
-    for (name, x) in kwargs {
-        // Tensors among them are rare, and `out` is written in place.
-        let plain = !kinds.contains(x.get_type())? && known.contains(x.get_type())?;
-        if !plain || name.eq("out")? {
-            return Ok(None);
-        }
-    }
-    let mut kind = (!result.is_none()).then(|| result.to_owned());
-    let mut taken = Vec::with_capacity(args.len());
-    for (position, x) in args.iter_borrowed().enumerate() {
-        if kind.is_none() && position >= receivers {
-            kind = kinds.get_item(x.get_type())?;
-        }
-        taken.push(match foreign >> position & 1 {
-            0 => x.to_owned(),
-            _ => convert(&x, &to, None, None).or_else(|error| {
-                let position = (error.value(py), position);
-                bridged.call_method1(intern!(py, "note"), position)?;
-                Err(error)
-            })?,
-        });
-    }
-    let kind = kind.map(Bound::cast_into).transpose()?;
-    Ok(Some((PyTuple::new(py, taken)?, kind)))
-}
-
-/// More arguments than this take the long way.
-const MANY: usize = 64;
-
-/// What a function returned, as what `kind`, a ``_Kind``, says.
-fn give<'py>(kind: &Bound<'py, PyTuple>, value: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let known = kind.get_borrowed_item(1)?;
-    match known.cast::<PyDict>()?.get_item(value.get_type())? {
-        Some(foreign) if foreign.is_truthy()? => {
-            convert(&value, &kind.get_borrowed_item(0)?, None, None)
-        }
+/// What a function returned, as `kind` says.
+fn give<'py>(kind: &Bound<'py, Kind>, value: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = value.py();
+    let Kind { to, known, .. } = kind.get();
+    match known.bind(py).get_item(value.get_type())? {
+        Some(foreign) if foreign.is_truthy()? => convert(&value, to.bind(py), None, None),
         Some(_) => Ok(value),
-        None => kind.call_method1(intern!(value.py(), "give"), (value,)),
+        None => kind.call_method1(intern!(py, "give"), (value,)),
+    }
+}
+
+/// A function, and how it is called.
+///
+/// ``to`` is what its arguments become. ``seen`` gives, by their exact type, the `Kind` that results become, unless
+/// ``result`` names one; None for what is no tensor. ``receivers`` positional arguments are left alone, and ``out``
+/// is the position of what is written in place.
+#[pyclass(frozen, subclass, module = "dlx._core")]
+pub(crate) struct Bridged {
+    #[pyo3(get)]
+    function: Py<PyAny>,
+    to: Py<PyAny>,
+    #[pyo3(get)]
+    seen: Py<PyDict>,
+    result: Option<Py<Kind>>,
+    #[pyo3(get)]
+    receivers: usize,
+    #[pyo3(get)]
+    out: usize,
+}
+
+#[pymethods]
+impl Bridged {
+    #[new]
+    fn new(
+        function: Py<PyAny>,
+        to: Py<PyAny>,
+        seen: Py<PyDict>,
+        result: Option<Py<Kind>>,
+        receivers: usize,
+        out: usize,
+    ) -> Self {
+        Self {
+            function,
+            to,
+            seen,
+            result,
+            receivers,
+            out,
+        }
+    }
+
+    /// Call the function with its arguments converted, and convert what it returns.
+    #[pyo3(signature = (args, kwargs, /))]
+    fn call<'py>(
+        slf: &Bound<'py, Self>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: &Bound<'py, PyDict>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = args.py();
+        let this = slf.get();
+        let (to, seen) = (this.to.bind(py), this.seen.bind(py));
+        let mut kind = this.result.as_ref().map(|kind| kind.bind(py).clone());
+        let mut taken = Vec::with_capacity(args.len());
+        for (position, x) in args.iter_borrowed().enumerate() {
+            if position < this.receivers {
+                taken.push(x.to_owned());
+                continue;
+            }
+            let known = match position == this.out {
+                true => None,
+                false => seen.get_item(x.get_type())?,
+            };
+            let Some(known) = known else {
+                break;
+            };
+            let known = known.cast_into::<Kind>().ok();
+            taken.push(match &known {
+                Some(known) if known.get().foreign => {
+                    let converted = convert(&x, to, None, None);
+                    converted.or_else(|error| {
+                        slf.call_method1(intern!(py, "note"), (error.value(py), position))?;
+                        Err(error)
+                    })?
+                }
+                _ => x.to_owned(),
+            });
+            kind = kind.or(known);
+        }
+        if taken.len() < args.len() || !(kwargs.is_empty() || this.are_plain(kwargs)?) {
+            let taken = PyList::new(py, taken)?;
+            return slf.call_method1(intern!(py, "finish"), (taken, kind, args, kwargs));
+        }
+        let taken = PyTuple::new(py, taken)?;
+        let function = this.function.bind(py);
+        let result = match kwargs.is_empty() {
+            true => function.call1(taken),
+            false => function.call(taken, Some(kwargs)),
+        }?;
+        match kind {
+            Some(kind) => give(&kind, result),
+            None => Ok(result),
+        }
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.function)?;
+        visit.call(&self.to)?;
+        visit.call(&self.seen)?;
+        visit.call(&self.result)
+    }
+}
+
+impl Bridged {
+    /// Whether these are no tensors, for sure.
+    fn are_plain(&self, kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
+        let seen = self.seen.bind(kwargs.py());
+        for (name, x) in kwargs {
+            let known = seen.get_item(x.get_type())?;
+            if !known.is_some_and(|known| known.is_none()) || name.eq("out")? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }

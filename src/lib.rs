@@ -44,9 +44,9 @@ mod _core {
     #[pymodule_export]
     use crate::array_interface::array_interface;
     #[pymodule_export]
-    use crate::convert::convert;
+    use crate::bridge::{Bridged, Kind};
     #[pymodule_export]
-    use crate::bridge::call_bridged;
+    use crate::convert::convert;
     #[pymodule_export]
     use crate::device::Device;
     #[pymodule_export]

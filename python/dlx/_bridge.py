@@ -5,10 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 from sys import maxsize
-from typing import NamedTuple
 
 from . import _core
-from ._core import call_bridged, convert
+from ._core import convert
 from ._tree import map_tree
 
 TYPE_CHECKING = False
@@ -84,17 +83,12 @@ _EXPORTS = {
 }
 
 
-class _Kind(NamedTuple):
-    """One kind of tensor, and how others become it; the short way reads it by position."""
+class _Kind(_core.Kind):
+    """One kind of tensor, and how others become it."""
 
-    to: Framework
-    # Whether objects are converted, by exact type. What is no tensor is not remembered:
-    # its class may become one of tensors later.
-    known: dict[type, bool]
-
-    @classmethod
-    def of(cls, to: Framework) -> Self:
-        return cls(to, dict.fromkeys(_PLAIN, False))
+    def __new__(cls, to: Framework, foreign: bool = False) -> Self:
+        # Types of what is no tensor are not remembered: they may become such later.
+        return super().__new__(cls, to, dict.fromkeys(_PLAIN, False), foreign)
 
     def leaf(self, x: Any, copy: bool | None = None) -> Any:
         """Convert ``x`` if it is a tensor of another kind."""
@@ -118,6 +112,17 @@ class _Outs:
         # By the address of what the function sees, which the values keep alive.
         self.seen: dict[int, tuple[Any, Any]] = {}
 
+    def take(self, into: _Kind, x: Any) -> Any:
+        """Convert a tensor without copying it."""
+        try:
+            new = into.leaf(x, copy=False)
+        except _core.CopyRefused as refused:
+            raise _core.CopyRefused(
+                f"out is written in place, where its owner looks: {refused}"
+            ) from refused
+        self.note(new, x)
+        return new
+
     def note(self, new: Any, x: Any) -> None:
         """Remember that the function sees ``new`` in place of ``x``."""
         self.seen[id(new)] = (new, x)
@@ -135,58 +140,60 @@ class _Outs:
         return map_tree(leaf, value)
 
 
-class _Bridged(NamedTuple):
-    """A function and how it is called; the short way reads the first six by position."""
+class _Bridged(_core.Bridged):
+    """A function, and how it is called with arguments that need a closer look."""
 
-    function: Any
     into: _Kind
-    kinds: dict[
-        type, _Kind
-    ]  # of results, by exact type of a tensor among the arguments
     result: _Kind | None
-    receivers: int  # 1 for a method, else 0
-    out: int  # its position
     names: list[str]  # of the positional parameters
 
-    @classmethod
-    def of(cls, function: Any, to: Framework, result: Framework | None) -> Self:
+    def __new__(
+        cls, function: Any, to: Framework, result: Framework | None
+    ) -> Self:
         try:
             parameters = [*inspect.signature(function).parameters.values()]
         except (TypeError, ValueError):  # not every builtin function tells it
             parameters = []
         names = [p.name for p in parameters if p.kind <= p.POSITIONAL_OR_KEYWORD]
-        return cls(
-            function,
-            _Kind.of(to),
-            {},
-            None if result is None else _Kind.of(result),
-            int(names[:1] in (["self"], ["cls"])),
-            names.index("out") if "out" in names else maxsize,
-            names,
-        )
+        receivers = int(names[:1] in (["self"], ["cls"]))
+        out = names.index("out") if "out" in names else maxsize
+        kind = None if result is None else _Kind(result)
+        seen: dict[type, _Kind | None] = dict.fromkeys(_PLAIN)
+        self = super().__new__(cls, function, to, seen, kind, receivers, out)
+        self.into, self.result, self.names = _Kind(to), kind, names
+        return self
 
-    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call the function, the long way."""
-        taken, give = self.take(args, kwargs)
+    def finish(
+        self,
+        taken: list[Any],
+        kind: _Kind | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Call the function, of whose arguments the first are ``taken`` already."""
+        give = self.take(taken, kind, args, kwargs)
         return give(self.function(*taken, **kwargs))
 
     async def call_coroutine(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Call a coroutine function."""
-        taken, give = self.take(args, kwargs)
+        taken = [*args[: self.receivers]]
+        give = self.take(taken, self.result, args, kwargs)
         return give(await self.function(*taken, **kwargs))
 
     def take(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[list[Any], Callable[[Any], Any]]:
-        """Convert the arguments (keywords in place), and tell how the result is."""
+        self,
+        taken: list[Any],
+        kind: _Kind | None,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Callable[[Any], Any]:
+        """Convert the other arguments in place, and give what converts the result."""
         outs = _Outs()
-        kind = self.result
-        taken = [*args[: self.receivers]]
         name: int | str = 0
         try:
-            for name, x in enumerate(args[self.receivers :], self.receivers):
+            for name, x in enumerate(args[len(taken) :], len(taken)):
                 new, found = self.argument(x, outs if name == self.out else None)
                 taken.append(new)
                 kind = kind or found
@@ -198,8 +205,8 @@ class _Bridged(NamedTuple):
             self.note(error, name)
             raise
         if outs.seen:
-            return taken, functools.partial(outs.give, kind)
-        return taken, _as_it_is if kind is None else kind.give
+            return functools.partial(outs.give, kind)
+        return _as_it_is if kind is None else kind.give
 
     def argument(self, x: Any, outs: _Outs | None) -> tuple[Any, _Kind | None]:
         """Convert one argument, and tell the kind of the first tensor in it."""
@@ -209,17 +216,8 @@ class _Bridged(NamedTuple):
             nonlocal first
             if not _core.is_tensor(x):
                 return x
-            kind = self.kind_of(type(x))
-            first = first or kind
-            if outs is None:
-                return self.into.leaf(x)
-            try:
-                new = self.into.leaf(x, copy=False)
-            except _core.CopyRefused as refused:
-                raise _core.CopyRefused(
-                    f"out is written in place, where its owner looks: {refused}"
-                ) from refused
-            outs.note(new, x)
+            new = self.into.leaf(x) if outs is None else outs.take(self.into, x)
+            first = first or self.kind_of(type(x))
             return new
 
         new = map_tree(leaf, x)
@@ -228,13 +226,16 @@ class _Bridged(NamedTuple):
         return new, first
 
     def kind_of(self, cls: type) -> _Kind:
-        """Tell what results become for ``cls``: what it is a view or parameter of, say."""
-        if cls not in self.kinds:
-            bases = cls.__mro__
-            exporting = (base for base in bases if not _EXPORTS.isdisjoint(vars(base)))
-            base = next(exporting, cls)
-            self.kinds[cls] = self.kinds.setdefault(base, _Kind.of(base))
-        return self.kinds[cls]
+        """Tell what results become for ``cls``, of which an argument was."""
+        kind: _Kind | None = self.seen.get(cls)
+        if kind is None:
+            # Not views, parameters and the like, but what these are of.
+            exporting = (
+                base for base in cls.__mro__ if not _EXPORTS.isdisjoint(vars(base))
+            )
+            kind = _Kind(next(exporting, cls), self.into.known[cls])
+            self.seen[cls] = kind
+        return kind
 
     def note(self, error: BaseException, at: int | str) -> None:
         """Add to an error which argument it is about."""
@@ -285,7 +286,8 @@ def bridge(to: Framework, *, result: Framework | None = None) -> Bridge:
                 f"{function!r} is a generator function, whose results are not converted: "
                 "a function that returns is accepted"
             )
-        way = _Bridged.of(function, to, result)
+        way = _Bridged(function, to, result)
+        call = way.call
         if any(map(inspect.iscoroutinefunction, called)):
 
             @functools.wraps(function)
@@ -296,7 +298,7 @@ def bridge(to: Framework, *, result: Framework | None = None) -> Bridge:
 
         @functools.wraps(function)
         def bridged(*args: Any, **kwargs: Any) -> Any:
-            return call_bridged(way, args, kwargs)
+            return call(args, kwargs)
 
         return bridged
 

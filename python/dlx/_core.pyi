@@ -269,12 +269,39 @@ def publish(cls: type, /) -> None:
 def unpublish(cls: type, /) -> None:
     """Take back what `publish` set."""
 
-# What a bridged function calls.
+# What `bridge` is made of.
 
-def call_bridged(
-    bridged: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any], /
-) -> Any:
-    """Call the function of ``bridged`` with its arguments converted."""
+class Kind:
+    """One kind of tensor, and which objects are converted to become one."""
+
+    def __new__(cls, to: Any, known: dict[type, bool], foreign: bool) -> Self: ...
+    @property
+    def to(self) -> Any: ...
+    @property
+    def known(self) -> dict[type, bool]: ...
+
+class Bridged:
+    """A function, and how it is called."""
+
+    def __new__(
+        cls,
+        function: Any,
+        to: Any,
+        seen: dict[type, Any],
+        result: Kind | None,
+        receivers: int,
+        out: int,
+    ) -> Self: ...
+    @property
+    def function(self) -> Any: ...
+    @property
+    def seen(self) -> dict[type, Any]: ...
+    @property
+    def receivers(self) -> int: ...
+    @property
+    def out(self) -> int: ...
+    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any:
+        """Call the function with its arguments converted, and convert what it returns."""
 
 # What the methods of the mixins call.
 
