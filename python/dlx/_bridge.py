@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from sys import maxsize
+from types import ModuleType
 
 from . import _core
 from ._core import convert
@@ -13,7 +14,6 @@ from ._tree import map_tree
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import ModuleType
     from typing import (
         Any,
         Concatenate,
@@ -74,13 +74,8 @@ __all__ = ["bridge"]
 # What most arguments are that are no tensors.
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, slice)
 
-
-# What a class that makes itself readable has.
-_EXPORTS = {
-    "__dlpack_c_exchange_api__",
-    "__c_dlpack_exchange_api__",
-    "__dlpack__",
-}
+# What a class that can be read has, itself or from its bases.
+_EXPORTS = {"__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__", "__dlpack__"}
 
 
 class _Kind(_core.Kind):
@@ -147,9 +142,7 @@ class _Bridged(_core.Bridged):
     result: _Kind | None
     names: list[str]  # of the positional parameters
 
-    def __new__(
-        cls, function: Any, to: Framework, result: Framework | None
-    ) -> Self:
+    def __new__(cls, function: Any, to: Framework, result: Framework | None) -> Self:
         try:
             parameters = [*inspect.signature(function).parameters.values()]
         except (TypeError, ValueError):  # not every builtin function tells it
@@ -250,26 +243,27 @@ def _as_it_is(value: Any) -> Any:
 
 
 def bridge(to: Framework, *, result: Framework | None = None) -> Bridge:
-    """Let a function that was written for tensors ``to`` take and return those of its caller.
+    """Let a function written for tensors ``to`` take and return tensors of any framework.
 
-    ``to`` and ``result`` are what `dlx.convert` accepts. Tensors among the arguments, also
-    in containers (see `dlx.convert_tree`), become ``to``; all else passes through. Tensors
-    in the result become what the first tensor argument is (positional ones first, then
-    keywords, in order), or ``result``; without a tensor argument they stay as they are.
+    ``to`` and ``result`` are what `dlx.convert` accepts. Tensors among the arguments,
+    also in containers (see `dlx.convert_tree`), become ``to``; instances of it and what
+    is no tensor pass through. Tensors in the result become what the first tensor
+    argument is (positional ones first, then keywords, in order), or ``result``; without
+    either they stay as they are.
 
     The argument ``out`` is written in place: its tensors are never copied, and where the
-    function returns one of them, the caller gets its own object. The receiver of a method
-    (a first parameter named ``self`` or ``cls``) is left alone.
+    function returns one of them, the caller gets its own object. The receiver of a
+    method (a first parameter named ``self`` or ``cls``) is left alone.
 
-    Coroutine functions stay such; class and static methods may be bridged before or after
-    they become one. Raises ``TypeError`` for generator functions, and where ``to`` or
-    ``result`` is neither a class nor a module. What `dlx.convert` raises has a note that
-    names the argument; the function's own exceptions pass through.
+    Coroutine functions stay such; class and static methods may be bridged before or
+    after they become one. Raises ``TypeError`` for generator functions, and where ``to``
+    or ``result`` is neither a class nor a module. Errors of a conversion have a note
+    that names the argument; the function's own exceptions pass through.
     """
     for framework in (to,) if result is None else (to, result):
-        if not isinstance(framework, (type, type(inspect))):
+        if not isinstance(framework, (type, ModuleType)):
             raise TypeError(
-                f"{framework!r} is not a kind of tensor: a class or a module is accepted, "
+                f"{framework!r} is no kind of tensor: a class or a module is accepted, "
                 "as in @dlx.bridge(np.ndarray)"
             )
 
@@ -278,17 +272,16 @@ def bridge(to: Framework, *, result: Framework | None = None) -> Bridge:
             return type(function)(decorate(function.__func__))
         if not callable(function):
             raise TypeError(f"{function!r} cannot be bridged: a callable is accepted")
-        called = (function, function.__call__)
-        if any(map(inspect.isgeneratorfunction, called)) or any(
-            map(inspect.isasyncgenfunction, called)
+        if _is(inspect.isgeneratorfunction, function) or _is(
+            inspect.isasyncgenfunction, function
         ):
             raise TypeError(
-                f"{function!r} is a generator function, whose results are not converted: "
-                "a function that returns is accepted"
+                f"{function!r} is a generator function, and what it yields is not "
+                "converted: a function that returns its result is accepted"
             )
         way = _Bridged(function, to, result)
         call = way.call
-        if any(map(inspect.iscoroutinefunction, called)):
+        if _is(inspect.iscoroutinefunction, function):
 
             @functools.wraps(function)
             async def bridged_coroutine(*args: Any, **kwargs: Any) -> Any:
@@ -303,3 +296,8 @@ def bridge(to: Framework, *, result: Framework | None = None) -> Bridge:
         return bridged
 
     return decorate
+
+
+def _is(kind: Callable[[object], bool], function: Any) -> bool:
+    """Whether ``function``, or the method that calls it, is of a kind that inspect tells."""
+    return kind(function) or kind(function.__call__)

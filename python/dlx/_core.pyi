@@ -16,7 +16,7 @@ from typing import (
 )
 
 from numpy.typing import NDArray
-from typing_extensions import Buffer, CapsuleType
+from typing_extensions import Buffer, CapsuleType, Self
 
 __all__ = [
     "CopyRefused",
