@@ -111,8 +111,9 @@ enum Source<'py> {
 }
 
 /// Whether objects like `x` are exported without a snapshot.
-fn is_short(x: &Bound<'_, PyAny>) -> bool {
-    numpy::is_ndarray(x) || matches!(cache::known(x), Some(Way::Table(..) | Way::Numpy))
+fn is_short(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let way = cache::with(x, |entry| entry.way(x))?;
+    Ok(matches!(way, Way::Table(..) | Way::Numpy))
 }
 
 impl<'py> Source<'py> {
@@ -133,7 +134,7 @@ impl<'py> Source<'py> {
                 fresh: false,
             });
         }
-        if asks_nothing && is_short(x) {
+        if asks_nothing && is_short(x)? {
             let (managed, _) = no_sync::managed_tensor(x, &stream_of)?;
             let (tensor, flags, _) = parts(&managed)?;
             let copied = flags & DLPACK_FLAG_BITMASK_IS_COPIED != 0;
