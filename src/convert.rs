@@ -17,6 +17,7 @@ use crate::device::Device;
 use crate::managed::Managed;
 use crate::request::Request;
 use crate::resolve::from_dlpack;
+use crate::slot::is_mixin;
 use crate::snapshot::Snapshot;
 use crate::tensor::Tensor;
 use crate::{mixin, no_sync, protocol, stream};
@@ -145,9 +146,11 @@ impl<'py> Source<'py> {
             }
         }
         let snapshot = asked.import(x, stream_of)?;
+        // What a producer exports is made for this, what dlx holds is shared (R38).
+        let held = x.is_exact_instance_of::<Tensor>() || is_mixin(&x.get_type());
         Ok(Self::Tensor {
             tensor: Bound::new(x.py(), Tensor::new(snapshot))?,
-            fresh: true,
+            fresh: asked.copy == Some(true) || !held,
         })
     }
 

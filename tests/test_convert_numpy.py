@@ -57,7 +57,7 @@ def test_an_array_of_any_layout_is_what_the_tensor_is(
     assert type(made) is np.ndarray
     assert (made.dtype, made.shape) == (array.dtype, array.shape)
     assert made.flags.writeable is not tensor.readonly
-    assert made.base is tensor
+    assert id(made.base) == id(tensor)
     if array.size:
         assert made.strides == array.strides
         assert made.ctypes.data == tensor.data_ptr
@@ -198,4 +198,5 @@ assert made.tolist() == [0, 1, 2] and made.base is not tensor, made.base
 def test_the_c_functions_of_numpy_are_used() -> None:
     """The base of an array is the tensor itself, as no function of Python's does it."""
     tensor = dlx.from_dlpack(np.arange(3.0))
-    assert dlx.convert(tensor, np.ndarray).base is tensor
+    made = dlx.convert(tensor, np.ndarray)
+    assert id(made.base) == id(tensor)

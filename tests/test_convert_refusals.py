@@ -22,7 +22,10 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-TO_PY = "managed_tensor_to_py_object_no_sync"
+
+def importing(entry: Any) -> type[Producer]:
+    """Make a class whose table makes its instances by `entry`."""
+    return table_class("Target", managed_tensor_to_py_object_no_sync=entry)
 
 
 def backward() -> Array:
@@ -224,7 +227,7 @@ def test_a_tensor_that_is_not_taken_over_is_deleted_once(
 ) -> None:
     """R131: neither leaked nor deleted twice."""
     x, producer = source(kind)
-    target = table_class("Target", **{TO_PY: c_function(entry)})
+    target = importing(c_function(entry))
     with pytest.raises(BufferError, match=error):
         dlx.convert(x, target)
     del x
@@ -237,7 +240,7 @@ def test_an_array_that_is_not_taken_over_is_let_go_of_once(entry: str) -> None:
     """R131, where NumPy's struct was read."""
     array = np.ones(3)
     before = sys.getrefcount(array)
-    target = table_class("Target", **{TO_PY: c_function(entry)})
+    target = importing(c_function(entry))
     for _ in range(100):
         with pytest.raises(BufferError):
             dlx.convert(array, target)
@@ -251,7 +254,7 @@ def test_an_object_that_comes_with_an_exception_is_let_go_of() -> None:
     out = ctypes.c_void_p()
     give_reference(made, ctypes.addressof(out))
     hand_out(out.value)
-    target = table_class("Target", **{TO_PY: c_function("succeed_with_exception")})
+    target = importing(c_function("succeed_with_exception"))
     with pytest.raises(BufferError, match="succeeded with an exception set") as info:
         dlx.convert(np.ones(2), target)
     assert isinstance(info.value.__cause__, BufferError)
@@ -271,7 +274,7 @@ def test_who_takes_a_tensor_over_deletes_it() -> None:
         return 0
 
     with pytest.raises(TypeError, match="makes object"):
-        dlx.convert(producer, table_class("Target", **{TO_PY: take}))
+        dlx.convert(producer, importing(take))
     assert producer.deleted == 0
     delete(DLManagedTensorVersioned.from_address(taken[0]))
     assert producer.deleted == 1
@@ -286,7 +289,7 @@ def test_a_deleter_may_run_before_the_function_succeeds() -> None:
         give_reference(Producer(), out)
         return 0
 
-    target = table_class("Target", **{TO_PY: copy})
+    target = importing(copy)
     with pytest.raises(TypeError):
         dlx.convert(producer, target)
     assert producer.deleted == 1
@@ -294,7 +297,7 @@ def test_a_deleter_may_run_before_the_function_succeeds() -> None:
 
 def test_a_table_that_makes_nothing_leaves_it_to_from_dlpack() -> None:
     """R121: without the entry the class is asked in Python."""
-    target = table_class("Target", **{TO_PY: None})
+    target = importing(None)
     with pytest.raises(TypeError, match="cannot be made from a tensor"):
         dlx.convert(np.ones(2), target)
 

@@ -13,14 +13,15 @@ import pytest
 from fake_table import table_class
 from heavy import requires
 
-ALLOCATOR = "managed_tensor_allocator"
 SetError = CFUNCTYPE(None, c_void_p, c_char_p, c_char_p)
 
 
 def test_without_like_it_is_a_tensor_on_the_cpu() -> None:
     made = dlx.empty((2, 3), "float32")
     assert type(made) is dlx.Tensor
-    assert (made.shape, made.dtype, made.device) == ((2, 3), "float32", "cpu")
+    assert made.shape == (2, 3)
+    assert made.dtype == "float32"
+    assert made.device == "cpu"
     assert made.is_contiguous
     assert made.data_ptr % 256 == 0
     assert not made.readonly
@@ -66,7 +67,8 @@ def test_the_result_is_of_the_kind_of_like(like: Any) -> None:
     else:
         assert isinstance(made, like if isinstance(like, type) else type(like))
     tensor = dlx.from_dlpack(made)
-    assert (tensor.shape, tensor.dtype) == ((2, 3), "float32")
+    assert tensor.shape == (2, 3)
+    assert tensor.dtype == "float32"
 
 
 def test_memory_like_an_array_can_be_written() -> None:
@@ -127,7 +129,7 @@ def test_a_table_allocates_and_makes_the_object() -> None:
 
 
 def test_a_table_without_an_allocator_gets_memory_of_dlx() -> None:
-    made = dlx.empty(2, "float32", like=table_class(**{ALLOCATOR: None}))
+    made = dlx.empty(2, "float32", like=table_class(managed_tensor_allocator=None))
     assert dlx.from_dlpack(made).data_ptr % 256 == 0
 
 
@@ -152,19 +154,19 @@ def test_what_an_allocator_reports_is_the_exception_of_that_name(
         return -1
 
     with pytest.raises(error) as info:
-        dlx.empty(2, "float32", like=table_class(**{ALLOCATOR: allocate}))
+        dlx.empty(2, "float32", like=table_class(managed_tensor_allocator=allocate))
     assert str(info.value) == message
 
 
 def test_an_allocator_that_fails_in_silence_is_a_buffer_error() -> None:
     """R135: it should have reported."""
-    like = table_class(**{ALLOCATOR: lambda *arguments: -1})
+    like = table_class(managed_tensor_allocator=lambda *_: -1)
     with pytest.raises(BufferError, match="failed without an exception"):
         dlx.empty(2, "float32", like=like)
 
 
 def test_an_allocator_that_succeeds_with_nothing_is_a_buffer_error() -> None:
-    like = table_class(**{ALLOCATOR: lambda *arguments: 0})
+    like = table_class(managed_tensor_allocator=lambda *_: 0)
     with pytest.raises(BufferError, match="succeeded without a tensor"):
         dlx.empty(2, "float32", like=like)
 
@@ -177,7 +179,7 @@ def test_an_allocator_that_gives_another_tensor_is_a_buffer_error() -> None:
         c_void_p.from_address(out).value = other.export()
         return 0
 
-    like = table_class("Fake", **{ALLOCATOR: allocate})
+    like = table_class("Fake", managed_tensor_allocator=allocate)
     with pytest.raises(
         BufferError, match=r"float32\[2, 3\].*in place of a float32\[7\]"
     ):
@@ -193,8 +195,8 @@ def test_memory_whose_object_fails_is_deleted_once() -> None:
         c_void_p.from_address(out).value = made.export()
         return 0
 
-    entries = {
-        ALLOCATOR: allocate,
+    entries: dict[str, Any] = {
+        "managed_tensor_allocator": allocate,
         "managed_tensor_to_py_object_no_sync": lambda *_: -1,
     }
     with pytest.raises(BufferError, match="failed without an exception"):
@@ -211,7 +213,7 @@ def test_the_device_is_that_of_like() -> None:
         SetError(set_error)(context, b"MemoryError", b"full")
         return -1
 
-    fake = table_class(**{ALLOCATOR: allocate})
+    fake = table_class(managed_tensor_allocator=allocate)
     for like, device in [(fake(device=(2, 1)), None), (fake, "cuda:1"), (fake, None)]:
         with pytest.raises(MemoryError):
             dlx.empty(2, "float32", device=device, like=like)
