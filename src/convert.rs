@@ -17,6 +17,7 @@ use crate::device::Device;
 use crate::managed::Managed;
 use crate::request::Request;
 use crate::resolve::from_dlpack;
+use crate::slot::is_mixin;
 use crate::snapshot::Snapshot;
 use crate::tensor::Tensor;
 use crate::{mixin, no_sync, protocol, stream};
@@ -111,8 +112,9 @@ enum Source<'py> {
 }
 
 /// Whether objects like `x` are exported without a snapshot.
-fn is_short(x: &Bound<'_, PyAny>) -> bool {
-    numpy::is_ndarray(x) || matches!(cache::known(x), Some(Way::Table(..) | Way::Numpy))
+fn is_short(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let way = cache::with(x, |entry| entry.way(x))?;
+    Ok(matches!(way, Way::Table(..) | Way::Numpy))
 }
 
 impl<'py> Source<'py> {
@@ -133,7 +135,7 @@ impl<'py> Source<'py> {
                 fresh: false,
             });
         }
-        if asks_nothing && is_short(x) {
+        if asks_nothing && is_short(x)? {
             let (managed, _) = no_sync::managed_tensor(x, &stream_of)?;
             let (tensor, flags, _) = parts(&managed)?;
             let copied = flags & DLPACK_FLAG_BITMASK_IS_COPIED != 0;
@@ -144,9 +146,11 @@ impl<'py> Source<'py> {
             }
         }
         let snapshot = asked.import(x, stream_of)?;
+        // What a producer exports is made for this, what dlx holds is shared (R38).
+        let held = x.is_exact_instance_of::<Tensor>() || is_mixin(&x.get_type());
         Ok(Self::Tensor {
             tensor: Bound::new(x.py(), Tensor::new(snapshot))?,
-            fresh: true,
+            fresh: asked.copy == Some(true) || !held,
         })
     }
 

@@ -108,7 +108,7 @@ def importing(cls: type) -> tuple[Importer, bool]:
     if found is None:
         raise TypeError(
             f"{cls.__module__}.{cls.__qualname__} cannot be made from a tensor: "
-            "it has no exchange table, and neither the class nor its package has from_dlpack"
+            "it has no exchange table, and neither it nor its package has from_dlpack"
         )
     return found, immutable
 
@@ -126,6 +126,10 @@ def array_type(namespace: Any) -> type:
         found = getattr(namespace, name, None)
         if isinstance(found, type):
             return found
+    # Some namespaces, array_api_strict's for one, keep the class to themselves.
+    if callable(empty := getattr(namespace, "empty", None)):
+        return type(empty(0))
     raise TypeError(
-        f"{namespace!r} has no array type: one called {', '.join(_ARRAY_TYPES)} is accepted"
+        f"{namespace!r} has no array type: "
+        f"one called {', '.join(_ARRAY_TYPES)}, or a function empty, is accepted"
     )

@@ -25,8 +25,9 @@ def convert_tree(
     """Give ``tree`` with every tensor in it converted, as `dlx.convert` does.
 
     Tensors are looked for in lists, tuples, named tuples, dicts (among the values) and
-    dataclasses, at any depth; these are rebuilt where something in them changed, and what
-    is neither a container nor a tensor stays as it is. An exception leaves ``tree`` alone.
+    dataclasses, at any depth; these are rebuilt where something in them changed, and
+    what is neither a container nor a tensor stays as it is. ``tree`` itself is never
+    changed.
     """
 
     def convert(leaf: Any) -> Any:
@@ -38,16 +39,16 @@ def convert_tree(
 
 
 def map_tree(function: Callable[[Any], Any], tree: Any) -> Any:
-    """Apply ``function`` to every leaf of ``tree``; a container is rebuilt where one changed.
+    """Apply ``function`` to the leaves of ``tree``, and rebuild what holds a changed one.
 
     Containers are lists, tuples (named ones too), dicts (their values) and instances of
-    dataclasses, at any depth, and subclasses of these unless they are tensors themselves.
-    All else is a leaf.
+    dataclasses, at any depth, and subclasses of these unless they are tensors
+    themselves. All else is a leaf.
 
-    What is rebuilt has the type of what was there: a subclass of list or dict and a
-    dataclass are copied shallowly, so that a ``defaultdict`` keeps its factory and frozen
-    or ``init=False`` fields are no obstacle (``__post_init__`` is not run again); another
-    tuple is made by ``_make`` or by its class from the items.
+    What is rebuilt has the type of what was there. A subclass of list or dict and a
+    dataclass are copied shallowly, so that a ``defaultdict`` keeps its factory, and
+    frozen and ``init=False`` fields are no obstacle (``__post_init__`` does not run
+    again); another tuple is made by ``_make`` or by its class from the items.
     """
     kind = type(tree)
     if kind is list or kind is tuple:
@@ -84,7 +85,7 @@ def _sequence(function: Callable[[Any], Any], tree: Any) -> Any:
         copied = _copy(tree)
         copied[:] = items
         return copied
-    # Without `_make`, structseq classes (`torch.return_types`) and others take an iterable.
+    # What is no named tuple, such as `torch.return_types.max`, takes an iterable.
     return getattr(kind, "_make", kind)(items)
 
 

@@ -76,17 +76,42 @@ pub(super) fn array_to_table<'py>(
 
 /// As an object that the table of the target makes.
 pub(super) fn to_table<'py>(
-    mut source: Source<'py>,
+    source: Source<'py>,
+    target: &Target,
+    table: &Table,
+    asked: &Asked,
+    py: Python<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let why = match source.misfit()? {
+        None => return by_table(source, target, table, asked, py),
+        Some(why) => why,
+    };
+    let snapshot = source.into_snapshot()?;
+    if why == FORGETS && !target.forgets_readonly() {
+        let source = Source::Tensor {
+            tensor: Bound::new(py, Tensor::new(snapshot.clone()))?,
+            fresh: false,
+        };
+        let made = by_table(source, target, table, asked, py)?;
+        if is_readonly(&made) {
+            return Ok(made);
+        }
+        target.set_forgets_readonly();
+    }
+    let why = format!("{} {why}", target.name(py)?);
+    let copied = Source::copied(py, asked, &snapshot, &why)?;
+    by_table(copied, target, table, asked, py)
+}
+
+/// As an object that the table of the target makes of a tensor that fits.
+fn by_table<'py>(
+    source: Source<'py>,
     target: &Target,
     table: &Table,
     asked: &Asked,
     py: Python<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let class = target.class.bind(py);
-    if let Some(why) = source.misfit()? {
-        let snapshot = source.into_snapshot()?;
-        source = Source::copied(py, asked, &snapshot, &format!("{} {why}", target.name(py)?))?;
-    }
     let given;
     let made = match source {
         Source::Managed(managed) => {
@@ -107,13 +132,15 @@ pub(super) fn to_table<'py>(
     Ok(made)
 }
 
+const FORGETS: &str = "would not respect that the tensor is read-only";
+
 /// What other libraries do not take, crash on, or forget.
 fn misfit(flags: u64, shape: &[i64], strides: &[i64]) -> Option<&'static str> {
     let is_backward = |(&extent, &stride): (&i64, &i64)| extent > 1 && stride < 0;
-    if flags & DLPACK_FLAG_BITMASK_READ_ONLY != 0 {
-        Some("would not respect that the tensor is read-only")
-    } else if shape.iter().zip(strides).any(is_backward) {
+    if shape.iter().zip(strides).any(is_backward) {
         Some("takes no negative strides")
+    } else if flags & DLPACK_FLAG_BITMASK_READ_ONLY != 0 {
+        Some(FORGETS)
     } else {
         None
     }
@@ -180,16 +207,19 @@ pub(super) fn to_function<'py>(
         readonly = false;
     }
     let given = Given::of(&snapshot.dl_tensor());
-    let mut made = function.call1((&tensor,));
+    let mut made = match readonly && target.forgets_readonly() {
+        true => None,
+        false => Some(function.call1((&tensor,))),
+    };
     let why = match &made {
-        Ok(made) if readonly && !is_readonly(made) => {
-            Some("would not respect that the tensor is read-only".to_owned())
+        None => Some(FORGETS.to_owned()),
+        Some(Ok(made)) if readonly && !is_readonly(made) => {
+            target.set_forgets_readonly();
+            Some(FORGETS.to_owned())
         }
-        Err(error) if is_refusal(py, error) && (readonly || !snapshot.is_row_major()) => {
-            Some(format!(
-                "does not take the tensor as it lies: {}",
-                first_line(error, py)
-            ))
+        Some(Err(error)) if is_refusal(py, error) && (readonly || !snapshot.is_row_major()) => {
+            let text = first_line(error, py);
+            Some(format!("does not take the tensor as it lies: {text}"))
         }
         _ => None,
     };
@@ -197,8 +227,9 @@ pub(super) fn to_function<'py>(
         let why = format!("{} {why}", target.name(py)?);
         tensor = Source::copied(py, asked, &snapshot, &why)?.into_tensor(py)?;
         snapshot = tensor.get().snapshot().clone();
-        made = function.call1((&tensor,));
+        made = None;
     }
+    let made = made.unwrap_or_else(|| function.call1((&tensor,)));
     let made = made.map_err(|error| given.refused(py, target, error))?;
     target.check(&made)?;
     given.check_dtype(&made, target)?;

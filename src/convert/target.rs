@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -34,26 +35,38 @@ pub(crate) struct Target {
     pub(crate) via: Via,
     /// Nobody writes to instances.
     pub(crate) immutable: bool,
+    /// Instances over read-only memory were seen to be writable.
+    forgets_readonly: AtomicBool,
 }
 
-const TARGETS: usize = 64;
+const SLOTS: usize = 1024;
+const PROBES: usize = 16;
 
-static KNOWN: [OnceLock<Target>; TARGETS] = [const { OnceLock::new() }; TARGETS];
+/// What is known, for as long as the process lives; what finds no place is found out anew each time.
+static KNOWN: [OnceLock<Target>; SLOTS] = [const { OnceLock::new() }; SLOTS];
+
+/// Where `to` may be.
+fn places(to: &Bound<'_, PyAny>) -> impl Iterator<Item = &'static OnceLock<Target>> {
+    // As for the types of `cache.rs`.
+    let hash = (to.as_ptr().addr() >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54;
+    (0..PROBES).map(move |probe| &KNOWN[(hash + probe) % SLOTS])
+}
 
 /// Calls `body` with what is known of `to`.
 pub(crate) fn with<'py, R>(
     to: &Bound<'py, PyAny>,
     body: impl FnOnce(&Target) -> PyResult<R>,
 ) -> PyResult<R> {
-    let known = KNOWN.iter().map_while(OnceLock::get);
-    let mut known = known.filter(|target| target.to.as_ptr() == to.as_ptr());
-    if let Some(target) = known.next() {
-        return body(target);
+    let known = places(to).map_while(OnceLock::get);
+    for target in known {
+        if target.to.as_ptr() == to.as_ptr() {
+            return body(target);
+        }
     }
     let mut target = Target::of(to)?;
     // Classes of dlx's own users may die.
     if !matches!(target.via, Via::Mixin) {
-        for place in &KNOWN {
+        for place in places(to) {
             match place.set(target) {
                 Ok(()) => return with(to, body),
                 Err(back) => target = back,
@@ -100,7 +113,18 @@ impl Target {
             class: class.unbind(),
             via,
             immutable,
+            forgets_readonly: AtomicBool::new(false),
         })
+    }
+
+    /// Whether instances over read-only memory are known to be writable.
+    pub(crate) fn forgets_readonly(&self) -> bool {
+        self.forgets_readonly.load(Ordering::Relaxed)
+    }
+
+    /// Remembers that they are.
+    pub(crate) fn set_forgets_readonly(&self) {
+        self.forgets_readonly.store(true, Ordering::Relaxed);
     }
 
     /// How errors call it.

@@ -2,7 +2,7 @@
 //!
 //! Whether a peer that fails has called the deleter, `dlpack.h` leaves open, and peers differ. The deleter of an
 //! offer lets go of the tensor as any does, but the allocation stays until both have let go of it, peer and offerer,
-//! so that the offerer can see whether it ran.
+//! so that the offerer can see whether it ran (invariant S17 of `docs/safety.md`).
 
 use std::alloc::dealloc;
 use std::mem::ManuallyDrop;
@@ -80,7 +80,7 @@ unsafe extern "C" fn delete<O>(managed: *mut DLManagedTensorVersioned) {
             return;
         };
         // SAFETY: only `Offer::new` installs this deleter, at the start of such an allocation, which is there as
-        // long as the deleter has not run (S4). It runs once, and nobody else looks at the owner.
+        // long as the deleter has not run (S17). It runs once, and nobody else looks at the owner.
         let owner = unsafe { &mut (*block.as_ptr()).owner.owner };
         let owner = owner.take();
         // SAFETY: the peer's share, given up once.

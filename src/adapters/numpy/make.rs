@@ -2,7 +2,7 @@
 //!
 //! Their table, which NumPy keeps in a capsule for extension modules, has had these entries at the same places since
 //! NumPy 1.7. Before the first array is made for a caller, one made for trial must be what was asked for (invariant
-//! S14 of `docs/safety.md`); otherwise arrays are made by NumPy's Python functions.
+//! S16 of `docs/safety.md`); otherwise arrays are made by NumPy's Python functions.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::mem::transmute;
@@ -109,10 +109,10 @@ pub(crate) fn array<'py>(
         true => NOTHING.as_ptr().cast_mut().cast(),
         false => tensor.data,
     };
-    // SAFETY: a number of NumPy's own dtypes; a new reference, or NULL with an exception (S14).
+    // SAFETY: a number of NumPy's own dtypes; a new reference, or NULL with an exception (S16).
     let descr = unsafe { (api.descr_from_type)(type_num) };
     // SAFETY: as many extents and strides as stated, memory that holds the elements that they lead to, and a dtype
-    // whose reference is taken over. Without data of its own, NumPy writes nothing there (S14).
+    // whose reference is taken over. Without data of its own, NumPy writes nothing there (S16).
     let array = unsafe {
         (api.new_from_descr)(
             api.ndarray.as_ptr(),
@@ -169,7 +169,7 @@ fn find(ndarray: &Bound<'_, PyType>) -> PyResult<Option<Api>> {
         let table = capsule.cast::<PyCapsule>()?.pointer_checked(None)?;
         let table: NonNull<*mut c_void> = table.cast();
         let entry = |index: usize| {
-            // SAFETY: NumPy's table has some three hundred entries (S14).
+            // SAFETY: NumPy's table has some three hundred entries (S16).
             let place = unsafe { table.add(index) };
             // SAFETY: as above.
             unsafe { place.read() }
@@ -180,14 +180,14 @@ fn find(ndarray: &Bound<'_, PyType>) -> PyResult<Option<Api>> {
         if class.as_ptr() != ndarray.as_type_ptr() {
             continue;
         }
-        // SAFETY: the first entry is this function in every NumPy; NULL becomes `None` (S14).
+        // SAFETY: the first entry is this function in every NumPy; NULL becomes `None` (S16).
         let version = unsafe { transmute::<*mut c_void, Option<GetNDArrayCVersion>>(entry(0)) };
         // SAFETY: it takes nothing and answers with the version of the C interface.
         let version = version.map(|version| unsafe { version() } >> 24);
         if !matches!(version, Some(1 | 2)) {
             continue;
         }
-        // SAFETY: the entry is this function; NULL becomes `None` (S14).
+        // SAFETY: the entry is this function; NULL becomes `None` (S16).
         let descr_from_type = unsafe { transmute::<*mut c_void, Option<DescrFromType>>(entry(45)) };
         // SAFETY: as above.
         let new_from_descr = unsafe { transmute::<*mut c_void, Option<NewFromDescr>>(entry(94)) };
