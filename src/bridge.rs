@@ -1,7 +1,6 @@
 //! The short way of a function that `dlx.bridge` made, for arguments of types that it has seen.
 //!
-//! `python/dlx/_bridge.py` derives its classes from these, and goes on where they do not know on: at containers, new
-//! types, and what is written in place.
+//! `python/dlx/_bridge.py` goes on where this way ends: at containers, new types, and what is written in place.
 
 #![forbid(unsafe_code)]
 
@@ -52,19 +51,18 @@ fn give<'py>(kind: &Bound<'py, Kind>, value: Bound<'py, PyAny>) -> PyResult<Boun
 ///
 /// ``to`` is what its arguments become. ``seen`` gives, by their exact type, the `Kind` that results become, unless
 /// ``result`` names one; None for what is no tensor. ``receivers`` positional arguments are left alone, and ``out``
-/// is the position of what is written in place.
+/// is the position of what is written in place. ``arguments`` has the methods that go on.
+///
+/// It has no attributes of its own: those that it shows are the function's.
 #[pyclass(frozen, subclass, module = "dlx._core")]
 pub(crate) struct Bridged {
-    #[pyo3(get)]
     function: Py<PyAny>,
     to: Py<PyAny>,
-    #[pyo3(get)]
     seen: Py<PyDict>,
     result: Option<Py<Kind>>,
-    #[pyo3(get)]
     receivers: usize,
-    #[pyo3(get)]
     out: usize,
+    arguments: Py<PyAny>,
 }
 
 #[pymethods]
@@ -77,6 +75,7 @@ impl Bridged {
         result: Option<Py<Kind>>,
         receivers: usize,
         out: usize,
+        arguments: Py<PyAny>,
     ) -> Self {
         Self {
             function,
@@ -85,27 +84,27 @@ impl Bridged {
             result,
             receivers,
             out,
+            arguments,
         }
     }
 
     /// Call the function with its arguments converted, and convert what it returns.
-    #[pyo3(signature = (args, kwargs, /))]
-    fn call<'py>(
-        slf: &Bound<'py, Self>,
+    #[pyo3(signature = (*args, **kwargs))]
+    fn __call__<'py>(
+        &self,
         args: &Bound<'py, PyTuple>,
-        kwargs: &Bound<'py, PyDict>,
+        kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = args.py();
-        let this = slf.get();
-        let (to, seen) = (this.to.bind(py), this.seen.bind(py));
-        let mut kind = this.result.as_ref().map(|kind| kind.bind(py).clone());
+        let (to, seen, arguments) = (self.to.bind(py), self.seen.bind(py), self.arguments.bind(py));
+        let mut kind = self.result.as_ref().map(|kind| kind.bind(py).clone());
         let mut taken = Vec::with_capacity(args.len());
         for (position, x) in args.iter_borrowed().enumerate() {
-            if position < this.receivers {
+            if position < self.receivers {
                 taken.push(x.to_owned());
                 continue;
             }
-            let known = match position == this.out {
+            let known = match position == self.out {
                 true => None,
                 false => seen.get_item(x.get_type())?,
             };
@@ -117,7 +116,7 @@ impl Bridged {
                 Some(known) if known.get().foreign => {
                     let converted = convert(&x, to, None, None);
                     converted.or_else(|error| {
-                        slf.call_method1(intern!(py, "note"), (error.value(py), position))?;
+                        arguments.call_method1(intern!(py, "note"), (error.value(py), position))?;
                         Err(error)
                     })?
                 }
@@ -125,16 +124,15 @@ impl Bridged {
             });
             kind = kind.or(known);
         }
-        if taken.len() < args.len() || !(kwargs.is_empty() || this.are_plain(kwargs)?) {
+        if taken.len() < args.len() || !self.are_plain(kwargs)? {
+            let kwargs = kwargs.cloned().unwrap_or_else(|| PyDict::new(py));
             let taken = PyList::new(py, taken)?;
-            return slf.call_method1(intern!(py, "finish"), (taken, kind, args, kwargs));
+            return arguments.call_method1(intern!(py, "finish"), (taken, kind, args, kwargs));
         }
-        let taken = PyTuple::new(py, taken)?;
-        let function = this.function.bind(py);
-        let result = match kwargs.is_empty() {
-            true => function.call1(taken),
-            false => function.call(taken, Some(kwargs)),
-        }?;
+        let result = self
+            .function
+            .bind(py)
+            .call(PyTuple::new(py, taken)?, kwargs)?;
         match kind {
             Some(kind) => give(&kind, result),
             None => Ok(result),
@@ -145,13 +143,17 @@ impl Bridged {
         visit.call(&self.function)?;
         visit.call(&self.to)?;
         visit.call(&self.seen)?;
-        visit.call(&self.result)
+        visit.call(&self.result)?;
+        visit.call(&self.arguments)
     }
 }
 
 impl Bridged {
     /// Whether these are no tensors, for sure.
-    fn are_plain(&self, kwargs: &Bound<'_, PyDict>) -> PyResult<bool> {
+    fn are_plain(&self, kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
+        let Some(kwargs) = kwargs else {
+            return Ok(true);
+        };
         let seen = self.seen.bind(kwargs.py());
         for (name, x) in kwargs {
             let known = seen.get_item(x.get_type())?;

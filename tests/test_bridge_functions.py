@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import functools
 import inspect
+import pickle
+import typing
+import weakref
 from collections.abc import Awaitable, Iterator
 from typing import Any, assert_type
 
@@ -29,9 +33,36 @@ def test_name_docstring_annotations_and_signature_are_kept() -> None:
     for name in "__name__", "__qualname__", "__doc__", "__module__", "__annotations__":
         assert getattr(bridged, name) == getattr(scale, name)
     assert bridged.__wrapped__ is scale
-    assert inspect.isfunction(bridged)
+    assert typing.get_type_hints(bridged) == typing.get_type_hints(scale)
+    assert inspect.isroutine(bridged)
     with pytest.raises(TypeError, match=r"scale\(\) got an unexpected keyword"):
         bridged(X, size=3)
+
+
+@dlx.bridge(np.ndarray)
+def negative(a: Any) -> Any:
+    return np.negative(a)
+
+
+def test_a_bridged_function_is_pickled_and_copied_by_reference() -> None:
+    assert pickle.loads(pickle.dumps(negative)) is negative
+    assert copy.deepcopy(negative) is negative
+    assert weakref.ref(negative)() is negative
+
+
+def test_attributes_of_the_function_stay_its_own() -> None:
+    """Whatever their names."""
+
+    def double(a: Any) -> Any:
+        return np.multiply(a, 2)
+
+    names = {"out": 1, "seen": 2, "finish": 3, "result": 4, "names": 5, "into": 6}
+    vars(double).update(names)
+    bridged = dlx.bridge(np.ndarray)(double)
+    assert vars(bridged).items() >= names.items()
+    assert {name: getattr(bridged, name) for name in names} == names
+    for given in dlx.from_dlpack(X), [dlx.from_dlpack(X)]:
+        assert type(bridged(given)) is dlx.Tensor
 
 
 def test_type_checkers_know_the_signature_and_let_any_tensor_in() -> None:

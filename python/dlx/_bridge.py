@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from sys import maxsize
-from types import ModuleType
+from types import MethodType, ModuleType
 
 from . import _core
 from ._core import convert
@@ -101,7 +101,7 @@ class _Kind(_core.Kind):
 
 
 class _Outs:
-    """What one call writes in place: the caller's own objects."""
+    """What one call writes in place, and whose objects these are."""
 
     def __init__(self) -> None:
         # By the address of what the function sees, which the values keep alive.
@@ -135,26 +135,22 @@ class _Outs:
         return map_tree(leaf, value)
 
 
-class _Bridged(_core.Bridged):
-    """A function, and how it is called with arguments that need a closer look."""
+class _Arguments:
+    """How the arguments of a function are converted that need a closer look."""
 
-    into: _Kind
-    result: _Kind | None
-    names: list[str]  # of the positional parameters
-
-    def __new__(cls, function: Any, to: Framework, result: Framework | None) -> Self:
+    def __init__(self, function: Any, to: Framework, result: Framework | None) -> None:
         try:
             parameters = [*inspect.signature(function).parameters.values()]
         except (TypeError, ValueError):  # not every builtin function tells it
             parameters = []
         names = [p.name for p in parameters if p.kind <= p.POSITIONAL_OR_KEYWORD]
-        receivers = int(names[:1] in (["self"], ["cls"]))
-        out = names.index("out") if "out" in names else maxsize
-        kind = None if result is None else _Kind(result)
-        seen: dict[type, _Kind | None] = dict.fromkeys(_PLAIN)
-        self = super().__new__(cls, function, to, seen, kind, receivers, out)
-        self.into, self.result, self.names = _Kind(to), kind, names
-        return self
+        self.function = function
+        self.names = names  # of the positional parameters
+        self.receivers = int(names[:1] in (["self"], ["cls"]))
+        self.out = names.index("out") if "out" in names else maxsize
+        self.into = _Kind(to)
+        self.result = None if result is None else _Kind(result)
+        self.seen: dict[type, _Kind | None] = dict.fromkeys(_PLAIN)
 
     def finish(
         self,
@@ -220,7 +216,7 @@ class _Bridged(_core.Bridged):
 
     def kind_of(self, cls: type) -> _Kind:
         """Tell what results become for ``cls``, of which an argument was."""
-        kind: _Kind | None = self.seen.get(cls)
+        kind = self.seen.get(cls)
         if kind is None:
             # Not views, parameters and the like, but what these are of.
             exporting = (
@@ -238,12 +234,24 @@ class _Bridged(_core.Bridged):
         error.add_note(f"argument {at} of {name}")
 
 
+class _Bridged(_core.Bridged):
+    """The function that others see, with the attributes of the bridged one."""
+
+    __qualname__: str
+
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __reduce__(self) -> str:
+        return self.__qualname__  # by reference, as functions
+
+
 def _as_it_is(value: Any) -> Any:
     return value
 
 
 def bridge(to: Framework, *, result: Framework | None = None) -> Bridge:
-    """Let a function written for tensors ``to`` take and return tensors of any framework.
+    """Let a function written for tensors ``to`` take tensors of any framework.
 
     ``to`` and ``result`` are what `dlx.convert` accepts. Tensors among the arguments,
     also in containers (see `dlx.convert_tree`), become ``to``; instances of it and what
@@ -251,14 +259,14 @@ def bridge(to: Framework, *, result: Framework | None = None) -> Bridge:
     argument is (positional ones first, then keywords, in order), or ``result``; without
     either they stay as they are.
 
-    The argument ``out`` is written in place: its tensors are never copied, and where the
-    function returns one of them, the caller gets its own object. The receiver of a
+    The argument ``out`` is written in place: its tensors are never copied, and where
+    the function returns one of them, the caller gets its own object. The receiver of a
     method (a first parameter named ``self`` or ``cls``) is left alone.
 
     Coroutine functions stay such; class and static methods may be bridged before or
-    after they become one. Raises ``TypeError`` for generator functions, and where ``to``
-    or ``result`` is neither a class nor a module. Errors of a conversion have a note
-    that names the argument; the function's own exceptions pass through.
+    after they become one. Raises ``TypeError`` for generator functions, and where
+    ``to`` or ``result`` is neither a class nor a module. Errors of a conversion have a
+    note that names the argument; the function's own exceptions pass through.
     """
     for framework in (to,) if result is None else (to, result):
         if not isinstance(framework, (type, ModuleType)):
@@ -279,25 +287,21 @@ def bridge(to: Framework, *, result: Framework | None = None) -> Bridge:
                 f"{function!r} is a generator function, and what it yields is not "
                 "converted: a function that returns its result is accepted"
             )
-        way = _Bridged(function, to, result)
-        call = way.call
+        arguments = _Arguments(function, to, result)
         if _is(inspect.iscoroutinefunction, function):
 
             @functools.wraps(function)
-            async def bridged_coroutine(*args: Any, **kwargs: Any) -> Any:
-                return await way.call_coroutine(args, kwargs)
+            async def bridged(*args: Any, **kwargs: Any) -> Any:
+                return await arguments.call_coroutine(args, kwargs)
 
-            return bridged_coroutine
-
-        @functools.wraps(function)
-        def bridged(*args: Any, **kwargs: Any) -> Any:
-            return call(args, kwargs)
-
-        return bridged
+            return bridged
+        short = arguments.result, arguments.receivers, arguments.out, arguments
+        short_way = _Bridged(function, to, arguments.seen, *short)
+        return functools.update_wrapper(short_way, function)
 
     return decorate
 
 
 def _is(kind: Callable[[object], bool], function: Any) -> bool:
-    """Whether ``function``, or the method that calls it, is of a kind that inspect tells."""
+    """Whether ``function`` or the method that calls it is of this kind."""
     return kind(function) or kind(function.__call__)

@@ -8,6 +8,7 @@ from typing import (
     Any,
     ClassVar,
     Final,
+    Self,
     SupportsIndex,
     TypeAlias,
     TypeVar,
@@ -16,12 +17,14 @@ from typing import (
 )
 
 from numpy.typing import NDArray
-from typing_extensions import Buffer, CapsuleType, Self
+from typing_extensions import Buffer, CapsuleType
 
 __all__ = [
+    "Bridged",
     "CopyRefused",
     "DType",
     "Device",
+    "Kind",
     "Tensor",
     "__version__",
     "allocate",
@@ -291,17 +294,10 @@ class Bridged:
         result: Kind | None,
         receivers: int,
         out: int,
+        arguments: Any,
     ) -> Self: ...
-    @property
-    def function(self) -> Any: ...
-    @property
-    def seen(self) -> dict[type, Any]: ...
-    @property
-    def receivers(self) -> int: ...
-    @property
-    def out(self) -> int: ...
-    def call(self, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Any:
-        """Call the function with its arguments converted, and convert what it returns."""
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function with its arguments converted; convert what it returns."""
 
 # What the methods of the mixins call.
 
