@@ -15,10 +15,13 @@ use pyo3::types::PyType;
 use crate::adapters::{numpy, torch};
 use crate::exchange::{Table, is_immutable};
 use crate::slot::{Slot, is_mixin};
+use crate::tensor::Tensor;
 
 /// How objects of a type are imported.
 #[derive(Clone, Copy)]
 pub(crate) enum Way {
+    /// As what it is: a `dlx.Tensor`.
+    Tensor,
     /// Through the table of the type, with torch's guards where it is torch's.
     Table(Table, Option<torch::Kind>),
     /// From the struct of a NumPy array.
@@ -96,6 +99,9 @@ impl Entry {
         let class = self.class.bind(x.py());
         if is_mixin(class) {
             return Ok(Way::Mixin);
+        }
+        if x.is_exact_instance_of::<Tensor>() {
+            return Ok(*self.way.get_or_init(|| Way::Tensor));
         }
         let kind = torch::kind(x)?;
         // What dlx provides for others to use is no way for dlx itself.

@@ -11,6 +11,7 @@ use crate::abi::*;
 use crate::boundary::{attached, guard, panic_message};
 use crate::checked::extents;
 use crate::error::Error;
+use crate::give_back::give_back;
 use crate::managed::Managed;
 use crate::snapshot::Snapshot;
 use crate::stream;
@@ -210,8 +211,8 @@ unsafe fn to_py_object<E: Exchange>(
 ) -> c_int {
     let body = |py: Python<'_>| {
         let tensor = NonNull::new(tensor).ok_or_else(|| Error::refused("the tensor is NULL"))?;
-        // SAFETY: the caller offers a tensor that it owns (R130); on failure `into_raw` and `kept` below leave
-        // it to the caller.
+        // SAFETY: the caller offers a tensor that it owns (R130); on failure `into_raw` and `give_back` below
+        // leave it to the caller.
         let managed = unsafe { Managed::from_raw(tensor) };
         // What the caller computed is ready on the stream that this table names.
         let device = managed.read().map(|(tensor, _)| tensor.device);
@@ -229,11 +230,19 @@ unsafe fn to_py_object<E: Exchange>(
             managed.into_raw();
             error
         })?;
-        // Leaked unless the import succeeds: the caller's tensor is then not deleted by us, not even by a
-        // panic.
+        // Leaked by a panic: the caller's tensor is then not deleted by us.
         let kept = ManuallyDrop::new(snapshot.clone());
-        let object = exchange.import(py, snapshot)?;
-        drop(ManuallyDrop::into_inner(kept));
+        let imported = exchange.import(py, snapshot);
+        let kept = ManuallyDrop::into_inner(kept);
+        let object = match imported {
+            Ok(object) => object,
+            Err(error) => {
+                // SAFETY: `kept` was imported from this tensor, which the caller will treat as its own.
+                unsafe { give_back(tensor, kept) };
+                return Err(error);
+            }
+        };
+        drop(kept);
         // SAFETY: `out_py_object` is the caller's to be written (S2).
         unsafe { out_py_object.write(object.into_ptr().cast()) };
         Ok(())

@@ -17,6 +17,7 @@ mod dtype;
 mod error;
 mod exchange;
 mod functions;
+mod give_back;
 mod interpreter;
 mod layout;
 mod managed;

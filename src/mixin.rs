@@ -6,7 +6,7 @@ mod exchange;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple, PyType};
@@ -17,8 +17,8 @@ use crate::dtype::DType;
 use crate::exchange::publish;
 use crate::protocol;
 use crate::request::Request;
-use crate::resolve::{from_dlpack, is_accepted};
-use crate::slot::{Hooks, Origin, SLOTS, Slot, innermost, is_mixin, is_root, set_root};
+use crate::resolve::{explain, from_dlpack};
+use crate::slot::{Hooks, Origin, SLOTS, Slot, innermost, is_root, set_root};
 use crate::snapshot::Snapshot;
 use crate::tensor::Tensor;
 use crate::{capsule, stream};
@@ -95,7 +95,7 @@ pub(crate) fn dlpack<'py>(
     let snapshot = from_dlpack(&inner, &request).map_err(|error| {
         let error = explain(&last, &inner, error);
         match device {
-            Some(device) => elsewhere(py, error, device),
+            Some(device) => elsewhere(&inner, error, device),
             None => error,
         }
     })?;
@@ -105,20 +105,19 @@ pub(crate) fn dlpack<'py>(
     capsule::of(py, &snapshot, max_version, fresh)
 }
 
-/// A producer that cannot serve a device says so in its own way; to a consumer it is a `BufferError` (R52).
-fn elsewhere(py: Python<'_>, error: PyErr, device: DLDevice) -> PyErr {
-    if error.is_instance_of::<PyBufferError>(py)
-        || !(error.is_instance_of::<PyValueError>(py)
-            || error.is_instance_of::<pyo3::exceptions::PyRuntimeError>(py))
-    {
+/// A producer that cannot serve another device says so in its own way; to a consumer it is a `BufferError` (R52).
+fn elsewhere(x: &Bound<'_, PyAny>, error: PyErr, there: DLDevice) -> PyErr {
+    let py = x.py();
+    let refused =
+        error.is_instance_of::<PyValueError>(py) || error.is_instance_of::<PyRuntimeError>(py);
+    let is_there = protocol::device(x).is_ok_and(|here| here == Some(device::normal(there)));
+    if error.is_instance_of::<PyBufferError>(py) || !refused || is_there {
         return error;
     }
-    let refused = PyBufferError::new_err(format!(
-        "the tensor cannot be had on {}",
-        device::name(device)
-    ));
-    refused.set_cause(py, Some(error));
-    refused
+    let there = device::name(there);
+    let explained = PyBufferError::new_err(format!("the tensor cannot be had on {there}"));
+    explained.set_cause(py, Some(error));
+    explained
 }
 
 /// ``__dlpack_device__`` of a mixin class.
@@ -167,7 +166,13 @@ fn make<'py>(
         return Ok(tensor.clone().into_any());
     }
     let (made, hook) = match origin {
-        Origin::Itself { import } => (import.bind(py).call1((tensor,))?, "from_dlpack"),
+        Origin::Itself { import } => {
+            let made = match import {
+                Some(import) => import.bind(py).call1((tensor,))?,
+                None => class.call_method1(intern!(py, "from_dlpack"), (tensor,))?,
+            };
+            (made, "from_dlpack")
+        }
         _ => {
             let hook = intern!(py, "__dlx_import__");
             (class.call_method1(hook, (tensor,))?, "__dlx_import__")
@@ -205,41 +210,4 @@ pub(crate) fn allocate(
 ) -> PyResult<Tensor> {
     let (dtype, device) = (DType::of(dtype)?, Device::of(device)?);
     Ok(Tensor::new(Snapshot::empty(&shape, dtype, device)?))
-}
-
-/// Names the class and the hook where what it gave is nothing that `from_dlpack` takes.
-fn explain(object: &Bound<'_, PyAny>, inner: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
-    let py = object.py();
-    if !error.is_instance_of::<PyAttributeError>(py) {
-        return error;
-    }
-    let found = || {
-        let (inner, last) = match is_mixin(&inner.get_type()) {
-            true => innermost(inner)?,
-            false => (inner.clone(), object.clone()),
-        };
-        if is_accepted(&inner)? {
-            return Ok(None);
-        }
-        let class = last.get_type();
-        let how = match Slot::of_class(&class)?.and_then(Slot::holder) {
-            Some(holder) => holder.origin.describe(py),
-            None => Origin::of(&class)?.describe(py),
-        };
-        let (class, kind) = (
-            class.fully_qualified_name()?,
-            inner.get_type().fully_qualified_name()?,
-        );
-        Ok::<_, PyErr>(Some(format!(
-            "{class}{how} {kind}; what dlx.from_dlpack takes is accepted"
-        )))
-    };
-    match found() {
-        Ok(Some(message)) => {
-            let explained = PyTypeError::new_err(message);
-            explained.set_cause(py, Some(error));
-            explained
-        }
-        _ => error,
-    }
 }

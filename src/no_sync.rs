@@ -46,31 +46,43 @@ pub(crate) type StreamOf<'a> = &'a dyn Fn(DLDevice) -> PyResult<i64>;
 ///
 /// As for `from_dlpack`.
 pub(crate) fn managed_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export> {
-    if let Ok(tensor) = x.cast_exact::<Tensor>() {
-        let snapshot = tensor.get().snapshot();
-        let device = snapshot.memo().device;
-        let origin = origin(device, None);
-        if origin.is_some() {
-            stream::ordered(Some(stream(device)?), snapshot)?;
-        }
-        return Ok((snapshot.export(false)?, origin));
-    }
-    if numpy::is_ndarray(x) {
-        return Ok((numpy::export(x)?, None));
-    }
     cache::with(x, |entry| match entry.known() {
-        Some(Way::Table(table, kind)) => from_table(x, table, kind.as_ref(), stream),
-        Some(Way::Numpy) => Ok((numpy::export(x)?, None)),
-        _ => Python::attach(|_| match entry.way(x)? {
-            Way::Table(table, kind) => from_table(x, &table, kind.as_ref(), stream),
-            Way::Numpy => Ok((numpy::export(x)?, None)),
-            Way::Mixin => managed_tensor(&innermost(x)?.0, stream),
-            _ => from_protocol(x, stream),
-        }),
+        Some(way) => by_way(x, way, stream),
+        // Finding the way runs Python code.
+        None => Python::attach(|_| by_way(x, &entry.way(x)?, stream)),
     })
 }
 
+#[inline(always)]
+fn by_way(x: &Bound<'_, PyAny>, way: &Way, stream: StreamOf<'_>) -> PyResult<Export> {
+    match way {
+        Way::Table(table, kind) => from_table(x, table, kind.as_ref(), stream),
+        Way::Numpy => Ok((numpy::export(x)?, None)),
+        Way::Tensor => from_tensor(x, stream),
+        Way::Mixin => Python::attach(|_| managed_tensor(&innermost(x)?.0, stream)),
+        Way::Protocol(_) | Way::Undecided => from_protocol(x, stream),
+    }
+}
+
+/// What a `dlx.Tensor` shares.
+fn from_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export> {
+    let snapshot = ordered(x, stream)?;
+    let origin = origin(snapshot.memo().device, None);
+    Ok((snapshot.export(false)?, origin))
+}
+
+/// The snapshot of a `dlx.Tensor`, if its elements are ready for the consumer's stream.
+fn ordered<'a>(x: &'a Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<&'a Snapshot> {
+    let snapshot = x.cast::<Tensor>()?.get().snapshot();
+    let device = snapshot.memo().device;
+    if stream::has_streams(device) {
+        stream::ordered(Some(stream(device)?), snapshot)?;
+    }
+    Ok(snapshot)
+}
+
 /// What the table gives, as it is if it is what dlx would write.
+#[inline(always)]
 fn from_table(
     x: &Bound<'_, PyAny>,
     table: &Table,
@@ -130,21 +142,27 @@ fn from_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export>
 /// # Errors
 ///
 /// `BufferError` where `x` lends no view; what its library raises.
-pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>) -> PyResult<Lent> {
-    if let Ok(tensor) = x.cast_exact::<Tensor>() {
-        let snapshot = tensor.get().snapshot();
-        stream::for_export(None, snapshot)?;
-        let origin = origin(snapshot.memo().device, None);
-        return Ok((snapshot.dl_tensor(), origin));
-    }
+pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Lent> {
     let lent = cache::with(x, |entry| match entry.known() {
-        Some(Way::Table(table, kind)) => from_borrow(x, table, kind.as_ref()),
-        _ => Python::attach(|_| match entry.way(x)? {
-            Way::Table(table, kind) => from_borrow(x, &table, kind.as_ref()),
-            _ => Ok(None),
-        }),
+        Some(way) => lent_by_way(x, way, stream),
+        // Finding the way runs Python code.
+        None => Python::attach(|_| lent_by_way(x, &entry.way(x)?, stream)),
     })?;
     lent.ok_or_else(|| Python::attach(|_| lends_nothing(x)))
+}
+
+#[inline(always)]
+fn lent_by_way(x: &Bound<'_, PyAny>, way: &Way, stream: StreamOf<'_>) -> PyResult<Option<Lent>> {
+    match way {
+        Way::Table(table, kind) => from_borrow(x, table, kind.as_ref()),
+        Way::Numpy => Ok(Some((numpy::dl_tensor(x)?, None))),
+        Way::Tensor => {
+            let snapshot = ordered(x, stream)?;
+            let origin = origin(snapshot.memo().device, None);
+            Ok(Some((snapshot.dl_tensor(), origin)))
+        }
+        Way::Mixin | Way::Protocol(_) | Way::Undecided => Ok(None),
+    }
 }
 
 /// What the table lends.

@@ -141,7 +141,8 @@ fn provided(cls: &Bound<'_, PyType>) -> PyResult<&'static Slot> {
         return Ok(slot);
     }
     let importer = py.import("dlx._provided")?.getattr("importer")?;
-    let import = importer.call1((cls,))?.unbind();
+    let import = importer.call1((cls,))?;
+    let import = (!import.is_none()).then(|| import.unbind());
     let slot = Slot::claim(cls, Origin::Itself { import }, Hooks::default())?;
     slot.ok_or_else(|| {
         PyRuntimeError::new_err(format!("the {SLOTS} exchange tables of dlx are used up"))

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
@@ -12,7 +12,7 @@ use crate::cache::{self, Entry, Way};
 use crate::exchange::Table;
 use crate::protocol::{from_protocol, no_protocol};
 use crate::request::{Request, again, finish};
-use crate::slot::{MAX_HOPS, endless, innermost};
+use crate::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
 use crate::snapshot::Snapshot;
 use crate::tensor::Tensor;
 use crate::{capsule, copy, device, stream};
@@ -27,11 +27,14 @@ pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> Py
         return from_numpy(x, request);
     }
     let mut x = x.clone();
+    let mut outer = None;
     for _ in 0..MAX_HOPS {
-        let step = cache::with(&x, |entry| step(&x, entry, request))?;
-        match step {
-            Step::There(snapshot) => return Ok(snapshot),
-            Step::Next(inner) => x = inner,
+        let step = cache::with(&x, |entry| step(&x, entry, request));
+        match (step, &outer) {
+            (Ok(Step::There(snapshot)), _) => return Ok(snapshot),
+            (Ok(Step::Next(inner, last)), _) => (x, outer) = (inner, last),
+            (Err(error), Some(outer)) => return Err(explain(outer, &x, error)),
+            (Err(error), None) => return Err(error),
         }
     }
     Err(endless(&x))
@@ -40,8 +43,8 @@ pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> Py
 /// What a rung leads to.
 enum Step<'py> {
     There(Snapshot),
-    /// Another object that stands for this one.
-    Next(Bound<'py, PyAny>),
+    /// Another object that stands for this one, and the instance of a mixin class that says so, if it is one.
+    Next(Bound<'py, PyAny>, Option<Bound<'py, PyAny>>),
 }
 
 fn step<'py>(
@@ -49,16 +52,17 @@ fn step<'py>(
     entry: &Entry,
     request: &Request<'_, '_>,
 ) -> PyResult<Step<'py>> {
-    if let Ok(tensor) = x.cast_exact::<Tensor>() {
-        return from_tensor(tensor, request).map(Step::There);
-    }
     let snapshot = match entry.way(x)? {
+        Way::Tensor => from_tensor(x.cast()?, request),
         Way::Numpy => from_numpy(x, request),
         Way::Table(table, kind) => from_table(x, table, kind, entry, request),
         Way::Protocol(kind) => without_table(x, kind, entry, request),
-        Way::Mixin => return Ok(Step::Next(innermost(x)?.0)),
+        Way::Mixin => {
+            let (inner, last) = innermost(x)?;
+            return Ok(Step::Next(inner, Some(last)));
+        }
         Way::Undecided => match forwarded(x)? {
-            Some(inner) => return Ok(Step::Next(inner)),
+            Some(inner) => return Ok(Step::Next(inner, None)),
             None => without_table(x, None, entry, request),
         },
     };
@@ -174,8 +178,45 @@ fn from_capsule(capsule: &Bound<'_, PyCapsule>, request: &Request<'_, '_>) -> Py
 /// Whether `from_dlpack` has a way for objects like `x`, though it may fail.
 pub(crate) fn is_accepted(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let way = cache::with(x, |entry| entry.way(x))?;
-    Ok(matches!(way, Way::Table(..) | Way::Mixin)
+    Ok(!matches!(way, Way::Protocol(_) | Way::Undecided)
         || x.is_instance_of::<PyCapsule>()
         || x.hasattr(intern!(x.py(), "__dlpack__"))?
         || adapters::snapshot(x).map_or(true, |snapshot| snapshot.is_some()))
+}
+
+/// Names the class and the hook where what it gave is nothing that `from_dlpack` takes.
+pub(crate) fn explain(object: &Bound<'_, PyAny>, inner: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    let py = object.py();
+    if !error.is_instance_of::<PyAttributeError>(py) {
+        return error;
+    }
+    let found = || {
+        let (inner, last) = match is_mixin(&inner.get_type()) {
+            true => innermost(inner)?,
+            false => (inner.clone(), object.clone()),
+        };
+        if is_accepted(&inner)? {
+            return Ok(None);
+        }
+        let class = last.get_type();
+        let how = match Slot::of_class(&class)?.and_then(Slot::holder) {
+            Some(holder) => holder.origin.describe(py),
+            None => Origin::of(&class)?.describe(py),
+        };
+        let (class, kind) = (
+            class.fully_qualified_name()?,
+            inner.get_type().fully_qualified_name()?,
+        );
+        Ok::<_, PyErr>(Some(format!(
+            "{class}{how} {kind}; what dlx.from_dlpack takes is accepted"
+        )))
+    };
+    match found() {
+        Ok(Some(message)) => {
+            let explained = PyTypeError::new_err(message);
+            explained.set_cause(py, Some(error));
+            explained
+        }
+        _ => error,
+    }
 }

@@ -68,7 +68,9 @@ impl Slot {
     ) -> PyResult<Option<&'static Self>> {
         let forget = wrap_pyfunction!(forget, class.py())?;
         let weak = PyWeakrefReference::new_with(class, forget)?.unbind();
-        let name = class.fully_qualified_name()?.to_string();
+        // A class may have any object for its module.
+        let name = class.fully_qualified_name().or_else(|_| class.qualname());
+        let name = name?.to_string();
         let next = |used: usize| (used < SLOTS).then_some(used + 1);
         let Ok(index) = USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) else {
             return Ok(None);

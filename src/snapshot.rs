@@ -3,9 +3,10 @@
 //! Shape and strides are copied when a tensor comes in, so that a producer that changes its own (torch's
 //! point into the live tensor) changes nothing here. A `dlx.Tensor` and all its exports share one snapshot.
 
+use std::mem::replace;
 use std::ptr::NonNull;
 
-use triomphe::ThinArc;
+use triomphe::{Arc, ThinArc};
 
 use crate::abi::*;
 use crate::checked::{Checked, Memo, dimensions};
@@ -18,9 +19,7 @@ use crate::{device, layout};
 /// What keeps the memory of a snapshot alive; dropping it lets go.
 pub(crate) enum Source {
     /// A tensor that came through the table or a `dltensor_versioned` capsule.
-    Versioned(
-        #[expect(dead_code, reason = "held for its deleter")] Managed<DLManagedTensorVersioned>,
-    ),
+    Versioned(Managed<DLManagedTensorVersioned>),
     /// A tensor that came through a `dltensor` capsule.
     Legacy(#[expect(dead_code, reason = "held for its deleter")] Managed<DLManagedTensor>),
     /// Memory of a Python object, named by `from_pointer`.
@@ -50,7 +49,7 @@ impl From<Managed<DLManagedTensor>> for Source {
 struct Fields {
     memo: Memo,
     size: i64,
-    _source: Source,
+    source: Source,
 }
 
 /// A tensor: shared, immutable, freed with its last holder.
@@ -68,11 +67,7 @@ impl Checked<'_> {
             strides,
         } = self;
         let ndim = shape.len();
-        let fields = Fields {
-            memo,
-            size,
-            _source: source,
-        };
+        let fields = Fields { memo, size, source };
         let dimensions = (0..2 * ndim).map(|index| match (index.checked_sub(ndim), strides) {
             (None, _) => shape[index],
             (Some(index), Some(strides)) => strides[index],
@@ -131,6 +126,25 @@ impl Snapshot {
         match checked {
             Ok(checked) => Ok(checked.over(managed.into())),
             Err(error) => Err((error, managed)),
+        }
+    }
+
+    /// Leaves the versioned tensor that this was imported from as it is, if nobody else holds the snapshot.
+    pub(crate) fn forget(mut self) -> Result<(), Self> {
+        let forgotten = self.0.with_arc_mut(|shared| {
+            let fields = Arc::get_mut(shared).map(|slice| slice.header_mut());
+            match fields.map(|fields| replace(&mut fields.source, Source::Static)) {
+                Some(Source::Versioned(managed)) => {
+                    managed.into_raw();
+                    true
+                }
+                Some(_) => true,
+                None => false,
+            }
+        });
+        match forgotten {
+            true => Ok(()),
+            false => Err(self),
         }
     }
 

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any, Final, SupportsIndex, TypeAlias, final
+from typing import Any, ClassVar, Final, SupportsIndex, TypeAlias, TypeVar, final
 
 from numpy.typing import NDArray
 from typing_extensions import Buffer, CapsuleType
@@ -14,13 +14,24 @@ __all__ = [
     "Device",
     "Tensor",
     "__version__",
+    "allocate",
+    "array_interface",
+    "current_work_stream",
+    "dlpack",
+    "dlpack_device",
+    "exchange_api",
     "from_dlpack",
     "from_pointer",
+    "import_tensor",
+    "publish",
+    "register",
+    "unpublish",
 ]
 
 __version__: Final[str]
 
 _DeviceLike: TypeAlias = Device | str | tuple[int, int]
+_T = TypeVar("_T")
 
 class CopyRefused(BufferError, ValueError):
     """``copy=False`` was asked for, and the request cannot be met without a copy."""
@@ -88,7 +99,7 @@ class DType:
 class Tensor(Buffer):
     """A strided view of memory that it keeps alive, all of it immutable."""
 
-    __dlpack_c_exchange_api__: Final[CapsuleType]
+    __dlpack_c_exchange_api__: ClassVar[CapsuleType]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -149,6 +160,9 @@ class Tensor(Buffer):
     @property
     def __array_interface__(self) -> dict[str, Any]:
         """NumPy's array interface, version 3, for memory on the CPU."""
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The CUDA array interface, version 3, for memory on CUDA devices."""
     if sys.version_info >= (3, 12):
         def __buffer__(self, flags: int, /) -> memoryview: ...
         def __release_buffer__(self, buffer: memoryview, /) -> None: ...
@@ -175,3 +189,44 @@ def from_pointer(
     stream: int | None = None,
 ) -> Tensor:
     """Give a tensor over memory that somebody else owns."""
+
+def exchange_api(cls: type, /) -> CapsuleType:
+    """Give the capsule with the exchange table that dlx uses for a type."""
+
+def publish(cls: type, /) -> None:
+    """Set the table that dlx provides for ``cls`` on the class."""
+
+def unpublish(cls: type, /) -> None:
+    """Take back what `publish` set."""
+
+# What the methods of the mixins call.
+
+def register(class_: type) -> str | None:
+    """Give a subclass of the mixin its table, or a warning that it shares one."""
+
+def dlpack(
+    x: object,
+    *,
+    stream: int | None,
+    max_version: tuple[int, int] | None,
+    dl_device: tuple[int, int] | None,
+    copy: bool | None,
+) -> CapsuleType:
+    """Export a capsule of what ``x`` stands for."""
+
+def dlpack_device(x: object) -> tuple[DeviceType, int]:
+    """``(DeviceType, id)`` of what ``x`` stands for."""
+
+def import_tensor(cls: type[_T], tensor: Tensor) -> _T:
+    """Build an instance of ``cls`` over ``tensor``, through ``__dlx_import__``."""
+
+def current_work_stream(cls: type, device: _DeviceLike) -> int:
+    """Give the stream of what instances of ``cls`` were last exported from."""
+
+def allocate(
+    shape: Sequence[int], dtype: DType | str | tuple[int, int, int], device: _DeviceLike
+) -> Tensor:
+    """Give uninitialized memory of dlx's own."""
+
+def array_interface(tensor: Tensor) -> dict[str, Any]:
+    """NumPy's array interface whose ``data`` is a buffer that owns the memory."""

@@ -1,4 +1,4 @@
-"""Base classes that make a Python class a producer: by DLPack, by the array interfaces."""
+"""Base classes that make a class a producer: by DLPack, by the array interfaces."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from . import _core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, ClassVar, Self
 
     from numpy.typing import DTypeLike, NDArray
-    from typing_extensions import CapsuleType, Self
+    from typing_extensions import CapsuleType
 
     from ._core import Device, DeviceType, DType, Tensor
 
@@ -17,7 +17,7 @@ __all__ = ["ArrayInterfaceMixin", "ExchangeMixin"]
 
 
 def _define_export(cls: type, exchange: str | None, mixin: str) -> None:
-    """Give ``cls`` the ``__dlx_export__`` that ``exchange`` asks for, or check that it has one."""
+    """Give ``cls`` the ``__dlx_export__`` that ``exchange`` names, or require one."""
     if exchange is not None:
         if not isinstance(exchange, str):
             raise TypeError(f"exchange is the name of an attribute, not {exchange!r}")
@@ -45,7 +45,7 @@ def _define_export(cls: type, exchange: str | None, mixin: str) -> None:
 
 
 class ExchangeMixin:
-    """Makes a class a producer and consumer of DLPack, with a C exchange table of its own.
+    """Makes a class a producer and consumer of DLPack, with a C table of its own.
 
     ``class A(dlx.ExchangeMixin, exchange="data")`` exports the attribute ``data``;
     a class without ``exchange`` defines ``__dlx_export__(self)``. Either gives
@@ -61,7 +61,7 @@ class ExchangeMixin:
     __slots__ = ()
 
     if TYPE_CHECKING:
-        __dlpack_c_exchange_api__: CapsuleType
+        __dlpack_c_exchange_api__: ClassVar[CapsuleType]
 
         def __dlx_export__(self) -> object:
             """Give what is exported in place of this object."""
@@ -84,7 +84,7 @@ class ExchangeMixin:
     def __dlx_empty__(
         cls, shape: tuple[int, ...], dtype: DType, device: Device
     ) -> object:
-        """Allocate uninitialized memory for C code; the default is dlx's own, on the CPU."""
+        """Allocate uninitialized memory for C code; the default is dlx's, on CPU."""
         return _core.allocate(shape, dtype, device)
 
     @classmethod
@@ -139,11 +139,12 @@ def _exported(x: ArrayInterfaceMixin) -> Tensor:
 
 
 class ArrayInterfaceMixin:
-    """Makes a class readable through ``__array_interface__``, ``__array__`` and, on CUDA,
-    ``__cuda_array_interface__``.
+    """Makes a class readable through the array interfaces of NumPy and of CUDA.
 
-    It takes what to export as `ExchangeMixin` does, and combines with it. NumPy keeps the
-    exported memory alive, not only the object.
+    These are ``__array_interface__`` and ``__array__`` for memory on the CPU and
+    ``__cuda_array_interface__`` on CUDA. The class says what it exports as with
+    `ExchangeMixin`, and may take both. NumPy keeps the exported memory alive, not only
+    the object.
     """
 
     __slots__ = ()
@@ -160,7 +161,7 @@ class ArrayInterfaceMixin:
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        """NumPy's array interface, version 3; its ``data`` is a buffer that owns the memory.
+        """NumPy's array interface, version 3; its ``data`` owns the memory.
 
         Raises ``AttributeError`` for memory that is not on the CPU, ``BufferError`` for
         dtypes that it cannot name.
@@ -171,7 +172,7 @@ class ArrayInterfaceMixin:
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The CUDA array interface, version 3 (R148 to R152).
 
-        It has no place for an owner: what is exported must be kept alive by this object.
+        It has no place for an owner: this object must keep alive what it exports.
         Raises ``AttributeError`` for memory that is not on a CUDA device.
         """
         return _exported(self).__cuda_array_interface__

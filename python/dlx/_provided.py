@@ -36,7 +36,7 @@ def _mlx(tensor: Tensor) -> Any:
     return mlx.core.array(tensor)
 
 
-# Packages whose importer is not a ``from_dlpack`` beside the class, or not the best one.
+# Packages whose importer is not a ``from_dlpack`` beside the class, or not the best.
 _PACKAGES: dict[str, Importer] = {
     "numpy": _numpy,
     "jax": _jax,
@@ -52,19 +52,20 @@ def _is_exporter(cls: type) -> bool:
     return hasattr(cls, "__dlpack__") and hasattr(cls, "__dlpack_device__")
 
 
-def importer(cls: type) -> Importer:
-    """Find what makes an instance of ``cls``: its ``from_dlpack``, or its library's.
+def importer(cls: type) -> Importer | None:
+    """Find what makes an instance of ``cls``; None where its own ``from_dlpack`` does.
+
+    What is returned does not keep ``cls`` alive.
 
     Raises ``TypeError`` for a class whose instances cannot be exported.
     """
     if not _is_exporter(cls):
         raise TypeError(
-            f"{cls.__module__}.{cls.__qualname__} has no __dlpack__ and __dlpack_device__; "
-            "classes with these or with an exchange table are accepted"
+            f"{cls.__module__}.{cls.__qualname__} has no __dlpack__ and "
+            "__dlpack_device__; a class with these or an exchange table is accepted"
         )
-    own: Importer | None = getattr(cls, "from_dlpack", None)
-    if callable(own):
-        return own
+    if callable(getattr(cls, "from_dlpack", None)):
+        return None
     module = cls.__module__
     known = _PACKAGES.get(module.partition(".")[0])
     if known is not None:
@@ -75,9 +76,11 @@ def importer(cls: type) -> Importer:
             return found
         module = module.rpartition(".")[0]
 
+    name = f"{cls.__module__}.{cls.__qualname__}"
+
     def refuse(tensor: Tensor) -> Any:
         raise BufferError(
-            f"{cls.__module__}.{cls.__qualname__} cannot be made from a tensor: "
+            f"{name} cannot be made from a tensor: "
             "neither the class nor its package has from_dlpack"
         )
 

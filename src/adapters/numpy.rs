@@ -5,6 +5,7 @@
 //! (invariant S9 of `docs/safety.md`); otherwise arrays go through `__dlpack__`.
 
 mod element;
+mod strides;
 
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
@@ -100,6 +101,18 @@ pub(crate) fn is_ndarray(x: &Bound<'_, PyAny>) -> bool {
         .is_some_and(|ndarray| x.get_type_ptr() == ndarray.as_ptr().cast())
 }
 
+/// Whether `x` is a point in time or a span of it, as a scalar of NumPy.
+pub(super) fn is_time(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let (py, class) = (x.py(), x.get_type());
+    for name in [intern!(py, "datetime64"), intern!(py, "timedelta64")] {
+        let time = find_class(intern!(py, "numpy"), name)?;
+        if time.is_some_and(|time| is_subclass(class.as_type_ptr(), time.as_type_ptr())) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// The array as a snapshot that holds it.
 ///
 /// `x.resize(..., refcheck=False)` and `x.__setstate__` free the memory under every consumer, as they do
@@ -127,6 +140,23 @@ pub(crate) fn export(x: &Bound<'_, PyAny>) -> PyResult<Managed<DLManagedTensorVe
         };
         let owner = PythonOwner::new(x.clone().unbind());
         managed::export(tensor, shape, strides, memo.flags, owner)
+    })
+}
+
+/// A view of the array that points to its own shape, and to strides that are kept for it.
+pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>) -> PyResult<DLTensor> {
+    read(x, |checked, shape, strides| {
+        let memo = &checked.memo;
+        Ok(DLTensor {
+            data: memo.data,
+            device: memo.device,
+            // At most MAX_NDIM.
+            ndim: shape.len() as i32,
+            dtype: memo.dtype,
+            shape: shape.as_ptr().cast_mut(),
+            strides: strides::keep(strides)?.as_ptr().cast_mut(),
+            byte_offset: memo.byte_offset,
+        })
     })
 }
 

@@ -3,19 +3,22 @@
 #![forbid(unsafe_code)]
 
 use std::ffi::CString;
+use std::ptr::NonNull;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 
-use super::{explain, make};
+use super::make;
 use crate::abi::*;
+use crate::checked::{Checked, Memo};
 use crate::device::{self, Device};
 use crate::dtype::{self, DType};
 use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::managed::Managed;
+use crate::resolve::{explain, is_accepted};
 use crate::slot::{Origin, Slot, is_mixin, lent};
 use crate::snapshot::Snapshot;
 use crate::tensor::{self, Tensor};
@@ -26,11 +29,18 @@ impl Exchange for Slot {
         &self,
         object: Borrowed<'_, '_, PyAny>,
     ) -> PyResult<Managed<DLManagedTensorVersioned>> {
-        let inner = self.read(&object)?;
+        let read;
+        let inner = match self.is_itself(&object) {
+            true => &*object,
+            false => {
+                read = self.read(&object)?;
+                &read
+            }
+        };
         let stream = |device| self.current_work_stream(object.py(), device);
-        let (managed, origin) = match no_sync::managed_tensor(&inner, &stream) {
+        let (managed, origin) = match no_sync::managed_tensor(inner, &stream) {
             Ok(export) => export,
-            Err(error) => return Python::attach(|_| Err(explain(&object, &inner, error))),
+            Err(error) => return Python::attach(|_| Err(explain(&object, inner, error))),
         };
         if let Some(work_stream) = origin {
             self.set_work_stream(work_stream);
@@ -40,7 +50,8 @@ impl Exchange for Slot {
 
     fn borrow(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
         let inner = lent(&object, self.read(&object)?)?;
-        let (tensor, origin) = match no_sync::dl_tensor(&inner) {
+        let stream = |device| self.current_work_stream(object.py(), device);
+        let (tensor, origin) = match no_sync::dl_tensor(&inner, &stream) {
             Ok(lent) => lent,
             Err(error) => return Python::attach(|_| Err(explain(&object, &inner, error))),
         };
@@ -68,6 +79,15 @@ impl Exchange for Slot {
         if !self.holder().is_some_and(|holder| holder.hooks.empty) {
             return tensor::allocate(shape, dtype, device);
         }
+        // The hook is spared what dlx's own allocator refuses.
+        let memo = Memo {
+            device,
+            ..Memo::on_cpu(NonNull::dangling().as_ptr(), dtype, 0)
+        };
+        if Checked::new(memo, shape, None)?.memo.device != device {
+            let name = device::name(device);
+            return Err(Error::refused(format!("there is one cpu, not {name}")));
+        }
         let made = Python::try_attach(|py| {
             self.empty(py, shape, dtype, device)
                 .map_err(|error| raised(py, &error))
@@ -87,6 +107,11 @@ impl Exchange for Slot {
 }
 
 impl Slot {
+    /// Whether `object` is of the very type that the table was provided for, so that there is nothing to read.
+    fn is_itself(&self, object: &Bound<'_, PyAny>) -> bool {
+        self.is_for(object.get_type_ptr().cast()) && self.is_provided()
+    }
+
     /// What is exported in place of `object`.
     fn read<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         match self.holder() {
@@ -154,10 +179,17 @@ impl Slot {
         let asked = (PyTuple::new(py, shape)?, DType(dtype), Device(device));
         let made = class.call_method1(intern!(py, "__dlx_empty__"), asked)?;
         let stream = |device| self.current_work_stream(py, device);
-        let (managed, _) = no_sync::managed_tensor(&made, &stream)?;
+        let (managed, _) = match no_sync::managed_tensor(&made, &stream) {
+            Ok(export) => export,
+            Err(_) if !is_accepted(&made)? => {
+                let wanted = format_args!("{made}, what dlx.from_dlpack takes");
+                return Err(nonsense(&class, "__dlx_empty__", wanted));
+            }
+            Err(error) => return Err(error),
+        };
         let snapshot = Snapshot::import(managed, None).map_err(|(error, _)| error)?;
         let memo = snapshot.memo();
-        if (snapshot.shape(), memo.dtype, memo.device) != (shape, dtype, device::normal(device))
+        if (snapshot.shape(), memo.dtype, memo.device) != (shape, dtype, device)
             || snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY)
         {
             let wanted = format_args!(

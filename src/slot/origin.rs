@@ -1,5 +1,7 @@
 //! Where the exports of a class come from, and which hooks it has: decided when the class is defined.
 
+use std::cell::Cell;
+
 use pyo3::exceptions::{PyBufferError, PyRecursionError};
 use pyo3::ffi;
 use pyo3::intern;
@@ -36,8 +38,9 @@ pub(crate) enum Origin {
     Attribute { name: Py<PyString>, stored: bool },
     /// What the method `__dlx_export__` returns.
     Method,
-    /// The instance itself, of a type that is not dlx's; `import` makes one of a `dlx.Tensor`.
-    Itself { import: Py<PyAny> },
+    /// The instance itself, of a type that is not dlx's. `import` makes one of a `dlx.Tensor`, or without it the
+    /// class's own `from_dlpack`.
+    Itself { import: Option<Py<PyAny>> },
 }
 
 impl Origin {
@@ -58,8 +61,11 @@ impl Origin {
     pub(crate) fn read<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = object.py();
         match self {
-            Self::Attribute { name, .. } => object.getattr(name.bind(py)),
-            Self::Method => object.call_method0(intern!(py, "__dlx_export__")),
+            Self::Attribute { name, stored: true } => object.getattr(name.bind(py)),
+            Self::Attribute { name, .. } => nested(object, || object.getattr(name.bind(py))),
+            Self::Method => nested(object, || {
+                object.call_method0(intern!(py, "__dlx_export__"))
+            }),
             Self::Itself { .. } => Ok(object.clone()),
         }
     }
@@ -77,6 +83,28 @@ impl Origin {
             Self::Itself { .. } => " is".to_owned(),
         }
     }
+}
+
+/// Runs code of a class that may come back here, to a depth that the stack of any thread has room for.
+fn nested<'py>(
+    object: &Bound<'py, PyAny>,
+    read: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    thread_local! {
+        static DEPTH: Cell<usize> = const { Cell::new(0) };
+    }
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            DEPTH.set(DEPTH.get() - 1);
+        }
+    }
+    if DEPTH.get() >= MAX_HOPS {
+        return Err(endless(object));
+    }
+    DEPTH.set(DEPTH.get() + 1);
+    let _leave = Leave;
+    read()
 }
 
 /// Whether the attribute `name` of an instance is an object that the instance holds: read from its dictionary
