@@ -32,6 +32,7 @@ from dlpack_abi import (
 from fake_producers import Producer
 from fake_table import without_protocol
 from libc import heap_in_use, needs_heap_in_use
+from producers import fields_of
 
 TABLE = table_of(dlx.Tensor)
 NAME = b"dlpack_exchange_api"
@@ -58,18 +59,6 @@ TENSORS: dict[str, Callable[[], dlx.Tensor]] = {
     "opencl": lambda: dlx.from_dlpack(Producer(device=(4, 0), byte_offset=8)),
 }
 every_tensor = pytest.mark.parametrize("make", TENSORS.values(), ids=TENSORS)
-
-
-def fields_of(tensor: DLTensor) -> dict[str, Any]:
-    """Values of a `DLTensor`, with those that its pointers lead to."""
-    return {
-        "data": tensor.data,
-        "byte_offset": tensor.byte_offset,
-        "device": (tensor.device.device_type, tensor.device.device_id),
-        "dtype": (tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes),
-        "shape": tensor.shape[: tensor.ndim] if tensor.ndim else [],
-        "strides": tensor.strides[: tensor.ndim] if tensor.ndim else [],
-    }
 
 
 def managed_fields(managed: DLManagedTensorVersioned) -> dict[str, Any]:
