@@ -18,7 +18,7 @@ use crate::exchange::publish;
 use crate::protocol;
 use crate::request::Request;
 use crate::resolve::{explain, from_dlpack};
-use crate::slot::{Hooks, Origin, SLOTS, Slot, innermost, is_root, set_root};
+use crate::slot::{Hooks, Origin, SLOTS, Slot, innermost, is_root, nested, set_root};
 use crate::snapshot::Snapshot;
 use crate::tensor::Tensor;
 use crate::{capsule, stream};
@@ -175,7 +175,8 @@ fn make<'py>(
         }
         _ => {
             let hook = intern!(py, "__dlx_import__");
-            (class.call_method1(hook, (tensor,))?, "__dlx_import__")
+            let made = nested(class, || class.call_method1(hook, (tensor,)))?;
+            (made, "__dlx_import__")
         }
     };
     match made.is_instance(class)? {

@@ -37,7 +37,7 @@ pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> Py
             (Err(error), None) => return Err(error),
         }
     }
-    Err(endless(&x))
+    Err(endless(&x.get_type()))
 }
 
 /// What a rung leads to.

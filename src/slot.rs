@@ -17,7 +17,8 @@ use pyo3::types::{PyType, PyWeakrefReference};
 mod origin;
 
 pub(crate) use origin::{
-    Hooks, MAX_HOPS, Origin, endless, innermost, is_mixin, is_root, lends_nothing, lent, set_root,
+    Hooks, MAX_HOPS, Origin, endless, innermost, is_mixin, is_root, lends_nothing, lent, nested,
+    set_root,
 };
 
 use crate::exchange::{self, Named, Published, WorkStream, table};
@@ -120,6 +121,19 @@ impl Slot {
         self.holder.get()
     }
 
+    /// The hooks of the class that its table stands for.
+    pub(crate) fn hooks(&self) -> Hooks {
+        let heir = self.is_for(null_mut()).then(|| self.heir()).flatten();
+        let holder = heir.unwrap_or(self).holder.get();
+        holder.map(|holder| holder.hooks).unwrap_or_default()
+    }
+
+    /// The slot of the class that took the place of a dead one.
+    fn heir(&self) -> Option<&'static Self> {
+        let number = self.heir.load(Ordering::Acquire).checked_sub(1)?;
+        POOL.get(number)
+    }
+
     /// Whether it is the slot of the class at this address, which is alive.
     pub(crate) fn is_for(&self, class: *mut ffi::PyObject) -> bool {
         self.class.load(Ordering::Acquire) == class
@@ -180,9 +194,7 @@ impl Slot {
     ///
     /// `RuntimeError` if the class is gone.
     pub(crate) fn living<'py>(&self, py: Python<'py>) -> PyResult<(&Holder, Bound<'py, PyType>)> {
-        let heir = self.heir.load(Ordering::Acquire).checked_sub(1);
-        let heir = heir.and_then(|number| POOL.get(number));
-        for holder in [Some(self), heir]
+        for holder in [Some(self), self.heir()]
             .into_iter()
             .flatten()
             .flat_map(Self::holder)

@@ -19,7 +19,7 @@ use crate::error::Error;
 use crate::exchange::Exchange;
 use crate::managed::Managed;
 use crate::resolve::{explain, is_accepted};
-use crate::slot::{Origin, Slot, is_mixin, lent};
+use crate::slot::{Origin, Slot, is_mixin, lent, nested};
 use crate::snapshot::Snapshot;
 use crate::tensor::{self, Tensor};
 use crate::{no_sync, stream};
@@ -76,7 +76,7 @@ impl Exchange for Slot {
         dtype: DLDataType,
         device: DLDevice,
     ) -> Result<Managed<DLManagedTensorVersioned>, Error> {
-        if !self.holder().is_some_and(|holder| holder.hooks.empty) {
+        if !self.hooks().empty {
             return tensor::allocate(shape, dtype, device);
         }
         // The hook is spared what dlx's own allocator refuses.
@@ -99,9 +99,9 @@ impl Exchange for Slot {
         if !stream::has_streams(device) {
             return Ok(0);
         }
-        match self.holder() {
-            Some(holder) if holder.hooks.stream => Python::attach(|py| self.hooked(py, device)),
-            _ => self.inherited(py, device),
+        match self.hooks().stream {
+            true => Python::attach(|py| self.hooked(py, device)),
+            false => self.inherited(py, device),
         }
     }
 }
@@ -148,7 +148,8 @@ impl Slot {
     /// The stream that `__dlx_stream__` names.
     fn hooked(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
         let (_, class) = self.living(py)?;
-        let named = class.call_method1(intern!(py, "__dlx_stream__"), (Device(device),))?;
+        let hook = intern!(py, "__dlx_stream__");
+        let named = nested(&class, || class.call_method1(hook, (Device(device),)))?;
         if named.is_none() {
             return self.inherited(py, device);
         }
@@ -177,7 +178,8 @@ impl Slot {
     ) -> PyResult<Managed<DLManagedTensorVersioned>> {
         let (_, class) = self.living(py)?;
         let asked = (PyTuple::new(py, shape)?, DType(dtype), Device(device));
-        let made = class.call_method1(intern!(py, "__dlx_empty__"), asked)?;
+        let hook = intern!(py, "__dlx_empty__");
+        let made = nested(&class, || class.call_method1(hook, asked))?;
         let stream = |device| self.current_work_stream(py, device);
         let (managed, _) = match no_sync::managed_tensor(&made, &stream) {
             Ok(export) => export,

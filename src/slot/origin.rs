@@ -62,8 +62,10 @@ impl Origin {
         let py = object.py();
         match self {
             Self::Attribute { name, stored: true } => object.getattr(name.bind(py)),
-            Self::Attribute { name, .. } => nested(object, || object.getattr(name.bind(py))),
-            Self::Method => nested(object, || {
+            Self::Attribute { name, .. } => {
+                nested(&object.get_type(), || object.getattr(name.bind(py)))
+            }
+            Self::Method => nested(&object.get_type(), || {
                 object.call_method0(intern!(py, "__dlx_export__"))
             }),
             Self::Itself { .. } => Ok(object.clone()),
@@ -86,9 +88,9 @@ impl Origin {
 }
 
 /// Runs code of a class that may come back here, to a depth that the stack of any thread has room for.
-fn nested<'py>(
-    object: &Bound<'py, PyAny>,
-    read: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
+pub(crate) fn nested<'py>(
+    class: &Bound<'py, PyType>,
+    run: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     thread_local! {
         static DEPTH: Cell<usize> = const { Cell::new(0) };
@@ -100,11 +102,11 @@ fn nested<'py>(
         }
     }
     if DEPTH.get() >= MAX_HOPS {
-        return Err(endless(object));
+        return Err(endless(class));
     }
     DEPTH.set(DEPTH.get() + 1);
     let _leave = Leave;
-    read()
+    run()
 }
 
 /// Whether the attribute `name` of an instance is an object that the instance holds: read from its dictionary
@@ -183,7 +185,7 @@ pub(crate) fn innermost<'py>(
         }
         last = inner;
     }
-    Err(endless(object))
+    Err(endless(&object.get_type()))
 }
 
 /// What one instance of a mixin class exports, and whether its shapes have an owner then.
@@ -222,7 +224,7 @@ pub(crate) fn lent<'py>(
             (_, false) => Err(lends_nothing(object)),
         })?;
     }
-    Python::attach(|_| Err(endless(object)))
+    Python::attach(|_| Err(endless(&object.get_type())))
 }
 
 /// The error for an object whose dimensions have no owner.
@@ -239,10 +241,10 @@ pub(crate) fn lends_nothing(x: &Bound<'_, PyAny>) -> PyErr {
 
 /// The error for objects that stand for one another.
 #[cold]
-pub(crate) fn endless(object: &Bound<'_, PyAny>) -> PyErr {
-    match object.get_type().fully_qualified_name() {
+pub(crate) fn endless(class: &Bound<'_, PyType>) -> PyErr {
+    match class.fully_qualified_name() {
         Ok(name) => PyRecursionError::new_err(format!(
-            "{name} exports itself: {MAX_HOPS} objects were followed, each of which stands for the next"
+            "{name} asks for itself: {MAX_HOPS} objects or calls were followed, each of which leads to the next"
         )),
         Err(error) => error,
     }
