@@ -46,6 +46,15 @@ MIXINS: dict[str, Maker] = {
 }
 PRODUCERS: dict[str, Maker] = {"dlx.Tensor": dlx.from_dlpack} | MIXINS
 
+HOLDERS: dict[str, Maker] = {
+    "dlx.Tensor": lambda tensor: tensor,
+    "stored tensor": Stored,
+    "mixin in mixin": lambda tensor: Stored(ByMethod(tensor)),
+    "tensor by method": ByMethod,
+}
+
+every_holder = pytest.mark.parametrize("make", HOLDERS.values(), ids=HOLDERS)
+"""`make(tensor)` exports a `dlx.Tensor`, which all its exports share."""
 every_producer = pytest.mark.parametrize("make", PRODUCERS.values(), ids=PRODUCERS)
 """`make(source)` exports what `source` does."""
 OWNERS = [dlx.Tensor, Stored, ByMethod]
