@@ -21,18 +21,11 @@ use crate::snapshot::Snapshot;
 use crate::tensor::Tensor;
 use crate::{checked, protocol, stream};
 
-/// Where an export on a device with streams came from: the stream of that library, if it tells one.
-pub(crate) type Origin = Option<Option<WorkStream>>;
+/// A managed tensor, and the stream on which its library works: that of a table, for a device with streams.
+pub(crate) type Export = (Managed<DLManagedTensorVersioned>, Option<WorkStream>);
 
-/// A managed tensor, and where it came from.
-pub(crate) type Export = (Managed<DLManagedTensorVersioned>, Origin);
-
-/// A borrowed view, and where it came from.
-pub(crate) type Lent = (DLTensor, Origin);
-
-fn origin(device: DLDevice, work_stream: Option<WorkStream>) -> Origin {
-    stream::has_streams(device).then_some(work_stream)
-}
+/// A borrowed view, and the stream on which its library works.
+pub(crate) type Lent = (DLTensor, Option<WorkStream>);
 
 /// The stream that a consumer will run on.
 pub(crate) type StreamOf<'a> = &'a dyn Fn(DLDevice) -> PyResult<i64>;
@@ -66,9 +59,7 @@ fn by_way(x: &Bound<'_, PyAny>, way: &Way, stream: StreamOf<'_>) -> PyResult<Exp
 
 /// What a `dlx.Tensor` shares.
 fn from_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export> {
-    let snapshot = ordered(x, stream)?;
-    let origin = origin(snapshot.memo().device, None);
-    Ok((snapshot.export(false)?, origin))
+    Ok((ordered(x, stream)?.export(false)?, None))
 }
 
 /// The snapshot of a `dlx.Tensor`, if its elements are ready for the consumer's stream.
@@ -106,7 +97,7 @@ fn from_table(
     if let Some(kind) = kind {
         kind.check_table(x, tensor.dtype)?;
     }
-    let origin = origin(tensor.device, table.work_stream);
+    let work_stream = work_stream(table, tensor.device);
     let managed = match exact {
         true => managed,
         false => {
@@ -114,7 +105,12 @@ fn from_table(
             snapshot.export(true)?
         }
     };
-    Ok((managed, origin))
+    Ok((managed, work_stream))
+}
+
+/// The stream of a table's library, for a device that has streams.
+fn work_stream(table: &Table, device: DLDevice) -> Option<WorkStream> {
+    table.work_stream.filter(|_| stream::has_streams(device))
 }
 
 /// What `from_dlpack` makes of `x`; everything on this way may run Python code.
@@ -131,9 +127,7 @@ fn from_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export>
             copy: None,
             stream: stream.as_ref(),
         };
-        let snapshot = from_dlpack(x, &request)?;
-        let origin = origin(snapshot.memo().device, None);
-        Ok((snapshot.export(true)?, origin))
+        Ok((from_dlpack(x, &request)?.export(true)?, None))
     })
 }
 
@@ -158,8 +152,7 @@ fn lent_by_way(x: &Bound<'_, PyAny>, way: &Way, stream: StreamOf<'_>) -> PyResul
         Way::Numpy => Ok(Some((numpy::dl_tensor(x)?, None))),
         Way::Tensor => {
             let snapshot = ordered(x, stream)?;
-            let origin = origin(snapshot.memo().device, None);
-            Ok(Some((snapshot.dl_tensor(), origin)))
+            Ok(Some((snapshot.dl_tensor(), None)))
         }
         Way::Mixin | Way::Protocol(_) | Way::Undecided => Ok(None),
     }
@@ -177,6 +170,6 @@ fn from_borrow(
     if let Some(kind) = kind {
         kind.check_borrow(x, tensor.dtype)?;
     }
-    let origin = origin(tensor.device, table.work_stream);
-    Ok(Some((tensor, origin)))
+    let work_stream = work_stream(table, tensor.device);
+    Ok(Some((tensor, work_stream)))
 }

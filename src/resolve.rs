@@ -100,7 +100,8 @@ fn forwarded<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> 
         return Ok(None);
     };
     let way = cache::with(&inner, |entry| entry.way(&inner))?;
-    Ok(matches!(way, Way::Table(..) | Way::Mixin).then_some(inner))
+    let leads = !matches!(way, Way::Protocol(_) | Way::Undecided | Way::Numpy);
+    Ok(leads.then_some(inner))
 }
 
 /// Rung 1: the table, which moves and orders nothing; what needs more goes to `__dlpack__`.

@@ -210,12 +210,12 @@ impl Slot {
     }
 
     /// Notes whose stream the consumer of an export should run on.
-    pub(crate) fn set_work_stream(&self, work_stream: Option<WorkStream>) {
+    pub(crate) fn set_work_stream(&self, work_stream: WorkStream) {
         let mut place = self
             .work_stream
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        *place = work_stream;
+        *place = Some(work_stream);
     }
 
     /// The stream noted last.

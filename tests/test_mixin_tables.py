@@ -323,14 +323,14 @@ def test_a_view_of_an_array_has_the_fields_of_an_export(array: Any) -> None:
     delete(managed)
 
 
-def test_a_view_of_an_array_follows_its_shape() -> None:
-    """R129: a view is of the moment; the next one is of the next."""
-    array = np.arange(6)
-    first = borrow(Stored(array)).ndim
-    array.shape = (2, 3)
-    second = borrow(Stored(array))
-    assert (first, fields_of(second)["shape"]) == (1, [2, 3])
-    assert fields_of(second)["strides"] == [3, 1]
+def test_a_numpy_array_is_lent_with_strides_in_elements() -> None:
+    """R129, R92: the shape is the array's own; NumPy's strides count bytes."""
+    array = GRID[::2, ::-3]
+    instance = Stored(array)
+    first, second = borrow(instance), borrow(instance)
+    assert first.strides[:2] == [step // array.itemsize for step in array.strides]
+    assert first.shape[:2] == list(array.shape)
+    assert addressof(first.strides.contents) == addressof(second.strides.contents)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ use crate::device::{self, Device};
 use crate::dtype::{self, DType};
 use crate::error::Error;
 use crate::exchange::Exchange;
+use crate::interpreter::attach;
 use crate::managed::Managed;
 use crate::resolve::{explain, is_accepted};
 use crate::slot::{Origin, Slot, is_mixin, lent, nested};
@@ -38,11 +39,11 @@ impl Exchange for Slot {
             }
         };
         let stream = |device| self.current_work_stream(object.py(), device);
-        let (managed, origin) = match no_sync::managed_tensor(inner, &stream) {
+        let (managed, work_stream) = match no_sync::managed_tensor(inner, &stream) {
             Ok(export) => export,
             Err(error) => return Python::attach(|_| Err(explain(&object, inner, error))),
         };
-        if let Some(work_stream) = origin {
+        if let Some(work_stream) = work_stream {
             self.set_work_stream(work_stream);
         }
         Ok(managed)
@@ -51,11 +52,11 @@ impl Exchange for Slot {
     fn borrow(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
         let inner = lent(&object, self.read(&object)?)?;
         let stream = |device| self.current_work_stream(object.py(), device);
-        let (tensor, origin) = match no_sync::dl_tensor(&inner, &stream) {
+        let (tensor, work_stream) = match no_sync::dl_tensor(&inner, &stream) {
             Ok(lent) => lent,
             Err(error) => return Python::attach(|_| Err(explain(&object, &inner, error))),
         };
-        if let Some(work_stream) = origin {
+        if let Some(work_stream) = work_stream {
             self.set_work_stream(work_stream);
         }
         Ok(tensor)
@@ -88,10 +89,14 @@ impl Exchange for Slot {
             let name = device::name(device);
             return Err(Error::refused(format!("there is one cpu, not {name}")));
         }
-        let made = Python::try_attach(|py| {
-            self.empty(py, shape, dtype, device)
-                .map_err(|error| raised(py, &error))
-        });
+        let made = || {
+            Python::attach(|py| {
+                self.empty(py, shape, dtype, device)
+                    .map_err(|error| raised(py, &error))
+            })
+        };
+        // A caller of the allocator need not be attached.
+        let made = attach(|_| made());
         made.unwrap_or_else(|| Err(Error::refused("Python is exiting")))
     }
 

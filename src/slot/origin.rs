@@ -244,7 +244,7 @@ pub(crate) fn lends_nothing(x: &Bound<'_, PyAny>) -> PyErr {
 pub(crate) fn endless(class: &Bound<'_, PyType>) -> PyErr {
     match class.fully_qualified_name() {
         Ok(name) => PyRecursionError::new_err(format!(
-            "{name} asks for itself: {MAX_HOPS} objects or calls were followed, each of which leads to the next"
+            "{name} exports itself: {MAX_HOPS} objects or calls were followed, each of which leads to the next"
         )),
         Err(error) => error,
     }
