@@ -15,7 +15,7 @@ use super::buffer::Buffer;
 use crate::abi::*;
 use crate::checked::{Checked, Memo, extents};
 use crate::dtype::canonical;
-use crate::error::Error;
+use crate::error::{Error, type_name};
 use crate::interpreter::PythonOwner;
 use crate::snapshot::{Snapshot, Source};
 use crate::{capsule, layout};
@@ -313,7 +313,7 @@ fn wrong_answer(
 ) -> PyResult<PyErr> {
     Ok(PyTypeError::new_err(format!(
         "{name} of {} is {}, not {accepted}",
-        x.get_type().fully_qualified_name()?,
-        answer.get_type().fully_qualified_name()?
+        type_name(&x.get_type()),
+        type_name(&answer.get_type())
     )))
 }
