@@ -142,7 +142,7 @@ pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<
         // Finding the way runs Python code.
         None => Python::attach(|_| lent_by_way(x, &entry.way(x)?, stream)),
     })?;
-    lent.ok_or_else(|| Python::attach(|_| lends_nothing(x)))
+    lent.ok_or_else(|| lends_nothing(x))
 }
 
 #[inline(always)]

@@ -21,6 +21,7 @@ pub(crate) use origin::{
     set_root,
 };
 
+use crate::error::type_name;
 use crate::exchange::{self, Named, Published, WorkStream, table};
 
 /// How many classes can have a table of their own.
@@ -69,9 +70,7 @@ impl Slot {
     ) -> PyResult<Option<&'static Self>> {
         let forget = wrap_pyfunction!(forget, class.py())?;
         let weak = PyWeakrefReference::new_with(class, forget)?.unbind();
-        // A class may have any object for its module.
-        let name = class.fully_qualified_name().or_else(|_| class.qualname());
-        let name = name?.to_string();
+        let name = type_name(class);
         let next = |used: usize| (used < SLOTS).then_some(used + 1);
         let Ok(index) = USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) else {
             return Ok(None);
@@ -168,12 +167,8 @@ impl Slot {
     #[cold]
     pub(crate) fn stranger(&self, class: &Bound<'_, PyType>) -> PyErr {
         let own = self.holder.get().map_or("a class", |holder| &holder.name);
-        match class.fully_qualified_name() {
-            Ok(name) => {
-                PyBufferError::new_err(format!("the exchange table of {own} was given {name}"))
-            }
-            Err(error) => error,
-        }
+        let name = type_name(class);
+        PyBufferError::new_err(format!("the exchange table of {own} was given {name}"))
     }
 
     /// Whether `class` lives where the class of this slot died.

@@ -20,6 +20,7 @@ __all__ = [
     "dlpack",
     "dlpack_device",
     "exchange_api",
+    "exported",
     "from_dlpack",
     "from_pointer",
     "import_tensor",
@@ -213,6 +214,9 @@ def dlpack(
     copy: bool | None,
 ) -> CapsuleType:
     """Export a capsule of what ``x`` stands for."""
+
+def exported(x: object) -> Tensor:
+    """Give the tensor that ``x``, whose class has ``__dlx_export__``, stands for."""
 
 def dlpack_device(x: object) -> tuple[DeviceType, int]:
     """``(DeviceType, id)`` of what ``x`` stands for."""

@@ -12,7 +12,7 @@ use pyo3::types::{PyCapsule, PyString, PyType};
 use super::NAME;
 use crate::abi::*;
 use crate::checked::is_exact;
-use crate::error::Error;
+use crate::error::{Error, type_name};
 use crate::managed::Managed;
 
 /// A foreign table of major version 1 that can export.
@@ -207,10 +207,7 @@ fn failed(object: &Bound<'_, PyAny>, function: &str) -> PyErr {
 /// The error for a table that does not keep to R123.
 #[cold]
 fn broken(object: &Bound<'_, PyAny>, function: &str, how: &str, cause: Option<PyErr>) -> PyErr {
-    let class = object.get_type();
-    let name = class
-        .fully_qualified_name()
-        .map_or_else(|_| "a type".to_owned(), |name| name.to_string());
+    let name = type_name(&object.get_type());
     let error = PyBufferError::new_err(format!("{function} of {name} {how}"));
     error.set_cause(object.py(), cause);
     error
