@@ -29,6 +29,7 @@ pub(crate) const SLOTS: usize = 512;
 
 static POOL: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
 static USED: AtomicUsize = AtomicUsize::new(0);
+static CLAIMING: Mutex<()> = Mutex::new(());
 
 /// The place of one class in the pool.
 pub(crate) struct Slot {
@@ -71,6 +72,11 @@ impl Slot {
         let forget = wrap_pyfunction!(forget, class.py())?;
         let weak = PyWeakrefReference::new_with(class, forget)?.unbind();
         let name = type_name(class);
+        // What ran until here may have been asked for a slot of the same class.
+        let _claiming = CLAIMING.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = POOL.iter().find(|slot| slot.is_for(class.as_ptr())) {
+            return Ok(Some(slot));
+        }
         let next = |used: usize| (used < SLOTS).then_some(used + 1);
         let Ok(index) = USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) else {
             return Ok(None);
