@@ -171,6 +171,22 @@ def test_threads_that_ask_at_once_get_one_table() -> None:
         sys.setswitchinterval(interval)
 
 
+def test_a_type_that_asks_while_it_is_asked_has_one_table() -> None:
+    """R114: looking at a type may run any Python."""
+    found: list[int] = []
+
+    class Asking(type):
+        def __getattribute__(cls, name: str) -> Any:
+            if name == "from_dlpack" and not found:
+                found.append(0)
+                found.append(pointer(cls))
+            return super().__getattribute__(name)
+
+    kind = Asking("Fresh", (Importing,), {})
+    assert {pointer(kind), *found[1:]} == {pointer(kind)}
+    assert len(found) == 2
+
+
 @pytest.mark.parametrize("base", [Own, Importing, mixin_class()])
 def test_asking_keeps_no_class_alive(base: Any) -> None:
     """R114: the table lives on."""
