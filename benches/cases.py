@@ -170,6 +170,8 @@ _TORCH = ("dlx.from_dlpack(torch)", "dlx.from_dlpack(t)")
 _NUMPY = ("dlx.from_dlpack(ndarray)", "dlx.from_dlpack(a)")
 _NUMPY_OUT = ("np.from_dlpack(dlx)", "np.from_dlpack(d)")
 _TVM_OUT = ("tvm_ffi.from_dlpack(dlx)", "tvm_ffi.from_dlpack(d)")
+_TO_NUMPY = ("dlx.convert(torch, np.ndarray)", "dlx.convert(t, np.ndarray)")
+_TO_TORCH = ("dlx.convert(ndarray, torch.Tensor)", "dlx.convert(a, torch.Tensor)")
 _TORCH_OUT = ("torch.from_dlpack(dlx)", "torch.from_dlpack(d)")
 _CALL = ("tvm-ffi call, three dlx tensors", "nop(d, d2, d3)")
 _MIXIN_TORCH = ("tvm-ffi call, three MyArr over torch", "nop(mt, mt2, mt3)")
@@ -292,6 +294,17 @@ ROWS = [
         0.769,
         Clock.LOOP,
         published,
+    ),
+    # From one library to another.
+    Row(*_TO_NUMPY, "t.numpy()", "t.numpy()", 0.5),
+    Row(*_TO_NUMPY, "np.from_dlpack(torch)", "np.from_dlpack(t)", 0.12),
+    Row(*_TO_TORCH, "torch.from_numpy(ndarray)", "torch.from_numpy(a)", 1.0),
+    Row(*_TO_TORCH, "torch.from_dlpack(ndarray)", "torch.from_dlpack(a)", 0.4),
+    Row(
+        "dlx.convert(dlx, np.ndarray)",
+        "dlx.convert(d, np.ndarray)",
+        "np.from_dlpack(dlx)",
+        "np.from_dlpack(d)",
     ),
     # Copies. np.copy keeps the layout of its source, dlx makes it row-major.
     _copy(*_COMPACT, "np.copy(a)", "np.copy(a)", 1.0),

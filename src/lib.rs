@@ -11,9 +11,11 @@ mod buffer;
 mod cache;
 mod capsule;
 mod checked;
+mod convert;
 mod copy;
 mod device;
 mod dtype;
+mod empty;
 mod error;
 mod exchange;
 mod functions;
@@ -41,11 +43,15 @@ mod _core {
     #[pymodule_export]
     use crate::array_interface::array_interface;
     #[pymodule_export]
+    use crate::convert::convert;
+    #[pymodule_export]
     use crate::device::Device;
     #[pymodule_export]
     use crate::dtype::DType;
     #[pymodule_export]
-    use crate::functions::{from_dlpack, from_pointer};
+    use crate::empty::empty;
+    #[pymodule_export]
+    use crate::functions::{from_dlpack, from_pointer, is_tensor};
     #[pymodule_export]
     use crate::mixin::{
         allocate, current_work_stream, dlpack, dlpack_device, exported, import_tensor, register,

@@ -14,7 +14,7 @@ use pyo3::types::{PyCapsule, PyTuple, PyType};
 use crate::abi::*;
 use crate::device::{self, Device};
 use crate::dtype::DType;
-use crate::exchange::publish;
+use crate::exchange::{Exchange, publish};
 use crate::protocol;
 use crate::request::Request;
 use crate::resolve::{explain, from_dlpack};
@@ -208,6 +208,30 @@ pub(crate) fn current_work_stream(
         Some(slot) => slot.inherited(cls.py(), device),
         None => Ok(stream::current_work_stream(device)),
     }
+}
+
+/// The stream that `class` works on, the default one where it names none.
+pub(crate) fn stream_of(class: &Bound<'_, PyType>, device: DLDevice) -> PyResult<i64> {
+    let named = match Slot::of_class(class)? {
+        Some(slot) => Exchange::current_work_stream(slot, class.py(), device)?,
+        None => 0,
+    };
+    match named {
+        0 => Ok(stream::current_work_stream(device)),
+        named => Ok(named),
+    }
+}
+
+/// An instance of `class` over memory that its `__dlx_empty__` makes.
+pub(crate) fn empty<'py>(
+    class: &Bound<'py, PyType>,
+    shape: &[i64],
+    dtype: DLDataType,
+    device: DLDevice,
+) -> PyResult<Bound<'py, PyAny>> {
+    let stream = |device| stream_of(class, device);
+    let snapshot = exchange::memory_of(class, &stream, shape, dtype, device)?;
+    import_tensor(class, &Bound::new(class.py(), Tensor::new(snapshot))?)
 }
 
 /// Uninitialized memory of dlx's own.

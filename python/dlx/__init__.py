@@ -1,6 +1,7 @@
 """Zero-copy tensor exchange between Python array libraries, through DLPack 1.3.
 
-``dlx.from_dlpack`` reads tensors of any library; ``dlx.Tensor`` hands them on.
+``dlx.from_dlpack`` reads tensors of any library; ``dlx.Tensor`` hands them on, and
+``dlx.convert`` goes from one library to another.
 """
 
 from . import _core
@@ -10,6 +11,8 @@ from ._core import (
     DType,
     Tensor,
     __version__,
+    convert,
+    empty,
     exchange_api,
     from_dlpack,
     from_pointer,
@@ -17,6 +20,7 @@ from ._core import (
     unpublish,
 )
 from ._mixin import ArrayInterfaceMixin, ExchangeMixin
+from ._tree import convert_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +35,9 @@ __all__ = [
     "ExchangeMixin",
     "Tensor",
     "__version__",
+    "convert",
+    "convert_tree",
+    "empty",
     "exchange_api",
     "from_dlpack",
     "from_pointer",

@@ -3,7 +3,17 @@
 import sys
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any, ClassVar, Final, SupportsIndex, TypeAlias, TypeVar, final
+from types import ModuleType
+from typing import (
+    Any,
+    ClassVar,
+    Final,
+    SupportsIndex,
+    TypeAlias,
+    TypeVar,
+    final,
+    overload,
+)
 
 from numpy.typing import NDArray
 from typing_extensions import Buffer, CapsuleType
@@ -16,14 +26,17 @@ __all__ = [
     "__version__",
     "allocate",
     "array_interface",
+    "convert",
     "current_work_stream",
     "dlpack",
     "dlpack_device",
+    "empty",
     "exchange_api",
     "exported",
     "from_dlpack",
     "from_pointer",
     "import_tensor",
+    "is_tensor",
     "publish",
     "register",
     "unpublish",
@@ -190,6 +203,63 @@ def from_pointer(
     stream: int | None = None,
 ) -> Tensor:
     """Give a tensor over memory that somebody else owns."""
+
+@overload
+def convert(
+    x: object,
+    to: type[_T],
+    /,
+    *,
+    device: _DeviceLike | None = None,
+    copy: bool | None = None,
+) -> _T:
+    """Give ``x`` as a tensor of another library, sharing its memory."""
+
+@overload
+def convert(
+    x: object,
+    to: ModuleType,
+    /,
+    *,
+    device: _DeviceLike | None = None,
+    copy: bool | None = None,
+) -> Any: ...
+@overload
+def empty(
+    shape: SupportsIndex | Sequence[int],
+    dtype: DType | str | tuple[int, int, int] | object,
+    *,
+    device: _DeviceLike | None = None,
+    like: None = None,
+) -> Tensor:
+    """Give a tensor whose elements are not initialized."""
+
+@overload
+def empty(
+    shape: SupportsIndex | Sequence[int],
+    dtype: DType | str | tuple[int, int, int] | object,
+    *,
+    device: _DeviceLike | None = None,
+    like: ModuleType,
+) -> Any: ...
+@overload
+def empty(
+    shape: SupportsIndex | Sequence[int],
+    dtype: DType | str | tuple[int, int, int] | object,
+    *,
+    device: _DeviceLike | None = None,
+    like: type[_T],
+) -> _T: ...
+@overload
+def empty(
+    shape: SupportsIndex | Sequence[int],
+    dtype: DType | str | tuple[int, int, int] | object,
+    *,
+    device: _DeviceLike | None = None,
+    like: _T,
+) -> _T: ...
+def is_tensor(x: object, /) -> bool:
+    """Whether ``x`` is a tensor of some library."""
 
 def exchange_api(cls: type, /) -> CapsuleType:
     """Give the capsule with the exchange table that dlx uses for a type."""

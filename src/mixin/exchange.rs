@@ -19,11 +19,12 @@ use crate::error::{Error, type_name};
 use crate::exchange::Exchange;
 use crate::interpreter::attach;
 use crate::managed::Managed;
+use crate::no_sync::{self, StreamOf};
 use crate::resolve::{explain, is_accepted};
 use crate::slot::{Origin, Slot, is_mixin, lent, nested};
 use crate::snapshot::Snapshot;
+use crate::stream;
 use crate::tensor::{self, Tensor};
-use crate::{no_sync, stream};
 
 impl Exchange for Slot {
     fn export(
@@ -182,32 +183,44 @@ impl Slot {
         device: DLDevice,
     ) -> PyResult<Managed<DLManagedTensorVersioned>> {
         let (_, class) = self.living(py)?;
-        let asked = (PyTuple::new(py, shape)?, DType(dtype), Device(device));
-        let hook = intern!(py, "__dlx_empty__");
-        let made = nested(&class, || class.call_method1(hook, asked))?;
         let stream = |device| self.current_work_stream(py, device);
-        let (managed, _) = match no_sync::managed_tensor(&made, &stream) {
-            Ok(export) => export,
-            Err(_) if !is_accepted(&made)? => {
-                let wanted = format_args!("{made}, what dlx.from_dlpack takes");
-                return Err(nonsense(&class, "__dlx_empty__", wanted));
-            }
-            Err(error) => return Err(error),
-        };
-        let snapshot = Snapshot::import(managed, None).map_err(|(error, _)| error)?;
-        let memo = snapshot.memo();
-        if (snapshot.shape(), memo.dtype, memo.device) != (shape, dtype, device)
-            || snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY)
-        {
-            let wanted = format_args!(
-                "{made}, a writable {}{shape:?} on {}",
-                dtype::name(dtype),
-                device::name(device)
-            );
-            return Err(nonsense(&class, "__dlx_empty__", wanted));
-        }
-        Ok(snapshot.export(true)?)
+        Ok(memory_of(&class, &stream, shape, dtype, device)?.export(true)?)
     }
+}
+
+/// What `__dlx_empty__` of `class` makes, on the stream that the class works on.
+pub(super) fn memory_of(
+    class: &Bound<'_, PyType>,
+    stream: StreamOf<'_>,
+    shape: &[i64],
+    dtype: DLDataType,
+    device: DLDevice,
+) -> PyResult<Snapshot> {
+    let py = class.py();
+    let asked = (PyTuple::new(py, shape)?, DType(dtype), Device(device));
+    let hook = intern!(py, "__dlx_empty__");
+    let made = nested(class, || class.call_method1(hook, asked))?;
+    let (managed, _) = match no_sync::managed_tensor(&made, stream) {
+        Ok(export) => export,
+        Err(_) if !is_accepted(&made)? => {
+            let wanted = format_args!("{made}, what dlx.from_dlpack takes");
+            return Err(nonsense(class, "__dlx_empty__", wanted));
+        }
+        Err(error) => return Err(error),
+    };
+    let snapshot = Snapshot::import(managed, None).map_err(|(error, _)| error)?;
+    let memo = snapshot.memo();
+    if (snapshot.shape(), memo.dtype, memo.device) != (shape, dtype, device)
+        || snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY)
+    {
+        let wanted = format_args!(
+            "{made}, a writable {}{shape:?} on {}",
+            dtype::name(dtype),
+            device::name(device)
+        );
+        return Err(nonsense(class, "__dlx_empty__", wanted));
+    }
+    Ok(snapshot)
 }
 
 /// The error for a hook that returned something else.
