@@ -46,6 +46,24 @@ pub(crate) fn managed_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyRe
     })
 }
 
+/// As [`managed_tensor`], where `x` has a table or a native reader; `None` where it has not.
+pub(crate) fn direct(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Option<Export>> {
+    cache::with(x, |entry| {
+        let found;
+        let way = match entry.known() {
+            Some(way) => way,
+            None => {
+                found = entry.way(x)?;
+                &found
+            }
+        };
+        match way {
+            Way::Table(..) | Way::Numpy => by_way(x, way, stream).map(Some),
+            _ => Ok(None),
+        }
+    })
+}
+
 #[inline(always)]
 fn by_way(x: &Bound<'_, PyAny>, way: &Way, stream: StreamOf<'_>) -> PyResult<Export> {
     match way {
