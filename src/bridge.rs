@@ -96,7 +96,11 @@ impl Bridged {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = args.py();
-        let (to, seen, arguments) = (self.to.bind(py), self.seen.bind(py), self.arguments.bind(py));
+        let (to, seen, arguments) = (
+            self.to.bind(py),
+            self.seen.bind(py),
+            self.arguments.bind(py),
+        );
         let mut kind = self.result.as_ref().map(|kind| kind.bind(py).clone());
         let mut taken = Vec::with_capacity(args.len());
         for (position, x) in args.iter_borrowed().enumerate() {

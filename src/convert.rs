@@ -11,7 +11,6 @@ use pyo3::types::PyInt;
 
 use crate::abi::*;
 use crate::adapters::numpy;
-use crate::cache::{self, Way};
 use crate::checked::parts;
 use crate::device::Device;
 use crate::managed::Managed;
@@ -111,12 +110,6 @@ enum Source<'py> {
     },
 }
 
-/// Whether objects like `x` are exported without a snapshot.
-fn is_short(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let way = cache::with(x, |entry| entry.way(x))?;
-    Ok(matches!(way, Way::Table(..) | Way::Numpy))
-}
-
 impl<'py> Source<'py> {
     fn of(
         x: &Bound<'py, PyAny>,
@@ -135,8 +128,7 @@ impl<'py> Source<'py> {
                 fresh: false,
             });
         }
-        if asks_nothing && is_short(x)? {
-            let (managed, _) = no_sync::managed_tensor(x, &stream_of)?;
+        if asks_nothing && let Some((managed, _)) = no_sync::direct(x, &stream_of)? {
             let (tensor, flags, _) = parts(&managed)?;
             let copied = flags & DLPACK_FLAG_BITMASK_IS_COPIED != 0;
             // What is on a device with streams has to be ordered; what is a copy may have to be refused.

@@ -89,7 +89,7 @@ fn of_table<'py>(
     if (snapshot.shape(), memo.dtype, memo.device) != (shape, dtype, device) {
         return Err(PyBufferError::new_err(format!(
             "the allocator of {} gave a {}{:?} on {} in place of a {}{shape:?} on {}",
-            target.name(py)?,
+            target.name(py),
             dtype::name(memo.dtype),
             snapshot.shape(),
             device::name(memo.device),

@@ -57,7 +57,7 @@ mod _core {
     use crate::functions::{from_dlpack, from_pointer, is_tensor};
     #[pymodule_export]
     use crate::mixin::{
-        allocate, current_work_stream, dlpack, dlpack_device, import_tensor, register,
+        allocate, current_work_stream, dlpack, dlpack_device, exported, import_tensor, register,
     };
     #[pymodule_export]
     use crate::publish::{exchange_api, publish, unpublish};

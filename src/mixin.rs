@@ -87,7 +87,7 @@ pub(crate) fn dlpack<'py>(
     });
     device.map_or(Ok(()), device::check)?;
     let request = Request {
-        device: device.map(device::normal),
+        device,
         copy,
         stream,
     };
@@ -118,6 +118,14 @@ fn elsewhere(x: &Bound<'_, PyAny>, error: PyErr, there: DLDevice) -> PyErr {
     let explained = PyBufferError::new_err(format!("the tensor cannot be had on {there}"));
     explained.set_cause(py, Some(error));
     explained
+}
+
+/// What ``x``, of a class that has ``__dlx_export__``, stands for.
+#[pyfunction]
+pub(crate) fn exported(x: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+    let inner = Origin::of(&x.get_type())?.read(x)?;
+    let snapshot = tensor_of(&inner).map_err(|error| explain(x, &inner, error))?;
+    Ok(Tensor::new(snapshot))
 }
 
 /// ``__dlpack_device__`` of a mixin class.

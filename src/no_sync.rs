@@ -46,6 +46,24 @@ pub(crate) fn managed_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyRe
     })
 }
 
+/// As [`managed_tensor`], where `x` has a table or a native reader; `None` where it has not.
+pub(crate) fn direct(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Option<Export>> {
+    cache::with(x, |entry| {
+        let found;
+        let way = match entry.known() {
+            Some(way) => way,
+            None => {
+                found = entry.way(x)?;
+                &found
+            }
+        };
+        match way {
+            Way::Table(..) | Way::Numpy => by_way(x, way, stream).map(Some),
+            _ => Ok(None),
+        }
+    })
+}
+
 #[inline(always)]
 fn by_way(x: &Bound<'_, PyAny>, way: &Way, stream: StreamOf<'_>) -> PyResult<Export> {
     match way {
@@ -142,7 +160,7 @@ pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<
         // Finding the way runs Python code.
         None => Python::attach(|_| lent_by_way(x, &entry.way(x)?, stream)),
     })?;
-    lent.ok_or_else(|| Python::attach(|_| lends_nothing(x)))
+    lent.ok_or_else(|| lends_nothing(x))
 }
 
 #[inline(always)]

@@ -9,6 +9,7 @@ use pyo3::types::PyCapsule;
 
 use crate::adapters::{self, numpy, torch};
 use crate::cache::{self, Entry, Way};
+use crate::error::type_name;
 use crate::exchange::Table;
 use crate::protocol::{from_protocol, no_protocol};
 use crate::request::{Request, again, finish};
@@ -204,10 +205,7 @@ pub(crate) fn explain(object: &Bound<'_, PyAny>, inner: &Bound<'_, PyAny>, error
             Some(holder) => holder.origin.describe(py),
             None => Origin::of(&class)?.describe(py),
         };
-        let (class, kind) = (
-            class.fully_qualified_name()?,
-            inner.get_type().fully_qualified_name()?,
-        );
+        let (class, kind) = (type_name(&class), type_name(&inner.get_type()));
         Ok::<_, PyErr>(Some(format!(
             "{class}{how} {kind}; what dlx.from_dlpack takes is accepted"
         )))

@@ -21,6 +21,7 @@ pub(crate) use origin::{
     set_root,
 };
 
+use crate::error::type_name;
 use crate::exchange::{self, Named, Published, WorkStream, table};
 
 /// How many classes can have a table of their own.
@@ -28,6 +29,7 @@ pub(crate) const SLOTS: usize = 512;
 
 static POOL: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
 static USED: AtomicUsize = AtomicUsize::new(0);
+static CLAIMING: Mutex<()> = Mutex::new(());
 
 /// The place of one class in the pool.
 pub(crate) struct Slot {
@@ -69,9 +71,12 @@ impl Slot {
     ) -> PyResult<Option<&'static Self>> {
         let forget = wrap_pyfunction!(forget, class.py())?;
         let weak = PyWeakrefReference::new_with(class, forget)?.unbind();
-        // A class may have any object for its module.
-        let name = class.fully_qualified_name().or_else(|_| class.qualname());
-        let name = name?.to_string();
+        let name = type_name(class);
+        // What ran until here may have been asked for a slot of the same class.
+        let _claiming = CLAIMING.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = POOL.iter().find(|slot| slot.is_for(class.as_ptr())) {
+            return Ok(Some(slot));
+        }
         let next = |used: usize| (used < SLOTS).then_some(used + 1);
         let Ok(index) = USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) else {
             return Ok(None);
@@ -168,12 +173,8 @@ impl Slot {
     #[cold]
     pub(crate) fn stranger(&self, class: &Bound<'_, PyType>) -> PyErr {
         let own = self.holder.get().map_or("a class", |holder| &holder.name);
-        match class.fully_qualified_name() {
-            Ok(name) => {
-                PyBufferError::new_err(format!("the exchange table of {own} was given {name}"))
-            }
-            Err(error) => error,
-        }
+        let name = type_name(class);
+        PyBufferError::new_err(format!("the exchange table of {own} was given {name}"))
     }
 
     /// Whether `class` lives where the class of this slot died.

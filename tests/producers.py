@@ -7,10 +7,12 @@ object that exports what `dlx.from_dlpack` reads from its argument.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import dlx
 import pytest
+from dlpack_abi import DLTensor
 
 Maker = Callable[[Any], Any]
 
@@ -44,6 +46,15 @@ MIXINS: dict[str, Maker] = {
 }
 PRODUCERS: dict[str, Maker] = {"dlx.Tensor": dlx.from_dlpack} | MIXINS
 
+HOLDERS: dict[str, Maker] = {
+    "dlx.Tensor": lambda tensor: tensor,
+    "stored tensor": Stored,
+    "mixin in mixin": lambda tensor: Stored(ByMethod(tensor)),
+    "tensor by method": ByMethod,
+}
+
+every_holder = pytest.mark.parametrize("make", HOLDERS.values(), ids=HOLDERS)
+"""`make(tensor)` exports a `dlx.Tensor`, which all its exports share."""
 every_producer = pytest.mark.parametrize("make", PRODUCERS.values(), ids=PRODUCERS)
 """`make(source)` exports what `source` does."""
 OWNERS = [dlx.Tensor, Stored, ByMethod]
@@ -51,6 +62,47 @@ every_table = pytest.mark.parametrize("owner", OWNERS)
 """Each of these classes has a table of its own."""
 
 
+def fields_of(tensor: DLTensor) -> dict[str, Any]:
+    """Values of a `DLTensor`, with those that its pointers lead to."""
+    return {
+        "data": tensor.data,
+        "byte_offset": tensor.byte_offset,
+        "device": (tensor.device.device_type, tensor.device.device_id),
+        "dtype": (tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes),
+        "shape": tensor.shape[: tensor.ndim] if tensor.ndim else [],
+        "strides": tensor.strides[: tensor.ndim] if tensor.ndim else [],
+    }
+
+
 def inside(producer: Any) -> dlx.Tensor:
     """The tensor that is exported, without order."""
     return dlx.from_dlpack(producer, stream=-1)
+
+
+class Failure(Exception):
+    """An exception that dlx cannot know."""
+
+
+ERRORS = [Failure("own", 1), KeyError("key"), MemoryError(), KeyboardInterrupt()]
+"""What user code raises."""
+
+
+@cache
+def hooked(hook: str) -> Any:
+    """Make a class whose hook records what it is asked, and gives `answer`."""
+
+    def give(cls: Any, *arguments: Any) -> Any:
+        cls.asked.append(arguments)
+        if isinstance(cls.answer, BaseException):
+            raise cls.answer
+        return cls.answer(*arguments) if callable(cls.answer) else cls.answer
+
+    return type("Hooked", (Stored,), {hook: classmethod(give)})
+
+
+def with_hook(hook: str, answer: Any) -> Any:
+    """Give a class whose hook gives `answer`, raised if it is an exception."""
+    kind = hooked(hook)
+    kind.answer = staticmethod(answer) if callable(answer) else answer
+    kind.asked = []
+    return kind

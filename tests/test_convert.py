@@ -243,7 +243,7 @@ def test_the_memory_lives_as_long_as_what_was_made(to: Callable[[], Any]) -> Non
 def test_a_tensor_is_deleted_once_with_its_consumer(to: type) -> None:
     """R8, by the count of the producer."""
     source = table_class()()
-    made = dlx.convert(source, to)
+    made: Any = dlx.convert(source, to)
     assert source.deleted == 0
     del made
     assert source.deleted == 1

@@ -16,11 +16,7 @@ from dlpack_abi import DLTensor, from_table, table_of
 from fake_producers import Producer, Refusing
 from fresh import run
 from heavy import requires
-from producers import ByMethod, Stored
-
-
-class Failure(Exception):
-    """An exception that dlx cannot know."""
+from producers import ByMethod, Failure, Stored
 
 
 def echo(tensor: Any) -> Any:

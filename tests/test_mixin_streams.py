@@ -11,8 +11,10 @@ import pytest
 from dlpack_abi import UNTOUCHED, delete, from_table, table_of, take_reference
 from fake_producers import Producer
 from fake_table import table_class
-from producers import ByMethod, Stored
-from test_mixin_hooks import CPU, CUDA, CUDA_1, ERRORS, HANDLE, ROCM, with_hook
+from producers import ERRORS, ByMethod, Stored, with_hook
+
+CUDA, CUDA_1, ROCM, CPU = (2, 0), (2, 1), (10, 0), (1, 0)
+HANDLE = 0x7F12_3456_7890
 
 
 def current(owner: Any, device: tuple[int, int]) -> int | None:
@@ -186,8 +188,9 @@ def test_a_producer_without_a_table_waits_for_the_stream_that_is_named(
 @pytest.mark.parametrize("base", [Stored, ByMethod])
 def test_a_table_is_asked_without_order(base: Any) -> None:
     """R126: its stream is named instead."""
+    kind = type("Fresh", (base,), {})
     producer = library(HANDLE)(device=CUDA)
-    delete(from_table(table_of(base), base(producer)))
+    delete(from_table(table_of(kind), kind(producer)))
     assert producer.requests == []
 
 

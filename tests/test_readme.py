@@ -21,8 +21,9 @@ BLOCKS = [
 @pytest.mark.parametrize(("name", "language", "code"), BLOCKS)
 def test_a_block_runs(name: str, language: str, code: str) -> None:
     assert language == "python"
-    if "import torch" in code:
-        requires("torch")
+    for module in ("torch", "jax"):
+        if f"import {module}" in code:
+            requires(module)
     if "dlx.publish(" in code:  # changes the process
         assert run(code) == (0, "", "")
     else:

@@ -117,7 +117,7 @@ def test_a_subclass_of_list_keeps_its_attributes() -> None:
 
 
 def test_a_default_dict_keeps_its_factory() -> None:
-    tree = collections.defaultdict(list, a=1)
+    tree: collections.defaultdict[str, Any] = collections.defaultdict(list, a=1)
     made = map_tree(double, tree)
     assert type(made) is collections.defaultdict
     assert (made["a"], made["b"]) == (2, [])

@@ -4,7 +4,10 @@
 ``dlx.convert`` goes from one library to another.
 """
 
+import sys
+
 from . import _core
+from ._bridge import bridge
 from ._core import (
     CopyRefused,
     Device,
@@ -21,11 +24,6 @@ from ._core import (
 )
 from ._mixin import ArrayInterfaceMixin, ExchangeMixin
 from ._tree import convert_tree
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from ._bridge import bridge
-    from ._core import DeviceType
 
 __all__ = [
     "ArrayInterfaceMixin",
@@ -48,10 +46,10 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    """Give ``DeviceType`` and ``bridge``, which are made when they are first used."""
-    if name == "bridge":
-        from ._bridge import bridge
-
-        return bridge
-    return getattr(_core, name)
+if "enum" in sys.modules:
+    from ._core import DeviceType
+else:
+    # CPython looks up names of a module that has this function more slowly.
+    def __getattr__(name: str) -> object:
+        """Give ``DeviceType``, which is made when it is first used."""
+        return getattr(_core, name)

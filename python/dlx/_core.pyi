@@ -35,6 +35,7 @@ __all__ = [
     "dlpack_device",
     "empty",
     "exchange_api",
+    "exported",
     "from_dlpack",
     "from_pointer",
     "import_tensor",
@@ -313,6 +314,9 @@ def dlpack(
     copy: bool | None,
 ) -> CapsuleType:
     """Export a capsule of what ``x`` stands for."""
+
+def exported(x: object) -> Tensor:
+    """Give the tensor that ``x``, whose class has ``__dlx_export__``, stands for."""
 
 def dlpack_device(x: object) -> tuple[DeviceType, int]:
     """``(DeviceType, id)`` of what ``x`` stands for."""

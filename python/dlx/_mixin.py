@@ -134,10 +134,6 @@ class ExchangeMixin:
 _core.register(ExchangeMixin)
 
 
-def _exported(x: ArrayInterfaceMixin) -> Tensor:
-    return _core.from_dlpack(x.__dlx_export__())
-
-
 class ArrayInterfaceMixin:
     """Makes a class readable through the array interfaces of NumPy and of CUDA.
 
@@ -166,7 +162,7 @@ class ArrayInterfaceMixin:
         Raises ``AttributeError`` for memory that is not on the CPU, ``BufferError`` for
         dtypes that it cannot name.
         """
-        return _core.array_interface(_exported(self))
+        return _core.array_interface(_core.exported(self))
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -175,7 +171,7 @@ class ArrayInterfaceMixin:
         It has no place for an owner: this object must keep alive what it exports.
         Raises ``AttributeError`` for memory that is not on a CUDA device.
         """
-        return _exported(self).__cuda_array_interface__
+        return _core.exported(self).__cuda_array_interface__
 
     def __array__(
         self, dtype: DTypeLike | None = None, copy: bool | None = None
@@ -185,7 +181,7 @@ class ArrayInterfaceMixin:
         Raises ``BufferError`` for memory that is not on the CPU, ``ValueError`` for
         ``copy=False`` with another ``dtype``.
         """
-        array = _exported(self).numpy()
+        array = _core.exported(self).numpy()
         if dtype is None and not copy:
             return array
         import numpy as np

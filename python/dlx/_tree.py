@@ -39,7 +39,7 @@ def convert_tree(
 
 
 def map_tree(function: Callable[[Any], Any], tree: Any) -> Any:
-    """Apply ``function`` to the leaves of ``tree``, and rebuild what holds a changed one.
+    """Apply ``function`` to the leaves of ``tree``; rebuild what holds a changed one.
 
     Containers are lists, tuples (named ones too), dicts (their values) and instances of
     dataclasses, at any depth, and subclasses of these unless they are tensors

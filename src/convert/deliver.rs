@@ -98,7 +98,7 @@ pub(super) fn to_table<'py>(
         }
         target.set_forgets_readonly();
     }
-    let why = format!("{} {why}", target.name(py)?);
+    let why = format!("{} {why}", target.name(py));
     let copied = Source::copied(py, asked, &snapshot, &why)?;
     by_table(copied, target, table, asked, py)
 }
@@ -224,7 +224,7 @@ pub(super) fn to_function<'py>(
         _ => None,
     };
     if let Some(why) = why {
-        let why = format!("{} {why}", target.name(py)?);
+        let why = format!("{} {why}", target.name(py));
         tensor = Source::copied(py, asked, &snapshot, &why)?.into_tensor(py)?;
         snapshot = tensor.get().snapshot().clone();
         made = None;
@@ -256,10 +256,10 @@ impl Given {
     /// The error of a library that did not take it: a `BufferError` that tells what it was.
     #[cold]
     fn refused(&self, py: Python<'_>, target: &Target, error: PyErr) -> PyErr {
-        let name = match target.name(py) {
-            Ok(name) if is_refusal(py, &error) => name,
-            _ => return error,
-        };
+        if !is_refusal(py, &error) {
+            return error;
+        }
+        let name = target.name(py);
         let dtype = dtype::name(self.dtype);
         let text = first_line(&error, py);
         let refused =
@@ -277,7 +277,7 @@ impl Given {
         match DType::of(&found) {
             Ok(found) if found != self.dtype => Err(PyBufferError::new_err(format!(
                 "{} would show {} as {}",
-                target.name(py)?,
+                target.name(py),
                 dtype::name(self.dtype),
                 dtype::name(found)
             ))),
@@ -295,7 +295,7 @@ impl Given {
                 py,
                 format!(
                     "copy=False, but {} makes a copy of the tensor",
-                    target.name(py)?
+                    target.name(py)
                 ),
             )),
         }

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyModule, PyType};
 
 use crate::adapters::numpy;
+use crate::error::type_name;
 use crate::exchange::Table;
 use crate::slot::{Slot, is_mixin};
 use crate::tensor::Tensor;
@@ -128,8 +129,8 @@ impl Target {
     }
 
     /// How errors call it.
-    pub(crate) fn name(&self, py: Python<'_>) -> PyResult<String> {
-        Ok(self.class.bind(py).fully_qualified_name()?.to_string())
+    pub(crate) fn name(&self, py: Python<'_>) -> String {
+        type_name(self.class.bind(py))
     }
 
     /// Whether `made` is an instance.
@@ -145,8 +146,8 @@ impl Target {
         }
         Err(PyTypeError::new_err(format!(
             "{} cannot be made of a tensor: its library makes {}",
-            self.name(made.py())?,
-            made.get_type().fully_qualified_name()?
+            self.name(made.py()),
+            type_name(&made.get_type())
         )))
     }
 }

@@ -14,7 +14,7 @@ use pyo3::types::{PyCapsule, PyString, PyType};
 use super::NAME;
 use crate::abi::*;
 use crate::checked::is_exact;
-use crate::error::Error;
+use crate::error::{Error, type_name};
 use crate::managed::Managed;
 
 /// A foreign table of major version 1 that can export.
@@ -213,9 +213,7 @@ fn failed(class: &Bound<'_, PyType>, function: &str) -> PyErr {
 /// The error for a table that does not keep to R123.
 #[cold]
 fn broken(class: &Bound<'_, PyType>, function: &str, how: &str, cause: Option<PyErr>) -> PyErr {
-    let name = class
-        .fully_qualified_name()
-        .map_or_else(|_| "a type".to_owned(), |name| name.to_string());
+    let name = type_name(class);
     let error = PyBufferError::new_err(format!("{function} of {name} {how}"));
     error.set_cause(class.py(), cause);
     error

@@ -15,7 +15,7 @@ use crate::abi::*;
 use crate::checked::{Checked, Memo};
 use crate::device::{self, Device};
 use crate::dtype::{self, DType};
-use crate::error::Error;
+use crate::error::{Error, type_name};
 use crate::exchange::Exchange;
 use crate::interpreter::attach;
 use crate::managed::Managed;
@@ -230,12 +230,10 @@ pub(super) fn nonsense(
     hook: &str,
     found_and_wanted: std::fmt::Arguments<'_>,
 ) -> PyErr {
-    match class.fully_qualified_name() {
-        Ok(name) => PyTypeError::new_err(format!(
-            "{name}.{hook} returned {found_and_wanted} is accepted"
-        )),
-        Err(error) => error,
-    }
+    let name = type_name(class);
+    PyTypeError::new_err(format!(
+        "{name}.{hook} returned {found_and_wanted} is accepted"
+    ))
 }
 
 /// An exception as an allocator reports it.

@@ -10,6 +10,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 
 use super::Slot;
+use crate::error::type_name;
 
 static MIXIN: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
@@ -214,7 +215,7 @@ pub(crate) fn lent<'py>(
     for _ in 0..MAX_HOPS {
         // SAFETY: a live object; one reference to it is ours.
         if unsafe { ffi::Py_REFCNT(inner.as_ptr()) } < 2 {
-            return Python::attach(|_| Err(lends_nothing(object)));
+            return Err(lends_nothing(object));
         }
         if !is_mixin(&inner.get_type()) {
             return Ok(inner);
@@ -224,28 +225,24 @@ pub(crate) fn lent<'py>(
             (_, false) => Err(lends_nothing(object)),
         })?;
     }
-    Python::attach(|_| Err(endless(&object.get_type())))
+    Err(endless(&object.get_type()))
 }
 
 /// The error for an object whose dimensions have no owner.
 #[cold]
 pub(crate) fn lends_nothing(x: &Bound<'_, PyAny>) -> PyErr {
-    match x.get_type().fully_qualified_name() {
-        Ok(name) => PyBufferError::new_err(format!(
-            "{name} lends no view, because nothing holds its shape and strides in elements; \
-             managed_tensor_from_py_object_no_sync exports it"
-        )),
-        Err(error) => error,
-    }
+    PyBufferError::new_err(format!(
+        "{} lends no view, because nothing holds its shape and strides in elements; \
+         managed_tensor_from_py_object_no_sync exports it",
+        type_name(&x.get_type())
+    ))
 }
 
 /// The error for objects that stand for one another.
 #[cold]
 pub(crate) fn endless(class: &Bound<'_, PyType>) -> PyErr {
-    match class.fully_qualified_name() {
-        Ok(name) => PyRecursionError::new_err(format!(
-            "{name} exports itself: {MAX_HOPS} objects or calls were followed, each of which leads to the next"
-        )),
-        Err(error) => error,
-    }
+    PyRecursionError::new_err(format!(
+        "{} exports itself: {MAX_HOPS} objects or calls were followed, each of which leads to the next",
+        type_name(class)
+    ))
 }
