@@ -151,10 +151,11 @@ def test_memory_is_shared_in_and_out() -> None:
     assert x[0] == 7
 
 
-def test_an_instance_of_the_kind_is_what_the_function_gets() -> None:
+@pytest.mark.parametrize("to", [np.ndarray, np])
+def test_an_instance_of_the_kind_is_what_the_function_gets(to: Any) -> None:
     """Subclasses, masked arrays too: for them, nothing is bridged."""
 
-    @dlx.bridge(np.ndarray)
+    @dlx.bridge(to)
     def same(a: Any) -> Any:
         return a
 

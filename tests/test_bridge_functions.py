@@ -202,6 +202,11 @@ def test_only_classes_and_modules_are_kinds(bad: Any) -> None:
             dlx.bridge(np.ndarray, result=bad)
 
 
+def test_a_module_without_arrays_is_no_kind() -> None:
+    with pytest.raises(TypeError, match="no array type"):
+        dlx.bridge(copy)
+
+
 def test_generator_functions_and_what_cannot_be_called_are_refused() -> None:
     with pytest.raises(TypeError, match="generator function"):
         dlx.bridge(np.ndarray)(_numbers)

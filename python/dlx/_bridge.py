@@ -83,17 +83,26 @@ def bridge(to: Framework, *, result: Framework | None = None) -> Bridge:
     ``to`` or ``result`` is neither a class nor a module. Errors of a conversion have a
     note that names the argument; the function's own exceptions pass through.
     """
-    for framework in (to,) if result is None else (to, result):
-        if not isinstance(framework, (type, type(sys))):
-            raise TypeError(
-                f"{framework!r} is no kind of tensor: a class or a module is accepted, "
-                "as in @dlx.bridge(np.ndarray)"
-            )
+    kind = _array_type(to)
+    named = None if result is None else _array_type(result)
 
     def decorate(function: Any) -> Any:
         # Here, because it takes longer to import than the rest of dlx.
         from ._bridged import bridged
 
-        return bridged(function, to, result)
+        return bridged(function, kind, named)
 
     return decorate
+
+
+def _array_type(framework: Any) -> type:
+    if isinstance(framework, type):
+        return framework
+    if not isinstance(framework, type(sys)):
+        raise TypeError(
+            f"{framework!r} is no kind of tensor: a class or a module is accepted, "
+            "as in @dlx.bridge(np.ndarray)"
+        )
+    from ._provided import array_type
+
+    return array_type(framework)

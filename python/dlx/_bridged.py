@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Self
 
-    from ._bridge import Framework
-
 __all__ = ["bridged"]
 
 # What most arguments are that are no tensors.
@@ -30,7 +28,7 @@ _EXPORTS = {"__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__", "__dlpack_
 class _Kind(_core.Kind):
     """One kind of tensor, and how others become it."""
 
-    def __new__(cls, to: Framework, foreign: bool = False) -> Self:
+    def __new__(cls, to: type, foreign: bool = False) -> Self:
         # Types of what is no tensor are not remembered: they may become such later.
         return super().__new__(cls, to, dict.fromkeys(_PLAIN, False), foreign)
 
@@ -39,7 +37,7 @@ class _Kind(_core.Kind):
         if not _core.is_tensor(x):
             return x
         new = x
-        if not (isinstance(self.to, type) and isinstance(x, self.to)):
+        if not isinstance(x, self.to):
             new = convert(x, self.to, copy=copy)
         self.known[type(x)] = new is not x
         return new
@@ -87,7 +85,7 @@ class _Outs:
 class _Arguments:
     """How the arguments of a function are converted that need a closer look."""
 
-    def __init__(self, function: Any, to: Framework, result: Framework | None) -> None:
+    def __init__(self, function: Any, to: type, result: type | None) -> None:
         try:
             parameters = [*inspect.signature(function).parameters.values()]
         except (TypeError, ValueError):  # not every builtin function tells it
@@ -199,7 +197,7 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-def bridged(function: Any, to: Framework, result: Framework | None) -> Any:
+def bridged(function: Any, to: type, result: type | None) -> Any:
     """Bridge a callable, a class method or a static method."""
     if isinstance(function, (classmethod, staticmethod)):
         return type(function)(bridged(function.__func__, to, result))

@@ -278,9 +278,9 @@ def unpublish(cls: type, /) -> None:
 class Kind:
     """One kind of tensor, and which objects are converted to become one."""
 
-    def __new__(cls, to: Any, known: dict[type, bool], foreign: bool) -> Self: ...
+    def __new__(cls, to: type, known: dict[type, bool], foreign: bool) -> Self: ...
     @property
-    def to(self) -> Any: ...
+    def to(self) -> type: ...
     @property
     def known(self) -> dict[type, bool]: ...
 
@@ -290,7 +290,7 @@ class Bridged:
     def __new__(
         cls,
         function: Any,
-        to: Any,
+        to: type,
         seen: dict[type, Any],
         result: Kind | None,
         receivers: int,
