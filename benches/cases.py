@@ -106,6 +106,25 @@ def published(libraries: dict[str, ModuleType]) -> Scope:
     return scope
 
 
+def bridged(libraries: dict[str, ModuleType]) -> Scope:
+    """What calls of a NumPy function with two torch tensors add to the bare call."""
+    scope = small(libraries)
+    if not {"dlx", "np", "torch"} <= scope.keys():
+        return scope
+    dlx, np = libraries["dlx"], libraries["np"]
+    scope["f"] = lambda a, b: np.add(a, b)
+    scope["g"] = dlx.bridge(np.ndarray)(scope["f"])
+    bare = min(timeit.repeat("f(a, a2)", globals=scope, number=2000, repeat=100)) / 2000
+
+    def added(statement: str) -> Callable[[int], float]:
+        timer = timeit.Timer(statement, globals=scope)
+        return lambda n: (timer.timeit(n) / n - bare) * 1e9
+
+    scope["bridge"] = added("g(t, t2)")
+    scope["by_hand"] = added("torch.from_numpy(f(t.numpy(), t2.numpy()))")
+    return scope
+
+
 def large(libraries: dict[str, ModuleType]) -> Scope:
     """64 MiB of float32, compact and transposed, as an array and as a torch tensor."""
     scope: Scope = dict(libraries)
@@ -319,5 +338,15 @@ ROWS = [
     # Start.
     Row(
         "import dlx", "import dlx", "bare interpreter", "pass", 5.0, clock=Clock.PROCESS
+    ),
+    # What a bridge adds to the function.
+    Row(
+        "dlx.bridge adds, two torch tensors",
+        "bridge(n)",
+        "t.numpy() twice, torch.from_numpy",
+        "by_hand(n)",
+        0.65,
+        Clock.LOOP,
+        bridged,
     ),
 ]

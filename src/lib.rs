@@ -7,6 +7,7 @@ pub mod abi;
 mod adapters;
 mod array_interface;
 mod boundary;
+mod bridge;
 mod buffer;
 mod cache;
 mod capsule;
@@ -42,6 +43,8 @@ mod _core {
 
     #[pymodule_export]
     use crate::array_interface::array_interface;
+    #[pymodule_export]
+    use crate::bridge::{Bridged, Kind};
     #[pymodule_export]
     use crate::convert::convert;
     #[pymodule_export]

@@ -1,4 +1,4 @@
-"""The README and the guide for classes: every block of code runs as it stands."""
+"""The README and the guides: every block of code runs as it stands."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ from fresh import run
 from heavy import requires
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = ("README.md", "docs/classes.md")
+DOCUMENTS = ("README.md", "docs/classes.md", "docs/bridge.md")
 TEXTS = {name: (ROOT / name).read_text() for name in DOCUMENTS}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 BLOCKS = [

@@ -7,6 +7,7 @@
 import sys
 
 from . import _core
+from ._bridge import bridge
 from ._core import (
     CopyRefused,
     Device,
@@ -33,6 +34,7 @@ __all__ = [
     "ExchangeMixin",
     "Tensor",
     "__version__",
+    "bridge",
     "convert",
     "convert_tree",
     "empty",

@@ -8,6 +8,7 @@ from typing import (
     Any,
     ClassVar,
     Final,
+    Self,
     SupportsIndex,
     TypeAlias,
     TypeVar,
@@ -19,9 +20,11 @@ from numpy.typing import NDArray
 from typing_extensions import Buffer, CapsuleType
 
 __all__ = [
+    "Bridged",
     "CopyRefused",
     "DType",
     "Device",
+    "Kind",
     "Tensor",
     "__version__",
     "allocate",
@@ -269,6 +272,33 @@ def publish(cls: type, /) -> None:
 
 def unpublish(cls: type, /) -> None:
     """Take back what `publish` set."""
+
+# What `bridge` is made of.
+
+class Kind:
+    """One kind of tensor, and which objects are converted to become one."""
+
+    def __new__(cls, to: type, known: dict[type, bool], foreign: bool) -> Self: ...
+    @property
+    def to(self) -> type: ...
+    @property
+    def known(self) -> dict[type, bool]: ...
+
+class Bridged:
+    """A function, and how it is called."""
+
+    def __new__(
+        cls,
+        function: Any,
+        to: type,
+        seen: dict[type, Any],
+        result: Kind | None,
+        receivers: int,
+        out: int,
+        arguments: Any,
+    ) -> Self: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function with its arguments converted; convert what it returns."""
 
 # What the methods of the mixins call.
 
