@@ -114,11 +114,18 @@ def bridged(libraries: dict[str, ModuleType]) -> Scope:
     dlx, np = libraries["dlx"], libraries["np"]
     scope["f"] = lambda a, b: np.add(a, b)
     scope["g"] = dlx.bridge(np.ndarray)(scope["f"])
-    bare = min(timeit.repeat("f(a, a2)", globals=scope, number=2000, repeat=100)) / 2000
+
+    def shortest(statement: str, n: int) -> float:
+        # A difference of times is soon disturbed, and short samples are so the least.
+        number = min(n, 100)
+        timer = timeit.Timer(statement, globals=scope)
+        return min(timer.repeat(max(1, n // number), number)) / number * 1e9
+
+    bare = shortest("f(a, a2)", 200_000)
+    eval("g(t, t2)", scope)  # the first call learns the types
 
     def added(statement: str) -> Callable[[int], float]:
-        timer = timeit.Timer(statement, globals=scope)
-        return lambda n: (timer.timeit(n) / n - bare) * 1e9
+        return lambda n: shortest(statement, n) - bare
 
     scope["bridge"] = added("g(t, t2)")
     scope["by_hand"] = added("torch.from_numpy(f(t.numpy(), t2.numpy()))")
