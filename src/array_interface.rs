@@ -89,12 +89,7 @@ pub(crate) fn array_interface<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Boun
 
 /// `__cuda_array_interface__`, version 3.
 pub(crate) fn cuda<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyDict>> {
-    let Memo {
-        device,
-        dtype,
-        stream,
-        ..
-    } = *snapshot.memo();
+    let Memo { device, dtype, .. } = *snapshot.memo();
     if !matches!(device.device_type, kDLCUDA | kDLCUDAManaged) {
         return Err(absent("__cuda_array_interface__", device));
     }
@@ -109,8 +104,7 @@ pub(crate) fn cuda<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<
     if snapshot.is_row_major() {
         interface.set_item("strides", py.None())?;
     }
-    let stream = stream.filter(|&stream| stream != stream::NO_SYNC);
-    interface.set_item("stream", stream)?;
+    interface.set_item("stream", stream::of_interface(py, snapshot)?)?;
     Ok(interface)
 }
 

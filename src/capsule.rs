@@ -13,6 +13,7 @@ use crate::boundary::guard;
 use crate::interpreter::Pending;
 use crate::managed::{Managed, ManagedTensor};
 use crate::snapshot::{Snapshot, Source};
+use crate::work::Work;
 
 /// A managed struct and the names of its capsules.
 pub(crate) trait Named: ManagedTensor + 'static {
@@ -146,37 +147,36 @@ unsafe fn pointer<M: Named>(capsule: *mut ffi::PyObject) -> Option<NonNull<M>> {
 
 /// Consumes a capsule of either kind (R34); when it is refused, it is left as it was (R11).
 ///
-/// `stream` is the one that its producer was given.
-pub(crate) fn import(capsule: &Bound<'_, PyCapsule>, stream: Option<i64>) -> PyResult<Snapshot> {
-    if let Some(snapshot) = consume::<DLManagedTensorVersioned>(capsule, stream)? {
-        return Ok(snapshot);
+/// `work` says what its producer was asked to order.
+pub(crate) fn import(capsule: &Bound<'_, PyCapsule>, work: Option<Work>) -> PyResult<Snapshot> {
+    // SAFETY: `Bound` proves attachment and a live object.
+    if let Some(tensor) = unsafe { pointer::<DLManagedTensorVersioned>(capsule.as_ptr()) } {
+        return consume(capsule, tensor, work);
     }
-    if let Some(snapshot) = consume::<DLManagedTensor>(capsule, stream)? {
-        return Ok(snapshot);
+    // SAFETY: as above.
+    if let Some(tensor) = unsafe { pointer::<DLManagedTensor>(capsule.as_ptr()) } {
+        return consume(capsule, tensor, work);
     }
     Err(refuse(capsule))
 }
 
-/// Consumes a capsule that bears the unused name of `M`; `None` if it bears another.
+/// Consumes a capsule that bears the unused name of `M` and points to `tensor`.
 fn consume<M: Named>(
     capsule: &Bound<'_, PyCapsule>,
-    stream: Option<i64>,
-) -> PyResult<Option<Snapshot>>
+    tensor: NonNull<M>,
+    work: Option<Work>,
+) -> PyResult<Snapshot>
 where
     Source: From<Managed<M>>,
 {
-    // SAFETY: `Bound` proves attachment and a live object.
-    let Some(tensor) = (unsafe { pointer::<M>(capsule.as_ptr()) }) else {
-        return Ok(None);
-    };
     // SAFETY: the capsule owns the tensor and is renamed below before it could delete it; if the tensor is
     // refused, `into_raw` leaves it to the capsule.
     let managed = unsafe { Managed::from_raw(tensor) };
-    match Snapshot::import(managed, stream) {
+    match Snapshot::import(managed, work) {
         Ok(snapshot) => {
             // SAFETY: a live capsule and a static name (R2); setting the name of a valid capsule succeeds.
             unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), M::USED.as_ptr()) };
-            Ok(Some(snapshot))
+            Ok(snapshot)
         }
         Err((error, managed)) => {
             managed.into_raw();

@@ -21,8 +21,6 @@ pub(crate) struct Memo {
     pub(crate) dtype: DLDataType,
     /// The `DLPACK_FLAG_BITMASK_*` that dlx knows.
     pub(crate) flags: u64,
-    /// The stream on which the elements are ready, for devices that have streams.
-    pub(crate) stream: Option<i64>,
 }
 
 // SAFETY: `data` is an address that only `copy.rs` follows, under its own argument; DLPack hands tensors
@@ -40,20 +38,18 @@ impl Memo {
             device: device::CPU,
             dtype,
             flags,
-            stream: None,
         }
     }
 
     /// The memory of a foreign tensor; the byte offset is added wherever that is arithmetic (R95).
     #[inline(always)]
-    pub(crate) fn of(tensor: &DLTensor, flags: u64, stream: Option<i64>) -> Result<Self, Error> {
+    pub(crate) fn of(tensor: &DLTensor, flags: u64) -> Result<Self, Error> {
         let mut memo = Self {
             data: tensor.data,
             byte_offset: tensor.byte_offset,
             device: tensor.device,
             dtype: tensor.dtype,
             flags,
-            stream,
         };
         if memo.byte_offset != 0 && !memo.data.is_null() && device::has_addresses(memo.device) {
             let address = usize::try_from(memo.byte_offset)
@@ -240,6 +236,6 @@ pub(crate) fn of_trusted(
 pub(crate) unsafe fn is_exact(tensor: &DLTensor, flags: u64) -> Result<bool, Error> {
     // SAFETY: the caller's promise.
     let (shape, strides) = unsafe { dimensions(tensor) }?;
-    let checked = Checked::new(Memo::of(tensor, flags, None)?, shape, strides)?;
+    let checked = Checked::new(Memo::of(tensor, flags)?, shape, strides)?;
     Ok(checked.says(tensor, flags))
 }

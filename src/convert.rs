@@ -14,10 +14,12 @@ use crate::adapters::numpy;
 use crate::checked::parts;
 use crate::device::Device;
 use crate::managed::Managed;
+use crate::release::Release;
 use crate::request::Request;
 use crate::resolve::from_dlpack;
 use crate::slot::is_mixin;
 use crate::snapshot::Snapshot;
+use crate::stream::Stream;
 use crate::tensor::Tensor;
 use crate::{mixin, no_sync, protocol, stream};
 pub(crate) use target::{Target, Via, with as with_target};
@@ -94,6 +96,7 @@ impl Asked {
             device: self.device,
             copy: self.copy,
             stream: stream.as_ref(),
+            release: Release::None,
         };
         from_dlpack(x, &request)
     }
@@ -119,8 +122,9 @@ impl<'py> Source<'py> {
         let asks_nothing = asked.device.is_none() && asked.copy != Some(true);
         if asks_nothing && let Ok(tensor) = x.cast_exact::<Tensor>() {
             let snapshot = tensor.get().snapshot();
-            if stream::has_streams(snapshot.memo().device) {
-                stream::ordered(Some(stream_of(snapshot.memo().device)?), snapshot)?;
+            if snapshot.work().is_some() {
+                let device = snapshot.memo().device;
+                snapshot.order(&Stream::of_table(stream_of(device)?, device))?;
             }
             let tensor = tensor.clone();
             return Ok(Self::Tensor {
@@ -177,6 +181,7 @@ fn make<'py>(x: &Bound<'py, PyAny>, target: &Target, asked: &Asked) -> PyResult<
                 device: asked.device,
                 copy: asked.copy,
                 stream: None,
+                release: Release::Auto,
             };
             let tensor = Tensor::new(from_dlpack(x, &request)?);
             Ok(Bound::new(py, tensor)?.into_any())
@@ -203,7 +208,7 @@ fn make<'py>(x: &Bound<'py, PyAny>, target: &Target, asked: &Asked) -> PyResult<
             deliver::to_table(source, target, table, asked, py)
         }
         Via::Function(function) => {
-            let source = Source::of(x, asked, |device| Ok(stream::current_work_stream(device)))?;
+            let source = Source::of(x, asked, |device| stream::current(py, device))?;
             deliver::to_function(source, target, function.bind(py), asked)
         }
     }

@@ -12,6 +12,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
+use crate::driver;
+
 /// A failure that may have to be reported without Python (the allocator's `SetError`).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Error {
@@ -21,6 +23,8 @@ pub(crate) enum Error {
     OutOfMemory(usize),
     /// dlx itself failed: `RuntimeError`.
     Panicked(String),
+    /// A driver failed, or there is none.
+    Driver(driver::Error),
     /// A Python exception: the name of its type, and what it says.
     Raised(CString, String),
 }
@@ -37,7 +41,9 @@ impl Error {
         match self {
             Self::Refused(_) => c"BufferError",
             Self::OutOfMemory(_) => c"MemoryError",
-            Self::Panicked(_) => c"RuntimeError",
+            Self::Driver(error) if error.is_absent() => c"BufferError",
+            Self::Driver(error) if error.is_out_of_memory() => c"MemoryError",
+            Self::Driver(_) | Self::Panicked(_) => c"RuntimeError",
             Self::Raised(kind, _) => kind,
         }
     }
@@ -47,8 +53,16 @@ impl Error {
         match self {
             Self::Refused(message) => message.to_string(),
             Self::OutOfMemory(bytes) => format!("could not allocate {bytes} bytes"),
+            Self::Driver(error) => error.to_string(),
             Self::Panicked(message) | Self::Raised(_, message) => message.clone(),
         }
+    }
+}
+
+impl From<driver::Error> for Error {
+    #[cold]
+    fn from(error: driver::Error) -> Self {
+        Self::Driver(error)
     }
 }
 
@@ -56,6 +70,11 @@ impl From<Error> for PyErr {
     #[cold]
     fn from(error: Error) -> Self {
         match &error {
+            Error::Driver(error) if error.is_absent() => PyBufferError::new_err(error.to_string()),
+            Error::Driver(error) if error.is_out_of_memory() => {
+                PyMemoryError::new_err(error.to_string())
+            }
+            Error::Driver(error) => Python::attach(|py| cuda_error(py, error)),
             Error::Refused(_) => PyBufferError::new_err(error.message()),
             Error::OutOfMemory(_) => PyMemoryError::new_err(error.message()),
             Error::Panicked(_) | Error::Raised(..) => PyRuntimeError::new_err(error.message()),
@@ -117,4 +136,42 @@ pub(crate) fn copy_refused(py: Python<'_>, message: String) -> PyErr {
         Ok(class) => PyErr::from_type(class.clone(), message),
         Err(error) => error,
     }
+}
+
+/// `dlx.CudaError(RuntimeError)`: a call of a driver that failed.
+pub(crate) fn cuda_error_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+    static TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let class = TYPE.get_or_try_init(py, || {
+        let namespace = PyDict::new(py);
+        namespace.set_item("__module__", "dlx")?;
+        namespace.set_item(
+            "__doc__",
+            "A function of the CUDA or HIP driver failed: ``call`` is its name, ``code`` the number that it \
+             returned, and ``name`` what the driver calls that.",
+        )?;
+        for attribute in ["call", "code", "name"] {
+            namespace.set_item(attribute, py.None())?;
+        }
+        let bases = (py.get_type::<PyRuntimeError>(),);
+        let class = py
+            .get_type::<PyType>()
+            .call1(("CudaError", bases, namespace))?;
+        Ok::<_, PyErr>(class.cast_into::<PyType>()?.unbind())
+    })?;
+    Ok(class.bind(py))
+}
+
+/// The `dlx.CudaError` of a failure.
+#[cold]
+fn cuda_error(py: Python<'_>, error: &driver::Error) -> PyErr {
+    let make = || {
+        let made = cuda_error_type(py)?.call1((error.to_string(),))?;
+        if let driver::Error::Failed { call, code, name } = error {
+            made.setattr("call", call)?;
+            made.setattr("code", code)?;
+            made.setattr("name", name)?;
+        }
+        Ok(PyErr::from_value(made))
+    };
+    make().unwrap_or_else(|error: PyErr| error)
 }

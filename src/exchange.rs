@@ -14,7 +14,8 @@ use crate::error::Error;
 use crate::give_back::give_back;
 use crate::managed::Managed;
 use crate::snapshot::Snapshot;
-use crate::stream;
+use crate::stream::{self, Stream};
+use crate::work::Work;
 
 mod foreign;
 
@@ -217,16 +218,21 @@ unsafe fn to_py_object<E: Exchange>(
         // What the caller computed is ready on the stream that this table names.
         let device = managed.read().map(|(tensor, _)| tensor.device);
         let device = device.ok().filter(|&device| stream::has_streams(device));
-        let stream = match device.map(|device| exchange.current_work_stream(py, device)) {
-            Some(Ok(0)) => device.and_then(stream::default),
-            Some(Ok(stream)) => Some(stream),
-            Some(Err(error)) => {
+        let ready = |device| {
+            let handle = exchange.current_work_stream(py, device)?;
+            Ok(Work::ready_now_on(
+                Stream::of_table(handle, device),
+                device,
+            )?)
+        };
+        let work = match device.map(ready).transpose() {
+            Ok(work) => work,
+            Err(error) => {
                 managed.into_raw();
                 return Err(error);
             }
-            None => None,
         };
-        let snapshot = Snapshot::import(managed, stream).map_err(|(error, managed)| {
+        let snapshot = Snapshot::import(managed, work).map_err(|(error, managed)| {
             managed.into_raw();
             error
         })?;

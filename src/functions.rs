@@ -7,6 +7,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyTuple};
+use triomphe::Arc;
 
 use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
 use crate::adapters::numpy;
@@ -16,11 +17,14 @@ use crate::device::{self, Device};
 use crate::dtype::DType;
 use crate::error::bad_integers;
 use crate::interpreter::PythonOwner;
+use crate::release::Release;
 use crate::request::Request;
+use crate::resolve;
 use crate::slot::is_mixin;
 use crate::snapshot::Source;
+use crate::stream::{self, Wanted};
 use crate::tensor::{Tensor, again};
-use crate::{resolve, stream};
+use crate::work::Work;
 
 /// The tensor that ``x`` describes, sharing its memory.
 ///
@@ -39,23 +43,29 @@ use crate::{resolve, stream};
 /// any of these, ``ValueError`` and ``TypeError`` for bad arguments; the producer's own exceptions pass
 /// through. Sources: dlpack.h 1.3, array API ``from_dlpack``, R28 to R35, R56 to R62.
 #[pyfunction]
-#[pyo3(signature = (x, /, *, device=None, copy=None, stream=None))]
+#[pyo3(signature = (x, /, *, device=None, copy=None, stream=None, release="auto"))]
 pub(crate) fn from_dlpack<'py>(
     x: &Bound<'py, PyAny>,
     device: Option<&Bound<'py, PyAny>>,
     copy: Option<bool>,
     stream: Option<&Bound<'py, PyAny>>,
+    release: &str,
 ) -> PyResult<Bound<'py, Tensor>> {
     let device = device.map(Device::of).transpose()?;
     let request = Request {
         device,
         copy,
         stream,
+        release: Release::of(release).ok_or_else(|| {
+            PyValueError::new_err(format!(
+                "release is {release:?}; accepted are {}",
+                Release::names()
+            ))
+        })?,
     };
-    if let Ok(tensor) = x.cast_exact::<Tensor>() {
-        let snapshot = tensor.get().snapshot();
-        let wanted = stream::for_import(stream, snapshot.memo().device)?;
-        stream::ordered(wanted, snapshot)?;
+    if let Ok(tensor) = x.cast_exact::<Tensor>()
+        && stream.is_none()
+    {
         return again(tensor, &request);
     }
     Bound::new(x.py(), Tensor::new(resolve::from_dlpack(x, &request)?))
@@ -152,17 +162,17 @@ pub(crate) fn from_pointer(
         } else {
             0
         },
-        stream: match stream {
-            None => None,
-            Some(_) => stream::for_import(stream, device)?,
-        },
+    };
+    let work = match stream::wanted(stream, device)? {
+        Wanted::Stream(stream) => Some(Arc::new(Work::ready_after(stream))),
+        Wanted::NoOrder | Wanted::Unset => None,
     };
     let checked = Checked::new(memo, &shape, strides.as_deref())
         .map_err(|error| PyValueError::new_err(error.message()))?;
     let source = owner.map_or(Source::Static, |owner| {
         Source::Python(PythonOwner::new(owner))
     });
-    Ok(Tensor::new(checked.over(source)))
+    Ok(Tensor::new(checked.with_work(source, work)))
 }
 
 /// The integers of an argument.

@@ -14,6 +14,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+use crate::release;
+
 /// A pending Python exception, put aside while a destructor runs, and set again when dropped (R5).
 pub(crate) struct Pending<'py>(Option<[*mut ffi::PyObject; 3]>, PhantomData<Python<'py>>);
 
@@ -124,6 +126,7 @@ static FINALIZING: AtomicBool = AtomicBool::new(false);
 /// Notes that the interpreter is going away; from here on Python references are leaked (R14).
 #[pyfunction]
 fn finalize() {
+    release::finish();
     FINALIZING.store(true, Ordering::Release);
 }
 

@@ -15,6 +15,7 @@ mod checked;
 mod convert;
 mod copy;
 mod device;
+mod driver;
 mod dtype;
 mod empty;
 mod error;
@@ -27,8 +28,10 @@ mod managed;
 mod memory;
 mod mixin;
 mod no_sync;
+mod order;
 mod protocol;
 mod publish;
+mod release;
 mod request;
 mod resolve;
 mod slot;
@@ -36,6 +39,7 @@ mod snapshot;
 mod stream;
 mod strided;
 mod tensor;
+mod work;
 
 #[pyo3::pymodule(gil_used = false)]
 mod _core {
@@ -62,6 +66,10 @@ mod _core {
     #[pymodule_export]
     use crate::publish::{exchange_api, publish, unpublish};
     #[pymodule_export]
+    use crate::stream::current::{CurrentStream, current_stream};
+    #[pymodule_export]
+    use crate::stream::object::PyStream;
+    #[pymodule_export]
     use crate::tensor::Tensor;
 
     #[pymodule_export]
@@ -76,6 +84,7 @@ mod _core {
             "__getattr__",
             wrap_pyfunction!(crate::device::__getattr__, module)?,
         )?;
+        module.add("CudaError", crate::error::cuda_error_type(py)?)?;
         module.add("CopyRefused", crate::error::copy_refused_type(py)?)
     }
 }

@@ -16,6 +16,7 @@ use crate::device::{self, Device};
 use crate::dtype::DType;
 use crate::exchange::{Exchange, publish};
 use crate::protocol;
+use crate::release::Release;
 use crate::request::Request;
 use crate::resolve::{explain, from_dlpack};
 use crate::slot::{Hooks, Origin, SLOTS, Slot, innermost, is_root, nested, set_root};
@@ -90,6 +91,7 @@ pub(crate) fn dlpack<'py>(
         device,
         copy,
         stream,
+        release: Release::None,
     };
     let (inner, last) = innermost(x)?;
     let snapshot = from_dlpack(&inner, &request).map_err(|error| {
@@ -99,7 +101,7 @@ pub(crate) fn dlpack<'py>(
             None => error,
         }
     })?;
-    stream::for_export(stream, &snapshot)?;
+    stream::order_for_export(stream, &snapshot)?;
     // What comes from a producer was made for this export, what a dlx.Tensor holds is shared with it (R38).
     let fresh = copy == Some(true) || !inner.is_exact_instance_of::<Tensor>();
     capsule::of(py, &snapshot, max_version, fresh)
@@ -149,6 +151,7 @@ fn tensor_of(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
         device: None,
         copy: None,
         stream: None,
+        release: Release::Auto,
     };
     from_dlpack(x, &request)
 }
@@ -206,7 +209,7 @@ pub(crate) fn current_work_stream(
     let device = Device::of(device)?;
     match Slot::of_class(cls)? {
         Some(slot) => slot.inherited(cls.py(), device),
-        None => Ok(stream::current_work_stream(device)),
+        None => stream::current(cls.py(), device),
     }
 }
 
@@ -217,7 +220,7 @@ pub(crate) fn stream_of(class: &Bound<'_, PyType>, device: DLDevice) -> PyResult
         None => 0,
     };
     match named {
-        0 => Ok(stream::current_work_stream(device)),
+        0 => stream::current(class.py(), device),
         named => Ok(named),
     }
 }

@@ -14,10 +14,12 @@ use crate::adapters::{numpy, torch};
 use crate::cache::{self, Way};
 use crate::exchange::{Table, WorkStream};
 use crate::managed::Managed;
+use crate::release::Release;
 use crate::request::Request;
 use crate::resolve::from_dlpack;
 use crate::slot::{innermost, lends_nothing};
 use crate::snapshot::Snapshot;
+use crate::stream::Stream;
 use crate::tensor::Tensor;
 use crate::{checked, protocol, stream};
 
@@ -84,8 +86,8 @@ fn from_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export> {
 fn ordered<'a>(x: &'a Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<&'a Snapshot> {
     let snapshot = x.cast::<Tensor>()?.get().snapshot();
     let device = snapshot.memo().device;
-    if stream::has_streams(device) {
-        stream::ordered(Some(stream(device)?), snapshot)?;
+    if snapshot.work().is_some() {
+        snapshot.order(&Stream::of_table(stream(device)?, device))?;
     }
     Ok(snapshot)
 }
@@ -144,6 +146,7 @@ fn from_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export>
             device: None,
             copy: None,
             stream: stream.as_ref(),
+            release: Release::None,
         };
         Ok((from_dlpack(x, &request)?.export(true)?, None))
     })

@@ -15,6 +15,8 @@ use crate::error::{copy_refused, type_name};
 use crate::interpreter::call;
 use crate::request::{Request, finish};
 use crate::snapshot::Snapshot;
+use crate::stream::{Stream, Wanted};
+use crate::work::Work;
 use crate::{capsule, copy, device, stream};
 
 /// The tensor of `__dlpack__`, asked for DLPack 1.3, and for a device, a copy or a stream where that is needed;
@@ -37,7 +39,22 @@ pub(crate) fn from_protocol(
     };
     let here = device_of(x, &call(&here, &PyDict::new(py))?)?;
     let there = request.device.unwrap_or(here);
-    let stream = stream::for_import(request.stream, there)?;
+    let (stream, work) = match request.wanted(there)? {
+        Wanted::NoOrder if !stream::has_streams(there) => (None, None),
+        Wanted::NoOrder => (Some(stream::NO_SYNC), None),
+        Wanted::Stream(stream) => {
+            stream::check_device(&stream, there)?;
+            (Some(stream.handle()), Some(request.ready_on(stream, None)))
+        }
+        // The default stream, explicitly (R83, R84).
+        Wanted::Unset => match stream::default(there) {
+            Some(handle) => (
+                Some(handle),
+                Some(Work::ready_after(Stream::default(there))),
+            ),
+            None => (None, None),
+        },
+    };
     let asked = Asked {
         stream,
         device: (here != there).then_some(there),
@@ -57,7 +74,7 @@ pub(crate) fn from_protocol(
             type_name(&result.get_type())
         )));
     };
-    let snapshot = capsule::import(capsule, stream)?;
+    let snapshot = capsule::import(capsule, work)?;
     let found = snapshot.memo().device;
     if request.device.is_some_and(|there| there != found)
         || (found != there && stream::has_streams(found))

@@ -7,7 +7,10 @@ use pyo3::prelude::*;
 
 use crate::abi::{DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED};
 use crate::error::copy_refused;
+use crate::release::Release;
 use crate::snapshot::Snapshot;
+use crate::stream::{self, Stream, Wanted};
+use crate::work::{Producer, Ready, Work};
 use crate::{copy, device};
 
 /// What the caller of `from_dlpack` asked for.
@@ -15,6 +18,27 @@ pub(crate) struct Request<'a, 'py> {
     pub(crate) device: Option<DLDevice>,
     pub(crate) copy: Option<bool>,
     pub(crate) stream: Option<&'a Bound<'py, PyAny>>,
+    /// How the memory is given back by a stream that is not its producer's.
+    pub(crate) release: Release,
+}
+
+impl Request<'_, '_> {
+    /// What the argument `stream` asks for on the device where the tensor is, or is wanted.
+    pub(crate) fn wanted(&self, device: DLDevice) -> PyResult<Wanted> {
+        stream::wanted(self.stream, device)
+    }
+
+    /// What a tensor waits for that is ready on the stream that was asked for.
+    pub(crate) fn ready_on(&self, stream: Stream, producer: Option<Producer>) -> Work {
+        let is_producers = producer.is_some_and(|producer| producer.then == stream.handle());
+        let used = (self.release != Release::None && !is_producers).then(|| stream.clone());
+        Work {
+            ready: Ready::After(stream),
+            used,
+            release: self.release,
+            producer,
+        }
+    }
 }
 
 /// A tensor that dlx holds already, as requested; its stream has been looked at.

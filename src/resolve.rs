@@ -7,16 +7,20 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
+use crate::abi::DLDevice;
 use crate::adapters::{self, numpy, torch};
 use crate::cache::{self, Entry, Way};
-use crate::error::type_name;
+use crate::error::{Error, type_name};
 use crate::exchange::Table;
+use crate::order::{self, Joined};
 use crate::protocol::{from_protocol, no_protocol};
 use crate::request::{Request, again, finish};
 use crate::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
 use crate::snapshot::Snapshot;
+use crate::stream::{Stream, Wanted};
 use crate::tensor::Tensor;
-use crate::{capsule, copy, device, stream};
+use crate::work::{Producer, Ready, Work};
+use crate::{capsule, copy, device, release, stream};
 
 /// The tensor that `x` describes, as requested.
 pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
@@ -72,10 +76,26 @@ fn step<'py>(
 
 /// A tensor of dlx's own.
 fn from_tensor(x: &Bound<'_, Tensor>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
-    let snapshot = x.get().snapshot();
-    let wanted = stream::for_import(request.stream, snapshot.memo().device)?;
-    stream::ordered(wanted, snapshot)?;
-    again(x.py(), snapshot.clone(), request)
+    again(x.py(), used(x.get().snapshot(), request)?, request)
+}
+
+/// A snapshot that dlx holds, for use on the stream that was asked for.
+pub(crate) fn used(snapshot: &Snapshot, request: &Request<'_, '_>) -> PyResult<Snapshot> {
+    let here = snapshot.memo().device;
+    let Wanted::Stream(stream) = request.wanted(here)? else {
+        return Ok(snapshot.clone());
+    };
+    let work = snapshot.work();
+    if work
+        .and_then(Work::stream)
+        .is_some_and(|known| known.is(&stream))
+    {
+        return Ok(snapshot.clone());
+    }
+    stream::check_device(&stream, here)?;
+    snapshot.order(&stream)?;
+    let producer = work.and_then(|work| work.producer);
+    Ok(snapshot.used(request.ready_on(stream, producer))?)
 }
 
 /// Rungs 4 and 5: `__dlpack__`, or else a protocol that is not DLPack's, whose memory is on the CPU.
@@ -91,7 +111,7 @@ fn without_table(
     let Some(snapshot) = adapters::snapshot(x)? else {
         return Err(no_protocol(x, "__dlpack__"));
     };
-    stream::for_import(request.stream, request.device.unwrap_or(device::CPU))?;
+    request.wanted(request.device.unwrap_or(device::CPU))?;
     again(x.py(), snapshot, request)
 }
 
@@ -122,7 +142,16 @@ fn from_table(
         }
         Err(error) => return Err(error),
     };
-    let snapshot = Snapshot::import(managed, None).map_err(|(error, _)| error)?;
+    let here = managed.read()?.0.device;
+    let work = match stream::has_streams(here) {
+        true => order(table, here, request, py)?,
+        false => Order::By(None),
+    };
+    let (work, unordered) = match work {
+        Order::By(work) => (work, false),
+        Order::Unable => (None, true),
+    };
+    let snapshot = Snapshot::import(managed, work).map_err(|(error, _)| error)?;
     if let Some(kind) = kind {
         kind.check_table(x, snapshot.memo().dtype)?;
     }
@@ -137,14 +166,71 @@ fn from_table(
         let cannot = || cannot(&format!("move it to {}", device::name(there)));
         return instead_of_table(x, kind, entry, request, cannot);
     }
-    if stream::for_import(request.stream, here)?.is_some_and(|stream| stream != stream::NO_SYNC) {
-        let cannot = || cannot("order streams (stream=-1 asks for no order)");
+    request.wanted(here)?;
+    if unordered {
+        let cannot = || {
+            cannot("order streams (stream=-1 asks for no order), and there is no driver to do it")
+        };
         return instead_of_table(x, kind, entry, request, cannot);
     }
     if request.copy == Some(true) && !copy::can(here) {
         return instead_of_table(x, kind, entry, request, || cannot("copy it"));
     }
     finish(py, snapshot, request)
+}
+
+/// Whether dlx can put a tensor of a table into the order that was asked for.
+enum Order {
+    By(Option<Work>),
+    /// There is no driver; its producer may know another way.
+    Unable,
+}
+
+/// The order of a tensor that comes from a table, by one event from the stream that its library works on to
+/// the one that was asked for; none where they are the same.
+fn order(
+    table: Table,
+    here: DLDevice,
+    request: &Request<'_, '_>,
+    py: Python<'_>,
+) -> PyResult<Order> {
+    let wanted = request.wanted(here)?;
+    let Some(work_stream) = table.work_stream else {
+        return Ok(Order::Unable);
+    };
+    stream::note_producer(work_stream, here);
+    release::sweep();
+    let ahead = Stream::of_table(work_stream.get(py, here)?, here);
+    let producer = Producer {
+        work_stream,
+        then: ahead.handle(),
+    };
+    let ordered = match wanted {
+        Wanted::NoOrder => Ok(Work {
+            ready: Ready::Now,
+            used: None,
+            release: request.release,
+            producer: Some(producer),
+        }),
+        Wanted::Stream(stream) => {
+            if !stream.is(&ahead) {
+                stream::check_device(&stream, here)?;
+            }
+            order::after(&stream, &ahead, here, Joined::Never)
+                .map(|()| request.ready_on(stream, Some(producer)))
+        }
+        Wanted::Unset => order::point(&ahead, here).map(|event| Work {
+            ready: Ready::Point(event),
+            used: None,
+            release: request.release,
+            producer: Some(producer),
+        }),
+    };
+    match ordered {
+        Ok(work) => Ok(Order::By(Some(work))),
+        Err(Error::Driver(error)) if error.is_absent() => Ok(Order::Unable),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Rung 4 for an object that has a table; `error` says why the table will not do, if it has nothing else.
@@ -163,7 +249,7 @@ fn from_numpy(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snaps
     if request.device.is_some_and(|there| there != device::CPU) {
         return cache::with(x, |entry| without_table(x, None, entry, request));
     }
-    stream::for_import(request.stream, device::CPU)?;
+    request.wanted(device::CPU)?;
     finish(x.py(), numpy::snapshot(x)?, request)
 }
 

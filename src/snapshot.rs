@@ -14,6 +14,10 @@ use crate::error::Error;
 use crate::interpreter::PythonOwner;
 use crate::managed::{self, Managed, ManagedTensor, Offer};
 use crate::memory::Memory;
+use crate::order::Joined;
+use crate::release::release;
+use crate::stream::Stream;
+use crate::work::Work;
 use crate::{device, layout};
 
 /// What keeps the memory of a snapshot alive; dropping it lets go.
@@ -50,6 +54,19 @@ struct Fields {
     memo: Memo,
     size: i64,
     source: Source,
+    /// Its streams, shared by all views of the same import; `None` where there is nothing to order.
+    work: Option<Arc<Work>>,
+}
+
+impl Drop for Fields {
+    fn drop(&mut self) {
+        // Views of the same import hold it, so the last one to die lets go of the memory.
+        if let Some(work) = self.work.take().and_then(|work| Arc::try_unwrap(work).ok()) {
+            let bytes = layout::nbytes(self.size, self.memo.dtype, true);
+            let source = replace(&mut self.source, Source::Static);
+            release(&work, self.memo.device, bytes, source);
+        }
+    }
 }
 
 /// A tensor: shared, immutable, freed with its last holder.
@@ -60,6 +77,12 @@ impl Checked<'_> {
     /// The snapshot, whose memory `source` keeps alive.
     #[inline]
     pub(crate) fn over(self, source: Source) -> Snapshot {
+        self.with_work(source, None)
+    }
+
+    /// The snapshot, whose memory `source` keeps alive and `work` orders.
+    #[inline]
+    pub(crate) fn with_work(self, source: Source, work: Option<Arc<Work>>) -> Snapshot {
         let Self {
             memo,
             size,
@@ -67,7 +90,12 @@ impl Checked<'_> {
             strides,
         } = self;
         let ndim = shape.len();
-        let fields = Fields { memo, size, source };
+        let fields = Fields {
+            memo,
+            size,
+            source,
+            work,
+        };
         let dimensions = (0..2 * ndim).map(|index| match (index.checked_sub(ndim), strides) {
             (None, _) => shape[index],
             (Some(index), Some(strides)) => strides[index],
@@ -104,10 +132,10 @@ impl Snapshot {
 
     /// Takes over a foreign tensor, or gives it back untouched with the reason.
     ///
-    /// `stream` is the one on which the producer was asked to make the elements ready.
+    /// `work` says what the elements wait for.
     pub(crate) fn import<M>(
         managed: Managed<M>,
-        stream: Option<i64>,
+        work: Option<Work>,
     ) -> Result<Self, (Error, Managed<M>)>
     where
         M: ManagedTensor,
@@ -120,11 +148,10 @@ impl Snapshot {
         // SAFETY: `managed` owns the tensor, so its dimensions are valid (R100); they stay so while this
         // function runs, because `managed` goes either into the snapshot or back to the caller (S3).
         let dimensions = unsafe { dimensions(&tensor) };
-        let checked = dimensions.and_then(|(shape, strides)| {
-            Checked::new(Memo::of(&tensor, flags, stream)?, shape, strides)
-        });
+        let checked = dimensions
+            .and_then(|(shape, strides)| Checked::new(Memo::of(&tensor, flags)?, shape, strides));
         match checked {
-            Ok(checked) => Ok(checked.over(managed.into())),
+            Ok(checked) => Ok(checked.with_work(managed.into(), work.map(Arc::new))),
             Err(error) => Err((error, managed)),
         }
     }
@@ -172,7 +199,31 @@ impl Snapshot {
     /// Another description of the same elements.
     fn other(&self, memo: Memo) -> Result<Self, Error> {
         let checked = Checked::new(memo, self.shape(), Some(self.strides()))?;
-        Ok(checked.over(Source::Snapshot(self.clone())))
+        let work = self.0.header.header.work.clone();
+        Ok(checked.with_work(Source::Snapshot(self.clone()), work))
+    }
+
+    /// The same tensor, used in the order of other streams too.
+    pub(crate) fn used(&self, work: Work) -> Result<Self, Error> {
+        let checked = Checked::new(*self.memo(), self.shape(), Some(self.strides()))?;
+        Ok(checked.with_work(Source::Snapshot(self.clone()), Some(Arc::new(work))))
+    }
+
+    /// Its streams.
+    pub(crate) fn work(&self) -> Option<&Work> {
+        self.0.header.header.work.as_deref()
+    }
+
+    /// Makes `consumer` wait until the elements are ready.
+    ///
+    /// # Errors
+    ///
+    /// `BufferError` where that would end the capture of a graph, or there is no driver to do it.
+    pub(crate) fn order(&self, consumer: &Stream) -> Result<(), Error> {
+        match self.work() {
+            Some(work) => work.order(consumer, self.memo().device, Joined::Never),
+            None => Ok(()),
+        }
     }
 
     /// Everything but the shape.

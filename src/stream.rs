@@ -1,14 +1,25 @@
-//! What a `stream` argument means on a device (R70 to R78).
+//! Streams: which devices have them, what their handles mean there (R70 to R78), and who keeps them alive.
 
-#![forbid(unsafe_code)]
+use std::sync::Arc;
+use std::thread::{self, ThreadId};
 
-use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyInt};
 
 use crate::abi::*;
-use crate::device;
+use crate::error::Error;
+use crate::interpreter::PythonOwner;
 use crate::snapshot::Snapshot;
+use crate::work::Ready;
+use crate::{device, driver};
+
+mod argument;
+pub(crate) mod current;
+pub(crate) mod object;
+
+pub(crate) use argument::{Wanted, check_device, wanted};
+pub(crate) use current::{current, note_producer, set};
+pub(crate) use object::PyStream;
 
 /// `stream=-1`: no order is asked for (R76).
 pub(crate) const NO_SYNC: i64 = -1;
@@ -45,19 +56,6 @@ pub(crate) fn default(device: DLDevice) -> Option<i64> {
     }
 }
 
-/// The integer of a stream argument that was given.
-pub(crate) fn integer(stream: &Bound<'_, PyAny>) -> PyResult<i64> {
-    if stream.is_instance_of::<PyBool>() || !stream.is_instance_of::<PyInt>() {
-        return Err(PyTypeError::new_err(format!(
-            "stream must be an int or None, not {}",
-            stream.get_type().name()?
-        )));
-    }
-    stream
-        .extract()
-        .map_err(|_| PyValueError::new_err("stream is no stream handle, it exceeds 64 bits"))
-}
-
 /// The stream, checked for the device.
 pub(crate) fn checked(stream: i64, device: DLDevice) -> PyResult<i64> {
     let accepted = match family(device) {
@@ -78,49 +76,133 @@ pub(crate) fn checked(stream: i64, device: DLDevice) -> PyResult<i64> {
     )))
 }
 
-/// What an importer passes to a producer on `device`: nothing where there are no streams (R71), and the
-/// default stream explicitly where none was named (R83, R84).
-pub(crate) fn for_import(
+/// Makes the stream that a consumer of `__dlpack__` names wait until `snapshot` is ready (R72 to R76, R80).
+pub(crate) fn order_for_export(
     stream: Option<&Bound<'_, PyAny>>,
-    device: DLDevice,
-) -> PyResult<Option<i64>> {
-    let Some(stream) = stream else {
-        return Ok(default(device));
-    };
-    let stream = integer(stream)?;
-    if stream == NO_SYNC && !has_streams(device) {
-        return Ok(None);
-    }
-    checked(stream, device).map(Some)
-}
-
-/// Checks that `snapshot` can be given to a consumer on `stream` without a dependency getting lost.
-///
-/// dlx does not wait on streams itself: elements that become ready on one stream are exported for that
-/// stream, or without order on the consumer's own word (-1).
-pub(crate) fn for_export(stream: Option<&Bound<'_, PyAny>>, snapshot: &Snapshot) -> PyResult<()> {
+    snapshot: &Snapshot,
+) -> PyResult<()> {
     let device = snapshot.memo().device;
-    let consumer = match stream {
-        None => default(device),
-        Some(stream) => Some(checked(integer(stream)?, device)?),
+    let consumer = match wanted(stream, device)? {
+        Wanted::NoOrder if has_streams(device) => return Ok(()),
+        Wanted::NoOrder => return Err(no_streams(device)),
+        Wanted::Unset => Stream::default(device),
+        Wanted::Stream(stream) => stream,
     };
-    ordered(consumer, snapshot)
+    Ok(snapshot.order(&consumer)?)
 }
 
-/// Whether work on `consumer` comes after what the elements of `snapshot` wait for.
-pub(crate) fn ordered(consumer: Option<i64>, snapshot: &Snapshot) -> PyResult<()> {
-    match (snapshot.memo().stream, consumer) {
-        (None | Some(NO_SYNC), _) | (_, None | Some(NO_SYNC)) => Ok(()),
-        (Some(ready), Some(consumer)) if ready == consumer => Ok(()),
-        (Some(ready), Some(consumer)) => Err(PyBufferError::new_err(format!(
-            "the tensor is ready on stream {ready} and dlx does not order stream {consumer} after it; \
-             import it with stream={consumer}, or export with stream=-1 once the streams are ordered"
-        ))),
+/// The stream that `__cuda_array_interface__` names: waiting for it is waiting for the elements (R149); None where
+/// there is nothing to wait for (R148).
+pub(crate) fn of_interface(py: Python<'_>, snapshot: &Snapshot) -> PyResult<Option<i64>> {
+    let Some(work) = snapshot.work() else {
+        return Ok(None);
+    };
+    let device = snapshot.memo().device;
+    match (work.stream(), &work.ready) {
+        (Some(stream), _) => Ok(Some(stream.handle())),
+        (None, Ready::Now | Ready::After(_)) => Ok(None),
+        // A point has no stream; dlx's own takes its place.
+        (None, Ready::Point(_)) => {
+            let stream = Stream::of_table(current(py, device)?, device);
+            snapshot.order(&stream)?;
+            Ok(Some(stream.handle()))
+        }
     }
 }
 
-/// The stream that C consumers of dlx tensors run on: the legacy default one, or NULL where there is none
-/// (R139, R141).
-pub(crate) fn current_work_stream(device: DLDevice) -> i64 {
-    default(device).unwrap_or(0)
+/// The handle that a hook of a class returned, `None` if it is none.
+pub(crate) fn handle(named: &Bound<'_, PyAny>, device: DLDevice) -> Option<i64> {
+    match named.cast::<PyStream>() {
+        Ok(stream) => Some(stream.get().stream().handle()),
+        Err(_) => argument::integer(named)
+            .or_else(|_| argument::of_object(named, device))
+            .ok(),
+    }
+}
+
+#[cold]
+fn no_streams(device: DLDevice) -> PyErr {
+    PyBufferError::new_err(format!(
+        "{} has no streams: only None is accepted",
+        device::name(device)
+    ))
+}
+
+/// A stream of a device, and what keeps it alive.
+#[derive(Clone)]
+pub(crate) struct Stream {
+    handle: i64,
+    device: DLDevice,
+    /// The thread whose default stream this is, where the handle names that of whatever thread uses it (H8).
+    thread: Option<ThreadId>,
+    owner: Option<Arc<PythonOwner>>,
+}
+
+/// The handle of the calling thread's default stream on CUDA.
+const PER_THREAD: i64 = 2;
+
+impl Stream {
+    /// The stream of a handle that was checked for `device`.
+    pub(crate) fn new(handle: i64, device: DLDevice, owner: Option<PythonOwner>) -> Self {
+        let is_thread = handle == PER_THREAD && matches!(family(device), Family::Cuda);
+        Self {
+            handle,
+            device,
+            thread: is_thread.then(|| thread::current().id()),
+            owner: owner.map(Arc::new),
+        }
+    }
+
+    /// The default stream, for a device that has streams.
+    pub(crate) fn default(device: DLDevice) -> Self {
+        Self::new(default(device).unwrap_or(0), device, None)
+    }
+
+    /// What a table's `current_work_stream` answered, where NULL is the default stream (R141).
+    pub(crate) fn of_table(handle: i64, device: DLDevice) -> Self {
+        match handle {
+            0 => Self::default(device),
+            handle => Self::new(handle, device, None),
+        }
+    }
+
+    /// Its handle, as DLPack writes it.
+    pub(crate) fn handle(&self) -> i64 {
+        self.handle
+    }
+
+    /// The device that it belongs to.
+    pub(crate) fn device(&self) -> DLDevice {
+        self.device
+    }
+
+    /// Whether it is one that no program destroys.
+    pub(crate) fn is_permanent(&self) -> bool {
+        default(self.device) == Some(self.handle)
+    }
+
+    /// Whether both are the same stream.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        self.handle == other.handle && self.device == other.device && self.thread == other.thread
+    }
+
+    /// The stream as a driver takes it.
+    ///
+    /// # Errors
+    ///
+    /// `BufferError` in another thread than that whose default stream this is.
+    pub(crate) fn raw(&self) -> Result<driver::Stream, Error> {
+        if self
+            .thread
+            .is_some_and(|thread| thread != thread::current().id())
+        {
+            return Err(Error::refused(
+                "the stream is the default stream of another thread (2), which has no name in this one",
+            ));
+        }
+        // SAFETY: a stream that an argument or a table named is alive during that call; later uses are of those
+        // that the owner here keeps, of those that the caller of `from_dlpack` vouches for by an integer, and of
+        // those that no program destroys (S18).
+        Ok(unsafe { driver::Stream::of_handle(self.handle) })
+    }
 }

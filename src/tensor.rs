@@ -19,8 +19,11 @@ use crate::device::Device;
 use crate::dtype::DType;
 use crate::exchange::publish;
 use crate::interpreter::Quiet;
+use crate::release::{Release, blocking};
 use crate::request::{self, Request};
 use crate::snapshot::Snapshot;
+use crate::stream::PyStream;
+use crate::work::Work;
 use crate::{array_interface, buffer, capsule, copy, device, dtype, stream};
 
 /// A strided view of memory that it keeps alive: shape, strides, dtype, device and address, all immutable.
@@ -125,13 +128,21 @@ impl Tensor {
         self.0.is_row_major()
     }
 
-    /// The stream on which the elements become ready, or None: no stream, or none known.
+    /// The stream that the elements are used on or become ready on, or None: no stream, or none known.
     #[getter]
-    fn stream(&self) -> Option<i64> {
-        self.0
-            .memo()
-            .stream
-            .filter(|&stream| stream != stream::NO_SYNC)
+    fn stream(&self) -> Option<PyStream> {
+        let stream = self.0.work().and_then(Work::stream);
+        stream.cloned().map(PyStream::new)
+    }
+
+    /// Blocks until the elements are ready, and all that their stream was given is done.
+    ///
+    /// Raises ``BufferError`` while that stream captures a graph, `CudaError` for what the driver reports.
+    fn synchronize(&self) -> PyResult<()> {
+        match self.0.work() {
+            Some(work) => Ok(blocking(|| work.synchronize(self.0.memo().device))?),
+            None => Ok(()),
+        }
     }
 
     /// The elements as a NumPy array that shares the memory and keeps its read-only flag.
@@ -187,6 +198,7 @@ impl Tensor {
             device,
             copy,
             stream: None,
+            release: Release::Auto,
         };
         again(slf, &request)
     }
@@ -214,7 +226,7 @@ impl Tensor {
                 device::name(here)
             )));
         }
-        stream::for_export(stream, &self.0)?;
+        stream::order_for_export(stream, &self.0)?;
         let fresh = copy == Some(true);
         let copied;
         let snapshot = match fresh {

@@ -259,10 +259,7 @@ fn memory(array: &ArrowArray, dtype: DLDataType) -> Result<(Memo, i64), Error> {
         byte_offset: (offset * item) as u64,
     };
     // Arrow data are immutable.
-    Ok((
-        Memo::of(&tensor, DLPACK_FLAG_BITMASK_READ_ONLY, None)?,
-        length,
-    ))
+    Ok((Memo::of(&tensor, DLPACK_FLAG_BITMASK_READ_ONLY)?, length))
 }
 
 /// How many of `length` bits from bit `offset` on are 0.

@@ -247,7 +247,6 @@ fn read<R>(
         device: device::CPU,
         dtype,
         flags,
-        stream: None,
     };
     let checked = Checked::new(memo, shape, Some(strides))?;
     Ok(make(checked, shape, strides)?)

@@ -16,6 +16,7 @@ use crate::checked::{self, parts};
 use crate::dtype::{self, DType};
 use crate::error::{copy_refused, copy_refused_type};
 use crate::exchange::Table;
+use crate::release::Release;
 use crate::request::Request;
 use crate::resolve::from_dlpack;
 use crate::snapshot::Snapshot;
@@ -25,7 +26,7 @@ use crate::{capsule, copy, device, stream};
 /// As a `numpy.ndarray`, which holds the tensor as its base.
 pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Asked) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
-    let tensor = match Source::of(x, asked, |device| Ok(stream::current_work_stream(device)))? {
+    let tensor = match Source::of(x, asked, |device| stream::current(x.py(), device))? {
         Source::Managed(managed) => {
             let (tensor, flags, dimensions) = parts(&managed)?;
             let array = match tensor.device {
@@ -314,6 +315,7 @@ fn seen(made: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
         device: None,
         copy: None,
         stream: None,
+        release: Release::Auto,
     };
     from_dlpack(made, &request)
 }

@@ -162,6 +162,11 @@ impl Table {
 }
 
 impl WorkStream {
+    /// Whether both are of the same library.
+    pub(crate) fn is(self, other: Self) -> bool {
+        std::ptr::fn_addr_eq(self.0, other.0)
+    }
+
     /// The handle for `device`, 0 for NULL.
     pub(crate) fn get(self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
         // Some leave it unwritten where there is no stream.

@@ -147,7 +147,7 @@ impl Slot {
     pub(super) fn inherited(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
         match self.work_stream() {
             Some(work_stream) => work_stream.get(py, device),
-            None => Ok(stream::current_work_stream(device)),
+            None => stream::current(py, device),
         }
     }
 
@@ -159,7 +159,7 @@ impl Slot {
         if named.is_none() {
             return self.inherited(py, device);
         }
-        let handle = stream::integer(&named).ok().filter(|&handle| {
+        let handle = stream::handle(&named, device).filter(|&handle| {
             handle == 0 || stream::checked(handle, device).is_ok_and(|handle| handle > 0)
         });
         handle.ok_or_else(|| {

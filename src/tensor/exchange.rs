@@ -11,7 +11,7 @@ use crate::error::{Error, type_name};
 use crate::exchange::{self, Exchange, Named, Published};
 use crate::managed::Managed;
 use crate::snapshot::Snapshot;
-use crate::stream;
+use crate::stream::{self, Stream};
 
 /// The table, one for the process (R114).
 pub(super) static TABLE: Published = exchange::table::<Tensors>();
@@ -22,6 +22,18 @@ fn tensor<'a>(object: &'a Borrowed<'_, '_, PyAny>) -> PyResult<&'a Tensor> {
         Ok(tensor) => Ok(tensor.get()),
         Err(_) => Err(stranger(object)),
     }
+}
+
+/// What it is, ready for the stream that this table names; mostly it is so already (R126).
+#[inline(always)]
+fn ready<'a>(py: Python<'_>, tensor: &'a Tensor) -> PyResult<&'a Snapshot> {
+    let snapshot = tensor.snapshot();
+    if snapshot.work().is_some() {
+        let device = snapshot.memo().device;
+        let consumer = Stream::of_table(stream::current(py, device)?, device);
+        snapshot.order(&consumer)?;
+    }
+    Ok(snapshot)
 }
 
 #[cold]
@@ -57,15 +69,11 @@ impl Exchange for Tensors {
         &self,
         object: Borrowed<'_, '_, PyAny>,
     ) -> PyResult<Managed<DLManagedTensorVersioned>> {
-        let tensor = tensor(&object)?;
-        stream::for_export(None, tensor.snapshot())?;
-        Ok(tensor.snapshot().export(false)?)
+        Ok(ready(object.py(), tensor(&object)?)?.export(false)?)
     }
 
     fn borrow(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
-        let tensor = tensor(&object)?;
-        stream::for_export(None, tensor.snapshot())?;
-        Ok(tensor.snapshot().dl_tensor())
+        Ok(ready(object.py(), tensor(&object)?)?.dl_tensor())
     }
 
     fn import<'py>(&self, py: Python<'py>, snapshot: Snapshot) -> PyResult<Bound<'py, PyAny>> {
@@ -81,7 +89,7 @@ impl Exchange for Tensors {
         allocate(shape, dtype, device)
     }
 
-    fn current_work_stream(&self, _py: Python<'_>, device: DLDevice) -> PyResult<i64> {
-        Ok(stream::current_work_stream(device))
+    fn current_work_stream(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
+        stream::current(py, device)
     }
 }

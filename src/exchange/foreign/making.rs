@@ -76,7 +76,7 @@ impl Table {
     pub(crate) fn stream_of(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
         let named = self.work_stream.map(|stream| stream.get(py, device));
         match named.transpose()? {
-            None | Some(0) => Ok(stream::current_work_stream(device)),
+            None | Some(0) => stream::current(py, device),
             Some(stream) => Ok(stream),
         }
     }

@@ -1,0 +1,374 @@
+//! The CUDA driver API.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+use std::ptr::{NonNull, null, null_mut};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use libloading::Library;
+
+use super::library::{check_fork, functions, initialized, load, symbol};
+use super::{Capture, Context, Driver, Error, RawEvent, Rows, Stream};
+
+/// The version whose signatures the table below has; newer ones of the same names may have others.
+const VERSION: c_int = 12000;
+/// `CU_GET_PROC_ADDRESS_LEGACY_STREAM`: stream 0, which dlx never passes, is not that of the thread.
+const LEGACY_STREAM: u64 = 1;
+const CU_EVENT_DISABLE_TIMING: c_uint = 2;
+const CUDA_ERROR_NOT_READY: c_int = 600;
+const CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: c_int = 906;
+const CU_MEMORYTYPE_UNIFIED: c_uint = 4;
+const CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
+
+functions! {
+    cuInit(c_uint);
+    cuGetErrorName(c_int, *mut *const c_char);
+    cuDevicePrimaryCtxRetain(*mut *mut c_void, c_int);
+    cuCtxGetCurrent(*mut *mut c_void);
+    cuCtxPushCurrent(*mut c_void) as "cuCtxPushCurrent_v2";
+    cuCtxPopCurrent(*mut *mut c_void) as "cuCtxPopCurrent_v2";
+    cuCtxGetDevice(*mut c_int);
+    cuCtxSynchronize();
+    cuEventCreate(*mut *mut c_void, c_uint);
+    cuEventRecord(*mut c_void, *mut c_void);
+    cuEventQuery(*mut c_void);
+    cuEventSynchronize(*mut c_void);
+    cuStreamWaitEvent(*mut c_void, *mut c_void, c_uint);
+    cuStreamSynchronize(*mut c_void);
+    cuStreamGetCtx(*mut c_void, *mut *mut c_void);
+    cuStreamIsCapturing(*mut c_void, *mut c_int);
+    cuStreamGetCaptureInfo(
+        *mut c_void,
+        *mut c_int,
+        *mut u64,
+        *mut c_void,
+        *mut c_void,
+        *mut c_void,
+    ) as "cuStreamGetCaptureInfo_v2";
+    cuThreadExchangeStreamCaptureMode(*mut c_int);
+    cuMemcpyAsync(u64, u64, usize, *mut c_void);
+    cuMemcpy2DAsync(*const CUDA_MEMCPY2D, *mut c_void) as "cuMemcpy2DAsync_v2";
+    cuMemAllocAsync(*mut u64, usize, *mut c_void);
+    cuMemFreeAsync(u64, *mut c_void);
+    cuPointerGetAttribute(*mut c_void, c_int, u64);
+}
+
+type GetProcAddress =
+    unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut c_int) -> c_int;
+
+/// `CUDA_MEMCPY2D` of `cuda.h`.
+#[repr(C)]
+#[allow(
+    non_snake_case,
+    non_camel_case_types,
+    reason = "the names of the header"
+)]
+struct CUDA_MEMCPY2D {
+    srcXInBytes: usize,
+    srcY: usize,
+    srcMemoryType: c_uint,
+    srcHost: *const c_void,
+    srcDevice: u64,
+    srcArray: *mut c_void,
+    srcPitch: usize,
+    dstXInBytes: usize,
+    dstY: usize,
+    dstMemoryType: c_uint,
+    dstHost: *mut c_void,
+    dstDevice: u64,
+    dstArray: *mut c_void,
+    dstPitch: usize,
+    WidthInBytes: usize,
+    Height: usize,
+}
+
+/// The driver, once it is loaded.
+pub(super) struct Cuda {
+    functions: Functions,
+    /// The primary contexts that have been needed, by device; they are never released.
+    primary: Mutex<Vec<(i32, Context)>>,
+}
+
+/// The driver of CUDA, loaded and initialized.
+pub(super) fn get() -> Result<&'static Cuda, Error> {
+    static CUDA: OnceLock<Result<Cuda, Error>> = OnceLock::new();
+    check_fork()?;
+    CUDA.get_or_init(Cuda::load).as_ref().map_err(Error::clone)
+}
+
+/// Calls a function of the table, and turns its status into a result.
+macro_rules! call {
+    ($cuda:expr, $name:ident($($argument:expr),* $(,)?)) => {{
+        let function = $cuda.functions.$name.ok_or(Error::Missing(stringify!($name)))?;
+        // SAFETY: the driver's function of this signature; handles of streams are live (S18), events are those
+        // that this driver made, and every place that is written is a variable of the caller.
+        let code = unsafe { function($($argument),*) };
+        $cuda.status(stringify!($name), code)
+    }};
+}
+
+impl Cuda {
+    fn load() -> Result<Self, Error> {
+        let files: &[&str] = if cfg!(windows) {
+            &["nvcuda.dll"]
+        } else {
+            &["libcuda.so.1"]
+        };
+        let library = load("DLX_LIBCUDA", files)?;
+        // SAFETY: the signatures are those of `cuda.h` at `VERSION`; a symbol without a version keeps its
+        // signature for ever.
+        let functions = unsafe { Functions::find(|name, symbol| address(library, name, symbol)) };
+        let cuda = Self {
+            functions,
+            primary: Mutex::default(),
+        };
+        call!(cuda, cuInit(0))?;
+        initialized();
+        Ok(cuda)
+    }
+
+    #[inline]
+    fn status(&self, call: &'static str, code: c_int) -> Result<(), Error> {
+        match code {
+            0 => Ok(()),
+            code => Err(self.failed(call, code)),
+        }
+    }
+
+    #[cold]
+    fn failed(&self, call: &'static str, code: c_int) -> Error {
+        let mut name: *const c_char = null();
+        if let Some(function) = self.functions.cuGetErrorName {
+            // SAFETY: the place is ours; what the driver writes is static or NULL.
+            unsafe { function(code, &mut name) };
+        }
+        let name = NonNull::new(name.cast_mut()).map_or("unknown".into(), |name| {
+            // SAFETY: a static string of the driver.
+            unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy()
+        });
+        Error::Failed {
+            call,
+            code,
+            name: name.into_owned(),
+        }
+    }
+
+    /// The primary context of a device, retained once for the process.
+    fn primary(&self, device: i32) -> Result<Context, Error> {
+        let mut known = self.primary.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&(_, context)) = known.iter().find(|(of, _)| *of == device) {
+            return Ok(context);
+        }
+        let mut context = null_mut();
+        call!(self, cuDevicePrimaryCtxRetain(&mut context, device))?;
+        known.push((device, context.expose_provenance()));
+        Ok(context.expose_provenance())
+    }
+
+    fn current(&self) -> Result<Context, Error> {
+        let mut context = null_mut();
+        call!(self, cuCtxGetCurrent(&mut context))?;
+        Ok(context.expose_provenance())
+    }
+
+    fn push(&self, context: Context) -> Result<(), Error> {
+        call!(
+            self,
+            cuCtxPushCurrent(std::ptr::with_exposed_provenance_mut(context))
+        )
+    }
+}
+
+/// The address of a function: by `cuGetProcAddress` for the version of the table, else by its symbol.
+fn address(library: &Library, name: &str, symbol_name: &str) -> *mut c_void {
+    // SAFETY: the signature of `cuda.h`.
+    let by_version = unsafe { symbol::<GetProcAddress>(library, "cuGetProcAddress_v2") };
+    if let (Some(get), Ok(name)) = (by_version, CString::new(name)) {
+        let (mut address, mut status) = (null_mut(), 0);
+        // SAFETY: the driver's function, with places of ours.
+        let code = unsafe {
+            get(
+                name.as_ptr(),
+                &mut address,
+                VERSION,
+                LEGACY_STREAM,
+                &mut status,
+            )
+        };
+        if code == 0 && !address.is_null() {
+            return address;
+        }
+    }
+    // SAFETY: only the address is taken.
+    let address = unsafe { symbol::<*mut c_void>(library, symbol_name) };
+    address.unwrap_or(null_mut())
+}
+
+impl Driver for Cuda {
+    fn enter(&self, device: i32) -> Result<(Option<Context>, Context), Error> {
+        let primary = self.primary(device)?;
+        Ok((self.enter_context(primary)?, primary))
+    }
+
+    fn enter_context(&self, context: Context) -> Result<Option<Context>, Error> {
+        let current = self.current()?;
+        if current == context {
+            return Ok(None);
+        }
+        self.push(context)?;
+        Ok(Some(current))
+    }
+
+    fn leave(&self, _previous: Context) {
+        let pop = || {
+            let mut context = null_mut();
+            call!(self, cuCtxPopCurrent(&mut context))
+        };
+        // What is current is what `enter` has pushed; a driver that is shutting down has no stack to restore.
+        pop().ok();
+    }
+
+    fn context_of(&self, stream: Stream) -> Result<(Context, i32), Error> {
+        let mut context = null_mut();
+        call!(self, cuStreamGetCtx(stream.as_ptr(), &mut context))?;
+        let context = context.expose_provenance();
+        let entered = self.enter_context(context)?;
+        let mut device = 0;
+        let found = call!(self, cuCtxGetDevice(&mut device));
+        if let Some(previous) = entered {
+            self.leave(previous);
+        }
+        found.map(|()| (context, device))
+    }
+
+    fn rerecords(&self) -> bool {
+        true
+    }
+
+    fn create_event(&self) -> Result<RawEvent, Error> {
+        let mut event = null_mut();
+        call!(self, cuEventCreate(&mut event, CU_EVENT_DISABLE_TIMING))?;
+        NonNull::new(event).ok_or(Error::Missing("cuEventCreate"))
+    }
+
+    fn record(&self, event: RawEvent, stream: Stream) -> Result<(), Error> {
+        call!(self, cuEventRecord(event.as_ptr(), stream.as_ptr()))
+    }
+
+    fn wait(&self, stream: Stream, event: RawEvent) -> Result<(), Error> {
+        call!(self, cuStreamWaitEvent(stream.as_ptr(), event.as_ptr(), 0))
+    }
+
+    fn is_done(&self, event: RawEvent) -> Result<bool, Error> {
+        match call!(self, cuEventQuery(event.as_ptr())) {
+            Ok(()) => Ok(true),
+            Err(error) if error.code() == Some(CUDA_ERROR_NOT_READY) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn synchronize_event(&self, event: RawEvent) -> Result<(), Error> {
+        call!(self, cuEventSynchronize(event.as_ptr()))
+    }
+
+    fn synchronize_stream(&self, stream: Stream) -> Result<(), Error> {
+        call!(self, cuStreamSynchronize(stream.as_ptr()))
+    }
+
+    fn synchronize_context(&self) -> Result<(), Error> {
+        call!(self, cuCtxSynchronize())
+    }
+
+    fn capture(&self, stream: Stream) -> Result<Capture, Error> {
+        let mut status = 0;
+        match call!(self, cuStreamIsCapturing(stream.as_ptr(), &mut status)) {
+            Ok(()) => {}
+            Err(error) if error.code() == Some(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) => {
+                return Ok(Capture::Implicit);
+            }
+            Err(error) => return Err(error),
+        }
+        if status != 1 {
+            return Ok(match status {
+                0 => Capture::None,
+                _ => Capture::Invalidated,
+            });
+        }
+        let mut id = 0;
+        call!(
+            self,
+            cuStreamGetCaptureInfo(
+                stream.as_ptr(),
+                &mut status,
+                &mut id,
+                null_mut(),
+                null_mut(),
+                null_mut(),
+            )
+        )?;
+        Ok(Capture::Active(id))
+    }
+
+    fn exchange_capture_mode(&self, mode: i32) -> Result<i32, Error> {
+        let mut mode = mode;
+        call!(self, cuThreadExchangeStreamCaptureMode(&mut mode))?;
+        Ok(mode)
+    }
+
+    unsafe fn copy(
+        &self,
+        to: usize,
+        from: usize,
+        bytes: usize,
+        stream: Stream,
+    ) -> Result<(), Error> {
+        call!(
+            self,
+            cuMemcpyAsync(to as u64, from as u64, bytes, stream.as_ptr())
+        )
+    }
+
+    unsafe fn copy_rows(&self, rows: Rows, stream: Stream) -> Result<(), Error> {
+        let rows = CUDA_MEMCPY2D {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcMemoryType: CU_MEMORYTYPE_UNIFIED,
+            srcHost: null(),
+            srcDevice: rows.from as u64,
+            srcArray: null_mut(),
+            srcPitch: rows.from_pitch,
+            dstXInBytes: 0,
+            dstY: 0,
+            dstMemoryType: CU_MEMORYTYPE_UNIFIED,
+            dstHost: null_mut(),
+            dstDevice: rows.to as u64,
+            dstArray: null_mut(),
+            dstPitch: rows.to_pitch,
+            WidthInBytes: rows.width,
+            Height: rows.height,
+        };
+        call!(self, cuMemcpy2DAsync(&rows, stream.as_ptr()))
+    }
+
+    fn allocate(&self, bytes: usize, stream: Stream) -> Result<usize, Error> {
+        let mut memory = 0;
+        call!(self, cuMemAllocAsync(&mut memory, bytes, stream.as_ptr()))?;
+        Ok(memory as usize)
+    }
+
+    unsafe fn free(&self, memory: usize, stream: Stream) -> Result<(), Error> {
+        call!(self, cuMemFreeAsync(memory as u64, stream.as_ptr()))
+    }
+
+    fn device_of(&self, address: usize) -> Result<i32, Error> {
+        let mut device: c_int = 0;
+        call!(
+            self,
+            cuPointerGetAttribute(
+                (&raw mut device).cast(),
+                CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                address as u64,
+            )
+        )?;
+        Ok(device)
+    }
+}

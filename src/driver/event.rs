@@ -1,0 +1,129 @@
+//! Events, taken from a pool and given back: to create one under load may take milliseconds.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, PoisonError};
+
+use super::{Capture, Context, Current, Driver, Error, RawEvent, Stream, relaxed};
+
+/// A point in the work of a stream: an event that has been recorded there.
+pub(crate) struct Event {
+    driver: &'static dyn Driver,
+    context: Context,
+    raw: RawEvent,
+    /// The capture in which it was recorded: it is then no time but a node of a graph.
+    capture: Option<u64>,
+}
+
+// SAFETY: an event is a handle that a driver accepts from any thread.
+unsafe impl Send for Event {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Event {}
+
+/// An event that waits to be used again.
+struct Idle {
+    driver: &'static dyn Driver,
+    context: Context,
+    raw: RawEvent,
+}
+
+// SAFETY: as for `Event`.
+unsafe impl Send for Idle {}
+
+/// Those that nobody uses; they live as long as the process.
+static POOL: Mutex<VecDeque<Idle>> = Mutex::new(VecDeque::new());
+
+/// An event of this driver and context from the pool, or a new one.
+fn take(driver: &'static dyn Driver, context: Context) -> Result<RawEvent, Error> {
+    let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+    let fits = |idle: &Idle| std::ptr::addr_eq(idle.driver, driver) && idle.context == context;
+    // Where events may be recorded anew only when they are done, the first is the oldest.
+    let ready = |idle: &Idle| {
+        driver.rerecords() || relaxed(driver, || driver.is_done(idle.raw)).unwrap_or(false)
+    };
+    let found = pool.iter().position(fits);
+    let found = found.filter(|&index| pool.get(index).is_some_and(ready));
+    if let Some(idle) = found.and_then(|index| pool.remove(index)) {
+        return Ok(idle.raw);
+    }
+    drop(pool);
+    driver.create_event()
+}
+
+impl Event {
+    /// The point in the work of `stream` that has been reached now.
+    ///
+    /// `capture` is what [`Driver::capture`] says of the stream.
+    pub(crate) fn record(
+        current: &Current,
+        stream: Stream,
+        capture: Capture,
+    ) -> Result<Self, Error> {
+        const INVALID_HANDLE: i32 = 400;
+        match Self::record_in(current, stream, capture) {
+            // An event goes with a stream of its own context, and not every stream is of the primary one.
+            Err(error) if error.code() == Some(INVALID_HANDLE) && capture == Capture::None => {
+                Self::record_in(&current.enter_context_of(stream)?, stream, capture)
+            }
+            recorded => recorded,
+        }
+    }
+
+    fn record_in(current: &Current, stream: Stream, capture: Capture) -> Result<Self, Error> {
+        let event = Self {
+            driver: current.driver,
+            context: current.context,
+            raw: take(current.driver, current.context)?,
+            capture: match capture {
+                Capture::Active(id) => Some(id),
+                _ => None,
+            },
+        };
+        event.driver.record(event.raw, stream)?;
+        Ok(event)
+    }
+
+    /// Makes `stream`, of whatever context, wait for this point.
+    pub(crate) fn wait(&self, stream: Stream) -> Result<(), Error> {
+        self.driver.wait(stream, self.raw)
+    }
+
+    /// The capture that the point is in; it means nothing outside.
+    pub(crate) fn capture(&self) -> Option<u64> {
+        self.capture
+    }
+
+    /// Whether the point has been passed; asking ends nobody's capture.
+    pub(crate) fn is_done(&self) -> Result<bool, Error> {
+        self.ask(|| self.driver.is_done(self.raw))
+    }
+
+    /// Blocks until the point has been passed; ends nobody's capture.
+    pub(crate) fn synchronize(&self) -> Result<(), Error> {
+        self.ask(|| self.driver.synchronize_event(self.raw))
+    }
+
+    fn ask<R>(&self, body: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
+        let previous = self.driver.enter_context(self.context)?;
+        let answer = relaxed(self.driver, body);
+        if let Some(previous) = previous {
+            self.driver.leave(previous);
+        }
+        answer
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        let idle = Idle {
+            driver: self.driver,
+            context: self.context,
+            raw: self.raw,
+        };
+        // Waits that were queued keep what was recorded: on CUDA it may be used again at once.
+        let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.driver.rerecords() {
+            true => pool.push_front(idle),
+            false => pool.push_back(idle),
+        }
+    }
+}

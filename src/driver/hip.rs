@@ -1,0 +1,283 @@
+//! The HIP runtime API.
+
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ptr::{NonNull, null_mut};
+use std::sync::OnceLock;
+
+use super::library::{check_fork, functions, initialized, load, symbol};
+use super::{Capture, Context, Driver, Error, RawEvent, Rows, Stream};
+
+const HIP_EVENT_DISABLE_TIMING: c_uint = 2;
+const HIP_ERROR_NOT_READY: c_int = 600;
+const HIP_ERROR_STREAM_CAPTURE_IMPLICIT: c_int = 906;
+/// `hipMemcpyDefault`: the direction is found from the addresses.
+const HIP_MEMCPY_DEFAULT: c_int = 4;
+/// `HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL`.
+const HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
+
+functions! {
+    hipInit(c_uint);
+    hipGetDevice(*mut c_int);
+    hipSetDevice(c_int);
+    hipDeviceSynchronize();
+    hipEventCreateWithFlags(*mut *mut c_void, c_uint);
+    hipEventRecord(*mut c_void, *mut c_void);
+    hipEventQuery(*mut c_void);
+    hipEventSynchronize(*mut c_void);
+    hipStreamWaitEvent(*mut c_void, *mut c_void, c_uint);
+    hipStreamSynchronize(*mut c_void);
+    hipStreamGetDevice(*mut c_void, *mut c_int);
+    hipStreamIsCapturing(*mut c_void, *mut c_int);
+    hipStreamGetCaptureInfo(*mut c_void, *mut c_int, *mut u64);
+    hipThreadExchangeStreamCaptureMode(*mut c_int);
+    hipMemcpyAsync(*mut c_void, *const c_void, usize, c_int, *mut c_void);
+    hipMemcpy2DAsync(
+        *mut c_void,
+        usize,
+        *const c_void,
+        usize,
+        usize,
+        usize,
+        c_int,
+        *mut c_void,
+    );
+    hipMallocAsync(*mut *mut c_void, usize, *mut c_void);
+    hipFreeAsync(*mut c_void, *mut c_void);
+    hipPointerGetAttribute(*mut c_void, c_int, *mut c_void);
+}
+
+/// The runtime, once it is loaded.
+pub(super) struct Hip {
+    functions: Functions,
+    /// `hipGetErrorName`, whose result is no status.
+    error_name: Option<unsafe extern "C" fn(c_int) -> *const c_char>,
+}
+
+/// The runtime of HIP, loaded and initialized.
+pub(super) fn get() -> Result<&'static Hip, Error> {
+    static HIP: OnceLock<Result<Hip, Error>> = OnceLock::new();
+    check_fork()?;
+    HIP.get_or_init(Hip::load).as_ref().map_err(Error::clone)
+}
+
+/// Calls a function of the table, and turns its status into a result.
+macro_rules! call {
+    ($hip:expr, $name:ident($($argument:expr),* $(,)?)) => {{
+        let function = $hip.functions.$name.ok_or(Error::Missing(stringify!($name)))?;
+        // SAFETY: the runtime's function of this signature; handles of streams are live (S18), events are those
+        // that this runtime made, and every place that is written is a variable of the caller.
+        let code = unsafe { function($($argument),*) };
+        $hip.status(stringify!($name), code)
+    }};
+}
+
+impl Hip {
+    fn load() -> Result<Self, Error> {
+        let files = [
+            "libamdhip64.so.7",
+            "libamdhip64.so.6",
+            "libamdhip64.so",
+            "amdhip64.dll",
+        ];
+        let library = load("DLX_LIBAMDHIP", &files)?;
+        let address = |_: &'static str, name: &'static str| {
+            // SAFETY: only the address is taken.
+            let address = unsafe { symbol::<*mut c_void>(library, name) };
+            address.unwrap_or(null_mut())
+        };
+        // SAFETY: the signatures are those of `hip_runtime_api.h`, which symbols without a suffix keep.
+        let functions = unsafe { Functions::find(address) };
+        // SAFETY: as for the table.
+        let error_name = unsafe { symbol(library, "hipGetErrorName") };
+        let hip = Self {
+            functions,
+            error_name,
+        };
+        call!(hip, hipInit(0))?;
+        initialized();
+        Ok(hip)
+    }
+
+    #[inline]
+    fn status(&self, call: &'static str, code: c_int) -> Result<(), Error> {
+        match code {
+            0 => Ok(()),
+            code => Err(self.failed(call, code)),
+        }
+    }
+
+    #[cold]
+    fn failed(&self, call: &'static str, code: c_int) -> Error {
+        let name = self.error_name.and_then(|function| {
+            // SAFETY: takes any number; what it returns is static or NULL.
+            let name = unsafe { function(code) };
+            NonNull::new(name.cast_mut())
+        });
+        let name = name.map_or("unknown".into(), |name| {
+            // SAFETY: a static string of the runtime.
+            unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy()
+        });
+        Error::Failed {
+            call,
+            code,
+            name: name.into_owned(),
+        }
+    }
+}
+
+impl Driver for Hip {
+    fn enter(&self, device: i32) -> Result<(Option<Context>, Context), Error> {
+        let context = device as Context;
+        Ok((self.enter_context(context)?, context))
+    }
+
+    fn enter_context(&self, context: Context) -> Result<Option<Context>, Error> {
+        let mut current = 0;
+        call!(self, hipGetDevice(&mut current))?;
+        if current as Context == context {
+            return Ok(None);
+        }
+        call!(self, hipSetDevice(context as c_int))?;
+        Ok(Some(current as Context))
+    }
+
+    fn leave(&self, previous: Context) {
+        let restore = || call!(self, hipSetDevice(previous as c_int));
+        // The device was current before; a runtime that is shutting down has none.
+        restore().ok();
+    }
+
+    fn context_of(&self, stream: Stream) -> Result<(Context, i32), Error> {
+        let mut device = 0;
+        call!(self, hipStreamGetDevice(stream.as_ptr(), &mut device))?;
+        Ok((device as Context, device))
+    }
+
+    fn rerecords(&self) -> bool {
+        false
+    }
+
+    fn create_event(&self) -> Result<RawEvent, Error> {
+        let mut event = null_mut();
+        call!(
+            self,
+            hipEventCreateWithFlags(&mut event, HIP_EVENT_DISABLE_TIMING)
+        )?;
+        NonNull::new(event).ok_or(Error::Missing("hipEventCreateWithFlags"))
+    }
+
+    fn record(&self, event: RawEvent, stream: Stream) -> Result<(), Error> {
+        call!(self, hipEventRecord(event.as_ptr(), stream.as_ptr()))
+    }
+
+    fn wait(&self, stream: Stream, event: RawEvent) -> Result<(), Error> {
+        call!(self, hipStreamWaitEvent(stream.as_ptr(), event.as_ptr(), 0))
+    }
+
+    fn is_done(&self, event: RawEvent) -> Result<bool, Error> {
+        match call!(self, hipEventQuery(event.as_ptr())) {
+            Ok(()) => Ok(true),
+            Err(error) if error.code() == Some(HIP_ERROR_NOT_READY) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn synchronize_event(&self, event: RawEvent) -> Result<(), Error> {
+        call!(self, hipEventSynchronize(event.as_ptr()))
+    }
+
+    fn synchronize_stream(&self, stream: Stream) -> Result<(), Error> {
+        call!(self, hipStreamSynchronize(stream.as_ptr()))
+    }
+
+    fn synchronize_context(&self) -> Result<(), Error> {
+        call!(self, hipDeviceSynchronize())
+    }
+
+    fn capture(&self, stream: Stream) -> Result<Capture, Error> {
+        let mut status = 0;
+        match call!(self, hipStreamIsCapturing(stream.as_ptr(), &mut status)) {
+            Ok(()) => {}
+            Err(error) if error.code() == Some(HIP_ERROR_STREAM_CAPTURE_IMPLICIT) => {
+                return Ok(Capture::Implicit);
+            }
+            Err(error) => return Err(error),
+        }
+        if status != 1 {
+            return Ok(match status {
+                0 => Capture::None,
+                _ => Capture::Invalidated,
+            });
+        }
+        let mut id = 0;
+        call!(
+            self,
+            hipStreamGetCaptureInfo(stream.as_ptr(), &mut status, &mut id)
+        )?;
+        Ok(Capture::Active(id))
+    }
+
+    fn exchange_capture_mode(&self, mode: i32) -> Result<i32, Error> {
+        let mut mode = mode;
+        call!(self, hipThreadExchangeStreamCaptureMode(&mut mode))?;
+        Ok(mode)
+    }
+
+    unsafe fn copy(
+        &self,
+        to: usize,
+        from: usize,
+        bytes: usize,
+        stream: Stream,
+    ) -> Result<(), Error> {
+        let to = std::ptr::with_exposed_provenance_mut(to);
+        let from = std::ptr::with_exposed_provenance(from);
+        call!(
+            self,
+            hipMemcpyAsync(to, from, bytes, HIP_MEMCPY_DEFAULT, stream.as_ptr())
+        )
+    }
+
+    unsafe fn copy_rows(&self, rows: Rows, stream: Stream) -> Result<(), Error> {
+        let to = std::ptr::with_exposed_provenance_mut(rows.to);
+        let from = std::ptr::with_exposed_provenance(rows.from);
+        call!(
+            self,
+            hipMemcpy2DAsync(
+                to,
+                rows.to_pitch,
+                from,
+                rows.from_pitch,
+                rows.width,
+                rows.height,
+                HIP_MEMCPY_DEFAULT,
+                stream.as_ptr(),
+            )
+        )
+    }
+
+    fn allocate(&self, bytes: usize, stream: Stream) -> Result<usize, Error> {
+        let mut memory = null_mut();
+        call!(self, hipMallocAsync(&mut memory, bytes, stream.as_ptr()))?;
+        Ok(memory.expose_provenance())
+    }
+
+    unsafe fn free(&self, memory: usize, stream: Stream) -> Result<(), Error> {
+        let memory = std::ptr::with_exposed_provenance_mut(memory);
+        call!(self, hipFreeAsync(memory, stream.as_ptr()))
+    }
+
+    fn device_of(&self, address: usize) -> Result<i32, Error> {
+        let mut device: c_int = 0;
+        let address = std::ptr::with_exposed_provenance_mut(address);
+        call!(
+            self,
+            hipPointerGetAttribute(
+                (&raw mut device).cast(),
+                HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                address,
+            )
+        )?;
+        Ok(device)
+    }
+}

@@ -1,0 +1,212 @@
+//! Giving memory back while a stream may still use it (H3 to H5).
+//!
+//! A deleter may run in any thread, with or without Python, during a capture, and after the driver has gone:
+//! whatever fails here ends in the deleter being called.
+
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::abi::DLDevice;
+use crate::driver::{self, Capture, Event};
+use crate::error::Error;
+use crate::interpreter::attach;
+use crate::order::{self, Joined};
+use crate::snapshot::Source;
+use crate::stream::Stream;
+use crate::work::{Producer, Work};
+
+/// How memory that a stream has used is given back to its producer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Release {
+    /// When the stream has passed the point at which the tensor died.
+    Auto,
+    /// At once, after the producer's stream was made to wait for the stream.
+    WaitBack,
+    /// At once: the producer was told at import, and holds the memory back itself.
+    RecordStream,
+    /// After the host has waited for the stream.
+    Sync,
+    /// At once.
+    None,
+}
+
+impl Release {
+    /// The names of the argument `release=`.
+    const NAMES: [(&'static str, Self); 5] = [
+        ("auto", Self::Auto),
+        ("wait-back", Self::WaitBack),
+        ("record_stream", Self::RecordStream),
+        ("sync", Self::Sync),
+        ("none", Self::None),
+    ];
+
+    /// The policy of this name.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        let found = Self::NAMES.iter().find(|(known, _)| *known == name);
+        found.map(|&(_, release)| release)
+    }
+
+    /// What `of` accepts, for messages.
+    pub(crate) fn names() -> String {
+        let names = Self::NAMES.iter().map(|(name, _)| format!("'{name}'"));
+        names.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Tensors whose deleters wait, at most.
+const COUNT: usize = 1024;
+/// Bytes whose deleters wait, at most.
+const BYTES: usize = 1 << 30;
+/// Unfinished ones that a sweep looks at before it leaves the rest.
+const LOOKS: usize = 4;
+
+/// Memory that is given back when a point has been passed.
+struct Deferred {
+    event: Event,
+    bytes: usize,
+    source: Source,
+}
+
+/// All of them, the oldest first, and the sum of their bytes.
+struct Waiting {
+    entries: VecDeque<Deferred>,
+    bytes: usize,
+}
+
+impl Waiting {
+    fn take(&mut self, index: usize) -> Option<Deferred> {
+        let entry = self.entries.remove(index)?;
+        self.bytes -= entry.bytes;
+        Some(entry)
+    }
+}
+
+fn waiting() -> MutexGuard<'static, Waiting> {
+    static WAITING: Mutex<Waiting> = Mutex::new(Waiting {
+        entries: VecDeque::new(),
+        bytes: 0,
+    });
+    WAITING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Gives `source` back, of which `work` tells who uses it.
+pub(crate) fn release(work: &Work, device: DLDevice, bytes: i64, source: Source) {
+    let Some(used) = &work.used else {
+        return drop(source);
+    };
+    let event = match work.release {
+        Release::None | Release::RecordStream => return drop(source),
+        Release::WaitBack if waited_back(work.producer, used, device) => return drop(source),
+        Release::Sync => {
+            blocking(|| synchronize(used, device)).ok();
+            return drop(source);
+        }
+        Release::Auto | Release::WaitBack => match point(used, device) {
+            Ok(Some(event)) => event,
+            // A capture replays later, at times that nobody knows; a driver that fails runs nothing any more.
+            Ok(None) | Err(_) => return drop(source),
+        },
+    };
+    let bytes = usize::try_from(bytes).unwrap_or(0);
+    defer(Deferred {
+        event,
+        bytes,
+        source,
+    });
+}
+
+/// Whether the producer's stream now waits for `used`: only one that is what it was is known to be alive (R142).
+fn waited_back(producer: Option<Producer>, used: &Stream, device: DLDevice) -> bool {
+    let Some(producer) = producer else {
+        return false;
+    };
+    producer
+        .now(device)
+        .filter(|now| now.handle() == producer.then || now.is_permanent())
+        .is_some_and(|now| order::after(&now, used, device, Joined::Never).is_ok())
+}
+
+/// The point that the stream has reached; `None` in a capture.
+fn point(used: &Stream, device: DLDevice) -> Result<Option<Event>, Error> {
+    let stream = match used.raw() {
+        Ok(stream) => stream,
+        // The default stream of another thread has no name in this one.
+        Err(_) => {
+            let current = driver::enter(device)?;
+            blocking(|| driver::relaxed(&*current, || current.synchronize_context()))?;
+            return Ok(None);
+        }
+    };
+    let current = driver::enter(device)?;
+    match current.capture(stream)? {
+        Capture::None => Ok(Some(Event::record(&current, stream, Capture::None)?)),
+        _ => Ok(None),
+    }
+}
+
+/// Waits for the stream, unless it captures.
+fn synchronize(used: &Stream, device: DLDevice) -> Result<(), Error> {
+    let stream = used.raw()?;
+    let current = driver::enter(device)?;
+    match current.capture(stream)? {
+        Capture::None => Ok(current.synchronize_stream(stream)?),
+        _ => Ok(()),
+    }
+}
+
+/// Runs what may take long without holding up Python's other threads, which the device may be waiting for.
+pub(crate) fn blocking<R: Send>(body: impl Fn() -> R + Send + Sync) -> R {
+    attach(|py| py.detach(&body)).unwrap_or_else(&body)
+}
+
+/// Queues `entry`, and gives back what is done; beyond the bounds it waits for the oldest.
+fn defer(entry: Deferred) {
+    let mut waiting = waiting();
+    waiting.bytes += entry.bytes;
+    waiting.entries.push_back(entry);
+    drop(waiting);
+    sweep();
+    while let Some(oldest) = beyond_bounds() {
+        blocking(|| oldest.event.synchronize()).ok();
+    }
+}
+
+/// The oldest entry, taken out if there are too many.
+fn beyond_bounds() -> Option<Deferred> {
+    let mut waiting = waiting();
+    match waiting.entries.len() > COUNT || waiting.bytes > BYTES {
+        true => waiting.take(0),
+        false => None,
+    }
+}
+
+/// Gives back what is done; the driver is asked only if something waits.
+pub(crate) fn sweep() {
+    let mut done = Vec::new();
+    let mut waiting = waiting();
+    let (mut index, mut looks) = (0, 0);
+    while looks < LOOKS
+        && let Some(entry) = waiting.entries.get(index)
+    {
+        // A point that cannot be asked about any more has been passed, or nothing runs.
+        match entry.event.is_done() {
+            Ok(false) => (index, looks) = (index + 1, looks + 1),
+            Ok(true) | Err(_) => done.extend(waiting.take(index)),
+        }
+    }
+    drop(waiting);
+    // Deleters may come back here.
+    drop(done);
+}
+
+/// Waits for all that is left and gives it back, when the interpreter exits.
+pub(crate) fn finish() {
+    loop {
+        let Some(oldest) = waiting().take(0) else {
+            return;
+        };
+        blocking(|| oldest.event.synchronize()).ok();
+    }
+}

@@ -1,0 +1,191 @@
+//! What a `stream=` argument may be: integers as DLPack writes them, and the stream objects of libraries.
+
+#![forbid(unsafe_code)]
+
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyInt, PyTuple, PyType};
+
+use super::{NO_SYNC, PyStream, Stream, checked, has_streams};
+use crate::abi::DLDevice;
+use crate::driver;
+use crate::error::type_name;
+use crate::interpreter::PythonOwner;
+
+/// What a `stream=` argument asks for.
+pub(crate) enum Wanted {
+    /// Nothing: it was not given.
+    Unset,
+    /// No order (R76), or a device where there is none.
+    NoOrder,
+    /// The order of this stream.
+    Stream(Stream),
+}
+
+/// What the argument asks for on `device`.
+///
+/// # Errors
+///
+/// `TypeError` for what is no stream, `ValueError` for a number that names none there, `BufferError` where
+/// there are no streams (R70, R71).
+pub(crate) fn wanted(stream: Option<&Bound<'_, PyAny>>, device: DLDevice) -> PyResult<Wanted> {
+    let Some(stream) = stream else {
+        return Ok(Wanted::Unset);
+    };
+    if let Ok(stream) = stream.cast::<PyStream>() {
+        let stream = stream.get().stream();
+        if has_streams(device) && stream.device() != device {
+            return Err(elsewhere(stream, stream.device(), device));
+        }
+        checked(stream.handle(), device)?;
+        return Ok(Wanted::Stream(stream.clone()));
+    }
+    let (handle, owner) = match is_int(stream) {
+        true => (integer(stream)?, None),
+        false => {
+            let owner = PythonOwner::new(stream.clone().unbind());
+            (of_object(stream, device)?, Some(owner))
+        }
+    };
+    if handle == NO_SYNC && !has_streams(device) {
+        return Ok(Wanted::NoOrder);
+    }
+    match checked(handle, device)? {
+        NO_SYNC => Ok(Wanted::NoOrder),
+        handle => Ok(Wanted::Stream(Stream::new(handle, device, owner))),
+    }
+}
+
+fn is_int(stream: &Bound<'_, PyAny>) -> bool {
+    stream.is_instance_of::<PyInt>() && !stream.is_instance_of::<PyBool>()
+}
+
+/// The number of a stream argument that must be one.
+pub(crate) fn integer(stream: &Bound<'_, PyAny>) -> PyResult<i64> {
+    if !is_int(stream) {
+        return Err(no_stream(stream));
+    }
+    stream
+        .extract()
+        .map_err(|_| PyValueError::new_err("stream is no stream handle, it exceeds 64 bits"))
+}
+
+#[cold]
+fn no_stream(stream: &Bound<'_, PyAny>) -> PyErr {
+    PyTypeError::new_err(format!(
+        "stream must be an int, a dlx.Stream, an object with __cuda_stream__ or None, not {}",
+        type_name(&stream.get_type())
+    ))
+}
+
+/// The handle of a library's stream object, whose default stream has the number that DLPack gives it.
+pub(super) fn of_object(stream: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<i64> {
+    let py = stream.py();
+    if stream.is_instance_of::<PyBool>() || stream.is_instance_of::<PyType>() {
+        return Err(no_stream(stream));
+    }
+    let handle = if let Some(protocol) = stream.getattr_opt(intern!(py, "__cuda_stream__"))? {
+        of_protocol(stream, &protocol)?
+    } else if let Some(handle) = of_library(stream)? {
+        handle
+    } else {
+        return Err(no_stream(stream));
+    };
+    Ok(match handle {
+        0 => super::default(device).unwrap_or(0),
+        handle => handle,
+    })
+}
+
+/// What `__cuda_stream__` tells: version 0 and a handle (R154). The first cuda.core had it as an attribute.
+fn of_protocol(stream: &Bound<'_, PyAny>, protocol: &Bound<'_, PyAny>) -> PyResult<i64> {
+    let answer = match protocol.is_instance_of::<PyTuple>() {
+        true => protocol.clone(),
+        false => protocol.call0()?,
+    };
+    let parts = answer
+        .cast::<PyTuple>()
+        .ok()
+        .filter(|pair| pair.len() == 2 && pair.iter().all(|part| is_int(&part)));
+    let pair: Option<(i64, i64)> = parts.and_then(|pair| pair.extract().ok());
+    match pair {
+        Some((0, handle)) => Ok(handle),
+        Some((version, _)) => Err(PyValueError::new_err(format!(
+            "__cuda_stream__ of {} has version {version}, dlx reads version 0",
+            type_name(&stream.get_type())
+        ))),
+        None => Err(PyTypeError::new_err(format!(
+            "__cuda_stream__ of {} returned {answer}, not (0, handle)",
+            type_name(&stream.get_type())
+        ))),
+    }
+}
+
+/// The handle of a stream that is older than `__cuda_stream__`: of torch, CuPy, Numba or cuda.bindings.
+fn of_library(stream: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    let py = stream.py();
+    let module = stream.get_type().module()?.to_string();
+    let library = module.split('.').next().unwrap_or("");
+    let attribute = match library {
+        "torch" => intern!(py, "cuda_stream"),
+        "cupy" | "cupy_backends" => intern!(py, "ptr"),
+        "numba" | "numba_cuda" | "cuda" => {
+            let handle = match stream.hasattr(intern!(py, "__int__"))? {
+                true => py.get_type::<PyInt>().call1((stream,))?,
+                false => stream
+                    .getattr(intern!(py, "handle"))?
+                    .getattr(intern!(py, "value"))?,
+            };
+            // The default stream of Numba's ctypes handle is None.
+            return match handle.is_none() {
+                true => Ok(Some(0)),
+                false => integer(&handle).map(Some),
+            };
+        }
+        _ => return Ok(None),
+    };
+    let handle = stream.getattr_opt(attribute)?;
+    handle.map(|handle| integer(&handle)).transpose()
+}
+
+/// Refuses a stream of another device, where a driver can tell: handles that name one, outside of captures.
+pub(crate) fn check_device(stream: &Stream, device: DLDevice) -> PyResult<()> {
+    if (0..=2).contains(&stream.handle()) {
+        return Ok(());
+    }
+    let current = match driver::enter(device) {
+        Ok(current) => current,
+        Err(error) if error.is_absent() => return Ok(()),
+        Err(error) => return Err(crate::error::Error::from(error).into()),
+    };
+    let raw = stream.raw()?;
+    let here = match current.capture(raw).map_err(crate::error::Error::from)? {
+        driver::Capture::None => {
+            current
+                .context_of(raw)
+                .map_err(crate::error::Error::from)?
+                .1
+        }
+        // A question would end the capture.
+        _ => return Ok(()),
+    };
+    let here = DLDevice {
+        device_id: here,
+        ..device
+    };
+    match here.device_id == device.device_id {
+        true => Ok(()),
+        false => Err(elsewhere(stream, here, device)),
+    }
+}
+
+#[cold]
+fn elsewhere(stream: &Stream, here: DLDevice, device: DLDevice) -> PyErr {
+    PyValueError::new_err(format!(
+        "stream {:#x} is one of {}, but the tensor is on {}",
+        stream.handle(),
+        crate::device::name(here),
+        crate::device::name(device)
+    ))
+}

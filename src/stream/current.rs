@@ -1,0 +1,138 @@
+//! dlx's own current stream, of each thread and device: what `dlx.stream` sets, or that of the library whose
+//! tensors came in.
+
+#![forbid(unsafe_code)]
+
+use std::cell::RefCell;
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+use super::{PyStream, Stream, has_streams};
+use crate::abi::DLDevice;
+use crate::device::Device;
+use crate::exchange::WorkStream;
+
+/// Where tensors of a device have come from in this thread.
+#[derive(Clone, Copy)]
+enum Producer {
+    One(WorkStream),
+    Several,
+}
+
+thread_local! {
+    /// What `dlx.stream` has set, the innermost last.
+    static SET: RefCell<Vec<Stream>> = const { RefCell::new(Vec::new()) };
+    static PRODUCERS: RefCell<Vec<(DLDevice, Producer)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Notes that a tensor on `device` came from the library of this table.
+pub(crate) fn note_producer(work_stream: WorkStream, device: DLDevice) {
+    // Of a thread that is ending, nobody asks.
+    let note = |producers: &RefCell<Vec<(DLDevice, Producer)>>| {
+        let mut producers = producers.borrow_mut();
+        let known = producers.iter_mut().find(|(of, _)| *of == device);
+        match known {
+            None => producers.push((device, Producer::One(work_stream))),
+            Some((_, Producer::One(known))) if known.is(work_stream) => {}
+            Some((_, producer)) => *producer = Producer::Several,
+        }
+    };
+    PRODUCERS.try_with(note).ok();
+}
+
+/// The stream that consumers of dlx's tensors run on: the one that was set, or that of the library that the
+/// thread's tensors came from if there is one, or the default stream; 0 where there are none (R139 to R141).
+pub(crate) fn current(py: Python<'_>, device: DLDevice) -> PyResult<i64> {
+    if !has_streams(device) {
+        return Ok(0);
+    }
+    let set = SET.try_with(|set| {
+        let set = set.borrow();
+        let set = set.iter().rev().find(|stream| stream.device() == device);
+        set.map(Stream::handle)
+    });
+    if let Ok(Some(handle)) = set {
+        return Ok(handle);
+    }
+    let producer = PRODUCERS.try_with(|producers| {
+        let producers = producers.borrow();
+        let found = producers.iter().find(|(of, _)| *of == device);
+        found.map(|&(_, producer)| producer)
+    });
+    let handle = match producer {
+        Ok(Some(Producer::One(work_stream))) => work_stream.get(py, device)?,
+        _ => 0,
+    };
+    Ok(Stream::of_table(handle, device).handle())
+}
+
+/// The stream that `dlx.stream` has set for this thread and device, with what keeps it alive.
+pub(crate) fn set(device: DLDevice) -> Option<Stream> {
+    let set = SET.try_with(|set| {
+        let set = set.borrow();
+        let found = set.iter().rev().find(|stream| stream.device() == device);
+        found.cloned()
+    });
+    set.ok().flatten()
+}
+
+/// ``with dlx.stream(s):`` makes ``s`` dlx's current stream of its device, in this thread and this block.
+///
+/// ``s`` is whatever ``stream=`` takes but -1; ``device`` is needed where ``s`` does not tell it. Consumers of the
+/// exchange table of `Tensor` run on it (``current_work_stream`` in dlpack.h, R140).
+#[pyclass(frozen, name = "stream", module = "dlx")]
+pub(crate) struct CurrentStream(Py<PyStream>);
+
+#[pymethods]
+impl CurrentStream {
+    #[new]
+    #[pyo3(signature = (stream, /, *, device=None))]
+    fn new(stream: &Bound<'_, PyAny>, device: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        Ok(Self(PyStream::of(stream, device)?.unbind()))
+    }
+
+    fn __enter__<'py>(&self, py: Python<'py>) -> Bound<'py, PyStream> {
+        let stream = self.0.bind(py);
+        SET.with_borrow_mut(|set| set.push(stream.get().stream().clone()));
+        stream.clone()
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
+        let stream = self.0.bind(py).get().stream();
+        let left = SET.with_borrow_mut(|set| {
+            let index = set.iter().rposition(|set| set.is(stream))?;
+            Some(set.remove(index))
+        });
+        // Dropping it may run Python code, which may come back here.
+        match left {
+            Some(_) => Ok(()),
+            None => Err(PyRuntimeError::new_err(
+                "dlx.stream is left in another thread than it was entered in, or was not entered",
+            )),
+        }
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        format!("dlx.stream({})", self.0.bind(py).get().repr())
+    }
+}
+
+/// dlx's current stream of ``device`` in this thread: what `stream` has set, else that of the library whose
+/// tensors the thread has imported if there is exactly one, else the default stream.
+///
+/// The handle of a library's stream is alive as long as that stream is; it is not kept.
+#[pyfunction]
+#[pyo3(signature = (device, /))]
+pub(crate) fn current_stream(device: &Bound<'_, PyAny>) -> PyResult<PyStream> {
+    let py = device.py();
+    let device = Device::of(device)?;
+    if !has_streams(device) {
+        return Err(super::no_streams(device));
+    }
+    Ok(PyStream::new(match set(device) {
+        Some(stream) => stream,
+        None => Stream::of_table(current(py, device)?, device),
+    }))
+}

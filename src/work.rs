@@ -1,0 +1,144 @@
+//! What the elements of a tensor on a device with streams wait for, and who still uses its memory.
+
+#![forbid(unsafe_code)]
+
+use crate::abi::DLDevice;
+use crate::driver::{self, Event};
+use crate::error::Error;
+use crate::exchange::WorkStream;
+use crate::interpreter::attach;
+use crate::order::{self, Joined};
+use crate::release::Release;
+use crate::stream::{self, Stream};
+
+/// What the elements wait for.
+pub(crate) enum Ready {
+    /// Nothing, or nothing that dlx was told of (`stream=-1`).
+    Now,
+    /// All that this stream has been given.
+    After(Stream),
+    /// A point in the work of a stream that need not live as long.
+    Point(Event),
+}
+
+/// The streams of a tensor.
+pub(crate) struct Work {
+    /// Before its first use.
+    pub(crate) ready: Ready,
+    /// Where it is used, if that is not where its producer works.
+    pub(crate) used: Option<Stream>,
+    /// How its memory is given back after that.
+    pub(crate) release: Release,
+    /// Where its producer works.
+    pub(crate) producer: Option<Producer>,
+}
+
+/// Whom to ask for the stream that a producer works on.
+#[derive(Clone, Copy)]
+pub(crate) struct Producer {
+    /// The function of its table.
+    pub(crate) work_stream: WorkStream,
+    /// What it answered when the tensor came in.
+    pub(crate) then: i64,
+}
+
+impl Producer {
+    /// The stream that the producer works on in this thread, as long as nobody runs code of its own.
+    pub(crate) fn now(&self, device: DLDevice) -> Option<Stream> {
+        attach(|py| self.work_stream.get(py, device).ok())
+            .flatten()
+            .map(|handle| Stream::of_table(handle, device))
+    }
+}
+
+impl Work {
+    /// What a tensor that is ready after `stream` waits for.
+    pub(crate) fn ready_after(stream: Stream) -> Self {
+        Self {
+            ready: Ready::After(stream),
+            used: None,
+            release: Release::Auto,
+            producer: None,
+        }
+    }
+
+    /// What a tensor waits for that is ready after all that `stream`, which need not live on, has been given so far.
+    pub(crate) fn ready_now_on(stream: Stream, device: DLDevice) -> Result<Self, Error> {
+        let kept = match stream.is_permanent() {
+            true => Some(stream.clone()),
+            false => stream::set(device).filter(|set| set.is(&stream)),
+        };
+        let ready = match kept {
+            Some(stream) => Ready::After(stream),
+            None => match order::point(&stream, device) {
+                Ok(event) => Ready::Point(event),
+                Err(Error::Driver(error)) if error.is_absent() => Ready::After(stream),
+                Err(error) => return Err(error),
+            },
+        };
+        Ok(Self {
+            ready,
+            used: None,
+            release: Release::Auto,
+            producer: None,
+        })
+    }
+
+    /// The stream that it is used on or becomes ready on.
+    pub(crate) fn stream(&self) -> Option<&Stream> {
+        match (&self.used, &self.ready) {
+            (Some(stream), _) | (None, Ready::After(stream)) => Some(stream),
+            _ => None,
+        }
+    }
+
+    /// Makes `consumer` wait until the elements are ready (H12).
+    pub(crate) fn order(
+        &self,
+        consumer: &Stream,
+        device: DLDevice,
+        joined: Joined,
+    ) -> Result<(), Error> {
+        match &self.ready {
+            Ready::Now => {}
+            Ready::After(stream) => order::after(consumer, stream, device, joined)?,
+            Ready::Point(event) => order::wait(consumer, event, device)?,
+        }
+        match &self.used {
+            Some(used) if !matches!(&self.ready, Ready::After(stream) if stream.is(used)) => {
+                order::after(consumer, used, device, joined)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Blocks until the elements are ready, and what their stream was given is done.
+    pub(crate) fn synchronize(&self, device: DLDevice) -> Result<(), Error> {
+        if let Ready::Point(event) = &self.ready {
+            if event.capture().is_some() {
+                return Err(captured());
+            }
+            event.synchronize()?;
+        }
+        let ready = match &self.ready {
+            Ready::After(stream) => Some(stream),
+            _ => None,
+        };
+        for stream in ready.into_iter().chain(&self.used) {
+            let raw = stream.raw()?;
+            let current = driver::enter(device)?;
+            match current.capture(raw)? {
+                driver::Capture::None => current.synchronize_stream(raw)?,
+                _ => return Err(captured()),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cold]
+fn captured() -> Error {
+    Error::refused(
+        "the tensor's stream captures a graph, whose work has no end yet; synchronize after the capture",
+    )
+}
