@@ -23,6 +23,8 @@ pub(crate) enum Error {
     OutOfMemory(usize),
     /// dlx itself failed: `RuntimeError`.
     Panicked(String),
+    /// There is no driver to order streams with: `BufferError`.
+    Unordered(String),
     /// A driver failed, or there is none.
     Driver(driver::Error),
     /// A Python exception: the name of its type, and what it says.
@@ -30,6 +32,15 @@ pub(crate) enum Error {
 }
 
 impl Error {
+    /// Whether it is the lack of a driver, so that another way may do.
+    pub(crate) fn is_absent(&self) -> bool {
+        match self {
+            Self::Unordered(_) => true,
+            Self::Driver(error) => error.is_absent(),
+            _ => false,
+        }
+    }
+
     /// A refusal with this message.
     #[cold]
     pub(crate) fn refused(message: impl Into<Cow<'static, str>>) -> Self {
@@ -39,7 +50,7 @@ impl Error {
     /// The name of the Python exception, for `SetError`.
     pub(crate) fn kind(&self) -> &CStr {
         match self {
-            Self::Refused(_) => c"BufferError",
+            Self::Refused(_) | Self::Unordered(_) => c"BufferError",
             Self::OutOfMemory(_) => c"MemoryError",
             Self::Driver(error) if error.is_absent() => c"BufferError",
             Self::Driver(error) if error.is_out_of_memory() => c"MemoryError",
@@ -54,7 +65,9 @@ impl Error {
             Self::Refused(message) => message.to_string(),
             Self::OutOfMemory(bytes) => format!("could not allocate {bytes} bytes"),
             Self::Driver(error) => error.to_string(),
-            Self::Panicked(message) | Self::Raised(_, message) => message.clone(),
+            Self::Panicked(message) | Self::Raised(_, message) | Self::Unordered(message) => {
+                message.clone()
+            }
         }
     }
 }
@@ -75,7 +88,7 @@ impl From<Error> for PyErr {
                 PyMemoryError::new_err(error.to_string())
             }
             Error::Driver(error) => Python::attach(|py| cuda_error(py, error)),
-            Error::Refused(_) => PyBufferError::new_err(error.message()),
+            Error::Refused(_) | Error::Unordered(_) => PyBufferError::new_err(error.message()),
             Error::OutOfMemory(_) => PyMemoryError::new_err(error.message()),
             Error::Panicked(_) | Error::Raised(..) => PyRuntimeError::new_err(error.message()),
         }

@@ -31,7 +31,7 @@ pub(crate) fn after(
         return Ok(());
     }
     let (before, then) = (producer.raw()?, consumer.raw()?);
-    let current = driver::enter(device)?;
+    let current = driver::enter(device).map_err(|error| unable(producer, consumer, error))?;
     let (ahead, behind) = (current.capture(before)?, current.capture(then)?);
     allow(ahead, behind, joined, producer, consumer)?;
     Ok(Event::record(&current, before, ahead)?.wait(then)?)
@@ -108,6 +108,21 @@ fn allow(
             consumer.handle()
         ))),
         (Capture::None, Capture::Active(_)) => Err(isolated(consumer)),
+    }
+}
+
+/// The error for streams that cannot be ordered because there is no driver.
+#[cold]
+fn unable(producer: &Stream, consumer: &Stream, error: driver::Error) -> Error {
+    match error.is_absent() {
+        true => Error::Unordered(format!(
+            "the tensor is ready on stream {} and stream {} cannot be made to wait for it: {error}; import it with \
+             stream={}, or export with stream=-1 once the streams are ordered",
+            producer.handle(),
+            consumer.handle(),
+            consumer.handle(),
+        )),
+        false => error.into(),
     }
 }
 

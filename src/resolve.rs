@@ -10,7 +10,7 @@ use pyo3::types::PyCapsule;
 use crate::abi::DLDevice;
 use crate::adapters::{self, numpy, torch};
 use crate::cache::{self, Entry, Way};
-use crate::error::{Error, type_name};
+use crate::error::type_name;
 use crate::exchange::Table;
 use crate::order::{self, Joined};
 use crate::protocol::{from_protocol, no_protocol};
@@ -228,7 +228,7 @@ fn order(
     };
     match ordered {
         Ok(work) => Ok(Order::By(Some(work))),
-        Err(Error::Driver(error)) if error.is_absent() => Ok(Order::Unable),
+        Err(error) if error.is_absent() => Ok(Order::Unable),
         Err(error) => Err(error.into()),
     }
 }

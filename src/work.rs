@@ -72,7 +72,7 @@ impl Work {
             Some(stream) => Ready::After(stream),
             None => match order::point(&stream, device) {
                 Ok(event) => Ready::Point(event),
-                Err(Error::Driver(error)) if error.is_absent() => Ready::After(stream),
+                Err(error) if error.is_absent() => Ready::After(stream),
                 Err(error) => return Err(error),
             },
         };

@@ -10,16 +10,20 @@ from . import _core
 from ._bridge import bridge
 from ._core import (
     CopyRefused,
+    CudaError,
     Device,
     DType,
+    Stream,
     Tensor,
     __version__,
     convert,
+    current_stream,
     empty,
     exchange_api,
     from_dlpack,
     from_pointer,
     publish,
+    stream,
     unpublish,
 )
 from ._mixin import ArrayInterfaceMixin, ExchangeMixin
@@ -28,20 +32,24 @@ from ._tree import convert_tree
 __all__ = [
     "ArrayInterfaceMixin",
     "CopyRefused",
+    "CudaError",
     "DType",
     "Device",
     "DeviceType",
     "ExchangeMixin",
+    "Stream",
     "Tensor",
     "__version__",
     "bridge",
     "convert",
     "convert_tree",
+    "current_stream",
     "empty",
     "exchange_api",
     "from_dlpack",
     "from_pointer",
     "publish",
+    "stream",
     "unpublish",
 ]
 

@@ -8,6 +8,8 @@ from typing import (
     Any,
     ClassVar,
     Final,
+    Literal,
+    Protocol,
     Self,
     SupportsIndex,
     TypeAlias,
@@ -22,14 +24,17 @@ from typing_extensions import Buffer, CapsuleType
 __all__ = [
     "Bridged",
     "CopyRefused",
+    "CudaError",
     "DType",
     "Device",
     "Kind",
+    "Stream",
     "Tensor",
     "__version__",
     "allocate",
     "array_interface",
     "convert",
+    "current_stream",
     "current_work_stream",
     "dlpack",
     "dlpack_device",
@@ -42,6 +47,7 @@ __all__ = [
     "is_tensor",
     "publish",
     "register",
+    "stream",
     "unpublish",
 ]
 
@@ -52,6 +58,60 @@ _T = TypeVar("_T")
 
 class CopyRefused(BufferError, ValueError):
     """``copy=False`` was asked for, and the request cannot be met without a copy."""
+
+class CudaError(RuntimeError):
+    """A function of the CUDA or HIP driver failed."""
+
+    call: str | None
+    """Its name."""
+    code: int | None
+    """The number that it returned."""
+    name: str | None
+    """What the driver calls that."""
+
+class _CudaStream(Protocol):
+    def __cuda_stream__(self) -> tuple[int, int]: ...
+
+_StreamLike: TypeAlias = Stream | int | _CudaStream | object
+_Release: TypeAlias = Literal["auto", "wait-back", "record_stream", "sync", "none"]
+
+@final
+class Stream:
+    """A stream of a device: work that is given to it runs in order."""
+
+    def __new__(
+        cls, stream: _StreamLike, /, *, device: _DeviceLike | None = None
+    ) -> Stream: ...
+    @property
+    def handle(self) -> int:
+        """The handle, as DLPack writes it."""
+    @property
+    def device(self) -> Device:
+        """The device that it belongs to."""
+    def synchronize(self) -> None:
+        """Block until all that the stream has been given is done."""
+    def wait(self, stream: _StreamLike, /) -> None:
+        """Make this stream wait for all that ``stream`` has been given."""
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """``(0, handle)``, by which other libraries read it (R154)."""
+    def __int__(self) -> int: ...
+    def __index__(self) -> int: ...
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+    def __hash__(self, /) -> int: ...
+
+@final
+class stream:
+    """``with dlx.stream(s):`` makes ``s`` dlx's current stream of its device."""
+
+    def __new__(
+        cls, stream: _StreamLike, /, *, device: _DeviceLike | None = None
+    ) -> Self: ...
+    def __enter__(self) -> Stream: ...
+    def __exit__(self, *_exception: object) -> None: ...
+
+def current_stream(device: _DeviceLike, /) -> Stream:
+    """Give dlx's current stream of ``device`` in this thread."""
 
 class DeviceType(IntEnum):
     """The device types of dlpack.h 1.3, equal to their integers (R67)."""
@@ -155,8 +215,10 @@ class Tensor(Buffer):
     def is_contiguous(self) -> bool:
         """Whether the elements lie in row-major order with nothing between them."""
     @property
-    def stream(self) -> int | None:
-        """The stream on which the elements become ready, or None."""
+    def stream(self) -> Stream | None:
+        """The stream that the elements are used on or become ready on, or None."""
+    def synchronize(self) -> None:
+        """Block until the elements are ready, and their stream's work is done."""
     def numpy(self) -> NDArray[Any]:
         """Give the elements as a NumPy array that shares the memory."""
     def to(
@@ -166,7 +228,7 @@ class Tensor(Buffer):
     def __dlpack__(
         self,
         *,
-        stream: int | None = None,
+        stream: _StreamLike | None = None,
         max_version: tuple[int, int] | None = None,
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
@@ -190,7 +252,8 @@ def from_dlpack(
     *,
     device: _DeviceLike | None = None,
     copy: bool | None = None,
-    stream: int | None = None,
+    stream: _StreamLike | None = None,
+    release: _Release = "auto",
 ) -> Tensor:
     """Give the tensor that ``x`` describes, sharing its memory."""
 
@@ -203,7 +266,7 @@ def from_pointer(
     strides: Sequence[int] | None = None,
     owner: object | None = None,
     readonly: bool = False,
-    stream: int | None = None,
+    stream: _StreamLike | None = None,
 ) -> Tensor:
     """Give a tensor over memory that somebody else owns."""
 

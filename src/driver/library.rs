@@ -1,6 +1,7 @@
 //! A shared library of a driver, and what a fork does to it.
 
 use std::env;
+use std::error::Error as _;
 use std::ffi::c_int;
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +25,7 @@ pub(super) fn load(variable: &str, files: &[&str]) -> Result<&'static Library, E
         match unsafe { Library::new(*file) } {
             // A driver stays loaded: its threads and its memory outlive every caller.
             Ok(library) => return Ok(Box::leak(Box::new(library))),
-            Err(error) => why = error.to_string(),
+            Err(error) => why = error.source().unwrap_or(&error).to_string(),
         }
     }
     Err(Error::NotFound {
