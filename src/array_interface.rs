@@ -55,7 +55,7 @@ pub(crate) fn cpu<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'
 #[pyfunction]
 pub(crate) fn array_interface<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyDict>> {
     let py = tensor.py();
-    let snapshot = tensor.get().snapshot();
+    let snapshot = tensor.get().snapshot()?;
     let memo = snapshot.memo();
     if memo.device.device_type != kDLCPU {
         return Err(absent("__array_interface__", memo.device));

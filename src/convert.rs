@@ -121,7 +121,7 @@ impl<'py> Source<'py> {
     ) -> PyResult<Self> {
         let asks_nothing = asked.device.is_none() && asked.copy != Some(true);
         if asks_nothing && let Ok(tensor) = x.cast_exact::<Tensor>() {
-            let snapshot = tensor.get().snapshot();
+            let snapshot = tensor.get().snapshot()?;
             if snapshot.work().is_some() {
                 let device = snapshot.memo().device;
                 snapshot.order(&Stream::of_table(stream_of(device)?, device))?;

@@ -4,7 +4,6 @@
 
 #![forbid(unsafe_code)]
 
-use crate::abi::DLDevice;
 use crate::driver::{self, Capture, Event};
 use crate::error::Error;
 use crate::stream::Stream;
@@ -21,20 +20,24 @@ pub(crate) enum Joined {
 /// # Errors
 ///
 /// `BufferError` where it would end a capture; what the driver reports.
-pub(crate) fn after(
-    consumer: &Stream,
-    producer: &Stream,
-    device: DLDevice,
-    joined: Joined,
-) -> Result<(), Error> {
+pub(crate) fn after(consumer: &Stream, producer: &Stream, joined: Joined) -> Result<(), Error> {
     if consumer.is(producer) {
         return Ok(());
     }
     let (before, then) = (producer.raw()?, consumer.raw()?);
-    let current = driver::enter(device).map_err(|error| unable(producer, consumer, error))?;
-    let (ahead, behind) = (current.capture(before)?, current.capture(then)?);
-    allow(ahead, behind, joined, producer, consumer)?;
-    Ok(Event::record(&current, before, ahead)?.wait(then)?)
+    let unable = |error| unable(producer, consumer, error);
+    let here = driver::enter(producer.device()).map_err(unable)?;
+    let ahead = here.capture(before)?;
+    if consumer.device() == producer.device() {
+        allow(ahead, here.capture(then)?, joined, producer, consumer)?;
+        return Ok(Event::record(&here, before, ahead)?.wait(then)?);
+    }
+    let there = driver::enter(consumer.device())?;
+    allow(ahead, there.capture(then)?, joined, producer, consumer)?;
+    let here = driver::enter(producer.device())?;
+    let event = Event::record(&here, before, ahead)?;
+    drop(here);
+    Ok(event.wait(then)?)
 }
 
 /// The point that `producer` has reached in its work.
@@ -42,9 +45,9 @@ pub(crate) fn after(
 /// # Errors
 ///
 /// As for [`after`].
-pub(crate) fn point(producer: &Stream, device: DLDevice) -> Result<Event, Error> {
+pub(crate) fn point(producer: &Stream) -> Result<Event, Error> {
     let before = producer.raw()?;
-    let current = driver::enter(device)?;
+    let current = driver::enter(producer.device())?;
     let capture = current.capture(before)?;
     match capture {
         Capture::None | Capture::Active(_) => Ok(Event::record(&current, before, capture)?),
@@ -58,13 +61,15 @@ pub(crate) fn point(producer: &Stream, device: DLDevice) -> Result<Event, Error>
 /// # Errors
 ///
 /// As for [`after`].
-pub(crate) fn wait(consumer: &Stream, event: &Event, device: DLDevice) -> Result<(), Error> {
+pub(crate) fn wait(consumer: &Stream, event: &Event) -> Result<(), Error> {
     let then = consumer.raw()?;
-    let current = driver::enter(device)?;
+    let current = driver::enter(consumer.device())?;
     let behind = current.capture(then)?;
     match (event.capture(), behind) {
         (None, Capture::None) => {}
         (Some(ahead), Capture::Active(behind)) if ahead == behind => {}
+        // What is done already needs no wait, which the capture would not survive.
+        (None, _) if event.is_done()? => return Ok(()),
         (None, Capture::Active(_)) => return Err(isolated(consumer)),
         (_, Capture::Implicit) => return Err(implicit(consumer)),
         (_, Capture::Invalidated) => return Err(invalidated(consumer)),

@@ -8,6 +8,8 @@
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use triomphe::Arc;
+
 use crate::abi::DLDevice;
 use crate::driver::{self, Capture, Event};
 use crate::error::Error;
@@ -62,11 +64,27 @@ const BYTES: usize = 1 << 30;
 /// Unfinished ones that a sweep looks at before it leaves the rest.
 const LOOKS: usize = 4;
 
-/// Memory that is given back when a point has been passed.
+/// Memory that is given back when points have been passed.
 struct Deferred {
-    event: Event,
+    ends: Vec<Arc<Event>>,
     bytes: usize,
     source: Source,
+}
+
+impl Deferred {
+    /// Whether nobody uses it any more.
+    fn is_done(&self) -> bool {
+        // A point that cannot be asked about any more has been passed, or nothing runs.
+        self.ends.iter().all(|end| end.is_done().unwrap_or(true))
+    }
+
+    /// Waits until nobody uses it any more, and gives it back.
+    fn finish(self) {
+        for end in &self.ends {
+            blocking(|| end.synchronize()).ok();
+        }
+        drop(self.source);
+    }
 }
 
 /// All of them, the oldest first, and the sum of their bytes.
@@ -92,54 +110,60 @@ fn waiting() -> MutexGuard<'static, Waiting> {
 }
 
 /// Gives `source` back, of which `work` tells who uses it.
-pub(crate) fn release(work: &Work, device: DLDevice, bytes: i64, source: Source) {
-    let Some(used) = &work.used else {
-        return drop(source);
-    };
-    let event = match work.release {
-        Release::None | Release::RecordStream => return drop(source),
-        Release::WaitBack if waited_back(work.producer, used, device) => return drop(source),
-        Release::Sync => {
-            blocking(|| synchronize(used, device)).ok();
-            return drop(source);
+pub(crate) fn release(work: Work, device: DLDevice, bytes: i64, source: Source) {
+    let mut ends: Vec<_> = work.uses().drain(..).collect();
+    match (&work.used, work.release) {
+        (_, Release::None | Release::RecordStream) => ends.clear(),
+        (Some(used), Release::Sync) => {
+            blocking(|| synchronize(used)).ok();
         }
-        Release::Auto | Release::WaitBack => match point(used, device) {
-            Ok(Some(event)) => event,
+        (Some(used), Release::WaitBack) if waited_back(work.producer.as_ref(), used, device) => {}
+        (Some(used), Release::Auto | Release::WaitBack) => {
             // A capture replays later, at times that nobody knows; a driver that fails runs nothing any more.
-            Ok(None) | Err(_) => return drop(source),
-        },
-    };
+            ends.extend(point(used).ok().flatten().map(Arc::new));
+        }
+        (None, _) => {}
+    }
+    if ends.is_empty() {
+        return drop(source);
+    }
+    if work.release == Release::Sync {
+        for end in ends {
+            blocking(|| end.synchronize()).ok();
+        }
+        return drop(source);
+    }
     let bytes = usize::try_from(bytes).unwrap_or(0);
     defer(Deferred {
-        event,
+        ends,
         bytes,
         source,
     });
 }
 
 /// Whether the producer's stream now waits for `used`: only one that is what it was is known to be alive (R142).
-fn waited_back(producer: Option<Producer>, used: &Stream, device: DLDevice) -> bool {
+fn waited_back(producer: Option<&Producer>, used: &Stream, device: DLDevice) -> bool {
     let Some(producer) = producer else {
         return false;
     };
     producer
         .now(device)
-        .filter(|now| now.handle() == producer.then || now.is_permanent())
-        .is_some_and(|now| order::after(&now, used, device, Joined::Never).is_ok())
+        .filter(|now| now.is(&producer.then) || now.is_permanent())
+        .is_some_and(|now| order::after(&now, used, Joined::Never).is_ok())
 }
 
 /// The point that the stream has reached; `None` in a capture.
-fn point(used: &Stream, device: DLDevice) -> Result<Option<Event>, Error> {
-    let stream = match used.raw() {
-        Ok(stream) => stream,
+fn point(used: &Stream) -> Result<Option<Event>, Error> {
+    let current = driver::enter(used.device())?;
+    let Ok(stream) = used.raw() else {
         // The default stream of another thread has no name in this one.
-        Err(_) => {
-            let current = driver::enter(device)?;
-            blocking(|| driver::relaxed(&*current, || current.synchronize_context()))?;
-            return Ok(None);
-        }
+        drop(current);
+        blocking(|| {
+            let current = driver::enter(used.device())?;
+            driver::relaxed(&*current, || current.synchronize_context())
+        })?;
+        return Ok(None);
     };
-    let current = driver::enter(device)?;
     match current.capture(stream)? {
         Capture::None => Ok(Some(Event::record(&current, stream, Capture::None)?)),
         _ => Ok(None),
@@ -147,9 +171,9 @@ fn point(used: &Stream, device: DLDevice) -> Result<Option<Event>, Error> {
 }
 
 /// Waits for the stream, unless it captures.
-fn synchronize(used: &Stream, device: DLDevice) -> Result<(), Error> {
+fn synchronize(used: &Stream) -> Result<(), Error> {
     let stream = used.raw()?;
-    let current = driver::enter(device)?;
+    let current = driver::enter(used.device())?;
     match current.capture(stream)? {
         Capture::None => Ok(current.synchronize_stream(stream)?),
         _ => Ok(()),
@@ -169,7 +193,7 @@ fn defer(entry: Deferred) {
     drop(waiting);
     sweep();
     while let Some(oldest) = beyond_bounds() {
-        blocking(|| oldest.event.synchronize()).ok();
+        oldest.finish();
     }
 }
 
@@ -190,10 +214,9 @@ pub(crate) fn sweep() {
     while looks < LOOKS
         && let Some(entry) = waiting.entries.get(index)
     {
-        // A point that cannot be asked about any more has been passed, or nothing runs.
-        match entry.event.is_done() {
-            Ok(false) => (index, looks) = (index + 1, looks + 1),
-            Ok(true) | Err(_) => done.extend(waiting.take(index)),
+        match entry.is_done() {
+            false => (index, looks) = (index + 1, looks + 1),
+            true => done.extend(waiting.take(index)),
         }
     }
     drop(waiting);
@@ -207,6 +230,6 @@ pub(crate) fn finish() {
         let Some(oldest) = waiting().take(0) else {
             return;
         };
-        blocking(|| oldest.event.synchronize()).ok();
+        oldest.finish();
     }
 }

@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::sync::Mutex;
+
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
@@ -30,13 +32,16 @@ impl Request<'_, '_> {
 
     /// What a tensor waits for that is ready on the stream that was asked for.
     pub(crate) fn ready_on(&self, stream: Stream, producer: Option<Producer>) -> Work {
-        let is_producers = producer.is_some_and(|producer| producer.then == stream.handle());
+        let is_producers = producer
+            .as_ref()
+            .is_some_and(|producer| producer.then.is(&stream));
         let used = (self.release != Release::None && !is_producers).then(|| stream.clone());
         Work {
             ready: Ready::After(stream),
             used,
             release: self.release,
             producer,
+            uses: Mutex::default(),
         }
     }
 }

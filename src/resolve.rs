@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::sync::Mutex;
+
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -76,7 +78,7 @@ fn step<'py>(
 
 /// A tensor of dlx's own.
 fn from_tensor(x: &Bound<'_, Tensor>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
-    again(x.py(), used(x.get().snapshot(), request)?, request)
+    again(x.py(), used(x.get().snapshot()?, request)?, request)
 }
 
 /// A snapshot that dlx holds, for use on the stream that was asked for.
@@ -94,7 +96,7 @@ pub(crate) fn used(snapshot: &Snapshot, request: &Request<'_, '_>) -> PyResult<S
     }
     stream::check_device(&stream, here)?;
     snapshot.order(&stream)?;
-    let producer = work.and_then(|work| work.producer);
+    let producer = work.and_then(|work| work.producer.clone());
     Ok(snapshot.used(request.ready_on(stream, producer))?)
 }
 
@@ -203,7 +205,7 @@ fn order(
     let ahead = Stream::of_table(work_stream.get(py, here)?, here);
     let producer = Producer {
         work_stream,
-        then: ahead.handle(),
+        then: ahead.clone(),
     };
     let ordered = match wanted {
         Wanted::NoOrder => Ok(Work {
@@ -211,19 +213,21 @@ fn order(
             used: None,
             release: request.release,
             producer: Some(producer),
+            uses: Mutex::default(),
         }),
         Wanted::Stream(stream) => {
             if !stream.is(&ahead) {
                 stream::check_device(&stream, here)?;
             }
-            order::after(&stream, &ahead, here, Joined::Never)
+            order::after(&stream, &ahead, Joined::Never)
                 .map(|()| request.ready_on(stream, Some(producer)))
         }
-        Wanted::Unset => order::point(&ahead, here).map(|event| Work {
+        Wanted::Unset => order::point(&ahead).map(|event| Work {
             ready: Ready::Point(event),
             used: None,
             release: request.release,
             producer: Some(producer),
+            uses: Mutex::default(),
         }),
     };
     match ordered {

@@ -64,7 +64,7 @@ impl Drop for Fields {
         if let Some(work) = self.work.take().and_then(|work| Arc::try_unwrap(work).ok()) {
             let bytes = layout::nbytes(self.size, self.memo.dtype, true);
             let source = replace(&mut self.source, Source::Static);
-            release(&work, self.memo.device, bytes, source);
+            release(work, self.memo.device, bytes, source);
         }
     }
 }
@@ -221,7 +221,7 @@ impl Snapshot {
     /// `BufferError` where that would end the capture of a graph, or there is no driver to do it.
     pub(crate) fn order(&self, consumer: &Stream) -> Result<(), Error> {
         match self.work() {
-            Some(work) => work.order(consumer, self.memo().device, Joined::Never),
+            Some(work) => work.order(consumer, Joined::Never),
             None => Ok(()),
         }
     }

@@ -7,6 +7,7 @@ mod exchange;
 pub(crate) use exchange::allocate;
 
 use std::ffi::c_int;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::exceptions::{PyBufferError, PyImportError};
 use pyo3::ffi;
@@ -32,18 +33,45 @@ use crate::{array_interface, buffer, capsule, copy, device, dtype, stream};
 /// change unless ``readonly`` is set there too. Exports by DLPack (``__dlpack__`` and the C exchange table)
 /// and, on the CPU, by the buffer protocol and ``__array_interface__``.
 #[pyclass(frozen, weakref, module = "dlx")]
-pub struct Tensor(Quiet<Snapshot>);
+pub struct Tensor {
+    snapshot: Quiet<Snapshot>,
+    /// Whether the block that lent it has ended.
+    ended: AtomicBool,
+}
 
 impl Tensor {
     /// The tensor over `snapshot`.
     pub(crate) fn new(snapshot: Snapshot) -> Self {
-        Self(Quiet::new(snapshot))
+        Self {
+            snapshot: Quiet::new(snapshot),
+            ended: AtomicBool::new(false),
+        }
     }
 
     /// What it is.
-    pub(crate) fn snapshot(&self) -> &Snapshot {
-        &self.0
+    ///
+    /// # Errors
+    ///
+    /// `BufferError` for a tensor that was lent for a block, once that has ended.
+    #[inline(always)]
+    pub(crate) fn snapshot(&self) -> PyResult<&Snapshot> {
+        match self.ended.load(Ordering::Relaxed) {
+            false => Ok(&self.snapshot),
+            true => Err(ended()),
+        }
     }
+
+    /// Takes back what was lent: from here on nobody gets at the memory through this tensor.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cold]
+fn ended() -> PyErr {
+    PyBufferError::new_err(
+        "the tensor was lent for a block that has ended; import what is to be kept with dlx.from_dlpack",
+    )
 }
 
 #[pymethods]
@@ -57,81 +85,81 @@ impl Tensor {
     /// Extents.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.0.shape())
+        PyTuple::new(py, self.snapshot.shape())
     }
 
     /// Steps between neighbours of each dimension, in elements; never absent.
     #[getter]
     fn strides<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        PyTuple::new(py, self.0.strides())
+        PyTuple::new(py, self.snapshot.strides())
     }
 
     /// Number of dimensions.
     #[getter]
     fn ndim(&self) -> usize {
-        self.0.ndim()
+        self.snapshot.ndim()
     }
 
     /// Number of elements.
     #[getter]
     fn size(&self) -> i64 {
-        self.0.size()
+        self.snapshot.size()
     }
 
     /// Bytes of the elements alone; packed sub-byte elements are rounded up once over the whole (R110).
     #[getter]
     fn nbytes(&self) -> i64 {
-        self.0.nbytes()
+        self.snapshot.nbytes()
     }
 
     /// Bytes of one element, rounded up where it is smaller than a byte.
     #[getter]
     fn itemsize(&self) -> u32 {
-        dtype::bits(self.0.memo().dtype).div_ceil(8)
+        dtype::bits(self.snapshot.memo().dtype).div_ceil(8)
     }
 
     /// Type of one element.
     #[getter]
     fn dtype(&self) -> DType {
-        DType(self.0.memo().dtype)
+        DType(self.snapshot.memo().dtype)
     }
 
     /// Where the memory is.
     #[getter]
     fn device(&self) -> Device {
-        Device(self.0.memo().device)
+        Device(self.snapshot.memo().device)
     }
 
     /// Address of the first element, byte offset applied; 0 when there are no elements (R93, R95).
     ///
     /// On devices whose memory is a buffer object (Metal, OpenCL, Vulkan, WebGPU) its handle.
     #[getter]
-    fn data_ptr(&self) -> usize {
-        self.0.memo().data.addr()
+    fn data_ptr(&self) -> PyResult<usize> {
+        Ok(self.snapshot()?.memo().data.addr())
     }
 
     /// Whether the memory must not be written (READ_ONLY, R39).
     #[getter]
     fn readonly(&self) -> bool {
-        self.0.has(DLPACK_FLAG_BITMASK_READ_ONLY)
+        self.snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY)
     }
 
     /// Whether the memory is a copy made for this tensor (IS_COPIED, R37).
     #[getter]
     fn is_copied(&self) -> bool {
-        self.0.has(DLPACK_FLAG_BITMASK_IS_COPIED)
+        self.snapshot.has(DLPACK_FLAG_BITMASK_IS_COPIED)
     }
 
     /// Whether the elements lie in row-major order with nothing between them.
     #[getter]
     fn is_contiguous(&self) -> bool {
-        self.0.is_row_major()
+        self.snapshot.is_row_major()
     }
 
     /// The stream that the elements are used on or become ready on, or None: no stream, or none known.
     #[getter]
     fn stream(&self) -> Option<PyStream> {
-        let stream = self.0.work().and_then(Work::stream);
+        let stream = self.snapshot.work().and_then(Work::stream);
         stream.cloned().map(PyStream::new)
     }
 
@@ -139,8 +167,8 @@ impl Tensor {
     ///
     /// Raises ``BufferError`` while that stream captures a graph, `CudaError` for what the driver reports.
     fn synchronize(&self) -> PyResult<()> {
-        match self.0.work() {
-            Some(work) => Ok(blocking(|| work.synchronize(self.0.memo().device))?),
+        match self.snapshot.work() {
+            Some(work) => Ok(blocking(|| work.synchronize())?),
             None => Ok(()),
         }
     }
@@ -154,7 +182,7 @@ impl Tensor {
     pub(crate) fn numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let numpy = py.import("numpy")?;
-        let snapshot = slf.get().snapshot();
+        let snapshot = slf.get().snapshot()?;
         let Memo { dtype, device, .. } = *snapshot.memo();
         if buffer::is_nameable(dtype) || device.device_type != kDLCPU {
             let view = PyMemoryView::from(slf.as_any())?;
@@ -217,7 +245,8 @@ impl Tensor {
         dl_device: Option<(i64, i64)>,
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
-        let here = self.0.memo().device;
+        let snapshot = self.snapshot()?;
+        let here = snapshot.memo().device;
         if let Some((device_type, device_id)) = dl_device
             && (device_type, device_id) != (here.device_type.0.into(), here.device_id.into())
         {
@@ -226,22 +255,22 @@ impl Tensor {
                 device::name(here)
             )));
         }
-        stream::order_for_export(stream, &self.0)?;
+        stream::order_for_export(stream, snapshot)?;
         let fresh = copy == Some(true);
         let copied;
         let snapshot = match fresh {
             true => {
-                copied = copy::compact(py, &self.0)?;
+                copied = copy::compact(py, snapshot)?;
                 &copied
             }
-            false => &self.0,
+            false => snapshot,
         };
         capsule::of(py, snapshot, max_version, fresh)
     }
 
     /// ``(DeviceType, id)`` (R64).
     fn __dlpack_device__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        device::to_tuple(py, self.0.memo().device)
+        device::to_tuple(py, self.snapshot.memo().device)
     }
 
     /// NumPy's array interface, version 3, for memory on the CPU.
@@ -249,7 +278,7 @@ impl Tensor {
     /// Raises ``BufferError`` for memory elsewhere and for dtypes that it cannot name.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        array_interface::cpu(py, &self.0)
+        array_interface::cpu(py, self.snapshot()?)
     }
 
     /// The CUDA array interface, version 3, for memory on CUDA devices (R148 to R152).
@@ -257,7 +286,7 @@ impl Tensor {
     /// Raises ``AttributeError`` for memory elsewhere, ``BufferError`` for dtypes that it cannot name.
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        array_interface::cuda(py, &self.0)
+        array_interface::cuda(py, self.snapshot()?)
     }
 
     #[allow(
@@ -269,8 +298,9 @@ impl Tensor {
         view: *mut ffi::Py_buffer,
         flags: c_int,
     ) -> PyResult<()> {
+        let snapshot = slf.get().snapshot()?;
         // SAFETY: CPython passes a `Py_buffer` to fill.
-        unsafe { buffer::fill(slf, slf.get().snapshot(), view, flags) }
+        unsafe { buffer::fill(slf, snapshot, view, flags) }
     }
 
     #[allow(
@@ -283,25 +313,28 @@ impl Tensor {
     }
 
     fn __repr__(&self) -> String {
-        let Memo { dtype, device, .. } = *self.0.memo();
-        let shape: Vec<String> = self.0.shape().iter().map(i64::to_string).collect();
+        let Memo { dtype, device, .. } = *self.snapshot.memo();
+        let shape: Vec<String> = self.snapshot.shape().iter().map(i64::to_string).collect();
         let mut text = format!(
             "dlx.Tensor({}[{}], {}",
             dtype::name(dtype),
             shape.join(", "),
             device::name(device)
         );
-        if !self.0.is_row_major() {
-            text += &format!(", strides={:?}", self.0.strides());
+        if !self.snapshot.is_row_major() {
+            text += &format!(", strides={:?}", self.snapshot.strides());
         }
         for (flag, name) in [
             (DLPACK_FLAG_BITMASK_READ_ONLY, ", readonly"),
             (DLPACK_FLAG_BITMASK_IS_COPIED, ", copied"),
             (DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, ", padded"),
         ] {
-            if self.0.has(flag) {
+            if self.snapshot.has(flag) {
                 text += name;
             }
+        }
+        if self.ended.load(Ordering::Relaxed) {
+            text += ", ended";
         }
         text + ")"
     }
@@ -312,7 +345,7 @@ pub(crate) fn again<'py>(
     slf: &Bound<'py, Tensor>,
     request: &Request<'_, '_>,
 ) -> PyResult<Bound<'py, Tensor>> {
-    let snapshot = slf.get().snapshot();
+    let snapshot = slf.get().snapshot()?;
     if request.copy != Some(true)
         && request
             .device

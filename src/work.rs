@@ -2,6 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use triomphe::Arc;
+
 use crate::abi::DLDevice;
 use crate::driver::{self, Event};
 use crate::error::Error;
@@ -31,15 +35,17 @@ pub(crate) struct Work {
     pub(crate) release: Release,
     /// Where its producer works.
     pub(crate) producer: Option<Producer>,
+    /// The ends of uses that the producer's stream was not made to wait for.
+    pub(crate) uses: Mutex<Vec<Arc<Event>>>,
 }
 
 /// Whom to ask for the stream that a producer works on.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Producer {
     /// The function of its table.
     pub(crate) work_stream: WorkStream,
     /// What it answered when the tensor came in.
-    pub(crate) then: i64,
+    pub(crate) then: Stream,
 }
 
 impl Producer {
@@ -59,6 +65,7 @@ impl Work {
             used: None,
             release: Release::Auto,
             producer: None,
+            uses: Mutex::default(),
         }
     }
 
@@ -70,7 +77,7 @@ impl Work {
         };
         let ready = match kept {
             Some(stream) => Ready::After(stream),
-            None => match order::point(&stream, device) {
+            None => match order::point(&stream) {
                 Ok(event) => Ready::Point(event),
                 Err(error) if error.is_absent() => Ready::After(stream),
                 Err(error) => return Err(error),
@@ -81,6 +88,7 @@ impl Work {
             used: None,
             release: Release::Auto,
             producer: None,
+            uses: Mutex::default(),
         })
     }
 
@@ -92,28 +100,48 @@ impl Work {
         }
     }
 
-    /// Makes `consumer` wait until the elements are ready (H12).
-    pub(crate) fn order(
-        &self,
-        consumer: &Stream,
-        device: DLDevice,
-        joined: Joined,
-    ) -> Result<(), Error> {
+    /// Makes `consumer` wait for all that is known of the elements (H12).
+    ///
+    /// What the producer has been given since the tensor came in is waited for too, where it can be asked.
+    pub(crate) fn order(&self, consumer: &Stream, joined: Joined) -> Result<(), Error> {
+        let device = consumer.device();
+        let covered = match &self.producer {
+            Some(producer) => match producer.now(device) {
+                Some(now) => {
+                    order::after(consumer, &now, joined)?;
+                    // Events of a stream come in its order.
+                    now.is(&producer.then)
+                }
+                None => false,
+            },
+            None => false,
+        };
         match &self.ready {
-            Ready::Now => {}
-            Ready::After(stream) => order::after(consumer, stream, device, joined)?,
-            Ready::Point(event) => order::wait(consumer, event, device)?,
+            Ready::After(stream) => order::after(consumer, stream, joined)?,
+            Ready::Point(event) if !covered => order::wait(consumer, event)?,
+            Ready::Now | Ready::Point(_) => {}
+        }
+        for end in self.uses().iter() {
+            order::wait(consumer, end)?;
         }
         match &self.used {
             Some(used) if !matches!(&self.ready, Ready::After(stream) if stream.is(used)) => {
-                order::after(consumer, used, device, joined)
+                order::after(consumer, used, joined)
             }
             _ => Ok(()),
         }
     }
 
+    /// The ends of uses that are still to be waited for.
+    pub(crate) fn uses(&self) -> MutexGuard<'_, Vec<Arc<Event>>> {
+        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Blocks until the elements are ready, and what their stream was given is done.
-    pub(crate) fn synchronize(&self, device: DLDevice) -> Result<(), Error> {
+    pub(crate) fn synchronize(&self) -> Result<(), Error> {
+        for end in self.uses().iter() {
+            end.synchronize()?;
+        }
         if let Ready::Point(event) = &self.ready {
             if event.capture().is_some() {
                 return Err(captured());
@@ -126,7 +154,7 @@ impl Work {
         };
         for stream in ready.into_iter().chain(&self.used) {
             let raw = stream.raw()?;
-            let current = driver::enter(device)?;
+            let current = driver::enter(stream.device())?;
             match current.capture(raw)? {
                 driver::Capture::None => current.synchronize_stream(raw)?,
                 _ => return Err(captured()),

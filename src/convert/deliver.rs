@@ -40,7 +40,7 @@ pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Asked) -> PyResult<Bo
         }
         Source::Tensor { tensor, .. } => tensor,
     };
-    let snapshot = tensor.get().snapshot();
+    let snapshot = tensor.get().snapshot()?;
     let memo = snapshot.memo();
     if memo.device != device::CPU {
         return Err(PyBufferError::new_err(format!(
@@ -120,7 +120,7 @@ fn by_table<'py>(
             table.import(class, checked::offer(managed)?)
         }
         Source::Tensor { tensor, fresh } => {
-            let snapshot = tensor.get().snapshot();
+            let snapshot = tensor.get().snapshot()?;
             given = Given::of(&snapshot.dl_tensor());
             table.import(class, snapshot.offer(fresh)?)
         }
@@ -155,7 +155,7 @@ impl Source<'_> {
                 misfit(flags, shape, strides.unwrap_or(&[]))
             }
             Self::Tensor { tensor, .. } => {
-                let snapshot = tensor.get().snapshot();
+                let snapshot = tensor.get().snapshot()?;
                 misfit(snapshot.memo().flags, snapshot.shape(), snapshot.strides())
             }
         })
@@ -164,7 +164,7 @@ impl Source<'_> {
     fn into_snapshot(self) -> PyResult<Snapshot> {
         match self {
             Self::Managed(managed) => snapshot(managed),
-            Self::Tensor { tensor, .. } => Ok(tensor.get().snapshot().clone()),
+            Self::Tensor { tensor, .. } => Ok(tensor.get().snapshot()?.clone()),
         }
     }
 
@@ -200,7 +200,7 @@ pub(super) fn to_function<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = function.py();
     let mut tensor = source.into_tensor(py)?;
-    let mut snapshot = tensor.get().snapshot().clone();
+    let mut snapshot = tensor.get().snapshot()?.clone();
     let mut readonly = snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY);
     if readonly && target.immutable {
         // Nobody will write, so the library need not even know the flag.
@@ -227,7 +227,7 @@ pub(super) fn to_function<'py>(
     if let Some(why) = why {
         let why = format!("{} {why}", target.name(py));
         tensor = Source::copied(py, asked, &snapshot, &why)?.into_tensor(py)?;
-        snapshot = tensor.get().snapshot().clone();
+        snapshot = tensor.get().snapshot()?.clone();
         made = None;
     }
     let made = made.unwrap_or_else(|| function.call1((&tensor,)));

@@ -169,7 +169,7 @@ impl PyStream {
             false => Self::of(stream, None)?,
         };
         let other = other.get().stream();
-        Ok(order::after(&self.0, other, other.device(), Joined::Never)?)
+        Ok(order::after(&self.0, other, Joined::Never)?)
     }
 
     fn __repr__(&self) -> String {

@@ -27,7 +27,7 @@ fn tensor<'a>(object: &'a Borrowed<'_, '_, PyAny>) -> PyResult<&'a Tensor> {
 /// What it is, ready for the stream that this table names; mostly it is so already (R126).
 #[inline(always)]
 fn ready<'a>(py: Python<'_>, tensor: &'a Tensor) -> PyResult<&'a Snapshot> {
-    let snapshot = tensor.snapshot();
+    let snapshot = tensor.snapshot()?;
     if snapshot.work().is_some() {
         let device = snapshot.memo().device;
         let consumer = Stream::of_table(stream::current(py, device)?, device);
