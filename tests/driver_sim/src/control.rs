@@ -1,0 +1,173 @@
+//! What tests ask of the simulation: `sim_*`.
+//!
+//! Texts that these functions return are freed with `sim_free_text`.
+
+use std::ffi::{CString, c_char};
+
+use crate::abi::{Address, Code, Handle, Text, exports};
+use crate::access::Race;
+use crate::journal::{list, object};
+use crate::sim::{Failing, Violation, lock, set_caller};
+use crate::stream::Stream;
+
+/// A text that the caller frees. JSON has no zero byte in it; if it had, the text would be empty.
+fn given(text: String) -> *mut c_char {
+    CString::new(text).unwrap_or_default().into_raw()
+}
+
+/// Frees a text.
+///
+/// # Safety
+/// It is NULL, or one of the functions here has returned it, and this is the first call for it.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn sim_free_text(text: *mut c_char) {
+    if !text.is_null() {
+        // SAFETY: `given` has made it with `into_raw`, and the caller frees it once.
+        drop(unsafe { CString::from_raw(text) });
+    }
+}
+
+/// The calls since the journal was cleared, a list in JSON.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn sim_journal() -> *mut c_char {
+    let sim = lock();
+    let entries = sim.journal.iter().enumerate();
+    given(list(entries.map(|(index, entry)| entry.json(index))))
+}
+
+/// The races, a list in JSON.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn sim_races() -> *mut c_char {
+    given(list(lock().races.iter().map(Race::json)))
+}
+
+/// The violations, a list in JSON.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn sim_violations() -> *mut c_char {
+    given(list(lock().violations.iter().map(Violation::json)))
+}
+
+/// How many objects are alive, an object in JSON.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn sim_counts() -> *mut c_char {
+    let sim = lock();
+    let named =
+        |stream: &&Stream| stream.name > 2 && stream.alive && sim.context(stream.context).is_ok();
+    let retained = sim.contexts.values().filter(|context| context.alive);
+    let retained: u32 = retained.filter_map(|context| context.retained).sum();
+    let count = |number: usize| number.to_string();
+    given(object([
+        ("streams", count(sim.streams.values().filter(named).count())),
+        ("events", count(sim.living_events())),
+        ("allocations", count(sim.living_blocks())),
+        (
+            "contexts",
+            count(
+                sim.contexts
+                    .values()
+                    .filter(|context| context.alive)
+                    .count(),
+            ),
+        ),
+        ("retains", retained.to_string()),
+        ("captures", count(sim.captures.len())),
+        ("graphs", count(sim.graphs.len())),
+    ]))
+}
+
+/// Starts anew with as many devices: all objects are gone.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn sim_reset(devices: i32) {
+    lock().reset(devices);
+}
+
+/// Lets all work be done and known to the host, and forgets journal, races, violations, failures and set errors.
+/// Objects stay.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn sim_clear() {
+    lock().clear();
+}
+
+/// Forgets the journal alone. Reports of before keep their places in it, which mean nothing any more.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn sim_clear_journal() {
+    lock().journal.clear();
+}
+
+/// Whom the calls of this thread are for, as the journal shows it; the empty string for nobody in particular.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn sim_calls_by(caller: Text) -> Code {
+    match caller.read() {
+        Ok(caller) => {
+            set_caller(caller);
+            0
+        }
+        Err(code) => code,
+    }
+}
+
+/// Lets the next calls of a function fail, without effect.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn sim_fail_next(name: Text, code: Code, count: u32) -> Code {
+    match name.read() {
+        Ok(name) => {
+            lock().failing.push(Failing { name, code, count });
+            0
+        }
+        Err(code) => code,
+    }
+}
+
+/// Lets every call fail, as after an error that sticks or when the driver has gone; 0 ends that.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn sim_set_error(code: Code) {
+    lock().error = code;
+}
+
+/// Hides a function, named without suffix, from `cuGetProcAddress` until `sim_reset`.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn sim_hide(name: Text) -> Code {
+    match name.read() {
+        Ok(name) => {
+            lock().hidden.push(name);
+            0
+        }
+        Err(code) => code,
+    }
+}
+
+exports! {
+    /// A kernel that reads or writes a range.
+    fn sim_launch(stream: Handle, write: i32, address: Address, nbytes: usize) in sim {
+        let stream = sim.resolve(stream)?;
+        sim.launch(write != 0, address, nbytes, stream)
+    }
+
+    /// The same on HIP, where stream 0 is the default stream.
+    fn hip_sim_launch(stream: Handle, write: i32, address: Address, nbytes: usize) in sim {
+        let stream = sim.resolve(stream)?;
+        sim.launch(write != 0, address, nbytes, stream)
+    }
+
+    /// The host reads or writes a range.
+    fn sim_host_access(write: i32, address: Address, nbytes: usize) in sim {
+        let moment = sim.host_moment();
+        sim.check_range(address, nbytes);
+        sim.access(write != 0, &[(address, address + nbytes)], &moment);
+        Ok(())
+    }
+
+    /// Lets the work of a stream be done, without the host's knowledge.
+    fn sim_advance(stream: Handle) in sim {
+        let stream = sim.resolve(stream)?;
+        let clock = sim.stream(stream)?.clock.clone();
+        sim.complete(&clock);
+        Ok(())
+    }
+
+    /// Lets all work be done, without the host's knowledge.
+    fn sim_advance_all() in sim {
+        sim.complete_all();
+        Ok(())
+    }
+}

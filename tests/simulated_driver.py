@@ -1,0 +1,256 @@
+"""The simulated driver (`tests/driver_sim`) in Python: streams, events, memory, reports.
+
+`simulation()` builds and loads it once per process. dlx takes the same library through
+`DLX_LIBCUDA` or `DLX_LIBAMDHIP`, and then both see one machine. What is called from
+here is marked in the journal; what dlx calls is not.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import byref, c_int32, c_size_t, c_uint64, c_void_p
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+from simulated_objects import (
+    DISABLE_TIMING,
+    LEGACY,
+    NON_BLOCKING,
+    DriverError,
+    Event,
+    Memory,
+    Stream,
+)
+from simulated_reports import Access, Call, Race, Violation
+
+M = TypeVar("M", Stream, Event, Memory)
+
+
+@cache
+def library_path() -> Path:
+    """Build the library, and say where it is."""
+    root = Path(__file__).parent.parent
+    command = ["cargo", "build", "--quiet", "--locked", "-p", "driver_sim"]
+    command.append("--message-format=json-render-diagnostics")
+    built = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, check=True)
+    for line in built.stdout.splitlines():
+        message = json.loads(line)
+        if message.get("target", {}).get("name") == "driver_sim":
+            return Path(message["filenames"][0])
+    raise FileNotFoundError("cargo has built no driver_sim")
+
+
+class Simulation:
+    """The machine. There is one per process, which `simulation` gives."""
+
+    def __init__(self, path: Path) -> None:
+        """Load the library."""
+        self.path = path
+        self._library = ctypes.CDLL(str(path))
+        self._local = threading.local()
+        self._contexts: dict[int, int] = {}
+        self._made: list[Stream | Event | Memory] = []
+
+    def answer(self, name: str, *arguments: Any) -> int:
+        """Call a function of the driver, and give the code.
+
+        Every int goes as 64 bits, in which the callee finds smaller ones as well.
+        """
+        function = getattr(self._library, name)
+        passed = [c_size_t(a) if isinstance(a, int) else a for a in arguments]
+        caller = getattr(self._local, "caller", "test")
+        self._library.sim_calls_by(caller.encode())
+        code: int = function(*passed)
+        self._library.sim_calls_by(b"")
+        return code
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function of the driver; an error is raised."""
+        if code := self.answer(name, *arguments):
+            raise DriverError(name, code)
+
+    def get(self, name: str, *arguments: Any) -> int:
+        """Call a function whose first argument is the place of a pointer or number."""
+        place = c_uint64()
+        self.call(name, byref(place), *arguments)
+        return place.value
+
+    @contextmanager
+    def calls_by(self, caller: str) -> Iterator[None]:
+        """Mark what this thread calls from here, in place of "test"."""
+        before = getattr(self._local, "caller", "test")
+        self._local.caller = caller
+        try:
+            yield
+        finally:
+            self._local.caller = before
+
+    # Machine.
+
+    def start(self) -> None:
+        """Begin a test: nothing of the last one is left, device 0 is current.
+
+        What dlx holds stays alive, and its work is done.
+        """
+        self._library.sim_clear()
+        self.call("cuInit", 0)
+        # Streams first: nothing can be freed while one captures.
+        for made in sorted(self._made, key=lambda made: not isinstance(made, Stream)):
+            made.discard()
+        self._made.clear()
+        self.use_device(0)
+        self._library.sim_clear()
+
+    def reset(self, devices: int = 2) -> None:
+        """Make the machine anew: nothing of before is alive, dlx's objects neither."""
+        self._library.sim_reset(devices)
+        self._contexts.clear()
+        self._made.clear()
+
+    def context(self, device: int = 0) -> int:
+        """Primary context of a device, which is retained once and for all."""
+        if device not in self._contexts:
+            self._contexts[device] = self.get("cuDevicePrimaryCtxRetain", device)
+        return self._contexts[device]
+
+    def use_device(self, device: int) -> None:
+        """Make the primary context current in this thread, as CUDA's runtime does."""
+        self.call("cuCtxSetCurrent", self.context(device))
+
+    def use_no_device(self) -> None:
+        """Leave this thread without a current context."""
+        self.call("cuCtxSetCurrent", 0)
+
+    @contextmanager
+    def on_device(self, device: int) -> Iterator[None]:
+        """Have a device current for a while."""
+        self.call("cuCtxPushCurrent_v2", self.context(device))
+        try:
+            yield
+        finally:
+            self.call("cuCtxPopCurrent_v2", None)
+
+    def stream(self, device: int = 0, *, blocking: bool = False) -> Stream:
+        """Make a stream, by default one that the legacy stream leaves alone."""
+        flags = 0 if blocking else NON_BLOCKING
+        with self.on_device(device):
+            handle = self.get("cuStreamCreate", flags)
+        return self.keep(Stream(self, handle, device))
+
+    def default_stream(self, handle: int = LEGACY, device: int = 0) -> Stream:
+        """Give a default stream: its device has to be current where it is used."""
+        return Stream(self, handle, device)
+
+    def event(self, device: int = 0) -> Event:
+        """Make an event."""
+        with self.on_device(device):
+            handle = self.get("cuEventCreate", DISABLE_TIMING)
+        return self.keep(Event(self, handle))
+
+    def allocate(self, nbytes: int, device: int = 0, *, kind: str = "device") -> Memory:
+        """Allocate memory of a device, or `"pinned"` or `"managed"` memory."""
+        with self.on_device(device):
+            if kind == "device":
+                address = self.get("cuMemAlloc_v2", nbytes)
+            elif kind == "managed":
+                address = self.get("cuMemAllocManaged", nbytes, 1)
+            else:
+                address = self.get("cuMemHostAlloc", nbytes, 0)
+        free = "cuMemFreeHost" if kind == "pinned" else "cuMemFree_v2"
+        return self.keep(Memory(self, address, nbytes, free))
+
+    def keep(self, made: M) -> M:
+        """Destroy an object when the next test starts."""
+        self._made.append(made)
+        return made
+
+    # The host, and time.
+
+    def host_read(self, address: int, nbytes: int) -> None:
+        """Have the host read memory, as far as races go."""
+        self.call("sim_host_access", 0, address, nbytes)
+
+    def host_write(self, address: int, nbytes: int) -> None:
+        """Have the host write memory, as far as races go."""
+        self.call("sim_host_access", 1, address, nbytes)
+
+    def advance(self) -> None:
+        """Let all work be done, without the host's knowledge."""
+        self.call("sim_advance_all")
+
+    def capture_mode(self, mode: int) -> int:
+        """Replace the thread's capture mode, and give the one before."""
+        place = c_int32(mode)
+        self.call("cuThreadExchangeStreamCaptureMode", byref(place))
+        return place.value
+
+    # Errors on demand.
+
+    def fail_next(self, name: str, code: int, count: int = 1) -> None:
+        """Have the next calls of a function fail, without effect."""
+        self._library.sim_fail_next(name.encode(), code, count)
+
+    def set_error(self, code: int) -> None:
+        """Have every call fail; 0 ends that."""
+        self._library.sim_set_error(code)
+
+    def hide(self, name: str) -> None:
+        """Hide a function from `cuGetProcAddress`, until a reset."""
+        self._library.sim_hide(name.encode())
+
+    # Reports.
+
+    def _report(self, name: str) -> Any:
+        function = getattr(self._library, name)
+        function.restype = c_void_p
+        text = function()
+        try:
+            return json.loads(ctypes.string_at(text))
+        finally:
+            self._library.sim_free_text(c_void_p(text))
+
+    @property
+    def journal(self) -> list[Call]:
+        """All calls."""
+        return [Call(**entry) for entry in self._report("sim_journal")]
+
+    def calls(self, caller: str = "") -> list[Call]:
+        """Calls of one caller, by default of dlx."""
+        return [call for call in self.journal if call.caller == caller]
+
+    def called(self, caller: str = "") -> list[str]:
+        """Names of the calls of one caller, by default of dlx."""
+        return [call.name for call in self.calls(caller)]
+
+    def clear_journal(self) -> None:
+        """Forget the calls until now."""
+        self._library.sim_clear_journal()
+
+    @property
+    def races(self) -> list[Race]:
+        """What was found until now."""
+        races = self._report("sim_races")
+        return [Race(Access(**r["first"]), Access(**r["second"])) for r in races]
+
+    @property
+    def violations(self) -> list[Violation]:
+        """What was found until now."""
+        return [Violation(**entry) for entry in self._report("sim_violations")]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many objects of each kind are alive."""
+        counts: dict[str, int] = self._report("sim_counts")
+        return counts
+
+
+@cache
+def simulation() -> Simulation:
+    """Give the simulated machine of this process."""
+    return Simulation(library_path())
