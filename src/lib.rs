@@ -6,6 +6,7 @@ pub mod abi;
 
 mod adapters;
 mod array_interface;
+mod borrow;
 mod boundary;
 mod bridge;
 mod buffer;
@@ -24,6 +25,7 @@ mod functions;
 mod give_back;
 mod interpreter;
 mod layout;
+mod lend;
 mod managed;
 mod memory;
 mod mixin;
@@ -47,6 +49,8 @@ mod _core {
 
     #[pymodule_export]
     use crate::array_interface::array_interface;
+    #[pymodule_export]
+    use crate::borrow::Borrow;
     #[pymodule_export]
     use crate::bridge::{Bridged, Kind};
     #[pymodule_export]

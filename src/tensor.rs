@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyMemoryView, PyTuple};
 
 use crate::abi::*;
+use crate::borrow::Use;
 use crate::checked::Memo;
 use crate::device::Device;
 use crate::dtype::DType;
@@ -59,6 +60,11 @@ impl Tensor {
             false => Ok(&self.snapshot),
             true => Err(ended()),
         }
+    }
+
+    /// Where the memory is.
+    pub(crate) fn device(&self) -> DLDevice {
+        self.snapshot.memo().device
     }
 
     /// Takes back what was lent: from here on nobody gets at the memory through this tensor.
@@ -126,8 +132,9 @@ impl Tensor {
 
     /// Where the memory is.
     #[getter]
-    fn device(&self) -> Device {
-        Device(self.snapshot.memo().device)
+    #[pyo3(name = "device")]
+    fn py_device(&self) -> Device {
+        Device(self.device())
     }
 
     /// Address of the first element, byte offset applied; 0 when there are no elements (R93, R95).
@@ -161,6 +168,18 @@ impl Tensor {
     fn stream(&self) -> Option<PyStream> {
         let stream = self.snapshot.work().and_then(Work::stream);
         stream.cloned().map(PyStream::new)
+    }
+
+    /// ``with t.use(stream=s) as v:`` uses the tensor on stream ``s``, that of its producer by default.
+    ///
+    /// ``v`` is a `Tensor` that is valid in the block, and ``v.stream`` the stream to launch on. ``s`` waits for the
+    /// tensor's streams at the beginning, and they wait for ``s`` at the end, also when the body raises.
+    ///
+    /// Raises ``BufferError`` on devices without streams if ``stream`` is given, and for what would end the capture
+    /// of a graph.
+    #[pyo3(name = "use", signature = (*, stream=None))]
+    fn r#use(slf: &Bound<'_, Self>, stream: Option<Py<PyAny>>) -> Use {
+        Use::new(slf.clone().unbind(), stream)
     }
 
     /// Blocks until the elements are ready, and all that their stream was given is done.

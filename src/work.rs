@@ -132,6 +132,13 @@ impl Work {
         }
     }
 
+    /// Notes the end of a use on `stream`, which the uses before it on that stream came before.
+    pub(crate) fn add_use(&self, end: Arc<Event>) {
+        let mut uses = self.uses();
+        uses.retain(|earlier| !earlier.is_done().unwrap_or(true));
+        uses.push(end);
+    }
+
     /// The ends of uses that are still to be waited for.
     pub(crate) fn uses(&self) -> MutexGuard<'_, Vec<Arc<Event>>> {
         self.uses.lock().unwrap_or_else(PoisonError::into_inner)

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from enum import IntEnum
 from types import ModuleType
 from typing import (
@@ -33,6 +34,7 @@ __all__ = [
     "__version__",
     "allocate",
     "array_interface",
+    "borrow",
     "convert",
     "current_stream",
     "current_work_stream",
@@ -108,6 +110,19 @@ class stream:
         cls, stream: _StreamLike, /, *, device: _DeviceLike | None = None
     ) -> Self: ...
     def __enter__(self) -> Stream: ...
+    def __exit__(self, *_exception: object) -> None: ...
+
+@final
+class borrow:
+    """``with dlx.borrow(a, out=c, stream=None) as (ta, tc, s):`` for a kernel call."""
+
+    def __new__(
+        cls,
+        *tensors: object,
+        out: object | Sequence[object] | None = None,
+        stream: _StreamLike | None = None,
+    ) -> Self: ...
+    def __enter__(self) -> tuple[Any, ...]: ...
     def __exit__(self, *_exception: object) -> None: ...
 
 def current_stream(device: _DeviceLike, /) -> Stream:
@@ -217,6 +232,10 @@ class Tensor(Buffer):
     @property
     def stream(self) -> Stream | None:
         """The stream that the elements are used on or become ready on, or None."""
+    def use(
+        self, *, stream: _StreamLike | None = None
+    ) -> AbstractContextManager[Tensor]:
+        """Use the tensor on another stream, in a ``with`` block."""
     def synchronize(self) -> None:
         """Block until the elements are ready, and their stream's work is done."""
     def numpy(self) -> NDArray[Any]:

@@ -13,9 +13,11 @@ use pyo3::types::{PyCapsule, PyString, PyType};
 
 use super::NAME;
 use crate::abi::*;
-use crate::checked::is_exact;
+use crate::checked::{Checked, Memo, dimensions, is_exact};
 use crate::error::{Error, type_name};
+use crate::interpreter::PythonOwner;
 use crate::managed::Managed;
+use crate::snapshot::{Snapshot, Source};
 
 /// A foreign table of major version 1 that can export.
 #[derive(Clone, Copy)]
@@ -158,6 +160,20 @@ impl Table {
             )
             .into()),
         }
+    }
+}
+
+impl Table {
+    /// As [`Self::borrow`], with dimensions of its own, and `object` itself to keep the memory.
+    pub(crate) fn lend(&self, object: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
+        let Some(tensor) = self.borrow(object)? else {
+            return Ok(None);
+        };
+        // SAFETY: the producer lends the dimensions until it gets control again (R129), and here they are copied.
+        let (shape, strides) = unsafe { dimensions(&tensor) }?;
+        let owner = PythonOwner::new(object.clone().unbind());
+        let checked = Checked::new(Memo::of(&tensor, 0)?, shape, strides)?;
+        Ok(Some(checked.over(Source::Python(owner))))
     }
 }
 

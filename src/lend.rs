@@ -1,0 +1,190 @@
+//! One tensor lent for a block: its memory, and how to find the streams that go with it.
+
+#![forbid(unsafe_code)]
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
+use triomphe::Arc;
+
+use crate::abi::DLDevice;
+use crate::adapters::numpy;
+use crate::adapters::torch::Kind;
+use crate::cache::{self, Entry, Way};
+use crate::error::Error;
+use crate::exchange::{Table, WorkStream};
+use crate::order::{self, Joined};
+use crate::release::Release;
+use crate::request::Request;
+use crate::resolve::from_dlpack;
+use crate::slot::innermost;
+use crate::snapshot::Snapshot;
+use crate::stream::{self, Stream};
+use crate::tensor::Tensor;
+use crate::work::{Ready, Work};
+
+/// A tensor lent for a block.
+pub(crate) struct Lent {
+    pub(crate) snapshot: Snapshot,
+    /// The library whose stream it is used on; without it, the snapshot itself knows.
+    library: Option<WorkStream>,
+}
+
+/// Lends `x`, for use on `stream` where that is known already.
+///
+/// A library without a table cannot be asked for its stream: it is given the one of the block, or the one that
+/// was asked for.
+pub(crate) fn lend(
+    x: &Bound<'_, PyAny>,
+    stream: Option<&Stream>,
+    wanted: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Lent> {
+    cache::with(x, |entry| match entry.way(x)? {
+        Way::Tensor => Ok(Lent {
+            snapshot: x.cast::<Tensor>()?.get().snapshot()?.clone(),
+            library: None,
+        }),
+        Way::Numpy => Ok(Lent {
+            snapshot: numpy::snapshot(x)?,
+            library: None,
+        }),
+        Way::Mixin => lend(&innermost(x)?.0, stream, wanted),
+        Way::Table(table, kind) => match of_table(x, table, kind) {
+            Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => {
+                of_protocol(x, entry, stream, wanted).map_err(|_| error)
+            }
+            lent => lent,
+        },
+        Way::Protocol(_) | Way::Undecided => of_protocol(x, entry, stream, wanted),
+    })
+}
+
+/// A view that the table lends, or an export, without order.
+fn of_table(x: &Bound<'_, PyAny>, table: Table, kind: Option<Kind>) -> PyResult<Lent> {
+    // A view has no flags: only torch, which knows no read-only tensors, need not export.
+    let lent = match kind {
+        Some(kind) => match table.lend(x) {
+            Ok(Some(snapshot)) => {
+                kind.check_borrow(x, snapshot.memo().dtype)?;
+                Some(snapshot)
+            }
+            Ok(None) => None,
+            Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => None,
+            Err(error) => return Err(error),
+        },
+        None => None,
+    };
+    let snapshot = match lent {
+        Some(snapshot) => snapshot,
+        None => {
+            let managed = table.export(x)?;
+            let snapshot = Snapshot::import(managed, None).map_err(|(error, _)| error)?;
+            if let Some(kind) = kind {
+                kind.check_table(x, snapshot.memo().dtype)?;
+            }
+            snapshot
+        }
+    };
+    let device = snapshot.memo().device;
+    Ok(Lent {
+        library: table.work_stream.filter(|_| stream::has_streams(device)),
+        snapshot,
+    })
+}
+
+/// An import for the stream of the block.
+fn of_protocol(
+    x: &Bound<'_, PyAny>,
+    _entry: &Entry,
+    stream: Option<&Stream>,
+    wanted: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Lent> {
+    let py = x.py();
+    let device = crate::protocol::device(x)?.filter(|&device| stream::has_streams(device));
+    let known = stream.map(|stream| Bound::new(py, stream::PyStream::new(stream.clone())));
+    let known = known.transpose()?.map(Bound::into_any);
+    let request = Request {
+        device: None,
+        copy: None,
+        stream: device.and(known.as_ref().or(wanted)),
+        release: Release::Auto,
+    };
+    Ok(Lent {
+        snapshot: from_dlpack(x, &request)?,
+        library: None,
+    })
+}
+
+impl Lent {
+    fn device(&self) -> DLDevice {
+        self.snapshot.memo().device
+    }
+
+    /// The stream that work on the tensor goes to, where the block has none of its own.
+    pub(crate) fn stream(&self, py: Python<'_>) -> PyResult<Stream> {
+        let device = self.device();
+        if let Some(library) = self.library {
+            return Ok(Stream::of_table(library.get(py, device)?, device));
+        }
+        let work = self.snapshot.work();
+        let known = work.and_then(|work| {
+            let now = work
+                .producer
+                .as_ref()
+                .and_then(|producer| producer.now(device));
+            now.or_else(|| work.stream().cloned())
+        });
+        match known {
+            Some(stream) => Ok(stream),
+            None => Ok(Stream::of_table(stream::current(py, device)?, device)),
+        }
+    }
+
+    /// Makes `stream` wait for the tensor.
+    pub(crate) fn order(&self, py: Python<'_>, stream: &Stream, joined: Joined) -> PyResult<()> {
+        match (self.library, self.snapshot.work()) {
+            (Some(library), _) => {
+                let now = Stream::of_table(library.get(py, self.device())?, self.device());
+                Ok(order::after(stream, &now, joined)?)
+            }
+            (None, Some(work)) => Ok(work.order(stream, joined)?),
+            (None, None) => Ok(()),
+        }
+    }
+
+    /// The tensor as it is in the block.
+    pub(crate) fn view(&self, stream: &Stream) -> Result<Snapshot, Error> {
+        self.snapshot.used(Work::ready_after(stream.clone()))
+    }
+
+    /// Makes the tensor's streams wait for `stream`.
+    pub(crate) fn join_back(&self, py: Python<'_>, stream: &Stream) -> PyResult<()> {
+        if let Some(library) = self.library {
+            let now = Stream::of_table(library.get(py, self.device())?, self.device());
+            return Ok(order::after(&now, stream, Joined::Never)?);
+        }
+        let Some(work) = self.snapshot.work() else {
+            return Ok(());
+        };
+        let now = work
+            .producer
+            .as_ref()
+            .and_then(|producer| Some((producer.now(self.device())?, producer)));
+        let mut known = false;
+        if let Some((now, producer)) = now {
+            order::after(&now, stream, Joined::Never)?;
+            known = now.is(&producer.then);
+        }
+        if let Some(own) = work.stream() {
+            order::after(own, stream, Joined::Never)?;
+            known = true;
+        }
+        // Nobody else would know that the tensor was used.
+        if !known && !matches!(work.ready, Ready::Now) {
+            let end = order::point(stream)?;
+            if end.capture().is_none() {
+                work.add_use(Arc::new(end));
+            }
+        }
+        Ok(())
+    }
+}
