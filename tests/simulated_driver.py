@@ -1,4 +1,4 @@
-"""The simulated driver (`tests/driver_sim`) in Python: streams, events, memory, reports.
+"""The simulated driver (`tests/driver_sim`) in Python.
 
 `simulation()` builds and loads it once per process. dlx takes the same library through
 `DLX_LIBCUDA` or `DLX_LIBAMDHIP`, and then both see one machine. What is called from
