@@ -274,10 +274,13 @@ STEPS = st.lists(
 def test_a_race_is_what_no_path_orders(
     steps: list[tuple[int, str, int]],
 ) -> None:
-    """Random programs: reads, writes, joins and host waits, beside a search for paths."""
+    """Random programs of reads, writes, joins and waits, beside a search for paths."""
     sim = simulation()
     sim.start()
-    streams, blocks = [sim.stream() for _ in range(4)], [sim.allocate(8) for _ in "1234"]
+    streams, blocks = (
+        [sim.stream() for _ in range(4)],
+        [sim.allocate(8) for _ in "1234"],
+    )
     nodes: list[tuple[int, bool | None]] = []  # Block and write, or None
     edges: dict[int, set[int]] = {}
     last: dict[int, set[int]] = {index: set() for index in range(4)}

@@ -185,9 +185,7 @@ def test_a_captured_event_can_be_recorded_again(sim: Simulation) -> None:
 
 @pytest.mark.parametrize("ask", ["query", "synchronize", "destroy"])
 @pytest.mark.parametrize("mode", [GLOBAL, THREAD_LOCAL, RELAXED])
-def test_a_capturing_stream_has_no_status(
-    sim: Simulation, ask: str, mode: int
-) -> None:
+def test_a_capturing_stream_has_no_status(sim: Simulation, ask: str, mode: int) -> None:
     a = sim.stream()
     a.begin_capture(mode)
     assert code_of(getattr(a, ask)) == UNSUPPORTED
@@ -275,7 +273,8 @@ def test_only_the_origin_ends_a_capture(sim: Simulation) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "code"), [(GLOBAL, WRONG_THREAD), (THREAD_LOCAL, WRONG_THREAD), (RELAXED, 0)]
+    ("mode", "code"),
+    [(GLOBAL, WRONG_THREAD), (THREAD_LOCAL, WRONG_THREAD), (RELAXED, 0)],
 )
 def test_a_capture_ends_in_its_thread(sim: Simulation, mode: int, code: int) -> None:
     a = sim.stream()
