@@ -19,12 +19,13 @@ demo: $(VENV)/built  ## move tensors between the installed libraries, and prove 
 
 test: $(VENV)/built  ## run the tests
 	cargo test --quiet --locked
+	cargo build --quiet --locked --package driver_sim
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/tools  ## check format and lints of Rust and Python
-	cargo fmt --check
-	cargo clippy --locked --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-deps --document-private-items
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 

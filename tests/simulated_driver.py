@@ -1,4 +1,4 @@
-"""The simulated driver (`tests/driver_sim`) in Python: streams, events, memory, reports.
+"""The simulated driver (`tests/driver_sim`) in Python.
 
 `simulation()` builds and loads it once per process. dlx takes the same library through
 `DLX_LIBCUDA` or `DLX_LIBAMDHIP`, and then both see one machine. What is called from
@@ -56,6 +56,8 @@ class Simulation:
         self._local = threading.local()
         self._contexts: dict[int, int] = {}
         self._made: list[Stream | Event | Memory] = []
+        self.rounds = 0
+        """How many tests have started."""
 
     def answer(self, name: str, *arguments: Any) -> int:
         """Call a function of the driver, and give the code.
@@ -98,6 +100,7 @@ class Simulation:
 
         What dlx holds stays alive, and its work is done.
         """
+        self.rounds += 1
         self._library.sim_clear()
         self.call("cuInit", 0)
         # Streams first: nothing can be freed while one captures.
@@ -109,6 +112,7 @@ class Simulation:
 
     def reset(self, devices: int = 2) -> None:
         """Make the machine anew: nothing of before is alive, dlx's objects neither."""
+        self.rounds += 1
         self._library.sim_reset(devices)
         self._contexts.clear()
         self._made.clear()

@@ -1,0 +1,92 @@
+"""A caching allocator on the simulated driver, like torch's.
+
+A block belongs to the stream that it was allocated on. Freed on the host, it is on that
+stream's list at once and goes to the next who asks there, whatever other streams still
+do with it (H4).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from simulated_driver import Simulation
+from simulated_objects import Event, Memory, Stream
+
+
+@dataclass(eq=False)
+class Storage:
+    """A block in use, counted by those who hold it."""
+
+    allocator: CachingAllocator = field(repr=False)
+    memory: Memory
+    stream: Stream
+    holders: int = 1
+    recorded: set[Stream] = field(default_factory=set)
+    """Streams that the block waits for before it is given out again."""
+
+    def retain(self) -> None:
+        """Hold it once more."""
+        with self.allocator.lock:
+            self.holders += 1
+
+    def release(self) -> None:
+        """Give one hold up; the last one frees."""
+        with self.allocator.lock:
+            self.holders -= 1
+            assert self.holders >= 0, "a block was released too often"
+            if self.holders == 0:
+                self.allocator.free(self)
+
+
+class CachingAllocator:
+    """Blocks of all devices."""
+
+    def __init__(self, sim: Simulation) -> None:
+        """Begin with nothing."""
+        self.sim = sim
+        self.lock = threading.RLock()
+        self._round = -1
+        self._free: dict[tuple[int, int], list[Memory]] = defaultdict(list)
+        self._waiting: list[tuple[list[Event], Storage]] = []
+
+    def _forget_earlier_tests(self) -> None:
+        if self._round != self.sim.rounds:
+            self._round = self.sim.rounds
+            self._free.clear()
+            self._waiting.clear()
+
+    def _sweep(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for events, storage in waiting:
+            if all(event.query() for event in events):
+                self._put_back(storage)
+            else:
+                self._waiting.append((events, storage))
+
+    def allocate(self, nbytes: int, stream: Stream) -> Storage:
+        """Give the block that was freed last on this stream, or a new one."""
+        with self.lock:
+            self._forget_earlier_tests()
+            self._sweep()
+            free = self._free[stream.device, stream.handle]
+            for index in reversed(range(len(free))):
+                if free[index].nbytes >= nbytes:
+                    return Storage(self, free.pop(index), stream)
+            memory = self.sim.allocate(max(nbytes, 1), stream.device)
+            return Storage(self, memory, stream)
+
+    def free(self, storage: Storage) -> None:
+        """Take a block back; nothing is waited for but the recorded streams."""
+        if self._round != self.sim.rounds:
+            return
+        if storage.recorded:
+            events = [stream.record() for stream in storage.recorded]
+            self._waiting.append((events, storage))
+        else:
+            self._put_back(storage)
+
+    def _put_back(self, storage: Storage) -> None:
+        stream = storage.stream
+        self._free[stream.device, stream.handle].append(storage.memory)

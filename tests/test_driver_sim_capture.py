@@ -1,0 +1,338 @@
+"""Captures on the simulated driver: each error of streams.md, B.6."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from ctypes import byref, c_int32, c_uint64
+
+import pytest
+from simulated_driver import Simulation
+from simulated_objects import (
+    GLOBAL,
+    LEGACY,
+    RELAXED,
+    THREAD_LOCAL,
+    DriverError,
+    Stream,
+)
+
+UNSUPPORTED, INVALIDATED, MERGE, UNMATCHED, UNJOINED = 900, 901, 902, 903, 904
+ISOLATION, IMPLICIT, CAPTURED_EVENT, WRONG_THREAD = 905, 906, 907, 908
+ACTIVE, BROKEN = 1, 2
+
+
+def code_of(function: Callable[[], object]) -> int:
+    """Code that a call answers, 0 if none."""
+    try:
+        function()
+    except DriverError as error:
+        return error.code
+    return 0
+
+
+def in_thread(function: Callable[[], object]) -> int:
+    """The same in a thread of its own."""
+    codes: list[int] = []
+    thread = threading.Thread(target=lambda: codes.append(code_of(function)))
+    thread.start()
+    thread.join()
+    return codes[0]
+
+
+def test_a_capture_begins_and_ends(sim: Simulation) -> None:
+    a, memory = sim.stream(), sim.allocate(64)
+    assert a.capture_status() == 0
+    with a.capture():
+        assert a.capture_status() == ACTIVE
+        a.write(memory)
+    assert a.capture_status() == 0
+    assert sim.counts["captures"] == sim.counts["graphs"] == 0
+
+
+def test_captured_work_does_not_happen(sim: Simulation) -> None:
+    a, b, memory = sim.stream(), sim.stream(), sim.allocate(64)
+    with a.capture():
+        a.write(memory)
+        b.write(memory)
+    assert sim.races == []
+
+
+def test_captured_work_races_with_its_own_capture(sim: Simulation) -> None:
+    a, b, memory = sim.stream(), sim.stream(), sim.allocate(64)
+    with a.capture():
+        b.wait_for(a)
+        a.write(memory)
+        b.write(memory)
+        a.wait_for(b)
+    assert len(sim.races) == 1
+
+
+def test_an_event_is_an_edge_within_a_capture(sim: Simulation) -> None:
+    """B.6: capturing, capturing, same capture."""
+    a, b, memory = sim.stream(), sim.stream(), sim.allocate(64)
+    with a.capture():
+        a.write(memory)
+        b.wait_for(a)
+        assert b.capture_status() == ACTIVE
+        b.write(memory)
+        a.wait_for(b)
+        a.write(memory)
+    assert b.capture_status() == 0
+    assert sim.races == []
+
+
+def test_a_stream_that_does_not_join_back_is_unjoined(sim: Simulation) -> None:
+    """B.6: 904."""
+    a, b = sim.stream(), sim.stream()
+    a.begin_capture()
+    b.wait_for(a)
+    assert code_of(a.end_capture) == UNJOINED
+    assert (a.capture_status(), b.capture_status()) == (0, 0)
+
+
+def test_work_from_outside_cannot_enter(sim: Simulation) -> None:
+    """B.6: 905, and the capture is lost."""
+    a, b = sim.stream(), sim.stream()
+    outside = b.record()
+    a.begin_capture()
+    assert code_of(lambda: a.wait(outside)) == ISOLATION
+    assert a.capture_status() == BROKEN
+    assert code_of(a.record) == INVALIDATED
+    assert code_of(a.end_capture) == INVALIDATED
+    assert a.capture_status() == 0
+
+
+def test_captures_do_not_merge(sim: Simulation) -> None:
+    """B.6: 902, and both are lost."""
+    a, b = sim.stream(), sim.stream()
+    a.begin_capture()
+    b.begin_capture()
+    event = a.record()
+    assert code_of(lambda: b.wait(event)) == MERGE
+    assert code_of(a.end_capture) == code_of(b.end_capture) == INVALIDATED
+
+
+@pytest.mark.parametrize("use", ["record", "wait", "launch", "synchronize", "query"])
+def test_the_legacy_stream_breaks_the_capture_of_a_blocking_stream(
+    sim: Simulation, use: str
+) -> None:
+    """B.6: 906."""
+    a, memory = sim.stream(blocking=True), sim.allocate(64)
+    legacy = sim.default_stream(LEGACY)
+    event = sim.stream().record()
+    a.begin_capture()
+    uses: dict[str, Callable[[], object]] = {
+        "record": lambda: event.record(legacy),
+        "wait": lambda: legacy.wait(event),
+        "launch": lambda: legacy.write(memory),
+        "synchronize": legacy.synchronize,
+        "query": legacy.query,
+    }
+    assert code_of(uses[use]) == IMPLICIT
+    assert a.capture_status() == BROKEN
+    assert code_of(a.end_capture) == INVALIDATED
+    assert code_of(uses[use]) == 0
+
+
+def test_asking_the_legacy_stream_breaks_nothing(sim: Simulation) -> None:
+    """B.6: cuStreamIsCapturing(legacy) answers 906 harmlessly."""
+    a = sim.stream(blocking=True)
+    with a.capture():
+        assert code_of(sim.default_stream(LEGACY).capture_status) == IMPLICIT
+        assert a.capture_status() == ACTIVE
+
+
+def test_the_legacy_stream_does_not_care_about_others(sim: Simulation) -> None:
+    legacy = sim.default_stream(LEGACY)
+    elsewhere = sim.stream(1, blocking=True)
+    with sim.stream().capture(), elsewhere.capture():
+        legacy.record()
+        assert legacy.capture_status() == 0
+
+
+def test_the_legacy_stream_cannot_capture(sim: Simulation) -> None:
+    assert code_of(sim.default_stream(LEGACY).begin_capture) == UNSUPPORTED
+
+
+def test_the_legacy_stream_cannot_be_pulled_in(sim: Simulation) -> None:
+    a = sim.stream()
+    a.begin_capture()
+    event = a.record()
+    assert code_of(lambda: sim.default_stream(LEGACY).wait(event)) == IMPLICIT
+    assert code_of(a.end_capture) == INVALIDATED
+
+
+@pytest.mark.parametrize("ask", ["query", "synchronize"])
+@pytest.mark.parametrize("mode", [GLOBAL, THREAD_LOCAL, RELAXED])
+def test_a_captured_event_has_no_status(sim: Simulation, ask: str, mode: int) -> None:
+    """B.6: 907."""
+    a = sim.stream()
+    a.begin_capture(mode)
+    event = a.record()
+    assert code_of(getattr(event, ask)) == CAPTURED_EVENT
+    assert code_of(a.end_capture) == INVALIDATED
+    assert code_of(getattr(event, ask)) == CAPTURED_EVENT
+
+
+def test_a_captured_event_can_be_recorded_again(sim: Simulation) -> None:
+    a = sim.stream()
+    with a.capture():
+        event = a.record()
+    event.record(a)
+    assert not event.query()
+
+
+@pytest.mark.parametrize("ask", ["query", "synchronize", "destroy"])
+@pytest.mark.parametrize("mode", [GLOBAL, THREAD_LOCAL, RELAXED])
+def test_a_capturing_stream_has_no_status(sim: Simulation, ask: str, mode: int) -> None:
+    a = sim.stream()
+    a.begin_capture(mode)
+    assert code_of(getattr(a, ask)) == UNSUPPORTED
+    assert code_of(a.end_capture) == INVALIDATED
+
+
+@pytest.mark.parametrize("name", ["cuStreamGetId", "cuStreamGetDevice"])
+def test_questions_break_a_capture(sim: Simulation, name: str) -> None:
+    """B.6: nothing but record and wait may be called."""
+    a = sim.stream()
+    a.begin_capture(RELAXED)
+    assert sim.answer(name, a.handle, byref(c_uint64())) == UNSUPPORTED
+    assert code_of(a.end_capture) == INVALIDATED
+
+
+def test_a_context_of_a_capture_cannot_be_waited_for(sim: Simulation) -> None:
+    a = sim.stream()
+    a.begin_capture(RELAXED)
+    assert sim.answer("cuCtxSynchronize") == UNSUPPORTED
+    assert code_of(a.end_capture) == INVALIDATED
+
+
+def unsafe_calls(sim: Simulation) -> list[Callable[[], object]]:
+    """Calls on nothing that captures."""
+    other, event, memory = sim.stream(), sim.event(), sim.allocate(8)
+    event.record(other)
+    return [
+        event.query,
+        event.synchronize,
+        other.query,
+        other.synchronize,
+        memory.free,
+        lambda: sim.allocate(8),
+        lambda: sim.allocate(8, kind="pinned"),
+        lambda: sim.allocate(8, kind="managed"),
+    ]
+
+
+@pytest.mark.parametrize("call", range(8))
+@pytest.mark.parametrize(
+    ("capture", "thread", "here", "elsewhere"),
+    [
+        (GLOBAL, GLOBAL, True, True),
+        (GLOBAL, THREAD_LOCAL, True, False),
+        (GLOBAL, RELAXED, False, False),
+        (THREAD_LOCAL, GLOBAL, True, False),
+        (THREAD_LOCAL, THREAD_LOCAL, True, False),
+        (THREAD_LOCAL, RELAXED, False, False),
+        (RELAXED, GLOBAL, False, False),
+        (RELAXED, THREAD_LOCAL, False, False),
+        (RELAXED, RELAXED, False, False),
+    ],
+)
+def test_unsafe_calls_break_captures_as_the_modes_say(
+    sim: Simulation, call: int, capture: int, thread: int, here: bool, elsewhere: bool
+) -> None:
+    """B.6: under GLOBAL, cuEventQuery from any other thread."""
+
+    def attempt() -> None:
+        before = sim.capture_mode(thread)
+        try:
+            unsafe()
+        finally:
+            sim.capture_mode(before)
+
+    for runs, breaks in ((code_of, here), (in_thread, elsewhere)):
+        a, unsafe = sim.stream(), unsafe_calls(sim)[call]
+        a.begin_capture(capture)
+        code = runs(attempt)
+        assert code == (UNSUPPORTED if breaks else 0)
+        assert code_of(a.end_capture) == (INVALIDATED if breaks else 0)
+
+
+def test_the_mode_of_a_thread_is_exchanged(sim: Simulation) -> None:
+    assert sim.capture_mode(RELAXED) == GLOBAL
+    assert sim.capture_mode(GLOBAL) == RELAXED
+
+
+def test_only_the_origin_ends_a_capture(sim: Simulation) -> None:
+    a, b = sim.stream(), sim.stream()
+    a.begin_capture()
+    b.wait_for(a)
+    assert code_of(b.end_capture) == UNMATCHED
+    assert code_of(a.end_capture) == INVALIDATED
+
+
+@pytest.mark.parametrize(
+    ("mode", "code"),
+    [(GLOBAL, WRONG_THREAD), (THREAD_LOCAL, WRONG_THREAD), (RELAXED, 0)],
+)
+def test_a_capture_ends_in_its_thread(sim: Simulation, mode: int, code: int) -> None:
+    a = sim.stream()
+    a.begin_capture(mode)
+    assert in_thread(a.end_capture) == code
+
+
+def test_a_capture_has_a_number(sim: Simulation) -> None:
+    """B.6: same capture id."""
+    a, b, c = sim.stream(), sim.stream(), sim.stream()
+    with a.capture(), c.capture():
+        b.wait_for(a)
+        assert number_of(sim, a) == number_of(sim, b) != number_of(sim, c)
+        a.wait_for(b)
+
+
+def number_of(sim: Simulation, stream: Stream) -> int:
+    """Number of the capture, which is active."""
+    status, number = c_int32(), c_uint64()
+    sim.call(
+        "cuStreamGetCaptureInfo_v2",
+        stream.handle,
+        byref(status),
+        byref(number),
+        None,
+        None,
+        None,
+    )
+    assert status.value == ACTIVE
+    return number.value
+
+
+def test_pools_are_used_within_captures(sim: Simulation) -> None:
+    a = sim.stream()
+    with a.capture():
+        memory = a.allocate(64)
+        a.write(memory)
+        a.free(memory)
+    assert sim.races == []
+    assert sim.violations == []
+    memory.live = True
+
+
+def test_copies_of_a_capture_do_not_happen(sim: Simulation) -> None:
+    a, source, target = sim.stream(), sim.allocate(4), sim.allocate(4)
+    source.content[:] = b"abcd"
+    with a.capture():
+        sim.call("cuMemcpyAsync", target.address, source.address, 4, a.handle)
+    assert target.content.raw != b"abcd"
+
+
+def test_external_flags_are_for_captures(sim: Simulation) -> None:
+    """B.7: CU_EVENT_RECORD_EXTERNAL and CU_EVENT_WAIT_EXTERNAL."""
+    a, event = sim.stream(), sim.event()
+    record = ("cuEventRecordWithFlags", event.handle, a.handle, 1)
+    wait = ("cuStreamWaitEvent", a.handle, event.handle, 1)
+    assert sim.answer(*record) == sim.answer(*wait) == 1
+    with a.capture():
+        sim.call(*record)
+        sim.call(*wait)
+    assert event.query()
