@@ -48,7 +48,7 @@ impl Block {
                 Wanted::NoOrder => false,
                 Wanted::Stream(stream) => {
                     if self.stream.is_none() {
-                        stream::check_device(&stream, device)?;
+                        stream::check_device(&stream)?;
                     }
                     self.stream.get_or_insert(stream);
                     true

@@ -72,8 +72,8 @@ impl PyStream {
         let named = match device {
             None if handle > 2 => named.of_its_device()?,
             _ => {
-                check_device(&named, guess)?;
-                named
+                check_device(&named)?;
+                named.verified()
             }
         };
         Bound::new(stream.py(), Self(named))
@@ -94,12 +94,12 @@ impl Stream {
     fn of_its_device(self) -> PyResult<Self> {
         let raw = self.raw()?;
         let current = driver::enter(self.device).map_err(Error::from)?;
-        let (_, device_id) = current.context_of(raw).map_err(Error::from)?;
+        let device_id = current.device_of_stream(raw).map_err(Error::from)?;
         let device = DLDevice {
             device_id,
             ..self.device
         };
-        Ok(Self { device, ..self })
+        Ok(Self { device, ..self }.verified())
     }
 }
 
