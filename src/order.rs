@@ -38,8 +38,11 @@ pub(crate) fn after(consumer: &Stream, producer: &Stream, joined: Joined) -> Res
         return Ok(Event::record(&here, before, ahead)?.wait(then)?);
     }
     let there = driver::enter(consumer.device())?;
-    check_device(&there, consumer)?;
-    allow(ahead, there.capture(then)?, joined, producer, consumer)?;
+    let behind = there.capture(then)?;
+    allow(ahead, behind, joined, producer, consumer)?;
+    if !consumer.is_verified() && behind == Capture::None {
+        check_context(&there, consumer)?;
+    }
     let here = driver::enter(producer.device())?;
     let event = Event::record(&here, before, ahead)?;
     drop(here);
@@ -94,12 +97,12 @@ pub(crate) fn wait(consumer: &Stream, event: &Event) -> Result<(), Error> {
 }
 
 /// Refuses a stream of another device (R86); one that captures is not asked, which would end the capture.
-pub(crate) fn check_device(current: &Current, stream: &Stream) -> Result<(), Error> {
-    let is_captured = || Ok::<_, Error>(current.capture(stream.raw()?)? != Capture::None);
-    match stream.is_verified() || is_captured()? {
-        true => Ok(()),
-        false => check_context(current, stream),
+pub(crate) fn check_device(current: &Current, stream: Stream) -> Result<Stream, Error> {
+    if stream.is_verified() || current.capture(stream.raw()?)? != Capture::None {
+        return Ok(stream);
     }
+    check_context(current, &stream)?;
+    Ok(stream.verified())
 }
 
 fn check_context(current: &Current, stream: &Stream) -> Result<(), Error> {

@@ -170,7 +170,7 @@ impl Stream {
     }
 
     /// The same stream, found to be one of its device.
-    fn verified(self) -> Self {
+    pub(crate) fn verified(self) -> Self {
         Self {
             verified: true,
             ..self

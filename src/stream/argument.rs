@@ -151,13 +151,13 @@ fn of_library(stream: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
 }
 
 /// Refuses a stream of another device, where a driver can tell: outside of captures.
-pub(crate) fn check_device(stream: &Stream) -> PyResult<()> {
+pub(crate) fn check_device(stream: Stream) -> PyResult<Stream> {
     if stream.is_verified() {
-        return Ok(());
+        return Ok(stream);
     }
     match driver::enter(stream.device()) {
         Ok(current) => Ok(order::check_device(&current, stream)?),
-        Err(error) if error.is_absent() => Ok(()),
+        Err(error) if error.is_absent() => Ok(stream),
         Err(error) => Err(Error::from(error).into()),
     }
 }

@@ -71,10 +71,7 @@ impl PyStream {
         let named = Stream::new(checked(handle, guess)?, guess, owner);
         let named = match device {
             None if handle > 2 => named.of_its_device()?,
-            _ => {
-                check_device(&named)?;
-                named.verified()
-            }
+            _ => check_device(named)?,
         };
         Bound::new(stream.py(), Self(named))
     }
