@@ -14,7 +14,6 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import addressof, c_float, c_int64, c_void_p
-from functools import cache
 from typing import Any, ClassVar
 
 from cuda_allocator import CachingAllocator, Storage
@@ -80,11 +79,8 @@ class Framework:
         nbytes = 4 * math.prod(shape)
         with self.at_work(device) as stream:
             storage = self.allocator.allocate(nbytes, stream)
-        array = self.Array(
-            **{"data": storage.memory.address, "device": (CUDA, device)} | fields,
-            memory=bytearray(1),
-            shape=tuple(shape),
-        )
+        fields |= {"data": storage.memory.address, "device": (CUDA, device)}
+        array = self.Array(memory=bytearray(1), shape=tuple(shape), **fields)
         array.own(storage)
         array.fill(value)
         return array
@@ -201,9 +197,7 @@ class DLPackArray(CudaArray):
 _exports: dict[int, Export] = for_ever({})
 
 
-@for_ever
-@Deleter
-def _delete(address: int) -> None:
+def _deleted(address: int) -> None:
     export = _exports.pop(address)
     c_int64.from_address(export.managed.manager_ctx).value += 1
     array = export.producer
@@ -212,8 +206,13 @@ def _delete(address: int) -> None:
         _release(array.framework, array.storage)
 
 
+_delete = for_ever(Deleter(_deleted))
+
+
 class TableArray(DLPackArray):
     """Exports by an exchange table too, which orders nothing (R126)."""
+
+    __dlpack_c_exchange_api__: ClassVar[Any]
 
     @classmethod
     def finish(cls) -> None:
@@ -240,7 +239,7 @@ class TableArray(DLPackArray):
             managed_tensor_allocator=allocate,
             current_work_stream=current_work_stream,
         )
-        cls.__dlpack_c_exchange_api__ = new_capsule(  # type: ignore[attr-defined]
+        cls.__dlpack_c_exchange_api__ = new_capsule(
             addressof(table), b"dlpack_exchange_api"
         )
 
@@ -248,8 +247,8 @@ class TableArray(DLPackArray):
 class InterfaceArray(CudaArray):
     """Exports by `__cuda_array_interface__` alone: the object holds the memory."""
 
-    __dlpack__ = property()  # type: ignore[assignment]
-    __dlpack_device__ = property()  # type: ignore[assignment]
+    __dlpack__ = property()
+    __dlpack_device__ = property()
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -288,10 +287,14 @@ class Imported:
         managed.deleter(addressof(managed))
 
 
-@cache
+_frameworks: dict[tuple[type, str], Framework] = for_ever({})
+
+
 def framework(base: type[CudaArray], name: str = "framework") -> Framework:
     """Give the framework of this name with this kind of array."""
-    return Framework(simulation(), name, base)
+    if (base, name) not in _frameworks:
+        _frameworks[base, name] = Framework(simulation(), name, base)
+    return _frameworks[base, name]
 
 
 KINDS = [TableArray, DLPackArray, InterfaceArray]

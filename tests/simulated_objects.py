@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import byref, c_char, c_int32, c_uint64
@@ -173,9 +172,9 @@ class Memory:
     live: bool = True
 
     @property
-    def content(self) -> ctypes.Array[c_char]:
+    def content(self) -> memoryview:
         """The bytes; to look at them is no access."""
-        return (c_char * self.nbytes).from_address(self.address)
+        return memoryview((c_char * self.nbytes).from_address(self.address)).cast("B")
 
     def free(self) -> None:
         """Free at once."""

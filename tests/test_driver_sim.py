@@ -288,7 +288,8 @@ def test_a_race_is_what_no_path_orders(
     expected = 0
 
     def reached(node: int) -> set[int]:
-        seen, todo = set(), [node]
+        seen: set[int] = set()
+        todo = [node]
         while todo:
             for before in edges[todo.pop()] - seen:
                 seen.add(before)
