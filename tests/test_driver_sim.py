@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from simulated_driver import Simulation, simulation
-from simulated_objects import LEGACY, PER_THREAD, DriverError
+from simulated_objects import LEGACY, PER_THREAD, DriverError, Stream
 
 
 def run_in_thread(function: Callable[[], None]) -> None:
@@ -371,3 +371,24 @@ def test_a_test_starts_with_nothing(sim: Simulation) -> None:
     sim.start()
     assert (sim.races, sim.violations, sim.journal) == ([], [], [])
     assert sim.counts["streams"] == 0
+
+
+def test_threads_share_the_machine(sim: Simulation) -> None:
+    streams, memory = [sim.stream() for _ in range(4)], sim.allocate(8)
+    sim.clear_journal()
+
+    def work(stream: Stream) -> None:
+        for _ in range(100):
+            stream.read(memory)
+
+    threads = [threading.Thread(target=work, args=(stream,)) for stream in streams]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    journal = sim.journal
+    assert len(journal) == 400
+    by_thread = {(call.thread, call.arguments["stream"]) for call in journal}
+    assert len(by_thread) == 4
+    sim.host_write(memory.address, 8)
+    assert len(sim.races) == 400

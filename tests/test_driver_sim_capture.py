@@ -336,3 +336,19 @@ def test_external_flags_are_for_captures(sim: Simulation) -> None:
         sim.call(*record)
         sim.call(*wait)
     assert event.query()
+
+
+def test_an_event_of_a_capture_that_ended_orders_nothing(sim: Simulation) -> None:
+    a, b = sim.stream(), sim.stream()
+    with a.capture():
+        event = a.record()
+    assert code_of(lambda: b.wait(event)) == CAPTURED_EVENT
+
+
+def test_a_test_starts_without_captures(sim: Simulation) -> None:
+    a = sim.stream()
+    sim.capture_mode(RELAXED)
+    in_thread(a.begin_capture)
+    sim.start()
+    assert sim.counts["captures"] == sim.counts["streams"] == 0
+    assert sim.capture_mode(GLOBAL) == GLOBAL
