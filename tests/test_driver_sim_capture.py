@@ -318,14 +318,6 @@ def test_pools_are_used_within_captures(sim: Simulation) -> None:
     memory.live = True
 
 
-def test_copies_of_a_capture_do_not_happen(sim: Simulation) -> None:
-    a, source, target = sim.stream(), sim.allocate(4), sim.allocate(4)
-    source.content[:] = b"abcd"
-    with a.capture():
-        sim.call("cuMemcpyAsync", target.address, source.address, 4, a.handle)
-    assert target.content.tobytes() != b"abcd"
-
-
 def test_external_flags_are_for_captures(sim: Simulation) -> None:
     """B.7: CU_EVENT_RECORD_EXTERNAL and CU_EVENT_WAIT_EXTERNAL."""
     a, event = sim.stream(), sim.event()
