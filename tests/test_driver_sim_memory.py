@@ -257,6 +257,14 @@ def test_planes_are_copied_by_height(sim: Simulation) -> None:
     assert list(target.content.tobytes()) == [4, 5, 8, 9, 16, 17, 20, 21]
 
 
+def test_copies_of_a_capture_do_not_happen(sim: Simulation) -> None:
+    a, source, target = sim.stream(), sim.allocate(4), sim.allocate(4)
+    source.content[:] = b"abcd"
+    with a.capture():
+        sim.call("cuMemcpyAsync", target.address, source.address, 4, a.handle)
+    assert target.content.tobytes() != b"abcd"
+
+
 # Pointers.
 
 CONTEXT, MEMORY_TYPE, IS_MANAGED, ORDINAL = 1, 2, 8, 9
