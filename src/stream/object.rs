@@ -177,7 +177,7 @@ impl PyStream {
         self.0.handle().into_pyobject(py)?.hash()
     }
 
-    fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
+    fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> Py<PyAny> {
         let equal = if let Ok(other) = other.cast::<Self>() {
             Some(self.0.is(&other.get().0))
         } else if other.is_instance_of::<PyInt>() {
@@ -189,6 +189,6 @@ impl PyStream {
         } else {
             None
         };
-        Ok(equality(other.py(), equal, op))
+        equality(other.py(), equal, op)
     }
 }
