@@ -33,7 +33,7 @@ pub(crate) enum Source {
     /// Memory that another protocol describes, with whatever that gives to hold it.
     Held(#[expect(dead_code, reason = "held for its drop")] Box<dyn Send + Sync>),
     /// Another view of the same memory.
-    Snapshot(#[expect(dead_code, reason = "held for its source")] Snapshot),
+    Snapshot(Snapshot),
     /// Memory that the caller answers for.
     Static,
 }
@@ -47,6 +47,16 @@ impl From<Managed<DLManagedTensorVersioned>> for Source {
 impl From<Managed<DLManagedTensor>> for Source {
     fn from(managed: Managed<DLManagedTensor>) -> Self {
         Self::Legacy(managed)
+    }
+}
+
+impl Source {
+    /// The streams of the other view.
+    pub(crate) fn work(&self) -> Option<&Work> {
+        match self {
+            Self::Snapshot(view) => view.work(),
+            _ => None,
+        }
     }
 }
 
