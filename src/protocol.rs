@@ -16,7 +16,6 @@ use crate::interpreter::call;
 use crate::request::{Request, finish};
 use crate::snapshot::Snapshot;
 use crate::stream::{Stream, Wanted};
-use crate::work::Work;
 use crate::{capsule, copy, device, stream};
 
 /// The tensor of `__dlpack__`, asked for DLPack 1.3, and for a device, a copy or a stream where that is needed;
@@ -50,7 +49,7 @@ pub(crate) fn from_protocol(
         Wanted::Unset => match stream::default(there) {
             Some(handle) => (
                 Some(handle),
-                Some(Work::ready_after(Stream::default(there))),
+                Some(request.ready_on(Stream::default(there), None)),
             ),
             None => (None, None),
         },
