@@ -143,10 +143,15 @@ fn ends_of(work: &Work, device: DLDevice) -> Vec<Arc<Event>> {
         (Some(used), Release::Sync) => {
             blocking(|| synchronize(used)).ok();
         }
-        (Some(used), Release::WaitBack) if waited_back(work.producer.as_ref(), used, device) => {}
-        (Some(used), Release::Auto | Release::WaitBack) => {
-            // A capture replays later, at times that nobody knows; a driver that fails runs nothing any more.
-            ends.extend(point(used).ok().flatten().map(Arc::new));
+        (Some(used), release) => {
+            let is_seen_to = steady(work.producer.as_ref(), device).is_some_and(|producer| {
+                let waits = || order::after(&producer, used, Joined::Never).is_ok();
+                producer.is(used) || (release == Release::WaitBack && waits())
+            });
+            if !is_seen_to {
+                // A capture replays later, at times that nobody knows; a driver that fails runs nothing any more.
+                ends.extend(point(used).ok().flatten().map(Arc::new));
+            }
         }
     }
     if work.release == Release::Sync {
@@ -157,17 +162,12 @@ fn ends_of(work: &Work, device: DLDevice) -> Vec<Arc<Event>> {
     ends
 }
 
-/// Whether the producer's stream now waits for `used`: only one that is what it was is known to be alive (R142), and
-/// another one is not where the producer gives memory out again.
-fn waited_back(producer: Option<&Producer>, used: &Stream, device: DLDevice) -> bool {
-    let Some(producer) = producer else {
-        return false;
-    };
-    let alive = match producer.then.is_permanent() {
-        true => Some(producer.then.clone()),
-        false => producer.now(device).filter(|now| now.is(&producer.then)),
-    };
-    alive.is_some_and(|stream| order::after(&stream, used, Joined::Never).is_ok())
+/// The stream of the producer, if that is what it was when the tensor came in: it is alive (R142), and memory that is
+/// given out again there is used after what it was given.
+fn steady(producer: Option<&Producer>, device: DLDevice) -> Option<Stream> {
+    let producer = producer?;
+    let now = producer.now(device)?;
+    now.is(&producer.then).then_some(now)
 }
 
 /// The point that the stream has reached; `None` in a capture.

@@ -29,7 +29,7 @@ pub(crate) enum Ready {
 pub(crate) struct Work {
     /// Before its first use.
     pub(crate) ready: Ready,
-    /// Where it is used, if that is not where its producer works.
+    /// Where it is used, if the end of that counts when its memory is given back.
     pub(crate) used: Option<Stream>,
     /// How its memory is given back after that.
     pub(crate) release: Release,

@@ -334,7 +334,25 @@ class Program:
         imported.drop()
 
 
-STEPS = (
-    "new change look switch free take take_again kernel drop wait advance borrow use "
-    "inside inside leave leave give give_by_table end_consumer"
-).split()
+STEPS = [
+    "new",
+    "change",
+    "look",
+    "switch",
+    "free",
+    "take",
+    "take_again",
+    "kernel",
+    "drop",
+    "wait",
+    "advance",
+    "borrow",
+    "use",
+    "inside",
+    "inside",
+    "leave",
+    "leave",
+    "give",
+    "give_by_table",
+    "end_consumer",
+]
