@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import dlx
-from cuda_producers import CUDA, CudaArray, Framework, Imported
+from cuda_producers import CUDA, DLPackArray, Framework, Imported
 from dlpack_abi import from_table, table_of
 from kernels import read, write
 from simulated_driver import Simulation
@@ -36,7 +36,7 @@ class Item:
     """An array and what was made of it."""
 
     library: Framework
-    array: CudaArray | None
+    array: DLPackArray | None
     tensors: list[dlx.Tensor] = field(default_factory=list)
     """The last one is the one in use."""
     consumers: list[tuple[Imported, Stream]] = field(default_factory=list)
@@ -303,7 +303,7 @@ class Program:
         item.consumers.append((imported, stream))
 
     def give_by_table(self, a: int, b: int, c: int) -> None:
-        """Export a tensor by dlx's table, for the stream that dlx is told to work on."""
+        """Export a tensor by dlx's table, for dlx's current stream."""
         item = self._find(a, lambda item: bool(item.tensors) and not item.lent)
         if item is None or item.consumers:
             return
@@ -334,7 +334,7 @@ class Program:
         imported.drop()
 
 
-STEPS = [
+STEPS = (
     "new",
     "change",
     "look",
@@ -355,4 +355,4 @@ STEPS = [
     "give",
     "give_by_table",
     "end_consumer",
-]
+)

@@ -20,6 +20,29 @@ PROGRAMS = st.lists(
     max_size=40,
 )
 
+# The library works elsewhere when it gets its memory back.
+ELSEWHERE: list[Step] = [
+    ("switch", 0, 1, 0),
+    ("take", 0, 1, 0),
+    ("switch", 0, 0, 0),
+    ("kernel", 0, 0, 0),
+    ("drop", 0, 0, 0),
+    ("new", 0, 0, 0),
+]
+BACK_ELSEWHERE: list[Step] = [
+    ("switch", 6, 11, 3),
+    ("take", 8, 6, 5),
+    ("switch", 6, 8, 11),
+    ("give_by_table", 11, 10, 8),
+]
+# A library without a table is not told of work on the default stream.
+UNTOLD: list[Step] = [
+    ("switch", 11, 1, 11),
+    ("new", 5, 8, 10),
+    ("borrow", 1, 10, 6),
+    ("inside", 8, 4, 5),
+]
+
 
 def run(steps: Sequence[Step], **switched_off: Any) -> Simulation:
     """Run a program on a machine of its own."""
@@ -48,11 +71,9 @@ MORE = int(os.environ.get("DLX_MORE_PROGRAMS", "0"))
 
 @settings(max_examples=MORE or 4000, derandomize=not MORE, deadline=None, database=None)
 @given(PROGRAMS)
-# The library is elsewhere when it gets its memory back.
-@example([("switch", 0, 1, 0), ("take", 0, 1, 0), ("switch", 0, 0, 0), ("kernel", 0, 0, 0), ("drop", 0, 0, 0), ("new", 0, 0, 0)])  # fmt: skip
-@example([("switch", 6, 11, 3), ("take", 8, 6, 5), ("switch", 6, 8, 11), ("give_by_table", 11, 10, 8)])  # fmt: skip
-# A library without a table is not told of the default stream.
-@example([("switch", 11, 1, 11), ("new", 5, 8, 10), ("borrow", 1, 10, 6), ("inside", 8, 4, 5)])  # fmt: skip
+@example(ELSEWHERE)
+@example(BACK_ELSEWHERE)
+@example(UNTOLD)
 def test_no_program_has_a_race(steps: list[Step]) -> None:
     """H1, H2, H4, H12, R80: with all of dlx's ways in, out and back."""
     sim = run(steps)
