@@ -193,7 +193,7 @@ fn synchronize(used: &Stream) -> Result<(), Error> {
     let stream = used.raw()?;
     let current = driver::enter(used.device())?;
     match current.capture(stream)? {
-        Capture::None => Ok(current.synchronize_stream(stream)?),
+        Capture::None => Ok(current.synchronize(stream)?),
         _ => Ok(()),
     }
 }

@@ -163,7 +163,7 @@ impl Work {
             let raw = stream.raw()?;
             let current = driver::enter(stream.device())?;
             match current.capture(raw)? {
-                driver::Capture::None => current.synchronize_stream(raw)?,
+                driver::Capture::None => current.synchronize(raw)?,
                 _ => return Err(captured()),
             }
         }
