@@ -272,3 +272,26 @@ def test_a_pending_exception_survives_a_death(dying: str) -> None:
             print(error)
         """
     assert run(code) == (0, "let go\ndivision by zero\n", "")
+
+
+def test_a_deleter_may_be_called_while_the_thread_is_detached_inside_of_dlx() -> None:
+    """R13: ctypes lets the interpreter go around the call; dlx is further up."""
+    code = """
+        import dlx
+        import numpy as np
+        from dlpack_abi import delete, take
+
+        class Deleting:
+            def __init__(self, array):
+                self.held = take(dlx.from_dlpack(array).__dlpack__())
+
+            def __dlpack_device__(self):
+                return 1, 0
+
+            def __dlpack__(self, **keywords):
+                delete(self.held)
+                return np.zeros(3).__dlpack__(**keywords)
+
+        print(dlx.from_dlpack(Deleting(np.zeros(4))).shape)
+        """
+    assert run(code) == (0, "(3,)\n", "")
