@@ -1,0 +1,276 @@
+"""How each library takes a tensor, and what must come of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import dlx
+import numpy as np
+
+from .cases import DTYPES, FLOAT8, INTEGERS, NUMBERS, PLAIN, TORCH_FLOAT8, Array, traits
+from .making import late, view_of
+
+SHARED = "shared"
+"""The consumer reads and writes the memory that was sent."""
+COPIED = "copied"
+"""It has the same elements elsewhere."""
+UNPROTECTED = "unprotected"
+"""It would write to memory that was sent as read-only."""
+MISREAD = "misread"
+"""It shows other elements than were sent."""
+NOT_SENT = "not sent"
+"""It would read outside of the memory."""
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """A library that takes tensors. The first rule that holds says what must happen."""
+
+    name: str
+    """As PyPI calls the library."""
+    take: Callable[[Any], Any]
+    """Its own import."""
+    values: Callable[[Any], Array]
+    """What the library itself shows: the elements as NumPy has them."""
+    dtypes: str
+    """Dtypes that it takes."""
+    rules: tuple[tuple[str, str], ...] = ()
+    """Trait of a tensor (several: `a+b`) and outcome or error; `dtype` is any other."""
+    writable: Callable[[Any], bool] = lambda x: False
+    """Whether the library lets its user write to the elements."""
+    see: Callable[[Any], dlx.Tensor] = dlx.from_dlpack
+    """Address, shape and dtype of what it made."""
+    flat: bool = False
+    """Whether it takes the elements and forgets the shape."""
+    one_dimension: bool = False
+    """Whether it takes one dimension only: dtypes are tried in that."""
+
+    def expected(self, tensor: dlx.Tensor) -> str:
+        """Outcome for a tensor: shared, unless a rule says otherwise."""
+        dtype = str(tensor.dtype)
+        found = traits(tensor) | {dtype}
+        if dtype not in self.dtypes.split():
+            found.add("dtype")
+        for wanted, outcome in self.rules:
+            if found.issuperset(wanted.split("+")):
+                return outcome
+        return SHARED
+
+
+UNVERSIONED = (("read-only", "BufferError"), ("padded", "BufferError"))
+"""Rules of consumers that ask for an unversioned capsule: it has no flags."""
+
+
+def no_numpy(x: Any) -> Array:
+    """For libraries whose only way to show elements is DLPack."""
+    return dlx.from_dlpack(x).numpy()
+
+
+def take_tensorflow(x: Any) -> Any:
+    """TensorFlow takes capsules."""
+    return late("tensorflow").experimental.dlpack.from_dlpack(x.__dlpack__())
+
+
+def take_arrow(x: Any) -> Any:
+    """`pyarrow.Array.from_dlpack`."""
+    return late("pyarrow").Array.from_dlpack(x)
+
+
+def take_view(x: Any) -> Any:
+    """`cuda.core` finds out late that it does not know a dtype."""
+    view = view_of(x)
+    view.dtype  # noqa: B018
+    return view
+
+
+def see_view(view: Any) -> dlx.Tensor:
+    """`cuda.core` imports more dtypes than it exports."""
+    return dlx.from_pointer(
+        view.ptr,
+        view.shape,
+        view.dtype.name,
+        strides=view.strides,
+        owner=view,
+        readonly=view.readonly,
+    )
+
+
+def is_writable(array: Any) -> bool:
+    """Look at NumPy's flag."""
+    return bool(np.from_dlpack(array).flags.writeable)
+
+
+CONSUMERS = [
+    Consumer(
+        "numpy",
+        np.from_dlpack,
+        lambda x: x,
+        PLAIN,
+        (("dtype", "RuntimeError"),),
+        writable=lambda x: bool(x.flags.writeable),
+    ),
+    Consumer(
+        "torch",
+        lambda x: late("torch").from_dlpack(x),
+        lambda x: x.numpy(),
+        f"{PLAIN} bfloat16 complex32 {TORCH_FLOAT8} float4_e2m1fnx2",
+        (
+            ("dtype", "BufferError"),
+            ("negative", "RuntimeError"),
+            ("read-only", UNPROTECTED),
+        ),
+        writable=lambda x: True,
+    ),
+    Consumer(
+        "jax",
+        lambda x: late("jax.numpy").from_dlpack(x),
+        np.asarray,
+        f"{PLAIN} bfloat16 {FLOAT8}",
+        (
+            *UNVERSIONED,
+            ("dtype", "JaxRuntimeError"),
+            ("empty", SHARED),
+            ("gaps", "JaxRuntimeError"),
+            ("offset", COPIED),
+        ),
+    ),
+    Consumer(
+        "tensorflow-cpu",
+        take_tensorflow,
+        lambda x: x.numpy(),
+        f"{PLAIN} bfloat16",
+        (
+            *UNVERSIONED,
+            ("dtype", "InvalidArgumentError"),
+            ("strided", "InvalidArgumentError"),
+        ),
+    ),
+    Consumer(
+        "paddlepaddle",
+        lambda x: late("paddle").from_dlpack(x),
+        lambda x: x.numpy(),
+        f"{PLAIN} bfloat16 float8_e4m3fn float8_e5m2",
+        (
+            ("dtype", "NotImplementedError"),
+            ("ndim>9", "RuntimeError"),
+            ("negative", NOT_SENT),
+            ("read-only", UNPROTECTED),
+        ),
+        writable=lambda x: True,
+    ),
+    Consumer(
+        "mlx",
+        lambda x: late("mlx.core").from_dlpack(x),
+        np.asarray,
+        f"bool {INTEGERS} float32 float16 bfloat16 complex64",
+        (
+            ("float64", f"{MISREAD} as float32"),
+            ("complex128", f"{MISREAD} as complex64"),
+            ("dtype", "ValueError"),
+            ("negative", "ValueError"),
+            ("empty", SHARED),
+            ("any", COPIED),
+        ),
+    ),
+    Consumer(
+        "warp-lang",
+        lambda x: late("warp").from_dlpack(x),
+        lambda x: x.numpy(),
+        f"bool {NUMBERS} float16 bfloat16",
+        (
+            *UNVERSIONED,
+            ("handle64", "ValueError"),
+            ("dtype", "RuntimeError"),
+            ("ndim>4", "RuntimeError"),
+        ),
+        writable=lambda x: True,
+    ),
+    Consumer(
+        "apache-tvm-ffi",
+        lambda x: late("tvm_ffi").from_dlpack(x),
+        no_numpy,
+        DTYPES,
+        (("padded", "BufferError"), ("read-only", UNPROTECTED)),
+        writable=lambda x: True,
+    ),
+    Consumer(
+        "cuda-core",
+        take_view,
+        lambda x: see_view(x).numpy(),
+        f"{PLAIN} bfloat16",
+        (
+            ("float6_e2m3fn", "ValueError"),
+            ("float6_e3m2fn", "ValueError"),
+            ("float4_e2m1fn", "ValueError"),
+            ("dtype", "TypeError"),
+        ),
+        writable=lambda x: not x.readonly,
+        see=see_view,
+    ),
+    Consumer(
+        "array-api-strict",
+        lambda x: late("array_api_strict").from_dlpack(x),
+        lambda x: np.from_dlpack(x),
+        f"bool {NUMBERS} complex64 complex128",
+        (("float16", "TypeError"), ("dtype", "RuntimeError")),
+        writable=is_writable,
+    ),
+    Consumer(
+        "onnxruntime",
+        lambda x: late("onnxruntime").OrtValue.from_dlpack(x),
+        lambda x: x.numpy(),
+        f"{NUMBERS} float16 bfloat16",
+        (
+            *UNVERSIONED,
+            ("dtype", "RuntimeError"),
+            ("strided", "RuntimeError"),
+        ),
+        writable=lambda x: True,
+    ),
+    Consumer(
+        "pyarrow",
+        take_arrow,
+        lambda x: x.to_numpy(zero_copy_only=False),
+        f"{NUMBERS} float16",
+        (
+            ("ndim<1", "ArrowInvalid"),
+            ("ndim>1", "ArrowInvalid"),
+            ("dtype", "ArrowInvalid"),
+        ),
+        writable=lambda x: bool(x.buffers()[1].is_mutable),
+        one_dimension=True,
+    ),
+    Consumer(
+        "awkward",
+        lambda x: late("awkward").from_dlpack(x),
+        lambda x: np.asarray(late("awkward").to_numpy(x)),
+        PLAIN,
+        (("dtype", "RuntimeError"),),
+        see=lambda x: dlx.from_dlpack(late("awkward").to_numpy(x)),
+        writable=lambda x: is_writable(late("awkward").to_numpy(x)),
+    ),
+    Consumer(
+        "nanoarrow",
+        lambda x: late("nanoarrow").c_buffer(x),
+        np.asarray,
+        f"bool {NUMBERS} float16",
+        (
+            ("complex64", "error"),
+            ("complex128", "error"),
+            ("dtype", "BufferError"),
+            ("gaps", "BufferError"),
+            ("strided", MISREAD),
+        ),
+        flat=True,
+    ),
+    Consumer(
+        "memoryview",
+        memoryview,
+        np.asarray,
+        PLAIN,
+        (("dtype", "BufferError"),),
+        writable=lambda x: not x.readonly,
+    ),
+]
