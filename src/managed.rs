@@ -1,8 +1,9 @@
 //! Managed tensors: an owning handle for either struct of `dlpack.h`, and the building of our own.
 
 use std::alloc::{Layout, alloc, dealloc};
+use std::ffi::c_void;
 use std::mem::ManuallyDrop;
-use std::ptr::{NonNull, copy_nonoverlapping, null_mut};
+use std::ptr::{NonNull, copy_nonoverlapping};
 
 use crate::abi::{
     DLManagedTensor, DLManagedTensorVersioned, DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION,
@@ -31,7 +32,12 @@ pub(crate) trait ManagedTensor: Sized {
     unsafe fn read(this: NonNull<Self>) -> Result<(DLTensor, u64), Error>;
 
     /// The struct for an export of ours.
-    fn assemble(tensor: DLTensor, flags: u64, deleter: unsafe extern "C" fn(*mut Self)) -> Self;
+    fn assemble(
+        tensor: DLTensor,
+        flags: u64,
+        manager_ctx: *mut c_void,
+        deleter: unsafe extern "C" fn(*mut Self),
+    ) -> Self;
 }
 
 impl ManagedTensor for DLManagedTensorVersioned {
@@ -54,14 +60,19 @@ impl ManagedTensor for DLManagedTensorVersioned {
         Ok((this.dl_tensor, this.flags))
     }
 
-    fn assemble(dl_tensor: DLTensor, flags: u64, deleter: unsafe extern "C" fn(*mut Self)) -> Self {
+    fn assemble(
+        dl_tensor: DLTensor,
+        flags: u64,
+        manager_ctx: *mut c_void,
+        deleter: unsafe extern "C" fn(*mut Self),
+    ) -> Self {
         let version = DLPackVersion {
             major: DLPACK_MAJOR_VERSION,
             minor: DLPACK_MINOR_VERSION,
         };
         Self {
             version,
-            manager_ctx: null_mut(),
+            manager_ctx,
             deleter: Some(deleter),
             flags,
             dl_tensor,
@@ -83,11 +94,12 @@ impl ManagedTensor for DLManagedTensor {
     fn assemble(
         dl_tensor: DLTensor,
         _flags: u64,
+        manager_ctx: *mut c_void,
         deleter: unsafe extern "C" fn(*mut Self),
     ) -> Self {
         Self {
             dl_tensor,
-            manager_ctx: null_mut(),
+            manager_ctx,
             deleter: Some(deleter),
         }
     }
@@ -180,7 +192,8 @@ pub(crate) fn export<M: ManagedTensor, O: Send + 'static>(
     // SAFETY: as for the shape.
     unsafe { copy_nonoverlapping(strides.as_ptr(), tensor.strides, ndim) };
     let export = Export {
-        managed: M::assemble(tensor, flags, delete::<M, O>),
+        // The deleter does not need it, but Paddle calls none where it is NULL.
+        managed: M::assemble(tensor, flags, block.cast(), delete::<M, O>),
         owner,
         ndim,
     };

@@ -252,3 +252,10 @@ def test_an_array_of_numpy_holds_the_memory(dtype: tuple[int, int, int]) -> None
     assert producer.deleted == 0
     del array
     assert producer.deleted == 1
+
+
+@pytest.mark.parametrize("keywords", [{}, {"max_version": (1, 3)}])
+def test_an_export_has_a_context(keywords: dict[str, Any]) -> None:
+    """R8: Paddle calls no deleter without one, and would never give the memory back."""
+    capsule = dlx.from_pointer(8, (1,), "int8").__dlpack__(**keywords)
+    assert managed_in(capsule).manager_ctx is not None
