@@ -37,9 +37,9 @@ SHAPE = (4, 6)
 SIZE = 24
 
 
-def numpy_dtype(dtype: str) -> Any:
+def numpy_dtype(dtype: str) -> np.dtype[Any]:
     """NumPy's dtype of this name, or that of ml_dtypes."""
-    return getattr(ml_dtypes, dtype, None) or np.dtype(dtype)
+    return np.dtype(getattr(ml_dtypes, dtype, dtype))
 
 
 def aligned(nbytes: int, offset: int = 0) -> Array:
@@ -51,8 +51,8 @@ def aligned(nbytes: int, offset: int = 0) -> Array:
 
 def ones_and_twos(dtype: str, offset: int = 0) -> Array:
     """4 by 6 elements that every dtype has: 1, 2, 1, 2, and so on; of bool 1, 0."""
-    kind = np.dtype(numpy_dtype(dtype))
-    array = aligned(SIZE * kind.itemsize, offset).view(kind).reshape(SHAPE)
+    kind = numpy_dtype(dtype)
+    array: Array = aligned(SIZE * kind.itemsize, offset).view(kind).reshape(SHAPE)
     array[...] = (np.arange(SIZE).reshape(SHAPE) % 2 + 1).astype(kind)
     if dtype == "bool":
         array[:, 1::2] = False
@@ -110,7 +110,7 @@ def expected_elements(case: Case, flat: bool) -> Array:
     """Elements of a case, as NumPy forms them."""
     if not case.layout:
         if case.dtype in NAMELESS:
-            return np.zeros(SHAPE, dtype=np.void)
+            return np.zeros(SHAPE, dtype="V1")
         numbers = ones_and_twos(case.dtype)
         return numbers.reshape(-1) if flat else numbers
     array = elements()
@@ -144,6 +144,7 @@ def traits(tensor: dlx.Tensor) -> set[str]:
     tests = {
         "ndim<1": tensor.ndim < 1,
         "read-only": tensor.readonly,
+        "protected": tensor.readonly and tensor.size > 0,
         "empty": tensor.size == 0,
         "padded": tensor.nbytes > -(-tensor.size * bits // 8),
         "strided": not tensor.is_contiguous,

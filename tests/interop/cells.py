@@ -131,7 +131,9 @@ def outcome(consumer: Consumer, case: Case, tensor: dlx.Tensor) -> str:
         shown = consumer.values(taken)
         if not np.array_equal(shown.ravel(), np.asarray(tensor.numpy()).ravel()):
             return MISREAD
-    if tensor.size and seen.data_ptr != tensor.data_ptr:
+    if tensor.size == 0:
+        return SHARED
+    if seen.data_ptr != tensor.data_ptr:
         return COPIED
     return UNPROTECTED if tensor.readonly and consumer.writable(taken) else SHARED
 
@@ -154,6 +156,7 @@ def exchanged(producer: Producer, consumer: Consumer) -> Iterator[Cell]:
     for name, test in zip(LIFETIMES, tests, strict=True):
         yield Cell(name, "", "")
         yield Cell(name, RIGHT, test(producer, consumer, case))
+    yield Cell(RATIO, "", "")
     yield Cell(RATIO, "", ratio(producer, consumer, case))
 
 
@@ -255,6 +258,8 @@ def once(call: Callable[[], object], rounds: int) -> float:
 def ratio(producer: Producer, consumer: Consumer, case: Case) -> str:
     """Time through dlx by that of the consumer's own import; "" where it has none."""
     x = make(producer, case, consumer.one_dimension)
+    if not hasattr(x, "__dlpack__"):
+        return ""  # MLX crashes on such objects.
     try:
         consumer.take(x)
     except Exception:

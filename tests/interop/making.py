@@ -10,7 +10,7 @@ from typing import Any
 import dlx
 import numpy as np
 
-from .cases import SHAPE, SIZE, aligned
+from .cases import SIZE, aligned
 
 Form = Callable[[Any], Any]
 
@@ -76,21 +76,38 @@ def bytes_of(numbers: Any) -> bytes:
     return numbers.astype(np.uint8).tobytes()  # type: ignore[no-any-return]
 
 
+def in_bytearray(numbers: Any) -> tuple[bytearray, int]:
+    """Give a bytearray with the elements, and where in it they begin: aligned."""
+    memory = bytearray(numbers.nbytes + 256)
+    start = -np.frombuffer(memory, dtype=np.uint8).ctypes.data % 256
+    memory[start : start + numbers.nbytes] = numbers.tobytes()
+    return memory, start
+
+
 def in_ctypes(numbers: Any) -> Any:
-    """Give a ctypes array of two dimensions."""
+    """Give a ctypes array of as many dimensions."""
     kind: Any = np.ctypeslib.as_ctypes_type(numbers.dtype)
-    return (kind * SHAPE[1] * SHAPE[0]).from_buffer_copy(numbers.tobytes())
+    for extent in reversed(numbers.shape):
+        kind *= extent
+    return kind.from_buffer(*in_bytearray(numbers))
 
 
 def in_memoryview(numbers: Any) -> Any:
     """Give a memoryview with the shape of the array."""
-    memory = bytearray(numbers.tobytes())
-    return memoryview(memory).cast(numbers.dtype.char, SHAPE)
+    memory, start = in_bytearray(numbers)
+    view = memoryview(memory)[start : start + numbers.nbytes]
+    return view.cast(numbers.dtype.char, numbers.shape)
 
 
 def in_array(numbers: Any) -> Any:
-    """Give an `array.array`."""
-    return array.array(numbers.dtype.char, numbers.tolist())
+    """Give an `array.array`; where it lies is luck, so one that lies badly is taken."""
+    spacers = []
+    for size in range(100):
+        made = array.array(numbers.dtype.char, numbers.tolist())
+        if made.buffer_info()[0] % 64:
+            break
+        spacers.append((made, bytearray(16 * size)))
+    return made
 
 
 # Other libraries

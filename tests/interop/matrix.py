@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -15,9 +16,10 @@ from typing import NamedTuple
 
 from .cells import Cell, exchanged, imported
 from .consumers import CONSUMERS
+from .install import FAILED
 from .producers import PRODUCERS
 
-SECONDS = 60
+SECONDS = 60.0
 """What a pair may take."""
 ENVIRONMENT = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
@@ -67,6 +69,10 @@ def load() -> dict[str, str]:
             importlib.import_module(module)
         except Exception as error:
             missing[name] = f"{type(error).__name__}: {error}".splitlines()[0]
+    if FAILED.exists():
+        missing |= json.loads(FAILED.read_text())
+    gc.collect()
+    gc.freeze()  # What the libraries are made of need not be searched in each pair.
     return missing
 
 
@@ -92,8 +98,7 @@ def cells_of(producer: str, consumer: str) -> Iterator[Cell]:
 def child(producer: str, consumer: str, results: int) -> None:
     """Write the cells of a pair to a file, each before and after it is run."""
     if "warp-lang" in (producer, consumer):
-        import warp
-
+        warp = importlib.import_module("warp")
         warp.config.quiet = True
         warp.init()
     for cell in cells_of(producer, consumer):
@@ -138,7 +143,7 @@ def how_it_ended(pid: int) -> str:
     finally:
         os.close(handle)
     if not ready:
-        return f"nothing after {SECONDS} s"
+        return f"nothing after {SECONDS:g} s"
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         return f"killed by signal {-code}"

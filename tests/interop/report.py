@@ -1,0 +1,141 @@
+"""`docs/interop.md`: what came of every pair, in tables."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from textwrap import dedent
+
+from .cells import LIFETIMES, RATIO
+from .consumers import CONSUMERS, COPIED, MISREAD, NOT_SENT, SHARED, UNPROTECTED
+from .deviations import DEVIATIONS
+from .matrix import DLX, Pair
+from .producers import PRODUCERS
+
+HEAD = """\
+# Interop
+
+`make interop` writes this file. It sends tensors of every library to every other
+through dlx: `consumer.from_dlpack(dlx.from_dlpack(x))`. What has to come of each is
+data in `tests/interop/producers.py` and `tests/interop/consumers.py`, and asserted. So
+is that either side may die first, and on another thread. Each pair runs in a process of
+its own; none crashes.
+
+## The matrix
+
+Rows hand out, columns take; the first column is `dlx.from_dlpack` itself.
+`shared/copied/refused` counts the tensors sent, of every dtype that the row has and of
+float32 in every layout: the memory itself came, the same elements elsewhere, or an
+error. `!` counts those that the consumer gets wrong, and `x` is the time by that of the
+consumer's own import of the same object (on a shared machine: an order of magnitude).
+"""
+NOT_THERE = """\
+dask's arrays have no protocol (`x.compute()` is a NumPy array), and ndonnx's refuse.
+Numba's host arrays are NumPy's. Left out are CuPy, which has no arrays on the CPU,
+tinygrad, which has no protocol, and no device without clang, and apache-tvm, whose
+tensors are tvm-ffi's.
+"""
+RULES = """\
+## What each consumer does
+
+A tensor that no rule speaks of is shared. `unprotected`: the consumer would write to
+read-only memory; `misread`: it shows other elements, or has another dtype; `not sent`:
+it would read outside of the memory. As conditions, `dtype` is any other, `protected`
+means read-only and not empty, `gaps` strided and not only permuted, `offset` not at a
+multiple of 64 bytes, `padded` one byte for each smaller element.
+"""
+REFUSED = "refused"
+
+
+def kind(outcome: str) -> str:
+    """Sort an outcome into those that the matrix counts."""
+    if outcome in (SHARED, COPIED):
+        return outcome
+    if outcome.startswith((UNPROTECTED, MISREAD, NOT_SENT)):
+        return "!"
+    return REFUSED
+
+
+def entry(pair: Pair) -> str:
+    """Give one field of the matrix."""
+    sent = [cell for cell in pair.cells if cell.case not in (*LIFETIMES, RATIO)]
+    counts = Counter(kind(cell.outcome) for cell in sent)
+    text = "/".join(str(counts[name]) for name in (SHARED, COPIED, REFUSED))
+    if counts["!"]:
+        text += f" {counts['!']}!"
+    times = [cell.outcome for cell in pair.cells if cell.case == RATIO]
+    return f"{text} x{times[0]}" if any(times) else text
+
+
+def table(rows: list[list[str]]) -> list[str]:
+    """Format rows, of which the first is the head."""
+    head, *body = [f"| {' | '.join(row)} |" for row in rows]
+    return [head, "|" + " --- |" * len(rows[0]), *body, ""]
+
+
+def matrix(pairs: list[Pair]) -> list[str]:
+    """Producers by consumers."""
+    found = {(pair.producer, pair.consumer): entry(pair) for pair in pairs}
+    columns = [DLX, *(consumer.name for consumer in CONSUMERS)]
+    rows = [["", *columns]]
+    for producer in PRODUCERS:
+        fields = [found.get((producer.name, column), "") for column in columns]
+        rows.append([producer.name, *fields])
+    return table(rows)
+
+
+def rules() -> list[str]:
+    """What every consumer does, as the suite asserts it."""
+    rows = [["consumer", "dtypes that it takes", "otherwise, the first that holds"]]
+    for each in CONSUMERS:
+        said = "; ".join(f"{trait}: {outcome}" for trait, outcome in each.rules)
+        rows.append([each.name, each.dtypes, said])
+    return table(rows)
+
+
+def deviations() -> list[str]:
+    """What was found in other libraries."""
+    lines = []
+    for number, each in enumerate(DEVIATIONS, 1):
+        ends = f" Ends with {each.ends}." if each.ends else ""
+        lines += [
+            f"{number}. **{each.library}**: {each.what}{ends}",
+            "",
+            "   ```python",
+        ]
+        lines += [f"   {line}" for line in dedent(each.code).strip().splitlines()]
+        lines += ["   ```", ""]
+    return lines
+
+
+def render(pairs: list[Pair], versions: dict[str, str], missing: dict[str, str]) -> str:
+    """Give the whole document."""
+    lines = [
+        *HEAD.splitlines(),
+        "",
+        *matrix(pairs),
+        *NOT_THERE.splitlines(),
+        "",
+        *RULES.splitlines(),
+        "",
+        *rules(),
+        "## Deviations",
+        "",
+        "Each ran, with this outcome, when this file was written.",
+        "",
+        *deviations(),
+        "## Versions",
+        "",
+        ", ".join(f"{name} {number}" for name, number in sorted(versions.items())),
+        "",
+    ]
+    if missing:
+        lines += ["Not installed, and so not tried:", ""]
+        lines += [f"- {name}: {reason}" for name, reason in sorted(missing.items())]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def outcomes(document: str) -> str:
+    """Give the part that must not change by itself: no times, no versions."""
+    return re.sub(r" x[\d.]+", "", document).partition("## Versions")[0]
