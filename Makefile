@@ -30,7 +30,7 @@ lint: $(VENV)/tools  ## check format and lints of Rust and Python
 
 types: $(VENV)/built $(VENV)/tools  ## check the stub against the extension, and all Python against the stub
 	$(BIN)/python -m mypy.stubtest dlx._core --ignore-disjoint-bases
-	$(BIN)/python -m mypy python tests benches
+	$(BIN)/python -m mypy python tests benches examples
 
 bench: $(VENV)/built $(VENV)/heavy  ## compare every path with C by hand and with what else there is
 	$(BIN)/python benches/bench.py

@@ -5,7 +5,9 @@ library is installed; a statement whose names are not all there is not timed.
 """
 
 import enum
+import timeit
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -47,6 +49,89 @@ def small(libraries: dict[str, ModuleType]) -> Scope:
     return scope
 
 
+def wrapped(libraries: dict[str, ModuleType]) -> Scope:
+    """The same tensors, and three of each kind as the attribute of a mixin class."""
+    scope = small(libraries)
+    if "dlx" not in libraries:
+        return scope
+    from dlx import ExchangeMixin
+
+    class MyArr(ExchangeMixin, exchange="data"):
+        """The class of the README."""
+
+        def __init__(self, data: object) -> None:
+            """Keep what is exported."""
+            self.data = data
+
+    scope["m_table"] = MyArr.__dlpack_c_exchange_api__
+    for kind in ("t", "a", "d"):
+        names = [name for name in (kind, f"{kind}2", f"{kind}3") if name in scope]
+        scope |= {f"m{name}": MyArr(scope[name]) for name in names}
+    if tvm_ffi := libraries.get("tvm_ffi"):
+        echo = tvm_ffi.get_global_func("testing.echo")
+        for name in scope.keys() & {"mt", "ma", "md"}:
+            check_class(echo(scope[name]), MyArr)
+    return scope
+
+
+def check_class(back: object, wanted: type) -> None:
+    """Make sure that C code gave back what it was given."""
+    if type(back) is not wanted:
+        raise AssertionError(f"{wanted} came back from C as {type(back)}")
+
+
+def published(libraries: dict[str, ModuleType]) -> Scope:
+    """Two threads that call with arrays; one met the class while it was published.
+
+    tvm-ffi remembers types by thread, so afterwards each goes on in its own way.
+    """
+    scope = small(libraries)
+    if not {"dlx", "tvm_ffi", "np"} <= scope.keys():
+        return scope
+    dlx, tvm_ffi, np = (libraries[name] for name in ("dlx", "tvm_ffi", "np"))
+    echo = tvm_ffi.get_global_func("testing.echo")
+
+    def thread(wanted: type) -> Callable[[int], float]:
+        worker = ThreadPoolExecutor(1)
+        check_class(worker.submit(echo, scope["a"]).result(), wanted)
+        timer = timeit.Timer("nop(a, a2, a3)", globals=scope)
+        return lambda n: worker.submit(timer.timeit, n).result() / n * 1e9
+
+    scope["before"] = thread(tvm_ffi.Tensor)
+    dlx.publish(np.ndarray)
+    try:
+        scope["after"] = thread(np.ndarray)
+    finally:
+        dlx.unpublish(np.ndarray)
+    return scope
+
+
+def bridged(libraries: dict[str, ModuleType]) -> Scope:
+    """What calls of a NumPy function with two torch tensors add to the bare call."""
+    scope = small(libraries)
+    if not {"dlx", "np", "torch"} <= scope.keys():
+        return scope
+    dlx, np = libraries["dlx"], libraries["np"]
+    scope["f"] = lambda a, b: np.add(a, b)
+    scope["g"] = dlx.bridge(np.ndarray)(scope["f"])
+
+    def shortest(statement: str, n: int) -> float:
+        # A difference of times is soon disturbed, and short samples are so the least.
+        number = min(n, 100)
+        timer = timeit.Timer(statement, globals=scope)
+        return min(timer.repeat(max(1, n // number), number)) / number * 1e9
+
+    bare = shortest("f(a, a2)", 200_000)
+    eval("g(t, t2)", scope)  # the first call learns the types
+
+    def added(statement: str) -> Callable[[int], float]:
+        return lambda n: shortest(statement, n) - bare
+
+    scope["bridge"] = added("g(t, t2)")
+    scope["by_hand"] = added("torch.from_numpy(f(t.numpy(), t2.numpy()))")
+    return scope
+
+
 def large(libraries: dict[str, ModuleType]) -> Scope:
     """64 MiB of float32, compact and transposed, as an array and as a torch tensor."""
     scope: Scope = dict(libraries)
@@ -83,6 +168,17 @@ def _loop(
     return Row(path, ours, against, theirs, budget, clock=Clock.LOOP)
 
 
+def _mixin(
+    path: str,
+    ours: str,
+    against: str,
+    theirs: str,
+    budget: float | None = None,
+    clock: Clock = Clock.STATEMENT,
+) -> Row:
+    return Row(path, ours, against, theirs, budget, clock, wrapped)
+
+
 def _copy(
     path: str, ours: str, against: str, theirs: str, budget: float | None = None
 ) -> Row:
@@ -100,8 +196,13 @@ _TORCH = ("dlx.from_dlpack(torch)", "dlx.from_dlpack(t)")
 _NUMPY = ("dlx.from_dlpack(ndarray)", "dlx.from_dlpack(a)")
 _NUMPY_OUT = ("np.from_dlpack(dlx)", "np.from_dlpack(d)")
 _TVM_OUT = ("tvm_ffi.from_dlpack(dlx)", "tvm_ffi.from_dlpack(d)")
+_TO_NUMPY = ("dlx.convert(torch, np.ndarray)", "dlx.convert(t, np.ndarray)")
+_TO_TORCH = ("dlx.convert(ndarray, torch.Tensor)", "dlx.convert(a, torch.Tensor)")
 _TORCH_OUT = ("torch.from_dlpack(dlx)", "torch.from_dlpack(d)")
 _CALL = ("tvm-ffi call, three dlx tensors", "nop(d, d2, d3)")
+_MIXIN_TORCH = ("tvm-ffi call, three MyArr over torch", "nop(mt, mt2, mt3)")
+_MIXIN_NUMPY = ("tvm-ffi call, three MyArr over ndarrays", "nop(ma, ma2, ma3)")
+_MIXIN_DLX = ("tvm-ffi call, three MyArr over dlx", "nop(md, md2, md3)")
 _COMPACT = ("copy=True, 64 MiB compact", "dlx.from_dlpack(a, copy=True)")
 _TRANSPOSED = ("copy=True, 64 MiB transposed", "dlx.from_dlpack(aT, copy=True)")
 
@@ -178,6 +279,59 @@ ROWS = [
     Row(*_TVM_OUT, "tvm_ffi.from_dlpack(C Tensor)", "tvm_ffi.from_dlpack(k)"),
     Row(*_TORCH_OUT, "torch.from_dlpack(ndarray)", "torch.from_dlpack(a)"),
     Row(*_TORCH_OUT, "torch.from_dlpack(C Tensor)", "torch.from_dlpack(k)"),
+    # A class of Python, against what its attribute holds.
+    _mixin(*_MIXIN_TORCH, "three torch tensors", "nop(t, t2, t3)", 1.3),
+    _mixin(*_MIXIN_NUMPY, "three torch tensors", "nop(t, t2, t3)", 1.3),
+    _mixin(*_MIXIN_DLX, "three dlx tensors", "nop(d, d2, d3)"),
+    _mixin(
+        f"{_EXPORT}, MyArr over torch",
+        "c.from_py_loop(m_table, mt, n)",
+        "torch.Tensor's own",
+        "c.from_py_loop(t_table, t, n)",
+        clock=Clock.LOOP,
+    ),
+    _mixin(
+        f"{_EXPORT}, MyArr over dlx",
+        "c.from_py_loop(m_table, md, n)",
+        "dlx.Tensor's own",
+        "c.from_py_loop(d_table, d, n)",
+        clock=Clock.LOOP,
+    ),
+    _mixin(
+        f"{_BORROW}, MyArr over torch",
+        "c.borrow_loop_table(m_table, mt, n)",
+        "torch.Tensor's own",
+        "c.borrow_loop_table(t_table, t, n)",
+        clock=Clock.LOOP,
+    ),
+    _mixin(
+        f"{_BORROW}, MyArr over dlx",
+        "c.borrow_loop_table(m_table, md, n)",
+        "dlx.Tensor's own",
+        "c.borrow_loop_table(d_table, d, n)",
+        clock=Clock.LOOP,
+    ),
+    # A class of somebody else: at least 1.3 times faster.
+    Row(
+        "tvm-ffi call, three ndarrays, published",
+        "after(n)",
+        "not published",
+        "before(n)",
+        0.769,
+        Clock.LOOP,
+        published,
+    ),
+    # From one library to another.
+    Row(*_TO_NUMPY, "t.numpy()", "t.numpy()", 0.5),
+    Row(*_TO_NUMPY, "np.from_dlpack(torch)", "np.from_dlpack(t)", 0.12),
+    Row(*_TO_TORCH, "torch.from_numpy(ndarray)", "torch.from_numpy(a)", 1.0),
+    Row(*_TO_TORCH, "torch.from_dlpack(ndarray)", "torch.from_dlpack(a)", 0.4),
+    Row(
+        "dlx.convert(dlx, np.ndarray)",
+        "dlx.convert(d, np.ndarray)",
+        "np.from_dlpack(dlx)",
+        "np.from_dlpack(d)",
+    ),
     # Copies. np.copy keeps the layout of its source, dlx makes it row-major.
     _copy(*_COMPACT, "np.copy(a)", "np.copy(a)", 1.0),
     _copy(*_COMPACT, "torch clone", "t.clone()"),
@@ -191,5 +345,15 @@ ROWS = [
     # Start.
     Row(
         "import dlx", "import dlx", "bare interpreter", "pass", 5.0, clock=Clock.PROCESS
+    ),
+    # What a bridge adds to the function.
+    Row(
+        "dlx.bridge adds, two torch tensors",
+        "bridge(n)",
+        "t.numpy() twice, torch.from_numpy",
+        "by_hand(n)",
+        0.65,
+        Clock.LOOP,
+        bridged,
     ),
 ]

@@ -15,10 +15,13 @@ use pyo3::types::PyType;
 use crate::adapters::{numpy, torch};
 use crate::exchange::{Table, is_immutable};
 use crate::slot::{Slot, is_mixin};
+use crate::tensor::Tensor;
 
 /// How objects of a type are imported.
 #[derive(Clone, Copy)]
 pub(crate) enum Way {
+    /// As what it is: a `dlx.Tensor`.
+    Tensor,
     /// Through the table of the type, with torch's guards where it is torch's.
     Table(Table, Option<torch::Kind>),
     /// From the struct of a NumPy array.
@@ -49,11 +52,8 @@ static CACHE: [OnceLock<Entry>; SLOTS] = [const { OnceLock::new() }; SLOTS];
 /// Calls `body` with what is known of the type of `x`.
 pub(crate) fn with<R>(x: &Bound<'_, PyAny>, body: impl FnOnce(&Entry) -> R) -> R {
     let class: *mut ffi::PyObject = x.get_type_ptr().cast();
-    let address = class.addr();
-    // Types are allocated at multiples of 16; the upper bits are mixed in by the multiplication.
-    let hash = (address >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 52;
     for probe in 0..PROBES {
-        let slot = &CACHE[(hash + probe) % SLOTS];
+        let slot = &CACHE[place(class, probe)];
         let entry = match slot.get() {
             Some(entry) => entry,
             // Their slots know them, and let them die.
@@ -67,6 +67,22 @@ pub(crate) fn with<R>(x: &Bound<'_, PyAny>, body: impl FnOnce(&Entry) -> R) -> R
     }
     // Dropping it drops its reference to the class, which takes a proper attachment.
     Python::attach(|_| body(&Entry::new(&x.get_type())))
+}
+
+/// How objects of the type of `x` are imported, if that is remembered; nothing is remembered by asking.
+pub(crate) fn known(x: &Bound<'_, PyAny>) -> Option<Way> {
+    let class: *mut ffi::PyObject = x.get_type_ptr().cast();
+    (0..PROBES)
+        .map_while(|probe| CACHE[place(class, probe)].get())
+        .find(|entry| entry.class.as_ptr() == class)
+        .and_then(|entry| entry.known().copied())
+}
+
+/// Where a class is looked for: here, if not at an earlier probe.
+fn place(class: *mut ffi::PyObject, probe: usize) -> usize {
+    // Types are allocated at multiples of 16; the upper bits are mixed in by the multiplication.
+    let hash = (class.addr() >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 52;
+    (hash + probe) % SLOTS
 }
 
 impl Entry {
@@ -96,6 +112,9 @@ impl Entry {
         let class = self.class.bind(x.py());
         if is_mixin(class) {
             return Ok(Way::Mixin);
+        }
+        if x.is_exact_instance_of::<Tensor>() {
+            return Ok(*self.way.get_or_init(|| Way::Tensor));
         }
         let kind = torch::kind(x)?;
         // What dlx provides for others to use is no way for dlx itself.

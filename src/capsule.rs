@@ -50,6 +50,46 @@ pub(crate) fn export<M: Named>(
     capsule
 }
 
+/// Name of a capsule that nobody consumes.
+const HELD: &CStr = c"dlx_held_tensor";
+
+/// A capsule that owns `managed` for as long as it lives: no protocol knows its name.
+pub(crate) fn hold(
+    py: Python<'_>,
+    managed: Managed<DLManagedTensorVersioned>,
+) -> PyResult<Bound<'_, PyCapsule>> {
+    let tensor = managed.into_raw();
+    // SAFETY: `tensor` is a managed tensor that we give to the capsule; `let_go` is its destructor and may run on
+    // any thread.
+    let capsule = unsafe {
+        PyCapsule::new_with_pointer_and_destructor(py, tensor.cast(), HELD, Some(let_go))
+    };
+    if capsule.is_err() {
+        // SAFETY: no capsule was made, so the tensor is still ours.
+        drop(unsafe { Managed::from_raw(tensor) });
+    }
+    capsule
+}
+
+/// The destructor of what [`hold`] makes, whatever exception is set (R5).
+unsafe extern "C" fn let_go(capsule: *mut ffi::PyObject) {
+    guard(
+        || {
+            // SAFETY: CPython calls destructors attached (S2).
+            let py = unsafe { Python::assume_attached() };
+            let _pending = Pending::save(py);
+            // SAFETY: a capsule that is going away; renamed, it would give NULL.
+            let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule, HELD.as_ptr()) };
+            // SAFETY: the capsule owns the tensor until here.
+            drop(
+                NonNull::new(tensor.cast::<DLManagedTensorVersioned>())
+                    .map(|tensor| unsafe { Managed::from_raw(tensor) }),
+            );
+        },
+        drop,
+    );
+}
+
 /// The capsule of `__dlpack__` that a consumer of this version reads: unversioned below 1.0 (R22, R23).
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use std::slice;
 
 use crate::abi::*;
 use crate::error::Error;
-use crate::managed::Managed;
+use crate::managed::{Managed, Offer};
 use crate::{device, dtype, layout};
 
 /// Where a tensor's elements are and what they are, everything but its shape.
@@ -188,6 +188,30 @@ pub(crate) fn of_managed(
     // SAFETY: `managed` owns the tensor, so its dimensions are valid while it is borrowed (S3).
     let exact = unsafe { is_exact(&tensor, flags) }?;
     Ok((tensor, exact))
+}
+
+/// The fields of `managed`, which have passed [`of_managed`], and its shape and strides.
+pub(crate) fn parts(
+    managed: &Managed<DLManagedTensorVersioned>,
+) -> Result<(DLTensor, u64, Dimensions<'_>), Error> {
+    let (tensor, flags) = managed.read()?;
+    // SAFETY: `managed` owns the tensor, so its dimensions are valid while it is borrowed (S3).
+    let dimensions = unsafe { dimensions(&tensor) }?;
+    Ok((tensor, flags, dimensions))
+}
+
+/// An offer of `managed`, which has passed [`of_managed`]; its dimensions are copied.
+pub(crate) fn offer(
+    managed: Managed<DLManagedTensorVersioned>,
+) -> Result<Offer<Managed<DLManagedTensorVersioned>>, Error> {
+    let (tensor, flags) = managed.read()?;
+    // SAFETY: `managed` owns the tensor and goes into the offer, which holds it longer than this runs (S3).
+    let (shape, strides) = unsafe { dimensions(&tensor) }?;
+    let strides = strides.unwrap_or(&[]);
+    if strides.len() != shape.len() {
+        return Err(Error::refused("the tensor has no strides"));
+    }
+    Offer::new(tensor, shape, strides, flags, managed)
 }
 
 /// As [`of_managed`], from a library whose tensors need no checking as long as they look as usual.

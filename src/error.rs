@@ -63,6 +63,19 @@ impl From<Error> for PyErr {
     }
 }
 
+/// How an error names a type.
+///
+/// PyO3 drops references while it finds the name, so it must know of the attachment, as it does not in a table
+/// function. A class may have any object for its module.
+#[cold]
+pub(crate) fn type_name(class: &Bound<'_, PyType>) -> String {
+    let name = Python::attach(|_| {
+        let name = class.fully_qualified_name().or_else(|_| class.qualname());
+        name.map(|name| name.to_string())
+    });
+    name.unwrap_or_else(|_| "a type".to_owned())
+}
+
 /// The error for integers that do not fit (`ValueError`) or are none (`TypeError`).
 #[cold]
 pub(crate) fn bad_integers(py: Python<'_>, error: &PyErr, message: String) -> PyErr {

@@ -4,15 +4,20 @@
 
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::PyValueError;
+use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyTuple};
 
 use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
+use crate::adapters::numpy;
+use crate::cache::{self, Way};
 use crate::checked::{Checked, Memo};
 use crate::device::{self, Device};
 use crate::dtype::DType;
 use crate::error::bad_integers;
 use crate::interpreter::PythonOwner;
 use crate::request::Request;
+use crate::slot::is_mixin;
 use crate::snapshot::Source;
 use crate::tensor::{Tensor, again};
 use crate::{resolve, stream};
@@ -54,6 +59,49 @@ pub(crate) fn from_dlpack<'py>(
         return again(tensor, &request);
     }
     Bound::new(x.py(), Tensor::new(resolve::from_dlpack(x, &request)?))
+}
+
+/// Whether ``x`` is a tensor of some library: a `dlx.Tensor`, an array of NumPy, or an instance of a class with an
+/// exchange table or ``__dlpack__``.
+///
+/// Numbers, strings, buffers such as ``bytes``, and classes are none. Only the class is asked, so nothing runs
+/// that an instance could bring along.
+#[pyfunction]
+#[pyo3(signature = (x, /))]
+pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let class = x.get_type();
+    if numpy::is_ndarray(x) || x.is_exact_instance_of::<Tensor>() || is_mixin(&class) {
+        return Ok(true);
+    }
+    if let Some(Way::Table(..) | Way::Numpy) = cache::known(x) {
+        return Ok(true);
+    }
+    if is_plain(x) {
+        return Ok(false);
+    }
+    for name in [
+        intern!(x.py(), "__dlpack__"),
+        intern!(x.py(), "__dlpack_c_exchange_api__"),
+        intern!(x.py(), "__c_dlpack_exchange_api__"),
+    ] {
+        if class
+            .getattr_opt(name)?
+            .is_some_and(|found| !found.is_none())
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether `x` is of one of the builtin types that most arguments have which are no tensors.
+fn is_plain(x: &Bound<'_, PyAny>) -> bool {
+    x.is_none()
+        || x.is_exact_instance_of::<PyInt>()
+        || x.is_exact_instance_of::<PyFloat>()
+        || x.is_exact_instance_of::<PyBool>()
+        || x.is_exact_instance_of::<PyString>()
+        || x.is_exact_instance_of::<PyTuple>()
 }
 
 /// A tensor over memory that somebody else owns.

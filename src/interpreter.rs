@@ -145,42 +145,36 @@ pub(crate) fn one_interpreter(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// The thread's attachment, asked of the interpreter: PyO3 believes its own count, and that is wrong where a
-/// foreign deleter of this thread has detached since, as ctypes does around each call.
-struct Attachment(ffi::PyGILState_STATE);
-
-impl Attachment {
-    /// Attaches the thread, if it is not attached; `None` without an interpreter.
-    fn ensure() -> Option<Self> {
-        // SAFETY: may be asked on any thread, at any time.
-        if unsafe { ffi::Py_IsInitialized() } == 0 {
-            return None;
-        }
-        // SAFETY: there is an interpreter; that it has not begun to exit, `give_up` has checked (S5).
-        Some(Self(unsafe { ffi::PyGILState_Ensure() }))
-    }
-}
-
-impl Drop for Attachment {
-    fn drop(&mut self) {
-        // SAFETY: the state that `ensure` was given on this thread, released once.
-        unsafe { ffi::PyGILState_Release(self.0) };
-    }
-}
-
 /// Runs what gives up something of Python's, on whatever thread: attached, with the exception that is set put
 /// aside, or not at all once the interpreter has begun to exit (invariant S5).
 pub(crate) fn give_up(release: impl FnOnce(Python<'_>)) {
-    if FINALIZING.load(Ordering::Acquire) {
-        return;
-    }
-    let Some(_attachment) = Attachment::ensure() else {
-        return;
-    };
-    Python::try_attach(|py| {
+    attach(|py| {
         let _pending = Pending::save(py);
         release(py);
     });
+}
+
+/// Runs `body` attached, on whatever thread; `None` once the interpreter has begun to exit.
+///
+/// `Python::attach` believes its own count, which C code between two calls of dlx does not change: where Python
+/// code that dlx has called calls a function that releases the GIL, and that calls dlx, the thread would be taken
+/// for attached. PyO3 does not know of this attachment, so `body` drops an owned `Py<T>` only by `drop_ref`.
+pub(crate) fn attach<R>(body: impl FnOnce(Python<'_>) -> R) -> Option<R> {
+    struct Release(ffi::PyGILState_STATE);
+    impl Drop for Release {
+        fn drop(&mut self) {
+            // SAFETY: the state that this thread got, released in the order in which states were got.
+            unsafe { ffi::PyGILState_Release(self.0) };
+        }
+    }
+    // SAFETY: may be called at any time.
+    if FINALIZING.load(Ordering::Acquire) || unsafe { ffi::Py_IsInitialized() } == 0 {
+        return None;
+    }
+    // SAFETY: there is an interpreter.
+    let _release = Release(unsafe { ffi::PyGILState_Ensure() });
+    // SAFETY: attached until `_release` is dropped, after `body` has returned.
+    Some(body(unsafe { Python::assume_attached() }))
 }
 
 /// A Python object that keeps memory alive and may be let go from any thread (invariant S5).

@@ -7,13 +7,16 @@ pub mod abi;
 mod adapters;
 mod array_interface;
 mod boundary;
+mod bridge;
 mod buffer;
 mod cache;
 mod capsule;
 mod checked;
+mod convert;
 mod copy;
 mod device;
 mod dtype;
+mod empty;
 mod error;
 mod exchange;
 mod functions;
@@ -41,14 +44,20 @@ mod _core {
     #[pymodule_export]
     use crate::array_interface::array_interface;
     #[pymodule_export]
+    use crate::bridge::{Bridged, Kind};
+    #[pymodule_export]
+    use crate::convert::convert;
+    #[pymodule_export]
     use crate::device::Device;
     #[pymodule_export]
     use crate::dtype::DType;
     #[pymodule_export]
-    use crate::functions::{from_dlpack, from_pointer};
+    use crate::empty::empty;
+    #[pymodule_export]
+    use crate::functions::{from_dlpack, from_pointer, is_tensor};
     #[pymodule_export]
     use crate::mixin::{
-        allocate, current_work_stream, dlpack, dlpack_device, import_tensor, register,
+        allocate, current_work_stream, dlpack, dlpack_device, exported, import_tensor, register,
     };
     #[pymodule_export]
     use crate::publish::{exchange_api, publish, unpublish};

@@ -12,6 +12,10 @@ use crate::abi::{
 use crate::boundary::guard;
 use crate::error::Error;
 
+mod offer;
+
+pub(crate) use offer::Offer;
+
 /// Either managed struct: the one of `dltensor` capsules or of `dltensor_versioned` ones.
 ///
 /// Fields are read one by one, through the pointer: behind `flags` a struct of another major version may
@@ -170,17 +174,31 @@ fn layout<M, O>(ndim: usize) -> Result<(Layout, usize), Error> {
 ///
 /// `OutOfMemory`; `owner` is dropped then.
 pub(crate) fn export<M: ManagedTensor, O: Send + 'static>(
-    mut tensor: DLTensor,
+    tensor: DLTensor,
     shape: &[i64],
     strides: &[i64],
     flags: u64,
     owner: O,
 ) -> Result<Managed<M>, Error> {
+    let start = place(tensor, shape, strides, flags, owner, delete::<M, O>)?;
+    // SAFETY: the struct is complete, and `delete` frees it (S4).
+    Ok(unsafe { Managed::from_raw(start.cast()) })
+}
+
+/// A complete [`Export`] in an allocation of its own, which `deleter` is to free.
+fn place<M: ManagedTensor, O>(
+    mut tensor: DLTensor,
+    shape: &[i64],
+    strides: &[i64],
+    flags: u64,
+    owner: O,
+    deleter: unsafe extern "C" fn(*mut M),
+) -> Result<NonNull<Export<M, O>>, Error> {
     let ndim = shape.len().min(strides.len());
     let (layout, dimensions) = layout::<M, O>(ndim)?;
     // SAFETY: the layout is not empty, it holds at least the struct.
     let block = unsafe { alloc(layout) };
-    let Some(start) = NonNull::new(block) else {
+    let Some(start) = NonNull::new(block.cast()) else {
         return Err(Error::OutOfMemory(layout.size()));
     };
     // SAFETY: `dimensions` is the offset of the dimensions in the allocation.
@@ -193,14 +211,13 @@ pub(crate) fn export<M: ManagedTensor, O: Send + 'static>(
     unsafe { copy_nonoverlapping(strides.as_ptr(), tensor.strides, ndim) };
     let export = Export {
         // The deleter does not need it, but Paddle calls none where it is NULL.
-        managed: M::assemble(tensor, flags, block.cast(), delete::<M, O>),
+        managed: M::assemble(tensor, flags, block.cast(), deleter),
         owner,
         ndim,
     };
     // SAFETY: the allocation is laid out for this struct and is ours alone.
-    unsafe { start.cast().write(export) };
-    // SAFETY: the struct is complete, and `delete` frees it (S4).
-    Ok(unsafe { Managed::from_raw(start.cast()) })
+    unsafe { start.write(export) };
+    Ok(start)
 }
 
 /// The deleter of every export: lets go of the owner and frees the allocation.

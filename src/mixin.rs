@@ -14,11 +14,11 @@ use pyo3::types::{PyCapsule, PyTuple, PyType};
 use crate::abi::*;
 use crate::device::{self, Device};
 use crate::dtype::DType;
-use crate::exchange::publish;
+use crate::exchange::{Exchange, publish};
 use crate::protocol;
 use crate::request::Request;
 use crate::resolve::{explain, from_dlpack};
-use crate::slot::{Hooks, Origin, SLOTS, Slot, innermost, is_root, set_root};
+use crate::slot::{Hooks, Origin, SLOTS, Slot, innermost, is_root, nested, set_root};
 use crate::snapshot::Snapshot;
 use crate::tensor::Tensor;
 use crate::{capsule, stream};
@@ -87,7 +87,7 @@ pub(crate) fn dlpack<'py>(
     });
     device.map_or(Ok(()), device::check)?;
     let request = Request {
-        device: device.map(device::normal),
+        device,
         copy,
         stream,
     };
@@ -118,6 +118,14 @@ fn elsewhere(x: &Bound<'_, PyAny>, error: PyErr, there: DLDevice) -> PyErr {
     let explained = PyBufferError::new_err(format!("the tensor cannot be had on {there}"));
     explained.set_cause(py, Some(error));
     explained
+}
+
+/// What ``x``, of a class that has ``__dlx_export__``, stands for.
+#[pyfunction]
+pub(crate) fn exported(x: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+    let inner = Origin::of(&x.get_type())?.read(x)?;
+    let snapshot = tensor_of(&inner).map_err(|error| explain(x, &inner, error))?;
+    Ok(Tensor::new(snapshot))
 }
 
 /// ``__dlpack_device__`` of a mixin class.
@@ -175,7 +183,8 @@ fn make<'py>(
         }
         _ => {
             let hook = intern!(py, "__dlx_import__");
-            (class.call_method1(hook, (tensor,))?, "__dlx_import__")
+            let made = nested(class, || class.call_method1(hook, (tensor,)))?;
+            (made, "__dlx_import__")
         }
     };
     match made.is_instance(class)? {
@@ -199,6 +208,30 @@ pub(crate) fn current_work_stream(
         Some(slot) => slot.inherited(cls.py(), device),
         None => Ok(stream::current_work_stream(device)),
     }
+}
+
+/// The stream that `class` works on, the default one where it names none.
+pub(crate) fn stream_of(class: &Bound<'_, PyType>, device: DLDevice) -> PyResult<i64> {
+    let named = match Slot::of_class(class)? {
+        Some(slot) => Exchange::current_work_stream(slot, class.py(), device)?,
+        None => 0,
+    };
+    match named {
+        0 => Ok(stream::current_work_stream(device)),
+        named => Ok(named),
+    }
+}
+
+/// An instance of `class` over memory that its `__dlx_empty__` makes.
+pub(crate) fn empty<'py>(
+    class: &Bound<'py, PyType>,
+    shape: &[i64],
+    dtype: DLDataType,
+    device: DLDevice,
+) -> PyResult<Bound<'py, PyAny>> {
+    let stream = |device| stream_of(class, device);
+    let snapshot = exchange::memory_of(class, &stream, shape, dtype, device)?;
+    import_tensor(class, &Bound::new(class.py(), Tensor::new(snapshot))?)
 }
 
 /// Uninitialized memory of dlx's own.

@@ -21,18 +21,11 @@ use crate::snapshot::Snapshot;
 use crate::tensor::Tensor;
 use crate::{checked, protocol, stream};
 
-/// Where an export on a device with streams came from: the stream of that library, if it tells one.
-pub(crate) type Origin = Option<Option<WorkStream>>;
+/// A managed tensor, and the stream on which its library works: that of a table, for a device with streams.
+pub(crate) type Export = (Managed<DLManagedTensorVersioned>, Option<WorkStream>);
 
-/// A managed tensor, and where it came from.
-pub(crate) type Export = (Managed<DLManagedTensorVersioned>, Origin);
-
-/// A borrowed view, and where it came from.
-pub(crate) type Lent = (DLTensor, Origin);
-
-fn origin(device: DLDevice, work_stream: Option<WorkStream>) -> Origin {
-    stream::has_streams(device).then_some(work_stream)
-}
+/// A borrowed view, and the stream on which its library works.
+pub(crate) type Lent = (DLTensor, Option<WorkStream>);
 
 /// The stream that a consumer will run on.
 pub(crate) type StreamOf<'a> = &'a dyn Fn(DLDevice) -> PyResult<i64>;
@@ -46,31 +39,59 @@ pub(crate) type StreamOf<'a> = &'a dyn Fn(DLDevice) -> PyResult<i64>;
 ///
 /// As for `from_dlpack`.
 pub(crate) fn managed_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export> {
-    if let Ok(tensor) = x.cast_exact::<Tensor>() {
-        let snapshot = tensor.get().snapshot();
-        let device = snapshot.memo().device;
-        let origin = origin(device, None);
-        if origin.is_some() {
-            stream::ordered(Some(stream(device)?), snapshot)?;
-        }
-        return Ok((snapshot.export(false)?, origin));
-    }
-    if numpy::is_ndarray(x) {
-        return Ok((numpy::export(x)?, None));
-    }
     cache::with(x, |entry| match entry.known() {
-        Some(Way::Table(table, kind)) => from_table(x, table, kind.as_ref(), stream),
-        Some(Way::Numpy) => Ok((numpy::export(x)?, None)),
-        _ => Python::attach(|_| match entry.way(x)? {
-            Way::Table(table, kind) => from_table(x, &table, kind.as_ref(), stream),
-            Way::Numpy => Ok((numpy::export(x)?, None)),
-            Way::Mixin => managed_tensor(&innermost(x)?.0, stream),
-            _ => from_protocol(x, stream),
-        }),
+        Some(way) => by_way(x, way, stream),
+        // Finding the way runs Python code.
+        None => Python::attach(|_| by_way(x, &entry.way(x)?, stream)),
     })
 }
 
+/// As [`managed_tensor`], where `x` has a table or a native reader; `None` where it has not.
+pub(crate) fn direct(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Option<Export>> {
+    cache::with(x, |entry| {
+        let found;
+        let way = match entry.known() {
+            Some(way) => way,
+            None => {
+                found = entry.way(x)?;
+                &found
+            }
+        };
+        match way {
+            Way::Table(..) | Way::Numpy => by_way(x, way, stream).map(Some),
+            _ => Ok(None),
+        }
+    })
+}
+
+#[inline(always)]
+fn by_way(x: &Bound<'_, PyAny>, way: &Way, stream: StreamOf<'_>) -> PyResult<Export> {
+    match way {
+        Way::Table(table, kind) => from_table(x, table, kind.as_ref(), stream),
+        Way::Numpy => Ok((numpy::export(x)?, None)),
+        Way::Tensor => from_tensor(x, stream),
+        Way::Mixin => Python::attach(|_| managed_tensor(&innermost(x)?.0, stream)),
+        Way::Protocol(_) | Way::Undecided => from_protocol(x, stream),
+    }
+}
+
+/// What a `dlx.Tensor` shares.
+fn from_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export> {
+    Ok((ordered(x, stream)?.export(false)?, None))
+}
+
+/// The snapshot of a `dlx.Tensor`, if its elements are ready for the consumer's stream.
+fn ordered<'a>(x: &'a Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<&'a Snapshot> {
+    let snapshot = x.cast::<Tensor>()?.get().snapshot();
+    let device = snapshot.memo().device;
+    if stream::has_streams(device) {
+        stream::ordered(Some(stream(device)?), snapshot)?;
+    }
+    Ok(snapshot)
+}
+
 /// What the table gives, as it is if it is what dlx would write.
+#[inline(always)]
 fn from_table(
     x: &Bound<'_, PyAny>,
     table: &Table,
@@ -94,7 +115,7 @@ fn from_table(
     if let Some(kind) = kind {
         kind.check_table(x, tensor.dtype)?;
     }
-    let origin = origin(tensor.device, table.work_stream);
+    let work_stream = work_stream(table, tensor.device);
     let managed = match exact {
         true => managed,
         false => {
@@ -102,7 +123,12 @@ fn from_table(
             snapshot.export(true)?
         }
     };
-    Ok((managed, origin))
+    Ok((managed, work_stream))
+}
+
+/// The stream of a table's library, for a device that has streams.
+fn work_stream(table: &Table, device: DLDevice) -> Option<WorkStream> {
+    table.work_stream.filter(|_| stream::has_streams(device))
 }
 
 /// What `from_dlpack` makes of `x`; everything on this way may run Python code.
@@ -119,9 +145,7 @@ fn from_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export>
             copy: None,
             stream: stream.as_ref(),
         };
-        let snapshot = from_dlpack(x, &request)?;
-        let origin = origin(snapshot.memo().device, None);
-        Ok((snapshot.export(true)?, origin))
+        Ok((from_dlpack(x, &request)?.export(true)?, None))
     })
 }
 
@@ -130,21 +154,26 @@ fn from_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export>
 /// # Errors
 ///
 /// `BufferError` where `x` lends no view; what its library raises.
-pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>) -> PyResult<Lent> {
-    if let Ok(tensor) = x.cast_exact::<Tensor>() {
-        let snapshot = tensor.get().snapshot();
-        stream::for_export(None, snapshot)?;
-        let origin = origin(snapshot.memo().device, None);
-        return Ok((snapshot.dl_tensor(), origin));
-    }
+pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Lent> {
     let lent = cache::with(x, |entry| match entry.known() {
-        Some(Way::Table(table, kind)) => from_borrow(x, table, kind.as_ref()),
-        _ => Python::attach(|_| match entry.way(x)? {
-            Way::Table(table, kind) => from_borrow(x, &table, kind.as_ref()),
-            _ => Ok(None),
-        }),
+        Some(way) => lent_by_way(x, way, stream),
+        // Finding the way runs Python code.
+        None => Python::attach(|_| lent_by_way(x, &entry.way(x)?, stream)),
     })?;
-    lent.ok_or_else(|| Python::attach(|_| lends_nothing(x)))
+    lent.ok_or_else(|| lends_nothing(x))
+}
+
+#[inline(always)]
+fn lent_by_way(x: &Bound<'_, PyAny>, way: &Way, stream: StreamOf<'_>) -> PyResult<Option<Lent>> {
+    match way {
+        Way::Table(table, kind) => from_borrow(x, table, kind.as_ref()),
+        Way::Numpy => Ok(Some((numpy::dl_tensor(x)?, None))),
+        Way::Tensor => {
+            let snapshot = ordered(x, stream)?;
+            Ok(Some((snapshot.dl_tensor(), None)))
+        }
+        Way::Mixin | Way::Protocol(_) | Way::Undecided => Ok(None),
+    }
 }
 
 /// What the table lends.
@@ -159,6 +188,6 @@ fn from_borrow(
     if let Some(kind) = kind {
         kind.check_borrow(x, tensor.dtype)?;
     }
-    let origin = origin(tensor.device, table.work_stream);
-    Ok(Some((tensor, origin)))
+    let work_stream = work_stream(table, tensor.device);
+    Ok(Some((tensor, work_stream)))
 }

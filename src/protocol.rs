@@ -11,7 +11,7 @@ use pyo3::types::{PyCapsule, PyDict, PyTuple, PyType};
 use crate::abi::*;
 use crate::adapters::torch;
 use crate::cache::Entry;
-use crate::error::copy_refused;
+use crate::error::{copy_refused, type_name};
 use crate::interpreter::call;
 use crate::request::{Request, finish};
 use crate::snapshot::Snapshot;
@@ -53,8 +53,8 @@ pub(crate) fn from_protocol(
     let Ok(capsule) = result.cast::<PyCapsule>() else {
         return Err(PyTypeError::new_err(format!(
             "__dlpack__ of {} returned {}, not a capsule",
-            x.get_type().fully_qualified_name()?,
-            result.get_type().fully_qualified_name()?
+            type_name(&x.get_type()),
+            type_name(&result.get_type())
         )));
     };
     let snapshot = capsule::import(capsule, stream)?;
@@ -64,7 +64,7 @@ pub(crate) fn from_protocol(
     {
         return Err(PyBufferError::new_err(format!(
             "{} was asked for a tensor on {} and gave one on {}",
-            x.get_type().fully_qualified_name()?,
+            type_name(&x.get_type()),
             device::name(there),
             device::name(found)
         )));
@@ -223,12 +223,10 @@ fn device_of(x: &Bound<'_, PyAny>, answer: &Bound<'_, PyAny>) -> PyResult<DLDevi
 /// The error for an object without the protocol (R61).
 #[cold]
 pub(crate) fn no_protocol(x: &Bound<'_, PyAny>, missing: &str) -> PyErr {
-    match x.get_type().fully_qualified_name() {
-        Ok(name) => PyAttributeError::new_err(format!(
-            "{name} has no {missing}; from_dlpack takes objects with an exchange table, objects with \
-             __dlpack__ and __dlpack_device__, DLPack capsules, Python buffers, and objects with \
-             __array_struct__, __array_interface__, __arrow_c_device_array__ or __arrow_c_array__"
-        )),
-        Err(error) => error,
-    }
+    PyAttributeError::new_err(format!(
+        "{} has no {missing}; from_dlpack takes objects with an exchange table, objects with \
+         __dlpack__ and __dlpack_device__, DLPack capsules, Python buffers, and objects with \
+         __array_struct__, __array_interface__, __arrow_c_device_array__ or __arrow_c_array__",
+        type_name(&x.get_type())
+    ))
 }

@@ -6,6 +6,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyString, PyType};
 
+use crate::error::type_name;
 use crate::exchange::{self, Table, is_immutable};
 use crate::slot::{Hooks, Origin, SLOTS, Slot, is_mixin};
 
@@ -45,10 +46,10 @@ pub(crate) fn publish(cls: &Bound<'_, PyType>) -> PyResult<()> {
         let message = match owner.filter(|owner| !owner.is(cls)) {
             Some(base) => format!(
                 "{} has the exchange table of {}",
-                full_name(cls)?,
-                full_name(base.cast()?)?
+                type_name(cls),
+                type_name(base.cast()?)
             ),
-            None => format!("{} has an exchange table of its own", full_name(cls)?),
+            None => format!("{} has an exchange table of its own", type_name(cls)),
         };
         return Err(PyTypeError::new_err(message));
     }
@@ -69,7 +70,7 @@ pub(crate) fn publish(cls: &Bound<'_, PyType>) -> PyResult<()> {
     modified(cls);
     Err(PyTypeError::new_err(format!(
         "the attributes of {} cannot be set safely",
-        full_name(cls)?
+        type_name(cls)
     )))
 }
 
@@ -87,7 +88,7 @@ pub(crate) fn unpublish(cls: &Bound<'_, PyType>) -> PyResult<()> {
             false => Ok(()),
             true => Err(PyTypeError::new_err(format!(
                 "the exchange table of {} is its own, dlx did not publish it",
-                full_name(cls)?
+                type_name(cls)
             ))),
         };
     }
@@ -101,10 +102,6 @@ pub(crate) fn unpublish(cls: &Bound<'_, PyType>) -> PyResult<()> {
 
 fn attribute<'py>(cls: &Bound<'py, PyType>) -> &'py Bound<'py, PyString> {
     intern!(cls.py(), "__dlpack_c_exchange_api__")
-}
-
-fn full_name(cls: &Bound<'_, PyType>) -> PyResult<String> {
-    Ok(cls.fully_qualified_name()?.to_string())
 }
 
 /// Whether `name` is in the dictionary of `class` itself.
@@ -168,7 +165,7 @@ fn namespace<'py>(cls: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyDict>> {
         Some(Ok(namespace)) => Ok(namespace),
         _ => Err(PyTypeError::new_err(format!(
             "the attributes of {} cannot be set safely",
-            full_name(cls)?
+            type_name(cls)
         ))),
     }
 }

@@ -9,6 +9,7 @@ use pyo3::types::PyCapsule;
 
 use crate::adapters::{self, numpy, torch};
 use crate::cache::{self, Entry, Way};
+use crate::error::type_name;
 use crate::exchange::Table;
 use crate::protocol::{from_protocol, no_protocol};
 use crate::request::{Request, again, finish};
@@ -37,7 +38,7 @@ pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> Py
             (Err(error), None) => return Err(error),
         }
     }
-    Err(endless(&x))
+    Err(endless(&x.get_type()))
 }
 
 /// What a rung leads to.
@@ -52,10 +53,8 @@ fn step<'py>(
     entry: &Entry,
     request: &Request<'_, '_>,
 ) -> PyResult<Step<'py>> {
-    if let Ok(tensor) = x.cast_exact::<Tensor>() {
-        return from_tensor(tensor, request).map(Step::There);
-    }
     let snapshot = match entry.way(x)? {
+        Way::Tensor => from_tensor(x.cast()?, request),
         Way::Numpy => from_numpy(x, request),
         Way::Table(table, kind) => from_table(x, table, kind, entry, request),
         Way::Protocol(kind) => without_table(x, kind, entry, request),
@@ -102,7 +101,8 @@ fn forwarded<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> 
         return Ok(None);
     };
     let way = cache::with(&inner, |entry| entry.way(&inner))?;
-    Ok(matches!(way, Way::Table(..) | Way::Mixin).then_some(inner))
+    let leads = !matches!(way, Way::Protocol(_) | Way::Undecided | Way::Numpy);
+    Ok(leads.then_some(inner))
 }
 
 /// Rung 1: the table, which moves and orders nothing; what needs more goes to `__dlpack__`.
@@ -180,7 +180,7 @@ fn from_capsule(capsule: &Bound<'_, PyCapsule>, request: &Request<'_, '_>) -> Py
 /// Whether `from_dlpack` has a way for objects like `x`, though it may fail.
 pub(crate) fn is_accepted(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let way = cache::with(x, |entry| entry.way(x))?;
-    Ok(matches!(way, Way::Table(..) | Way::Mixin)
+    Ok(!matches!(way, Way::Protocol(_) | Way::Undecided)
         || x.is_instance_of::<PyCapsule>()
         || x.hasattr(intern!(x.py(), "__dlpack__"))?
         || adapters::snapshot(x).map_or(true, |snapshot| snapshot.is_some()))
@@ -205,10 +205,7 @@ pub(crate) fn explain(object: &Bound<'_, PyAny>, inner: &Bound<'_, PyAny>, error
             Some(holder) => holder.origin.describe(py),
             None => Origin::of(&class)?.describe(py),
         };
-        let (class, kind) = (
-            class.fully_qualified_name()?,
-            inner.get_type().fully_qualified_name()?,
-        );
+        let (class, kind) = (type_name(&class), type_name(&inner.get_type()));
         Ok::<_, PyErr>(Some(format!(
             "{class}{how} {kind}; what dlx.from_dlpack takes is accepted"
         )))

@@ -17,9 +17,11 @@ use pyo3::types::{PyType, PyWeakrefReference};
 mod origin;
 
 pub(crate) use origin::{
-    Hooks, MAX_HOPS, Origin, endless, innermost, is_mixin, is_root, lends_nothing, lent, set_root,
+    Hooks, MAX_HOPS, Origin, endless, innermost, is_mixin, is_root, lends_nothing, lent, nested,
+    set_root,
 };
 
+use crate::error::type_name;
 use crate::exchange::{self, Named, Published, WorkStream, table};
 
 /// How many classes can have a table of their own.
@@ -27,6 +29,7 @@ pub(crate) const SLOTS: usize = 512;
 
 static POOL: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
 static USED: AtomicUsize = AtomicUsize::new(0);
+static CLAIMING: Mutex<()> = Mutex::new(());
 
 /// The place of one class in the pool.
 pub(crate) struct Slot {
@@ -68,9 +71,12 @@ impl Slot {
     ) -> PyResult<Option<&'static Self>> {
         let forget = wrap_pyfunction!(forget, class.py())?;
         let weak = PyWeakrefReference::new_with(class, forget)?.unbind();
-        // A class may have any object for its module.
-        let name = class.fully_qualified_name().or_else(|_| class.qualname());
-        let name = name?.to_string();
+        let name = type_name(class);
+        // What ran until here may have been asked for a slot of the same class.
+        let _claiming = CLAIMING.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = POOL.iter().find(|slot| slot.is_for(class.as_ptr())) {
+            return Ok(Some(slot));
+        }
         let next = |used: usize| (used < SLOTS).then_some(used + 1);
         let Ok(index) = USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) else {
             return Ok(None);
@@ -120,6 +126,19 @@ impl Slot {
         self.holder.get()
     }
 
+    /// The hooks of the class that its table stands for.
+    pub(crate) fn hooks(&self) -> Hooks {
+        let heir = self.is_for(null_mut()).then(|| self.heir()).flatten();
+        let holder = heir.unwrap_or(self).holder.get();
+        holder.map(|holder| holder.hooks).unwrap_or_default()
+    }
+
+    /// The slot of the class that took the place of a dead one.
+    fn heir(&self) -> Option<&'static Self> {
+        let number = self.heir.load(Ordering::Acquire).checked_sub(1)?;
+        POOL.get(number)
+    }
+
     /// Whether it is the slot of the class at this address, which is alive.
     pub(crate) fn is_for(&self, class: *mut ffi::PyObject) -> bool {
         self.class.load(Ordering::Acquire) == class
@@ -154,12 +173,8 @@ impl Slot {
     #[cold]
     pub(crate) fn stranger(&self, class: &Bound<'_, PyType>) -> PyErr {
         let own = self.holder.get().map_or("a class", |holder| &holder.name);
-        match class.fully_qualified_name() {
-            Ok(name) => {
-                PyBufferError::new_err(format!("the exchange table of {own} was given {name}"))
-            }
-            Err(error) => error,
-        }
+        let name = type_name(class);
+        PyBufferError::new_err(format!("the exchange table of {own} was given {name}"))
     }
 
     /// Whether `class` lives where the class of this slot died.
@@ -180,9 +195,7 @@ impl Slot {
     ///
     /// `RuntimeError` if the class is gone.
     pub(crate) fn living<'py>(&self, py: Python<'py>) -> PyResult<(&Holder, Bound<'py, PyType>)> {
-        let heir = self.heir.load(Ordering::Acquire).checked_sub(1);
-        let heir = heir.and_then(|number| POOL.get(number));
-        for holder in [Some(self), heir]
+        for holder in [Some(self), self.heir()]
             .into_iter()
             .flatten()
             .flat_map(Self::holder)
@@ -198,12 +211,12 @@ impl Slot {
     }
 
     /// Notes whose stream the consumer of an export should run on.
-    pub(crate) fn set_work_stream(&self, work_stream: Option<WorkStream>) {
+    pub(crate) fn set_work_stream(&self, work_stream: WorkStream) {
         let mut place = self
             .work_stream
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        *place = work_stream;
+        *place = Some(work_stream);
     }
 
     /// The stream noted last.

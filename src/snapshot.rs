@@ -12,7 +12,7 @@ use crate::abi::*;
 use crate::checked::{Checked, Memo, dimensions};
 use crate::error::Error;
 use crate::interpreter::PythonOwner;
-use crate::managed::{self, Managed, ManagedTensor};
+use crate::managed::{self, Managed, ManagedTensor, Offer};
 use crate::memory::Memory;
 use crate::{device, layout};
 
@@ -237,16 +237,47 @@ impl Snapshot {
         }
     }
 
+    /// The same tensor without READ_ONLY, for those who do not write.
+    pub(crate) fn writable(&self) -> Result<Self, Error> {
+        let memo = Memo {
+            flags: self.memo().flags & !DLPACK_FLAG_BITMASK_READ_ONLY,
+            ..*self.memo()
+        };
+        self.other(memo)
+    }
+
+    /// A managed tensor of its own that is offered to a peer.
+    pub(crate) fn offer(&self, fresh: bool) -> Result<Offer<Self>, Error> {
+        let (shape, strides) = (self.shape(), self.strides());
+        Offer::new(
+            self.dl_tensor(),
+            shape,
+            strides,
+            self.flags(fresh),
+            self.clone(),
+        )
+    }
+
+    /// The flags of an export, `fresh` if nobody else has the memory.
+    fn flags(&self, fresh: bool) -> u64 {
+        match fresh {
+            true => self.memo().flags,
+            false => self.memo().flags & !DLPACK_FLAG_BITMASK_IS_COPIED,
+        }
+    }
+
     /// A managed tensor of its own that shares the memory (R16).
     ///
     /// IS_COPIED says that the consumer is the only owner, so it is set only on memory made for this
     /// export: `fresh` (R37, R38).
     pub(crate) fn export<M: ManagedTensor>(&self, fresh: bool) -> Result<Managed<M>, Error> {
-        let flags = match fresh {
-            true => self.memo().flags,
-            false => self.memo().flags & !DLPACK_FLAG_BITMASK_IS_COPIED,
-        };
         let (shape, strides) = (self.shape(), self.strides());
-        managed::export(self.dl_tensor(), shape, strides, flags, self.clone())
+        managed::export(
+            self.dl_tensor(),
+            shape,
+            strides,
+            self.flags(fresh),
+            self.clone(),
+        )
     }
 }

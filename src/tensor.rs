@@ -140,7 +140,7 @@ impl Tensor {
     ///
     /// Raises ``BufferError`` for memory not on the CPU, for packed sub-byte and vector types, and for
     /// dtypes that need ``ml_dtypes`` where that is not installed.
-    fn numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+    pub(crate) fn numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let numpy = py.import("numpy")?;
         let snapshot = slf.get().snapshot();

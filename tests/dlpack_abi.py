@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib.util
+from collections.abc import Sequence
 from ctypes import (
     CFUNCTYPE,
     POINTER,
@@ -24,6 +25,7 @@ from ctypes import (
     c_uint32,
     c_uint64,
     c_void_p,
+    cast,
     py_object,
 )
 from pathlib import Path
@@ -265,3 +267,50 @@ def give_reference(given: Any, out: int) -> None:
     """Write a new reference to the address `out`, as a table function does."""
     _Py_IncRef(given)
     c_void_p.from_address(out).value = id(given)
+
+
+UNTOUCHED = 0x5AFE
+"""What `out` holds before a call that must not write it."""
+
+
+class Allocation:
+    """One call of the allocator, with every field poisoned that it must not read."""
+
+    def __init__(
+        self,
+        owner: Any,
+        shape: Sequence[int] | None,
+        dtype: tuple[int, int, int] = (2, 32, 1),
+        device: tuple[int, int] = (1, 0),
+        *,
+        ndim: int | None = None,
+        reports: bool = True,
+    ) -> None:
+        """Call `owner`'s allocator; without `reports`, SetError is NULL."""
+        self.errors: list[tuple[int, bytes, bytes]] = []
+        poison = POINTER(c_int64).from_buffer(c_void_p(8))
+        prototype = DLTensor(
+            data=8, strides=poison, byte_offset=2**64 - 1, device=device, dtype=dtype
+        )
+        dimensions = shape or ()
+        prototype.ndim = len(dimensions) if ndim is None else ndim
+        if shape is not None:
+            prototype.shape = (c_int64 * len(dimensions))(*dimensions)
+        set_error = SetError(lambda *error: self.errors.append(error))
+        out = c_void_p(UNTOUCHED)
+        self.code = table_of(owner).managed_tensor_allocator(
+            byref(prototype),
+            byref(out),
+            0xC0,
+            cast(set_error, c_void_p) if reports else None,
+        )
+        self.address = out.value or 0
+
+    @property
+    def managed(self) -> DLManagedTensorVersioned:
+        """What was allocated."""
+        return DLManagedTensorVersioned.from_address(self.address)
+
+    def delete(self) -> None:
+        """Free it."""
+        delete(self.managed)

@@ -72,3 +72,18 @@ int fail_with_tensor(void *object, void **out) {
   PyErr_SetString(PyExc_ValueError, "fake value error");
   return -1;
 }
+
+/* Entries of the shape (tensor, out) that delete what they do not take over (R131). */
+
+int delete_and_fail(DLManagedTensorVersioned *tensor, void **out) {
+  (void)out;
+  tensor->deleter(tensor);
+  PyErr_SetString(PyExc_ValueError, "fake value error");
+  return -1;
+}
+
+int delete_and_succeed_with_null(DLManagedTensorVersioned *tensor, void **out) {
+  tensor->deleter(tensor);
+  *out = NULL;
+  return 0;
+}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import dlx
+import numpy as np
 import pytest
 from dlpack_abi import (
     DLPACK_FLAG_BITMASK_READ_ONLY,
@@ -22,7 +23,9 @@ from dlpack_abi import (
     take,
 )
 from fake_producers import Producer
+from heavy import requires
 from libc import raw_thread
+from producers import HOLDERS, ByMethod, Maker, Stored, every_holder, every_producer
 
 VERSIONED = {"max_version": (1, 3)}
 LEGACY: dict[str, Any] = {}
@@ -43,52 +46,69 @@ class Memory:
         return dlx.from_pointer(start, (2, 3), "float32", owner=self, **keywords)
 
 
+HELD: dict[str, Maker] = HOLDERS | {
+    "stored array": lambda tensor: Stored(np.from_dlpack(tensor)),
+    "array by method": lambda tensor: ByMethod(np.from_dlpack(tensor)),
+    "stored tensor of torch": lambda tensor: Stored(
+        requires("torch").from_dlpack(tensor)
+    ),
+}
+every_export = pytest.mark.parametrize("make", HELD.values(), ids=HELD)
+
+
 def fail() -> object:
     """Raise what a test catches."""
     raise KeyError("pending")
 
 
+@every_export
 @pytest.mark.parametrize(
     ("asked", "name"), [(LEGACY, b"dltensor"), (VERSIONED, b"dltensor_versioned")]
 )
 def test_an_export_bears_the_name_of_its_kind(
-    asked: dict[str, Any], name: bytes
+    make: Maker, asked: dict[str, Any], name: bytes
 ) -> None:
     """R1."""
-    assert capsule_name(Memory().tensor().__dlpack__(**asked)) == name
+    assert capsule_name(make(Memory().tensor()).__dlpack__(**asked)) == name
 
 
+@every_export
 @either_kind
 def test_the_name_of_an_export_is_the_same_string_every_time(
+    make: Maker,
     asked: dict[str, Any],
 ) -> None:
     """R2: static, so that it outlives capsule and exporter."""
-    first, second = (Memory().tensor().__dlpack__(**asked) for _ in range(2))
+    first, second = (make(Memory().tensor()).__dlpack__(**asked) for _ in range(2))
     assert capsule_name_address(first) == capsule_name_address(second)
 
 
+@every_export
 @either_kind
 def test_dropping_an_unused_capsule_lets_go_of_the_memory(
+    make: Maker,
     asked: dict[str, Any],
 ) -> None:
     """R3."""
     memory = Memory()
     gone = weakref.ref(memory)
-    capsule = memory.tensor().__dlpack__(**asked)
+    capsule = make(memory.tensor()).__dlpack__(**asked)
     del memory
     assert gone() is not None
     del capsule
     assert gone() is None
 
 
+@every_export
 @either_kind
 def test_dropping_a_used_capsule_leaves_its_tensor_to_the_consumer(
+    make: Maker,
     asked: dict[str, Any],
 ) -> None:
     """R4."""
     memory = Memory()
     gone = weakref.ref(memory)
-    capsule = memory.tensor().__dlpack__(**asked)
+    capsule = make(memory.tensor()).__dlpack__(**asked)
     struct = take(capsule)
     del memory, capsule
     assert gone() is not None
@@ -96,27 +116,31 @@ def test_dropping_a_used_capsule_leaves_its_tensor_to_the_consumer(
     assert gone() is None
 
 
+@every_export
 @either_kind
 def test_an_unused_capsule_that_goes_while_an_exception_is_pending_is_deleted(
+    make: Maker,
     asked: dict[str, Any],
 ) -> None:
     """R5: it is set while the interpreter drops the first half of a tuple."""
     memory = Memory()
     gone = weakref.ref(memory)
     with pytest.raises(KeyError, match="pending"):
-        _ = (memory.tensor().__dlpack__(**asked), fail())
+        _ = (make(memory.tensor()).__dlpack__(**asked), fail())
     del memory
     assert gone() is None
 
 
+@every_export
 @either_kind
 def test_a_used_capsule_that_goes_while_an_exception_is_pending_keeps_that_exception(
+    make: Maker,
     asked: dict[str, Any],
 ) -> None:
     """R5."""
 
     def used() -> Any:
-        capsule = Memory().tensor().__dlpack__(**asked)
+        capsule = make(Memory().tensor()).__dlpack__(**asked)
         dlx.from_dlpack(capsule)
         return capsule
 
@@ -124,27 +148,31 @@ def test_a_used_capsule_that_goes_while_an_exception_is_pending_keeps_that_excep
         _ = (used(), fail())
 
 
+@every_export
 @either_kind
 def test_the_struct_in_a_capsule_is_the_one_that_its_name_says(
+    make: Maker,
     asked: dict[str, Any],
 ) -> None:
     """R6."""
     memory = Memory()
-    capsule = memory.tensor().__dlpack__(**asked)
+    capsule = make(memory.tensor()).__dlpack__(**asked)
     tensor = managed_in(capsule).dl_tensor
     dtype = tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes
     found = tensor.data, tensor.ndim, dtype, tensor.shape[:2], tensor.strides[:2]
     assert found == (addressof(memory.floats), 2, (2, 32, 1), [2, 3], [3, 1])
 
 
+@every_export
 @either_kind
 def test_the_deleter_runs_on_a_thread_that_python_does_not_know(
+    make: Maker,
     asked: dict[str, Any],
 ) -> None:
     """R13: without the GIL, and what it lets go of is a Python object."""
     memory = Memory()
     gone = weakref.ref(memory)
-    struct = take(memory.tensor().__dlpack__(**asked))
+    struct = take(make(memory.tensor()).__dlpack__(**asked))
     del memory
     join = raw_thread(struct.deleter, addressof(struct))
     join()
@@ -152,25 +180,28 @@ def test_the_deleter_runs_on_a_thread_that_python_does_not_know(
 
 
 AFTER_PYTHON = """
-import ctypes
+import ctypes, sys
 from dlpack_abi import for_ever, take
-from test_capsule import VERSIONED, Memory
+from test_capsule import HELD, VERSIONED, Memory
 
 def at_exit(function, argument):
     libc.__cxa_atexit(ctypes.cast(function, ctypes.c_void_p), argument, None)
 
 libc = for_ever(ctypes.CDLL(None))
-struct = for_ever(take(Memory().tensor().__dlpack__(**VERSIONED)))
+struct = for_ever(take(HELD[sys.argv[1]](Memory().tensor()).__dlpack__(**VERSIONED)))
 at_exit(libc.puts, for_ever(ctypes.create_string_buffer(b"after")))
 at_exit(struct.deleter, ctypes.c_void_p(ctypes.addressof(struct)))
 at_exit(libc.puts, for_ever(ctypes.create_string_buffer(b"before")))
 """
 
 
-def test_the_deleter_is_harmless_when_there_is_no_interpreter_any_more() -> None:
+@pytest.mark.parametrize("held", [name for name in HELD if "torch" not in name])
+def test_the_deleter_is_harmless_when_there_is_no_interpreter_any_more(
+    held: str,
+) -> None:
     """R14: what the C library is to call runs after Python, last one first."""
     ran = subprocess.run(
-        [sys.executable, "-c", AFTER_PYTHON],
+        [sys.executable, "-c", AFTER_PYTHON, held],
         cwd=Path(__file__).parent,
         capture_output=True,
         text=True,
@@ -179,25 +210,28 @@ def test_the_deleter_is_harmless_when_there_is_no_interpreter_any_more() -> None
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "before\nafter\n", "")
 
 
+@every_export
 @either_kind
 def test_an_export_stays_readable_when_its_exporter_is_gone(
+    make: Maker,
     asked: dict[str, Any],
 ) -> None:
     """R15, R100: elements and shape."""
-    capsule = Memory().tensor().__dlpack__(**asked)
+    capsule = make(Memory().tensor()).__dlpack__(**asked)
     gc.collect()
     tensor = managed_in(capsule).dl_tensor
     floats = ctypes.cast(tensor.data, POINTER(c_float))[:6]
     assert (tensor.shape[:2], floats) == ([2, 3], [0, 1, 2, 3, 4, 5])
 
 
+@every_export
 @either_kind
 @pytest.mark.parametrize("first_to_go", [0, 1])
 def test_two_exports_do_not_share_a_managed_tensor(
-    asked: dict[str, Any], first_to_go: int
+    make: Maker, asked: dict[str, Any], first_to_go: int
 ) -> None:
     """R16: one is deleted, the other stays whole."""
-    tensor = Memory().tensor()
+    tensor = make(Memory().tensor())
     structs = [take(tensor.__dlpack__(**asked)) for _ in range(2)]
     del tensor
     delete(structs.pop(first_to_go))
@@ -207,41 +241,58 @@ def test_two_exports_do_not_share_a_managed_tensor(
     delete(other)
 
 
+@every_export
 @either_kind
 def test_an_export_that_comes_and_goes_changes_no_reference_count(
+    make: Maker,
     asked: dict[str, Any],
 ) -> None:
     """R17: of the tensor and of the owner of its memory."""
     memory = Memory()
-    tensor = memory.tensor()
+    tensor = make(memory.tensor())
     before = sys.getrefcount(tensor), sys.getrefcount(memory)
     tensor.__dlpack__(**asked)
     assert (sys.getrefcount(tensor), sys.getrefcount(memory)) == before
 
 
+@every_holder
 @pytest.mark.parametrize(
     "asked",
     [{}, {"dl_device": (2, 0)}, {"stream": 1}, {"stream": True}, {"copy": "yes"}],
     ids=repr,
 )
-def test_an_export_that_fails_holds_on_to_nothing(asked: dict[str, Any]) -> None:
+def test_an_export_that_fails_holds_on_to_nothing(
+    make: Maker, asked: dict[str, Any]
+) -> None:
     """R21: read-only, so that even the plain legacy export is refused."""
     memory = Memory()
     gone = weakref.ref(memory)
-    tensor = memory.tensor(readonly=True)
+    tensor = make(memory.tensor(readonly=True))
     with pytest.raises((BufferError, TypeError)):
         tensor.__dlpack__(**asked)
     del memory, tensor
     assert gone() is None
 
 
+@every_producer
 @pytest.mark.parametrize("shape", [(2, 3), (0,)])
 def test_a_copy_of_read_only_memory_goes_into_a_legacy_capsule(
-    shape: tuple[int, ...],
+    make: Maker, shape: tuple[int, ...]
 ) -> None:
     """R40, R47: the copy may be written."""
-    tensor = dlx.from_dlpack(Producer(shape=shape, flags=DLPACK_FLAG_BITMASK_READ_ONLY))
-    assert capsule_name(tensor.__dlpack__(copy=True)) == b"dltensor"
+    producer = make(Producer(shape=shape, flags=DLPACK_FLAG_BITMASK_READ_ONLY))
+    assert capsule_name(producer.__dlpack__(copy=True)) == b"dltensor"
+
+
+@every_producer
+@pytest.mark.parametrize("max_version", [None, (0, 8)])
+def test_read_only_memory_does_not_go_into_a_legacy_capsule(
+    make: Maker, max_version: tuple[int, int] | None
+) -> None:
+    """R40: it could not say so."""
+    producer = make(Producer(flags=DLPACK_FLAG_BITMASK_READ_ONLY))
+    with pytest.raises(BufferError, match="read-only"):
+        producer.__dlpack__(max_version=max_version)
 
 
 @pytest.mark.parametrize("dtype", [(2, 32, 1), (4, 16, 1), (10, 8, 1)])

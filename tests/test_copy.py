@@ -22,6 +22,7 @@ from fake_producers import ADDRESS, OldProducer, Producer, row_major
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from producers import Maker, every_holder, every_producer
 
 Array = NDArray[Any]
 
@@ -238,35 +239,49 @@ def test_a_copy_larger_than_memory_is_a_memory_error() -> None:
         dlx.from_dlpack(np.broadcast_to(np.int8(7), 2**62), copy=True)
 
 
+@every_holder
 @pytest.mark.parametrize(
     ("copy", "shares"), [(None, True), (False, True), (True, False)]
 )
 @pytest.mark.parametrize("of_a_copy", [False, True])
 def test_an_export_is_marked_copied_only_if_it_copied(
-    copy: bool | None, shares: bool, of_a_copy: bool
+    make: Maker, copy: bool | None, shares: bool, of_a_copy: bool
 ) -> None:
     """R37, R38: a dlx copy exported again is shared with its dlx.Tensor."""
     tensor = dlx.from_dlpack(np.arange(3), copy=of_a_copy or None)
-    managed = exported(tensor, copy=copy)
+    managed = exported(make(tensor), copy=copy)
     assert (managed.dl_tensor.data == tensor.data_ptr) is shares
     assert bool(managed.flags & DLPACK_FLAG_BITMASK_IS_COPIED) is not shares
 
 
-def test_an_export_through_the_table_is_not_marked_copied() -> None:
+@every_producer
+@pytest.mark.parametrize("copy", [None, False])
+def test_an_export_of_shared_memory_is_not_marked_copied(
+    make: Maker, copy: bool | None
+) -> None:
+    """R38, R48, R49."""
+    source = Producer()
+    managed = exported(make(source), copy=copy)
+    assert (managed.dl_tensor.data, managed.flags) == (source.data, 0)
+
+
+@every_holder
+def test_an_export_through_the_table_is_not_marked_copied(make: Maker) -> None:
     """R38."""
-    tensor = dlx.from_dlpack(np.arange(3), copy=True)
-    managed = from_table(table_of(dlx.Tensor), tensor)
+    producer = make(dlx.from_dlpack(np.arange(3), copy=True))
+    managed = from_table(table_of(type(producer)), producer)
     flags = managed.flags
     delete(managed)
     assert flags == 0
 
 
-def test_numpy_gets_a_copy_of_its_own() -> None:
+@every_producer
+def test_numpy_gets_a_copy_of_its_own(make: Maker) -> None:
     """R47: through NumPy's `from_dlpack`."""
-    tensor = dlx.from_dlpack(np.arange(6).reshape(2, 3).T)
-    copied = np.from_dlpack(tensor, copy=True)
+    source = np.arange(6).reshape(2, 3).T
+    copied = np.from_dlpack(make(source), copy=True)
     copied[0, 0] = 9
-    assert np.asarray(tensor).tolist() == [[0, 3], [1, 4], [2, 5]]
+    assert source.tolist() == [[0, 3], [1, 4], [2, 5]]
 
 
 def test_copy_false_shares() -> None:

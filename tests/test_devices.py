@@ -14,6 +14,7 @@ from dlpack_abi import (
     exported,
 )
 from fake_producers import Claiming, Producer, Refusing
+from producers import Maker, every_holder, every_producer
 
 CPU, CUDA, CUDA_HOST, ROCM, MANAGED = (1, 0), (2, 0), (3, 0), (10, 0), (13, 0)
 
@@ -42,70 +43,82 @@ def test_copy_refused_is_both_classes_of_the_standard() -> None:
     assert issubclass(dlx.CopyRefused, ValueError)
 
 
-def test_an_export_with_copy_true_is_other_memory_and_says_so() -> None:
+@every_producer
+def test_an_export_with_copy_true_is_other_memory_and_says_so(make: Maker) -> None:
     """R37, R47."""
-    tensor = dlx.from_dlpack(Producer())
-    managed = exported(tensor, copy=True)
-    assert managed.dl_tensor.data != tensor.data_ptr
+    source = Producer()
+    managed = exported(make(source), copy=True)
+    assert managed.dl_tensor.data != source.data
     assert managed.flags == DLPACK_FLAG_BITMASK_IS_COPIED
 
 
-def test_writes_to_an_exported_copy_stay_there() -> None:
+@every_producer
+def test_writes_to_an_exported_copy_stay_there(make: Maker) -> None:
     """R47."""
-    tensor = dlx.from_dlpack(Producer())
-    dlx.from_dlpack(tensor.__dlpack__(copy=True)).numpy()[:] = -1
-    assert tensor.numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
+    producer = make(Producer())
+    dlx.from_dlpack(producer.__dlpack__(copy=True)).numpy()[:] = -1
+    assert dlx.from_dlpack(producer).numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
+@every_holder
 @pytest.mark.parametrize("copy", [None, False])
 @pytest.mark.parametrize("flags", [0, DLPACK_FLAG_BITMASK_IS_COPIED])
 def test_an_export_without_copy_is_the_same_memory(
-    copy: bool | None, flags: int
+    make: Maker, copy: bool | None, flags: int
 ) -> None:
     """R38, R48, R49: though it was a copy when it came in, now it is shared."""
-    tensor = dlx.from_dlpack(Producer(flags=flags))
-    managed = exported(tensor, copy=copy)
-    assert (managed.dl_tensor.data, managed.flags) == (tensor.data_ptr, 0)
+    source = Producer(flags=flags)
+    managed = exported(make(dlx.from_dlpack(source)), copy=copy)
+    assert (managed.dl_tensor.data, managed.flags) == (source.data, 0)
 
 
+@every_producer
 @pytest.mark.parametrize("device", [CPU, CUDA, (2, 3)])
 @pytest.mark.parametrize("kind", [None, int, dlx.DeviceType])
 def test_dl_device_may_name_where_the_tensor_is(
-    device: tuple[int, int], kind: Callable[[int], int] | None
+    make: Maker, device: tuple[int, int], kind: Callable[[int], int] | None
 ) -> None:
     """R51, R53."""
-    tensor = dlx.from_dlpack(Producer(device=device))
-    managed = exported(tensor, dl_device=kind and (kind(device[0]), device[1]))
-    assert managed.dl_tensor.data == tensor.data_ptr
+    source = Producer(device=device)
+    dl_device = kind and (kind(device[0]), device[1])
+    managed = exported(make(source), dl_device=dl_device)
+    assert managed.dl_tensor.data == source.data
 
 
+@every_producer
 @pytest.mark.parametrize("device", [CPU, CUDA])
 @pytest.mark.parametrize("copy", [None, True, False])
 @pytest.mark.parametrize("dl_device", [(9, 0), (16, 0), (99, 0), (2, 1), (1, 1)])
 def test_dl_device_elsewhere_is_refused(
-    device: tuple[int, int], dl_device: tuple[int, int], copy: bool | None
+    make: Maker, device: tuple[int, int], dl_device: tuple[int, int], copy: bool | None
 ) -> None:
     """R48, R52, R54."""
-    tensor = dlx.from_dlpack(Producer(device=device))
-    with pytest.raises(BufferError, match="dl_device"):
-        tensor.__dlpack__(dl_device=dl_device, copy=copy)
+    producer = make(Producer(device=device))
+    with pytest.raises(BufferError, match=r"dl_device|device type|move it|asked"):
+        producer.__dlpack__(dl_device=dl_device, copy=copy)
 
 
+@every_producer
 @pytest.mark.parametrize("member", dlx.DeviceType)
-def test_dlpack_device_is_an_enum_member_and_an_int(member: dlx.DeviceType) -> None:
+def test_dlpack_device_is_an_enum_member_and_an_int(
+    make: Maker, member: dlx.DeviceType
+) -> None:
     """R64, R67."""
-    device = dlx.from_dlpack(Producer(device=(member, 0))).__dlpack_device__()
+    device = make(Producer(device=(member, 0))).__dlpack_device__()
     assert device == (member, 0)
     assert isinstance(device[0], enum.Enum)
     assert type(device[1]) is int
 
 
+@every_producer
 @pytest.mark.parametrize("device", [CPU, CUDA, (2, 3), MANAGED])
-def test_dlpack_device_is_the_device_in_the_struct(device: tuple[int, int]) -> None:
+def test_dlpack_device_is_the_device_in_the_struct(
+    make: Maker, device: tuple[int, int]
+) -> None:
     """R64."""
-    tensor = dlx.from_dlpack(Producer(device=device))
-    found = exported(tensor).dl_tensor.device
-    assert (found.device_type, found.device_id) == tensor.__dlpack_device__()
+    producer = make(Producer(device=device))
+    found = exported(producer).dl_tensor.device
+    assert (found.device_type, found.device_id) == producer.__dlpack_device__()
 
 
 # dlx as the consumer: objects without the protocol, or with half of it.

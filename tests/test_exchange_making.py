@@ -1,56 +1,57 @@
-"""What the exchange table of `dlx.Tensor` makes: objects, tensors, stream handles."""
+"""What the exchange tables of dlx make: objects, tensors, stream handles."""
 
 from __future__ import annotations
 
 import ctypes
 import math
 import mmap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from ctypes import POINTER, addressof, byref, c_int64, c_void_p, cast
+from ctypes import addressof, byref, c_void_p
 from typing import Any
 
-import dlx
 import pytest
 from dlpack_abi import (
+    UNTOUCHED,
+    Allocation,
     DLManagedTensorVersioned,
-    DLTensor,
-    SetError,
     delete,
     table_of,
     take_reference,
 )
 from fake_producers import Producer, row_major
 from libc import untouchable
+from producers import OWNERS, every_table, inside
 
-TABLE = table_of(dlx.Tensor)
-UNTOUCHED = 0x5AFE
 ALIGNMENT = 256
 
 
-def take_over(address: int | None) -> Any:
-    """Object that the table makes of a managed tensor."""
-    out = c_void_p()
-    assert TABLE.managed_tensor_to_py_object_no_sync(address, byref(out)) == 0
+def take_over(owner: Any, address: int | None) -> Any:
+    """Object that the table of `owner` makes of a managed tensor."""
+    out, table = c_void_p(), table_of(owner)
+    assert table.managed_tensor_to_py_object_no_sync(address, byref(out)) == 0
     return take_reference(out)
 
 
 # managed_tensor_to_py_object_no_sync
 
 
-def test_the_made_object_is_a_tensor_over_the_same_memory() -> None:
+@every_table
+def test_the_made_object_is_of_the_class_and_over_the_same_memory(owner: Any) -> None:
     """R130."""
     producer = Producer(strides=(1, 2))
-    made = take_over(producer.export())
-    assert type(made) is dlx.Tensor
-    assert (made.data_ptr, made.shape) == (producer.data, (2, 3))
-    assert (made.strides, str(made.dtype)) == ((1, 2), "float32")
+    made = take_over(owner, producer.export())
+    assert type(made) is owner
+    tensor = inside(made)
+    assert (tensor.data_ptr, tensor.shape) == (producer.data, (2, 3))
+    assert (tensor.strides, str(tensor.dtype)) == ((1, 2), "float32")
 
 
-def test_success_steals_the_tensor_until_the_object_dies() -> None:
+@every_table
+def test_success_steals_the_tensor_until_the_object_dies(owner: Any) -> None:
     """R130, R8: the one reference returned is the last."""
     producer = Producer()
-    made = take_over(producer.export())
+    made = take_over(owner, producer.export())
     assert producer.deleted == 0
     del made
     assert producer.deleted == 1
@@ -72,8 +73,9 @@ REFUSED: dict[str, dict[str, Any]] = {
 }
 
 
+@every_table
 @pytest.mark.parametrize("fields", REFUSED.values(), ids=REFUSED)
-def test_a_refused_tensor_stays_the_callers(fields: dict[str, Any]) -> None:
+def test_a_refused_tensor_stays_the_callers(owner: Any, fields: dict[str, Any]) -> None:
     """R131, R132, R123: untouched, to be deleted by the caller as ever."""
     producer = Producer(**fields)
     address = producer.export()
@@ -81,7 +83,7 @@ def test_a_refused_tensor_stays_the_callers(fields: dict[str, Any]) -> None:
     before = bytes(managed)
     out = c_void_p(UNTOUCHED)
     with pytest.raises(BufferError):
-        TABLE.managed_tensor_to_py_object_no_sync(address, byref(out))
+        table_of(owner).managed_tensor_to_py_object_no_sync(address, byref(out))
     assert out.value == UNTOUCHED
     assert producer.deleted == 0
     assert bytes(managed) == before
@@ -89,117 +91,87 @@ def test_a_refused_tensor_stays_the_callers(fields: dict[str, Any]) -> None:
     assert producer.deleted == 1
 
 
-def test_nothing_behind_the_flags_of_major_2_is_read() -> None:
+@every_table
+def test_nothing_behind_the_flags_of_major_2_is_read(owner: Any) -> None:
     """R29, R132: the tensor itself is on a page that cannot be read."""
     pages = mmap.mmap(-1, 2 * mmap.PAGESIZE)
     edge = addressof(ctypes.c_char.from_buffer(pages)) + mmap.PAGESIZE
     start = edge - DLManagedTensorVersioned.dl_tensor.offset
     address = Producer(version=(2, 0), managed_at=start).export()
+    make = table_of(owner).managed_tensor_to_py_object_no_sync
     with untouchable(edge), pytest.raises(BufferError, match=r"version 2\.0"):
-        TABLE.managed_tensor_to_py_object_no_sync(address, byref(c_void_p()))
+        make(address, byref(c_void_p()))
 
 
-def test_null_in_place_of_a_tensor_is_a_buffer_error() -> None:
+@every_table
+def test_null_in_place_of_a_tensor_is_a_buffer_error(owner: Any) -> None:
     """R123: never a crash."""
     out = c_void_p(UNTOUCHED)
     with pytest.raises(BufferError, match="NULL"):
-        TABLE.managed_tensor_to_py_object_no_sync(None, byref(out))
+        table_of(owner).managed_tensor_to_py_object_no_sync(None, byref(out))
     assert out.value == UNTOUCHED
 
 
+@every_table
 @pytest.mark.parametrize("readonly", [False, True])
-def test_read_only_is_kept(readonly: bool) -> None:
+def test_read_only_is_kept(owner: Any, readonly: bool) -> None:
     """R133."""
-    assert take_over(Producer(flags=int(readonly)).export()).readonly is readonly
+    made = take_over(owner, Producer(flags=int(readonly)).export())
+    assert inside(made).readonly is readonly
 
 
+@every_table
 @pytest.mark.parametrize(
     "fields",
     [{"version": (1, 99)}, {"strides": None}, {"deleter": None}],
     ids=["newer minor", "NULL strides", "NULL deleter"],
 )
-def test_what_dlpack_lets_a_producer_do_is_accepted(fields: dict[str, Any]) -> None:
+def test_what_dlpack_lets_a_producer_do_is_accepted(
+    owner: Any, fields: dict[str, Any]
+) -> None:
     """R30, R90, R9."""
     producer = Producer(**fields)
-    made = take_over(producer.export())
-    assert (made.data_ptr, made.strides) == (producer.data, (3, 1))
+    tensor = inside(take_over(owner, producer.export()))
+    assert (tensor.data_ptr, tensor.strides) == (producer.data, (3, 1))
 
 
+@every_table
 @pytest.mark.parametrize(("device", "stream"), [((1, 0), None), ((2, 1), 1)])
 def test_the_made_object_is_ready_on_the_stream_that_the_table_names(
-    device: tuple[int, int], stream: int | None
+    owner: Any, device: tuple[int, int], stream: int | None
 ) -> None:
     """R143: the caller worked on what `current_work_stream` said."""
-    assert take_over(Producer(device=device).export()).stream == stream
+    made = take_over(owner, Producer(device=device).export())
+    assert inside(made).stream == stream
 
 
 # managed_tensor_allocator
 
 
-class Allocation:
-    """One call of the allocator, with every field poisoned that it must not read."""
-
-    def __init__(
-        self,
-        shape: Sequence[int] | None,
-        dtype: tuple[int, int, int] = (2, 32, 1),
-        device: tuple[int, int] = (1, 0),
-        *,
-        ndim: int | None = None,
-        reports: bool = True,
-    ) -> None:
-        """Call; without `reports`, SetError is NULL."""
-        self.errors: list[tuple[int, bytes, bytes]] = []
-        poison = POINTER(c_int64).from_buffer(c_void_p(8))
-        prototype = DLTensor(
-            data=8, strides=poison, byte_offset=2**64 - 1, device=device, dtype=dtype
-        )
-        dimensions = shape or ()
-        prototype.ndim = len(dimensions) if ndim is None else ndim
-        if shape is not None:
-            prototype.shape = (c_int64 * len(dimensions))(*dimensions)
-        set_error = SetError(lambda *error: self.errors.append(error))
-        out = c_void_p(UNTOUCHED)
-        self.code = TABLE.managed_tensor_allocator(
-            byref(prototype),
-            byref(out),
-            0xC0,
-            cast(set_error, c_void_p) if reports else None,
-        )
-        self.address = out.value or 0
-
-    @property
-    def managed(self) -> DLManagedTensorVersioned:
-        """What was allocated."""
-        return DLManagedTensorVersioned.from_address(self.address)
-
-    def delete(self) -> None:
-        """Free it."""
-        delete(self.managed)
-
-
 @pytest.fixture
 def allocation(request: pytest.FixtureRequest) -> Iterator[Allocation]:
     """An allocation that succeeds, freed at the end; parametrized indirectly."""
-    made = Allocation(*request.param)
+    owner, arguments = request.param
+    made = Allocation(owner, *arguments)
     assert made.code == 0
     yield made
     made.delete()
 
 
+ALLOCATED: list[Any] = [
+    ((3, 5),),
+    ((),),
+    ((1,), (6, 8, 1)),
+    ((4, 0, 2), (0, 64, 1)),
+    ((1,) * 64, (5, 128, 1)),
+    ((7,), (17, 4, 1)),
+    ((7, 3), (2, 16, 4)),
+    ((1000, 1000), (4, 16, 1)),
+]
 allocated = pytest.mark.parametrize(
     "allocation",
-    [
-        ((3, 5),),
-        ((),),
-        ((1,), (6, 8, 1)),
-        ((4, 0, 2), (0, 64, 1)),
-        ((1,) * 64, (5, 128, 1)),
-        ((7,), (17, 4, 1)),
-        ((7, 3), (2, 16, 4)),
-        ((1000, 1000), (4, 16, 1)),
-    ],
-    ids=str,
+    [(owner, arguments) for owner in OWNERS for arguments in ALLOCATED],
+    ids=lambda param: f"{param[0].__name__}-{param[1]}",
     indirect=True,
 )
 
@@ -225,13 +197,14 @@ def test_new_memory_is_writable_to_its_last_byte(allocation: Allocation) -> None
     assert ctypes.memset(tensor.data, 0xFF, size) == tensor.data
 
 
+@every_table
 @pytest.mark.parametrize("dtype", [(2, 32, 1), (17, 4, 1), (0, 64, 2)])
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3, 4), (2, 0, 4)], ids=str)
 def test_the_new_tensor_is_what_the_prototype_asks(
-    shape: tuple[int, ...], dtype: tuple[int, int, int]
+    owner: Any, shape: tuple[int, ...], dtype: tuple[int, int, int]
 ) -> None:
     """R134, R138, R89: only dtype, ndim, shape and device are read."""
-    made = Allocation(shape, dtype)
+    made = Allocation(owner, shape, dtype)
     managed, tensor = made.managed, made.managed.dl_tensor
     assert (managed.version.major, managed.version.minor) == (1, 3)
     assert managed.flags == 0
@@ -244,9 +217,10 @@ def test_the_new_tensor_is_what_the_prototype_asks(
     made.delete()
 
 
-def test_a_device_id_is_kept_or_refused() -> None:
+@every_table
+def test_a_device_id_is_kept_or_refused(owner: Any) -> None:
     """R138, R66: a tensor asked for on cpu:7 is not given on cpu:0."""
-    made = Allocation((2,), device=(1, 7))
+    made = Allocation(owner, (2,), device=(1, 7))
     if made.code == 0:
         found = made.managed.dl_tensor.device.device_id
         made.delete()
@@ -255,9 +229,10 @@ def test_a_device_id_is_kept_or_refused() -> None:
         assert [kind for _, kind, _ in made.errors] == [b"BufferError"]
 
 
-def test_an_empty_tensor_has_no_memory() -> None:
+@every_table
+def test_an_empty_tensor_has_no_memory(owner: Any) -> None:
     """R93."""
-    made = Allocation((3, 0))
+    made = Allocation(owner, (3, 0))
     assert made.managed.dl_tensor.data is None
     made.delete()
 
@@ -279,35 +254,38 @@ every_failure = pytest.mark.parametrize(
 )
 
 
+@every_table
 @every_failure
 def test_a_failure_is_reported_exactly_once(
-    arguments: dict[str, Any], kind: bytes, message: str
+    owner: Any, arguments: dict[str, Any], kind: bytes, message: str
 ) -> None:
     """R135, R136: to SetError, with the caller's context; `out` stays as it was."""
-    failed = Allocation(**arguments)
+    failed = Allocation(owner, **arguments)
     assert (failed.code, failed.address) == (-1, UNTOUCHED)
     [(context, reported, text)] = failed.errors
     assert (context, reported) == (0xC0, kind)
     assert message in text.decode()
 
 
+@every_table
 @every_failure
 def test_a_failure_without_set_error_is_survived(
-    arguments: dict[str, Any], kind: bytes, message: str
+    owner: Any, arguments: dict[str, Any], kind: bytes, message: str
 ) -> None:
     """R137."""
-    failed = Allocation(**arguments, reports=False)
+    failed = Allocation(owner, **arguments, reports=False)
     assert (failed.code, failed.address) == (-1, UNTOUCHED)
 
 
-def test_threads_without_the_gil_allocate_and_free() -> None:
+@every_table
+def test_threads_without_the_gil_allocate_and_free(owner: Any) -> None:
     """R136, R145: ctypes lets go of the GIL for each call."""
 
     def work(number: int) -> bool:
-        made = Allocation((number, 3))
+        made = Allocation(owner, (number, 3))
         right: bool = made.managed.dl_tensor.shape[:2] == [number, 3]
         made.delete()
-        return right and Allocation((-number,)).code == -1
+        return right and Allocation(owner, (-number,)).code == -1
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(work, range(1, 401)))
@@ -316,15 +294,16 @@ def test_threads_without_the_gil_allocate_and_free() -> None:
 # current_work_stream
 
 
+@every_table
 @pytest.mark.parametrize(
     ("device", "stream"),
     [((1, 0), None), ((3, 0), None), ((2, 0), 1), ((2, 3), 1), ((10, 0), None)],
     ids=str,
 )
 def test_the_current_stream_is_the_default_one(
-    device: tuple[int, int], stream: int | None
+    owner: Any, device: tuple[int, int], stream: int | None
 ) -> None:
     """R139, R141: NULL on the CPU, the legacy default stream on CUDA, 0 on ROCm."""
     out = c_void_p(UNTOUCHED)
-    assert TABLE.current_work_stream(*device, byref(out)) == 0
+    assert table_of(owner).current_work_stream(*device, byref(out)) == 0
     assert out.value == stream

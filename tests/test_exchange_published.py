@@ -1,4 +1,4 @@
-"""The exchange table of `dlx.Tensor` as consumers find it, and its exports.
+"""The exchange table of `dlx.Tensor` as consumers find it, and the exports of tables.
 
 What the table makes is in `test_exchange_making.py`.
 """
@@ -32,6 +32,7 @@ from dlpack_abi import (
 from fake_producers import Producer
 from fake_table import without_protocol
 from libc import heap_in_use, needs_heap_in_use
+from producers import HOLDERS, Maker, Stored, every_holder, fields_of
 
 TABLE = table_of(dlx.Tensor)
 NAME = b"dlpack_exchange_api"
@@ -57,19 +58,14 @@ TENSORS: dict[str, Callable[[], dlx.Tensor]] = {
     "cuda": lambda: dlx.from_dlpack(Producer(device=(2, 1))),
     "opencl": lambda: dlx.from_dlpack(Producer(device=(4, 0), byte_offset=8)),
 }
-every_tensor = pytest.mark.parametrize("make", TENSORS.values(), ids=TENSORS)
+every_tensor = pytest.mark.parametrize("tensor_of", TENSORS.values(), ids=TENSORS)
+
+LENDERS = {name: HOLDERS[name] for name in ("dlx.Tensor", "stored tensor")}
+every_lender = pytest.mark.parametrize("make", LENDERS.values(), ids=LENDERS)
 
 
-def fields_of(tensor: DLTensor) -> dict[str, Any]:
-    """Values of a `DLTensor`, with those that its pointers lead to."""
-    return {
-        "data": tensor.data,
-        "byte_offset": tensor.byte_offset,
-        "device": (tensor.device.device_type, tensor.device.device_id),
-        "dtype": (tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes),
-        "shape": tensor.shape[: tensor.ndim] if tensor.ndim else [],
-        "strides": tensor.strides[: tensor.ndim] if tensor.ndim else [],
-    }
+class Unstreamed(Stored):
+    """A class of its own, whose table has met no library that works on a stream."""
 
 
 def managed_fields(managed: DLManagedTensorVersioned) -> dict[str, Any]:
@@ -81,9 +77,9 @@ def managed_fields(managed: DLManagedTensorVersioned) -> dict[str, Any]:
 
 
 @contextmanager
-def by_table(tensor: dlx.Tensor) -> Iterator[DLManagedTensorVersioned]:
-    """Managed tensor from the table, deleted at the end."""
-    managed = from_table(TABLE, tensor)
+def by_table(tensor: Any) -> Iterator[DLManagedTensorVersioned]:
+    """Managed tensor from the table of an object's type, deleted at the end."""
+    managed = from_table(table_of(type(tensor)), tensor)
     yield managed
     delete(managed)
 
@@ -153,39 +149,43 @@ def test_no_entry_is_null(entry: str) -> None:
 # managed_tensor_from_py_object_no_sync
 
 
+@every_holder
 @every_tensor
 def test_the_table_exports_the_same_fields_as_dunder_dlpack(
-    make: Callable[[], dlx.Tensor],
+    make: Maker, tensor_of: Callable[[], dlx.Tensor]
 ) -> None:
     """R128."""
-    tensor = make()
+    tensor = make(tensor_of())
     capsule = tensor.__dlpack__(max_version=(1, 3))
     by_protocol = managed_fields(managed_in(capsule))
     with by_table(tensor) as managed:
         assert managed_fields(managed) == by_protocol
 
 
+@every_holder
 @pytest.mark.parametrize(("name", "flags"), [("read-only", 1), ("padded fp4", 4)])
-def test_flags_of_the_memory_are_exported(name: str, flags: int) -> None:
+def test_flags_of_the_memory_are_exported(make: Maker, name: str, flags: int) -> None:
     """R39, R44."""
-    with by_table(TENSORS[name]()) as managed:
+    with by_table(make(TENSORS[name]())) as managed:
         assert managed.flags == flags
 
 
-def test_a_shared_copy_is_not_exported_as_copied() -> None:
+@every_holder
+def test_a_shared_copy_is_not_exported_as_copied(make: Maker) -> None:
     """R38: dlx.Tensor still holds the memory."""
     tensor = TENSORS["copied"]()
     assert tensor.is_copied
-    with by_table(tensor) as managed:
+    with by_table(make(tensor)) as managed:
         assert managed.flags == 0
 
 
+@every_holder
 @pytest.mark.parametrize("first", [0, 1])
-def test_exports_are_deleted_in_either_order(first: int) -> None:
+def test_exports_are_deleted_in_either_order(make: Maker, first: int) -> None:
     """R16, R15: the memory goes with the last of them."""
     producer = Producer()
-    tensor = dlx.from_dlpack(producer)
-    exports = [from_table(TABLE, tensor), from_table(TABLE, tensor)]
+    tensor = make(dlx.from_dlpack(producer))
+    exports = [from_table(table_of(type(tensor)), tensor) for _ in range(2)]
     del tensor
     delete(exports.pop(first))
     assert producer.deleted == 0
@@ -219,39 +219,46 @@ def test_another_object_is_a_buffer_error_and_out_is_untouched(
     assert bytes(out) == b"\xab" * 64
 
 
+@pytest.mark.parametrize("kind", [None, Unstreamed])
 @pytest.mark.parametrize(
     "entry",
     ["managed_tensor_from_py_object_no_sync", "dltensor_from_py_object_no_sync"],
 )
-def test_what_dunder_dlpack_refuses_the_table_refuses(entry: str) -> None:
+def test_what_dunder_dlpack_refuses_the_table_refuses(
+    kind: type[Unstreamed] | None, entry: str
+) -> None:
     """R125: no order after stream 7 can be had from either."""
-    tensor = dlx.from_pointer(4096, (2,), "int8", device="cuda", stream=7)
+    tensor: Any = dlx.from_pointer(4096, (2,), "int8", device="cuda", stream=7)
+    tensor = kind(tensor) if kind else tensor
     with pytest.raises(BufferError, match="stream 7"):
         tensor.__dlpack__(max_version=(1, 3))
     with pytest.raises(BufferError, match="stream 7"):
-        getattr(TABLE, entry)(tensor, (c_void_p * 8)())
+        getattr(table_of(type(tensor)), entry)(tensor, (c_void_p * 8)())
 
 
 # dltensor_from_py_object_no_sync
 
 
+@every_lender
 @every_tensor
 def test_a_borrowed_view_has_the_fields_of_an_export(
-    make: Callable[[], dlx.Tensor],
+    make: Maker, tensor_of: Callable[[], dlx.Tensor]
 ) -> None:
     """R129, R128."""
-    tensor, out = make(), DLTensor()
-    assert TABLE.dltensor_from_py_object_no_sync(tensor, byref(out)) == 0
+    tensor, out = make(tensor_of()), DLTensor()
+    borrow = table_of(type(tensor)).dltensor_from_py_object_no_sync
+    assert borrow(tensor, byref(out)) == 0
     with by_table(tensor) as managed:
         assert fields_of(out) == fields_of(managed.dl_tensor)
 
 
-def test_borrowed_dimensions_belong_to_the_tensor() -> None:
+@every_lender
+def test_borrowed_dimensions_belong_to_the_tensor(make: Maker) -> None:
     """R129: every call lends the same memory."""
-    tensor = dlx.from_dlpack(GRID)
+    tensor = make(dlx.from_dlpack(GRID))
     views = [DLTensor(), DLTensor()]
     for view in views:
-        TABLE.dltensor_from_py_object_no_sync(tensor, byref(view))
+        table_of(type(tensor)).dltensor_from_py_object_no_sync(tensor, byref(view))
     first, second = views
     assert addressof(first.shape.contents) == addressof(second.shape.contents)
     assert addressof(first.strides.contents) == addressof(second.strides.contents)

@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable
 from ctypes import addressof, byref, c_int64, c_void_p
 from functools import cache
-from typing import Any
+from typing import Any, NoReturn
 
 import dlx
 import numpy as np
@@ -30,6 +30,7 @@ from fresh import run
 from heavy import requires
 from libc import heap_in_use, needs_heap_in_use
 from numpy.typing import NDArray
+from producers import ByMethod, Stored
 
 Array = NDArray[Any]
 
@@ -60,6 +61,11 @@ HOLDERS: dict[str, Callable[[Array], Any]] = {
     "a buffer": lambda array: memoryview(dlx.from_dlpack(array)),
     "an array": lambda array: np.from_dlpack(dlx.from_dlpack(array)),
     "another library's": lambda array: tvm_ffi.from_dlpack(dlx.from_dlpack(array)),
+    "an import of a mixin": lambda array: dlx.from_dlpack(Stored(array)),
+    "a capsule of a mixin": lambda array: Stored(array).__dlpack__(**NEW),
+    "a mixin made of it": Stored.from_dlpack,
+    "an array of a mixin": lambda array: np.from_dlpack(ByMethod(array)),
+    "another library's of a mixin": lambda array: tvm_ffi.from_dlpack(Stored(array)),
 }
 
 
@@ -164,6 +170,45 @@ def allocate() -> None:
     delete(DLManagedTensorVersioned.from_address(OUT.value or 0))
 
 
+STORED, BY_METHOD, NONSENSE = Stored(TENSOR), ByMethod(ARRAY), ByMethod(5)
+
+
+def make_a_mixin(owner: Any, error: type[Exception] | None = None) -> None:
+    """Have a table make an object, or fail and leave the tensor to its caller."""
+    managed = from_table(TABLE, TENSOR)
+    make = table_of(owner).managed_tensor_to_py_object_no_sync
+    if error is None:
+        make(byref(managed), byref(OUT))
+        take_reference(OUT)
+        return
+    with pytest.raises(error):
+        make(byref(managed), byref(OUT))
+    delete(managed)
+
+
+def nonsense(ask: Callable[..., Any], *arguments: Any) -> None:
+    """Ask a mixin for what it cannot export."""
+    with pytest.raises(TypeError):
+        ask(*arguments)
+
+
+class Failing(Stored):
+    """A mixin that cannot be made."""
+
+    @classmethod
+    def __dlx_import__(cls, tensor: dlx.Tensor) -> NoReturn:
+        """Fail."""
+        raise ZeroDivisionError
+
+
+class Absent(Stored):
+    """A mixin that makes nothing."""
+
+    @classmethod
+    def __dlx_import__(cls, tensor: dlx.Tensor) -> Any:
+        """Forget the tensor."""
+
+
 STEPS: dict[str, Callable[[], Any]] = {
     "import by protocol": lambda: dlx.from_dlpack(ARRAY),
     "import with a copy": lambda: dlx.from_dlpack(ARRAY, copy=True),
@@ -195,6 +240,27 @@ STEPS: dict[str, Callable[[], Any]] = {
     "refuse a buffer": lambda: refused(hashlib.sha1, TENSOR),
     "show an interface": lambda: TENSOR.__array_interface__,
     "show an array": lambda: TENSOR.numpy(),
+    "import a mixin": lambda: dlx.from_dlpack(STORED),
+    "import a mixin by method": lambda: dlx.from_dlpack(BY_METHOD),
+    "drop a capsule of a mixin": lambda: STORED.__dlpack__(**NEW),
+    "ask a mixin for its device": lambda: BY_METHOD.__dlpack_device__(),
+    "export a mixin through its table": lambda: delete(
+        from_table(table_of(Stored), STORED)
+    ),
+    "export a mixin by method through its table": lambda: delete(
+        from_table(table_of(ByMethod), BY_METHOD)
+    ),
+    "borrow from a mixin": lambda: table_of(Stored).dltensor_from_py_object_no_sync(
+        STORED, byref(DLTensor())
+    ),
+    "make a mixin": lambda: make_a_mixin(Stored),
+    "fail to make a mixin": lambda: make_a_mixin(Failing, ZeroDivisionError),
+    "refuse what a mixin made": lambda: make_a_mixin(Absent, TypeError),
+    "refuse a stranger to a mixin": lambda: refused(
+        from_table, table_of(Stored), BY_METHOD
+    ),
+    "refuse nonsense": lambda: nonsense(from_table, table_of(ByMethod), NONSENSE),
+    "refuse nonsense by protocol": lambda: nonsense(NONSENSE.__dlpack__),
 }
 
 
@@ -207,6 +273,7 @@ def test_many_rounds_leak_nothing(step: Callable[[], Any]) -> None:
     other tests freed hides a leak.
     """
     watched = [ARRAY, FORWARD, TENSOR, READ_ONLY, BYTES, UNKNOWN, BY_STRUCT, BY_DICT]
+    watched += [STORED, BY_METHOD, NONSENSE, Stored, ByMethod, Failing, Absent]
     watched += [dlx.Tensor, BufferError, type(ARRAY)]
     references, blocks, heap = [], [], []
     for rounds in (ROUNDS // 10, ROUNDS):

@@ -1,36 +1,44 @@
-"""The README: every block of code runs as it stands."""
+"""The README and the guides: every block of code runs as it stands."""
 
 import re
 from pathlib import Path
 
 import pytest
+from fresh import run
 from heavy import requires
 
-README = Path(__file__).parents[1] / "README.md"
-TEXT = README.read_text()
-BLOCKS = re.findall(r"^```(\w*)\n(.*?)^```$", TEXT, re.DOTALL | re.MULTILINE)
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = ("README.md", "docs/classes.md", "docs/bridge.md")
+TEXTS = {name: (ROOT / name).read_text() for name in DOCUMENTS}
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCKS = [
+    (name, language, code)
+    for name, text in TEXTS.items()
+    for language, code in BLOCK.findall(text)
+]
 
 
-@pytest.mark.parametrize("code", [code for _, code in BLOCKS])
-def test_a_block_of_the_readme_runs(code: str) -> None:
-    if "import torch" in code:
-        requires("torch")
-    exec(compile(code, str(README), "exec"), {})
-
-
-def test_every_block_of_the_readme_is_python() -> None:
-    assert {language for language, _ in BLOCKS} == {"python"}
+@pytest.mark.parametrize(("name", "language", "code"), BLOCKS)
+def test_a_block_runs(name: str, language: str, code: str) -> None:
+    assert language == "python"
+    for module in ("torch", "jax"):
+        if f"import {module}" in code:
+            requires(module)
+    if "dlx.publish(" in code:  # changes the process
+        assert run(code) == (0, "", "")
+    else:
+        exec(compile(code, name, "exec"), {})
 
 
 def test_the_readme_has_at_most_150_lines() -> None:
-    assert len(TEXT.splitlines()) <= 150
+    assert len(TEXTS["README.md"].splitlines()) <= 150
 
 
 def test_what_the_first_example_prints_is_what_it_says(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    code = BLOCKS[0][1]
-    exec(compile(code, str(README), "exec"), {})
+    name, _, code = BLOCKS[0]
+    exec(compile(code, name, "exec"), {})
     said = re.search(r"print\(t\)  # (.*)", code)
     assert said is not None
     assert capsys.readouterr().out.strip() == said[1]

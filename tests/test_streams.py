@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from fake_producers import OldProducer, Producer
 from fake_table import table_class
+from producers import ByMethod, Maker, Stored, every_holder, every_producer
 
 CPU, CUDA, CUDA_HOST, ROCM, ROCM_HOST = (1, 0), (2, 0), (3, 0), (10, 0), (11, 0)
 MANAGED, ONEAPI = (13, 0), (14, 0)
@@ -205,41 +206,45 @@ def test_a_bad_stream_is_refused_through_a_table_too(
 # Export.
 
 
+@every_producer
 @pytest.mark.parametrize("device", [CPU, CUDA_HOST, ONEAPI])
 @pytest.mark.parametrize("stream", [-2, -1, 0, 1, 2, HANDLE])
 def test_an_export_of_memory_without_streams_takes_only_none(
-    device: tuple[int, int], stream: int
+    make: Maker, device: tuple[int, int], stream: int
 ) -> None:
     """R70."""
-    tensor = dlx.from_dlpack(Producer(device=device))
+    producer = make(Producer(device=device))
     with pytest.raises(BufferError, match="only None"):
-        tensor.__dlpack__(stream=stream)
+        producer.__dlpack__(stream=stream)
 
 
+@every_producer
 @pytest.mark.parametrize("device", [CPU, CUDA, ROCM])
 @pytest.mark.parametrize("stream", NO_INTEGERS, ids=repr)
 def test_an_export_takes_no_stream_that_is_no_integer(
-    device: tuple[int, int], stream: Any
+    make: Maker, device: tuple[int, int], stream: Any
 ) -> None:
     """R78."""
-    tensor = dlx.from_dlpack(Producer(device=device))
+    producer = make(Producer(device=device))
     with pytest.raises(TypeError, match="stream must be an int"):
-        tensor.__dlpack__(stream=stream)
+        producer.__dlpack__(stream=stream)
 
 
+@every_producer
 @pytest.mark.parametrize(
     ("device", "stream"),
     [(CUDA, 0), (CUDA, -2), (CUDA, 2**70), (ROCM, 1), (ROCM, 2), (ROCM, -2)],
 )
 def test_an_export_takes_no_integer_that_is_no_stream(
-    device: tuple[int, int], stream: int
+    make: Maker, device: tuple[int, int], stream: int
 ) -> None:
     """R74, R75, R77."""
-    tensor = dlx.from_dlpack(Producer(device=device))
+    producer = make(Producer(device=device))
     with pytest.raises(ValueError, match="stream"):
-        tensor.__dlpack__(stream=stream)
+        producer.__dlpack__(stream=stream)
 
 
+@every_holder
 @pytest.mark.parametrize(
     ("ready", "consumer"),
     [
@@ -256,31 +261,56 @@ def test_an_export_takes_no_integer_that_is_no_stream(
     ],
 )
 def test_a_cuda_tensor_goes_to_the_stream_that_it_is_ready_on(
-    ready: int | None, consumer: int | None
+    make: Maker, ready: int | None, consumer: int | None
 ) -> None:
     """R72, R76, R81: and anywhere on the word of either side that it is ordered."""
-    capsule = cuda_tensor(stream=ready).__dlpack__(stream=consumer)
+    capsule = make(cuda_tensor(stream=ready)).__dlpack__(stream=consumer)
     assert dlx.from_dlpack(capsule).device == "cuda:0"
 
 
+@every_holder
 @pytest.mark.parametrize(
     ("ready", "consumer"), [(None, 2), (2, None), (2, 1), (HANDLE, HANDLE + 1)]
 )
 def test_a_cuda_tensor_does_not_go_to_another_stream(
-    ready: int | None, consumer: int | None
+    make: Maker, ready: int | None, consumer: int | None
 ) -> None:
     """R80: dlx has no events yet, so the order would be lost."""
     with pytest.raises(BufferError, match="ready on stream"):
-        cuda_tensor(stream=ready).__dlpack__(stream=consumer)
+        make(cuda_tensor(stream=ready)).__dlpack__(stream=consumer)
 
 
-def test_a_rocm_tensor_is_exported_for_the_default_stream() -> None:
+@every_holder
+def test_a_rocm_tensor_is_exported_for_the_default_stream(make: Maker) -> None:
     """R75: None is the default stream, which is 0."""
-    tensor = dlx.from_dlpack(Producer(device=ROCM), stream=0)
-    tensor.__dlpack__()
-    tensor.__dlpack__(stream=0)
+    producer = make(dlx.from_dlpack(Producer(device=ROCM), stream=0))
+    producer.__dlpack__()
+    producer.__dlpack__(stream=0)
     with pytest.raises(BufferError, match="ready on stream 0"):
-        tensor.__dlpack__(stream=HANDLE)
+        producer.__dlpack__(stream=HANDLE)
+
+
+@pytest.mark.parametrize(
+    ("device", "stream", "passed"),
+    [
+        (CPU, None, None),
+        (CUDA, None, 1),
+        (CUDA, 2, 2),
+        (CUDA, HANDLE, HANDLE),
+        (CUDA, -1, -1),
+        (ROCM, None, 0),
+        (MANAGED, None, 1),
+        (CUDA_HOST, None, None),
+    ],
+)
+@pytest.mark.parametrize("kind", [Stored, ByMethod])
+def test_the_stream_of_a_consumer_passes_to_what_a_mixin_exports(
+    kind: Any, device: tuple[int, int], stream: int | None, passed: int | None
+) -> None:
+    """R72, R73, R80, R83: which orders its own work."""
+    producer = Producer(device=device)
+    kind(producer).__dlpack__(stream=stream, max_version=(1, 3))
+    assert producer.asked.get("stream") == passed
 
 
 @pytest.mark.parametrize(("wanted", "accepted"), [(2, True), (-1, True), (1, False)])

@@ -13,6 +13,7 @@ from dlpack_abi import (
     exported,
 )
 from fake_producers import OldProducer, Producer, Refusing
+from producers import Maker, every_producer
 
 NAMES = {False: b"dltensor", True: b"dltensor_versioned"}
 
@@ -39,6 +40,7 @@ def new_old_class() -> type[Producer]:
 # dlx as the producer.
 
 
+@every_producer
 @pytest.mark.parametrize(
     ("max_version", "versioned"),
     [
@@ -54,35 +56,36 @@ def new_old_class() -> type[Producer]:
     ],
 )
 def test_max_version_decides_between_the_two_capsules(
-    max_version: tuple[int, int] | None, versioned: bool
+    make: Maker, max_version: tuple[int, int] | None, versioned: bool
 ) -> None:
     """R22 to R25; dlx serves major version 0 too, so R26 has no case."""
-    tensor = dlx.from_dlpack(Producer())
-    capsule = tensor.__dlpack__(max_version=max_version)
+    capsule = make(Producer()).__dlpack__(max_version=max_version)
     assert capsule_name(capsule) == NAMES[versioned]
 
 
+@every_producer
 @pytest.mark.parametrize("max_version", [(1, 0), (1, 3), (1, 99), (2, 0)])
 def test_the_version_in_the_struct_is_the_one_that_dlx_writes(
-    max_version: tuple[int, int],
+    make: Maker, max_version: tuple[int, int]
 ) -> None:
     """R27: not the one asked for, nor the one imported."""
-    tensor = dlx.from_dlpack(Producer(version=(1, 1)))
-    version = exported(tensor, max_version=max_version).version
+    producer = make(Producer(version=(1, 1)))
+    version = exported(producer, max_version=max_version).version
     assert (version.major, version.minor) == (1, 3)
 
 
-def test_positional_arguments_are_refused() -> None:
+@every_producer
+def test_positional_arguments_are_refused(make: Maker) -> None:
     """R19."""
     with pytest.raises(TypeError):
-        dlx.from_dlpack(Producer()).__dlpack__(None)  # type: ignore[call-arg]
+        make(Producer()).__dlpack__(None)
 
 
-def test_every_keyword_may_be_present() -> None:
+@every_producer
+def test_every_keyword_may_be_present(make: Maker) -> None:
     """R20: a TypeError would say that dlx is an old producer."""
     absent = dict.fromkeys(("stream", "max_version", "dl_device", "copy"))
-    capsule = dlx.from_dlpack(Producer()).__dlpack__(**absent)
-    assert capsule_name(capsule) == b"dltensor"
+    assert capsule_name(make(Producer()).__dlpack__(**absent)) == b"dltensor"
 
 
 # dlx as the consumer: the version in the struct.
@@ -307,11 +310,13 @@ def test_an_old_producers_own_device_may_be_asked_for() -> None:
     assert dlx.from_dlpack(producer, device="cpu").device == "cpu"
 
 
+@every_producer
 @pytest.mark.parametrize("unknown", [1 << 3, 1 << 31, 1 << 63])
-def test_a_flag_that_dlpack_1_3_does_not_know_is_not_exported(unknown: int) -> None:
-    """R27, R30: dlx writes version 1.3, in which these bits are 0."""
-    tensor = dlx.from_dlpack(Producer(flags=unknown | DLPACK_FLAG_BITMASK_READ_ONLY))
-    managed = exported(tensor)
+def test_a_flag_that_dlpack_1_3_does_not_know_is_not_exported(
+    make: Maker, unknown: int
+) -> None:
+    """R27, R30, R36: dlx writes version 1.3, in which these bits are 0."""
+    managed = exported(make(Producer(flags=unknown | DLPACK_FLAG_BITMASK_READ_ONLY)))
     assert managed.flags == DLPACK_FLAG_BITMASK_READ_ONLY
 
 

@@ -3,24 +3,52 @@
 import sys
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any, Final, SupportsIndex, TypeAlias, final
+from types import ModuleType
+from typing import (
+    Any,
+    ClassVar,
+    Final,
+    Self,
+    SupportsIndex,
+    TypeAlias,
+    TypeVar,
+    final,
+    overload,
+)
 
 from numpy.typing import NDArray
 from typing_extensions import Buffer, CapsuleType
 
 __all__ = [
+    "Bridged",
     "CopyRefused",
     "DType",
     "Device",
+    "Kind",
     "Tensor",
     "__version__",
+    "allocate",
+    "array_interface",
+    "convert",
+    "current_work_stream",
+    "dlpack",
+    "dlpack_device",
+    "empty",
+    "exchange_api",
+    "exported",
     "from_dlpack",
     "from_pointer",
+    "import_tensor",
+    "is_tensor",
+    "publish",
+    "register",
+    "unpublish",
 ]
 
 __version__: Final[str]
 
 _DeviceLike: TypeAlias = Device | str | tuple[int, int]
+_T = TypeVar("_T")
 
 class CopyRefused(BufferError, ValueError):
     """``copy=False`` was asked for, and the request cannot be met without a copy."""
@@ -88,7 +116,7 @@ class DType:
 class Tensor(Buffer):
     """A strided view of memory that it keeps alive, all of it immutable."""
 
-    __dlpack_c_exchange_api__: Final[CapsuleType]
+    __dlpack_c_exchange_api__: ClassVar[CapsuleType]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -149,6 +177,9 @@ class Tensor(Buffer):
     @property
     def __array_interface__(self) -> dict[str, Any]:
         """NumPy's array interface, version 3, for memory on the CPU."""
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """The CUDA array interface, version 3, for memory on CUDA devices."""
     if sys.version_info >= (3, 12):
         def __buffer__(self, flags: int, /) -> memoryview: ...
         def __release_buffer__(self, buffer: memoryview, /) -> None: ...
@@ -175,3 +206,131 @@ def from_pointer(
     stream: int | None = None,
 ) -> Tensor:
     """Give a tensor over memory that somebody else owns."""
+
+@overload
+def convert(
+    x: object,
+    to: type[_T],
+    /,
+    *,
+    device: _DeviceLike | None = None,
+    copy: bool | None = None,
+) -> _T:
+    """Give ``x`` as a tensor of another library, sharing its memory."""
+
+@overload
+def convert(
+    x: object,
+    to: ModuleType,
+    /,
+    *,
+    device: _DeviceLike | None = None,
+    copy: bool | None = None,
+) -> Any: ...
+@overload
+def empty(
+    shape: SupportsIndex | Sequence[int],
+    dtype: DType | str | tuple[int, int, int] | object,
+    *,
+    device: _DeviceLike | None = None,
+    like: None = None,
+) -> Tensor:
+    """Give a tensor whose elements are not initialized."""
+
+@overload
+def empty(
+    shape: SupportsIndex | Sequence[int],
+    dtype: DType | str | tuple[int, int, int] | object,
+    *,
+    device: _DeviceLike | None = None,
+    like: ModuleType,
+) -> Any: ...
+@overload
+def empty(
+    shape: SupportsIndex | Sequence[int],
+    dtype: DType | str | tuple[int, int, int] | object,
+    *,
+    device: _DeviceLike | None = None,
+    like: type[_T],
+) -> _T: ...
+@overload
+def empty(
+    shape: SupportsIndex | Sequence[int],
+    dtype: DType | str | tuple[int, int, int] | object,
+    *,
+    device: _DeviceLike | None = None,
+    like: _T,
+) -> _T: ...
+def is_tensor(x: object, /) -> bool:
+    """Whether ``x`` is a tensor of some library."""
+
+def exchange_api(cls: type, /) -> CapsuleType:
+    """Give the capsule with the exchange table that dlx uses for a type."""
+
+def publish(cls: type, /) -> None:
+    """Set the table that dlx provides for ``cls`` on the class."""
+
+def unpublish(cls: type, /) -> None:
+    """Take back what `publish` set."""
+
+# What `bridge` is made of.
+
+class Kind:
+    """One kind of tensor, and which objects are converted to become one."""
+
+    def __new__(cls, to: type, known: dict[type, bool], foreign: bool) -> Self: ...
+    @property
+    def to(self) -> type: ...
+    @property
+    def known(self) -> dict[type, bool]: ...
+
+class Bridged:
+    """A function, and how it is called."""
+
+    def __new__(
+        cls,
+        function: Any,
+        to: type,
+        seen: dict[type, Any],
+        result: Kind | None,
+        receivers: int,
+        out: int,
+        arguments: Any,
+    ) -> Self: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function with its arguments converted; convert what it returns."""
+
+# What the methods of the mixins call.
+
+def register(class_: type) -> str | None:
+    """Give a subclass of the mixin its table, or a warning that it shares one."""
+
+def dlpack(
+    x: object,
+    *,
+    stream: int | None,
+    max_version: tuple[int, int] | None,
+    dl_device: tuple[int, int] | None,
+    copy: bool | None,
+) -> CapsuleType:
+    """Export a capsule of what ``x`` stands for."""
+
+def exported(x: object) -> Tensor:
+    """Give the tensor that ``x``, whose class has ``__dlx_export__``, stands for."""
+
+def dlpack_device(x: object) -> tuple[DeviceType, int]:
+    """``(DeviceType, id)`` of what ``x`` stands for."""
+
+def import_tensor(cls: type[_T], tensor: Tensor) -> _T:
+    """Build an instance of ``cls`` over ``tensor``, through ``__dlx_import__``."""
+
+def current_work_stream(cls: type, device: _DeviceLike) -> int:
+    """Give the stream of what instances of ``cls`` were last exported from."""
+
+def allocate(
+    shape: Sequence[int], dtype: DType | str | tuple[int, int, int], device: _DeviceLike
+) -> Tensor:
+    """Give uninitialized memory of dlx's own."""
+
+def array_interface(tensor: Tensor) -> dict[str, Any]:
+    """NumPy's array interface whose ``data`` is a buffer that owns the memory."""

@@ -1,4 +1,4 @@
-"""Base classes that make a Python class a producer: by DLPack, by the array interfaces."""
+"""Base classes that make a class a producer: by DLPack, by the array interfaces."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from . import _core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
+    from typing import Any, ClassVar, Self
 
     from numpy.typing import DTypeLike, NDArray
-    from typing_extensions import CapsuleType, Self
+    from typing_extensions import CapsuleType
 
     from ._core import Device, DeviceType, DType, Tensor
 
@@ -17,11 +17,14 @@ __all__ = ["ArrayInterfaceMixin", "ExchangeMixin"]
 
 
 def _define_export(cls: type, exchange: str | None, mixin: str) -> None:
-    """Give ``cls`` the ``__dlx_export__`` that ``exchange`` asks for, or check that it has one."""
+    """Give ``cls`` the ``__dlx_export__`` that ``exchange`` names, or require one."""
     if exchange is not None:
         if not isinstance(exchange, str):
+            raise TypeError(f"exchange is the name of an attribute, not {exchange!r}")
+        if "__dlx_export__" in vars(cls):
             raise TypeError(
-                f"exchange is the name of an attribute, not {exchange!r}"
+                f"{cls.__qualname__} has both exchange={exchange!r} and a "
+                "__dlx_export__: one of them is accepted"
             )
 
         def __dlx_export__(self: object) -> object:
@@ -30,7 +33,8 @@ def _define_export(cls: type, exchange: str | None, mixin: str) -> None:
         __dlx_export__.__qualname__ = f"{cls.__qualname__}.__dlx_export__"
         __dlx_export__.__doc__ = f"What is exported: the attribute ``{exchange}``."
         __dlx_export__.__dlx_attribute__ = exchange  # type: ignore[attr-defined]
-        cls.__dlx_export__ = __dlx_export__  # type: ignore[attr-defined]
+        # Whatever a metaclass makes of assignments.
+        type.__setattr__(cls, "__dlx_export__", __dlx_export__)
     elif not hasattr(cls, "__dlx_export__"):
         raise TypeError(
             f"{cls.__qualname__} does not say what it exports: name an attribute, "
@@ -41,7 +45,7 @@ def _define_export(cls: type, exchange: str | None, mixin: str) -> None:
 
 
 class ExchangeMixin:
-    """Makes a class a producer and consumer of DLPack, with a C exchange table of its own.
+    """Makes a class a producer and consumer of DLPack, with a C table of its own.
 
     ``class A(dlx.ExchangeMixin, exchange="data")`` exports the attribute ``data``;
     a class without ``exchange`` defines ``__dlx_export__(self)``. Either gives
@@ -57,7 +61,7 @@ class ExchangeMixin:
     __slots__ = ()
 
     if TYPE_CHECKING:
-        __dlpack_c_exchange_api__: CapsuleType
+        __dlpack_c_exchange_api__: ClassVar[CapsuleType]
 
         def __dlx_export__(self) -> object:
             """Give what is exported in place of this object."""
@@ -80,7 +84,7 @@ class ExchangeMixin:
     def __dlx_empty__(
         cls, shape: tuple[int, ...], dtype: DType, device: Device
     ) -> object:
-        """Allocate uninitialized memory for C code; the default is dlx's own, on the CPU."""
+        """Allocate uninitialized memory for C code; the default is dlx's, on CPU."""
         return _core.allocate(shape, dtype, device)
 
     @classmethod
@@ -131,11 +135,12 @@ _core.register(ExchangeMixin)
 
 
 class ArrayInterfaceMixin:
-    """Makes a class readable through ``__array_interface__``, ``__array__`` and, on CUDA,
-    ``__cuda_array_interface__``.
+    """Makes a class readable through the array interfaces of NumPy and of CUDA.
 
-    It takes what to export as `ExchangeMixin` does, and combines with it. NumPy keeps the
-    exported memory alive, not only the object.
+    These are ``__array_interface__`` and ``__array__`` for memory on the CPU and
+    ``__cuda_array_interface__`` on CUDA. The class says what it exports as with
+    `ExchangeMixin`, and may take both. NumPy keeps the exported memory alive, not only
+    the object.
     """
 
     __slots__ = ()
@@ -150,26 +155,23 @@ class ArrayInterfaceMixin:
         _define_export(cls, exchange, "ArrayInterfaceMixin")
         super().__init_subclass__(**keywords)
 
-    def _exported(self) -> Tensor:
-        return _core.from_dlpack(self.__dlx_export__())
-
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        """NumPy's array interface, version 3; its ``data`` is a buffer that owns the memory.
+        """NumPy's array interface, version 3; its ``data`` owns the memory.
 
         Raises ``AttributeError`` for memory that is not on the CPU, ``BufferError`` for
         dtypes that it cannot name.
         """
-        return _core.array_interface(self._exported())
+        return _core.array_interface(_core.exported(self))
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The CUDA array interface, version 3 (R148 to R152).
 
-        It has no place for an owner: what is exported must be kept alive by this object.
+        It has no place for an owner: this object must keep alive what it exports.
         Raises ``AttributeError`` for memory that is not on a CUDA device.
         """
-        return self._exported().__cuda_array_interface__
+        return _core.exported(self).__cuda_array_interface__
 
     def __array__(
         self, dtype: DTypeLike | None = None, copy: bool | None = None
@@ -179,7 +181,7 @@ class ArrayInterfaceMixin:
         Raises ``BufferError`` for memory that is not on the CPU, ``ValueError`` for
         ``copy=False`` with another ``dtype``.
         """
-        array = self._exported().numpy()
+        array = _core.exported(self).numpy()
         if dtype is None and not copy:
             return array
         import numpy as np

@@ -36,7 +36,7 @@ def _mlx(tensor: Tensor) -> Any:
     return mlx.core.array(tensor)
 
 
-# Packages whose importer is not a ``from_dlpack`` beside the class, or not the best one.
+# Packages whose importer is not a ``from_dlpack`` beside the class, or not the best.
 _PACKAGES: dict[str, Importer] = {
     "numpy": _numpy,
     "jax": _jax,
@@ -53,7 +53,7 @@ def _is_exporter(cls: type) -> bool:
 
 
 def importer(cls: type) -> Importer | None:
-    """Find what makes an instance of ``cls``; None where that is its own ``from_dlpack``.
+    """Find what makes an instance of ``cls``; None where its own ``from_dlpack`` does.
 
     What is returned does not keep ``cls`` alive.
 
@@ -61,21 +61,13 @@ def importer(cls: type) -> Importer | None:
     """
     if not _is_exporter(cls):
         raise TypeError(
-            f"{cls.__module__}.{cls.__qualname__} has no __dlpack__ and __dlpack_device__; "
-            "classes with these or with an exchange table are accepted"
+            f"{cls.__module__}.{cls.__qualname__} has no __dlpack__ and "
+            "__dlpack_device__; a class with these or an exchange table is accepted"
         )
     if callable(getattr(cls, "from_dlpack", None)):
         return None
-    module = cls.__module__
-    known = _PACKAGES.get(module.partition(".")[0])
-    if known is not None:
-        return known
-    while module:
-        found: Importer | None = getattr(sys.modules.get(module), "from_dlpack", None)
-        if callable(found):
-            return found
-        module = module.rpartition(".")[0]
-
+    if (found := _of_package(cls)) is not None:
+        return found
     name = f"{cls.__module__}.{cls.__qualname__}"
 
     def refuse(tensor: Tensor) -> Any:
@@ -85,3 +77,59 @@ def importer(cls: type) -> Importer | None:
         )
 
     return refuse
+
+
+def _of_package(cls: type) -> Importer | None:
+    """Find what the package of ``cls`` imports tensors with."""
+    module = cls.__module__
+    known = _PACKAGES.get(module.partition(".")[0])
+    if known is not None:
+        return known
+    while module:
+        found: Importer | None = getattr(sys.modules.get(module), "from_dlpack", None)
+        if callable(found):
+            return found
+        module = module.rpartition(".")[0]
+    return None
+
+
+# Packages in which nobody writes to the memory of an array.
+_IMMUTABLE = {"jax", "jaxlib", "pyarrow"}
+
+
+def importing(cls: type) -> tuple[Importer, bool]:
+    """Find what makes an instance of ``cls``, and whether instances are never written.
+
+    Raises ``TypeError`` for a class of which no instance can be made.
+    """
+    immutable = cls.__module__.partition(".")[0] in _IMMUTABLE
+    own: Importer | None = getattr(cls, "from_dlpack", None)
+    found = own if callable(own) else _of_package(cls)
+    if found is None:
+        raise TypeError(
+            f"{cls.__module__}.{cls.__qualname__} cannot be made from a tensor: "
+            "it has no exchange table, and neither it nor its package has from_dlpack"
+        )
+    return found, immutable
+
+
+# What the array type of a namespace is called.
+_ARRAY_TYPES = ("Tensor", "ndarray", "Array", "array")
+
+
+def array_type(namespace: Any) -> type:
+    """Find the array type of a namespace, such as ``torch`` or ``jax.numpy``.
+
+    Raises ``TypeError`` where it has none.
+    """
+    for name in _ARRAY_TYPES:
+        found = getattr(namespace, name, None)
+        if isinstance(found, type):
+            return found
+    # Some namespaces, array_api_strict's for one, keep the class to themselves.
+    if callable(empty := getattr(namespace, "empty", None)):
+        return type(empty(0))
+    raise TypeError(
+        f"{namespace!r} has no array type: "
+        f"one called {', '.join(_ARRAY_TYPES)}, or a function empty, is accepted"
+    )

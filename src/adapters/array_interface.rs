@@ -15,7 +15,7 @@ use super::buffer::Buffer;
 use crate::abi::*;
 use crate::checked::{Checked, Memo, extents};
 use crate::dtype::canonical;
-use crate::error::Error;
+use crate::error::{Error, type_name};
 use crate::interpreter::PythonOwner;
 use crate::snapshot::{Snapshot, Source};
 use crate::{capsule, layout};
@@ -44,7 +44,7 @@ pub(super) fn from_struct(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
         return Ok(None);
     };
     let Ok(capsule) = answer.cast::<PyCapsule>() else {
-        return Err(wrong_answer(x, "__array_struct__", &answer, "a capsule")?);
+        return Err(wrong_answer(x, "__array_struct__", &answer, "a capsule"));
     };
     let interface = capsule::contents(capsule, None)?.cast::<PyArrayInterface>();
     // SAFETY: the capsule of `__array_struct__` points to this struct while it lives (S11).
@@ -104,7 +104,7 @@ pub(super) fn from_dict(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
         return Ok(None);
     };
     let Ok(dict) = answer.cast::<PyDict>() else {
-        return Err(wrong_answer(x, "__array_interface__", &answer, "a dict")?);
+        return Err(wrong_answer(x, "__array_interface__", &answer, "a dict"));
     };
     let interface = Interface(dict);
     let version: i64 = interface.required("version", "3")?;
@@ -310,10 +310,10 @@ fn wrong_answer(
     name: &str,
     answer: &Bound<'_, PyAny>,
     accepted: &str,
-) -> PyResult<PyErr> {
-    Ok(PyTypeError::new_err(format!(
+) -> PyErr {
+    PyTypeError::new_err(format!(
         "{name} of {} is {}, not {accepted}",
-        x.get_type().fully_qualified_name()?,
-        answer.get_type().fully_qualified_name()?
-    )))
+        type_name(&x.get_type()),
+        type_name(&answer.get_type())
+    ))
 }

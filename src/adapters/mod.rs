@@ -12,17 +12,21 @@ use pyo3::types::PyString;
 
 use crate::snapshot::Snapshot;
 
+type Reader = fn(&Bound<'_, PyAny>) -> PyResult<Option<Snapshot>>;
+
 /// Rung 5: what `x` says of itself by a protocol that is not DLPack's; `None` if it has none of them.
 ///
 /// The first that `x` has is the one that counts, in NumPy's order: the buffer protocol, `__array_struct__`,
 /// `__array_interface__`; then Arrow's.
 pub(crate) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
-    for read in [
-        buffer::snapshot,
+    // The buffer of a `numpy.datetime64` is a row of bytes, and does not say of what.
+    let buffer = (!numpy::is_time(x)?).then_some(buffer::snapshot as Reader);
+    let others: [Reader; 3] = [
         array_interface::from_struct,
         array_interface::from_dict,
         arrow::snapshot,
-    ] {
+    ];
+    for read in buffer.into_iter().chain(others) {
         if let Some(snapshot) = read(x)? {
             return Ok(Some(snapshot));
         }

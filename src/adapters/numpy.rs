@@ -5,16 +5,18 @@
 //! (invariant S9 of `docs/safety.md`); otherwise arrays go through `__dlpack__`.
 
 mod element;
+mod make;
+mod proof;
+mod strides;
 
 use std::ffi::{c_char, c_int};
 use std::ptr::null_mut;
-use std::slice;
 
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyByteArray, PyBytes, PyDict, PyString, PyType};
+use pyo3::types::{PyString, PyType};
 
 use super::loaded;
 use crate::abi::*;
@@ -22,10 +24,11 @@ use crate::checked::{Checked, Memo, extents};
 use crate::device;
 use crate::dtype;
 use crate::error::Error;
-use crate::exchange::is_immutable;
 use crate::interpreter::PythonOwner;
-use crate::managed::{self, Managed};
+use crate::managed::{self, Managed, Offer};
 use crate::snapshot::{Snapshot, Source};
+
+pub(crate) use make::array;
 
 /// `PyArrayObject_fields` of `ndarraytypes.h`, up to the last field that is read.
 #[repr(C)]
@@ -100,6 +103,29 @@ pub(crate) fn is_ndarray(x: &Bound<'_, PyAny>) -> bool {
         .is_some_and(|ndarray| x.get_type_ptr() == ndarray.as_ptr().cast())
 }
 
+/// Whether `to` is the array class itself, and the layout of arrays is proven.
+pub(crate) fn is_class(to: &Bound<'_, PyAny>) -> bool {
+    NDARRAY.get(to.py()).is_some_and(|ndarray| ndarray.is(to))
+}
+
+/// Whether `class` is the array class or derived from it, once the layout of arrays is proven.
+pub(crate) fn is_subclass_of_ndarray(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    let ndarray = ndarray(class.py())?;
+    Ok(ndarray.is_some_and(|ndarray| is_subclass(class.as_type_ptr(), ndarray.as_type_ptr())))
+}
+
+/// Whether `x` is a point in time or a span of it, as a scalar of NumPy.
+pub(super) fn is_time(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let (py, class) = (x.py(), x.get_type());
+    for name in [intern!(py, "datetime64"), intern!(py, "timedelta64")] {
+        let time = find_class(intern!(py, "numpy"), name)?;
+        if time.is_some_and(|time| is_subclass(class.as_type_ptr(), time.as_type_ptr())) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// The array as a snapshot that holds it.
 ///
 /// `x.resize(..., refcheck=False)` and `x.__setstate__` free the memory under every consumer, as they do
@@ -114,19 +140,51 @@ pub(crate) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
 /// The array as a managed tensor that holds it; for the inside of a table function.
 pub(crate) fn export(x: &Bound<'_, PyAny>) -> PyResult<Managed<DLManagedTensorVersioned>> {
     read(x, |checked, shape, strides| {
-        let memo = &checked.memo;
-        let tensor = DLTensor {
-            data: memo.data,
-            device: memo.device,
-            // At most MAX_NDIM.
-            ndim: shape.len() as i32,
-            dtype: memo.dtype,
-            shape: null_mut(),
-            strides: null_mut(),
-            byte_offset: memo.byte_offset,
-        };
+        let tensor = tensor(&checked.memo, shape);
         let owner = PythonOwner::new(x.clone().unbind());
-        managed::export(tensor, shape, strides, memo.flags, owner)
+        managed::export(tensor, shape, strides, checked.memo.flags, owner)
+    })
+}
+
+/// The array as an offer that holds it, and its dtype, if its flags, shape and strides fit.
+pub(crate) fn offer(
+    x: &Bound<'_, PyAny>,
+    fits: impl FnOnce(u64, &[i64], &[i64]) -> bool,
+) -> PyResult<Option<(DLDataType, Offer<PythonOwner>)>> {
+    read(x, |checked, shape, strides| {
+        let flags = checked.memo.flags;
+        if !fits(flags, shape, strides) {
+            return Ok(None);
+        }
+        let tensor = tensor(&checked.memo, shape);
+        let owner = PythonOwner::new(x.clone().unbind());
+        let offer = Offer::new(tensor, shape, strides, flags, owner)?;
+        Ok(Some((tensor.dtype, offer)))
+    })
+}
+
+/// The struct of an export, whose dimensions are still to be set.
+fn tensor(memo: &Memo, shape: &[i64]) -> DLTensor {
+    DLTensor {
+        data: memo.data,
+        device: memo.device,
+        // At most MAX_NDIM.
+        ndim: shape.len() as i32,
+        dtype: memo.dtype,
+        shape: null_mut(),
+        strides: null_mut(),
+        byte_offset: memo.byte_offset,
+    }
+}
+
+/// A view of the array that points to its own shape, and to strides that are kept for it.
+pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>) -> PyResult<DLTensor> {
+    read(x, |checked, shape, strides| {
+        Ok(DLTensor {
+            shape: shape.as_ptr().cast_mut(),
+            strides: strides::keep(strides)?.as_ptr().cast_mut(),
+            ..tensor(&checked.memo, shape)
+        })
     })
 }
 
@@ -221,7 +279,7 @@ fn is_subclass(class: *mut ffi::PyTypeObject, base: *mut ffi::PyTypeObject) -> b
 fn ndarray(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyType>>> {
     if NDARRAY.get(py).is_none()
         && let Some(ndarray) = find_class(intern!(py, "numpy"), intern!(py, "ndarray"))?
-        && let Ok(true) = is_as_expected(&ndarray)
+        && let Ok(true) = proof::is_as_expected(&ndarray)
     {
         NDARRAY.get_or_init(py, || ndarray.unbind());
     }
@@ -239,71 +297,4 @@ fn find_class<'py>(
     // Whatever stands in for the module in `sys.modules` need not have a class there.
     let class = module.getattr_opt(name)?;
     Ok(class.and_then(|class| class.cast_into().ok()))
-}
-
-/// Whether arrays of `ndarray` are what [`PyArrayObject`] says, by the example of three unusual ones.
-fn is_as_expected(ndarray: &Bound<'_, PyType>) -> PyResult<bool> {
-    let py = ndarray.py();
-    let Some(numpy) = loaded(intern!(py, "numpy"))? else {
-        return Ok(false);
-    };
-    let version = numpy.getattr("__version__")?;
-    let version = version.cast::<PyString>()?.to_cow()?;
-    // Python code makes no immutable type.
-    if !matches!(version.split_once('.'), Some(("1" | "2", _))) || !is_immutable(ndarray) {
-        return Ok(false);
-    }
-    let writable = PyByteArray::new(py, &[0; 64]).into_any();
-    let constant = PyBytes::new(py, &[0; 64]).into_any();
-    for (dtype, buffer) in [("int16", &writable), ("<f8", &constant), (">f8", &writable)] {
-        let arguments = PyDict::new(py);
-        arguments.set_item("dtype", dtype)?;
-        arguments.set_item("buffer", buffer)?;
-        arguments.set_item("offset", 40)?;
-        arguments.set_item("strides", (-12, 6, 4))?;
-        let array = ndarray.call(((3, 1, 2),), Some(&arguments))?;
-        if !array.get_type().is(ndarray) || !agrees(&array)? {
-            return Ok(false);
-        }
-    }
-    Ok(true)
-}
-
-/// Whether the fields of `x`, which has three dimensions, agree with its attributes.
-fn agrees(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let descr = x.getattr("dtype")?;
-    let size = |x: &Bound<'_, PyAny>| x.get_type().getattr("__basicsize__")?.extract::<usize>();
-    if size(x)? < size_of::<PyArrayObject>() || size(&descr)? < size_of::<PyArray_Descr>() {
-        return Ok(false);
-    }
-    // SAFETY: an object of at least this size, as its type says.
-    let array = unsafe { x.as_ptr().cast::<PyArrayObject>().read() };
-    // SAFETY: as for the array.
-    let dtype = unsafe { descr.as_ptr().cast::<PyArray_Descr>().read() };
-    let interface = x.getattr("__array_interface__")?;
-    let (address, readonly): (usize, bool) = interface.get_item("data")?.extract()?;
-    let letters: [char; 3] = [
-        descr.getattr("kind")?.extract()?,
-        descr.getattr("char")?.extract()?,
-        descr.getattr("byteorder")?.extract()?,
-    ];
-    let found = [dtype.kind, dtype.type_, dtype.byteorder].map(|letter| char::from(letter as u8));
-    let agree = array.data.addr() == address
-        && array.nd == 3
-        && array.base == x.getattr("base")?.as_ptr()
-        && array.descr == descr.as_ptr()
-        && array.flags == x.getattr("flags")?.getattr("num")?.extract::<c_int>()?
-        && (array.flags & NPY_ARRAY_WRITEABLE == 0) == readonly
-        && dtype.typeobj == descr.getattr("type")?.as_ptr()
-        && found == letters
-        && dtype.type_num == descr.getattr("num")?.extract::<c_int>()?;
-    if !agree || array.dimensions.is_null() || array.strides.is_null() {
-        return Ok(false);
-    }
-    // SAFETY: all around the two pointers is in its place, so these are they, and lead to three values (S9).
-    let shape = unsafe { slice::from_raw_parts(array.dimensions, 3) };
-    // SAFETY: as for the shape.
-    let strides = unsafe { slice::from_raw_parts(array.strides, 3) };
-    Ok(shape == x.getattr("shape")?.extract::<[isize; 3]>()?
-        && strides == x.getattr("strides")?.extract::<[isize; 3]>()?)
 }

@@ -83,6 +83,7 @@ impl Guards {
     }
 
     /// Whether `tensor` is neither a view nor records gradients, so that there is nothing to ask.
+    #[inline(always)]
     fn is_fresh(&self, tensor: &Bound<'_, PyAny>) -> bool {
         // SAFETY: guards are for `torch.Tensor` and `Parameter` themselves, which have one layout.
         self.fresh
@@ -92,11 +93,17 @@ impl Guards {
     /// Refuses an export whose elements are not what its memory holds.
     ///
     /// Only floating and complex tensors can record gradients, only complex ones be conjugated.
+    #[inline(always)]
     fn check(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
-        let py = tensor.py();
-        if self.is_fresh(tensor) {
-            return Ok(());
+        match self.is_fresh(tensor) {
+            true => Ok(()),
+            false => self.ask(tensor, dtype),
         }
+    }
+
+    /// As [`Self::check`], by asking.
+    fn ask(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
+        let py = tensor.py();
         let floating = !matches!(dtype.code, kDLInt | kDLUInt | kDLBool);
         if floating && tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()? {
             return Err(PyBufferError::new_err(
@@ -129,6 +136,7 @@ impl Kind {
     }
 
     /// Refuses what the exchange table of torch would export wrongly.
+    #[inline(always)]
     pub(crate) fn check_table(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
         match self {
             Self::Plain(guards) => guards.check(tensor, dtype),

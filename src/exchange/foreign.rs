@@ -1,5 +1,7 @@
 //! Tables of other libraries: found on a type, and called.
 
+mod making;
+
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
 
@@ -12,7 +14,7 @@ use pyo3::types::{PyCapsule, PyString, PyType};
 use super::NAME;
 use crate::abi::*;
 use crate::checked::is_exact;
-use crate::error::Error;
+use crate::error::{Error, type_name};
 use crate::managed::Managed;
 
 /// A foreign table of major version 1 that can export.
@@ -20,6 +22,8 @@ use crate::managed::Managed;
 pub(crate) struct Table {
     from_py: DLPackManagedTensorFromPyObjectNoSync,
     borrow: Option<DLPackDLTensorFromPyObjectNoSync>,
+    to_py: Option<DLPackManagedTensorToPyObjectNoSync>,
+    allocator: Option<DLPackManagedTensorAllocator>,
     /// Where the table is.
     pub(crate) address: usize,
     /// The stream that the library works on now.
@@ -68,6 +72,8 @@ impl Table {
                     from_py: api.managed_tensor_from_py_object_no_sync?,
                     address: header.addr().get(),
                     borrow: api.dltensor_from_py_object_no_sync,
+                    to_py: api.managed_tensor_to_py_object_no_sync,
+                    allocator: api.managed_tensor_allocator,
                     work_stream: api.current_work_stream.map(WorkStream),
                 });
             }
@@ -96,13 +102,13 @@ impl Table {
             // SAFETY: attached.
             (0, Some(managed)) if unsafe { ffi::PyErr_Occurred() }.is_null() => Ok(managed),
             (0, Some(_)) => Err(broken(
-                object,
+                &object.get_type(),
                 FROM_PY,
                 "succeeded with an exception set",
                 PyErr::take(py),
             )),
             (0, None) => Err(broken(
-                object,
+                &object.get_type(),
                 FROM_PY,
                 "succeeded without a tensor",
                 PyErr::take(py),
@@ -110,7 +116,7 @@ impl Table {
             // A table that failed must not have given a tensor; what it wrote is not followed.
             (_, managed) => {
                 std::mem::forget(managed);
-                Err(failed(object, FROM_PY))
+                Err(failed(&object.get_type(), FROM_PY))
             }
         }
     }
@@ -129,13 +135,13 @@ impl Table {
         // SAFETY: the table was found on the type of `object`, the thread is attached, `out` is ours.
         let code = unsafe { borrow(object.as_ptr().cast(), out.as_mut_ptr()) };
         if code != 0 {
-            return Err(failed(object, BORROW));
+            return Err(failed(&object.get_type(), BORROW));
         }
         // SAFETY: attached.
         if !unsafe { ffi::PyErr_Occurred() }.is_null() {
             let cause = PyErr::take(object.py());
             return Err(broken(
-                object,
+                &object.get_type(),
                 BORROW,
                 "succeeded with an exception set",
                 cause,
@@ -199,19 +205,16 @@ const BORROW: &str = "dltensor_from_py_object_no_sync";
 
 /// The exception of a function that failed.
 #[cold]
-fn failed(object: &Bound<'_, PyAny>, function: &str) -> PyErr {
-    PyErr::take(object.py())
-        .unwrap_or_else(|| broken(object, function, "failed without an exception", None))
+fn failed(class: &Bound<'_, PyType>, function: &str) -> PyErr {
+    PyErr::take(class.py())
+        .unwrap_or_else(|| broken(class, function, "failed without an exception", None))
 }
 
 /// The error for a table that does not keep to R123.
 #[cold]
-fn broken(object: &Bound<'_, PyAny>, function: &str, how: &str, cause: Option<PyErr>) -> PyErr {
-    let class = object.get_type();
-    let name = class
-        .fully_qualified_name()
-        .map_or_else(|_| "a type".to_owned(), |name| name.to_string());
+fn broken(class: &Bound<'_, PyType>, function: &str, how: &str, cause: Option<PyErr>) -> PyErr {
+    let name = type_name(class);
     let error = PyBufferError::new_err(format!("{function} of {name} {how}"));
-    error.set_cause(object.py(), cause);
+    error.set_cause(class.py(), cause);
     error
 }

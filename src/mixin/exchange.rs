@@ -15,27 +15,36 @@ use crate::abi::*;
 use crate::checked::{Checked, Memo};
 use crate::device::{self, Device};
 use crate::dtype::{self, DType};
-use crate::error::Error;
+use crate::error::{Error, type_name};
 use crate::exchange::Exchange;
+use crate::interpreter::attach;
 use crate::managed::Managed;
+use crate::no_sync::{self, StreamOf};
 use crate::resolve::{explain, is_accepted};
-use crate::slot::{Origin, Slot, is_mixin, lent};
+use crate::slot::{Origin, Slot, is_mixin, lent, nested};
 use crate::snapshot::Snapshot;
+use crate::stream;
 use crate::tensor::{self, Tensor};
-use crate::{no_sync, stream};
 
 impl Exchange for Slot {
     fn export(
         &self,
         object: Borrowed<'_, '_, PyAny>,
     ) -> PyResult<Managed<DLManagedTensorVersioned>> {
-        let inner = self.read(&object)?;
-        let stream = |device| self.current_work_stream(object.py(), device);
-        let (managed, origin) = match no_sync::managed_tensor(&inner, &stream) {
-            Ok(export) => export,
-            Err(error) => return Python::attach(|_| Err(explain(&object, &inner, error))),
+        let read;
+        let inner = match self.is_itself(&object) {
+            true => &*object,
+            false => {
+                read = self.read(&object)?;
+                &read
+            }
         };
-        if let Some(work_stream) = origin {
+        let stream = |device| self.current_work_stream(object.py(), device);
+        let (managed, work_stream) = match no_sync::managed_tensor(inner, &stream) {
+            Ok(export) => export,
+            Err(error) => return Python::attach(|_| Err(explain(&object, inner, error))),
+        };
+        if let Some(work_stream) = work_stream {
             self.set_work_stream(work_stream);
         }
         Ok(managed)
@@ -43,11 +52,12 @@ impl Exchange for Slot {
 
     fn borrow(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
         let inner = lent(&object, self.read(&object)?)?;
-        let (tensor, origin) = match no_sync::dl_tensor(&inner) {
+        let stream = |device| self.current_work_stream(object.py(), device);
+        let (tensor, work_stream) = match no_sync::dl_tensor(&inner, &stream) {
             Ok(lent) => lent,
             Err(error) => return Python::attach(|_| Err(explain(&object, &inner, error))),
         };
-        if let Some(work_stream) = origin {
+        if let Some(work_stream) = work_stream {
             self.set_work_stream(work_stream);
         }
         Ok(tensor)
@@ -68,7 +78,7 @@ impl Exchange for Slot {
         dtype: DLDataType,
         device: DLDevice,
     ) -> Result<Managed<DLManagedTensorVersioned>, Error> {
-        if !self.holder().is_some_and(|holder| holder.hooks.empty) {
+        if !self.hooks().empty {
             return tensor::allocate(shape, dtype, device);
         }
         // The hook is spared what dlx's own allocator refuses.
@@ -80,10 +90,14 @@ impl Exchange for Slot {
             let name = device::name(device);
             return Err(Error::refused(format!("there is one cpu, not {name}")));
         }
-        let made = Python::try_attach(|py| {
-            self.empty(py, shape, dtype, device)
-                .map_err(|error| raised(py, &error))
-        });
+        let made = || {
+            Python::attach(|py| {
+                self.empty(py, shape, dtype, device)
+                    .map_err(|error| raised(py, &error))
+            })
+        };
+        // A caller of the allocator need not be attached.
+        let made = attach(|_| made());
         made.unwrap_or_else(|| Err(Error::refused("Python is exiting")))
     }
 
@@ -91,14 +105,19 @@ impl Exchange for Slot {
         if !stream::has_streams(device) {
             return Ok(0);
         }
-        match self.holder() {
-            Some(holder) if holder.hooks.stream => Python::attach(|py| self.hooked(py, device)),
-            _ => self.inherited(py, device),
+        match self.hooks().stream {
+            true => Python::attach(|py| self.hooked(py, device)),
+            false => self.inherited(py, device),
         }
     }
 }
 
 impl Slot {
+    /// Whether `object` is of the very type that the table was provided for, so that there is nothing to read.
+    fn is_itself(&self, object: &Bound<'_, PyAny>) -> bool {
+        self.is_for(object.get_type_ptr().cast()) && self.is_provided()
+    }
+
     /// What is exported in place of `object`.
     fn read<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         match self.holder() {
@@ -135,7 +154,8 @@ impl Slot {
     /// The stream that `__dlx_stream__` names.
     fn hooked(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
         let (_, class) = self.living(py)?;
-        let named = class.call_method1(intern!(py, "__dlx_stream__"), (Device(device),))?;
+        let hook = intern!(py, "__dlx_stream__");
+        let named = nested(&class, || class.call_method1(hook, (Device(device),)))?;
         if named.is_none() {
             return self.inherited(py, device);
         }
@@ -163,31 +183,44 @@ impl Slot {
         device: DLDevice,
     ) -> PyResult<Managed<DLManagedTensorVersioned>> {
         let (_, class) = self.living(py)?;
-        let asked = (PyTuple::new(py, shape)?, DType(dtype), Device(device));
-        let made = class.call_method1(intern!(py, "__dlx_empty__"), asked)?;
         let stream = |device| self.current_work_stream(py, device);
-        let (managed, _) = match no_sync::managed_tensor(&made, &stream) {
-            Ok(export) => export,
-            Err(_) if !is_accepted(&made)? => {
-                let wanted = format_args!("{made}, what dlx.from_dlpack takes");
-                return Err(nonsense(&class, "__dlx_empty__", wanted));
-            }
-            Err(error) => return Err(error),
-        };
-        let snapshot = Snapshot::import(managed, None).map_err(|(error, _)| error)?;
-        let memo = snapshot.memo();
-        if (snapshot.shape(), memo.dtype, memo.device) != (shape, dtype, device)
-            || snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY)
-        {
-            let wanted = format_args!(
-                "{made}, a writable {}{shape:?} on {}",
-                dtype::name(dtype),
-                device::name(device)
-            );
-            return Err(nonsense(&class, "__dlx_empty__", wanted));
-        }
-        Ok(snapshot.export(true)?)
+        Ok(memory_of(&class, &stream, shape, dtype, device)?.export(true)?)
     }
+}
+
+/// What `__dlx_empty__` of `class` makes, on the stream that the class works on.
+pub(super) fn memory_of(
+    class: &Bound<'_, PyType>,
+    stream: StreamOf<'_>,
+    shape: &[i64],
+    dtype: DLDataType,
+    device: DLDevice,
+) -> PyResult<Snapshot> {
+    let py = class.py();
+    let asked = (PyTuple::new(py, shape)?, DType(dtype), Device(device));
+    let hook = intern!(py, "__dlx_empty__");
+    let made = nested(class, || class.call_method1(hook, asked))?;
+    let (managed, _) = match no_sync::managed_tensor(&made, stream) {
+        Ok(export) => export,
+        Err(_) if !is_accepted(&made)? => {
+            let wanted = format_args!("{made}, what dlx.from_dlpack takes");
+            return Err(nonsense(class, "__dlx_empty__", wanted));
+        }
+        Err(error) => return Err(error),
+    };
+    let snapshot = Snapshot::import(managed, None).map_err(|(error, _)| error)?;
+    let memo = snapshot.memo();
+    if (snapshot.shape(), memo.dtype, memo.device) != (shape, dtype, device)
+        || snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY)
+    {
+        let wanted = format_args!(
+            "{made}, a writable {}{shape:?} on {}",
+            dtype::name(dtype),
+            device::name(device)
+        );
+        return Err(nonsense(class, "__dlx_empty__", wanted));
+    }
+    Ok(snapshot)
 }
 
 /// The error for a hook that returned something else.
@@ -197,12 +230,10 @@ pub(super) fn nonsense(
     hook: &str,
     found_and_wanted: std::fmt::Arguments<'_>,
 ) -> PyErr {
-    match class.fully_qualified_name() {
-        Ok(name) => PyTypeError::new_err(format!(
-            "{name}.{hook} returned {found_and_wanted} is accepted"
-        )),
-        Err(error) => error,
-    }
+    let name = type_name(class);
+    PyTypeError::new_err(format!(
+        "{name}.{hook} returned {found_and_wanted} is accepted"
+    ))
 }
 
 /// An exception as an allocator reports it.

@@ -10,6 +10,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 
 use super::Slot;
+use crate::error::type_name;
 
 static MIXIN: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
@@ -62,8 +63,10 @@ impl Origin {
         let py = object.py();
         match self {
             Self::Attribute { name, stored: true } => object.getattr(name.bind(py)),
-            Self::Attribute { name, .. } => nested(object, || object.getattr(name.bind(py))),
-            Self::Method => nested(object, || {
+            Self::Attribute { name, .. } => {
+                nested(&object.get_type(), || object.getattr(name.bind(py)))
+            }
+            Self::Method => nested(&object.get_type(), || {
                 object.call_method0(intern!(py, "__dlx_export__"))
             }),
             Self::Itself { .. } => Ok(object.clone()),
@@ -86,9 +89,9 @@ impl Origin {
 }
 
 /// Runs code of a class that may come back here, to a depth that the stack of any thread has room for.
-fn nested<'py>(
-    object: &Bound<'py, PyAny>,
-    read: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
+pub(crate) fn nested<'py>(
+    class: &Bound<'py, PyType>,
+    run: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     thread_local! {
         static DEPTH: Cell<usize> = const { Cell::new(0) };
@@ -100,11 +103,11 @@ fn nested<'py>(
         }
     }
     if DEPTH.get() >= MAX_HOPS {
-        return Err(endless(object));
+        return Err(endless(class));
     }
     DEPTH.set(DEPTH.get() + 1);
     let _leave = Leave;
-    read()
+    run()
 }
 
 /// Whether the attribute `name` of an instance is an object that the instance holds: read from its dictionary
@@ -183,7 +186,7 @@ pub(crate) fn innermost<'py>(
         }
         last = inner;
     }
-    Err(endless(object))
+    Err(endless(&object.get_type()))
 }
 
 /// What one instance of a mixin class exports, and whether its shapes have an owner then.
@@ -212,7 +215,7 @@ pub(crate) fn lent<'py>(
     for _ in 0..MAX_HOPS {
         // SAFETY: a live object; one reference to it is ours.
         if unsafe { ffi::Py_REFCNT(inner.as_ptr()) } < 2 {
-            return Python::attach(|_| Err(lends_nothing(object)));
+            return Err(lends_nothing(object));
         }
         if !is_mixin(&inner.get_type()) {
             return Ok(inner);
@@ -222,28 +225,24 @@ pub(crate) fn lent<'py>(
             (_, false) => Err(lends_nothing(object)),
         })?;
     }
-    Python::attach(|_| Err(endless(object)))
+    Err(endless(&object.get_type()))
 }
 
 /// The error for an object whose dimensions have no owner.
 #[cold]
 pub(crate) fn lends_nothing(x: &Bound<'_, PyAny>) -> PyErr {
-    match x.get_type().fully_qualified_name() {
-        Ok(name) => PyBufferError::new_err(format!(
-            "{name} lends no view, because nothing holds its shape and strides in elements; \
-             managed_tensor_from_py_object_no_sync exports it"
-        )),
-        Err(error) => error,
-    }
+    PyBufferError::new_err(format!(
+        "{} lends no view, because nothing holds its shape and strides in elements; \
+         managed_tensor_from_py_object_no_sync exports it",
+        type_name(&x.get_type())
+    ))
 }
 
 /// The error for objects that stand for one another.
 #[cold]
-pub(crate) fn endless(object: &Bound<'_, PyAny>) -> PyErr {
-    match object.get_type().fully_qualified_name() {
-        Ok(name) => PyRecursionError::new_err(format!(
-            "{name} exports itself: {MAX_HOPS} objects were followed, each of which stands for the next"
-        )),
-        Err(error) => error,
-    }
+pub(crate) fn endless(class: &Bound<'_, PyType>) -> PyErr {
+    PyRecursionError::new_err(format!(
+        "{} exports itself: {MAX_HOPS} objects or calls were followed, each of which leads to the next",
+        type_name(class)
+    ))
 }

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use super::Tensor;
 use crate::abi::*;
-use crate::error::Error;
+use crate::error::{Error, type_name};
 use crate::exchange::{self, Exchange, Named, Published};
 use crate::managed::Managed;
 use crate::snapshot::Snapshot;
@@ -24,19 +24,11 @@ fn tensor<'a>(object: &'a Borrowed<'_, '_, PyAny>) -> PyResult<&'a Tensor> {
     }
 }
 
-/// Names the other type. PyO3 drops references while it finds the name, so it must know of the attachment.
 #[cold]
 fn stranger(object: &Bound<'_, PyAny>) -> PyErr {
-    let name = || {
-        object
-            .get_type()
-            .fully_qualified_name()
-            .map(|name| name.to_string())
-    };
-    let name = Python::try_attach(|_| name().ok()).flatten();
     PyBufferError::new_err(format!(
         "the exchange table of dlx.Tensor was given {}",
-        name.as_deref().unwrap_or("an object of another type")
+        type_name(&object.get_type())
     ))
 }
 

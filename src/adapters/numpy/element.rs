@@ -84,6 +84,12 @@ pub(super) fn of(
     Ok(dtype)
 }
 
+/// The number of the dtype of NumPy itself that has such elements.
+pub(super) fn number(dtype: DLDataType) -> Option<c_int> {
+    let number = BUILTIN.iter().position(|known| *known == Ok(dtype))?;
+    c_int::try_from(number).ok()
+}
+
 /// A dtype of ml_dtypes, found by its name and then known by its number.
 fn registered(descr: &Bound<'_, PyAny>, type_num: c_int) -> PyResult<DLDataType> {
     static KNOWN: [OnceLock<DLDataType>; 64] = [const { OnceLock::new() }; 64];

@@ -1,0 +1,249 @@
+//! NumPy arrays over memory that something else holds, made through NumPy's own C functions.
+//!
+//! Their table, which NumPy keeps in a capsule for extension modules, has had these entries at the same places since
+//! NumPy 1.7. Before the first array is made for a caller, one made for trial must be what was asked for (invariant
+//! S16 of `docs/safety.md`); otherwise arrays are made by NumPy's Python functions.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::mem::transmute;
+use std::ptr::{NonNull, null_mut};
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBytes, PyCapsule, PyType};
+
+use super::element::number;
+use super::{FEW, NPY_ARRAY_WRITEABLE, loaded};
+use crate::abi::*;
+use crate::checked::Dimensions;
+use crate::{dtype, layout};
+
+/// The functions that are used, of `__multiarray_api.h`.
+#[derive(Clone, Copy)]
+struct Api {
+    ndarray: NonNull<ffi::PyTypeObject>,
+    descr_from_type: DescrFromType,
+    new_from_descr: NewFromDescr,
+    set_base_object: SetBaseObject,
+}
+
+type GetNDArrayCVersion = unsafe extern "C" fn() -> c_uint;
+type DescrFromType = unsafe extern "C" fn(c_int) -> *mut ffi::PyObject;
+type NewFromDescr = unsafe extern "C" fn(
+    *mut ffi::PyTypeObject,
+    *mut ffi::PyObject,
+    c_int,
+    *const isize,
+    *const isize,
+    *mut c_void,
+    c_int,
+    *mut ffi::PyObject,
+) -> *mut ffi::PyObject;
+type SetBaseObject = unsafe extern "C" fn(*mut ffi::PyObject, *mut ffi::PyObject) -> c_int;
+
+// SAFETY: functions of NumPy and its array type, all of which live as long as the process.
+unsafe impl Send for Api {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Api {}
+
+/// An array that does not hold its memory yet.
+pub(crate) struct Unheld<'py>(Bound<'py, PyAny>, Api);
+
+impl<'py> Unheld<'py> {
+    /// The array, which holds `base` as long as it lives.
+    pub(crate) fn held_by(self, base: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let Self(array, api) = self;
+        // SAFETY: the function of NumPy, with an array that has no base; it takes the reference to `base` over.
+        match unsafe { (api.set_base_object)(array.as_ptr(), base.into_ptr()) } {
+            0 => Ok(array),
+            _ => Err(PyErr::fetch(array.py())),
+        }
+    }
+}
+
+/// An array over the memory of `tensor`, which is on the CPU and has passed the checks of a snapshot; `None` where
+/// NumPy has no dtype of its own for it, or is not what was expected.
+///
+/// # Errors
+///
+/// `BufferError` for more dimensions than NumPy has.
+pub(crate) fn array<'py>(
+    py: Python<'py>,
+    tensor: &DLTensor,
+    (shape, strides): Dimensions<'_>,
+    flags: u64,
+) -> PyResult<Option<Unheld<'py>>> {
+    let Some(type_num) = number(tensor.dtype) else {
+        return Ok(None);
+    };
+    let Some(api) = api(py) else {
+        return Ok(None);
+    };
+    let flags = match flags & DLPACK_FLAG_BITMASK_READ_ONLY {
+        0 => NPY_ARRAY_WRITEABLE,
+        _ => 0,
+    };
+    let item = i64::from(dtype::bits(tensor.dtype).div_ceil(8));
+    let (mut few, mut many);
+    let steps: &mut [isize] = if shape.len() <= FEW {
+        few = [0; FEW];
+        &mut few[..shape.len()]
+    } else {
+        many = vec![0; shape.len()];
+        &mut many
+    };
+    for (index, step) in steps.iter_mut().enumerate() {
+        let stride = match strides {
+            Some(strides) => strides[index],
+            None => layout::row_major(shape, index),
+        };
+        // Strides that no element is reached by may be anything (R99).
+        *step = stride.wrapping_mul(item) as isize;
+    }
+    // NumPy would take NULL for a wish to allocate.
+    static NOTHING: [u64; 32] = [0; 32];
+    let data = match tensor.data.is_null() {
+        true => NOTHING.as_ptr().cast_mut().cast(),
+        false => tensor.data,
+    };
+    // SAFETY: a number of NumPy's own dtypes; a new reference, or NULL with an exception (S16).
+    let descr = unsafe { (api.descr_from_type)(type_num) };
+    // SAFETY: as many extents and strides as stated, memory that holds the elements that they lead to, and a dtype
+    // whose reference is taken over. Without data of its own, NumPy writes nothing there (S16).
+    let array = unsafe {
+        (api.new_from_descr)(
+            api.ndarray.as_ptr(),
+            descr,
+            // At most MAX_NDIM.
+            shape.len() as c_int,
+            shape.as_ptr().cast(),
+            steps.as_ptr(),
+            data,
+            flags,
+            null_mut(),
+        )
+    };
+    // SAFETY: a new reference, or NULL with an exception.
+    match unsafe { Bound::from_owned_ptr_or_err(py, array) } {
+        Ok(array) => Ok(Some(Unheld(array, api))),
+        Err(error) => {
+            let message = format!(
+                "numpy.ndarray does not take {} with {} dimensions: {error}",
+                dtype::name(tensor.dtype),
+                shape.len()
+            );
+            let refused = PyBufferError::new_err(message);
+            refused.set_cause(py, Some(error));
+            Err(refused)
+        }
+    }
+}
+
+/// NumPy's functions, once an array made by them was what it should be.
+fn api(py: Python<'_>) -> Option<Api> {
+    static API: PyOnceLock<Option<Api>> = PyOnceLock::new();
+    if let Some(api) = API.get(py) {
+        return *api;
+    }
+    let found = super::ndarray(py).ok().flatten()?;
+    let api = find(found).ok().flatten();
+    *API.get_or_init(py, || api)
+}
+
+/// The functions in the capsule of the module that `ndarray`, the class that was proven, belongs to.
+fn find(ndarray: &Bound<'_, PyType>) -> PyResult<Option<Api>> {
+    let py = ndarray.py();
+    for name in [
+        intern!(py, "numpy._core._multiarray_umath"),
+        intern!(py, "numpy.core._multiarray_umath"),
+    ] {
+        let Some(module) = loaded(name)? else {
+            continue;
+        };
+        let Some(capsule) = module.getattr_opt("_ARRAY_API")? else {
+            continue;
+        };
+        let table = capsule.cast::<PyCapsule>()?.pointer_checked(None)?;
+        let table: NonNull<*mut c_void> = table.cast();
+        let entry = |index: usize| {
+            // SAFETY: NumPy's table has some three hundred entries (S16).
+            let place = unsafe { table.add(index) };
+            // SAFETY: as above.
+            unsafe { place.read() }
+        };
+        let Some(class) = NonNull::new(entry(2).cast::<ffi::PyTypeObject>()) else {
+            continue;
+        };
+        if class.as_ptr() != ndarray.as_type_ptr() {
+            continue;
+        }
+        // SAFETY: the first entry is this function in every NumPy; NULL becomes `None` (S16).
+        let version = unsafe { transmute::<*mut c_void, Option<GetNDArrayCVersion>>(entry(0)) };
+        // SAFETY: it takes nothing and answers with the version of the C interface.
+        let version = version.map(|version| unsafe { version() } >> 24);
+        if !matches!(version, Some(1 | 2)) {
+            continue;
+        }
+        // SAFETY: the entry is this function; NULL becomes `None` (S16).
+        let descr_from_type = unsafe { transmute::<*mut c_void, Option<DescrFromType>>(entry(45)) };
+        // SAFETY: as above.
+        let new_from_descr = unsafe { transmute::<*mut c_void, Option<NewFromDescr>>(entry(94)) };
+        // SAFETY: as above.
+        let set_base_object =
+            unsafe { transmute::<*mut c_void, Option<SetBaseObject>>(entry(282)) };
+        let (Some(descr_from_type), Some(new_from_descr), Some(set_base_object)) =
+            (descr_from_type, new_from_descr, set_base_object)
+        else {
+            continue;
+        };
+        let api = Api {
+            ndarray: class,
+            descr_from_type,
+            new_from_descr,
+            set_base_object,
+        };
+        if is_as_expected(py, api)? {
+            return Ok(Some(api));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether an array that `api` makes is what it was asked for.
+fn is_as_expected(py: Python<'_>, api: Api) -> PyResult<bool> {
+    let base = PyBytes::new(py, &[0; 64]);
+    let data = base.as_bytes().as_ptr().cast_mut();
+    let (shape, strides) = ([3, 1, 2], [-12, 6, 4]);
+    // SAFETY: as in `array`; 4 is `NPY_USHORT`.
+    let descr = unsafe { (api.descr_from_type)(4) };
+    // SAFETY: the elements lie in the bytes, which `base` holds.
+    let data = unsafe { data.add(40) };
+    // SAFETY: as in `array`.
+    let array = unsafe {
+        (api.new_from_descr)(
+            api.ndarray.as_ptr(),
+            descr,
+            3,
+            shape.as_ptr(),
+            strides.as_ptr(),
+            data.cast(),
+            0,
+            null_mut(),
+        )
+    };
+    // SAFETY: a new reference, or NULL with an exception.
+    let array = unsafe { Bound::from_owned_ptr_or_err(py, array) }?;
+    let array = Unheld(array, api).held_by(base.clone().into_any())?;
+    let interface = array.getattr("__array_interface__")?;
+    let (address, readonly): (usize, bool) = interface.get_item("data")?.extract()?;
+    Ok(address == data.addr()
+        && readonly
+        && array.get_type_ptr() == api.ndarray.as_ptr()
+        && array.getattr("shape")?.extract::<[isize; 3]>()? == shape
+        && array.getattr("strides")?.extract::<[isize; 3]>()? == strides
+        && array.getattr("dtype")?.str()? == "uint16"
+        && array.getattr("base")?.is(&base))
+}

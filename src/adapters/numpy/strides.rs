@@ -1,0 +1,44 @@
+//! Strides in elements for arrays that are lent: NumPy's own count bytes, and nobody would own others.
+//!
+//! Arrays have few different strides, so each combination is kept for as long as the process lives, up to a
+//! bound.
+
+#![forbid(unsafe_code)]
+
+use std::collections::HashSet;
+use std::sync::{PoisonError, RwLock};
+
+use crate::error::Error;
+
+/// How many combinations are kept: a few megabytes of them.
+const MOST: usize = 1 << 16;
+
+static KEPT: RwLock<Option<HashSet<&'static [i64]>>> = RwLock::new(None);
+
+/// The same strides, for ever.
+///
+/// # Errors
+///
+/// `BufferError` when too many different ones have been kept.
+pub(super) fn keep(strides: &[i64]) -> Result<&'static [i64], Error> {
+    let kept = KEPT.read().unwrap_or_else(PoisonError::into_inner);
+    if let Some(found) = kept.as_ref().and_then(|kept| kept.get(strides)) {
+        return Ok(found);
+    }
+    drop(kept);
+    let mut kept = KEPT.write().unwrap_or_else(PoisonError::into_inner);
+    let kept = kept.get_or_insert_default();
+    // Another thread may have kept them meanwhile.
+    if let Some(found) = kept.get(strides) {
+        return Ok(found);
+    }
+    if kept.len() == MOST {
+        return Err(Error::refused(
+            "NumPy arrays of too many different strides have been lent; \
+             managed_tensor_from_py_object_no_sync exports this one",
+        ));
+    }
+    let strides = Box::leak(Box::from(strides));
+    kept.insert(strides);
+    Ok(strides)
+}

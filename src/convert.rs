@@ -1,0 +1,210 @@
+//! `convert`: a tensor of one library as one of another.
+
+#![forbid(unsafe_code)]
+
+mod deliver;
+mod target;
+
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyInt;
+
+use crate::abi::*;
+use crate::adapters::numpy;
+use crate::checked::parts;
+use crate::device::Device;
+use crate::managed::Managed;
+use crate::request::Request;
+use crate::resolve::from_dlpack;
+use crate::slot::is_mixin;
+use crate::snapshot::Snapshot;
+use crate::tensor::Tensor;
+use crate::{mixin, no_sync, protocol, stream};
+pub(crate) use target::{Target, Via, with as with_target};
+
+/// ``x`` as a tensor of another library: ``to`` is its array type (``torch.Tensor``, ``np.ndarray``,
+/// ``jax.Array``, a subclass of `ExchangeMixin`, `Tensor`) or its namespace (``torch``, ``jax.numpy``).
+///
+/// The memory is shared wherever the other library can describe it. Where it cannot, or would not respect that it
+/// is read-only, the elements are copied, unless ``copy=False``; ``copy=True`` always copies. ``device`` is where
+/// the result must be, as a name, a pair or a `Device`.
+///
+/// ``x`` itself is returned where it is an instance of the type already and nothing else is asked for; of
+/// ``np.ndarray`` only arrays of that very class are, others are viewed as one.
+///
+/// Raises ``BufferError`` for what the other library does not take, `CopyRefused` where ``copy=False`` rules out
+/// the copy that it would take, and what `from_dlpack` raises.
+#[pyfunction]
+#[pyo3(signature = (x, to, /, *, device=None, copy=None))]
+pub(crate) fn convert<'py>(
+    x: &Bound<'py, PyAny>,
+    to: &Bound<'py, PyAny>,
+    device: Option<&Bound<'py, PyAny>>,
+    copy: Option<bool>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let asked = Asked {
+        device: device.map(Device::of).transpose()?,
+        copy,
+    };
+    if numpy::is_class(to) {
+        // The usual target, without a look at what is remembered.
+        return match numpy::is_ndarray(x) && asked.is_met_by(x)? {
+            true => Ok(x.clone()),
+            false => deliver::to_numpy(x, &asked),
+        };
+    }
+    with_target(to, |target| make(x, target, &asked))
+}
+
+/// What the caller asked for.
+pub(crate) struct Asked {
+    pub(crate) device: Option<DLDevice>,
+    pub(crate) copy: Option<bool>,
+}
+
+impl Asked {
+    fn is_nothing(&self) -> bool {
+        self.device.is_none() && self.copy.is_none()
+    }
+
+    /// Whether `x`, whose type is right, need not be converted.
+    fn is_met_by(&self, x: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Ok(self.copy != Some(true)
+            && match self.device {
+                None => true,
+                there => protocol::device(x)? == there,
+            })
+    }
+
+    /// The tensor of `x`, ready on the stream that the other library works on.
+    fn import(
+        &self,
+        x: &Bound<'_, PyAny>,
+        stream_of: impl Fn(DLDevice) -> PyResult<i64>,
+    ) -> PyResult<Snapshot> {
+        let there = match self.device {
+            Some(there) => Some(there),
+            None => protocol::device(x)?,
+        };
+        let stream = match there.filter(|&there| stream::has_streams(there)) {
+            Some(there) => Some(PyInt::new(x.py(), stream_of(there)?).into_any()),
+            None => None,
+        };
+        let request = Request {
+            device: self.device,
+            copy: self.copy,
+            stream: stream.as_ref(),
+        };
+        from_dlpack(x, &request)
+    }
+}
+
+/// A tensor on its way.
+enum Source<'py> {
+    /// As the producer's own library exports it, on the CPU.
+    Managed(Managed<DLManagedTensorVersioned>),
+    /// As dlx holds it; `fresh` if nobody else does.
+    Tensor {
+        tensor: Bound<'py, Tensor>,
+        fresh: bool,
+    },
+}
+
+impl<'py> Source<'py> {
+    fn of(
+        x: &Bound<'py, PyAny>,
+        asked: &Asked,
+        stream_of: impl Fn(DLDevice) -> PyResult<i64>,
+    ) -> PyResult<Self> {
+        let asks_nothing = asked.device.is_none() && asked.copy != Some(true);
+        if asks_nothing && let Ok(tensor) = x.cast_exact::<Tensor>() {
+            let snapshot = tensor.get().snapshot();
+            if stream::has_streams(snapshot.memo().device) {
+                stream::ordered(Some(stream_of(snapshot.memo().device)?), snapshot)?;
+            }
+            let tensor = tensor.clone();
+            return Ok(Self::Tensor {
+                tensor,
+                fresh: false,
+            });
+        }
+        if asks_nothing && let Some((managed, _)) = no_sync::direct(x, &stream_of)? {
+            let (tensor, flags, _) = parts(&managed)?;
+            let copied = flags & DLPACK_FLAG_BITMASK_IS_COPIED != 0;
+            // What is on a device with streams has to be ordered; what is a copy may have to be refused.
+            let again = stream::has_streams(tensor.device) || (copied && asked.copy.is_some());
+            if !again {
+                return Ok(Self::Managed(managed));
+            }
+        }
+        let snapshot = asked.import(x, stream_of)?;
+        // What a producer exports is made for this, what dlx holds is shared (R38).
+        let held = x.is_exact_instance_of::<Tensor>() || is_mixin(&x.get_type());
+        Ok(Self::Tensor {
+            tensor: Bound::new(x.py(), Tensor::new(snapshot))?,
+            fresh: asked.copy == Some(true) || !held,
+        })
+    }
+
+    /// As a `dlx.Tensor`.
+    fn into_tensor(self, py: Python<'py>) -> PyResult<Bound<'py, Tensor>> {
+        match self {
+            Self::Managed(managed) => Bound::new(py, Tensor::new(snapshot(managed)?)),
+            Self::Tensor { tensor, .. } => Ok(tensor),
+        }
+    }
+}
+
+fn snapshot(managed: Managed<DLManagedTensorVersioned>) -> PyResult<Snapshot> {
+    Ok(Snapshot::import(managed, None).map_err(|(error, _)| error)?)
+}
+
+/// An instance of what `target` is.
+fn make<'py>(x: &Bound<'py, PyAny>, target: &Target, asked: &Asked) -> PyResult<Bound<'py, PyAny>> {
+    let py = x.py();
+    let class = target.class.bind(py);
+    let is_one = match target.via {
+        // A subclass of an array may mean something else by its operators.
+        Via::Numpy => x.get_type().is(class),
+        _ => !numpy::is_ndarray(x) && target.is_class_of(x)?,
+    };
+    if is_one && asked.is_met_by(x)? {
+        return Ok(x.clone());
+    }
+    match &target.via {
+        Via::Tensor => {
+            let request = Request {
+                device: asked.device,
+                copy: asked.copy,
+                stream: None,
+            };
+            let tensor = Tensor::new(from_dlpack(x, &request)?);
+            Ok(Bound::new(py, tensor)?.into_any())
+        }
+        Via::Numpy => {
+            let array = deliver::to_numpy(x, asked)?;
+            match array.get_type().is(class) {
+                true => Ok(array),
+                false => array.call_method1(intern!(py, "view"), (class,)),
+            }
+        }
+        Via::Mixin => {
+            let snapshot = asked.import(x, |device| mixin::stream_of(class, device))?;
+            mixin::import_tensor(class, &Bound::new(py, Tensor::new(snapshot))?)
+        }
+        Via::Table(table) => {
+            if asked.is_nothing()
+                && numpy::is_ndarray(x)
+                && let Some(made) = deliver::array_to_table(x, target, table)?
+            {
+                return Ok(made);
+            }
+            let source = Source::of(x, asked, |device| table.stream_of(py, device))?;
+            deliver::to_table(source, target, table, asked, py)
+        }
+        Via::Function(function) => {
+            let source = Source::of(x, asked, |device| Ok(stream::current_work_stream(device)))?;
+            deliver::to_function(source, target, function.bind(py), asked)
+        }
+    }
+}

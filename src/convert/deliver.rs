@@ -1,0 +1,335 @@
+//! How a tensor is given to another library: as a NumPy array, through its table, through a Python function.
+
+#![forbid(unsafe_code)]
+
+use pyo3::exceptions::{
+    PyBufferError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError,
+};
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use super::target::Target;
+use super::{Asked, Source, snapshot};
+use crate::abi::*;
+use crate::adapters::numpy;
+use crate::checked::{self, parts};
+use crate::dtype::{self, DType};
+use crate::error::{copy_refused, copy_refused_type};
+use crate::exchange::Table;
+use crate::request::Request;
+use crate::resolve::from_dlpack;
+use crate::snapshot::Snapshot;
+use crate::tensor::Tensor;
+use crate::{capsule, copy, device, stream};
+
+/// As a `numpy.ndarray`, which holds the tensor as its base.
+pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Asked) -> PyResult<Bound<'py, PyAny>> {
+    let py = x.py();
+    let tensor = match Source::of(x, asked, |device| Ok(stream::current_work_stream(device)))? {
+        Source::Managed(managed) => {
+            let (tensor, flags, dimensions) = parts(&managed)?;
+            let array = match tensor.device {
+                device::CPU => numpy::array(py, &tensor, dimensions, flags)?,
+                _ => None,
+            };
+            match array {
+                Some(array) => return array.held_by(capsule::hold(py, managed)?.into_any()),
+                None => Bound::new(py, Tensor::new(snapshot(managed)?))?,
+            }
+        }
+        Source::Tensor { tensor, .. } => tensor,
+    };
+    let snapshot = tensor.get().snapshot();
+    let memo = snapshot.memo();
+    if memo.device != device::CPU {
+        return Err(PyBufferError::new_err(format!(
+            "the tensor is on {}; numpy.ndarray takes memory on cpu, pass device='cpu'",
+            device::name(memo.device)
+        )));
+    }
+    let dimensions = (snapshot.shape(), Some(snapshot.strides()));
+    match numpy::array(py, &snapshot.dl_tensor(), dimensions, memo.flags)? {
+        Some(array) => array.held_by(tensor.into_any()),
+        None => Tensor::numpy(&tensor),
+    }
+}
+
+/// As an object that the table of the target makes of a NumPy array as it is; `None` where it does not fit.
+pub(super) fn array_to_table<'py>(
+    x: &Bound<'py, PyAny>,
+    target: &Target,
+    table: &Table,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = x.py();
+    let Some((dtype, offer)) = numpy::offer(x, |flags, shape, strides| {
+        misfit(flags, shape, strides).is_none()
+    })?
+    else {
+        return Ok(None);
+    };
+    let given = Given { address: 0, dtype };
+    let made = table.import(target.class.bind(py), offer);
+    let made = made.map_err(|error| given.refused(py, target, error))?;
+    target.check(&made)?;
+    Ok(Some(made))
+}
+
+/// As an object that the table of the target makes.
+pub(super) fn to_table<'py>(
+    source: Source<'py>,
+    target: &Target,
+    table: &Table,
+    asked: &Asked,
+    py: Python<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let why = match source.misfit()? {
+        None => return by_table(source, target, table, asked, py),
+        Some(why) => why,
+    };
+    let snapshot = source.into_snapshot()?;
+    if why == FORGETS && !target.forgets_readonly() {
+        let source = Source::Tensor {
+            tensor: Bound::new(py, Tensor::new(snapshot.clone()))?,
+            fresh: false,
+        };
+        let made = by_table(source, target, table, asked, py)?;
+        if is_readonly(&made) {
+            return Ok(made);
+        }
+        target.set_forgets_readonly();
+    }
+    let why = format!("{} {why}", target.name(py));
+    let copied = Source::copied(py, asked, &snapshot, &why)?;
+    by_table(copied, target, table, asked, py)
+}
+
+/// As an object that the table of the target makes of a tensor that fits.
+fn by_table<'py>(
+    source: Source<'py>,
+    target: &Target,
+    table: &Table,
+    asked: &Asked,
+    py: Python<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let class = target.class.bind(py);
+    let given;
+    let made = match source {
+        Source::Managed(managed) => {
+            given = Given::of(&parts(&managed)?.0);
+            table.import(class, checked::offer(managed)?)
+        }
+        Source::Tensor { tensor, fresh } => {
+            let snapshot = tensor.get().snapshot();
+            given = Given::of(&snapshot.dl_tensor());
+            table.import(class, snapshot.offer(fresh)?)
+        }
+    };
+    let made = made.map_err(|error| given.refused(py, target, error))?;
+    target.check(&made)?;
+    if asked.copy == Some(false) {
+        given.check_shared(&made, target)?;
+    }
+    Ok(made)
+}
+
+const FORGETS: &str = "would not respect that the tensor is read-only";
+
+/// What other libraries do not take, crash on, or forget.
+fn misfit(flags: u64, shape: &[i64], strides: &[i64]) -> Option<&'static str> {
+    let is_backward = |(&extent, &stride): (&i64, &i64)| extent > 1 && stride < 0;
+    if shape.iter().zip(strides).any(is_backward) {
+        Some("takes no negative strides")
+    } else if flags & DLPACK_FLAG_BITMASK_READ_ONLY != 0 {
+        Some(FORGETS)
+    } else {
+        None
+    }
+}
+
+impl Source<'_> {
+    fn misfit(&self) -> PyResult<Option<&'static str>> {
+        Ok(match self {
+            Self::Managed(managed) => {
+                let (_, flags, (shape, strides)) = parts(managed)?;
+                misfit(flags, shape, strides.unwrap_or(&[]))
+            }
+            Self::Tensor { tensor, .. } => {
+                let snapshot = tensor.get().snapshot();
+                misfit(snapshot.memo().flags, snapshot.shape(), snapshot.strides())
+            }
+        })
+    }
+
+    fn into_snapshot(self) -> PyResult<Snapshot> {
+        match self {
+            Self::Managed(managed) => snapshot(managed),
+            Self::Tensor { tensor, .. } => Ok(tensor.get().snapshot().clone()),
+        }
+    }
+
+    /// A compact copy of `snapshot`, made for the reason `why`, if one may be made.
+    fn copied<'py>(
+        py: Python<'py>,
+        asked: &Asked,
+        snapshot: &Snapshot,
+        why: &str,
+    ) -> PyResult<Source<'py>> {
+        if asked.copy == Some(false) {
+            let message = format!("copy=False, but {why}; copy=True would give it a compact copy");
+            return Err(copy_refused(py, message));
+        }
+        let copied = copy::compact(py, snapshot).map_err(|error| {
+            let refused = PyBufferError::new_err(format!("{why}: {error}"));
+            refused.set_cause(py, Some(error));
+            refused
+        })?;
+        Ok(Source::Tensor {
+            tensor: Bound::new(py, Tensor::new(copied))?,
+            fresh: true,
+        })
+    }
+}
+
+/// As what `function`, the importer of the target's library, makes of a `dlx.Tensor`.
+pub(super) fn to_function<'py>(
+    source: Source<'py>,
+    target: &Target,
+    function: &Bound<'py, PyAny>,
+    asked: &Asked,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = function.py();
+    let mut tensor = source.into_tensor(py)?;
+    let mut snapshot = tensor.get().snapshot().clone();
+    let mut readonly = snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY);
+    if readonly && target.immutable {
+        // Nobody will write, so the library need not even know the flag.
+        tensor = Bound::new(py, Tensor::new(snapshot.writable()?))?;
+        readonly = false;
+    }
+    let given = Given::of(&snapshot.dl_tensor());
+    let mut made = match readonly && target.forgets_readonly() {
+        true => None,
+        false => Some(function.call1((&tensor,))),
+    };
+    let why = match &made {
+        None => Some(FORGETS.to_owned()),
+        Some(Ok(made)) if readonly && !is_readonly(made) => {
+            target.set_forgets_readonly();
+            Some(FORGETS.to_owned())
+        }
+        Some(Err(error)) if is_refusal(py, error) && (readonly || !snapshot.is_row_major()) => {
+            let text = first_line(error, py);
+            Some(format!("does not take the tensor as it lies: {text}"))
+        }
+        _ => None,
+    };
+    if let Some(why) = why {
+        let why = format!("{} {why}", target.name(py));
+        tensor = Source::copied(py, asked, &snapshot, &why)?.into_tensor(py)?;
+        snapshot = tensor.get().snapshot().clone();
+        made = None;
+    }
+    let made = made.unwrap_or_else(|| function.call1((&tensor,)));
+    let made = made.map_err(|error| given.refused(py, target, error))?;
+    target.check(&made)?;
+    given.check_dtype(&made, target)?;
+    if asked.copy == Some(false) && snapshot.size() > 0 {
+        given.check_shared(&made, target)?;
+    }
+    Ok(made)
+}
+
+/// What was given to a library.
+struct Given {
+    address: usize,
+    dtype: DLDataType,
+}
+
+impl Given {
+    fn of(tensor: &DLTensor) -> Self {
+        Self {
+            address: tensor.data.addr(),
+            dtype: tensor.dtype,
+        }
+    }
+
+    /// The error of a library that did not take it: a `BufferError` that tells what it was.
+    #[cold]
+    fn refused(&self, py: Python<'_>, target: &Target, error: PyErr) -> PyErr {
+        if !is_refusal(py, &error) {
+            return error;
+        }
+        let name = target.name(py);
+        let dtype = dtype::name(self.dtype);
+        let text = first_line(&error, py);
+        let refused =
+            PyBufferError::new_err(format!("{name} does not take the {dtype} tensor: {text}"));
+        refused.set_cause(py, Some(error));
+        refused
+    }
+
+    /// Refuses elements that became others on the way (JAX without x64 has none of 64 bits).
+    fn check_dtype(&self, made: &Bound<'_, PyAny>, target: &Target) -> PyResult<()> {
+        let py = made.py();
+        let Some(found) = made.getattr_opt(intern!(py, "dtype"))? else {
+            return Ok(());
+        };
+        match DType::of(&found) {
+            Ok(found) if found != self.dtype => Err(PyBufferError::new_err(format!(
+                "{} would show {} as {}",
+                target.name(py),
+                dtype::name(self.dtype),
+                dtype::name(found)
+            ))),
+            // The dtypes of some libraries do not tell what they are.
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a copy that the library has made.
+    fn check_shared(&self, made: &Bound<'_, PyAny>, target: &Target) -> PyResult<()> {
+        let py = made.py();
+        match seen(made) {
+            Ok(snapshot) if snapshot.memo().data.addr() == self.address => Ok(()),
+            _ => Err(copy_refused(
+                py,
+                format!(
+                    "copy=False, but {} makes a copy of the tensor",
+                    target.name(py)
+                ),
+            )),
+        }
+    }
+}
+
+/// What an exception says, without the trace of C++ functions that may follow.
+fn first_line(error: &PyErr, py: Python<'_>) -> String {
+    let text = error.value(py).to_string();
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+/// What was made, as dlx sees it.
+fn seen(made: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
+    let request = Request {
+        device: None,
+        copy: None,
+        stream: None,
+    };
+    from_dlpack(made, &request)
+}
+
+/// Whether what was made says that it is read-only.
+fn is_readonly(made: &Bound<'_, PyAny>) -> bool {
+    seen(made).is_ok_and(|snapshot| snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY))
+}
+
+/// Whether a library says by this exception that it does not take a tensor.
+fn is_refusal(py: Python<'_>, error: &PyErr) -> bool {
+    let refused = copy_refused_type(py).is_ok_and(|class| error.is_instance(py, class));
+    !refused
+        && (error.is_instance_of::<PyBufferError>(py)
+            || error.is_instance_of::<PyRuntimeError>(py)
+            || error.is_instance_of::<PyTypeError>(py)
+            || error.is_instance_of::<PyValueError>(py)
+            || error.is_instance_of::<PyNotImplementedError>(py))
+}

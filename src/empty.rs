@@ -1,0 +1,112 @@
+//! `empty`: uninitialized memory of any library's allocator.
+
+#![forbid(unsafe_code)]
+
+use std::ptr::NonNull;
+
+use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyModule, PyType};
+
+use crate::abi::*;
+use crate::checked::{Checked, Memo};
+use crate::convert::{Target, Via, convert, with_target};
+use crate::device::{self, Device};
+use crate::dtype::{self, DType};
+use crate::error::bad_integers;
+use crate::exchange::Table;
+use crate::snapshot::Snapshot;
+use crate::tensor::Tensor;
+use crate::{mixin, protocol};
+
+/// A tensor whose elements are not initialized: they hold whatever was in the memory before.
+///
+/// ``shape`` is an int or a sequence of ints, ``dtype`` whatever `DType` takes. ``like`` is a tensor, an array type or
+/// a namespace whose kind the result is, from the allocator of its exchange table, or from ``__dlx_empty__`` of an
+/// `ExchangeMixin` class; other libraries get memory of dlx's own. Without it the result is a `Tensor`.
+/// ``device`` is that of the tensor ``like``, or else the CPU.
+///
+/// Raises ``ValueError`` for a shape that cannot be, ``BufferError`` for what the library cannot describe, and what
+/// its allocator reports, by name.
+#[pyfunction]
+#[pyo3(signature = (shape, dtype, *, device=None, like=None))]
+pub(crate) fn empty<'py>(
+    shape: &Bound<'py, PyAny>,
+    dtype: &Bound<'py, PyAny>,
+    device: Option<&Bound<'py, PyAny>>,
+    like: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = shape.py();
+    let shape = extents(shape)?;
+    let dtype = DType::of(dtype)?;
+    let given = device.map(Device::of).transpose()?;
+    let (class, here) = match like {
+        None => (None, None),
+        Some(like) if like.is_instance_of::<PyType>() || like.is_instance_of::<PyModule>() => {
+            (Some(like.clone()), None)
+        }
+        Some(like) => (Some(like.get_type().into_any()), protocol::device(like)?),
+    };
+    let device = given.or(here).unwrap_or(device::CPU);
+    // No allocator is asked for what no tensor can be.
+    let memo = Memo {
+        device,
+        ..Memo::on_cpu(NonNull::dangling().as_ptr(), dtype, 0)
+    };
+    Checked::new(memo, &shape, None).map_err(|error| PyValueError::new_err(error.message()))?;
+    let Some(class) = class else {
+        let snapshot = Snapshot::empty(&shape, dtype, device)?;
+        return Ok(Bound::new(py, Tensor::new(snapshot))?.into_any());
+    };
+    with_target(&class, |target| {
+        let class = target.class.bind(py);
+        match &target.via {
+            Via::Table(table) if table.allocates() => {
+                of_table(target, table, &shape, dtype, device, py)
+            }
+            Via::Mixin => mixin::empty(class, &shape, dtype, device),
+            _ => {
+                let tensor = Bound::new(py, Tensor::new(Snapshot::empty(&shape, dtype, device)?))?;
+                convert(tensor.as_any(), class.as_any(), None, None)
+            }
+        }
+    })
+}
+
+/// Memory of a library's own allocator, as an object that the same table makes.
+fn of_table<'py>(
+    target: &Target,
+    table: &Table,
+    shape: &[i64],
+    dtype: DLDataType,
+    device: DLDevice,
+    py: Python<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let class = target.class.bind(py);
+    let managed = table.allocate(class, shape, dtype, device)?;
+    let snapshot = Snapshot::import(managed, None).map_err(|(error, _)| error)?;
+    let memo = snapshot.memo();
+    if (snapshot.shape(), memo.dtype, memo.device) != (shape, dtype, device) {
+        return Err(PyBufferError::new_err(format!(
+            "the allocator of {} gave a {}{:?} on {} in place of a {}{shape:?} on {}",
+            target.name(py),
+            dtype::name(memo.dtype),
+            snapshot.shape(),
+            device::name(memo.device),
+            dtype::name(dtype),
+            device::name(device),
+        )));
+    }
+    let made = table.import(class, snapshot.offer(true)?)?;
+    target.check(&made)?;
+    Ok(made)
+}
+
+/// The extents of an int or a sequence of ints.
+fn extents(shape: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
+    let one = shape.extract::<i64>().map(|extent| vec![extent]);
+    one.or_else(|_| shape.extract()).map_err(|error| {
+        let message = format!("shape is {shape}: an int or a sequence of ints is accepted");
+        bad_integers(shape.py(), &error, message)
+    })
+}

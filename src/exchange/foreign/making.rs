@@ -1,0 +1,164 @@
+//! Objects and memory of another library, made through its table.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr::{NonNull, null_mut};
+
+use pyo3::exceptions::{PyException, PyRuntimeError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+use super::{Table, broken, failed};
+use crate::abi::*;
+use crate::boundary::guard;
+use crate::managed::{Managed, Offer};
+use crate::stream;
+
+const TO_PY: &str = "managed_tensor_to_py_object_no_sync";
+const ALLOCATOR: &str = "managed_tensor_allocator";
+
+impl Table {
+    /// Whether it makes instances of managed tensors.
+    pub(crate) fn imports(&self) -> bool {
+        self.to_py.is_some()
+    }
+
+    /// Whether it has an allocator.
+    pub(crate) fn allocates(&self) -> bool {
+        self.allocator.is_some()
+    }
+
+    /// The object that the table, which is that of `class`, makes of what is offered.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::export`]; the tensor is deleted then, by the library or else here (R131).
+    #[inline(always)]
+    pub(crate) fn import<'py, O: Send + 'static>(
+        &self,
+        class: &Bound<'py, PyType>,
+        offer: Offer<O>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = class.py();
+        let Some(to_py) = self.to_py else {
+            return Err(broken(class, TO_PY, "is not there", None));
+        };
+        let mut out = null_mut();
+        // SAFETY: a function of a table, called attached, with a tensor that is offered to it and a place of ours.
+        let code = unsafe { to_py(offer.as_ptr(), &mut out) };
+        if code != 0 {
+            return Err(failed(class, TO_PY));
+        }
+        // SAFETY: a table that succeeds gives a new reference (R130); PyO3 takes NULL for the exception that is
+        // set, or makes one.
+        let made = unsafe { Bound::from_owned_ptr_or_opt(py, out.cast()) };
+        let Some(made) = made else {
+            let cause = PyErr::take(py);
+            return Err(broken(class, TO_PY, "succeeded without an object", cause));
+        };
+        offer.accepted();
+        // SAFETY: attached.
+        match unsafe { ffi::PyErr_Occurred() }.is_null() {
+            true => Ok(made),
+            false => {
+                let cause = PyErr::take(py);
+                Err(broken(
+                    class,
+                    TO_PY,
+                    "succeeded with an exception set",
+                    cause,
+                ))
+            }
+        }
+    }
+
+    /// The stream that the library works on now, the default one where it names none.
+    pub(crate) fn stream_of(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
+        let named = self.work_stream.map(|stream| stream.get(py, device));
+        match named.transpose()? {
+            None | Some(0) => Ok(stream::current_work_stream(device)),
+            Some(stream) => Ok(stream),
+        }
+    }
+
+    /// A new tensor of the library's own memory.
+    ///
+    /// # Errors
+    ///
+    /// The exception that the library names, as it reports it.
+    pub(crate) fn allocate(
+        &self,
+        class: &Bound<'_, PyType>,
+        shape: &[i64],
+        dtype: DLDataType,
+        device: DLDevice,
+    ) -> PyResult<Managed<DLManagedTensorVersioned>> {
+        let Some(allocator) = self.allocator else {
+            return Err(broken(class, ALLOCATOR, "is not there", None));
+        };
+        let mut shape = shape.to_vec();
+        let mut prototype = DLTensor {
+            data: null_mut(),
+            device,
+            // At most MAX_NDIM, the caller has seen to that.
+            ndim: shape.len() as i32,
+            dtype,
+            shape: shape.as_mut_ptr(),
+            strides: null_mut(),
+            byte_offset: 0,
+        };
+        let mut reported = Reported(None);
+        let mut out = null_mut();
+        let context = (&raw mut reported).cast();
+        // SAFETY: a function of a table, with a prototype, a place for the result, and a callback with its context,
+        // all ours.
+        let code = unsafe { allocator(&mut prototype, &mut out, context, Some(report)) };
+        // SAFETY: what an allocator writes to `out` is given to the caller, and nobody else has it (S3).
+        let managed = NonNull::new(out).map(|out| unsafe { Managed::from_raw(out) });
+        match (code, managed) {
+            (0, Some(managed)) => Ok(managed),
+            (0, None) => Err(broken(class, ALLOCATOR, "succeeded without a tensor", None)),
+            // A table that failed must not have given a tensor; what it wrote is not followed.
+            (_, managed) => {
+                std::mem::forget(managed);
+                Err(match reported.0 {
+                    Some((kind, message)) => named(class.py(), &kind, message),
+                    None => failed(class, ALLOCATOR),
+                })
+            }
+        }
+    }
+}
+
+/// What an allocator reported: the name of an exception, and its message.
+struct Reported(Option<(String, String)>);
+
+/// The `SetError` of dlx.
+unsafe extern "C" fn report(context: *mut c_void, kind: *const c_char, message: *const c_char) {
+    let text = |text: *const c_char| {
+        // SAFETY: the allocator passes C strings, or nothing.
+        let text = (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) });
+        text.map(|text| text.to_string_lossy().into_owned())
+            .unwrap_or_default()
+    };
+    let body = || {
+        // SAFETY: the context is the one that `allocate` passed with this callback, for the time of the call.
+        let reported = unsafe { &mut *context.cast::<Reported>() };
+        reported.0 = Some((text(kind), text(message)));
+    };
+    // A callback has no way to report.
+    guard(body, drop);
+}
+
+/// The builtin exception of this name, or a `RuntimeError` that tells the name.
+fn named(py: Python<'_>, kind: &str, message: String) -> PyErr {
+    let found = py
+        .import("builtins")
+        .and_then(|builtins| builtins.getattr(kind));
+    match found.map(Bound::cast_into::<PyType>) {
+        Ok(Ok(class)) if class.is_subclass_of::<PyException>().unwrap_or(false) => {
+            PyErr::from_type(class, message)
+        }
+        _ => PyRuntimeError::new_err(format!("{kind}: {message}")),
+    }
+}

@@ -1,0 +1,64 @@
+"""Mixin classes that come and go, and classes in the place of dead ones."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable
+from ctypes import byref, c_void_p
+from typing import Any
+
+import dlx
+from dlpack_abi import DLPackExchangeAPI, table_of, take_reference
+from fake_producers import Producer
+
+
+def _keep(instance: Any, data: Any = None) -> None:
+    instance.data = data
+
+
+def mixin_class(*bases: Any, **body: Any) -> Any:
+    """Make a class that keeps `data`, and exports it unless its bases say otherwise."""
+    keywords = {} if "__dlx_export__" in body or bases else {"exchange": "data"}
+    return type(
+        "Made", bases or (dlx.ExchangeMixin,), {"__init__": _keep} | body, **keywords
+    )
+
+
+def plain_class(**body: Any) -> Any:
+    """Make a class that keeps `data` and has nothing to do with dlx."""
+    body |= {f"unused_{number}": number for number in range(3)}
+    return type("Made", (), {"__init__": _keep} | body)
+
+
+def taken_place(
+    first: Callable[[], Any] = mixin_class, second: Callable[[], Any] = mixin_class
+) -> tuple[DLPackExchangeAPI, Any]:
+    """The table of a class that is dead, and a class that lives at its address.
+
+    A consumer that knows types by address alone, and keeps none of them alive, takes
+    this table for the one of the later class.
+    """
+    for _ in range(60):
+        dead = first()
+        table, address = table_of(dead), id(dead)
+        del dead
+        gc.collect()
+        living = second()
+        if id(living) == address:
+            return table, living
+        del living
+        gc.collect()
+    raise AssertionError("no address was used twice")
+
+
+def to_object(table: DLPackExchangeAPI) -> Any:
+    """What the table makes of a tensor, which is deleted by somebody in any case."""
+    producer, out = Producer(), c_void_p()
+    address = producer.export()
+    try:
+        table.managed_tensor_to_py_object_no_sync(address, byref(out))
+    except BaseException:
+        assert producer.deleted == 0
+        producer.exports[-1].managed.deleter(address)
+        raise
+    return take_reference(out)

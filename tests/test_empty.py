@@ -1,0 +1,243 @@
+"""`empty`: memory from the allocator of a library, of a class, or of dlx."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import CFUNCTYPE, c_char_p, c_void_p
+from types import ModuleType
+from typing import Any
+
+import dlx
+import numpy as np
+import pytest
+from fake_table import table_class
+from heavy import requires
+
+SetError = CFUNCTYPE(None, c_void_p, c_char_p, c_char_p)
+
+
+def test_without_like_it_is_a_tensor_on_the_cpu() -> None:
+    made = dlx.empty((2, 3), "float32")
+    assert type(made) is dlx.Tensor
+    assert made.shape == (2, 3)
+    assert made.dtype == "float32"
+    assert made.device == "cpu"
+    assert made.is_contiguous
+    assert made.data_ptr % 256 == 0
+    assert not made.readonly
+
+
+@pytest.mark.parametrize(
+    ("shape", "extents"),
+    [(3, (3,)), (0, (0,)), ((), ()), ([2, 3], (2, 3)), (np.int64(4), (4,))],
+)
+def test_a_shape_is_an_int_or_a_sequence(shape: Any, extents: tuple[int, ...]) -> None:
+    assert dlx.empty(shape, "int8").shape == extents
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", np.float32, np.dtype("i2"), (2, 64, 1)])
+def test_a_dtype_is_what_dtype_takes(dtype: Any) -> None:
+    assert dlx.empty(2, dtype).dtype == dlx.DType(dtype)
+
+
+def test_memory_can_be_written() -> None:
+    array = dlx.convert(dlx.empty(3, "int32"), np.ndarray)
+    array[:] = [1, 2, 3]
+    assert array.tolist() == [1, 2, 3]
+
+
+LIKE = {
+    "numpy": lambda: np,
+    "numpy.ndarray": lambda: np.ndarray,
+    "an array": lambda: np.ones(1),
+    "torch": lambda: requires("torch"),
+    "torch.Tensor": lambda: requires("torch").Tensor,
+    "a torch tensor": lambda: requires("torch").ones(1),
+    "jax.numpy": lambda: requires("jax.numpy"),
+    "a dlx.Tensor": lambda: dlx.from_dlpack(np.ones(1)),
+}
+
+
+@pytest.mark.parametrize("like", LIKE.values(), ids=LIKE)
+def test_the_result_is_of_the_kind_of_like(like: Any) -> None:
+    like = like()
+    made = dlx.empty((2, 3), "float32", like=like)
+    if isinstance(like, ModuleType):
+        assert type(made) is type(dlx.convert(np.ones(1, np.float32), like))
+    else:
+        assert isinstance(made, like if isinstance(like, type) else type(like))
+    tensor = dlx.from_dlpack(made)
+    assert tensor.shape == (2, 3)
+    assert tensor.dtype == "float32"
+
+
+def test_memory_like_an_array_can_be_written() -> None:
+    made = dlx.empty(3, "float64", like=np)
+    made[:] = 1
+    assert made.sum() == 3
+
+
+class Own(dlx.ExchangeMixin, exchange="data"):
+    """A mixin class with an allocator that counts."""
+
+    calls = 0
+
+    def __init__(self, data: Any) -> None:
+        """Hold the tensor."""
+        self.data = data
+
+    @classmethod
+    def __dlx_empty__(cls, shape: Any, dtype: Any, device: Any) -> Any:
+        """Allocate through NumPy."""
+        cls.calls += 1
+        return np.empty(shape, str(dtype))
+
+
+def test_a_mixin_class_allocates_by_its_hook() -> None:
+    for like in (Own, Own(np.ones(1))):
+        before = Own.calls
+        made = dlx.empty((2, 3), "int16", device="cpu", like=like)
+        assert type(made) is Own
+        assert Own.calls == before + 1
+        assert made.data.shape == (2, 3)
+
+
+def test_a_hook_that_gives_something_else_is_a_type_error() -> None:
+    class Wrong(Own, exchange="data"):
+        @classmethod
+        def __dlx_empty__(cls, shape: Any, dtype: Any, device: Any) -> Any:
+            return np.empty(3)
+
+    with pytest.raises(TypeError, match="__dlx_empty__ returned"):
+        dlx.empty((2, 3), "int16", like=Wrong)
+
+
+def test_a_mixin_class_without_the_hook_gets_memory_of_dlx() -> None:
+    class Plain(dlx.ExchangeMixin, exchange="data"):
+        def __init__(self, data: Any) -> None:
+            self.data = data
+
+    made = dlx.empty(2, "int8", like=Plain)
+    assert type(made.data) is dlx.Tensor
+    assert made.data.shape == (2,)
+
+
+def test_a_table_allocates_and_makes_the_object() -> None:
+    made = dlx.empty((2, 3), "float32", like=table_class("Fake"))
+    assert type(made).__name__ == "Fake"
+    assert dlx.from_dlpack(made).shape == (2, 3)
+
+
+def test_a_table_without_an_allocator_gets_memory_of_dlx() -> None:
+    made = dlx.empty(2, "float32", like=table_class(managed_tensor_allocator=None))
+    assert dlx.from_dlpack(made).data_ptr % 256 == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "message"),
+    [
+        (b"MemoryError", MemoryError, "not today"),
+        (b"ValueError", ValueError, "not today"),
+        (b"NoSuchError", RuntimeError, "NoSuchError: not today"),
+        (b"print", RuntimeError, "print: not today"),
+        (b"SystemExit", RuntimeError, "SystemExit: not today"),
+        (None, RuntimeError, ": not today"),
+    ],
+)
+def test_what_an_allocator_reports_is_the_exception_of_that_name(
+    kind: bytes | None, error: type[Exception], message: str
+) -> None:
+    """R135, R136."""
+
+    def allocate(prototype: int, out: int, context: int, set_error: int) -> int:
+        SetError(set_error)(context, kind, b"not today")
+        return -1
+
+    with pytest.raises(error) as info:
+        dlx.empty(2, "float32", like=table_class(managed_tensor_allocator=allocate))
+    assert str(info.value) == message
+
+
+def test_an_allocator_that_fails_in_silence_is_a_buffer_error() -> None:
+    """R135: it should have reported."""
+    like = table_class(managed_tensor_allocator=lambda *_: -1)
+    with pytest.raises(BufferError, match="failed without an exception"):
+        dlx.empty(2, "float32", like=like)
+
+
+def test_an_allocator_that_succeeds_with_nothing_is_a_buffer_error() -> None:
+    like = table_class(managed_tensor_allocator=lambda *_: 0)
+    with pytest.raises(BufferError, match="succeeded without a tensor"):
+        dlx.empty(2, "float32", like=like)
+
+
+def test_an_allocator_that_gives_another_tensor_is_a_buffer_error() -> None:
+    """R138: what it gave is deleted."""
+    other = table_class("Other")()
+
+    def allocate(prototype: int, out: int, context: int, set_error: int) -> int:
+        c_void_p.from_address(out).value = other.export()
+        return 0
+
+    like = table_class("Fake", managed_tensor_allocator=allocate)
+    with pytest.raises(
+        BufferError, match=r"float32\[2, 3\].*in place of a float32\[7\]"
+    ):
+        dlx.empty(7, "float32", like=like)
+    assert other.deleted == 1
+
+
+def test_memory_whose_object_fails_is_deleted_once() -> None:
+    """R131."""
+    made = table_class("Made")()
+
+    def allocate(prototype: int, out: int, context: int, set_error: int) -> int:
+        c_void_p.from_address(out).value = made.export()
+        return 0
+
+    entries: dict[str, Any] = {
+        "managed_tensor_allocator": allocate,
+        "managed_tensor_to_py_object_no_sync": lambda *_: -1,
+    }
+    with pytest.raises(BufferError, match="failed without an exception"):
+        dlx.empty((2, 3), "float32", like=table_class("Fake", **entries))
+    assert made.deleted == 1
+
+
+def test_the_device_is_that_of_like() -> None:
+    seen: list[tuple[int, int]] = []
+
+    def allocate(prototype: int, out: int, context: int, set_error: int) -> int:
+        device = (ctypes.c_int32 * 2).from_address(prototype + 8)
+        seen.append((device[0], device[1]))
+        SetError(set_error)(context, b"MemoryError", b"full")
+        return -1
+
+    fake = table_class(managed_tensor_allocator=allocate)
+    for like, device in [(fake(device=(2, 1)), None), (fake, "cuda:1"), (fake, None)]:
+        with pytest.raises(MemoryError):
+            dlx.empty(2, "float32", device=device, like=like)
+    assert seen == [(2, 1), (2, 1), (1, 0)]
+
+
+def test_other_devices_need_a_library_that_has_them() -> None:
+    for like in (None, np, dlx.Tensor):
+        with pytest.raises(BufferError, match="only on cpu"):
+            dlx.empty(2, "float32", device="cuda:0", like=like)
+
+
+@pytest.mark.parametrize("shape", [-1, (2, -1), (2**62, 4), (1,) * 65])
+def test_a_shape_that_cannot_be_is_a_value_error(shape: Any) -> None:
+    with pytest.raises(ValueError, match=r"extent|address space|dimensions|-1"):
+        dlx.empty(shape, "float32")
+
+
+@pytest.mark.parametrize("shape", ["ab", 1.5, None, [1.5]])
+def test_a_shape_of_something_else_is_a_type_error(shape: Any) -> None:
+    with pytest.raises(TypeError, match="shape is"):
+        dlx.empty(shape, "float32")
+
+
+def test_memory_that_cannot_be_had_is_a_memory_error() -> None:
+    with pytest.raises(MemoryError):
+        dlx.empty(2**60, "int8")

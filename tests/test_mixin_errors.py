@@ -1,0 +1,311 @@
+"""What goes wrong in a user's class: exceptions, nonsense, rings of exports."""
+
+from __future__ import annotations
+
+import gc
+import traceback
+from collections.abc import Callable
+from ctypes import byref
+from typing import Any
+
+import dlx
+import numpy as np
+import pytest
+import tvm_ffi
+from dlpack_abi import DLTensor, from_table, table_of
+from fake_producers import Producer, Refusing
+from fresh import run
+from heavy import requires
+from producers import ByMethod, Failure, Stored
+
+
+def echo(tensor: Any) -> Any:
+    """Send a tensor to C++ and back."""
+    function: Any = tvm_ffi.get_global_func("testing.echo")
+    return function(tensor)
+
+
+def borrow(instance: Any) -> None:
+    """Ask the table of an object's type for a view, if it lends any."""
+    entry = table_of(type(instance)).dltensor_from_py_object_no_sync
+    (entry or from_table_of)(instance, byref(DLTensor()))
+
+
+def from_table_of(instance: Any, _: Any = None) -> Any:
+    """Ask the table of an object's type for an export."""
+    return from_table(table_of(type(instance)), instance)
+
+
+CONSUMERS: dict[str, Callable[[Any], Any]] = {
+    "dlx": dlx.from_dlpack,
+    "__dlpack__": lambda x: x.__dlpack__(max_version=(1, 3)),
+    "legacy __dlpack__": lambda x: x.__dlpack__(),
+    "__dlpack_device__": lambda x: x.__dlpack_device__(),
+    "table": from_table_of,
+    "numpy": np.from_dlpack,
+    "tvm_ffi": tvm_ffi.from_dlpack,
+    "function": echo,
+    "torch": lambda x: requires("torch").from_dlpack(x),
+}
+every_consumer = pytest.mark.parametrize("ask", CONSUMERS.values(), ids=CONSUMERS)
+
+ERRORS = [
+    Failure("own", 1),
+    BufferError("not describable"),
+    ValueError("bad"),
+    RuntimeError("broken"),
+    AttributeError("inner"),
+    TypeError("max_version is an unexpected keyword"),
+    KeyboardInterrupt(),
+]
+
+
+def fail(instance: Any) -> Any:
+    """Raise the error of an instance."""
+    raise instance.error
+
+
+class Raising:
+    """Has an error."""
+
+    def __init__(self, error: BaseException) -> None:
+        """Keep it."""
+        self.error = error
+
+
+class RaisingMethod(Raising, dlx.ExchangeMixin):
+    """Raises it in `__dlx_export__`."""
+
+    __dlx_export__ = fail
+
+
+class RaisingProperty(Raising, dlx.ExchangeMixin, exchange="data"):
+    """Raises it when its attribute is read."""
+
+    data = property(fail)
+
+
+@every_consumer
+@pytest.mark.parametrize("error", ERRORS, ids=repr)
+@pytest.mark.parametrize("kind", [RaisingMethod, RaisingProperty])
+def test_the_exception_of_an_export_reaches_every_consumer_unchanged(
+    ask: Callable[[Any], Any], error: BaseException, kind: type[Raising]
+) -> None:
+    """R60, R123: the same object, its arguments, and the line that raised it."""
+    arguments = error.args
+    error.__traceback__ = None
+    with pytest.raises(type(error)) as caught:
+        ask(kind(error))
+    assert caught.value is error
+    assert error.args == arguments
+    assert error.__cause__ is None
+    assert traceback.extract_tb(error.__traceback__)[-1].name == "fail"
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=repr)
+@pytest.mark.parametrize("asked", [{}, {"dl_device": (1, 0)}, {"copy": True}], ids=str)
+@pytest.mark.parametrize("kind", [Stored, ByMethod])
+def test_the_exception_of_what_is_exported_reaches_the_consumer_unchanged(
+    kind: Any, asked: dict[str, Any], error: BaseException
+) -> None:
+    """R60, R53: also where the consumer names the device that it is on."""
+    inner = type("Inner", (Refusing,), {})()
+    inner.error = error
+    error.__traceback__ = None
+    with pytest.raises(type(error)) as caught:
+        kind(inner).__dlpack__(max_version=(1, 3), **asked)
+    assert caught.value is error
+
+
+def test_a_bad_argument_is_one_whatever_else_is_asked() -> None:
+    """R74, R77, R53: `dl_device` changes nothing where it is the tensor's own."""
+    cuda = Stored(Producer(device=(2, 0)))
+    for asked in ({}, {"dl_device": (2, 0)}):
+        with pytest.raises(ValueError, match="stream is 0"):
+            cuda.__dlpack__(stream=0, **asked)  # type: ignore[arg-type]
+
+
+def test_nothing_of_a_failed_export_is_kept() -> None:
+    """R21: when the exception goes, so does what it held."""
+    producer = Producer()
+
+    class Failing(Stored):
+        def __dlx_export__(self) -> Any:
+            tensor = dlx.from_dlpack(self.data)
+            raise Failure(tensor)
+
+    for ask in CONSUMERS.values():
+        with pytest.raises(Failure):
+            ask(Failing(producer))
+    gc.collect()
+    assert producer.deleted == len(producer.exports) > 0
+
+
+NONSENSE = [None, 5, "abc", [1.0, 2.0], {}, object(), 1.5, Failure]
+
+
+@every_consumer
+@pytest.mark.parametrize("nonsense", NONSENSE, ids=str)
+@pytest.mark.parametrize(
+    ("kind", "where"),
+    [
+        (Stored, "producers.Stored.data is"),
+        (ByMethod, "ByMethod.__dlx_export__ return"),
+    ],
+)
+def test_nonsense_is_a_type_error_that_names_class_and_place(
+    ask: Callable[[Any], Any], nonsense: Any, kind: Any, where: str
+) -> None:
+    """R123: and the type of what was found there."""
+    with pytest.raises(TypeError) as caught:
+        ask(kind(nonsense))
+    assert where in str(caught.value)
+    assert type(nonsense).__name__ in str(caught.value)
+
+
+def test_nonsense_behind_another_mixin_names_the_one_that_gave_it() -> None:
+    """R123: the innermost."""
+    with pytest.raises(TypeError, match=r"ByMethod\.__dlx_export__ returned int"):
+        dlx.from_dlpack(Stored(ByMethod(5)))
+    with pytest.raises(TypeError, match=r"Stored\.data is int"):
+        from_table(table_of(ByMethod), ByMethod(Stored(5)))
+
+
+# Classes that export themselves.
+
+
+def ring(*kinds: Any) -> Any:
+    """Let one instance of each kind export the next, and the last the first."""
+    instances = [kind(None) for kind in kinds]
+    for instance, following in zip(
+        instances, instances[1:] + instances[:1], strict=True
+    ):
+        instance.data = following
+    return instances[0]
+
+
+class OtherStored(Stored):
+    """A class of its own."""
+
+
+class OtherByMethod(ByMethod):
+    """A class of its own."""
+
+
+RINGS: dict[str, tuple[Any, ...]] = {
+    "attribute": (Stored,),
+    "method": (ByMethod,),
+    "two attributes": (Stored, OtherStored),
+    "two methods": (ByMethod, OtherByMethod),
+    "method and attribute": (ByMethod, Stored),
+    "attribute and method": (Stored, ByMethod),
+}
+
+
+@every_consumer
+@pytest.mark.parametrize("kinds", RINGS.values(), ids=RINGS)
+def test_a_ring_of_exports_is_a_recursion_error(
+    ask: Callable[[Any], Any], kinds: tuple[Any, ...]
+) -> None:
+    """Not a dead process."""
+    with pytest.raises(RecursionError, match="exports itself"):
+        ask(ring(*kinds))
+
+
+@pytest.mark.parametrize("kinds", RINGS.values(), ids=RINGS)
+def test_a_ring_of_exports_lends_nothing(kinds: tuple[Any, ...]) -> None:
+    """R129: the borrow entry follows the same ring, where there is one."""
+    with pytest.raises((RecursionError, BufferError)):
+        borrow(ring(*kinds))
+
+
+DEEP = {
+    "from_dlpack": "return dlx.from_dlpack(self)",
+    "__dlpack__": "return self.__dlpack__()",
+    "a wrapper with __dlpack__": "return Wrapper(self)",
+    "a wrapper with a table": "return Forward(self)",
+    "a new instance": "return type(self)()",
+    "a new instance by from_dlpack": "return dlx.from_dlpack(type(self)())",
+    "its own table": "return from_table(table_of(type(self)), self)",
+    "numpy": "return np.from_dlpack(self)",
+    "tvm_ffi": "import tvm_ffi; return tvm_ffi.from_dlpack(self)",
+}
+
+
+@pytest.mark.parametrize("body", DEEP.values(), ids=DEEP)
+def test_an_export_that_asks_for_itself_is_a_recursion_error(body: str) -> None:
+    """Not a dead process, whichever way round: every level is a call from Python."""
+    code = f"""
+        import ctypes
+        import dlx, numpy as np
+        from dlpack_abi import from_table, table_of
+        from fake_table import Forward
+
+        class Wrapper:
+            def __init__(self, inner):
+                self.inner = inner
+            def __dlpack__(self, **keywords):
+                return self.inner.__dlpack__(**keywords)
+            def __dlpack_device__(self):
+                return self.inner.__dlpack_device__()
+
+        class Endless(dlx.ExchangeMixin, dlx.ArrayInterfaceMixin):
+            def __dlx_export__(self):
+                {body}
+
+        for ask in (
+            dlx.from_dlpack,
+            np.from_dlpack,
+            np.asarray,
+            lambda x: x.__dlpack__(),
+            lambda x: x.__dlpack_device__(),
+            lambda x: from_table(table_of(Endless), x),
+        ):
+            try:
+                print(ask(Endless()))
+            except (RecursionError, ctypes.ArgumentError):  # ctypes wraps the one.
+                pass
+        """
+    assert run(code) == (0, "", "")
+
+
+@pytest.mark.parametrize("hook", ["__dlx_import__", "__dlx_empty__", "__dlx_stream__"])
+def test_a_hook_that_asks_for_itself_is_a_recursion_error(hook: str) -> None:
+    """Not a dead process."""
+    code = f"""
+        from ctypes import ArgumentError, byref, c_void_p
+        import dlx
+        from dlpack_abi import Allocation, table_of
+        from fake_producers import Producer
+
+        producer = Producer()
+
+        class Endless(dlx.ExchangeMixin, exchange="data"):
+            @classmethod
+            def {hook}(cls, *arguments):
+                return ask(cls)
+
+        ASK = {{
+            "__dlx_import__": lambda cls: cls.from_dlpack(producer),
+            "__dlx_empty__": lambda cls: 1 / 0 if Allocation(cls, (2,)).errors else 0,
+            "__dlx_stream__": lambda cls: table_of(cls).current_work_stream(
+                2, 0, byref(c_void_p())
+            ),
+        }}
+        ask = ASK["{hook}"]
+        try:
+            print(ask(Endless))
+        except (RecursionError, ZeroDivisionError, ArgumentError):
+            pass
+        """
+    assert run(code) == (0, "", "")
+
+
+def test_a_long_chain_of_exports_is_no_ring() -> None:
+    """Wrappers of wrappers, as libraries stack them."""
+    instance: Any = np.arange(3)
+    for _ in range(50):
+        instance = Stored(ByMethod(instance)) if _ % 2 else Stored(instance)
+    assert dlx.from_dlpack(instance).shape == (3,)
+    assert np.from_dlpack(instance).tolist() == [0, 1, 2]
+    assert np.from_dlpack(echo(instance)).tolist() == [0, 1, 2]
