@@ -13,21 +13,33 @@ import dlx
 import numpy as np
 
 from .cases import SIZE, Array, Case, expected_elements, memory, ones_and_twos
-from .consumers import COPIED, MISREAD, NOT_SENT, SHARED, UNPROTECTED, Consumer
+from .consumers import (
+    COPIED,
+    ITSELF,
+    MISREAD,
+    NOT_SENT,
+    SHARED,
+    UNPROTECTED,
+    WITHOUT_COPY,
+    Consumer,
+    Way,
+)
 from .producers import Own, Producer
 
 
 class Cell(NamedTuple):
-    """A case between two libraries."""
+    """A case between two libraries, on one of the ways."""
 
+    way: str
     case: str
     expected: str
     outcome: str
 
 
 RIGHT = "right"
-LIFETIMES = ("producer dies first", "consumer dies first", "dies on another thread")
 RATIO = "ratio"
+DLX = "dlx"
+"""The consumer of the first column: `dlx.from_dlpack` itself, and the way to it."""
 
 
 def cases(producer: Producer) -> list[Case]:
@@ -84,15 +96,15 @@ def wrong_in(producer: Producer, case: Case, x: Any, tensor: dlx.Tensor) -> str:
 def imported(producer: Producer) -> Iterator[Cell]:
     """What dlx makes of every tensor of a library."""
     for case in cases(producer):
-        yield Cell(str(case), "", "")
+        yield Cell(DLX, str(case), "", "")
         x = make(producer, case)
         tensor = dlx.from_dlpack(x)
         wrong = wrong_in(producer, case, x, tensor)
-        yield Cell(str(case), SHARED, f"wrong {wrong}" if wrong else SHARED)
+        yield Cell(DLX, str(case), SHARED, f"wrong {wrong}" if wrong else SHARED)
     for dtype, error in producer.refused.items():
-        yield Cell(dtype or "everything", "", "")
+        yield Cell(DLX, dtype or "everything", "", "")
         x = producer.of_dtype(dtype or "float32", flat=False)
-        yield Cell(dtype or "everything", error, refusal(x))
+        yield Cell(DLX, dtype or "everything", error, refusal(x))
 
 
 def refusal(x: object) -> str:
@@ -114,13 +126,16 @@ def usual(producer: Producer, consumer: Consumer) -> Case:
     return Case(producer.dtypes.split()[0], "")
 
 
-def outcome(consumer: Consumer, case: Case, tensor: dlx.Tensor) -> str:
-    """Say what a library makes of a tensor."""
+def outcome(consumer: Consumer, way: Way, case: Case, x: Any, expected: str) -> str:
+    """Say what a library makes of an object."""
+    tensor = dlx.from_dlpack(x)
     try:
-        taken = consumer.take(tensor)
+        taken = way.take(x)
+        seen = consumer.see(taken)
     except Exception as error:
-        return type(error).__name__
-    seen = consumer.see(taken)
+        # dlx raises a subclass where a copy might have done.
+        refused = expected == "BufferError" and isinstance(error, BufferError)
+        return expected if refused else type(error).__name__
     if seen.dtype != tensor.dtype:
         return f"{MISREAD} as {seen.dtype}"
     if seen.shape != (tensor.shape if not consumer.flat else (tensor.size,)):
@@ -135,29 +150,45 @@ def outcome(consumer: Consumer, case: Case, tensor: dlx.Tensor) -> str:
         return SHARED
     if seen.data_ptr != tensor.data_ptr:
         return COPIED
-    return UNPROTECTED if tensor.readonly and consumer.writable(taken) else SHARED
+    changes = tensor.readonly and taken is not x and consumer.writable(taken)
+    return UNPROTECTED if changes else SHARED
+
+
+def expectation(producer: Producer, consumer: Consumer, way: Way, x: Any) -> str:
+    """Say what has to come of an object; `convert` gives back what is one already."""
+    is_one = producer.name == consumer.name and hasattr(x, "__dlpack__")
+    if is_one and way.name != ITSELF:
+        return SHARED
+    return consumer.expected(dlx.from_dlpack(x), way.rules)
 
 
 def exchanged(producer: Producer, consumer: Consumer) -> Iterator[Cell]:
-    """Send every tensor of one library to another."""
-    for case in cases(producer):
-        yield Cell(str(case), "", "")
-        tensor = dlx.from_dlpack(make(producer, case, consumer.one_dimension))
-        expected = consumer.expected(tensor)
-        if expected != NOT_SENT:
-            yield Cell(str(case), expected, outcome(consumer, case, tensor))
-        else:
-            yield Cell(str(case), NOT_SENT, NOT_SENT)
+    """Send every tensor of one library to another, on all ways."""
+    for way in consumer.ways():
+        for case in cases(producer):
+            yield Cell(way.name, str(case), "", "")
+            x = make(producer, case, consumer.one_dimension)
+            expected = expectation(producer, consumer, way, x)
+            if expected != NOT_SENT:
+                found = outcome(consumer, way, case, x, expected)
+                yield Cell(way.name, str(case), expected, found)
+            else:
+                yield Cell(way.name, str(case), NOT_SENT, NOT_SENT)
+        if way.name != WITHOUT_COPY:
+            yield from lives(producer, consumer, way)
+
+
+def lives(producer: Producer, consumer: Consumer, way: Way) -> Iterator[Cell]:
+    """Try who may die first, and take the time."""
     case = usual(producer, consumer)
-    tensor = dlx.from_dlpack(make(producer, case, consumer.one_dimension))
-    if consumer.expected(tensor) not in (SHARED, COPIED, UNPROTECTED):
+    x = make(producer, case, consumer.one_dimension)
+    if expectation(producer, consumer, way, x) not in (SHARED, COPIED, UNPROTECTED):
         return
-    tests = producer_first, consumer_first, thread
-    for name, test in zip(LIFETIMES, tests, strict=True):
-        yield Cell(name, "", "")
-        yield Cell(name, RIGHT, test(producer, consumer, case))
-    yield Cell(RATIO, "", "")
-    yield Cell(RATIO, "", ratio(producer, consumer, case))
+    for name, test in LIFETIMES.items():
+        yield Cell(way.name, name, "", "")
+        yield Cell(way.name, name, RIGHT, test(producer, consumer, way, case))
+    yield Cell(way.name, RATIO, "", "")
+    yield Cell(way.name, RATIO, "", ratio(consumer, way, x))
 
 
 # Lifetimes
@@ -190,11 +221,11 @@ def end(alive: Callable[[], Any], so_far: str) -> str:
     return so_far if alive() is None else f"{so_far}, kept alive"
 
 
-def producer_first(producer: Producer, consumer: Consumer, case: Case) -> str:
+def producer_first(producer: Producer, consumer: Consumer, way: Way, case: Case) -> str:
     """Let the producer's object go before the consumer's."""
     x = make(producer, case, consumer.one_dimension)
     alive = watch(x)
-    taken = consumer.take(dlx.from_dlpack(x))
+    taken = way.take(x)
     del x
     gc.collect()
     churn()
@@ -203,12 +234,12 @@ def producer_first(producer: Producer, consumer: Consumer, case: Case) -> str:
     return end(alive, so_far)
 
 
-def consumer_first(producer: Producer, consumer: Consumer, case: Case) -> str:
+def consumer_first(producer: Producer, consumer: Consumer, way: Way, case: Case) -> str:
     """Let the consumer's object go before the producer's."""
     x = make(producer, case, consumer.one_dimension)
     alive = watch(x)
     tensor = dlx.from_dlpack(x)
-    taken = consumer.take(tensor)
+    taken = way.take(x)
     del taken
     gc.collect()
     churn()
@@ -217,11 +248,11 @@ def consumer_first(producer: Producer, consumer: Consumer, case: Case) -> str:
     return end(alive, so_far)
 
 
-def thread(producer: Producer, consumer: Consumer, case: Case) -> str:
+def thread(producer: Producer, consumer: Consumer, way: Way, case: Case) -> str:
     """Let the consumer's object, the last, go on another thread."""
     x = make(producer, case, consumer.one_dimension)
     alive = watch(x)
-    box = [consumer.take(dlx.from_dlpack(x))]
+    box = [way.take(x)]
     del x
     shown: list[str] = []
 
@@ -236,6 +267,13 @@ def thread(producer: Producer, consumer: Consumer, case: Case) -> str:
     other.start()
     other.join()
     return end(alive, shown[0] if shown else "no answer")
+
+
+LIFETIMES = {
+    "producer dies first": producer_first,
+    "consumer dies first": consumer_first,
+    "dies on another thread": thread,
+}
 
 
 # Time
@@ -255,14 +293,12 @@ def once(call: Callable[[], object], rounds: int) -> float:
     return time.perf_counter() - start
 
 
-def ratio(producer: Producer, consumer: Consumer, case: Case) -> str:
-    """Time through dlx by that of the consumer's own import; "" where it has none."""
-    x = make(producer, case, consumer.one_dimension)
+def ratio(consumer: Consumer, way: Way, x: Any) -> str:
+    """Time of a way by that of the consumer's own import; "" where it has none."""
     if not hasattr(x, "__dlpack__"):
         return ""  # MLX crashes on such objects.
     try:
         consumer.take(x)
     except Exception:
         return ""
-    through = best(lambda: consumer.take(dlx.from_dlpack(x)))
-    return f"{through / best(lambda: consumer.take(x)):.2f}"
+    return f"{best(lambda: way.take(x)) / best(lambda: consumer.take(x)):.2f}"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import dlx
 import numpy as np
@@ -22,6 +22,23 @@ MISREAD = "misread"
 """It shows other elements than were sent."""
 NOT_SENT = "not sent"
 """It would read outside of the memory."""
+REFUSED = {COPIED: "CopyRefused"}
+"""What becomes of an outcome if nothing may be copied."""
+
+CONVERT = "dlx.convert"
+WITHOUT_COPY = "dlx.convert, copy=False"
+ITSELF = "from_dlpack"
+"""Ways from one library to another: the last is the consumer's own."""
+
+Rules = tuple[tuple[str, str], ...]
+
+
+class Way(NamedTuple):
+    """How a library comes to a tensor of another one."""
+
+    name: str
+    take: Callable[[Any], Any]
+    rules: Rules
 
 
 @dataclass(frozen=True)
@@ -36,8 +53,16 @@ class Consumer:
     """What the library itself shows: the elements as NumPy has them."""
     dtypes: str
     """Dtypes that it takes."""
-    rules: tuple[tuple[str, str], ...] = ()
+    rules: Rules = ()
     """Trait of a tensor (several: `a+b`) and outcome or error; `dtype` is any other."""
+    to: Callable[[], Any] | None = None
+    """Its type, for `dlx.convert`."""
+    converts: Rules = ()
+    """Rules for what `dlx.convert` makes."""
+    unseen: Rules = ()
+    """Rules before these with `copy=False`: that it was shared, dlx must see."""
+    imports: bool = True
+    """Whether `take` is an import of its own, and a way through a `dlx.Tensor`."""
     writable: Callable[[Any], bool] = lambda x: False
     """Whether the library lets its user write to the elements."""
     see: Callable[[Any], dlx.Tensor] = dlx.from_dlpack
@@ -47,13 +72,27 @@ class Consumer:
     one_dimension: bool = False
     """Whether it takes one dimension only: dtypes are tried in that."""
 
-    def expected(self, tensor: dlx.Tensor) -> str:
+    def ways(self) -> Iterator[Way]:
+        """Give the ways to it."""
+        if self.to is not None:
+            to = self.to()
+            refused = [(trait, REFUSED.get(end, end)) for trait, end in self.converts]
+            yield Way(CONVERT, lambda x: dlx.convert(x, to), self.converts)
+            yield Way(
+                WITHOUT_COPY,
+                lambda x: dlx.convert(x, to, copy=False),
+                (*self.unseen, *refused),
+            )
+        if self.imports:
+            yield Way(ITSELF, lambda x: self.take(dlx.from_dlpack(x)), self.rules)
+
+    def expected(self, tensor: dlx.Tensor, rules: Rules) -> str:
         """Outcome for a tensor: shared, unless a rule says otherwise."""
         dtype = str(tensor.dtype)
         found = traits(tensor) | {dtype}
         if dtype not in self.dtypes.split():
             found.add("dtype")
-        for wanted, outcome in self.rules:
+        for wanted, outcome in rules:
             if found.issuperset(wanted.split("+")):
                 return outcome
         return SHARED
@@ -78,19 +117,18 @@ def take_arrow(x: Any) -> Any:
     return late("pyarrow").Array.from_dlpack(x)
 
 
-def take_view(x: Any) -> Any:
-    """`cuda.core` finds out late that it does not know a dtype."""
-    view = view_of(x)
-    view.dtype  # noqa: B018
-    return view
+def take_tinygrad(x: Any) -> Any:
+    """Tinygrad takes NumPy's arrays."""
+    return late("tinygrad").Tensor(np.from_dlpack(x)).realize()
 
 
 def see_view(view: Any) -> dlx.Tensor:
-    """`cuda.core` imports more dtypes than it exports."""
+    """`cuda.core` imports more dtypes than it exports, and finds out late."""
+    dtype = view.dtype.name
     return dlx.from_pointer(
         view.ptr,
         view.shape,
-        view.dtype.name,
+        dtype,
         strides=view.strides,
         owner=view,
         readonly=view.readonly,
@@ -110,6 +148,15 @@ CONSUMERS = [
         PLAIN,
         (("dtype", "RuntimeError"),),
         writable=lambda x: bool(x.flags.writeable),
+        to=lambda: np.ndarray,
+        converts=(
+            ("float6_e2m3fn", "BufferError"),
+            ("float6_e3m2fn", "BufferError"),
+            ("padded", "BufferError"),
+            ("handle64", "BufferError"),
+            ("float4_e2m1fnx2", "BufferError"),
+            ("float4_e2m1fn", "BufferError"),
+        ),
     ),
     Consumer(
         "torch",
@@ -122,6 +169,12 @@ CONSUMERS = [
             ("protected", UNPROTECTED),
         ),
         writable=lambda x: True,
+        to=lambda: late("torch").Tensor,
+        converts=(
+            ("dtype", "BufferError"),
+            ("negative", COPIED),
+            ("protected", COPIED),
+        ),
     ),
     Consumer(
         "jax",
@@ -135,6 +188,14 @@ CONSUMERS = [
             ("gaps", "JaxRuntimeError"),
             ("offset", COPIED),
         ),
+        to=lambda: late("jax").Array,
+        converts=(
+            ("padded", "BufferError"),
+            ("dtype", "BufferError"),
+            ("empty", SHARED),
+            ("gaps", COPIED),
+            ("offset", COPIED),
+        ),
     ),
     Consumer(
         "tensorflow-cpu",
@@ -145,6 +206,13 @@ CONSUMERS = [
             *UNVERSIONED,
             ("dtype", "InvalidArgumentError"),
             ("strided", "InvalidArgumentError"),
+        ),
+        to=lambda: late("tensorflow").Tensor,
+        converts=(
+            ("padded", "BufferError"),
+            ("dtype", "BufferError"),
+            ("strided", COPIED),
+            ("protected", COPIED),
         ),
     ),
     Consumer(
@@ -159,6 +227,13 @@ CONSUMERS = [
             ("protected", UNPROTECTED),
         ),
         writable=lambda x: True,
+        to=lambda: late("paddle").Tensor,
+        converts=(
+            ("dtype", "BufferError"),
+            ("ndim>9", "BufferError"),
+            ("negative", COPIED),
+            ("protected", COPIED),
+        ),
     ),
     Consumer(
         "mlx",
@@ -173,6 +248,8 @@ CONSUMERS = [
             ("empty", SHARED),
             ("any", COPIED),
         ),
+        to=lambda: late("mlx.core").array,
+        converts=(("dtype", "BufferError"), ("empty", SHARED), ("any", COPIED)),
     ),
     Consumer(
         "warp-lang",
@@ -187,6 +264,14 @@ CONSUMERS = [
             ("ndim<1", "IndexError"),
         ),
         writable=lambda x: True,
+        to=lambda: late("warp").array,
+        converts=(
+            ("padded", "BufferError"),
+            ("dtype", "BufferError"),
+            ("ndim>4", "BufferError"),
+            ("ndim<1", "BufferError"),
+            ("protected", COPIED),
+        ),
     ),
     Consumer(
         "apache-tvm-ffi",
@@ -195,10 +280,12 @@ CONSUMERS = [
         DTYPES,
         (("padded", "BufferError"), ("protected", UNPROTECTED)),
         writable=lambda x: True,
+        to=lambda: late("tvm_ffi").Tensor,
+        converts=(("padded", "BufferError"), ("protected", COPIED)),
     ),
     Consumer(
         "cuda-core",
-        take_view,
+        view_of,
         lambda x: see_view(x).numpy(),
         f"{PLAIN} bfloat16",
         (
@@ -207,6 +294,13 @@ CONSUMERS = [
         ),
         writable=lambda x: not x.readonly,
         see=see_view,
+        to=lambda: late("cuda.core.utils").StridedMemoryView,
+        converts=(
+            ("float4_e2m1fnx2", "NotImplementedError"),
+            ("dtype", "TypeError"),
+            ("negative", COPIED),
+        ),
+        unseen=(("dtype", "CopyRefused"), ("bfloat16", "CopyRefused")),
     ),
     Consumer(
         "array-api-strict",
@@ -215,6 +309,8 @@ CONSUMERS = [
         f"bool {NUMBERS} complex64 complex128",
         (("float16", "TypeError"), ("dtype", "RuntimeError")),
         writable=is_writable,
+        to=lambda: late("array_api_strict"),
+        converts=(("dtype", "BufferError"),),
     ),
     Consumer(
         "onnxruntime",
@@ -227,6 +323,13 @@ CONSUMERS = [
             ("strided", "RuntimeError"),
         ),
         writable=lambda x: True,
+        to=lambda: late("onnxruntime").OrtValue,
+        converts=(
+            ("padded", "BufferError"),
+            ("dtype", "BufferError"),
+            ("strided", COPIED),
+            ("protected", COPIED),
+        ),
     ),
     Consumer(
         "pyarrow",
@@ -241,6 +344,12 @@ CONSUMERS = [
         ),
         writable=lambda x: bool(x.buffers()[1].is_mutable),
         one_dimension=True,
+        to=lambda: late("pyarrow").Array,
+        converts=(
+            ("ndim<1", "BufferError"),
+            ("ndim>1", "BufferError"),
+            ("dtype", "BufferError"),
+        ),
     ),
     Consumer(
         "awkward",
@@ -248,8 +357,30 @@ CONSUMERS = [
         lambda x: np.asarray(late("awkward").to_numpy(x)),
         PLAIN,
         (("dtype", "RuntimeError"), ("ndim<1", "TypeError")),
+        unseen=(
+            ("dtype", "BufferError"),
+            ("ndim<1", "BufferError"),
+            ("empty", SHARED),
+            ("any", "CopyRefused"),
+        ),
         see=lambda x: dlx.from_dlpack(late("awkward").to_numpy(x)),
         writable=lambda x: is_writable(late("awkward").to_numpy(x)),
+        to=lambda: late("awkward"),
+        converts=(
+            ("dtype", "BufferError"),
+            ("ndim<1", "BufferError"),
+            ("protected", COPIED),
+        ),
+    ),
+    Consumer(
+        "tinygrad",
+        take_tinygrad,
+        lambda x: x.numpy(),
+        f"bool {NUMBERS} float16",
+        to=lambda: late("tinygrad").Tensor,
+        converts=(("dtype", "BufferError"), ("empty", SHARED), ("any", COPIED)),
+        see=lambda x: dlx.from_dlpack(x.numpy()),
+        imports=False,
     ),
     Consumer(
         "nanoarrow",

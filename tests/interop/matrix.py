@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
-from .cells import Cell, exchanged, imported
+from .cells import DLX, Cell, exchanged, imported
 from .consumers import CONSUMERS
 from .install import FAILED
 from .producers import PRODUCERS
@@ -26,6 +26,7 @@ ENVIRONMENT = {
     "JAX_PLATFORMS": "cpu",
     "JAX_ENABLE_X64": "1",
     "GLOG_minloglevel": "3",
+    "DEV": "PYTHON",  # tinygrad's CPU needs clang
 }
 MODULES = {
     "numpy": "numpy",
@@ -45,11 +46,10 @@ MODULES = {
     "awkward": "awkward",
     "dask": "dask.array",
     "ndonnx": "ndonnx",
+    "tinygrad": "tinygrad",
 }
 """Module of each library, in the order of import: TensorFlow after Paddle, which
 otherwise ends the process."""
-DLX = "dlx"
-"""The consumer of the first column: `dlx.from_dlpack` itself."""
 
 
 class Pair(NamedTuple):
@@ -127,8 +127,8 @@ def run_pair(producer: str, consumer: str) -> Pair:
         said = errors.read().decode(errors="replace").strip().splitlines()[-1:]
     done = [cell for cell in cells if cell.expected or cell.outcome]
     if ended:
-        at = cells[-1].case if cells else "import"
-        done.append(Cell(at, "an outcome", ": ".join([ended, *said])))
+        way, at = cells[-1][:2] if cells else ("", "import")
+        done.append(Cell(way, at, "an outcome", ": ".join([ended, *said])))
     return Pair(producer, consumer, done)
 
 

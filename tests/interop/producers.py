@@ -254,6 +254,14 @@ PRODUCERS = [
         refused={"": "AttributeError"},
     ),
     Producer(
+        "tinygrad",
+        lambda x: late("tinygrad").Tensor(x).data(),
+        f"bool {NUMBERS}",
+        "row-major 1-d",
+        formed_by_numpy=True,
+        views=False,
+    ),
+    Producer(
         "ndonnx",
         lambda x: late("ndonnx").asarray(x),
         layouts="",
