@@ -13,7 +13,8 @@ import dlx
 import numpy as np
 
 from .cases import SIZE, Array, Case, expected_elements, memory, ones_and_twos
-from .consumers import (
+from .producers import Own, Producer
+from .ways import (
     COPIED,
     ITSELF,
     MISREAD,
@@ -24,7 +25,6 @@ from .consumers import (
     Consumer,
     Way,
 )
-from .producers import Own, Producer
 
 
 class Cell(NamedTuple):

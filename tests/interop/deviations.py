@@ -27,6 +27,21 @@ DEVIATIONS = [
         """,
     ),
     Deviation(
+        "torch",
+        "Exports hold the tensor and not its memory, which is given back under them "
+        "when the tensor gets other memory (`x.data = y`, `x.set_()`, a growing "
+        "`x.resize_()`). Export `x.detach()`.",
+        """
+        import numpy as np, torch, weakref
+        alive = weakref.ref(a := np.zeros(4))
+        x = torch.from_numpy(a)
+        b = np.from_dlpack(x)
+        del a
+        x.data = torch.ones(4)
+        assert alive() is None and b.size == 4, "b shows memory that is gone"
+        """,
+    ),
+    Deviation(
         "paddlepaddle",
         "`from_dlpack` ignores READ_ONLY.",
         """
@@ -45,6 +60,27 @@ DEVIATIONS = [
         np.from_dlpack(tvm_ffi.from_dlpack(dlx.from_dlpack(a)))[0] = 7
         assert a[0] == 7
         """,
+    ),
+    Deviation(
+        "apache-tvm-ffi",
+        "A complex tensor cannot tell its dtype.",
+        """
+        import numpy as np, tvm_ffi
+        tvm_ffi.from_dlpack(np.zeros(3, "c8")).dtype
+        """,
+        ends="ValueError",
+    ),
+    Deviation(
+        "cuda-core",
+        "`from_dlpack` takes dtypes that it does not know, and raises when asked.",
+        """
+        import dlx, numpy as np
+        from cuda.core.utils import StridedMemoryView
+        a = np.zeros(4, "u4")
+        x = dlx.from_pointer(a.ctypes.data, (4,), "complex32", owner=a)
+        StridedMemoryView.from_dlpack(x, stream_ptr=-1).dtype
+        """,
+        ends="TypeError",
     ),
     Deviation(
         "paddlepaddle",
@@ -77,6 +113,18 @@ DEVIATIONS = [
         import paddle
         assert paddle.zeros([1]).__dlpack_device__()[1] is None
         """,
+    ),
+    Deviation(
+        "paddlepaddle",
+        "Its exchange table exports tensors that record gradients, which `__dlpack__` "
+        "refuses.",
+        """
+        import numpy as np, paddle, tvm_ffi
+        x = paddle.to_tensor([1.0], stop_gradient=False)
+        assert tvm_ffi.convert(x).shape == (1,)
+        x.__dlpack__()
+        """,
+        ends="BufferError",
     ),
     Deviation(
         "paddlepaddle",
@@ -148,6 +196,18 @@ DEVIATIONS = [
         ends="BufferError",
     ),
     Deviation(
+        "jax",
+        "Its capsules cannot say that arrays are immutable: NumPy takes that for "
+        "read-only, dlx as `dlpack.h` does for writable. `np.asarray` is safe.",
+        """
+        import dlx, jax.numpy as jnp, numpy as np
+        x = jnp.zeros(3)
+        assert not np.asarray(x).flags.writeable
+        dlx.convert(x, np.ndarray)[0] = 7
+        assert x[0] == 7
+        """,
+    ),
+    Deviation(
         "warp-lang",
         "`from_dlpack` asks for an unversioned capsule: read-only memory is refused.",
         """
@@ -185,6 +245,17 @@ DEVIATIONS = [
         tf.experimental.dlpack.from_dlpack(np.zeros(3))
         """,
         ends="TypeError",
+    ),
+    Deviation(
+        "tinygrad",
+        "Tensors have no `__dlpack__`, and made of a NumPy array they show its "
+        "elements as they are when they are first used.",
+        """
+        import numpy as np, tinygrad
+        x = tinygrad.Tensor(a := np.zeros(3, "f4"), device="PYTHON")
+        a[0] = 7
+        assert x.numpy()[0] == 7 and not hasattr(x, "__dlpack__")
+        """,
     ),
     Deviation(
         "nanoarrow",

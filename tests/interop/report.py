@@ -6,33 +6,46 @@ import re
 from collections import Counter
 from textwrap import dedent
 
-from .cells import LIFETIMES, RATIO
-from .consumers import CONSUMERS, COPIED, MISREAD, NOT_SENT, SHARED, UNPROTECTED
+from .cells import DLX, LIFETIMES, RATIO
+from .consumers import CONSUMERS
 from .deviations import DEVIATIONS
-from .matrix import DLX, Pair
+from .matrix import Pair
 from .producers import PRODUCERS
+from .ways import CONVERT, COPIED, ITSELF, MISREAD, NOT_SENT, SHARED, UNPROTECTED
 
 HEAD = """\
 # Interop
 
-`make interop` writes this file. It sends tensors of every library to every other
-through dlx: `consumer.from_dlpack(dlx.from_dlpack(x))`. What has to come of each is
-data in `tests/interop/producers.py` and `tests/interop/consumers.py`, and asserted. So
-is that either side may die first, and on another thread. Each pair runs in a process of
-its own; none crashes.
+`make interop` writes this file. It sends tensors of every library to every other, on
+three ways: by `dlx.convert(x, to)`, by that with `copy=False`, and by the consumer's
+own import of a `dlx.Tensor`. What has to come of each tensor is data in
+`tests/interop/producers.py` and `tests/interop/consumers.py`, and asserted. So is that
+either side may die first, and on another thread. Each pair runs in a process of its
+own; none crashes.
 
-## The matrix
+Rows hand out, columns take. `shared/copied/refused` counts the tensors sent, of every
+dtype that the row has and of float32 in every layout: the memory itself came, the same
+elements elsewhere, or an error. `!` counts those that the consumer gets wrong, and `x`
+is the time by that of the consumer's own import of the same object, where it has one
+(on a shared machine: an order of magnitude).
+"""
+BY_CONVERT = """\
+## By `dlx.convert`
 
-Rows hand out, columns take; the first column is `dlx.from_dlpack` itself.
-`shared/copied/refused` counts the tensors sent, of every dtype that the row has and of
-float32 in every layout: the memory itself came, the same elements elsewhere, or an
-error. `!` counts those that the consumer gets wrong, and `x` is the time by that of the
-consumer's own import of the same object (on a shared machine: an order of magnitude).
+The first column is `dlx.from_dlpack`. What is copied here is refused with `copy=False`,
+as a `dlx.CopyRefused`. An object that is of the consumer's type already is given back.
+"""
+BY_ITSELF = """\
+## By the consumer's own import
+
+`consumer.from_dlpack(dlx.from_dlpack(x))`. A consumer that is missing above has no type
+to convert to.
 """
 NOT_THERE = """\
 dask's arrays have no protocol (`x.compute()` is a NumPy array), and ndonnx's refuse.
-Numba's host arrays are NumPy's. Left out are CuPy, which has no arrays on the CPU,
-tinygrad, which has no protocol, and no device without clang, and apache-tvm, whose
+tinygrad's tensors have none either: their `data()` is what is sent, and they are tried
+on its device PYTHON, because the one of the CPU needs clang. Numba's host arrays are
+NumPy's. Left out are CuPy, which has no arrays on the CPU, and apache-tvm, whose
 tensors are tvm-ffi's.
 """
 RULES = """\
@@ -56,14 +69,15 @@ def kind(outcome: str) -> str:
     return REFUSED
 
 
-def entry(pair: Pair) -> str:
-    """Give one field of the matrix."""
-    sent = [cell for cell in pair.cells if cell.case not in (*LIFETIMES, RATIO)]
+def entry(pair: Pair, way: str) -> str:
+    """Give one field of a matrix."""
+    cells = [cell for cell in pair.cells if cell.way == way]
+    sent = [cell for cell in cells if cell.case not in (*LIFETIMES, RATIO)]
     counts = Counter(kind(cell.outcome) for cell in sent)
     text = "/".join(str(counts[name]) for name in (SHARED, COPIED, REFUSED))
     if counts["!"]:
         text += f" {counts['!']}!"
-    times = [cell.outcome for cell in pair.cells if cell.case == RATIO]
+    times = [cell.outcome for cell in cells if cell.case == RATIO]
     return f"{text} x{times[0]}" if any(times) else text
 
 
@@ -73,23 +87,37 @@ def table(rows: list[list[str]]) -> list[str]:
     return [head, "|" + " --- |" * len(rows[0]), *body, ""]
 
 
-def matrix(pairs: list[Pair]) -> list[str]:
-    """Producers by consumers."""
-    found = {(pair.producer, pair.consumer): entry(pair) for pair in pairs}
-    columns = [DLX, *(consumer.name for consumer in CONSUMERS)]
+def matrix(pairs: list[Pair], way: str) -> list[str]:
+    """Producers by those consumers that a way leads to."""
+    found = {
+        (pair.producer, pair.consumer): entry(pair, cell.way)
+        for pair in pairs
+        for cell in pair.cells
+        if cell.way == way or (way == CONVERT and cell.way == DLX)
+    }
+    wanted = {consumer for _, consumer in found}
+    columns = [
+        name
+        for name in (DLX, *(consumer.name for consumer in CONSUMERS))
+        if name in wanted
+    ]
     rows = [["", *columns]]
     for producer in PRODUCERS:
         fields = [found.get((producer.name, column), "") for column in columns]
-        rows.append([producer.name, *fields])
+        if any(fields):
+            rows.append([producer.name, *fields])
     return table(rows)
 
 
 def rules() -> list[str]:
     """What every consumer does, as the suite asserts it."""
-    rows = [["consumer", "dtypes that it takes", "otherwise, the first that holds"]]
+    rows = [["consumer", "dtypes that it takes", CONVERT, "its own import"]]
     for each in CONSUMERS:
-        said = "; ".join(f"{trait}: {outcome}" for trait, outcome in each.rules)
-        rows.append([each.name, each.dtypes, said])
+        ways = [
+            "; ".join(f"{trait}: {outcome}" for trait, outcome in rules)
+            for rules in (each.converts, each.rules)
+        ]
+        rows.append([each.name, each.dtypes, *ways])
     return table(rows)
 
 
@@ -101,10 +129,10 @@ def deviations() -> list[str]:
         lines += [
             f"{number}. **{each.library}**: {each.what}{ends}",
             "",
-            "   ```python",
+            "    ```python",
         ]
-        lines += [f"   {line}" for line in dedent(each.code).strip().splitlines()]
-        lines += ["   ```", ""]
+        lines += [f"    {line}" for line in dedent(each.code).strip().splitlines()]
+        lines += ["    ```", ""]
     return lines
 
 
@@ -113,8 +141,14 @@ def render(pairs: list[Pair], versions: dict[str, str], missing: dict[str, str])
     lines = [
         *HEAD.splitlines(),
         "",
-        *matrix(pairs),
+        *BY_CONVERT.splitlines(),
+        "",
+        *matrix(pairs, CONVERT),
         *NOT_THERE.splitlines(),
+        "",
+        *BY_ITSELF.splitlines(),
+        "",
+        *matrix(pairs, ITSELF),
         "",
         *RULES.splitlines(),
         "",

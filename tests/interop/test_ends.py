@@ -29,7 +29,7 @@ def hang(producer: str, consumer: str, results: int) -> None:
 
 def begin(producer: str, consumer: str, results: int) -> None:
     """End within a case."""
-    os.write(results, b'["strided", "", ""]\n')
+    os.write(results, b'["", "strided", "", ""]\n')
     os.abort()
 
 

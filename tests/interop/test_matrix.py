@@ -12,10 +12,10 @@ from textwrap import dedent
 
 import pytest
 
-from .cells import RATIO
+from .cells import DLX, RATIO
 from .consumers import CONSUMERS
 from .deviations import DEVIATIONS, Deviation
-from .matrix import DLX, ENVIRONMENT, MODULES, Pair
+from .matrix import ENVIRONMENT, MODULES, Pair
 from .producers import PRODUCERS
 from .report import outcomes, render
 from .run import results
