@@ -16,6 +16,7 @@ import dlx
 import numpy as np
 import pytest
 import tvm_ffi
+from convert_steps import CONVERSIONS, WATCHED
 from dlpack_abi import (
     DLManagedTensorVersioned,
     DLTensor,
@@ -261,6 +262,7 @@ STEPS: dict[str, Callable[[], Any]] = {
     ),
     "refuse nonsense": lambda: nonsense(from_table, table_of(ByMethod), NONSENSE),
     "refuse nonsense by protocol": lambda: nonsense(NONSENSE.__dlpack__),
+    **CONVERSIONS,
 }
 
 
@@ -274,7 +276,7 @@ def test_many_rounds_leak_nothing(step: Callable[[], Any]) -> None:
     """
     watched = [ARRAY, FORWARD, TENSOR, READ_ONLY, BYTES, UNKNOWN, BY_STRUCT, BY_DICT]
     watched += [STORED, BY_METHOD, NONSENSE, Stored, ByMethod, Failing, Absent]
-    watched += [dlx.Tensor, BufferError, type(ARRAY)]
+    watched += [dlx.Tensor, BufferError, type(ARRAY), *WATCHED]
     references, blocks, heap = [], [], []
     for rounds in (ROUNDS // 10, ROUNDS):
         for _ in range(rounds):
@@ -339,26 +341,3 @@ def test_a_pending_exception_survives_a_death(dying: str) -> None:
             print(error)
         """
     assert run(code) == (0, "let go\ndivision by zero\n", "")
-
-
-def test_a_deleter_may_be_called_while_the_thread_is_detached_inside_of_dlx() -> None:
-    """R13: ctypes lets the interpreter go around the call; dlx is further up."""
-    code = """
-        import dlx
-        import numpy as np
-        from dlpack_abi import delete, take
-
-        class Deleting:
-            def __init__(self, array):
-                self.held = take(dlx.from_dlpack(array).__dlpack__())
-
-            def __dlpack_device__(self):
-                return 1, 0
-
-            def __dlpack__(self, **keywords):
-                delete(self.held)
-                return np.zeros(3).__dlpack__(**keywords)
-
-        print(dlx.from_dlpack(Deleting(np.zeros(4))).shape)
-        """
-    assert run(code) == (0, "(3,)\n", "")
