@@ -55,11 +55,11 @@ def _warp(tensor: Tensor) -> Any:
 
 
 def _tinygrad(tensor: Tensor) -> Any:
-    import tinygrad  # type: ignore[import-not-found, import-untyped, unused-ignore]
+    import tinygrad.tensor as tg  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
     flat = tensor.numpy().reshape(-1)
     try:
-        made = tinygrad.Tensor(flat)
+        made = tg.Tensor(flat)
     except KeyError as error:
         raise BufferError(f"tinygrad has no dtype for {error}") from error
     # Left to itself it copies when it needs the elements, whatever became of them.
