@@ -99,15 +99,20 @@ def in_memoryview(numbers: Any) -> Any:
     return view.cast(numbers.dtype.char, numbers.shape)
 
 
-def in_array(numbers: Any) -> Any:
-    """Give an `array.array`; where it lies is luck, so one that lies badly is taken."""
+def badly(make: Callable[[], Any]) -> Any:
+    """Make a buffer whose place is luck until it lies badly."""
     spacers = []
     for size in range(100):
-        made = array.array(numbers.dtype.char, numbers.tolist())
-        if made.buffer_info()[0] % 64:
+        made = make()
+        if np.frombuffer(made, dtype=np.uint8).ctypes.data % 64:
             break
         spacers.append((made, bytearray(16 * size)))
     return made
+
+
+def in_array(numbers: Any) -> Any:
+    """Give an `array.array`."""
+    return badly(lambda: array.array(numbers.dtype.char, numbers.tolist()))
 
 
 # Other libraries
@@ -154,3 +159,8 @@ def in_warp(numbers: Any) -> Any:
 def in_onnxruntime(numbers: Any) -> Any:
     """ONNX Runtime refers to the array."""
     return late("onnxruntime").OrtValue.ortvalue_from_numpy(numbers)
+
+
+def in_tinygrad(numbers: Any) -> Any:
+    """Give the buffer that tinygrad hands out."""
+    return badly(lambda: late("tinygrad").Tensor(numbers).data())

@@ -32,6 +32,7 @@ from .making import (
     in_mlx,
     in_onnxruntime,
     in_paddle,
+    in_tinygrad,
     in_torch,
     in_warp,
     late,
@@ -150,6 +151,7 @@ PRODUCERS = [
     Producer(
         "paddlepaddle",
         in_paddle,
+        in_tinygrad,
         "bool int8 int16 int32 int64 uint8 float16 float32 float64 complex64 "
         "complex128 bfloat16 float8_e4m3fn float8_e5m2",
         EVERYWHERE,
@@ -255,7 +257,7 @@ PRODUCERS = [
     ),
     Producer(
         "tinygrad",
-        lambda x: late("tinygrad").Tensor(x).data(),
+        in_tinygrad,
         f"bool {NUMBERS}",
         "row-major 1-d",
         formed_by_numpy=True,
