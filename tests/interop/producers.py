@@ -151,7 +151,6 @@ PRODUCERS = [
     Producer(
         "paddlepaddle",
         in_paddle,
-        in_tinygrad,
         "bool int8 int16 int32 int64 uint8 float16 float32 float64 complex64 "
         "complex128 bfloat16 float8_e4m3fn float8_e5m2",
         EVERYWHERE,
