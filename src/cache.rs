@@ -40,6 +40,8 @@ pub(crate) struct Entry {
     /// Python code cannot set attributes of the type.
     immutable: bool,
     way: OnceLock<Way>,
+    /// A way was looked for, and may be another one next time.
+    undecided: AtomicBool,
     /// `__dlpack__` of this type takes no keyword newer than `stream`.
     old: AtomicBool,
 }
@@ -91,6 +93,7 @@ impl Entry {
             class: class.clone().unbind(),
             immutable: is_immutable(class),
             way: OnceLock::new(),
+            undecided: AtomicBool::new(false),
             old: AtomicBool::new(false),
         }
     }
@@ -126,9 +129,17 @@ impl Entry {
             (None, Some(_)) => return Ok(Way::Protocol(kind)),
             (None, None) if numpy::is_native(x)? => Way::Numpy,
             (None, None) if self.immutable => Way::Protocol(None),
-            (None, None) => return Ok(Way::Undecided),
+            (None, None) => {
+                self.undecided.store(true, Ordering::Relaxed);
+                return Ok(Way::Undecided);
+            }
         };
         Ok(*self.way.get_or_init(|| way))
+    }
+
+    /// Whether the type had no table when it was last looked for.
+    pub(crate) fn is_undecided(&self) -> bool {
+        self.undecided.load(Ordering::Relaxed)
     }
 
     /// Whether `__dlpack__` is known to take no new keywords.

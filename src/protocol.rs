@@ -219,11 +219,16 @@ pub(crate) fn device(x: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
 
 /// The device that `__dlpack_device__` answered.
 fn device_of(x: &Bound<'_, PyAny>, answer: &Bound<'_, PyAny>) -> PyResult<DLDevice> {
-    let pair: PyResult<(i32, i32)> = answer
+    let pair: PyResult<(i32, Option<i32>)> = answer
         .cast::<PyTuple>()
         .map_err(PyErr::from)
         .and_then(|pair| pair.extract());
-    let (device_type, device_id) = pair.map_err(|_| {
+    let numbered = pair.ok().and_then(|(device_type, device_id)| {
+        // Paddle's CPU has no number.
+        let only = (device_type == kDLCPU.0).then_some(0);
+        Some((device_type, device_id.or(only)?))
+    });
+    let (device_type, device_id) = numbered.ok_or_else(|| {
         PyTypeError::new_err(format!(
             "__dlpack_device__ of {} returned {answer}, not a pair of ints",
             x.get_type()
