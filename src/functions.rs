@@ -20,7 +20,7 @@ use crate::request::Request;
 use crate::slot::is_mixin;
 use crate::snapshot::Source;
 use crate::tensor::{Tensor, again};
-use crate::{resolve, stream};
+use crate::{aliases, resolve, stream};
 
 /// The tensor that ``x`` describes, sharing its memory.
 ///
@@ -52,7 +52,9 @@ pub(crate) fn from_dlpack<'py>(
         copy,
         stream,
     };
-    if let Ok(tensor) = x.cast_exact::<Tensor>() {
+    if let Ok(tensor) = x.cast_exact::<Tensor>()
+        && !aliases::is_asked(tensor.get().snapshot(), device)
+    {
         let snapshot = tensor.get().snapshot();
         let wanted = stream::for_import(stream, snapshot.memo().device)?;
         stream::ordered(wanted, snapshot)?;

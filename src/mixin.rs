@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple, PyType};
 
 use crate::abi::*;
+use crate::adapters::oneapi;
 use crate::device::{self, Device};
 use crate::dtype::DType;
 use crate::exchange::{Exchange, publish};
@@ -21,7 +22,7 @@ use crate::resolve::{explain, from_dlpack};
 use crate::slot::{Hooks, Origin, SLOTS, Slot, innermost, is_root, nested, set_root};
 use crate::snapshot::Snapshot;
 use crate::tensor::Tensor;
-use crate::{capsule, stream};
+use crate::{aliases, capsule, stream};
 
 /// Gives a subclass of the mixin its exchange table; the first class that comes is the mixin itself.
 ///
@@ -99,7 +100,9 @@ pub(crate) fn dlpack<'py>(
             None => error,
         }
     })?;
-    stream::for_export(stream, &snapshot)?;
+    if !oneapi::is_queue(stream, snapshot.memo().device) {
+        stream::for_export(stream, &snapshot)?;
+    }
     // What comes from a producer was made for this export, what a dlx.Tensor holds is shared with it (R38).
     let fresh = copy == Some(true) || !inner.is_exact_instance_of::<Tensor>();
     capsule::of(py, &snapshot, max_version, fresh)
@@ -142,6 +145,13 @@ pub(crate) fn dlpack_device<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, P
         }
     };
     device::to_tuple(x.py(), device)
+}
+
+/// ``__dlpack_device_aliases__`` of a mixin class: what the inner object says.
+#[pyfunction]
+pub(crate) fn dlpack_device_aliases<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
+    let (inner, _) = innermost(x)?;
+    aliases::to_tuple(x.py(), &aliases::of(&inner)?.unwrap_or_default())
 }
 
 fn tensor_of(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {

@@ -7,7 +7,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::adapters::{self, numpy, torch};
+use crate::adapters::{self, numpy, oneapi, torch};
 use crate::cache::{self, Entry, Way};
 use crate::error::type_name;
 use crate::exchange::Table;
@@ -16,7 +16,7 @@ use crate::request::{Request, again, finish};
 use crate::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
 use crate::snapshot::Snapshot;
 use crate::tensor::Tensor;
-use crate::{capsule, copy, device, stream};
+use crate::{aliases, capsule, copy, device, stream};
 
 /// The tensor that `x` describes, as requested.
 pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
@@ -27,12 +27,17 @@ pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> Py
         // The usual array, without a look into the cache.
         return from_numpy(x, request);
     }
+    let given = x;
     let mut x = x.clone();
     let mut outer = None;
     for _ in 0..MAX_HOPS {
         let step = cache::with(&x, |entry| step(&x, entry, request));
         match (step, &outer) {
-            (Ok(Step::There(snapshot)), _) => return Ok(snapshot),
+            (Ok(Step::There(snapshot)), outer) => {
+                // Only a class of dlx's mixin has a say in place of what it stands for.
+                let given = outer.as_ref().map_or(&x, |_| given);
+                return aliases::named(given, &x, snapshot, request);
+            }
             (Ok(Step::Next(inner, last)), _) => (x, outer) = (inner, last),
             (Err(error), Some(outer)) => return Err(explain(outer, &x, error)),
             (Err(error), None) => return Err(error),
@@ -73,6 +78,9 @@ fn step<'py>(
 /// A tensor of dlx's own.
 fn from_tensor(x: &Bound<'_, Tensor>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
     let snapshot = x.get().snapshot();
+    if let Some(snapshot) = aliases::again(x.py(), snapshot, request)? {
+        return Ok(snapshot);
+    }
     let wanted = stream::for_import(request.stream, snapshot.memo().device)?;
     stream::ordered(wanted, snapshot)?;
     again(x.py(), snapshot.clone(), request)
@@ -137,7 +145,10 @@ fn from_table(
         let cannot = || cannot(&format!("move it to {}", device::name(there)));
         return instead_of_table(x, kind, entry, request, cannot);
     }
-    if stream::for_import(request.stream, here)?.is_some_and(|stream| stream != stream::NO_SYNC) {
+    let ordered = oneapi::queue(x, request.stream, here)?.is_some()
+        || stream::for_import(request.stream, here)?
+            .is_some_and(|stream| stream != stream::NO_SYNC);
+    if ordered {
         let cannot = || cannot("order streams (stream=-1 asks for no order)");
         return instead_of_table(x, kind, entry, request, cannot);
     }

@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 use triomphe::{Arc, ThinArc};
 
 use crate::abi::*;
+use crate::aliases::Aliases;
 use crate::checked::{Checked, Memo, dimensions};
 use crate::error::Error;
 use crate::interpreter::PythonOwner;
@@ -29,7 +30,9 @@ pub(crate) enum Source {
     /// Memory that another protocol describes, with whatever that gives to hold it.
     Held(#[expect(dead_code, reason = "held for its drop")] Box<dyn Send + Sync>),
     /// Another view of the same memory.
-    Snapshot(#[expect(dead_code, reason = "held for its source")] Snapshot),
+    Snapshot(Snapshot),
+    /// Another view of the same memory, which is on more devices than one.
+    Aliased(Box<(Snapshot, Aliases)>),
     /// Memory that the caller answers for.
     Static,
 }
@@ -164,6 +167,31 @@ impl Snapshot {
         }
         let memo = Memo {
             flags: self.memo().flags | DLPACK_FLAG_BITMASK_IS_COPIED,
+            ..*self.memo()
+        };
+        self.other(memo)
+    }
+
+    /// The same tensor, which is on other devices too.
+    pub(crate) fn aliased(self, aliases: Aliases) -> Result<Self, Error> {
+        let checked = Checked::new(*self.memo(), self.shape(), Some(self.strides()))?;
+        Ok(checked.over(Source::Aliased(Box::new((self.clone(), aliases)))))
+    }
+
+    /// The devices that the memory is on besides its own, if there are any.
+    pub(crate) fn aliases(&self) -> Option<&Aliases> {
+        match &self.0.header.header.source {
+            Source::Aliased(aliased) => Some(&aliased.1),
+            Source::Snapshot(snapshot) => snapshot.aliases(),
+            _ => None,
+        }
+    }
+
+    /// The same memory as another device reaches it, at the same address; the elements are ready.
+    pub(crate) fn on(&self, device: DLDevice) -> Result<Self, Error> {
+        let memo = Memo {
+            device,
+            stream: None,
             ..*self.memo()
         };
         self.other(memo)

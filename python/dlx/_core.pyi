@@ -33,6 +33,7 @@ __all__ = [
     "current_work_stream",
     "dlpack",
     "dlpack_device",
+    "dlpack_device_aliases",
     "empty",
     "exchange_api",
     "exported",
@@ -47,7 +48,7 @@ __all__ = [
 
 __version__: Final[str]
 
-_DeviceLike: TypeAlias = Device | str | tuple[int, int]
+_DeviceLike: TypeAlias = Device | str | tuple[int | str, int]
 _T = TypeVar("_T")
 
 class CopyRefused(BufferError, ValueError):
@@ -143,6 +144,9 @@ class Tensor(Buffer):
     def device(self) -> Device:
         """Where the memory is."""
     @property
+    def device_aliases(self) -> tuple[Device, ...]:
+        """The devices that the memory is on besides ``device``."""
+    @property
     def data_ptr(self) -> int:
         """Address of the first element; 0 when there are none (R93, R95)."""
     @property
@@ -174,6 +178,8 @@ class Tensor(Buffer):
         """Export a capsule with a managed tensor of its own over the same memory."""
     def __dlpack_device__(self) -> tuple[DeviceType, int]:
         """``(DeviceType, id)`` (R64)."""
+    def __dlpack_device_aliases__(self) -> tuple[tuple[DeviceType, int], ...]:
+        """The pairs of `device_aliases`."""
     @property
     def __array_interface__(self) -> dict[str, Any]:
         """NumPy's array interface, version 3, for memory on the CPU."""
@@ -320,6 +326,9 @@ def exported(x: object) -> Tensor:
 
 def dlpack_device(x: object) -> tuple[DeviceType, int]:
     """``(DeviceType, id)`` of what ``x`` stands for."""
+
+def dlpack_device_aliases(x: object) -> tuple[tuple[DeviceType, int], ...]:
+    """Further pairs of what ``x`` stands for."""
 
 def import_tensor(cls: type[_T], tensor: Tensor) -> _T:
     """Build an instance of ``cls`` over ``tensor``, through ``__dlx_import__``."""

@@ -101,7 +101,7 @@ class ExchangeMixin:
         x: object,
         /,
         *,
-        device: Device | str | tuple[int, int] | None = None,
+        device: Device | str | tuple[int | str, int] | None = None,
         copy: bool | None = None,
         stream: int | None = None,
     ) -> Self:
@@ -129,6 +129,13 @@ class ExchangeMixin:
     def __dlpack_device__(self) -> tuple[DeviceType, int]:
         """``(DeviceType, id)`` of what is exported (R64)."""
         return _core.dlpack_device(self)
+
+    def __dlpack_device_aliases__(self) -> tuple[tuple[DeviceType, int], ...]:
+        """Further pairs under which the inner object exports; a class may name its own.
+
+        `dlx.from_dlpack` asks the inner object for the tensor there (``dl_device``).
+        """
+        return _core.dlpack_device_aliases(self)
 
 
 _core.register(ExchangeMixin)

@@ -1,0 +1,191 @@
+//! Tensors that live under two names: memory that is reached as one device or as another, by
+//! `__dlpack_device_aliases__`, which is dlx's proposal (`docs/devices.md`).
+
+#![forbid(unsafe_code)]
+
+use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::abi::{DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED};
+use crate::adapters::{oneapi, torch};
+use crate::error::type_name;
+use crate::interpreter::{PythonOwner, call};
+use crate::protocol::{self, device_of, from_protocol, no_protocol};
+use crate::request::Request;
+use crate::snapshot::Snapshot;
+use crate::tensor::Tensor;
+use crate::{cache, device, stream};
+
+/// How many devices a producer may name; an iterable that goes on beyond is taken for one that never ends.
+const MAX_ALIASES: usize = 64;
+
+/// The devices that a tensor is on besides its own, and whom to ask for it there.
+pub(crate) struct Aliases {
+    devices: Box<[DLDevice]>,
+    exporter: PythonOwner,
+}
+
+/// The devices that `snapshot` is on besides its own.
+pub(crate) fn of_snapshot(snapshot: &Snapshot) -> &[DLDevice] {
+    snapshot
+        .aliases()
+        .map_or(&[][..], |aliases| &aliases.devices)
+}
+
+/// Whether the caller asks for `snapshot` under another of its names.
+pub(crate) fn is_asked(snapshot: &Snapshot, there: Option<DLDevice>) -> bool {
+    there.is_some_and(|there| of_snapshot(snapshot).contains(&there))
+}
+
+/// The devices that `x` is on besides its own, as far as it says; `None` if it says nothing.
+pub(crate) fn of(x: &Bound<'_, PyAny>) -> PyResult<Option<Vec<DLDevice>>> {
+    let py = x.py();
+    let Some(method) = x.getattr_opt(intern!(py, "__dlpack_device_aliases__"))? else {
+        return Ok(oneapi::host_queue(x)?.map(|_| vec![device::CPU]));
+    };
+    let answer = call(&method, &PyDict::new(py))?;
+    let Ok(pairs) = answer.try_iter() else {
+        return Err(PyTypeError::new_err(format!(
+            "__dlpack_device_aliases__ of {} returned {}, not an iterable of pairs (type, id)",
+            type_name(&x.get_type()),
+            type_name(&answer.get_type())
+        )));
+    };
+    let mut devices = Vec::new();
+    for pair in pairs {
+        if devices.len() == MAX_ALIASES {
+            return Err(PyBufferError::new_err(format!(
+                "__dlpack_device_aliases__ of {} names more than {MAX_ALIASES} devices",
+                type_name(&x.get_type())
+            )));
+        }
+        devices.push(device_of(x, "__dlpack_device_aliases__", &pair?)?);
+    }
+    Ok(Some(devices))
+}
+
+/// `devices` without `here`, each once.
+fn others(devices: &[DLDevice], here: DLDevice) -> Box<[DLDevice]> {
+    let mut others = Vec::new();
+    for &device in devices {
+        if device != here && !others.contains(&device) {
+            others.push(device);
+        }
+    }
+    others.into()
+}
+
+/// What was read of `exporter` for `request`, with the names that `x`, whom the caller gave, has for it.
+///
+/// Memory on the CPU that nobody asked for by name is not looked at: its imports cost no more for this.
+pub(crate) fn named(
+    x: &Bound<'_, PyAny>,
+    exporter: &Bound<'_, PyAny>,
+    snapshot: Snapshot,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
+    let here = snapshot.memo().device;
+    let on_cpu = here == device::CPU && request.device.is_none();
+    // A copy is where it is, and nowhere else.
+    let copied = request.copy == Some(true) || snapshot.has(DLPACK_FLAG_BITMASK_IS_COPIED);
+    if on_cpu || copied || x.is_exact_instance_of::<Tensor>() {
+        return Ok(snapshot);
+    }
+    let Some(declared) = of(x)? else {
+        return Ok(snapshot);
+    };
+    let names = protocol::device(x)?.into_iter().chain(declared);
+    let names: Vec<DLDevice> = names.collect();
+    let devices = others(&names, here);
+    // Elsewhere the producer has made other memory.
+    if !names.contains(&here) || *devices == *of_snapshot(&snapshot) {
+        return Ok(snapshot);
+    }
+    let exporter = PythonOwner::new(exporter.clone().unbind());
+    Ok(snapshot.aliased(Aliases { devices, exporter })?)
+}
+
+/// `snapshot` under another of its names, where `request` asks for one; its exporter is asked for it.
+///
+/// # Errors
+///
+/// `BufferError` where the exporter gives another tensor by now; what it raises.
+pub(crate) fn again(
+    py: Python<'_>,
+    snapshot: &Snapshot,
+    request: &Request<'_, '_>,
+) -> PyResult<Option<Snapshot>> {
+    let Some(aliases) = snapshot
+        .aliases()
+        .filter(|_| is_asked(snapshot, request.device))
+    else {
+        return Ok(None);
+    };
+    let Some(exporter) = aliases.exporter.bind(py) else {
+        return Ok(None);
+    };
+    let kind = torch::kind(exporter)?;
+    let found = cache::with(exporter, |entry| {
+        from_protocol(exporter, kind, entry, request)
+    })?;
+    let found = found.ok_or_else(|| no_protocol(exporter, "__dlpack__"))?;
+    let (was, is) = (snapshot.memo(), found.memo());
+    let copied = request.copy == Some(true) || found.has(DLPACK_FLAG_BITMASK_IS_COPIED);
+    // Where one of the devices has handles, the addresses cannot be compared.
+    let comparable = device::has_addresses(was.device) && device::has_addresses(is.device);
+    let moved = (comparable && was.data != is.data) || snapshot.strides() != found.strides();
+    if (moved && !copied) || was.dtype != is.dtype || snapshot.shape() != found.shape() {
+        return Err(PyBufferError::new_err(format!(
+            "{} gives another tensor on {} than the one that was imported on {}",
+            type_name(&exporter.get_type()),
+            device::name(is.device),
+            device::name(was.device)
+        )));
+    }
+    if copied {
+        return Ok(Some(found));
+    }
+    let names = [&[was.device], &*aliases.devices].concat();
+    let devices = others(&names, is.device);
+    let exporter = PythonOwner::new(exporter.clone().unbind());
+    Ok(Some(found.aliased(Aliases { devices, exporter })?))
+}
+
+/// `snapshot` for an export with these keywords of `__dlpack__`, where they name it by another of its names.
+pub(crate) fn export(
+    py: Python<'_>,
+    snapshot: &Snapshot,
+    stream: Option<&Bound<'_, PyAny>>,
+    dl_device: Option<(i64, i64)>,
+    copy: Option<bool>,
+) -> PyResult<Option<Snapshot>> {
+    let is_asked = |device: &&DLDevice| {
+        dl_device == Some((device.device_type.0.into(), device.device_id.into()))
+    };
+    let Some(&there) = of_snapshot(snapshot).iter().find(is_asked) else {
+        return Ok(None);
+    };
+    let request = Request {
+        device: Some(there),
+        copy,
+        stream,
+    };
+    let snapshot = again(py, snapshot, &request)?;
+    if let Some(snapshot) = &snapshot
+        && !oneapi::is_queue(stream, there)
+    {
+        stream::for_export(stream, snapshot)?;
+    }
+    Ok(snapshot)
+}
+
+/// The answer of `__dlpack_device_aliases__`: pairs as those of `__dlpack_device__`.
+pub(crate) fn to_tuple<'py>(
+    py: Python<'py>,
+    devices: &[DLDevice],
+) -> PyResult<Bound<'py, PyTuple>> {
+    let pairs = devices.iter().map(|&device| device::to_tuple(py, device));
+    PyTuple::new(py, pairs.collect::<PyResult<Vec<_>>>()?)
+}
