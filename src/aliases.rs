@@ -13,7 +13,7 @@ use crate::adapters::{oneapi, torch};
 use crate::error::type_name;
 use crate::interpreter::{PythonOwner, call};
 use crate::protocol::{self, device_of, from_protocol, no_protocol};
-use crate::request::Request;
+use crate::request::{Request, finish};
 use crate::snapshot::Snapshot;
 use crate::tensor::Tensor;
 use crate::{cache, device, stream};
@@ -24,7 +24,8 @@ const MAX_ALIASES: usize = 64;
 /// The devices that a tensor is on besides its own, and whom to ask for it there.
 pub(crate) struct Aliases {
     devices: Box<[DLDevice]>,
-    exporter: PythonOwner,
+    /// `None` where the class of a mixin says so of a `dlx.Tensor`: nobody but dlx describes that memory.
+    exporter: Option<PythonOwner>,
 }
 
 /// The devices that `snapshot` is on besides its own.
@@ -41,11 +42,19 @@ pub(crate) fn is_asked(snapshot: &Snapshot, there: Option<DLDevice>) -> bool {
 
 /// The devices that `x` is on besides its own, as far as it says; `None` if it says nothing.
 pub(crate) fn of(x: &Bound<'_, PyAny>) -> PyResult<Option<Vec<DLDevice>>> {
-    let py = x.py();
-    let Some(method) = x.getattr_opt(intern!(py, "__dlpack_device_aliases__"))? else {
-        return Ok(oneapi::host_queue(x)?.map(|_| vec![device::CPU]));
-    };
-    let answer = call(&method, &PyDict::new(py))?;
+    let method = x.getattr_opt(intern!(x.py(), "__dlpack_device_aliases__"))?;
+    let declared = method.map(|method| answer_of(x, &method)).transpose()?;
+    if oneapi::host_queue(x)?.is_none() {
+        return Ok(declared);
+    }
+    let mut devices = declared.unwrap_or_default();
+    devices.push(device::CPU);
+    Ok(Some(devices))
+}
+
+/// What `__dlpack_device_aliases__` answers.
+fn answer_of(x: &Bound<'_, PyAny>, method: &Bound<'_, PyAny>) -> PyResult<Vec<DLDevice>> {
+    let answer = call(method, &PyDict::new(x.py()))?;
     let Ok(pairs) = answer.try_iter() else {
         return Err(PyTypeError::new_err(format!(
             "__dlpack_device_aliases__ of {} returned {}, not an iterable of pairs (type, id)",
@@ -63,7 +72,7 @@ pub(crate) fn of(x: &Bound<'_, PyAny>) -> PyResult<Option<Vec<DLDevice>>> {
         }
         devices.push(device_of(x, "__dlpack_device_aliases__", &pair?)?);
     }
-    Ok(Some(devices))
+    Ok(devices)
 }
 
 /// `devices` without `here`, each once.
@@ -87,10 +96,11 @@ pub(crate) fn named(
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     let here = snapshot.memo().device;
-    let on_cpu = here == device::CPU && request.device.is_none();
-    // A copy is where it is, and nowhere else.
+    // What dlx holds already is no answer to the request yet.
+    let own = exporter.is_exact_instance_of::<Tensor>();
     let copied = request.copy == Some(true) || snapshot.has(DLPACK_FLAG_BITMASK_IS_COPIED);
-    if on_cpu || copied || x.is_exact_instance_of::<Tensor>() {
+    // A copy is where it is, and nowhere else.
+    if (here == device::CPU && request.device.is_none()) || (copied && !own) {
         return Ok(snapshot);
     }
     let Some(declared) = of(x)? else {
@@ -103,11 +113,11 @@ pub(crate) fn named(
     if !names.contains(&here) || *devices == *of_snapshot(&snapshot) {
         return Ok(snapshot);
     }
-    let exporter = PythonOwner::new(exporter.clone().unbind());
+    let exporter = (!own).then(|| PythonOwner::new(exporter.clone().unbind()));
     Ok(snapshot.aliased(Aliases { devices, exporter })?)
 }
 
-/// `snapshot` under another of its names, where `request` asks for one; its exporter is asked for it.
+/// `snapshot` under another of its names, where `request` asks for one.
 ///
 /// # Errors
 ///
@@ -117,15 +127,32 @@ pub(crate) fn again(
     snapshot: &Snapshot,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
-    let Some(aliases) = snapshot
-        .aliases()
-        .filter(|_| is_asked(snapshot, request.device))
-    else {
+    let (Some(aliases), Some(there)) = (snapshot.aliases(), request.device) else {
         return Ok(None);
     };
-    let Some(exporter) = aliases.exporter.bind(py) else {
+    if !aliases.devices.contains(&there) {
         return Ok(None);
+    }
+    let exporter = aliases.exporter.as_ref().and_then(|owner| owner.bind(py));
+    let found = match exporter {
+        Some(exporter) => asked(exporter, snapshot, request)?,
+        None => readdressed(py, snapshot, there, request)?,
     };
+    if request.copy == Some(true) || found.has(DLPACK_FLAG_BITMASK_IS_COPIED) {
+        return Ok(Some(found));
+    }
+    let here = snapshot.memo().device;
+    let devices = others(&[&[here], &*aliases.devices].concat(), there);
+    let exporter = exporter.map(|exporter| PythonOwner::new(exporter.clone().unbind()));
+    Ok(Some(found.aliased(Aliases { devices, exporter })?))
+}
+
+/// What `exporter`, of whom `snapshot` was read, gives on the device that is asked for.
+fn asked(
+    exporter: &Bound<'_, PyAny>,
+    snapshot: &Snapshot,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
     let kind = torch::kind(exporter)?;
     let found = cache::with(exporter, |entry| {
         from_protocol(exporter, kind, entry, request)
@@ -144,13 +171,31 @@ pub(crate) fn again(
             device::name(was.device)
         )));
     }
-    if copied {
-        return Ok(Some(found));
+    Ok(found)
+}
+
+/// What a class of dlx's mixin describes by a `dlx.Tensor`, at the same address on `there`, as the class says.
+fn readdressed(
+    py: Python<'_>,
+    snapshot: &Snapshot,
+    there: DLDevice,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
+    let memo = snapshot.memo();
+    let (from, to) = (device::name(memo.device), device::name(there));
+    if !(device::has_addresses(memo.device) && device::has_addresses(there)) {
+        return Err(PyBufferError::new_err(format!(
+            "the tensor is on {from}, and its address says nothing on {to}: one of the two has handles"
+        )));
     }
-    let names = [&[was.device], &*aliases.devices].concat();
-    let devices = others(&names, is.device);
-    let exporter = PythonOwner::new(exporter.clone().unbind());
-    Ok(Some(found.aliased(Aliases { devices, exporter })?))
+    if let Some(stream) = memo.stream.filter(|&stream| stream != stream::NO_SYNC) {
+        return Err(PyBufferError::new_err(format!(
+            "the tensor is ready on stream {stream} of {from}, which dlx does not order for {to}; \
+             import it with stream=-1 once it is ready"
+        )));
+    }
+    stream::for_import(request.stream, there)?;
+    finish(py, snapshot.on(there)?, request)
 }
 
 /// `snapshot` for an export with these keywords of `__dlpack__`, where they name it by another of its names.

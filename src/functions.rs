@@ -29,11 +29,12 @@ use crate::{aliases, resolve, stream};
 /// ``__dlpack__`` may have a Python buffer, ``__array_struct__``, ``__array_interface__``,
 /// ``__arrow_c_device_array__`` or ``__arrow_c_array__``, of memory on the CPU.
 ///
-/// ``device`` is where the result must be, as a name, a pair or a `Device`; the producer is asked to move it.
+/// ``device`` is where the result must be, as a name, a pair or a `Device`; the producer is asked for it there.
 /// ``copy=True`` always copies, on the CPU into compact row-major memory aligned to 256 bytes;
 /// ``copy=False`` never does and raises `CopyRefused` where one is needed.
 /// ``stream`` is the stream that the elements will be used on: an int as DLPack defines it for the device,
-/// None for the default stream, -1 for no order; on the CPU there is none.
+/// None for the default stream, -1 for no order; on the CPU there is none. On oneAPI it is a queue of the
+/// producer's kind (``dpctl.SyclQueue``), which the producer gets as it is.
 ///
 /// Raises ``BufferError`` for what DLPack or dlx cannot describe, ``AttributeError`` for an object without
 /// any of these, ``ValueError`` and ``TypeError`` for bad arguments; the producer's own exceptions pass

@@ -18,7 +18,7 @@ use crate::dtype::DType;
 use crate::exchange::{Exchange, publish};
 use crate::protocol;
 use crate::request::Request;
-use crate::resolve::{explain, from_dlpack};
+use crate::resolve::{explain, from_dlpack, from_tensor};
 use crate::slot::{Hooks, Origin, SLOTS, Slot, innermost, is_root, nested, set_root};
 use crate::snapshot::Snapshot;
 use crate::tensor::Tensor;
@@ -93,7 +93,11 @@ pub(crate) fn dlpack<'py>(
         stream,
     };
     let (inner, last) = innermost(x)?;
-    let snapshot = from_dlpack(&inner, &request).map_err(|error| {
+    let snapshot = match inner.cast_exact::<Tensor>() {
+        Ok(tensor) => from_tensor(tensor, x, &request),
+        Err(_) => from_dlpack(&inner, &request),
+    };
+    let snapshot = snapshot.map_err(|error| {
         let error = explain(&last, &inner, error);
         match device {
             Some(device) => elsewhere(&inner, error, device),

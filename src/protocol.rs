@@ -72,9 +72,7 @@ pub(crate) fn from_protocol(
     };
     let snapshot = capsule::import(capsule, stream)?;
     let found = snapshot.memo().device;
-    if (request.device.is_some() && wanted != found)
-        || (found != wanted && stream::has_streams(found))
-    {
+    if found != wanted && (request.device.is_some() || stream::has_streams(found)) {
         return Err(PyBufferError::new_err(format!(
             "{} was asked for a tensor on {} and gave one on {}",
             type_name(&x.get_type()),

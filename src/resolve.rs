@@ -31,13 +31,11 @@ pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> Py
     let mut x = x.clone();
     let mut outer = None;
     for _ in 0..MAX_HOPS {
-        let step = cache::with(&x, |entry| step(&x, entry, request));
+        // Only a class of dlx's mixin has a say in place of what it stands for.
+        let speaker = outer.as_ref().map_or(&x, |_| given);
+        let step = cache::with(&x, |entry| step(&x, entry, speaker, request));
         match (step, &outer) {
-            (Ok(Step::There(snapshot)), outer) => {
-                // Only a class of dlx's mixin has a say in place of what it stands for.
-                let given = outer.as_ref().map_or(&x, |_| given);
-                return aliases::named(given, &x, snapshot, request);
-            }
+            (Ok(Step::There(snapshot)), _) => return Ok(snapshot),
             (Ok(Step::Next(inner, last)), _) => (x, outer) = (inner, last),
             (Err(error), Some(outer)) => return Err(explain(outer, &x, error)),
             (Err(error), None) => return Err(error),
@@ -56,10 +54,11 @@ enum Step<'py> {
 fn step<'py>(
     x: &Bound<'py, PyAny>,
     entry: &Entry,
+    speaker: &Bound<'py, PyAny>,
     request: &Request<'_, '_>,
 ) -> PyResult<Step<'py>> {
     let snapshot = match entry.way(x)? {
-        Way::Tensor => from_tensor(x.cast()?, request),
+        Way::Tensor => return from_tensor(x.cast()?, speaker, request).map(Step::There),
         Way::Numpy => from_numpy(x, request),
         Way::Table(table, kind) => from_table(x, table, kind, entry, request),
         Way::Protocol(kind) => without_table(x, kind, entry, request),
@@ -72,18 +71,25 @@ fn step<'py>(
             None => without_table(x, None, entry, request),
         },
     };
-    snapshot.map(Step::There)
+    aliases::named(speaker, x, snapshot?, request).map(Step::There)
 }
 
-/// A tensor of dlx's own.
-fn from_tensor(x: &Bound<'_, Tensor>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
-    let snapshot = x.get().snapshot();
-    if let Some(snapshot) = aliases::again(x.py(), snapshot, request)? {
+/// A tensor of dlx's own, which may stand for `speaker`.
+pub(crate) fn from_tensor(
+    x: &Bound<'_, Tensor>,
+    speaker: &Bound<'_, PyAny>,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
+    let mut snapshot = x.get().snapshot().clone();
+    if !speaker.is(x) {
+        snapshot = aliases::named(speaker, x, snapshot, request)?;
+    }
+    if let Some(snapshot) = aliases::again(x.py(), &snapshot, request)? {
         return Ok(snapshot);
     }
     let wanted = stream::for_import(request.stream, snapshot.memo().device)?;
-    stream::ordered(wanted, snapshot)?;
-    again(x.py(), snapshot.clone(), request)
+    stream::ordered(wanted, &snapshot)?;
+    again(x.py(), snapshot, request)
 }
 
 /// Rungs 4 and 5: `__dlpack__`, or else a protocol that is not DLPack's, whose memory is on the CPU.

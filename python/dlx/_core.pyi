@@ -8,6 +8,7 @@ from typing import (
     Any,
     ClassVar,
     Final,
+    Protocol,
     Self,
     SupportsIndex,
     TypeAlias,
@@ -50,6 +51,13 @@ __version__: Final[str]
 
 _DeviceLike: TypeAlias = Device | str | tuple[int | str, int]
 _T = TypeVar("_T")
+
+class _Queue(Protocol):
+    """A queue of oneAPI, such as ``dpctl.SyclQueue``."""
+
+    def wait(self) -> object: ...
+
+_StreamLike: TypeAlias = int | _Queue
 
 class CopyRefused(BufferError, ValueError):
     """``copy=False`` was asked for, and the request cannot be met without a copy."""
@@ -170,7 +178,7 @@ class Tensor(Buffer):
     def __dlpack__(
         self,
         *,
-        stream: int | None = None,
+        stream: _StreamLike | None = None,
         max_version: tuple[int, int] | None = None,
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
@@ -196,7 +204,7 @@ def from_dlpack(
     *,
     device: _DeviceLike | None = None,
     copy: bool | None = None,
-    stream: int | None = None,
+    stream: _StreamLike | None = None,
 ) -> Tensor:
     """Give the tensor that ``x`` describes, sharing its memory."""
 
@@ -314,7 +322,7 @@ def register(class_: type) -> str | None:
 def dlpack(
     x: object,
     *,
-    stream: int | None,
+    stream: _StreamLike | None,
     max_version: tuple[int, int] | None,
     dl_device: tuple[int, int] | None,
     copy: bool | None,

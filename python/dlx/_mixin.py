@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
     from typing_extensions import CapsuleType
 
-    from ._core import Device, DeviceType, DType, Tensor
+    from ._core import Device, DeviceType, DType, Tensor, _StreamLike
 
 __all__ = ["ArrayInterfaceMixin", "ExchangeMixin"]
 
@@ -103,7 +103,7 @@ class ExchangeMixin:
         *,
         device: Device | str | tuple[int | str, int] | None = None,
         copy: bool | None = None,
-        stream: int | None = None,
+        stream: _StreamLike | None = None,
     ) -> Self:
         """Build an instance over the tensor of ``x``, as `dlx.from_dlpack` reads it."""
         tensor = _core.from_dlpack(x, device=device, copy=copy, stream=stream)
@@ -112,7 +112,7 @@ class ExchangeMixin:
     def __dlpack__(
         self,
         *,
-        stream: int | None = None,
+        stream: _StreamLike | None = None,
         max_version: tuple[int, int] | None = None,
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,

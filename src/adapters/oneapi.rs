@@ -31,9 +31,15 @@ pub(crate) fn host_queue<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'p
         return Ok(None);
     };
     match &*kind.to_cow()? {
-        "host" | "shared" => x.getattr_opt(intern!(py, "sycl_queue")),
+        "host" | "shared" => own_queue(x),
         _ => Ok(None),
     }
+}
+
+/// The queue that the work on `x` goes to.
+fn own_queue<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let queue = x.getattr_opt(intern!(x.py(), "sycl_queue"))?;
+    Ok(queue.filter(|queue| !queue.is_none()))
 }
 
 /// The queue that the caller passed as `stream`, where `x` is to be had on oneAPI and has queues of that class.
@@ -51,7 +57,7 @@ pub(crate) fn queue<'a, 'py>(
     let Some(stream) = stream.filter(|_| is_one(there)) else {
         return Ok(None);
     };
-    let Some(own) = x.getattr_opt(intern!(x.py(), "sycl_queue"))? else {
+    let Some(own) = own_queue(x)? else {
         return Ok(None);
     };
     let class = own.get_type();
