@@ -14,19 +14,12 @@ use crate::error::type_name;
 use crate::interpreter::{PythonOwner, call};
 use crate::protocol::{self, device_of, from_protocol, no_protocol};
 use crate::request::{Request, finish};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Aliases, Snapshot};
 use crate::tensor::Tensor;
 use crate::{cache, device, stream};
 
 /// How many devices a producer may name; an iterable that goes on beyond is taken for one that never ends.
 const MAX_ALIASES: usize = 64;
-
-/// The devices that a tensor is on besides its own, and whom to ask for it there.
-pub(crate) struct Aliases {
-    devices: Box<[DLDevice]>,
-    /// `None` where the class of a mixin says so of a `dlx.Tensor`: nobody but dlx describes that memory.
-    exporter: Option<PythonOwner>,
-}
 
 /// The devices that `snapshot` is on besides its own.
 pub(crate) fn of_snapshot(snapshot: &Snapshot) -> &[DLDevice] {

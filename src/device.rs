@@ -194,7 +194,7 @@ fn checked(device_type: i32, device_id: i32) -> PyResult<DLDevice> {
 
 /// Where memory lives: a device type and an id.
 ///
-/// Takes a name (``"cpu"``, ``"cuda:0"``), or a type and an id. Equal to its name and to the tuple
+/// Takes a name (``"cpu"``, ``"cuda:0"``), a type and an id, or a pair of both, ``("cuda", 0)`` too. Equal to its name and to the tuple
 /// ``(type, id)``; hashes as the tuple. Source: ``DLDevice`` in dlpack.h 1.3.
 #[pyclass(frozen, module = "dlx")]
 pub struct Device(pub(crate) DLDevice);

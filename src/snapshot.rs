@@ -9,7 +9,6 @@ use std::ptr::NonNull;
 use triomphe::{Arc, ThinArc};
 
 use crate::abi::*;
-use crate::aliases::Aliases;
 use crate::checked::{Checked, Memo, dimensions};
 use crate::error::Error;
 use crate::interpreter::PythonOwner;
@@ -47,6 +46,13 @@ impl From<Managed<DLManagedTensor>> for Source {
     fn from(managed: Managed<DLManagedTensor>) -> Self {
         Self::Legacy(managed)
     }
+}
+
+/// The devices that a tensor is on besides its own, and whom to ask for it there.
+pub(crate) struct Aliases {
+    pub(crate) devices: Box<[DLDevice]>,
+    /// `None` where the class of a mixin says so of a `dlx.Tensor`: nobody but dlx describes that memory.
+    pub(crate) exporter: Option<PythonOwner>,
 }
 
 struct Fields {

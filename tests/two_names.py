@@ -5,9 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import dlx
 from fake_producers import Producer
 
 CPU, CUDA, OPENCL, ONEAPI = (1, 0), (2, 0), (4, 0), (14, 0)
+
+
+def aliases(tensor: dlx.Tensor) -> tuple[str, ...]:
+    """Give `Tensor.device_aliases` as names."""
+    return tuple(map(str, tensor.device_aliases))
+
+
+def names(tensor: dlx.Tensor) -> tuple[str, tuple[str, ...]]:
+    """Give the names of all devices that a tensor is on."""
+    return str(tensor.device), aliases(tensor)
 
 
 @dataclass(eq=False, kw_only=True)
