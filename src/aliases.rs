@@ -14,6 +14,7 @@ use crate::error::type_name;
 use crate::interpreter::{PythonOwner, call};
 use crate::protocol::{self, device_of, from_protocol, no_protocol};
 use crate::request::{Request, finish};
+use crate::slot::names_devices;
 use crate::snapshot::{Aliases, Snapshot};
 use crate::tensor::Tensor;
 use crate::{cache, device, stream};
@@ -79,11 +80,12 @@ fn others(devices: &[DLDevice], here: DLDevice) -> Box<[DLDevice]> {
     others.into()
 }
 
-/// What was read of `exporter` for `request`, with the names that `x`, whom the caller gave, has for it.
+/// What was read of `exporter` for `request`, with the other names that it has; `stand_in` is the instance of a
+/// mixin class that the caller gave in its place, whose class may say them instead.
 ///
 /// Memory on the CPU that nobody asked for by name is not looked at: its imports cost no more for this.
 pub(crate) fn named(
-    x: &Bound<'_, PyAny>,
+    stand_in: Option<&Bound<'_, PyAny>>,
     exporter: &Bound<'_, PyAny>,
     snapshot: Snapshot,
     request: &Request<'_, '_>,
@@ -96,10 +98,15 @@ pub(crate) fn named(
     if (here == device::CPU && request.device.is_none()) || (copied && !own) {
         return Ok(snapshot);
     }
-    let Some(declared) = of(x)? else {
+    let speaker = match stand_in {
+        Some(stand_in) if names_devices(&stand_in.get_type())? => stand_in,
+        _ if own => return Ok(snapshot),
+        _ => exporter,
+    };
+    let Some(declared) = of(speaker)? else {
         return Ok(snapshot);
     };
-    let names = protocol::device(x)?.into_iter().chain(declared);
+    let names = protocol::device(exporter)?.into_iter().chain(declared);
     let names: Vec<DLDevice> = names.collect();
     let devices = others(&names, here);
     // Elsewhere the producer has made other memory.

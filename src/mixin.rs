@@ -94,7 +94,7 @@ pub(crate) fn dlpack<'py>(
     };
     let (inner, last) = innermost(x)?;
     let snapshot = match inner.cast_exact::<Tensor>() {
-        Ok(tensor) => from_tensor(tensor, x, &request),
+        Ok(tensor) => from_tensor(tensor, Some(x), &request),
         Err(_) => from_dlpack(&inner, &request),
     };
     let snapshot = snapshot.map_err(|error| {

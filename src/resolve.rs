@@ -31,9 +31,8 @@ pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> Py
     let mut x = x.clone();
     let mut outer = None;
     for _ in 0..MAX_HOPS {
-        // Only a class of dlx's mixin has a say in place of what it stands for.
-        let speaker = outer.as_ref().map_or(&x, |_| given);
-        let step = cache::with(&x, |entry| step(&x, entry, speaker, request));
+        let stand_in = outer.as_ref().map(|_| given);
+        let step = cache::with(&x, |entry| step(&x, entry, stand_in, request));
         match (step, &outer) {
             (Ok(Step::There(snapshot)), _) => return Ok(snapshot),
             (Ok(Step::Next(inner, last)), _) => (x, outer) = (inner, last),
@@ -54,11 +53,11 @@ enum Step<'py> {
 fn step<'py>(
     x: &Bound<'py, PyAny>,
     entry: &Entry,
-    speaker: &Bound<'py, PyAny>,
+    stand_in: Option<&Bound<'py, PyAny>>,
     request: &Request<'_, '_>,
 ) -> PyResult<Step<'py>> {
     let snapshot = match entry.way(x)? {
-        Way::Tensor => return from_tensor(x.cast()?, speaker, request).map(Step::There),
+        Way::Tensor => return from_tensor(x.cast()?, stand_in, request).map(Step::There),
         Way::Numpy => from_numpy(x, request),
         Way::Table(table, kind) => from_table(x, table, kind, entry, request),
         Way::Protocol(kind) => without_table(x, kind, entry, request),
@@ -71,19 +70,17 @@ fn step<'py>(
             None => without_table(x, None, entry, request),
         },
     };
-    aliases::named(speaker, x, snapshot?, request).map(Step::There)
+    aliases::named(stand_in, x, snapshot?, request).map(Step::There)
 }
 
-/// A tensor of dlx's own, which may stand for `speaker`.
+/// A tensor of dlx's own, for which `stand_in` may have been given.
 pub(crate) fn from_tensor(
     x: &Bound<'_, Tensor>,
-    speaker: &Bound<'_, PyAny>,
+    stand_in: Option<&Bound<'_, PyAny>>,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
-    let mut snapshot = x.get().snapshot().clone();
-    if !speaker.is(x) {
-        snapshot = aliases::named(speaker, x, snapshot, request)?;
-    }
+    let snapshot = x.get().snapshot().clone();
+    let snapshot = aliases::named(stand_in, x, snapshot, request)?;
     if let Some(snapshot) = aliases::again(x.py(), &snapshot, request)? {
         return Ok(snapshot);
     }

@@ -7,7 +7,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from producers import Stored
+from producers import ByMethod, Stored
 from two_names import CPU, CUDA, ONEAPI, OPENCL, TwoNames, aliases, names
 
 HANDLE = 0x7F12_3456_7890
@@ -99,3 +99,18 @@ def test_memory_of_a_class_is_copied_from_the_cpu() -> None:
     copied = dlx.from_dlpack(declaring, device="cpu", copy=True)
     assert copied.is_copied
     assert copied.numpy().tolist() == array.tolist()
+
+
+@pytest.mark.parametrize("device", [None, "cuda:0"])
+def test_the_method_that_exports_runs_once(device: str | None) -> None:
+    """`__dlx_export__` may launch kernels."""
+
+    class Counting(ByMethod):
+        exports = 0
+
+        def __dlx_export__(self) -> Any:
+            Counting.exports += 1
+            return super().__dlx_export__()
+
+    assert dlx.from_dlpack(Counting(TwoNames()), device=device).device_aliases
+    assert Counting.exports == 1
