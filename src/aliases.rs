@@ -10,6 +10,7 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::abi::{DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED};
 use crate::adapters::{oneapi, torch};
+use crate::cache::{self, Entry};
 use crate::error::type_name;
 use crate::interpreter::{PythonOwner, call};
 use crate::protocol::{self, device_of, from_protocol, no_protocol};
@@ -17,7 +18,7 @@ use crate::request::{Request, finish};
 use crate::slot::names_devices;
 use crate::snapshot::{Aliases, Snapshot};
 use crate::tensor::Tensor;
-use crate::{cache, device, stream};
+use crate::{device, stream};
 
 /// How many devices a producer may name; an iterable that goes on beyond is taken for one that never ends.
 const MAX_ALIASES: usize = 64;
@@ -87,6 +88,7 @@ fn others(devices: &[DLDevice], here: DLDevice) -> Box<[DLDevice]> {
 pub(crate) fn named(
     stand_in: Option<&Bound<'_, PyAny>>,
     exporter: &Bound<'_, PyAny>,
+    entry: &Entry,
     snapshot: Snapshot,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
@@ -100,7 +102,7 @@ pub(crate) fn named(
     }
     let speaker = match stand_in {
         Some(stand_in) if names_devices(&stand_in.get_type())? => stand_in,
-        _ if own => return Ok(snapshot),
+        _ if own || entry.is_single(exporter.py()) => return Ok(snapshot),
         _ => exporter,
     };
     let Some(declared) = of(speaker)? else {
@@ -113,8 +115,18 @@ pub(crate) fn named(
     if !names.contains(&here) || *devices == *of_snapshot(&snapshot) {
         return Ok(snapshot);
     }
-    let exporter = (!own).then(|| PythonOwner::new(exporter.clone().unbind()));
+    let exporter = match own {
+        // Of whom it was imported, if that one is known.
+        true => exporter_of(exporter.py(), &snapshot),
+        false => Some(exporter),
+    };
+    let exporter = exporter.map(|exporter| PythonOwner::new(exporter.clone().unbind()));
     Ok(snapshot.aliased(Aliases { devices, exporter })?)
+}
+
+/// Whom to ask for `snapshot` under another of its names.
+fn exporter_of<'a, 'py>(py: Python<'py>, snapshot: &'a Snapshot) -> Option<&'a Bound<'py, PyAny>> {
+    snapshot.aliases()?.exporter.as_ref()?.bind(py)
 }
 
 /// `snapshot` under another of its names, where `request` asks for one.
@@ -133,7 +145,7 @@ pub(crate) fn again(
     if !aliases.devices.contains(&there) {
         return Ok(None);
     }
-    let exporter = aliases.exporter.as_ref().and_then(|owner| owner.bind(py));
+    let exporter = exporter_of(py, snapshot);
     let found = match exporter {
         Some(exporter) => asked(exporter, snapshot, request)?,
         None => readdressed(py, snapshot, there, request)?,

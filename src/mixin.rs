@@ -22,7 +22,7 @@ use crate::resolve::{explain, from_dlpack, from_tensor};
 use crate::slot::{Hooks, Origin, SLOTS, Slot, innermost, is_root, nested, set_root};
 use crate::snapshot::Snapshot;
 use crate::tensor::Tensor;
-use crate::{aliases, capsule, stream};
+use crate::{aliases, cache, capsule, stream};
 
 /// Gives a subclass of the mixin its exchange table; the first class that comes is the mixin itself.
 ///
@@ -94,7 +94,9 @@ pub(crate) fn dlpack<'py>(
     };
     let (inner, last) = innermost(x)?;
     let snapshot = match inner.cast_exact::<Tensor>() {
-        Ok(tensor) => from_tensor(tensor, Some(x), &request),
+        Ok(tensor) => cache::with(&inner, |entry| {
+            from_tensor(tensor, Some(x), entry, &request)
+        }),
         Err(_) => from_dlpack(&inner, &request),
     };
     let snapshot = snapshot.map_err(|error| {

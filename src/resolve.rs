@@ -57,7 +57,7 @@ fn step<'py>(
     request: &Request<'_, '_>,
 ) -> PyResult<Step<'py>> {
     let snapshot = match entry.way(x)? {
-        Way::Tensor => return from_tensor(x.cast()?, stand_in, request).map(Step::There),
+        Way::Tensor => return from_tensor(x.cast()?, stand_in, entry, request).map(Step::There),
         Way::Numpy => from_numpy(x, request),
         Way::Table(table, kind) => from_table(x, table, kind, entry, request),
         Way::Protocol(kind) => without_table(x, kind, entry, request),
@@ -70,17 +70,18 @@ fn step<'py>(
             None => without_table(x, None, entry, request),
         },
     };
-    aliases::named(stand_in, x, snapshot?, request).map(Step::There)
+    aliases::named(stand_in, x, entry, snapshot?, request).map(Step::There)
 }
 
 /// A tensor of dlx's own, for which `stand_in` may have been given.
 pub(crate) fn from_tensor(
     x: &Bound<'_, Tensor>,
     stand_in: Option<&Bound<'_, PyAny>>,
+    entry: &Entry,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     let snapshot = x.get().snapshot().clone();
-    let snapshot = aliases::named(stand_in, x, snapshot, request)?;
+    let snapshot = aliases::named(stand_in, x, entry, snapshot, request)?;
     if let Some(snapshot) = aliases::again(x.py(), &snapshot, request)? {
         return Ok(snapshot);
     }

@@ -67,6 +67,14 @@ def test_a_class_exports_its_own_memory_under_the_names() -> None:
         Declaring(own()).__dlpack__(dl_device=(2, 1))
 
 
+def test_a_class_asks_the_exporter_of_the_tensor_that_it_holds() -> None:
+    """Its address alone is not taken where somebody can be asked."""
+    producer = TwoNames()
+    found = dlx.from_dlpack(Declaring(dlx.from_dlpack(producer)), device="cuda:0")
+    assert names(found) == ("cuda:0", ("oneapi:0",))
+    assert producer.requests[-1]["dl_device"] == CUDA
+
+
 def test_a_class_may_say_less_than_its_inner_object() -> None:
     """The class is what the caller gave."""
     declaring = Declaring(TwoNames())
