@@ -85,7 +85,22 @@ fn others(devices: &[DLDevice], here: DLDevice) -> Box<[DLDevice]> {
 /// mixin class that the caller gave in its place, whose class may say them instead.
 ///
 /// Memory on the CPU that nobody asked for by name is not looked at: its imports cost no more for this.
+#[inline(always)]
 pub(crate) fn named(
+    stand_in: Option<&Bound<'_, PyAny>>,
+    exporter: &Bound<'_, PyAny>,
+    entry: &Entry,
+    snapshot: Snapshot,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
+    match snapshot.memo().device == device::CPU && request.device.is_none() {
+        true => Ok(snapshot),
+        false => looked_at(stand_in, exporter, entry, snapshot, request),
+    }
+}
+
+#[inline(never)]
+fn looked_at(
     stand_in: Option<&Bound<'_, PyAny>>,
     exporter: &Bound<'_, PyAny>,
     entry: &Entry,
@@ -97,7 +112,7 @@ pub(crate) fn named(
     let own = exporter.is_exact_instance_of::<Tensor>();
     let copied = request.copy == Some(true) || snapshot.has(DLPACK_FLAG_BITMASK_IS_COPIED);
     // A copy is where it is, and nowhere else.
-    if (here == device::CPU && request.device.is_none()) || (copied && !own) {
+    if copied && !own {
         return Ok(snapshot);
     }
     let speaker = match stand_in {
