@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -44,6 +45,8 @@ pub(crate) struct Entry {
     undecided: AtomicBool,
     /// `__dlpack__` of this type takes no keyword newer than `stream`.
     old: AtomicBool,
+    /// The type says nothing of further devices, and will not.
+    single: OnceLock<bool>,
 }
 
 const SLOTS: usize = 4096;
@@ -95,6 +98,7 @@ impl Entry {
             way: OnceLock::new(),
             undecided: AtomicBool::new(false),
             old: AtomicBool::new(false),
+            single: OnceLock::new(),
         }
     }
 
@@ -140,6 +144,22 @@ impl Entry {
     /// Whether the type had no table when it was last looked for.
     pub(crate) fn is_undecided(&self) -> bool {
         self.undecided.load(Ordering::Relaxed)
+    }
+
+    /// Whether objects of this type are known to be on one device each: a look for what they do not have takes
+    /// longer than an export by table. Remembered where the absence of a table is.
+    pub(crate) fn is_single(&self, py: Python<'_>) -> bool {
+        if !self.immutable && !matches!(self.known(), Some(Way::Table(_, Some(_)))) {
+            return false;
+        }
+        if let Some(&single) = self.single.get() {
+            return single;
+        }
+        let has = |name| self.class.bind(py).hasattr(name).unwrap_or(true);
+        let single =
+            !has(intern!(py, "__dlpack_device_aliases__")) && !has(intern!(py, "usm_type"));
+        // Nobody waits for who runs Python code.
+        *self.single.get_or_init(|| single)
     }
 
     /// Whether `__dlpack__` is known to take no new keywords.

@@ -188,6 +188,11 @@ impl PythonOwner {
     pub(crate) fn new(object: Py<PyAny>) -> Self {
         Self(Some(object))
     }
+
+    /// The object that is held, by all but the drop of this.
+    pub(crate) fn bind<'a, 'py>(&'a self, py: Python<'py>) -> Option<&'a Bound<'py, PyAny>> {
+        self.0.as_ref().map(|object| object.bind(py))
+    }
 }
 
 impl Drop for PythonOwner {

@@ -5,6 +5,7 @@
 pub mod abi;
 
 mod adapters;
+mod aliases;
 mod array_interface;
 mod borrow;
 mod boundary;
@@ -65,7 +66,8 @@ mod _core {
     use crate::functions::{from_dlpack, from_pointer, is_tensor};
     #[pymodule_export]
     use crate::mixin::{
-        allocate, current_work_stream, dlpack, dlpack_device, exported, import_tensor, register,
+        allocate, current_work_stream, dlpack, dlpack_device, dlpack_device_aliases, exported,
+        import_tensor, register,
     };
     #[pymodule_export]
     use crate::publish::{exchange_api, publish, unpublish};

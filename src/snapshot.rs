@@ -33,7 +33,9 @@ pub(crate) enum Source {
     /// Memory that another protocol describes, with whatever that gives to hold it.
     Held(#[expect(dead_code, reason = "held for its drop")] Box<dyn Send + Sync>),
     /// Another view of the same memory.
-    Snapshot(#[expect(dead_code, reason = "held for its source")] Snapshot),
+    Snapshot(Snapshot),
+    /// Another view of the same memory, which is on more devices than one.
+    Aliased(Box<(Snapshot, Aliases)>),
     /// Memory that the caller answers for.
     Static,
 }
@@ -48,6 +50,13 @@ impl From<Managed<DLManagedTensor>> for Source {
     fn from(managed: Managed<DLManagedTensor>) -> Self {
         Self::Legacy(managed)
     }
+}
+
+/// The devices that a tensor is on besides its own, and whom to ask for it there.
+pub(crate) struct Aliases {
+    pub(crate) devices: Box<[DLDevice]>,
+    /// `None` where the class of a mixin says so of a `dlx.Tensor`: nobody but dlx describes that memory.
+    pub(crate) exporter: Option<PythonOwner>,
 }
 
 struct Fields {
@@ -191,6 +200,30 @@ impl Snapshot {
         }
         let memo = Memo {
             flags: self.memo().flags | DLPACK_FLAG_BITMASK_IS_COPIED,
+            ..*self.memo()
+        };
+        self.other(memo)
+    }
+
+    /// The same tensor, which is on other devices too.
+    pub(crate) fn aliased(self, aliases: Aliases) -> Result<Self, Error> {
+        let checked = Checked::new(*self.memo(), self.shape(), Some(self.strides()))?;
+        Ok(checked.over(Source::Aliased(Box::new((self.clone(), aliases)))))
+    }
+
+    /// The devices that the memory is on besides its own, if there are any.
+    pub(crate) fn aliases(&self) -> Option<&Aliases> {
+        match &self.0.header.header.source {
+            Source::Aliased(aliased) => Some(&aliased.1),
+            Source::Snapshot(snapshot) => snapshot.aliases(),
+            _ => None,
+        }
+    }
+
+    /// The same memory as another device reaches it, at the same address; the elements are ready.
+    pub(crate) fn on(&self, device: DLDevice) -> Result<Self, Error> {
+        let memo = Memo {
+            device,
             ..*self.memo()
         };
         self.other(memo)
