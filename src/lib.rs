@@ -92,6 +92,7 @@ mod _core {
         )?;
         let parsed = wrap_pyfunction!(crate::functions::from_dlpack, module)?;
         module.add("from_dlpack", crate::entry::from_dlpack(&parsed, module)?)?;
+        crate::entry::set_dlpack(py)?;
         module.add("CudaError", crate::error::cuda_error_type(py)?)?;
         module.add("CopyRefused", crate::error::copy_refused_type(py)?)
     }
