@@ -2,12 +2,13 @@
 
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
+
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyTuple};
-use triomphe::Arc;
 
 use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
 use crate::adapters::numpy;
