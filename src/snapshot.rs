@@ -223,7 +223,7 @@ impl Snapshot {
 
     /// The devices that the memory is on besides its own, if there are any.
     pub(crate) fn aliases(&self) -> Option<&Aliases> {
-        match &self.0.header.header.source {
+        match &self.0.value().source {
             Source::Aliased(aliased) => Some(&aliased.1),
             Source::Snapshot(snapshot) => snapshot.aliases(),
             _ => None,
