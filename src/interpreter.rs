@@ -188,6 +188,11 @@ impl PythonOwner {
     pub(crate) fn new(object: Py<PyAny>) -> Self {
         Self(Some(object))
     }
+
+    /// The object, which is there until this is dropped.
+    pub(crate) fn get<'py>(&self, py: Python<'py>) -> Option<&Bound<'py, PyAny>> {
+        self.0.as_ref().map(|object| object.bind(py))
+    }
 }
 
 impl Drop for PythonOwner {

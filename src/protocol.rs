@@ -9,7 +9,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyDict, PyTuple, PyType};
 
 use crate::abi::*;
-use crate::adapters::torch;
+use crate::adapters::{cuda_array_interface, torch};
 use crate::cache::Entry;
 use crate::error::{copy_refused, type_name};
 use crate::interpreter::call;
@@ -17,7 +17,7 @@ use crate::request::{Request, finish};
 use crate::snapshot::Snapshot;
 use crate::stream::{Stream, Wanted};
 use crate::work::Work;
-use crate::{capsule, copy, device, stream};
+use crate::{capsule, copy, device, driver, stream};
 
 /// The tensor of `__dlpack__`, asked for DLPack 1.3, and for a device, a copy or a stream where that is needed;
 /// `None` if `x` has no such method.
@@ -39,12 +39,25 @@ pub(crate) fn from_protocol(
     };
     let here = device_of(x, &call(&here, &PyDict::new(py))?)?;
     let there = request.device.unwrap_or(here);
-    let (stream, work) = match request.wanted(there)? {
+    let wanted = request.wanted(there)?;
+    let producer = match wanted {
+        Wanted::NoOrder => None,
+        _ if here == there => cuda_array_interface::producer(x, here)?,
+        _ => None,
+    };
+    let mut point = None;
+    let (stream, work) = match wanted {
         Wanted::NoOrder if !stream::has_streams(there) => (None, None),
         Wanted::NoOrder => (Some(stream::NO_SYNC), None),
         Wanted::Stream(stream) => {
             stream::check_device(&stream, there)?;
-            (Some(stream.handle()), Some(request.ready_on(stream, None)))
+            let handle = stream.handle();
+            (Some(handle), Some(request.ready_on(stream, producer)))
+        }
+        // No stream has to wait for one that is known, least of all the legacy default one, which would wait for all.
+        Wanted::Unset if producer.is_some() && driver::of(here).is_ok() => {
+            point = producer;
+            (Some(stream::NO_SYNC), None)
         }
         // The default stream, explicitly (R83, R84).
         Wanted::Unset => match stream::default(there) {
@@ -73,6 +86,11 @@ pub(crate) fn from_protocol(
             type_name(&x.get_type()),
             type_name(&result.get_type())
         )));
+    };
+    // After the export, which may have given the stream work of its own.
+    let work = match point {
+        Some(producer) => Some(request.order(Wanted::Unset, producer)?),
+        None => work,
     };
     let snapshot = capsule::import(capsule, work)?;
     let found = snapshot.memo().device;
@@ -243,7 +261,8 @@ pub(crate) fn no_protocol(x: &Bound<'_, PyAny>, missing: &str) -> PyErr {
     PyAttributeError::new_err(format!(
         "{} has no {missing}; from_dlpack takes objects with an exchange table, objects with \
          __dlpack__ and __dlpack_device__, DLPack capsules, Python buffers, and objects with \
-         __array_struct__, __array_interface__, __arrow_c_device_array__ or __arrow_c_array__",
+         __array_struct__, __array_interface__, __cuda_array_interface__, __arrow_c_device_array__ or \
+         __arrow_c_array__",
         type_name(&x.get_type())
     ))
 }

@@ -141,15 +141,11 @@ pub(crate) fn release(work: Work, device: DLDevice, bytes: i64, source: Source) 
     });
 }
 
-/// Whether the producer's stream now waits for `used`: only one that is what it was is known to be alive (R142).
+/// Whether the producer's stream now waits for `used`.
 fn waited_back(producer: Option<&Producer>, used: &Stream, device: DLDevice) -> bool {
-    let Some(producer) = producer else {
-        return false;
-    };
     producer
-        .now(device)
-        .filter(|now| now.is(&producer.then) || now.is_permanent())
-        .is_some_and(|now| order::after(&now, used, Joined::Never).is_ok())
+        .and_then(|producer| producer.alive(device))
+        .is_some_and(|stream| order::after(&stream, used, Joined::Never).is_ok())
 }
 
 /// The point that the stream has reached; `None` in a capture.

@@ -8,7 +8,8 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
 use crate::abi::{DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED};
-use crate::error::copy_refused;
+use crate::error::{Error, copy_refused};
+use crate::order::{self, Joined};
 use crate::release::Release;
 use crate::snapshot::Snapshot;
 use crate::stream::{self, Stream, Wanted};
@@ -28,6 +29,26 @@ impl Request<'_, '_> {
     /// What the argument `stream` asks for on the device where the tensor is, or is wanted.
     pub(crate) fn wanted(&self, device: DLDevice) -> PyResult<Wanted> {
         stream::wanted(self.stream, device)
+    }
+
+    /// The order of a tensor of a producer whose stream is known, by one event from that to the stream that was
+    /// asked for; none where they are the same.
+    pub(crate) fn order(&self, wanted: Wanted, producer: Producer) -> Result<Work, Error> {
+        let ready = match wanted {
+            Wanted::NoOrder => Ready::Now,
+            Wanted::Stream(stream) => {
+                order::after(&stream, &producer.then, Joined::Never)?;
+                return Ok(self.ready_on(stream, Some(producer)));
+            }
+            Wanted::Unset => Ready::Point(order::point(&producer.then)?),
+        };
+        Ok(Work {
+            ready,
+            used: None,
+            release: self.release,
+            producer: Some(producer),
+            uses: Mutex::default(),
+        })
     }
 
     /// What a tensor waits for that is ready on the stream that was asked for.

@@ -2,8 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::Mutex;
-
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -14,14 +12,13 @@ use crate::adapters::{self, numpy, torch};
 use crate::cache::{self, Entry, Way};
 use crate::error::type_name;
 use crate::exchange::Table;
-use crate::order::{self, Joined};
 use crate::protocol::{from_protocol, no_protocol};
 use crate::request::{Request, again, finish};
 use crate::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
 use crate::snapshot::Snapshot;
 use crate::stream::{Stream, Wanted};
 use crate::tensor::Tensor;
-use crate::work::{Producer, Ready, Work};
+use crate::work::{Library, Producer, Work};
 use crate::{capsule, copy, device, release, stream};
 
 /// The tensor that `x` describes, as requested.
@@ -100,7 +97,7 @@ pub(crate) fn used(snapshot: &Snapshot, request: &Request<'_, '_>) -> PyResult<S
     Ok(snapshot.used(request.ready_on(stream, producer))?)
 }
 
-/// Rungs 4 and 5: `__dlpack__`, or else a protocol that is not DLPack's, whose memory is on the CPU.
+/// Rungs 4 and 5: `__dlpack__`, or else a protocol that is not DLPack's.
 fn without_table(
     x: &Bound<'_, PyAny>,
     kind: Option<torch::Kind>,
@@ -110,10 +107,10 @@ fn without_table(
     if let Some(snapshot) = from_protocol(x, kind, entry, request)? {
         return Ok(snapshot);
     }
-    let Some(snapshot) = adapters::snapshot(x)? else {
+    let Some(snapshot) = adapters::snapshot(x, request)? else {
         return Err(no_protocol(x, "__dlpack__"));
     };
-    request.wanted(request.device.unwrap_or(device::CPU))?;
+    request.wanted(request.device.unwrap_or(snapshot.memo().device))?;
     again(x.py(), snapshot, request)
 }
 
@@ -202,35 +199,16 @@ fn order(
     };
     stream::note_producer(work_stream, here);
     release::sweep();
-    let ahead = Stream::of_table(work_stream.get(py, here)?, here);
     let producer = Producer {
-        work_stream,
-        then: ahead.clone(),
+        library: Library::Table(work_stream),
+        then: Stream::of_table(work_stream.get(py, here)?, here),
     };
-    let ordered = match wanted {
-        Wanted::NoOrder => Ok(Work {
-            ready: Ready::Now,
-            used: None,
-            release: request.release,
-            producer: Some(producer),
-            uses: Mutex::default(),
-        }),
-        Wanted::Stream(stream) => {
-            if !stream.is(&ahead) {
-                stream::check_device(&stream, here)?;
-            }
-            order::after(&stream, &ahead, Joined::Never)
-                .map(|()| request.ready_on(stream, Some(producer)))
-        }
-        Wanted::Unset => order::point(&ahead).map(|event| Work {
-            ready: Ready::Point(event),
-            used: None,
-            release: request.release,
-            producer: Some(producer),
-            uses: Mutex::default(),
-        }),
-    };
-    match ordered {
+    if let Wanted::Stream(stream) = &wanted
+        && !stream.is(&producer.then)
+    {
+        stream::check_device(stream, here)?;
+    }
+    match request.order(wanted, producer) {
         Ok(work) => Ok(Order::By(Some(work))),
         Err(error) if error.is_absent() => Ok(Order::Unable),
         Err(error) => Err(error.into()),
@@ -273,7 +251,7 @@ pub(crate) fn is_accepted(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(!matches!(way, Way::Protocol(_) | Way::Undecided)
         || x.is_instance_of::<PyCapsule>()
         || x.hasattr(intern!(x.py(), "__dlpack__"))?
-        || adapters::snapshot(x).map_or(true, |snapshot| snapshot.is_some()))
+        || adapters::is_known(x)?)
 }
 
 /// Names the class and the hook where what it gave is nothing that `from_dlpack` takes.

@@ -4,13 +4,15 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use pyo3::prelude::*;
 use triomphe::Arc;
 
 use crate::abi::DLDevice;
+use crate::adapters::cuda_array_interface;
 use crate::driver::{self, Event};
 use crate::error::Error;
 use crate::exchange::WorkStream;
-use crate::interpreter::attach;
+use crate::interpreter::{Pending, PythonOwner, attach};
 use crate::order::{self, Joined};
 use crate::release::Release;
 use crate::stream::{self, Stream};
@@ -39,21 +41,60 @@ pub(crate) struct Work {
     pub(crate) uses: Mutex<Vec<Arc<Event>>>,
 }
 
-/// Whom to ask for the stream that a producer works on.
+/// Whom to ask for the stream that a library works on.
+#[derive(Clone)]
+pub(crate) enum Library {
+    /// The function of its table.
+    Table(WorkStream),
+    /// An object whose `__cuda_array_interface__` names it.
+    Interface(Arc<PythonOwner>),
+}
+
+impl Library {
+    /// The stream that the library works on in this thread, as long as nobody runs code of its own; `None` where an
+    /// interface names none.
+    pub(crate) fn stream(&self, py: Python<'_>, device: DLDevice) -> PyResult<Option<Stream>> {
+        match self {
+            Self::Table(work_stream) => {
+                let handle = work_stream.get(py, device)?;
+                Ok(Some(Stream::of_table(handle, device)))
+            }
+            Self::Interface(object) => match object.get(py) {
+                Some(object) => cuda_array_interface::stream(object, device),
+                None => Ok(None),
+            },
+        }
+    }
+}
+
+/// Where a tensor comes from, and the stream that was.
 #[derive(Clone)]
 pub(crate) struct Producer {
-    /// The function of its table.
-    pub(crate) work_stream: WorkStream,
-    /// What it answered when the tensor came in.
+    pub(crate) library: Library,
+    /// The stream that it worked on when the tensor came in.
     pub(crate) then: Stream,
 }
 
 impl Producer {
-    /// The stream that the producer works on in this thread, as long as nobody runs code of its own.
+    /// The stream that the producer works on in this thread; `None` where it cannot tell.
     pub(crate) fn now(&self, device: DLDevice) -> Option<Stream> {
-        attach(|py| self.work_stream.get(py, device).ok())
-            .flatten()
-            .map(|handle| Stream::of_table(handle, device))
+        let ask = |py: Python<'_>| {
+            let _pending = Pending::save(py);
+            // What an object raises is dropped, for which PyO3 must know of the attachment.
+            Python::attach(|py| self.library.stream(py, device).ok().flatten())
+        };
+        attach(ask).flatten()
+    }
+
+    /// Its stream that is known to be alive, if any: that of then, which outlives an object that names it (R151), or
+    /// which its library still has (R142), or one that nobody destroys.
+    pub(crate) fn alive(&self, device: DLDevice) -> Option<Stream> {
+        match self.library {
+            Library::Interface(_) => Some(self.then.clone()),
+            Library::Table(_) => self
+                .now(device)
+                .filter(|now| now.is(&self.then) || now.is_permanent()),
+        }
     }
 }
 
