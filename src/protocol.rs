@@ -50,7 +50,11 @@ pub(crate) fn from_protocol(
         Wanted::NoOrder if !stream::has_streams(there) => (None, None),
         Wanted::NoOrder => (Some(stream::NO_SYNC), None),
         Wanted::Stream(stream) => {
-            stream::check_device(&stream, there)?;
+            let is_producers = (producer.as_ref()).is_some_and(|known| known.then.is(&stream));
+            let stream = match is_producers {
+                true => stream,
+                false => stream::check_device(stream)?,
+            };
             let handle = stream.handle();
             (Some(handle), Some(request.ready_on(stream, producer)))
         }

@@ -61,8 +61,8 @@ impl Release {
 const COUNT: usize = 1024;
 /// Bytes whose deleters wait, at most.
 const BYTES: usize = 1 << 30;
-/// Unfinished ones that a sweep looks at before it leaves the rest.
-const LOOKS: usize = 4;
+/// How many a sweep looks at.
+const LOOKS: usize = 8;
 
 /// Memory that is given back when points have been passed.
 struct Deferred {
@@ -91,6 +91,8 @@ impl Deferred {
 struct Waiting {
     entries: VecDeque<Deferred>,
     bytes: usize,
+    /// Where the next sweep begins.
+    next: usize,
 }
 
 impl Waiting {
@@ -105,6 +107,7 @@ fn waiting() -> MutexGuard<'static, Waiting> {
     static WAITING: Mutex<Waiting> = Mutex::new(Waiting {
         entries: VecDeque::new(),
         bytes: 0,
+        next: 0,
     });
     WAITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -183,11 +186,11 @@ pub(crate) fn blocking<R: Send>(body: impl Fn() -> R + Send + Sync) -> R {
 
 /// Queues `entry`, and gives back what is done; beyond the bounds it waits for the oldest.
 fn defer(entry: Deferred) {
+    sweep();
     let mut waiting = waiting();
     waiting.bytes += entry.bytes;
     waiting.entries.push_back(entry);
     drop(waiting);
-    sweep();
     while let Some(oldest) = beyond_bounds() {
         oldest.finish();
     }
@@ -206,13 +209,16 @@ fn beyond_bounds() -> Option<Deferred> {
 pub(crate) fn sweep() {
     let mut done = Vec::new();
     let mut waiting = waiting();
-    let (mut index, mut looks) = (0, 0);
-    while looks < LOOKS
-        && let Some(entry) = waiting.entries.get(index)
-    {
-        match entry.is_done() {
-            false => (index, looks) = (index + 1, looks + 1),
-            true => done.extend(waiting.take(index)),
+    for _ in 0..LOOKS.min(waiting.entries.len()) {
+        // Each sweep goes on where the last one stopped: one stream that hangs does not hold up the others.
+        let index = match waiting.next {
+            next if next < waiting.entries.len() => next,
+            _ => 0,
+        };
+        match waiting.entries.get(index).map(Deferred::is_done) {
+            Some(true) => done.extend(waiting.take(index)),
+            Some(false) => waiting.next = index + 1,
+            None => break,
         }
     }
     drop(waiting);

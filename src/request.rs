@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use crate::abi::{DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED};
 use crate::error::{Error, copy_refused};
 use crate::order::{self, Joined};
-use crate::release::Release;
+use crate::release::{self, Release};
 use crate::snapshot::Snapshot;
 use crate::stream::{self, Stream, Wanted};
 use crate::work::{Producer, Ready, Work};
@@ -37,10 +37,16 @@ impl Request<'_, '_> {
         let ready = match wanted {
             Wanted::NoOrder => Ready::Now,
             Wanted::Stream(stream) => {
-                order::after(&stream, &producer.then, Joined::Never)?;
+                if !stream.is(&producer.then) {
+                    release::sweep();
+                    order::after(&stream, &producer.then, Joined::Never)?;
+                }
                 return Ok(self.ready_on(stream, Some(producer)));
             }
-            Wanted::Unset => Ready::Point(order::point(&producer.then)?),
+            Wanted::Unset => {
+                release::sweep();
+                Ready::Point(order::point(&producer.then)?)
+            }
         };
         Ok(Work {
             ready,

@@ -19,7 +19,7 @@ use crate::snapshot::Snapshot;
 use crate::stream::{Stream, Wanted};
 use crate::tensor::Tensor;
 use crate::work::{Library, Producer, Work};
-use crate::{capsule, copy, device, release, stream};
+use crate::{capsule, copy, device, stream};
 
 /// The tensor that `x` describes, as requested.
 pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
@@ -91,7 +91,6 @@ pub(crate) fn used(snapshot: &Snapshot, request: &Request<'_, '_>) -> PyResult<S
     {
         return Ok(snapshot.clone());
     }
-    stream::check_device(&stream, here)?;
     snapshot.order(&stream)?;
     let producer = work.and_then(|work| work.producer.clone());
     Ok(snapshot.used(request.ready_on(stream, producer))?)
@@ -198,16 +197,10 @@ fn order(
         return Ok(Order::Unable);
     };
     stream::note_producer(work_stream, here);
-    release::sweep();
     let producer = Producer {
         library: Library::Table(work_stream),
         then: Stream::of_table(work_stream.get(py, here)?, here),
     };
-    if let Wanted::Stream(stream) = &wanted
-        && !stream.is(&producer.then)
-    {
-        stream::check_device(stream, here)?;
-    }
     match request.order(wanted, producer) {
         Ok(work) => Ok(Order::By(Some(work))),
         Err(error) if error.is_absent() => Ok(Order::Unable),

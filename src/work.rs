@@ -8,14 +8,13 @@ use pyo3::prelude::*;
 use triomphe::Arc;
 
 use crate::abi::DLDevice;
-use crate::adapters::cuda_array_interface;
 use crate::driver::{self, Event};
 use crate::error::Error;
 use crate::exchange::WorkStream;
 use crate::interpreter::{Pending, PythonOwner, attach};
 use crate::order::{self, Joined};
 use crate::release::Release;
-use crate::stream::{self, Stream};
+use crate::stream::{self, Stream, interface};
 
 /// What the elements wait for.
 pub(crate) enum Ready {
@@ -60,7 +59,7 @@ impl Library {
                 Ok(Some(Stream::of_table(handle, device)))
             }
             Self::Interface(object) => match object.get(py) {
-                Some(object) => cuda_array_interface::stream(object, device),
+                Some(object) => interface::stream(object, device),
                 None => Ok(None),
             },
         }

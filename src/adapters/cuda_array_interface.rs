@@ -7,7 +7,7 @@ use std::ptr::with_exposed_provenance_mut;
 use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyString, PyTuple};
+use pyo3::types::PyTuple;
 use triomphe::Arc;
 
 use super::interface::{Elements, Interface, read_only};
@@ -16,22 +16,18 @@ use crate::checked::{Checked, Memo};
 use crate::driver;
 use crate::error::{Error, type_name};
 use crate::interpreter::PythonOwner;
-use crate::release::{self, Release};
+use crate::release::Release;
 use crate::request::Request;
 use crate::snapshot::{Snapshot, Source};
 use crate::stream::{self, Stream, Wanted};
 use crate::work::{Library, Producer, Work};
-
-fn name(py: Python<'_>) -> &Bound<'_, PyString> {
-    intern!(py, "__cuda_array_interface__")
-}
 
 /// The tensor of an object that has the interface, ordered as requested; it holds the object.
 pub(super) fn snapshot(
     x: &Bound<'_, PyAny>,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
-    let Some(interface) = Interface::of(x, name(x.py()))? else {
+    let Some(interface) = Interface::of(x, intern!(x.py(), "__cuda_array_interface__"))? else {
         return Ok(None);
     };
     let version: i64 = interface.required("version", "0 to 3")?;
@@ -50,7 +46,7 @@ pub(super) fn snapshot(
     let data: Bound<'_, PyTuple> = interface.required("data", accepted)?;
     let (address, flag): (usize, Bound<'_, PyAny>) =
         interface.extract("data", data.as_any(), accepted)?;
-    let handle = handle(&interface)?;
+    let handle = stream::interface::handle(interface.get("stream")?.as_ref())?;
     let memo = Memo {
         data: with_exposed_provenance_mut(address),
         byte_offset: 0,
@@ -115,19 +111,6 @@ fn device_of(
     }
 }
 
-/// The handle that the entry `stream` names (R148).
-fn handle(interface: &Interface<'_, '_>) -> PyResult<Option<i64>> {
-    let accepted = "None, 1 (legacy default), 2 (per-thread default) or a handle";
-    let Some(value) = interface.get("stream")? else {
-        return Ok(None);
-    };
-    let handle: i64 = interface.extract("stream", &value, accepted)?;
-    match handle > 0 && !value.is_instance_of::<PyBool>() {
-        true => Ok(Some(handle)),
-        false => Err(interface.malformed("stream", &value, accepted)),
-    }
-}
-
 /// The order of a tensor whose producer works on `ahead`, by one event to the stream that was asked for.
 fn work(
     x: &Bound<'_, PyAny>,
@@ -140,18 +123,14 @@ fn work(
         Some(there) if there != here => Wanted::Unset,
         _ => request.wanted(here)?,
     };
-    if let Wanted::Stream(stream) = &wanted
-        && ahead.as_ref().is_none_or(|ahead| !ahead.is(stream))
-    {
-        stream::check_device(stream, here)?;
-    }
     let Some(then) = ahead else {
-        return Ok(match wanted {
-            Wanted::Stream(stream) => Some(request.ready_on(stream, None)),
-            Wanted::NoOrder | Wanted::Unset => None,
-        });
+        return match wanted {
+            Wanted::Stream(stream) => {
+                Ok(Some(request.ready_on(stream::check_device(stream)?, None)))
+            }
+            Wanted::NoOrder | Wanted::Unset => Ok(None),
+        };
     };
-    release::sweep();
     let producer = Producer {
         library: library(x),
         then,
@@ -169,22 +148,13 @@ fn library(x: &Bound<'_, PyAny>) -> Library {
     Library::Interface(Arc::new(PythonOwner::new(x.clone().unbind())))
 }
 
-/// The stream that the interface of `x` names now, if it has one.
-pub(crate) fn stream(x: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<Option<Stream>> {
-    let handle = match Interface::of(x, name(x.py()))? {
-        Some(interface) => handle(&interface)?,
-        None => None,
-    };
-    Ok(handle.map(|handle| Stream::new(handle, device, None)))
-}
-
 /// Who makes `x`, an object on `device`, if it names a stream; what it raises instead says nothing.
 pub(crate) fn producer(x: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<Option<Producer>> {
     if !is_cuda(device) {
         return Ok(None);
     }
     // PyO3 must know of the attachment where an exception is dropped.
-    let then = Python::attach(|py| match stream(x, device) {
+    let then = Python::attach(|py| match stream::interface::stream(x, device) {
         Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
         then => then,
     })?;

@@ -150,7 +150,7 @@ impl<'a, 'py> Interface<'a, 'py> {
 
     /// The error for an entry that says what is not accepted.
     #[cold]
-    pub(super) fn malformed(&self, key: &str, value: &Bound<'_, PyAny>, accepted: &str) -> PyErr {
+    fn malformed(&self, key: &str, value: &Bound<'_, PyAny>, accepted: &str) -> PyErr {
         match value.repr() {
             Ok(value) => PyBufferError::new_err(format!(
                 "{} has {key} {value}, accepted is {accepted}",
