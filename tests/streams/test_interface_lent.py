@@ -8,7 +8,7 @@ import dlx
 import pytest
 from cuda_producers import Framework, InterfaceArray, framework
 from fake_cuda_interface import InterfaceDLPackArray, Shown
-from simulated_driver import Simulation
+from simulated_driver import Simulation, simulation
 from simulated_objects import Stream
 
 ORDER = {"cuEventRecord", "cuStreamWaitEvent"}
@@ -27,8 +27,6 @@ def ordered(sim: Simulation) -> list[str]:
 
 def launch(stream: dlx.Stream, write: bool, *tensors: dlx.Tensor) -> None:
     """Queue a kernel."""
-    from simulated_driver import simulation
-
     kernel = Stream(simulation(), stream.handle)
     for tensor in tensors:
         kernel.launch(write, tensor.data_ptr, tensor.nbytes)
@@ -96,9 +94,9 @@ def test_memory_may_be_freed_at_the_end(sim: Simulation, library: Framework) -> 
     with library.stream(sim.stream()):
         a = library.full((2, 3))
         with dlx.borrow(a, stream=mine) as (ta, s):
-            del a
             launch(s, False, ta)
             address = ta.data_ptr
+            del a, ta
         again = library.full((2, 3))
         assert again.data == address
     assert sim.races == []
