@@ -85,14 +85,15 @@ impl Producer {
         attach(ask).flatten()
     }
 
-    /// Its stream that is known to be alive, if any: that of then, which outlives an object that names it (R151), or
-    /// which its library still has (R142), or one that nobody destroys.
+    /// The stream of then, where it is known to be alive: because nobody destroys it, because the object that names
+    /// it is held (R151), or because its library still works on it (R142). Another one is not where the producer gives
+    /// memory out again.
     pub(crate) fn alive(&self, device: DLDevice) -> Option<Stream> {
         match self.library {
-            Library::Interface(_) => Some(self.then.clone()),
-            Library::Table(_) => self
-                .now(device)
-                .filter(|now| now.is(&self.then) || now.is_permanent()),
+            Library::Table(_) if !self.then.is_permanent() => {
+                self.now(device).filter(|now| now.is(&self.then))
+            }
+            Library::Table(_) | Library::Interface(_) => Some(self.then.clone()),
         }
     }
 }

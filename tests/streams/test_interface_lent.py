@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import dlx
@@ -97,6 +98,7 @@ def test_memory_may_be_freed_at_the_end(sim: Simulation, library: Framework) -> 
             launch(s, False, ta)
             address = ta.data_ptr
             del a, ta
+        gc.collect()
         again = library.full((2, 3))
         assert again.data == address
     assert sim.races == []
