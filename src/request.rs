@@ -54,6 +54,7 @@ impl Request<'_, '_> {
             release: self.release,
             producer: Some(producer),
             uses: Mutex::default(),
+            named: Mutex::default(),
         })
     }
 
@@ -69,6 +70,7 @@ impl Request<'_, '_> {
             release: self.release,
             producer,
             uses: Mutex::default(),
+            named: Mutex::default(),
         }
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct Work {
     pub(crate) producer: Option<Producer>,
     /// The ends of uses that the producer's stream was not made to wait for.
     pub(crate) uses: Mutex<Vec<Arc<Event>>>,
+    /// The streams that consumers were told of, which live as long as the tensor (R151).
+    pub(crate) named: Mutex<Vec<Stream>>,
 }
 
 /// Whom to ask for the stream that a library works on.
@@ -85,6 +87,11 @@ impl Producer {
         attach(ask).flatten()
     }
 
+    /// Whether the tensor holds the object that names the stream, and so the stream (R151).
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self.library, Library::Interface(_))
+    }
+
     /// The stream of then, where it is known to be alive: because nobody destroys it, because the object that names
     /// it is held (R151), or because its library still works on it (R142). Another one is not where the producer gives
     /// memory out again.
@@ -107,6 +114,7 @@ impl Work {
             release: Release::Auto,
             producer: None,
             uses: Mutex::default(),
+            named: Mutex::default(),
         }
     }
 
@@ -130,6 +138,7 @@ impl Work {
             release: Release::Auto,
             producer: None,
             uses: Mutex::default(),
+            named: Mutex::default(),
         })
     }
 
@@ -178,6 +187,14 @@ impl Work {
         let mut uses = self.uses();
         uses.retain(|earlier| !earlier.is_done().unwrap_or(true));
         uses.push(end);
+    }
+
+    /// Keeps a stream alive that consumers are told of.
+    pub(crate) fn keep(&self, stream: &Stream) {
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        if stream.is_owned() && !named.iter().any(|known| known.is(stream)) {
+            named.push(stream.clone());
+        }
     }
 
     /// The ends of uses that are still to be waited for.

@@ -8,6 +8,7 @@ import dlx
 import pytest
 from cuda_producers import DLPackArray, Framework, framework
 from fake_cuda_interface import InterfaceDLPackArray
+from kernels import read
 from simulated_driver import Simulation
 from simulated_objects import LEGACY
 
@@ -54,7 +55,7 @@ def test_what_was_written_comes_before_a_later_consumer(
         array = cupy.full((2, 3), 1.5)
         tensor = dlx.from_dlpack(array)
     capsule = tensor.__dlpack__(stream=s)
-    s.launch(False, tensor.data_ptr, tensor.nbytes)
+    read(s, tensor)
     assert sim.races == []
     del capsule
 
@@ -71,7 +72,7 @@ def test_the_point_covers_what_the_export_itself_has_queued(sim: Simulation) -> 
     with late.stream(sim.stream()):
         tensor = dlx.from_dlpack(late.full((2, 3)))
     capsule = tensor.__dlpack__(stream=s)
-    s.launch(False, tensor.data_ptr, tensor.nbytes)
+    read(s, tensor)
     assert sim.races == []
     del capsule
 
@@ -141,7 +142,7 @@ def test_a_stream_that_was_given_is_ordered_by_the_protocol(
     with cupy.stream(sim.stream()):
         array = cupy.full((2, 3))
         tensor = dlx.from_dlpack(array, stream=s)
-    s.launch(False, tensor.data_ptr, tensor.nbytes)
+    read(s, tensor)
     assert array.asked["stream"] == s.handle
     assert (ordered(sim), sim.races, tensor.stream) == ([], [], s.handle)
 
@@ -173,7 +174,7 @@ def test_the_stream_can_be_made_to_wait_back(
     with cupy.stream(sim.stream()):
         array = cupy.full((2, 3))
         tensor = dlx.from_dlpack(array, stream=s, release=release)
-        s.launch(False, tensor.data_ptr, tensor.nbytes)
+        read(s, tensor)
         del tensor
         array += 2
     assert len(sim.races) == races
