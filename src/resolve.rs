@@ -141,14 +141,12 @@ fn from_table(
         Err(error) => return Err(error),
     };
     let here = managed.read()?.0.device;
-    let work = match stream::has_streams(here) {
+    let has_streams = stream::has_streams(here);
+    let work = match has_streams {
         true => order(table, here, request, py)?,
-        false => Order::By(None),
+        false => None,
     };
-    let (work, unordered) = match work {
-        Order::By(work) => (work, false),
-        Order::Unable => (None, true),
-    };
+    let unordered = has_streams && work.is_none();
     let snapshot = Snapshot::import(managed, work).map_err(|(error, _)| error)?;
     if let Some(kind) = kind {
         kind.check_table(x, snapshot.memo().dtype)?;
@@ -177,24 +175,17 @@ fn from_table(
     finish(py, snapshot, request)
 }
 
-/// Whether dlx can put a tensor of a table into the order that was asked for.
-enum Order {
-    By(Option<Work>),
-    /// There is no driver; its producer may know another way.
-    Unable,
-}
-
 /// The order of a tensor that comes from a table, by one event from the stream that its library works on to
-/// the one that was asked for; none where they are the same.
+/// the one that was asked for; `None` if dlx cannot, for want of a driver, though its producer may.
 fn order(
     table: Table,
     here: DLDevice,
     request: &Request<'_, '_>,
     py: Python<'_>,
-) -> PyResult<Order> {
+) -> PyResult<Option<Work>> {
     let wanted = request.wanted(here)?;
     let Some(work_stream) = table.work_stream else {
-        return Ok(Order::Unable);
+        return Ok(None);
     };
     stream::note_producer(work_stream, here);
     let producer = Producer {
@@ -202,8 +193,8 @@ fn order(
         then: Stream::of_table(work_stream.get(py, here)?, here),
     };
     match request.order(wanted, producer) {
-        Ok(work) => Ok(Order::By(Some(work))),
-        Err(error) if error.is_absent() => Ok(Order::Unable),
+        Ok(work) => Ok(Some(work)),
+        Err(error) if error.is_absent() => Ok(None),
         Err(error) => Err(error.into()),
     }
 }

@@ -1,4 +1,4 @@
-"""`__cuda_array_interface__` of `dlx.Tensor` and of mixin classes: who waits for whom."""
+"""`__cuda_array_interface__` of `dlx.Tensor` and mixin classes: who waits for whom."""
 
 from __future__ import annotations
 
