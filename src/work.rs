@@ -2,10 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pyo3::prelude::*;
-use triomphe::Arc;
 
 use crate::abi::DLDevice;
 use crate::driver::{self, Event};
@@ -60,7 +59,7 @@ impl Library {
                 let handle = work_stream.get(py, device)?;
                 Ok(Some(Stream::of_table(handle, device)))
             }
-            Self::Interface(object) => match object.get(py) {
+            Self::Interface(object) => match object.bind(py) {
                 Some(object) => interface::stream(object, device),
                 None => Ok(None),
             },

@@ -3,12 +3,12 @@
 #![forbid(unsafe_code)]
 
 use std::ptr::with_exposed_provenance_mut;
+use std::sync::Arc;
 
 use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use triomphe::Arc;
 
 use super::interface::{Elements, Interface, read_only};
 use crate::abi::*;

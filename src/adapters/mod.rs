@@ -6,6 +6,7 @@ mod buffer;
 pub(crate) mod cuda_array_interface;
 mod interface;
 pub(crate) mod numpy;
+pub(crate) mod oneapi;
 pub(crate) mod torch;
 
 use pyo3::intern;
