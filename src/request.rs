@@ -8,8 +8,9 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
 use crate::abi::{DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED};
-use crate::error::copy_refused;
-use crate::release::Release;
+use crate::error::{Error, copy_refused};
+use crate::order::{self, Joined};
+use crate::release::{self, Release};
 use crate::snapshot::Snapshot;
 use crate::stream::{self, Stream, Wanted};
 use crate::work::{Producer, Ready, Work};
@@ -30,6 +31,33 @@ impl Request<'_, '_> {
         stream::wanted(self.stream, device)
     }
 
+    /// The order of a tensor of a producer whose stream is known, by one event from that to the stream that was
+    /// asked for; none where they are the same.
+    pub(crate) fn order(&self, wanted: Wanted, producer: Producer) -> Result<Work, Error> {
+        let ready = match wanted {
+            Wanted::NoOrder => Ready::Now,
+            Wanted::Stream(stream) => {
+                if !stream.is(&producer.then) {
+                    release::sweep();
+                    order::after(&stream, &producer.then, Joined::Never)?;
+                }
+                return Ok(self.ready_on(stream, Some(producer)));
+            }
+            Wanted::Unset => {
+                release::sweep();
+                Ready::Point(order::point(&producer.then)?)
+            }
+        };
+        Ok(Work {
+            ready,
+            used: None,
+            release: self.release,
+            producer: Some(producer),
+            uses: Mutex::default(),
+            named: Mutex::default(),
+        })
+    }
+
     /// What a tensor waits for that is ready on the stream that was asked for.
     pub(crate) fn ready_on(&self, stream: Stream, producer: Option<Producer>) -> Work {
         let is_producers = producer
@@ -42,6 +70,7 @@ impl Request<'_, '_> {
             release: self.release,
             producer,
             uses: Mutex::default(),
+            named: Mutex::default(),
         }
     }
 }

@@ -2,8 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::Mutex;
-
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -14,15 +12,14 @@ use crate::adapters::{self, numpy, oneapi, torch};
 use crate::cache::{self, Entry, Way};
 use crate::error::type_name;
 use crate::exchange::Table;
-use crate::order::{self, Joined};
 use crate::protocol::{from_protocol, no_protocol};
 use crate::request::{Request, again, finish};
 use crate::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
 use crate::snapshot::Snapshot;
 use crate::stream::{Stream, Wanted};
 use crate::tensor::Tensor;
-use crate::work::{Producer, Ready, Work};
-use crate::{aliases, capsule, copy, device, release, stream};
+use crate::work::{Library, Producer, Work};
+use crate::{aliases, capsule, copy, device, stream};
 
 /// The tensor that `x` describes, as requested.
 pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
@@ -112,7 +109,7 @@ pub(crate) fn used(snapshot: &Snapshot, request: &Request<'_, '_>) -> PyResult<S
     Ok(snapshot.used(request.ready_on(stream, producer))?)
 }
 
-/// Rungs 4 and 5: `__dlpack__`, or else a protocol that is not DLPack's, whose memory is on the CPU.
+/// Rungs 4 and 5: `__dlpack__`, or else a protocol that is not DLPack's.
 fn without_table(
     x: &Bound<'_, PyAny>,
     kind: Option<torch::Kind>,
@@ -122,10 +119,10 @@ fn without_table(
     if let Some(snapshot) = from_protocol(x, kind, entry, request)? {
         return Ok(snapshot);
     }
-    let Some(snapshot) = adapters::snapshot(x)? else {
+    let Some(snapshot) = adapters::snapshot(x, request)? else {
         return Err(no_protocol(x, "__dlpack__"));
     };
-    request.wanted(request.device.unwrap_or(device::CPU))?;
+    request.wanted(request.device.unwrap_or(snapshot.memo().device))?;
     again(x.py(), snapshot, request)
 }
 
@@ -157,14 +154,12 @@ fn from_table(
         Err(error) => return Err(error),
     };
     let here = managed.read()?.0.device;
-    let work = match stream::has_streams(here) {
+    let has_streams = stream::has_streams(here);
+    let work = match has_streams {
         true => order(table, here, request, py)?,
-        false => Order::By(None),
+        false => None,
     };
-    let (work, unordered) = match work {
-        Order::By(work) => (work, false),
-        Order::Unable => (None, true),
-    };
+    let unordered = has_streams && work.is_none();
     let snapshot = Snapshot::import(managed, work).map_err(|(error, _)| error)?;
     if let Some(kind) = kind {
         kind.check_table(x, snapshot.memo().dtype)?;
@@ -196,61 +191,26 @@ fn from_table(
     finish(py, snapshot, request)
 }
 
-/// Whether dlx can put a tensor of a table into the order that was asked for.
-enum Order {
-    By(Option<Work>),
-    /// There is no driver; its producer may know another way.
-    Unable,
-}
-
 /// The order of a tensor that comes from a table, by one event from the stream that its library works on to
-/// the one that was asked for; none where they are the same.
+/// the one that was asked for; `None` if dlx cannot, for want of a driver, though its producer may.
 fn order(
     table: Table,
     here: DLDevice,
     request: &Request<'_, '_>,
     py: Python<'_>,
-) -> PyResult<Order> {
+) -> PyResult<Option<Work>> {
     let wanted = request.wanted(here)?;
     let Some(work_stream) = table.work_stream else {
-        return Ok(Order::Unable);
+        return Ok(None);
     };
     stream::note_producer(work_stream, here);
-    let ahead = Stream::of_table(work_stream.get(py, here)?, here);
     let producer = Producer {
-        work_stream,
-        then: ahead.clone(),
+        library: Library::Table(work_stream),
+        then: Stream::of_table(work_stream.get(py, here)?, here),
     };
-    let ready = |ahead: &Stream| {
-        release::sweep();
-        order::point(ahead)
-    };
-    let ordered = match wanted {
-        Wanted::NoOrder => Ok(Work {
-            ready: Ready::Now,
-            used: None,
-            release: request.release,
-            producer: Some(producer),
-            uses: Mutex::default(),
-        }),
-        Wanted::Stream(stream) => {
-            if !stream.is(&ahead) {
-                release::sweep();
-            }
-            order::after(&stream, &ahead, Joined::Never)
-                .map(|()| request.ready_on(stream, Some(producer)))
-        }
-        Wanted::Unset => ready(&ahead).map(|event| Work {
-            ready: Ready::Point(event),
-            used: None,
-            release: request.release,
-            producer: Some(producer),
-            uses: Mutex::default(),
-        }),
-    };
-    match ordered {
-        Ok(work) => Ok(Order::By(Some(work))),
-        Err(error) if error.is_absent() => Ok(Order::Unable),
+    match request.order(wanted, producer) {
+        Ok(work) => Ok(Some(work)),
+        Err(error) if error.is_absent() => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
@@ -291,7 +251,7 @@ pub(crate) fn is_accepted(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(!matches!(way, Way::Protocol(_) | Way::Undecided)
         || x.is_instance_of::<PyCapsule>()
         || x.hasattr(intern!(x.py(), "__dlpack__"))?
-        || adapters::snapshot(x).map_or(true, |snapshot| snapshot.is_some()))
+        || adapters::is_known(x)?)
 }
 
 /// Names the class and the hook where what it gave is nothing that `from_dlpack` takes.
