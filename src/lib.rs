@@ -16,6 +16,7 @@ mod checked;
 mod convert;
 mod copy;
 mod device;
+mod device_memory;
 mod driver;
 mod dtype;
 mod empty;
@@ -34,6 +35,7 @@ mod order;
 mod protocol;
 mod publish;
 mod release;
+mod relocate;
 mod request;
 mod resolve;
 mod slot;
@@ -41,6 +43,7 @@ mod snapshot;
 mod stream;
 mod strided;
 mod tensor;
+mod transfer;
 mod work;
 
 #[pyo3::pymodule(gil_used = false)]

@@ -6,22 +6,63 @@ use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError, PyValueErro
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyCapsule, PyDict, PyTuple, PyType};
+use pyo3::types::{PyCapsule, PyDict, PyInt, PyTuple, PyType};
 
 use crate::abi::*;
 use crate::adapters::torch;
 use crate::cache::Entry;
-use crate::error::{copy_refused, type_name};
+use crate::error::type_name;
 use crate::interpreter::call;
-use crate::request::{Request, finish};
+use crate::release::Release;
+use crate::relocate::{self, On};
+use crate::request::{Request, elsewhere, finish};
 use crate::snapshot::Snapshot;
 use crate::stream::{Stream, Wanted};
 use crate::work::Work;
 use crate::{capsule, copy, device, stream};
 
-/// The tensor of `__dlpack__`, asked for DLPack 1.3, and for a device, a copy or a stream where that is needed;
-/// `None` if `x` has no such method.
+/// The tensor of `__dlpack__`, moved or copied by dlx where the producer refuses to; `None` if `x` has no such method.
 pub(crate) fn from_protocol(
+    x: &Bound<'_, PyAny>,
+    kind: Option<torch::Kind>,
+    entry: &Entry,
+    request: &Request<'_, '_>,
+) -> PyResult<Option<Snapshot>> {
+    let py = x.py();
+    let error = match ask(x, kind, entry, request) {
+        Err(error) if request.copy != Some(false) && relocate::is_refusal(py, &error) => error,
+        answer => return answer,
+    };
+    let Some(here) = device(x)? else {
+        return Err(error);
+    };
+    let there = request.device.unwrap_or(here);
+    if !request.moves(here) || relocate::check(here, there).is_err() {
+        return Err(error);
+    }
+    let on = request.on(there)?;
+    let stream = match &on {
+        _ if !stream::has_streams(here) => None,
+        On::Unordered => Some(stream::NO_SYNC),
+        On::Stream { stream, .. } if stream.device() == here => Some(stream.handle()),
+        _ => Some(stream::current(py, here)?),
+    };
+    let stream = stream.map(|handle| PyInt::new(py, handle).into_any());
+    let as_it_is = Request {
+        device: None,
+        copy: None,
+        stream: stream.as_ref(),
+        // A copy holds what it reads.
+        release: Release::None,
+    };
+    let Some(source) = ask(x, kind, entry, &as_it_is)? else {
+        return Err(error);
+    };
+    Ok(Some(relocate::copied(py, &source, there, on)?))
+}
+
+/// The answer of `__dlpack__`, asked for DLPack 1.3, and for a device, a copy or a stream where that is needed.
+pub(crate) fn ask(
     x: &Bound<'_, PyAny>,
     kind: Option<torch::Kind>,
     entry: &Entry,
@@ -164,14 +205,7 @@ impl Asked {
         let refused = is(&py.get_type::<PyBufferError>()) || is(&py.get_type::<PyValueError>());
         let explained = match self.device {
             Some(there) if self.copy == Some(false) && (unknown_keyword || refused) => {
-                copy_refused(
-                    py,
-                    format!(
-                        "copy=False, but the tensor is on {} and not on {}",
-                        device::name(here),
-                        device::name(there)
-                    ),
-                )
+                elsewhere(py, here, there)
             }
             _ if unknown_keyword => PyBufferError::new_err(format!(
                 "__dlpack__ takes no {}, so the tensor cannot be had on another device or as a copy",

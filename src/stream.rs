@@ -18,7 +18,7 @@ pub(crate) mod current;
 pub(crate) mod object;
 
 pub(crate) use argument::{Wanted, check_device, wanted};
-pub(crate) use current::{current, note_producer, set};
+pub(crate) use current::{current, note_producer, set, working};
 pub(crate) use object::PyStream;
 
 /// `stream=-1`: no order is asked for (R76).
@@ -121,7 +121,7 @@ pub(crate) fn handle(named: &Bound<'_, PyAny>, device: DLDevice) -> Option<i64> 
 }
 
 #[cold]
-fn no_streams(device: DLDevice) -> PyErr {
+pub(crate) fn no_streams(device: DLDevice) -> PyErr {
     PyBufferError::new_err(format!(
         "{} has no streams: only None is accepted",
         device::name(device)
@@ -158,6 +158,14 @@ impl Stream {
         Self::new(default(device).unwrap_or(0), device, None)
     }
 
+    /// The default stream that other streams do not wait for where there is one, for a device that has streams.
+    pub(crate) fn thread_default(device: DLDevice) -> Self {
+        match family(device) {
+            Family::Cuda => Self::new(PER_THREAD, device, None),
+            Family::Rocm | Family::None => Self::default(device),
+        }
+    }
+
     /// What a table's `current_work_stream` answered, where NULL is the default stream (R141).
     pub(crate) fn of_table(handle: i64, device: DLDevice) -> Self {
         match handle {
@@ -179,6 +187,11 @@ impl Stream {
     /// Whether it is one that no program destroys.
     pub(crate) fn is_permanent(&self) -> bool {
         default(self.device) == Some(self.handle)
+    }
+
+    /// Whether it lives as long as this does.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.owner.is_some() || self.is_permanent()
     }
 
     /// Whether both are the same stream.

@@ -26,7 +26,7 @@ use crate::request::{self, Request};
 use crate::snapshot::Snapshot;
 use crate::stream::PyStream;
 use crate::work::Work;
-use crate::{array_interface, buffer, capsule, copy, device, dtype, stream};
+use crate::{array_interface, buffer, capsule, device, dtype, relocate, stream};
 
 /// A strided view of memory that it keeps alive: shape, strides, dtype, device and address, all immutable.
 ///
@@ -253,8 +253,8 @@ impl Tensor {
     /// A capsule with a managed tensor of its own over the same memory.
     ///
     /// ``max_version`` below ``(1, 0)`` or absent gives the unversioned struct (R22, R23), which cannot say
-    /// that memory is read-only or padded: ``BufferError`` then (R40). ``copy=True`` copies (R47);
-    /// ``dl_device`` must be the tensor's own (R52); ``stream`` must be None on the CPU (R70).
+    /// that memory is read-only or padded: ``BufferError`` then (R40). ``copy=True`` copies (R47),
+    /// as does another ``dl_device`` (R54), on ``stream`` (R50); ``stream`` must be None where the CPU is meant (R55, R70).
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(
         &self,
@@ -266,25 +266,20 @@ impl Tensor {
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let snapshot = self.snapshot()?;
         let here = snapshot.memo().device;
-        if let Some((device_type, device_id)) = dl_device
-            && (device_type, device_id) != (here.device_type.0.into(), here.device_id.into())
-        {
-            return Err(PyBufferError::new_err(format!(
-                "dl_device is ({device_type}, {device_id}), but the tensor is on {}, and dlx does not move it",
-                device::name(here)
-            )));
-        }
-        stream::order_for_export(stream, snapshot)?;
-        let fresh = copy == Some(true);
-        let copied;
-        let snapshot = match fresh {
-            true => {
-                copied = copy::compact(py, snapshot)?;
-                &copied
-            }
-            false => snapshot,
+        let there = match dl_device {
+            Some(pair) => device::of_pair(pair, here)?,
+            None => here,
         };
-        capsule::of(py, snapshot, max_version, fresh)
+        if there == here && copy != Some(true) {
+            stream::order_for_export(stream, snapshot)?;
+            return capsule::of(py, snapshot, max_version, false);
+        }
+        if copy == Some(false) {
+            return Err(request::elsewhere(py, here, there));
+        }
+        let on = relocate::for_export(stream, there)?;
+        let copied = relocate::copied(py, snapshot, there, on)?;
+        capsule::of(py, &copied, max_version, true)
     }
 
     /// ``(DeviceType, id)`` (R64).

@@ -29,6 +29,8 @@ pub(crate) enum Error {
     Forked,
     /// The device has no streams.
     NoStreams,
+    /// A stream captures a graph, which the call would have ended.
+    Captured,
 }
 
 impl Error {
@@ -43,6 +45,14 @@ impl Error {
     /// Whether there is no driver at all, so that nothing can run on the device.
     pub(crate) fn is_absent(&self) -> bool {
         matches!(self, Self::NotFound { .. } | Self::NoStreams)
+    }
+
+    /// Whether it is only that something captures a graph.
+    pub(crate) fn is_of_capture(&self) -> bool {
+        match self {
+            Self::Captured => true,
+            error => error.code().is_some_and(|code| (900..=907).contains(&code)),
+        }
     }
 
     /// Whether memory ran out.
@@ -68,6 +78,7 @@ impl fmt::Display for Error {
                 "this process is a fork of one that used the device, and a driver does not survive a fork; \
                  start processes that use devices with the method 'spawn'",
             ),
+            Self::Captured => f.write_str("a stream captures a graph"),
             Self::NoStreams => f.write_str("the device has no streams that dlx knows"),
         }
     }
