@@ -21,6 +21,7 @@ test: $(VENV)/built  ## run the tests
 	cargo test --quiet --locked
 	cargo build --quiet --locked --package driver_sim
 	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest tests/streams
 
 lint: $(VENV)/tools  ## check format and lints of Rust and Python
 	cargo fmt --all --check

@@ -48,9 +48,8 @@ impl Block {
                 Wanted::NoOrder => false,
                 Wanted::Stream(stream) => {
                     if self.stream.is_none() {
-                        stream::check_device(&stream, device)?;
+                        self.stream = Some(stream::check_device(stream)?);
                     }
-                    self.stream.get_or_insert(stream);
                     true
                 }
                 Wanted::Unset => {

@@ -23,6 +23,8 @@ pub(crate) enum Error {
     OutOfMemory(usize),
     /// dlx itself failed: `RuntimeError`.
     Panicked(String),
+    /// An argument that cannot be: `ValueError`.
+    Invalid(String),
     /// There is no driver to order streams with: `BufferError`.
     Unordered(String),
     /// A driver failed, or there is none.
@@ -61,6 +63,7 @@ impl Error {
         match self {
             Self::Refused(_) | Self::Unordered(_) => c"BufferError",
             Self::OutOfMemory(_) => c"MemoryError",
+            Self::Invalid(_) => c"ValueError",
             Self::Driver(error) if error.is_absent() => c"BufferError",
             Self::Driver(error) if error.is_out_of_memory() => c"MemoryError",
             Self::Driver(_) | Self::Panicked(_) => c"RuntimeError",
@@ -74,9 +77,10 @@ impl Error {
             Self::Refused(message) => message.to_string(),
             Self::OutOfMemory(bytes) => format!("could not allocate {bytes} bytes"),
             Self::Driver(error) => error.to_string(),
-            Self::Panicked(message) | Self::Raised(_, message) | Self::Unordered(message) => {
-                message.clone()
-            }
+            Self::Panicked(message)
+            | Self::Raised(_, message)
+            | Self::Unordered(message)
+            | Self::Invalid(message) => message.clone(),
         }
     }
 }
@@ -98,6 +102,7 @@ impl From<Error> for PyErr {
             }
             Error::Driver(error) => Python::attach(|py| cuda_error(py, error)),
             Error::Refused(_) | Error::Unordered(_) => PyBufferError::new_err(error.message()),
+            Error::Invalid(message) => PyValueError::new_err(message.clone()),
             Error::OutOfMemory(_) => PyMemoryError::new_err(error.message()),
             Error::Panicked(_) | Error::Raised(..) => PyRuntimeError::new_err(error.message()),
         }

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use pyo3::conversion::FromPyObjectOwned;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyTuple};
@@ -15,14 +15,14 @@ use crate::cache::{self, Way};
 use crate::checked::{Checked, Memo};
 use crate::device::{self, Device};
 use crate::dtype::DType;
-use crate::error::bad_integers;
+use crate::error::{bad_integers, type_name};
 use crate::interpreter::PythonOwner;
 use crate::release::Release;
 use crate::request::Request;
 use crate::resolve;
 use crate::slot::is_mixin;
 use crate::snapshot::Source;
-use crate::stream::{self, Wanted};
+use crate::stream::{self, PyStream, Wanted};
 use crate::tensor::{Tensor, again};
 use crate::work::Work;
 
@@ -36,12 +36,19 @@ use crate::work::Work;
 /// ``device`` is where the result must be, as a name, a pair or a `Device`; the producer is asked to move it.
 /// ``copy=True`` always copies, on the CPU into compact row-major memory aligned to 256 bytes;
 /// ``copy=False`` never does and raises `CopyRefused` where one is needed.
-/// ``stream`` is the stream that the elements will be used on: an int as DLPack defines it for the device,
-/// None for the default stream, -1 for no order; on the CPU there is none.
+/// ``stream`` is the stream that the elements will be used on: an int as DLPack defines it for the device, a `Stream`,
+/// or the stream object of a library, which is kept alive; it waits for the producer's stream. -1 asks for no order.
+/// Without it the tensor remembers when its elements are ready, and streams that need them later wait for that. On the
+/// CPU there is none.
+/// ``release`` says how the memory is given back while ``stream``, where that is not the producer's, may still use it:
+/// ``"auto"`` when the stream is done with what it has been given, ``"wait-back"`` at once after the producer's stream
+/// was made to wait, ``"record_stream"`` by the method of torch's tensors, ``"sync"`` after the host has waited,
+/// ``"none"`` at once.
 ///
 /// Raises ``BufferError`` for what DLPack or dlx cannot describe, ``AttributeError`` for an object without
 /// any of these, ``ValueError`` and ``TypeError`` for bad arguments; the producer's own exceptions pass
-/// through. Sources: dlpack.h 1.3, array API ``from_dlpack``, R28 to R35, R56 to R62.
+/// through; `CudaError` is what a driver reports. Sources: dlpack.h 1.3, array API ``from_dlpack``, R28 to R35, R56 to
+/// R62, R70 to R87.
 #[pyfunction]
 #[pyo3(signature = (x, /, *, device=None, copy=None, stream=None, release="auto"))]
 pub(crate) fn from_dlpack<'py>(
@@ -68,7 +75,40 @@ pub(crate) fn from_dlpack<'py>(
     {
         return again(tensor, &request);
     }
+    if request.release == Release::RecordStream {
+        return recorded(x, &request);
+    }
     Bound::new(x.py(), Tensor::new(resolve::from_dlpack(x, &request)?))
+}
+
+/// A tensor whose producer is told which stream uses it, so that it holds the memory back itself.
+fn recorded<'py>(
+    x: &Bound<'py, PyAny>,
+    request: &Request<'_, 'py>,
+) -> PyResult<Bound<'py, Tensor>> {
+    let py = x.py();
+    let Some(record) = x.getattr_opt(intern!(py, "record_stream"))? else {
+        return Err(PyBufferError::new_err(format!(
+            "release='record_stream' needs a tensor with the method record_stream, as torch's have; {} has none",
+            type_name(&x.get_type())
+        )));
+    };
+    let snapshot = resolve::from_dlpack(x, request)?;
+    let used = snapshot.work().and_then(|work| work.used.clone());
+    if let (Some(used), Some(given)) = (used, request.stream) {
+        let is_number = given.is_instance_of::<PyInt>() || given.is_instance_of::<PyStream>();
+        let external = match py.import("sys")?.getattr("modules")?.get_item("torch") {
+            Ok(torch) if is_number && x.is_instance(&torch.getattr("Tensor")?)? => Some(
+                torch
+                    .getattr("cuda")?
+                    .getattr("ExternalStream")?
+                    .call1((used.handle(), used.device().device_id))?,
+            ),
+            _ => None,
+        };
+        record.call1((external.as_ref().unwrap_or(given),))?;
+    }
+    Bound::new(py, Tensor::new(snapshot))
 }
 
 /// Whether ``x`` is a tensor of some library: a `dlx.Tensor`, an array of NumPy, or an instance of a class with an

@@ -4,9 +4,10 @@
 
 #![forbid(unsafe_code)]
 
-use crate::driver::{self, Capture, Event};
+use crate::abi::DLDevice;
+use crate::driver::{self, Capture, Current, Event};
 use crate::error::Error;
-use crate::stream::Stream;
+use crate::stream::{Stream, elsewhere};
 
 /// Whether the stream that waits is itself waited for before the block that it is used in ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -29,11 +30,19 @@ pub(crate) fn after(consumer: &Stream, producer: &Stream, joined: Joined) -> Res
     let here = driver::enter(producer.device()).map_err(unable)?;
     let ahead = here.capture(before)?;
     if consumer.device() == producer.device() {
-        allow(ahead, here.capture(then)?, joined, producer, consumer)?;
+        let behind = here.capture(then)?;
+        allow(ahead, behind, joined, producer, consumer)?;
+        if !consumer.is_verified() && behind == Capture::None {
+            check_context(&here, consumer)?;
+        }
         return Ok(Event::record(&here, before, ahead)?.wait(then)?);
     }
     let there = driver::enter(consumer.device())?;
-    allow(ahead, there.capture(then)?, joined, producer, consumer)?;
+    let behind = there.capture(then)?;
+    allow(ahead, behind, joined, producer, consumer)?;
+    if !consumer.is_verified() && behind == Capture::None {
+        check_context(&there, consumer)?;
+    }
     let here = driver::enter(producer.device())?;
     let event = Event::record(&here, before, ahead)?;
     drop(here);
@@ -65,6 +74,9 @@ pub(crate) fn wait(consumer: &Stream, event: &Event) -> Result<(), Error> {
     let then = consumer.raw()?;
     let current = driver::enter(consumer.device())?;
     let behind = current.capture(then)?;
+    if !consumer.is_verified() && behind == Capture::None {
+        check_context(&current, consumer)?;
+    }
     match (event.capture(), behind) {
         (None, Capture::None) => {}
         (Some(ahead), Capture::Active(behind)) if ahead == behind => {}
@@ -82,6 +94,27 @@ pub(crate) fn wait(consumer: &Stream, event: &Event) -> Result<(), Error> {
         }
     }
     Ok(event.wait(then)?)
+}
+
+/// Refuses a stream of another device (R86); one that captures is not asked, which would end the capture.
+pub(crate) fn check_device(current: &Current, stream: Stream) -> Result<Stream, Error> {
+    if stream.is_verified() || current.capture(stream.raw()?)? != Capture::None {
+        return Ok(stream);
+    }
+    check_context(current, &stream)?;
+    Ok(stream.verified())
+}
+
+fn check_context(current: &Current, stream: &Stream) -> Result<(), Error> {
+    let device_id = current.device_of_stream(stream.raw()?)?;
+    let here = DLDevice {
+        device_id,
+        ..stream.device()
+    };
+    match here == stream.device() {
+        true => Ok(()),
+        false => Err(elsewhere(stream, here)),
+    }
 }
 
 /// The rows of captures: what a wait of `consumer` for `producer` would do to them.

@@ -84,7 +84,7 @@ pub(crate) fn ask(
         Wanted::NoOrder if !stream::has_streams(there) => (None, None),
         Wanted::NoOrder => (Some(stream::NO_SYNC), None),
         Wanted::Stream(stream) => {
-            stream::check_device(&stream, there)?;
+            let stream = stream::check_device(stream)?;
             (Some(stream.handle()), Some(request.ready_on(stream, None)))
         }
         // The default stream, explicitly (R83, R84).

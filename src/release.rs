@@ -61,8 +61,8 @@ impl Release {
 const COUNT: usize = 1024;
 /// Bytes whose deleters wait, at most.
 const BYTES: usize = 1 << 30;
-/// Unfinished ones that a sweep looks at before it leaves the rest.
-const LOOKS: usize = 4;
+/// How many a sweep looks at.
+const LOOKS: usize = 8;
 
 /// Memory that is given back when points have been passed.
 struct Deferred {
@@ -91,6 +91,8 @@ impl Deferred {
 struct Waiting {
     entries: VecDeque<Deferred>,
     bytes: usize,
+    /// Where the next sweep begins.
+    next: usize,
 }
 
 impl Waiting {
@@ -105,6 +107,7 @@ fn waiting() -> MutexGuard<'static, Waiting> {
     static WAITING: Mutex<Waiting> = Mutex::new(Waiting {
         entries: VecDeque::new(),
         bytes: 0,
+        next: 0,
     });
     WAITING.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -141,15 +144,17 @@ pub(crate) fn release(work: Work, device: DLDevice, bytes: i64, source: Source) 
     });
 }
 
-/// Whether the producer's stream now waits for `used`: only one that is what it was is known to be alive (R142).
+/// Whether the producer's stream now waits for `used`: only one that is what it was is known to be alive (R142), and
+/// another one is not where the producer gives memory out again.
 fn waited_back(producer: Option<&Producer>, used: &Stream, device: DLDevice) -> bool {
     let Some(producer) = producer else {
         return false;
     };
-    producer
-        .now(device)
-        .filter(|now| now.is(&producer.then) || now.is_permanent())
-        .is_some_and(|now| order::after(&now, used, Joined::Never).is_ok())
+    let alive = match producer.then.is_permanent() {
+        true => Some(producer.then.clone()),
+        false => producer.now(device).filter(|now| now.is(&producer.then)),
+    };
+    alive.is_some_and(|stream| order::after(&stream, used, Joined::Never).is_ok())
 }
 
 /// The point that the stream has reached; `None` in a capture.
@@ -187,11 +192,11 @@ pub(crate) fn blocking<R: Send>(body: impl Fn() -> R + Send + Sync) -> R {
 
 /// Queues `entry`, and gives back what is done; beyond the bounds it waits for the oldest.
 fn defer(entry: Deferred) {
+    sweep();
     let mut waiting = waiting();
     waiting.bytes += entry.bytes;
     waiting.entries.push_back(entry);
     drop(waiting);
-    sweep();
     while let Some(oldest) = beyond_bounds() {
         oldest.finish();
     }
@@ -210,13 +215,16 @@ fn beyond_bounds() -> Option<Deferred> {
 pub(crate) fn sweep() {
     let mut done = Vec::new();
     let mut waiting = waiting();
-    let (mut index, mut looks) = (0, 0);
-    while looks < LOOKS
-        && let Some(entry) = waiting.entries.get(index)
-    {
-        match entry.is_done() {
-            false => (index, looks) = (index + 1, looks + 1),
-            true => done.extend(waiting.take(index)),
+    for _ in 0..LOOKS.min(waiting.entries.len()) {
+        // Each sweep goes on where the last one stopped: one stream that hangs does not hold up the others.
+        let index = match waiting.next {
+            next if next < waiting.entries.len() => next,
+            _ => 0,
+        };
+        match waiting.entries.get(index).map(Deferred::is_done) {
+            Some(true) => done.extend(waiting.take(index)),
+            Some(false) => waiting.next = index + 1,
+            None => break,
         }
     }
     drop(waiting);

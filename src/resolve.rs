@@ -99,7 +99,6 @@ pub(crate) fn used(snapshot: &Snapshot, request: &Request<'_, '_>) -> PyResult<S
     {
         return Ok(snapshot.clone());
     }
-    stream::check_device(&stream, here)?;
     snapshot.order(&stream)?;
     let producer = work.and_then(|work| work.producer.clone());
     Ok(snapshot.used(request.ready_on(stream, producer))?)
@@ -245,11 +244,14 @@ fn order(
         return Ok(Order::Unable);
     };
     stream::note_producer(work_stream, here);
-    release::sweep();
     let ahead = Stream::of_table(work_stream.get(py, here)?, here);
     let producer = Producer {
         work_stream,
         then: ahead.clone(),
+    };
+    let ready = |ahead: &Stream| {
+        release::sweep();
+        order::point(ahead)
     };
     let ordered = match wanted {
         Wanted::NoOrder => Ok(Work {
@@ -261,12 +263,12 @@ fn order(
         }),
         Wanted::Stream(stream) => {
             if !stream.is(&ahead) {
-                stream::check_device(&stream, here)?;
+                release::sweep();
             }
             order::after(&stream, &ahead, Joined::Never)
                 .map(|()| request.ready_on(stream, Some(producer)))
         }
-        Wanted::Unset => order::point(&ahead).map(|event| Work {
+        Wanted::Unset => ready(&ahead).map(|event| Work {
             ready: Ready::Point(event),
             used: None,
             release: request.release,

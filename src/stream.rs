@@ -17,7 +17,7 @@ mod argument;
 pub(crate) mod current;
 pub(crate) mod object;
 
-pub(crate) use argument::{Wanted, check_device, wanted};
+pub(crate) use argument::{Wanted, check_device, elsewhere, wanted};
 pub(crate) use current::{current, note_producer, set, working};
 pub(crate) use object::PyStream;
 
@@ -135,7 +135,10 @@ pub(crate) struct Stream {
     device: DLDevice,
     /// The thread whose default stream this is, where the handle names that of whatever thread uses it (H8).
     thread: Option<ThreadId>,
+    #[expect(dead_code, reason = "held for the stream's life")]
     owner: Option<Arc<PythonOwner>>,
+    /// Whether it is known to be one of the device.
+    verified: bool,
 }
 
 /// The handle of the calling thread's default stream on CUDA.
@@ -150,6 +153,7 @@ impl Stream {
             device,
             thread: is_thread.then(|| thread::current().id()),
             owner: owner.map(Arc::new),
+            verified: (0..=2).contains(&handle),
         }
     }
 
@@ -170,8 +174,21 @@ impl Stream {
     pub(crate) fn of_table(handle: i64, device: DLDevice) -> Self {
         match handle {
             0 => Self::default(device),
-            handle => Self::new(handle, device, None),
+            handle => Self::new(handle, device, None).verified(),
         }
+    }
+
+    /// The same stream, found to be one of its device.
+    pub(crate) fn verified(self) -> Self {
+        Self {
+            verified: true,
+            ..self
+        }
+    }
+
+    /// Whether it is known to be one of its device: special handles are, and what was asked for.
+    pub(crate) fn is_verified(&self) -> bool {
+        self.verified
     }
 
     /// Its handle, as DLPack writes it.

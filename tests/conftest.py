@@ -1,18 +1,12 @@
-"""The simulated driver stands for CUDA and HIP in all tests."""
+"""Tests share the simulated machine, which dlx itself does not see here.
+
+Those on which dlx uses it are in `streams`, and run in a process of their own.
+"""
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from simulated_driver import Simulation, simulation
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _driver_of_dlx() -> None:
-    """Name the simulated driver before dlx looks for a real one."""
-    path = str(simulation().path)
-    os.environ |= {"DLX_LIBCUDA": path, "DLX_LIBAMDHIP": path}
 
 
 @pytest.fixture

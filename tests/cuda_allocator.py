@@ -74,7 +74,8 @@ class CachingAllocator:
             for index in reversed(range(len(free))):
                 if free[index].nbytes >= nbytes:
                     return Storage(self, free.pop(index), stream)
-            memory = self.sim.allocate(max(nbytes, 1), stream.device)
+            kind = "hip" if stream.hip else "device"
+            memory = self.sim.allocate(max(nbytes, 1), stream.device, kind=kind)
             return Storage(self, memory, stream)
 
     def free(self, storage: Storage) -> None:

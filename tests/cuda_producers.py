@@ -1,8 +1,8 @@
 """Fake frameworks on the simulated driver, which work on their own current streams.
 
 Three kinds of array: with an exchange table, with `__dlpack__` alone, and with
-`__cuda_array_interface__` alone. All are float32. A framework lives as long as the
-process, like its class; what it has allocated does not outlive a test.
+`__cuda_array_interface__` alone, which is for CUDA. All are float32. A framework lives
+as long as the process, like its class; what it has allocated does not outlive a test.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import addressof, c_float, c_int64, c_void_p
-from functools import cache
 from typing import Any, ClassVar
 
 from cuda_allocator import CachingAllocator, Storage
@@ -24,16 +23,21 @@ from fake_table import new_table
 from simulated_driver import Simulation, simulation
 from simulated_objects import LEGACY, Stream
 
-CUDA = 2
+CUDA, ROCM = 2, 10
 
 
 class Framework:
     """What the arrays of one class share."""
 
-    def __init__(self, sim: Simulation, name: str, base: type[CudaArray]) -> None:
+    def __init__(
+        self, sim: Simulation, name: str, base: type[CudaArray], hip: bool
+    ) -> None:
         """Make the framework with its class of arrays."""
         self.sim = sim
         self.name = name
+        self.hip = hip
+        self.device_type = ROCM if hip else CUDA
+        self.default = 0 if hip else LEGACY
         self.allocator = CachingAllocator(sim)
         self._local = threading.local()
         self.Array: type[CudaArray] = type(name, (base,), {"framework": self})
@@ -59,13 +63,13 @@ class Framework:
 
     def current_stream(self, device: int = 0) -> Stream:
         """Give the stream that this thread works on: at first the legacy default."""
-        default = self.sim.default_stream(LEGACY, device)
+        default = self.sim.default_stream(self.default, device, hip=self.hip)
         return self._current().get(device, default)
 
     @contextmanager
     def at_work(self, device: int) -> Iterator[Stream]:
         """Have the device current, and the calls marked as the framework's."""
-        with self.sim.calls_by(self.name), self.sim.on_device(device):
+        with self.sim.calls_by(self.name), self.sim.on_device(device, hip=self.hip):
             yield self.current_stream(device)
 
     def full(
@@ -80,11 +84,8 @@ class Framework:
         nbytes = 4 * math.prod(shape)
         with self.at_work(device) as stream:
             storage = self.allocator.allocate(nbytes, stream)
-        array = self.Array(
-            **{"data": storage.memory.address, "device": (CUDA, device)} | fields,
-            memory=bytearray(1),
-            shape=tuple(shape),
-        )
+        fields |= {"data": storage.memory.address, "device": (self.device_type, device)}
+        array = self.Array(memory=bytearray(1), shape=tuple(shape), **fields)
         array.own(storage)
         array.fill(value)
         return array
@@ -185,25 +186,23 @@ class DLPackArray(CudaArray):
         return capsule
 
     def _order(self, stream: Any) -> None:
+        hip, device = self.framework.hip, self.device[1]
         if stream is None:
-            stream = LEGACY
+            stream = self.framework.default
         if type(stream) is not int:
             raise TypeError(f"stream is {stream!r}, not an int")
-        if stream == 0 or stream < -1:
+        if stream < -1 or stream in ((1, 2) if hip else (0,)):
             raise ValueError(f"stream is {stream}")
-        with self.framework.at_work(self.device[1]) as current:
+        with self.framework.at_work(device) as current:
             if stream not in (-1, current.handle):
-                self.framework.sim.default_stream(stream, self.device[1]).wait_for(
-                    current
-                )
+                consumer = Stream(self.framework.sim, stream, device, hip)
+                consumer.wait_for(current)
 
 
 _exports: dict[int, Export] = for_ever({})
 
 
-@for_ever
-@Deleter
-def _delete(address: int) -> None:
+def _deleted(address: int) -> None:
     export = _exports.pop(address)
     c_int64.from_address(export.managed.manager_ctx).value += 1
     array = export.producer
@@ -212,8 +211,13 @@ def _delete(address: int) -> None:
         _release(array.framework, array.storage)
 
 
+_delete = for_ever(Deleter(_deleted))
+
+
 class TableArray(DLPackArray):
     """Exports by an exchange table too, which orders nothing (R126)."""
+
+    __dlpack_c_exchange_api__: ClassVar[Any]
 
     @classmethod
     def finish(cls) -> None:
@@ -223,7 +227,7 @@ class TableArray(DLPackArray):
         def current_work_stream(device_type: int, device: int, out: int) -> int:
             handle = framework.current_stream(device).handle
             # torch says NULL for the legacy default stream (R141).
-            named = device_type == CUDA and handle != LEGACY
+            named = device_type == framework.device_type and handle != LEGACY
             c_void_p.from_address(out).value = handle if named else None
             return 0
 
@@ -240,7 +244,7 @@ class TableArray(DLPackArray):
             managed_tensor_allocator=allocate,
             current_work_stream=current_work_stream,
         )
-        cls.__dlpack_c_exchange_api__ = new_capsule(  # type: ignore[attr-defined]
+        cls.__dlpack_c_exchange_api__ = new_capsule(
             addressof(table), b"dlpack_exchange_api"
         )
 
@@ -248,8 +252,8 @@ class TableArray(DLPackArray):
 class InterfaceArray(CudaArray):
     """Exports by `__cuda_array_interface__` alone: the object holds the memory."""
 
-    __dlpack__ = property()  # type: ignore[assignment]
-    __dlpack_device__ = property()  # type: ignore[assignment]
+    __dlpack__ = property()
+    __dlpack_device__ = property()
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -288,10 +292,17 @@ class Imported:
         managed.deleter(addressof(managed))
 
 
-@cache
-def framework(base: type[CudaArray], name: str = "framework") -> Framework:
-    """Give the framework of this name with this kind of array."""
-    return Framework(simulation(), name, base)
+_frameworks: dict[tuple[type, str, bool], Framework] = for_ever({})
+
+
+def framework(
+    base: type[CudaArray], name: str = "framework", *, hip: bool = False
+) -> Framework:
+    """Give the framework of this name with this kind of array, on CUDA or on HIP."""
+    key = (base, name, hip)
+    if key not in _frameworks:
+        _frameworks[key] = Framework(simulation(), name, base, hip)
+    return _frameworks[key]
 
 
 KINDS = [TableArray, DLPackArray, InterfaceArray]

@@ -132,41 +132,56 @@ class Simulation:
         self.call("cuCtxSetCurrent", 0)
 
     @contextmanager
-    def on_device(self, device: int) -> Iterator[None]:
+    def on_device(self, device: int, *, hip: bool = False) -> Iterator[None]:
         """Have a device current for a while."""
+        if hip:
+            before = self.get("hipGetDevice")
+            self.call("hipSetDevice", device)
+            try:
+                yield
+            finally:
+                self.call("hipSetDevice", before)
+            return
         self.call("cuCtxPushCurrent_v2", self.context(device))
         try:
             yield
         finally:
             self.call("cuCtxPopCurrent_v2", None)
 
-    def stream(self, device: int = 0, *, blocking: bool = False) -> Stream:
+    def stream(
+        self, device: int = 0, *, blocking: bool = False, hip: bool = False
+    ) -> Stream:
         """Make a stream, by default one that the legacy stream leaves alone."""
         flags = 0 if blocking else NON_BLOCKING
-        with self.on_device(device):
-            handle = self.get("cuStreamCreate", flags)
-        return self.keep(Stream(self, handle, device))
+        create = "hipStreamCreateWithFlags" if hip else "cuStreamCreate"
+        with self.on_device(device, hip=hip):
+            handle = self.get(create, flags)
+        return self.keep(Stream(self, handle, device, hip))
 
-    def default_stream(self, handle: int = LEGACY, device: int = 0) -> Stream:
+    def default_stream(
+        self, handle: int = LEGACY, device: int = 0, *, hip: bool = False
+    ) -> Stream:
         """Give a default stream: its device has to be current where it is used."""
-        return Stream(self, handle, device)
+        return Stream(self, handle, device, hip)
 
-    def event(self, device: int = 0) -> Event:
+    def event(self, device: int = 0, *, hip: bool = False) -> Event:
         """Make an event."""
-        with self.on_device(device):
-            handle = self.get("cuEventCreate", DISABLE_TIMING)
-        return self.keep(Event(self, handle))
+        create = "hipEventCreateWithFlags" if hip else "cuEventCreate"
+        with self.on_device(device, hip=hip):
+            handle = self.get(create, DISABLE_TIMING)
+        return self.keep(Event(self, handle, device, hip))
 
     def allocate(self, nbytes: int, device: int = 0, *, kind: str = "device") -> Memory:
-        """Allocate memory of a device, or `"pinned"` or `"managed"` memory."""
-        with self.on_device(device):
-            if kind == "device":
-                address = self.get("cuMemAlloc_v2", nbytes)
-            elif kind == "managed":
-                address = self.get("cuMemAllocManaged", nbytes, 1)
-            else:
-                address = self.get("cuMemHostAlloc", nbytes, 0)
-        free = "cuMemFreeHost" if kind == "pinned" else "cuMemFree_v2"
+        """Allocate memory of a device, or `"hip"`, `"pinned"` or `"managed"` memory."""
+        create, *flags = {
+            "device": ("cuMemAlloc_v2",),
+            "hip": ("hipMalloc",),
+            "managed": ("cuMemAllocManaged", 1),
+            "pinned": ("cuMemHostAlloc", 0),
+        }[kind]
+        with self.on_device(device, hip=kind == "hip"):
+            address = self.get(str(create), nbytes, *flags)
+        free = {"pinned": "cuMemFreeHost", "hip": "hipFree"}.get(kind, "cuMemFree_v2")
         return self.keep(Memory(self, address, nbytes, free))
 
     def keep(self, made: M) -> M:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager
 from ctypes import byref, c_char, c_int32, c_uint64
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from simulated_driver import Simulation
@@ -21,6 +20,22 @@ GLOBAL, THREAD_LOCAL, RELAXED = 0, 1, 2
 NOT_READY = 600
 
 
+_HIP_NAMES = {
+    "cuStreamBeginCapture_v2": "hipStreamBeginCapture",
+    "cuStreamDestroy_v2": "hipStreamDestroy",
+    "cuEventDestroy_v2": "hipEventDestroy",
+    "cuMemAllocAsync": "hipMallocAsync",
+    "cuMemFreeAsync": "hipFreeAsync",
+    "sim_launch": "hip_sim_launch",
+    "sim_advance": "hip_sim_advance",
+}
+
+
+def driver_name(name: str, hip: bool) -> str:
+    """Name of a function in CUDA's driver, or of the one that is the same in HIP."""
+    return _HIP_NAMES.get(name, "hip" + name.removeprefix("cu")) if hip else name
+
+
 class DriverError(Exception):
     """A call that the simulated driver refused."""
 
@@ -32,12 +47,32 @@ class DriverError(Exception):
 
 
 @dataclass(eq=False)
-class Stream:
-    """A stream, or the name of a default one."""
+class DriverObject:
+    """A stream or an event."""
 
     sim: Simulation = field(repr=False)
     handle: int
     device: int = 0
+    hip: bool = False
+
+    def answer(self, name: str, *arguments: Any) -> int:
+        """Call a function of the driver by its name in CUDA, and give the code."""
+        return self.sim.answer(driver_name(name, self.hip), *arguments)
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function of the driver by its name in CUDA; an error is raised."""
+        self.sim.call(driver_name(name, self.hip), *arguments)
+
+    def done(self, name: str) -> bool:
+        """Ask whether something is done."""
+        code = self.answer(name, self.handle)
+        if code not in (0, NOT_READY):
+            raise DriverError(name, code)
+        return code == 0
+
+
+class Stream(DriverObject):
+    """A stream, or the name of a default one."""
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """Version and handle (R154)."""
@@ -53,27 +88,30 @@ class Stream:
 
     def launch(self, write: bool, address: int, nbytes: int) -> None:
         """Queue a kernel on some bytes."""
-        self.sim.call("sim_launch", self.handle, int(write), address, nbytes)
+        self.call("sim_launch", self.handle, int(write), address, nbytes)
 
     def allocate(self, nbytes: int) -> Memory:
         """Allocate in the order of this stream, from its pool."""
-        address = self.sim.get("cuMemAllocAsync", nbytes, self.handle)
-        return self.sim.keep(Memory(self.sim, address, nbytes, "cuMemFree_v2"))
+        address = self.sim.get(
+            driver_name("cuMemAllocAsync", self.hip), nbytes, self.handle
+        )
+        free = "hipFree" if self.hip else "cuMemFree_v2"
+        return self.sim.keep(Memory(self.sim, address, nbytes, free))
 
     def free(self, memory: Memory) -> None:
         """Free in the order of this stream, to its pool."""
-        self.sim.call("cuMemFreeAsync", memory.address, self.handle)
+        self.call("cuMemFreeAsync", memory.address, self.handle)
         memory.live = False
 
     def record(self) -> Event:
         """Record a new event."""
-        event = self.sim.event(self.device)
+        event = self.sim.event(self.device, hip=self.hip)
         event.record(self)
         return event
 
     def wait(self, event: Event) -> None:
         """Wait for an event."""
-        self.sim.call("cuStreamWaitEvent", self.handle, event.handle, 0)
+        self.call("cuStreamWaitEvent", self.handle, event.handle, 0)
 
     def wait_for(self, other: Stream) -> None:
         """Wait for what another stream has queued."""
@@ -81,34 +119,31 @@ class Stream:
 
     def query(self) -> bool:
         """Whether all is done."""
-        code = self.sim.answer("cuStreamQuery", self.handle)
-        if code not in (0, NOT_READY):
-            raise DriverError("cuStreamQuery", code)
-        return code == 0
+        return self.done("cuStreamQuery")
 
     def synchronize(self) -> None:
         """Wait on the host."""
-        self.sim.call("cuStreamSynchronize", self.handle)
+        self.call("cuStreamSynchronize", self.handle)
 
     def advance(self) -> None:
         """Let all be done, without the host's knowledge."""
-        self.sim.call("sim_advance", self.handle)
+        self.call("sim_advance", self.handle)
 
     def capture_status(self) -> int:
         """0 if nothing is captured, 1 if something is, 2 if that was broken."""
         place = c_int32()
-        self.sim.call("cuStreamIsCapturing", self.handle, byref(place))
+        self.call("cuStreamIsCapturing", self.handle, byref(place))
         return place.value
 
     def begin_capture(self, mode: int = GLOBAL) -> None:
         """Begin to capture."""
-        self.sim.call("cuStreamBeginCapture_v2", self.handle, mode)
+        self.call("cuStreamBeginCapture_v2", self.handle, mode)
 
     def end_capture(self) -> None:
         """End the capture, and drop the graph."""
         graph = c_uint64()
-        self.sim.call("cuStreamEndCapture", self.handle, byref(graph))
-        self.sim.call("cuGraphDestroy", graph.value)
+        self.call("cuStreamEndCapture", self.handle, byref(graph))
+        self.call("cuGraphDestroy", graph.value)
 
     @contextmanager
     def capture(self, mode: int = GLOBAL) -> Iterator[None]:
@@ -117,49 +152,48 @@ class Stream:
         try:
             yield
         except BaseException:
-            self.sim.answer("cuStreamEndCapture", self.handle, byref(c_uint64()))
+            self.sim.answer(
+                driver_name("cuStreamEndCapture", self.hip),
+                self.handle,
+                byref(c_uint64()),
+            )
             raise
         self.end_capture()
 
     def destroy(self) -> None:
         """Destroy the stream."""
-        self.sim.call("cuStreamDestroy_v2", self.handle)
+        self.call("cuStreamDestroy_v2", self.handle)
 
     def discard(self) -> None:
         """Destroy the stream, if it is there, with what it captures."""
-        self.sim.answer("cuStreamEndCapture", self.handle, byref(c_uint64()))
-        self.sim.answer("cuStreamDestroy_v2", self.handle)
+        self.sim.answer(
+            driver_name("cuStreamEndCapture", self.hip), self.handle, byref(c_uint64())
+        )
+        self.answer("cuStreamDestroy_v2", self.handle)
 
 
-@dataclass(eq=False)
-class Event:
+class Event(DriverObject):
     """An event."""
-
-    sim: Simulation = field(repr=False)
-    handle: int
 
     def record(self, stream: Stream) -> None:
         """Record what the stream has queued."""
-        self.sim.call("cuEventRecord", self.handle, stream.handle)
+        self.call("cuEventRecord", self.handle, stream.handle)
 
     def query(self) -> bool:
         """Whether it is done."""
-        code = self.sim.answer("cuEventQuery", self.handle)
-        if code not in (0, NOT_READY):
-            raise DriverError("cuEventQuery", code)
-        return code == 0
+        return self.done("cuEventQuery")
 
     def synchronize(self) -> None:
         """Wait on the host."""
-        self.sim.call("cuEventSynchronize", self.handle)
+        self.call("cuEventSynchronize", self.handle)
 
     def destroy(self) -> None:
         """Destroy the event."""
-        self.sim.call("cuEventDestroy_v2", self.handle)
+        self.call("cuEventDestroy_v2", self.handle)
 
     def discard(self) -> None:
         """Destroy the event, if it is there."""
-        self.sim.answer("cuEventDestroy_v2", self.handle)
+        self.answer("cuEventDestroy_v2", self.handle)
 
 
 @dataclass(eq=False)
@@ -173,9 +207,9 @@ class Memory:
     live: bool = True
 
     @property
-    def content(self) -> ctypes.Array[c_char]:
+    def content(self) -> memoryview:
         """The bytes; to look at them is no access."""
-        return (c_char * self.nbytes).from_address(self.address)
+        return memoryview((c_char * self.nbytes).from_address(self.address)).cast("B")
 
     def free(self) -> None:
         """Free at once."""

@@ -202,6 +202,42 @@ def test_an_import_by_another_framework_is_ordered(sim: Simulation) -> None:
     assert array.deleted == 1
 
 
+# HIP.
+
+
+@every_dlpack
+@pytest.mark.parametrize("default", [True, False])
+def test_the_consumers_stream_waits_on_hip(
+    sim: Simulation, kind: type[DLPackArray], default: bool
+) -> None:
+    """R75, R80: no event is recorded again while it is pending."""
+    fake, a = framework(kind, hip=True), sim.stream(hip=True)
+    b = sim.default_stream(0, hip=True) if default else sim.stream(hip=True)
+    with fake.stream(a):
+        array = fake.full((4,), 2)
+        assert array.__dlpack_device__() == (10, 0)
+        managed = take(array.__dlpack__(stream=b.handle, max_version=(1, 3)))
+        b.launch(True, managed.dl_tensor.data, 16)
+        assert sim.races == []
+        array += 1
+    assert len(sim.races) == 1
+    assert sim.violations == []
+    assert all(not c.name.startswith(("cuStream", "cuEvent")) for c in sim.journal)
+    delete(managed)
+
+
+@every_dlpack
+@pytest.mark.parametrize("stream", [1, 2])
+def test_streams_1_and_2_are_refused_on_hip(
+    sim: Simulation, kind: type[DLPackArray], stream: int
+) -> None:
+    """R75."""
+    array = framework(kind, hip=True).full((4,))
+    with pytest.raises(ValueError, match=str(stream)):
+        array.__dlpack__(stream=stream)
+    assert sim.violations == []
+
+
 # The table.
 
 

@@ -15,7 +15,7 @@ POISON = b"\xdd"
 
 
 def test_new_memory_is_poisoned(sim: Simulation) -> None:
-    assert sim.allocate(16).content.raw == POISON * 16
+    assert sim.allocate(16).content.tobytes() == POISON * 16
 
 
 def test_a_pool_gives_memory_out_again_at_once_and_poisoned(sim: Simulation) -> None:
@@ -24,10 +24,10 @@ def test_a_pool_gives_memory_out_again_at_once_and_poisoned(sim: Simulation) -> 
     first = a.allocate(16)
     first.content[:] = b"x" * 16
     a.free(first)
-    assert first.content.raw == b"x" * 16
+    assert first.content.tobytes() == b"x" * 16
     second = a.allocate(12)
     assert second.address == first.address
-    assert second.content.raw == POISON * 12
+    assert second.content.tobytes() == POISON * 12
     assert sim.races == []
 
 
@@ -154,7 +154,7 @@ def test_a_copy_moves_bytes_on_its_stream(sim: Simulation, name: str) -> None:
     a, source, target = sim.stream(), sim.allocate(8), sim.allocate(8)
     source.content[:] = b"abcdefgh"
     sim.call(name, *COPIES[name](target, source, a))
-    assert target.content.raw == b"abcd" + POISON * 4
+    assert target.content.tobytes() == b"abcd" + POISON * 4
     sim.host_write(source.address, 8)
     sim.host_read(target.address, 8)
     assert [race.first.write for race in sim.races] == [False, True]
@@ -183,7 +183,7 @@ def test_a_copy_out_of_bounds_is_refused(sim: Simulation) -> None:
 def test_a_fill_writes(sim: Simulation) -> None:
     a, b, memory = sim.stream(), sim.stream(), sim.allocate(8)
     sim.call("cuMemsetD8Async", memory.address, 7, 4, a.handle)
-    assert memory.content.raw == b"\x07" * 4 + POISON * 4
+    assert memory.content.tobytes() == b"\x07" * 4 + POISON * 4
     b.launch(False, memory.address + 4, 4)
     assert sim.races == []
     b.read(memory)
@@ -254,7 +254,15 @@ def test_planes_are_copied_by_height(sim: Simulation) -> None:
         WidthInBytes=2, Height=2, Depth=2,
     )  # fmt: skip
     sim.call("cuMemcpy3DAsync_v2", byref(copy), a.handle)
-    assert list(target.content.raw) == [4, 5, 8, 9, 16, 17, 20, 21]
+    assert list(target.content.tobytes()) == [4, 5, 8, 9, 16, 17, 20, 21]
+
+
+def test_copies_of_a_capture_do_not_happen(sim: Simulation) -> None:
+    a, source, target = sim.stream(), sim.allocate(4), sim.allocate(4)
+    source.content[:] = b"abcd"
+    with a.capture():
+        sim.call("cuMemcpyAsync", target.address, source.address, 4, a.handle)
+    assert target.content.tobytes() != b"abcd"
 
 
 # Pointers.

@@ -102,6 +102,18 @@ def test_a_primary_context_is_counted(sim: Simulation) -> None:
     assert sim.counts["retains"] == before
 
 
+def test_a_primary_context_can_be_lost() -> None:
+    code, output, errors = run("""
+        from simulated_driver import simulation
+        sim = simulation()
+        sim.start()
+        event = sim.event()
+        sim.call("cuDevicePrimaryCtxReset_v2", 0)
+        print(sim.answer("cuEventDestroy_v2", event.handle), sim.violations)
+    """)
+    assert (code, output, errors) == (0, "709 []\n", "")
+
+
 def test_there_are_as_many_devices(sim: Simulation) -> None:
     assert sim.answer("cuDeviceGet", byref(c_int32()), 1) == 0
     assert sim.answer("cuDeviceGet", byref(c_int32()), 2) == 101

@@ -95,13 +95,16 @@ pub(super) fn get() -> Result<&'static Cuda, Error> {
     CUDA.get_or_init(Cuda::load).as_ref().map_err(Error::clone)
 }
 
-/// Calls a function of the table, and turns its status into a result.
+/// Calls a function of the table, and turns its status into a result; `code` leaves it as it is.
 macro_rules! call {
-    ($cuda:expr, $name:ident($($argument:expr),* $(,)?)) => {{
+    ($cuda:expr, code $name:ident($($argument:expr),* $(,)?)) => {{
         let function = $cuda.functions.$name.ok_or(Error::Missing(stringify!($name)))?;
         // SAFETY: the driver's function of this signature; handles of streams are live (S18), events are those
         // that this driver made, and every place that is written is a variable of the caller.
-        let code = unsafe { function($($argument),*) };
+        unsafe { function($($argument),*) }
+    }};
+    ($cuda:expr, $name:ident($($argument:expr),* $(,)?)) => {{
+        let code = call!($cuda, code $name($($argument),*));
         $cuda.status(stringify!($name), code)
     }};
 }
@@ -227,17 +230,21 @@ impl Driver for Cuda {
         pop().ok();
     }
 
-    fn context_of(&self, stream: Stream) -> Result<(Context, i32), Error> {
+    fn context_of(&self, stream: Stream) -> Result<Context, Error> {
         let mut context = null_mut();
         call!(self, cuStreamGetCtx(stream.as_ptr(), &mut context))?;
-        let context = context.expose_provenance();
+        Ok(context.expose_provenance())
+    }
+
+    fn device_of_context(&self, context: Context) -> Result<i32, Error> {
         let entered = self.enter_context(context)?;
         let mut device = 0;
-        let found = call!(self, cuCtxGetDevice(&mut device));
+        let mut ask = || call!(self, cuCtxGetDevice(&mut device));
+        let found = ask();
         if let Some(previous) = entered {
             self.leave(previous);
         }
-        found.map(|()| (context, device))
+        found.map(|()| device)
     }
 
     fn rerecords(&self) -> bool {
@@ -259,10 +266,9 @@ impl Driver for Cuda {
     }
 
     fn is_done(&self, event: RawEvent) -> Result<bool, Error> {
-        match call!(self, cuEventQuery(event.as_ptr())) {
-            Ok(()) => Ok(true),
-            Err(error) if error.code() == Some(CUDA_ERROR_NOT_READY) => Ok(false),
-            Err(error) => Err(error),
+        match call!(self, code cuEventQuery(event.as_ptr())) {
+            CUDA_ERROR_NOT_READY => Ok(false),
+            code => self.status("cuEventQuery", code).map(|()| true),
         }
     }
 

@@ -60,13 +60,16 @@ pub(super) fn get() -> Result<&'static Hip, Error> {
     HIP.get_or_init(Hip::load).as_ref().map_err(Error::clone)
 }
 
-/// Calls a function of the table, and turns its status into a result.
+/// Calls a function of the table, and turns its status into a result; `code` leaves it as it is.
 macro_rules! call {
-    ($hip:expr, $name:ident($($argument:expr),* $(,)?)) => {{
+    ($hip:expr, code $name:ident($($argument:expr),* $(,)?)) => {{
         let function = $hip.functions.$name.ok_or(Error::Missing(stringify!($name)))?;
         // SAFETY: the runtime's function of this signature; handles of streams are live (S18), events are those
         // that this runtime made, and every place that is written is a variable of the caller.
-        let code = unsafe { function($($argument),*) };
+        unsafe { function($($argument),*) }
+    }};
+    ($hip:expr, $name:ident($($argument:expr),* $(,)?)) => {{
+        let code = call!($hip, code $name($($argument),*));
         $hip.status(stringify!($name), code)
     }};
 }
@@ -147,10 +150,14 @@ impl Driver for Hip {
         restore().ok();
     }
 
-    fn context_of(&self, stream: Stream) -> Result<(Context, i32), Error> {
+    fn context_of(&self, stream: Stream) -> Result<Context, Error> {
         let mut device = 0;
         call!(self, hipStreamGetDevice(stream.as_ptr(), &mut device))?;
-        Ok((device as Context, device))
+        Ok(device as Context)
+    }
+
+    fn device_of_context(&self, context: Context) -> Result<i32, Error> {
+        Ok(context as i32)
     }
 
     fn rerecords(&self) -> bool {
@@ -175,10 +182,9 @@ impl Driver for Hip {
     }
 
     fn is_done(&self, event: RawEvent) -> Result<bool, Error> {
-        match call!(self, hipEventQuery(event.as_ptr())) {
-            Ok(()) => Ok(true),
-            Err(error) if error.code() == Some(HIP_ERROR_NOT_READY) => Ok(false),
-            Err(error) => Err(error),
+        match call!(self, code hipEventQuery(event.as_ptr())) {
+            HIP_ERROR_NOT_READY => Ok(false),
+            code => self.status("hipEventQuery", code).map(|()| true),
         }
     }
 

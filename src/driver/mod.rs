@@ -80,8 +80,11 @@ pub(crate) trait Driver: Sync {
     /// Makes a context current that [`Self::context_of`] has told; what [`Self::leave`] has to restore.
     fn enter_context(&self, context: Context) -> Result<Option<Context>, Error>;
 
-    /// The context of a stream, and its device.
-    fn context_of(&self, stream: Stream) -> Result<(Context, i32), Error>;
+    /// The context of a stream.
+    fn context_of(&self, stream: Stream) -> Result<Context, Error>;
+
+    /// The device of a context.
+    fn device_of_context(&self, context: Context) -> Result<i32, Error>;
 
     /// Whether an event may be recorded anew while its last record is pending.
     fn rerecords(&self) -> bool;
@@ -176,6 +179,7 @@ pub(crate) fn relaxed<R>(
 /// A driver with the context of a device current, until this is dropped.
 pub(crate) struct Current {
     driver: &'static dyn Driver,
+    device: i32,
     context: Context,
     previous: Option<Context>,
 }
@@ -186,17 +190,28 @@ pub(crate) fn enter(device: DLDevice) -> Result<Current, Error> {
     let (previous, context) = driver.enter(device.device_id)?;
     Ok(Current {
         driver,
+        device: device.device_id,
         context,
         previous,
     })
 }
 
 impl Current {
+    /// The device of a stream.
+    pub(crate) fn device_of_stream(&self, stream: Stream) -> Result<i32, Error> {
+        let context = self.driver.context_of(stream)?;
+        match context == self.context {
+            true => Ok(self.device),
+            false => self.driver.device_of_context(context),
+        }
+    }
+
     /// Makes the context of a stream current where that is not the device's primary one.
     fn enter_context_of(&self, stream: Stream) -> Result<Self, Error> {
-        let (context, _) = self.driver.context_of(stream)?;
+        let context = self.driver.context_of(stream)?;
         Ok(Self {
             driver: self.driver,
+            device: self.device,
             context,
             previous: self.driver.enter_context(context)?,
         })

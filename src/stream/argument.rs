@@ -9,9 +9,9 @@ use pyo3::types::{PyBool, PyInt, PyTuple, PyType};
 
 use super::{NO_SYNC, PyStream, Stream, checked, has_streams};
 use crate::abi::DLDevice;
-use crate::driver;
-use crate::error::type_name;
+use crate::error::{Error, type_name};
 use crate::interpreter::PythonOwner;
+use crate::{device, driver, order};
 
 /// What a `stream=` argument asks for.
 pub(crate) enum Wanted {
@@ -35,10 +35,11 @@ pub(crate) fn wanted(stream: Option<&Bound<'_, PyAny>>, device: DLDevice) -> PyR
     };
     if let Ok(stream) = stream.cast::<PyStream>() {
         let stream = stream.get().stream();
-        if has_streams(device) && stream.device() != device {
-            return Err(elsewhere(stream, stream.device(), device));
-        }
         checked(stream.handle(), device)?;
+        if stream.device() != device {
+            let here = stream.device();
+            return Err(elsewhere(&Stream::new(stream.handle(), device, None), here).into());
+        }
         return Ok(Wanted::Stream(stream.clone()));
     }
     let (handle, owner) = match is_int(stream) {
@@ -149,43 +150,25 @@ fn of_library(stream: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     handle.map(|handle| integer(&handle)).transpose()
 }
 
-/// Refuses a stream of another device, where a driver can tell: handles that name one, outside of captures.
-pub(crate) fn check_device(stream: &Stream, device: DLDevice) -> PyResult<()> {
-    if (0..=2).contains(&stream.handle()) {
-        return Ok(());
+/// Refuses a stream of another device, where a driver can tell: outside of captures.
+pub(crate) fn check_device(stream: Stream) -> PyResult<Stream> {
+    if stream.is_verified() {
+        return Ok(stream);
     }
-    let current = match driver::enter(device) {
-        Ok(current) => current,
-        Err(error) if error.is_absent() => return Ok(()),
-        Err(error) => return Err(crate::error::Error::from(error).into()),
-    };
-    let raw = stream.raw()?;
-    let here = match current.capture(raw).map_err(crate::error::Error::from)? {
-        driver::Capture::None => {
-            current
-                .context_of(raw)
-                .map_err(crate::error::Error::from)?
-                .1
-        }
-        // A question would end the capture.
-        _ => return Ok(()),
-    };
-    let here = DLDevice {
-        device_id: here,
-        ..device
-    };
-    match here.device_id == device.device_id {
-        true => Ok(()),
-        false => Err(elsewhere(stream, here, device)),
+    match driver::enter(stream.device()) {
+        Ok(current) => Ok(order::check_device(&current, stream)?),
+        Err(error) if error.is_absent() => Ok(stream),
+        Err(error) => Err(Error::from(error).into()),
     }
 }
 
+/// The error for a stream of another device than the tensor.
 #[cold]
-fn elsewhere(stream: &Stream, here: DLDevice, device: DLDevice) -> PyErr {
-    PyValueError::new_err(format!(
+pub(crate) fn elsewhere(stream: &Stream, here: DLDevice) -> Error {
+    Error::Invalid(format!(
         "stream {:#x} is one of {}, but the tensor is on {}",
         stream.handle(),
-        crate::device::name(here),
-        crate::device::name(device)
+        device::name(here),
+        device::name(stream.device())
     ))
 }

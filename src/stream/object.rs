@@ -71,10 +71,7 @@ impl PyStream {
         let named = Stream::new(checked(handle, guess)?, guess, owner);
         let named = match device {
             None if handle > 2 => named.of_its_device()?,
-            _ => {
-                check_device(&named, guess)?;
-                named
-            }
+            _ => check_device(named)?,
         };
         Bound::new(stream.py(), Self(named))
     }
@@ -94,12 +91,12 @@ impl Stream {
     fn of_its_device(self) -> PyResult<Self> {
         let raw = self.raw()?;
         let current = driver::enter(self.device).map_err(Error::from)?;
-        let (_, device_id) = current.context_of(raw).map_err(Error::from)?;
+        let device_id = current.device_of_stream(raw).map_err(Error::from)?;
         let device = DLDevice {
             device_id,
             ..self.device
         };
-        Ok(Self { device, ..self })
+        Ok(Self { device, ..self }.verified())
     }
 }
 
@@ -180,7 +177,7 @@ impl PyStream {
         self.0.handle().into_pyobject(py)?.hash()
     }
 
-    fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
+    fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> Py<PyAny> {
         let equal = if let Ok(other) = other.cast::<Self>() {
             Some(self.0.is(&other.get().0))
         } else if other.is_instance_of::<PyInt>() {
@@ -192,6 +189,6 @@ impl PyStream {
         } else {
             None
         };
-        Ok(equality(other.py(), equal, op))
+        equality(other.py(), equal, op)
     }
 }

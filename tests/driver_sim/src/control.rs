@@ -82,7 +82,7 @@ pub(crate) extern "C" fn sim_reset(devices: i32) {
 }
 
 /// Lets all work be done and known to the host, and forgets journal, races, violations, failures and set errors.
-/// Objects stay.
+/// Captures end; other objects stay.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn sim_clear() {
     lock().clear();
@@ -159,6 +159,14 @@ exports! {
 
     /// Lets the work of a stream be done, without the host's knowledge.
     fn sim_advance(stream: Handle) in sim {
+        let stream = sim.resolve(stream)?;
+        let clock = sim.stream(stream)?.clock.clone();
+        sim.complete(&clock);
+        Ok(())
+    }
+
+    /// The same on HIP.
+    fn hip_sim_advance(stream: Handle) in sim {
         let stream = sim.resolve(stream)?;
         let clock = sim.stream(stream)?.clock.clone();
         sim.complete(&clock);

@@ -9,7 +9,7 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::abi::{Code, Handle, Noted, Out};
 use crate::access::{Access, Race};
-use crate::capture::Capture;
+use crate::capture::{Capture, Mode};
 use crate::clock::{Clock, HOST, Moment, Timeline};
 use crate::code::{Answer, NOT_INITIALIZED};
 use crate::context::{Context, Thread};
@@ -95,8 +95,8 @@ pub(crate) fn set_caller(caller: String) {
 /// Whether this process is a fork of the one that initialized the driver. It is told without the lock, which another
 /// thread may have held at the fork.
 pub(crate) fn forked() -> bool {
-    !matches!(OWNER.load(Ordering::Relaxed), 0)
-        && OWNER.load(Ordering::Relaxed) != std::process::id()
+    let owner = OWNER.load(Ordering::Relaxed);
+    owner != 0 && owner != std::process::id()
 }
 
 /// Runs an exported function and enters it in the journal.
@@ -149,14 +149,20 @@ impl Sim {
         };
     }
 
-    /// Lets all work complete, with the host's knowledge, and forgets what was reported. What is alive stays.
+    /// Lets all work complete, with the host's knowledge, and forgets what was reported. Captures end; other objects
+    /// stay.
     pub(crate) fn clear(&mut self) {
         // Where everything is done and known, empty clocks say so too.
         self.host = Clock::default();
         self.completed = Clock::default();
+        self.captures.clear();
         self.streams.retain(|_, stream| stream.alive);
         for stream in self.streams.values_mut() {
             stream.clock = Clock::default();
+            stream.capture = None;
+        }
+        for thread in self.threads.values_mut() {
+            thread.mode = Mode::Global;
         }
         self.events.retain(|_, event| event.alive);
         for event in self.events.values_mut() {

@@ -1,0 +1,105 @@
+"""Kernels on tensors of dlx, which the simulated driver queues, and what it finds."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
+
+import dlx
+import pytest
+from simulated_driver import Simulation, simulation
+from simulated_objects import Stream
+
+T = TypeVar("T")
+
+
+class Named(Protocol):
+    """What has the handle of a stream: `dlx.Stream`, or one of the simulation."""
+
+    @property
+    def handle(self) -> int:
+        """What drivers call it."""
+
+
+def read(stream: Named | None, tensor: dlx.Tensor) -> None:
+    """Queue a kernel that reads all elements."""
+    _launch(stream, tensor, write=False)
+
+
+def write(stream: Named | None, tensor: dlx.Tensor) -> None:
+    """Queue a kernel that writes all elements."""
+    _launch(stream, tensor, write=True)
+
+
+def _launch(stream: Named | None, tensor: dlx.Tensor, *, write: bool) -> None:
+    assert stream is not None
+    address, nbytes = tensor.data_ptr, tensor.nbytes
+    simulation().call("sim_launch", stream.handle, int(write), address, nbytes)
+
+
+@contextmanager
+def violation(sim: Simulation, match: str) -> Iterator[None]:
+    """Expect a violation of the driver's rules, and start anew."""
+    yield
+    assert any(match in found.what for found in sim.violations), sim.violations
+    sim.start()
+
+
+@contextmanager
+def refused(*streams: Stream, match: str) -> Iterator[None]:
+    """Expect a `BufferError`, and that no capture of these streams is broken by it."""
+    before = [stream.capture_status() for stream in streams]
+    with pytest.raises(BufferError, match=match):
+        yield
+    assert [stream.capture_status() for stream in streams] == before
+
+
+def in_thread(function: Callable[[], T]) -> T:
+    """Call in a thread of its own, which has no context of a device current."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result()
+
+
+class OwnStream:
+    """A stream object of some library: the stream is destroyed with it."""
+
+    def __init__(self, stream: Stream) -> None:
+        """Own a stream."""
+        self.stream = stream
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """Version and handle (R154)."""
+        return (0, self.stream.handle)
+
+    def __del__(self) -> None:
+        """Destroy the stream, as libraries do."""
+        self.stream.destroy()
+
+
+class Held:
+    """A thread that does something, holds it, and lets go when told."""
+
+    def __init__(self, block: Callable[[], None], end: Callable[[], None]) -> None:
+        """Run `block` in the thread, and wait for its end."""
+        self._begun, self._go = threading.Event(), threading.Event()
+        self._pool = ThreadPoolExecutor(1)
+
+        def run() -> None:
+            try:
+                block()
+            finally:
+                self._begun.set()
+            self._go.wait()
+            end()
+
+        self._future = self._pool.submit(run)
+        self._begun.wait()
+
+    def end(self) -> None:
+        """Run `end` in the thread; what it raises comes here."""
+        self._go.set()
+        self._future.result()
+        self._pool.shutdown()
