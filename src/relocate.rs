@@ -135,7 +135,7 @@ pub(crate) fn for_export(stream: Option<&Bound<'_, PyAny>>, there: DLDevice) -> 
         Wanted::NoOrder if has_streams => On::Unordered,
         Wanted::NoOrder => return Err(stream::no_streams(there)),
         Wanted::Stream(stream) => {
-            stream::check_device(&stream, there)?;
+            let stream = stream::check_device(stream)?;
             // It stays the consumer's (R82).
             On::asked(stream, true)
         }

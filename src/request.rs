@@ -42,7 +42,7 @@ impl Request<'_, '_> {
             Wanted::Unset => On::Current,
             Wanted::NoOrder => On::Unordered,
             Wanted::Stream(stream) => {
-                stream::check_device(&stream, there)?;
+                let stream = stream::check_device(stream)?;
                 // A handle is vouched for by who asks for the release behind it.
                 On::asked(stream, self.release == Release::None)
             }

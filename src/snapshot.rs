@@ -126,7 +126,7 @@ impl Snapshot {
     /// `BufferError` for devices that dlx has no memory on.
     pub(crate) fn empty(shape: &[i64], dtype: DLDataType, device: DLDevice) -> Result<Self, Error> {
         match device.device_type {
-            kDLCPU => Self::allocate(shape, dtype, 0),
+            kDLCPU if device == device::CPU => Self::allocate(shape, dtype, 0),
             kDLCUDA | kDLROCM => relocate::allocate(shape, dtype, device),
             _ => Err(Error::refused(format!(
                 "dlx does not allocate on {}, only on cpu, cuda and rocm",
