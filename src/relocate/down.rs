@@ -2,7 +2,7 @@
 
 use pyo3::prelude::*;
 
-use super::{CALLS, flags};
+use super::flags;
 use crate::abi::*;
 use crate::checked::{Checked, Memo};
 use crate::driver::{self, Capture};
@@ -15,8 +15,8 @@ use crate::transfer::{self, finished};
 use crate::work::Work;
 use crate::{copy, device, layout};
 
-/// How many times the bytes of the elements the memory around them may be, to be fetched in their place.
-const SPARSE: i64 = 4;
+/// Bytes that are fetched in about the time that a call takes.
+const CALL: i64 = 64 << 10;
 
 /// From a device to the host.
 pub(super) fn down(py: Python<'_>, source: &Snapshot, ordered: bool) -> PyResult<Snapshot> {
@@ -52,9 +52,9 @@ pub(super) fn down(py: Python<'_>, source: &Snapshot, ordered: bool) -> PyResult
 fn is_direct(source: &Snapshot, steps: &[Step]) -> bool {
     let calls = transfer::calls(steps);
     let (low, high) = bytes(source);
+    let around = (high - low).saturating_sub(source.nbytes());
     // What a broadcast repeats, the host repeats.
-    steps.len() == 1
-        && (calls == 1 || (calls <= CALLS && high - low > SPARSE.saturating_mul(source.nbytes())))
+    steps.len() == 1 && (calls == 1 || around > CALL.saturating_mul(calls - 1))
 }
 
 /// The bytes in which the elements lie, from the first one on.
