@@ -10,7 +10,7 @@ use crate::abi::DLDevice;
 use crate::driver::{self, Capture};
 use crate::error::Error;
 use crate::interpreter::attach;
-use crate::release::blocking;
+use crate::release::{blocking, sweep};
 use crate::stream::{self, Stream};
 
 /// A block of device memory, freed on drop; no address when it has no bytes (R93).
@@ -25,7 +25,7 @@ struct Block {
     lent: bool,
 }
 
-/// Those that a capture kept from being freed.
+/// Those that could not be freed yet, mostly for a capture.
 static KEPT_BACK: Mutex<Vec<Block>> = Mutex::new(Vec::new());
 
 impl DeviceMemory {
@@ -43,6 +43,7 @@ impl DeviceMemory {
         if current.capture(raw)? != Capture::None {
             return Err(captured(stream));
         }
+        sweep();
         free_kept_back();
         let bytes = usize::try_from(bytes).map_err(|_| Error::OutOfMemory(usize::MAX))?;
         if bytes == 0 {
@@ -82,7 +83,7 @@ impl Drop for DeviceMemory {
     }
 }
 
-/// Frees what no capture holds any more.
+/// Frees what could not be freed before.
 fn free_kept_back() {
     let blocks = take(&mut *KEPT_BACK.lock().unwrap_or_else(PoisonError::into_inner));
     blocks.into_iter().for_each(free);
@@ -91,7 +92,7 @@ fn free_kept_back() {
 /// Frees a block, or keeps it back; where there is no driver any more, there is no memory either.
 fn free(block: Block) {
     if let Err(error) = block.free()
-        && error.is_of_capture()
+        && !error.is_final()
     {
         let mut kept = KEPT_BACK.lock().unwrap_or_else(PoisonError::into_inner);
         kept.push(block);

@@ -47,12 +47,10 @@ impl Error {
         matches!(self, Self::NotFound { .. } | Self::NoStreams)
     }
 
-    /// Whether it is only that something captures a graph.
-    pub(crate) fn is_of_capture(&self) -> bool {
-        match self {
-            Self::Captured => true,
-            error => error.code().is_some_and(|code| (900..=907).contains(&code)),
-        }
+    /// Whether the driver is gone for good, and with it all that it had.
+    pub(crate) fn is_final(&self) -> bool {
+        const DEINITIALIZED: i32 = 4;
+        *self == Self::Forked || self.is_absent() || self.code() == Some(DEINITIALIZED)
     }
 
     /// Whether memory ran out.
