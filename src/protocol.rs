@@ -29,8 +29,12 @@ pub(crate) fn from_protocol(
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
     let py = x.py();
+    let may_copy = match request.copy {
+        None => request.device.is_some(),
+        Some(copy) => copy,
+    };
     let error = match ask(x, kind, entry, request) {
-        Err(error) if request.copy != Some(false) && relocate::is_refusal(py, &error) => error,
+        Err(error) if may_copy && relocate::is_refusal(py, &error) => error,
         answer => return answer,
     };
     let Some(here) = device(x)? else {

@@ -135,7 +135,6 @@ pub(crate) struct Stream {
     device: DLDevice,
     /// The thread whose default stream this is, where the handle names that of whatever thread uses it (H8).
     thread: Option<ThreadId>,
-    #[expect(dead_code, reason = "held for the stream's life")]
     owner: Option<Arc<PythonOwner>>,
     /// Whether it is known to be one of the device.
     verified: bool,

@@ -322,3 +322,82 @@ def test_a_failing_call_is_reported_and_loses_nothing(
     expected = {"cuMemAllocAsync", "cuStreamIsCapturing"} if kind is not down else set()
     assert failed >= expected
     assert sim.violations == []
+
+
+# Without a driver that works.
+
+
+def in_process(code: str, **environment: str) -> None:
+    """Run code in a process of its own."""
+    folder = Path(__file__).parent.parent
+    script = f"import sys; sys.path.insert(0, {str(folder)!r})\n" + textwrap.dedent(
+        code
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+
+
+def test_without_a_driver_there_is_one_clear_error() -> None:
+    """R62: and copies on the host work."""
+    in_process(
+        """
+        import dlx, numpy as np
+        for make in (
+            lambda: dlx.empty(3, "float32", device="cuda:0"),
+            lambda: dlx.from_dlpack(np.arange(3), device="cuda:0"),
+            lambda: dlx.from_dlpack(np.arange(3)).to(device="rocm:0"),
+            lambda: dlx.from_pointer(8, (3,), "int8", device="cuda:0").to(copy=True),
+        ):
+            try:
+                make()
+            except BufferError as error:
+                assert "nowhere.so could not be loaded" in str(error), error
+            else:
+                raise AssertionError
+        dlx.from_dlpack(np.arange(3), device="cpu", copy=True)
+        """,
+        DLX_LIBCUDA="nowhere.so",
+        DLX_LIBAMDHIP="nowhere.so",
+    )
+
+
+def test_memory_that_a_fork_inherits_is_leaked_quietly() -> None:
+    in_process(
+        """
+        import os, dlx, numpy as np
+        from simulated_driver import simulation
+        simulation().start()
+        tensor = dlx.from_dlpack(np.arange(3), device="cuda:0")
+        if child := os.fork():
+            assert os.waitpid(child, 0)[1] == 0
+        else:
+            del tensor
+            try:
+                dlx.from_dlpack(np.arange(3), device="cuda:0")
+            except RuntimeError as error:
+                os._exit("fork" not in str(error))
+            os._exit(2)
+        """
+    )
+
+
+def test_memory_that_is_left_at_exit_does_no_harm() -> None:
+    """R14: the driver may be gone by then."""
+    in_process(
+        """
+        import dlx, numpy as np
+        from simulated_driver import simulation
+        sim = simulation()
+        sim.start()
+        kept = [dlx.from_dlpack(np.arange(3), device="cuda:0") for _ in range(3)]
+        kept.append(dlx.from_dlpack(kept[0], copy=True, stream=sim.stream()))
+        sim.set_error(4)
+        """
+    )
