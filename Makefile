@@ -9,7 +9,7 @@ SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find src python -name '*
 export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint types bench wheel ci lifetime clean
+.PHONY: help demo test lint types bench wheel ci lifetime interop clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
@@ -46,12 +46,16 @@ wheel: $(VENV)/tools  ## build the abi3 wheel and the sdist, and try the wheel i
 lifetime: $(VENV)/built $(VENV)/heavy  ## the lifetime tests: a million rounds, without PyO3's pool, under valgrind
 	tests/lifetime/run $(BIN)/python
 
+interop: $(VENV)/built $(VENV)/interop  ## every library to every other, with the real ones; writes docs/interop.md
+	$(BIN)/python -m pytest tests/interop
+
 ci: export DLX_REQUIRE_HEAVY = 1
 ci:  ## all that has to pass
 	$(MAKE) lint types wheel
 	$(MAKE) $(VENV)/heavy
 	$(MAKE) lifetime
 	$(MAKE) test
+	$(MAKE) interop
 
 clean:  ## remove what was built
 	rm -rf $(VENV) build dist target
@@ -67,6 +71,10 @@ $(VENV)/built: $(VENV)/bin/python $(SOURCES)
 
 $(VENV)/tools: $(VENV)/bin/python requirements-dev.txt
 	$(BIN)/python -m pip install -r requirements-dev.txt
+	touch $@
+
+$(VENV)/interop: $(VENV)/heavy requirements-interop.txt
+	$(BIN)/python tests/interop/install.py requirements-interop.txt
 	touch $@
 
 $(VENV)/heavy: $(VENV)/bin/python requirements-heavy.txt

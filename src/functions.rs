@@ -2,12 +2,13 @@
 
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
+
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyTuple};
-use triomphe::Arc;
 
 use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
 use crate::adapters::numpy;
@@ -19,12 +20,12 @@ use crate::error::{bad_integers, type_name};
 use crate::interpreter::PythonOwner;
 use crate::release::Release;
 use crate::request::Request;
-use crate::resolve;
 use crate::slot::is_mixin;
 use crate::snapshot::Source;
 use crate::stream::{self, PyStream, Wanted};
 use crate::tensor::{Tensor, again};
 use crate::work::Work;
+use crate::{aliases, resolve};
 
 /// The tensor that ``x`` describes, sharing its memory.
 ///
@@ -33,13 +34,14 @@ use crate::work::Work;
 /// ``__dlpack__`` may have a Python buffer, ``__array_struct__``, ``__array_interface__``,
 /// ``__arrow_c_device_array__`` or ``__arrow_c_array__``, of memory on the CPU.
 ///
-/// ``device`` is where the result must be, as a name, a pair or a `Device`; the producer is asked to move it.
+/// ``device`` is where the result must be, as a name, a pair or a `Device`; the producer is asked for it there.
 /// ``copy=True`` always copies, on the CPU into compact row-major memory aligned to 256 bytes;
 /// ``copy=False`` never does and raises `CopyRefused` where one is needed.
 /// ``stream`` is the stream that the elements will be used on: an int as DLPack defines it for the device, a `Stream`,
 /// or the stream object of a library, which is kept alive; it waits for the producer's stream. -1 asks for no order.
 /// Without it the tensor remembers when its elements are ready, and streams that need them later wait for that. On the
-/// CPU there is none.
+/// CPU there is none; on oneAPI it is a queue of the producer's kind (``dpctl.SyclQueue``), which the producer gets as
+/// it is.
 /// ``release`` says how the memory is given back while ``stream``, where that is not the producer's, may still use it:
 /// ``"auto"`` when the stream is done with what it has been given, ``"wait-back"`` at once after the producer's stream
 /// was made to wait, ``"record_stream"`` by the method of torch's tensors, ``"sync"`` after the host has waited,
@@ -72,6 +74,7 @@ pub(crate) fn from_dlpack<'py>(
     };
     if let Ok(tensor) = x.cast_exact::<Tensor>()
         && stream.is_none()
+        && !aliases::is_asked(tensor.get().snapshot()?, device)
     {
         return again(tensor, &request);
     }

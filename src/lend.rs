@@ -2,9 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
+
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
-use triomphe::Arc;
 
 use crate::abi::DLDevice;
 use crate::adapters::numpy;

@@ -2,14 +2,16 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError, PyValueError};
+use pyo3::exceptions::{
+    PyAttributeError, PyBufferError, PyRuntimeError, PyTypeError, PyValueError,
+};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyDict, PyInt, PyTuple, PyType};
 
 use crate::abi::*;
-use crate::adapters::torch;
+use crate::adapters::{oneapi, torch};
 use crate::cache::Entry;
 use crate::error::type_name;
 use crate::interpreter::call;
@@ -82,31 +84,27 @@ pub(crate) fn ask(
     let Some(here) = x.getattr_opt(intern!(py, "__dlpack_device__"))? else {
         return Err(no_protocol(x, "__dlpack_device__"));
     };
-    let here = device_of(x, &call(&here, &PyDict::new(py))?)?;
+    let here = device_of(x, "__dlpack_device__", &call(&here, &PyDict::new(py))?)?;
     let there = request.device.unwrap_or(here);
-    let (stream, work) = match request.wanted(there)? {
-        Wanted::NoOrder if !stream::has_streams(there) => (None, None),
-        Wanted::NoOrder => (Some(stream::NO_SYNC), None),
-        Wanted::Stream(stream) => {
-            let stream = stream::check_device(stream)?;
-            (Some(stream.handle()), Some(request.ready_on(stream, None)))
-        }
-        // The default stream, explicitly (R83, R84).
-        Wanted::Unset => match stream::default(there) {
-            Some(handle) => (
-                Some(handle),
-                Some(Work::ready_after(Stream::default(there))),
-            ),
-            None => (None, None),
-        },
+    let queue = oneapi::queue(x, request.stream, there)?;
+    let (stream, work) = match queue {
+        Some(_) => (None, None),
+        None => of_request(request, there)?,
     };
+    // Memory that both can read is not moved; to wait for it is enough.
+    let on_host = match oneapi::is_one(here) && there == device::CPU {
+        true => oneapi::host_queue(x)?,
+        false => None,
+    };
+    let wanted = if on_host.is_some() { here } else { there };
     let asked = Asked {
         stream,
-        device: (here != there).then_some(there),
+        queue,
+        device: (here != wanted).then_some(wanted),
         // Where dlx can copy, the producer need not know how.
         copy: request
             .copy
-            .filter(|&copy| !(copy && here == there && copy::can(there))),
+            .filter(|&copy| !(copy && here == wanted && copy::can(there))),
     };
     let result = match asked.call(&method, entry) {
         Ok(result) => result,
@@ -121,16 +119,21 @@ pub(crate) fn ask(
     };
     let snapshot = capsule::import(capsule, work)?;
     let found = snapshot.memo().device;
-    if request.device.is_some_and(|there| there != found)
-        || (found != there && stream::has_streams(found))
-    {
+    if found != wanted && (request.device.is_some() || stream::has_streams(found)) {
         return Err(PyBufferError::new_err(format!(
             "{} was asked for a tensor on {} and gave one on {}",
             type_name(&x.get_type()),
-            device::name(there),
+            device::name(wanted),
             device::name(found)
         )));
     }
+    let snapshot = match on_host {
+        Some(queue) => {
+            queue.call_method0(intern!(py, "wait"))?;
+            snapshot.on(there)?
+        }
+        None => snapshot,
+    };
     let snapshot = match asked.copy {
         // torch copies and does not say so (R37).
         Some(true) if kind.is_some() => snapshot.copied()?,
@@ -140,21 +143,43 @@ pub(crate) fn ask(
     Ok(Some(snapshot))
 }
 
+/// What `__dlpack__` gets as `stream`, and what the tensor waits for then.
+fn of_request(request: &Request<'_, '_>, there: DLDevice) -> PyResult<(Option<i64>, Option<Work>)> {
+    Ok(match request.wanted(there)? {
+        Wanted::NoOrder if !stream::has_streams(there) => (None, None),
+        Wanted::NoOrder => (Some(stream::NO_SYNC), None),
+        Wanted::Stream(stream) => {
+            let stream = stream::check_device(stream)?;
+            (Some(stream.handle()), Some(request.ready_on(stream, None)))
+        }
+        // The default stream, explicitly (R83, R84).
+        Wanted::Unset => match stream::default(there) {
+            Some(handle) => {
+                let work = Work::ready_after(Stream::default(there));
+                (Some(handle), Some(work))
+            }
+            None => (None, None),
+        },
+    })
+}
+
 /// What goes to `__dlpack__` beside `max_version`.
-struct Asked {
+struct Asked<'a, 'py> {
     stream: Option<i64>,
+    /// A queue of oneAPI, which goes in place of a stream.
+    queue: Option<&'a Bound<'py, PyAny>>,
     device: Option<DLDevice>,
     copy: Option<bool>,
 }
 
-impl Asked {
+impl<'py> Asked<'_, 'py> {
     /// Whether only a producer that knows the newer keywords can do it.
     fn needs_new(&self) -> bool {
         self.device.is_some() || self.copy == Some(true)
     }
 
     /// Calls `__dlpack__`, and once more without the new keywords if it does not know them (R32).
-    fn call<'py>(&self, method: &Bound<'py, PyAny>, entry: &Entry) -> PyResult<Bound<'py, PyAny>> {
+    fn call(&self, method: &Bound<'py, PyAny>, entry: &Entry) -> PyResult<Bound<'py, PyAny>> {
         let py = method.py();
         if self.needs_new() || !entry.is_old() {
             let keywords = self.keywords(py)?;
@@ -164,9 +189,7 @@ impl Asked {
             }
         }
         let keywords = PyDict::new(py);
-        if let Some(stream) = self.stream {
-            keywords.set_item(intern!(py, "stream"), stream)?;
-        }
+        self.set_stream(&keywords)?;
         let result = call(method, &keywords);
         if result.is_ok() {
             entry.set_old();
@@ -175,7 +198,7 @@ impl Asked {
     }
 
     /// The keywords of a call; the usual ones are made once.
-    fn keywords<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn keywords(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         static USUAL: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
         let usual = USUAL.get_or_try_init(py, || {
             let keywords = PyDict::new(py);
@@ -184,13 +207,12 @@ impl Asked {
             Ok::<_, PyErr>(keywords.unbind())
         })?;
         let usual = usual.bind(py);
-        if self.stream.is_none() && self.device.is_none() && self.copy.is_none() {
+        let unordered = self.stream.is_none() && self.queue.is_none();
+        if unordered && self.device.is_none() && self.copy.is_none() {
             return Ok(usual.clone());
         }
         let keywords = usual.copy()?;
-        if let Some(stream) = self.stream {
-            keywords.set_item(intern!(py, "stream"), stream)?;
-        }
+        self.set_stream(&keywords)?;
         if let Some(device) = self.device {
             // A plain pair of ints, which any producer can compare (R68).
             let device = (device.device_type.0, device.device_id);
@@ -202,6 +224,16 @@ impl Asked {
         Ok(keywords)
     }
 
+    /// Adds the stream or queue that is to wait.
+    fn set_stream(&self, keywords: &Bound<'py, PyDict>) -> PyResult<()> {
+        let name = intern!(keywords.py(), "stream");
+        match (self.stream, self.queue) {
+            (Some(stream), _) => keywords.set_item(name, stream),
+            (None, Some(queue)) => keywords.set_item(name, queue),
+            (None, None) => Ok(()),
+        }
+    }
+
     /// The error of a call that failed: the producer's own (R60), unless it says what only dlx knows.
     fn explain(&self, py: Python<'_>, error: PyErr, here: DLDevice) -> PyErr {
         let unknown_keyword = self.needs_new() && is_signature_error(py, &error);
@@ -210,6 +242,17 @@ impl Asked {
         let explained = match self.device {
             Some(there) if self.copy == Some(false) && (unknown_keyword || refused) => {
                 elsewhere(py, here, there)
+            }
+            // Of such arrays one can expect more than one device, so the error says which there are.
+            Some(there)
+                if oneapi::is_one(here)
+                    && (unknown_keyword || refused || is(&py.get_type::<PyRuntimeError>())) =>
+            {
+                PyBufferError::new_err(format!(
+                    "the tensor is on {}, and its producer does not give it on {}",
+                    device::name(here),
+                    device::name(there)
+                ))
             }
             _ if unknown_keyword => PyBufferError::new_err(format!(
                 "__dlpack__ takes no {}, so the tensor cannot be had on another device or as a copy",
@@ -251,19 +294,28 @@ pub(crate) fn device(x: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
     let answer = method.map(|method| call(&method, &PyDict::new(py)));
     answer
         .transpose()?
-        .map(|answer| device_of(x, &answer))
+        .map(|answer| device_of(x, "__dlpack_device__", &answer))
         .transpose()
 }
 
-/// The device that `__dlpack_device__` answered.
-fn device_of(x: &Bound<'_, PyAny>, answer: &Bound<'_, PyAny>) -> PyResult<DLDevice> {
-    let pair: PyResult<(i32, i32)> = answer
+/// The device that the method `name` of `x` answered.
+pub(crate) fn device_of(
+    x: &Bound<'_, PyAny>,
+    name: &str,
+    answer: &Bound<'_, PyAny>,
+) -> PyResult<DLDevice> {
+    let pair: PyResult<(i32, Option<i32>)> = answer
         .cast::<PyTuple>()
         .map_err(PyErr::from)
         .and_then(|pair| pair.extract());
-    let (device_type, device_id) = pair.map_err(|_| {
+    let numbered = pair.ok().and_then(|(device_type, device_id)| {
+        // Paddle's CPU has no number.
+        let only = (device_type == kDLCPU.0).then_some(0);
+        Some((device_type, device_id.or(only)?))
+    });
+    let (device_type, device_id) = numbered.ok_or_else(|| {
         PyTypeError::new_err(format!(
-            "__dlpack_device__ of {} returned {answer}, not a pair of ints",
+            "{name} of {} returned {answer}, not a pair of ints",
             x.get_type()
         ))
     })?;

@@ -4,11 +4,10 @@
 //! Nothing that would end the capture of a graph is begun.
 
 use std::ptr::NonNull;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
-use triomphe::Arc;
 
 use crate::abi::*;
 use crate::checked::{Checked, Memo};

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::abi::DLDevice;
-use crate::adapters::{self, numpy, torch};
+use crate::adapters::{self, numpy, oneapi, torch};
 use crate::cache::{self, Entry, Way};
 use crate::error::type_name;
 use crate::exchange::Table;
@@ -23,7 +23,7 @@ use crate::snapshot::Snapshot;
 use crate::stream::{Stream, Wanted};
 use crate::tensor::Tensor;
 use crate::work::{Producer, Ready, Work};
-use crate::{capsule, device, release, stream};
+use crate::{aliases, capsule, device, release, stream};
 
 /// The tensor that `x` describes, as requested.
 pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
@@ -34,10 +34,12 @@ pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> Py
         // The usual array, without a look into the cache.
         return from_numpy(x, request);
     }
+    let given = x;
     let mut x = x.clone();
     let mut outer = None;
     for _ in 0..MAX_HOPS {
-        let step = cache::with(&x, |entry| step(&x, entry, request));
+        let stand_in = outer.as_ref().map(|_| given);
+        let step = cache::with(&x, |entry| step(&x, entry, stand_in, request));
         match (step, &outer) {
             (Ok(Step::There(snapshot)), _) => return Ok(snapshot),
             (Ok(Step::Next(inner, last)), _) => (x, outer) = (inner, last),
@@ -58,10 +60,11 @@ enum Step<'py> {
 fn step<'py>(
     x: &Bound<'py, PyAny>,
     entry: &Entry,
+    stand_in: Option<&Bound<'py, PyAny>>,
     request: &Request<'_, '_>,
 ) -> PyResult<Step<'py>> {
     let snapshot = match entry.way(x)? {
-        Way::Tensor => from_tensor(x.cast()?, request),
+        Way::Tensor => return from_tensor(x.cast()?, stand_in, entry, request).map(Step::There),
         Way::Numpy => from_numpy(x, request),
         Way::Table(table, kind) => from_table(x, table, kind, entry, request),
         Way::Protocol(kind) => without_table(x, kind, entry, request),
@@ -74,15 +77,24 @@ fn step<'py>(
             None => without_table(x, None, entry, request),
         },
     };
-    snapshot.map(Step::There)
+    aliases::named(stand_in, x, entry, snapshot?, request).map(Step::There)
 }
 
-/// A tensor of dlx's own.
-fn from_tensor(x: &Bound<'_, Tensor>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
-    let snapshot = x.get().snapshot()?;
+/// A tensor of dlx's own, for which `stand_in` may have been given.
+pub(crate) fn from_tensor(
+    x: &Bound<'_, Tensor>,
+    stand_in: Option<&Bound<'_, PyAny>>,
+    entry: &Entry,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
+    let snapshot = x.get().snapshot()?.clone();
+    let snapshot = aliases::named(stand_in, x, entry, snapshot, request)?;
+    if let Some(snapshot) = aliases::again(x.py(), &snapshot, request)? {
+        return Ok(snapshot);
+    }
     match request.moves(snapshot.memo().device) {
-        true => again(x.py(), snapshot.clone(), request),
-        false => again(x.py(), used(snapshot, request)?, request),
+        true => again(x.py(), snapshot, request),
+        false => again(x.py(), used(&snapshot, request)?, request),
     }
 }
 
@@ -190,8 +202,11 @@ fn from_table(
             }
         };
     }
-    request.wanted(here)?;
-    if unordered {
+    let queued = oneapi::queue(x, request.stream, here)?.is_some();
+    if !queued {
+        request.wanted(here)?;
+    }
+    if unordered || queued {
         let cannot = || {
             cannot("order streams (stream=-1 asks for no order), and there is no driver to do it")
         };

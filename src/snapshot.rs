@@ -5,18 +5,20 @@
 
 use std::mem::replace;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
-use triomphe::{Arc, ThinArc};
+use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::checked::{Checked, Memo, dimensions};
 use crate::device_memory::DeviceMemory;
 use crate::error::Error;
-use crate::interpreter::PythonOwner;
+use crate::interpreter::{DropAttached, PythonOwner};
 use crate::managed::{self, Managed, ManagedTensor, Offer};
 use crate::memory::Memory;
 use crate::order::Joined;
 use crate::release::release;
+use crate::shared::Shared;
 use crate::stream::Stream;
 use crate::work::Work;
 use crate::{device, layout, relocate};
@@ -37,6 +39,8 @@ pub(crate) enum Source {
     Held(#[expect(dead_code, reason = "held for its drop")] Box<dyn Send + Sync>),
     /// Another view of the same memory.
     Snapshot(Snapshot),
+    /// Another view of the same memory, which is on more devices than one.
+    Aliased(Box<(Snapshot, Aliases)>),
     /// Memory that the caller answers for.
     Static,
 }
@@ -51,6 +55,13 @@ impl From<Managed<DLManagedTensor>> for Source {
     fn from(managed: Managed<DLManagedTensor>) -> Self {
         Self::Legacy(managed)
     }
+}
+
+/// The devices that a tensor is on besides its own, and whom to ask for it there.
+pub(crate) struct Aliases {
+    pub(crate) devices: Box<[DLDevice]>,
+    /// `None` where the class of a mixin says so of a `dlx.Tensor`: nobody but dlx describes that memory.
+    pub(crate) exporter: Option<PythonOwner>,
 }
 
 struct Fields {
@@ -74,7 +85,20 @@ impl Drop for Fields {
 
 /// A tensor: shared, immutable, freed with its last holder.
 #[derive(Clone)]
-pub(crate) struct Snapshot(ThinArc<Fields, i64>);
+pub(crate) struct Snapshot(Shared<Fields>);
+
+impl DropAttached for Snapshot {
+    fn drop_attached(mut self, py: Python<'_>) {
+        let source = self.0.get_mut().and_then(|fields| {
+            // What streams use waits for them, and what others hold stays.
+            let is_python = fields.work.is_none() && matches!(fields.source, Source::Python(_));
+            is_python.then(|| replace(&mut fields.source, Source::Static))
+        });
+        if let Some(Source::Python(owner)) = source {
+            owner.drop_attached(py);
+        }
+    }
+}
 
 impl Checked<'_> {
     /// The snapshot, whose memory `source` keeps alive.
@@ -92,19 +116,16 @@ impl Checked<'_> {
             shape,
             strides,
         } = self;
-        let ndim = shape.len();
         let fields = Fields {
             memo,
             size,
             source,
             work,
         };
-        let dimensions = (0..2 * ndim).map(|index| match (index.checked_sub(ndim), strides) {
-            (None, _) => shape[index],
-            (Some(index), Some(strides)) => strides[index],
-            (Some(index), None) => layout::row_major(shape, index),
-        });
-        Snapshot(ThinArc::from_header_and_iter(fields, dimensions))
+        Snapshot(match strides {
+            Some(strides) => Shared::new(fields, shape, |index| strides[index]),
+            None => Shared::new(fields, shape, |index| layout::row_major(shape, index)),
+        })
     }
 }
 
@@ -137,9 +158,10 @@ impl Snapshot {
 
     /// Whether the memory is our own, and freed after all that `stream` is given before.
     pub(crate) fn is_freed_on(&self, stream: &Stream) -> bool {
-        match &self.0.header.header.source {
+        match &self.0.value().source {
             Source::Device(memory) => memory.is_freed_on(stream),
             Source::Snapshot(whole) => whole.is_freed_on(stream),
+            Source::Aliased(whole) => whole.0.is_freed_on(stream),
             _ => false,
         }
     }
@@ -172,17 +194,15 @@ impl Snapshot {
 
     /// Leaves the versioned tensor that this was imported from as it is, if nobody else holds the snapshot.
     pub(crate) fn forget(mut self) -> Result<(), Self> {
-        let forgotten = self.0.with_arc_mut(|shared| {
-            let fields = Arc::get_mut(shared).map(|slice| slice.header_mut());
-            match fields.map(|fields| replace(&mut fields.source, Source::Static)) {
-                Some(Source::Versioned(managed)) => {
-                    managed.into_raw();
-                    true
-                }
-                Some(_) => true,
-                None => false,
+        let fields = self.0.get_mut();
+        let forgotten = match fields.map(|fields| replace(&mut fields.source, Source::Static)) {
+            Some(Source::Versioned(managed)) => {
+                managed.into_raw();
+                true
             }
-        });
+            Some(_) => true,
+            None => false,
+        };
         match forgotten {
             true => Ok(()),
             false => Err(self),
@@ -210,10 +230,34 @@ impl Snapshot {
         self.other(memo)
     }
 
+    /// The same tensor, which is on other devices too.
+    pub(crate) fn aliased(self, aliases: Aliases) -> Result<Self, Error> {
+        let checked = Checked::new(*self.memo(), self.shape(), Some(self.strides()))?;
+        Ok(checked.over(Source::Aliased(Box::new((self.clone(), aliases)))))
+    }
+
+    /// The devices that the memory is on besides its own, if there are any.
+    pub(crate) fn aliases(&self) -> Option<&Aliases> {
+        match &self.0.value().source {
+            Source::Aliased(aliased) => Some(&aliased.1),
+            Source::Snapshot(snapshot) => snapshot.aliases(),
+            _ => None,
+        }
+    }
+
+    /// The same memory as another device reaches it, at the same address; the elements are ready.
+    pub(crate) fn on(&self, device: DLDevice) -> Result<Self, Error> {
+        let memo = Memo {
+            device,
+            ..*self.memo()
+        };
+        self.other(memo)
+    }
+
     /// Another description of the same elements.
     fn other(&self, memo: Memo) -> Result<Self, Error> {
         let checked = Checked::new(memo, self.shape(), Some(self.strides()))?;
-        let work = self.0.header.header.work.clone();
+        let work = self.0.value().work.clone();
         Ok(checked.with_work(Source::Snapshot(self.clone()), work))
     }
 
@@ -225,7 +269,7 @@ impl Snapshot {
 
     /// Its streams.
     pub(crate) fn work(&self) -> Option<&Work> {
-        self.0.header.header.work.as_deref()
+        self.0.value().work.as_deref()
     }
 
     /// Makes `consumer` wait until the elements are ready.
@@ -242,27 +286,27 @@ impl Snapshot {
 
     /// Everything but the shape.
     pub(crate) fn memo(&self) -> &Memo {
-        &self.0.header.header.memo
+        &self.0.value().memo
     }
 
     /// Number of elements.
     pub(crate) fn size(&self) -> i64 {
-        self.0.header.header.size
+        self.0.value().size
     }
 
     /// Number of dimensions.
     pub(crate) fn ndim(&self) -> usize {
-        self.0.slice.len() / 2
+        self.0.ndim()
     }
 
     /// Extents.
     pub(crate) fn shape(&self) -> &[i64] {
-        &self.0.slice[..self.ndim()]
+        self.0.shape()
     }
 
     /// Strides in elements.
     pub(crate) fn strides(&self) -> &[i64] {
-        &self.0.slice[self.ndim()..]
+        self.0.strides()
     }
 
     /// Whether any of these flags is set.

@@ -81,6 +81,9 @@ pub(crate) fn order_for_export(
     stream: Option<&Bound<'_, PyAny>>,
     snapshot: &Snapshot,
 ) -> PyResult<()> {
+    if stream.is_none() && snapshot.work().is_none() {
+        return Ok(());
+    }
     let device = snapshot.memo().device;
     let consumer = match wanted(stream, device)? {
         Wanted::NoOrder if has_streams(device) => return Ok(()),

@@ -2,9 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use triomphe::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::abi::DLDevice;
 use crate::driver::{self, Event};

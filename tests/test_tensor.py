@@ -33,6 +33,7 @@ ATTRIBUTES = {
     "itemsize": 4,
     "dtype": dlx.DType("float32"),
     "device": dlx.Device("cpu"),
+    "device_aliases": (),
     "data_ptr": ADDRESS,
     "readonly": False,
     "is_copied": False,

@@ -4,6 +4,7 @@ mod array_interface;
 mod arrow;
 mod buffer;
 pub(crate) mod numpy;
+pub(crate) mod oneapi;
 pub(crate) mod torch;
 
 use pyo3::intern;

@@ -150,7 +150,7 @@ fn misfit(flags: u64, shape: &[i64], strides: &[i64]) -> Option<&'static str> {
     let is_backward = |(&extent, &stride): (&i64, &i64)| extent > 1 && stride < 0;
     if shape.iter().zip(strides).any(is_backward) {
         Some("takes no negative strides")
-    } else if flags & DLPACK_FLAG_BITMASK_READ_ONLY != 0 {
+    } else if flags & DLPACK_FLAG_BITMASK_READ_ONLY != 0 && !shape.contains(&0) {
         Some(FORGETS)
     } else {
         None
@@ -214,8 +214,8 @@ pub(super) fn to_function<'py>(
     let mut tensor = source.into_tensor(py)?;
     let mut snapshot = tensor.get().snapshot()?.clone();
     let mut readonly = snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY);
-    if readonly && target.immutable {
-        // Nobody will write, so the library need not even know the flag.
+    if readonly && (target.immutable || snapshot.size() == 0) {
+        // Nobody will or can write, so the library need not even know the flag.
         tensor = Bound::new(py, Tensor::new(snapshot.writable()?))?;
         readonly = false;
     }
@@ -281,20 +281,19 @@ impl Given {
         refused
     }
 
-    /// Refuses elements that became others on the way (JAX without x64 has none of 64 bits).
+    /// Refuses elements that became others on the way (JAX without x64 has none of 64 bits, MLX never).
     fn check_dtype(&self, made: &Bound<'_, PyAny>, target: &Target) -> PyResult<()> {
         let py = made.py();
-        let Some(found) = made.getattr_opt(intern!(py, "dtype"))? else {
-            return Ok(());
-        };
-        match DType::of(&found) {
+        let named = || DType::of(&made.getattr(intern!(py, "dtype"))?);
+        // The dtypes of some libraries do not tell what they are, and some cannot name all that they have.
+        let found = named().or_else(|_| seen(made).map(|snapshot| snapshot.memo().dtype));
+        match found {
             Ok(found) if found != self.dtype => Err(PyBufferError::new_err(format!(
                 "{} would show {} as {}",
                 target.name(py),
                 dtype::name(self.dtype),
                 dtype::name(found)
             ))),
-            // The dtypes of some libraries do not tell what they are.
             _ => Ok(()),
         }
     }
