@@ -1,4 +1,4 @@
-"""`device=` and `copy=` between host and device: who copies, on which stream, in order."""
+"""`device=` and `copy=` between host and device: who copies, where, in what order."""
 
 from __future__ import annotations
 
