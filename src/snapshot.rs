@@ -30,7 +30,7 @@ pub(crate) enum Source {
     /// A tensor that came through a `dltensor` capsule.
     Legacy(#[expect(dead_code, reason = "held for its deleter")] Managed<DLManagedTensor>),
     /// Memory of a Python object, named by `from_pointer`.
-    Python(#[expect(dead_code, reason = "held for its reference")] PythonOwner),
+    Python(PythonOwner),
     /// Memory of our own.
     Memory(#[expect(dead_code, reason = "held for its memory")] Memory),
     /// Memory of our own on a device.

@@ -243,7 +243,9 @@ impl Tensor {
 
     /// The tensor on ``device``, as a copy if ``copy=True``; itself where nothing has to change.
     ///
-    /// Raises ``BufferError`` where memory would have to move, ``CopyRefused`` with ``copy=False``.
+    /// A copy on a device runs on dlx's current stream; one on the host is complete.
+    ///
+    /// Raises ``BufferError`` where dlx cannot copy or has no driver, ``CopyRefused`` with ``copy=False``.
     #[pyo3(signature = (*, device=None, copy=None))]
     fn to<'py>(
         slf: &Bound<'py, Self>,

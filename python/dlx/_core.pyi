@@ -64,8 +64,6 @@ class _Queue(Protocol):
 
     def wait(self) -> object: ...
 
-_StreamLike: TypeAlias = int | _Queue
-
 class CopyRefused(BufferError, ValueError):
     """``copy=False`` was asked for, and the request cannot be met without a copy."""
 
@@ -82,7 +80,7 @@ class CudaError(RuntimeError):
 class _CudaStream(Protocol):
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
-_StreamLike: TypeAlias = Stream | int | _CudaStream | object
+_StreamLike: TypeAlias = Stream | int | _CudaStream | _Queue | object
 _Release: TypeAlias = Literal["auto", "wait-back", "record_stream", "sync", "none"]
 
 @final

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any
 
 import dlx
@@ -173,7 +174,7 @@ def test_packed_elements_arrive(
     """R107, R110: by bytes where they are compact, else by way of the host."""
     source = packed(sim, strides)
     fetched = dlx.from_dlpack(source, device=device, copy=True).to(device="cpu")
-    raw = bytes((np.ctypeslib.ctypes.c_char * 9).from_address(fetched.data_ptr))
+    raw = ctypes.string_at(fetched.data_ptr, 9)
     found = [nibble for byte in raw for nibble in (byte & 15, byte >> 4)]
     places = np.arange(18).reshape(3, 6) % 16
     expected = places if strides is None else places.T
