@@ -93,6 +93,30 @@ pub(crate) fn check(device: DLDevice) -> Result<(), Error> {
     Ok(())
 }
 
+/// The device of a consumer's `dl_device`, for a tensor that is `here`.
+///
+/// # Errors
+///
+/// `BufferError` for what is no device (R52).
+pub(crate) fn of_pair(pair: (i64, i64), here: DLDevice) -> Result<DLDevice, Error> {
+    let (device_type, device_id) = pair;
+    let device = i32::try_from(device_type)
+        .ok()
+        .zip(i32::try_from(device_id).ok());
+    let device = device.map(|(device_type, device_id)| DLDevice {
+        device_type: DLDeviceType(device_type),
+        device_id,
+    });
+    match device {
+        // A tensor may be where its own device says, whatever that is.
+        Some(device) if device == here || check(device).is_ok() => Ok(device),
+        _ => Err(Error::refused(format!(
+            "dl_device is ({device_type}, {device_id}), which is no device; the tensor is on {}",
+            name(here)
+        ))),
+    }
+}
+
 /// Whether `data` is an address, so that a byte offset may be added to it.
 pub(crate) fn has_addresses(device: DLDevice) -> bool {
     device.device_type == kDLCPU || kind_of(device.device_type).is_some_and(|kind| kind.address)

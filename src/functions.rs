@@ -34,8 +34,9 @@ use crate::{aliases, resolve};
 /// ``__dlpack__`` may have a Python buffer, ``__array_struct__``, ``__array_interface__``,
 /// ``__arrow_c_device_array__`` or ``__arrow_c_array__``, of memory on the CPU, or ``__cuda_array_interface__``.
 ///
-/// ``device`` is where the result must be, as a name, a pair or a `Device`; the producer is asked for it there.
-/// ``copy=True`` always copies, on the CPU into compact row-major memory aligned to 256 bytes;
+/// ``device`` is where the result must be, as a name, a pair or a `Device`; the producer is asked for it there, and if it
+/// refuses, dlx copies between the CPU and CUDA or ROCm devices itself, on ``stream`` or else its current stream.
+/// ``copy=True`` always copies, by dlx into compact row-major memory aligned to 256 bytes;
 /// ``copy=False`` never does and raises `CopyRefused` where one is needed.
 /// ``stream`` is the stream that the elements will be used on: an int as DLPack defines it for the device, a `Stream`,
 /// or the stream object of a library, which is kept alive; it waits for the producer's stream. -1 asks for no order.

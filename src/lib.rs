@@ -17,6 +17,7 @@ mod checked;
 mod convert;
 mod copy;
 mod device;
+mod device_memory;
 mod driver;
 mod dtype;
 mod empty;
@@ -36,6 +37,7 @@ mod order;
 mod protocol;
 mod publish;
 mod release;
+mod relocate;
 mod request;
 mod resolve;
 mod shared;
@@ -44,6 +46,7 @@ mod snapshot;
 mod stream;
 mod strided;
 mod tensor;
+mod transfer;
 mod work;
 
 #[pyo3::pymodule(gil_used = false)]

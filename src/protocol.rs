@@ -10,21 +10,66 @@ use pyo3::exceptions::{
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyCapsule, PyDict, PyTuple, PyType};
+use pyo3::types::{PyCapsule, PyDict, PyInt, PyTuple, PyType};
 
 use self::order::{Order, of_request};
 use crate::abi::*;
 use crate::adapters::{oneapi, torch};
 use crate::cache::Entry;
-use crate::error::{copy_refused, type_name};
+use crate::error::type_name;
 use crate::interpreter::call;
-use crate::request::{Request, finish};
+use crate::release::Release;
+use crate::relocate::{self, On};
+use crate::request::{Request, elsewhere, finish};
 use crate::snapshot::Snapshot;
 use crate::{capsule, copy, device, stream};
 
-/// The tensor of `__dlpack__`, asked for DLPack 1.3, and for a device, a copy or a stream where that is needed;
-/// `None` if `x` has no such method.
+/// The tensor of `__dlpack__`, moved or copied by dlx where the producer refuses to; `None` if `x` has no such method.
 pub(crate) fn from_protocol(
+    x: &Bound<'_, PyAny>,
+    kind: Option<torch::Kind>,
+    entry: &Entry,
+    request: &Request<'_, '_>,
+) -> PyResult<Option<Snapshot>> {
+    let py = x.py();
+    let may_copy = match request.copy {
+        None => request.device.is_some(),
+        Some(copy) => copy,
+    };
+    let error = match ask(x, kind, entry, request) {
+        Err(error) if may_copy && relocate::is_refusal(py, &error) => error,
+        answer => return answer,
+    };
+    let Some(here) = device(x)? else {
+        return Err(error);
+    };
+    let there = request.device.unwrap_or(here);
+    if !request.moves(here) || relocate::check(here, there).is_err() {
+        return Err(error);
+    }
+    let on = request.on(there)?;
+    let stream = match &on {
+        _ if !stream::has_streams(here) => None,
+        On::Unordered => Some(stream::NO_SYNC),
+        On::Stream { stream, .. } if stream.device() == here => Some(stream.handle()),
+        _ => Some(stream::current(py, here)?),
+    };
+    let stream = stream.map(|handle| PyInt::new(py, handle).into_any());
+    let as_it_is = Request {
+        device: None,
+        copy: None,
+        stream: stream.as_ref(),
+        // A copy holds what it reads.
+        release: Release::None,
+    };
+    let Some(source) = ask(x, kind, entry, &as_it_is)? else {
+        return Err(error);
+    };
+    Ok(Some(relocate::copied(py, &source, there, on)?))
+}
+
+/// The answer of `__dlpack__`, asked for DLPack 1.3, and for a device, a copy or a stream where that is needed.
+pub(crate) fn ask(
     x: &Bound<'_, PyAny>,
     kind: Option<torch::Kind>,
     entry: &Entry,
@@ -179,14 +224,7 @@ impl<'py> Asked<'_, 'py> {
         let refused = is(&py.get_type::<PyBufferError>()) || is(&py.get_type::<PyValueError>());
         let explained = match self.device {
             Some(there) if self.copy == Some(false) && (unknown_keyword || refused) => {
-                copy_refused(
-                    py,
-                    format!(
-                        "copy=False, but the tensor is on {} and not on {}",
-                        device::name(here),
-                        device::name(there)
-                    ),
-                )
+                elsewhere(py, here, there)
             }
             // Of such arrays one can expect more than one device, so the error says which there are.
             Some(there)

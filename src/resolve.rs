@@ -12,14 +12,15 @@ use crate::adapters::{self, numpy, oneapi, torch};
 use crate::cache::{self, Entry, Way};
 use crate::error::type_name;
 use crate::exchange::Table;
-use crate::protocol::{from_protocol, no_protocol};
+use crate::protocol::{ask, from_protocol, no_protocol};
+use crate::relocate::{self, is_refusal};
 use crate::request::{Request, again, finish};
 use crate::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
 use crate::snapshot::Snapshot;
 use crate::stream::{Stream, Wanted};
 use crate::tensor::Tensor;
-use crate::work::{Library, Producer, Work};
-use crate::{aliases, capsule, copy, device, stream};
+use crate::work::{Library, Producer, Ready, Work};
+use crate::{aliases, capsule, device, release, stream};
 
 /// The tensor that `x` describes, as requested.
 pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
@@ -88,7 +89,10 @@ pub(crate) fn from_tensor(
     if let Some(snapshot) = aliases::again(x.py(), &snapshot, request)? {
         return Ok(snapshot);
     }
-    again(x.py(), used(&snapshot, request)?, request)
+    match request.moves(snapshot.memo().device) {
+        true => again(x.py(), snapshot, request),
+        false => again(x.py(), used(&snapshot, request)?, request),
+    }
 }
 
 /// A snapshot that dlx holds, for use on the stream that was asked for.
@@ -154,12 +158,15 @@ fn from_table(
         Err(error) => return Err(error),
     };
     let here = managed.read()?.0.device;
+    let moves = request.moves(here);
     let has_streams = stream::has_streams(here);
     let work = match has_streams {
+        // The copy is ordered, on whatever stream it runs.
+        true if moves => in_no_order(table, here, request, py)?,
         true => order(table, here, request, py)?,
         false => None,
     };
-    let unordered = has_streams && work.is_none();
+    let unordered = has_streams && !moves && work.is_none();
     let snapshot = Snapshot::import(managed, work).map_err(|(error, _)| error)?;
     if let Some(kind) = kind {
         kind.check_table(x, snapshot.memo().dtype)?;
@@ -171,9 +178,24 @@ fn from_table(
             device::name(here)
         ))
     };
-    if let Some(there) = request.device.filter(|&there| there != here) {
-        let cannot = || cannot(&format!("move it to {}", device::name(there)));
-        return instead_of_table(x, kind, entry, request, cannot);
+    if moves {
+        let can = table.work_stream.is_some() || !stream::has_streams(here);
+        return match ask(x, kind, entry, request) {
+            Err(error) if request.copy == Some(false) || !is_refusal(py, &error) || !can => {
+                Err(error)
+            }
+            Ok(Some(moved)) => Ok(moved),
+            Ok(None) if !can => Err(cannot("move or copy it in order")),
+            Ok(None) => again(py, snapshot, request),
+            Err(error) => {
+                // The producer's own error, where dlx has no way either (R60).
+                let there = request.device.unwrap_or(here);
+                match relocate::check(here, there) {
+                    Ok(()) => again(py, snapshot, request),
+                    Err(_) => Err(error),
+                }
+            }
+        };
     }
     let queued = oneapi::queue(x, request.stream, here)?.is_some();
     if !queued {
@@ -185,10 +207,31 @@ fn from_table(
         };
         return instead_of_table(x, kind, entry, request, cannot);
     }
-    if request.copy == Some(true) && !copy::can(here) {
-        return instead_of_table(x, kind, entry, request, || cannot("copy it"));
-    }
     finish(py, snapshot, request)
+}
+
+/// What is known of a tensor from a table that is waited for when it is copied.
+fn in_no_order(
+    table: Table,
+    here: DLDevice,
+    request: &Request<'_, '_>,
+    py: Python<'_>,
+) -> PyResult<Option<Work>> {
+    let Some(work_stream) = table.work_stream else {
+        return Ok(None);
+    };
+    stream::note_producer(work_stream, here);
+    release::sweep();
+    Ok(Some(Work {
+        ready: Ready::Now,
+        used: None,
+        release: request.release,
+        producer: Some(Producer {
+            library: Library::Table(work_stream),
+            then: Stream::of_table(work_stream.get(py, here)?, here),
+        }),
+        ..Work::default()
+    }))
 }
 
 /// The order of a tensor that comes from a table, by one event from the stream that its library works on to
@@ -226,12 +269,9 @@ fn instead_of_table(
     from_protocol(x, kind, entry, request)?.ok_or_else(error)
 }
 
-/// Rung 3: a NumPy array from its struct; whether it can be had on another device, its `__dlpack__` says.
+/// Rung 3: a NumPy array from its struct, which dlx moves where it is wanted on another device.
 fn from_numpy(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
-    if request.device.is_some_and(|there| there != device::CPU) {
-        return cache::with(x, |entry| without_table(x, None, entry, request));
-    }
-    request.wanted(device::CPU)?;
+    request.wanted(request.device.unwrap_or(device::CPU))?;
     finish(x.py(), numpy::snapshot(x)?, request)
 }
 

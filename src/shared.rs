@@ -30,7 +30,7 @@ unsafe impl<T: Send + Sync> Sync for Shared<T> {}
 fn layout<T>(ndim: usize) -> Layout {
     const {
         assert!(align_of::<Block<T>>() == align_of::<i64>());
-        assert!(size_of::<Block<T>>() % align_of::<i64>() == 0);
+        assert!(size_of::<Block<T>>().is_multiple_of(align_of::<i64>()));
     }
     let numbers = size_of::<i64>() * 2 * ndim;
     // SAFETY: an alignment that the compiler uses; at most 64 dimensions do not overflow anything.

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::checked::{Checked, Memo, dimensions};
+use crate::device_memory::DeviceMemory;
 use crate::error::Error;
 use crate::interpreter::{DropAttached, PythonOwner};
 use crate::managed::{self, Managed, ManagedTensor, Offer};
@@ -20,7 +21,7 @@ use crate::release::release;
 use crate::shared::Shared;
 use crate::stream::Stream;
 use crate::work::Work;
-use crate::{device, layout};
+use crate::{device, layout, relocate};
 
 /// What keeps the memory of a snapshot alive; dropping it lets go.
 pub(crate) enum Source {
@@ -29,9 +30,11 @@ pub(crate) enum Source {
     /// A tensor that came through a `dltensor` capsule.
     Legacy(#[expect(dead_code, reason = "held for its deleter")] Managed<DLManagedTensor>),
     /// Memory of a Python object, named by `from_pointer`.
-    Python(#[expect(dead_code, reason = "held for its reference")] PythonOwner),
+    Python(PythonOwner),
     /// Memory of our own.
     Memory(#[expect(dead_code, reason = "held for its memory")] Memory),
+    /// Memory of our own on a device.
+    Device(DeviceMemory),
     /// Memory that another protocol describes, with whatever that gives to hold it.
     Held(#[expect(dead_code, reason = "held for its drop")] Box<dyn Send + Sync>),
     /// Another view of the same memory.
@@ -143,12 +146,24 @@ impl Snapshot {
     ///
     /// `BufferError` for devices that dlx has no memory on.
     pub(crate) fn empty(shape: &[i64], dtype: DLDataType, device: DLDevice) -> Result<Self, Error> {
-        if device != device::CPU {
-            let name = device::name(device);
-            let message = format!("dlx does not allocate on {name}, only on cpu");
-            return Err(Error::refused(message));
+        match device.device_type {
+            kDLCPU if device == device::CPU => Self::allocate(shape, dtype, 0),
+            kDLCUDA | kDLROCM => relocate::allocate(shape, dtype, device),
+            _ => Err(Error::refused(format!(
+                "dlx does not allocate on {}, only on cpu, cuda and rocm",
+                device::name(device)
+            ))),
         }
-        Self::allocate(shape, dtype, 0)
+    }
+
+    /// Whether the memory is our own, and freed after all that `stream` is given before.
+    pub(crate) fn is_freed_on(&self, stream: &Stream) -> bool {
+        match &self.0.value().source {
+            Source::Device(memory) => memory.is_freed_on(stream),
+            Source::Snapshot(whole) => whole.is_freed_on(stream),
+            Source::Aliased(whole) => whole.0.is_freed_on(stream),
+            _ => false,
+        }
     }
 
     /// Takes over a foreign tensor, or gives it back untouched with the reason.

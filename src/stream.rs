@@ -19,7 +19,7 @@ pub(crate) mod interface;
 pub(crate) mod object;
 
 pub(crate) use argument::{Wanted, check_device, elsewhere, wanted};
-pub(crate) use current::{current, note_producer, set};
+pub(crate) use current::{current, note_producer, set, working};
 pub(crate) use object::PyStream;
 
 /// `stream=-1`: no order is asked for (R76).
@@ -137,7 +137,7 @@ pub(crate) fn handle(named: &Bound<'_, PyAny>, device: DLDevice) -> Option<i64> 
 }
 
 #[cold]
-fn no_streams(device: DLDevice) -> PyErr {
+pub(crate) fn no_streams(device: DLDevice) -> PyErr {
     PyBufferError::new_err(format!(
         "{} has no streams: only None is accepted",
         device::name(device)
@@ -175,6 +175,14 @@ impl Stream {
     /// The default stream, for a device that has streams.
     pub(crate) fn default(device: DLDevice) -> Self {
         Self::new(default(device).unwrap_or(0), device, None)
+    }
+
+    /// The default stream that other streams do not wait for where there is one, for a device that has streams.
+    pub(crate) fn thread_default(device: DLDevice) -> Self {
+        match family(device) {
+            Family::Cuda => Self::new(PER_THREAD, device, None),
+            Family::Rocm | Family::None => Self::default(device),
+        }
     }
 
     /// What a table's `current_work_stream` answered, where NULL is the default stream (R141).
@@ -216,6 +224,11 @@ impl Stream {
     /// Whether an object is held that keeps it alive.
     pub(crate) fn is_owned(&self) -> bool {
         self.owner.is_some()
+    }
+
+    /// Whether it lives as long as this does.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.owner.is_some() || self.is_permanent()
     }
 
     /// Whether both are the same stream.

@@ -104,16 +104,26 @@ impl Producer {
     }
 }
 
-impl Work {
-    /// What a tensor that is ready after `stream` waits for.
-    pub(crate) fn ready_after(stream: Stream) -> Self {
+impl Default for Work {
+    /// Nothing to wait for, and nobody who could be asked.
+    fn default() -> Self {
         Self {
-            ready: Ready::After(stream),
+            ready: Ready::Now,
             used: None,
             release: Release::Auto,
             producer: None,
             uses: Mutex::default(),
             named: Mutex::default(),
+        }
+    }
+}
+
+impl Work {
+    /// What a tensor that is ready after `stream` waits for.
+    pub(crate) fn ready_after(stream: Stream) -> Self {
+        Self {
+            ready: Ready::After(stream),
+            ..Self::default()
         }
     }
 
@@ -133,11 +143,7 @@ impl Work {
         };
         Ok(Self {
             ready,
-            used: None,
-            release: Release::Auto,
-            producer: None,
-            uses: Mutex::default(),
-            named: Mutex::default(),
+            ..Self::default()
         })
     }
 

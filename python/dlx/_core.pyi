@@ -64,7 +64,6 @@ class _Queue(Protocol):
 
     def wait(self) -> object: ...
 
-
 class CopyRefused(BufferError, ValueError):
     """``copy=False`` was asked for, and the request cannot be met without a copy."""
 

@@ -17,11 +17,13 @@ use crate::dtype::{self, DType};
 use crate::error::{copy_refused, copy_refused_type};
 use crate::exchange::Table;
 use crate::release::Release;
+use crate::relocate::{self, On};
 use crate::request::Request;
 use crate::resolve::from_dlpack;
 use crate::snapshot::Snapshot;
+use crate::stream::{self, Stream};
 use crate::tensor::Tensor;
-use crate::{capsule, copy, device, stream};
+use crate::{capsule, device};
 
 /// As a `numpy.ndarray`, which holds the tensor as its base.
 pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Asked) -> PyResult<Bound<'py, PyAny>> {
@@ -100,7 +102,15 @@ pub(super) fn to_table<'py>(
         target.set_forgets_readonly();
     }
     let why = format!("{} {why}", target.name(py));
-    let copied = Source::copied(py, asked, &snapshot, &why)?;
+    let on = match stream::has_streams(snapshot.memo().device) {
+        // What the library will use the copy on.
+        true => {
+            let device = snapshot.memo().device;
+            On::asked(Stream::of_table(table.stream_of(py, device)?, device), true)
+        }
+        false => On::Current,
+    };
+    let copied = Source::copied(py, asked, &snapshot, on, &why)?;
     by_table(copied, target, table, asked, py)
 }
 
@@ -173,13 +183,15 @@ impl Source<'_> {
         py: Python<'py>,
         asked: &Asked,
         snapshot: &Snapshot,
+        on: On,
         why: &str,
     ) -> PyResult<Source<'py>> {
         if asked.copy == Some(false) {
             let message = format!("copy=False, but {why}; copy=True would give it a compact copy");
             return Err(copy_refused(py, message));
         }
-        let copied = copy::compact(py, snapshot).map_err(|error| {
+        let here = snapshot.memo().device;
+        let copied = relocate::copied(py, snapshot, here, on).map_err(|error| {
             let refused = PyBufferError::new_err(format!("{why}: {error}"));
             refused.set_cause(py, Some(error));
             refused
@@ -226,7 +238,7 @@ pub(super) fn to_function<'py>(
     };
     if let Some(why) = why {
         let why = format!("{} {why}", target.name(py));
-        tensor = Source::copied(py, asked, &snapshot, &why)?.into_tensor(py)?;
+        tensor = Source::copied(py, asked, &snapshot, On::Current, &why)?.into_tensor(py)?;
         snapshot = tensor.get().snapshot()?.clone();
         made = None;
     }
