@@ -48,7 +48,11 @@ impl Block {
                 Wanted::NoOrder => false,
                 Wanted::Stream(stream) => {
                     if self.stream.is_none() {
-                        self.stream = Some(stream::check_device(stream)?);
+                        // The tensor's own stream is one of its device.
+                        self.stream = Some(match lent.stream(py)?.is(&stream) {
+                            true => stream.verified(),
+                            false => stream::check_device(stream)?,
+                        });
                     }
                     true
                 }

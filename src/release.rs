@@ -112,25 +112,15 @@ fn waiting() -> MutexGuard<'static, Waiting> {
 
 /// Gives `source` back, of which `work` tells who uses it.
 pub(crate) fn release(work: Work, device: DLDevice, bytes: i64, source: Source) {
-    let mut ends: Vec<_> = work.uses().drain(..).collect();
-    match (&work.used, work.release) {
-        (_, Release::None | Release::RecordStream) => ends.clear(),
-        (Some(used), Release::Sync) => {
-            blocking(|| synchronize(used)).ok();
-        }
-        (Some(used), Release::WaitBack) if waited_back(work.producer.as_ref(), used, device) => {}
-        (Some(used), Release::Auto | Release::WaitBack) => {
-            // A capture replays later, at times that nobody knows; a driver that fails runs nothing any more.
-            ends.extend(point(used).ok().flatten().map(Arc::new));
-        }
-        (None, _) => {}
-    }
+    let ends = ends_of(&work, device);
     if ends.is_empty() {
         return drop(source);
     }
-    if work.release == Release::Sync {
+    // A view of a tensor that has streams of its own leaves the rest to that: what waits here is never asked for a
+    // stream later, which may be gone then (H3).
+    if let Some(viewed) = source.work().filter(|work| work.release != Release::None) {
         for end in ends {
-            blocking(|| end.synchronize()).ok();
+            viewed.add_use(end);
         }
         return drop(source);
     }
@@ -142,11 +132,34 @@ pub(crate) fn release(work: Work, device: DLDevice, bytes: i64, source: Source) 
     });
 }
 
-/// Whether the producer's stream now waits for `used`.
-fn waited_back(producer: Option<&Producer>, used: &Stream, device: DLDevice) -> bool {
-    producer
-        .and_then(|producer| producer.alive(device))
-        .is_some_and(|stream| order::after(&stream, used, Joined::Never).is_ok())
+/// The points at which nobody uses the memory any more, of those that the policy does not see to by itself.
+fn ends_of(work: &Work, device: DLDevice) -> Vec<Arc<Event>> {
+    let mut ends: Vec<_> = work.uses().drain(..).collect();
+    match (&work.used, work.release) {
+        (_, Release::None) => ends.clear(),
+        (_, Release::RecordStream) | (None, _) => {}
+        (Some(used), Release::Sync) => {
+            blocking(|| synchronize(used)).ok();
+        }
+        (Some(used), release) => {
+            let is_seen_to = (work.producer.as_ref())
+                .and_then(|producer| producer.steady(device))
+                .is_some_and(|producer| {
+                    let waits = || order::after(&producer, used, Joined::Never).is_ok();
+                    producer.is(used) || (release == Release::WaitBack && waits())
+                });
+            if !is_seen_to {
+                // A capture replays later, at times that nobody knows; a driver that fails runs nothing any more.
+                ends.extend(point(used).ok().flatten().map(Arc::new));
+            }
+        }
+    }
+    if work.release == Release::Sync {
+        for end in ends.drain(..) {
+            blocking(|| end.synchronize()).ok();
+        }
+    }
+    ends
 }
 
 /// The point that the stream has reached; `None` in a capture.

@@ -75,10 +75,7 @@ impl Request<'_, '_> {
 
     /// What a tensor waits for that is ready on the stream that was asked for.
     pub(crate) fn ready_on(&self, stream: Stream, producer: Option<Producer>) -> Work {
-        let is_producers = producer
-            .as_ref()
-            .is_some_and(|producer| producer.then.is(&stream));
-        let used = (self.release != Release::None && !is_producers).then(|| stream.clone());
+        let used = (self.release != Release::None).then(|| stream.clone());
         Work {
             ready: Ready::After(stream),
             used,

@@ -57,6 +57,17 @@ impl From<Managed<DLManagedTensor>> for Source {
     }
 }
 
+impl Source {
+    /// The streams of the other view.
+    pub(crate) fn work(&self) -> Option<&Work> {
+        match self {
+            Self::Snapshot(view) => view.work(),
+            Self::Aliased(aliased) => aliased.0.work(),
+            _ => None,
+        }
+    }
+}
+
 /// The devices that a tensor is on besides its own, and whom to ask for it there.
 pub(crate) struct Aliases {
     pub(crate) devices: Box<[DLDevice]>,

@@ -29,7 +29,7 @@ pub(crate) enum Ready {
 pub(crate) struct Work {
     /// Before its first use.
     pub(crate) ready: Ready,
-    /// Where it is used, if that is not where its producer works.
+    /// Where it is used, if the end of that counts when its memory is given back.
     pub(crate) used: Option<Stream>,
     /// How its memory is given back after that.
     pub(crate) release: Release,
@@ -91,16 +91,12 @@ impl Producer {
         matches!(self.library, Library::Interface(_))
     }
 
-    /// The stream of then, where it is known to be alive: because nobody destroys it, because the object that names
-    /// it is held (R151), or because its library still works on it (R142). Another one is not where the producer gives
-    /// memory out again.
-    pub(crate) fn alive(&self, device: DLDevice) -> Option<Stream> {
-        match self.library {
-            Library::Table(_) if !self.then.is_permanent() => {
-                self.now(device).filter(|now| now.is(&self.then))
-            }
-            Library::Table(_) | Library::Interface(_) => Some(self.then.clone()),
-        }
+    /// The stream of then, where it is alive and memory that is given out again there is used after what it was given:
+    /// of a library that still works on it (R142), or of an object that is held (R151).
+    pub(crate) fn steady(&self, device: DLDevice) -> Option<Stream> {
+        let is_same = |now: Stream| now.is(&self.then);
+        let is_steady = self.is_held() || self.now(device).is_some_and(is_same);
+        is_steady.then(|| self.then.clone())
     }
 }
 

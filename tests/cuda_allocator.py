@@ -25,6 +25,12 @@ class Storage:
     holders: int = 1
     recorded: set[Stream] = field(default_factory=set)
     """Streams that the block waits for before it is given out again."""
+    round: int = field(init=False)
+    """The test that it belongs to."""
+
+    def __post_init__(self) -> None:
+        """Note the test."""
+        self.round = self.allocator.sim.rounds
 
     def retain(self) -> None:
         """Hold it once more."""
@@ -80,7 +86,7 @@ class CachingAllocator:
 
     def free(self, storage: Storage) -> None:
         """Take a block back; nothing is waited for but the recorded streams."""
-        if self._round != self.sim.rounds:
+        if storage.round != self.sim.rounds:
             return
         if storage.recorded:
             events = [stream.record() for stream in storage.recorded]

@@ -64,7 +64,7 @@ pub(super) fn of_request(
         // The default stream, explicitly (R83, R84).
         (Wanted::Unset, _) => {
             let argument = stream::default(there);
-            let work = argument.map(|_| Work::ready_after(Stream::default(there)));
+            let work = argument.map(|_| request.ready_on(Stream::default(there), None));
             (argument, Order::Ready(work))
         }
     })

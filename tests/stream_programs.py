@@ -1,0 +1,358 @@
+"""Random programs on streams: arrays of three libraries, tensors of dlx, consumers.
+
+A program keeps the rules that users have to keep, and no others. A library that goes to
+another stream makes that wait for the last one. Work on an imported tensor outside of
+`use` and `borrow` is told to nobody: the library leaves the array alone until the host
+has waited, and what the library does makes the tensor stale until it is used by a block
+or imported again. A library without a table is never told. A consumer is done with a
+tensor before it deletes it, or worked on the tensor's own stream. All else is dlx's: a
+race is its fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from ctypes import byref, c_void_p
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import dlx
+from cuda_producers import CUDA, DLPackArray, Framework, Imported
+from dlpack_abi import from_table, table_of
+from kernels import read, write
+from simulated_driver import Simulation
+from simulated_objects import Stream
+
+Release = Literal["auto", "wait-back", "record_stream", "sync", "none"]
+RELEASES: tuple[Release, ...] = ("auto", "wait-back", "record_stream", "sync")
+
+Step = tuple[str, int, int, int]
+"""An operation and three numbers, which choose what it is done with."""
+
+
+@dataclass(eq=False)
+class Item:
+    """An array and what was made of it."""
+
+    library: Framework
+    array: DLPackArray | None
+    tensors: list[dlx.Tensor] = field(default_factory=list)
+    """The last one is the one in use."""
+    consumers: list[tuple[Imported, Stream]] = field(default_factory=list)
+    lent: bool = False
+    """Whether a block has it."""
+    unknown: bool = False
+    """Whether work was done on it that its library does not wait for."""
+    stale: bool = False
+    """Whether the tensor's stream does not wait for what the library did."""
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the library may work on it."""
+        return not (self.lent or self.unknown or self.consumers)
+
+    @property
+    def has_table(self) -> bool:
+        """Whether the library can be asked for its stream."""
+        return hasattr(self.library.Array, "__dlpack_c_exchange_api__")
+
+    def worked(self) -> None:
+        """Note that the library has worked on it."""
+        self.stale = True
+        if not self.has_table:
+            self.tensors.clear()
+
+
+@dataclass(eq=False)
+class Block:
+    """A block that has been entered."""
+
+    context: Any
+    items: list[tuple[Item, bool]]
+    """With whether the array itself was lent, and not a tensor."""
+    views: Sequence[dlx.Tensor]
+    stream: dlx.Stream
+
+
+@dataclass(eq=False)
+class Program:
+    """The state of a program that runs."""
+
+    sim: Simulation
+    libraries: Sequence[Framework]
+    consumer: Framework
+    streams: Sequence[Stream]
+    release: Release | None = None
+    """In place of what the program says, to switch dlx's order off."""
+    unordered: bool = False
+    """Whether `stream=-1` stands for every stream, to switch dlx's order off."""
+    items: list[Item] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    _current: ExitStack = field(default_factory=ExitStack)
+
+    def run(self, steps: Sequence[Step]) -> None:
+        """Run all steps, and end."""
+        with self._current:
+            for library, stream in zip(self.libraries, self.streams, strict=False):
+                self._current.enter_context(library.stream(stream))
+            self.new(0, 0, 0)
+            for name, *numbers in steps:
+                getattr(self, name)(*numbers)
+            while self.blocks:
+                self.leave(0, 0, 0)
+            for item in self.items:
+                for index in range(len(item.consumers)):
+                    self._end_consumer(item, -1, wait=bool(index % 2))
+                item.tensors.clear()
+                if item.array is not None:
+                    item.array.free()
+            for index in range(2 * len(self.libraries)):
+                self.new(index, 0, 0)
+
+    def _order(self, stream: Stream) -> Any:
+        return -1 if self.unordered else stream
+
+    def _stream(self, number: int) -> Stream:
+        return self.streams[number % len(self.streams)]
+
+    def _find(self, number: int, allowed: Callable[[Item], bool]) -> Item | None:
+        found = [item for item in self.items if allowed(item)]
+        return found[number % len(found)] if found else None
+
+    # What libraries do.
+
+    def new(self, a: int, b: int, c: int) -> None:
+        """Make an array, of memory that was freed if there is any."""
+        library = self.libraries[a % len(self.libraries)]
+        self.items.append(Item(library, library.full((4,))))
+
+    def change(self, a: int, b: int, c: int) -> None:
+        """Have an array's library write it."""
+        item = self._find(a, lambda item: item.is_free and item.array is not None)
+        if item is not None and item.array is not None:
+            item.array.launch(True)
+            item.worked()
+
+    def look(self, a: int, b: int, c: int) -> None:
+        """Have an array's library read it."""
+        item = self._find(a, lambda item: item.is_free and item.array is not None)
+        if item is not None and item.array is not None:
+            item.array.launch(False)
+            item.worked()
+
+    def switch(self, a: int, b: int, c: int) -> None:
+        """Have a library go on on another stream."""
+        library, stream = self.libraries[a % len(self.libraries)], self._stream(b)
+        with library.at_work(0) as before:
+            if before.handle != stream.handle:
+                stream.wait_for(before)
+        self._current.enter_context(library.stream(stream))
+
+    def free(self, a: int, b: int, c: int) -> None:
+        """Have a library free an array, as far as nobody else holds it."""
+        item = self._find(a, lambda item: item.array is not None and not item.lent)
+        if item is not None and item.array is not None:
+            item.array.free()
+            item.array = None
+
+    # What dlx does.
+
+    def take(self, a: int, b: int, c: int) -> None:
+        """Import an array, for a stream or for none in particular."""
+        item = self._find(a, lambda item: item.is_free and item.array is not None)
+        if item is None:
+            return
+        release = self.release or RELEASES[c % len(RELEASES)]
+        stream = self._order(self._stream(b)) if b % 5 else None
+        if release == "record_stream" and stream is None:
+            release = "auto"
+        tensor = dlx.from_dlpack(item.array, stream=stream, release=release)
+        item.tensors.append(tensor)
+        item.stale = False
+
+    def take_again(self, a: int, b: int, c: int) -> None:
+        """Import a tensor of dlx for another stream."""
+        item = self._find(a, lambda item: bool(item.tensors) and not item.lent)
+        if item is not None and not item.consumers:
+            release = self.release or ("auto", "wait-back", "sync")[c % 3]
+            stream, before = self._stream(b), item.tensors[-1].stream
+            tensor = dlx.from_dlpack(
+                item.tensors[-1], stream=self._order(stream), release=release
+            )
+            item.tensors.append(tensor)
+            item.stale &= before is not None and before.handle == stream.handle
+
+    def kernel(self, a: int, b: int, c: int) -> None:
+        """Run a kernel on the stream of a tensor."""
+
+        def allowed(item: Item) -> bool:
+            mine = bool(item.tensors) and not (item.lent or item.consumers)
+            return mine and not (item.stale and not self.unordered)
+
+        item = self._find(a, allowed)
+        if item is None:
+            return
+        tensor = item.tensors[-1]
+        stream = self._stream(b) if self.unordered else tensor.stream
+        if stream is not None:
+            (write if c % 2 else read)(stream, tensor)
+            item.unknown = True
+
+    def drop(self, a: int, b: int, c: int) -> None:
+        """Drop any of the tensors."""
+        item = self._find(a, lambda item: bool(item.tensors) and not item.lent)
+        if item is None:
+            return
+        index = b % len(item.tensors)
+        if item.unknown and index == len(item.tensors) - 1:
+            # Then nobody knows of the work, and the array is never used again.
+            item.tensors.clear()
+            self._forget(item)
+        else:
+            item.stale |= index == len(item.tensors) - 1
+            del item.tensors[index]
+
+    def _forget(self, item: Item) -> None:
+        if not item.consumers:
+            self.items.remove(item)
+            if item.array is not None:
+                item.array.free()
+
+    def wait(self, a: int, b: int, c: int) -> None:
+        """Have the host wait for a tensor."""
+        item = self._find(a, lambda item: bool(item.tensors))
+        if item is not None and not self.unordered:
+            item.tensors[-1].synchronize()
+            item.unknown = False
+
+    def advance(self, a: int, b: int, c: int) -> None:
+        """Let all work be done."""
+        self.sim.advance()
+
+    # Blocks.
+
+    def borrow(self, a: int, b: int, c: int) -> None:
+        """Lend arrays or tensors for a block, on a stream or that of the first."""
+        items: list[tuple[Item, bool]] = []
+        lent: list[Any] = []
+        for number in (a, b):
+            item = self._find(number, self._may_be_lent)
+            if item is not None:
+                item.lent = True
+                whole = item.array is not None and not item.unknown
+                whole = whole and not (item.tensors and c % 2)
+                items.append((item, whole))
+                lent.append(item.array if whole else item.tensors[-1])
+        if items:
+            stream = self._order(self._stream(c)) if self.unordered or c % 3 else None
+            block = dlx.borrow(*lent, stream=stream)
+            *views, lead = block.__enter__()
+            lead = lead or dlx.Stream(self._stream(c))
+            self.blocks.append(Block(block, items, views, lead))
+
+    def use(self, a: int, b: int, c: int) -> None:
+        """Use a tensor for a block."""
+        item = self._find(a, lambda item: bool(item.tensors) and not item.consumers)
+        if item is None or item.lent:
+            return
+        item.lent = True
+        stream = self._order(self._stream(b)) if self.unordered or b % 3 else None
+        block = item.tensors[-1].use(stream=stream)
+        view = block.__enter__()
+        lead = view.stream or dlx.Stream(self._stream(b))
+        self.blocks.append(Block(block, [(item, False)], [view], lead))
+
+    def _may_be_lent(self, item: Item) -> bool:
+        if item.lent or item.consumers:
+            return False
+        return bool(item.tensors) or (item.array is not None and not item.unknown)
+
+    def inside(self, a: int, b: int, c: int) -> None:
+        """Run a kernel in a block."""
+        if self.blocks:
+            block = self.blocks[a % len(self.blocks)]
+            view = block.views[b % len(block.views)]
+            (write if c % 2 else read)(block.stream, view)
+
+    def leave(self, a: int, b: int, c: int) -> None:
+        """Leave one of the blocks, in whatever order."""
+        if not self.blocks:
+            return
+        block = self.blocks.pop(a % len(self.blocks))
+        block.context.__exit__(None, None, None)
+        for item, whole in block.items:
+            item.lent = False
+            item.stale = whole
+            item.unknown = not item.has_table
+            if whole and not item.has_table:
+                item.tensors.clear()
+                self._forget(item)
+
+    # Consumers.
+
+    def give(self, a: int, b: int, c: int) -> None:
+        """Export a tensor to a library, by its `__dlpack__`."""
+        item = self._find(a, lambda item: bool(item.tensors) and not item.lent)
+        if item is None or item.consumers:
+            return
+        stream = self._stream(b)
+        with self.consumer.stream(stream):
+            imported = self.consumer.from_dlpack(item.tensors[-1])
+            imported.launch(bool(c % 2))
+        item.consumers.append((imported, stream))
+
+    def give_by_table(self, a: int, b: int, c: int) -> None:
+        """Export a tensor by dlx's table, for dlx's current stream."""
+        item = self._find(a, lambda item: bool(item.tensors) and not item.lent)
+        if item is None or item.consumers:
+            return
+        with dlx.stream(self._stream(b)):
+            table = table_of(dlx.Tensor)
+            place = c_void_p()
+            assert table.current_work_stream(CUDA, 0, byref(place)) == 0
+            managed = from_table(table, item.tensors[-1])
+        [stream] = [s for s in self.streams if s.handle == place.value]
+        imported = Imported(self.consumer, managed)
+        with self.consumer.stream(stream):
+            imported.launch(bool(c % 2))
+        item.consumers.append((imported, stream))
+
+    def end_consumer(self, a: int, b: int, c: int) -> None:
+        """Have a consumer delete what it got, when it is done with it."""
+        item = self._find(a, lambda item: bool(item.consumers))
+        if item is not None:
+            self._end_consumer(item, b, wait=bool(c % 2))
+
+    def _end_consumer(self, item: Item, index: int, *, wait: bool) -> None:
+        imported, stream = item.consumers.pop(index % len(item.consumers))
+        known = item.tensors[-1].stream if item.tensors else None
+        if known is not None and known.handle == stream.handle and not wait:
+            item.unknown = True
+        else:
+            stream.synchronize()
+        imported.drop()
+
+
+STEPS = (
+    "new",
+    "change",
+    "look",
+    "switch",
+    "free",
+    "take",
+    "take_again",
+    "kernel",
+    "drop",
+    "wait",
+    "advance",
+    "borrow",
+    "use",
+    "inside",
+    "inside",
+    "leave",
+    "leave",
+    "give",
+    "give_by_table",
+    "end_consumer",
+)
