@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+
 from gpu.driver import DriverError
 from gpu.machine import Machine, machine
 from gpu.report import FOUND, found
@@ -35,6 +36,7 @@ def _driver_of_dlx() -> None:
         reason = f"no CUDA GPU, nothing is known about it: {error}"
         if os.environ.get("DLX_REQUIRE_GPU") == "1":
             pytest.exit(reason, returncode=1)
+        found(reason)
         pytest.skip(reason)
     found(f"{driver.device_name()}, driver for CUDA {driver.version()}")
 
@@ -70,8 +72,11 @@ def pytest_terminal_summary(
         for outcome in ("passed", "failed", "error", "skipped")
     }
     bad = count["failed"] + count["error"]
-    verdict = f"{bad} FAILED" if bad else "ALL HELD" if count["passed"] else "NOT RUN"
+    if not (bad or count["passed"]):
+        terminalreporter.write_line("verdict: NOT RUN")
+        return
+    verdict = f"{bad} FAILED" if bad else "ALL HELD"
     terminalreporter.write_line(
-        f"verdict: {verdict} ({count['passed']} tests passed, "
-        f"{count['skipped']} skipped for want of a library)"
+        f"verdict: {verdict}, {count['passed']} passed, "
+        f"{count['skipped']} skipped for want of a library"
     )

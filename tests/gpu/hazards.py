@@ -100,7 +100,6 @@ def count(hazard: str, library: str, order: str, rounds: int = ROUNDS) -> int:
         return sum(HAZARDS[hazard](gpu, client, order) for _ in range(rounds))
 
 
-
 def use_pools_of_the_driver(library: str) -> None:
     """Have a library, which has allocated nothing yet, take cudaMallocAsync."""
     if library == "torch":

@@ -13,7 +13,7 @@ from ctypes import addressof, byref, c_float, c_uint32, c_uint64, c_void_p
 from functools import cache
 from typing import Any
 
-from gpu.driver import NOT_READY, Driver, DriverError
+from gpu.driver import NON_BLOCKING, NOT_READY, Driver, DriverError
 from gpu.kernels import PTX
 
 COUNT = 1024
@@ -29,10 +29,10 @@ PORTABLE_MAPPED = 3
 class Stream:
     """A stream of the test's own."""
 
-    def __init__(self, driver: Driver) -> None:
-        """Create it, independent of the legacy default stream."""
+    def __init__(self, driver: Driver, flags: int = NON_BLOCKING) -> None:
+        """Create it, independent of the legacy default stream unless flags say 0."""
         self.driver = driver
-        self.handle = driver.new_stream()
+        self.handle = driver.new_stream(flags)
 
     def __cuda_stream__(self) -> tuple[int, int]:
         """Version and handle (R154)."""

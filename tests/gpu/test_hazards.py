@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fresh
 import pytest
+
 from gpu import hazards
 from gpu.clients import client_of
 from gpu.machine import Machine

@@ -10,6 +10,7 @@ from typing import Any
 
 import dlx
 import pytest
+
 from gpu.clients import client_of
 from gpu.machine import COUNT, NEW, OLD, Machine, one_value
 
