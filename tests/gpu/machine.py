@@ -113,7 +113,7 @@ class Machine:
         self.context = driver.use_primary_context()
         text = ctypes.create_string_buffer(PTX.encode())
         module = driver.get("cuModuleLoadData", text)
-        self._kernels = {
+        self.kernels = {
             name: driver.get("cuModuleGetFunction", module, name.encode())
             for name in ("gate", "copy", "fill")
         }
@@ -138,7 +138,7 @@ class Machine:
         values = [c_uint64(argument) for argument in arguments]
         places = (c_void_p * len(values))(*map(addressof, values))
         grid, block, shared = (1, 1, 1), (threads, 1, 1), 0
-        function = self._kernels[name]
+        function = self.kernels[name]
         launch = (function, *grid, *block, shared, stream, places, c_void_p())
         self.driver.call("cuLaunchKernel", *launch)
 
