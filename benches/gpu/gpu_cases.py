@@ -44,7 +44,7 @@ def on_device(libraries: dict[str, ModuleType]) -> Scope:
         scope["big2"] = torch.ones(COUNT, device="cuda:0")
         scope["torch_other"] = torch.cuda.ExternalStream(gpu.s.handle, device=0)
     if cupy:
-        cupy.cuda.ExternalStream(gpu.p.handle, 0).use()
+        cupy.cuda.Stream.from_external(gpu.p).use()
         scope |= {name: cupy.ones((3, 4), "float32") for name in ("k", "k2", "k3")}
     if dlx and torch:
         scope["d"] = dlx.from_dlpack(scope["t"])

@@ -71,8 +71,8 @@ class CuPy(Client):
 
     def stream(self, stream: Stream) -> AbstractContextManager[Any]:
         """Work on a stream."""
-        external = self.library.cuda.ExternalStream(stream.handle, 0)
-        current: AbstractContextManager[Any] = external
+        current: AbstractContextManager[Any]
+        current = self.library.cuda.Stream.from_external(stream)
         return current
 
     def full(self, value: float) -> Any:

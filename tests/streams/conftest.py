@@ -11,8 +11,8 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from cuda_producers import TableArray, framework
 from cuda_producers import Framework as CudaFramework
+from cuda_producers import TableArray, framework
 from simulated_driver import Simulation, library_path, simulation
 
 os.environ["DLX_LIBCUDA"] = os.environ["DLX_LIBAMDHIP"] = str(library_path())
