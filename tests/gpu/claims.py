@@ -50,9 +50,10 @@ def end(cuda: Driver, stream: int) -> int:
 
 def status(cuda: Driver, stream: int, codes: Codes, name: str) -> None:
     """Ask whether a stream captures: 0 no, 1 yes, 2 in a capture that has failed."""
-    place = c_int(-1)
+    place = c_int()
     codes[name] = cuda.answer("cuStreamIsCapturing", stream, byref(place))
-    codes[f"{name} status"] = place.value
+    if codes[name] == 0:
+        codes[f"{name} status"] = place.value
 
 
 def during(cuda: Driver, name: str, call: Callable[[int], int]) -> Codes:

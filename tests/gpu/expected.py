@@ -26,7 +26,6 @@ EXPECTED: dict[str, Codes] = {
     },
     "to_ask_the_legacy_stream_is_harmless": {
         "blocking": 906,
-        "blocking status": -1,
         "end blocking": 0,
         "non-blocking": 0,
         "non-blocking status": 0,

@@ -122,11 +122,17 @@ def test_numba_waits_on_the_host_for_the_stream_of_the_interface(
     assert one_value(read) == NEW
 
 
-def test_jax_waits_for_the_tensor_that_it_takes(gpu: Machine) -> None:
-    """R73, R80: JAX names a stream of its own, which no user sees."""
+def jax_on_gpu() -> Any:
+    """Give JAX, or skip the test where it has no GPU."""
     jax = pytest.importorskip("jax")
     if jax.default_backend() != "gpu":
         pytest.skip("this JAX has no GPU")
+    return jax
+
+
+def test_jax_waits_for_the_tensor_that_it_takes(gpu: Machine) -> None:
+    """R73, R80: JAX names a stream of its own, which no user sees."""
+    jax = jax_on_gpu()
     make_old(gpu)
     add = jax.jit(lambda x: x + 0.0)
     add(jax.dlpack.from_dlpack(late_tensor(gpu))).block_until_ready()
@@ -139,9 +145,7 @@ def test_jax_waits_for_the_tensor_that_it_takes(gpu: Machine) -> None:
 
 def test_a_stream_waits_for_what_jax_computes(gpu: Machine) -> None:
     """R80: JAX returns before its kernels have run; the read comes after them."""
-    jax = pytest.importorskip("jax")
-    if jax.default_backend() != "gpu":
-        pytest.skip("this JAX has no GPU")
+    jax = jax_on_gpu()
     numpy = jax.numpy
 
     def long(x: Any) -> Any:
@@ -162,7 +166,7 @@ def test_a_stream_waits_for_what_jax_computes(gpu: Machine) -> None:
 
 def test_jax_can_be_asked_for_no_order(gpu: Machine) -> None:
     """R76: -1 is no handle, which would end the process if it were taken for one."""
-    pytest.importorskip("jax")
+    jax_on_gpu()
     code, _, errors = fresh.run(
         """
         import dlx, jax
