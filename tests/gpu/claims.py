@@ -159,8 +159,9 @@ def a_query_in_another_thread_leaves_a_thread_local_capture(cuda: Driver) -> Cod
 
 def query_in_a_thread(cuda: Driver, mode: int, exchanged: int | None) -> Codes:
     """Query an event of another stream in another thread, during a capture."""
-    event, codes = cuda.new_event(), Codes()
-    cuda.call("cuEventRecord", event, cuda.new_stream())
+    event, idle, codes = cuda.new_event(), cuda.new_stream(), Codes()
+    cuda.call("cuEventRecord", event, idle)
+    cuda.call("cuStreamSynchronize", idle)
     stream = begin(cuda, mode)
 
     def query() -> None:

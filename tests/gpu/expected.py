@@ -53,13 +53,13 @@ EXPECTED: dict[str, Codes] = {
     "a_relaxed_thread_may_query": {
         "exchange": 0,
         "mode before": 0,
-        "query": 600,
+        "query": 0,
         "after": 0,
         "after status": 1,
         "end": 0,
     },
     "a_query_in_another_thread_leaves_a_thread_local_capture": {
-        "query": 600,
+        "query": 0,
         "after": 0,
         "after status": 1,
         "end": 0,
