@@ -15,7 +15,7 @@ use crate::interpreter::attach;
 use crate::order::{self, Joined};
 use crate::snapshot::Source;
 use crate::stream::Stream;
-use crate::work::{Producer, Work};
+use crate::work::Work;
 
 /// How memory that a stream has used is given back to its producer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
