@@ -9,7 +9,7 @@ SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find src python -name '*
 export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint types bench wheel ci lifetime clean
+.PHONY: help demo test lint types bench gpu wheel ci lifetime interop clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
@@ -22,6 +22,7 @@ test: $(VENV)/built  ## run the tests
 	cargo build --quiet --locked --package driver_sim
 	$(BIN)/python -m pytest
 	$(BIN)/python -m pytest tests/streams
+	$(BIN)/python -m pytest --collect-only --quiet tests/gpu >/dev/null
 
 lint: $(VENV)/tools  ## check format and lints of Rust and Python
 	cargo fmt --all --check
@@ -37,6 +38,10 @@ types: $(VENV)/built $(VENV)/tools  ## check the stub against the extension, and
 bench: $(VENV)/built $(VENV)/heavy  ## compare every path with C by hand and with what else there is
 	$(BIN)/python benches/bench.py
 
+gpu: $(VENV)/built $(VENV)/gpu  ## run the tests and benchmarks that need a CUDA GPU
+	DLX_REQUIRE_GPU=1 $(BIN)/python -m pytest -rs tests/gpu
+	$(BIN)/python benches/gpu/bench_gpu.py --json
+
 wheel: $(VENV)/tools  ## build the abi3 wheel and the sdist, and try the wheel in fresh environments
 	rm -rf dist
 	$(BIN)/maturin build --release --locked --out dist
@@ -46,12 +51,16 @@ wheel: $(VENV)/tools  ## build the abi3 wheel and the sdist, and try the wheel i
 lifetime: $(VENV)/built $(VENV)/heavy  ## the lifetime tests: a million rounds, without PyO3's pool, under valgrind
 	tests/lifetime/run $(BIN)/python
 
+interop: $(VENV)/built $(VENV)/interop  ## every library to every other, with the real ones; writes docs/interop.md
+	$(BIN)/python -m pytest tests/interop
+
 ci: export DLX_REQUIRE_HEAVY = 1
 ci:  ## all that has to pass
 	$(MAKE) lint types wheel
 	$(MAKE) $(VENV)/heavy
 	$(MAKE) lifetime
 	$(MAKE) test
+	$(MAKE) interop
 
 clean:  ## remove what was built
 	rm -rf $(VENV) build dist target
@@ -69,6 +78,14 @@ $(VENV)/tools: $(VENV)/bin/python requirements-dev.txt
 	$(BIN)/python -m pip install -r requirements-dev.txt
 	touch $@
 
+$(VENV)/interop: $(VENV)/heavy requirements-interop.txt
+	$(BIN)/python tests/interop/install.py requirements-interop.txt
+	touch $@
+
 $(VENV)/heavy: $(VENV)/bin/python requirements-heavy.txt
 	$(BIN)/python -m pip install -r requirements-heavy.txt
+	touch $@
+
+$(VENV)/gpu: $(VENV)/bin/python requirements-gpu.txt
+	$(BIN)/python -m pip install -r requirements-gpu.txt
 	touch $@

@@ -108,9 +108,13 @@ def duration(side: Timing | str, which: str = "minimum") -> str:
     return f"{value:.1f}" if value < 1e5 else f"{value / 1e6:.2f} ms"
 
 
-def render(results: list[Result], console: Console) -> None:
+def render(
+    results: list[Result],
+    console: Console,
+    title: str = "ns per call: dlx, hand-written C, tvm-ffi, the frameworks",
+) -> None:
     """Print the table, one line per comparison."""
-    table = Table(title="ns per call: dlx, hand-written C, tvm-ffi, the frameworks")
+    table = Table(title=title)
     table.add_column("path")
     for name in ("dlx min", "dlx median"):
         table.add_column(name, justify="right")

@@ -9,6 +9,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
@@ -40,8 +41,12 @@ pub(crate) struct Entry {
     /// Python code cannot set attributes of the type.
     immutable: bool,
     way: OnceLock<Way>,
+    /// A way was looked for, and may be another one next time.
+    undecided: AtomicBool,
     /// `__dlpack__` of this type takes no keyword newer than `stream`.
     old: AtomicBool,
+    /// The type says nothing of further devices, and will not.
+    single: OnceLock<bool>,
 }
 
 const SLOTS: usize = 4096;
@@ -91,7 +96,9 @@ impl Entry {
             class: class.clone().unbind(),
             immutable: is_immutable(class),
             way: OnceLock::new(),
+            undecided: AtomicBool::new(false),
             old: AtomicBool::new(false),
+            single: OnceLock::new(),
         }
     }
 
@@ -126,9 +133,33 @@ impl Entry {
             (None, Some(_)) => return Ok(Way::Protocol(kind)),
             (None, None) if numpy::is_native(x)? => Way::Numpy,
             (None, None) if self.immutable => Way::Protocol(None),
-            (None, None) => return Ok(Way::Undecided),
+            (None, None) => {
+                self.undecided.store(true, Ordering::Relaxed);
+                return Ok(Way::Undecided);
+            }
         };
         Ok(*self.way.get_or_init(|| way))
+    }
+
+    /// Whether the type had no table when it was last looked for.
+    pub(crate) fn is_undecided(&self) -> bool {
+        self.undecided.load(Ordering::Relaxed)
+    }
+
+    /// Whether objects of this type are known to be on one device each: a look for what they do not have takes
+    /// longer than an export by table. Remembered where the absence of a table is.
+    pub(crate) fn is_single(&self, py: Python<'_>) -> bool {
+        if !self.immutable && !matches!(self.known(), Some(Way::Table(_, Some(_)))) {
+            return false;
+        }
+        if let Some(&single) = self.single.get() {
+            return single;
+        }
+        let has = |name| self.class.bind(py).hasattr(name).unwrap_or(true);
+        let single =
+            !has(intern!(py, "__dlpack_device_aliases__")) && !has(intern!(py, "usm_type"));
+        // Nobody waits for who runs Python code.
+        *self.single.get_or_init(|| single)
     }
 
     /// Whether `__dlpack__` is known to take no new keywords.

@@ -19,19 +19,24 @@ const SHARE: i64 = 8 << 20;
 /// Threads at most; more add no memory bandwidth.
 const THREADS: usize = 8;
 
-/// Whether dlx can copy what is on this device.
+/// Whether dlx can copy what is on this device, to there.
 pub(crate) fn can(device: DLDevice) -> bool {
     device.device_type == kDLCPU
 }
 
-/// A compact row-major copy, at an address that is a multiple of 256, with IS_COPIED set (R37, R59).
+/// Whether the CPU reads what is on this device.
+pub(crate) fn is_readable(device: DLDevice) -> bool {
+    matches!(device.device_type, kDLCPU | kDLCUDAHost | kDLROCMHost)
+}
+
+/// A compact row-major copy on the CPU, at an address that is a multiple of 256, with IS_COPIED set (R37, R59).
 ///
 /// # Errors
 ///
 /// `BufferError` for memory that the CPU cannot read, `MemoryError`.
 pub(crate) fn compact(py: Python<'_>, source: &Snapshot) -> PyResult<Snapshot> {
     let device = source.memo().device;
-    if !can(device) {
+    if !is_readable(device) {
         let name = device::name(device);
         let message = format!("dlx does not copy what is on {name}, only what is on cpu");
         return Err(Error::refused(message).into());
@@ -65,6 +70,18 @@ fn fill(source: &Snapshot, to: *mut u8) {
         return walk(&Walk::new(vec![bytes], 1), from, to, source.nbytes());
     }
     let item = if packed { 1 } else { (bits + 7) / 8 };
+    let whole = Walk::new(dimensions(source, item), item);
+    if packed {
+        // SAFETY: the walk counts in elements of `bits` bits; all of `source` is readable and `to` has
+        // room for as many bits (S7).
+        unsafe { copy_bits(&whole, from, to, bits) };
+    } else {
+        walk(&whole, from, to, source.nbytes());
+    }
+}
+
+/// The loops from `source`, in elements of `item` bytes, to row-major memory.
+pub(crate) fn dimensions(source: &Snapshot, item: i64) -> Vec<Dimension> {
     let shape = source.shape();
     let dimensions = shape.iter().zip(source.strides()).enumerate();
     let dimensions = dimensions.map(|(index, (&extent, &stride))| {
@@ -74,14 +91,7 @@ fn fill(source: &Snapshot, to: *mut u8) {
             layout::row_major(shape, index) * item,
         )
     });
-    let whole = Walk::new(dimensions.collect(), item);
-    if packed {
-        // SAFETY: the walk counts in elements of `bits` bits; all of `source` is readable and `to` has
-        // room for as many bits (S7).
-        unsafe { copy_bits(&whole, from, to, bits) };
-    } else {
-        walk(&whole, from, to, source.nbytes());
-    }
+    dimensions.collect()
 }
 
 /// An address that a thread may take along.

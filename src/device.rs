@@ -56,6 +56,10 @@ pub(crate) const CPU: DLDevice = DLDevice {
     device_id: 0,
 };
 
+fn kind_named(name: &str) -> Option<&'static Kind> {
+    KINDS.iter().find(|kind| kind.name.to_lowercase() == name)
+}
+
 fn kind_of(device_type: DLDeviceType) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.device_type == device_type)
 }
@@ -89,6 +93,30 @@ pub(crate) fn check(device: DLDevice) -> Result<(), Error> {
     Ok(())
 }
 
+/// The device of a consumer's `dl_device`, for a tensor that is `here`.
+///
+/// # Errors
+///
+/// `BufferError` for what is no device (R52).
+pub(crate) fn of_pair(pair: (i64, i64), here: DLDevice) -> Result<DLDevice, Error> {
+    let (device_type, device_id) = pair;
+    let device = i32::try_from(device_type)
+        .ok()
+        .zip(i32::try_from(device_id).ok());
+    let device = device.map(|(device_type, device_id)| DLDevice {
+        device_type: DLDeviceType(device_type),
+        device_id,
+    });
+    match device {
+        // A tensor may be where its own device says, whatever that is.
+        Some(device) if device == here || check(device).is_ok() => Ok(device),
+        _ => Err(Error::refused(format!(
+            "dl_device is ({device_type}, {device_id}), which is no device; the tensor is on {}",
+            name(here)
+        ))),
+    }
+}
+
 /// Whether `data` is an address, so that a byte offset may be added to it.
 pub(crate) fn has_addresses(device: DLDevice) -> bool {
     device.device_type == kDLCPU || kind_of(device.device_type).is_some_and(|kind| kind.address)
@@ -114,7 +142,7 @@ pub(crate) fn name(device: DLDevice) -> impl fmt::Display {
 /// The device of a name, the inverse of [`name`]; the id may be left out.
 fn parse(text: &str) -> Option<DLDevice> {
     let (name, id) = text.split_once(':').unwrap_or((text, "0"));
-    let kind = KINDS.iter().find(|kind| kind.name.to_lowercase() == name)?;
+    let kind = kind_named(name)?;
     Some(DLDevice {
         device_type: kind.device_type,
         device_id: canonical(id).filter(|&id| id >= 0)?,
@@ -190,13 +218,13 @@ fn checked(device_type: i32, device_id: i32) -> PyResult<DLDevice> {
 
 /// Where memory lives: a device type and an id.
 ///
-/// Takes a name (``"cpu"``, ``"cuda:0"``), or a type and an id. Equal to its name and to the tuple
+/// Takes a name (``"cpu"``, ``"cuda:0"``), a type and an id, or a pair of both, ``("cuda", 0)`` too. Equal to its name and to the tuple
 /// ``(type, id)``; hashes as the tuple. Source: ``DLDevice`` in dlpack.h 1.3.
 #[pyclass(frozen, module = "dlx")]
 pub struct Device(pub(crate) DLDevice);
 
 impl Device {
-    /// The device that `spec` names: a `Device`, a name, or a pair `(type, id)`.
+    /// The device that `spec` names: a `Device`, a name, or a pair `(type, id)` whose type may be a name.
     pub(crate) fn of(spec: &Bound<'_, PyAny>) -> PyResult<DLDevice> {
         if let Ok(device) = spec.cast::<Self>() {
             Ok(device.get().0)
@@ -208,11 +236,21 @@ impl Device {
                 ))
             })
         } else if let Ok(pair) = spec.cast::<PyTuple>() {
-            let (device_type, id) = pair.extract().map_err(|error: PyErr| {
+            let refused = |error: PyErr| {
                 let message = format!("{pair} is not a device: a pair is (type, id)");
                 bad_integers(spec.py(), &error, message)
+            };
+            let (kind, id): (Bound<'_, PyAny>, i32) = pair.extract().map_err(refused)?;
+            let Ok(name) = kind.cast::<PyString>() else {
+                return checked(kind.extract().map_err(refused)?, id);
+            };
+            let name = name.to_cow()?;
+            let named = kind_named(&name).ok_or_else(|| {
+                PyValueError::new_err(format!(
+                    "{name:?} is not a device type; accepted are names such as 'cpu' and 'cuda'"
+                ))
             })?;
-            checked(device_type, id)
+            checked(named.device_type.0, id)
         } else {
             Err(PyTypeError::new_err(format!(
                 "device must be a dlx.Device, a name such as 'cuda:0' or a pair (type, id), not {}",

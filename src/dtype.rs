@@ -101,6 +101,16 @@ fn parse(text: &str) -> Option<DLDataType> {
     })
 }
 
+/// The name in what the dtype object of a library prints.
+fn bare(text: &str) -> &str {
+    let of_tensorflow = || text.strip_prefix("<dtype: '")?.strip_suffix("'>");
+    ["torch.", "mlx.core.", "paddle."]
+        .iter()
+        .find_map(|module| text.strip_prefix(module))
+        .or_else(of_tensorflow)
+        .unwrap_or(text)
+}
+
 /// The integer that `text` writes without signs or leading zeros.
 pub(crate) fn canonical<T: FromStr + ToString>(text: &str) -> Option<T> {
     let value: T = text.parse().ok()?;
@@ -110,7 +120,8 @@ pub(crate) fn canonical<T: FromStr + ToString>(text: &str) -> Option<T> {
 /// The type of one element: a DLPack code, the bits of a lane, and the lanes of an element.
 ///
 /// Takes a name (``"float32"``, ``"bfloat16"``, ``"float8_e4m3fn"``, ``"float32x4"``), a triple
-/// ``(code, bits, lanes)``, or the dtype object of NumPy, ml_dtypes or torch. Equal to its name.
+/// ``(code, bits, lanes)``, or the dtype object of NumPy, ml_dtypes, torch, MLX, Paddle or TensorFlow. Equal to
+/// its name.
 /// Source: ``DLDataType`` in dlpack.h 1.3.
 #[pyclass(frozen, module = "dlx")]
 pub struct DType(pub(crate) DLDataType);
@@ -131,17 +142,17 @@ impl DType {
             check(dtype).map_err(|error| PyValueError::new_err(error.message()))?;
             return Ok(dtype);
         }
-        // Scalar types carry their name (`np.float32`, `ml_dtypes.bfloat16`), dtype objects print it
+        // Scalar types carry their name (`np.float32`, `warp.float32`), dtype objects print it
         // (`np.dtype("float32")`, `torch.float32`); NumPy prints a foreign byte order differently.
         let text = match spec.cast::<PyType>() {
             Ok(class) => class.name()?,
             Err(_) => spec.str()?,
         };
         let text = text.to_cow()?;
-        parse(text.strip_prefix("torch.").unwrap_or(&text)).ok_or_else(|| {
+        parse(bare(&text)).ok_or_else(|| {
             let message = format!(
                 "{text:?} is not a dtype of DLPack; accepted are names such as 'float32', 'bfloat16', \
-                 'float8_e4m3fn', triples (code, bits, lanes), and dtypes of NumPy and torch"
+                 'float8_e4m3fn', triples (code, bits, lanes), and dtypes of NumPy, torch, MLX, Paddle and TensorFlow"
             );
             if spec.is_instance_of::<PyString>() {
                 PyValueError::new_err(message)

@@ -24,10 +24,11 @@ use crate::{mixin, protocol};
 /// ``shape`` is an int or a sequence of ints, ``dtype`` whatever `DType` takes. ``like`` is a tensor, an array type or
 /// a namespace whose kind the result is, from the allocator of its exchange table, or from ``__dlx_empty__`` of an
 /// `ExchangeMixin` class; other libraries get memory of dlx's own. Without it the result is a `Tensor`.
-/// ``device`` is that of the tensor ``like``, or else the CPU.
+/// ``device`` is that of the tensor ``like``, or else the CPU. Memory of dlx's own on CUDA and ROCm is there for work on
+/// dlx's current stream, and is freed in its order.
 ///
-/// Raises ``ValueError`` for a shape that cannot be, ``BufferError`` for what the library cannot describe, and what
-/// its allocator reports, by name.
+/// Raises ``ValueError`` for a shape that cannot be, ``BufferError`` for what the library cannot describe or where there
+/// is no driver, ``MemoryError``, and what its allocator reports, by name.
 #[pyfunction]
 #[pyo3(signature = (shape, dtype, *, device=None, like=None))]
 pub(crate) fn empty<'py>(

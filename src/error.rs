@@ -49,6 +49,15 @@ impl Error {
         Self::Refused(message.into())
     }
 
+    /// An exception as an allocator reports it.
+    pub(crate) fn raised(py: Python<'_>, error: &PyErr) -> Self {
+        let kind = error.get_type(py).name().map(|name| name.to_string());
+        Self::Raised(
+            CString::new(kind.unwrap_or_default()).unwrap_or_default(),
+            error.value(py).to_string(),
+        )
+    }
+
     /// The name of the Python exception, for `SetError`.
     pub(crate) fn kind(&self) -> &CStr {
         match self {

@@ -2,12 +2,13 @@
 
 #![forbid(unsafe_code)]
 
+use std::sync::Arc;
+
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyTuple};
-use triomphe::Arc;
 
 use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
 use crate::adapters::numpy;
@@ -19,27 +20,29 @@ use crate::error::{bad_integers, type_name};
 use crate::interpreter::PythonOwner;
 use crate::release::Release;
 use crate::request::Request;
-use crate::resolve;
 use crate::slot::is_mixin;
 use crate::snapshot::Source;
 use crate::stream::{self, PyStream, Wanted};
 use crate::tensor::{Tensor, again};
 use crate::work::Work;
+use crate::{aliases, resolve};
 
 /// The tensor that ``x`` describes, sharing its memory.
 ///
 /// ``x`` is an object with a C exchange table (``__dlpack_c_exchange_api__`` on its type), a NumPy array, one
 /// with ``__dlpack__`` and ``__dlpack_device__``, or a DLPack capsule, which is consumed. Objects without
 /// ``__dlpack__`` may have a Python buffer, ``__array_struct__``, ``__array_interface__``,
-/// ``__arrow_c_device_array__`` or ``__arrow_c_array__``, of memory on the CPU.
+/// ``__arrow_c_device_array__`` or ``__arrow_c_array__``, of memory on the CPU, or ``__cuda_array_interface__``.
 ///
-/// ``device`` is where the result must be, as a name, a pair or a `Device`; the producer is asked to move it.
-/// ``copy=True`` always copies, on the CPU into compact row-major memory aligned to 256 bytes;
+/// ``device`` is where the result must be, as a name, a pair or a `Device`; the producer is asked for it there, and if it
+/// refuses, dlx copies between the CPU and CUDA or ROCm devices itself, on ``stream`` or else its current stream.
+/// ``copy=True`` always copies, by dlx into compact row-major memory aligned to 256 bytes;
 /// ``copy=False`` never does and raises `CopyRefused` where one is needed.
 /// ``stream`` is the stream that the elements will be used on: an int as DLPack defines it for the device, a `Stream`,
 /// or the stream object of a library, which is kept alive; it waits for the producer's stream. -1 asks for no order.
 /// Without it the tensor remembers when its elements are ready, and streams that need them later wait for that. On the
-/// CPU there is none.
+/// CPU there is none; on oneAPI it is a queue of the producer's kind (``dpctl.SyclQueue``), which the producer gets as
+/// it is.
 /// ``release`` says how the memory is given back while ``stream``, where that is not the producer's, may still use it:
 /// ``"auto"`` when the stream is done with what it has been given, ``"wait-back"`` at once after the producer's stream
 /// was made to wait, ``"record_stream"`` by the method of torch's tensors, ``"sync"`` after the host has waited,
@@ -48,7 +51,7 @@ use crate::work::Work;
 /// Raises ``BufferError`` for what DLPack or dlx cannot describe, ``AttributeError`` for an object without
 /// any of these, ``ValueError`` and ``TypeError`` for bad arguments; the producer's own exceptions pass
 /// through; `CudaError` is what a driver reports. Sources: dlpack.h 1.3, array API ``from_dlpack``, R28 to R35, R56 to
-/// R62, R70 to R87.
+/// R62, R70 to R87, R148 to R154.
 #[pyfunction]
 #[pyo3(signature = (x, /, *, device=None, copy=None, stream=None, release="auto"))]
 pub(crate) fn from_dlpack<'py>(
@@ -72,6 +75,7 @@ pub(crate) fn from_dlpack<'py>(
     };
     if let Ok(tensor) = x.cast_exact::<Tensor>()
         && stream.is_none()
+        && !aliases::is_asked(tensor.get().snapshot()?, device)
     {
         return again(tensor, &request);
     }

@@ -51,18 +51,24 @@ impl Drop for Pending<'_> {
     }
 }
 
+/// What can be let go of with less ado where the thread is known to be attached, as PyO3 knows too.
+pub(crate) trait DropAttached: Sized {
+    /// Drops it.
+    fn drop_attached(self, py: Python<'_>);
+}
+
 /// What a Python object holds, and lets go of without disturbing the exception that is set: a foreign
 /// deleter may run Python code, and objects die while exceptions travel (R5).
-pub(crate) struct Quiet<T>(ManuallyDrop<T>);
+pub(crate) struct Quiet<T: DropAttached>(ManuallyDrop<T>);
 
-impl<T> Quiet<T> {
+impl<T: DropAttached> Quiet<T> {
     /// Holds `value` until the Python object around it dies.
     pub(crate) fn new(value: T) -> Self {
         Self(ManuallyDrop::new(value))
     }
 }
 
-impl<T> Deref for Quiet<T> {
+impl<T: DropAttached> Deref for Quiet<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -70,13 +76,14 @@ impl<T> Deref for Quiet<T> {
     }
 }
 
-impl<T> Drop for Quiet<T> {
+impl<T: DropAttached> Drop for Quiet<T> {
     fn drop(&mut self) {
         // Python's destructors run attached, so this finds the thread as it is.
         Python::try_attach(|py| {
             let _pending = Pending::save(py);
-            // SAFETY: dropped once, here, and not used again.
-            unsafe { ManuallyDrop::drop(&mut self.0) };
+            // SAFETY: taken once, here, and not used again.
+            let value = unsafe { ManuallyDrop::take(&mut self.0) };
+            value.drop_attached(py);
         });
     }
 }
@@ -188,11 +195,30 @@ impl PythonOwner {
     pub(crate) fn new(object: Py<PyAny>) -> Self {
         Self(Some(object))
     }
+
+    /// The object that is held, by all but the drop of this.
+    pub(crate) fn bind<'a, 'py>(&'a self, py: Python<'py>) -> Option<&'a Bound<'py, PyAny>> {
+        self.0.as_ref().map(|object| object.bind(py))
+    }
+}
+
+impl DropAttached for PythonOwner {
+    fn drop_attached(mut self, py: Python<'_>) {
+        if FINALIZING.load(Ordering::Acquire) {
+            return std::mem::forget(self);
+        }
+        if let Some(object) = self.0.take() {
+            object.drop_ref(py);
+        }
+    }
 }
 
 impl Drop for PythonOwner {
     fn drop(&mut self) {
         let mut object = self.0.take();
+        if object.is_none() {
+            return;
+        }
         give_up(|py| {
             if let Some(object) = object.take() {
                 object.drop_ref(py);

@@ -5,6 +5,7 @@
 pub mod abi;
 
 mod adapters;
+mod aliases;
 mod array_interface;
 mod borrow;
 mod boundary;
@@ -16,9 +17,11 @@ mod checked;
 mod convert;
 mod copy;
 mod device;
+mod device_memory;
 mod driver;
 mod dtype;
 mod empty;
+mod entry;
 mod error;
 mod exchange;
 mod functions;
@@ -34,13 +37,16 @@ mod order;
 mod protocol;
 mod publish;
 mod release;
+mod relocate;
 mod request;
 mod resolve;
+mod shared;
 mod slot;
 mod snapshot;
 mod stream;
 mod strided;
 mod tensor;
+mod transfer;
 mod work;
 
 #[pyo3::pymodule(gil_used = false)]
@@ -62,10 +68,11 @@ mod _core {
     #[pymodule_export]
     use crate::empty::empty;
     #[pymodule_export]
-    use crate::functions::{from_dlpack, from_pointer, is_tensor};
+    use crate::functions::{from_pointer, is_tensor};
     #[pymodule_export]
     use crate::mixin::{
-        allocate, current_work_stream, dlpack, dlpack_device, exported, import_tensor, register,
+        allocate, current_work_stream, dlpack, dlpack_device, dlpack_device_aliases, exported,
+        import_tensor, register,
     };
     #[pymodule_export]
     use crate::publish::{exchange_api, publish, unpublish};
@@ -88,6 +95,9 @@ mod _core {
             "__getattr__",
             wrap_pyfunction!(crate::device::__getattr__, module)?,
         )?;
+        let parsed = wrap_pyfunction!(crate::functions::from_dlpack, module)?;
+        module.add("from_dlpack", crate::entry::from_dlpack(&parsed, module)?)?;
+        crate::entry::set_dlpack(py)?;
         module.add("CudaError", crate::error::cuda_error_type(py)?)?;
         module.add("CopyRefused", crate::error::copy_refused_type(py)?)
     }

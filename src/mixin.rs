@@ -12,17 +12,18 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple, PyType};
 
 use crate::abi::*;
+use crate::adapters::oneapi;
 use crate::device::{self, Device};
 use crate::dtype::DType;
 use crate::exchange::{Exchange, publish};
 use crate::protocol;
 use crate::release::Release;
 use crate::request::Request;
-use crate::resolve::{explain, from_dlpack};
+use crate::resolve::{explain, from_dlpack, from_tensor};
 use crate::slot::{Hooks, Origin, SLOTS, Slot, innermost, is_root, nested, set_root};
 use crate::snapshot::Snapshot;
 use crate::tensor::Tensor;
-use crate::{capsule, stream};
+use crate::{aliases, cache, capsule, stream};
 
 /// Gives a subclass of the mixin its exchange table; the first class that comes is the mixin itself.
 ///
@@ -94,14 +95,22 @@ pub(crate) fn dlpack<'py>(
         release: Release::None,
     };
     let (inner, last) = innermost(x)?;
-    let snapshot = from_dlpack(&inner, &request).map_err(|error| {
+    let snapshot = match inner.cast_exact::<Tensor>() {
+        Ok(tensor) => cache::with(&inner, |entry| {
+            from_tensor(tensor, Some(x), entry, &request)
+        }),
+        Err(_) => from_dlpack(&inner, &request),
+    };
+    let snapshot = snapshot.map_err(|error| {
         let error = explain(&last, &inner, error);
         match device {
             Some(device) => elsewhere(&inner, error, device),
             None => error,
         }
     })?;
-    stream::order_for_export(stream, &snapshot)?;
+    if !oneapi::is_queue(stream, snapshot.memo().device) {
+        stream::order_for_export(stream, &snapshot)?;
+    }
     // What comes from a producer was made for this export, what a dlx.Tensor holds is shared with it (R38).
     let fresh = copy == Some(true) || !inner.is_exact_instance_of::<Tensor>();
     capsule::of(py, &snapshot, max_version, fresh)
@@ -144,6 +153,13 @@ pub(crate) fn dlpack_device<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, P
         }
     };
     device::to_tuple(x.py(), device)
+}
+
+/// ``__dlpack_device_aliases__`` of a mixin class: what the inner object says.
+#[pyfunction]
+pub(crate) fn dlpack_device_aliases<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
+    let (inner, _) = innermost(x)?;
+    aliases::to_tuple(x.py(), &aliases::of(&inner)?.unwrap_or_default())
 }
 
 fn tensor_of(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {

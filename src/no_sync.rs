@@ -54,6 +54,8 @@ pub(crate) fn direct(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Opt
         let found;
         let way = match entry.known() {
             Some(way) => way,
+            // `from_dlpack` comes next, and looks again.
+            None if entry.is_undecided() => return Ok(None),
             None => {
                 found = entry.way(x)?;
                 &found

@@ -2,25 +2,74 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError, PyValueError};
+mod order;
+
+use pyo3::exceptions::{
+    PyAttributeError, PyBufferError, PyRuntimeError, PyTypeError, PyValueError,
+};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyCapsule, PyDict, PyTuple, PyType};
+use pyo3::types::{PyCapsule, PyDict, PyInt, PyTuple, PyType};
 
+use self::order::{Order, of_request};
 use crate::abi::*;
-use crate::adapters::torch;
+use crate::adapters::{oneapi, torch};
 use crate::cache::Entry;
-use crate::error::{copy_refused, type_name};
+use crate::error::type_name;
 use crate::interpreter::call;
-use crate::request::{Request, finish};
+use crate::release::Release;
+use crate::relocate::{self, On};
+use crate::request::{Request, elsewhere, finish};
 use crate::snapshot::Snapshot;
-use crate::stream::{Stream, Wanted};
 use crate::{capsule, copy, device, stream};
 
-/// The tensor of `__dlpack__`, asked for DLPack 1.3, and for a device, a copy or a stream where that is needed;
-/// `None` if `x` has no such method.
+/// The tensor of `__dlpack__`, moved or copied by dlx where the producer refuses to; `None` if `x` has no such method.
 pub(crate) fn from_protocol(
+    x: &Bound<'_, PyAny>,
+    kind: Option<torch::Kind>,
+    entry: &Entry,
+    request: &Request<'_, '_>,
+) -> PyResult<Option<Snapshot>> {
+    let py = x.py();
+    let may_copy = match request.copy {
+        None => request.device.is_some(),
+        Some(copy) => copy,
+    };
+    let error = match ask(x, kind, entry, request) {
+        Err(error) if may_copy && relocate::is_refusal(py, &error) => error,
+        answer => return answer,
+    };
+    let Some(here) = device(x)? else {
+        return Err(error);
+    };
+    let there = request.device.unwrap_or(here);
+    if !request.moves(here) || relocate::check(here, there).is_err() {
+        return Err(error);
+    }
+    let on = request.on(there)?;
+    let stream = match &on {
+        _ if !stream::has_streams(here) => None,
+        On::Unordered => Some(stream::NO_SYNC),
+        On::Stream { stream, .. } if stream.device() == here => Some(stream.handle()),
+        _ => Some(stream::current(py, here)?),
+    };
+    let stream = stream.map(|handle| PyInt::new(py, handle).into_any());
+    let as_it_is = Request {
+        device: None,
+        copy: None,
+        stream: stream.as_ref(),
+        // A copy holds what it reads.
+        release: Release::None,
+    };
+    let Some(source) = ask(x, kind, entry, &as_it_is)? else {
+        return Err(error);
+    };
+    Ok(Some(relocate::copied(py, &source, there, on)?))
+}
+
+/// The answer of `__dlpack__`, asked for DLPack 1.3, and for a device, a copy or a stream where that is needed.
+pub(crate) fn ask(
     x: &Bound<'_, PyAny>,
     kind: Option<torch::Kind>,
     entry: &Entry,
@@ -36,31 +85,27 @@ pub(crate) fn from_protocol(
     let Some(here) = x.getattr_opt(intern!(py, "__dlpack_device__"))? else {
         return Err(no_protocol(x, "__dlpack_device__"));
     };
-    let here = device_of(x, &call(&here, &PyDict::new(py))?)?;
+    let here = device_of(x, "__dlpack_device__", &call(&here, &PyDict::new(py))?)?;
     let there = request.device.unwrap_or(here);
-    let (stream, work) = match request.wanted(there)? {
-        Wanted::NoOrder if !stream::has_streams(there) => (None, None),
-        Wanted::NoOrder => (Some(stream::NO_SYNC), None),
-        Wanted::Stream(stream) => {
-            let stream = stream::check_device(stream)?;
-            (Some(stream.handle()), Some(request.ready_on(stream, None)))
-        }
-        // The default stream, explicitly (R83, R84).
-        Wanted::Unset => match stream::default(there) {
-            Some(handle) => (
-                Some(handle),
-                Some(request.ready_on(Stream::default(there), None)),
-            ),
-            None => (None, None),
-        },
+    let queue = oneapi::queue(x, request.stream, there)?;
+    let (stream, order) = match queue {
+        Some(_) => (None, Order::Ready(None)),
+        None => of_request(x, request, here, there)?,
     };
+    // Memory that both can read is not moved; to wait for it is enough.
+    let on_host = match oneapi::is_one(here) && there == device::CPU {
+        true => oneapi::host_queue(x)?,
+        false => None,
+    };
+    let wanted = if on_host.is_some() { here } else { there };
     let asked = Asked {
         stream,
-        device: (here != there).then_some(there),
+        queue,
+        device: (here != wanted).then_some(wanted),
         // Where dlx can copy, the producer need not know how.
         copy: request
             .copy
-            .filter(|&copy| !(copy && here == there && copy::can(there))),
+            .filter(|&copy| !(copy && here == wanted && copy::can(there))),
     };
     let result = match asked.call(&method, entry) {
         Ok(result) => result,
@@ -73,18 +118,25 @@ pub(crate) fn from_protocol(
             type_name(&result.get_type())
         )));
     };
+    // After the export, which may have given the stream work of its own.
+    let work = order.work(request)?;
     let snapshot = capsule::import(capsule, work)?;
     let found = snapshot.memo().device;
-    if request.device.is_some_and(|there| there != found)
-        || (found != there && stream::has_streams(found))
-    {
+    if found != wanted && (request.device.is_some() || stream::has_streams(found)) {
         return Err(PyBufferError::new_err(format!(
             "{} was asked for a tensor on {} and gave one on {}",
             type_name(&x.get_type()),
-            device::name(there),
+            device::name(wanted),
             device::name(found)
         )));
     }
+    let snapshot = match on_host {
+        Some(queue) => {
+            queue.call_method0(intern!(py, "wait"))?;
+            snapshot.on(there)?
+        }
+        None => snapshot,
+    };
     let snapshot = match asked.copy {
         // torch copies and does not say so (R37).
         Some(true) if kind.is_some() => snapshot.copied()?,
@@ -95,20 +147,22 @@ pub(crate) fn from_protocol(
 }
 
 /// What goes to `__dlpack__` beside `max_version`.
-struct Asked {
+struct Asked<'a, 'py> {
     stream: Option<i64>,
+    /// A queue of oneAPI, which goes in place of a stream.
+    queue: Option<&'a Bound<'py, PyAny>>,
     device: Option<DLDevice>,
     copy: Option<bool>,
 }
 
-impl Asked {
+impl<'py> Asked<'_, 'py> {
     /// Whether only a producer that knows the newer keywords can do it.
     fn needs_new(&self) -> bool {
         self.device.is_some() || self.copy == Some(true)
     }
 
     /// Calls `__dlpack__`, and once more without the new keywords if it does not know them (R32).
-    fn call<'py>(&self, method: &Bound<'py, PyAny>, entry: &Entry) -> PyResult<Bound<'py, PyAny>> {
+    fn call(&self, method: &Bound<'py, PyAny>, entry: &Entry) -> PyResult<Bound<'py, PyAny>> {
         let py = method.py();
         if self.needs_new() || !entry.is_old() {
             let keywords = self.keywords(py)?;
@@ -118,9 +172,7 @@ impl Asked {
             }
         }
         let keywords = PyDict::new(py);
-        if let Some(stream) = self.stream {
-            keywords.set_item(intern!(py, "stream"), stream)?;
-        }
+        self.set_stream(&keywords)?;
         let result = call(method, &keywords);
         if result.is_ok() {
             entry.set_old();
@@ -129,7 +181,7 @@ impl Asked {
     }
 
     /// The keywords of a call; the usual ones are made once.
-    fn keywords<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn keywords(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         static USUAL: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
         let usual = USUAL.get_or_try_init(py, || {
             let keywords = PyDict::new(py);
@@ -138,13 +190,12 @@ impl Asked {
             Ok::<_, PyErr>(keywords.unbind())
         })?;
         let usual = usual.bind(py);
-        if self.stream.is_none() && self.device.is_none() && self.copy.is_none() {
+        let unordered = self.stream.is_none() && self.queue.is_none();
+        if unordered && self.device.is_none() && self.copy.is_none() {
             return Ok(usual.clone());
         }
         let keywords = usual.copy()?;
-        if let Some(stream) = self.stream {
-            keywords.set_item(intern!(py, "stream"), stream)?;
-        }
+        self.set_stream(&keywords)?;
         if let Some(device) = self.device {
             // A plain pair of ints, which any producer can compare (R68).
             let device = (device.device_type.0, device.device_id);
@@ -156,6 +207,16 @@ impl Asked {
         Ok(keywords)
     }
 
+    /// Adds the stream or queue that is to wait.
+    fn set_stream(&self, keywords: &Bound<'py, PyDict>) -> PyResult<()> {
+        let name = intern!(keywords.py(), "stream");
+        match (self.stream, self.queue) {
+            (Some(stream), _) => keywords.set_item(name, stream),
+            (None, Some(queue)) => keywords.set_item(name, queue),
+            (None, None) => Ok(()),
+        }
+    }
+
     /// The error of a call that failed: the producer's own (R60), unless it says what only dlx knows.
     fn explain(&self, py: Python<'_>, error: PyErr, here: DLDevice) -> PyErr {
         let unknown_keyword = self.needs_new() && is_signature_error(py, &error);
@@ -163,14 +224,18 @@ impl Asked {
         let refused = is(&py.get_type::<PyBufferError>()) || is(&py.get_type::<PyValueError>());
         let explained = match self.device {
             Some(there) if self.copy == Some(false) && (unknown_keyword || refused) => {
-                copy_refused(
-                    py,
-                    format!(
-                        "copy=False, but the tensor is on {} and not on {}",
-                        device::name(here),
-                        device::name(there)
-                    ),
-                )
+                elsewhere(py, here, there)
+            }
+            // Of such arrays one can expect more than one device, so the error says which there are.
+            Some(there)
+                if oneapi::is_one(here)
+                    && (unknown_keyword || refused || is(&py.get_type::<PyRuntimeError>())) =>
+            {
+                PyBufferError::new_err(format!(
+                    "the tensor is on {}, and its producer does not give it on {}",
+                    device::name(here),
+                    device::name(there)
+                ))
             }
             _ if unknown_keyword => PyBufferError::new_err(format!(
                 "__dlpack__ takes no {}, so the tensor cannot be had on another device or as a copy",
@@ -212,19 +277,28 @@ pub(crate) fn device(x: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
     let answer = method.map(|method| call(&method, &PyDict::new(py)));
     answer
         .transpose()?
-        .map(|answer| device_of(x, &answer))
+        .map(|answer| device_of(x, "__dlpack_device__", &answer))
         .transpose()
 }
 
-/// The device that `__dlpack_device__` answered.
-fn device_of(x: &Bound<'_, PyAny>, answer: &Bound<'_, PyAny>) -> PyResult<DLDevice> {
-    let pair: PyResult<(i32, i32)> = answer
+/// The device that the method `name` of `x` answered.
+pub(crate) fn device_of(
+    x: &Bound<'_, PyAny>,
+    name: &str,
+    answer: &Bound<'_, PyAny>,
+) -> PyResult<DLDevice> {
+    let pair: PyResult<(i32, Option<i32>)> = answer
         .cast::<PyTuple>()
         .map_err(PyErr::from)
         .and_then(|pair| pair.extract());
-    let (device_type, device_id) = pair.map_err(|_| {
+    let numbered = pair.ok().and_then(|(device_type, device_id)| {
+        // Paddle's CPU has no number.
+        let only = (device_type == kDLCPU.0).then_some(0);
+        Some((device_type, device_id.or(only)?))
+    });
+    let (device_type, device_id) = numbered.ok_or_else(|| {
         PyTypeError::new_err(format!(
-            "__dlpack_device__ of {} returned {answer}, not a pair of ints",
+            "{name} of {} returned {answer}, not a pair of ints",
             x.get_type()
         ))
     })?;
@@ -242,7 +316,8 @@ pub(crate) fn no_protocol(x: &Bound<'_, PyAny>, missing: &str) -> PyErr {
     PyAttributeError::new_err(format!(
         "{} has no {missing}; from_dlpack takes objects with an exchange table, objects with \
          __dlpack__ and __dlpack_device__, DLPack capsules, Python buffers, and objects with \
-         __array_struct__, __array_interface__, __arrow_c_device_array__ or __arrow_c_array__",
+         __array_struct__, __array_interface__, __cuda_array_interface__, __arrow_c_device_array__ or \
+         __arrow_c_array__",
         type_name(&x.get_type())
     ))
 }

@@ -6,9 +6,7 @@
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-use triomphe::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::abi::DLDevice;
 use crate::driver::{self, Capture, Event};
@@ -17,7 +15,7 @@ use crate::interpreter::attach;
 use crate::order::{self, Joined};
 use crate::snapshot::Source;
 use crate::stream::Stream;
-use crate::work::{Producer, Work};
+use crate::work::Work;
 
 /// How memory that a stream has used is given back to its producer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,10 +142,12 @@ fn ends_of(work: &Work, device: DLDevice) -> Vec<Arc<Event>> {
             blocking(|| synchronize(used)).ok();
         }
         (Some(used), release) => {
-            let is_seen_to = steady(work.producer.as_ref(), device).is_some_and(|producer| {
-                let waits = || order::after(&producer, used, Joined::Never).is_ok();
-                producer.is(used) || (release == Release::WaitBack && waits())
-            });
+            let is_seen_to = (work.producer.as_ref())
+                .and_then(|producer| producer.steady(device))
+                .is_some_and(|producer| {
+                    let waits = || order::after(&producer, used, Joined::Never).is_ok();
+                    producer.is(used) || (release == Release::WaitBack && waits())
+                });
             if !is_seen_to {
                 // A capture replays later, at times that nobody knows; a driver that fails runs nothing any more.
                 ends.extend(point(used).ok().flatten().map(Arc::new));
@@ -160,14 +160,6 @@ fn ends_of(work: &Work, device: DLDevice) -> Vec<Arc<Event>> {
         }
     }
     ends
-}
-
-/// The stream of the producer, if that is what it was when the tensor came in: it is alive (R142), and memory that is
-/// given out again there is used after what it was given.
-fn steady(producer: Option<&Producer>, device: DLDevice) -> Option<Stream> {
-    let producer = producer?;
-    let now = producer.now(device)?;
-    now.is(&producer.then).then_some(now)
 }
 
 /// The point that the stream has reached; `None` in a capture.

@@ -2,14 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::Mutex;
-
-use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
 use crate::abi::{DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED};
-use crate::error::copy_refused;
-use crate::release::Release;
+use crate::error::{Error, copy_refused};
+use crate::order::{self, Joined};
+use crate::release::{self, Release};
+use crate::relocate::{self, On};
 use crate::snapshot::Snapshot;
 use crate::stream::{self, Stream, Wanted};
 use crate::work::{Producer, Ready, Work};
@@ -30,6 +29,50 @@ impl Request<'_, '_> {
         stream::wanted(self.stream, device)
     }
 
+    /// The order of a tensor of a producer whose stream is known, by one event from that to the stream that was
+    /// asked for; none where they are the same.
+    pub(crate) fn order(&self, wanted: Wanted, producer: Producer) -> Result<Work, Error> {
+        let ready = match wanted {
+            Wanted::NoOrder => Ready::Now,
+            Wanted::Stream(stream) => {
+                if !stream.is(&producer.then) {
+                    release::sweep();
+                    order::after(&stream, &producer.then, Joined::Never)?;
+                }
+                return Ok(self.ready_on(stream, Some(producer)));
+            }
+            Wanted::Unset => {
+                release::sweep();
+                Ready::Point(order::point(&producer.then)?)
+            }
+        };
+        Ok(Work {
+            ready,
+            release: self.release,
+            producer: Some(producer),
+            ..Work::default()
+        })
+    }
+
+    /// Whether it takes more than the tensor itself and a copy by the CPU.
+    pub(crate) fn moves(&self, here: DLDevice) -> bool {
+        let there = self.device.unwrap_or(here);
+        there != here || (self.copy == Some(true) && !copy::can(here))
+    }
+
+    /// The stream that a copy to `there` runs on.
+    pub(crate) fn on(&self, there: DLDevice) -> PyResult<On> {
+        Ok(match self.wanted(there)? {
+            Wanted::Unset => On::Current,
+            Wanted::NoOrder => On::Unordered,
+            Wanted::Stream(stream) => {
+                let stream = stream::check_device(stream)?;
+                // A handle is vouched for by who asks for the release behind it.
+                On::asked(stream, self.release == Release::None)
+            }
+        })
+    }
+
     /// What a tensor waits for that is ready on the stream that was asked for.
     pub(crate) fn ready_on(&self, stream: Stream, producer: Option<Producer>) -> Work {
         let used = (self.release != Release::None).then(|| stream.clone());
@@ -38,7 +81,7 @@ impl Request<'_, '_> {
             used,
             release: self.release,
             producer,
-            uses: Mutex::default(),
+            ..Work::default()
         }
     }
 }
@@ -50,21 +93,21 @@ pub(crate) fn again(
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     let here = snapshot.memo().device;
-    if let Some(there) = request.device.filter(|&there| there != here) {
-        let message = format!(
-            "the tensor is on {}, and dlx does not move it to {}",
-            device::name(here),
-            device::name(there)
-        );
-        return Err(match request.copy {
-            Some(false) => copy_refused(py, message),
-            _ => PyBufferError::new_err(message),
-        });
-    }
+    let there = request.device.unwrap_or(here);
     match request.copy {
-        Some(true) => copy::compact(py, &snapshot),
+        Some(false) if there != here => Err(elsewhere(py, here, there)),
+        Some(true) => relocate::copied(py, &snapshot, there, request.on(there)?),
+        _ if there != here => relocate::copied(py, &snapshot, there, request.on(there)?),
         _ => Ok(snapshot),
     }
+}
+
+/// The error for a copy that nobody asked for, but a move takes.
+#[cold]
+pub(crate) fn elsewhere(py: Python<'_>, here: DLDevice, there: DLDevice) -> PyErr {
+    let (here, there) = (device::name(here), device::name(there));
+    let message = format!("copy=False, but the tensor is on {here} and not on {there}");
+    copy_refused(py, message)
 }
 
 /// The copy that was asked for, or the refusal of one that nobody asked for (R58, R59).
@@ -75,12 +118,10 @@ pub(crate) fn finish(
 ) -> PyResult<Snapshot> {
     let copied = snapshot.has(DLPACK_FLAG_BITMASK_IS_COPIED);
     match request.copy {
-        None => Ok(snapshot),
-        Some(true) => copy::compact(py, &snapshot),
         Some(false) if copied => Err(copy_refused(
             py,
             "copy=False, but the producer made a copy".to_owned(),
         )),
-        Some(false) => Ok(snapshot),
+        _ => again(py, snapshot, request),
     }
 }

@@ -2,27 +2,25 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::Mutex;
-
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::abi::DLDevice;
-use crate::adapters::{self, numpy, torch};
+use crate::adapters::{self, numpy, oneapi, torch};
 use crate::cache::{self, Entry, Way};
 use crate::error::type_name;
 use crate::exchange::Table;
-use crate::order::{self, Joined};
-use crate::protocol::{from_protocol, no_protocol};
+use crate::protocol::{ask, from_protocol, no_protocol};
+use crate::relocate::{self, is_refusal};
 use crate::request::{Request, again, finish};
 use crate::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
 use crate::snapshot::Snapshot;
 use crate::stream::{Stream, Wanted};
 use crate::tensor::Tensor;
-use crate::work::{Producer, Ready, Work};
-use crate::{capsule, copy, device, release, stream};
+use crate::work::{Library, Producer, Ready, Work};
+use crate::{aliases, capsule, device, release, stream};
 
 /// The tensor that `x` describes, as requested.
 pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
@@ -33,10 +31,12 @@ pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> Py
         // The usual array, without a look into the cache.
         return from_numpy(x, request);
     }
+    let given = x;
     let mut x = x.clone();
     let mut outer = None;
     for _ in 0..MAX_HOPS {
-        let step = cache::with(&x, |entry| step(&x, entry, request));
+        let stand_in = outer.as_ref().map(|_| given);
+        let step = cache::with(&x, |entry| step(&x, entry, stand_in, request));
         match (step, &outer) {
             (Ok(Step::There(snapshot)), _) => return Ok(snapshot),
             (Ok(Step::Next(inner, last)), _) => (x, outer) = (inner, last),
@@ -57,10 +57,11 @@ enum Step<'py> {
 fn step<'py>(
     x: &Bound<'py, PyAny>,
     entry: &Entry,
+    stand_in: Option<&Bound<'py, PyAny>>,
     request: &Request<'_, '_>,
 ) -> PyResult<Step<'py>> {
     let snapshot = match entry.way(x)? {
-        Way::Tensor => from_tensor(x.cast()?, request),
+        Way::Tensor => return from_tensor(x.cast()?, stand_in, entry, request).map(Step::There),
         Way::Numpy => from_numpy(x, request),
         Way::Table(table, kind) => from_table(x, table, kind, entry, request),
         Way::Protocol(kind) => without_table(x, kind, entry, request),
@@ -73,12 +74,25 @@ fn step<'py>(
             None => without_table(x, None, entry, request),
         },
     };
-    snapshot.map(Step::There)
+    aliases::named(stand_in, x, entry, snapshot?, request).map(Step::There)
 }
 
-/// A tensor of dlx's own.
-fn from_tensor(x: &Bound<'_, Tensor>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
-    again(x.py(), used(x.get().snapshot()?, request)?, request)
+/// A tensor of dlx's own, for which `stand_in` may have been given.
+pub(crate) fn from_tensor(
+    x: &Bound<'_, Tensor>,
+    stand_in: Option<&Bound<'_, PyAny>>,
+    entry: &Entry,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
+    let snapshot = x.get().snapshot()?.clone();
+    let snapshot = aliases::named(stand_in, x, entry, snapshot, request)?;
+    if let Some(snapshot) = aliases::again(x.py(), &snapshot, request)? {
+        return Ok(snapshot);
+    }
+    match request.moves(snapshot.memo().device) {
+        true => again(x.py(), snapshot, request),
+        false => again(x.py(), used(&snapshot, request)?, request),
+    }
 }
 
 /// A snapshot that dlx holds, for use on the stream that was asked for.
@@ -99,7 +113,7 @@ pub(crate) fn used(snapshot: &Snapshot, request: &Request<'_, '_>) -> PyResult<S
     Ok(snapshot.used(request.ready_on(stream, producer))?)
 }
 
-/// Rungs 4 and 5: `__dlpack__`, or else a protocol that is not DLPack's, whose memory is on the CPU.
+/// Rungs 4 and 5: `__dlpack__`, or else a protocol that is not DLPack's.
 fn without_table(
     x: &Bound<'_, PyAny>,
     kind: Option<torch::Kind>,
@@ -109,10 +123,10 @@ fn without_table(
     if let Some(snapshot) = from_protocol(x, kind, entry, request)? {
         return Ok(snapshot);
     }
-    let Some(snapshot) = adapters::snapshot(x)? else {
+    let Some(snapshot) = adapters::snapshot(x, request)? else {
         return Err(no_protocol(x, "__dlpack__"));
     };
-    request.wanted(request.device.unwrap_or(device::CPU))?;
+    request.wanted(request.device.unwrap_or(snapshot.memo().device))?;
     again(x.py(), snapshot, request)
 }
 
@@ -144,14 +158,15 @@ fn from_table(
         Err(error) => return Err(error),
     };
     let here = managed.read()?.0.device;
-    let work = match stream::has_streams(here) {
+    let moves = request.moves(here);
+    let has_streams = stream::has_streams(here);
+    let work = match has_streams {
+        // The copy is ordered, on whatever stream it runs.
+        true if moves => in_no_order(table, here, request, py)?,
         true => order(table, here, request, py)?,
-        false => Order::By(None),
+        false => None,
     };
-    let (work, unordered) = match work {
-        Order::By(work) => (work, false),
-        Order::Unable => (None, true),
-    };
+    let unordered = has_streams && !moves && work.is_none();
     let snapshot = Snapshot::import(managed, work).map_err(|(error, _)| error)?;
     if let Some(kind) = kind {
         kind.check_table(x, snapshot.memo().dtype)?;
@@ -163,78 +178,82 @@ fn from_table(
             device::name(here)
         ))
     };
-    if let Some(there) = request.device.filter(|&there| there != here) {
-        let cannot = || cannot(&format!("move it to {}", device::name(there)));
-        return instead_of_table(x, kind, entry, request, cannot);
+    if moves {
+        let can = table.work_stream.is_some() || !stream::has_streams(here);
+        return match ask(x, kind, entry, request) {
+            Err(error) if request.copy == Some(false) || !is_refusal(py, &error) || !can => {
+                Err(error)
+            }
+            Ok(Some(moved)) => Ok(moved),
+            Ok(None) if !can => Err(cannot("move or copy it in order")),
+            Ok(None) => again(py, snapshot, request),
+            Err(error) => {
+                // The producer's own error, where dlx has no way either (R60).
+                let there = request.device.unwrap_or(here);
+                match relocate::check(here, there) {
+                    Ok(()) => again(py, snapshot, request),
+                    Err(_) => Err(error),
+                }
+            }
+        };
     }
-    request.wanted(here)?;
-    if unordered {
+    let queued = oneapi::queue(x, request.stream, here)?.is_some();
+    if !queued {
+        request.wanted(here)?;
+    }
+    if unordered || queued {
         let cannot = || {
             cannot("order streams (stream=-1 asks for no order), and there is no driver to do it")
         };
         return instead_of_table(x, kind, entry, request, cannot);
     }
-    if request.copy == Some(true) && !copy::can(here) {
-        return instead_of_table(x, kind, entry, request, || cannot("copy it"));
-    }
     finish(py, snapshot, request)
 }
 
-/// Whether dlx can put a tensor of a table into the order that was asked for.
-enum Order {
-    By(Option<Work>),
-    /// There is no driver; its producer may know another way.
-    Unable,
+/// What is known of a tensor from a table that is waited for when it is copied.
+fn in_no_order(
+    table: Table,
+    here: DLDevice,
+    request: &Request<'_, '_>,
+    py: Python<'_>,
+) -> PyResult<Option<Work>> {
+    let Some(work_stream) = table.work_stream else {
+        return Ok(None);
+    };
+    stream::note_producer(work_stream, here);
+    release::sweep();
+    Ok(Some(Work {
+        ready: Ready::Now,
+        used: None,
+        release: request.release,
+        producer: Some(Producer {
+            library: Library::Table(work_stream),
+            then: Stream::of_table(work_stream.get(py, here)?, here),
+        }),
+        ..Work::default()
+    }))
 }
 
 /// The order of a tensor that comes from a table, by one event from the stream that its library works on to
-/// the one that was asked for; none where they are the same.
+/// the one that was asked for; `None` if dlx cannot, for want of a driver, though its producer may.
 fn order(
     table: Table,
     here: DLDevice,
     request: &Request<'_, '_>,
     py: Python<'_>,
-) -> PyResult<Order> {
+) -> PyResult<Option<Work>> {
     let wanted = request.wanted(here)?;
     let Some(work_stream) = table.work_stream else {
-        return Ok(Order::Unable);
+        return Ok(None);
     };
     stream::note_producer(work_stream, here);
-    let ahead = Stream::of_table(work_stream.get(py, here)?, here);
     let producer = Producer {
-        work_stream,
-        then: ahead.clone(),
+        library: Library::Table(work_stream),
+        then: Stream::of_table(work_stream.get(py, here)?, here),
     };
-    let ready = |ahead: &Stream| {
-        release::sweep();
-        order::point(ahead)
-    };
-    let ordered = match wanted {
-        Wanted::NoOrder => Ok(Work {
-            ready: Ready::Now,
-            used: None,
-            release: request.release,
-            producer: Some(producer),
-            uses: Mutex::default(),
-        }),
-        Wanted::Stream(stream) => {
-            if !stream.is(&ahead) {
-                release::sweep();
-            }
-            order::after(&stream, &ahead, Joined::Never)
-                .map(|()| request.ready_on(stream, Some(producer)))
-        }
-        Wanted::Unset => ready(&ahead).map(|event| Work {
-            ready: Ready::Point(event),
-            used: None,
-            release: request.release,
-            producer: Some(producer),
-            uses: Mutex::default(),
-        }),
-    };
-    match ordered {
-        Ok(work) => Ok(Order::By(Some(work))),
-        Err(error) if error.is_absent() => Ok(Order::Unable),
+    match request.order(wanted, producer) {
+        Ok(work) => Ok(Some(work)),
+        Err(error) if error.is_absent() => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
@@ -250,12 +269,9 @@ fn instead_of_table(
     from_protocol(x, kind, entry, request)?.ok_or_else(error)
 }
 
-/// Rung 3: a NumPy array from its struct; whether it can be had on another device, its `__dlpack__` says.
+/// Rung 3: a NumPy array from its struct, which dlx moves where it is wanted on another device.
 fn from_numpy(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
-    if request.device.is_some_and(|there| there != device::CPU) {
-        return cache::with(x, |entry| without_table(x, None, entry, request));
-    }
-    request.wanted(device::CPU)?;
+    request.wanted(request.device.unwrap_or(device::CPU))?;
     finish(x.py(), numpy::snapshot(x)?, request)
 }
 
@@ -275,7 +291,7 @@ pub(crate) fn is_accepted(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(!matches!(way, Way::Protocol(_) | Way::Undecided)
         || x.is_instance_of::<PyCapsule>()
         || x.hasattr(intern!(x.py(), "__dlpack__"))?
-        || adapters::snapshot(x).map_or(true, |snapshot| snapshot.is_some()))
+        || adapters::is_known(x)?)
 }
 
 /// Names the class and the hook where what it gave is nothing that `from_dlpack` takes.

@@ -17,8 +17,8 @@ use pyo3::types::{PyType, PyWeakrefReference};
 mod origin;
 
 pub(crate) use origin::{
-    Hooks, MAX_HOPS, Origin, endless, innermost, is_mixin, is_root, lends_nothing, lent, nested,
-    set_root,
+    Hooks, MAX_HOPS, Origin, endless, innermost, is_mixin, is_root, lends_nothing, lent,
+    names_devices, nested, set_root,
 };
 
 use crate::error::type_name;

@@ -5,20 +5,23 @@
 
 use std::mem::replace;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
-use triomphe::{Arc, ThinArc};
+use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::checked::{Checked, Memo, dimensions};
+use crate::device_memory::DeviceMemory;
 use crate::error::Error;
-use crate::interpreter::PythonOwner;
+use crate::interpreter::{DropAttached, PythonOwner};
 use crate::managed::{self, Managed, ManagedTensor, Offer};
 use crate::memory::Memory;
 use crate::order::Joined;
 use crate::release::release;
+use crate::shared::Shared;
 use crate::stream::Stream;
 use crate::work::Work;
-use crate::{device, layout};
+use crate::{device, layout, relocate};
 
 /// What keeps the memory of a snapshot alive; dropping it lets go.
 pub(crate) enum Source {
@@ -27,13 +30,17 @@ pub(crate) enum Source {
     /// A tensor that came through a `dltensor` capsule.
     Legacy(#[expect(dead_code, reason = "held for its deleter")] Managed<DLManagedTensor>),
     /// Memory of a Python object, named by `from_pointer`.
-    Python(#[expect(dead_code, reason = "held for its reference")] PythonOwner),
+    Python(PythonOwner),
     /// Memory of our own.
     Memory(#[expect(dead_code, reason = "held for its memory")] Memory),
+    /// Memory of our own on a device.
+    Device(DeviceMemory),
     /// Memory that another protocol describes, with whatever that gives to hold it.
     Held(#[expect(dead_code, reason = "held for its drop")] Box<dyn Send + Sync>),
     /// Another view of the same memory.
     Snapshot(Snapshot),
+    /// Another view of the same memory, which is on more devices than one.
+    Aliased(Box<(Snapshot, Aliases)>),
     /// Memory that the caller answers for.
     Static,
 }
@@ -55,9 +62,17 @@ impl Source {
     pub(crate) fn work(&self) -> Option<&Work> {
         match self {
             Self::Snapshot(view) => view.work(),
+            Self::Aliased(aliased) => aliased.0.work(),
             _ => None,
         }
     }
+}
+
+/// The devices that a tensor is on besides its own, and whom to ask for it there.
+pub(crate) struct Aliases {
+    pub(crate) devices: Box<[DLDevice]>,
+    /// `None` where the class of a mixin says so of a `dlx.Tensor`: nobody but dlx describes that memory.
+    pub(crate) exporter: Option<PythonOwner>,
 }
 
 struct Fields {
@@ -81,7 +96,20 @@ impl Drop for Fields {
 
 /// A tensor: shared, immutable, freed with its last holder.
 #[derive(Clone)]
-pub(crate) struct Snapshot(ThinArc<Fields, i64>);
+pub(crate) struct Snapshot(Shared<Fields>);
+
+impl DropAttached for Snapshot {
+    fn drop_attached(mut self, py: Python<'_>) {
+        let source = self.0.get_mut().and_then(|fields| {
+            // What streams use waits for them, and what others hold stays.
+            let is_python = fields.work.is_none() && matches!(fields.source, Source::Python(_));
+            is_python.then(|| replace(&mut fields.source, Source::Static))
+        });
+        if let Some(Source::Python(owner)) = source {
+            owner.drop_attached(py);
+        }
+    }
+}
 
 impl Checked<'_> {
     /// The snapshot, whose memory `source` keeps alive.
@@ -99,19 +127,16 @@ impl Checked<'_> {
             shape,
             strides,
         } = self;
-        let ndim = shape.len();
         let fields = Fields {
             memo,
             size,
             source,
             work,
         };
-        let dimensions = (0..2 * ndim).map(|index| match (index.checked_sub(ndim), strides) {
-            (None, _) => shape[index],
-            (Some(index), Some(strides)) => strides[index],
-            (Some(index), None) => layout::row_major(shape, index),
-        });
-        Snapshot(ThinArc::from_header_and_iter(fields, dimensions))
+        Snapshot(match strides {
+            Some(strides) => Shared::new(fields, shape, |index| strides[index]),
+            None => Shared::new(fields, shape, |index| layout::row_major(shape, index)),
+        })
     }
 }
 
@@ -132,12 +157,24 @@ impl Snapshot {
     ///
     /// `BufferError` for devices that dlx has no memory on.
     pub(crate) fn empty(shape: &[i64], dtype: DLDataType, device: DLDevice) -> Result<Self, Error> {
-        if device != device::CPU {
-            let name = device::name(device);
-            let message = format!("dlx does not allocate on {name}, only on cpu");
-            return Err(Error::refused(message));
+        match device.device_type {
+            kDLCPU if device == device::CPU => Self::allocate(shape, dtype, 0),
+            kDLCUDA | kDLROCM => relocate::allocate(shape, dtype, device),
+            _ => Err(Error::refused(format!(
+                "dlx does not allocate on {}, only on cpu, cuda and rocm",
+                device::name(device)
+            ))),
         }
-        Self::allocate(shape, dtype, 0)
+    }
+
+    /// Whether the memory is our own, and freed after all that `stream` is given before.
+    pub(crate) fn is_freed_on(&self, stream: &Stream) -> bool {
+        match &self.0.value().source {
+            Source::Device(memory) => memory.is_freed_on(stream),
+            Source::Snapshot(whole) => whole.is_freed_on(stream),
+            Source::Aliased(whole) => whole.0.is_freed_on(stream),
+            _ => false,
+        }
     }
 
     /// Takes over a foreign tensor, or gives it back untouched with the reason.
@@ -168,17 +205,15 @@ impl Snapshot {
 
     /// Leaves the versioned tensor that this was imported from as it is, if nobody else holds the snapshot.
     pub(crate) fn forget(mut self) -> Result<(), Self> {
-        let forgotten = self.0.with_arc_mut(|shared| {
-            let fields = Arc::get_mut(shared).map(|slice| slice.header_mut());
-            match fields.map(|fields| replace(&mut fields.source, Source::Static)) {
-                Some(Source::Versioned(managed)) => {
-                    managed.into_raw();
-                    true
-                }
-                Some(_) => true,
-                None => false,
+        let fields = self.0.get_mut();
+        let forgotten = match fields.map(|fields| replace(&mut fields.source, Source::Static)) {
+            Some(Source::Versioned(managed)) => {
+                managed.into_raw();
+                true
             }
-        });
+            Some(_) => true,
+            None => false,
+        };
         match forgotten {
             true => Ok(()),
             false => Err(self),
@@ -206,10 +241,35 @@ impl Snapshot {
         self.other(memo)
     }
 
+    /// The same tensor, which is on other devices too.
+    pub(crate) fn aliased(self, aliases: Aliases) -> Result<Self, Error> {
+        let checked = Checked::new(*self.memo(), self.shape(), Some(self.strides()))?;
+        let source = Source::Aliased(Box::new((self.clone(), aliases)));
+        Ok(checked.with_work(source, self.0.value().work.clone()))
+    }
+
+    /// The devices that the memory is on besides its own, if there are any.
+    pub(crate) fn aliases(&self) -> Option<&Aliases> {
+        match &self.0.value().source {
+            Source::Aliased(aliased) => Some(&aliased.1),
+            Source::Snapshot(snapshot) => snapshot.aliases(),
+            _ => None,
+        }
+    }
+
+    /// The same memory as another device reaches it, at the same address; the elements are ready.
+    pub(crate) fn on(&self, device: DLDevice) -> Result<Self, Error> {
+        let memo = Memo {
+            device,
+            ..*self.memo()
+        };
+        self.other(memo)
+    }
+
     /// Another description of the same elements.
     fn other(&self, memo: Memo) -> Result<Self, Error> {
         let checked = Checked::new(memo, self.shape(), Some(self.strides()))?;
-        let work = self.0.header.header.work.clone();
+        let work = self.0.value().work.clone();
         Ok(checked.with_work(Source::Snapshot(self.clone()), work))
     }
 
@@ -221,7 +281,7 @@ impl Snapshot {
 
     /// Its streams.
     pub(crate) fn work(&self) -> Option<&Work> {
-        self.0.header.header.work.as_deref()
+        self.0.value().work.as_deref()
     }
 
     /// Makes `consumer` wait until the elements are ready.
@@ -238,27 +298,27 @@ impl Snapshot {
 
     /// Everything but the shape.
     pub(crate) fn memo(&self) -> &Memo {
-        &self.0.header.header.memo
+        &self.0.value().memo
     }
 
     /// Number of elements.
     pub(crate) fn size(&self) -> i64 {
-        self.0.header.header.size
+        self.0.value().size
     }
 
     /// Number of dimensions.
     pub(crate) fn ndim(&self) -> usize {
-        self.0.slice.len() / 2
+        self.0.ndim()
     }
 
     /// Extents.
     pub(crate) fn shape(&self) -> &[i64] {
-        &self.0.slice[..self.ndim()]
+        self.0.shape()
     }
 
     /// Strides in elements.
     pub(crate) fn strides(&self) -> &[i64] {
-        &self.0.slice[self.ndim()..]
+        self.0.strides()
     }
 
     /// Whether any of these flags is set.

@@ -15,10 +15,11 @@ use crate::{device, driver};
 
 mod argument;
 pub(crate) mod current;
+pub(crate) mod interface;
 pub(crate) mod object;
 
 pub(crate) use argument::{Wanted, check_device, elsewhere, wanted};
-pub(crate) use current::{current, note_producer, set};
+pub(crate) use current::{current, note_producer, set, working};
 pub(crate) use object::PyStream;
 
 /// `stream=-1`: no order is asked for (R76).
@@ -81,6 +82,9 @@ pub(crate) fn order_for_export(
     stream: Option<&Bound<'_, PyAny>>,
     snapshot: &Snapshot,
 ) -> PyResult<()> {
+    if stream.is_none() && snapshot.work().is_none() {
+        return Ok(());
+    }
     let device = snapshot.memo().device;
     let consumer = match wanted(stream, device)? {
         Wanted::NoOrder if has_streams(device) => return Ok(()),
@@ -91,23 +95,35 @@ pub(crate) fn order_for_export(
     Ok(snapshot.order(&consumer)?)
 }
 
-/// The stream that `__cuda_array_interface__` names: waiting for it is waiting for the elements (R149); None where
-/// there is nothing to wait for (R148).
+/// The stream that `__cuda_array_interface__` of a tensor names: waiting for it is waiting for the elements (R149);
+/// None where there is nothing to wait for (R148).
 pub(crate) fn of_interface(py: Python<'_>, snapshot: &Snapshot) -> PyResult<Option<i64>> {
     let Some(work) = snapshot.work() else {
         return Ok(None);
     };
     let device = snapshot.memo().device;
-    match (work.stream(), &work.ready) {
-        (Some(stream), _) => Ok(Some(stream.handle())),
-        (None, Ready::Now | Ready::After(_)) => Ok(None),
-        // A point has no stream; dlx's own takes its place.
+    let stream = match (work.stream(), &work.ready) {
+        (Some(stream), _) => stream.clone(),
+        (None, Ready::Now | Ready::After(_)) => return Ok(None),
+        // A point has no stream; that of its producer takes its place, or dlx's own, which has to live as long as
+        // the tensor (R151).
         (None, Ready::Point(_)) => {
-            let stream = Stream::of_table(current(py, device)?, device);
-            snapshot.order(&stream)?;
-            Ok(Some(stream.handle()))
+            let producer = work.producer.as_ref().filter(|producer| producer.is_held());
+            let stream = match producer.and_then(|producer| producer.now(device)) {
+                Some(stream) => stream,
+                None => match set(device) {
+                    Some(stream) => stream,
+                    None => Stream::of_table(current(py, device)?, device),
+                },
+            };
+            work.keep(&stream);
+            stream
         }
-    }
+    };
+    // In another thread than its own, 2 would name another stream.
+    stream.raw()?;
+    snapshot.order(&stream)?;
+    Ok(Some(stream.handle()))
 }
 
 /// The handle that a hook of a class returned, `None` if it is none.
@@ -121,7 +137,7 @@ pub(crate) fn handle(named: &Bound<'_, PyAny>, device: DLDevice) -> Option<i64> 
 }
 
 #[cold]
-fn no_streams(device: DLDevice) -> PyErr {
+pub(crate) fn no_streams(device: DLDevice) -> PyErr {
     PyBufferError::new_err(format!(
         "{} has no streams: only None is accepted",
         device::name(device)
@@ -135,7 +151,6 @@ pub(crate) struct Stream {
     device: DLDevice,
     /// The thread whose default stream this is, where the handle names that of whatever thread uses it (H8).
     thread: Option<ThreadId>,
-    #[expect(dead_code, reason = "held for the stream's life")]
     owner: Option<Arc<PythonOwner>>,
     /// Whether it is known to be one of the device.
     verified: bool,
@@ -160,6 +175,14 @@ impl Stream {
     /// The default stream, for a device that has streams.
     pub(crate) fn default(device: DLDevice) -> Self {
         Self::new(default(device).unwrap_or(0), device, None)
+    }
+
+    /// The default stream that other streams do not wait for where there is one, for a device that has streams.
+    pub(crate) fn thread_default(device: DLDevice) -> Self {
+        match family(device) {
+            Family::Cuda => Self::new(PER_THREAD, device, None),
+            Family::Rocm | Family::None => Self::default(device),
+        }
     }
 
     /// What a table's `current_work_stream` answered, where NULL is the default stream (R141).
@@ -196,6 +219,16 @@ impl Stream {
     /// Whether it is one that no program destroys.
     pub(crate) fn is_permanent(&self) -> bool {
         default(self.device) == Some(self.handle)
+    }
+
+    /// Whether an object is held that keeps it alive.
+    pub(crate) fn is_owned(&self) -> bool {
+        self.owner.is_some()
+    }
+
+    /// Whether it lives as long as this does.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.owner.is_some() || self.is_permanent()
     }
 
     /// Whether both are the same stream.

@@ -6,6 +6,8 @@
 use std::mem::size_of;
 use std::ptr::copy_nonoverlapping;
 
+pub(crate) mod rows;
+
 /// One loop: how often, and how many bytes either side moves each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dimension {

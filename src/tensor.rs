@@ -26,7 +26,7 @@ use crate::request::{self, Request};
 use crate::snapshot::Snapshot;
 use crate::stream::PyStream;
 use crate::work::Work;
-use crate::{array_interface, buffer, capsule, copy, device, dtype, stream};
+use crate::{aliases, array_interface, buffer, capsule, device, dtype, relocate, stream};
 
 /// A strided view of memory that it keeps alive: shape, strides, dtype, device and address, all immutable.
 ///
@@ -137,6 +137,16 @@ impl Tensor {
         Device(self.device())
     }
 
+    /// The devices that the memory is on besides `device`, each of which ``device=`` may name.
+    ///
+    /// Those that the producer says (``__dlpack_device_aliases__``). A tensor that was imported on the CPU without
+    /// ``device=`` has none: its producer was not asked.
+    #[getter]
+    fn device_aliases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let devices = aliases::of_snapshot(&self.snapshot).iter().copied();
+        PyTuple::new(py, devices.map(Device).collect::<Vec<_>>())
+    }
+
     /// Address of the first element, byte offset applied; 0 when there are no elements (R93, R95).
     ///
     /// On devices whose memory is a buffer object (Metal, OpenCL, Vulkan, WebGPU) its handle.
@@ -233,7 +243,9 @@ impl Tensor {
 
     /// The tensor on ``device``, as a copy if ``copy=True``; itself where nothing has to change.
     ///
-    /// Raises ``BufferError`` where memory would have to move, ``CopyRefused`` with ``copy=False``.
+    /// A copy on a device runs on dlx's current stream; one on the host is complete.
+    ///
+    /// Raises ``BufferError`` where dlx cannot copy or has no driver, ``CopyRefused`` with ``copy=False``.
     #[pyo3(signature = (*, device=None, copy=None))]
     fn to<'py>(
         slf: &Bound<'py, Self>,
@@ -253,8 +265,9 @@ impl Tensor {
     /// A capsule with a managed tensor of its own over the same memory.
     ///
     /// ``max_version`` below ``(1, 0)`` or absent gives the unversioned struct (R22, R23), which cannot say
-    /// that memory is read-only or padded: ``BufferError`` then (R40). ``copy=True`` copies (R47);
-    /// ``dl_device`` must be the tensor's own (R52); ``stream`` must be None on the CPU (R70).
+    /// that memory is read-only or padded: ``BufferError`` then (R40). ``copy=True`` copies (R47), and so does a
+    /// ``dl_device`` other than the tensor's own and its `device_aliases` (R54): on ``stream`` (R50), which must be None
+    /// where the result is on the CPU (R55, R70).
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(
         &self,
@@ -265,31 +278,34 @@ impl Tensor {
         copy: Option<bool>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let snapshot = self.snapshot()?;
-        let here = snapshot.memo().device;
-        if let Some((device_type, device_id)) = dl_device
-            && (device_type, device_id) != (here.device_type.0.into(), here.device_id.into())
-        {
-            return Err(PyBufferError::new_err(format!(
-                "dl_device is ({device_type}, {device_id}), but the tensor is on {}, and dlx does not move it",
-                device::name(here)
-            )));
+        if let Some(snapshot) = aliases::export(py, snapshot, stream, dl_device, copy)? {
+            return capsule::of(py, &snapshot, max_version, true);
         }
-        stream::order_for_export(stream, snapshot)?;
-        let fresh = copy == Some(true);
-        let copied;
-        let snapshot = match fresh {
-            true => {
-                copied = copy::compact(py, snapshot)?;
-                &copied
-            }
-            false => snapshot,
+        let here = snapshot.memo().device;
+        let there = match dl_device {
+            Some(pair) => device::of_pair(pair, here)?,
+            None => here,
         };
-        capsule::of(py, snapshot, max_version, fresh)
+        if there == here && copy != Some(true) {
+            stream::order_for_export(stream, snapshot)?;
+            return capsule::of(py, snapshot, max_version, false);
+        }
+        if copy == Some(false) {
+            return Err(request::elsewhere(py, here, there));
+        }
+        let on = relocate::for_export(stream, there)?;
+        let copied = relocate::copied(py, snapshot, there, on)?;
+        capsule::of(py, &copied, max_version, true)
     }
 
     /// ``(DeviceType, id)`` (R64).
     fn __dlpack_device__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         device::to_tuple(py, self.snapshot.memo().device)
+    }
+
+    /// The pairs of `device_aliases`, as dlx and others may ask any producer for them.
+    fn __dlpack_device_aliases__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        aliases::to_tuple(py, aliases::of_snapshot(&self.snapshot))
     }
 
     /// NumPy's array interface, version 3, for memory on the CPU.
@@ -372,6 +388,9 @@ pub(crate) fn again<'py>(
     {
         return Ok(slf.clone());
     }
-    let snapshot = request::again(slf.py(), snapshot.clone(), request)?;
+    let snapshot = match aliases::again(slf.py(), snapshot, request)? {
+        Some(snapshot) => snapshot,
+        None => request::again(slf.py(), snapshot.clone(), request)?,
+    };
     Bound::new(slf.py(), Tensor::new(snapshot))
 }

@@ -211,12 +211,15 @@ class Simulation:
 
     # Errors on demand.
 
-    def fail_next(self, name: str, code: int, count: int = 1) -> None:
-        """Have the next calls of a function fail, without effect."""
-        self._library.sim_fail_next(name.encode(), code, count)
+    def fail_next(self, name: str, code: int, count: int = 1, after: int = 0) -> None:
+        """Have the next calls of a function fail, without effect.
+
+        So many calls before work.
+        """
+        self._library.sim_fail_next(name.encode(), code, count, after)
 
     def set_error(self, code: int) -> None:
-        """Have every call fail; 0 ends that."""
+        """Have every call fail; 0 ends that, and what `fail_next` has left."""
         self._library.sim_set_error(code)
 
     def hide(self, name: str) -> None:

@@ -84,6 +84,14 @@ def test_copy_false_refuses_what_torch_does_not_take(make: Any, why: str) -> Non
         dlx.convert(make(), torch.Tensor, copy=False)
 
 
+@pytest.mark.parametrize("module", ["torch", "tvm_ffi"])
+def test_nothing_to_protect_needs_no_copy(module: str) -> None:
+    """R39, R58: read-only memory without elements."""
+    to = requires(module).Tensor
+    made = dlx.convert(np.frombuffer(b"", "f4"), to, copy=False)
+    assert tuple(made.shape) == (0,)
+
+
 DTYPES = ["float8_e3m4", "float6_e2m3fn", "int4", "float32x2", "handle64"]
 
 

@@ -255,7 +255,10 @@ def test_a_device_name_is_read(kind: str, suffix: str, index: int) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("cuda:1",), (2, 1), (dlx.DeviceType.CUDA, 1), ((2, 1),), (dlx.Device(2, 1),)],
+    [
+        *[("cuda:1",), (2, 1), (dlx.DeviceType.CUDA, 1), (dlx.Device(2, 1),)],
+        *[((2, 1),), (("cuda", 1),)],
+    ],
 )
 def test_a_device_equals_its_name_and_its_pair(arguments: Any) -> None:
     """`help(dlx.Device)`: and hashes as the pair."""
@@ -293,6 +296,7 @@ def test_a_device_differs_from_everything_else(other: object) -> None:
         ],
         *[(0,), (5,), (19,), (-1,), (2**40,)],
         *[(2, -1), (2, 2**40), ((2, -1),), ((2, 2**40),), ((5, 0),)],
+        *[(("gpu", 0),), (("cuda:0", 0),), (("CUDA", 0),), (("cuda", -1),)],
     ],
 )
 def test_a_device_that_dlpack_does_not_know_is_a_value_error(arguments: Any) -> None:
@@ -303,7 +307,10 @@ def test_a_device_that_dlpack_does_not_know_is_a_value_error(arguments: Any) -> 
 
 @pytest.mark.parametrize(
     "arguments",
-    [(), (None,), (1.0,), (b"cpu",), ((2,),), ((2, 0, 0),), ("cuda", 1), ((2, 0), 1)],
+    [
+        *[(), (None,), (1.0,), (b"cpu",), ((2,),), ((2, 0, 0),), ("cuda", 1)],
+        *[((2, 0), 1), (("cuda",),), (("cuda", "0"),), ((b"cuda", 0),)],
+    ],
 )
 def test_what_names_no_device_is_a_type_error(arguments: Any) -> None:
     """`help(dlx.Device)`: a name, or a type and an id."""

@@ -220,10 +220,16 @@ def test_the_device_is_that_of_like() -> None:
     assert seen == [(2, 1), (2, 1), (1, 0)]
 
 
-def test_other_devices_need_a_library_that_has_them() -> None:
-    for like in (None, np, dlx.Tensor):
-        with pytest.raises(BufferError, match="only on cpu"):
-            dlx.empty(2, "float32", device="cuda:0", like=like)
+@pytest.mark.parametrize(
+    ("device", "why"),
+    [("cuda:0", "no memory on cuda:0: the driver"), ("metal:0", "only on cpu")],
+)
+@pytest.mark.parametrize("like", [None, np, dlx.Tensor], ids=str)
+def test_other_devices_need_a_driver_or_a_library_that_has_them(
+    like: Any, device: str, why: str
+) -> None:
+    with pytest.raises(BufferError, match=why):
+        dlx.empty(2, "float32", device=device, like=like)
 
 
 @pytest.mark.parametrize("shape", [-1, (2, -1), (2**62, 4), (1,) * 65])

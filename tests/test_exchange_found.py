@@ -173,6 +173,25 @@ def test_a_mocked_producer_is_refused_for_what_it_answers() -> None:
         dlx.from_dlpack(MagicMock(spec=Producer))
 
 
+class Numberless(Producer):
+    """A producer on a device without a number."""
+
+    def __dlpack_device__(self) -> Any:
+        """Say so."""
+        return self.device[0], None
+
+
+def test_the_cpu_needs_no_number() -> None:
+    """R64, R66: Paddle's has None."""
+    assert dlx.from_dlpack(Numberless()).device == "cpu"
+
+
+def test_other_devices_need_a_number() -> None:
+    """R64."""
+    with pytest.raises(TypeError, match="not a pair of ints"):
+        dlx.from_dlpack(Numberless(device=(2, 0)))
+
+
 @pytest.mark.parametrize(
     "module",
     ["MagicMock()", "Mock()", "None", "SimpleNamespace(Tensor=1)", "SimpleNamespace()"],

@@ -16,6 +16,7 @@ import dlx
 import numpy as np
 import pytest
 import tvm_ffi
+from convert_steps import CONVERSIONS, WATCHED
 from dlpack_abi import (
     DLManagedTensorVersioned,
     DLTensor,
@@ -261,6 +262,7 @@ STEPS: dict[str, Callable[[], Any]] = {
     ),
     "refuse nonsense": lambda: nonsense(from_table, table_of(ByMethod), NONSENSE),
     "refuse nonsense by protocol": lambda: nonsense(NONSENSE.__dlpack__),
+    **CONVERSIONS,
 }
 
 
@@ -274,7 +276,7 @@ def test_many_rounds_leak_nothing(step: Callable[[], Any]) -> None:
     """
     watched = [ARRAY, FORWARD, TENSOR, READ_ONLY, BYTES, UNKNOWN, BY_STRUCT, BY_DICT]
     watched += [STORED, BY_METHOD, NONSENSE, Stored, ByMethod, Failing, Absent]
-    watched += [dlx.Tensor, BufferError, type(ARRAY)]
+    watched += [dlx.Tensor, BufferError, type(ARRAY), *WATCHED]
     references, blocks, heap = [], [], []
     for rounds in (ROUNDS // 10, ROUNDS):
         for _ in range(rounds):

@@ -8,7 +8,7 @@ from fresh import run
 from heavy import requires
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = ("README.md", "docs/classes.md", "docs/bridge.md")
+DOCUMENTS = ("README.md", "docs/classes.md", "docs/bridge.md", "docs/devices.md")
 TEXTS = {name: (ROOT / name).read_text() for name in DOCUMENTS}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 BLOCKS = [

@@ -150,6 +150,24 @@ def test_a_stream_of_the_source_is_refused_where_the_result_is_on_the_cpu(
     assert producer.exports == []
 
 
+@pytest.mark.parametrize(
+    ("device", "stream"), [(CUDA, HANDLE), (MANAGED, 2), (ROCM, 0), (ONEAPI, object())]
+)
+@pytest.mark.parametrize("keywords", [{}, {"max_version": (1, 3)}])
+def test_a_capsule_that_the_user_made_for_a_stream_is_consumed(
+    device: tuple[int, int], stream: object, keywords: dict[str, Any]
+) -> None:
+    """array-api 829: "no function in the standard to consume the DLPack capsule"."""
+    producer = Producer(device=device)
+    tensor = dlx.from_dlpack(producer.__dlpack__(stream=stream, **keywords))
+    assert tensor.device == device
+    assert tensor.data_ptr == producer.data
+    assert producer.called == ["__dlpack__"]
+    assert producer.deleted == 0
+    del tensor
+    assert producer.deleted == 1
+
+
 @pytest.mark.parametrize("stream", [1, -1, None])
 def test_a_capsule_was_ordered_when_it_was_made(stream: int | None) -> None:
     """R35, R83: so `stream=` comes too late."""

@@ -40,6 +40,7 @@ __all__ = [
     "current_work_stream",
     "dlpack",
     "dlpack_device",
+    "dlpack_device_aliases",
     "empty",
     "exchange_api",
     "exported",
@@ -55,8 +56,13 @@ __all__ = [
 
 __version__: Final[str]
 
-_DeviceLike: TypeAlias = Device | str | tuple[int, int]
+_DeviceLike: TypeAlias = Device | str | tuple[int | str, int]
 _T = TypeVar("_T")
+
+class _Queue(Protocol):
+    """A queue of oneAPI, such as ``dpctl.SyclQueue``."""
+
+    def wait(self) -> object: ...
 
 class CopyRefused(BufferError, ValueError):
     """``copy=False`` was asked for, and the request cannot be met without a copy."""
@@ -74,7 +80,7 @@ class CudaError(RuntimeError):
 class _CudaStream(Protocol):
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
-_StreamLike: TypeAlias = Stream | int | _CudaStream | object
+_StreamLike: TypeAlias = Stream | int | _CudaStream | _Queue | object
 _Release: TypeAlias = Literal["auto", "wait-back", "record_stream", "sync", "none"]
 
 @final
@@ -218,6 +224,9 @@ class Tensor(Buffer):
     def device(self) -> Device:
         """Where the memory is."""
     @property
+    def device_aliases(self) -> tuple[Device, ...]:
+        """The devices that the memory is on besides ``device``."""
+    @property
     def data_ptr(self) -> int:
         """Address of the first element; 0 when there are none (R93, R95)."""
     @property
@@ -255,6 +264,8 @@ class Tensor(Buffer):
         """Export a capsule with a managed tensor of its own over the same memory."""
     def __dlpack_device__(self) -> tuple[DeviceType, int]:
         """``(DeviceType, id)`` (R64)."""
+    def __dlpack_device_aliases__(self) -> tuple[tuple[DeviceType, int], ...]:
+        """The pairs of `device_aliases`."""
     @property
     def __array_interface__(self) -> dict[str, Any]:
         """NumPy's array interface, version 3, for memory on the CPU."""
@@ -390,7 +401,7 @@ def register(class_: type) -> str | None:
 def dlpack(
     x: object,
     *,
-    stream: int | None,
+    stream: _StreamLike | None,
     max_version: tuple[int, int] | None,
     dl_device: tuple[int, int] | None,
     copy: bool | None,
@@ -402,6 +413,9 @@ def exported(x: object) -> Tensor:
 
 def dlpack_device(x: object) -> tuple[DeviceType, int]:
     """``(DeviceType, id)`` of what ``x`` stands for."""
+
+def dlpack_device_aliases(x: object) -> tuple[tuple[DeviceType, int], ...]:
+    """Further pairs of what ``x`` stands for."""
 
 def import_tensor(cls: type[_T], tensor: Tensor) -> _T:
     """Build an instance of ``cls`` over ``tensor``, through ``__dlx_import__``."""

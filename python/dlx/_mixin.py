@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from numpy.typing import DTypeLike, NDArray
     from typing_extensions import CapsuleType
 
-    from ._core import Device, DeviceType, DType, Tensor
+    from ._core import Device, DeviceType, DType, Tensor, _StreamLike
 
 __all__ = ["ArrayInterfaceMixin", "ExchangeMixin"]
 
@@ -101,9 +101,9 @@ class ExchangeMixin:
         x: object,
         /,
         *,
-        device: Device | str | tuple[int, int] | None = None,
+        device: Device | str | tuple[int | str, int] | None = None,
         copy: bool | None = None,
-        stream: int | None = None,
+        stream: _StreamLike | None = None,
     ) -> Self:
         """Build an instance over the tensor of ``x``, as `dlx.from_dlpack` reads it."""
         tensor = _core.from_dlpack(x, device=device, copy=copy, stream=stream)
@@ -112,7 +112,7 @@ class ExchangeMixin:
     def __dlpack__(
         self,
         *,
-        stream: int | None = None,
+        stream: _StreamLike | None = None,
         max_version: tuple[int, int] | None = None,
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
@@ -129,6 +129,13 @@ class ExchangeMixin:
     def __dlpack_device__(self) -> tuple[DeviceType, int]:
         """``(DeviceType, id)`` of what is exported (R64)."""
         return _core.dlpack_device(self)
+
+    def __dlpack_device_aliases__(self) -> tuple[tuple[DeviceType, int], ...]:
+        """Further pairs under which the inner object exports; a class may name its own.
+
+        `dlx.from_dlpack` asks the inner object for the tensor there (``dl_device``).
+        """
+        return _core.dlpack_device_aliases(self)
 
 
 _core.register(ExchangeMixin)

@@ -33,7 +33,37 @@ def _pyarrow(tensor: Tensor) -> Any:
 def _mlx(tensor: Tensor) -> Any:
     import mlx.core  # type: ignore[import-not-found, unused-ignore]
 
-    return mlx.core.array(tensor)
+    return mlx.core.from_dlpack(tensor)
+
+
+def _tensorflow(tensor: Tensor) -> Any:
+    import tensorflow as tf  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+    capsule = tensor.__dlpack__()  # It takes nothing else, and no newer one.
+    try:
+        return tf.experimental.dlpack.from_dlpack(capsule)
+    except tf.errors.OpError as error:
+        raise BufferError(error.message) from error
+
+
+def _warp(tensor: Tensor) -> Any:
+    import warp  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+    if tensor.ndim == 0:
+        raise BufferError("an array of Warp has at least one dimension")
+    return warp.from_dlpack(tensor)
+
+
+def _tinygrad(tensor: Tensor) -> Any:
+    import tinygrad.tensor as tg  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+    flat = tensor.numpy().reshape(-1)
+    try:
+        made = tg.Tensor(flat)
+    except KeyError as error:
+        raise BufferError(f"tinygrad has no dtype for {error}") from error
+    # Left to itself it copies when it needs the elements, whatever became of them.
+    return made.realize().reshape(tensor.shape)
 
 
 # Packages whose importer is not a ``from_dlpack`` beside the class, or not the best.
@@ -43,6 +73,9 @@ _PACKAGES: dict[str, Importer] = {
     "jaxlib": _jax,
     "pyarrow": _pyarrow,
     "mlx": _mlx,
+    "tensorflow": _tensorflow,
+    "tinygrad": _tinygrad,
+    "warp": _warp,
 }
 
 
@@ -94,7 +127,7 @@ def _of_package(cls: type) -> Importer | None:
 
 
 # Packages in which nobody writes to the memory of an array.
-_IMMUTABLE = {"jax", "jaxlib", "pyarrow"}
+_IMMUTABLE = {"jax", "jaxlib"}
 
 
 def importing(cls: type) -> tuple[Importer, bool]:

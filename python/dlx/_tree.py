@@ -19,7 +19,7 @@ def convert_tree(
     to: Any,
     /,
     *,
-    device: Device | str | tuple[int, int] | None = None,
+    device: Device | str | tuple[int | str, int] | None = None,
     copy: bool | None = None,
 ) -> Any:
     """Give ``tree`` with every tensor in it converted, as `dlx.convert` does.

@@ -17,11 +17,13 @@ use crate::dtype::{self, DType};
 use crate::error::{copy_refused, copy_refused_type};
 use crate::exchange::Table;
 use crate::release::Release;
+use crate::relocate::{self, On};
 use crate::request::Request;
 use crate::resolve::from_dlpack;
 use crate::snapshot::Snapshot;
+use crate::stream::{self, Stream};
 use crate::tensor::Tensor;
-use crate::{capsule, copy, device, stream};
+use crate::{capsule, device};
 
 /// As a `numpy.ndarray`, which holds the tensor as its base.
 pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Asked) -> PyResult<Bound<'py, PyAny>> {
@@ -100,7 +102,15 @@ pub(super) fn to_table<'py>(
         target.set_forgets_readonly();
     }
     let why = format!("{} {why}", target.name(py));
-    let copied = Source::copied(py, asked, &snapshot, &why)?;
+    let on = match stream::has_streams(snapshot.memo().device) {
+        // What the library will use the copy on.
+        true => {
+            let device = snapshot.memo().device;
+            On::asked(Stream::of_table(table.stream_of(py, device)?, device), true)
+        }
+        false => On::Current,
+    };
+    let copied = Source::copied(py, asked, &snapshot, on, &why)?;
     by_table(copied, target, table, asked, py)
 }
 
@@ -140,7 +150,7 @@ fn misfit(flags: u64, shape: &[i64], strides: &[i64]) -> Option<&'static str> {
     let is_backward = |(&extent, &stride): (&i64, &i64)| extent > 1 && stride < 0;
     if shape.iter().zip(strides).any(is_backward) {
         Some("takes no negative strides")
-    } else if flags & DLPACK_FLAG_BITMASK_READ_ONLY != 0 {
+    } else if flags & DLPACK_FLAG_BITMASK_READ_ONLY != 0 && !shape.contains(&0) {
         Some(FORGETS)
     } else {
         None
@@ -173,13 +183,15 @@ impl Source<'_> {
         py: Python<'py>,
         asked: &Asked,
         snapshot: &Snapshot,
+        on: On,
         why: &str,
     ) -> PyResult<Source<'py>> {
         if asked.copy == Some(false) {
             let message = format!("copy=False, but {why}; copy=True would give it a compact copy");
             return Err(copy_refused(py, message));
         }
-        let copied = copy::compact(py, snapshot).map_err(|error| {
+        let here = snapshot.memo().device;
+        let copied = relocate::copied(py, snapshot, here, on).map_err(|error| {
             let refused = PyBufferError::new_err(format!("{why}: {error}"));
             refused.set_cause(py, Some(error));
             refused
@@ -202,8 +214,8 @@ pub(super) fn to_function<'py>(
     let mut tensor = source.into_tensor(py)?;
     let mut snapshot = tensor.get().snapshot()?.clone();
     let mut readonly = snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY);
-    if readonly && target.immutable {
-        // Nobody will write, so the library need not even know the flag.
+    if readonly && (target.immutable || snapshot.size() == 0) {
+        // Nobody will or can write, so the library need not even know the flag.
         tensor = Bound::new(py, Tensor::new(snapshot.writable()?))?;
         readonly = false;
     }
@@ -226,7 +238,7 @@ pub(super) fn to_function<'py>(
     };
     if let Some(why) = why {
         let why = format!("{} {why}", target.name(py));
-        tensor = Source::copied(py, asked, &snapshot, &why)?.into_tensor(py)?;
+        tensor = Source::copied(py, asked, &snapshot, On::Current, &why)?.into_tensor(py)?;
         snapshot = tensor.get().snapshot()?.clone();
         made = None;
     }
@@ -269,20 +281,19 @@ impl Given {
         refused
     }
 
-    /// Refuses elements that became others on the way (JAX without x64 has none of 64 bits).
+    /// Refuses elements that became others on the way (JAX without x64 has none of 64 bits, MLX never).
     fn check_dtype(&self, made: &Bound<'_, PyAny>, target: &Target) -> PyResult<()> {
         let py = made.py();
-        let Some(found) = made.getattr_opt(intern!(py, "dtype"))? else {
-            return Ok(());
-        };
-        match DType::of(&found) {
+        let named = || DType::of(&made.getattr(intern!(py, "dtype"))?);
+        // The dtypes of some libraries do not tell what they are, and some cannot name all that they have.
+        let found = named().or_else(|_| seen(made).map(|snapshot| snapshot.memo().dtype));
+        match found {
             Ok(found) if found != self.dtype => Err(PyBufferError::new_err(format!(
                 "{} would show {} as {}",
                 target.name(py),
                 dtype::name(self.dtype),
                 dtype::name(found)
             ))),
-            // The dtypes of some libraries do not tell what they are.
             _ => Ok(()),
         }
     }

@@ -29,6 +29,8 @@ pub(crate) enum Error {
     Forked,
     /// The device has no streams.
     NoStreams,
+    /// A stream captures a graph, which the call would have ended.
+    Captured,
 }
 
 impl Error {
@@ -43,6 +45,12 @@ impl Error {
     /// Whether there is no driver at all, so that nothing can run on the device.
     pub(crate) fn is_absent(&self) -> bool {
         matches!(self, Self::NotFound { .. } | Self::NoStreams)
+    }
+
+    /// Whether the driver is gone for good, and with it all that it had.
+    pub(crate) fn is_final(&self) -> bool {
+        const DEINITIALIZED: i32 = 4;
+        *self == Self::Forked || self.is_absent() || self.code() == Some(DEINITIALIZED)
     }
 
     /// Whether memory ran out.
@@ -68,6 +76,7 @@ impl fmt::Display for Error {
                 "this process is a fork of one that used the device, and a driver does not survive a fork; \
                  start processes that use devices with the method 'spawn'",
             ),
+            Self::Captured => f.write_str("a stream captures a graph"),
             Self::NoStreams => f.write_str("the device has no streams that dlx knows"),
         }
     }

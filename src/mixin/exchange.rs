@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::ffi::CString;
 use std::ptr::NonNull;
 
 use pyo3::exceptions::PyTypeError;
@@ -93,7 +92,7 @@ impl Exchange for Slot {
         let made = || {
             Python::attach(|py| {
                 self.empty(py, shape, dtype, device)
-                    .map_err(|error| raised(py, &error))
+                    .map_err(|error| Error::raised(py, &error))
             })
         };
         // A caller of the allocator need not be attached.
@@ -234,13 +233,4 @@ pub(super) fn nonsense(
     PyTypeError::new_err(format!(
         "{name}.{hook} returned {found_and_wanted} is accepted"
     ))
-}
-
-/// An exception as an allocator reports it.
-fn raised(py: Python<'_>, error: &PyErr) -> Error {
-    let kind = error.get_type(py).name().map(|name| name.to_string());
-    Error::Raised(
-        CString::new(kind.unwrap_or_default()).unwrap_or_default(),
-        error.value(py).to_string(),
-    )
 }

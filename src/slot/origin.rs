@@ -138,6 +138,8 @@ pub(crate) struct Hooks {
     pub(crate) empty: bool,
     /// `__dlx_stream__`
     pub(crate) stream: bool,
+    /// `__dlpack_device_aliases__`
+    pub(crate) aliases: bool,
 }
 
 impl Hooks {
@@ -153,8 +155,18 @@ impl Hooks {
         Ok(Self {
             empty: overrides(intern!(py, "__dlx_empty__"))?,
             stream: overrides(intern!(py, "__dlx_stream__"))?,
+            aliases: overrides(intern!(py, "__dlpack_device_aliases__"))?,
         })
     }
+}
+
+/// Whether a class of the mixin says itself on which devices its instances are too.
+pub(crate) fn names_devices(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    let hooks = match Slot::of_class(class)? {
+        Some(slot) => slot.hooks(),
+        None => Hooks::of(class)?,
+    };
+    Ok(hooks.aliases)
 }
 
 /// The function behind a class method.

@@ -11,7 +11,9 @@ use pyo3::prelude::*;
 use super::{PyStream, Stream, has_streams};
 use crate::abi::DLDevice;
 use crate::device::Device;
+use crate::error::Error;
 use crate::exchange::WorkStream;
+use crate::interpreter::attach;
 
 /// Where tensors of a device have come from in this thread.
 #[derive(Clone, Copy)]
@@ -75,6 +77,26 @@ pub(crate) fn set(device: DLDevice) -> Option<Stream> {
         found.cloned()
     });
     set.ok().flatten()
+}
+
+/// dlx's current stream, with what keeps it alive if something does; for callers that Python may not be attached to.
+///
+/// # Errors
+///
+/// What the library says that is asked for its stream.
+pub(crate) fn working(device: DLDevice) -> Result<Stream, Error> {
+    if let Some(stream) = set(device) {
+        return Ok(stream);
+    }
+    let asked = attach(|py| {
+        current(py, device).map_err(|error| {
+            let told = Error::raised(py, &error);
+            // PyO3 does not know of the attachment.
+            Python::attach(|_| drop(error));
+            told
+        })
+    });
+    Ok(Stream::of_table(asked.unwrap_or(Ok(0))?, device))
 }
 
 /// ``with dlx.stream(s):`` makes ``s`` dlx's current stream of its device, in this thread and this block.

@@ -13,5 +13,5 @@ from test_lifetime import STEPS
 for name, step in STEPS.items():
     if "torch" not in name and "guard" not in name:
         print(name, flush=True)
-        for _ in range(300):
+        for _ in range(200):
             step()

@@ -84,6 +84,15 @@ pub(super) fn of(
     Ok(dtype)
 }
 
+/// The type of the elements of a dtype of NumPy's own in native byte order, `None` for any other.
+#[inline(always)]
+pub(super) fn usual(type_num: c_int, byteorder: u8) -> Option<DLDataType> {
+    let known = BUILTIN.get(usize::try_from(type_num).ok()?)?;
+    known
+        .ok()
+        .filter(|_| matches!(byteorder, b'=' | b'|' | NATIVE))
+}
+
 /// The number of the dtype of NumPy itself that has such elements.
 pub(super) fn number(dtype: DLDataType) -> Option<c_int> {
     let number = BUILTIN.iter().position(|known| *known == Ok(dtype))?;

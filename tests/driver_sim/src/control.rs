@@ -106,22 +106,32 @@ pub(crate) extern "C" fn sim_calls_by(caller: Text) -> Code {
     }
 }
 
-/// Lets the next calls of a function fail, without effect.
+/// Lets the next calls of a function fail, without effect, `after` so many that work.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn sim_fail_next(name: Text, code: Code, count: u32) -> Code {
+pub(crate) extern "C" fn sim_fail_next(name: Text, code: Code, count: u32, after: u32) -> Code {
     match name.read() {
         Ok(name) => {
-            lock().failing.push(Failing { name, code, count });
+            lock().failing.push(Failing {
+                name,
+                code,
+                after,
+                count,
+            });
             0
         }
         Err(code) => code,
     }
 }
 
-/// Lets every call fail, as after an error that sticks or when the driver has gone; 0 ends that.
+/// Lets every call fail, as after an error that sticks or when the driver has gone; 0 ends that, and what
+/// `sim_fail_next` has left.
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn sim_set_error(code: Code) {
-    lock().error = code;
+    let mut sim = lock();
+    sim.error = code;
+    if code == 0 {
+        sim.failing.clear();
+    }
 }
 
 /// Hides a function, named without suffix, from `cuGetProcAddress` until `sim_reset`.

@@ -28,6 +28,8 @@ pub(crate) struct Violation {
 pub(crate) struct Failing {
     pub(crate) name: String,
     pub(crate) code: Code,
+    /// How many calls work before.
+    pub(crate) after: u32,
     pub(crate) count: u32,
 }
 
@@ -194,8 +196,11 @@ impl Sim {
         ];
         let mut failing = self.failing.iter_mut();
         if let Some(failing) = failing.find(|failing| failing.count > 0 && failing.name == name) {
-            failing.count -= 1;
-            return Err(failing.code);
+            if failing.after == 0 {
+                failing.count -= 1;
+                return Err(failing.code);
+            }
+            failing.after -= 1;
         }
         if name.starts_with("sim_") || ALWAYS.contains(&name) {
             return Ok(());

@@ -1,0 +1,129 @@
+"""Compare the exchange of tensors on a GPU, and time the driver's calls.
+
+    python benches/gpu/bench_gpu.py [--quick] [--only SUBSTRING] [--json [FILE]]
+
+Written without a GPU. The rows are in `gpu_cases.py`, the harness is that of
+`benches/bench.py`. Without a CUDA GPU it says so and fails.
+"""
+
+import argparse
+import importlib
+import json
+import os
+import shlex
+import sys
+from dataclasses import asdict
+from importlib.metadata import distributions
+from pathlib import Path
+from types import ModuleType
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+# The harness, and the machine of the tests.
+sys.path[:0] = [str(ROOT / "benches"), str(ROOT / "tests")]
+
+from bench import dump, machine, render, run  # noqa: E402
+from driver_calls import ROUNDS, Cost, measure_calls  # noqa: E402
+from gpu.driver import DriverError  # noqa: E402
+from gpu.machine import machine as gpu_machine  # noqa: E402
+from gpu_cases import ROWS  # noqa: E402
+from measure import FULL, NOT_INSTALLED, QUICK  # noqa: E402
+from rich.console import Console  # noqa: E402
+from rich.table import Table  # noqa: E402
+
+RESULTS = ROOT / "benches" / "results"
+LIBRARIES = {
+    "dlx": "dlx",
+    "torch": "torch",
+    "cupy": "cupy",
+    "driver": "cuda.bindings.driver",
+}
+
+DISTRIBUTIONS = ("cupy-cuda12x", "cupy-cuda13x", "cuda-bindings")
+
+
+def load_libraries(console: Console) -> dict[str, ModuleType]:
+    """Import what is installed, under the names that the statements use."""
+    libraries = {}
+    for name, module in LIBRARIES.items():
+        try:
+            libraries[name] = importlib.import_module(module)
+        except ImportError as error:
+            console.print(f"[yellow]{module} cannot be imported: {error}")
+    return libraries
+
+
+def about(libraries: dict[str, ModuleType]) -> dict[str, object]:
+    """Describe machine, GPU, driver, libraries and command."""
+    driver = gpu_machine().driver
+    installed = {each.name.lower(): each.version for each in distributions()}
+    versions = {name: installed.get(name) for name in DISTRIBUTIONS}
+    return machine(libraries) | {
+        "gpu": driver.device_name(),
+        "cuda": driver.version(),
+        "gpu_libraries": versions,
+        "command": shlex.join(["python", "benches/gpu/bench_gpu.py", *sys.argv[1:]]),
+    }
+
+
+def render_costs(costs: list[Cost], console: Console) -> None:
+    """Print the table of the driver's calls."""
+    table = Table(title="ns per call of the driver, from C")
+    table.add_column("call")
+    for name in ("threads", "min", "median"):
+        table.add_column(name, justify="right")
+    for cost in costs:
+        times = (f"{cost.minimum:.0f}", f"{cost.median:.0f}")
+        table.add_row(cost.call, str(cost.threads), *times)
+    console.print(table)
+
+
+def target_of(option: str, device: str, date: str) -> Path:
+    """Give the file for the results: the one named, or one of the device and date."""
+    if option:
+        return Path(option)
+    RESULTS.mkdir(exist_ok=True)
+    name = "-".join(device.lower().split())
+    return RESULTS / f"{name}-{date[:10]}.json"
+
+
+def main() -> None:
+    """Read the command line and run."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument(
+        "--json", metavar="FILE", nargs="?", const="", help="write JSON, to results/"
+    )
+    parser.add_argument("--quick", action="store_true", help="fewer repeats")
+    parser.add_argument(
+        "--only", metavar="SUBSTRING", default="", help="rows with this in their names"
+    )
+    options = parser.parse_args()
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    try:
+        gpu_machine()
+    except (OSError, DriverError) as error:
+        sys.exit(f"nothing was measured, there is no CUDA GPU: {error}")
+    wanted = options.only.lower()
+    rows = [row for row in ROWS if wanted in f"{row.path} {row.against}".lower()]
+    libraries = load_libraries(console)
+    described = about(libraries)
+    results = run(rows, libraries, QUICK if options.quick else FULL, console)
+    render(results, console, "ns per call on a GPU: dlx and the frameworks")
+    costs = measure_calls(ROUNDS // 5 if options.quick else ROUNDS)
+    render_costs(costs, console)
+    console.print(f"{described['gpu']}, CUDA {described['cuda']}, {described['date']}")
+    if options.json is not None:
+        target = target_of(options.json, str(described["gpu"]), str(described["date"]))
+        dump(results, described, str(target))
+        whole = json.loads(target.read_text()) | {
+            "driver_calls": [asdict(cost) for cost in costs]
+        }
+        target.write_text(json.dumps(whole, indent=2) + "\n")
+        console.print(f"written to {os.path.relpath(target)}")
+    sides = [side for result in results for side in (result.ours, result.theirs)]
+    if any(isinstance(side, str) and side != NOT_INSTALLED for side in sides):
+        sys.exit("a statement failed: see the table")
+
+
+if __name__ == "__main__":
+    main()

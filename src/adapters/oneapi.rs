@@ -1,0 +1,81 @@
+//! oneAPI: memory that the CPU may read too, and queues in place of streams.
+//!
+//! DLPack names every array of SYCL `kDLOneAPI`, whatever it lies on. dpctl and dpnp say more by two attributes:
+//! `usm_type`, which the runtime answers for the address, and `sycl_queue`.
+
+#![forbid(unsafe_code)]
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyInt, PyString};
+
+use crate::abi::{DLDevice, kDLOneAPI};
+use crate::device;
+use crate::error::type_name;
+use crate::stream::NO_SYNC;
+
+/// Whether a device is one of oneAPI's.
+pub(crate) fn is_one(device: DLDevice) -> bool {
+    device.device_type == kDLOneAPI
+}
+
+/// The queue of `x` where its memory can be read by the CPU at the address that it has, once the queue has been
+/// waited for: unified shared memory that is not the device's alone.
+pub(crate) fn host_queue<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = x.py();
+    let Some(kind) = x.getattr_opt(intern!(py, "usm_type"))? else {
+        return Ok(None);
+    };
+    let Ok(kind) = kind.cast::<PyString>() else {
+        return Ok(None);
+    };
+    match &*kind.to_cow()? {
+        "host" | "shared" => own_queue(x),
+        _ => Ok(None),
+    }
+}
+
+/// The queue that the work on `x` goes to.
+fn own_queue<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let queue = x.getattr_opt(intern!(x.py(), "sycl_queue"))?;
+    Ok(queue.filter(|queue| !queue.is_none()))
+}
+
+/// The queue that the caller passed as `stream`, where `x` is to be had on oneAPI and has queues of that class.
+///
+/// `None` where there is no queue, and what was passed says as little as on any device without streams.
+///
+/// # Errors
+///
+/// `TypeError` for what is no queue, integers too: oneAPI has no handles.
+pub(crate) fn queue<'a, 'py>(
+    x: &Bound<'py, PyAny>,
+    stream: Option<&'a Bound<'py, PyAny>>,
+    there: DLDevice,
+) -> PyResult<Option<&'a Bound<'py, PyAny>>> {
+    let Some(stream) = stream.filter(|_| is_one(there)) else {
+        return Ok(None);
+    };
+    let Some(own) = own_queue(x)? else {
+        return Ok(None);
+    };
+    let class = own.get_type();
+    if stream.is_instance(&class)? {
+        return Ok(Some(stream));
+    }
+    if stream.is_exact_instance_of::<PyInt>() && stream.eq(NO_SYNC)? {
+        return Ok(None);
+    }
+    Err(PyTypeError::new_err(format!(
+        "stream is a {}; accepted on {} are a queue ({}), None and -1 (no order)",
+        type_name(&stream.get_type()),
+        device::name(there),
+        type_name(&class)
+    )))
+}
+
+/// Whether `stream` is a queue, which whoever exported what is on `here` has been given already.
+pub(crate) fn is_queue(stream: Option<&Bound<'_, PyAny>>, here: DLDevice) -> bool {
+    is_one(here) && stream.is_some_and(|stream| !stream.is_instance_of::<PyInt>())
+}

@@ -1,0 +1,1 @@
+"""Tests that need a CUDA GPU: what the simulated driver stands for, on a real one."""

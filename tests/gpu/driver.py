@@ -1,0 +1,96 @@
+"""The CUDA driver, called without a framework.
+
+`DLX_LIBCUDA` may name another library, such as the simulated driver: the claims of
+`claims.py` then say what that one answers.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from ctypes import byref, c_char_p, c_int, c_size_t, c_uint64
+from typing import Any
+
+NOT_READY = 600
+NON_BLOCKING = 1
+DISABLE_TIMING = 2
+
+
+class DriverError(Exception):
+    """A call that the driver refused."""
+
+    def __init__(self, call: str, code: int, name: str) -> None:
+        """Keep the call, the code and its name."""
+        super().__init__(f"{call} returned {code} ({name})")
+        self.call = call
+        self.code = code
+
+
+class Driver:
+    """The driver's library, initialized; `OSError` or `DriverError` without a GPU."""
+
+    def __init__(self) -> None:
+        """Load and initialize it."""
+        usual = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+        self._library = ctypes.CDLL(os.environ.get("DLX_LIBCUDA") or usual)
+        self.call("cuInit", 0)
+
+    def answer(self, name: str, *arguments: Any) -> int:
+        """Call a function, and give the code.
+
+        Every int goes as 64 bits, in which the callee finds smaller ones as well.
+        """
+        passed = [c_size_t(a) if isinstance(a, int) else a for a in arguments]
+        code: int = getattr(self._library, name)(*passed)
+        return code
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Call a function; an error is raised."""
+        if code := self.answer(name, *arguments):
+            raise DriverError(name, code, self.error_name(code))
+
+    def get(self, name: str, *arguments: Any) -> int:
+        """Call a function whose first argument is the place of a pointer or number."""
+        place = c_uint64()
+        self.call(name, byref(place), *arguments)
+        return place.value
+
+    def error_name(self, code: int) -> str:
+        """Give the name of an error, without the prefix."""
+        name = c_char_p()
+        self.answer("cuGetErrorName", code, byref(name))
+        return (name.value or b"unknown").decode().removeprefix("CUDA_ERROR_")
+
+    def version(self) -> str:
+        """Give the version of CUDA that the driver is for."""
+        version = c_int()
+        self.call("cuDriverGetVersion", byref(version))
+        return f"{version.value // 1000}.{version.value % 1000 // 10}"
+
+    def device_name(self) -> str:
+        """Give the name of the first GPU."""
+        name = ctypes.create_string_buffer(256)
+        self.call("cuDeviceGetName", name, len(name), 0)
+        return name.value.decode()
+
+    def use_primary_context(self) -> int:
+        """Make the first GPU's primary context current, as CUDA's runtime does."""
+        context = self.get("cuDevicePrimaryCtxRetain", 0)
+        self.call("cuCtxSetCurrent", context)
+        return context
+
+    def new_stream(self, flags: int = NON_BLOCKING) -> int:
+        """Create a stream; by default one that the legacy stream does not wait for."""
+        return self.get("cuStreamCreate", flags)
+
+    def new_event(self) -> int:
+        """Create an event like those of dlx."""
+        return self.get("cuEventCreate", DISABLE_TIMING)
+
+    def order(self, then: int, before: int) -> None:
+        """Make stream `then` wait for all that stream `before` has been given."""
+        event = self.new_event()
+        self.call("cuEventRecord", event, before)
+        self.call("cuStreamWaitEvent", then, event, 0)
+        self.call("cuEventDestroy_v2", event)

@@ -1,0 +1,188 @@
+"""Captures of graphs, by the driver and by torch (written without a GPU).
+
+What would break a capture is refused before it does, and the capture ends well; what
+is allowed becomes part of the graph, which shows when it is replayed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from ctypes import byref, c_void_p
+from types import ModuleType
+from typing import Any
+
+import dlx
+import pytest
+
+from gpu.clients import client_of
+from gpu.machine import COUNT, NEW, OLD, Machine, Stream, one_value
+
+
+def tensor_of(gpu: Machine, stream: Any) -> dlx.Tensor:
+    """Give a tensor that becomes ready on a stream."""
+    return dlx.from_pointer(
+        gpu.memory[0], (COUNT,), "float32", device="cuda:0", stream=stream
+    )
+
+
+@contextmanager
+def capture(gpu: Machine, stream: Stream) -> Iterator[None]:
+    """Capture in the global mode, and make sure that nothing has broken it."""
+    graph = c_void_p()
+    gpu.driver.call("cuStreamBeginCapture_v2", stream.handle, 0)
+    try:
+        yield
+    finally:
+        code = gpu.driver.answer("cuStreamEndCapture", stream.handle, byref(graph))
+        if graph:
+            gpu.driver.call("cuGraphDestroy", graph)
+    assert code == 0, f"the capture ended with {code}"
+
+
+def refused(number: int, order: Callable[[], object]) -> None:
+    """Make sure that the order is refused because of this error of the driver."""
+    with pytest.raises(BufferError, match=re.escape(f"({number})")):
+        order()
+
+
+def test_a_capture_orders_streams_that_it_holds(gpu: Machine) -> None:
+    """B.6: P and S in one capture; a wait is an edge."""
+    tensor = tensor_of(gpu, gpu.p)
+    with capture(gpu, gpu.p):
+        gpu.driver.order(gpu.s.handle, gpu.p.handle)
+        tensor.__dlpack__(stream=gpu.s.handle)
+        gpu.driver.order(gpu.p.handle, gpu.s.handle)
+
+
+def test_an_import_would_draw_its_stream_into_the_capture(gpu: Machine) -> None:
+    """B.6: P captures and S does not; nothing would bring S back."""
+    tensor = tensor_of(gpu, gpu.p)
+    with capture(gpu, gpu.p):
+        refused(904, lambda: tensor.__dlpack__(stream=gpu.s.handle))
+        assert not gpu.is_capturing(gpu.s)
+
+
+def test_a_block_draws_its_stream_into_the_capture_and_brings_it_back(
+    gpu: Machine,
+) -> None:
+    """B.6: P captures and S does not; borrow joins at its end."""
+    tensor = tensor_of(gpu, gpu.p)
+    with capture(gpu, gpu.p):
+        with dlx.borrow(tensor, stream=gpu.s) as (view, _):
+            assert gpu.is_capturing(gpu.s)
+            gpu.read(view.data_ptr, gpu.s)
+        with tensor.use(stream=gpu.s) as view:
+            gpu.read(view.data_ptr, gpu.s)
+
+
+def test_a_capture_does_not_wait_for_what_is_outside(gpu: Machine) -> None:
+    """B.6: S captures and P does not."""
+    tensor = tensor_of(gpu, gpu.p)
+    with capture(gpu, gpu.s):
+        refused(905, lambda: tensor.__dlpack__(stream=gpu.s.handle))
+        refused(905, dlx.borrow(tensor, stream=gpu.s).__enter__)
+
+
+def test_two_captures_are_not_merged(gpu: Machine) -> None:
+    """B.6: P and S capture two graphs."""
+    tensor = tensor_of(gpu, gpu.p)
+    with capture(gpu, gpu.p), capture(gpu, gpu.s):
+        refused(902, lambda: tensor.__dlpack__(stream=gpu.s.handle))
+
+
+@pytest.mark.parametrize("side", ["producer", "consumer"])
+def test_the_legacy_stream_is_left_alone(gpu: Machine, side: str) -> None:
+    """B.6: a blocking stream captures, and the legacy stream is on either side."""
+    tensor = tensor_of(gpu, 1 if side == "producer" else gpu.s)
+    stream = gpu.s.handle if side == "producer" else 1
+    with capture(gpu, Stream(gpu.driver, flags=0)):
+        refused(906, lambda: tensor.__dlpack__(stream=stream))
+
+
+def test_no_order_is_the_way_out(gpu: Machine) -> None:
+    """R76: `stream=-1` touches no capture."""
+    tensor = tensor_of(gpu, gpu.p)
+    with capture(gpu, gpu.s):
+        tensor.__dlpack__(stream=-1)
+        with dlx.borrow(tensor, stream=-1) as (view, _):
+            gpu.read(view.data_ptr, gpu.s)
+
+
+def test_deferred_releases_leave_a_capture_alone(gpu: Machine) -> None:
+    """B.6: a sweep asks events in a relaxed scope, also while another thread's
+    capture is in the global mode.
+    """
+    torch = client_of("torch")
+    with torch.stream(gpu.p):
+        arrays = [torch.full(OLD) for _ in range(16)]
+        gpu.synchronize()
+        with gpu.gate.closed(gpu.s):
+            for array in arrays:
+                dlx.from_dlpack(array, stream=gpu.s)
+            with capture(gpu, gpu.x):
+                for array in arrays:
+                    dlx.from_dlpack(array, stream=gpu.y)
+            gpu.gate.open()
+
+
+@contextmanager
+def torch_graph(torch: ModuleType, stream: Stream) -> Iterator[Any]:
+    """Capture what torch does on a stream, in torch's own way."""
+    graph = torch.cuda.CUDAGraph()
+    external = torch.cuda.ExternalStream(stream.handle, device=0)
+    with torch.cuda.graph(graph, stream=external):
+        yield graph
+
+
+def replayed(gpu: Machine, graph: Any, source: Any, target: Any) -> tuple[float, float]:
+    """Give the target's value after replays with OLD and with NEW in the source."""
+    seen = []
+    for value in (OLD, NEW):
+        source.fill_(value)
+        graph.replay()
+        gpu.synchronize()
+        seen.append(one_value(target.tolist()))
+    return seen[0], seen[1]
+
+
+@pytest.mark.parametrize("other", [False, True], ids=["same stream", "other stream"])
+def test_a_graph_of_torch_replays_what_was_launched_in_a_block(
+    gpu: Machine, torch: ModuleType, other: bool
+) -> None:
+    """B.6: a kernel through `borrow`, on torch's stream or on one that is joined."""
+    source, target = (torch.zeros(COUNT, device="cuda:0") for _ in range(2))
+    gpu.synchronize()
+    with (
+        torch_graph(torch, gpu.p) as graph,
+        dlx.borrow(source, out=target, stream=gpu.s if other else None) as (a, b, s),
+    ):
+        assert s == (gpu.s if other else gpu.p).handle
+        gpu.copy(b.data_ptr, a.data_ptr, s.handle)
+    assert replayed(gpu, graph, source, target) == (OLD, NEW)
+
+
+def test_a_graph_of_torch_replays_what_torch_does_with_a_tensor_of_dlx(
+    gpu: Machine, torch: ModuleType
+) -> None:
+    """B.6: torch to dlx to torch, on the stream that captures."""
+    source, target = (torch.zeros(COUNT, device="cuda:0") for _ in range(2))
+    gpu.synchronize()
+    with torch_graph(torch, gpu.p) as graph:
+        tensor = dlx.from_dlpack(source, stream=gpu.p)
+        target.copy_(torch.from_dlpack(tensor))
+    assert replayed(gpu, graph, source, target) == (OLD, NEW)
+
+
+def test_memory_is_given_back_in_a_capture(gpu: Machine, torch: ModuleType) -> None:
+    """B.6: at once, because an event of a graph could not be asked later."""
+    source, target = (torch.zeros(COUNT, device="cuda:0") for _ in range(2))
+    gpu.synchronize()
+    with torch_graph(torch, gpu.p) as graph:
+        made = source + 0.0
+        tensor = dlx.from_dlpack(made)
+        with tensor.use(stream=gpu.s) as view:
+            gpu.copy(target.data_ptr(), view.data_ptr, gpu.s)
+        del made, tensor, view
+    assert replayed(gpu, graph, source, target) == (OLD, NEW)

@@ -1,0 +1,166 @@
+"""Objects of each library with the elements of a NumPy array."""
+
+from __future__ import annotations
+
+import array
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+import dlx
+import numpy as np
+
+from .cases import SIZE, aligned
+
+Form = Callable[[Any], Any]
+
+
+def late(name: str) -> Any:
+    """Import a module when it is needed."""
+    return importlib.import_module(name)
+
+
+# NumPy and what wraps its arrays
+
+
+def own(numbers: Any) -> Any:
+    """Give the array itself."""
+    return numbers
+
+
+def misaligned(numbers: Any) -> Any:
+    """Give the same elements one byte further."""
+    memory = aligned(numbers.nbytes, 1).view(np.uint8)
+    moved = memory[: numbers.nbytes].view(numbers.dtype).reshape(numbers.shape)
+    moved[...] = numbers
+    return moved
+
+
+def frozen(numbers: Any) -> Any:
+    """Give an array that must not be written."""
+    view = numbers.view()
+    view.flags.writeable = False
+    return view
+
+
+def view_of(x: Any) -> Any:
+    """`cuda.core`'s view of an array."""
+    view = late("cuda.core.utils").StridedMemoryView
+    return view.from_dlpack(x, stream_ptr=-1)
+
+
+NUMPY: dict[str, Form] = {
+    "0-d": lambda x: x[1, 2, ...],
+    "misaligned": misaligned,
+    "read-only": frozen,
+}
+
+
+# dlx's own, of every dtype
+
+
+def tensor_of(dtype: str, shape: tuple[int, ...]) -> dlx.Tensor:
+    """24 elements of any dtype, with the bytes 0, 1, 2 and so on."""
+    kind = dlx.DType(dtype)
+    nbytes = -(-SIZE * kind.bits * kind.lanes // 8)
+    memory = aligned(nbytes)
+    memory[...] = np.arange(nbytes) % (2 if dtype == "bool" else 60)
+    return dlx.from_pointer(memory.ctypes.data, shape, dtype, owner=memory)
+
+
+# Buffers of the standard library
+
+
+def bytes_of(numbers: Any) -> bytes:
+    """Give the elements as `bytes`."""
+    return numbers.astype(np.uint8).tobytes()  # type: ignore[no-any-return]
+
+
+def in_bytearray(numbers: Any) -> tuple[bytearray, int]:
+    """Give a bytearray with the elements, and where in it they begin: aligned."""
+    memory = bytearray(numbers.nbytes + 256)
+    start = -np.frombuffer(memory, dtype=np.uint8).ctypes.data % 256
+    memory[start : start + numbers.nbytes] = numbers.tobytes()
+    return memory, start
+
+
+def in_ctypes(numbers: Any) -> Any:
+    """Give a ctypes array of as many dimensions."""
+    kind: Any = np.ctypeslib.as_ctypes_type(numbers.dtype)
+    for extent in reversed(numbers.shape):
+        kind *= extent
+    return kind.from_buffer(*in_bytearray(numbers))
+
+
+def in_memoryview(numbers: Any) -> Any:
+    """Give a memoryview with the shape of the array."""
+    memory, start = in_bytearray(numbers)
+    view = memoryview(memory)[start : start + numbers.nbytes]
+    return view.cast(numbers.dtype.char, numbers.shape)
+
+
+def badly(make: Callable[[], Any]) -> Any:
+    """Make a buffer whose place is luck until it lies badly."""
+    spacers = []
+    for size in range(100):
+        made = make()
+        if np.frombuffer(made, dtype=np.uint8).ctypes.data % 64:
+            break
+        spacers.append((made, bytearray(16 * size)))
+    return made
+
+
+def in_array(numbers: Any) -> Any:
+    """Give an `array.array`."""
+    return badly(lambda: array.array(numbers.dtype.char, numbers.tolist()))
+
+
+# Other libraries
+
+
+def in_torch(numbers: Any) -> Any:
+    """torch knows fewer of NumPy's dtypes than it has."""
+    torch = late("torch")
+    name = str(numbers.dtype)
+    if name.startswith(("bfloat", "float8")):
+        return torch.from_numpy(numbers.astype(np.float32)).to(getattr(torch, name))
+    if name == "complex32":
+        return torch.from_numpy(numbers.astype(np.complex64)).to(torch.complex32)
+    return torch.from_numpy(numbers).clone()
+
+
+def in_paddle(numbers: Any) -> Any:
+    """Paddle's `to_tensor` takes only the usual dtypes."""
+    paddle = late("paddle")
+    name = str(numbers.dtype)
+    if name.startswith(("bfloat", "float8")):
+        return paddle.to_tensor(numbers.astype(np.float32)).astype(name)
+    return paddle.to_tensor(numbers)
+
+
+def in_mlx(numbers: Any) -> Any:
+    """MLX reads float64 as float32 unless told."""
+    mlx = late("mlx.core")
+    name = str(numbers.dtype)
+    if name == "bfloat16":
+        return mlx.array(numbers.astype(np.float32)).astype(mlx.bfloat16)
+    return mlx.array(numbers, dtype=getattr(mlx, name if name != "bool" else "bool_"))
+
+
+def in_warp(numbers: Any) -> Any:
+    """Warp has dtypes of its own."""
+    warp = late("warp")
+    dtype = getattr(warp, str(numbers.dtype))
+    if str(numbers.dtype) == "bfloat16":
+        return warp.array(numbers.astype(np.float32).tolist(), dtype=dtype)
+    return warp.array(numbers, dtype=dtype)
+
+
+def in_onnxruntime(numbers: Any) -> Any:
+    """ONNX Runtime refers to the array."""
+    return late("onnxruntime").OrtValue.ortvalue_from_numpy(numbers)
+
+
+def in_tinygrad(numbers: Any) -> Any:
+    """Give the buffer that tinygrad hands out."""
+    return badly(lambda: late("tinygrad").Tensor(numbers).data())

@@ -1,0 +1,175 @@
+"""`docs/interop.md`: what came of every pair, in tables."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from textwrap import dedent
+
+from .cells import DLX, LIFETIMES, RATIO
+from .consumers import CONSUMERS
+from .deviations import DEVIATIONS
+from .matrix import Pair
+from .producers import PRODUCERS
+from .ways import CONVERT, COPIED, ITSELF, MISREAD, NOT_SENT, SHARED, UNPROTECTED
+
+HEAD = """\
+# Interop
+
+`make interop` writes this file. It sends tensors of every library to every other, on
+three ways: by `dlx.convert(x, to)`, by that with `copy=False`, and by the consumer's
+own import of a `dlx.Tensor`. What has to come of each tensor is data in
+`tests/interop/producers.py` and `tests/interop/consumers.py`, and asserted. So is that
+either side may die first, and on another thread. Each pair runs in a process of its
+own; none crashes.
+
+Rows hand out, columns take. `shared/copied/refused` counts the tensors sent, of every
+dtype that the row has and of float32 in every layout: the memory itself came, the same
+elements elsewhere, or an error. `!` counts those that the consumer gets wrong, and `x`
+is the time by that of the consumer's own import of the same object, where it has one
+(on a shared machine: an order of magnitude).
+"""
+BY_CONVERT = """\
+## By `dlx.convert`
+
+The first column is `dlx.from_dlpack`. What is copied here is refused with `copy=False`,
+as a `dlx.CopyRefused`. An object that is of the consumer's type already is given back.
+"""
+BY_ITSELF = """\
+## By the consumer's own import
+
+`consumer.from_dlpack(dlx.from_dlpack(x))`. A consumer that is missing above has no type
+to convert to.
+"""
+NOT_THERE = """\
+dask's arrays have no protocol (`x.compute()` is a NumPy array), and ndonnx's refuse.
+tinygrad's tensors have none either: their `data()` is what is sent, and they are tried
+on its device PYTHON, because the one of the CPU needs clang. Numba's host arrays are
+NumPy's. Left out are CuPy, which has no arrays on the CPU, and apache-tvm, whose
+tensors are tvm-ffi's.
+"""
+RULES = """\
+## What each consumer does
+
+A tensor that no rule speaks of is shared. `unprotected`: the consumer would write to
+read-only memory; `misread`: it shows other elements, or has another dtype; `not sent`:
+it would read outside of the memory. As conditions, `dtype` is any other, `protected`
+means read-only and not empty, `gaps` strided and not only permuted, `offset` not at a
+multiple of 64 bytes, `padded` one byte for each smaller element.
+"""
+REFUSED = "refused"
+
+
+def kind(outcome: str) -> str:
+    """Sort an outcome into those that the matrix counts."""
+    if outcome in (SHARED, COPIED):
+        return outcome
+    if outcome.startswith((UNPROTECTED, MISREAD, NOT_SENT)):
+        return "!"
+    return REFUSED
+
+
+def entry(pair: Pair, way: str) -> str:
+    """Give one field of a matrix."""
+    cells = [cell for cell in pair.cells if cell.way == way]
+    sent = [cell for cell in cells if cell.case not in (*LIFETIMES, RATIO)]
+    counts = Counter(kind(cell.outcome) for cell in sent)
+    text = "/".join(str(counts[name]) for name in (SHARED, COPIED, REFUSED))
+    if counts["!"]:
+        text += f" {counts['!']}!"
+    times = [cell.outcome for cell in cells if cell.case == RATIO]
+    return f"{text} x{times[0]}" if any(times) else text
+
+
+def table(rows: list[list[str]]) -> list[str]:
+    """Format rows, of which the first is the head."""
+    head, *body = [f"| {' | '.join(row)} |" for row in rows]
+    return [head, "|" + " --- |" * len(rows[0]), *body, ""]
+
+
+def matrix(pairs: list[Pair], way: str) -> list[str]:
+    """Producers by those consumers that a way leads to."""
+    found = {
+        (pair.producer, pair.consumer): entry(pair, cell.way)
+        for pair in pairs
+        for cell in pair.cells
+        if cell.way == way or (way == CONVERT and cell.way == DLX)
+    }
+    wanted = {consumer for _, consumer in found}
+    columns = [
+        name
+        for name in (DLX, *(consumer.name for consumer in CONSUMERS))
+        if name in wanted
+    ]
+    rows = [["", *columns]]
+    for producer in PRODUCERS:
+        fields = [found.get((producer.name, column), "") for column in columns]
+        if any(fields):
+            rows.append([producer.name, *fields])
+    return table(rows)
+
+
+def rules() -> list[str]:
+    """What every consumer does, as the suite asserts it."""
+    rows = [["consumer", "dtypes that it takes", CONVERT, "its own import"]]
+    for each in CONSUMERS:
+        ways = [
+            "; ".join(f"{trait}: {outcome}" for trait, outcome in rules)
+            for rules in (each.converts, each.rules)
+        ]
+        rows.append([each.name, each.dtypes, *ways])
+    return table(rows)
+
+
+def deviations() -> list[str]:
+    """What was found in other libraries."""
+    lines = []
+    for number, each in enumerate(DEVIATIONS, 1):
+        ends = f" Ends with {each.ends}." if each.ends else ""
+        lines += [
+            f"{number}. **{each.library}**: {each.what}{ends}",
+            "",
+            "    ```python",
+        ]
+        lines += [f"    {line}" for line in dedent(each.code).strip().splitlines()]
+        lines += ["    ```", ""]
+    return lines
+
+
+def render(pairs: list[Pair], versions: dict[str, str], missing: dict[str, str]) -> str:
+    """Give the whole document."""
+    lines = [
+        *HEAD.splitlines(),
+        "",
+        *BY_CONVERT.splitlines(),
+        "",
+        *matrix(pairs, CONVERT),
+        *NOT_THERE.splitlines(),
+        "",
+        *BY_ITSELF.splitlines(),
+        "",
+        *matrix(pairs, ITSELF),
+        "",
+        *RULES.splitlines(),
+        "",
+        *rules(),
+        "## Deviations",
+        "",
+        "Each ran, with this outcome, when this file was written.",
+        "",
+        *deviations(),
+        "## Versions",
+        "",
+        ", ".join(f"{name} {number}" for name, number in sorted(versions.items())),
+        "",
+    ]
+    if missing:
+        lines += ["Not installed, and so not tried:", ""]
+        lines += [f"- {name}: {reason}" for name, reason in sorted(missing.items())]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def outcomes(document: str) -> str:
+    """Give the part that must not change by itself: no times, no versions."""
+    return re.sub(r" x[\d.]+", "", document).partition("## Versions")[0]

@@ -1,0 +1,351 @@
+"""`device=` and `copy=` between host and device: who copies, where, in what order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dlx
+import numpy as np
+import pytest
+from cuda_producers import DLPackArray, Framework, framework
+from device_arrays import on_device, values, work
+from dlpack_abi import DLPACK_FLAG_BITMASK_IS_COPIED, delete, take
+from fake_producers import OldProducer, Producer
+from kernels import read, refused, write
+from simulated_driver import Simulation
+from simulated_objects import LEGACY
+
+ARRAY = np.arange(12, dtype="float32").reshape(3, 4)
+
+
+class Moving(Producer):
+    """A producer that moves its tensors itself."""
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        """Export memory of another device."""
+        self.calls.append(("__dlpack__", keywords))
+        device = keywords.get("dl_device", self.device)
+        flags = DLPACK_FLAG_BITMASK_IS_COPIED
+        return Producer(device=device, flags=flags).capsule()
+
+
+# Host to device.
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: ARRAY,
+        lambda: dlx.from_dlpack(ARRAY),
+        lambda: ARRAY.data,
+        lambda: Producer(),
+        lambda: OldProducer(),
+    ],
+    ids=["array", "dlx.Tensor", "buffer", "producer", "old producer"],
+)
+def test_what_is_on_the_host_goes_to_a_device(sim: Simulation, make: Any) -> None:
+    """R37, R57: also where its producer does not move it."""
+    source, s = make(), sim.stream()
+    tensor = dlx.from_dlpack(source, device="cuda:0", stream=s)
+    assert tensor.device == "cuda:0"
+    assert tensor.stream == s.handle
+    assert tensor.is_copied
+    assert tensor.is_contiguous
+    expected = dlx.from_dlpack(source).numpy()
+    assert values(sim, tensor).tolist() == expected.tolist()
+    assert sim.races == []
+
+
+def test_a_move_to_a_device_is_one_copy(sim: Simulation) -> None:
+    """R50: on the stream that was asked for, and the host waits for it."""
+    s = sim.stream()
+    dlx.from_dlpack(ARRAY, device="cuda:0", stream=s)
+    sim.clear_journal()
+    tensor = dlx.from_dlpack(ARRAY, device="cuda:0", stream=s)
+    assert work(sim) == ["allocate", "copy", "synchronize"]
+    calls = [call for call in sim.calls() if "stream" in call.arguments]
+    assert {call.arguments["stream"] for call in calls} == {s.handle}
+    del tensor
+
+
+def test_the_source_may_change_as_soon_as_it_was_copied(sim: Simulation) -> None:
+    """R59."""
+    array, s = ARRAY.copy(), sim.stream()
+    tensor = dlx.from_dlpack(array, device="cuda:0", stream=s)
+    sim.host_write(array.ctypes.data, array.nbytes)
+    array[:] = -1
+    assert values(sim, tensor).tolist() == ARRAY.tolist()
+    assert sim.races == []
+
+
+def test_a_copy_for_no_stream_runs_on_the_current_one(sim: Simulation) -> None:
+    """R50, R84: that of `dlx.stream`, else the default."""
+    assert dlx.from_dlpack(ARRAY, device="cuda:0").stream == LEGACY
+    s = sim.stream()
+    with dlx.stream(s, device="cuda:0"):
+        tensor = dlx.from_dlpack(ARRAY).to(device="cuda:0")
+    read(s, tensor)
+    assert sim.races == []
+
+
+def test_the_producer_is_asked_first(sim: Simulation) -> None:
+    """R50, R57, R68: and what it does is left to it."""
+    s, producer = sim.stream(), Moving()
+    tensor = dlx.from_dlpack(producer, device="cuda:0", stream=s)
+    assert producer.asked["dl_device"] == (2, 0)
+    assert producer.asked["stream"] == s.handle
+    assert tensor.device == "cuda:0"
+    assert work(sim) == []
+
+
+def test_an_error_of_the_producer_that_is_no_refusal_passes(sim: Simulation) -> None:
+    """R60."""
+
+    class Failing(Producer):
+        def __dlpack__(self, **keywords: Any) -> Any:
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        dlx.from_dlpack(Failing(), device="cuda:0")
+
+
+@pytest.mark.parametrize("make", [lambda: ARRAY, lambda: dlx.from_dlpack(ARRAY)])
+def test_a_move_without_a_copy_is_refused(sim: Simulation, make: Any) -> None:
+    """R48, R58."""
+    with pytest.raises(dlx.CopyRefused):
+        dlx.from_dlpack(make(), device="cuda:0", copy=False)
+    assert work(sim) == []
+
+
+# Device to host.
+
+
+@pytest.mark.parametrize("copy", [None, True])
+def test_a_result_on_the_host_is_complete(
+    sim: Simulation, library: Framework, copy: bool | None
+) -> None:
+    """R50, R54, R55: the copy runs where the library works, so nothing is ordered."""
+    with library.stream(sim.stream()):
+        array = library.full((2, 3), 1.5)
+        sim.clear_journal()
+        tensor = dlx.from_dlpack(array, device="cpu", copy=copy)
+    assert work(sim) == ["copy", "synchronize"]
+    sim.host_read(tensor.data_ptr, tensor.nbytes)
+    assert tensor.numpy().tolist() == [[1.5] * 3] * 2
+    assert tensor.is_copied
+    assert sim.races == []
+
+
+def test_a_producer_without_a_table_orders_itself(sim: Simulation) -> None:
+    """R55, R80: it is told the stream that the copy runs on."""
+    library = framework(DLPackArray)
+    with library.stream(sim.stream()):
+        array = library.full((4,), 2.0)
+        tensor = dlx.from_dlpack(array, device="cpu")
+    sim.host_read(tensor.data_ptr, tensor.nbytes)
+    assert tensor.numpy().tolist() == [2.0] * 4
+    assert sim.races == []
+
+
+def test_nothing_is_waited_for_where_no_order_is_asked_for(
+    sim: Simulation, library: Framework
+) -> None:
+    """R76: and that shows."""
+    with library.stream(sim.stream()):
+        array = library.full((4,), 2.0)
+        with dlx.stream(sim.stream(), device="cuda:0"):
+            dlx.from_dlpack(array, device="cpu", stream=-1)
+            assert len(sim.races) == 1
+            dlx.from_dlpack(array, device="cpu")
+            assert len(sim.races) == 1
+
+
+def test_the_end_of_a_use_is_waited_for(sim: Simulation) -> None:
+    """R55: what was written on another stream arrives."""
+    tensor, s = dlx.from_dlpack(ARRAY, device="cuda:0"), sim.stream()
+    with tensor.use(stream=s) as used:
+        write(s, used)
+    values(sim, tensor)
+    assert sim.races == []
+
+
+# Device to device.
+
+
+def test_a_copy_on_a_device_waits_for_the_source(
+    sim: Simulation, library: Framework
+) -> None:
+    """R47, R50, R80: on the stream that was asked for; and the producer waits (H1)."""
+    p, s = sim.stream(), sim.stream()
+    with library.stream(p):
+        array = library.full((2, 3), 1.5)
+        dlx.from_dlpack(array, copy=True, stream=s)
+        sim.advance()
+        sim.clear_journal()
+        tensor = dlx.from_dlpack(array, copy=True, stream=s)
+        done = ["record", "wait", "copy", "record", "wait"]
+        assert [call for call in work(sim) if call not in ("free", "allocate")] == done
+        array += 1
+    assert tensor.data_ptr != array.data
+    assert tensor.is_copied
+    assert tensor.stream == s.handle
+    read(s, tensor)
+    assert values(sim, tensor).tolist() == [[1.5] * 3] * 2
+    assert sim.races == []
+
+
+def test_a_copy_on_the_stream_of_the_library_is_ordered_already(
+    sim: Simulation, library: Framework
+) -> None:
+    """R81."""
+    p = sim.stream()
+    with library.stream(p):
+        array = library.full((2, 3), 1.5)
+        sim.clear_journal()
+        tensor = dlx.from_dlpack(array, copy=True, stream=p)
+        assert work(sim) == ["allocate", "copy"]
+        array += 1
+        del array
+        library.full((2, 3))
+    assert values(sim, tensor).tolist() == [[1.5] * 3] * 2
+    assert sim.races == []
+
+
+def test_a_copy_without_order_races(sim: Simulation, library: Framework) -> None:
+    """R76."""
+    with library.stream(sim.stream()):
+        array = library.full((4,))
+        with dlx.stream(sim.stream(), device="cuda:0"):
+            dlx.from_dlpack(array, copy=True, stream=-1)
+    assert len(sim.races) == 1
+
+
+def test_the_source_is_held_until_it_was_read(
+    sim: Simulation, library: Framework
+) -> None:
+    """H4: its allocator would give the memory out again."""
+    p, s = sim.stream(), sim.stream()
+    with library.stream(p):
+        array = library.full((4,), 1.0)
+        tensor = dlx.from_dlpack(array, copy=True, stream=s)
+        array.free()
+        del array
+    with library.stream(p):
+        library.full((4,), 2.0)
+    assert values(sim, tensor).tolist() == [1.0] * 4
+    assert sim.races == []
+
+
+def test_a_copy_goes_to_another_device(sim: Simulation, library: Framework) -> None:
+    """R50, R80, R86: each stream belongs to its device."""
+    s = sim.stream(1)
+    with library.stream(sim.stream(0)):
+        array = library.full((2, 3), 1.5)
+        tensor = dlx.from_dlpack(array, device="cuda:1", stream=s)
+        array += 1
+    assert tensor.device == "cuda:1"
+    assert tensor.stream == s.handle
+    assert values(sim, tensor).tolist() == [[1.5] * 3] * 2
+    assert sim.races == []
+
+
+# As a producer.
+
+
+def test_an_export_as_a_copy_is_made_on_the_stream_of_the_consumer(
+    sim: Simulation,
+) -> None:
+    """R37, R47, R50, R72."""
+    tensor, s = (
+        dlx.from_dlpack(ARRAY, device="cuda:0", stream=sim.stream()),
+        sim.stream(),
+    )
+    for stream in (s, sim.default_stream(LEGACY)):
+        given = None if stream.handle == LEGACY else stream.handle
+        capsule = tensor.__dlpack__(stream=given, copy=True, max_version=(1, 3))
+        managed = take(capsule)
+        assert managed.dl_tensor.data != tensor.data_ptr
+        assert managed.flags == DLPACK_FLAG_BITMASK_IS_COPIED
+        stream.launch(True, managed.dl_tensor.data, tensor.nbytes)
+        delete(managed)
+    assert values(sim, tensor).tolist() == ARRAY.tolist()
+    assert sim.races == []
+
+
+def test_an_export_goes_to_the_host_and_to_a_device(sim: Simulation) -> None:
+    """R54, R55."""
+    tensor = dlx.from_dlpack(ARRAY, device="cuda:0", stream=sim.stream())
+    host = dlx.from_dlpack(tensor.__dlpack__(dl_device=(1, 0), max_version=(1, 3)))
+    sim.host_read(host.data_ptr, host.nbytes)
+    assert host.numpy().tolist() == ARRAY.tolist()
+    managed = take(host.__dlpack__(dl_device=(2, 0), stream=LEGACY, max_version=(1, 3)))
+    assert managed.dl_tensor.device.device_type == 2
+    delete(managed)
+    assert sim.races == []
+
+
+@pytest.mark.parametrize("stream", [LEGACY, -1, 5])
+def test_an_export_to_the_host_takes_no_stream(sim: Simulation, stream: int) -> None:
+    """R55, R70."""
+    tensor = dlx.from_dlpack(ARRAY, device="cuda:0")
+    with pytest.raises(BufferError, match="cpu has no streams"):
+        tensor.__dlpack__(dl_device=(1, 0), stream=stream)
+
+
+def test_an_export_elsewhere_without_a_copy_is_refused(sim: Simulation) -> None:
+    """R48, R54."""
+    tensor = dlx.from_dlpack(ARRAY, device="cuda:0")
+    with pytest.raises(dlx.CopyRefused):
+        tensor.__dlpack__(dl_device=(1, 0), copy=False)
+
+
+def test_a_library_gets_a_tensor_of_another_device(
+    sim: Simulation, library: Framework
+) -> None:
+    """R57: by `convert`, ready on its stream."""
+    tensor = dlx.from_dlpack(ARRAY, device="cuda:0", stream=sim.stream())
+    array = dlx.convert(tensor, np.ndarray, device="cpu")
+    sim.host_read(array.ctypes.data, array.nbytes)
+    assert array.tolist() == ARRAY.tolist()
+    assert sim.races == []
+
+
+# Captures.
+
+
+def test_a_copy_is_refused_while_its_stream_captures(sim: Simulation) -> None:
+    """B.6: a graph would own the memory, and the host cannot wait for it."""
+    tensor, s = dlx.from_dlpack(ARRAY, device="cuda:0"), sim.stream()
+    ready = on_device(sim, ARRAY, stream=s)
+    with s.capture():
+        for make in (
+            lambda: ready.to(device="cpu"),
+            lambda: dlx.from_dlpack(ARRAY, device="cuda:0", stream=s),
+            lambda: dlx.from_dlpack(tensor, copy=True, stream=s),
+            lambda: tensor.__dlpack__(copy=True, stream=s.handle),
+        ):
+            with refused(s, match="captures a graph"):
+                make()
+        with dlx.stream(s, device="cuda:0"), refused(s, match="captures a graph"):
+            dlx.empty(3, "float32", device="cuda:0")
+    assert sim.races == []
+
+
+def test_the_legacy_stream_is_refused_while_another_one_captures(
+    sim: Simulation,
+) -> None:
+    """B.6: 906."""
+    tensor, s = dlx.from_dlpack(ARRAY, device="cuda:0"), sim.stream(blocking=True)
+    with s.capture():
+        with refused(s, match="captures a graph"):
+            tensor.to(device="cpu")
+        with refused(s, match="captures a graph"):
+            dlx.from_dlpack(ARRAY, device="cuda:0")
+
+
+def test_a_copy_on_another_stream_leaves_a_capture_alone(sim: Simulation) -> None:
+    """B.6."""
+    s, other = sim.stream(), sim.stream()
+    with other.capture(2):
+        tensor = dlx.from_dlpack(ARRAY, device="cuda:0", stream=s)
+        assert values(sim, tensor).tolist() == ARRAY.tolist()

@@ -1,0 +1,35 @@
+"""The simulated driver answers what the tests on a GPU expect of the real one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from gpu.claims import CLAIMS, Codes
+from gpu.expected import EXPECTED
+from simulated_driver import Simulation
+
+
+@pytest.fixture(scope="module")
+def answers() -> dict[str, Codes]:
+    """What it answers, in one process: a broken capture breaks no other here."""
+    command = [sys.executable, "-m", "gpu.claims"]
+    tests = Path(__file__).parent
+    ran = subprocess.run(command, cwd=tests, env=os.environ, capture_output=True)
+    assert ran.returncode == 0, ran.stderr.decode()
+    said: dict[str, Codes] = {}
+    for line in ran.stdout.splitlines():
+        said |= json.loads(line)
+    return said
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_the_simulation_answers_like_the_table(
+    sim: Simulation, answers: dict[str, Codes], name: str
+) -> None:
+    """Section B.6 of the design: both are held to `gpu/expected.py`."""
+    assert answers[name] == EXPECTED[name]
