@@ -337,25 +337,11 @@ class Program:
         imported.drop()
 
 
-STEPS = (
-    "new",
-    "change",
-    "look",
-    "switch",
-    "free",
-    "take",
-    "take_again",
-    "kernel",
-    "drop",
-    "wait",
-    "advance",
-    "borrow",
-    "use",
-    "inside",
-    "inside",
-    "leave",
-    "leave",
-    "give",
-    "give_by_table",
-    "end_consumer",
-)
+STEPS = [
+    name
+    for name in vars(Program)
+    if not name.startswith("_")
+    and name not in Program.__annotations__
+    and name != "run"
+]
+"""The names of all operations."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import dlx
@@ -90,7 +91,7 @@ def test_out_may_be_several(sim: Simulation, library: Framework, many: Any) -> N
             assert [tensor.size for tensor in tensors] == [1, 2, 3]
 
 
-USES = {
+USES: dict[str, Callable[[dlx.Tensor], object]] = {
     "data_ptr": lambda view: view.data_ptr,
     "__dlpack__": lambda view: view.__dlpack__(),
     "from_dlpack": dlx.from_dlpack,

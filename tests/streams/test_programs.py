@@ -69,7 +69,7 @@ def run(steps: Sequence[Step], **switched_off: Any) -> Simulation:
 MORE = int(os.environ.get("DLX_MORE_PROGRAMS", "0"))
 
 
-@settings(max_examples=MORE or 4000, derandomize=not MORE, deadline=None, database=None)
+@settings(max_examples=MORE or 2000, derandomize=not MORE, deadline=None, database=None)
 @given(PROGRAMS)
 @example(ELSEWHERE)
 @example(BACK_ELSEWHERE)
