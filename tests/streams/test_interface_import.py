@@ -68,10 +68,14 @@ def test_no_elements_are_at_address_0(sim: Simulation, keywords: Any) -> None:
     assert ordered(sim) == []
 
 
-def test_memory_on_another_device_does_not_move_by_itself(sim: Simulation) -> None:
-    """R63: it is on device 0."""
-    with pytest.raises(BufferError, match=r"on cuda:0, .* to cuda:1"):
-        dlx.from_dlpack(Shown(sim.allocate(24)), device="cuda:1")
+def test_memory_on_another_device_is_copied_there(sim: Simulation) -> None:
+    """R63, R58: it is on device 0."""
+    shown = Shown(sim.allocate(24))
+    moved = dlx.from_dlpack(shown, device="cuda:1")
+    assert moved.device == "cuda:1"
+    assert moved.is_copied
+    with pytest.raises(dlx.CopyRefused, match=r"on cuda:0 and not on cuda:1"):
+        dlx.from_dlpack(shown, device="cuda:1", copy=False)
 
 
 def test_the_device_that_it_is_on_may_be_asked_for(sim: Simulation) -> None:
@@ -135,7 +139,7 @@ def test_a_malformed_dict_is_refused(
 def test_an_attribute_that_is_no_dict_is_refused(sim: Simulation) -> None:
     """R63."""
     shown = Shown(sim.allocate(24))
-    shown.interface = [("version", 3)]  # type: ignore[assignment]
+    shown.interface = [("version", 3)]
     with pytest.raises(TypeError, match=r"__cuda_array_interface__ of .* is list"):
         dlx.from_dlpack(shown)
 
