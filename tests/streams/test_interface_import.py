@@ -139,7 +139,7 @@ def test_a_malformed_dict_is_refused(
 def test_an_attribute_that_is_no_dict_is_refused(sim: Simulation) -> None:
     """R63."""
     shown = Shown(sim.allocate(24))
-    shown.interface = [("version", 3)]
+    shown.interface = [("version", 3)]  # type: ignore[assignment]
     with pytest.raises(TypeError, match=r"__cuda_array_interface__ of .* is list"):
         dlx.from_dlpack(shown)
 
