@@ -6,7 +6,7 @@
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex};
 
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::exceptions::{PyAssertionError, PyBufferError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::abi::*;
@@ -118,11 +118,14 @@ fn unable(here: DLDevice, there: DLDevice, error: Option<driver::Error>) -> Erro
     })
 }
 
-/// Whether a producer says by this exception that it does not copy, so that dlx may.
-pub(crate) fn is_refusal(py: Python<'_>, error: &PyErr) -> bool {
+/// Whether a producer says by this exception that it does not copy, so that dlx may; torch asserts (it takes no stream
+/// for what is on the CPU, and has no devices that it was not built for).
+pub(crate) fn is_refusal(py: Python<'_>, error: &PyErr, is_torch: bool) -> bool {
     let refused = copy_refused_type(py).is_ok_and(|class| error.is_instance(py, class));
     !refused
-        && (error.is_instance_of::<PyBufferError>(py) || error.is_instance_of::<PyValueError>(py))
+        && (error.is_instance_of::<PyBufferError>(py)
+            || error.is_instance_of::<PyValueError>(py)
+            || (is_torch && error.is_instance_of::<PyAssertionError>(py)))
 }
 
 /// The stream that a consumer of `__dlpack__` names for a copy on `there` (R50, R55, R72).

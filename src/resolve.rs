@@ -2,28 +2,28 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::Mutex;
-
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::abi::DLDevice;
 use crate::adapters::{self, numpy, oneapi, torch};
 use crate::cache::{self, Entry, Way};
 use crate::error::type_name;
 use crate::exchange::Table;
-use crate::order::{self, Joined};
 use crate::protocol::{ask, from_protocol, no_protocol};
 use crate::relocate::{self, is_refusal};
 use crate::request::{Request, again, finish};
 use crate::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
 use crate::snapshot::Snapshot;
-use crate::stream::{Stream, Wanted};
+use crate::stream::Wanted;
 use crate::tensor::Tensor;
-use crate::work::{Producer, Ready, Work};
-use crate::{aliases, capsule, device, release, stream};
+use crate::work::Work;
+use crate::{aliases, capsule, device, stream};
+
+mod ordered;
+
+use ordered::{Order, order, unordered};
 
 /// The tensor that `x` describes, as requested.
 pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
@@ -186,7 +186,11 @@ fn from_table(
     if moves {
         let can = table.work_stream.is_some() || !stream::has_streams(here);
         return match ask(x, kind, entry, request) {
-            Err(error) if request.copy == Some(false) || !is_refusal(py, &error) || !can => {
+            Err(error)
+                if request.copy == Some(false)
+                    || !is_refusal(py, &error, kind.is_some())
+                    || !can =>
+            {
                 Err(error)
             }
             Ok(Some(moved)) => Ok(moved),
@@ -213,89 +217,6 @@ fn from_table(
         return instead_of_table(x, kind, entry, request, cannot);
     }
     finish(py, snapshot, request)
-}
-
-/// Whether dlx can put a tensor of a table into the order that was asked for.
-enum Order {
-    By(Option<Work>),
-    /// There is no driver; its producer may know another way.
-    Unable,
-}
-
-/// What is known of a tensor from a table that is waited for when it is copied.
-fn unordered(
-    table: Table,
-    here: DLDevice,
-    request: &Request<'_, '_>,
-    py: Python<'_>,
-) -> PyResult<Option<Work>> {
-    let Some(work_stream) = table.work_stream else {
-        return Ok(None);
-    };
-    stream::note_producer(work_stream, here);
-    release::sweep();
-    Ok(Some(Work {
-        ready: Ready::Now,
-        used: None,
-        release: request.release,
-        producer: Some(Producer {
-            work_stream,
-            then: Stream::of_table(work_stream.get(py, here)?, here),
-        }),
-        uses: Mutex::default(),
-    }))
-}
-
-/// The order of a tensor that comes from a table, by one event from the stream that its library works on to
-/// the one that was asked for; none where they are the same.
-fn order(
-    table: Table,
-    here: DLDevice,
-    request: &Request<'_, '_>,
-    py: Python<'_>,
-) -> PyResult<Order> {
-    let wanted = request.wanted(here)?;
-    let Some(work_stream) = table.work_stream else {
-        return Ok(Order::Unable);
-    };
-    stream::note_producer(work_stream, here);
-    let ahead = Stream::of_table(work_stream.get(py, here)?, here);
-    let producer = Producer {
-        work_stream,
-        then: ahead.clone(),
-    };
-    let ready = |ahead: &Stream| {
-        release::sweep();
-        order::point(ahead)
-    };
-    let ordered = match wanted {
-        Wanted::NoOrder => Ok(Work {
-            ready: Ready::Now,
-            used: None,
-            release: request.release,
-            producer: Some(producer),
-            uses: Mutex::default(),
-        }),
-        Wanted::Stream(stream) => {
-            if !stream.is(&ahead) {
-                release::sweep();
-            }
-            order::after(&stream, &ahead, Joined::Never)
-                .map(|()| request.ready_on(stream, Some(producer)))
-        }
-        Wanted::Unset => ready(&ahead).map(|event| Work {
-            ready: Ready::Point(event),
-            used: None,
-            release: request.release,
-            producer: Some(producer),
-            uses: Mutex::default(),
-        }),
-    };
-    match ordered {
-        Ok(work) => Ok(Order::By(Some(work))),
-        Err(error) if error.is_absent() => Ok(Order::Unable),
-        Err(error) => Err(error.into()),
-    }
 }
 
 /// Rung 4 for an object that has a table; `error` says why the table will not do, if it has nothing else.
