@@ -32,7 +32,7 @@ use crate::{aliases, resolve};
 /// ``x`` is an object with a C exchange table (``__dlpack_c_exchange_api__`` on its type), a NumPy array, one
 /// with ``__dlpack__`` and ``__dlpack_device__``, or a DLPack capsule, which is consumed. Objects without
 /// ``__dlpack__`` may have a Python buffer, ``__array_struct__``, ``__array_interface__``,
-/// ``__arrow_c_device_array__`` or ``__arrow_c_array__``, of memory on the CPU.
+/// ``__arrow_c_device_array__`` or ``__arrow_c_array__``, of memory on the CPU, or ``__cuda_array_interface__``.
 ///
 /// ``device`` is where the result must be, as a name, a pair or a `Device`; the producer is asked for it there, and if it
 /// refuses, dlx copies between the CPU and CUDA or ROCm devices itself, on ``stream`` or else its current stream.
@@ -51,7 +51,7 @@ use crate::{aliases, resolve};
 /// Raises ``BufferError`` for what DLPack or dlx cannot describe, ``AttributeError`` for an object without
 /// any of these, ``ValueError`` and ``TypeError`` for bad arguments; the producer's own exceptions pass
 /// through; `CudaError` is what a driver reports. Sources: dlpack.h 1.3, array API ``from_dlpack``, R28 to R35, R56 to
-/// R62, R70 to R87.
+/// R62, R70 to R87, R148 to R154.
 #[pyfunction]
 #[pyo3(signature = (x, /, *, device=None, copy=None, stream=None, release="auto"))]
 pub(crate) fn from_dlpack<'py>(

@@ -204,6 +204,9 @@ impl PythonOwner {
 
 impl DropAttached for PythonOwner {
     fn drop_attached(mut self, py: Python<'_>) {
+        if FINALIZING.load(Ordering::Acquire) {
+            return std::mem::forget(self);
+        }
         if let Some(object) = self.0.take() {
             object.drop_ref(py);
         }

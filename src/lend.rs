@@ -8,12 +8,13 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
-use crate::adapters::numpy;
 use crate::adapters::torch::Kind;
-use crate::cache::{self, Entry, Way};
+use crate::adapters::{cuda_array_interface, numpy};
+use crate::cache::{self, Way};
 use crate::error::Error;
-use crate::exchange::{Table, WorkStream};
+use crate::exchange::Table;
 use crate::order::{self, Joined};
+use crate::protocol;
 use crate::release::Release;
 use crate::request::Request;
 use crate::resolve::from_dlpack;
@@ -21,19 +22,18 @@ use crate::slot::innermost;
 use crate::snapshot::Snapshot;
 use crate::stream::{self, Stream};
 use crate::tensor::Tensor;
-use crate::work::{Ready, Work};
+use crate::work::{Library, Ready, Work};
 
 /// A tensor lent for a block.
 pub(crate) struct Lent {
     pub(crate) snapshot: Snapshot,
     /// The library whose stream it is used on; without it, the snapshot itself knows.
-    library: Option<WorkStream>,
+    library: Option<Library>,
 }
 
 /// Lends `x`, for use on `stream` where that is known already.
 ///
-/// A library without a table cannot be asked for its stream: it is given the one of the block, or the one that
-/// was asked for.
+/// A library that cannot be asked for its stream is given the one of the block, or the one that was asked for.
 pub(crate) fn lend(
     x: &Bound<'_, PyAny>,
     stream: Option<&Stream>,
@@ -51,11 +51,11 @@ pub(crate) fn lend(
         Way::Mixin => lend(&innermost(x)?.0, stream, wanted),
         Way::Table(table, kind) => match of_table(x, table, kind) {
             Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => {
-                of_protocol(x, entry, stream, wanted).map_err(|_| error)
+                of_protocol(x, stream, wanted).map_err(|_| error)
             }
             lent => lent,
         },
-        Way::Protocol(_) | Way::Undecided => of_protocol(x, entry, stream, wanted),
+        Way::Protocol(_) | Way::Undecided => of_protocol(x, stream, wanted),
     })
 }
 
@@ -87,31 +87,40 @@ fn of_table(x: &Bound<'_, PyAny>, table: Table, kind: Option<Kind>) -> PyResult<
     };
     let device = snapshot.memo().device;
     Ok(Lent {
-        library: table.work_stream.filter(|_| stream::has_streams(device)),
+        library: (table.work_stream)
+            .filter(|_| stream::has_streams(device))
+            .map(Library::Table),
         snapshot,
     })
 }
 
-/// An import for the stream of the block.
+/// An import without order where the interface names the stream, else one for the stream of the block.
 fn of_protocol(
     x: &Bound<'_, PyAny>,
-    _entry: &Entry,
     stream: Option<&Stream>,
     wanted: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Lent> {
     let py = x.py();
-    let device = crate::protocol::device(x)?.filter(|&device| stream::has_streams(device));
-    let known = stream.map(|stream| Bound::new(py, stream::PyStream::new(stream.clone())));
-    let known = known.transpose()?.map(Bound::into_any);
+    let device = protocol::device(x)?;
+    let library = cuda_array_interface::asked(x, device)?;
+    let stream = match (&library, stream) {
+        (Some(_), _) => Some(stream::NO_SYNC.into_pyobject(py)?.into_any()),
+        (None, Some(stream)) => {
+            let stream = stream::PyStream::new(stream.clone());
+            Some(Bound::new(py, stream)?.into_any())
+        }
+        (None, None) => wanted.cloned(),
+    };
+    let is_ordered = library.is_some() || device.is_some_and(stream::has_streams);
     let request = Request {
         device: None,
         copy: None,
-        stream: device.and(known.as_ref().or(wanted)),
+        stream: stream.as_ref().filter(|_| is_ordered),
         release: Release::Auto,
     };
     Ok(Lent {
         snapshot: from_dlpack(x, &request)?,
-        library: None,
+        library,
     })
 }
 
@@ -120,11 +129,19 @@ impl Lent {
         self.snapshot.memo().device
     }
 
+    /// The stream that its library works on, where that can be asked.
+    fn now(&self, py: Python<'_>) -> PyResult<Option<Stream>> {
+        match &self.library {
+            Some(library) => library.stream(py, self.device()),
+            None => Ok(None),
+        }
+    }
+
     /// The stream that work on the tensor goes to, where the block has none of its own.
     pub(crate) fn stream(&self, py: Python<'_>) -> PyResult<Stream> {
         let device = self.device();
-        if let Some(library) = self.library {
-            return Ok(Stream::of_table(library.get(py, device)?, device));
+        if let Some(stream) = self.now(py)? {
+            return Ok(stream);
         }
         let work = self.snapshot.work();
         let known = work.and_then(|work| {
@@ -142,11 +159,8 @@ impl Lent {
 
     /// Makes `stream` wait for the tensor.
     pub(crate) fn order(&self, py: Python<'_>, stream: &Stream, joined: Joined) -> PyResult<()> {
-        match (self.library, self.snapshot.work()) {
-            (Some(library), _) => {
-                let now = Stream::of_table(library.get(py, self.device())?, self.device());
-                Ok(order::after(stream, &now, joined)?)
-            }
+        match (self.now(py)?, self.snapshot.work()) {
+            (Some(now), _) => Ok(order::after(stream, &now, joined)?),
             (None, Some(work)) => Ok(work.order(stream, joined)?),
             (None, None) => Ok(()),
         }
@@ -159,8 +173,7 @@ impl Lent {
 
     /// Makes the tensor's streams wait for `stream`.
     pub(crate) fn join_back(&self, py: Python<'_>, stream: &Stream) -> PyResult<()> {
-        if let Some(library) = self.library {
-            let now = Stream::of_table(library.get(py, self.device())?, self.device());
+        if let Some(now) = self.now(py)? {
             return Ok(order::after(&now, stream, Joined::Never)?);
         }
         let Some(work) = self.snapshot.work() else {

@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+mod order;
+
 use pyo3::exceptions::{
     PyAttributeError, PyBufferError, PyRuntimeError, PyTypeError, PyValueError,
 };
@@ -10,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyDict, PyInt, PyTuple, PyType};
 
+use self::order::{Order, of_request};
 use crate::abi::*;
 use crate::adapters::{oneapi, torch};
 use crate::cache::Entry;
@@ -19,8 +22,6 @@ use crate::release::Release;
 use crate::relocate::{self, On};
 use crate::request::{Request, elsewhere, finish};
 use crate::snapshot::Snapshot;
-use crate::stream::{Stream, Wanted};
-use crate::work::Work;
 use crate::{capsule, copy, device, stream};
 
 /// The tensor of `__dlpack__`, moved or copied by dlx where the producer refuses to; `None` if `x` has no such method.
@@ -87,9 +88,9 @@ pub(crate) fn ask(
     let here = device_of(x, "__dlpack_device__", &call(&here, &PyDict::new(py))?)?;
     let there = request.device.unwrap_or(here);
     let queue = oneapi::queue(x, request.stream, there)?;
-    let (stream, work) = match queue {
-        Some(_) => (None, None),
-        None => of_request(request, there)?,
+    let (stream, order) = match queue {
+        Some(_) => (None, Order::Ready(None)),
+        None => of_request(x, request, here, there)?,
     };
     // Memory that both can read is not moved; to wait for it is enough.
     let on_host = match oneapi::is_one(here) && there == device::CPU {
@@ -117,6 +118,8 @@ pub(crate) fn ask(
             type_name(&result.get_type())
         )));
     };
+    // After the export, which may have given the stream work of its own.
+    let work = order.work(request)?;
     let snapshot = capsule::import(capsule, work)?;
     let found = snapshot.memo().device;
     if found != wanted && (request.device.is_some() || stream::has_streams(found)) {
@@ -141,26 +144,6 @@ pub(crate) fn ask(
         _ => finish(py, snapshot, request)?,
     };
     Ok(Some(snapshot))
-}
-
-/// What `__dlpack__` gets as `stream`, and what the tensor waits for then.
-fn of_request(request: &Request<'_, '_>, there: DLDevice) -> PyResult<(Option<i64>, Option<Work>)> {
-    Ok(match request.wanted(there)? {
-        Wanted::NoOrder if !stream::has_streams(there) => (None, None),
-        Wanted::NoOrder => (Some(stream::NO_SYNC), None),
-        Wanted::Stream(stream) => {
-            let stream = stream::check_device(stream)?;
-            (Some(stream.handle()), Some(request.ready_on(stream, None)))
-        }
-        // The default stream, explicitly (R83, R84).
-        Wanted::Unset => match stream::default(there) {
-            Some(handle) => {
-                let work = Work::ready_after(Stream::default(there));
-                (Some(handle), Some(work))
-            }
-            None => (None, None),
-        },
-    })
 }
 
 /// What goes to `__dlpack__` beside `max_version`.
@@ -333,7 +316,8 @@ pub(crate) fn no_protocol(x: &Bound<'_, PyAny>, missing: &str) -> PyErr {
     PyAttributeError::new_err(format!(
         "{} has no {missing}; from_dlpack takes objects with an exchange table, objects with \
          __dlpack__ and __dlpack_device__, DLPack capsules, Python buffers, and objects with \
-         __array_struct__, __array_interface__, __arrow_c_device_array__ or __arrow_c_array__",
+         __array_struct__, __array_interface__, __cuda_array_interface__, __arrow_c_device_array__ or \
+         __arrow_c_array__",
         type_name(&x.get_type())
     ))
 }

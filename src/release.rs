@@ -142,17 +142,11 @@ pub(crate) fn release(work: Work, device: DLDevice, bytes: i64, source: Source) 
     });
 }
 
-/// Whether the producer's stream now waits for `used`: only one that is what it was is known to be alive (R142), and
-/// another one is not where the producer gives memory out again.
+/// Whether the producer's stream now waits for `used`.
 fn waited_back(producer: Option<&Producer>, used: &Stream, device: DLDevice) -> bool {
-    let Some(producer) = producer else {
-        return false;
-    };
-    let alive = match producer.then.is_permanent() {
-        true => Some(producer.then.clone()),
-        false => producer.now(device).filter(|now| now.is(&producer.then)),
-    };
-    alive.is_some_and(|stream| order::after(&stream, used, Joined::Never).is_ok())
+    producer
+        .and_then(|producer| producer.alive(device))
+        .is_some_and(|stream| order::after(&stream, used, Joined::Never).is_ok())
 }
 
 /// The point that the stream has reached; `None` in a capture.

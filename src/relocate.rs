@@ -4,7 +4,7 @@
 //! Nothing that would end the capture of a graph is begun.
 
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use pyo3::exceptions::{PyAssertionError, PyBufferError, PyValueError};
 use pyo3::prelude::*;
@@ -298,7 +298,7 @@ fn idle() -> Work {
         used: None,
         release: Release::Auto,
         producer: None,
-        uses: Mutex::default(),
+        ..Work::default()
     }
 }
 

@@ -2,13 +2,12 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::Mutex;
-
 use pyo3::prelude::*;
 
 use crate::abi::{DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED};
-use crate::error::copy_refused;
-use crate::release::Release;
+use crate::error::{Error, copy_refused};
+use crate::order::{self, Joined};
+use crate::release::{self, Release};
 use crate::relocate::{self, On};
 use crate::snapshot::Snapshot;
 use crate::stream::{self, Stream, Wanted};
@@ -28,6 +27,31 @@ impl Request<'_, '_> {
     /// What the argument `stream` asks for on the device where the tensor is, or is wanted.
     pub(crate) fn wanted(&self, device: DLDevice) -> PyResult<Wanted> {
         stream::wanted(self.stream, device)
+    }
+
+    /// The order of a tensor of a producer whose stream is known, by one event from that to the stream that was
+    /// asked for; none where they are the same.
+    pub(crate) fn order(&self, wanted: Wanted, producer: Producer) -> Result<Work, Error> {
+        let ready = match wanted {
+            Wanted::NoOrder => Ready::Now,
+            Wanted::Stream(stream) => {
+                if !stream.is(&producer.then) {
+                    release::sweep();
+                    order::after(&stream, &producer.then, Joined::Never)?;
+                }
+                return Ok(self.ready_on(stream, Some(producer)));
+            }
+            Wanted::Unset => {
+                release::sweep();
+                Ready::Point(order::point(&producer.then)?)
+            }
+        };
+        Ok(Work {
+            ready,
+            release: self.release,
+            producer: Some(producer),
+            ..Work::default()
+        })
     }
 
     /// Whether it takes more than the tensor itself and a copy by the CPU.
@@ -60,7 +84,7 @@ impl Request<'_, '_> {
             used,
             release: self.release,
             producer,
-            uses: Mutex::default(),
+            ..Work::default()
         }
     }
 }

@@ -7,6 +7,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
+use crate::abi::DLDevice;
 use crate::adapters::{self, numpy, oneapi, torch};
 use crate::cache::{self, Entry, Way};
 use crate::error::type_name;
@@ -16,14 +17,10 @@ use crate::relocate::{self, is_refusal};
 use crate::request::{Request, again, finish};
 use crate::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
 use crate::snapshot::Snapshot;
-use crate::stream::Wanted;
+use crate::stream::{Stream, Wanted};
 use crate::tensor::Tensor;
-use crate::work::Work;
-use crate::{aliases, capsule, device, stream};
-
-mod ordered;
-
-use ordered::{Order, order, unordered};
+use crate::work::{Library, Producer, Ready, Work};
+use crate::{aliases, capsule, device, release, stream};
 
 /// The tensor that `x` describes, as requested.
 pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
@@ -116,7 +113,7 @@ pub(crate) fn used(snapshot: &Snapshot, request: &Request<'_, '_>) -> PyResult<S
     Ok(snapshot.used(request.ready_on(stream, producer))?)
 }
 
-/// Rungs 4 and 5: `__dlpack__`, or else a protocol that is not DLPack's, whose memory is on the CPU.
+/// Rungs 4 and 5: `__dlpack__`, or else a protocol that is not DLPack's.
 fn without_table(
     x: &Bound<'_, PyAny>,
     kind: Option<torch::Kind>,
@@ -126,10 +123,10 @@ fn without_table(
     if let Some(snapshot) = from_protocol(x, kind, entry, request)? {
         return Ok(snapshot);
     }
-    let Some(snapshot) = adapters::snapshot(x)? else {
+    let Some(snapshot) = adapters::snapshot(x, request)? else {
         return Err(no_protocol(x, "__dlpack__"));
     };
-    request.wanted(request.device.unwrap_or(device::CPU))?;
+    request.wanted(request.device.unwrap_or(snapshot.memo().device))?;
     again(x.py(), snapshot, request)
 }
 
@@ -162,16 +159,14 @@ fn from_table(
     };
     let here = managed.read()?.0.device;
     let moves = request.moves(here);
-    let work = match stream::has_streams(here) {
+    let has_streams = stream::has_streams(here);
+    let work = match has_streams {
         // The copy is ordered, on whatever stream it runs.
-        true if moves => Order::By(unordered(table, here, request, py)?),
+        true if moves => in_no_order(table, here, request, py)?,
         true => order(table, here, request, py)?,
-        false => Order::By(None),
+        false => None,
     };
-    let (work, unordered) = match work {
-        Order::By(work) => (work, false),
-        Order::Unable => (None, true),
-    };
+    let unordered = has_streams && !moves && work.is_none();
     let snapshot = Snapshot::import(managed, work).map_err(|(error, _)| error)?;
     if let Some(kind) = kind {
         kind.check_table(x, snapshot.memo().dtype)?;
@@ -219,6 +214,54 @@ fn from_table(
     finish(py, snapshot, request)
 }
 
+/// What is known of a tensor from a table that is waited for when it is copied.
+fn in_no_order(
+    table: Table,
+    here: DLDevice,
+    request: &Request<'_, '_>,
+    py: Python<'_>,
+) -> PyResult<Option<Work>> {
+    let Some(work_stream) = table.work_stream else {
+        return Ok(None);
+    };
+    stream::note_producer(work_stream, here);
+    release::sweep();
+    Ok(Some(Work {
+        ready: Ready::Now,
+        used: None,
+        release: request.release,
+        producer: Some(Producer {
+            library: Library::Table(work_stream),
+            then: Stream::of_table(work_stream.get(py, here)?, here),
+        }),
+        ..Work::default()
+    }))
+}
+
+/// The order of a tensor that comes from a table, by one event from the stream that its library works on to
+/// the one that was asked for; `None` if dlx cannot, for want of a driver, though its producer may.
+fn order(
+    table: Table,
+    here: DLDevice,
+    request: &Request<'_, '_>,
+    py: Python<'_>,
+) -> PyResult<Option<Work>> {
+    let wanted = request.wanted(here)?;
+    let Some(work_stream) = table.work_stream else {
+        return Ok(None);
+    };
+    stream::note_producer(work_stream, here);
+    let producer = Producer {
+        library: Library::Table(work_stream),
+        then: Stream::of_table(work_stream.get(py, here)?, here),
+    };
+    match request.order(wanted, producer) {
+        Ok(work) => Ok(Some(work)),
+        Err(error) if error.is_absent() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// Rung 4 for an object that has a table; `error` says why the table will not do, if it has nothing else.
 fn instead_of_table(
     x: &Bound<'_, PyAny>,
@@ -252,7 +295,7 @@ pub(crate) fn is_accepted(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(!matches!(way, Way::Protocol(_) | Way::Undecided)
         || x.is_instance_of::<PyCapsule>()
         || x.hasattr(intern!(x.py(), "__dlpack__"))?
-        || adapters::snapshot(x).map_or(true, |snapshot| snapshot.is_some()))
+        || adapters::is_known(x)?)
 }
 
 /// Names the class and the hook where what it gave is nothing that `from_dlpack` takes.

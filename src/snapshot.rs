@@ -233,7 +233,8 @@ impl Snapshot {
     /// The same tensor, which is on other devices too.
     pub(crate) fn aliased(self, aliases: Aliases) -> Result<Self, Error> {
         let checked = Checked::new(*self.memo(), self.shape(), Some(self.strides()))?;
-        Ok(checked.over(Source::Aliased(Box::new((self.clone(), aliases)))))
+        let source = Source::Aliased(Box::new((self.clone(), aliases)));
+        Ok(checked.with_work(source, self.0.value().work.clone()))
     }
 
     /// The devices that the memory is on besides its own, if there are any.

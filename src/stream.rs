@@ -15,6 +15,7 @@ use crate::{device, driver};
 
 mod argument;
 pub(crate) mod current;
+pub(crate) mod interface;
 pub(crate) mod object;
 
 pub(crate) use argument::{Wanted, check_device, elsewhere, wanted};
@@ -94,23 +95,35 @@ pub(crate) fn order_for_export(
     Ok(snapshot.order(&consumer)?)
 }
 
-/// The stream that `__cuda_array_interface__` names: waiting for it is waiting for the elements (R149); None where
-/// there is nothing to wait for (R148).
+/// The stream that `__cuda_array_interface__` of a tensor names: waiting for it is waiting for the elements (R149);
+/// None where there is nothing to wait for (R148).
 pub(crate) fn of_interface(py: Python<'_>, snapshot: &Snapshot) -> PyResult<Option<i64>> {
     let Some(work) = snapshot.work() else {
         return Ok(None);
     };
     let device = snapshot.memo().device;
-    match (work.stream(), &work.ready) {
-        (Some(stream), _) => Ok(Some(stream.handle())),
-        (None, Ready::Now | Ready::After(_)) => Ok(None),
-        // A point has no stream; dlx's own takes its place.
+    let stream = match (work.stream(), &work.ready) {
+        (Some(stream), _) => stream.clone(),
+        (None, Ready::Now | Ready::After(_)) => return Ok(None),
+        // A point has no stream; that of its producer takes its place, or dlx's own, which has to live as long as
+        // the tensor (R151).
         (None, Ready::Point(_)) => {
-            let stream = Stream::of_table(current(py, device)?, device);
-            snapshot.order(&stream)?;
-            Ok(Some(stream.handle()))
+            let producer = work.producer.as_ref().filter(|producer| producer.is_held());
+            let stream = match producer.and_then(|producer| producer.now(device)) {
+                Some(stream) => stream,
+                None => match set(device) {
+                    Some(stream) => stream,
+                    None => Stream::of_table(current(py, device)?, device),
+                },
+            };
+            work.keep(&stream);
+            stream
         }
-    }
+    };
+    // In another thread than its own, 2 would name another stream.
+    stream.raw()?;
+    snapshot.order(&stream)?;
+    Ok(Some(stream.handle()))
 }
 
 /// The handle that a hook of a class returned, `None` if it is none.
@@ -206,6 +219,11 @@ impl Stream {
     /// Whether it is one that no program destroys.
     pub(crate) fn is_permanent(&self) -> bool {
         default(self.device) == Some(self.handle)
+    }
+
+    /// Whether an object is held that keeps it alive.
+    pub(crate) fn is_owned(&self) -> bool {
+        self.owner.is_some()
     }
 
     /// Whether it lives as long as this does.

@@ -4,14 +4,16 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use pyo3::prelude::*;
+
 use crate::abi::DLDevice;
 use crate::driver::{self, Event};
 use crate::error::Error;
 use crate::exchange::WorkStream;
-use crate::interpreter::attach;
+use crate::interpreter::{Pending, PythonOwner, attach};
 use crate::order::{self, Joined};
 use crate::release::Release;
-use crate::stream::{self, Stream};
+use crate::stream::{self, Stream, interface};
 
 /// What the elements wait for.
 pub(crate) enum Ready {
@@ -35,23 +37,84 @@ pub(crate) struct Work {
     pub(crate) producer: Option<Producer>,
     /// The ends of uses that the producer's stream was not made to wait for.
     pub(crate) uses: Mutex<Vec<Arc<Event>>>,
+    /// The streams that consumers were told of, which live as long as the tensor (R151).
+    pub(crate) named: Mutex<Vec<Stream>>,
 }
 
-/// Whom to ask for the stream that a producer works on.
+/// Whom to ask for the stream that a library works on.
+#[derive(Clone)]
+pub(crate) enum Library {
+    /// The function of its table.
+    Table(WorkStream),
+    /// An object whose `__cuda_array_interface__` names it.
+    Interface(Arc<PythonOwner>),
+}
+
+impl Library {
+    /// The stream that the library works on in this thread, as long as nobody runs code of its own; `None` where an
+    /// interface names none.
+    pub(crate) fn stream(&self, py: Python<'_>, device: DLDevice) -> PyResult<Option<Stream>> {
+        match self {
+            Self::Table(work_stream) => {
+                let handle = work_stream.get(py, device)?;
+                Ok(Some(Stream::of_table(handle, device)))
+            }
+            Self::Interface(object) => match object.bind(py) {
+                Some(object) => interface::stream(object, device),
+                None => Ok(None),
+            },
+        }
+    }
+}
+
+/// Where a tensor comes from, and the stream that was.
 #[derive(Clone)]
 pub(crate) struct Producer {
-    /// The function of its table.
-    pub(crate) work_stream: WorkStream,
-    /// What it answered when the tensor came in.
+    pub(crate) library: Library,
+    /// The stream that it worked on when the tensor came in.
     pub(crate) then: Stream,
 }
 
 impl Producer {
-    /// The stream that the producer works on in this thread, as long as nobody runs code of its own.
+    /// The stream that the producer works on in this thread; `None` where it cannot tell.
     pub(crate) fn now(&self, device: DLDevice) -> Option<Stream> {
-        attach(|py| self.work_stream.get(py, device).ok())
-            .flatten()
-            .map(|handle| Stream::of_table(handle, device))
+        let ask = |py: Python<'_>| {
+            let _pending = Pending::save(py);
+            // What an object raises is dropped, for which PyO3 must know of the attachment.
+            Python::attach(|py| self.library.stream(py, device).ok().flatten())
+        };
+        attach(ask).flatten()
+    }
+
+    /// Whether the tensor holds the object that names the stream, and so the stream (R151).
+    pub(crate) fn is_held(&self) -> bool {
+        matches!(self.library, Library::Interface(_))
+    }
+
+    /// The stream of then, where it is known to be alive: because nobody destroys it, because the object that names
+    /// it is held (R151), or because its library still works on it (R142). Another one is not where the producer gives
+    /// memory out again.
+    pub(crate) fn alive(&self, device: DLDevice) -> Option<Stream> {
+        match self.library {
+            Library::Table(_) if !self.then.is_permanent() => {
+                self.now(device).filter(|now| now.is(&self.then))
+            }
+            Library::Table(_) | Library::Interface(_) => Some(self.then.clone()),
+        }
+    }
+}
+
+impl Default for Work {
+    /// Nothing to wait for, and nobody who could be asked.
+    fn default() -> Self {
+        Self {
+            ready: Ready::Now,
+            used: None,
+            release: Release::Auto,
+            producer: None,
+            uses: Mutex::default(),
+            named: Mutex::default(),
+        }
     }
 }
 
@@ -60,10 +123,7 @@ impl Work {
     pub(crate) fn ready_after(stream: Stream) -> Self {
         Self {
             ready: Ready::After(stream),
-            used: None,
-            release: Release::Auto,
-            producer: None,
-            uses: Mutex::default(),
+            ..Self::default()
         }
     }
 
@@ -83,10 +143,7 @@ impl Work {
         };
         Ok(Self {
             ready,
-            used: None,
-            release: Release::Auto,
-            producer: None,
-            uses: Mutex::default(),
+            ..Self::default()
         })
     }
 
@@ -135,6 +192,14 @@ impl Work {
         let mut uses = self.uses();
         uses.retain(|earlier| !earlier.is_done().unwrap_or(true));
         uses.push(end);
+    }
+
+    /// Keeps a stream alive that consumers are told of.
+    pub(crate) fn keep(&self, stream: &Stream) {
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        if stream.is_owned() && !named.iter().any(|known| known.is(stream)) {
+            named.push(stream.clone());
+        }
     }
 
     /// The ends of uses that are still to be waited for.

@@ -190,9 +190,17 @@ def test_flags_of_the_export_are_kept(flags: int) -> None:
     assert repr(tensor).endswith("padded)") is bool(flags & 4)
 
 
-@pytest.mark.parametrize("stream", [None, 1, 7])
+def test_the_stream_that_the_table_names_needs_no_order() -> None:
+    """R81, R141: the fake's table answers NULL, the default stream."""
+    producer = table_class()(device=(2, 0))
+    tensor = dlx.from_dlpack(producer, stream=1)
+    assert tensor.stream == 1
+    assert producer.requests == []
+
+
+@pytest.mark.parametrize("stream", [None, 2, 7])
 def test_an_order_on_a_stream_is_asked_of_the_protocol(stream: int | None) -> None:
-    """R126, R83: the table orders nothing; its export is deleted, once."""
+    """R126, R83: neither the table orders, nor dlx without a driver; one deletion."""
     producer = table_class()(device=(2, 0))
     tensor = dlx.from_dlpack(producer, stream=stream)
     assert tensor.stream == (stream or 1)

@@ -4,18 +4,16 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::{NonNull, with_exposed_provenance_mut};
 
-use pyo3::conversion::FromPyObjectOwned;
-use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict, PyList, PyString, PyTuple};
+use pyo3::types::{PyCapsule, PyTuple};
 
 use super::buffer::Buffer;
-use crate::abi::*;
+use super::interface::{Elements, Interface, dtype, read_only, refused_type, wrong_answer};
 use crate::checked::{Checked, Memo, extents};
-use crate::dtype::canonical;
-use crate::error::{Error, type_name};
+use crate::error::Error;
 use crate::interpreter::PythonOwner;
 use crate::snapshot::{Snapshot, Source};
 use crate::{capsule, layout};
@@ -40,11 +38,12 @@ const WRITEABLE: c_int = 0x400;
 /// The tensor of an object that has `__array_struct__`; it holds the object and the capsule, since either may
 /// own the memory. DLPack promises no alignment, so the ALIGNED flag means nothing here.
 pub(super) fn from_struct(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
-    let Some(answer) = x.getattr_opt(intern!(x.py(), "__array_struct__"))? else {
+    let name = intern!(x.py(), "__array_struct__");
+    let Some(answer) = x.getattr_opt(name)? else {
         return Ok(None);
     };
     let Ok(capsule) = answer.cast::<PyCapsule>() else {
-        return Err(wrong_answer(x, "__array_struct__", &answer, "a capsule"));
+        return Err(wrong_answer(x, name, &answer, "a capsule"));
     };
     let interface = capsule::contents(capsule, None)?.cast::<PyArrayInterface>();
     // SAFETY: the capsule of `__array_struct__` points to this struct while it lives (S11).
@@ -100,42 +99,28 @@ unsafe fn dimensions(interface: &PyArrayInterface) -> Result<(&[i64], Option<&[i
 /// The tensor of an object that has `__array_interface__`; it holds the object, and the buffer where `data`
 /// is one.
 pub(super) fn from_dict(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
-    let Some(answer) = x.getattr_opt(intern!(x.py(), "__array_interface__"))? else {
+    let name = intern!(x.py(), "__array_interface__");
+    let Some(interface) = Interface::of(x, name)? else {
         return Ok(None);
     };
-    let Ok(dict) = answer.cast::<PyDict>() else {
-        return Err(wrong_answer(x, "__array_interface__", &answer, "a dict"));
-    };
-    let interface = Interface(dict);
     let version: i64 = interface.required("version", "3")?;
     if version != 3 {
         return Err(PyBufferError::new_err(format!(
             "__array_interface__ has version {version}, accepted is 3"
         )));
     }
-    if let Some(mask) = interface.get("mask")? {
-        return Err(malformed("mask", &mask, "none"));
-    }
-    let (dtype, item) = interface.dtype()?;
-    let shape: Vec<i64> = interface.required("shape", "a tuple of ints")?;
-    let strides: Option<Vec<i64>> = interface.optional("strides", "a tuple of ints, or None")?;
-    if let Some(strides) = strides
-        .as_ref()
-        .filter(|strides| strides.len() != shape.len())
-    {
-        return Err(PyBufferError::new_err(format!(
-            "__array_interface__ has strides {strides:?} for shape {shape:?}: accepted is one per dimension"
-        )));
-    }
-    let strides = strides
-        .map(|strides| layout::element_strides(&shape, &strides, item))
-        .transpose()?;
+    let Elements {
+        dtype,
+        item,
+        shape,
+        strides,
+    } = interface.elements()?;
     let owner = PythonOwner::new(x.clone().unbind());
     let offset: i64 = interface.optional("offset", "an int")?.unwrap_or(0);
     let data: Bound<'_, PyAny> = interface.required("data", "a pair or a buffer")?;
     let (memo, source) = if data.is_instance_of::<PyTuple>() {
         let (address, flag): (usize, Bound<'_, PyAny>) =
-            extract("data", &data, "(address, read-only)")?;
+            interface.extract("data", &data, "(address, read-only)")?;
         if offset != 0 {
             return Err(PyBufferError::new_err(format!(
                 "__array_interface__ has offset {offset}, which is for data that are a buffer, not an address"
@@ -154,67 +139,6 @@ pub(super) fn from_dict(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     };
     let checked = Checked::new(memo, &shape, strides.as_deref())?;
     Ok(Some(checked.over(source)))
-}
-
-/// The dict of `__array_interface__`; an entry that is None counts as absent.
-struct Interface<'a, 'py>(&'a Bound<'py, PyDict>);
-
-impl<'py> Interface<'_, 'py> {
-    fn get(&self, key: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let value = self.0.get_item(key)?;
-        Ok(value.filter(|value| !value.is_none()))
-    }
-
-    fn optional<T: FromPyObjectOwned<'py>>(
-        &self,
-        key: &str,
-        accepted: &str,
-    ) -> PyResult<Option<T>> {
-        let value = self.get(key)?;
-        value
-            .map(|value| extract(key, &value, accepted))
-            .transpose()
-    }
-
-    fn required<T: FromPyObjectOwned<'py>>(&self, key: &str, accepted: &str) -> PyResult<T> {
-        self.optional(key, accepted)?.ok_or_else(|| {
-            PyBufferError::new_err(format!(
-                "__array_interface__ has no {key:?}, accepted is {accepted}"
-            ))
-        })
-    }
-
-    /// What `typestr` says, and `descr` must not contradict; with the size of an element.
-    fn dtype(&self) -> PyResult<(DLDataType, i64)> {
-        let py = self.0.py();
-        let typestr: Bound<'py, PyString> = self.required("typestr", "a str such as '<f4'")?;
-        let text = typestr.to_cow()?;
-        let native = if cfg!(target_endian = "little") {
-            b'<'
-        } else {
-            b'>'
-        };
-        let found = text.split_at_checked(2).and_then(|(start, digits)| {
-            let [order, kind] = *start.as_bytes() else {
-                return None;
-            };
-            let itemsize = canonical(digits)?;
-            let known = order == native || (itemsize == 1 && b"<>|".contains(&order));
-            Some((dtype(kind, itemsize).filter(|_| known)?, itemsize))
-        });
-        let found = found.ok_or_else(|| refused_type(&format!("typestr {text:?}")))?;
-        if let Some(descr) = self.get("descr")? {
-            let trivial = PyList::new(py, [("", &typestr)])?;
-            if !descr.eq(trivial)? {
-                return Err(malformed(
-                    "descr",
-                    &descr,
-                    "none, or what says no more than typestr",
-                ));
-            }
-        }
-        Ok(found)
-    }
 }
 
 /// Refuses elements that lie outside a buffer of `length` bytes.
@@ -241,79 +165,4 @@ fn check_inside(
         )));
     }
     Ok(())
-}
-
-/// The dtype of a `typekind` and a size in bytes.
-fn dtype(kind: u8, itemsize: i64) -> Option<DLDataType> {
-    let (code, sizes): (_, &[i64]) = match kind {
-        b'b' => (kDLBool, &[1]),
-        b'i' => (kDLInt, &[1, 2, 4, 8]),
-        b'u' => (kDLUInt, &[1, 2, 4, 8]),
-        b'f' => (kDLFloat, &[2, 4, 8]),
-        b'c' => (kDLComplex, &[8, 16]),
-        _ => return None,
-    };
-    sizes.contains(&itemsize).then(|| DLDataType {
-        code,
-        // At most 16 bytes.
-        bits: itemsize as u8 * 8,
-        lanes: 1,
-    })
-}
-
-fn read_only(yes: bool) -> u64 {
-    if yes {
-        DLPACK_FLAG_BITMASK_READ_ONLY
-    } else {
-        0
-    }
-}
-
-/// The value of an entry.
-fn extract<'py, T: FromPyObjectOwned<'py>>(
-    key: &str,
-    value: &Bound<'py, PyAny>,
-    accepted: &str,
-) -> PyResult<T> {
-    let extracted = value.extract().map_err(Into::into);
-    extracted.map_err(|cause: PyErr| {
-        let error = malformed(key, value, accepted);
-        error.set_cause(value.py(), Some(cause));
-        error
-    })
-}
-
-/// The error for an entry that says what is not accepted.
-#[cold]
-fn malformed(key: &str, value: &Bound<'_, PyAny>, accepted: &str) -> PyErr {
-    match value.repr() {
-        Ok(value) => PyBufferError::new_err(format!(
-            "__array_interface__ has {key} {value}, accepted is {accepted}"
-        )),
-        Err(error) => error,
-    }
-}
-
-/// The error for elements that are not accepted.
-#[cold]
-fn refused_type(found: &str) -> PyErr {
-    PyBufferError::new_err(format!(
-        "the array interface has elements of {found}; accepted are b1, i1 to i8, u1 to u8, f2 to f8, c8 and \
-         c16 in native byte order"
-    ))
-}
-
-/// The error for an attribute that is of a wrong type.
-#[cold]
-fn wrong_answer(
-    x: &Bound<'_, PyAny>,
-    name: &str,
-    answer: &Bound<'_, PyAny>,
-    accepted: &str,
-) -> PyErr {
-    PyTypeError::new_err(format!(
-        "{name} of {} is {}, not {accepted}",
-        type_name(&x.get_type()),
-        type_name(&answer.get_type())
-    ))
 }

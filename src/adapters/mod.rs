@@ -3,6 +3,8 @@
 mod array_interface;
 mod arrow;
 mod buffer;
+pub(crate) mod cuda_array_interface;
+mod interface;
 pub(crate) mod numpy;
 pub(crate) mod oneapi;
 pub(crate) mod torch;
@@ -11,28 +13,46 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
+use crate::release::Release;
+use crate::request::Request;
 use crate::snapshot::Snapshot;
+use crate::stream;
 
 type Reader = fn(&Bound<'_, PyAny>) -> PyResult<Option<Snapshot>>;
 
 /// Rung 5: what `x` says of itself by a protocol that is not DLPack's; `None` if it has none of them.
 ///
 /// The first that `x` has is the one that counts, in NumPy's order: the buffer protocol, `__array_struct__`,
-/// `__array_interface__`; then Arrow's.
-pub(crate) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
+/// `__array_interface__`; then CUDA's interface, and last Arrow's, which is read on the CPU alone.
+pub(crate) fn snapshot(
+    x: &Bound<'_, PyAny>,
+    request: &Request<'_, '_>,
+) -> PyResult<Option<Snapshot>> {
     // The buffer of a `numpy.datetime64` is a row of bytes, and does not say of what.
     let buffer = (!numpy::is_time(x)?).then_some(buffer::snapshot as Reader);
-    let others: [Reader; 3] = [
-        array_interface::from_struct,
-        array_interface::from_dict,
-        arrow::snapshot,
-    ];
-    for read in buffer.into_iter().chain(others) {
+    let of_numpy: [Reader; 2] = [array_interface::from_struct, array_interface::from_dict];
+    for read in buffer.into_iter().chain(of_numpy) {
         if let Some(snapshot) = read(x)? {
             return Ok(Some(snapshot));
         }
     }
-    Ok(None)
+    match cuda_array_interface::snapshot(x, request)? {
+        None => arrow::snapshot(x),
+        found => Ok(found),
+    }
+}
+
+/// Whether `x` has one of these protocols, though it may be of no use.
+pub(crate) fn is_known(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = x.py();
+    let no_order = stream::NO_SYNC.into_pyobject(py)?.into_any();
+    let request = Request {
+        device: None,
+        copy: None,
+        stream: Some(&no_order),
+        release: Release::None,
+    };
+    Ok(snapshot(x, &request).map_or(true, |snapshot| snapshot.is_some()))
 }
 
 /// The module of this name, if it has been imported.

@@ -93,10 +93,15 @@ pub(super) fn of_object(stream: &Bound<'_, PyAny>, device: DLDevice) -> PyResult
     } else {
         return Err(no_stream(stream));
     };
-    Ok(match handle {
-        0 => super::default(device).unwrap_or(0),
-        handle => handle,
-    })
+    match handle {
+        0 => Ok(super::default(device).unwrap_or(0)),
+        1.. => Ok(handle),
+        // Of an int, -1 asks for no order.
+        _ => Err(PyValueError::new_err(format!(
+            "the handle of {} is {handle}, which names no stream",
+            type_name(&stream.get_type())
+        ))),
+    }
 }
 
 /// What `__cuda_stream__` tells: version 0 and a handle (R154). The first cuda.core had it as an attribute.
@@ -123,30 +128,33 @@ fn of_protocol(stream: &Bound<'_, PyAny>, protocol: &Bound<'_, PyAny>) -> PyResu
     }
 }
 
-/// The handle of a stream that is older than `__cuda_stream__`: of torch, CuPy, Numba or cuda.bindings.
+/// The handle of a stream that is older than `__cuda_stream__`: of torch, CuPy, Numba or cuda.bindings; `None` for
+/// other objects, also theirs, which have handles too.
 fn of_library(stream: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     let py = stream.py();
-    let module = stream.get_type().module()?.to_string();
-    let library = module.split('.').next().unwrap_or("");
-    let attribute = match library {
-        "torch" => intern!(py, "cuda_stream"),
-        "cupy" | "cupy_backends" => intern!(py, "ptr"),
-        "numba" | "numba_cuda" | "cuda" => {
-            let handle = match stream.hasattr(intern!(py, "__int__"))? {
-                true => py.get_type::<PyInt>().call1((stream,))?,
-                false => stream
-                    .getattr(intern!(py, "handle"))?
-                    .getattr(intern!(py, "value"))?,
-            };
-            // The default stream of Numba's ctypes handle is None.
-            return match handle.is_none() {
-                true => Ok(Some(0)),
-                false => integer(&handle).map(Some),
-            };
-        }
-        _ => return Ok(None),
+    let class = stream.get_type();
+    let name = class.name()?.to_string().to_lowercase();
+    // `CUstream`, `cudaStream_t`, `ExternalStream`.
+    if !name.trim_end_matches("_t").ends_with("stream") {
+        return Ok(None);
+    }
+    let module = class.module()?.to_string();
+    let handle = match module.split('.').next().unwrap_or("") {
+        "torch" => stream.getattr_opt(intern!(py, "cuda_stream"))?,
+        "cupy" | "cupy_backends" => stream.getattr_opt(intern!(py, "ptr"))?,
+        "numba" | "numba_cuda" | "cuda" => match stream.hasattr(intern!(py, "__int__"))? {
+            true => Some(py.get_type::<PyInt>().call1((stream,))?),
+            // A ctypes handle, whose value is None for the default stream.
+            false => match stream.getattr_opt(intern!(py, "handle"))? {
+                Some(handle) => match handle.getattr_opt(intern!(py, "value"))? {
+                    Some(value) if value.is_none() => return Ok(Some(0)),
+                    value => value,
+                },
+                None => None,
+            },
+        },
+        _ => None,
     };
-    let handle = stream.getattr_opt(attribute)?;
     handle.map(|handle| integer(&handle)).transpose()
 }
 

@@ -1,0 +1,171 @@
+//! `__cuda_array_interface__`, versions 0 to 3: memory of an object on a CUDA device, and the stream to wait for.
+
+#![forbid(unsafe_code)]
+
+use std::ptr::with_exposed_provenance_mut;
+use std::sync::Arc;
+
+use pyo3::exceptions::{PyBufferError, PyException};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::interface::{Elements, Interface, read_only};
+use crate::abi::*;
+use crate::checked::{Checked, Memo};
+use crate::driver;
+use crate::error::{Error, type_name};
+use crate::interpreter::PythonOwner;
+use crate::release::Release;
+use crate::request::Request;
+use crate::snapshot::{Snapshot, Source};
+use crate::stream::{self, Stream, Wanted};
+use crate::work::{Library, Producer, Work};
+
+/// The tensor of an object that has the interface, ordered as requested; it holds the object.
+pub(super) fn snapshot(
+    x: &Bound<'_, PyAny>,
+    request: &Request<'_, '_>,
+) -> PyResult<Option<Snapshot>> {
+    let Some(interface) = Interface::of(x, intern!(x.py(), "__cuda_array_interface__"))? else {
+        return Ok(None);
+    };
+    let version: i64 = interface.required("version", "0 to 3")?;
+    if !(0..=3).contains(&version) {
+        return Err(PyBufferError::new_err(format!(
+            "__cuda_array_interface__ has version {version}, accepted are 0 to 3"
+        )));
+    }
+    let Elements {
+        dtype,
+        shape,
+        strides,
+        ..
+    } = interface.elements()?;
+    let accepted = "(address, read-only)";
+    let data: Bound<'_, PyTuple> = interface.required("data", accepted)?;
+    let (address, flag): (usize, Bound<'_, PyAny>) =
+        interface.extract("data", data.as_any(), accepted)?;
+    let handle = stream::interface::handle(interface.get("stream")?.as_ref())?;
+    let memo = Memo {
+        data: with_exposed_provenance_mut(address),
+        byte_offset: 0,
+        device: request
+            .device
+            .filter(|&there| is_cuda(there))
+            .unwrap_or(FIRST),
+        dtype,
+        flags: read_only(flag.is_truthy()?),
+    };
+    let mut checked = Checked::new(memo, &shape, strides.as_deref())?;
+    let mut ahead = None;
+    // Where there are no elements, there is nothing to find or to wait for.
+    if checked.size > 0 {
+        checked.memo.device = device_of(x, address, request)?;
+        ahead = handle.map(|handle| Stream::new(handle, checked.memo.device, None));
+    }
+    let owner = PythonOwner::new(x.clone().unbind());
+    let work = work(x, ahead, checked.memo.device, request)?;
+    Ok(Some(
+        checked.with_work(Source::Python(owner), work.map(Arc::new)),
+    ))
+}
+
+const FIRST: DLDevice = DLDevice {
+    device_type: kDLCUDA,
+    device_id: 0,
+};
+
+fn is_cuda(device: DLDevice) -> bool {
+    matches!(device.device_type, kDLCUDA | kDLCUDAManaged)
+}
+
+/// The device of the memory at `address`, which the interface does not tell. Without a driver the caller is believed
+/// who asks for the tensor on one.
+fn device_of(
+    x: &Bound<'_, PyAny>,
+    address: usize,
+    request: &Request<'_, '_>,
+) -> PyResult<DLDevice> {
+    const CUDA_ERROR_INVALID_VALUE: i32 = 1;
+    let refused = |why: String| {
+        PyBufferError::new_err(format!(
+            "__cuda_array_interface__ of {} has data {address:#x}, {why}",
+            type_name(&x.get_type())
+        ))
+    };
+    match driver::of(FIRST).and_then(|driver| driver.device_of(address)) {
+        Ok(device_id) if device_id >= 0 => Ok(DLDevice { device_id, ..FIRST }),
+        Err(error) if error.is_absent() => match request.device.filter(|&there| is_cuda(there)) {
+            Some(there) => Ok(there),
+            None => Err(refused(format!(
+                "whose device only a driver can tell: {error}; device= names it"
+            ))),
+        },
+        Err(error) if error.code() != Some(CUDA_ERROR_INVALID_VALUE) => {
+            Err(Error::from(error).into())
+        }
+        Ok(_) | Err(_) => Err(refused(
+            "which is no memory that the driver knows".to_owned(),
+        )),
+    }
+}
+
+/// The order of a tensor whose producer works on `ahead`, by one event to the stream that was asked for.
+fn work(
+    x: &Bound<'_, PyAny>,
+    ahead: Option<Stream>,
+    here: DLDevice,
+    request: &Request<'_, '_>,
+) -> PyResult<Option<Work>> {
+    let wanted = match request.device {
+        // The stream that was asked for is one of where the tensor goes (R85).
+        Some(there) if there != here => Wanted::Unset,
+        _ => request.wanted(here)?,
+    };
+    let Some(then) = ahead else {
+        return match wanted {
+            Wanted::Stream(stream) => {
+                Ok(Some(request.ready_on(stream::check_device(stream)?, None)))
+            }
+            Wanted::NoOrder | Wanted::Unset => Ok(None),
+        };
+    };
+    let producer = Producer {
+        library: library(x),
+        then,
+    };
+    let mut work = request.order(wanted, producer)?;
+    // What is asked of who makes another stream wait (R150).
+    if work.release == Release::Auto {
+        work.release = Release::WaitBack;
+    }
+    Ok(Some(work))
+}
+
+/// `x` as the one to ask for its stream.
+fn library(x: &Bound<'_, PyAny>) -> Library {
+    Library::Interface(Arc::new(PythonOwner::new(x.clone().unbind())))
+}
+
+/// Who makes `x`, an object on `device`, if it names a stream; what it raises instead says nothing.
+pub(crate) fn producer(x: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<Option<Producer>> {
+    if !is_cuda(device) {
+        return Ok(None);
+    }
+    // PyO3 must know of the attachment where an exception is dropped.
+    let then = Python::attach(|py| match stream::interface::stream(x, device) {
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
+        then => then,
+    })?;
+    Ok(then.map(|then| Producer {
+        library: library(x),
+        then,
+    }))
+}
+
+/// `x` as the one to ask for its stream, if it names one.
+pub(crate) fn asked(x: &Bound<'_, PyAny>, device: Option<DLDevice>) -> PyResult<Option<Library>> {
+    let producer = producer(x, device.unwrap_or(FIRST))?;
+    Ok(producer.map(|producer| producer.library))
+}

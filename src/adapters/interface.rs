@@ -1,0 +1,212 @@
+//! What NumPy's array interface and CUDA's have in common: a dict of the same entries.
+
+#![forbid(unsafe_code)]
+
+use pyo3::conversion::FromPyObjectOwned;
+use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyString};
+
+use crate::abi::*;
+use crate::dtype::canonical;
+use crate::error::type_name;
+use crate::layout;
+
+/// The dict of an interface; an entry that is None counts as absent.
+pub(super) struct Interface<'a, 'py> {
+    /// The attribute that it is.
+    name: &'a Bound<'py, PyString>,
+    dict: Bound<'py, PyDict>,
+}
+
+/// What an interface says of its elements, but for where they are.
+pub(super) struct Elements {
+    pub(super) dtype: DLDataType,
+    /// Bytes of one.
+    pub(super) item: i64,
+    pub(super) shape: Vec<i64>,
+    /// In elements; `None` for compact row-major.
+    pub(super) strides: Option<Vec<i64>>,
+}
+
+impl<'a, 'py> Interface<'a, 'py> {
+    /// The one that `x` has under `name`, if any.
+    pub(super) fn of(
+        x: &Bound<'py, PyAny>,
+        name: &'a Bound<'py, PyString>,
+    ) -> PyResult<Option<Self>> {
+        let Some(answer) = x.getattr_opt(name)? else {
+            return Ok(None);
+        };
+        match answer.cast_into::<PyDict>() {
+            Ok(dict) => Ok(Some(Self { name, dict })),
+            Err(error) => Err(wrong_answer(x, name, &error.into_inner(), "a dict")),
+        }
+    }
+
+    pub(super) fn get(&self, key: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let value = self.dict.get_item(key)?;
+        Ok(value.filter(|value| !value.is_none()))
+    }
+
+    pub(super) fn optional<T: FromPyObjectOwned<'py>>(
+        &self,
+        key: &str,
+        accepted: &str,
+    ) -> PyResult<Option<T>> {
+        let value = self.get(key)?;
+        value
+            .map(|value| self.extract(key, &value, accepted))
+            .transpose()
+    }
+
+    pub(super) fn required<T: FromPyObjectOwned<'py>>(
+        &self,
+        key: &str,
+        accepted: &str,
+    ) -> PyResult<T> {
+        self.optional(key, accepted)?.ok_or_else(|| {
+            PyBufferError::new_err(format!(
+                "{} has no {key:?}, accepted is {accepted}",
+                self.name
+            ))
+        })
+    }
+
+    /// The value of an entry.
+    pub(super) fn extract<T: FromPyObjectOwned<'py>>(
+        &self,
+        key: &str,
+        value: &Bound<'py, PyAny>,
+        accepted: &str,
+    ) -> PyResult<T> {
+        let extracted = value.extract().map_err(Into::into);
+        extracted.map_err(|cause: PyErr| {
+            let error = self.malformed(key, value, accepted);
+            error.set_cause(value.py(), Some(cause));
+            error
+        })
+    }
+
+    /// Type, extents and strides of the elements; a mask is refused.
+    pub(super) fn elements(&self) -> PyResult<Elements> {
+        if let Some(mask) = self.get("mask")? {
+            return Err(self.malformed("mask", &mask, "none"));
+        }
+        let (dtype, item) = self.dtype()?;
+        let shape: Vec<i64> = self.required("shape", "a tuple of ints")?;
+        let strides: Option<Vec<i64>> = self.optional("strides", "a tuple of ints, or None")?;
+        if let Some(strides) = strides
+            .as_ref()
+            .filter(|strides| strides.len() != shape.len())
+        {
+            return Err(PyBufferError::new_err(format!(
+                "{} has strides {strides:?} for shape {shape:?}: accepted is one per dimension",
+                self.name
+            )));
+        }
+        let strides = strides
+            .map(|strides| layout::element_strides(&shape, &strides, item))
+            .transpose()?;
+        Ok(Elements {
+            dtype,
+            item,
+            shape,
+            strides,
+        })
+    }
+
+    /// What `typestr` says, and `descr` must not contradict; with the size of an element.
+    fn dtype(&self) -> PyResult<(DLDataType, i64)> {
+        let py = self.dict.py();
+        let typestr: Bound<'py, PyString> = self.required("typestr", "a str such as '<f4'")?;
+        let text = typestr.to_cow()?;
+        let native = if cfg!(target_endian = "little") {
+            b'<'
+        } else {
+            b'>'
+        };
+        let found = text.split_at_checked(2).and_then(|(start, digits)| {
+            let [order, kind] = *start.as_bytes() else {
+                return None;
+            };
+            let itemsize = canonical(digits)?;
+            let known = order == native || (itemsize == 1 && b"<>|".contains(&order));
+            Some((dtype(kind, itemsize).filter(|_| known)?, itemsize))
+        });
+        let found = found.ok_or_else(|| refused_type(&format!("typestr {text:?}")))?;
+        if let Some(descr) = self.get("descr")? {
+            let trivial = PyList::new(py, [("", &typestr)])?;
+            if !descr.eq(trivial)? {
+                return Err(self.malformed(
+                    "descr",
+                    &descr,
+                    "none, or what says no more than typestr",
+                ));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The error for an entry that says what is not accepted.
+    #[cold]
+    fn malformed(&self, key: &str, value: &Bound<'_, PyAny>, accepted: &str) -> PyErr {
+        match value.repr() {
+            Ok(value) => PyBufferError::new_err(format!(
+                "{} has {key} {value}, accepted is {accepted}",
+                self.name
+            )),
+            Err(error) => error,
+        }
+    }
+}
+
+/// The dtype of a `typekind` and a size in bytes.
+pub(super) fn dtype(kind: u8, itemsize: i64) -> Option<DLDataType> {
+    let (code, sizes): (_, &[i64]) = match kind {
+        b'b' => (kDLBool, &[1]),
+        b'i' => (kDLInt, &[1, 2, 4, 8]),
+        b'u' => (kDLUInt, &[1, 2, 4, 8]),
+        b'f' => (kDLFloat, &[2, 4, 8]),
+        b'c' => (kDLComplex, &[8, 16]),
+        _ => return None,
+    };
+    sizes.contains(&itemsize).then(|| DLDataType {
+        code,
+        // At most 16 bytes.
+        bits: itemsize as u8 * 8,
+        lanes: 1,
+    })
+}
+
+pub(super) fn read_only(yes: bool) -> u64 {
+    if yes {
+        DLPACK_FLAG_BITMASK_READ_ONLY
+    } else {
+        0
+    }
+}
+
+/// The error for elements that are not accepted.
+#[cold]
+pub(super) fn refused_type(found: &str) -> PyErr {
+    PyBufferError::new_err(format!(
+        "the array interface has elements of {found}; accepted are b1, i1 to i8, u1 to u8, f2 to f8, c8 and \
+         c16 in native byte order"
+    ))
+}
+
+/// The error for an attribute that is of a wrong type.
+#[cold]
+pub(super) fn wrong_answer(
+    x: &Bound<'_, PyAny>,
+    name: &Bound<'_, PyString>,
+    answer: &Bound<'_, PyAny>,
+    accepted: &str,
+) -> PyErr {
+    PyTypeError::new_err(format!(
+        "{name} of {} is {}, not {accepted}",
+        type_name(&x.get_type()),
+        type_name(&answer.get_type())
+    ))
+}

@@ -1,0 +1,129 @@
+"""`borrow` and `use` of objects whose interface names their stream."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dlx
+import pytest
+from cuda_producers import DLPackArray, Framework, InterfaceArray, framework
+from fake_cuda_interface import InterfaceDLPackArray, Shown
+from kernels import read, write
+from simulated_driver import Simulation
+
+ORDER = {"cuEventRecord", "cuStreamWaitEvent"}
+
+
+@pytest.fixture(params=[InterfaceArray, InterfaceDLPackArray])
+def library(sim: Simulation, request: Any) -> Framework:
+    """Give a library without a table."""
+    return framework(request.param, "without a table")
+
+
+def ordered(sim: Simulation) -> list[str]:
+    """What dlx called to order streams."""
+    return [name for name in sim.called() if name in ORDER]
+
+
+def test_a_kernel_runs_on_the_stream_that_the_library_works_on(
+    sim: Simulation, library: Framework
+) -> None:
+    """R143: nobody has to wait."""
+    p = sim.stream()
+    with library.stream(p):
+        a, b = library.full((2, 3)), library.full((2, 3))
+        with dlx.borrow(a, out=b) as (ta, tb, s):
+            read(s, ta)
+            write(s, tb)
+        a += 1
+    assert (s, ordered(sim), sim.races) == (p.handle, [], [])
+
+
+def test_another_stream_is_joined_at_both_ends(
+    sim: Simulation, library: Framework
+) -> None:
+    """H1, R150."""
+    mine = sim.stream()
+    with library.stream(sim.stream()):
+        a = library.full((2, 3), 1.0)
+        with dlx.borrow(a, stream=mine) as (ta, s):
+            read(s, ta)
+        a += 2
+        assert a.tolist() == [3.0] * 6
+    assert (ordered(sim), sim.races) == (
+        ["cuEventRecord", "cuStreamWaitEvent"] * 2,
+        [],
+    )
+
+
+def test_without_order_there_is_a_race(sim: Simulation, library: Framework) -> None:
+    """R76: so that the test above can fail."""
+    mine = sim.stream()
+    with library.stream(sim.stream()):
+        a = library.full((2, 3))
+        with dlx.borrow(a, stream=-1) as (ta, _):
+            read(mine, ta)
+    assert len(sim.races) == 1
+
+
+def test_two_libraries_on_two_streams_are_joined(
+    sim: Simulation, library: Framework
+) -> None:
+    """H2."""
+    other = framework(InterfaceDLPackArray, "another without a table")
+    with library.stream(sim.stream()), other.stream(sim.stream()):
+        a, b = library.full((2, 3)), other.full((2, 3))
+        with dlx.borrow(a, out=b) as (ta, tb, s):
+            read(s, ta)
+            write(s, tb)
+        a += 1
+        b += 1
+    assert sim.races == []
+
+
+def test_memory_may_be_freed_at_the_end(sim: Simulation, library: Framework) -> None:
+    """H4: the pool gives it out again at once."""
+    mine = sim.stream()
+    with library.stream(sim.stream()):
+        a = library.full((2, 3))
+        with dlx.borrow(a, stream=mine) as (ta, s):
+            read(s, ta)
+            address = ta.data_ptr
+            if isinstance(a, DLPackArray):
+                # Its exports hold the object.
+                a.free()
+            del a, ta
+        again = library.full((2, 3))
+        assert again.data == address
+    assert sim.races == []
+
+
+def test_a_tensor_that_is_kept_asks_for_the_stream_of_now(
+    sim: Simulation, library: Framework
+) -> None:
+    """Streams B.3.4: at both ends."""
+    p, q, r, mine = (sim.stream() for _ in range(4))
+    with library.stream(p):
+        a = library.full((2, 3))
+        tensor = dlx.from_dlpack(a)
+    q.wait_for(p)
+    with library.stream(q):
+        a += 1
+    use = tensor.use(stream=mine)
+    with library.stream(q):
+        view = use.__enter__()
+    read(mine, view)
+    with library.stream(r):
+        use.__exit__(None, None, None)
+        a += 1
+    assert sim.races == []
+
+
+def test_an_array_without_a_named_stream_is_used_where_the_block_is(
+    sim: Simulation,
+) -> None:
+    """R148: it is ready."""
+    memory, mine = sim.allocate(24), sim.stream()
+    with dlx.borrow(Shown(memory), stream=mine) as (view, s):
+        write(s, view)
+    assert (ordered(sim), sim.races) == ([], [])
