@@ -30,7 +30,7 @@ class Moving(Producer):
         return Producer(device=device, flags=flags).capsule()
 
 
-class Plain(torch.Tensor):  # type: ignore[misc, name-defined]
+class Plain(torch.Tensor):  # type: ignore[misc]
     """A subclass, which is asked by its method."""
 
 
