@@ -15,7 +15,7 @@ use crate::device_memory::DeviceMemory;
 use crate::driver;
 use crate::error::{Error, copy_refused_type};
 use crate::order::{self, Joined};
-use crate::release::{Release, blocking};
+use crate::release::blocking;
 use crate::snapshot::{Snapshot, Source};
 use crate::stream::{self, Stream, Wanted};
 use crate::transfer::{self, finished};
@@ -64,7 +64,6 @@ impl On {
 }
 
 /// What copies between two devices.
-#[derive(PartialEq, Eq)]
 enum Way {
     /// The CPU.
     Host,
@@ -199,7 +198,15 @@ fn up(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResult<Sn
         true => Ready::Now,
         false => Ready::After(stream),
     };
-    Ok(of_memory(source, memory, there, Work { ready, ..idle() })?)
+    Ok(of_memory(
+        source,
+        memory,
+        there,
+        Work {
+            ready,
+            ..Work::default()
+        },
+    )?)
 }
 
 /// From one device to another, or within one.
@@ -286,20 +293,9 @@ fn hold(source: &Snapshot, stream: &Stream, here: DLDevice, ordered: bool) -> Re
     let uses = vec![end];
     drop(source.used(Work {
         uses: uses.into(),
-        ..idle()
+        ..Work::default()
     })?);
     back
-}
-
-/// The streams of a tensor that nothing is known of.
-fn idle() -> Work {
-    Work {
-        ready: Ready::Now,
-        used: None,
-        release: Release::Auto,
-        producer: None,
-        ..Work::default()
-    }
 }
 
 /// The copy of `source` that was made in `memory`.
