@@ -211,7 +211,6 @@ fn up(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResult<Sn
 
 /// From one device to another, or within one.
 fn across(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResult<Snapshot> {
-    let here = source.memo().device;
     let ordered = on.is_ordered();
     let (stream, lent) = on.stream(there)?;
     let steps = match source.size() {
@@ -236,7 +235,7 @@ fn across(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResul
     drop(current);
     let held = match steps.is_empty() {
         true => Ok(()),
-        false => hold(source, &stream, here, ordered),
+        false => hold(source, &stream, ordered),
     };
     queued?;
     held?;
@@ -260,12 +259,12 @@ fn wait_for(source: &Snapshot, stream: &Stream) -> Result<(), Error> {
 }
 
 /// Holds the memory of `source` until `stream` has read it, and makes its producer wait with the next write (H1).
-fn hold(source: &Snapshot, stream: &Stream, here: DLDevice, ordered: bool) -> Result<(), Error> {
+fn hold(source: &Snapshot, stream: &Stream, ordered: bool) -> Result<(), Error> {
     let work = source.work();
     let producer = work.and_then(|work| work.producer.as_ref());
     let producer = producer
         .filter(|_| ordered)
-        .and_then(|producer| producer.now(here));
+        .and_then(|producer| producer.now());
     if producer
         .as_ref()
         .is_some_and(|producer| producer.is(stream))

@@ -41,7 +41,7 @@ impl Drop for Fields {
         if let Some(work) = self.work.take().and_then(|work| Arc::try_unwrap(work).ok()) {
             let bytes = layout::nbytes(self.size, self.memo.dtype, true);
             let source = replace(&mut self.source, Source::Static);
-            release(work, self.memo.device, bytes, source);
+            release(work, bytes, source);
         }
     }
 }
