@@ -145,10 +145,7 @@ impl Lent {
         }
         let work = self.snapshot.work();
         let known = work.and_then(|work| {
-            let now = work
-                .producer
-                .as_ref()
-                .and_then(|producer| producer.now(device));
+            let now = work.producer.as_ref().and_then(|producer| producer.now());
             now.or_else(|| work.stream().cloned())
         });
         match known {
@@ -182,7 +179,7 @@ impl Lent {
         let now = work
             .producer
             .as_ref()
-            .and_then(|producer| Some((producer.now(self.device())?, producer)));
+            .and_then(|producer| Some((producer.now()?, producer)));
         let mut known = false;
         if let Some((now, producer)) = now {
             order::after(&now, stream, Joined::Never)?;

@@ -37,7 +37,7 @@ pub(crate) fn from_protocol(
         Some(copy) => copy,
     };
     let error = match ask(x, kind, entry, request) {
-        Err(error) if may_copy && relocate::is_refusal(py, &error) => error,
+        Err(error) if may_copy && relocate::is_refusal(py, &error, kind.is_some()) => error,
         answer => return answer,
     };
     let Some(here) = device(x)? else {

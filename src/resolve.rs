@@ -181,7 +181,11 @@ fn from_table(
     if moves {
         let can = table.work_stream.is_some() || !stream::has_streams(here);
         return match ask(x, kind, entry, request) {
-            Err(error) if request.copy == Some(false) || !is_refusal(py, &error) || !can => {
+            Err(error)
+                if request.copy == Some(false)
+                    || !is_refusal(py, &error, kind.is_some())
+                    || !can =>
+            {
                 Err(error)
             }
             Ok(Some(moved)) => Ok(moved),

@@ -56,7 +56,7 @@ pub(crate) fn is_known(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 /// The module of this name, if it has been imported.
-fn loaded<'py>(name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
+pub(crate) fn loaded<'py>(name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = name.py();
     let modules = py.import("sys")?.getattr(intern!(py, "modules"))?;
     Ok(modules.get_item(name).ok())

@@ -22,7 +22,7 @@ use crate::request::Request;
 use crate::resolve::from_dlpack;
 use crate::snapshot::Snapshot;
 use crate::stream::{self, Stream};
-use crate::tensor::Tensor;
+use crate::tensor::{self, Tensor};
 use crate::{capsule, device};
 
 /// As a `numpy.ndarray`, which holds the tensor as its base.
@@ -53,7 +53,7 @@ pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Asked) -> PyResult<Bo
     let dimensions = (snapshot.shape(), Some(snapshot.strides()));
     match numpy::array(py, &snapshot.dl_tensor(), dimensions, memo.flags)? {
         Some(array) => array.held_by(tensor.into_any()),
-        None => Tensor::numpy(&tensor),
+        None => tensor::to_numpy(&tensor),
     }
 }
 

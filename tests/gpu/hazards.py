@@ -59,7 +59,8 @@ def free(gpu: Machine, client: Client, release: str) -> bool:
                 del tensor
         else:
             del tensor
-        again = client.full(NEW)
+        # One of them is where the array was, if the pool has that back.
+        again = [client.full(NEW) for _ in range(8)]
         gpu.p.settles()
         gpu.gate.open()
         gpu.s.synchronize()
