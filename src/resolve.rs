@@ -101,6 +101,7 @@ pub(crate) fn used(snapshot: &Snapshot, request: &Request<'_, '_>) -> PyResult<S
     let Wanted::Stream(stream) = request.wanted(here)? else {
         return Ok(snapshot.clone());
     };
+    snapshot.order(&stream)?;
     let work = snapshot.work();
     if work
         .and_then(Work::stream)
@@ -108,7 +109,6 @@ pub(crate) fn used(snapshot: &Snapshot, request: &Request<'_, '_>) -> PyResult<S
     {
         return Ok(snapshot.clone());
     }
-    snapshot.order(&stream)?;
     let producer = work.and_then(|work| work.producer.clone());
     Ok(snapshot.used(request.ready_on(stream, producer))?)
 }
