@@ -75,7 +75,7 @@ enum Way {
 fn way(here: DLDevice, there: DLDevice) -> Option<Way> {
     let is_rocm = |device: DLDevice| device.device_type == kDLROCM;
     let allocates = matches!(there.device_type, kDLCUDA | kDLROCM);
-    let (from_host, to_host) = (copy::is_readable(here), there == device::CPU);
+    let (from_host, to_host) = (device::is_readable(here), there == device::CPU);
     match stream::has_streams(here) {
         false if from_host && to_host => Some(Way::Host),
         false if from_host && allocates => Some(Way::Up),

@@ -31,9 +31,9 @@ pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Asked) -> PyResult<Bo
     let tensor = match Source::of(x, asked, |device| stream::current(x.py(), device))? {
         Source::Managed(managed) => {
             let (tensor, flags, dimensions) = parts(&managed)?;
-            let array = match tensor.device {
-                device::CPU => numpy::array(py, &tensor, dimensions, flags)?,
-                _ => None,
+            let array = match device::is_readable(tensor.device) {
+                true => numpy::array(py, &tensor, dimensions, flags)?,
+                false => None,
             };
             match array {
                 Some(array) => return array.held_by(capsule::hold(py, managed)?.into_any()),
@@ -44,7 +44,7 @@ pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Asked) -> PyResult<Bo
     };
     let snapshot = tensor.get().snapshot()?;
     let memo = snapshot.memo();
-    if memo.device != device::CPU {
+    if !device::is_readable(memo.device) {
         return Err(PyBufferError::new_err(format!(
             "the tensor is on {}; numpy.ndarray takes memory on cpu, pass device='cpu'",
             device::name(memo.device)

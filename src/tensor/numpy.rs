@@ -9,15 +9,19 @@ use pyo3::types::PyMemoryView;
 use super::Tensor;
 use crate::abi::*;
 use crate::checked::Memo;
-use crate::{buffer, dtype};
+use crate::{buffer, device, dtype};
 
 /// The elements as a NumPy array, as [`Tensor::numpy`] says.
 pub(crate) fn to_numpy<'py>(slf: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyAny>> {
     let py = slf.py();
     let numpy = py.import("numpy")?;
     let snapshot = slf.get().snapshot()?;
-    let Memo { dtype, device, .. } = *snapshot.memo();
-    if buffer::is_nameable(dtype) || device.device_type != kDLCPU {
+    let Memo {
+        dtype,
+        device: here,
+        ..
+    } = *snapshot.memo();
+    if buffer::is_nameable(dtype) || !device::is_readable(here) {
         let view = PyMemoryView::from(slf.as_any())?;
         return numpy.call_method1("asarray", (view,));
     }
