@@ -24,6 +24,20 @@ pub(crate) struct Request<'a, 'py> {
 }
 
 impl Request<'_, '_> {
+    /// The usual: nothing but the tensor.
+    pub(crate) const NOTHING: Self = Self {
+        device: None,
+        copy: None,
+        stream: None,
+        release: Release::Auto,
+    };
+
+    /// Whether nothing is asked for but the tensor.
+    #[inline(always)]
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.device.is_none() && self.copy.is_none() && self.stream.is_none()
+    }
+
     /// What the argument `stream` asks for on the device where the tensor is, or is wanted.
     pub(crate) fn wanted(&self, device: DLDevice) -> PyResult<Wanted> {
         stream::wanted(self.stream, device)
