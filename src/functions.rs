@@ -72,6 +72,7 @@ pub(crate) fn from_dlpack<'py>(
                 Release::names()
             ))
         })?,
+        ..Request::NOTHING
     };
     if let Ok(tensor) = x.cast_exact::<Tensor>()
         && stream.is_none()

@@ -56,11 +56,10 @@ pub(crate) fn from_protocol(
     };
     let stream = stream.map(|handle| PyInt::new(py, handle).into_any());
     let as_it_is = Request {
-        device: None,
-        copy: None,
         stream: stream.as_ref(),
         // A copy holds what it reads.
         release: Release::None,
+        ..Request::NOTHING
     };
     let Some(source) = ask(x, kind, entry, &as_it_is)? else {
         return Err(error);

@@ -23,7 +23,7 @@ use crate::device::Device;
 use crate::dtype::DType;
 use crate::exchange::publish;
 use crate::interpreter::Quiet;
-use crate::release::{Release, blocking};
+use crate::release::blocking;
 use crate::request::{self, Request};
 use crate::snapshot::Snapshot;
 use crate::stream::PyStream;
@@ -229,8 +229,7 @@ impl Tensor {
         let request = Request {
             device,
             copy,
-            stream: None,
-            release: Release::Auto,
+            ..Request::NOTHING
         };
         again(slf, &request)
     }

@@ -47,10 +47,9 @@ pub(crate) fn is_known(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = x.py();
     let no_order = stream::NO_SYNC.into_pyobject(py)?.into_any();
     let request = Request {
-        device: None,
-        copy: None,
         stream: Some(&no_order),
         release: Release::None,
+        ..Request::NOTHING
     };
     Ok(snapshot(x, &request).map_or(true, |snapshot| snapshot.is_some()))
 }

@@ -16,7 +16,6 @@ use crate::checked::{self, parts};
 use crate::dtype::{self, DType};
 use crate::error::{copy_refused, copy_refused_type};
 use crate::exchange::Table;
-use crate::release::Release;
 use crate::relocate::{self, On};
 use crate::request::Request;
 use crate::resolve::from_dlpack;
@@ -322,13 +321,7 @@ fn first_line(error: &PyErr, py: Python<'_>) -> String {
 
 /// What was made, as dlx sees it.
 fn seen(made: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
-    let request = Request {
-        device: None,
-        copy: None,
-        stream: None,
-        release: Release::Auto,
-    };
-    from_dlpack(made, &request)
+    from_dlpack(made, &Request::NOTHING)
 }
 
 /// Whether what was made says that it is read-only.
