@@ -9,9 +9,9 @@ pub(crate) mod numpy;
 pub(crate) mod oneapi;
 pub(crate) mod torch;
 
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyString};
 
 use crate::release::Release;
 use crate::request::Request;
@@ -56,7 +56,12 @@ pub(crate) fn is_known(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// The module of this name, if it has been imported.
 pub(crate) fn loaded<'py>(name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     let py = name.py();
-    let modules = py.import("sys")?.getattr(intern!(py, "modules"))?;
-    Ok(modules.get_item(name).ok())
+    // To import `sys` for it each time takes longer than many an export.
+    let modules = MODULES.get_or_try_init(py, || {
+        let modules = py.import("sys")?.getattr("modules")?;
+        Ok::<_, PyErr>(modules.cast_into::<PyDict>()?.unbind())
+    })?;
+    modules.bind(py).get_item(name)
 }
