@@ -6,14 +6,14 @@
 #![forbid(unsafe_code)]
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::adapters::{numpy, torch};
+use crate::adapters::{modules, numpy, torch};
 use crate::exchange::{Table, is_immutable};
 use crate::slot::{Slot, is_mixin};
 use crate::tensor::Tensor;
@@ -43,12 +43,17 @@ pub(crate) struct Entry {
     way: OnceLock<Way>,
     /// A way was looked for, and may be another one next time.
     undecided: AtomicBool,
+    /// How often the type has been found without a table, and how many modules there were the last time.
+    misses: AtomicUsize,
+    modules: AtomicUsize,
     /// `__dlpack__` of this type takes no keyword newer than `stream`.
     old: AtomicBool,
     /// The type says nothing of further devices, and will not.
     single: OnceLock<bool>,
 }
 
+/// How often a type is found without a table before that is believed, and how often it is looked for again then.
+const SETTLED: usize = 64;
 const SLOTS: usize = 4096;
 const PROBES: usize = 16;
 
@@ -97,6 +102,8 @@ impl Entry {
             immutable: is_immutable(class),
             way: OnceLock::new(),
             undecided: AtomicBool::new(false),
+            misses: AtomicUsize::new(0),
+            modules: AtomicUsize::new(0),
             old: AtomicBool::new(false),
             single: OnceLock::new(),
         }
@@ -111,10 +118,14 @@ impl Entry {
     ///
     /// A table is remembered, and so is the absence of one where it is for good: a type that Python cannot
     /// change, and subclasses of torch and NumPy. Other types are asked again, because extensions add tables
-    /// after they are imported.
+    /// after they are imported; after [`SETTLED`] times without one, at every so many calls and when modules have
+    /// been imported.
     pub(crate) fn way(&self, x: &Bound<'_, PyAny>) -> PyResult<Way> {
         if let Some(way) = self.known() {
             return Ok(*way);
+        }
+        if self.is_settled(x.py())? {
+            return Ok(Way::Protocol(None));
         }
         let class = self.class.bind(x.py());
         if is_mixin(class) {
@@ -139,6 +150,31 @@ impl Entry {
             }
         };
         Ok(*self.way.get_or_init(|| way))
+    }
+
+    /// Whether the type has been found without a table so often that another look would tell nothing new.
+    fn is_settled(&self, py: Python<'_>) -> PyResult<bool> {
+        let misses = self.misses.load(Ordering::Relaxed);
+        if misses < SETTLED {
+            return Ok(false);
+        }
+        let modules = modules(py)?.len();
+        let before = self.modules.swap(modules, Ordering::Relaxed);
+        self.misses
+            .store(misses.wrapping_add(1).max(SETTLED), Ordering::Relaxed);
+        Ok(!misses.is_multiple_of(SETTLED) && modules == before)
+    }
+
+    /// Notes that neither the type nor the object had a table.
+    pub(crate) fn missed(&self) {
+        if self.misses.load(Ordering::Relaxed) < SETTLED {
+            self.misses.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes that an object of the type names another that has one.
+    pub(crate) fn forwards(&self) {
+        self.misses.store(0, Ordering::Relaxed);
     }
 
     /// Whether the type had no table when it was last looked for.

@@ -71,8 +71,14 @@ fn step<'py>(
             return Ok(Step::Next(inner, Some(last)));
         }
         Way::Undecided => match forwarded(x)? {
-            Some(inner) => return Ok(Step::Next(inner, None)),
-            None => without_table(x, None, entry, request),
+            Some(inner) => {
+                entry.forwards();
+                return Ok(Step::Next(inner, None));
+            }
+            None => {
+                entry.missed();
+                without_table(x, None, entry, request)
+            }
         },
     };
     aliases::named(stand_in, x, entry, snapshot?, request).map(Step::There)

@@ -93,6 +93,24 @@ impl Checked<'_> {
 }
 
 impl Snapshot {
+    /// A snapshot without streams of what needs no checking; `stride` gives each stride in elements.
+    #[inline(always)]
+    pub(crate) fn trusted(
+        memo: Memo,
+        size: i64,
+        source: Source,
+        shape: &[i64],
+        stride: impl Fn(usize) -> i64,
+    ) -> Self {
+        let fields = Fields {
+            memo,
+            size,
+            source,
+            work: None,
+        };
+        Self(Shared::new(fields, shape, stride))
+    }
+
     /// Uninitialized memory of our own on the CPU, compact and row-major.
     pub(crate) fn allocate(shape: &[i64], dtype: DLDataType, flags: u64) -> Result<Self, Error> {
         let memo = Memo::on_cpu(NonNull::dangling().as_ptr(), dtype, flags);

@@ -54,14 +54,18 @@ pub(crate) fn is_known(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(snapshot(x, &request).map_or(true, |snapshot| snapshot.is_some()))
 }
 
-/// The module of this name, if it has been imported.
-pub(crate) fn loaded<'py>(name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
+/// The modules that have been imported.
+pub(crate) fn modules(py: Python<'_>) -> PyResult<&Bound<'_, PyDict>> {
     static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
-    let py = name.py();
     // To import `sys` for it each time takes longer than many an export.
     let modules = MODULES.get_or_try_init(py, || {
         let modules = py.import("sys")?.getattr("modules")?;
         Ok::<_, PyErr>(modules.cast_into::<PyDict>()?.unbind())
     })?;
-    modules.bind(py).get_item(name)
+    Ok(modules.bind(py))
+}
+
+/// The module of this name, if it has been imported.
+pub(crate) fn loaded<'py>(name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    modules(name.py())?.get_item(name)
 }

@@ -4,9 +4,9 @@ use std::ptr::null_mut;
 
 use pyo3::prelude::*;
 
-use super::{FEW, NPY_ARRAY_WRITEABLE, PyArray_Descr, PyArrayObject, element, is_ndarray};
+use super::{NPY_ARRAY_WRITEABLE, PyArray_Descr, PyArrayObject, element, is_ndarray};
 use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
-use crate::checked::{Checked, Memo, extents};
+use crate::checked::{Memo, extents};
 use crate::device;
 use crate::interpreter::PythonOwner;
 use crate::snapshot::{Snapshot, Source};
@@ -29,14 +29,9 @@ pub(crate) fn usual(x: &Bound<'_, PyAny>) -> Option<Snapshot> {
     let shape = unsafe { extents(array.dimensions.cast(), array.nd) }.ok()?;
     // SAFETY: as for the extents.
     let byte_strides = unsafe { extents(array.strides.cast(), array.nd) }.ok()?;
-    if shape.len() > FEW {
-        return None;
-    }
     let shift = (dtype.bits / 8).trailing_zeros();
-    let mut strides = [0; FEW];
     let (mut size, mut rest) = (1_i64, 0);
-    for ((stride, &bytes), &extent) in strides.iter_mut().zip(byte_strides).zip(shape) {
-        *stride = bytes >> shift;
+    for (&bytes, &extent) in byte_strides.iter().zip(shape) {
         rest |= bytes & ((1 << shift) - 1);
         size *= extent;
     }
@@ -54,12 +49,7 @@ pub(crate) fn usual(x: &Bound<'_, PyAny>) -> Option<Snapshot> {
         dtype,
         flags: u64::from(readonly) * DLPACK_FLAG_BITMASK_READ_ONLY,
     };
-    let checked = Checked {
-        memo,
-        size,
-        shape,
-        strides: Some(&strides[..shape.len()]),
-    };
-    let owner = PythonOwner::new(x.clone().unbind());
-    Some(checked.over(Source::Python(owner)))
+    let owner = Source::Python(PythonOwner::new(x.clone().unbind()));
+    let stride = |index: usize| byte_strides[index] >> shift;
+    Some(Snapshot::trusted(memo, size, owner, shape, stride))
 }
