@@ -47,7 +47,7 @@ instructions: $(VENV)/built $(VENV)/heavy  ## count the instructions of the hot 
 	$(BIN)/python benches/instructions.py
 
 performance: $(VENV)/bench  ## write the picture and the tables of docs/performance.md from benches/results
-	$(BIN)/python benches/plot.py
+	$(BIN)/python benches/report.py
 
 gpu: $(VENV)/built $(VENV)/gpu  ## run the tests and benchmarks that need a CUDA GPU
 	DLX_REQUIRE_GPU=1 $(BIN)/python -m pytest -rs tests/gpu

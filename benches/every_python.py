@@ -15,7 +15,13 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 BUILD = HERE.parent / "build"
-SMALL = ("apache-tvm-ffi>=0.1.15", "cuda-core>=1.2", "nanobind>=3.1", "numpy>=1.26")
+SMALL = (
+    "apache-tvm-ffi>=0.1.15",
+    "cuda-bindings>=13",
+    "cuda-core>=1.2",
+    "nanobind>=3.1",
+    "numpy>=1.26",
+)
 VERSION = "import sys; print('{}.{}'.format(*sys.version_info))"
 
 

@@ -18,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,35 +41,48 @@ NAME = re.compile(r"\((\d+)\)(?: (.*))?")
 class Count(NamedTuple):
     """Instructions per call."""
 
-    dlx: float  # in dlx's extension alone, callees not included
     all: float  # in every object: interpreter, libraries, libc
+    functions: dict[str, float]  # in dlx's extension alone, callees not included
+
+    @property
+    def dlx(self) -> float:
+        """In all functions of dlx's extension."""
+        return round(sum(self.functions.values()), 1)
 
 
-def by_object(text: str, names: dict[str, str]) -> dict[str, int]:
-    """Add up what a dump of callgrind says was executed, by object.
+def executed(text: str, names: dict[str, str]) -> dict[tuple[str, str], int]:
+    """Add up what a dump of callgrind says was executed, by object and function.
 
-    `names` are the objects that were named so far: each name is written only once.
+    `names` are those that were written so far: each is written only once.
     """
-    found: dict[str, int] = defaultdict(int)
-    current, inclusive = "", False
+    found: dict[tuple[str, str], int] = defaultdict(int)
+    current, inclusive = {"ob": "", "fn": ""}, False
     for line in text.splitlines():
         key, _, value = line.partition("=")
-        if key in ("ob", "cob"):
+        if key in ("ob", "cob", "fn", "cfn"):
             match = NAME.fullmatch(value)
             if match is None:
-                raise ValueError(f"callgrind wrote an object that is not known: {line}")
-            number, name = match.groups()
+                raise ValueError(f"callgrind wrote a name that is not known: {line}")
+            kind, (number, name) = key[-2:], match.groups()
             if name is not None:
-                names[number] = name
-            if key == "ob":
-                current = names[number]
+                names[kind + number] = name
+            if key == kind:
+                current[kind] = names[kind + number]
         elif key == "calls":
             inclusive = True  # the next line is the cost of the callee
         elif line[:1].isdigit() or line[:1] in ("+", "-", "*"):
             if not inclusive:
-                found[current] += int(line.split()[1])
+                found[current["ob"], current["fn"]] += int(line.split()[1])
             inclusive = False
     return found
+
+
+def short(function: str) -> str:
+    """The name of a function of Rust without crates, types of impls and generics."""
+    while (less := re.sub(r"<[^<>]*>", "", function)) != function:
+        function = less
+    parts = [part for part in function.split("::") if part and "{{" not in part]
+    return "::".join(parts[-2:])
 
 
 def library() -> Path:
@@ -98,8 +110,6 @@ def run(folder: Path) -> None:
 def count() -> dict[str, dict[str, Count]]:
     """Count: by kind (path, floor) and name."""
     own = Path(dlx._core.__file__).name
-    if not any(own.endswith(suffix) for suffix in EXTENSION_SUFFIXES):
-        sys.exit(f"{own} is no extension")
     seen: dict[tuple[str, str], dict[int, Count]] = defaultdict(dict)
     with tempfile.TemporaryDirectory() as folder:
         run(Path(folder))
@@ -109,20 +119,25 @@ def count() -> dict[str, dict[str, Count]]:
         )
         for part in parts:
             text = part.read_text()
-            objects = by_object(text, names)
+            cost = executed(text, names)
             reason = re.search(r"Client Request: (path|floor) (\d+) (.+)", text)
             if reason is None:
                 continue
             kind, n, name = reason.groups()
-            inside = sum(k for path, k in objects.items() if Path(path).name == own)
-            seen[kind, name][int(n)] = Count(inside, sum(objects.values()))
+            inside: dict[str, float] = defaultdict(float)
+            for (path, function), k in cost.items():
+                if Path(path).name == own:
+                    inside[short(function)] += k
+            seen[kind, name][int(n)] = Count(sum(cost.values()), inside)
     counted: dict[str, dict[str, Count]] = {"path": {}, "floor": {}}
     for (kind, name), by_n in seen.items():
         few, many = by_n[FEW], by_n[MANY]
-        each = (
-            round((b - a) / (MANY - FEW), 1) for a, b in zip(few, many, strict=True)
-        )
-        counted[kind][name] = Count(*each)
+        functions = {
+            function: (k - few.functions.get(function, 0)) / (MANY - FEW)
+            for function, k in many.functions.items()
+        }
+        every = round((many.all - few.all) / (MANY - FEW), 1)
+        counted[kind][name] = Count(every, functions)
     return counted
 
 
@@ -143,6 +158,12 @@ def tools() -> dict[str, str | None]:
     }
 
 
+def largest(count: Count) -> dict[str, float]:
+    """The functions of dlx that a twentieth of its instructions are in."""
+    order = sorted(count.functions.items(), key=lambda each: -each[1])
+    return {name: round(k, 1) for name, k in order if k >= 0.05 * count.dlx}
+
+
 def document(counted: dict[str, dict[str, Count]]) -> Document:
     """Put the counts into what JSON can hold."""
     return {
@@ -153,6 +174,7 @@ def document(counted: dict[str, dict[str, Count]]) -> Document:
                 "dlx": own.dlx,
                 "all": own.all,
                 "floor": floor.all if (floor := counted["floor"].get(name)) else None,
+                "functions": largest(own),
             }
             for name, own in counted["path"].items()
         },

@@ -58,7 +58,7 @@ def arguments(rounds: int) -> Document:
     }
     found: Document = {}
     for kind, make in makers.items():
-        every: list[Any] = [make() for _ in range(max(counts))]
+        every = [make() for _ in range(max(counts))]
         statements = {
             str(n): ("nop(*xs)", {"nop": nop, "xs": every[:n]}) for n in counts
         }
@@ -89,7 +89,8 @@ def dimensions(rounds: int) -> Document:
 def types(rounds: int) -> Document:
     """Imports of instances of 1 to 1000 classes, one after the other: ns per call."""
     classes = [type(f"Array{i}", (np.ndarray,), {}) for i in range(1000)]
-    every = [np.ones((3, 4), np.float32).view(each) for each in classes]
+    a = np.ones((3, 4), np.float32)
+    every: list[Any] = [a.view(each) for each in classes]
     statement = "for x in xs: from_dlpack(x)"
     statements = {
         str(n): (statement, {"xs": every[:n], "from_dlpack": dlx.from_dlpack})
