@@ -53,7 +53,7 @@ FLOORS = {
     "tvm-ffi call, three dlx tensors": "nop(t, t2, t3)",
     "tvm-ffi call, three MyArr over torch": "nop(t, t2, t3)",
 }
-WARM_UP, FEW, MANY = 50, 100, 300
+WARM_UP, FEW, MANY = 50, 100, 1100
 
 
 def runner(statement: str, scope: Scope) -> Callable[[int], object]:
