@@ -249,6 +249,7 @@ pub(crate) fn export(
         copy,
         stream,
         release: Release::None,
+        ..Request::NOTHING
     };
     let snapshot = again(py, snapshot, &request)?;
     if let Some(snapshot) = &snapshot

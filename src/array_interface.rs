@@ -57,7 +57,7 @@ pub(crate) fn array_interface<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Boun
     let py = tensor.py();
     let snapshot = tensor.get().snapshot()?;
     let memo = snapshot.memo();
-    if memo.device.device_type != kDLCPU {
+    if !device::is_readable(memo.device) {
         return Err(absent("__array_interface__", memo.device));
     }
     describe(snapshot)?;

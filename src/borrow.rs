@@ -44,25 +44,7 @@ impl Block {
             ));
         }
         let ordered = stream::has_streams(device)
-            && match stream::wanted(wanted, device)? {
-                Wanted::NoOrder => false,
-                Wanted::Stream(stream) => {
-                    if self.stream.is_none() {
-                        // The tensor's own stream is one of its device.
-                        self.stream = Some(match lent.stream(py)?.is(&stream) {
-                            true => stream.verified(),
-                            false => stream::check_device(stream)?,
-                        });
-                    }
-                    true
-                }
-                Wanted::Unset => {
-                    if self.stream.is_none() {
-                        self.stream = Some(lent.stream(py)?);
-                    }
-                    true
-                }
-            };
+            && (self.stream.is_some() || self.begin(&lent, wanted, py)?);
         let snapshot = match &self.stream {
             Some(stream) if ordered => {
                 lent.order(py, stream, Joined::Back)?;
@@ -76,6 +58,24 @@ impl Block {
         let view = Bound::new(py, Tensor::new(snapshot))?;
         self.views.push(view.clone().unbind());
         Ok(view)
+    }
+
+    /// Finds the stream of the block by the first tensor on a device; whether there is one.
+    fn begin(
+        &mut self,
+        first: &Lent,
+        wanted: Option<&Bound<'_, PyAny>>,
+        py: Python<'_>,
+    ) -> PyResult<bool> {
+        let device = first.snapshot.memo().device;
+        self.stream = match stream::wanted(wanted, device)? {
+            Wanted::NoOrder => None,
+            // The tensor's own stream is one of its device.
+            Wanted::Stream(stream) if first.stream(py)?.is(&stream) => Some(stream.verified()),
+            Wanted::Stream(stream) => Some(stream::check_device(stream)?),
+            Wanted::Unset => Some(first.stream(py)?),
+        };
+        Ok(self.stream.is_some())
     }
 
     /// Ends what was lent, and makes the streams of the tensors wait for that of the block.
@@ -135,7 +135,7 @@ impl Entered {
 /// ``ta``, ``tb``, ``tc`` are `Tensor` views, valid in the block; ``out`` is one tensor or a sequence, which must be
 /// writable. ``s`` is the `Stream` to launch on, None if all tensors are on the CPU: the one that ``stream`` names, or
 /// else the one that the library of the first tensor on a device works on, so that no driver is called where all
-/// agree. Other streams wait for each other at both ends of the block, also when the body raises. ``stream=-1`` orders
+/// agree. It is one of the device of the first tensor; others may be elsewhere. Other streams wait for each other at both ends of the block, also when the body raises. ``stream=-1`` orders
 /// nothing.
 ///
 /// Tensors of torch that require grad are lent as they are, since a kernel records none. A library that cannot say

@@ -46,10 +46,10 @@ pub(crate) fn format(dtype: DLDataType) -> Option<&'static CStr> {
     })
 }
 
-/// Refuses what is not host memory or has a dtype that Python buffers cannot name.
+/// Refuses what is not host memory, pinned or not, or has a dtype that Python buffers cannot name.
 pub(crate) fn describe(snapshot: &Snapshot) -> PyResult<&'static CStr> {
     let memo = snapshot.memo();
-    if memo.device.device_type != kDLCPU {
+    if !device::is_readable(memo.device) {
         let name = device::name(memo.device);
         let message = format!("the tensor is on {name}, only memory on cpu can be a Python buffer");
         return Err(PyBufferError::new_err(message));

@@ -63,6 +63,24 @@ impl Memo {
     }
 }
 
+impl Memo {
+    /// The fields of a tensor that looks as usual, from a library whose tensors need no checking then: with memory,
+    /// which tensors without elements have not, and with strides.
+    #[inline(always)]
+    pub(crate) fn of_trusted(
+        managed: &Managed<DLManagedTensorVersioned>,
+    ) -> Option<(DLTensor, Self)> {
+        let (tensor, flags) = managed.read().ok()?;
+        let usual = tensor.device.device_type == kDLCPU
+            && !tensor.data.is_null()
+            && !tensor.strides.is_null()
+            && tensor.byte_offset == 0
+            && flags == 0;
+        let memo = Self::on_cpu(tensor.data, tensor.dtype, 0);
+        usual.then_some((tensor, memo))
+    }
+}
+
 const KNOWN_FLAGS: u64 = DLPACK_FLAG_BITMASK_READ_ONLY
     | DLPACK_FLAG_BITMASK_IS_COPIED
     | DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
@@ -215,15 +233,9 @@ pub(crate) fn offer(
 pub(crate) fn of_trusted(
     managed: &Managed<DLManagedTensorVersioned>,
 ) -> Result<(DLTensor, bool), Error> {
-    let (tensor, flags) = managed.read()?;
-    let usual = tensor.device.device_type == kDLCPU
-        && !tensor.data.is_null()
-        && !tensor.strides.is_null()
-        && tensor.byte_offset == 0
-        && flags == 0;
-    match usual {
-        true => Ok((tensor, true)),
-        false => of_managed(managed),
+    match Memo::of_trusted(managed) {
+        Some((tensor, _)) => Ok((tensor, true)),
+        None => of_managed(managed),
     }
 }
 

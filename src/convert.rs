@@ -7,7 +7,6 @@ mod target;
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyInt;
 
 use crate::abi::*;
 use crate::adapters::numpy;
@@ -84,19 +83,12 @@ impl Asked {
         x: &Bound<'_, PyAny>,
         stream_of: impl Fn(DLDevice) -> PyResult<i64>,
     ) -> PyResult<Snapshot> {
-        let there = match self.device {
-            Some(there) => Some(there),
-            None => protocol::device(x)?,
-        };
-        let stream = match there.filter(|&there| stream::has_streams(there)) {
-            Some(there) => Some(PyInt::new(x.py(), stream_of(there)?).into_any()),
-            None => None,
-        };
         let request = Request {
             device: self.device,
             copy: self.copy,
-            stream: stream.as_ref(),
+            stream_of: Some(&stream_of),
             release: Release::None,
+            ..Request::NOTHING
         };
         from_dlpack(x, &request)
     }
@@ -180,8 +172,7 @@ fn make<'py>(x: &Bound<'py, PyAny>, target: &Target, asked: &Asked) -> PyResult<
             let request = Request {
                 device: asked.device,
                 copy: asked.copy,
-                stream: None,
-                release: Release::Auto,
+                ..Request::NOTHING
             };
             let tensor = Tensor::new(from_dlpack(x, &request)?);
             Ok(Bound::new(py, tensor)?.into_any())

@@ -24,11 +24,6 @@ pub(crate) fn can(device: DLDevice) -> bool {
     device.device_type == kDLCPU
 }
 
-/// Whether the CPU reads what is on this device.
-pub(crate) fn is_readable(device: DLDevice) -> bool {
-    matches!(device.device_type, kDLCPU | kDLCUDAHost | kDLROCMHost)
-}
-
 /// A compact row-major copy on the CPU, at an address that is a multiple of 256, with IS_COPIED set (R37, R59).
 ///
 /// # Errors
@@ -36,7 +31,7 @@ pub(crate) fn is_readable(device: DLDevice) -> bool {
 /// `BufferError` for memory that the CPU cannot read, `MemoryError`.
 pub(crate) fn compact(py: Python<'_>, source: &Snapshot) -> PyResult<Snapshot> {
     let device = source.memo().device;
-    if !is_readable(device) {
+    if !device::is_readable(device) {
         let name = device::name(device);
         let message = format!("dlx does not copy what is on {name}, only what is on cpu");
         return Err(Error::refused(message).into());

@@ -122,6 +122,11 @@ pub(crate) fn has_addresses(device: DLDevice) -> bool {
     device.device_type == kDLCPU || kind_of(device.device_type).is_some_and(|kind| kind.address)
 }
 
+/// Whether the CPU reads memory there at its address: its own, and what is pinned for a GPU.
+pub(crate) fn is_readable(device: DLDevice) -> bool {
+    matches!(device.device_type, kDLCPU | kDLCUDAHost | kDLROCMHost)
+}
+
 /// The name that a device prints: `cpu`, `cuda:0`.
 pub(crate) fn name(device: DLDevice) -> impl fmt::Display {
     struct Name(DLDevice);

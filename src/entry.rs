@@ -1,6 +1,6 @@
-//! The two functions that cost less than the parsing of their arguments, as CPython calls them: `from_dlpack` of a
-//! NumPy array, and `Tensor.__dlpack__` with what consumers usually ask for. Every other call goes on to what PyO3
-//! has made (invariant S20 of `docs/safety.md`).
+//! The two functions that cost less than the parsing of their arguments, as CPython calls them: `from_dlpack` of an
+//! object and nothing else, and `Tensor.__dlpack__` with what consumers usually ask for. Every other call goes on to
+//! what PyO3 has made (invariant S20 of `docs/safety.md`).
 
 use std::ffi::{CString, c_int};
 use std::mem::transmute;
@@ -17,9 +17,9 @@ use pyo3::types::{PyCFunction, PyTuple};
 use crate::abi::{DLDataType, DLManagedTensorVersioned, DLPACK_MAJOR_VERSION, kDLUInt};
 use crate::adapters::numpy;
 use crate::boundary::guard;
-use crate::capsule;
 use crate::snapshot::Snapshot;
 use crate::tensor::Tensor;
+use crate::{capsule, functions};
 
 /// What PyO3 has made, as CPython calls it.
 type Function = unsafe extern "C" fn(
@@ -104,7 +104,7 @@ pub(crate) fn set_dlpack(py: Python<'_>) -> PyResult<()> {
     class.setattr(name, method)
 }
 
-/// `from_dlpack(x)`, where `x` is the usual array.
+/// `from_dlpack(x)`.
 ///
 /// # Safety
 ///
@@ -117,30 +117,39 @@ unsafe extern "C" fn called(
 ) -> *mut ffi::PyObject {
     if count == 1 && keywords.is_null() {
         // SAFETY: there is one argument, which the caller holds; attached.
-        let made = guard(|| unsafe { of_array(arguments) }, |_| None);
+        let made = guard(|| unsafe { of_one(arguments) }, |_| None);
         if let Some(made) = made {
-            return made.as_ptr();
+            return made;
         }
     }
     // SAFETY: as this function is called.
     unsafe { parse(&FROM_DLPACK, module, arguments, count, keywords) }
 }
 
-/// The tensor of an array of NumPy that needs no words; `None` for everything else.
+/// The tensor of one argument, or NULL with an exception.
 ///
 /// # Safety
 ///
 /// Attached, with one live argument.
 #[inline(always)]
-unsafe fn of_array(arguments: *const *mut ffi::PyObject) -> Option<NonNull<ffi::PyObject>> {
+unsafe fn of_one(arguments: *const *mut ffi::PyObject) -> Option<*mut ffi::PyObject> {
     // SAFETY: the caller's promise.
     let py = unsafe { Python::assume_attached() };
     // SAFETY: the caller's promise.
     let x = unsafe { arguments.read() };
     // SAFETY: the caller's promise.
     let x = unsafe { Borrowed::from_ptr(py, x) };
-    let snapshot = numpy::usual(&x)?;
-    owned(Bound::new(py, Tensor::new(snapshot)))
+    if let Some(snapshot) = numpy::usual(&x) {
+        return owned(Bound::new(py, Tensor::new(snapshot))).map(NonNull::as_ptr);
+    }
+    // Whatever else it is may run Python code, so PyO3 has to know of the attachment.
+    Some(Python::attach(|py| match functions::imported(&x) {
+        Ok(tensor) => tensor.into_ptr(),
+        Err(error) => {
+            error.restore(py);
+            null_mut()
+        }
+    }))
 }
 
 /// The reference to give away; a failure is forgotten, and found again by who tries the other way.

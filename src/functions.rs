@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyTuple};
 
 use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
-use crate::adapters::numpy;
+use crate::adapters::{loaded, numpy};
 use crate::cache::{self, Way};
 use crate::checked::{Checked, Memo};
 use crate::device::{self, Device};
@@ -22,7 +22,7 @@ use crate::release::Release;
 use crate::request::Request;
 use crate::slot::is_mixin;
 use crate::snapshot::Source;
-use crate::stream::{self, PyStream, Wanted};
+use crate::stream::{self, Wanted};
 use crate::tensor::{Tensor, again};
 use crate::work::Work;
 use crate::{aliases, resolve};
@@ -72,6 +72,7 @@ pub(crate) fn from_dlpack<'py>(
                 Release::names()
             ))
         })?,
+        ..Request::NOTHING
     };
     if let Ok(tensor) = x.cast_exact::<Tensor>()
         && stream.is_none()
@@ -83,6 +84,20 @@ pub(crate) fn from_dlpack<'py>(
         return recorded(x, &request);
     }
     Bound::new(x.py(), Tensor::new(resolve::from_dlpack(x, &request)?))
+}
+
+/// `from_dlpack(x)`.
+pub(crate) fn imported<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Tensor>> {
+    match x.cast_exact::<Tensor>() {
+        Ok(tensor) => {
+            tensor.get().snapshot()?;
+            Ok(tensor.clone())
+        }
+        Err(_) => Bound::new(
+            x.py(),
+            Tensor::new(resolve::from_dlpack(x, &Request::NOTHING)?),
+        ),
+    }
 }
 
 /// A tensor whose producer is told which stream uses it, so that it holds the memory back itself.
@@ -100,14 +115,19 @@ fn recorded<'py>(
     let snapshot = resolve::from_dlpack(x, request)?;
     let used = snapshot.work().and_then(|work| work.used.clone());
     if let (Some(used), Some(given)) = (used, request.stream) {
-        let is_number = given.is_instance_of::<PyInt>() || given.is_instance_of::<PyStream>();
-        let external = match py.import("sys")?.getattr("modules")?.get_item("torch") {
-            Ok(torch) if is_number && x.is_instance(&torch.getattr("Tensor")?)? => Some(
-                torch
-                    .getattr("cuda")?
-                    .getattr("ExternalStream")?
-                    .call1((used.handle(), used.device().device_id))?,
-            ),
+        let torch = loaded(intern!(py, "torch"))?;
+        let external = match torch {
+            // torch takes streams of its own only.
+            Some(torch) if x.is_instance(&torch.getattr("Tensor")?)? => {
+                let cuda = torch.getattr("cuda")?;
+                match given.is_instance(&cuda.getattr("Stream")?)? {
+                    true => None,
+                    false => Some(
+                        cuda.getattr("ExternalStream")?
+                            .call1((used.handle(), used.device().device_id))?,
+                    ),
+                }
+            }
             _ => None,
         };
         record.call1((external.as_ref().unwrap_or(given),))?;

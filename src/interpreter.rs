@@ -78,13 +78,13 @@ impl<T: DropAttached> Deref for Quiet<T> {
 
 impl<T: DropAttached> Drop for Quiet<T> {
     fn drop(&mut self) {
-        // Python's destructors run attached, so this finds the thread as it is.
-        Python::try_attach(|py| {
-            let _pending = Pending::save(py);
-            // SAFETY: taken once, here, and not used again.
-            let value = unsafe { ManuallyDrop::take(&mut self.0) };
-            value.drop_attached(py);
-        });
+        // SAFETY: it is part of a Python object, whose destructor runs attached, or was to become part of one in a
+        // function that is called attached.
+        let py = unsafe { Python::assume_attached() };
+        let _pending = Pending::save(py);
+        // SAFETY: taken once, here, and not used again.
+        let value = unsafe { ManuallyDrop::take(&mut self.0) };
+        value.drop_attached(py);
     }
 }
 

@@ -15,7 +15,6 @@ use crate::error::Error;
 use crate::exchange::Table;
 use crate::order::{self, Joined};
 use crate::protocol;
-use crate::release::Release;
 use crate::request::Request;
 use crate::resolve::from_dlpack;
 use crate::slot::innermost;
@@ -113,10 +112,8 @@ fn of_protocol(
     };
     let is_ordered = library.is_some() || device.is_some_and(stream::has_streams);
     let request = Request {
-        device: None,
-        copy: None,
         stream: stream.as_ref().filter(|_| is_ordered),
-        release: Release::Auto,
+        ..Request::NOTHING
     };
     Ok(Lent {
         snapshot: from_dlpack(x, &request)?,
@@ -145,10 +142,7 @@ impl Lent {
         }
         let work = self.snapshot.work();
         let known = work.and_then(|work| {
-            let now = work
-                .producer
-                .as_ref()
-                .and_then(|producer| producer.now(device));
+            let now = work.producer.as_ref().and_then(|producer| producer.now());
             now.or_else(|| work.stream().cloned())
         });
         match known {
@@ -182,7 +176,7 @@ impl Lent {
         let now = work
             .producer
             .as_ref()
-            .and_then(|producer| Some((producer.now(self.device())?, producer)));
+            .and_then(|producer| Some((producer.now()?, producer)));
         let mut known = false;
         if let Some((now, producer)) = now {
             order::after(&now, stream, Joined::Never)?;

@@ -93,6 +93,7 @@ pub(crate) fn dlpack<'py>(
         copy,
         stream,
         release: Release::None,
+        ..Request::NOTHING
     };
     let (inner, last) = innermost(x)?;
     let snapshot = match inner.cast_exact::<Tensor>() {
@@ -163,13 +164,7 @@ pub(crate) fn dlpack_device_aliases<'py>(x: &Bound<'py, PyAny>) -> PyResult<Boun
 }
 
 fn tensor_of(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
-    let request = Request {
-        device: None,
-        copy: None,
-        stream: None,
-        release: Release::Auto,
-    };
-    from_dlpack(x, &request)
+    from_dlpack(x, &Request::NOTHING)
 }
 
 /// An instance of ``cls`` over ``tensor``, through ``__dlx_import__``.

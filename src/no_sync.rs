@@ -7,7 +7,6 @@
 
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
-use pyo3::types::PyInt;
 
 use crate::abi::*;
 use crate::adapters::{numpy, torch};
@@ -15,22 +14,19 @@ use crate::cache::{self, Way};
 use crate::exchange::{Table, WorkStream};
 use crate::managed::Managed;
 use crate::release::Release;
-use crate::request::Request;
+use crate::request::{Request, StreamOf};
 use crate::resolve::from_dlpack;
 use crate::slot::{innermost, lends_nothing};
 use crate::snapshot::Snapshot;
 use crate::stream::Stream;
 use crate::tensor::Tensor;
-use crate::{checked, protocol, stream};
+use crate::{checked, stream};
 
 /// A managed tensor, and the stream on which its library works: that of a table, for a device with streams.
 pub(crate) type Export = (Managed<DLManagedTensorVersioned>, Option<WorkStream>);
 
 /// A borrowed view, and the stream on which its library works.
 pub(crate) type Lent = (DLTensor, Option<WorkStream>);
-
-/// The stream that a consumer will run on.
-pub(crate) type StreamOf<'a> = &'a dyn Fn(DLDevice) -> PyResult<i64>;
 
 /// A managed tensor of `x`.
 ///
@@ -138,17 +134,11 @@ fn work_stream(table: &Table, device: DLDevice) -> Option<WorkStream> {
 /// What `from_dlpack` makes of `x`; everything on this way may run Python code.
 #[cold]
 fn from_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export> {
-    Python::attach(|py| {
-        let device = protocol::device(x)?.filter(|&device| stream::has_streams(device));
-        let stream = match device {
-            Some(device) => Some(PyInt::new(py, stream(device)?).into_any()),
-            None => None,
-        };
+    Python::attach(|_| {
         let request = Request {
-            device: None,
-            copy: None,
-            stream: stream.as_ref(),
+            stream_of: Some(stream),
             release: Release::None,
+            ..Request::NOTHING
         };
         Ok((from_dlpack(x, &request)?.export(true)?, None))
     })

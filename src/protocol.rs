@@ -37,7 +37,7 @@ pub(crate) fn from_protocol(
         Some(copy) => copy,
     };
     let error = match ask(x, kind, entry, request) {
-        Err(error) if may_copy && relocate::is_refusal(py, &error) => error,
+        Err(error) if may_copy && relocate::is_refusal(py, &error, kind.is_some()) => error,
         answer => return answer,
     };
     let Some(here) = device(x)? else {
@@ -56,11 +56,10 @@ pub(crate) fn from_protocol(
     };
     let stream = stream.map(|handle| PyInt::new(py, handle).into_any());
     let as_it_is = Request {
-        device: None,
-        copy: None,
         stream: stream.as_ref(),
         // A copy holds what it reads.
         release: Release::None,
+        ..Request::NOTHING
     };
     let Some(source) = ask(x, kind, entry, &as_it_is)? else {
         return Err(error);

@@ -8,7 +8,6 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::abi::DLDevice;
 use crate::driver::{self, Capture, Event};
 use crate::error::Error;
 use crate::interpreter::attach;
@@ -111,8 +110,8 @@ fn waiting() -> MutexGuard<'static, Waiting> {
 }
 
 /// Gives `source` back, of which `work` tells who uses it.
-pub(crate) fn release(work: Work, device: DLDevice, bytes: i64, source: Source) {
-    let ends = ends_of(&work, device);
+pub(crate) fn release(work: Work, bytes: i64, source: Source) {
+    let ends = ends_of(&work);
     if ends.is_empty() {
         return drop(source);
     }
@@ -133,7 +132,7 @@ pub(crate) fn release(work: Work, device: DLDevice, bytes: i64, source: Source) 
 }
 
 /// The points at which nobody uses the memory any more, of those that the policy does not see to by itself.
-fn ends_of(work: &Work, device: DLDevice) -> Vec<Arc<Event>> {
+fn ends_of(work: &Work) -> Vec<Arc<Event>> {
     let mut ends: Vec<_> = work.uses().drain(..).collect();
     match (&work.used, work.release) {
         (_, Release::None) => ends.clear(),
@@ -143,7 +142,7 @@ fn ends_of(work: &Work, device: DLDevice) -> Vec<Arc<Event>> {
         }
         (Some(used), release) => {
             let is_seen_to = (work.producer.as_ref())
-                .and_then(|producer| producer.steady(device))
+                .and_then(|producer| producer.steady())
                 .is_some_and(|producer| {
                     let waits = || order::after(&producer, used, Joined::Never).is_ok();
                     producer.is(used) || (release == Release::WaitBack && waits())
@@ -185,7 +184,7 @@ fn synchronize(used: &Stream) -> Result<(), Error> {
     let stream = used.raw()?;
     let current = driver::enter(used.device())?;
     match current.capture(stream)? {
-        Capture::None => Ok(current.synchronize_stream(stream)?),
+        Capture::None => Ok(current.synchronize(stream)?),
         _ => Ok(()),
     }
 }

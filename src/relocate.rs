@@ -6,7 +6,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::exceptions::{PyAssertionError, PyBufferError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::abi::*;
@@ -15,7 +15,7 @@ use crate::device_memory::DeviceMemory;
 use crate::driver;
 use crate::error::{Error, copy_refused_type};
 use crate::order::{self, Joined};
-use crate::release::{Release, blocking};
+use crate::release::blocking;
 use crate::snapshot::{Snapshot, Source};
 use crate::stream::{self, Stream, Wanted};
 use crate::transfer::{self, finished};
@@ -64,7 +64,6 @@ impl On {
 }
 
 /// What copies between two devices.
-#[derive(PartialEq, Eq)]
 enum Way {
     /// The CPU.
     Host,
@@ -76,7 +75,7 @@ enum Way {
 fn way(here: DLDevice, there: DLDevice) -> Option<Way> {
     let is_rocm = |device: DLDevice| device.device_type == kDLROCM;
     let allocates = matches!(there.device_type, kDLCUDA | kDLROCM);
-    let (from_host, to_host) = (copy::is_readable(here), there == device::CPU);
+    let (from_host, to_host) = (device::is_readable(here), there == device::CPU);
     match stream::has_streams(here) {
         false if from_host && to_host => Some(Way::Host),
         false if from_host && allocates => Some(Way::Up),
@@ -118,11 +117,14 @@ fn unable(here: DLDevice, there: DLDevice, error: Option<driver::Error>) -> Erro
     })
 }
 
-/// Whether a producer says by this exception that it does not copy, so that dlx may.
-pub(crate) fn is_refusal(py: Python<'_>, error: &PyErr) -> bool {
+/// Whether a producer says by this exception that it does not copy, so that dlx may; torch asserts (it takes no stream
+/// for what is on the CPU, and has no devices that it was not built for).
+pub(crate) fn is_refusal(py: Python<'_>, error: &PyErr, is_torch: bool) -> bool {
     let refused = copy_refused_type(py).is_ok_and(|class| error.is_instance(py, class));
     !refused
-        && (error.is_instance_of::<PyBufferError>(py) || error.is_instance_of::<PyValueError>(py))
+        && (error.is_instance_of::<PyBufferError>(py)
+            || error.is_instance_of::<PyValueError>(py)
+            || (is_torch && error.is_instance_of::<PyAssertionError>(py)))
 }
 
 /// The stream that a consumer of `__dlpack__` names for a copy on `there` (R50, R55, R72).
@@ -196,12 +198,19 @@ fn up(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResult<Sn
         true => Ready::Now,
         false => Ready::After(stream),
     };
-    Ok(of_memory(source, memory, there, Work { ready, ..idle() })?)
+    Ok(of_memory(
+        source,
+        memory,
+        there,
+        Work {
+            ready,
+            ..Work::default()
+        },
+    )?)
 }
 
 /// From one device to another, or within one.
 fn across(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResult<Snapshot> {
-    let here = source.memo().device;
     let ordered = on.is_ordered();
     let (stream, lent) = on.stream(there)?;
     let steps = match source.size() {
@@ -226,7 +235,7 @@ fn across(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResul
     drop(current);
     let held = match steps.is_empty() {
         true => Ok(()),
-        false => hold(source, &stream, here, ordered),
+        false => hold(source, &stream, ordered),
     };
     queued?;
     held?;
@@ -250,12 +259,12 @@ fn wait_for(source: &Snapshot, stream: &Stream) -> Result<(), Error> {
 }
 
 /// Holds the memory of `source` until `stream` has read it, and makes its producer wait with the next write (H1).
-fn hold(source: &Snapshot, stream: &Stream, here: DLDevice, ordered: bool) -> Result<(), Error> {
+fn hold(source: &Snapshot, stream: &Stream, ordered: bool) -> Result<(), Error> {
     let work = source.work();
     let producer = work.and_then(|work| work.producer.as_ref());
     let producer = producer
         .filter(|_| ordered)
-        .and_then(|producer| producer.now(here));
+        .and_then(|producer| producer.now());
     if producer
         .as_ref()
         .is_some_and(|producer| producer.is(stream))
@@ -283,20 +292,9 @@ fn hold(source: &Snapshot, stream: &Stream, here: DLDevice, ordered: bool) -> Re
     let uses = vec![end];
     drop(source.used(Work {
         uses: uses.into(),
-        ..idle()
+        ..Work::default()
     })?);
     back
-}
-
-/// The streams of a tensor that nothing is known of.
-fn idle() -> Work {
-    Work {
-        ready: Ready::Now,
-        used: None,
-        release: Release::Auto,
-        producer: None,
-        ..Work::default()
-    }
 }
 
 /// The copy of `source` that was made in `memory`.

@@ -14,19 +14,45 @@ use crate::stream::{self, Stream, Wanted};
 use crate::work::{Producer, Ready, Work};
 use crate::{copy, device};
 
+/// The stream that a consumer will run on.
+pub(crate) type StreamOf<'a> = &'a dyn Fn(DLDevice) -> PyResult<i64>;
+
 /// What the caller of `from_dlpack` asked for.
 pub(crate) struct Request<'a, 'py> {
     pub(crate) device: Option<DLDevice>,
     pub(crate) copy: Option<bool>,
     pub(crate) stream: Option<&'a Bound<'py, PyAny>>,
+    /// The stream that a library works on which the tensor is for, where the caller named none.
+    pub(crate) stream_of: Option<StreamOf<'a>>,
     /// How the memory is given back by a stream that is not its producer's.
     pub(crate) release: Release,
 }
 
 impl Request<'_, '_> {
+    /// The usual: nothing but the tensor.
+    pub(crate) const NOTHING: Self = Self {
+        device: None,
+        copy: None,
+        stream: None,
+        stream_of: None,
+        release: Release::Auto,
+    };
+
+    /// Whether nothing is asked for but the tensor.
+    #[inline(always)]
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.device.is_none() && self.copy.is_none() && self.stream.is_none()
+    }
+
     /// What the argument `stream` asks for on the device where the tensor is, or is wanted.
     pub(crate) fn wanted(&self, device: DLDevice) -> PyResult<Wanted> {
-        stream::wanted(self.stream, device)
+        match (self.stream, self.stream_of) {
+            (None, Some(stream_of)) if stream::has_streams(device) => {
+                let handle = stream_of(device)?;
+                Ok(Wanted::Stream(Stream::of_table(handle, device)))
+            }
+            _ => stream::wanted(self.stream, device),
+        }
     }
 
     /// The order of a tensor of a producer whose stream is known, by one event from that to the stream that was

@@ -7,11 +7,12 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::abi::DLDevice;
+use crate::abi::{DLDevice, DLManagedTensorVersioned};
 use crate::adapters::{self, numpy, oneapi, torch};
 use crate::cache::{self, Entry, Way};
 use crate::error::type_name;
 use crate::exchange::Table;
+use crate::managed::Managed;
 use crate::protocol::{ask, from_protocol, no_protocol};
 use crate::relocate::{self, is_refusal};
 use crate::request::{Request, again, finish};
@@ -101,6 +102,7 @@ pub(crate) fn used(snapshot: &Snapshot, request: &Request<'_, '_>) -> PyResult<S
     let Wanted::Stream(stream) = request.wanted(here)? else {
         return Ok(snapshot.clone());
     };
+    snapshot.order(&stream)?;
     let work = snapshot.work();
     if work
         .and_then(Work::stream)
@@ -108,7 +110,6 @@ pub(crate) fn used(snapshot: &Snapshot, request: &Request<'_, '_>) -> PyResult<S
     {
         return Ok(snapshot.clone());
     }
-    snapshot.order(&stream)?;
     let producer = work.and_then(|work| work.producer.clone());
     Ok(snapshot.used(request.ready_on(stream, producer))?)
 }
@@ -141,7 +142,7 @@ fn forwarded<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> 
 }
 
 /// Rung 1: the table, which moves and orders nothing; what needs more goes to `__dlpack__`.
-fn from_table(
+pub(crate) fn from_table(
     x: &Bound<'_, PyAny>,
     table: Table,
     kind: Option<torch::Kind>,
@@ -158,6 +159,9 @@ fn from_table(
         Err(error) => return Err(error),
     };
     let here = managed.read()?.0.device;
+    if here == device::CPU && request.is_nothing() {
+        return on_cpu(x, managed, kind);
+    }
     let moves = request.moves(here);
     let has_streams = stream::has_streams(here);
     let work = match has_streams {
@@ -181,7 +185,11 @@ fn from_table(
     if moves {
         let can = table.work_stream.is_some() || !stream::has_streams(here);
         return match ask(x, kind, entry, request) {
-            Err(error) if request.copy == Some(false) || !is_refusal(py, &error) || !can => {
+            Err(error)
+                if request.copy == Some(false)
+                    || !is_refusal(py, &error, kind.is_some())
+                    || !can =>
+            {
                 Err(error)
             }
             Ok(Some(moved)) => Ok(moved),
@@ -208,6 +216,25 @@ fn from_table(
         return instead_of_table(x, kind, entry, request, cannot);
     }
     finish(py, snapshot, request)
+}
+
+/// The usual export of a table: there is nothing to order, to move or to copy.
+#[inline(always)]
+fn on_cpu(
+    x: &Bound<'_, PyAny>,
+    managed: Managed<DLManagedTensorVersioned>,
+    kind: Option<torch::Kind>,
+) -> PyResult<Snapshot> {
+    let Some(kind) = kind else {
+        return Ok(Snapshot::import(managed, None).map_err(|(error, _)| error)?);
+    };
+    let snapshot = match kind.is_plain() {
+        true => Snapshot::import_trusted(managed),
+        false => Snapshot::import(managed, None),
+    };
+    let snapshot = snapshot.map_err(|(error, _)| error)?;
+    kind.check_table(x, snapshot.memo().dtype)?;
+    Ok(snapshot)
 }
 
 /// What is known of a tensor from a table that is waited for when it is copied.

@@ -3,6 +3,9 @@
 //! Shape and strides are copied when a tensor comes in, so that a producer that changes its own (torch's
 //! point into the live tensor) changes nothing here. A `dlx.Tensor` and all its exports share one snapshot.
 
+mod export;
+mod source;
+
 use std::mem::replace;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -11,10 +14,9 @@ use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::checked::{Checked, Memo, dimensions};
-use crate::device_memory::DeviceMemory;
 use crate::error::Error;
-use crate::interpreter::{DropAttached, PythonOwner};
-use crate::managed::{self, Managed, ManagedTensor, Offer};
+use crate::interpreter::DropAttached;
+use crate::managed::{Managed, ManagedTensor};
 use crate::memory::Memory;
 use crate::order::Joined;
 use crate::release::release;
@@ -23,57 +25,7 @@ use crate::stream::Stream;
 use crate::work::Work;
 use crate::{device, layout, relocate};
 
-/// What keeps the memory of a snapshot alive; dropping it lets go.
-pub(crate) enum Source {
-    /// A tensor that came through the table or a `dltensor_versioned` capsule.
-    Versioned(Managed<DLManagedTensorVersioned>),
-    /// A tensor that came through a `dltensor` capsule.
-    Legacy(#[expect(dead_code, reason = "held for its deleter")] Managed<DLManagedTensor>),
-    /// Memory of a Python object, named by `from_pointer`.
-    Python(PythonOwner),
-    /// Memory of our own.
-    Memory(#[expect(dead_code, reason = "held for its memory")] Memory),
-    /// Memory of our own on a device.
-    Device(DeviceMemory),
-    /// Memory that another protocol describes, with whatever that gives to hold it.
-    Held(#[expect(dead_code, reason = "held for its drop")] Box<dyn Send + Sync>),
-    /// Another view of the same memory.
-    Snapshot(Snapshot),
-    /// Another view of the same memory, which is on more devices than one.
-    Aliased(Box<(Snapshot, Aliases)>),
-    /// Memory that the caller answers for.
-    Static,
-}
-
-impl From<Managed<DLManagedTensorVersioned>> for Source {
-    fn from(managed: Managed<DLManagedTensorVersioned>) -> Self {
-        Self::Versioned(managed)
-    }
-}
-
-impl From<Managed<DLManagedTensor>> for Source {
-    fn from(managed: Managed<DLManagedTensor>) -> Self {
-        Self::Legacy(managed)
-    }
-}
-
-impl Source {
-    /// The streams of the other view.
-    pub(crate) fn work(&self) -> Option<&Work> {
-        match self {
-            Self::Snapshot(view) => view.work(),
-            Self::Aliased(aliased) => aliased.0.work(),
-            _ => None,
-        }
-    }
-}
-
-/// The devices that a tensor is on besides its own, and whom to ask for it there.
-pub(crate) struct Aliases {
-    pub(crate) devices: Box<[DLDevice]>,
-    /// `None` where the class of a mixin says so of a `dlx.Tensor`: nobody but dlx describes that memory.
-    pub(crate) exporter: Option<PythonOwner>,
-}
+pub(crate) use source::{Aliases, Source};
 
 struct Fields {
     memo: Memo,
@@ -89,7 +41,7 @@ impl Drop for Fields {
         if let Some(work) = self.work.take().and_then(|work| Arc::try_unwrap(work).ok()) {
             let bytes = layout::nbytes(self.size, self.memo.dtype, true);
             let source = replace(&mut self.source, Source::Static);
-            release(work, self.memo.device, bytes, source);
+            release(work, bytes, source);
         }
     }
 }
@@ -201,6 +153,27 @@ impl Snapshot {
             Ok(checked) => Ok(checked.with_work(managed.into(), work.map(Arc::new))),
             Err(error) => Err((error, managed)),
         }
+    }
+
+    /// As [`Self::import`], from a library whose tensors need no checking as long as they look as usual.
+    #[inline]
+    pub(crate) fn import_trusted(
+        managed: Managed<DLManagedTensorVersioned>,
+    ) -> Result<Self, (Error, Managed<DLManagedTensorVersioned>)> {
+        let Some((tensor, memo)) = Memo::of_trusted(&managed) else {
+            return Self::import(managed, None);
+        };
+        // SAFETY: as in `import`.
+        let Ok((shape, Some(strides))) = (unsafe { dimensions(&tensor) }) else {
+            return Self::import(managed, None);
+        };
+        let checked = Checked {
+            memo,
+            size: shape.iter().product(),
+            shape,
+            strides: Some(strides),
+        };
+        Ok(checked.over(managed.into()))
     }
 
     /// Leaves the versioned tensor that this was imported from as it is, if nobody else holds the snapshot.
@@ -365,40 +338,5 @@ impl Snapshot {
             ..*self.memo()
         };
         self.other(memo)
-    }
-
-    /// A managed tensor of its own that is offered to a peer.
-    pub(crate) fn offer(&self, fresh: bool) -> Result<Offer<Self>, Error> {
-        let (shape, strides) = (self.shape(), self.strides());
-        Offer::new(
-            self.dl_tensor(),
-            shape,
-            strides,
-            self.flags(fresh),
-            self.clone(),
-        )
-    }
-
-    /// The flags of an export, `fresh` if nobody else has the memory.
-    fn flags(&self, fresh: bool) -> u64 {
-        match fresh {
-            true => self.memo().flags,
-            false => self.memo().flags & !DLPACK_FLAG_BITMASK_IS_COPIED,
-        }
-    }
-
-    /// A managed tensor of its own that shares the memory (R16).
-    ///
-    /// IS_COPIED says that the consumer is the only owner, so it is set only on memory made for this
-    /// export: `fresh` (R37, R38).
-    pub(crate) fn export<M: ManagedTensor>(&self, fresh: bool) -> Result<Managed<M>, Error> {
-        let (shape, strides) = (self.shape(), self.strides());
-        managed::export(
-            self.dl_tensor(),
-            shape,
-            strides,
-            self.flags(fresh),
-            self.clone(),
-        )
     }
 }

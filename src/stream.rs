@@ -109,7 +109,7 @@ pub(crate) fn of_interface(py: Python<'_>, snapshot: &Snapshot) -> PyResult<Opti
         // the tensor (R151).
         (None, Ready::Point(_)) => {
             let producer = work.producer.as_ref().filter(|producer| producer.is_held());
-            let stream = match producer.and_then(|producer| producer.now(device)) {
+            let stream = match producer.and_then(|producer| producer.now()) {
                 Some(stream) => stream,
                 None => match set(device) {
                     Some(stream) => stream,

@@ -3,25 +3,27 @@
 #![deny(unsafe_code)]
 
 mod exchange;
+mod numpy;
+mod repr;
 
 pub(crate) use exchange::allocate;
+pub(crate) use numpy::to_numpy;
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use pyo3::exceptions::{PyBufferError, PyImportError};
+use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict, PyMemoryView, PyTuple};
+use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
 use crate::abi::*;
 use crate::borrow::Use;
-use crate::checked::Memo;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::exchange::publish;
 use crate::interpreter::Quiet;
-use crate::release::{Release, blocking};
+use crate::release::blocking;
 use crate::request::{self, Request};
 use crate::snapshot::Snapshot;
 use crate::stream::PyStream;
@@ -208,37 +210,8 @@ impl Tensor {
     ///
     /// Raises ``BufferError`` for memory not on the CPU, for packed sub-byte and vector types, and for
     /// dtypes that need ``ml_dtypes`` where that is not installed.
-    pub(crate) fn numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
-        let numpy = py.import("numpy")?;
-        let snapshot = slf.get().snapshot()?;
-        let Memo { dtype, device, .. } = *snapshot.memo();
-        if buffer::is_nameable(dtype) || device.device_type != kDLCPU {
-            let view = PyMemoryView::from(slf.as_any())?;
-            return numpy.call_method1("asarray", (view,));
-        }
-        let name = dtype::name(dtype).to_string();
-        let padded = snapshot.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
-        let unknown =
-            |why: &str| PyBufferError::new_err(format!("NumPy cannot show {name}: {why}"));
-        if dtype.lanes != 1 || (dtype.bits < 8 && !padded) {
-            return Err(unknown("it knows neither vectors nor packed elements"));
-        }
-        let Some(stand_in) = buffer::stand_in(dtype) else {
-            return Err(unknown("it has no dtype of that size"));
-        };
-        let ml_dtype = match py.import("ml_dtypes") {
-            Ok(ml_dtypes) => ml_dtypes.getattr_opt(name.as_str())?,
-            Err(error) if error.is_instance_of::<PyImportError>(py) => {
-                return Err(unknown(
-                    "that takes the package ml_dtypes, which is not installed",
-                ));
-            }
-            Err(error) => return Err(error),
-        };
-        let ml_dtype = ml_dtype.ok_or_else(|| unknown("ml_dtypes does not have it"))?;
-        let raw = Bound::new(py, Self::new(snapshot.reinterpret(stand_in)?))?;
-        Self::numpy(&raw)?.call_method1("view", (ml_dtype,))
+    fn numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        to_numpy(slf)
     }
 
     /// The tensor on ``device``, as a copy if ``copy=True``; itself where nothing has to change.
@@ -256,8 +229,7 @@ impl Tensor {
         let request = Request {
             device,
             copy,
-            stream: None,
-            release: Release::Auto,
+            ..Request::NOTHING
         };
         again(slf, &request)
     }
@@ -348,30 +320,7 @@ impl Tensor {
     }
 
     fn __repr__(&self) -> String {
-        let Memo { dtype, device, .. } = *self.snapshot.memo();
-        let shape: Vec<String> = self.snapshot.shape().iter().map(i64::to_string).collect();
-        let mut text = format!(
-            "dlx.Tensor({}[{}], {}",
-            dtype::name(dtype),
-            shape.join(", "),
-            device::name(device)
-        );
-        if !self.snapshot.is_row_major() {
-            text += &format!(", strides={:?}", self.snapshot.strides());
-        }
-        for (flag, name) in [
-            (DLPACK_FLAG_BITMASK_READ_ONLY, ", readonly"),
-            (DLPACK_FLAG_BITMASK_IS_COPIED, ", copied"),
-            (DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, ", padded"),
-        ] {
-            if self.snapshot.has(flag) {
-                text += name;
-            }
-        }
-        if self.ended.load(Ordering::Relaxed) {
-            text += ", ended";
-        }
-        text + ")"
+        repr::of(self)
     }
 }
 

@@ -77,7 +77,8 @@ pub(crate) struct Producer {
 
 impl Producer {
     /// The stream that the producer works on in this thread; `None` where it cannot tell.
-    pub(crate) fn now(&self, device: DLDevice) -> Option<Stream> {
+    pub(crate) fn now(&self) -> Option<Stream> {
+        let device = self.then.device();
         let ask = |py: Python<'_>| {
             let _pending = Pending::save(py);
             // What an object raises is dropped, for which PyO3 must know of the attachment.
@@ -93,9 +94,9 @@ impl Producer {
 
     /// The stream of then, where it is alive and memory that is given out again there is used after what it was given:
     /// of a library that still works on it (R142), or of an object that is held (R151).
-    pub(crate) fn steady(&self, device: DLDevice) -> Option<Stream> {
+    pub(crate) fn steady(&self) -> Option<Stream> {
         let is_same = |now: Stream| now.is(&self.then);
-        let is_steady = self.is_held() || self.now(device).is_some_and(is_same);
+        let is_steady = self.is_held() || self.now().is_some_and(is_same);
         is_steady.then(|| self.then.clone())
     }
 }
@@ -155,9 +156,8 @@ impl Work {
     ///
     /// What the producer has been given since the tensor came in is waited for too, where it can be asked.
     pub(crate) fn order(&self, consumer: &Stream, joined: Joined) -> Result<(), Error> {
-        let device = consumer.device();
         let covered = match &self.producer {
-            Some(producer) => match producer.now(device) {
+            Some(producer) => match producer.now() {
                 Some(now) => {
                     order::after(consumer, &now, joined)?;
                     // Events of a stream come in its order.
@@ -222,7 +222,7 @@ impl Work {
             let raw = stream.raw()?;
             let current = driver::enter(stream.device())?;
             match current.capture(raw)? {
-                driver::Capture::None => current.synchronize_stream(raw)?,
+                driver::Capture::None => current.synchronize(raw)?,
                 _ => return Err(captured()),
             }
         }

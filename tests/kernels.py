@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -79,27 +78,15 @@ class OwnStream:
         self.stream.destroy()
 
 
-class Held:
-    """A thread that does something, holds it, and lets go when told."""
-
-    def __init__(self, block: Callable[[], None], end: Callable[[], None]) -> None:
-        """Run `block` in the thread, and wait for its end."""
-        self._begun, self._go = threading.Event(), threading.Event()
-        self._pool = ThreadPoolExecutor(1)
-
-        def run() -> None:
-            try:
-                block()
-            finally:
-                self._begun.set()
-            self._go.wait()
-            end()
-
-        self._future = self._pool.submit(run)
-        self._begun.wait()
-
-    def end(self) -> None:
-        """Run `end` in the thread; what it raises comes here."""
-        self._go.set()
-        self._future.result()
-        self._pool.shutdown()
+@contextmanager
+def held_elsewhere(
+    begin: Callable[[], None], end: Callable[[], None]
+) -> Iterator[None]:
+    """Begin something in another thread, and end it there after the block."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(begin).result()
+        try:
+            yield
+        finally:
+            ended = pool.submit(end)
+        ended.result()

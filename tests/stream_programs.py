@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import dlx
-from cuda_producers import CUDA, DLPackArray, Framework, Imported
+from cuda_producers import CUDA, CudaArray, DLPackArray, Framework, Imported
 from dlpack_abi import from_table, table_of
 from kernels import read, write
 from simulated_driver import Simulation
@@ -36,7 +36,7 @@ class Item:
     """An array and what was made of it."""
 
     library: Framework
-    array: DLPackArray | None
+    array: CudaArray | None
     tensors: list[dlx.Tensor] = field(default_factory=list)
     """The last one is the one in use."""
     consumers: list[tuple[Imported, Stream]] = field(default_factory=list)
@@ -56,6 +56,12 @@ class Item:
     def has_table(self) -> bool:
         """Whether the library can be asked for its stream."""
         return hasattr(self.library.Array, "__dlpack_c_exchange_api__")
+
+    def free(self) -> None:
+        """Have the library free the array, as far as nobody else holds it."""
+        array, self.array = self.array, None
+        if isinstance(array, DLPackArray):
+            array.free()
 
     def worked(self) -> None:
         """Note that the library has worked on it."""
@@ -105,8 +111,7 @@ class Program:
                 for index in range(len(item.consumers)):
                     self._end_consumer(item, -1, wait=bool(index % 2))
                 item.tensors.clear()
-                if item.array is not None:
-                    item.array.free()
+                item.free()
             for index in range(2 * len(self.libraries)):
                 self.new(index, 0, 0)
 
@@ -153,8 +158,7 @@ class Program:
         """Have a library free an array, as far as nobody else holds it."""
         item = self._find(a, lambda item: item.array is not None and not item.lent)
         if item is not None and item.array is not None:
-            item.array.free()
-            item.array = None
+            item.free()
 
     # What dlx does.
 
@@ -216,8 +220,7 @@ class Program:
     def _forget(self, item: Item) -> None:
         if not item.consumers:
             self.items.remove(item)
-            if item.array is not None:
-                item.array.free()
+            item.free()
 
     def wait(self, a: int, b: int, c: int) -> None:
         """Have the host wait for a tensor."""
@@ -334,25 +337,11 @@ class Program:
         imported.drop()
 
 
-STEPS = (
-    "new",
-    "change",
-    "look",
-    "switch",
-    "free",
-    "take",
-    "take_again",
-    "kernel",
-    "drop",
-    "wait",
-    "advance",
-    "borrow",
-    "use",
-    "inside",
-    "inside",
-    "leave",
-    "leave",
-    "give",
-    "give_by_table",
-    "end_consumer",
-)
+STEPS = [
+    name
+    for name in vars(Program)
+    if not name.startswith("_")
+    and name not in Program.__annotations__
+    and name != "run"
+]
+"""The names of all operations."""

@@ -11,6 +11,7 @@ import dlx
 import ml_dtypes
 import numpy as np
 import pytest
+from fake_producers import Producer
 from fresh import run
 from heavy import requires
 from hypothesis import given
@@ -200,3 +201,16 @@ def test_the_c_functions_of_numpy_are_used() -> None:
     tensor = dlx.from_dlpack(np.arange(3.0))
     made = dlx.convert(tensor, np.ndarray)
     assert id(made.base) == id(tensor)
+
+
+def test_pinned_memory_is_memory_of_the_cpu() -> None:
+    """H11: `cuda_host` is read where it is, as NumPy itself does."""
+    producer = Producer(device=(3, 0))
+    tensor = dlx.from_dlpack(producer)
+    for array in (
+        dlx.convert(producer, np.ndarray),
+        tensor.numpy(),
+        np.asarray(tensor),
+    ):
+        assert array.ctypes.data == producer.data
+        assert array.shape == tensor.shape

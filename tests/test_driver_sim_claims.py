@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from gpu.claims import CLAIMS, Codes
 from gpu.expected import EXPECTED
-from simulated_driver import Simulation
+from simulated_driver import Simulation, library_path
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +19,8 @@ def answers() -> dict[str, Codes]:
     """What it answers, in one process: a broken capture breaks no other here."""
     command = [sys.executable, "-m", "gpu.claims"]
     tests = Path(__file__).parent
-    ran = subprocess.run(command, cwd=tests, env=os.environ, capture_output=True)
+    env = os.environ | {"DLX_LIBCUDA": str(library_path())}
+    ran = subprocess.run(command, cwd=tests, env=env, capture_output=True)
     assert ran.returncode == 0, ran.stderr.decode()
     said: dict[str, Codes] = {}
     for line in ran.stdout.splitlines():

@@ -200,7 +200,7 @@ def test_the_stream_that_the_table_names_needs_no_order() -> None:
 
 @pytest.mark.parametrize("stream", [None, 2, 7])
 def test_an_order_on_a_stream_is_asked_of_the_protocol(stream: int | None) -> None:
-    """R126, R83: the table orders nothing, nor can dlx without a driver; its export is deleted, once."""
+    """R126, R83: neither the table orders, nor dlx without a driver; one deletion."""
     producer = table_class()(device=(2, 0))
     tensor = dlx.from_dlpack(producer, stream=stream)
     assert tensor.stream == (stream or 1)

@@ -227,7 +227,7 @@ def test_what_is_no_queue_is_a_type_error(stream: object) -> None:
     """R78: it says what is accepted, and the producer is not asked."""
     producer = Usm()
     with pytest.raises(TypeError, match=r"oneapi:0 are a queue \(two_names.Queue\)"):
-        dlx.from_dlpack(producer, stream=stream)  # type: ignore[arg-type]
+        dlx.from_dlpack(producer, stream=stream)
     assert producer.requests == []
 
 
@@ -237,7 +237,7 @@ def test_a_producer_without_a_queue_takes_none(stream: object) -> None:
     with pytest.raises((BufferError, TypeError), match="None"):
         dlx.from_dlpack(
             Producer(device=ONEAPI),
-            stream=stream,  # type: ignore[arg-type]
+            stream=stream,
         )
 
 

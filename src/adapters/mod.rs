@@ -47,16 +47,15 @@ pub(crate) fn is_known(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = x.py();
     let no_order = stream::NO_SYNC.into_pyobject(py)?.into_any();
     let request = Request {
-        device: None,
-        copy: None,
         stream: Some(&no_order),
         release: Release::None,
+        ..Request::NOTHING
     };
     Ok(snapshot(x, &request).map_or(true, |snapshot| snapshot.is_some()))
 }
 
 /// The module of this name, if it has been imported.
-fn loaded<'py>(name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
+pub(crate) fn loaded<'py>(name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = name.py();
     let modules = py.import("sys")?.getattr(intern!(py, "modules"))?;
     Ok(modules.get_item(name).ok())

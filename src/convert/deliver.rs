@@ -16,13 +16,12 @@ use crate::checked::{self, parts};
 use crate::dtype::{self, DType};
 use crate::error::{copy_refused, copy_refused_type};
 use crate::exchange::Table;
-use crate::release::Release;
 use crate::relocate::{self, On};
 use crate::request::Request;
 use crate::resolve::from_dlpack;
 use crate::snapshot::Snapshot;
 use crate::stream::{self, Stream};
-use crate::tensor::Tensor;
+use crate::tensor::{self, Tensor};
 use crate::{capsule, device};
 
 /// As a `numpy.ndarray`, which holds the tensor as its base.
@@ -31,9 +30,9 @@ pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Asked) -> PyResult<Bo
     let tensor = match Source::of(x, asked, |device| stream::current(x.py(), device))? {
         Source::Managed(managed) => {
             let (tensor, flags, dimensions) = parts(&managed)?;
-            let array = match tensor.device {
-                device::CPU => numpy::array(py, &tensor, dimensions, flags)?,
-                _ => None,
+            let array = match device::is_readable(tensor.device) {
+                true => numpy::array(py, &tensor, dimensions, flags)?,
+                false => None,
             };
             match array {
                 Some(array) => return array.held_by(capsule::hold(py, managed)?.into_any()),
@@ -44,7 +43,7 @@ pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Asked) -> PyResult<Bo
     };
     let snapshot = tensor.get().snapshot()?;
     let memo = snapshot.memo();
-    if memo.device != device::CPU {
+    if !device::is_readable(memo.device) {
         return Err(PyBufferError::new_err(format!(
             "the tensor is on {}; numpy.ndarray takes memory on cpu, pass device='cpu'",
             device::name(memo.device)
@@ -53,7 +52,7 @@ pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Asked) -> PyResult<Bo
     let dimensions = (snapshot.shape(), Some(snapshot.strides()));
     match numpy::array(py, &snapshot.dl_tensor(), dimensions, memo.flags)? {
         Some(array) => array.held_by(tensor.into_any()),
-        None => Tensor::numpy(&tensor),
+        None => tensor::to_numpy(&tensor),
     }
 }
 
@@ -322,13 +321,7 @@ fn first_line(error: &PyErr, py: Python<'_>) -> String {
 
 /// What was made, as dlx sees it.
 fn seen(made: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
-    let request = Request {
-        device: None,
-        copy: None,
-        stream: None,
-        release: Release::Auto,
-    };
-    from_dlpack(made, &request)
+    from_dlpack(made, &Request::NOTHING)
 }
 
 /// Whether what was made says that it is read-only.

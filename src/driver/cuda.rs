@@ -1,85 +1,21 @@
 //! The CUDA driver API.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
+mod functions;
+
+use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use libloading::Library;
+use super::library::{check_fork, initialized, load};
+use functions::{CUDA_MEMCPY2D, Functions};
 
-use super::library::{check_fork, functions, initialized, load, symbol};
 use super::{Capture, Context, Driver, Error, RawEvent, Rows, Stream};
 
-/// The version whose signatures the table below has; newer ones of the same names may have others.
-const VERSION: c_int = 12000;
-/// `CU_GET_PROC_ADDRESS_LEGACY_STREAM`: stream 0, which dlx never passes, is not that of the thread.
-const LEGACY_STREAM: u64 = 1;
 const CU_EVENT_DISABLE_TIMING: c_uint = 2;
 const CUDA_ERROR_NOT_READY: c_int = 600;
 const CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: c_int = 906;
 const CU_MEMORYTYPE_UNIFIED: c_uint = 4;
 const CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
-
-functions! {
-    cuInit(c_uint);
-    cuGetErrorName(c_int, *mut *const c_char);
-    cuDevicePrimaryCtxRetain(*mut *mut c_void, c_int);
-    cuCtxGetCurrent(*mut *mut c_void);
-    cuCtxPushCurrent(*mut c_void) as "cuCtxPushCurrent_v2";
-    cuCtxPopCurrent(*mut *mut c_void) as "cuCtxPopCurrent_v2";
-    cuCtxGetDevice(*mut c_int);
-    cuCtxSynchronize();
-    cuEventCreate(*mut *mut c_void, c_uint);
-    cuEventRecord(*mut c_void, *mut c_void);
-    cuEventQuery(*mut c_void);
-    cuEventSynchronize(*mut c_void);
-    cuStreamWaitEvent(*mut c_void, *mut c_void, c_uint);
-    cuStreamSynchronize(*mut c_void);
-    cuStreamGetCtx(*mut c_void, *mut *mut c_void);
-    cuStreamIsCapturing(*mut c_void, *mut c_int);
-    cuStreamGetCaptureInfo(
-        *mut c_void,
-        *mut c_int,
-        *mut u64,
-        *mut c_void,
-        *mut c_void,
-        *mut c_void,
-    ) as "cuStreamGetCaptureInfo_v2";
-    cuThreadExchangeStreamCaptureMode(*mut c_int);
-    cuMemcpyAsync(u64, u64, usize, *mut c_void);
-    cuMemcpy2DAsync(*const CUDA_MEMCPY2D, *mut c_void) as "cuMemcpy2DAsync_v2";
-    cuMemAllocAsync(*mut u64, usize, *mut c_void);
-    cuMemFreeAsync(u64, *mut c_void);
-    cuPointerGetAttribute(*mut c_void, c_int, u64);
-}
-
-type GetProcAddress =
-    unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut c_int) -> c_int;
-
-/// `CUDA_MEMCPY2D` of `cuda.h`.
-#[repr(C)]
-#[allow(
-    non_snake_case,
-    non_camel_case_types,
-    reason = "the names of the header"
-)]
-struct CUDA_MEMCPY2D {
-    srcXInBytes: usize,
-    srcY: usize,
-    srcMemoryType: c_uint,
-    srcHost: *const c_void,
-    srcDevice: u64,
-    srcArray: *mut c_void,
-    srcPitch: usize,
-    dstXInBytes: usize,
-    dstY: usize,
-    dstMemoryType: c_uint,
-    dstHost: *mut c_void,
-    dstDevice: u64,
-    dstArray: *mut c_void,
-    dstPitch: usize,
-    WidthInBytes: usize,
-    Height: usize,
-}
 
 /// The driver, once it is loaded.
 pub(super) struct Cuda {
@@ -117,9 +53,7 @@ impl Cuda {
             &["libcuda.so.1"]
         };
         let library = load("DLX_LIBCUDA", files)?;
-        // SAFETY: the signatures are those of `cuda.h` at `VERSION`; a symbol without a version keeps its
-        // signature for ever.
-        let functions = unsafe { Functions::find(|name, symbol| address(library, name, symbol)) };
+        let functions = functions::find(library);
         let cuda = Self {
             functions,
             primary: Mutex::default(),
@@ -179,31 +113,6 @@ impl Cuda {
             cuCtxPushCurrent(std::ptr::with_exposed_provenance_mut(context))
         )
     }
-}
-
-/// The address of a function: by `cuGetProcAddress` for the version of the table, else by its symbol.
-fn address(library: &Library, name: &str, symbol_name: &str) -> *mut c_void {
-    // SAFETY: the signature of `cuda.h`.
-    let by_version = unsafe { symbol::<GetProcAddress>(library, "cuGetProcAddress_v2") };
-    if let (Some(get), Ok(name)) = (by_version, CString::new(name)) {
-        let (mut address, mut status) = (null_mut(), 0);
-        // SAFETY: the driver's function, with places of ours.
-        let code = unsafe {
-            get(
-                name.as_ptr(),
-                &mut address,
-                VERSION,
-                LEGACY_STREAM,
-                &mut status,
-            )
-        };
-        if code == 0 && !address.is_null() {
-            return address;
-        }
-    }
-    // SAFETY: only the address is taken.
-    let address = unsafe { symbol::<*mut c_void>(library, symbol_name) };
-    address.unwrap_or(null_mut())
 }
 
 impl Driver for Cuda {

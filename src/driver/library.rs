@@ -83,8 +83,8 @@ macro_rules! functions {
         /// The functions of the driver, by their names in its header; NULL for those that it does not have.
         #[derive(Clone, Copy)]
         #[allow(non_snake_case, reason = "the names of the header")]
-        struct Functions {
-            $($name: Option<unsafe extern "C" fn($($argument),*) -> std::ffi::c_int>,)*
+        pub(super) struct Functions {
+            $(pub(super) $name: Option<unsafe extern "C" fn($($argument),*) -> std::ffi::c_int>,)*
         }
 
         impl Functions {

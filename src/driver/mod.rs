@@ -206,6 +206,11 @@ impl Current {
         }
     }
 
+    /// Blocks until all that `stream`, which does not capture, has been given is done; ends nobody's capture.
+    pub(crate) fn synchronize(&self, stream: Stream) -> Result<(), Error> {
+        relaxed(self.driver, || self.driver.synchronize_stream(stream))
+    }
+
     /// Makes the context of a stream current where that is not the device's primary one.
     fn enter_context_of(&self, stream: Stream) -> Result<Self, Error> {
         let context = self.driver.context_of(stream)?;

@@ -144,7 +144,7 @@ impl PyStream {
             let raw = self.0.raw()?;
             let current = driver::enter(self.0.device())?;
             match current.capture(raw)? {
-                driver::Capture::None => Ok(current.synchronize_stream(raw)?),
+                driver::Capture::None => Ok(current.synchronize(raw)?),
                 _ => Err(Error::refused(
                     "the stream captures a graph, whose work has no end yet",
                 )),

@@ -7,6 +7,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
+import torch
 from cuda_producers import DLPackArray, Framework, framework
 from device_arrays import on_device, values, work
 from dlpack_abi import DLPACK_FLAG_BITMASK_IS_COPIED, delete, take
@@ -27,6 +28,10 @@ class Moving(Producer):
         device = keywords.get("dl_device", self.device)
         flags = DLPACK_FLAG_BITMASK_IS_COPIED
         return Producer(device=device, flags=flags).capsule()
+
+
+class Plain(torch.Tensor):  # type: ignore[misc]
+    """A subclass, which is asked by its method."""
 
 
 # Host to device.
@@ -96,6 +101,15 @@ def test_the_producer_is_asked_first(sim: Simulation) -> None:
     assert producer.asked["stream"] == s.handle
     assert tensor.device == "cuda:0"
     assert work(sim) == []
+
+
+@pytest.mark.parametrize("kind", [lambda t: t, lambda t: t.as_subclass(Plain)])
+def test_torch_on_the_cpu_goes_to_a_device(sim: Simulation, kind: Any) -> None:
+    """R57, R85: torch asserts that what is on the CPU has no stream."""
+    source = kind(torch.arange(6.0).reshape(2, 3).T)
+    tensor = dlx.from_dlpack(source, device="cuda:0", stream=sim.stream())
+    assert values(sim, tensor).tolist() == source.tolist()
+    assert sim.races == []
 
 
 def test_an_error_of_the_producer_that_is_no_refusal_passes(sim: Simulation) -> None:
@@ -307,6 +321,19 @@ def test_a_library_gets_a_tensor_of_another_device(
     array = dlx.convert(tensor, np.ndarray, device="cpu")
     sim.host_read(array.ctypes.data, array.nbytes)
     assert array.tolist() == ARRAY.tolist()
+    assert sim.races == []
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_a_library_gets_what_was_on_the_host_or_a_device(
+    sim: Simulation, library: Framework, device: str
+) -> None:
+    """R50, R57, R83: on the stream that it works on, so it goes on without waiting."""
+    with library.stream(sim.stream()):
+        source = dlx.from_dlpack(ARRAY, device=device)
+        array = dlx.convert(source, library.Array, device="cuda:0", copy=True)
+        array += 1
+        assert array.tolist() == (ARRAY + 1).ravel().tolist()
     assert sim.races == []
 
 

@@ -68,10 +68,15 @@ def test_no_elements_are_at_address_0(sim: Simulation, keywords: Any) -> None:
     assert ordered(sim) == []
 
 
-def test_memory_on_another_device_does_not_move_by_itself(sim: Simulation) -> None:
-    """R63: it is on device 0."""
-    with pytest.raises(BufferError, match=r"on cuda:0, .* to cuda:1"):
-        dlx.from_dlpack(Shown(sim.allocate(24)), device="cuda:1")
+def test_memory_moves_to_another_device_as_a_copy_alone(sim: Simulation) -> None:
+    """R48, R57: it is on device 0."""
+    shown = Shown(sim.allocate(24), sim.stream())
+    with pytest.raises(dlx.CopyRefused):
+        dlx.from_dlpack(shown, device="cuda:1", copy=False)
+    tensor = dlx.from_dlpack(shown, device="cuda:1")
+    assert tensor.device == "cuda:1"
+    assert tensor.is_copied
+    assert sim.races == []
 
 
 def test_the_device_that_it_is_on_may_be_asked_for(sim: Simulation) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from cuda_producers import DLPackArray, TableArray, framework
+from cuda_producers import DLPackArray, InterfaceArray, TableArray, framework
 from hypothesis import Phase, example, find, given, settings
 from hypothesis import strategies as st
 from simulated_driver import Simulation, simulation
@@ -50,7 +50,7 @@ def run(steps: Sequence[Step], **switched_off: Any) -> Simulation:
     sim.start()
     libraries = [
         framework(TableArray, "one"),
-        framework(TableArray, "two"),
+        framework(InterfaceArray, "two"),
         framework(DLPackArray, "three"),
     ]
     streams = [
@@ -69,7 +69,7 @@ def run(steps: Sequence[Step], **switched_off: Any) -> Simulation:
 MORE = int(os.environ.get("DLX_MORE_PROGRAMS", "0"))
 
 
-@settings(max_examples=MORE or 4000, derandomize=not MORE, deadline=None, database=None)
+@settings(max_examples=MORE or 2000, derandomize=not MORE, deadline=None, database=None)
 @given(PROGRAMS)
 @example(ELSEWHERE)
 @example(BACK_ELSEWHERE)

@@ -1,0 +1,107 @@
+//! The functions of the CUDA driver API, as `cuda.h` declares them.
+
+use std::ffi::{CString, c_char, c_int, c_uint, c_void};
+use std::ptr::null_mut;
+
+use libloading::Library;
+
+use crate::driver::library::{functions, symbol};
+
+/// The version whose signatures the table below has; newer ones of the same names may have others.
+const VERSION: c_int = 12000;
+/// `CU_GET_PROC_ADDRESS_LEGACY_STREAM`: stream 0, which dlx never passes, is not that of the thread.
+const LEGACY_STREAM: u64 = 1;
+
+functions! {
+    cuInit(c_uint);
+    cuGetErrorName(c_int, *mut *const c_char);
+    cuDevicePrimaryCtxRetain(*mut *mut c_void, c_int);
+    cuCtxGetCurrent(*mut *mut c_void);
+    cuCtxPushCurrent(*mut c_void) as "cuCtxPushCurrent_v2";
+    cuCtxPopCurrent(*mut *mut c_void) as "cuCtxPopCurrent_v2";
+    cuCtxGetDevice(*mut c_int);
+    cuCtxSynchronize();
+    cuEventCreate(*mut *mut c_void, c_uint);
+    cuEventRecord(*mut c_void, *mut c_void);
+    cuEventQuery(*mut c_void);
+    cuEventSynchronize(*mut c_void);
+    cuStreamWaitEvent(*mut c_void, *mut c_void, c_uint);
+    cuStreamSynchronize(*mut c_void);
+    cuStreamGetCtx(*mut c_void, *mut *mut c_void);
+    cuStreamIsCapturing(*mut c_void, *mut c_int);
+    cuStreamGetCaptureInfo(
+        *mut c_void,
+        *mut c_int,
+        *mut u64,
+        *mut c_void,
+        *mut c_void,
+        *mut c_void,
+    ) as "cuStreamGetCaptureInfo_v2";
+    cuThreadExchangeStreamCaptureMode(*mut c_int);
+    cuMemcpyAsync(u64, u64, usize, *mut c_void);
+    cuMemcpy2DAsync(*const CUDA_MEMCPY2D, *mut c_void) as "cuMemcpy2DAsync_v2";
+    cuMemAllocAsync(*mut u64, usize, *mut c_void);
+    cuMemFreeAsync(u64, *mut c_void);
+    cuPointerGetAttribute(*mut c_void, c_int, u64);
+}
+
+type GetProcAddress =
+    unsafe extern "C" fn(*const c_char, *mut *mut c_void, c_int, u64, *mut c_int) -> c_int;
+
+/// `CUDA_MEMCPY2D` of `cuda.h`.
+#[repr(C)]
+#[allow(
+    non_snake_case,
+    non_camel_case_types,
+    reason = "the names of the header"
+)]
+pub(super) struct CUDA_MEMCPY2D {
+    pub(super) srcXInBytes: usize,
+    pub(super) srcY: usize,
+    pub(super) srcMemoryType: c_uint,
+    pub(super) srcHost: *const c_void,
+    pub(super) srcDevice: u64,
+    pub(super) srcArray: *mut c_void,
+    pub(super) srcPitch: usize,
+    pub(super) dstXInBytes: usize,
+    pub(super) dstY: usize,
+    pub(super) dstMemoryType: c_uint,
+    pub(super) dstHost: *mut c_void,
+    pub(super) dstDevice: u64,
+    pub(super) dstArray: *mut c_void,
+    pub(super) dstPitch: usize,
+    pub(super) WidthInBytes: usize,
+    pub(super) Height: usize,
+}
+
+/// The functions of the driver's library.
+pub(super) fn find(library: &Library) -> Functions {
+    // SAFETY: the signatures are those of `cuda.h` at `VERSION`; a symbol without a version keeps its signature for
+    // ever (S19).
+    unsafe { Functions::find(|name, symbol| address(library, name, symbol)) }
+}
+
+/// The address of a function: by `cuGetProcAddress` for the version of the table, else by its symbol.
+fn address(library: &Library, name: &str, symbol_name: &str) -> *mut c_void {
+    // SAFETY: the signature of `cuda.h`.
+    let by_version = unsafe { symbol::<GetProcAddress>(library, "cuGetProcAddress_v2") };
+    if let (Some(get), Ok(name)) = (by_version, CString::new(name)) {
+        let (mut address, mut status) = (null_mut(), 0);
+        // SAFETY: the driver's function, with places of ours.
+        let code = unsafe {
+            get(
+                name.as_ptr(),
+                &mut address,
+                VERSION,
+                LEGACY_STREAM,
+                &mut status,
+            )
+        };
+        if code == 0 && !address.is_null() {
+            return address;
+        }
+    }
+    // SAFETY: only the address is taken.
+    let address = unsafe { symbol::<*mut c_void>(library, symbol_name) };
+    address.unwrap_or(null_mut())
+}

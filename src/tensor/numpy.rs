@@ -1,0 +1,49 @@
+//! `Tensor.numpy`.
+
+#![forbid(unsafe_code)]
+
+use pyo3::exceptions::{PyBufferError, PyImportError};
+use pyo3::prelude::*;
+use pyo3::types::PyMemoryView;
+
+use super::Tensor;
+use crate::abi::*;
+use crate::checked::Memo;
+use crate::{buffer, device, dtype};
+
+/// The elements as a NumPy array, as [`Tensor::numpy`] says.
+pub(crate) fn to_numpy<'py>(slf: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyAny>> {
+    let py = slf.py();
+    let numpy = py.import("numpy")?;
+    let snapshot = slf.get().snapshot()?;
+    let Memo {
+        dtype,
+        device: here,
+        ..
+    } = *snapshot.memo();
+    if buffer::is_nameable(dtype) || !device::is_readable(here) {
+        let view = PyMemoryView::from(slf.as_any())?;
+        return numpy.call_method1("asarray", (view,));
+    }
+    let name = dtype::name(dtype).to_string();
+    let padded = snapshot.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
+    let unknown = |why: &str| PyBufferError::new_err(format!("NumPy cannot show {name}: {why}"));
+    if dtype.lanes != 1 || (dtype.bits < 8 && !padded) {
+        return Err(unknown("it knows neither vectors nor packed elements"));
+    }
+    let Some(stand_in) = buffer::stand_in(dtype) else {
+        return Err(unknown("it has no dtype of that size"));
+    };
+    let ml_dtype = match py.import("ml_dtypes") {
+        Ok(ml_dtypes) => ml_dtypes.getattr_opt(name.as_str())?,
+        Err(error) if error.is_instance_of::<PyImportError>(py) => {
+            return Err(unknown(
+                "that takes the package ml_dtypes, which is not installed",
+            ));
+        }
+        Err(error) => return Err(error),
+    };
+    let ml_dtype = ml_dtype.ok_or_else(|| unknown("ml_dtypes does not have it"))?;
+    let raw = Bound::new(py, Tensor::new(snapshot.reinterpret(stand_in)?))?;
+    to_numpy(&raw)?.call_method1("view", (ml_dtype,))
+}

@@ -1,0 +1,38 @@
+//! How a tensor prints.
+
+#![forbid(unsafe_code)]
+
+use std::sync::atomic::Ordering;
+
+use super::Tensor;
+use crate::abi::*;
+use crate::checked::Memo;
+use crate::{device, dtype};
+
+/// What `repr` prints: one line with what differs from the usual.
+pub(super) fn of(tensor: &Tensor) -> String {
+    let Memo { dtype, device, .. } = *tensor.snapshot.memo();
+    let shape: Vec<String> = tensor.snapshot.shape().iter().map(i64::to_string).collect();
+    let mut text = format!(
+        "dlx.Tensor({}[{}], {}",
+        dtype::name(dtype),
+        shape.join(", "),
+        device::name(device)
+    );
+    if !tensor.snapshot.is_row_major() {
+        text += &format!(", strides={:?}", tensor.snapshot.strides());
+    }
+    for (flag, name) in [
+        (DLPACK_FLAG_BITMASK_READ_ONLY, ", readonly"),
+        (DLPACK_FLAG_BITMASK_IS_COPIED, ", copied"),
+        (DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, ", padded"),
+    ] {
+        if tensor.snapshot.has(flag) {
+            text += name;
+        }
+    }
+    if tensor.ended.load(Ordering::Relaxed) {
+        text += ", ended";
+    }
+    text + ")"
+}

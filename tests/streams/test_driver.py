@@ -1,0 +1,328 @@
+"""Drivers: old ones, none at all, forks, errors, and HIP in place of CUDA."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from ctypes.util import find_library
+from pathlib import Path
+from textwrap import dedent
+
+import dlx
+import pytest
+from cuda_producers import DLPackArray, Framework, TableArray, framework
+from kernels import read, write
+from simulated_driver import Simulation, library_path
+
+TESTS = Path(__file__).parent.parent
+
+
+def run_with(driver: str | None, code: str) -> str:
+    """Output of a Python of its own, whose driver is this file; None for the usual."""
+    env = os.environ | {"PYTHONPATH": str(TESTS)}
+    for variable in ("DLX_LIBCUDA", "DLX_LIBAMDHIP"):
+        env.pop(variable, None)
+        if driver is not None:
+            env[variable] = driver
+    command = [sys.executable, "-W", "error", "-c", dedent(code)]
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    return ran.stdout.strip()
+
+
+SIMULATED = """
+    import os
+    import dlx
+    from cuda_producers import TableArray, framework
+    from simulated_driver import simulation
+    sim = simulation()
+    sim.start()
+    library = framework(TableArray)
+    """
+
+
+def with_simulation(code: str) -> str:
+    """Output of a Python of its own on a new simulated machine."""
+    return run_with(str(library_path()), dedent(SIMULATED) + dedent(code))
+
+
+# No driver.
+
+NO_DRIVER = "/nowhere/libcuda.so.1"
+
+
+def test_without_a_driver_all_goes_on_on_the_cpu() -> None:
+    """R70: import, export, copy, borrow and use."""
+    code = """
+        import dlx, numpy as np
+        array = np.arange(3)
+        tensor = dlx.from_dlpack(array)
+        with dlx.borrow(array, out=np.zeros(3)) as (a, b, stream):
+            assert stream is None
+        with tensor.use() as view:
+            view.numpy()
+        tensor.synchronize()
+        print(np.from_dlpack(tensor.to(copy=True)).sum(), tensor.stream)
+        """
+    assert run_with(NO_DRIVER, code) == "3 None"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "dlx.from_dlpack(array, stream=0x1000)",
+        "dlx.borrow(array, stream=0x1000).__enter__()",
+        "dlx.from_dlpack(array, stream=1).use(stream=0x1000).__enter__()",
+        "dlx.from_dlpack(array, stream=1).__dlpack__(stream=0x1000)",
+        "dlx.from_dlpack(array, stream=1).synchronize()",
+        "dlx.Stream(0x1000)",
+    ],
+)
+def test_without_a_driver_what_needs_one_is_one_clear_error(call: str) -> None:
+    """R60, R80: with the file that was looked for."""
+    code = f"""
+        import dlx
+        from fake_producers import Producer
+        from fake_table import without_protocol
+        array = without_protocol()(device=(2, 0))
+        try:
+            {call}
+        except (BufferError, dlx.CudaError) as error:
+            print(error)
+        """
+    assert "driver" in run_with(NO_DRIVER, code)
+
+
+def test_no_driver_is_touched_at_import_or_on_the_cpu() -> None:
+    """H5: a process that forks later must not have initialized one."""
+    code = """
+        import numpy as np
+        dlx.borrow(np.zeros(3)).__enter__()
+        dlx.from_dlpack(np.zeros(3)).synchronize()
+        print(sim.called())
+        """
+    assert with_simulation(code) == "[]"
+
+
+# Old drivers.
+
+
+def test_a_driver_without_a_function_says_which() -> None:
+    """B.7: and what is accepted; what needs none goes on."""
+    code = """
+        import dlx
+        from fake_table import without_protocol
+        array = without_protocol()(device=(2, 0))
+        dlx.from_dlpack(array, stream=-1)
+        try:
+            dlx.from_dlpack(array, stream=1).__dlpack__(stream=0x1000)
+        except dlx.CudaError as error:
+            print(error)
+        """
+    not_a_driver = find_library("m")
+    assert not_a_driver is not None
+    printed = run_with(not_a_driver, code)
+    assert printed.startswith("the driver has no cuInit; CUDA 11.3 or later")
+
+
+def test_a_function_that_is_not_known_by_version_is_found_by_its_symbol() -> None:
+    """B.7: symbols are stable, with their suffix."""
+    code = """
+        for name in ("cuCtxPushCurrent", "cuStreamGetCaptureInfo", "cuEventRecord"):
+            sim.hide(name)
+        p, s = sim.stream(), sim.stream()
+        with library.stream(p):
+            array = library.full((4,))
+            p.begin_capture()
+            with dlx.borrow(array, stream=s):
+                pass
+            p.end_capture()
+            sim.use_no_device()
+            dlx.from_dlpack(array, stream=s)
+        print(sim.races)
+        """
+    assert with_simulation(code) == "[]"
+
+
+def test_functions_are_asked_for_in_a_fixed_old_version() -> None:
+    """B.7: newer versions of a name may have other parameters."""
+    code = """
+        with library.stream(sim.stream()):
+            dlx.from_dlpack(library.full((4,)), stream=sim.stream())
+        asked = [call for call in sim.calls() if "ProcAddress" in call.name]
+        print({call.arguments["version"] for call in asked})
+        """
+    assert with_simulation(code) == "{12000}"
+
+
+# Forks.
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
+def test_a_fork_after_the_driver_was_used_is_one_clear_error() -> None:
+    """H5: the child says so, and the CPU goes on there."""
+    code = """
+        import numpy as np
+        with library.stream(sim.stream()):
+            array = library.full((4,))
+            s = sim.stream()
+            tensor = dlx.from_dlpack(array, stream=s)
+            pid = os.fork()
+            if pid == 0:
+                try:
+                    tensor.__dlpack__(stream=s.handle + 64)
+                except (dlx.CudaError, BufferError) as error:
+                    print(error, flush=True)
+                assert dlx.from_dlpack(np.arange(3)).to(copy=True).size == 3
+                del tensor
+                os._exit(0)
+            assert os.waitpid(pid, 0)[1] == 0
+            tensor.__dlpack__(stream=sim.stream().handle)
+        """
+    printed = with_simulation(code)
+    assert "fork" in printed
+    assert "'spawn'" in printed
+
+
+# Errors.
+
+
+def test_an_error_has_call_number_and_name(sim: Simulation, library: Framework) -> None:
+    """R60."""
+    with library.stream(sim.stream()):
+        array, s = library.full((4,)), sim.stream()
+        sim.fail_next("cuEventRecord", 700)
+        with pytest.raises(
+            dlx.CudaError, match="cuEventRecord failed with 700"
+        ) as info:
+            dlx.from_dlpack(array, stream=s)
+        error = info.value
+        assert (error.call, error.code) == ("cuEventRecord", 700)
+        assert error.name == "CUDA_ERROR_ILLEGAL_ADDRESS"
+        assert array.deleted == len(array.exports)
+
+
+@pytest.mark.parametrize(
+    "call",
+    ["cuCtxGetCurrent", "cuStreamIsCapturing", "cuEventRecord", "cuStreamWaitEvent"],
+)
+def test_an_import_that_fails_leaves_nothing(
+    sim: Simulation, library: Framework, call: str
+) -> None:
+    """R8: the deleter has run, the context is what it was, and the next one works."""
+    with library.stream(sim.stream(device=1)):
+        array, s = library.full((4,), device=1), sim.stream(device=1)
+        sim.fail_next(call, 999)
+        with pytest.raises(dlx.CudaError, match=call):
+            dlx.from_dlpack(array, stream=s)
+        assert array.deleted == len(array.exports)
+        assert sim.get("cuCtxGetCurrent") == sim.context(0)
+        read(s, dlx.from_dlpack(array, stream=s))
+    assert sim.races == []
+
+
+# HIP.
+
+
+@pytest.fixture
+def rocm(sim: Simulation) -> Framework:
+    """Give a library on devices of ROCm, with a table."""
+    return framework(TableArray, hip=True)
+
+
+def hip_read(sim: Simulation, stream: int, tensor: dlx.Tensor) -> None:
+    """Queue a kernel that reads."""
+    sim.call("hip_sim_launch", stream, 0, tensor.data_ptr, tensor.nbytes)
+
+
+@pytest.mark.parametrize("base", [TableArray, DLPackArray])
+def test_an_import_on_rocm_is_ordered_by_hip(
+    sim: Simulation, base: type[DLPackArray]
+) -> None:
+    """R75, R80: and no function of CUDA is called."""
+    library = framework(base, hip=True)
+    p, s = sim.stream(hip=True), sim.stream(hip=True)
+    with library.stream(p):
+        array = library.full((4,))
+        sim.clear_journal()
+        tensor = dlx.from_dlpack(array, stream=s)
+        hip_read(sim, s.handle, tensor)
+    assert all(name.startswith("hip") for name in sim.called())
+    assert sim.races == []
+
+
+@pytest.mark.parametrize("stream", [1, 2])
+def test_the_default_streams_of_cuda_are_none_of_rocm(
+    sim: Simulation, rocm: Framework, stream: int
+) -> None:
+    """R75: nothing is called."""
+    array = rocm.full((4,))
+    sim.clear_journal()
+    with pytest.raises(ValueError, match=f"stream is {stream}; accepted on rocm:0"):
+        dlx.from_dlpack(array, stream=stream)
+    assert sim.called() == []
+
+
+def test_the_default_stream_of_rocm_is_0(sim: Simulation, rocm: Framework) -> None:
+    """R75, R84."""
+    s, array = sim.stream(hip=True), rocm.full((4,))
+    tensor = dlx.from_dlpack(array, stream=0)
+    assert tensor.stream == 0
+    tensor.__dlpack__(stream=s.handle)
+    hip_read(sim, s.handle, tensor)
+    assert sim.races == []
+
+
+def test_a_borrow_on_rocm_is_joined_at_both_ends(
+    sim: Simulation, rocm: Framework
+) -> None:
+    """H1."""
+    s = sim.stream(hip=True)
+    with rocm.stream(sim.stream(hip=True)):
+        array = rocm.full((4,))
+        with dlx.borrow(array, stream=s) as (tensor, stream):
+            hip_read(sim, stream.handle, tensor)
+        array += 1
+    assert sim.races == []
+
+
+def test_a_pending_event_of_hip_is_not_recorded_again(
+    sim: Simulation, rocm: Framework
+) -> None:
+    """B.5: others are made, until some are done; the fixture sees violations."""
+    p, s = sim.stream(hip=True), sim.stream(hip=True)
+    with rocm.stream(p):
+        array = rocm.full((4,))
+        for _ in range(8):
+            dlx.from_dlpack(array, stream=s, release="none")
+        sim.advance()
+        sim.clear_journal()
+        dlx.from_dlpack(array, stream=s, release="none")
+        assert "hipEventCreateWithFlags" not in sim.called()
+
+
+def test_memory_of_rocm_is_not_reused_before_the_kernel_is_done(
+    sim: Simulation, rocm: Framework
+) -> None:
+    """H4."""
+    s = sim.stream(hip=True)
+    with rocm.stream(sim.stream(hip=True)):
+        array = rocm.full((4,))
+        tensor = dlx.from_dlpack(array, stream=s)
+        hip_read(sim, s.handle, tensor)
+        del tensor
+        array.free()
+        rocm.full((4,))
+    assert sim.races == []
+
+
+def test_cuda_and_rocm_are_used_in_one_process(
+    sim: Simulation, library: Framework, rocm: Framework
+) -> None:
+    """R75: each by its own driver."""
+    s, t = sim.stream(), sim.stream(hip=True)
+    with library.stream(sim.stream()), rocm.stream(sim.stream(hip=True)):
+        write(s, dlx.from_dlpack(library.full((4,)), stream=s))
+        hip_read(sim, t.handle, dlx.from_dlpack(rocm.full((4,)), stream=t))
+    assert sim.races == []

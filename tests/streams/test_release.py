@@ -1,0 +1,337 @@
+"""`release=`: how memory is given back that another stream has used."""
+
+from __future__ import annotations
+
+import gc
+import os
+from textwrap import dedent
+from typing import Any
+
+import dlx
+import pytest
+from cuda_producers import DLPackArray, Framework, framework
+from fresh import run
+from kernels import in_thread, read, violation, write
+from simulated_driver import Simulation, library_path
+from simulated_objects import LEGACY
+
+POLICIES = ["auto", "wait-back", "record_stream", "sync", "none"]
+every_policy = pytest.mark.parametrize("release", POLICIES)
+
+
+def test_auto_waits_for_the_stream_and_not_on_the_host(
+    sim: Simulation, library: Framework
+) -> None:
+    """H4: the deleter runs when a later call finds the work done."""
+    with library.stream(sim.stream()):
+        array, s = library.full((4,)), sim.stream()
+        tensor = dlx.from_dlpack(array, stream=s)
+        read(s, tensor)
+        sim.clear_journal()
+        del tensor
+        assert array.deleted == 0
+        assert not {"cuStreamSynchronize", "cuEventSynchronize"} & set(sim.called())
+        s.advance()
+        dlx.from_dlpack(library.full((1,)))
+        assert array.deleted == 1
+
+
+def test_auto_is_bounded_in_number(sim: Simulation, library: Framework) -> None:
+    """H4: beyond 1024 tensors the host waits for the oldest."""
+    with library.stream(sim.stream()):
+        s, arrays = sim.stream(), [library.full((1,)) for _ in range(1100)]
+        for array in arrays:
+            read(s, dlx.from_dlpack(array, stream=s))
+        waiting = [array.deleted == 0 for array in arrays]
+        assert sum(waiting) <= 1024
+        assert waiting == sorted(waiting)
+
+
+def test_auto_is_bounded_in_bytes(sim: Simulation, library: Framework) -> None:
+    """H4: beyond 1 GiB the host waits for the oldest; nothing here is touched."""
+    with library.stream(sim.stream()):
+        s, array = sim.stream(), library.full((4,))
+        array.tensor.shape[0] = 1 << 27
+        for _ in range(3):
+            dlx.from_dlpack(array, stream=s)
+            write(s, dlx.from_dlpack(library.full((1,)), stream=-1))
+        assert array.deleted == 1
+
+
+def test_wait_back_frees_at_once(sim: Simulation, library: Framework) -> None:
+    """H4: the producer's stream waits in place of the deleter."""
+    p, s = sim.stream(), sim.stream()
+    with library.stream(p):
+        array = library.full((4,))
+        tensor = dlx.from_dlpack(array, stream=s, release="wait-back")
+        write(s, tensor)
+        sim.clear_journal()
+        del tensor
+        assert array.deleted == 1
+        [wait] = [call for call in sim.calls() if call.name == "cuStreamWaitEvent"]
+        assert wait.arguments["stream"] == p.handle
+        array += 1
+    assert sim.races == []
+
+
+def test_wait_back_defers_where_the_producer_works_elsewhere(
+    sim: Simulation, library: Framework
+) -> None:
+    """H3, R142: the handle of before may be gone, so nobody uses it."""
+    p, q, s = sim.stream(), sim.stream(), sim.stream()
+    with library.stream(p):
+        array = library.full((4,))
+        tensor = dlx.from_dlpack(array, stream=s, release="wait-back")
+    p.destroy()
+    with library.stream(q):
+        del tensor
+        assert array.deleted == 0
+        sim.advance()
+        dlx.from_dlpack(library.full((1,)))
+        assert array.deleted == 1
+
+
+def test_wait_back_defers_for_a_producer_that_cannot_be_asked(sim: Simulation) -> None:
+    """H4: it has no table."""
+    library, s = framework(DLPackArray), sim.stream()
+    with library.stream(sim.stream()):
+        array = library.full((4,))
+        tensor = dlx.from_dlpack(array, stream=s, release="wait-back")
+        read(s, tensor)
+        del tensor
+        assert array.deleted == 0
+
+
+def test_record_stream_tells_the_producer_at_import(
+    sim: Simulation, library: Framework
+) -> None:
+    """H4: as torch's allocator wants it; the deleter runs at any time."""
+    with library.stream(sim.stream()):
+        array, s = library.full((4,)), sim.stream()
+        tensor = dlx.from_dlpack(array, stream=s, release="record_stream")
+        assert {stream.handle for stream in array.storage.recorded} == {s.handle}
+        read(s, tensor)
+        del tensor
+        assert array.deleted == 1
+
+
+def test_sync_waits_on_the_host(sim: Simulation, library: Framework) -> None:
+    """H4: which may look at the memory then (H11)."""
+    with library.stream(sim.stream()):
+        array, s = library.full((4,)), sim.stream()
+        tensor = dlx.from_dlpack(array, stream=s, release="sync")
+        write(s, tensor)
+        address, nbytes = tensor.data_ptr, tensor.nbytes
+        del tensor
+        assert array.deleted == 1
+        sim.host_read(address, nbytes)
+    assert sim.races == []
+
+
+def test_none_frees_at_once(sim: Simulation, library: Framework) -> None:
+    """H4: the caller's matter; nothing is called."""
+    with library.stream(sim.stream()):
+        array = library.full((4,))
+        tensor = dlx.from_dlpack(array, stream=sim.stream(), release="none")
+        sim.clear_journal()
+        del tensor
+        assert array.deleted == 1
+        assert sim.called() == []
+
+
+@pytest.mark.parametrize("release", ["", "Auto", "wait_back", "nothing"])
+def test_another_name_is_refused(library: Framework, release: Any) -> None:
+    """R60: with the names that are accepted, before anything is exported."""
+    array = library.full((4,))
+    with pytest.raises(ValueError, match="'auto', 'wait-back', 'record_stream'"):
+        dlx.from_dlpack(array, release=release)
+    assert array.exports == []
+
+
+@pytest.mark.parametrize("release", [None, 1, b"auto"])
+def test_what_is_no_name_is_refused(library: Framework, release: Any) -> None:
+    """R60."""
+    with pytest.raises(TypeError):
+        dlx.from_dlpack(library.full((4,)), release=release)
+
+
+@every_policy
+@pytest.mark.parametrize("code", [4, 700])
+def test_a_driver_that_has_failed_for_good_keeps_nothing(
+    sim: Simulation, library: Framework, release: Any, code: int
+) -> None:
+    """H5, R8: deinitialized, or an error that sticks; each deleter runs once."""
+    with library.stream(sim.stream()):
+        arrays = [library.full((4,)) for _ in range(3)]
+        tensors = [
+            dlx.from_dlpack(array, stream=sim.stream(), release=release)
+            for array in arrays
+        ]
+        sim.set_error(code)
+        tensors.clear()
+        sim.set_error(0)
+        assert [array.deleted for array in arrays] == [1, 1, 1]
+
+
+@every_policy
+@pytest.mark.parametrize(
+    "call",
+    ["cuCtxGetCurrent", "cuStreamIsCapturing", "cuEventRecord", "cuStreamWaitEvent"],
+)
+def test_a_call_that_fails_at_the_release_loses_nothing(
+    sim: Simulation, library: Framework, release: Any, call: str
+) -> None:
+    """H5, R8: whatever fails, the deleter runs once, now or when the work is done."""
+    with library.stream(sim.stream()):
+        array = library.full((4,))
+        tensor = dlx.from_dlpack(array, stream=sim.stream(), release=release)
+        sim.fail_next(call, 1)
+        del tensor
+        sim.advance()
+        for _ in range(3):
+            try:
+                dlx.from_dlpack(library.full((1,)))
+            except dlx.CudaError:
+                continue
+        assert array.deleted == 1
+
+
+def test_what_waits_is_given_back_when_its_event_cannot_be_asked(
+    sim: Simulation, library: Framework
+) -> None:
+    """H5: a context that is lost runs nothing any more."""
+    with library.stream(sim.stream()):
+        array, s = library.full((4,)), sim.stream()
+        tensor = dlx.from_dlpack(array, stream=s)
+        read(s, tensor)
+        del tensor
+        sim.fail_next("cuEventQuery", 709)
+        dlx.from_dlpack(library.full((1,)))
+        assert array.deleted == 1
+
+
+def test_a_view_on_another_stream_outlives_the_tensor_and_its_stream(
+    sim: Simulation, library: Framework
+) -> None:
+    """H3: no bare handle is used once the last tensor is gone."""
+    p, s, t = sim.stream(), sim.stream(), sim.stream()
+    with library.stream(p):
+        array = library.full((4,))
+        first = dlx.from_dlpack(array, stream=s.handle)
+        second = dlx.from_dlpack(first, stream=t.handle)
+        write(t, second)
+        del second
+        del first
+        s.destroy()
+        t.destroy()
+        assert array.deleted == 0
+        sim.advance()
+        dlx.from_dlpack(library.full((1,)))
+        assert array.deleted == 1
+
+
+@pytest.mark.parametrize("capsule", [True, False])
+def test_an_export_keeps_the_memory_until_its_deleter(
+    sim: Simulation, library: Framework, capsule: bool
+) -> None:
+    """H4, R16: the last of both is the release."""
+    with library.stream(sim.stream()):
+        array, s = library.full((4,)), sim.stream()
+        tensor = dlx.from_dlpack(array, stream=s)
+        held: list[Any] = [tensor.__dlpack__(stream=s.handle), tensor]
+        del tensor
+        read(s, held[1])
+        del held[1 if capsule else 0]
+        assert array.deleted == 0
+        sim.clear_journal()
+        held.clear()
+        assert sim.called().count("cuEventRecord") == 1
+
+
+def test_memory_on_the_default_stream_of_a_thread_is_released_by_another(
+    sim: Simulation, library: Framework
+) -> None:
+    """H8: the context is waited for, as that stream has no name there."""
+    with library.stream(sim.stream()):
+        array = library.full((4,))
+        held = [dlx.from_dlpack(array, stream=2)]
+        write(held[0].stream, held[0])
+        sim.clear_journal()
+        in_thread(held.clear)
+        assert "cuCtxSynchronize" in sim.called()
+        assert array.deleted == 1
+
+
+def test_a_thread_without_a_context_keeps_none(
+    sim: Simulation, library: Framework
+) -> None:
+    """H5: what was current before the release is current after it."""
+    with library.stream(sim.stream()):
+        held = [dlx.from_dlpack(library.full((4,)), stream=sim.stream())]
+
+    def drop() -> int:
+        held.clear()
+        return sim.get("cuCtxGetCurrent")
+
+    assert in_thread(drop) == 0
+
+
+def test_the_interpreter_ends_with_memory_that_waits() -> None:
+    """H5, R14: it is waited for and given back; no driver is missed."""
+    code = """
+        import sys
+        sys.path.insert(0, {tests!r})
+        import os
+        os.environ["DLX_LIBCUDA"] = {library!r}
+        import dlx
+        from cuda_producers import TableArray, framework
+        from kernels import write
+        from simulated_driver import simulation
+
+        sim = simulation()
+        sim.start()
+        library = framework(TableArray)
+        p, s = sim.stream(), sim.stream()
+        with library.stream(p):
+            array = library.full((4,))
+            tensor = dlx.from_dlpack(array, stream=s)
+            write(s, tensor)
+            del tensor
+            assert array.deleted == 0
+            kept = dlx.from_dlpack(array, stream=s)
+            {end}
+        """
+    tests = os.path.dirname(os.path.dirname(__file__))
+    for end in ["", "sim.set_error(4)", "s.begin_capture()"]:
+        text = dedent(code).format(tests=tests, library=str(library_path()), end=end)
+        assert run(text) == (0, "", ""), end
+    gc.collect()
+
+
+def test_a_destroyed_stream_keeps_no_memory(
+    sim: Simulation, library: Framework
+) -> None:
+    """H3, H5: its handle is the caller's to keep; the deleter runs all the same."""
+    with library.stream(sim.stream()):
+        array, s = library.full((4,)), sim.stream()
+        tensor = dlx.from_dlpack(array, stream=s.handle)
+        s.destroy()
+        with violation(sim, "dead stream"):
+            del tensor
+            assert array.deleted == 1
+
+
+def test_the_default_stream_counts_for_a_producer_that_is_elsewhere(
+    sim: Simulation,
+) -> None:
+    """H4: without a table it does not say where it gives memory out again."""
+    library = framework(DLPackArray)
+    with library.stream(sim.stream()):
+        array = library.full((4,))
+        tensor = dlx.from_dlpack(array)
+        assert tensor.stream == LEGACY
+        read(tensor.stream, tensor)
+        array.free()
+        del tensor
+        library.full((4,))
+    assert sim.races == []
