@@ -2,6 +2,7 @@
 
 PYTHON ?= python3
 PYTHONS ?= python3.11 python3.12 python3.13
+BENCH ?= --json
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find src python -name '*.rs' -o -name '*.py' -o -name '*.pyi')
@@ -9,7 +10,7 @@ SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find src python -name '*
 export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint types bench gpu wheel ci lifetime interop clean
+.PHONY: help demo test lint types bench scaling instructions performance gpu wheel ci lifetime interop clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
@@ -35,8 +36,18 @@ types: $(VENV)/built $(VENV)/tools  ## check the stub against the extension, and
 	$(BIN)/python -m mypy.stubtest dlx._core --ignore-disjoint-bases
 	$(BIN)/python -m mypy python tests benches examples
 
-bench: $(VENV)/built $(VENV)/heavy  ## compare every path with C by hand and with what else there is
-	$(BIN)/python benches/bench.py
+bench: $(VENV)/built $(VENV)/bench  ## compare every path with what else there is, in every Python of PYTHONS
+	$(BIN)/maturin build --release --locked --quiet --out build/wheel
+	$(BIN)/python benches/every_python.py build/wheel $(PYTHONS) -- $(BENCH)
+
+scaling: $(VENV)/built $(VENV)/bench  ## what more arguments, dimensions, types, threads, tensors and bytes cost
+	$(BIN)/python benches/scaling.py --json
+
+instructions: $(VENV)/built $(VENV)/heavy  ## count the instructions of the hot paths; CI compares with them
+	$(BIN)/python benches/instructions.py
+
+performance: $(VENV)/bench  ## write the picture and the tables of docs/performance.md from benches/results
+	$(BIN)/python benches/report.py
 
 gpu: $(VENV)/built $(VENV)/gpu  ## run the tests and benchmarks that need a CUDA GPU
 	DLX_REQUIRE_GPU=1 $(BIN)/python -m pytest -rs tests/gpu
@@ -59,6 +70,7 @@ ci:  ## all that has to pass
 	$(MAKE) lint types wheel
 	$(MAKE) $(VENV)/heavy
 	$(MAKE) lifetime
+	$(BIN)/python benches/instructions.py --check
 	$(MAKE) test
 	$(MAKE) interop
 
@@ -84,6 +96,10 @@ $(VENV)/interop: $(VENV)/heavy requirements-interop.txt
 
 $(VENV)/heavy: $(VENV)/bin/python requirements-heavy.txt
 	$(BIN)/python -m pip install -r requirements-heavy.txt
+	touch $@
+
+$(VENV)/bench: $(VENV)/heavy pyproject.toml
+	$(BIN)/python -m pip install "matplotlib>=3.9" "nanobind>=3.1"
 	touch $@
 
 $(VENV)/gpu: $(VENV)/bin/python requirements-gpu.txt

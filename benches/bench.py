@@ -1,86 +1,53 @@
 """Compare dlx with hand-written C, tvm-ffi and the frameworks' own functions.
 
-    python benches/bench.py [--quick] [--only SUBSTRING] [--json FILE|-]
+    python benches/bench.py [--quick] [--only SUBSTRING] [--json [FILE|-]]
 
-Builds the C extension beside it, times every row of `cases.ROWS` in one process and
+Builds the extensions beside it, times every row of `cases.ROWS` in one process and
 prints the ratios beside their budgets. Rows of missing libraries say so.
 """
 
 import argparse
-import datetime
 import importlib
-import importlib.metadata
-import importlib.util
-import json
 import os
-import platform
-import shlex
 import subprocess
 import sys
-import sysconfig
-from dataclasses import asdict
-from pathlib import Path
 from types import ModuleType
 
-from cases import ROWS, Row, Scope
+from cases import ROWS, Row
+from extensions import EXTENSIONS
 from measure import FULL, NOT_INSTALLED, QUICK, Effort, Result, Timing, measure
+from objects import Scope
+from results import document, dump, keep, machine
 from rich.console import Console
 from rich.table import Table
 
-HERE = Path(__file__).resolve().parent
-LIBRARIES = {"dlx": "dlx", "np": "numpy", "torch": "torch", "tvm_ffi": "tvm_ffi"}
-DISTRIBUTIONS = ("dlx", "numpy", "torch", "apache-tvm-ffi")
-
-
-def build_c_extension() -> Path:
-    """Compile `c_exchange.c` for this Python if it is newer than its build."""
-    spec = importlib.util.find_spec("tvm_ffi")
-    if spec is None or not spec.submodule_search_locations:
-        raise RuntimeError("dlpack.h not found: install apache-tvm-ffi")
-    tag = sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag
-    folder = HERE.parent / "build" / f"bench-{tag}"
-    target = folder / f"c_exchange{sysconfig.get_config_var('EXT_SUFFIX')}"
-    newest = max(p.stat().st_mtime for p in (*HERE.glob("*.c"), *HERE.glob("*.h")))
-    if target.exists() and target.stat().st_mtime >= newest:
-        return target
-    folder.mkdir(parents=True, exist_ok=True)
-    partial = target.with_suffix(f".{os.getpid()}")
-    includes = (
-        sysconfig.get_path("include"),
-        str(Path(spec.submodule_search_locations[0]) / "include"),
-    )
-    command = [*shlex.split(os.environ.get("CC", "cc")), "-O3", "-shared", "-fPIC"]
-    if sys.platform == "darwin":
-        command += ["-undefined", "dynamic_lookup"]
-    command += [f"-I{path}" for path in includes]
-    command += [str(HERE / "c_exchange.c"), "-o", str(partial)]
-    subprocess.run(command, check=True)
-    partial.replace(target)
-    return target
-
-
-def load_c_extension(path: Path) -> ModuleType:
-    """Import the built extension by its path."""
-    spec = importlib.util.spec_from_file_location("c_exchange", path)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path.name} is no extension module of this Python")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+LIBRARIES = {
+    "dlx": "dlx",
+    "np": "numpy",
+    "torch": "torch",
+    "tvm_ffi": "tvm_ffi",
+    "cuda_core": "cuda.core.utils",
+}
 
 
 def load_libraries(console: Console) -> dict[str, ModuleType]:
     """Import what is installed, under the names that the statements use."""
     libraries = {}
     for name, module in LIBRARIES.items():
-        if importlib.util.find_spec(module) is None:
-            console.print(f"[yellow]{module} is not installed")
-        else:
+        try:
             libraries[name] = importlib.import_module(module)
-    try:
-        libraries["c"] = load_c_extension(build_c_extension())
-    except (RuntimeError, OSError, ImportError, subprocess.SubprocessError) as error:
-        console.print(f"[yellow]the C extension was not built: {error}")
+        except ImportError as error:
+            console.print(f"[yellow]{module} cannot be imported: {error}")
+    for name, build in EXTENSIONS.items():
+        try:
+            libraries[name] = build()
+        except (
+            RuntimeError,
+            OSError,
+            ImportError,
+            subprocess.SubprocessError,
+        ) as error:
+            console.print(f"[yellow]{build.__name__} was not built: {error}")
     return libraries
 
 
@@ -145,69 +112,16 @@ def render(
     console.print(f"{judged.count('met')} of {len(judged)} budgets met")
 
 
-def cpu_model() -> str:
-    """Return the processor's name as the system gives it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    names = [line.partition(":")[2].strip() for line in lines if "model name" in line]
-    return names[0] if names else platform.machine()
-
-
-def machine(libraries: dict[str, ModuleType]) -> dict[str, object]:
-    """Describe where and how the numbers were taken."""
-    versions: dict[str, str | None] = {}
-    for name in DISTRIBUTIONS:
-        try:
-            versions[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            versions[name] = None
-    torch = libraries.get("torch")
-    return {
-        "cpu": cpu_model(),
-        "cores": os.cpu_count(),
-        "system": platform.platform(),
-        "python": platform.python_version(),
-        "versions": versions,
-        "torch_threads": torch.get_num_threads() if torch else None,
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(["python", "benches/bench.py", *sys.argv[1:]]),
-    }
-
-
-def dump(results: list[Result], about: dict[str, object], target: str) -> None:
-    """Write machine and rows as JSON to a file, or to standard output for `-`."""
-
-    def side(name: str, code: str, timing: Timing | str) -> dict[str, object]:
-        if isinstance(timing, str):
-            return {"name": name, "code": code, "problem": timing}
-        return {"name": name, "code": code, "ns": asdict(timing)}
-
-    rows = [
-        {
-            "path": result.row.path,
-            "clock": result.row.clock.value,
-            "ours": side("dlx", result.row.ours, result.ours),
-            "theirs": side(result.row.against, result.row.theirs, result.theirs),
-            "measure": "difference in ms" if result.row.absolute else "ratio",
-            "value": result.value,
-            "budget": result.row.budget,
-            "verdict": result.verdict,
-        }
-        for result in results
-    ]
-    text = json.dumps({"machine": about, "rows": rows}, indent=2) + "\n"
-    if target == "-":
-        sys.stdout.write(text)
-    else:
-        Path(target).write_text(text)
-
-
 def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--json", metavar="FILE", help="also write JSON; - is stdout")
+    parser.add_argument(
+        "--json",
+        metavar="FILE",
+        nargs="?",
+        const="",
+        help="also write JSON, to results/; - is stdout",
+    )
     parser.add_argument("--quick", action="store_true", help="fewer repeats")
     parser.add_argument(
         "--only", metavar="SUBSTRING", default="", help="rows with this in their names"
@@ -225,8 +139,10 @@ def main() -> None:
     results = run(rows, libraries, QUICK if options.quick else FULL, console)
     render(results, console)
     console.print(f"{about['cpu']}, Python {about['python']}, {about['date']}")
-    if options.json:
-        dump(results, about, options.json)
+    if options.json == "":
+        console.print(f"written to {os.path.relpath(keep(document(results, about)))}")
+    elif options.json:
+        dump(document(results, about), options.json)
     sides = [side for result in results for side in (result.ours, result.theirs)]
     if any(isinstance(side, str) and side != NOT_INSTALLED for side in sides):
         sys.exit("a statement failed: see the table")

@@ -14,7 +14,8 @@ import timeit
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cases import Clock, Row, Scope
+from cases import Clock, Row
+from objects import Scope
 
 Sampler = Callable[[int], float]  # number of calls -> ns per call
 
@@ -100,6 +101,7 @@ def _run(code: str) -> float:
 
 def calls_per_sample(sample: Sampler) -> int:
     """Return how many calls make a sample of about 2 ms; warms the path up too."""
+    sample(1)  # the first call learns about types and libraries, which takes long
     calls = 1
     while True:
         per_call = sample(calls)

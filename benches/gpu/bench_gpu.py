@@ -8,9 +8,7 @@ Written without a GPU. The rows are in `gpu_cases.py`, the harness is that of
 
 import argparse
 import importlib
-import json
 import os
-import shlex
 import sys
 from dataclasses import asdict
 from importlib.metadata import distributions
@@ -22,16 +20,16 @@ ROOT = HERE.parent.parent
 # The harness, and the machine of the tests.
 sys.path[:0] = [str(ROOT / "benches"), str(ROOT / "tests")]
 
-from bench import dump, machine, render, run  # noqa: E402
+from bench import render, run  # noqa: E402
 from driver_calls import ROUNDS, Cost, measure_calls  # noqa: E402
 from gpu.driver import DriverError  # noqa: E402
 from gpu.machine import machine as gpu_machine  # noqa: E402
 from gpu_cases import ROWS  # noqa: E402
 from measure import FULL, NOT_INSTALLED, QUICK  # noqa: E402
+from results import RESULTS, document, dump, machine  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
-RESULTS = ROOT / "benches" / "results"
 LIBRARIES = {
     "dlx": "dlx",
     "torch": "torch",
@@ -58,11 +56,10 @@ def about(libraries: dict[str, ModuleType]) -> dict[str, object]:
     driver = gpu_machine().driver
     installed = {each.name.lower(): each.version for each in distributions()}
     versions = {name: installed.get(name) for name in DISTRIBUTIONS}
-    return machine(libraries) | {
+    return machine(libraries, "benches/gpu/bench_gpu.py") | {
         "gpu": driver.device_name(),
         "cuda": driver.version(),
         "gpu_libraries": versions,
-        "command": shlex.join(["python", "benches/gpu/bench_gpu.py", *sys.argv[1:]]),
     }
 
 
@@ -114,11 +111,8 @@ def main() -> None:
     console.print(f"{described['gpu']}, CUDA {described['cuda']}, {described['date']}")
     if options.json is not None:
         target = target_of(options.json, str(described["gpu"]), str(described["date"]))
-        dump(results, described, str(target))
-        whole = json.loads(target.read_text()) | {
-            "driver_calls": [asdict(cost) for cost in costs]
-        }
-        target.write_text(json.dumps(whole, indent=2) + "\n")
+        calls = {"driver_calls": [asdict(cost) for cost in costs]}
+        dump(document(results, described) | calls, target)
         console.print(f"written to {os.path.relpath(target)}")
     sides = [side for result in results for side in (result.ours, result.theirs)]
     if any(isinstance(side, str) and side != NOT_INSTALLED for side in sides):

@@ -8,8 +8,9 @@ from ctypes import c_uint64
 from types import ModuleType
 from typing import Any
 
-from cases import Row, Scope
+from cases import Row
 from gpu.machine import COUNT, machine
+from objects import Scope
 
 
 def launcher(libraries: dict[str, ModuleType]) -> Any:

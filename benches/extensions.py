@@ -1,0 +1,103 @@
+"""Build and load the extensions that dlx is compared with, for this Python.
+
+C by hand (`c_exchange.c`), what a user of nanobind writes (`nb_exchange.cpp`) and what
+one of dlpark writes (`dlpark_exchange`). Builds stay until a source changes.
+"""
+
+import importlib
+import importlib.util
+import os
+import shlex
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+
+HERE = Path(__file__).resolve().parent
+BUILD = HERE.parent / "build"
+TAG = sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+
+
+def folder_of(name: str) -> Path:
+    """Find where an installed package is; `RuntimeError` if it is not installed."""
+    spec = importlib.util.find_spec(name)
+    if spec is None or not spec.submodule_search_locations:
+        raise RuntimeError(f"{name} is not installed")
+    return Path(spec.submodule_search_locations[0])
+
+
+def compiled(
+    name: str,
+    compiler: list[str],
+    sources: Iterable[Path],
+    includes: Iterable[Path],
+    libraries: Iterable[str] = (),
+) -> ModuleType:
+    """Compile an extension, unless it is newer than its sources, and import it."""
+    folder = BUILD / f"bench-{TAG}"
+    target = folder / f"{name}{SUFFIX}"
+    own = [path for kind in ("*.c", "*.h", "*.cpp") for path in HERE.glob(kind)]
+    newest = max(path.stat().st_mtime for path in own)
+    if not target.exists() or target.stat().st_mtime < newest:
+        folder.mkdir(parents=True, exist_ok=True)
+        partial = target.with_suffix(f".{os.getpid()}")
+        command = [*compiler, "-shared", "-fPIC"]
+        if sys.platform == "darwin":
+            command += ["-undefined", "dynamic_lookup"]
+        paths = (sysconfig.get_path("include"), *includes)
+        command += [f"-I{path}" for path in paths]
+        command += [*map(str, sources), "-o", str(partial), *libraries]
+        subprocess.run(command, check=True)
+        partial.replace(target)
+    return load(name, target)
+
+
+def load(name: str, path: Path) -> ModuleType:
+    """Import a built extension by its path."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path.name} is no extension module of this Python")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def by_hand() -> ModuleType:
+    """C by hand; tvm-ffi brings `dlpack.h`."""
+    compiler = [*shlex.split(os.environ.get("CC", "cc")), "-O3"]
+    source = HERE / "c_exchange.c"
+    return compiled(
+        "c_exchange", compiler, [source], [folder_of("tvm_ffi") / "include"]
+    )
+
+
+def nanobind() -> ModuleType:
+    """What a user of nanobind writes, built as nanobind builds itself."""
+    package = folder_of("nanobind")
+    compiler = shlex.split(os.environ.get("CXX", "c++"))
+    compiler += ["-std=c++17", "-O3", "-DNDEBUG"]
+    compiler += ["-fvisibility=hidden", "-fno-strict-aliasing"]
+    sources = (HERE / "nb_exchange.cpp", package / "src" / "nb_combined.cpp")
+    includes = (package / "include", package / "ext" / "robin_map" / "include")
+    return compiled("nb_exchange", compiler, sources, includes)
+
+
+def dlpark() -> ModuleType:
+    """What a user of dlpark writes; cargo knows what has to be built again."""
+    manifest = HERE / "dlpark_exchange" / "Cargo.toml"
+    target = BUILD / "dlpark"
+    command = ["cargo", "build", "--quiet", "--release", "--locked"]
+    command += ["--manifest-path", str(manifest), "--target-dir", str(target)]
+    subprocess.run(command, check=True)
+    library = "libdlpark_exchange" + (".dylib" if sys.platform == "darwin" else ".so")
+    # Under the suffix of an extension, which the import system asks for.
+    built = target / f"dlpark_exchange{SUFFIX}"
+    built.unlink(missing_ok=True)
+    built.symlink_to(target / "release" / library)
+    return load("dlpark_exchange", built)
+
+
+EXTENSIONS = {"c": by_hand, "nb": nanobind, "dlpark": dlpark}

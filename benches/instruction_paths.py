@@ -1,0 +1,95 @@
+"""The hot paths whose instructions are counted; runs them under callgrind.
+
+    valgrind --tool=callgrind --instr-atstart=no python instruction_paths.py FILE
+
+FILE is the build of `callgrind.c`. Each path runs two numbers of times, and what was
+executed is written down after each: their difference is free of what happens once.
+"""
+
+import ctypes
+import gc
+import importlib
+import sys
+import timeit
+from collections.abc import Callable
+from types import ModuleType
+
+from extensions import by_hand
+from objects import Scope, wrapped
+
+# Path: what is run; `n` in it is a number of calls that C makes.
+PATHS = {
+    "dlx.from_dlpack(ndarray)": "dlx.from_dlpack(a)",
+    "dlx.from_dlpack(torch)": "dlx.from_dlpack(t)",
+    "dlx.from_dlpack(torch), a view": "dlx.from_dlpack(v)",
+    "dlx.from_dlpack(dlx)": "dlx.from_dlpack(d)",
+    "table: dltensor_from_py": "c.borrow_loop_table(d_table, d, n)",
+    "table: from_py + deleter": "c.from_py_loop(d_table, d, n)",
+    "table: from_py + to_py + decref": "c.to_py_loop(d_table, d, n)",
+    "table: allocator + deleter": "c.allocator_loop(d_table, n)",
+    "dlx.Tensor.__dlpack__": "d.__dlpack__(max_version=(1, 3))",
+    "np.from_dlpack(dlx)": "np.from_dlpack(d)",
+    "dlx.convert(torch, np.ndarray)": "dlx.convert(t, np.ndarray)",
+    "dlx.convert(ndarray, torch.Tensor)": "dlx.convert(a, torch.Tensor)",
+    "MyArr over torch: dltensor_from_py": "c.borrow_loop_table(m_table, mt, n)",
+    "MyArr over torch: from_py + deleter": "c.from_py_loop(m_table, mt, n)",
+    "MyArr over ndarray: from_py + deleter": "c.from_py_loop(m_table, ma, n)",
+    "tvm-ffi call, three dlx tensors": "nop(d, d2, d3)",
+    "tvm-ffi call, three MyArr over torch": "nop(mt, mt2, mt3)",
+}
+# What a path is compared with: all that it executes, in every library.
+FLOORS = {
+    "table: dltensor_from_py": "c.borrow_loop_table(k_table, k, n)",
+    "table: from_py + deleter": "c.from_py_loop(k_table, k, n)",
+    "table: from_py + to_py + decref": "c.to_py_loop(k_table, k, n)",
+    "table: allocator + deleter": "c.allocator_loop(k_table, n)",
+    "dlx.from_dlpack(torch)": "c.from_table(t)",
+    "dlx.from_dlpack(ndarray)": "a.__dlpack__(max_version=(1, 0))",
+    "np.from_dlpack(dlx)": "np.from_dlpack(a)",
+    "dlx.convert(torch, np.ndarray)": "t.numpy()",
+    "dlx.convert(ndarray, torch.Tensor)": "torch.from_numpy(a)",
+    "MyArr over torch: dltensor_from_py": "c.borrow_loop_table(t_table, t, n)",
+    "MyArr over torch: from_py + deleter": "c.from_py_loop(t_table, t, n)",
+    "tvm-ffi call, three dlx tensors": "nop(t, t2, t3)",
+    "tvm-ffi call, three MyArr over torch": "nop(t, t2, t3)",
+}
+WARM_UP, FEW, MANY = 50, 100, 1100
+
+
+def runner(statement: str, scope: Scope) -> Callable[[int], object]:
+    """Return a function that runs a statement a number of times."""
+    if ", n)" in statement:
+        expression = compile(statement, "<instructions>", "eval")
+        return lambda n: eval(expression, scope, {"n": n})
+    return timeit.Timer(statement, globals=scope).timeit
+
+
+def main() -> None:
+    """Run every path, and have callgrind write down what it cost."""
+    libraries: dict[str, ModuleType] = {
+        name: importlib.import_module(module)
+        for name, module in (
+            ("dlx", "dlx"),
+            ("np", "numpy"),
+            ("torch", "torch"),
+            ("tvm_ffi", "tvm_ffi"),
+        )
+    }
+    libraries["c"] = by_hand()
+    scope = wrapped(libraries)
+    scope["v"] = libraries["torch"].ones(3, 4)[:2]
+    callgrind = ctypes.CDLL(sys.argv[1])
+    gc.disable()
+    callgrind.callgrind_start()
+    for kind, statements in (("path", PATHS), ("floor", FLOORS)):
+        for name, statement in statements.items():
+            run = runner(statement, scope)
+            run(WARM_UP)
+            for n in (FEW, MANY):
+                callgrind.callgrind_zero()
+                run(n)
+                callgrind.callgrind_dump(f"{kind} {n} {name}".encode())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,133 @@
+"""Results as JSON: what is written, where it is kept, and which is the newest."""
+
+import datetime
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import shlex
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from measure import Result, Timing
+
+RESULTS = Path(__file__).resolve().parent / "results"
+DISTRIBUTIONS = (
+    "dlx",
+    "numpy",
+    "torch",
+    "apache-tvm-ffi",
+    "cuda-core",
+    "nanobind",
+)
+Document = dict[str, Any]
+
+
+def cpu_model() -> str:
+    """Return the processor's name as the system gives it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.partition(":")[2].strip() for line in lines if "model name" in line]
+    return names[0] if names else platform.machine()
+
+
+def versions(distributions: Iterable[str] = DISTRIBUTIONS) -> dict[str, str | None]:
+    """Tell which version of each distribution is installed."""
+    found: dict[str, str | None] = {}
+    for name in distributions:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = None
+    return found
+
+
+def machine(
+    libraries: dict[str, ModuleType], program: str = "benches/bench.py"
+) -> Document:
+    """Describe where and how the numbers were taken."""
+    torch = libraries.get("torch")
+    return {
+        "cpu": cpu_model(),
+        "cores": os.cpu_count(),
+        "system": platform.platform(),
+        "python": platform.python_version(),
+        "versions": versions(),
+        "torch_threads": torch.get_num_threads() if torch else None,
+        "load_average": os.getloadavg()[0],
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": shlex.join(["python", program, *sys.argv[1:]]),
+    }
+
+
+def document(results: list[Result], about: Document) -> Document:
+    """Put machine and rows into what JSON can hold."""
+
+    def side(name: str, code: str, timing: Timing | str) -> Document:
+        if isinstance(timing, str):
+            return {"name": name, "code": code, "problem": timing}
+        return {"name": name, "code": code, "ns": asdict(timing)}
+
+    rows = [
+        {
+            "path": result.row.path,
+            "clock": result.row.clock.value,
+            "ours": side("dlx", result.row.ours, result.ours),
+            "theirs": side(result.row.against, result.row.theirs, result.theirs),
+            "measure": "difference in ms" if result.row.absolute else "ratio",
+            "value": result.value,
+            "budget": result.row.budget,
+            "verdict": result.verdict,
+        }
+        for result in results
+    ]
+    return {"machine": about, "rows": rows}
+
+
+def dump(written: Document, target: str | Path) -> None:
+    """Write JSON to a file, or to standard output for `-`."""
+    text = json.dumps(written, indent=2) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+    else:
+        Path(target).write_text(text)
+
+
+def place(about: Document, kind: str = "") -> Path:
+    """Name the file in `results/` for this date and machine."""
+    name = re.sub(r"[^a-z0-9]+", "-", str(about["cpu"]).lower()).strip("-")
+    RESULTS.mkdir(exist_ok=True)
+    return RESULTS / f"{str(about['date'])[:10]}-{name}{kind}.json"
+
+
+def keep(written: Document) -> Path:
+    """Put the run of one Python beside those of the others of the same day."""
+    about = written["machine"]
+    target = place(about)
+    runs = json.loads(target.read_text())["runs"] if target.exists() else {}
+    runs[".".join(str(about["python"]).split(".")[:2])] = written
+    dump({"runs": dict(sorted(runs.items()))}, target)
+    return target
+
+
+def newest(kind: str = "") -> Path:
+    """Find the latest file in `results/`; dates are the beginnings of names."""
+    pattern = re.compile(rf"\d{{4}}-\d\d-\d\d-[a-z0-9-]*?{kind}\.json")
+    kinds = ("-scaling",)
+    found = [
+        path
+        for path in sorted(RESULTS.glob("*.json"))
+        if pattern.fullmatch(path.name)
+        and (kind or not path.stem.endswith(kinds))
+        and (kind or "runs" in json.loads(path.read_text()))
+    ]
+    if not found:
+        raise FileNotFoundError(f"benches/results has no file of this kind: {kind!r}")
+    return found[-1]
