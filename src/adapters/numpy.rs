@@ -141,28 +141,39 @@ pub(crate) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
 
 /// The array as a managed tensor that holds it; for the inside of a table function.
 pub(crate) fn export(x: &Bound<'_, PyAny>) -> PyResult<Managed<DLManagedTensorVersioned>> {
-    read(x, |checked, shape, strides| {
-        let tensor = tensor(&checked.memo, shape);
+    let export = |tensor, flags, shape: &[i64], strides: &[i64]| {
         let owner = PythonOwner::new(x.clone().unbind());
-        managed::export(tensor, shape, strides, checked.memo.flags, owner)
-    })
+        managed::export(tensor, shape, strides, flags, owner)
+    };
+    match usual::few(x, export) {
+        Some(managed) => Ok(managed?),
+        None => read(x, |checked, shape, strides| {
+            let tensor = tensor(&checked.memo, shape);
+            export(tensor, checked.memo.flags, shape, strides)
+        }),
+    }
 }
 
 /// The array as an offer that holds it, and its dtype, if its flags, shape and strides fit.
 pub(crate) fn offer(
     x: &Bound<'_, PyAny>,
-    fits: impl FnOnce(u64, &[i64], &[i64]) -> bool,
+    fits: impl Fn(u64, &[i64], &[i64]) -> bool,
 ) -> PyResult<Option<(DLDataType, Offer<PythonOwner>)>> {
-    read(x, |checked, shape, strides| {
-        let flags = checked.memo.flags;
+    let offer = |tensor: DLTensor, flags, shape: &[i64], strides: &[i64]| {
         if !fits(flags, shape, strides) {
             return Ok(None);
         }
-        let tensor = tensor(&checked.memo, shape);
         let owner = PythonOwner::new(x.clone().unbind());
         let offer = Offer::new(tensor, shape, strides, flags, owner)?;
         Ok(Some((tensor.dtype, offer)))
-    })
+    };
+    match usual::few(x, offer) {
+        Some(offered) => offered.map_err(Error::into),
+        None => read(x, |checked, shape, strides| {
+            let tensor = tensor(&checked.memo, shape);
+            offer(tensor, checked.memo.flags, shape, strides)
+        }),
+    }
 }
 
 /// The struct of an export, whose dimensions are still to be set.

@@ -4,19 +4,61 @@ use std::ptr::null_mut;
 
 use pyo3::prelude::*;
 
-use super::{NPY_ARRAY_WRITEABLE, PyArray_Descr, PyArrayObject, element, is_ndarray};
-use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
+use super::{FEW, NPY_ARRAY_WRITEABLE, PyArray_Descr, PyArrayObject, element, is_ndarray, tensor};
+use crate::abi::{DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor};
 use crate::checked::{Memo, extents};
 use crate::device;
 use crate::interpreter::PythonOwner;
 use crate::snapshot::{Snapshot, Source};
 
-/// The usual array as a snapshot that holds it: of the class itself, with a dtype of NumPy's own in native byte
-/// order and strides that are multiples of the itemsize. `None` says nothing about others.
+/// What a usual array is: of the class itself, with a dtype of NumPy's own in native byte order and strides that are
+/// multiples of the itemsize.
+struct Usual<'a> {
+    memo: Memo,
+    size: i64,
+    shape: &'a [i64],
+    byte_strides: &'a [i64],
+    /// By which a stride in bytes is one in elements.
+    shift: u32,
+}
+
+/// The usual array as a snapshot that holds it; `None` says nothing about others.
 ///
 /// NumPy has made sure that shape and strides stay within an address space. Nothing here runs Python code.
 #[inline(always)]
 pub(crate) fn usual(x: &Bound<'_, PyAny>) -> Option<Snapshot> {
+    let Usual {
+        memo,
+        size,
+        shape,
+        byte_strides,
+        shift,
+    } = read(x)?;
+    let owner = Source::Python(PythonOwner::new(x.clone().unbind()));
+    let stride = |index: usize| byte_strides[index] >> shift;
+    Some(Snapshot::trusted(memo, size, owner, shape, stride))
+}
+
+/// What `make` makes of a usual array of few dimensions: its tensor, whose dimensions are still to be set, flags, shape
+/// and strides in elements. `None` says nothing about others.
+#[inline(always)]
+pub(super) fn few<R>(
+    x: &Bound<'_, PyAny>,
+    make: impl FnOnce(DLTensor, u64, &[i64], &[i64]) -> R,
+) -> Option<R> {
+    let usual = read(x)?;
+    let mut few = [0; FEW];
+    let strides = few.get_mut(..usual.shape.len())?;
+    for (stride, &bytes) in strides.iter_mut().zip(usual.byte_strides) {
+        *stride = bytes >> usual.shift;
+    }
+    let tensor = tensor(&usual.memo, usual.shape);
+    Some(make(tensor, usual.memo.flags, usual.shape, strides))
+}
+
+/// The fields of a usual array.
+#[inline(always)]
+fn read<'a>(x: &'a Bound<'_, PyAny>) -> Option<Usual<'a>> {
     if !is_ndarray(x) {
         return None;
     }
@@ -49,7 +91,11 @@ pub(crate) fn usual(x: &Bound<'_, PyAny>) -> Option<Snapshot> {
         dtype,
         flags: u64::from(readonly) * DLPACK_FLAG_BITMASK_READ_ONLY,
     };
-    let owner = Source::Python(PythonOwner::new(x.clone().unbind()));
-    let stride = |index: usize| byte_strides[index] >> shift;
-    Some(Snapshot::trusted(memo, size, owner, shape, stride))
+    Some(Usual {
+        memo,
+        size,
+        shape,
+        byte_strides,
+        shift,
+    })
 }
