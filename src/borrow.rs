@@ -36,7 +36,7 @@ impl Block {
         writable: bool,
     ) -> PyResult<Bound<'py, Tensor>> {
         let py = x.py();
-        let lent = lend(x, self.stream.as_ref(), wanted)?;
+        let mut lent = lend(x, self.stream.as_ref(), wanted)?;
         let device = lent.snapshot.memo().device;
         if writable && lent.snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY) {
             return Err(PyBufferError::new_err(

@@ -11,6 +11,7 @@ use crate::abi::DLDevice;
 use crate::adapters::torch::Kind;
 use crate::adapters::{cuda_array_interface, numpy};
 use crate::cache::{self, Way};
+use crate::driver::Event;
 use crate::error::Error;
 use crate::exchange::Table;
 use crate::order::{self, Joined};
@@ -28,6 +29,8 @@ pub(crate) struct Lent {
     pub(crate) snapshot: Snapshot,
     /// The library whose stream it is used on; without it, the snapshot itself knows.
     library: Option<Library>,
+    /// The ends of uses that the block has waited for.
+    covered: Vec<Arc<Event>>,
 }
 
 /// Lends `x`, for use on `stream` where that is known already.
@@ -42,10 +45,12 @@ pub(crate) fn lend(
         Way::Tensor => Ok(Lent {
             snapshot: x.cast::<Tensor>()?.get().snapshot()?.clone(),
             library: None,
+            covered: Vec::new(),
         }),
         Way::Numpy => Ok(Lent {
             snapshot: numpy::snapshot(x)?,
             library: None,
+            covered: Vec::new(),
         }),
         Way::Mixin => lend(&innermost(x)?.0, stream, wanted),
         Way::Table(table, kind) => match of_table(x, table, kind) {
@@ -90,6 +95,7 @@ fn of_table(x: &Bound<'_, PyAny>, table: Table, kind: Option<Kind>) -> PyResult<
             .filter(|_| stream::has_streams(device))
             .map(Library::Table),
         snapshot,
+        covered: Vec::new(),
     })
 }
 
@@ -118,6 +124,7 @@ fn of_protocol(
     Ok(Lent {
         snapshot: from_dlpack(x, &request)?,
         library,
+        covered: Vec::new(),
     })
 }
 
@@ -152,10 +159,18 @@ impl Lent {
     }
 
     /// Makes `stream` wait for the tensor.
-    pub(crate) fn order(&self, py: Python<'_>, stream: &Stream, joined: Joined) -> PyResult<()> {
+    pub(crate) fn order(
+        &mut self,
+        py: Python<'_>,
+        stream: &Stream,
+        joined: Joined,
+    ) -> PyResult<()> {
         match (self.now(py)?, self.snapshot.work()) {
             (Some(now), _) => Ok(order::after(stream, &now, joined)?),
-            (None, Some(work)) => Ok(work.order(stream, joined)?),
+            (None, Some(work)) => {
+                self.covered = work.uses().clone();
+                Ok(work.order(stream, joined)?)
+            }
             (None, None) => Ok(()),
         }
     }
@@ -190,7 +205,7 @@ impl Lent {
         if !known && !matches!(work.ready, Ready::Now) {
             let end = order::point(stream)?;
             if end.capture().is_none() {
-                work.add_use(Arc::new(end));
+                work.add_use(Arc::new(end), &self.covered);
             }
         }
         Ok(())

@@ -119,7 +119,7 @@ pub(crate) fn release(work: Work, bytes: i64, source: Source) {
     // stream later, which may be gone then (H3).
     if let Some(viewed) = source.work().filter(|work| work.release != Release::None) {
         for end in ends {
-            viewed.add_use(end);
+            viewed.add_use(end, &[]);
         }
         return drop(source);
     }

@@ -183,10 +183,15 @@ impl Work {
         }
     }
 
-    /// Notes the end of a use on `stream`, which the uses before it on that stream came before.
-    pub(crate) fn add_use(&self, end: Arc<Event>) {
+    /// Notes the end of a use, which came after the ends that are `covered`.
+    pub(crate) fn add_use(&self, end: Arc<Event>, covered: &[Arc<Event>]) {
+        /// So many are kept before the driver is asked which of them have passed.
+        const MANY: usize = 16;
         let mut uses = self.uses();
-        uses.retain(|earlier| !earlier.is_done().unwrap_or(true));
+        uses.retain(|earlier| !covered.iter().any(|known| Arc::ptr_eq(known, earlier)));
+        if uses.len() >= MANY {
+            uses.retain(|earlier| !earlier.is_done().unwrap_or(true));
+        }
         uses.push(end);
     }
 

@@ -155,3 +155,19 @@ def test_synchronize_waits_for_uses_too(sim: Simulation, library: Framework) -> 
     kept.synchronize()
     sim.host_read(kept.data_ptr, kept.nbytes)
     assert sim.races == []
+
+
+def test_a_use_stands_for_those_before_it(sim: Simulation, library: Framework) -> None:
+    """H12: however many there were, one wait for an event is enough."""
+    p, s, elsewhere = sim.stream(), sim.stream(), sim.stream()
+    with library.stream(p):
+        tensor = dlx.from_dlpack(library.full((4,)))
+    with library.stream(elsewhere):
+        for _ in range(10):
+            with tensor.use(stream=s) as view:
+                write(s, view)
+        sim.clear_journal()
+        with tensor.use(stream=s) as view:
+            write(s, view)
+    assert sim.called().count("cuStreamWaitEvent") <= 4
+    assert sim.races == []
