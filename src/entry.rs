@@ -17,9 +17,11 @@ use pyo3::types::{PyCFunction, PyTuple};
 use crate::abi::{DLDataType, DLManagedTensorVersioned, DLPACK_MAJOR_VERSION, kDLUInt};
 use crate::adapters::numpy;
 use crate::boundary::guard;
+use crate::cache::{self, Way};
+use crate::request::Request;
 use crate::snapshot::Snapshot;
 use crate::tensor::Tensor;
-use crate::{capsule, functions};
+use crate::{capsule, resolve};
 
 /// What PyO3 has made, as CPython calls it.
 type Function = unsafe extern "C" fn(
@@ -142,14 +144,35 @@ unsafe fn of_one(arguments: *const *mut ffi::PyObject) -> Option<*mut ffi::PyObj
     if let Some(snapshot) = numpy::usual(&x) {
         return owned(Bound::new(py, Tensor::new(snapshot))).map(NonNull::as_ptr);
     }
-    // Whatever else it is may run Python code, so PyO3 has to know of the attachment.
-    Some(Python::attach(|py| match functions::imported(&x) {
-        Ok(tensor) => tensor.into_ptr(),
-        Err(error) => {
-            error.restore(py);
-            null_mut()
+    let made = match cache::known(&x) {
+        Some(Way::Table(table, kind)) => {
+            let snapshot = resolve::of_known(&x, table, kind);
+            snapshot.and_then(|snapshot| Ok(Bound::new(py, Tensor::new(snapshot))?.into_ptr()))
         }
-    }))
+        Some(Way::Tensor) => itself(&x),
+        // The first one, whose type is not known yet.
+        None if x.is_exact_instance_of::<Tensor>() => itself(&x),
+        // Whatever else it is may run Python code, so PyO3 has to know of the attachment.
+        _ => Python::attach(|_| {
+            let snapshot = resolve::from_dlpack(&x, &Request::NOTHING)?;
+            Ok(Bound::new(py, Tensor::new(snapshot))?.into_ptr())
+        }),
+    };
+    Some(made.unwrap_or_else(raised))
+}
+
+/// A `dlx.Tensor`, which is given back as it is.
+fn itself(x: &Bound<'_, PyAny>) -> PyResult<*mut ffi::PyObject> {
+    let tensor = x.cast_exact::<Tensor>()?;
+    tensor.get().snapshot()?;
+    Ok(tensor.clone().into_ptr())
+}
+
+/// Sets the exception of an entry.
+#[cold]
+fn raised(error: PyErr) -> *mut ffi::PyObject {
+    Python::attach(|py| error.restore(py));
+    null_mut()
 }
 
 /// The reference to give away; a failure is forgotten, and found again by who tries the other way.
@@ -208,7 +231,7 @@ unsafe fn of_tensor(
     let keywords = keywords.cast::<PyTuple>().ok()?;
     // SAFETY: a value for each keyword.
     let values = unsafe { slice::from_raw_parts(values, keywords.len()) };
-    let tensor = tensor.cast::<Tensor>().ok()?.get();
+    let tensor = tensor.cast_exact::<Tensor>().ok()?.get();
     let mut versioned = false;
     for (index, &value) in values.iter().enumerate() {
         // SAFETY: a value that the caller holds.

@@ -86,20 +86,6 @@ pub(crate) fn from_dlpack<'py>(
     Bound::new(x.py(), Tensor::new(resolve::from_dlpack(x, &request)?))
 }
 
-/// `from_dlpack(x)`.
-pub(crate) fn imported<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Tensor>> {
-    match x.cast_exact::<Tensor>() {
-        Ok(tensor) => {
-            tensor.get().snapshot()?;
-            Ok(tensor.clone())
-        }
-        Err(_) => Bound::new(
-            x.py(),
-            Tensor::new(resolve::from_dlpack(x, &Request::NOTHING)?),
-        ),
-    }
-}
-
 /// A tensor whose producer is told which stream uses it, so that it holds the memory back itself.
 fn recorded<'py>(
     x: &Bound<'py, PyAny>,

@@ -82,7 +82,7 @@ fn from_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export> {
 
 /// The snapshot of a `dlx.Tensor`, if its elements are ready for the consumer's stream.
 fn ordered<'a>(x: &'a Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<&'a Snapshot> {
-    let snapshot = x.cast::<Tensor>()?.get().snapshot()?;
+    let snapshot = x.cast_exact::<Tensor>()?.get().snapshot()?;
     let device = snapshot.memo().device;
     if snapshot.work().is_some() {
         snapshot.order(&Stream::of_table(stream(device)?, device))?;

@@ -148,15 +148,51 @@ fn forwarded<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> 
 }
 
 /// Rung 1: the table, which moves and orders nothing; what needs more goes to `__dlpack__`.
-pub(crate) fn from_table(
+fn from_table(
     x: &Bound<'_, PyAny>,
     table: Table,
     kind: Option<torch::Kind>,
     entry: &Entry,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
+    exported(x, table.export(x), table, kind, entry, request)
+}
+
+/// `from_dlpack(x)` where the type of `x` is known to have a table: the usual tensor takes no more than that.
+///
+/// PyO3 need not know of the attachment.
+#[inline(always)]
+pub(crate) fn of_known(
+    x: &Bound<'_, PyAny>,
+    table: Table,
+    kind: Option<torch::Kind>,
+) -> PyResult<Snapshot> {
+    let export = table.export(x);
+    let is_usual = |managed: &Managed<DLManagedTensorVersioned>| {
+        (managed.read()).is_ok_and(|(tensor, _)| tensor.device == device::CPU)
+    };
+    match export {
+        Ok(managed) if is_usual(&managed) => on_cpu(x, managed, kind),
+        export => Python::attach(|_| {
+            cache::with(x, |entry| {
+                let snapshot = exported(x, export, table, kind, entry, &Request::NOTHING)?;
+                aliases::named(None, x, entry, snapshot, &Request::NOTHING)
+            })
+        }),
+    }
+}
+
+/// What a table has exported, or what the protocol says instead.
+fn exported(
+    x: &Bound<'_, PyAny>,
+    export: PyResult<Managed<DLManagedTensorVersioned>>,
+    table: Table,
+    kind: Option<torch::Kind>,
+    entry: &Entry,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
     let py = x.py();
-    let managed = match table.export(x) {
+    let managed = match export {
         Ok(managed) => managed,
         // The table may describe less than the protocol does (R147).
         Err(error) if error.is_instance_of::<PyBufferError>(py) => {

@@ -21,6 +21,7 @@ from fake_table import (
     table_class,
     without_protocol,
 )
+from fresh import run
 
 OTHER_ENTRIES = {name for name, _ in DLPackExchangeAPI._fields_[1:]} - {FROM_PY}
 
@@ -274,3 +275,15 @@ def test_a_failing_tables_tensor_is_not_touched() -> None:
     with pytest.raises(ValueError, match=r"^fake value error$"):
         dlx.from_dlpack(producer)
     assert producer.deleted == 0
+
+
+def test_a_tensor_of_dlx_is_given_back_as_it_is() -> None:
+    """The stub: the first one of a process too, and with nothing to do by keyword."""
+    code = """
+        import dlx
+        tensor = dlx.from_pointer(8, (0,), "int8")
+        assert dlx.from_dlpack(tensor) is tensor
+        assert dlx.from_dlpack(tensor) is tensor
+        assert dlx.from_dlpack(tensor, copy=False) is tensor
+        """
+    assert run(code) == (0, "", "")

@@ -18,7 +18,7 @@ pub(super) static TABLE: Published = exchange::table::<Tensors>();
 
 /// The object as a tensor, or the error of a table that got another type (R127).
 fn tensor<'a>(object: &'a Borrowed<'_, '_, PyAny>) -> PyResult<&'a Tensor> {
-    match object.cast::<Tensor>() {
+    match object.cast_exact::<Tensor>() {
         Ok(tensor) => Ok(tensor.get()),
         Err(_) => Err(stranger(object)),
     }
