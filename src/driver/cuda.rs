@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use super::library::{check_fork, initialized, load};
+use super::library::{call, check_fork, initialized, load};
 use functions::{CUDA_MEMCPY2D, Functions};
 
 use super::{Capture, Context, Driver, Error, RawEvent, Rows, Stream};
@@ -31,20 +31,6 @@ pub(super) fn get() -> Result<&'static Cuda, Error> {
     CUDA.get_or_init(Cuda::load).as_ref().map_err(Error::clone)
 }
 
-/// Calls a function of the table, and turns its status into a result; `code` leaves it as it is.
-macro_rules! call {
-    ($cuda:expr, code $name:ident($($argument:expr),* $(,)?)) => {{
-        let function = $cuda.functions.$name.ok_or(Error::Missing(stringify!($name)))?;
-        // SAFETY: the driver's function of this signature; handles of streams are live (S18), events are those
-        // that this driver made, and every place that is written is a variable of the caller.
-        unsafe { function($($argument),*) }
-    }};
-    ($cuda:expr, $name:ident($($argument:expr),* $(,)?)) => {{
-        let code = call!($cuda, code $name($($argument),*));
-        $cuda.status(stringify!($name), code)
-    }};
-}
-
 impl Cuda {
     fn load() -> Result<Self, Error> {
         let files: &[&str] = if cfg!(windows) {
@@ -61,14 +47,6 @@ impl Cuda {
         call!(cuda, cuInit(0))?;
         initialized();
         Ok(cuda)
-    }
-
-    #[inline]
-    fn status(&self, call: &'static str, code: c_int) -> Result<(), Error> {
-        match code {
-            0 => Ok(()),
-            code => Err(self.failed(call, code)),
-        }
     }
 
     #[cold]
@@ -177,7 +155,8 @@ impl Driver for Cuda {
     fn is_done(&self, event: RawEvent) -> Result<bool, Error> {
         match call!(self, code cuEventQuery(event.as_ptr())) {
             CUDA_ERROR_NOT_READY => Ok(false),
-            code => self.status("cuEventQuery", code).map(|()| true),
+            0 => Ok(true),
+            code => Err(self.failed("cuEventQuery", code)),
         }
     }
 
@@ -202,11 +181,8 @@ impl Driver for Cuda {
             }
             Err(error) => return Err(error),
         }
-        if status != 1 {
-            return Ok(match status {
-                0 => Capture::None,
-                _ => Capture::Invalidated,
-            });
+        if let Some(capture) = Capture::of_status(status) {
+            return Ok(capture);
         }
         let mut id = 0;
         call!(

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
 
-use super::library::{check_fork, functions, initialized, load, symbol};
+use super::library::{call, check_fork, functions, initialized, load, symbol};
 use super::{Capture, Context, Driver, Error, RawEvent, Rows, Stream};
 
 const HIP_EVENT_DISABLE_TIMING: c_uint = 2;
@@ -60,20 +60,6 @@ pub(super) fn get() -> Result<&'static Hip, Error> {
     HIP.get_or_init(Hip::load).as_ref().map_err(Error::clone)
 }
 
-/// Calls a function of the table, and turns its status into a result; `code` leaves it as it is.
-macro_rules! call {
-    ($hip:expr, code $name:ident($($argument:expr),* $(,)?)) => {{
-        let function = $hip.functions.$name.ok_or(Error::Missing(stringify!($name)))?;
-        // SAFETY: the runtime's function of this signature; handles of streams are live (S18), events are those
-        // that this runtime made, and every place that is written is a variable of the caller.
-        unsafe { function($($argument),*) }
-    }};
-    ($hip:expr, $name:ident($($argument:expr),* $(,)?)) => {{
-        let code = call!($hip, code $name($($argument),*));
-        $hip.status(stringify!($name), code)
-    }};
-}
-
 impl Hip {
     fn load() -> Result<Self, Error> {
         let files = [
@@ -99,14 +85,6 @@ impl Hip {
         call!(hip, hipInit(0))?;
         initialized();
         Ok(hip)
-    }
-
-    #[inline]
-    fn status(&self, call: &'static str, code: c_int) -> Result<(), Error> {
-        match code {
-            0 => Ok(()),
-            code => Err(self.failed(call, code)),
-        }
     }
 
     #[cold]
@@ -184,7 +162,8 @@ impl Driver for Hip {
     fn is_done(&self, event: RawEvent) -> Result<bool, Error> {
         match call!(self, code hipEventQuery(event.as_ptr())) {
             HIP_ERROR_NOT_READY => Ok(false),
-            code => self.status("hipEventQuery", code).map(|()| true),
+            0 => Ok(true),
+            code => Err(self.failed("hipEventQuery", code)),
         }
     }
 
@@ -209,11 +188,8 @@ impl Driver for Hip {
             }
             Err(error) => return Err(error),
         }
-        if status != 1 {
-            return Ok(match status {
-                0 => Capture::None,
-                _ => Capture::Invalidated,
-            });
+        if let Some(capture) = Capture::of_status(status) {
+            return Ok(capture);
         }
         let mut id = 0;
         call!(

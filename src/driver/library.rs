@@ -115,4 +115,21 @@ macro_rules! functions {
     };
 }
 
+/// Calls a function of a driver's table, and turns its status into a result; `code` leaves it as it is.
+macro_rules! call {
+    ($driver:expr, code $name:ident($($argument:expr),* $(,)?)) => {{
+        let function = $driver.functions.$name.ok_or(Error::Missing(stringify!($name)))?;
+        // SAFETY: the driver's function of this signature (S19); handles of streams are live (S18), events are those
+        // that this driver made, and every place that is written is a variable of the caller.
+        unsafe { function($($argument),*) }
+    }};
+    ($driver:expr, $name:ident($($argument:expr),* $(,)?)) => {{
+        match call!($driver, code $name($($argument),*)) {
+            0 => Ok(()),
+            code => Err($driver.failed(stringify!($name), code)),
+        }
+    }};
+}
+
+pub(super) use call;
 pub(super) use functions;

@@ -58,6 +58,17 @@ pub(crate) enum Capture {
     Implicit,
 }
 
+impl Capture {
+    /// What a status of `CUstreamCaptureStatus` says; `None` for an active capture, whose number is to be asked.
+    fn of_status(status: i32) -> Option<Self> {
+        match status {
+            0 => Some(Self::None),
+            1 => None,
+            _ => Some(Self::Invalidated),
+        }
+    }
+}
+
 /// Two-dimensional memory: `height` rows of `width` bytes, whose starts are so many bytes apart.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows {
