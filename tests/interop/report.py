@@ -173,8 +173,8 @@ def render(pairs: list[Pair], versions: dict[str, str], missing: dict[str, str])
 def outcomes(document: str) -> str:
     """Give the part that must not change by itself: no times, no versions.
 
-    Where MLX puts its memory decides whether JAX, which wants it at 64 bytes, copies: of
-    its row only the sum counts here. Each cell has its own expectation.
+    Where MLX puts its memory decides whether JAX, which wants it at 64 bytes, copies:
+    of its row only the sum counts here. Each cell has its own expectation.
     """
     same = re.sub(r" x[\d.]+", "", document).partition("## Versions")[0]
 
