@@ -77,7 +77,7 @@ pub(crate) fn array_interface<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Boun
             bits: 8,
             lanes: 1,
         },
-        ..*memo
+        ..memo
     };
     let owner = Source::Python(PythonOwner::new(tensor.clone().into_any().unbind()));
     let bytes = Checked::new(bytes, &[size], None)?.over(owner);
@@ -89,7 +89,7 @@ pub(crate) fn array_interface<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Boun
 
 /// `__cuda_array_interface__`, version 3.
 pub(crate) fn cuda<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyDict>> {
-    let Memo { device, dtype, .. } = *snapshot.memo();
+    let Memo { device, dtype, .. } = snapshot.memo();
     if !matches!(device.device_type, kDLCUDA | kDLCUDAManaged) {
         return Err(absent("__cuda_array_interface__", device));
     }

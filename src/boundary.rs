@@ -57,6 +57,7 @@ pub(crate) unsafe fn attached(body: impl FnOnce(Python<'_>) -> PyResult<()>) -> 
 ///
 /// PyO3 makes the exception only now and drops references on the way, so it must know of the attachment.
 #[cold]
+#[inline(never)]
 fn raise(py: Python<'_>, error: PyErr) -> c_int {
     let mut error = Some(error);
     let mut restore = |py: Python<'_>| {

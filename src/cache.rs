@@ -131,7 +131,7 @@ impl Entry {
         if is_mixin(class) {
             return Ok(Way::Mixin);
         }
-        if x.is_exact_instance_of::<Tensor>() {
+        if Tensor::of(x).is_some() {
             return Ok(*self.way.get_or_init(|| Way::Tensor));
         }
         let kind = torch::kind(x)?;

@@ -1,6 +1,7 @@
 //! What a tensor says of itself, checked: a description that DLPack 1.3 can mean.
 
 use std::ffi::c_void;
+use std::ptr::null_mut;
 use std::slice;
 
 use crate::abi::*;
@@ -64,12 +65,27 @@ impl Memo {
 }
 
 impl Memo {
+    /// A tensor whose dimensions are still to be set.
+    #[inline(always)]
+    pub(crate) fn tensor(&self, ndim: usize) -> DLTensor {
+        DLTensor {
+            data: self.data,
+            device: self.device,
+            // At most MAX_NDIM.
+            ndim: ndim as i32,
+            dtype: self.dtype,
+            shape: null_mut(),
+            strides: null_mut(),
+            byte_offset: self.byte_offset,
+        }
+    }
+
     /// The fields of a tensor that looks as usual, from a library whose tensors need no checking then: with memory,
     /// which tensors without elements have not, and with strides.
     #[inline(always)]
     pub(crate) fn of_trusted(
         managed: &Managed<DLManagedTensorVersioned>,
-    ) -> Option<(DLTensor, Self)> {
+    ) -> Option<(&DLTensor, Self)> {
         let (tensor, flags) = managed.read().ok()?;
         let usual = tensor.device.device_type == kDLCPU
             && !tensor.data.is_null()
@@ -114,11 +130,9 @@ impl<'a> Checked<'a> {
         let size = layout::size(shape)?;
         layout::check_extent(size, shape, strides, memo.dtype)?;
         if size == 0 {
-            (memo.data, memo.byte_offset) = (std::ptr::null_mut(), 0);
+            (memo.data, memo.byte_offset) = (null_mut(), 0);
         } else if memo.data.is_null() {
-            return Err(Error::refused(format!(
-                "the tensor has {size} elements but its data pointer is NULL"
-            )));
+            return Err(no_data(size));
         }
         memo.flags &= KNOWN_FLAGS;
         if memo.dtype.bits >= 8 {
@@ -142,6 +156,14 @@ impl<'a> Checked<'a> {
             && memo.device == tensor.device
             && (self.strides.is_some() || self.shape.is_empty())
     }
+}
+
+#[cold]
+#[inline(never)]
+fn no_data(size: i64) -> Error {
+    Error::refused(format!(
+        "the tensor has {size} elements but its data pointer is NULL"
+    ))
 }
 
 /// Shape, and strides if there are any.
@@ -175,16 +197,21 @@ pub(crate) unsafe fn extents<'a>(shape: *const i64, ndim: i32) -> Result<&'a [i6
     match usize::try_from(ndim) {
         Ok(0) => Ok(&[]),
         Ok(ndim) if ndim > layout::MAX_NDIM => Err(too_many_dimensions(ndim)),
-        Ok(ndim) if shape.is_null() => {
-            Err(Error::refused(format!("shape is NULL, but ndim is {ndim}")))
-        }
+        Ok(_) if shape.is_null() => Err(bad_ndim("shape is NULL, but ", ndim)),
         // SAFETY: not NULL, so it points to `ndim` values, as the caller promises.
         Ok(ndim) => Ok(unsafe { slice::from_raw_parts(shape, ndim) }),
-        Err(_) => Err(Error::refused(format!("ndim is {ndim}"))),
+        Err(_) => Err(bad_ndim("", ndim)),
     }
 }
 
 #[cold]
+#[inline(never)]
+fn bad_ndim(what: &str, ndim: i32) -> Error {
+    Error::refused(format!("{what}ndim is {ndim}"))
+}
+
+#[cold]
+#[inline(never)]
 fn too_many_dimensions(ndim: usize) -> Error {
     Error::refused(format!(
         "the tensor has {ndim} dimensions, dlx accepts up to {}",
@@ -197,20 +224,20 @@ fn too_many_dimensions(ndim: usize) -> Error {
 #[inline(always)]
 pub(crate) fn of_managed(
     managed: &Managed<DLManagedTensorVersioned>,
-) -> Result<(DLTensor, bool), Error> {
+) -> Result<(&DLTensor, bool), Error> {
     let (tensor, flags) = managed.read()?;
     // SAFETY: `managed` owns the tensor, so its dimensions are valid while it is borrowed (S3).
-    let exact = unsafe { is_exact(&tensor, flags) }?;
+    let exact = unsafe { is_exact(tensor, flags) }?;
     Ok((tensor, exact))
 }
 
 /// The fields of `managed`, which have passed [`of_managed`], and its shape and strides.
 pub(crate) fn parts(
     managed: &Managed<DLManagedTensorVersioned>,
-) -> Result<(DLTensor, u64, Dimensions<'_>), Error> {
+) -> Result<(&DLTensor, u64, Dimensions<'_>), Error> {
     let (tensor, flags) = managed.read()?;
     // SAFETY: `managed` owns the tensor, so its dimensions are valid while it is borrowed (S3).
-    let dimensions = unsafe { dimensions(&tensor) }?;
+    let dimensions = unsafe { dimensions(tensor) }?;
     Ok((tensor, flags, dimensions))
 }
 
@@ -220,8 +247,8 @@ pub(crate) fn offer(
 ) -> Result<Offer<Managed<DLManagedTensorVersioned>>, Error> {
     let (tensor, flags) = managed.read()?;
     // SAFETY: `managed` owns the tensor and goes into the offer, which holds it longer than this runs (S3).
-    let (shape, strides) = unsafe { dimensions(&tensor) }?;
-    let strides = strides.unwrap_or(&[]);
+    let (shape, strides) = unsafe { dimensions(tensor) }?;
+    let (tensor, strides) = (*tensor, strides.unwrap_or(&[]));
     if strides.len() != shape.len() {
         return Err(Error::refused("the tensor has no strides"));
     }
@@ -232,7 +259,7 @@ pub(crate) fn offer(
 #[inline(always)]
 pub(crate) fn of_trusted(
     managed: &Managed<DLManagedTensorVersioned>,
-) -> Result<(DLTensor, bool), Error> {
+) -> Result<(&DLTensor, bool), Error> {
     match Memo::of_trusted(managed) {
         Some((tensor, _)) => Ok((tensor, true)),
         None => of_managed(managed),

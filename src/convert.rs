@@ -112,7 +112,7 @@ impl<'py> Source<'py> {
         stream_of: impl Fn(DLDevice) -> PyResult<i64>,
     ) -> PyResult<Self> {
         let asks_nothing = asked.device.is_none() && asked.copy != Some(true);
-        if asks_nothing && let Ok(tensor) = x.cast_exact::<Tensor>() {
+        if asks_nothing && let Some(tensor) = Tensor::of(x) {
             let snapshot = tensor.get().snapshot()?;
             if snapshot.work().is_some() {
                 let device = snapshot.memo().device;
@@ -135,7 +135,7 @@ impl<'py> Source<'py> {
         }
         let snapshot = asked.import(x, stream_of)?;
         // What a producer exports is made for this, what dlx holds is shared (R38).
-        let held = x.is_exact_instance_of::<Tensor>() || is_mixin(&x.get_type());
+        let held = Tensor::of(x).is_some() || is_mixin(&x.get_type());
         Ok(Self::Tensor {
             tensor: Bound::new(x.py(), Tensor::new(snapshot))?,
             fresh: asked.copy == Some(true) || !held,

@@ -45,7 +45,7 @@ pub(crate) fn compact(py: Python<'_>, source: &Snapshot) -> PyResult<Snapshot> {
 }
 
 fn copy(source: &Snapshot) -> Result<Snapshot, Error> {
-    let Memo { dtype, flags, .. } = *source.memo();
+    let Memo { dtype, flags, .. } = source.memo();
     let flags = DLPACK_FLAG_BITMASK_IS_COPIED | flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
     let copied = Snapshot::allocate(source.shape(), dtype, flags)?;
     if source.size() > 0 {

@@ -75,22 +75,23 @@ pub(crate) fn normal(device: DLDevice) -> DLDevice {
 /// Refuses device types that DLPack 1.3 does not define, and negative ids (R31).
 #[inline(always)]
 pub(crate) fn check(device: DLDevice) -> Result<(), Error> {
+    match kind_of(device.device_type) {
+        Some(_) if device.device_id >= 0 => Ok(()),
+        kind => Err(refused(device, kind)),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn refused(device: DLDevice, kind: Option<&Kind>) -> Error {
     let DLDevice {
         device_type,
         device_id,
     } = device;
-    if kind_of(device_type).is_none() {
-        return Err(Error::refused(format!(
-            "device type {} is not one of DLPack 1.3",
-            device_type.0
-        )));
-    }
-    if device_id < 0 {
-        return Err(Error::refused(format!(
-            "device id {device_id} is negative, 0 and above are accepted"
-        )));
-    }
-    Ok(())
+    Error::refused(match kind {
+        None => format!("device type {} is not one of DLPack 1.3", device_type.0),
+        Some(_) => format!("device id {device_id} is negative, 0 and above are accepted"),
+    })
 }
 
 /// The device of a consumer's `dl_device`, for a tensor that is `here`.

@@ -44,22 +44,45 @@ pub(crate) fn bits(dtype: DLDataType) -> u32 {
 #[inline(always)]
 pub(crate) fn check(dtype: DLDataType) -> Result<(), Error> {
     let DLDataType { code, bits, lanes } = dtype;
+    let widths = ACCEPTED.get(usize::from(code.0));
+    match widths.and_then(|widths| widths.get(usize::from(bits))) {
+        Some(true) if lanes != 0 => Ok(()),
+        _ => Err(refused(dtype)),
+    }
+}
+
+/// For each code and number of bits, whether it is one of [`CODES`].
+static ACCEPTED: [[bool; 129]; CODES.len()] = {
+    let mut accepted = [[false; 129]; CODES.len()];
+    let mut code = 0;
+    while code < CODES.len() {
+        let widths = CODES[code].2;
+        let mut index = 0;
+        while index < widths.len() {
+            accepted[code][widths[index] as usize] = true;
+            index += 1;
+        }
+        code += 1;
+    }
+    accepted
+};
+
+#[cold]
+#[inline(never)]
+fn refused(DLDataType { code, bits, .. }: DLDataType) -> Error {
     let Some((_, name, widths)) = CODES.get(usize::from(code.0)) else {
-        return Err(Error::refused(format!(
+        return Error::refused(format!(
             "dtype code {} is not one of DLPack 1.3 (0 to 17)",
             code.0
-        )));
+        ));
     };
-    if !widths.contains(&bits) {
-        return Err(Error::refused(format!(
+    match widths.contains(&bits) {
+        true => Error::refused("dtype has 0 lanes, at least 1 is accepted"),
+        false => Error::refused(format!(
             "dtype code {} ({name}) has {bits} bits, accepted are {widths:?}",
             code.0
-        )));
+        )),
     }
-    if lanes == 0 {
-        return Err(Error::refused("dtype has 0 lanes, at least 1 is accepted"));
-    }
-    Ok(())
 }
 
 /// The name that the field uses: `float32`, `bfloat16`, `float8_e4m3fn`, `float32x4`.

@@ -144,14 +144,14 @@ unsafe fn of_one(arguments: *const *mut ffi::PyObject) -> Option<*mut ffi::PyObj
     if let Some(snapshot) = numpy::usual(&x) {
         return owned(Bound::new(py, Tensor::new(snapshot))).map(NonNull::as_ptr);
     }
+    if let Some(tensor) = Tensor::of(&x) {
+        return Some(itself(tensor).unwrap_or_else(raised));
+    }
     let made = match cache::known(&x) {
         Some(Way::Table(table, kind)) => {
             let snapshot = resolve::of_known(&x, table, kind);
             snapshot.and_then(|snapshot| Ok(Bound::new(py, Tensor::new(snapshot))?.into_ptr()))
         }
-        Some(Way::Tensor) => itself(&x),
-        // The first one, whose type is not known yet.
-        None if x.is_exact_instance_of::<Tensor>() => itself(&x),
         // Whatever else it is may run Python code, so PyO3 has to know of the attachment.
         _ => Python::attach(|_| {
             let snapshot = resolve::from_dlpack(&x, &Request::NOTHING)?;
@@ -162,14 +162,14 @@ unsafe fn of_one(arguments: *const *mut ffi::PyObject) -> Option<*mut ffi::PyObj
 }
 
 /// A `dlx.Tensor`, which is given back as it is.
-fn itself(x: &Bound<'_, PyAny>) -> PyResult<*mut ffi::PyObject> {
-    let tensor = x.cast_exact::<Tensor>()?;
+fn itself(tensor: &Bound<'_, Tensor>) -> PyResult<*mut ffi::PyObject> {
     tensor.get().snapshot()?;
     Ok(tensor.clone().into_ptr())
 }
 
 /// Sets the exception of an entry.
 #[cold]
+#[inline(never)]
 fn raised(error: PyErr) -> *mut ffi::PyObject {
     Python::attach(|py| error.restore(py));
     null_mut()
@@ -231,7 +231,7 @@ unsafe fn of_tensor(
     let keywords = keywords.cast::<PyTuple>().ok()?;
     // SAFETY: a value for each keyword.
     let values = unsafe { slice::from_raw_parts(values, keywords.len()) };
-    let tensor = tensor.cast_exact::<Tensor>().ok()?.get();
+    let tensor = Tensor::of(&tensor)?.get();
     let mut versioned = false;
     for (index, &value) in values.iter().enumerate() {
         // SAFETY: a value that the caller holds.

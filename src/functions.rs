@@ -74,7 +74,7 @@ pub(crate) fn from_dlpack<'py>(
         })?,
         ..Request::NOTHING
     };
-    if let Ok(tensor) = x.cast_exact::<Tensor>()
+    if let Some(tensor) = Tensor::of(x)
         && stream.is_none()
         && !aliases::is_asked(tensor.get().snapshot()?, device)
     {
@@ -130,7 +130,7 @@ fn recorded<'py>(
 #[pyo3(signature = (x, /))]
 pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let class = x.get_type();
-    if numpy::is_ndarray(x) || x.is_exact_instance_of::<Tensor>() || is_mixin(&class) {
+    if numpy::is_ndarray(x) || Tensor::of(x).is_some() || is_mixin(&class) {
         return Ok(true);
     }
     if let Some(Way::Table(..) | Way::Numpy) = cache::known(x) {

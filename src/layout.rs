@@ -16,9 +16,7 @@ pub(crate) fn size(shape: &[i64]) -> Result<i64, Error> {
     let mut empty = false;
     for &extent in shape {
         if extent < 0 {
-            return Err(Error::refused(format!(
-                "shape {shape:?} has a negative extent"
-            )));
+            return Err(negative(shape));
         }
         empty |= extent == 0;
         product = product
@@ -122,6 +120,13 @@ pub(crate) fn check_extent(
 }
 
 #[cold]
+#[inline(never)]
+fn negative(shape: &[i64]) -> Error {
+    Error::refused(format!("shape {shape:?} has a negative extent"))
+}
+
+#[cold]
+#[inline(never)]
 fn overflow(shape: &[i64]) -> Error {
     Error::refused(format!(
         "shape {shape:?} has more bytes than an address space"
@@ -129,6 +134,7 @@ fn overflow(shape: &[i64]) -> Error {
 }
 
 #[cold]
+#[inline(never)]
 fn overflow_strides(shape: &[i64], strides: &[i64]) -> Error {
     Error::refused(format!(
         "shape {shape:?} with strides {strides:?} spans more bytes than an address space"

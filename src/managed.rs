@@ -32,8 +32,8 @@ pub(crate) trait ManagedTensor: Sized {
     ///
     /// # Safety
     ///
-    /// `this` points to a live managed tensor.
-    unsafe fn read(this: NonNull<Self>) -> Result<(DLTensor, u64), Error>;
+    /// `this` points to a managed tensor that lives for `'a`, and that nobody writes to.
+    unsafe fn read<'a>(this: NonNull<Self>) -> Result<(&'a DLTensor, u64), Error>;
 
     /// The struct for an export of ours.
     fn assemble(
@@ -51,17 +51,15 @@ impl ManagedTensor for DLManagedTensorVersioned {
     }
 
     #[inline(always)]
-    unsafe fn read(this: NonNull<Self>) -> Result<(DLTensor, u64), Error> {
+    unsafe fn read<'a>(this: NonNull<Self>) -> Result<(&'a DLTensor, u64), Error> {
         // SAFETY: alive, as the caller promises; the field is the same in every version.
         let DLPackVersion { major, minor } = unsafe { (*this.as_ptr()).version };
         if major != DLPACK_MAJOR_VERSION {
-            return Err(Error::refused(format!(
-                "the tensor has DLPack version {major}.{minor}, dlx reads {DLPACK_MAJOR_VERSION}.x"
-            )));
+            return Err(other_version(major, minor));
         }
         // SAFETY: major version 1 means that this is the struct, and it is alive.
         let this = unsafe { this.as_ref() };
-        Ok((this.dl_tensor, this.flags))
+        Ok((&this.dl_tensor, this.flags))
     }
 
     fn assemble(
@@ -90,9 +88,9 @@ impl ManagedTensor for DLManagedTensor {
         unsafe { (*this.as_ptr()).deleter }
     }
 
-    unsafe fn read(this: NonNull<Self>) -> Result<(DLTensor, u64), Error> {
+    unsafe fn read<'a>(this: NonNull<Self>) -> Result<(&'a DLTensor, u64), Error> {
         // SAFETY: alive, as the caller promises.
-        Ok((unsafe { (*this.as_ptr()).dl_tensor }, 0))
+        Ok((unsafe { &(*this.as_ptr()).dl_tensor }, 0))
     }
 
     fn assemble(
@@ -107,6 +105,14 @@ impl ManagedTensor for DLManagedTensor {
             deleter: Some(deleter),
         }
     }
+}
+
+#[cold]
+#[inline(never)]
+fn other_version(major: u32, minor: u32) -> Error {
+    Error::refused(format!(
+        "the tensor has DLPack version {major}.{minor}, dlx reads {DLPACK_MAJOR_VERSION}.x"
+    ))
 }
 
 /// The one owner of a managed tensor: dropping it calls the deleter, exactly once (R8).
@@ -134,8 +140,9 @@ impl<M: ManagedTensor> Managed<M> {
     }
 
     /// The tensor and its flags; no flags for the unversioned struct.
-    pub(crate) fn read(&self) -> Result<(DLTensor, u64), Error> {
-        // SAFETY: we own the tensor, so it is alive until `self` is dropped (S3).
+    #[inline(always)]
+    pub(crate) fn read(&self) -> Result<(&DLTensor, u64), Error> {
+        // SAFETY: we own the tensor, so it is alive and as it is until `self` is dropped or given away (S3).
         unsafe { M::read(self.0) }
     }
 }

@@ -17,7 +17,13 @@ const HUGE_PAGE: usize = 2 << 20;
 /// An uninitialized block of host memory, freed on drop; NULL when it has no bytes (R93).
 pub(crate) struct Memory {
     start: Option<NonNull<u8>>,
-    layout: Layout,
+    size: usize,
+}
+
+/// A block of so many bytes.
+fn layout(size: usize) -> Result<Layout, Error> {
+    let alignment = if size < HUGE { ALIGNMENT } else { HUGE_PAGE };
+    Layout::from_size_align(size, alignment).map_err(|_| Error::OutOfMemory(size))
 }
 
 // SAFETY: a block of bytes belongs to no thread, and `Memory` itself never reads or writes it.
@@ -29,22 +35,16 @@ impl Memory {
     /// A block of `bytes` bytes at an address that is a multiple of [`ALIGNMENT`].
     pub(crate) fn new(bytes: i64) -> Result<Self, Error> {
         let size = usize::try_from(bytes).map_err(|_| Error::OutOfMemory(usize::MAX))?;
-        let alignment = if size < HUGE { ALIGNMENT } else { HUGE_PAGE };
-        let layout =
-            Layout::from_size_align(size, alignment).map_err(|_| Error::OutOfMemory(size))?;
         if size == 0 {
-            return Ok(Self {
-                start: None,
-                layout,
-            });
+            return Ok(Self { start: None, size });
         }
         // SAFETY: the size is not 0.
-        let start = unsafe { alloc(layout) };
+        let start = unsafe { alloc(layout(size)?) };
         let start = NonNull::new(start).ok_or(Error::OutOfMemory(size))?;
         advise(start, size);
         Ok(Self {
             start: Some(start),
-            layout,
+            size,
         })
     }
 
@@ -57,9 +57,9 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if let Some(start) = self.start {
+        if let (Some(start), Ok(layout)) = (self.start, layout(self.size)) {
             // SAFETY: allocated by `new` with this layout; every tensor over it holds this `Memory` (S4).
-            unsafe { dealloc(start.as_ptr(), self.layout) };
+            unsafe { dealloc(start.as_ptr(), layout) };
         }
     }
 }

@@ -96,11 +96,11 @@ pub(crate) fn dlpack<'py>(
         ..Request::NOTHING
     };
     let (inner, last) = innermost(x)?;
-    let snapshot = match inner.cast_exact::<Tensor>() {
-        Ok(tensor) => cache::with(&inner, |entry| {
+    let snapshot = match Tensor::of(&inner) {
+        Some(tensor) => cache::with(&inner, |entry| {
             from_tensor(tensor, Some(x), entry, &request)
         }),
-        Err(_) => from_dlpack(&inner, &request),
+        None => from_dlpack(&inner, &request),
     };
     let snapshot = snapshot.map_err(|error| {
         let error = explain(&last, &inner, error);
@@ -113,7 +113,7 @@ pub(crate) fn dlpack<'py>(
         stream::order_for_export(stream, &snapshot)?;
     }
     // What comes from a producer was made for this export, what a dlx.Tensor holds is shared with it (R38).
-    let fresh = copy == Some(true) || !inner.is_exact_instance_of::<Tensor>();
+    let fresh = copy == Some(true) || Tensor::of(&inner).is_none();
     capsule::of(py, &snapshot, max_version, fresh)
 }
 

@@ -13,6 +13,7 @@ use crate::adapters::{numpy, torch};
 use crate::cache::{self, Way};
 use crate::exchange::{Table, WorkStream};
 use crate::managed::Managed;
+use crate::protocol::no_protocol;
 use crate::release::Release;
 use crate::request::{Request, StreamOf};
 use crate::resolve::from_dlpack;
@@ -82,7 +83,8 @@ fn from_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export> {
 
 /// The snapshot of a `dlx.Tensor`, if its elements are ready for the consumer's stream.
 fn ordered<'a>(x: &'a Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<&'a Snapshot> {
-    let snapshot = x.cast_exact::<Tensor>()?.get().snapshot()?;
+    let tensor = Tensor::of(x).ok_or_else(|| no_protocol(x, "__dlpack__"))?;
+    let snapshot = tensor.get().snapshot()?;
     let device = snapshot.memo().device;
     if snapshot.work().is_some() {
         snapshot.order(&Stream::of_table(stream(device)?, device))?;

@@ -322,7 +322,7 @@ fn over(
         ..Memo::on_cpu(memory.as_ptr(), dtype, flags)
     };
     let checked = Checked::new(memo, shape, None)?;
-    Ok(checked.with_work(Source::Device(memory), Some(Arc::new(work))))
+    Ok(checked.with_work(Source::Device(Box::new(memory)), Some(Arc::new(work))))
 }
 
 /// Uninitialized memory on a device, there for work on dlx's current stream.

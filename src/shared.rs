@@ -1,4 +1,4 @@
-//! A value with numbers behind it, in one allocation, counted: what a snapshot is made of.
+//! A `DLTensor` with a value beside it and its dimensions behind, in one allocation, counted: what a snapshot is.
 //!
 //! `Arc` would do but for two things that the hot paths pay for: it writes to the count even where nobody else
 //! holds the value, and it cannot be filled in place (invariant S21 of `docs/safety.md`).
@@ -10,21 +10,30 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
-/// The allocation: `2 * ndim` numbers lie behind it.
+use crate::abi::DLTensor;
+
+/// The allocation: the extents and strides that `tensor` points to lie behind it.
 #[repr(C)]
 struct Block<T> {
     count: AtomicUsize,
-    ndim: usize,
+    tensor: DLTensor,
     value: T,
 }
 
-/// One holder of a value, and of a shape and strides.
-pub(crate) struct Shared<T>(NonNull<Block<T>>, PhantomData<Block<T>>);
+/// What may lie beside a tensor.
+pub(crate) trait Beside {
+    /// Called when the last holder lets go, before the value is dropped.
+    fn let_go(&mut self, tensor: &DLTensor);
+}
 
-// SAFETY: as for `Arc`: holders in several threads share the value, and the last one drops it.
-unsafe impl<T: Send + Sync> Send for Shared<T> {}
+/// One holder of a tensor and of the value beside it.
+pub(crate) struct Shared<T: Beside>(NonNull<Block<T>>, PhantomData<Block<T>>);
+
+// SAFETY: as for `Arc`: holders in several threads share the value, and the last one drops it. The dimensions are in
+// the block and never written; nobody follows `data` here, and DLPack hands tensors to any thread (R13).
+unsafe impl<T: Beside + Send + Sync> Send for Shared<T> {}
 // SAFETY: as above.
-unsafe impl<T: Send + Sync> Sync for Shared<T> {}
+unsafe impl<T: Beside + Send + Sync> Sync for Shared<T> {}
 
 /// The allocation for so many dimensions.
 fn layout<T>(ndim: usize) -> Layout {
@@ -39,28 +48,28 @@ fn layout<T>(ndim: usize) -> Layout {
     }
 }
 
-impl<T> Shared<T> {
-    /// Holds `value`, a copy of `shape`, and as many strides, each from its index.
+impl<T: Beside> Shared<T> {
+    /// Holds `value`, and `tensor` with dimensions of its own: a copy of `shape`, and as many strides, each from its
+    /// index.
     ///
     /// There are at most 64 dimensions.
     #[inline(always)]
-    pub(crate) fn new(value: T, shape: &[i64], stride: impl Fn(usize) -> i64) -> Self {
+    pub(crate) fn new(
+        value: T,
+        mut tensor: DLTensor,
+        shape: &[i64],
+        stride: impl Fn(usize) -> i64,
+    ) -> Self {
         let ndim = shape.len();
+        tensor.ndim = ndim as i32;
         let layout = layout::<T>(ndim);
         // SAFETY: a block is larger than nothing.
         let start = unsafe { alloc(layout) };
         let Some(block) = NonNull::new(start.cast::<Block<T>>()) else {
             handle_alloc_error(layout);
         };
-        let head = Block {
-            count: AtomicUsize::new(1),
-            ndim,
-            value,
-        };
-        // SAFETY: the allocation begins with room for a block (S21).
-        unsafe { block.write(head) };
-        let shared = Self(block, PhantomData);
-        let numbers = shared.numbers();
+        // SAFETY: the numbers lie directly behind the block, in the same allocation (S21).
+        let numbers = unsafe { block.add(1) }.cast::<i64>();
         for (index, &extent) in shape.iter().enumerate() {
             // SAFETY: the first `ndim` numbers behind the block.
             let place = unsafe { numbers.add(index) };
@@ -71,13 +80,17 @@ impl<T> Shared<T> {
             // SAFETY: as above.
             unsafe { place.write(stride(index)) };
         }
-        shared
-    }
-
-    /// Where the numbers begin.
-    fn numbers(&self) -> NonNull<i64> {
-        // SAFETY: the numbers lie directly behind the block, in the same allocation (S21).
-        unsafe { self.0.add(1) }.cast()
+        tensor.shape = numbers.as_ptr();
+        // SAFETY: the strides lie behind the `ndim` extents.
+        tensor.strides = unsafe { numbers.add(ndim) }.as_ptr();
+        let head = Block {
+            count: AtomicUsize::new(1),
+            tensor,
+            value,
+        };
+        // SAFETY: the allocation begins with room for a block (S21).
+        unsafe { block.write(head) };
+        Self(block, PhantomData)
     }
 
     fn block(&self) -> &Block<T> {
@@ -104,30 +117,34 @@ impl<T> Shared<T> {
         self.block().count.load(Ordering::Acquire) == 1
     }
 
+    /// The tensor, whose dimensions are valid as long as it is held.
+    #[inline(always)]
+    pub(crate) fn tensor(&self) -> &DLTensor {
+        &self.block().tensor
+    }
+
     /// Number of dimensions.
     #[inline(always)]
     pub(crate) fn ndim(&self) -> usize {
-        self.block().ndim
+        self.tensor().ndim as usize
     }
 
     /// Extents.
     #[inline(always)]
     pub(crate) fn shape(&self) -> &[i64] {
-        // SAFETY: `ndim` numbers, written by `new` and never changed.
-        unsafe { slice::from_raw_parts(self.numbers().as_ptr(), self.ndim()) }
+        // SAFETY: `ndim` numbers, written by `new` and never changed (S21).
+        unsafe { slice::from_raw_parts(self.tensor().shape, self.ndim()) }
     }
 
     /// Strides.
     #[inline(always)]
     pub(crate) fn strides(&self) -> &[i64] {
-        // SAFETY: the strides lie behind the extents.
-        let strides = unsafe { self.numbers().add(self.ndim()) };
-        // SAFETY: `ndim` numbers, written by `new` and never changed.
-        unsafe { slice::from_raw_parts(strides.as_ptr(), self.ndim()) }
+        // SAFETY: as for the extents.
+        unsafe { slice::from_raw_parts(self.tensor().strides, self.ndim()) }
     }
 }
 
-impl<T> Clone for Shared<T> {
+impl<T: Beside> Clone for Shared<T> {
     fn clone(&self) -> Self {
         // Whoever holds it keeps it alive, so the count orders nothing here.
         if self.block().count.fetch_add(1, Ordering::Relaxed) > isize::MAX as usize {
@@ -138,7 +155,7 @@ impl<T> Clone for Shared<T> {
     }
 }
 
-impl<T> Drop for Shared<T> {
+impl<T: Beside> Drop for Shared<T> {
     #[inline(always)]
     fn drop(&mut self) {
         if !self.is_unique() {
@@ -149,6 +166,9 @@ impl<T> Drop for Shared<T> {
             fence(Ordering::Acquire);
         }
         let layout = layout::<T>(self.ndim());
+        // SAFETY: the last holder, so nobody else has a reference to the block.
+        let Block { tensor, value, .. } = unsafe { self.0.as_mut() };
+        value.let_go(tensor);
         // SAFETY: the last holder; the value is not used again.
         unsafe { self.0.drop_in_place() };
         // SAFETY: allocated by `new` with this layout.

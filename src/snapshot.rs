@@ -20,7 +20,7 @@ use crate::managed::{Managed, ManagedTensor};
 use crate::memory::Memory;
 use crate::order::Joined;
 use crate::release::release;
-use crate::shared::Shared;
+use crate::shared::{Beside, Shared};
 use crate::stream::Stream;
 use crate::work::Work;
 use crate::{device, layout, relocate};
@@ -28,18 +28,18 @@ use crate::{device, layout, relocate};
 pub(crate) use source::{Aliases, Source};
 
 struct Fields {
-    memo: Memo,
+    flags: u64,
     size: i64,
     source: Source,
     /// Its streams, shared by all views of the same import; `None` where there is nothing to order.
     work: Option<Arc<Work>>,
 }
 
-impl Drop for Fields {
-    fn drop(&mut self) {
+impl Beside for Fields {
+    fn let_go(&mut self, tensor: &DLTensor) {
         // Views of the same import hold it, so the last one to die lets go of the memory.
         if let Some(work) = self.work.take().and_then(|work| Arc::try_unwrap(work).ok()) {
-            let bytes = layout::nbytes(self.size, self.memo.dtype, true);
+            let bytes = layout::nbytes(self.size, tensor.dtype, true);
             let source = replace(&mut self.source, Source::Static);
             release(work, bytes, source);
         }
@@ -65,13 +65,13 @@ impl DropAttached for Snapshot {
 
 impl Checked<'_> {
     /// The snapshot, whose memory `source` keeps alive.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn over(self, source: Source) -> Snapshot {
         self.with_work(source, None)
     }
 
     /// The snapshot, whose memory `source` keeps alive and `work` orders.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn with_work(self, source: Source, work: Option<Arc<Work>>) -> Snapshot {
         let Self {
             memo,
@@ -79,15 +79,16 @@ impl Checked<'_> {
             shape,
             strides,
         } = self;
+        let tensor = memo.tensor(shape.len());
         let fields = Fields {
-            memo,
+            flags: memo.flags,
             size,
             source,
             work,
         };
         Snapshot(match strides {
-            Some(strides) => Shared::new(fields, shape, |index| strides[index]),
-            None => Shared::new(fields, shape, |index| layout::row_major(shape, index)),
+            Some(strides) => Shared::new(fields, tensor, shape, |index| strides[index]),
+            None => Shared::new(fields, tensor, shape, |index| layout::row_major(shape, index)),
         })
     }
 }
@@ -102,13 +103,14 @@ impl Snapshot {
         shape: &[i64],
         stride: impl Fn(usize) -> i64,
     ) -> Self {
+        let tensor = memo.tensor(shape.len());
         let fields = Fields {
-            memo,
+            flags: memo.flags,
             size,
             source,
             work: None,
         };
-        Self(Shared::new(fields, shape, stride))
+        Self(Shared::new(fields, tensor, shape, stride))
     }
 
     /// Uninitialized memory of our own on the CPU, compact and row-major.
@@ -164,9 +166,9 @@ impl Snapshot {
         };
         // SAFETY: `managed` owns the tensor, so its dimensions are valid (R100); they stay so while this
         // function runs, because `managed` goes either into the snapshot or back to the caller (S3).
-        let dimensions = unsafe { dimensions(&tensor) };
+        let dimensions = unsafe { dimensions(tensor) };
         let checked = dimensions
-            .and_then(|(shape, strides)| Checked::new(Memo::of(&tensor, flags)?, shape, strides));
+            .and_then(|(shape, strides)| Checked::new(Memo::of(tensor, flags)?, shape, strides));
         match checked {
             Ok(checked) => Ok(checked.with_work(managed.into(), work.map(Arc::new))),
             Err(error) => Err((error, managed)),
@@ -182,7 +184,7 @@ impl Snapshot {
             return Self::import(managed, None);
         };
         // SAFETY: as in `import`.
-        let Ok((shape, Some(strides))) = (unsafe { dimensions(&tensor) }) else {
+        let Ok((shape, Some(strides))) = (unsafe { dimensions(tensor) }) else {
             return Self::import(managed, None);
         };
         let checked = Checked {
@@ -215,7 +217,7 @@ impl Snapshot {
     pub(crate) fn reinterpret(&self, dtype: DLDataType) -> Result<Self, Error> {
         let memo = Memo {
             dtype,
-            ..*self.memo()
+            ..self.memo()
         };
         self.other(memo)
     }
@@ -227,14 +229,14 @@ impl Snapshot {
         }
         let memo = Memo {
             flags: self.memo().flags | DLPACK_FLAG_BITMASK_IS_COPIED,
-            ..*self.memo()
+            ..self.memo()
         };
         self.other(memo)
     }
 
     /// The same tensor, which is on other devices too.
     pub(crate) fn aliased(self, aliases: Aliases) -> Result<Self, Error> {
-        let checked = Checked::new(*self.memo(), self.shape(), Some(self.strides()))?;
+        let checked = Checked::new(self.memo(), self.shape(), Some(self.strides()))?;
         let source = Source::Aliased(Box::new((self.clone(), aliases)));
         Ok(checked.with_work(source, self.0.value().work.clone()))
     }
@@ -252,7 +254,7 @@ impl Snapshot {
     pub(crate) fn on(&self, device: DLDevice) -> Result<Self, Error> {
         let memo = Memo {
             device,
-            ..*self.memo()
+            ..self.memo()
         };
         self.other(memo)
     }
@@ -266,7 +268,7 @@ impl Snapshot {
 
     /// The same tensor, used in the order of other streams too.
     pub(crate) fn used(&self, work: Work) -> Result<Self, Error> {
-        let checked = Checked::new(*self.memo(), self.shape(), Some(self.strides()))?;
+        let checked = Checked::new(self.memo(), self.shape(), Some(self.strides()))?;
         Ok(checked.with_work(Source::Snapshot(self.clone()), Some(Arc::new(work))))
     }
 
@@ -288,8 +290,22 @@ impl Snapshot {
     }
 
     /// Everything but the shape.
-    pub(crate) fn memo(&self) -> &Memo {
-        &self.0.value().memo
+    #[inline(always)]
+    pub(crate) fn memo(&self) -> Memo {
+        let DLTensor {
+            data,
+            byte_offset,
+            device,
+            dtype,
+            ..
+        } = *self.0.tensor();
+        Memo {
+            data,
+            byte_offset,
+            device,
+            dtype,
+            flags: self.0.value().flags,
+        }
     }
 
     /// Number of elements.
@@ -329,31 +345,16 @@ impl Snapshot {
     }
 
     /// A view whose shape and strides point into this snapshot, valid as long as it is (R129).
+    #[inline(always)]
     pub(crate) fn dl_tensor(&self) -> DLTensor {
-        let Memo {
-            data,
-            byte_offset,
-            device,
-            dtype,
-            ..
-        } = *self.memo();
-        DLTensor {
-            data,
-            device,
-            // At most MAX_NDIM.
-            ndim: self.ndim() as i32,
-            dtype,
-            shape: self.shape().as_ptr().cast_mut(),
-            strides: self.strides().as_ptr().cast_mut(),
-            byte_offset,
-        }
+        *self.0.tensor()
     }
 
     /// The same tensor without READ_ONLY, for those who do not write.
     pub(crate) fn writable(&self) -> Result<Self, Error> {
         let memo = Memo {
             flags: self.memo().flags & !DLPACK_FLAG_BITMASK_READ_ONLY,
-            ..*self.memo()
+            ..self.memo()
         };
         self.other(memo)
     }

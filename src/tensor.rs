@@ -2,6 +2,7 @@
 
 #![deny(unsafe_code)]
 
+mod exact;
 mod exchange;
 mod numpy;
 mod repr;
@@ -76,6 +77,7 @@ impl Tensor {
 }
 
 #[cold]
+#[inline(never)]
 fn ended() -> PyErr {
     PyBufferError::new_err(
         "the tensor was lent for a block that has ended; import what is to be kept with dlx.from_dlpack",

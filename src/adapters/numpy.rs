@@ -11,7 +11,6 @@ mod strides;
 mod usual;
 
 use std::ffi::{c_char, c_int};
-use std::ptr::null_mut;
 
 use pyo3::ffi;
 use pyo3::intern;
@@ -148,7 +147,7 @@ pub(crate) fn export(x: &Bound<'_, PyAny>) -> PyResult<Managed<DLManagedTensorVe
     match usual::few(x, export) {
         Some(managed) => Ok(managed?),
         None => read(x, |checked, shape, strides| {
-            let tensor = tensor(&checked.memo, shape);
+            let tensor = checked.memo.tensor(shape.len());
             export(tensor, checked.memo.flags, shape, strides)
         }),
     }
@@ -170,23 +169,9 @@ pub(crate) fn offer(
     match usual::few(x, offer) {
         Some(offered) => offered.map_err(Error::into),
         None => read(x, |checked, shape, strides| {
-            let tensor = tensor(&checked.memo, shape);
+            let tensor = checked.memo.tensor(shape.len());
             offer(tensor, checked.memo.flags, shape, strides)
         }),
-    }
-}
-
-/// The struct of an export, whose dimensions are still to be set.
-fn tensor(memo: &Memo, shape: &[i64]) -> DLTensor {
-    DLTensor {
-        data: memo.data,
-        device: memo.device,
-        // At most MAX_NDIM.
-        ndim: shape.len() as i32,
-        dtype: memo.dtype,
-        shape: null_mut(),
-        strides: null_mut(),
-        byte_offset: memo.byte_offset,
     }
 }
 
@@ -196,7 +181,7 @@ pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>) -> PyResult<DLTensor> {
         Ok(DLTensor {
             shape: shape.as_ptr().cast_mut(),
             strides: strides::keep(strides)?.as_ptr().cast_mut(),
-            ..tensor(&checked.memo, shape)
+            ..checked.memo.tensor(shape.len())
         })
     })
 }

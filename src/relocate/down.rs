@@ -82,7 +82,7 @@ fn fetched(source: &Snapshot, stream: &Stream) -> PyResult<Snapshot> {
     let memo = Memo {
         data: memory.as_ptr().wrapping_byte_offset(-low as isize),
         device: device::CPU,
-        ..*source.memo()
+        ..source.memo()
     };
     let checked = Checked::new(memo, source.shape(), Some(source.strides()))?;
     Ok(checked.over(Source::Memory(memory)))

@@ -10,7 +10,7 @@ use crate::managed::Managed;
 use crate::memory::Memory;
 use crate::work::Work;
 
-/// What keeps the memory of a snapshot alive; dropping it lets go.
+/// What keeps the memory of a snapshot alive; dropping it lets go. Every snapshot has room for the largest.
 pub(crate) enum Source {
     /// A tensor that came through the table or a `dltensor_versioned` capsule.
     Versioned(Managed<DLManagedTensorVersioned>),
@@ -21,7 +21,7 @@ pub(crate) enum Source {
     /// Memory of our own.
     Memory(#[expect(dead_code, reason = "held for its memory")] Memory),
     /// Memory of our own on a device.
-    Device(DeviceMemory),
+    Device(Box<DeviceMemory>),
     /// Memory that another protocol describes, with whatever that gives to hold it.
     Held(#[expect(dead_code, reason = "held for its drop")] Box<dyn Send + Sync>),
     /// Another view of the same memory.

@@ -17,10 +17,11 @@ use crate::stream::{self, Stream};
 pub(super) static TABLE: Published = exchange::table::<Tensors>();
 
 /// The object as a tensor, or the error of a table that got another type (R127).
+#[inline(always)]
 fn tensor<'a>(object: &'a Borrowed<'_, '_, PyAny>) -> PyResult<&'a Tensor> {
-    match object.cast_exact::<Tensor>() {
-        Ok(tensor) => Ok(tensor.get()),
-        Err(_) => Err(stranger(object)),
+    match Tensor::of(object) {
+        Some(tensor) => Ok(tensor.get()),
+        None => Err(stranger(object)),
     }
 }
 
@@ -29,14 +30,22 @@ fn tensor<'a>(object: &'a Borrowed<'_, '_, PyAny>) -> PyResult<&'a Tensor> {
 fn ready<'a>(py: Python<'_>, tensor: &'a Tensor) -> PyResult<&'a Snapshot> {
     let snapshot = tensor.snapshot()?;
     if snapshot.work().is_some() {
-        let device = snapshot.memo().device;
-        let consumer = Stream::of_table(stream::current(py, device)?, device);
-        snapshot.order(&consumer)?;
+        order(py, snapshot)?;
     }
     Ok(snapshot)
 }
 
+/// Makes the stream that this table names wait until the elements are ready.
 #[cold]
+#[inline(never)]
+fn order(py: Python<'_>, snapshot: &Snapshot) -> PyResult<()> {
+    let device = snapshot.memo().device;
+    let consumer = Stream::of_table(stream::current(py, device)?, device);
+    Ok(snapshot.order(&consumer)?)
+}
+
+#[cold]
+#[inline(never)]
 fn stranger(object: &Bound<'_, PyAny>) -> PyErr {
     PyBufferError::new_err(format!(
         "the exchange table of dlx.Tensor was given {}",

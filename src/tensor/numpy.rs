@@ -20,7 +20,7 @@ pub(crate) fn to_numpy<'py>(slf: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyA
         dtype,
         device: here,
         ..
-    } = *snapshot.memo();
+    } = snapshot.memo();
     if buffer::is_nameable(dtype) || !device::is_readable(here) {
         let view = PyMemoryView::from(slf.as_any())?;
         return numpy.call_method1("asarray", (view,));

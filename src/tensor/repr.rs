@@ -11,7 +11,7 @@ use crate::{device, dtype};
 
 /// What `repr` prints: one line with what differs from the usual.
 pub(super) fn of(tensor: &Tensor) -> String {
-    let Memo { dtype, device, .. } = *tensor.snapshot.memo();
+    let Memo { dtype, device, .. } = tensor.snapshot.memo();
     let shape: Vec<String> = tensor.snapshot.shape().iter().map(i64::to_string).collect();
     let mut text = format!(
         "dlx.Tensor({}[{}], {}",

@@ -4,7 +4,7 @@ use std::ptr::null_mut;
 
 use pyo3::prelude::*;
 
-use super::{FEW, NPY_ARRAY_WRITEABLE, PyArray_Descr, PyArrayObject, element, is_ndarray, tensor};
+use super::{FEW, NPY_ARRAY_WRITEABLE, PyArray_Descr, PyArrayObject, element, is_ndarray};
 use crate::abi::{DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor};
 use crate::checked::{Memo, extents};
 use crate::device;
@@ -52,7 +52,7 @@ pub(super) fn few<R>(
     for (stride, &bytes) in strides.iter_mut().zip(usual.byte_strides) {
         *stride = bytes >> usual.shift;
     }
-    let tensor = tensor(&usual.memo, usual.shape);
+    let tensor = usual.memo.tensor(usual.shape.len());
     Some(make(tensor, usual.memo.flags, usual.shape, strides))
 }
 
