@@ -80,12 +80,13 @@ pub(crate) fn with<R>(x: &Bound<'_, PyAny>, body: impl FnOnce(&Entry) -> R) -> R
 }
 
 /// How objects of the type of `x` are imported, if that is remembered; nothing is remembered by asking.
-pub(crate) fn known(x: &Bound<'_, PyAny>) -> Option<Way> {
+#[inline(always)]
+pub(crate) fn known(x: &Bound<'_, PyAny>) -> Option<&'static Way> {
     let class: *mut ffi::PyObject = x.get_type_ptr().cast();
     (0..PROBES)
         .map_while(|probe| CACHE[place(class, probe)].get())
         .find(|entry| entry.class.as_ptr() == class)
-        .and_then(|entry| entry.known().copied())
+        .and_then(Entry::known)
 }
 
 /// Where a class is looked for: here, if not at an earlier probe.

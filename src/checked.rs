@@ -80,21 +80,25 @@ impl Memo {
         }
     }
 
-    /// The fields of a tensor that looks as usual, from a library whose tensors need no checking then: with memory,
-    /// which tensors without elements have not, and with strides.
+    /// The fields of a tensor that looks as usual, from a library whose tensors need no checking then.
     #[inline(always)]
     pub(crate) fn of_trusted(
         managed: &Managed<DLManagedTensorVersioned>,
     ) -> Option<(&DLTensor, Self)> {
         let (tensor, flags) = managed.read().ok()?;
-        let usual = tensor.device.device_type == kDLCPU
-            && !tensor.data.is_null()
-            && !tensor.strides.is_null()
-            && tensor.byte_offset == 0
-            && flags == 0;
         let memo = Self::on_cpu(tensor.data, tensor.dtype, 0);
-        usual.then_some((tensor, memo))
+        is_usual(tensor, flags).then_some((tensor, memo))
     }
+}
+
+/// Whether a tensor looks as usual: on the CPU, with memory, which tensors without elements have not, and with strides.
+#[inline(always)]
+pub(crate) fn is_usual(tensor: &DLTensor, flags: u64) -> bool {
+    tensor.device.device_type == kDLCPU
+        && !tensor.data.is_null()
+        && !tensor.strides.is_null()
+        && tensor.byte_offset == 0
+        && flags == 0
 }
 
 const KNOWN_FLAGS: u64 = DLPACK_FLAG_BITMASK_READ_ONLY

@@ -179,7 +179,8 @@ fn from_borrow(
     table: &Table,
     kind: Option<&torch::Kind>,
 ) -> PyResult<Option<Lent>> {
-    let Some(tensor) = table.borrow(x)? else {
+    let is_trusted = kind.is_some_and(torch::Kind::is_plain);
+    let Some(tensor) = table.borrow(x, is_trusted)? else {
         return Ok(None);
     };
     if let Some(kind) = kind {

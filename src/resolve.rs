@@ -164,22 +164,35 @@ fn from_table(
 #[inline(always)]
 pub(crate) fn of_known(
     x: &Bound<'_, PyAny>,
-    table: Table,
-    kind: Option<torch::Kind>,
+    table: &Table,
+    kind: Option<&torch::Kind>,
 ) -> PyResult<Snapshot> {
-    let export = table.export(x);
-    let is_usual = |managed: &Managed<DLManagedTensorVersioned>| {
-        (managed.read()).is_ok_and(|(tensor, _)| tensor.device == device::CPU)
-    };
-    match export {
-        Ok(managed) if is_usual(&managed) => on_cpu(x, managed, kind),
-        export => Python::attach(|_| {
-            cache::with(x, |entry| {
-                let snapshot = exported(x, export, table, kind, entry, &Request::NOTHING)?;
-                aliases::named(None, x, entry, snapshot, &Request::NOTHING)
-            })
-        }),
+    match table.export(x) {
+        Ok(managed) if is_on_cpu(&managed) => on_cpu(x, managed, kind),
+        export => of_unusual(x, export, table, kind),
     }
+}
+
+#[inline(always)]
+fn is_on_cpu(managed: &Managed<DLManagedTensorVersioned>) -> bool {
+    (managed.read()).is_ok_and(|(tensor, _)| tensor.device == device::CPU)
+}
+
+/// As [`of_known`], of what may run Python code.
+#[inline(never)]
+fn of_unusual(
+    x: &Bound<'_, PyAny>,
+    export: PyResult<Managed<DLManagedTensorVersioned>>,
+    table: &Table,
+    kind: Option<&torch::Kind>,
+) -> PyResult<Snapshot> {
+    Python::attach(|_| {
+        cache::with(x, |entry| {
+            let kind = kind.copied();
+            let snapshot = exported(x, export, *table, kind, entry, &Request::NOTHING)?;
+            aliases::named(None, x, entry, snapshot, &Request::NOTHING)
+        })
+    })
 }
 
 /// What a table has exported, or what the protocol says instead.
@@ -202,7 +215,7 @@ fn exported(
     };
     let here = managed.read()?.0.device;
     if here == device::CPU && request.is_nothing() {
-        return on_cpu(x, managed, kind);
+        return on_cpu(x, managed, kind.as_ref());
     }
     let moves = request.moves(here);
     let has_streams = stream::has_streams(here);
@@ -265,7 +278,7 @@ fn exported(
 fn on_cpu(
     x: &Bound<'_, PyAny>,
     managed: Managed<DLManagedTensorVersioned>,
-    kind: Option<torch::Kind>,
+    kind: Option<&torch::Kind>,
 ) -> PyResult<Snapshot> {
     let Some(kind) = kind else {
         return Ok(Snapshot::import(managed, None).map_err(|(error, _)| error)?);

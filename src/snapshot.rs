@@ -36,10 +36,20 @@ struct Fields {
 }
 
 impl Beside for Fields {
+    #[inline(always)]
     fn let_go(&mut self, tensor: &DLTensor) {
-        // Views of the same import hold it, so the last one to die lets go of the memory.
-        if let Some(work) = self.work.take().and_then(|work| Arc::try_unwrap(work).ok()) {
-            let bytes = layout::nbytes(self.size, tensor.dtype, true);
+        if let Some(work) = self.work.take() {
+            self.release(work, tensor.dtype);
+        }
+    }
+}
+
+impl Fields {
+    /// Lets go of the memory, if no other view of the same import holds its streams.
+    #[inline(never)]
+    fn release(&mut self, work: Arc<Work>, dtype: DLDataType) {
+        if let Ok(work) = Arc::try_unwrap(work) {
+            let bytes = layout::nbytes(self.size, dtype, true);
             let source = replace(&mut self.source, Source::Static);
             release(work, bytes, source);
         }
