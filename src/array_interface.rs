@@ -82,7 +82,7 @@ pub(crate) fn array_interface<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Boun
     let owner = Source::Python(PythonOwner::new(tensor.clone().into_any().unbind()));
     let bytes = Checked::new(bytes, &[size], None)?.over(owner);
     let interface = interface(py, snapshot)?;
-    interface.set_item("data", Bound::new(py, Tensor::new(bytes))?)?;
+    interface.set_item("data", Tensor::new(py, bytes)?)?;
     interface.set_item("offset", offset)?;
     Ok(interface)
 }

@@ -55,7 +55,7 @@ impl Block {
         if ordered {
             self.lent.push(lent);
         }
-        let view = Bound::new(py, Tensor::new(snapshot))?;
+        let view = Tensor::new(py, snapshot)?;
         self.views.push(view.clone().unbind());
         Ok(view)
     }

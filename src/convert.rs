@@ -137,7 +137,7 @@ impl<'py> Source<'py> {
         // What a producer exports is made for this, what dlx holds is shared (R38).
         let held = Tensor::of(x).is_some() || is_mixin(&x.get_type());
         Ok(Self::Tensor {
-            tensor: Bound::new(x.py(), Tensor::new(snapshot))?,
+            tensor: Tensor::new(x.py(), snapshot)?,
             fresh: asked.copy == Some(true) || !held,
         })
     }
@@ -145,7 +145,7 @@ impl<'py> Source<'py> {
     /// As a `dlx.Tensor`.
     fn into_tensor(self, py: Python<'py>) -> PyResult<Bound<'py, Tensor>> {
         match self {
-            Self::Managed(managed) => Bound::new(py, Tensor::new(snapshot(managed)?)),
+            Self::Managed(managed) => Tensor::new(py, snapshot(managed)?),
             Self::Tensor { tensor, .. } => Ok(tensor),
         }
     }
@@ -174,8 +174,7 @@ fn make<'py>(x: &Bound<'py, PyAny>, target: &Target, asked: &Asked) -> PyResult<
                 copy: asked.copy,
                 ..Request::NOTHING
             };
-            let tensor = Tensor::new(from_dlpack(x, &request)?);
-            Ok(Bound::new(py, tensor)?.into_any())
+            Ok(Tensor::new(py, from_dlpack(x, &request)?)?.into_any())
         }
         Via::Numpy => {
             let array = deliver::to_numpy(x, asked)?;
@@ -186,7 +185,7 @@ fn make<'py>(x: &Bound<'py, PyAny>, target: &Target, asked: &Asked) -> PyResult<
         }
         Via::Mixin => {
             let snapshot = asked.import(x, |device| mixin::stream_of(class, device))?;
-            mixin::import_tensor(class, &Bound::new(py, Tensor::new(snapshot))?)
+            mixin::import_tensor(class, &Tensor::new(py, snapshot)?)
         }
         Via::Table(table) => {
             if asked.is_nothing()

@@ -57,7 +57,7 @@ pub(crate) fn empty<'py>(
     Checked::new(memo, &shape, None).map_err(|error| PyValueError::new_err(error.message()))?;
     let Some(class) = class else {
         let snapshot = Snapshot::empty(&shape, dtype, device)?;
-        return Ok(Bound::new(py, Tensor::new(snapshot))?.into_any());
+        return Ok(Tensor::new(py, snapshot)?.into_any());
     };
     with_target(&class, |target| {
         let class = target.class.bind(py);
@@ -67,7 +67,7 @@ pub(crate) fn empty<'py>(
             }
             Via::Mixin => mixin::empty(class, &shape, dtype, device),
             _ => {
-                let tensor = Bound::new(py, Tensor::new(Snapshot::empty(&shape, dtype, device)?))?;
+                let tensor = Tensor::new(py, Snapshot::empty(&shape, dtype, device)?)?;
                 convert(tensor.as_any(), class.as_any(), None, None)
             }
         }

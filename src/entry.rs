@@ -94,7 +94,7 @@ pub(crate) fn set_dlpack(py: Python<'_>) -> PyResult<()> {
         bits: 8,
         lanes: 1,
     };
-    let sample = Bound::new(py, Tensor::new(Snapshot::allocate(&[0], byte, 0)?))?;
+    let sample = Tensor::new(py, Snapshot::allocate(&[0], byte, 0)?)?;
     let (class, name) = (sample.get_type(), intern!(py, "__dlpack__"));
     let behind = behind(&sample.getattr(name)?)?;
     DLPACK.get_or_init(|| behind);
@@ -142,7 +142,7 @@ unsafe fn of_one(arguments: *const *mut ffi::PyObject) -> Option<*mut ffi::PyObj
     // SAFETY: the caller's promise.
     let x = unsafe { Borrowed::from_ptr(py, x) };
     if let Some(snapshot) = numpy::usual(&x) {
-        return owned(Bound::new(py, Tensor::new(snapshot))).map(NonNull::as_ptr);
+        return owned(Tensor::new(py, snapshot)).map(NonNull::as_ptr);
     }
     if let Some(tensor) = Tensor::of(&x) {
         return Some(itself(tensor).unwrap_or_else(raised));
@@ -150,12 +150,12 @@ unsafe fn of_one(arguments: *const *mut ffi::PyObject) -> Option<*mut ffi::PyObj
     let made = match cache::known(&x) {
         Some(Way::Table(table, kind)) => {
             let snapshot = resolve::of_known(&x, table, kind.as_ref());
-            snapshot.and_then(|snapshot| Ok(Bound::new(py, Tensor::new(snapshot))?.into_ptr()))
+            snapshot.and_then(|snapshot| Ok(Tensor::new(py, snapshot)?.into_ptr()))
         }
         // Whatever else it is may run Python code, so PyO3 has to know of the attachment.
         _ => Python::attach(|_| {
             let snapshot = resolve::from_dlpack(&x, &Request::NOTHING)?;
-            Ok(Bound::new(py, Tensor::new(snapshot))?.into_ptr())
+            Ok(Tensor::new(py, snapshot)?.into_ptr())
         }),
     };
     Some(made.unwrap_or_else(raised))

@@ -83,7 +83,7 @@ pub(crate) fn from_dlpack<'py>(
     if request.release == Release::RecordStream {
         return recorded(x, &request);
     }
-    Bound::new(x.py(), Tensor::new(resolve::from_dlpack(x, &request)?))
+    Tensor::new(x.py(), resolve::from_dlpack(x, &request)?)
 }
 
 /// A tensor whose producer is told which stream uses it, so that it holds the memory back itself.
@@ -118,7 +118,7 @@ fn recorded<'py>(
         };
         record.call1((external.as_ref().unwrap_or(given),))?;
     }
-    Bound::new(py, Tensor::new(snapshot))
+    Tensor::new(py, snapshot)
 }
 
 /// Whether ``x`` is a tensor of some library: a `dlx.Tensor`, an array of NumPy, or an instance of a class with an
@@ -178,8 +178,8 @@ fn is_plain(x: &Bound<'_, PyAny>) -> bool {
     clippy::too_many_arguments,
     reason = "the keywords of the public function"
 )]
-pub(crate) fn from_pointer(
-    ptr: &Bound<'_, PyAny>,
+pub(crate) fn from_pointer<'py>(
+    ptr: &Bound<'py, PyAny>,
     shape: &Bound<'_, PyAny>,
     dtype: &Bound<'_, PyAny>,
     device: Option<&Bound<'_, PyAny>>,
@@ -187,7 +187,8 @@ pub(crate) fn from_pointer(
     owner: Option<Py<PyAny>>,
     readonly: bool,
     stream: Option<&Bound<'_, PyAny>>,
-) -> PyResult<Tensor> {
+) -> PyResult<Bound<'py, Tensor>> {
+    let py = ptr.py();
     let device = device.map_or(Ok(device::CPU), Device::of)?;
     let ptr: usize = number(ptr, "ptr")?;
     let shape: Vec<i64> = number(shape, "shape")?;
@@ -222,7 +223,7 @@ pub(crate) fn from_pointer(
     let source = owner.map_or(Source::Static, |owner| {
         Source::Python(PythonOwner::new(owner))
     });
-    Ok(Tensor::new(checked.with_work(source, work)))
+    Tensor::new(py, checked.with_work(source, work))
 }
 
 /// The integers of an argument.

@@ -134,10 +134,10 @@ fn elsewhere(x: &Bound<'_, PyAny>, error: PyErr, there: DLDevice) -> PyErr {
 
 /// What ``x``, of a class that has ``__dlx_export__``, stands for.
 #[pyfunction]
-pub(crate) fn exported(x: &Bound<'_, PyAny>) -> PyResult<Tensor> {
+pub(crate) fn exported<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Tensor>> {
     let inner = Origin::of(&x.get_type())?.read(x)?;
     let snapshot = tensor_of(&inner).map_err(|error| explain(x, &inner, error))?;
-    Ok(Tensor::new(snapshot))
+    Tensor::new(x.py(), snapshot)
 }
 
 /// ``__dlpack_device__`` of a mixin class.
@@ -245,16 +245,17 @@ pub(crate) fn empty<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let stream = |device| stream_of(class, device);
     let snapshot = exchange::memory_of(class, &stream, shape, dtype, device)?;
-    import_tensor(class, &Bound::new(class.py(), Tensor::new(snapshot))?)
+    import_tensor(class, &Tensor::new(class.py(), snapshot)?)
 }
 
 /// Uninitialized memory of dlx's own.
 #[pyfunction]
-pub(crate) fn allocate(
+pub(crate) fn allocate<'py>(
     shape: Vec<i64>,
-    dtype: &Bound<'_, PyAny>,
-    device: &Bound<'_, PyAny>,
-) -> PyResult<Tensor> {
+    dtype: &Bound<'py, PyAny>,
+    device: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, Tensor>> {
+    let py = device.py();
     let (dtype, device) = (DType::of(dtype)?, Device::of(device)?);
-    Ok(Tensor::new(Snapshot::empty(&shape, dtype, device)?))
+    Tensor::new(py, Snapshot::empty(&shape, dtype, device)?)
 }

@@ -45,11 +45,15 @@ pub struct Tensor {
 
 impl Tensor {
     /// The tensor over `snapshot`.
-    pub(crate) fn new(snapshot: Snapshot) -> Self {
-        Self {
+    ///
+    /// The only place that makes one: so the fields are written where they stay.
+    #[inline(never)]
+    pub(crate) fn new(py: Python<'_>, snapshot: Snapshot) -> PyResult<Bound<'_, Self>> {
+        let tensor = Self {
             snapshot: Quiet::new(snapshot),
             ended: AtomicBool::new(false),
-        }
+        };
+        Bound::new(py, tensor)
     }
 
     /// What it is.
@@ -343,5 +347,5 @@ pub(crate) fn again<'py>(
         Some(snapshot) => snapshot,
         None => request::again(slf.py(), snapshot.clone(), request)?,
     };
-    Bound::new(slf.py(), Tensor::new(snapshot))
+    Tensor::new(slf.py(), snapshot)
 }

@@ -36,7 +36,7 @@ pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Asked) -> PyResult<Bo
             };
             match array {
                 Some(array) => return array.held_by(capsule::hold(py, managed)?.into_any()),
-                None => Bound::new(py, Tensor::new(snapshot(managed)?))?,
+                None => Tensor::new(py, snapshot(managed)?)?,
             }
         }
         Source::Tensor { tensor, .. } => tensor,
@@ -91,7 +91,7 @@ pub(super) fn to_table<'py>(
     let snapshot = source.into_snapshot()?;
     if why == FORGETS && !target.forgets_readonly() {
         let source = Source::Tensor {
-            tensor: Bound::new(py, Tensor::new(snapshot.clone()))?,
+            tensor: Tensor::new(py, snapshot.clone())?,
             fresh: false,
         };
         let made = by_table(source, target, table, asked, py)?;
@@ -196,7 +196,7 @@ impl Source<'_> {
             refused
         })?;
         Ok(Source::Tensor {
-            tensor: Bound::new(py, Tensor::new(copied))?,
+            tensor: Tensor::new(py, copied)?,
             fresh: true,
         })
     }
@@ -215,7 +215,7 @@ pub(super) fn to_function<'py>(
     let mut readonly = snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY);
     if readonly && (target.immutable || snapshot.size() == 0) {
         // Nobody will or can write, so the library need not even know the flag.
-        tensor = Bound::new(py, Tensor::new(snapshot.writable()?))?;
+        tensor = Tensor::new(py, snapshot.writable()?)?;
         readonly = false;
     }
     let given = Given::of(&snapshot.dl_tensor());

@@ -66,7 +66,7 @@ impl Exchange for Slot {
     fn import<'py>(&self, py: Python<'py>, snapshot: Snapshot) -> PyResult<Bound<'py, PyAny>> {
         let made = Python::attach(|py| {
             let (holder, class) = self.living(py)?;
-            let tensor = Bound::new(py, Tensor::new(snapshot))?;
+            let tensor = Tensor::new(py, snapshot)?;
             make(&holder.origin, &class, &tensor).map(Bound::unbind)
         })?;
         Ok(made.into_bound(py))

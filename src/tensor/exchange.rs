@@ -86,7 +86,7 @@ impl Exchange for Tensors {
     }
 
     fn import<'py>(&self, py: Python<'py>, snapshot: Snapshot) -> PyResult<Bound<'py, PyAny>> {
-        Ok(Bound::new(py, Tensor::new(snapshot))?.into_any())
+        Ok(Tensor::new(py, snapshot)?.into_any())
     }
 
     fn allocate(

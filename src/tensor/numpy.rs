@@ -44,6 +44,6 @@ pub(crate) fn to_numpy<'py>(slf: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyA
         Err(error) => return Err(error),
     };
     let ml_dtype = ml_dtype.ok_or_else(|| unknown("ml_dtypes does not have it"))?;
-    let raw = Bound::new(py, Tensor::new(snapshot.reinterpret(stand_in)?))?;
+    let raw = Tensor::new(py, snapshot.reinterpret(stand_in)?)?;
     to_numpy(&raw)?.call_method1("view", (ml_dtype,))
 }
