@@ -5,6 +5,7 @@
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::process::abort;
 use std::ptr::NonNull;
 use std::slice;
@@ -60,6 +61,8 @@ impl<T: Beside> Shared<T> {
         shape: &[i64],
         stride: impl Fn(usize) -> i64,
     ) -> Self {
+        // Not dropped should the rest panic, so that it need not lie in memory until then.
+        let value = ManuallyDrop::new(value);
         let ndim = shape.len();
         tensor.ndim = ndim as i32;
         let layout = layout::<T>(ndim);
@@ -86,7 +89,7 @@ impl<T: Beside> Shared<T> {
         let head = Block {
             count: AtomicUsize::new(1),
             tensor,
-            value,
+            value: ManuallyDrop::into_inner(value),
         };
         // SAFETY: the allocation begins with room for a block (S21).
         unsafe { block.write(head) };
