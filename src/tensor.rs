@@ -2,9 +2,9 @@
 
 #![deny(unsafe_code)]
 
-mod exact;
 mod exchange;
 mod numpy;
+mod object;
 mod repr;
 
 pub(crate) use exchange::allocate;
@@ -44,18 +44,6 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// The tensor over `snapshot`.
-    ///
-    /// The only place that makes one: so the fields are written where they stay.
-    #[inline(never)]
-    pub(crate) fn new(py: Python<'_>, snapshot: Snapshot) -> PyResult<Bound<'_, Self>> {
-        let tensor = Self {
-            snapshot: Quiet::new(snapshot),
-            ended: AtomicBool::new(false),
-        };
-        Bound::new(py, tensor)
-    }
-
     /// What it is.
     ///
     /// # Errors

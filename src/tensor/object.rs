@@ -1,0 +1,87 @@
+//! The Python object of a tensor, made and told from others without the detours of PyO3.
+//!
+//! PyO3 makes an object through `object.__new__`, with a tuple of no arguments, and what it then writes besides the
+//! value is zeros, as allocations of CPython are. That is seen in the first object, which PyO3 makes (invariant S23 of
+//! `docs/safety.md`).
+
+#![allow(unsafe_code, reason = "the layout and the type that are proven here")]
+
+use std::ptr;
+use std::sync::atomic::AtomicBool;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+
+use super::Tensor;
+use crate::interpreter::Quiet;
+use crate::snapshot::Snapshot;
+
+/// The class, and where in its objects the value lies, if all else that PyO3 writes is zeros.
+struct Class {
+    class: Py<PyType>,
+    place: Option<usize>,
+}
+
+static CLASS: PyOnceLock<Class> = PyOnceLock::new();
+
+impl Tensor {
+    /// `object`, if it is a tensor; the class cannot be derived from.
+    #[inline(always)]
+    pub(crate) fn of<'a, 'py>(object: &'a Bound<'py, PyAny>) -> Option<&'a Bound<'py, Self>> {
+        // Without the class there is no instance.
+        let class = CLASS.get(object.py())?.class.as_ptr();
+        (object.get_type_ptr().cast() == class).then(|| {
+            // SAFETY: its type is the class of `Tensor`.
+            unsafe { object.cast_unchecked() }
+        })
+    }
+
+    /// The tensor over `snapshot`.
+    #[inline(never)]
+    pub(crate) fn new(py: Python<'_>, snapshot: Snapshot) -> PyResult<Bound<'_, Self>> {
+        let value = Self {
+            snapshot: Quiet::new(snapshot),
+            ended: AtomicBool::new(false),
+        };
+        let Some(Class { class, place }) = CLASS.get(py) else {
+            return first(py, value);
+        };
+        let &Some(place) = place else {
+            return Bound::new(py, value);
+        };
+        // SAFETY: attached, with a class whose objects are allocated so.
+        let object = unsafe { ffi::PyType_GenericAlloc(class.as_ptr().cast(), 0) };
+        // SAFETY: a new reference, or NULL with an exception.
+        let object = unsafe { Bound::from_owned_ptr_or_err(py, object) }?;
+        // SAFETY: inside the object (S23).
+        let place = unsafe { object.as_ptr().byte_add(place) };
+        // SAFETY: the place of the value in an object that nobody else has seen (S23).
+        unsafe { place.cast::<Self>().write(value) };
+        // SAFETY: an instance of the class of `Tensor`, complete now.
+        Ok(unsafe { object.cast_into_unchecked() })
+    }
+}
+
+/// The first tensor, which PyO3 makes, and which shows how the others are to be made.
+#[cold]
+fn first(py: Python<'_>, value: Tensor) -> PyResult<Bound<'_, Tensor>> {
+    let tensor = Bound::new(py, value)?;
+    let class = tensor.get_type();
+    let size: usize = class.getattr("__basicsize__")?.extract()?;
+    let start = tensor.as_ptr().cast_const().cast::<u8>();
+    let place = ptr::from_ref(tensor.get()).addr() - start.addr();
+    let value = place..place + size_of::<Tensor>();
+    let mut rest = (size_of::<ffi::PyObject>()..size).filter(|offset| !value.contains(offset));
+    let is_zero = |offset| {
+        // SAFETY: inside a live object of `size` bytes.
+        let byte = unsafe { start.add(offset) };
+        // SAFETY: as above; CPython has zeroed every byte of it.
+        unsafe { byte.read() == 0 }
+    };
+    let place = rest.all(is_zero).then_some(place);
+    let class = class.unbind();
+    CLASS.get_or_init(py, || Class { class, place });
+    Ok(tensor)
+}
