@@ -57,6 +57,13 @@ impl Tensor {
         }
     }
 
+    /// What it is, if it is not ended and has no streams.
+    #[inline(always)]
+    pub(crate) fn at_hand(&self) -> Option<&Snapshot> {
+        let is_plain = !self.ended.load(Ordering::Relaxed) && self.snapshot.work().is_none();
+        is_plain.then_some(&*self.snapshot)
+    }
+
     /// Where the memory is.
     pub(crate) fn device(&self) -> DLDevice {
         self.snapshot.memo().device

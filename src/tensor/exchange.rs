@@ -74,6 +74,11 @@ pub(crate) fn allocate(
 }
 
 impl Exchange for Tensors {
+    #[inline(always)]
+    fn at_hand<'a>(&self, object: &'a Bound<'_, PyAny>) -> Option<&'a Snapshot> {
+        Tensor::of(object)?.get().at_hand()
+    }
+
     fn export(
         &self,
         object: Borrowed<'_, '_, PyAny>,
