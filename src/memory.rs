@@ -2,7 +2,7 @@
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::c_void;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 
 use crate::error::Error;
 
@@ -16,14 +16,24 @@ const HUGE_PAGE: usize = 2 << 20;
 
 /// An uninitialized block of host memory, freed on drop; NULL when it has no bytes (R93).
 pub(crate) struct Memory {
+    /// Where the allocation begins.
     start: Option<NonNull<u8>>,
+    /// Bytes of the block.
     size: usize,
 }
 
-/// A block of so many bytes.
+/// The alignment of every allocation.
+const ALLOCATED: usize = 16;
+
+/// The allocation for a block of so many bytes: there is room to begin at the next multiple of [`ALIGNMENT`].
+///
+/// That wastes some bytes; an allocator that is asked for the alignment takes several times as long.
 fn layout(size: usize) -> Result<Layout, Error> {
-    let alignment = if size < HUGE { ALIGNMENT } else { HUGE_PAGE };
-    Layout::from_size_align(size, alignment).map_err(|_| Error::OutOfMemory(size))
+    let layout = match size < HUGE {
+        true => Layout::from_size_align(size + (ALIGNMENT - ALLOCATED), ALLOCATED),
+        false => Layout::from_size_align(size, HUGE_PAGE),
+    };
+    layout.map_err(|_| Error::OutOfMemory(size))
 }
 
 // SAFETY: a block of bytes belongs to no thread, and `Memory` itself never reads or writes it.
@@ -50,8 +60,11 @@ impl Memory {
 
     /// Its first byte, or NULL.
     pub(crate) fn as_ptr(&self) -> *mut c_void {
-        self.start
-            .map_or(std::ptr::null_mut(), |start| start.as_ptr().cast())
+        let aligned = |start: NonNull<u8>| {
+            let start = start.as_ptr().cast::<c_void>();
+            start.map_addr(|address| address.next_multiple_of(ALIGNMENT))
+        };
+        self.start.map_or(null_mut(), aligned)
     }
 }
 

@@ -98,7 +98,9 @@ impl Checked<'_> {
         };
         Snapshot(match strides {
             Some(strides) => Shared::new(fields, tensor, shape, |index| strides[index]),
-            None => Shared::new(fields, tensor, shape, |index| layout::row_major(shape, index)),
+            None => Shared::new(fields, tensor, shape, |index| {
+                layout::row_major(shape, index)
+            }),
         })
     }
 }
