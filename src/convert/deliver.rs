@@ -31,7 +31,7 @@ pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Asked) -> PyResult<Bo
         Source::Managed(managed) => {
             let (tensor, flags, dimensions) = parts(&managed)?;
             let array = match device::is_readable(tensor.device) {
-                true => numpy::array(py, &tensor, dimensions, flags)?,
+                true => numpy::array(py, tensor, dimensions, flags)?,
                 false => None,
             };
             match array {
@@ -125,7 +125,7 @@ fn by_table<'py>(
     let given;
     let made = match source {
         Source::Managed(managed) => {
-            given = Given::of(&parts(&managed)?.0);
+            given = Given::of(parts(&managed)?.0);
             table.import(class, checked::offer(managed)?)
         }
         Source::Tensor { tensor, fresh } => {
