@@ -181,3 +181,68 @@ impl Drop for Stop {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use pyo3::intern;
+    use pyo3::types::PyModule;
+
+    use super::*;
+
+    #[test]
+    fn this_interpreter_has_the_functions() {
+        let Functions {
+            get_optional_attr,
+            vectorcall_method,
+        } = functions();
+        assert_eq!(get_optional_attr.is_some(), cfg!(unix));
+        assert_eq!(vectorcall_method.is_some(), cfg!(unix));
+    }
+
+    #[test]
+    fn a_method_answers_the_same_by_either_way() -> PyResult<()> {
+        Python::attach(|py| {
+            let code = c"class X:
+    def both(self, **keywords): return keywords
+    def fails(self, **keywords): raise KeyError(len(keywords))";
+            let module = PyModule::from_code(py, code, c"x.py", c"x")?;
+            let x = module.getattr("X")?.call0()?;
+            let (names, value) = (PyTuple::new(py, ["key"])?, PyTuple::new(py, [3])?.into_any());
+            for keyword in [None, Some((&names, &value))] {
+                let name = intern!(py, "both");
+                let answer = call_method(&x, name, keyword)?;
+                assert_eq!(answer.len()?, keyword.iter().len());
+                assert!(answer.eq(call_attribute(&x, name, keyword)?)?);
+                for name in [intern!(py, "fails"), intern!(py, "missing")] {
+                    let texts = [
+                        call_method(&x, name, keyword),
+                        call_attribute(&x, name, keyword),
+                    ]
+                    .map(|answer| answer.map_or_else(|error| error.to_string(), |_| String::new()));
+                    assert!(!texts[0].is_empty() && texts[0] == texts[1]);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn a_missing_attribute_is_none_and_a_failing_one_an_error() -> PyResult<()> {
+        Python::attach(|py| {
+            let code = c"class X:
+    there = 1
+    fails = property(lambda self: 1 / 0)
+    hidden = property(lambda self: self.missing)";
+            let module = PyModule::from_code(py, code, c"x.py", c"x")?;
+            let x = module.getattr("X")?.call0()?;
+            for name in ["there", "missing", "hidden", "fails"] {
+                let ours = attribute(&x, &PyString::new(py, name));
+                let theirs = x.getattr_opt(name);
+                let text = |found: PyResult<Option<_>>| format!("{found:?}");
+                assert_eq!(ours.is_ok(), name != "fails");
+                assert_eq!(text(ours), text(theirs));
+            }
+            Ok(())
+        })
+    }
+}
