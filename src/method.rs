@@ -207,7 +207,10 @@ mod tests {
     def fails(self, **keywords): raise KeyError(len(keywords))";
             let module = PyModule::from_code(py, code, c"x.py", c"x")?;
             let x = module.getattr("X")?.call0()?;
-            let (names, value) = (PyTuple::new(py, ["key"])?, PyTuple::new(py, [3])?.into_any());
+            let (names, value) = (
+                PyTuple::new(py, ["key"])?,
+                PyTuple::new(py, [3])?.into_any(),
+            );
             for keyword in [None, Some((&names, &value))] {
                 let name = intern!(py, "both");
                 let answer = call_method(&x, name, keyword)?;
