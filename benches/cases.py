@@ -74,6 +74,12 @@ _NUMPY_OUT = ("np.from_dlpack(dlx)", "np.from_dlpack(d)")
 _TVM_OUT = ("tvm_ffi.from_dlpack(dlx)", "tvm_ffi.from_dlpack(d)")
 _DLPARK_OUT = ("dlpark takes dlx", "dlpark.take(d)")
 _VIEW_OUT = ("cuda.core StridedMemoryView of dlx", "view(d, -1)")
+_PYTHON = ("dlx.from_dlpack(__dlpack__ alone)", "dlx.from_dlpack(p)")
+_PYTHON_TO_NUMPY = (
+    "dlx.convert(__dlpack__ alone, np.ndarray)",
+    "dlx.convert(p, np.ndarray)",
+)
+_TVM_TO_NUMPY = ("dlx.convert(tvm-ffi, np.ndarray)", "dlx.convert(f, np.ndarray)")
 _TO_NUMPY = ("dlx.convert(torch, np.ndarray)", "dlx.convert(t, np.ndarray)")
 _TO_TORCH = ("dlx.convert(ndarray, torch.Tensor)", "dlx.convert(a, torch.Tensor)")
 _TORCH_OUT = ("torch.from_dlpack(dlx)", "torch.from_dlpack(d)")
@@ -227,6 +233,10 @@ ROWS = [
         Clock.LOOP,
         published,
     ),
+    # Of types without a table.
+    Row(*_PYTHON, "np.from_dlpack(the same)", "np.from_dlpack(p)"),
+    Row(*_PYTHON_TO_NUMPY, "np.from_dlpack(the same)", "np.from_dlpack(p)"),
+    Row(*_TVM_TO_NUMPY, "np.from_dlpack(tvm-ffi)", "np.from_dlpack(f)"),
     # From one library to another.
     Row(*_TO_NUMPY, "t.numpy()", "t.numpy()", 0.5),
     Row(*_TO_NUMPY, "np.from_dlpack(torch)", "np.from_dlpack(t)", 0.12),

@@ -12,6 +12,29 @@ from typing import Any
 Scope = dict[str, Any]
 
 
+class Described:
+    """A Python class that has `__dlpack__` and no table."""
+
+    def __init__(self, array: Any) -> None:
+        """Keep what is exported."""
+        self.array = array
+
+    def __dlpack__(
+        self,
+        *,
+        stream: object = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> object:
+        """Export the array."""
+        return self.array.__dlpack__(max_version=max_version)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Say that it is on the CPU."""
+        return (1, 0)
+
+
 def small(libraries: dict[str, ModuleType]) -> Scope:
     """A (3, 4) float32 CPU tensor of each kind: what a call costs, not its data."""
     scope: Scope = dict(libraries)
@@ -20,13 +43,15 @@ def small(libraries: dict[str, ModuleType]) -> Scope:
     )
     if np:
         a, a2, a3 = (np.ones((3, 4), np.float32) for _ in range(3))
-        scope |= {"a": a, "a2": a2, "a3": a3}
+        scope |= {"a": a, "a2": a2, "a3": a3, "p": Described(a)}
     if torch:
         t, t2, t3 = (torch.ones(3, 4) for _ in range(3))
         t_table = torch.Tensor.__dlpack_c_exchange_api__
         scope |= {"t": t, "t2": t2, "t3": t3, "t_table": t_table}
     if tvm_ffi:
         scope["nop"] = tvm_ffi.get_global_func("testing.nop")
+        if np:
+            scope["f"] = tvm_ffi.from_dlpack(a)
     if dlx and np:
         d, d2, d3 = map(dlx.from_dlpack, (a, a2, a3))
         d_table = dlx.Tensor.__dlpack_c_exchange_api__

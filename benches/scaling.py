@@ -175,9 +175,13 @@ def copies(rounds: int) -> Document:
     n = 4096
     a = np.arange(n * n, dtype=np.float32).reshape(n, n)
     wide = np.broadcast_to(a[0], (n, n))
+    tall = np.broadcast_to(a[:, :1], (n, n))
+    deep = np.broadcast_to(a[:16].reshape(256, 1, 256), (256, 256, 256))
     packed = four_bit(a)
     t = torch.from_numpy(a)
     scope: dict[str, Any] = {"np": np, "a": a, "aT": a.T, "wide": wide, "t": t}
+    scope |= {"tall": tall, "deep": deep, "ttall": t[:, :1].expand(n, n)}
+    scope["tdeep"] = t[:16].reshape(256, 1, 256).expand(256, 256, 256)
     scope |= {"tT": t.T, "twide": t[0].expand(n, n), "packed": packed}
     scope |= {"contiguous": torch.contiguous_format, "from_dlpack": dlx.from_dlpack}
     scope["bytes_"] = a.view(np.uint8)
@@ -189,10 +193,20 @@ def copies(rounds: int) -> Document:
             "aT.copy(order='C')",
             "tT.clone(memory_format=contiguous)",
         ),
-        "broadcast": (
+        "broadcast rows": (
             "wide",
             "wide.copy(order='C')",
             "twide.clone(memory_format=contiguous)",
+        ),
+        "broadcast columns": (
+            "tall",
+            "tall.copy(order='C')",
+            "ttall.clone(memory_format=contiguous)",
+        ),
+        "broadcast between": (
+            "deep",
+            "deep.copy(order='C')",
+            "tdeep.clone(memory_format=contiguous)",
         ),
         "4-bit, compact": ("packed", "np.copy(bytes_)", None),
     }

@@ -6,13 +6,14 @@
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
+use pyo3::types::PyTuple;
 
 use crate::abi::{DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED};
 use crate::adapters::{oneapi, torch};
 use crate::cache::{self, Entry};
 use crate::error::type_name;
-use crate::interpreter::{PythonOwner, call};
+use crate::interpreter::PythonOwner;
+use crate::method::{attribute, call};
 use crate::protocol::{self, device_of, from_protocol, no_protocol};
 use crate::release::Release;
 use crate::request::{Request, finish};
@@ -39,7 +40,7 @@ pub(crate) fn is_asked(snapshot: &Snapshot, there: Option<DLDevice>) -> bool {
 
 /// The devices that `x` is on besides its own, as far as it says; `None` if it says nothing.
 pub(crate) fn of(x: &Bound<'_, PyAny>) -> PyResult<Option<Vec<DLDevice>>> {
-    let method = x.getattr_opt(intern!(x.py(), "__dlpack_device_aliases__"))?;
+    let method = attribute(x, intern!(x.py(), "__dlpack_device_aliases__"))?;
     let declared = method.map(|method| answer_of(x, &method)).transpose()?;
     if oneapi::host_queue(x)?.is_none() {
         return Ok(declared);
@@ -51,7 +52,7 @@ pub(crate) fn of(x: &Bound<'_, PyAny>) -> PyResult<Option<Vec<DLDevice>>> {
 
 /// What `__dlpack_device_aliases__` answers.
 fn answer_of(x: &Bound<'_, PyAny>, method: &Bound<'_, PyAny>) -> PyResult<Vec<DLDevice>> {
-    let answer = call(method, &PyDict::new(x.py()))?;
+    let answer = call(method, None)?;
     let Ok(pairs) = answer.try_iter() else {
         return Err(PyTypeError::new_err(format!(
             "__dlpack_device_aliases__ of {} returned {}, not an iterable of pairs (type, id)",

@@ -13,7 +13,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
+use crate::abi::DLDevice;
 use crate::adapters::{modules, numpy, torch};
+use crate::device;
 use crate::exchange::{Table, is_immutable};
 use crate::slot::{Slot, is_mixin};
 use crate::tensor::Tensor;
@@ -48,12 +50,16 @@ pub(crate) struct Entry {
     modules: AtomicUsize,
     /// `__dlpack__` of this type takes no keyword newer than `stream`.
     old: AtomicBool,
+    /// How many tensors of the type were on the CPU so far, [`ELSEWHERE`] once one was not.
+    on_cpu: AtomicUsize,
     /// The type says nothing of further devices, and will not.
     single: OnceLock<bool>,
 }
 
 /// How often a type is found without a table before that is believed, and how often it is looked for again then.
 const SETTLED: usize = 64;
+/// Not all tensors of a type are on the CPU.
+const ELSEWHERE: usize = usize::MAX;
 const SLOTS: usize = 4096;
 const PROBES: usize = 16;
 
@@ -106,6 +112,7 @@ impl Entry {
             misses: AtomicUsize::new(0),
             modules: AtomicUsize::new(0),
             old: AtomicBool::new(false),
+            on_cpu: AtomicUsize::new(0),
             single: OnceLock::new(),
         }
     }
@@ -197,6 +204,32 @@ impl Entry {
             !has(intern!(py, "__dlpack_device_aliases__")) && !has(intern!(py, "usm_type"));
         // Nobody waits for who runs Python code.
         *self.single.get_or_init(|| single)
+    }
+
+    /// Notes where a tensor of the type says that it is.
+    pub(crate) fn found_on(&self, here: DLDevice) {
+        let before = self.on_cpu.load(Ordering::Relaxed);
+        if here != device::CPU {
+            self.on_cpu.store(ELSEWHERE, Ordering::Relaxed);
+        } else if before < SETTLED {
+            // Not over what another thread has noted.
+            let after = before + 1;
+            let _ =
+                self.on_cpu
+                    .compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether so many tensors of the type were on the CPU, and none elsewhere, that the next one may be exported
+    /// without a question where it is. What is exported has to be looked at: [`Self::is_confirmed`].
+    pub(crate) fn is_on_cpu(&self) -> bool {
+        self.on_cpu.load(Ordering::Relaxed) == SETTLED
+    }
+
+    /// Whether what was exported without a question is where it was thought to be; notes it if not.
+    pub(crate) fn is_confirmed(&self, found: DLDevice) -> bool {
+        self.found_on(found);
+        found == device::CPU
     }
 
     /// Whether `__dlpack__` is known to take no new keywords.

@@ -185,6 +185,16 @@ where
     }
 }
 
+/// The tensor of a capsule that bears the unused name of `M`, which is consumed whatever becomes of the tensor.
+pub(crate) fn take<M: Named>(capsule: &Bound<'_, PyCapsule>) -> Option<Managed<M>> {
+    // SAFETY: `Bound` proves attachment and a live object.
+    let tensor = unsafe { pointer::<M>(capsule.as_ptr()) }?;
+    // SAFETY: a live capsule and a static name (R2); setting the name of a valid capsule succeeds.
+    unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), M::USED.as_ptr()) };
+    // SAFETY: the capsule owned the tensor, and has just given it up (R7).
+    Some(unsafe { Managed::from_raw(tensor) })
+}
+
 /// What a capsule of another protocol points to, if it bears the name that this protocol gives it.
 pub(crate) fn contents(
     capsule: &Bound<'_, PyCapsule>,
@@ -213,7 +223,7 @@ fn name<'a>(capsule: &'a Bound<'_, PyCapsule>) -> Option<&'a CStr> {
 
 /// Why a capsule is neither of ours to consume (R10).
 #[cold]
-fn refuse(capsule: &Bound<'_, PyCapsule>) -> PyErr {
+pub(crate) fn refuse(capsule: &Bound<'_, PyCapsule>) -> PyErr {
     let Some(name) = name(capsule) else {
         return PyBufferError::new_err(
             "the capsule has no name; accepted are 'dltensor' and 'dltensor_versioned'",

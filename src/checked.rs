@@ -6,7 +6,7 @@ use std::slice;
 
 use crate::abi::*;
 use crate::error::Error;
-use crate::managed::{Managed, Offer};
+use crate::managed::{self, Managed, ManagedTensor, Offer};
 use crate::{device, dtype, layout};
 
 /// Where a tensor's elements are and what they are, everything but its shape.
@@ -128,8 +128,10 @@ impl<'a> Checked<'a> {
         if shape.len() > layout::MAX_NDIM {
             return Err(too_many_dimensions(shape.len()));
         }
-        device::check(memo.device)?;
-        memo.device = device::normal(memo.device);
+        if memo.device != device::CPU {
+            device::check(memo.device)?;
+            memo.device = device::normal(memo.device);
+        }
         dtype::check(memo.dtype)?;
         let size = layout::size(shape)?;
         layout::check_extent(size, shape, strides, memo.dtype)?;
@@ -257,6 +259,31 @@ pub(crate) fn offer(
         return Err(Error::refused("the tensor has no strides"));
     }
     Offer::new(tensor, shape, strides, flags, managed)
+}
+
+/// `managed` as dlx writes it, over the same memory.
+pub(crate) fn rewritten<M: ManagedTensor + 'static>(
+    managed: Managed<M>,
+) -> Result<Managed<DLManagedTensorVersioned>, Error> {
+    let (tensor, flags) = managed.read()?;
+    // SAFETY: `managed` owns the tensor and goes into the export, which copies them before it could delete it (S3).
+    let (shape, strides) = unsafe { dimensions(&tensor) }?;
+    let Checked { memo, .. } = Checked::new(Memo::of(&tensor, flags)?, shape, strides)?;
+    let mut compact = [0; layout::MAX_NDIM];
+    let strides = strides.unwrap_or_else(|| {
+        let strides = &mut compact[..shape.len()];
+        for (index, stride) in strides.iter_mut().enumerate() {
+            *stride = layout::row_major(shape, index);
+        }
+        strides
+    });
+    let tensor = DLTensor {
+        data: memo.data,
+        device: memo.device,
+        byte_offset: memo.byte_offset,
+        ..tensor
+    };
+    managed::export(tensor, shape, strides, memo.flags, managed)
 }
 
 /// As [`of_managed`], from a library whose tensors need no checking as long as they look as usual.

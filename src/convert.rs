@@ -106,10 +106,13 @@ enum Source<'py> {
 }
 
 impl<'py> Source<'py> {
+    /// The tensor of `x`, ready on the stream of its device that `stream_of` tells; for `any_stream` it will be used on
+    /// the CPU or not at all.
     fn of(
         x: &Bound<'py, PyAny>,
         asked: &Asked,
         stream_of: impl Fn(DLDevice) -> PyResult<i64>,
+        any_stream: bool,
     ) -> PyResult<Self> {
         let asks_nothing = asked.device.is_none() && asked.copy != Some(true);
         if asks_nothing && let Some(tensor) = Tensor::of(x) {
@@ -124,7 +127,7 @@ impl<'py> Source<'py> {
                 fresh: false,
             });
         }
-        if asks_nothing && let Some((managed, _)) = no_sync::direct(x, &stream_of)? {
+        if asks_nothing && let Some((managed, _)) = no_sync::direct(x, &stream_of, any_stream)? {
             let (tensor, flags, _) = parts(&managed)?;
             let copied = flags & DLPACK_FLAG_BITMASK_IS_COPIED != 0;
             // What is on a device with streams has to be ordered; what is a copy may have to be refused.
@@ -194,11 +197,11 @@ fn make<'py>(x: &Bound<'py, PyAny>, target: &Target, asked: &Asked) -> PyResult<
             {
                 return Ok(made);
             }
-            let source = Source::of(x, asked, |device| table.stream_of(py, device))?;
+            let source = Source::of(x, asked, |device| table.stream_of(py, device), false)?;
             deliver::to_table(source, target, table, asked, py)
         }
         Via::Function(function) => {
-            let source = Source::of(x, asked, |device| stream::current(py, device))?;
+            let source = Source::of(x, asked, |device| stream::current(py, device), false)?;
             deliver::to_function(source, target, function.bind(py), asked)
         }
     }

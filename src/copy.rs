@@ -9,7 +9,7 @@ use crate::abi::*;
 use crate::checked::Memo;
 use crate::error::Error;
 use crate::snapshot::Snapshot;
-use crate::strided::{Dimension, Walk, copy_bits};
+use crate::strided::{Dimension, Walk, copy_bits, in_bytes};
 use crate::{device, dtype, layout};
 
 /// Copies up to this size keep the interpreter attached: detaching costs as much.
@@ -67,6 +67,9 @@ fn fill(source: &Snapshot, to: *mut u8) {
     let item = if packed { 1 } else { (bits + 7) / 8 };
     let whole = Walk::new(dimensions(source, item), item);
     if packed {
+        if let Some(bytes) = in_bytes(&whole, bits) {
+            return walk(&bytes, from, to, source.nbytes());
+        }
         // SAFETY: the walk counts in elements of `bits` bits; all of `source` is readable and `to` has
         // room for as many bits (S7).
         unsafe { copy_bits(&whole, from, to, bits) };

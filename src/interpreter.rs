@@ -1,18 +1,15 @@
-//! Living with the interpreter: exceptions that travel while objects die, threads that die with it, and its
-//! end (invariant S5 of `docs/safety.md`).
+//! Living with the interpreter: exceptions that travel while objects die, and its end (invariant S5 of
+//! `docs/safety.md`).
 
-use std::hint::black_box;
 use std::marker::PhantomData;
-use std::mem::{ManuallyDrop, transmute};
+use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::thread;
 
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyTuple};
 
 use crate::release;
 
@@ -86,46 +83,6 @@ impl<T: DropAttached> Drop for Quiet<T> {
         let value = unsafe { ManuallyDrop::take(&mut self.0) };
         value.drop_attached(py);
     }
-}
-
-/// Calls a producer's method with these keywords.
-///
-/// Before CPython 3.14, a thread that wants the interpreter back while that finalizes is unwound out of the
-/// call by `pthread_exit`. Rust aborts when its frames are unwound so; this stops the thread instead, as 3.14
-/// does.
-pub(crate) fn call<'py>(
-    method: &Bound<'py, PyAny>,
-    keywords: &Bound<'py, PyDict>,
-) -> PyResult<Bound<'py, PyAny>> {
-    struct Stop;
-    impl Drop for Stop {
-        fn drop(&mut self) {
-            while !thread::panicking() {
-                thread::park();
-            }
-        }
-    }
-    type Call = unsafe extern "C" fn(
-        *mut ffi::PyObject,
-        *mut ffi::PyObject,
-        *mut ffi::PyObject,
-    ) -> *mut ffi::PyObject;
-    type CallUnwinding = unsafe extern "C-unwind" fn(
-        *mut ffi::PyObject,
-        *mut ffi::PyObject,
-        *mut ffi::PyObject,
-    ) -> *mut ffi::PyObject;
-    // PyO3 declares the function as one that does not unwind; the compiler must not see through this.
-    let function = black_box(ffi::PyObject_Call as Call);
-    // SAFETY: the same function, and the same ABI but for what happens on unwinding.
-    let function = unsafe { transmute::<Call, CallUnwinding>(function) };
-    let nothing = PyTuple::empty(method.py());
-    let stop = Stop;
-    // SAFETY: three live objects, attached; an unwinding that is no panic ends in `stop`.
-    let result = unsafe { function(method.as_ptr(), nothing.as_ptr(), keywords.as_ptr()) };
-    std::mem::forget(stop);
-    // SAFETY: a new reference, or NULL with an exception.
-    unsafe { Bound::from_owned_ptr_or_err(method.py(), result) }
 }
 
 static FINALIZING: AtomicBool = AtomicBool::new(false);

@@ -31,6 +31,7 @@ mod layout;
 mod lend;
 mod managed;
 mod memory;
+mod method;
 mod mixin;
 mod no_sync;
 mod order;

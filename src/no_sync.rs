@@ -21,7 +21,7 @@ use crate::slot::{innermost, lends_nothing};
 use crate::snapshot::Snapshot;
 use crate::stream::Stream;
 use crate::tensor::Tensor;
-use crate::{checked, stream};
+use crate::{checked, protocol, stream};
 
 /// A managed tensor, and the stream on which its library works: that of a table, for a device with streams.
 pub(crate) type Export = (Managed<DLManagedTensorVersioned>, Option<WorkStream>);
@@ -45,14 +45,19 @@ pub(crate) fn managed_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyRe
     })
 }
 
-/// As [`managed_tensor`], where `x` has a table or a native reader; `None` where it has not.
-pub(crate) fn direct(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Option<Export>> {
+/// As [`managed_tensor`], where `x` has a table or a native reader, or for `any_stream` a usual export of `__dlpack__`;
+/// `None` where it has not. The caller is properly attached.
+pub(crate) fn direct(
+    x: &Bound<'_, PyAny>,
+    stream: StreamOf<'_>,
+    any_stream: bool,
+) -> PyResult<Option<Export>> {
     cache::with(x, |entry| {
         let found;
         let way = match entry.known() {
             Some(way) => way,
             // `from_dlpack` comes next, and looks again.
-            None if entry.is_undecided() => return Ok(None),
+            None if entry.is_undecided() && !entry.is_on_cpu() => return Ok(None),
             None => {
                 found = entry.way(x)?;
                 &found
@@ -60,6 +65,10 @@ pub(crate) fn direct(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Opt
         };
         match way {
             Way::Table(..) | Way::Numpy => by_way(x, way, stream).map(Some),
+            Way::Protocol(kind) if any_stream => {
+                let managed = protocol::usual(x, *kind, entry)?;
+                Ok(managed.map(|managed| (managed, None)))
+            }
             _ => Ok(None),
         }
     })
@@ -120,10 +129,7 @@ fn from_table(
     let work_stream = work_stream(table, tensor.device);
     let managed = match exact {
         true => managed,
-        false => {
-            let snapshot = Snapshot::import(managed, None).map_err(|(error, _)| error)?;
-            snapshot.export(true)?
-        }
+        false => checked::rewritten(managed)?,
     };
     Ok((managed, work_stream))
 }

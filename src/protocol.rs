@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod order;
+mod usual;
 
 use pyo3::exceptions::{
     PyAttributeError, PyBufferError, PyRuntimeError, PyTypeError, PyValueError,
@@ -10,14 +11,16 @@ use pyo3::exceptions::{
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyCapsule, PyDict, PyInt, PyTuple, PyType};
+use pyo3::types::{PyDict, PyInt, PyTuple, PyType};
 
 use self::order::{Order, of_request};
+pub(crate) use self::usual::usual;
+use self::usual::{capsule_of, of_answer};
 use crate::abi::*;
 use crate::adapters::{oneapi, torch};
 use crate::cache::Entry;
 use crate::error::type_name;
-use crate::interpreter::call;
+use crate::method::{attribute, call};
 use crate::release::Release;
 use crate::relocate::{self, On};
 use crate::request::{Request, elsewhere, finish};
@@ -78,13 +81,22 @@ pub(crate) fn ask(
     if let Some(kind) = kind {
         kind.check_protocol(x)?;
     }
-    let Some(method) = x.getattr_opt(intern!(py, "__dlpack__"))? else {
+    if request.is_usual()
+        && let Some(capsule) = capsule_of(x, entry)?
+    {
+        let snapshot = capsule::import(&capsule, None)?;
+        match entry.is_confirmed(snapshot.memo().device) {
+            true => return Ok(Some(snapshot)),
+            false => drop(snapshot),
+        }
+    }
+    let Some(method) = attribute(x, intern!(py, "__dlpack__"))? else {
         return Ok(None);
     };
-    let Some(here) = x.getattr_opt(intern!(py, "__dlpack_device__"))? else {
+    let Some(here) = device(x)? else {
         return Err(no_protocol(x, "__dlpack_device__"));
     };
-    let here = device_of(x, "__dlpack_device__", &call(&here, &PyDict::new(py))?)?;
+    entry.found_on(here);
     let there = request.device.unwrap_or(here);
     let queue = oneapi::queue(x, request.stream, there)?;
     let (stream, order) = match queue {
@@ -110,16 +122,10 @@ pub(crate) fn ask(
         Ok(result) => result,
         Err(error) => return Err(asked.explain(py, error, here)),
     };
-    let Ok(capsule) = result.cast::<PyCapsule>() else {
-        return Err(PyTypeError::new_err(format!(
-            "__dlpack__ of {} returned {}, not a capsule",
-            type_name(&x.get_type()),
-            type_name(&result.get_type())
-        )));
-    };
+    let capsule = of_answer(x, result)?;
     // After the export, which may have given the stream work of its own.
     let work = order.work(request)?;
-    let snapshot = capsule::import(capsule, work)?;
+    let snapshot = capsule::import(&capsule, work)?;
     let found = snapshot.memo().device;
     if found != wanted && (request.device.is_some() || stream::has_streams(found)) {
         return Err(PyBufferError::new_err(format!(
@@ -165,14 +171,14 @@ impl<'py> Asked<'_, 'py> {
         let py = method.py();
         if self.needs_new() || !entry.is_old() {
             let keywords = self.keywords(py)?;
-            match call(method, &keywords) {
+            match call(method, Some(&keywords)) {
                 Err(error) if !self.needs_new() && is_signature_error(py, &error) => {}
                 other => return other,
             }
         }
         let keywords = PyDict::new(py);
         self.set_stream(&keywords)?;
-        let result = call(method, &keywords);
+        let result = call(method, Some(&keywords));
         if result.is_ok() {
             entry.set_old();
         }
@@ -272,8 +278,8 @@ fn is_signature_error(py: Python<'_>, error: &PyErr) -> bool {
 /// The device that `x` says it is on, `None` where it does not say.
 pub(crate) fn device(x: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
     let py = x.py();
-    let method = x.getattr_opt(intern!(py, "__dlpack_device__"))?;
-    let answer = method.map(|method| call(&method, &PyDict::new(py)));
+    let method = attribute(x, intern!(py, "__dlpack_device__"))?;
+    let answer = method.map(|method| call(&method, None));
     answer
         .transpose()?
         .map(|answer| device_of(x, "__dlpack_device__", &answer))

@@ -44,6 +44,11 @@ impl Request<'_, '_> {
         self.device.is_none() && self.copy.is_none() && self.stream.is_none()
     }
 
+    /// Whether, besides, nobody has named the stream that the tensor is for.
+    pub(crate) fn is_usual(&self) -> bool {
+        self.is_nothing() && self.stream_of.is_none()
+    }
+
     /// What the argument `stream` asks for on the device where the tensor is, or is wanted.
     pub(crate) fn wanted(&self, device: DLDevice) -> PyResult<Wanted> {
         match (self.stream, self.stream_of) {

@@ -13,6 +13,7 @@ use crate::cache::{self, Entry, Way};
 use crate::error::type_name;
 use crate::exchange::Table;
 use crate::managed::Managed;
+use crate::method::attribute;
 use crate::protocol::{ask, from_protocol, no_protocol};
 use crate::relocate::{self, is_refusal};
 use crate::request::{Request, again, finish};
@@ -139,7 +140,7 @@ fn without_table(
 
 /// Rung 2: the object that `x` names in place of a table, where that object's type has one.
 fn forwarded<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let Some(inner) = x.getattr_opt(intern!(x.py(), "__dlpack_c_exchange_api__"))? else {
+    let Some(inner) = attribute(x, intern!(x.py(), "__dlpack_c_exchange_api__"))? else {
         return Ok(None);
     };
     let way = cache::with(&inner, |entry| entry.way(&inner))?;

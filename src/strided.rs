@@ -1,12 +1,16 @@
 //! Nested loops over two strided layouts of the same elements.
 //!
-//! A walk is first reduced to the fewest loops. What is left is a run of bytes, rows of such runs, or a
-//! transposition, which goes by blocks of one cache line either way, so that no line is touched twice.
+//! A walk is first reduced to the fewest loops. What is left is a run of bytes, rows of such runs, a block that is
+//! repeated (a broadcast), or a transposition, which goes by blocks of one cache line either way, so that no line is
+//! touched twice.
 
 use std::mem::size_of;
 use std::ptr::copy_nonoverlapping;
 
+mod bits;
 pub(crate) mod rows;
+
+pub(crate) use bits::{copy_bits, in_bytes};
 
 /// One loop: how often, and how many bytes either side moves each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +36,7 @@ pub(crate) struct Walk {
 
 impl Walk {
     /// The fewest loops that visit the same elements; the last one has the smallest step on the `to` side
-    /// and the one before it the smallest on the `from` side.
+    /// and the one before it the smallest on the `from` side; those that repeat stay where they are.
     pub(crate) fn new(dimensions: Vec<Dimension>, item: i64) -> Self {
         let mut fewest: Vec<Dimension> = Vec::with_capacity(dimensions.len());
         for inner in dimensions
@@ -51,7 +55,8 @@ impl Walk {
             }
         }
         if let Some((inner, outer)) = fewest.split_last_mut()
-            && let Some(nearest) = (0..outer.len()).min_by_key(|&index| outer[index].from.abs())
+            && let steps = (0..outer.len()).filter(|&index| outer[index].from != 0)
+            && let Some(nearest) = steps.min_by_key(|&index| outer[index].from.abs())
             && outer[nearest].from.abs() < inner.from.abs()
         {
             outer[nearest..].rotate_left(1);
@@ -146,6 +151,14 @@ unsafe fn nest<T: Copy + Default, const LINE: usize, const PART: usize>(
             // SAFETY: `extent` elements that touch, on either side.
             unsafe { copy_nonoverlapping(from, to, (run.extent * size) as usize) };
         }
+        [run] if run.from == 0 && run.to == size => {
+            // SAFETY: the element of every step.
+            let element = unsafe { from.cast::<T>().read_unaligned() };
+            for index in 0..run.extent as usize {
+                // SAFETY: a step of the walk.
+                unsafe { to.cast::<T>().wrapping_add(index).write_unaligned(element) };
+            }
+        }
         [run] => {
             for index in 0..run.extent {
                 let (from, to) = (step(from, run.from, index), step_mut(to, run.to, index));
@@ -155,7 +168,9 @@ unsafe fn nest<T: Copy + Default, const LINE: usize, const PART: usize>(
                 unsafe { to.cast::<T>().write_unaligned(element) };
             }
         }
-        [rows, columns] if columns.to == size && rows.from.abs() < columns.from.abs() => {
+        [rows, columns]
+            if columns.to == size && rows.from != 0 && rows.from.abs() < columns.from.abs() =>
+        {
             let line = LINE as i64;
             let parts = |whole: Dimension| {
                 let starts = (0..whole.extent).step_by(LINE);
@@ -183,12 +198,51 @@ unsafe fn nest<T: Copy + Default, const LINE: usize, const PART: usize>(
                 }
             }
         }
+        [outer, ref inner @ ..] if outer.from == 0 && is_filled(inner, size, outer.to) => {
+            // SAFETY: the part of the walk that follows the first step.
+            unsafe { nest::<T, LINE, PART>(inner, from, to, size) };
+            // SAFETY: what follows each step fills the memory up to the next one.
+            unsafe { repeat(to, outer.to as usize, outer.extent as usize) };
+        }
         [outer, ref inner @ ..] => {
             for index in 0..outer.extent {
                 let (from, to) = (step(from, outer.from, index), step_mut(to, outer.to, index));
                 // SAFETY: the part of the walk that follows this step.
                 unsafe { nest::<T, LINE, PART>(inner, from, to, size) };
             }
+        }
+    }
+}
+
+/// Whether loops around elements of `size` bytes write all of `bytes` bytes from their start on.
+fn is_filled(dimensions: &[Dimension], size: i64, bytes: i64) -> bool {
+    // No two elements meet, so they fill what they span if there are as many.
+    let (mut volume, mut span) = (size, size);
+    for dimension in dimensions {
+        volume *= dimension.extent;
+        span += (dimension.extent - 1) * dimension.to;
+    }
+    volume == bytes && span == bytes
+}
+
+/// Bytes that are copied at once from where they were written: what the nearest cache holds.
+const NEAR: usize = 16 << 10;
+
+/// Writes `count` blocks of `bytes` bytes one after the other, of which the first is there.
+///
+/// # Safety
+///
+/// As many bytes can be read and written from `to` on.
+unsafe fn repeat(to: *mut u8, bytes: usize, count: usize) {
+    let whole = bytes * count;
+    let (mut near, mut done) = (bytes, bytes);
+    while done < whole {
+        let more = near.min(whole - done);
+        // SAFETY: the first blocks, all written, and the place behind the last one written.
+        unsafe { copy_nonoverlapping(to, to.wrapping_add(done), more) };
+        done += more;
+        if near < NEAR {
+            near = done;
         }
     }
 }
@@ -263,48 +317,6 @@ unsafe fn nest_any(dimensions: &[Dimension], from: *const u8, to: *mut u8, item:
                 let (from, to) = (step(from, outer.from, index), step_mut(to, outer.to, index));
                 // SAFETY: the part of the walk that follows this step.
                 unsafe { nest_any(inner, from, to, item) };
-            }
-        }
-    }
-}
-
-/// Copies packed elements of `bits` bits, little bit-endian (R107); the walk counts in elements.
-///
-/// # Safety
-///
-/// As for [`Walk::copy`], where a step of 1 is one element of `bits` bits on either side.
-pub(crate) unsafe fn copy_bits(walk: &Walk, from: *const u8, to: *mut u8, bits: i64) {
-    let total: i64 = walk
-        .dimensions
-        .iter()
-        .map(|dimension| dimension.extent)
-        .product();
-    // SAFETY: the destination is compact, so its bytes are those of `total` elements.
-    unsafe { to.write_bytes(0, ((total * bits + 7) / 8) as usize) };
-    let mut element = |from_index: i64, to_index: i64| {
-        for bit in 0..bits {
-            let (source, target) = (from_index * bits + bit, to_index * bits + bit);
-            // SAFETY: the byte that holds a bit of an element of the walk.
-            let byte = unsafe { step(from, 1, source.div_euclid(8)).read() };
-            let value = byte >> source.rem_euclid(8) & 1;
-            let target_byte = step_mut(to, 1, target / 8);
-            // SAFETY: as above, zeroed at the start.
-            let old = unsafe { target_byte.read() };
-            // SAFETY: as above.
-            unsafe { target_byte.write(old | value << (target % 8)) };
-        }
-    };
-    visit(&walk.dimensions, 0, 0, &mut element);
-}
-
-/// Calls `element` with the position of each element on either side.
-fn visit(dimensions: &[Dimension], from: i64, to: i64, element: &mut impl FnMut(i64, i64)) {
-    match *dimensions {
-        [] => element(from, to),
-        [outer, ref inner @ ..] => {
-            for index in 0..outer.extent {
-                let (from, to) = (from + outer.from * index, to + outer.to * index);
-                visit(inner, from, to, element);
             }
         }
     }

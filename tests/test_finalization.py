@@ -7,6 +7,34 @@ from textwrap import dedent
 import pytest
 from fresh import run
 
+INSIDE = """
+        array = np.arange(3)
+        inside, leave = threading.Event(), threading.Lock()
+        leave.acquire()
+        class Producer:
+            def __dlpack__(self, **keywords):
+                inside.set()
+                leave.acquire()
+                return array.__dlpack__(**keywords)
+            def __dlpack_device__(self):
+                return 1, 0
+        for _ in range({before}):
+            leave.release()
+            dlx.from_dlpack(Producer())
+        inside.clear()
+        thread = threading.Thread(
+            target=dlx.from_dlpack, args=(Producer(),), daemon=True
+        )
+        thread.start()
+        inside.wait()
+        class Last:  # Dies when no thread gets the GIL any more.
+            def __del__(self, leave=leave, exists=os.path.exists):
+                leave.release()
+                task = f"/proc/self/task/{{thread.native_id}}"
+                any(not exists(task) for _ in range(100_000))
+        sys.last = Last()
+        """
+
 ENDS = {
     "in globals": """
         kept = [
@@ -54,29 +82,8 @@ ENDS = {
                 memoryview(dlx.from_dlpack(dlx.from_dlpack(array).__dlpack__()))
         sys.last = Last()
         """,
-    "in a daemon thread that is inside a producer": """
-        array = np.arange(3)
-        inside, leave = threading.Event(), threading.Lock()
-        leave.acquire()
-        class Producer:
-            def __dlpack__(self, **keywords):
-                inside.set()
-                leave.acquire()
-                return array.__dlpack__(**keywords)
-            def __dlpack_device__(self):
-                return 1, 0
-        thread = threading.Thread(
-            target=dlx.from_dlpack, args=(Producer(),), daemon=True
-        )
-        thread.start()
-        inside.wait()
-        class Last:  # Dies when no thread gets the GIL any more.
-            def __del__(self, leave=leave, exists=os.path.exists):
-                leave.release()
-                task = f"/proc/self/task/{thread.native_id}"
-                any(not exists(task) for _ in range(100_000))
-        sys.last = Last()
-        """,
+    "in a daemon thread that is inside a producer": INSIDE.format(before=0),
+    "in a daemon thread that is inside a known producer": INSIDE.format(before=65),
 }
 
 

@@ -15,6 +15,7 @@ use super::interface::{Elements, Interface, dtype, read_only, refused_type, wron
 use crate::checked::{Checked, Memo, extents};
 use crate::error::Error;
 use crate::interpreter::PythonOwner;
+use crate::method::attribute;
 use crate::snapshot::{Snapshot, Source};
 use crate::{capsule, layout};
 
@@ -39,7 +40,7 @@ const WRITEABLE: c_int = 0x400;
 /// own the memory. DLPack promises no alignment, so the ALIGNED flag means nothing here.
 pub(super) fn from_struct(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     let name = intern!(x.py(), "__array_struct__");
-    let Some(answer) = x.getattr_opt(name)? else {
+    let Some(answer) = attribute(x, name)? else {
         return Ok(None);
     };
     let Ok(capsule) = answer.cast::<PyCapsule>() else {

@@ -6,12 +6,12 @@ use std::ptr::{NonNull, null_mut};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict};
+use pyo3::types::PyCapsule;
 
 use crate::abi::*;
 use crate::checked::{Checked, Memo};
 use crate::error::Error;
-use crate::interpreter::call;
+use crate::method::{attribute, call};
 use crate::snapshot::{Snapshot, Source};
 use crate::{capsule, device};
 
@@ -90,7 +90,7 @@ impl Drop for Taken {
 /// an object on a device may answer the second with a copy.
 pub(super) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     let py = x.py();
-    if let Some(method) = x.getattr_opt(intern!(py, "__arrow_c_device_array__"))? {
+    if let Some(method) = attribute(x, intern!(py, "__arrow_c_device_array__"))? {
         let (schema, capsule) = capsules(&method)?;
         let array = capsule::contents(&capsule, Some(c"arrow_device_array"))?;
         let array = array.cast::<ArrowDeviceArray>();
@@ -99,7 +99,7 @@ pub(super) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
         // SAFETY: as above; the array is the first field.
         return unsafe { take(&schema, array.cast()) }.map(Some);
     }
-    if let Some(method) = x.getattr_opt(intern!(py, "__arrow_c_array__"))? {
+    if let Some(method) = attribute(x, intern!(py, "__arrow_c_array__"))? {
         let (schema, capsule) = capsules(&method)?;
         let array = capsule::contents(&capsule, Some(c"arrow_array"))?;
         // SAFETY: the capsule of this name points to an array, and lives until this function returns (S12).
@@ -112,7 +112,7 @@ pub(super) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
 fn capsules<'py>(
     method: &Bound<'py, PyAny>,
 ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
-    let answer = call(method, &PyDict::new(method.py()))?;
+    let answer = call(method, None)?;
     answer.extract().map_err(|_| {
         PyTypeError::new_err(format!(
             "{method} returned {answer}, not a pair of capsules"

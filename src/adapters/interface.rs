@@ -11,6 +11,7 @@ use crate::abi::*;
 use crate::dtype::canonical;
 use crate::error::type_name;
 use crate::layout;
+use crate::method::attribute;
 
 /// The dict of an interface; an entry that is None counts as absent.
 pub(super) struct Interface<'a, 'py> {
@@ -35,7 +36,7 @@ impl<'a, 'py> Interface<'a, 'py> {
         x: &Bound<'py, PyAny>,
         name: &'a Bound<'py, PyString>,
     ) -> PyResult<Option<Self>> {
-        let Some(answer) = x.getattr_opt(name)? else {
+        let Some(answer) = attribute(x, name)? else {
             return Ok(None);
         };
         match answer.cast_into::<PyDict>() {

@@ -13,6 +13,7 @@ use pyo3::types::{PyInt, PyString};
 use crate::abi::{DLDevice, kDLOneAPI};
 use crate::device;
 use crate::error::type_name;
+use crate::method::attribute;
 use crate::stream::NO_SYNC;
 
 /// Whether a device is one of oneAPI's.
@@ -24,7 +25,7 @@ pub(crate) fn is_one(device: DLDevice) -> bool {
 /// waited for: unified shared memory that is not the device's alone.
 pub(crate) fn host_queue<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = x.py();
-    let Some(kind) = x.getattr_opt(intern!(py, "usm_type"))? else {
+    let Some(kind) = attribute(x, intern!(py, "usm_type"))? else {
         return Ok(None);
     };
     let Ok(kind) = kind.cast::<PyString>() else {
@@ -38,7 +39,7 @@ pub(crate) fn host_queue<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'p
 
 /// The queue that the work on `x` goes to.
 fn own_queue<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let queue = x.getattr_opt(intern!(x.py(), "sycl_queue"))?;
+    let queue = attribute(x, intern!(x.py(), "sycl_queue"))?;
     Ok(queue.filter(|queue| !queue.is_none()))
 }
 

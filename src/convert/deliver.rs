@@ -27,7 +27,7 @@ use crate::{capsule, device};
 /// As a `numpy.ndarray`, which holds the tensor as its base.
 pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Asked) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
-    let tensor = match Source::of(x, asked, |device| stream::current(x.py(), device))? {
+    let tensor = match Source::of(x, asked, |device| stream::current(py, device), true)? {
         Source::Managed(managed) => {
             let (tensor, flags, dimensions) = parts(&managed)?;
             let array = match device::is_readable(tensor.device) {

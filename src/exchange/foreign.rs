@@ -17,6 +17,7 @@ use crate::checked::{Checked, Memo, dimensions, is_exact, is_usual};
 use crate::error::{Error, type_name};
 use crate::interpreter::PythonOwner;
 use crate::managed::Managed;
+use crate::method::attribute;
 use crate::snapshot::{Snapshot, Source};
 
 /// A foreign table of major version 1 that can export.
@@ -211,7 +212,7 @@ pub(crate) fn header(
     class: &Bound<'_, PyType>,
     name: &Bound<'_, PyString>,
 ) -> PyResult<Option<NonNull<DLPackExchangeAPIHeader>>> {
-    let Some(attribute) = class.getattr_opt(name)? else {
+    let Some(attribute) = attribute(class, name)? else {
         return Ok(None);
     };
     match attribute.cast::<PyCapsule>() {

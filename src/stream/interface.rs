@@ -9,11 +9,12 @@ use pyo3::types::{PyBool, PyDict};
 
 use super::Stream;
 use crate::abi::DLDevice;
+use crate::method::attribute;
 
 /// The stream that the interface of `x` names now, if `x` has one that does.
 pub(crate) fn stream(x: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<Option<Stream>> {
     let py = x.py();
-    let Some(interface) = x.getattr_opt(intern!(py, "__cuda_array_interface__"))? else {
+    let Some(interface) = attribute(x, intern!(py, "__cuda_array_interface__"))? else {
         return Ok(None);
     };
     let value = match interface.cast::<PyDict>() {

@@ -95,9 +95,24 @@ pub(super) fn usual(type_num: c_int, byteorder: u8) -> Option<DLDataType> {
 
 /// The number of the dtype of NumPy itself that has such elements.
 pub(super) fn number(dtype: DLDataType) -> Option<c_int> {
-    let number = BUILTIN.iter().position(|known| *known == Ok(dtype))?;
-    c_int::try_from(number).ok()
+    let DLDataType { code, bits, lanes } = dtype;
+    let of_code = NUMBERS.get(usize::from(code.0)).filter(|_| lanes == 1)?;
+    let number = of_code.get(bits.trailing_zeros() as usize)?;
+    number.filter(|_| bits.is_power_of_two())
 }
+
+/// The numbers by code and by the power of two that the bits are: the first of each, as C has two names for some.
+const NUMBERS: [[Option<c_int>; 8]; 7] = {
+    let mut numbers = [[None; 8]; 7];
+    let mut number = BUILTIN.len();
+    while number > 0 {
+        number -= 1;
+        if let Ok(DLDataType { code, bits, .. }) = BUILTIN[number] {
+            numbers[code.0 as usize][bits.trailing_zeros() as usize] = Some(number as c_int);
+        }
+    }
+    numbers
+};
 
 /// A dtype of ml_dtypes, found by its name and then known by its number.
 fn registered(descr: &Bound<'_, PyAny>, type_num: c_int) -> PyResult<DLDataType> {

@@ -1,0 +1,72 @@
+//! Elements of a few bits each, packed little bit-endian (R107).
+
+use super::{Dimension, Walk, step, step_mut};
+
+/// The same walk in bytes, where every run of elements begins and ends with one.
+pub(crate) fn in_bytes(walk: &Walk, bits: i64) -> Option<Walk> {
+    let (run, outer) = walk.dimensions.split_last()?;
+    let is_whole = |elements: i64| elements * bits % 8 == 0;
+    let is_run = run.from == 1 && run.to == 1 && is_whole(run.extent);
+    let follows = |each: &Dimension| is_whole(each.from) && is_whole(each.to);
+    (is_run && outer.iter().all(follows)).then(|| {
+        let bytes = |elements: i64| elements * bits / 8;
+        let outer = outer
+            .iter()
+            .map(|each| Dimension::new(each.extent, bytes(each.from), bytes(each.to)));
+        let run = Dimension::new(bytes(run.extent), 1, 1);
+        Walk::new(outer.chain([run]).collect(), 1)
+    })
+}
+
+/// Copies packed elements of `bits` bits; the walk counts in elements.
+///
+/// # Safety
+///
+/// As for [`Walk::copy`], where a step of 1 is one element of `bits` bits on either side.
+pub(crate) unsafe fn copy_bits(walk: &Walk, from: *const u8, to: *mut u8, bits: i64) {
+    let total: i64 = walk
+        .dimensions
+        .iter()
+        .map(|dimension| dimension.extent)
+        .product();
+    // SAFETY: the destination is compact, so its bytes are those of `total` elements.
+    unsafe { to.write_bytes(0, ((total * bits + 7) / 8) as usize) };
+    // An element that never crosses bytes is moved at once, another one bit by bit.
+    let (part, parts) = if 8 % bits == 0 { (bits, 1) } else { (1, bits) };
+    let mask = (1_u8 << part) - 1;
+    let mut element = |from_index: i64, to_index: i64| {
+        for index in 0..parts {
+            let (source, target) = (
+                (from_index * parts + index) * part,
+                (to_index * parts + index) * part,
+            );
+            // SAFETY: the byte that holds a part of an element of the walk.
+            let byte = unsafe { step(from, 1, source >> 3).read() };
+            let value = byte >> (source & 7) & mask;
+            let target_byte = step_mut(to, 1, target >> 3);
+            // SAFETY: as above, zeroed at the start.
+            let old = unsafe { target_byte.read() };
+            // SAFETY: as above.
+            unsafe { target_byte.write(old | value << (target & 7)) };
+        }
+    };
+    visit(&walk.dimensions, 0, 0, &mut element);
+}
+
+/// Calls `element` with the position of each element on either side.
+fn visit(dimensions: &[Dimension], from: i64, to: i64, element: &mut impl FnMut(i64, i64)) {
+    match *dimensions {
+        [] => element(from, to),
+        [run] => {
+            for index in 0..run.extent {
+                element(from + run.from * index, to + run.to * index);
+            }
+        }
+        [outer, ref inner @ ..] => {
+            for index in 0..outer.extent {
+                let (from, to) = (from + outer.from * index, to + outer.to * index);
+                visit(inner, from, to, element);
+            }
+        }
+    }
+}

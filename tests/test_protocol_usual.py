@@ -1,0 +1,222 @@
+"""Types that have only `__dlpack__` and whose tensors were on the CPU so far.
+
+They are not asked where the next one is, and what they export tells it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import dlx
+import numpy as np
+import pytest
+from dlpack_abi import DLPACK_FLAG_BITMASK_READ_ONLY
+from fake_producers import ADDRESS, OldProducer, Producer
+from producers import Failure
+
+SETTLED = 64
+"""So many tensors of a type are asked where they are."""
+IN_FULL = ["__dlpack_device__", "__dlpack__"]
+AT_ONCE = ["__dlpack__"]
+
+
+def settled(base: type[Any] = Producer, **attributes: Any) -> Any:
+    """Make a class all of whose tensors were on the CPU."""
+    cls: Any = type("Settled", (base,), attributes)
+    for _ in range(SETTLED + 1):
+        dlx.from_dlpack(cls())
+    return cls
+
+
+def to_numpy(producer: Any) -> Any:
+    """Give the producer to NumPy."""
+    return dlx.convert(producer, np.ndarray)
+
+
+every_way = pytest.mark.parametrize("take", [dlx.from_dlpack, to_numpy])
+
+
+@every_way
+def test_a_type_whose_tensors_were_on_the_cpu_is_not_asked_where_the_next_one_is(
+    take: Callable[[Any], Any],
+) -> None:
+    """R32, R71."""
+    producer = settled()()
+    take(producer)
+    assert producer.called == AT_ONCE
+    assert producer.asked == {"max_version": (1, 3)}
+
+
+def test_the_first_tensors_of_a_type_say_where_they_are() -> None:
+    """R64."""
+    cls = type("Young", (Producer,), {})
+    producers = [cls() for _ in range(SETTLED)]
+    for producer in producers:
+        dlx.from_dlpack(producer)
+    assert all(producer.called == IN_FULL for producer in producers)
+
+
+@pytest.mark.parametrize("device", [(2, 0), (10, 1), (13, 0), (3, 0), (8, 0)])
+def test_a_tensor_that_is_elsewhere_is_let_go_and_its_type_asked_in_full(
+    device: tuple[int, int],
+) -> None:
+    """R83, R84: it is the second export that is imported, ordered as ever."""
+    cls = settled()
+    first, second = (cls(data=ADDRESS, device=device) for _ in range(2))
+    young = type("Young", (Producer,), {})(data=ADDRESS, device=device)
+    tensors = [dlx.from_dlpack(each) for each in (first, second, young)]
+    assert [tensor.device for tensor in tensors] == [device] * 3
+    assert first.called == AT_ONCE + IN_FULL
+    assert [export.deleted for export in first.exports] == [1, 0]
+    assert second.called == IN_FULL
+    assert first.requests[1] == second.asked == young.asked
+    assert ("stream" in young.asked) == (device[0] in (2, 10, 13))
+    del tensors
+    assert [export.deleted for export in first.exports] == [1, 1]
+
+
+def test_a_type_that_had_one_tensor_elsewhere_is_asked_in_full_for_ever() -> None:
+    """R83: the streams of such a type are never guessed."""
+    cls = type("Mixed", (Producer,), {})
+    dlx.from_dlpack(cls(data=ADDRESS, device=(2, 0)))
+    for _ in range(3 * SETTLED):
+        producer = cls()
+        dlx.from_dlpack(producer)
+        assert producer.called == IN_FULL
+
+
+def test_numpy_does_not_get_a_tensor_that_is_elsewhere() -> None:
+    """R57."""
+    producer = settled()(data=ADDRESS, device=(2, 0))
+    with pytest.raises(BufferError, match="the tensor is on cuda:0"):
+        dlx.convert(producer, np.ndarray)
+    assert producer.called == AT_ONCE + IN_FULL
+    assert producer.deleted == len(producer.exports)
+
+
+@pytest.mark.parametrize(
+    "asked", [{"device": "cpu"}, {"copy": True}, {"copy": False}, {"stream": -1}]
+)
+def test_whoever_asks_for_more_has_the_type_asked_in_full(asked: Any) -> None:
+    """R64, R70."""
+    producer = settled()()
+    dlx.from_dlpack(producer, **asked)
+    assert producer.called == IN_FULL
+
+
+@every_way
+def test_an_old_type_is_asked_without_keywords(take: Callable[[Any], Any]) -> None:
+    """R32."""
+    producer = settled(OldProducer)()
+    take(producer)
+    assert producer.calls == [("__dlpack__", {})]
+
+
+@every_way
+@pytest.mark.parametrize(
+    "error", [Failure("own"), TypeError("own"), BufferError(), KeyboardInterrupt()]
+)
+def test_what_the_producer_raises_is_passed_on_and_it_is_not_asked_again(
+    take: Callable[[Any], Any], error: BaseException
+) -> None:
+    """R60."""
+
+    def refuse(self: Any, **keywords: Any) -> Any:
+        self.calls.append(("__dlpack__", keywords))
+        raise error
+
+    cls = settled()
+    cls.__dlpack__ = refuse
+    producer = cls()
+    with pytest.raises(type(error)) as caught:
+        take(producer)
+    assert caught.value is error
+    assert producer.called == AT_ONCE
+
+
+@every_way
+def test_a_type_that_lost_the_method_is_one_without_it(
+    take: Callable[[Any], Any],
+) -> None:
+    """R61."""
+    cls = settled(
+        object,
+        __dlpack__=lambda _, **__: Producer().capsule(),
+        __dlpack_device__=lambda _: (1, 0),
+    )
+    del cls.__dlpack__
+    with pytest.raises(AttributeError, match="has no __dlpack__"):
+        take(cls())
+
+
+@every_way
+def test_a_type_that_forgot_the_new_keywords_is_asked_without_them(
+    take: Callable[[Any], Any],
+) -> None:
+    """R32."""
+    cls = settled()
+    cls.__dlpack__ = OldProducer.__dlpack__
+    producer = cls()
+    take(producer)
+    assert producer.calls[-1] == ("__dlpack__", {})
+
+
+@every_way
+def test_what_is_no_capsule_is_refused(take: Callable[[Any], Any]) -> None:
+    """R10."""
+    cls = settled()
+    cls.__dlpack__ = lambda _, **__: b"bytes"
+    with pytest.raises(TypeError, match="returned bytes, not a capsule"):
+        take(cls())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"versioned": False},
+        {"strides": None},
+        {"versioned": False, "strides": None, "shape": (2, 3, 4)},
+        {"byte_offset": 8},
+        {"strides": (1, 2)},
+        {"shape": (), "strides": None},
+        {"shape": (2, 0)},
+        {"device": (1, 7)},
+    ],
+)
+def test_numpy_gets_the_elements_of_either_capsule_and_lets_them_go_once(
+    fields: Any,
+) -> None:
+    """R8, R34, R90, R95."""
+    cls = settled()
+    producer, other = cls(**fields), Producer(**fields)
+    array = dlx.convert(producer, np.ndarray)
+    assert producer.called == AT_ONCE
+    np.testing.assert_array_equal(array, np.asarray(dlx.from_dlpack(other)))
+    assert producer.deleted == 0
+    view = array[...]
+    del array
+    assert producer.deleted == 0
+    del view
+    assert producer.deleted == 1
+
+
+def test_numpy_gets_memory_that_is_read_only_as_such() -> None:
+    """R42."""
+    producer = settled()(flags=DLPACK_FLAG_BITMASK_READ_ONLY)
+    assert not dlx.convert(producer, np.ndarray).flags.writeable
+
+
+@every_way
+@pytest.mark.parametrize(
+    "fields", [{"version": (2, 0)}, {"shape": (-1,)}, {"dtype": (99, 8, 1)}]
+)
+def test_what_cannot_be_described_is_refused_and_let_go(
+    take: Callable[[Any], Any], fields: Any
+) -> None:
+    """R12, R31, R88."""
+    producer = settled()(**fields)
+    with pytest.raises(BufferError):
+        take(producer)
+    assert producer.deleted == 1
