@@ -267,7 +267,7 @@ pub(crate) fn rewritten<M: ManagedTensor + 'static>(
 ) -> Result<Managed<DLManagedTensorVersioned>, Error> {
     let (tensor, flags) = managed.read()?;
     // SAFETY: `managed` owns the tensor and goes into the export, which copies them before it could delete it (S3).
-    let (shape, strides) = unsafe { dimensions(&tensor) }?;
+    let (shape, strides) = unsafe { dimensions(tensor) }?;
     let Checked { memo, .. } = Checked::new(Memo::of(&tensor, flags)?, shape, strides)?;
     let mut compact = [0; layout::MAX_NDIM];
     let strides = strides.unwrap_or_else(|| {
@@ -281,7 +281,7 @@ pub(crate) fn rewritten<M: ManagedTensor + 'static>(
         data: memo.data,
         device: memo.device,
         byte_offset: memo.byte_offset,
-        ..tensor
+        ..*tensor
     };
     managed::export(tensor, shape, strides, memo.flags, managed)
 }
