@@ -268,7 +268,7 @@ pub(crate) fn rewritten<M: ManagedTensor + 'static>(
     let (tensor, flags) = managed.read()?;
     // SAFETY: `managed` owns the tensor and goes into the export, which copies them before it could delete it (S3).
     let (shape, strides) = unsafe { dimensions(tensor) }?;
-    let Checked { memo, .. } = Checked::new(Memo::of(&tensor, flags)?, shape, strides)?;
+    let Checked { memo, .. } = Checked::new(Memo::of(tensor, flags)?, shape, strides)?;
     let mut compact = [0; layout::MAX_NDIM];
     let strides = strides.unwrap_or_else(|| {
         let strides = &mut compact[..shape.len()];
