@@ -1,7 +1,7 @@
 //! The Python object of a tensor, made and told from others without the detours of PyO3.
 //!
 //! PyO3 makes an object through `object.__new__`, with a tuple of no arguments, and what it then writes besides the
-//! value is zeros, as allocations of CPython are. That is seen in the first object, which PyO3 makes (invariant S23 of
+//! value is zeros, as allocations of CPython are. That is seen in the first object, which PyO3 makes (invariant S24 of
 //! `docs/safety.md`).
 
 #![allow(unsafe_code, reason = "the layout and the type that are proven here")]
@@ -55,9 +55,9 @@ impl Tensor {
         let object = unsafe { ffi::PyType_GenericAlloc(class.as_ptr().cast(), 0) };
         // SAFETY: a new reference, or NULL with an exception.
         let object = unsafe { Bound::from_owned_ptr_or_err(py, object) }?;
-        // SAFETY: inside the object (S23).
+        // SAFETY: inside the object (S24).
         let place = unsafe { object.as_ptr().byte_add(place) };
-        // SAFETY: the place of the value in an object that nobody else has seen (S23).
+        // SAFETY: the place of the value in an object that nobody else has seen (S24).
         unsafe { place.cast::<Self>().write(value) };
         // SAFETY: an instance of the class of `Tensor`, complete now.
         Ok(unsafe { object.cast_into_unchecked() })
@@ -84,4 +84,33 @@ fn first(py: Python<'_>, value: Tensor) -> PyResult<Bound<'_, Tensor>> {
     let class = class.unbind();
     CLASS.get_or_init(py, || Class { class, place });
     Ok(tensor)
+}
+
+#[cfg(test)]
+mod tests {
+    use pyo3::PyTypeInfo;
+
+    use super::*;
+    use crate::abi::{DLDataType, kDLFloat};
+
+    #[test]
+    fn all_that_pyo3_writes_besides_the_value_is_zeros() -> PyResult<()> {
+        Python::attach(|py| {
+            let dtype = DLDataType {
+                code: kDLFloat,
+                bits: 32,
+                lanes: 1,
+            };
+            let tensor = || Tensor::new(py, Snapshot::allocate(&[2, 3], dtype, 0)?);
+            let (first, second) = (tensor()?, tensor()?);
+            assert!(CLASS.get(py).is_some_and(|class| class.place.is_some()));
+            assert!(second.get_type().is(Tensor::type_object(py)));
+            assert_eq!(second.get().snapshot()?.shape(), [2, 3]);
+            let weak = py.import("weakref")?.getattr("ref")?.call1((&second,))?;
+            assert!(weak.call0()?.is(&second));
+            drop((first, second));
+            assert!(weak.call0()?.is_none());
+            Ok(())
+        })
+    }
 }
