@@ -28,7 +28,7 @@ const NAME: &CStr = c"dlpack_exchange_api";
 ///
 /// The functions are called attached, but PyO3 does not know it: an implementation drops no owned `Py<T>`.
 pub(crate) trait Exchange: Sync {
-    /// What `object` is, where there is nothing to wait for and nothing that could fail; `None` says nothing.
+    /// What `object` is, where there is nothing to wait for and nothing can fail; `None` says nothing.
     #[inline(always)]
     fn at_hand<'a>(&self, _object: &'a Bound<'_, PyAny>) -> Option<&'a Snapshot> {
         None
@@ -123,37 +123,16 @@ unsafe extern "C" fn managed_tensor_from_py_object_no_sync<T: Named>(
     py_object: *mut c_void,
     out: *mut *mut DLManagedTensorVersioned,
 ) -> c_int {
-    let exchange = T::exchange();
-    let export = |it: &Snapshot| {
-        let managed = it.export(false).ok()?;
-        // SAFETY: `out` is the caller's to be written (S2).
-        unsafe { out.write(managed.into_raw().as_ptr()) };
-        Some(0)
-    };
     // SAFETY: the caller of the table keeps to `dlpack.h` (S2).
-    if let Some(code) = unsafe { at_hand(exchange, py_object, export) } {
-        return code;
-    }
-    // SAFETY: the caller of the table keeps to `dlpack.h` (S2).
-    unsafe { from_py_object(exchange, py_object, out) }
+    unsafe { from_py_object(T::exchange(), py_object, out) }
 }
 
 unsafe extern "C" fn dltensor_from_py_object_no_sync<T: Named>(
     py_object: *mut c_void,
     out: *mut DLTensor,
 ) -> c_int {
-    let exchange = T::exchange();
-    let lend = |it: &Snapshot| {
-        // SAFETY: `out` is the caller's to be written (S2).
-        unsafe { out.write(it.dl_tensor()) };
-        Some(0)
-    };
     // SAFETY: the caller of the table keeps to `dlpack.h` (S2).
-    if let Some(code) = unsafe { at_hand(exchange, py_object, lend) } {
-        return code;
-    }
-    // SAFETY: the caller of the table keeps to `dlpack.h` (S2).
-    unsafe { borrow_py_object(exchange, py_object, out) }
+    unsafe { borrow_py_object(T::exchange(), py_object, out) }
 }
 
 unsafe extern "C" fn managed_tensor_to_py_object_no_sync<T: Named>(
@@ -187,28 +166,9 @@ unsafe extern "C" fn managed_tensor_allocator<T: Named>(
     unsafe { allocate(T::exchange(), prototype, out, error_ctx, set_error) }
 }
 
-/// What `answer` says of an object that is at hand: the usual case, which needs no more than this.
-///
-/// # Safety
-///
-/// Called as `dlpack.h` says: attached, with a live object (S2).
-#[inline(always)]
-unsafe fn at_hand<E: Exchange>(
-    exchange: &E,
-    py_object: *mut c_void,
-    answer: impl FnOnce(&Snapshot) -> Option<c_int>,
-) -> Option<c_int> {
-    // SAFETY: exchange functions are called attached (S2).
-    let py = unsafe { Python::assume_attached() };
-    // SAFETY: the caller passes an object that it keeps alive for the call (S2).
-    let object = unsafe { Borrowed::from_ptr_or_opt(py, py_object.cast()) }?;
-    guard(|| answer(exchange.at_hand(&object)?), |_| None)
-}
-
 /// # Safety
 ///
 /// Called as `dlpack.h` says: attached, with a live object and a place for the result (S2).
-#[inline(never)]
 unsafe fn from_py_object<E: Exchange>(
     exchange: &E,
     py_object: *mut c_void,
@@ -229,8 +189,36 @@ unsafe fn from_py_object<E: Exchange>(
 /// # Safety
 ///
 /// Called as `dlpack.h` says: attached, with a live object and a place for the result (S2).
-#[inline(never)]
+#[inline(always)]
 unsafe fn borrow_py_object<E: Exchange>(
+    exchange: &E,
+    py_object: *mut c_void,
+    out: *mut DLTensor,
+) -> c_int {
+    // SAFETY: exchange functions are called attached (S2).
+    let py = unsafe { Python::assume_attached() };
+    let at_hand = || {
+        // SAFETY: the caller passes an object that it keeps alive for the call (S2).
+        let object = unsafe { Borrowed::from_ptr_or_opt(py, py_object.cast()) }?;
+        let tensor = exchange.at_hand(&object)?.dl_tensor();
+        // SAFETY: `out` is the caller's to be written (S2).
+        unsafe { out.write(tensor) };
+        Some(())
+    };
+    match guard(at_hand, |_| None) {
+        Some(()) => 0,
+        // SAFETY: as this function is called.
+        None => unsafe { borrow_by_rules(exchange, py_object, out) },
+    }
+}
+
+/// As [`borrow_py_object`], of what may have to wait, or fail: not in line, so that the usual call needs no frame.
+///
+/// # Safety
+///
+/// As there.
+#[inline(never)]
+unsafe fn borrow_by_rules<E: Exchange>(
     exchange: &E,
     py_object: *mut c_void,
     out: *mut DLTensor,
