@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 import tempfile
+import threading
 import weakref
 from collections.abc import Sequence
 from ctypes import addressof, c_char, c_float, c_int64, c_void_p
@@ -85,6 +86,7 @@ class Export:
 
 # Exports whose deleter has not run: nothing else may hold what a consumer still uses.
 _alive: list[Export] = for_ever([])
+_exporting = threading.Lock()
 
 
 def _forget_deleted() -> None:
@@ -190,18 +192,22 @@ class Producer:
 
     def export(self, *, versioned: bool = True) -> int:
         """Address of a new managed tensor; the field `versioned` overrules."""
-        _forget_deleted()
+        return self._exported(versioned).address
+
+    def _exported(self, versioned: bool) -> Export:
         export = Export(self, versioned if self.versioned is None else self.versioned)
+        with _exporting:
+            _forget_deleted()
+            _alive.append(export)
         self.exports.append(export)
-        _alive.append(export)
-        return export.address
+        return export
 
     def capsule(self, *, versioned: bool = True) -> Any:
         """Make a capsule of a new export; its destructor deletes it if unused."""
-        address = self.export(versioned=versioned)
-        legacy = isinstance(self.exports[-1].managed, DLManagedTensor)
+        export = self._exported(versioned)
+        legacy = isinstance(export.managed, DLManagedTensor)
         name = b"dltensor" if legacy else b"dltensor_versioned"
-        return new_capsule(address, name, c_function("destroy_capsule"))
+        return new_capsule(export.address, name, c_function("destroy_capsule"))
 
     def __dlpack__(self, **keywords: Any) -> Any:
         """Export as DLPack 1 asks; the keywords are recorded and not obeyed."""
