@@ -192,22 +192,21 @@ class Producer:
 
     def export(self, *, versioned: bool = True) -> int:
         """Address of a new managed tensor; the field `versioned` overrules."""
-        return self._exported(versioned).address
-
-    def _exported(self, versioned: bool) -> Export:
-        export = Export(self, versioned if self.versioned is None else self.versioned)
+        export = Export(self, self._is_versioned(versioned))
         with _exporting:
             _forget_deleted()
             _alive.append(export)
         self.exports.append(export)
-        return export
+        return export.address
+
+    def _is_versioned(self, asked: bool) -> bool:
+        return asked if self.versioned is None else self.versioned
 
     def capsule(self, *, versioned: bool = True) -> Any:
         """Make a capsule of a new export; its destructor deletes it if unused."""
-        export = self._exported(versioned)
-        legacy = isinstance(export.managed, DLManagedTensor)
-        name = b"dltensor" if legacy else b"dltensor_versioned"
-        return new_capsule(export.address, name, c_function("destroy_capsule"))
+        address = self.export(versioned=versioned)
+        name = b"dltensor_versioned" if self._is_versioned(versioned) else b"dltensor"
+        return new_capsule(address, name, c_function("destroy_capsule"))
 
     def __dlpack__(self, **keywords: Any) -> Any:
         """Export as DLPack 1 asks; the keywords are recorded and not obeyed."""
