@@ -12,6 +12,7 @@ import sys
 import weakref
 from collections.abc import Callable
 from ctypes import byref
+from functools import partial
 from typing import Any
 
 import dlx
@@ -223,13 +224,17 @@ def test_a_block_is_entered_by_one_thread() -> None:
     assert not any(map(consumed, views))
 
 
+def _called(function: Callable[[Any], Any], x: Any, index: int) -> list[Any]:
+    return [function(x) for _ in range(20)]
+
+
 def test_a_bridged_function_meets_types_in_many_threads() -> None:
     """What it learns of a type is learnt once, whoever comes first."""
     for _ in range(20):
         kind = type("Fresh", (Stored,), {}, exchange="data")
         double = dlx.bridge(np.ndarray, result=np.ndarray)(lambda x: x * 2)
         given = kind(np.arange(3.0))
-        made = together(lambda index, f=double, x=given: [f(x) for _ in range(20)])
+        made = together(partial(_called, double, given))
         found = {tuple(one) for part in made for one in part}
         assert found == {(0.0, 2.0, 4.0)}
 
