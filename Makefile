@@ -2,18 +2,23 @@
 
 PYTHON ?= python3
 PYTHONS ?= python3.11 python3.12 python3.13
+FREE_THREADED ?= build/free_threaded/bin/python3.14t
 BENCH ?= --json
 VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find src python -name '*.rs' -o -name '*.py' -o -name '*.pyi')
 
+FREE_THREADED_VENV := build/free_threaded_venv
+FREE_THREADED_BIN := $(FREE_THREADED_VENV)/bin
+
 export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint types bench scaling instructions performance gpu wheel ci lifetime interop clean
+.PHONY: help demo test lint types bench scaling instructions performance gpu wheel ci lifetime interop \
+	free-threaded free-threaded-races clean
 
 help:  ## say what there is
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 10
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 22
 
 demo: $(VENV)/built  ## move tensors between the installed libraries, and prove that nothing was copied
 	$(BIN)/python -m dlx demo
@@ -65,6 +70,13 @@ lifetime: $(VENV)/built $(VENV)/heavy  ## the lifetime tests: a million rounds, 
 interop: $(VENV)/built $(VENV)/interop  ## every library to every other, with the real ones; writes docs/interop.md
 	$(BIN)/python -m pytest tests/interop
 
+free-threaded: free-threaded-races  ## build for a Python without a GIL, run the tests there, and measure threads
+	$(FREE_THREADED_BIN)/python -m pytest
+	$(FREE_THREADED_BIN)/python benches/free_threads.py --json
+
+free-threaded-races: $(FREE_THREADED_VENV)/built  ## of these tests, those of threads alone
+	$(FREE_THREADED_BIN)/python -m pytest tests/test_races.py tests/test_threads.py
+
 ci: export DLX_REQUIRE_HEAVY = 1
 ci:  ## all that has to pass
 	$(MAKE) lint types wheel
@@ -84,6 +96,18 @@ $(VENV)/bin/python:
 $(VENV)/built: $(VENV)/bin/python $(SOURCES)
 	$(BIN)/python -m pip install "maturin>=1.9,<2"
 	$(BIN)/maturin develop --quiet --release --locked --extras cli,test
+	touch $@
+
+build/free_threaded/bin/python3.14t:
+	tests/free_threaded/interpreter
+
+$(FREE_THREADED_VENV)/built: $(FREE_THREADED) $(SOURCES)
+	$(FREE_THREADED) -m venv $(FREE_THREADED_VENV)
+	$(FREE_THREADED_BIN)/python -m pip install "maturin>=1.9,<2"
+	rm -rf build/free_threaded_wheel
+	VIRTUAL_ENV=$(FREE_THREADED_VENV) $(FREE_THREADED_BIN)/maturin build --quiet --release --locked \
+		--interpreter $(FREE_THREADED_BIN)/python --out build/free_threaded_wheel
+	$(FREE_THREADED_BIN)/python -m pip install "$$(echo build/free_threaded_wheel/dlx-*.whl)[cli,test]"
 	touch $@
 
 $(VENV)/tools: $(VENV)/bin/python requirements-dev.txt

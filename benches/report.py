@@ -142,6 +142,16 @@ def growth(scaling: Document) -> str:
     return text.rstrip("\n") + "\n"
 
 
+def free_threads() -> str:
+    """What several threads gain without a GIL, where it has been measured."""
+    try:
+        measured = json.loads(newest("-free-threads").read_text())
+    except FileNotFoundError:
+        return "Not measured yet: `make free-threaded` does it.\n"
+    gil = "with a GIL" if measured["machine"]["gil"] else "without a GIL"
+    return growth(measured).replace("; Python ", f"; {gil}, Python ", 1)
+
+
 def blocks() -> dict[str, str]:
     """Every table of the page, by its name."""
     runs = json.loads(newest().read_text())
@@ -152,6 +162,7 @@ def blocks() -> dict[str, str]:
         "instructions": instructions(counted),
         "functions": functions(counted),
         "growth": growth(json.loads(newest("-scaling").read_text())),
+        "parallel": free_threads(),
     }
 
 

@@ -120,7 +120,7 @@ def keep(written: Document) -> Path:
 def newest(kind: str = "") -> Path:
     """Find the latest file in `results/`; dates are the beginnings of names."""
     pattern = re.compile(rf"\d{{4}}-\d\d-\d\d-[a-z0-9-]*?{kind}\.json")
-    kinds = ("-scaling",)
+    kinds = ("-scaling", "-free-threads")
     found = [
         path
         for path in sorted(RESULTS.glob("*.json"))

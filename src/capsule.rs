@@ -6,6 +6,7 @@ use std::ptr::NonNull;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyCapsule;
 
 use crate::abi::*;
@@ -147,17 +148,20 @@ unsafe fn pointer<M: Named>(capsule: *mut ffi::PyObject) -> Option<NonNull<M>> {
 
 /// Consumes a capsule of either kind (R34); when it is refused, it is left as it was (R11).
 ///
-/// `work` says what its producer was asked to order.
+/// `work` says what its producer was asked to order. Of several threads one gets the tensor: between the look at the
+/// name and the new name nothing runs that would let the others in (S25).
 pub(crate) fn import(capsule: &Bound<'_, PyCapsule>, work: Option<Work>) -> PyResult<Snapshot> {
-    // SAFETY: `Bound` proves attachment and a live object.
-    if let Some(tensor) = unsafe { pointer::<DLManagedTensorVersioned>(capsule.as_ptr()) } {
-        return consume(capsule, tensor, work);
-    }
-    // SAFETY: as above.
-    if let Some(tensor) = unsafe { pointer::<DLManagedTensor>(capsule.as_ptr()) } {
-        return consume(capsule, tensor, work);
-    }
-    Err(refuse(capsule))
+    with_critical_section(capsule, || {
+        // SAFETY: `Bound` proves attachment and a live object.
+        if let Some(tensor) = unsafe { pointer::<DLManagedTensorVersioned>(capsule.as_ptr()) } {
+            return consume(capsule, tensor, work);
+        }
+        // SAFETY: as above.
+        if let Some(tensor) = unsafe { pointer::<DLManagedTensor>(capsule.as_ptr()) } {
+            return consume(capsule, tensor, work);
+        }
+        Err(refuse(capsule))
+    })
 }
 
 /// Consumes a capsule that bears the unused name of `M` and points to `tensor`.
@@ -185,14 +189,17 @@ where
     }
 }
 
-/// The tensor of a capsule that bears the unused name of `M`, which is consumed whatever becomes of the tensor.
+/// The tensor of a capsule that bears the unused name of `M`, which is consumed whatever becomes of the tensor; of
+/// several threads one gets it (S25).
 pub(crate) fn take<M: Named>(capsule: &Bound<'_, PyCapsule>) -> Option<Managed<M>> {
-    // SAFETY: `Bound` proves attachment and a live object.
-    let tensor = unsafe { pointer::<M>(capsule.as_ptr()) }?;
-    // SAFETY: a live capsule and a static name (R2); setting the name of a valid capsule succeeds.
-    unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), M::USED.as_ptr()) };
-    // SAFETY: the capsule owned the tensor, and has just given it up (R7).
-    Some(unsafe { Managed::from_raw(tensor) })
+    with_critical_section(capsule, || {
+        // SAFETY: `Bound` proves attachment and a live object.
+        let tensor = unsafe { pointer::<M>(capsule.as_ptr()) }?;
+        // SAFETY: a live capsule and a static name (R2); setting the name of a valid capsule succeeds.
+        unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), M::USED.as_ptr()) };
+        // SAFETY: the capsule owned the tensor, and has just given it up (R7).
+        Some(unsafe { Managed::from_raw(tensor) })
+    })
 }
 
 /// What a capsule of another protocol points to, if it bears the name that this protocol gives it.

@@ -37,12 +37,14 @@ pub(crate) fn exchange_api<'py>(cls: &Bound<'py, PyType>) -> PyResult<Bound<'py,
 #[pyfunction]
 #[pyo3(signature = (cls, /))]
 pub(crate) fn publish(cls: &Bound<'_, PyType>) -> PyResult<()> {
-    if published(cls)?.is_some() {
-        return Ok(());
-    }
     let name = attribute(cls);
-    if is_mixin(cls) || own_capsule(cls)?.is_some() || cls.hasattr(name)? {
-        let owner = cls.mro().iter().find(|base| has_own(base, name));
+    // Other threads may publish and take back meanwhile, so each of the questions is about this one look.
+    let found = cls.getattr_opt(name)?;
+    if is_mixin(cls) || own_capsule(cls)?.is_some() || found.is_some() {
+        if found.is_some_and(|found| is_published(cls, &found)) {
+            return Ok(());
+        }
+        let owner = cls.mro().iter().find(|base| own(base, name).is_some());
         let message = match owner.filter(|owner| !owner.is(cls)) {
             Some(base) => format!(
                 "{} has the exchange table of {}",
@@ -60,10 +62,9 @@ pub(crate) fn publish(cls: &Bound<'_, PyType>) -> PyResult<()> {
     let namespace = namespace(cls)?;
     namespace.set_item(name, &capsule)?;
     modified(cls);
-    if cls
-        .getattr_opt(name)?
-        .is_some_and(|found| found.is(&capsule))
-    {
+    let is_it = |found: Option<Bound<'_, PyAny>>| found.is_some_and(|found| found.is(&capsule));
+    // Where it is there no more, another thread has taken it back or put one of its own in its place.
+    if is_it(cls.getattr_opt(name)?) || !is_it(namespace.get_item(name)?) {
         return Ok(());
     }
     namespace.del_item(name)?;
@@ -83,31 +84,39 @@ pub(crate) fn publish(cls: &Bound<'_, PyType>) -> PyResult<()> {
 #[pyo3(signature = (cls, /))]
 pub(crate) fn unpublish(cls: &Bound<'_, PyType>) -> PyResult<()> {
     let name = attribute(cls);
-    if published(cls)?.is_none() {
-        return match has_own(cls, name) {
-            false => Ok(()),
-            true => Err(PyTypeError::new_err(format!(
-                "the exchange table of {} is its own, dlx did not publish it",
-                type_name(cls)
-            ))),
-        };
+    // The interpreter remembers attributes without holding them: the capsule outlives what is remembered.
+    let Some(found) = own(cls, name) else {
+        return Ok(());
+    };
+    if !is_published(cls, &found) {
+        return Err(PyTypeError::new_err(format!(
+            "the exchange table of {} is its own, dlx did not publish it",
+            type_name(cls)
+        )));
     }
-    if !is_immutable(cls) {
-        return cls.delattr(name);
-    }
-    namespace(cls)?.del_item(name)?;
-    modified(cls);
-    Ok(())
+    let taken_back = match is_immutable(cls) {
+        false => cls.delattr(name),
+        true => {
+            let deleted = namespace(cls)?.del_item(name);
+            modified(cls);
+            deleted
+        }
+    };
+    // Another thread may have taken it back meanwhile.
+    taken_back.or_else(|error| match own(cls, name) {
+        Some(still) if still.is(&found) => Err(error),
+        _ => Ok(()),
+    })
 }
 
 fn attribute<'py>(cls: &Bound<'py, PyType>) -> &'py Bound<'py, PyString> {
     intern!(cls.py(), "__dlpack_c_exchange_api__")
 }
 
-/// Whether `name` is in the dictionary of `class` itself.
-fn has_own(class: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> bool {
-    let namespace = class.getattr(intern!(class.py(), "__dict__"));
-    namespace.is_ok_and(|namespace| namespace.contains(name).unwrap_or(false))
+/// What `class` itself has under `name`.
+fn own<'py>(class: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
+    let namespace = class.getattr(intern!(class.py(), "__dict__")).ok()?;
+    namespace.get_item(name).ok()
 }
 
 /// The capsule of a table that dlx can read and did not provide.
@@ -126,9 +135,11 @@ fn own_capsule<'py>(cls: &Bound<'py, PyType>) -> PyResult<Option<Bound<'py, PyCa
     Ok(None)
 }
 
-/// The slot whose table is published on `cls` itself.
-fn published(cls: &Bound<'_, PyType>) -> PyResult<Option<&'static Slot>> {
-    Ok(Slot::of_class(cls)?.filter(|slot| slot.is_provided()))
+/// Whether an attribute is the table that dlx provides for `cls`.
+fn is_published(cls: &Bound<'_, PyType>, attribute: &Bound<'_, PyAny>) -> bool {
+    let header = exchange::header_in(attribute).ok().flatten();
+    let slot = header.and_then(|header| Slot::of_table(header.addr().get()));
+    slot.is_some_and(|slot| slot.is_for(cls.as_ptr()) && slot.is_provided())
 }
 
 /// The slot of a type that dlx provides a table for.

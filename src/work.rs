@@ -210,7 +210,9 @@ impl Work {
 
     /// Blocks until the elements are ready, and what their stream was given is done.
     pub(crate) fn synchronize(&self) -> Result<(), Error> {
-        for end in self.uses().iter() {
+        // Who adds a use meanwhile does not wait for the device.
+        let ends = self.uses().clone();
+        for end in ends {
             end.synchronize()?;
         }
         if let Ready::Point(event) = &self.ready {

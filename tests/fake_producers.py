@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 import tempfile
+import threading
 import weakref
 from collections.abc import Sequence
 from ctypes import addressof, c_char, c_float, c_int64, c_void_p
@@ -85,6 +86,7 @@ class Export:
 
 # Exports whose deleter has not run: nothing else may hold what a consumer still uses.
 _alive: list[Export] = for_ever([])
+_exporting = threading.Lock()
 
 
 def _forget_deleted() -> None:
@@ -190,17 +192,20 @@ class Producer:
 
     def export(self, *, versioned: bool = True) -> int:
         """Address of a new managed tensor; the field `versioned` overrules."""
-        _forget_deleted()
-        export = Export(self, versioned if self.versioned is None else self.versioned)
+        export = Export(self, self._is_versioned(versioned))
+        with _exporting:
+            _forget_deleted()
+            _alive.append(export)
         self.exports.append(export)
-        _alive.append(export)
         return export.address
+
+    def _is_versioned(self, asked: bool) -> bool:
+        return asked if self.versioned is None else self.versioned
 
     def capsule(self, *, versioned: bool = True) -> Any:
         """Make a capsule of a new export; its destructor deletes it if unused."""
         address = self.export(versioned=versioned)
-        legacy = isinstance(self.exports[-1].managed, DLManagedTensor)
-        name = b"dltensor" if legacy else b"dltensor_versioned"
+        name = b"dltensor_versioned" if self._is_versioned(versioned) else b"dltensor"
         return new_capsule(address, name, c_function("destroy_capsule"))
 
     def __dlpack__(self, **keywords: Any) -> Any:

@@ -142,7 +142,7 @@ ASKED = """
 """
 IMMUTABLE = """
     import ctypes
-    flags = ctypes.c_ulong.from_address(id(ndarray) + 168)
+    flags = ctypes.c_ulong.from_address(id(ndarray) + 152 + object.__basicsize__)
     assert flags.value == ndarray.__flags__
     flags.value |= 1 << 8
     install(ndarray)

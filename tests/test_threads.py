@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 import subprocess
 import sys
-import threading
 import weakref
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from ctypes import addressof, byref, c_int64, c_void_p
 from functools import partial
 from pathlib import Path
@@ -31,31 +29,10 @@ from fake_producers import OldProducer, Producer
 from fake_table import table_class
 from heavy import requires
 from libc import raw_thread
+from together import THREADS, together
 
-THREADS = 8
 ROUNDS = 300
 TABLE = table_of(dlx.Tensor)
-
-
-@pytest.fixture(autouse=True)
-def _switch_often() -> Iterator[None]:
-    """Let threads take turns between almost any two bytecodes."""
-    interval = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(interval)
-
-
-def together(work: Callable[[int], Any]) -> list[Any]:
-    """What `work` returns in each of `THREADS` threads that start at once."""
-    barrier = threading.Barrier(THREADS)
-
-    def run(index: int) -> Any:
-        barrier.wait()
-        return work(index)
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        return list(pool.map(run, range(THREADS)))
 
 
 class Old(OldProducer):

@@ -6,6 +6,7 @@ use std::ptr::{NonNull, null_mut};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyCapsule;
 
 use crate::abi::*;
@@ -97,13 +98,13 @@ pub(super) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
         // SAFETY: the capsule of this name points to this struct, and lives until this function returns (S12).
         check_place(unsafe { array.as_ref() })?;
         // SAFETY: as above; the array is the first field.
-        return unsafe { take(&schema, array.cast()) }.map(Some);
+        return unsafe { take(&schema, &capsule, array.cast()) }.map(Some);
     }
     if let Some(method) = attribute(x, intern!(py, "__arrow_c_array__"))? {
         let (schema, capsule) = capsules(&method)?;
         let array = capsule::contents(&capsule, Some(c"arrow_array"))?;
         // SAFETY: the capsule of this name points to an array, and lives until this function returns (S12).
-        return unsafe { take(&schema, array.cast()) }.map(Some);
+        return unsafe { take(&schema, &capsule, array.cast()) }.map(Some);
     }
     Ok(None)
 }
@@ -143,18 +144,25 @@ fn check_place(array: &ArrowDeviceArray) -> Result<(), Error> {
 ///
 /// # Safety
 ///
-/// `array` points to an array that a producer gave to us, and that stays where it is for the call.
-unsafe fn take(schema: &Bound<'_, PyCapsule>, array: NonNull<ArrowArray>) -> PyResult<Snapshot> {
+/// `array` points to an array in `capsule` that a producer gave to us, and that stays where it is for the call.
+unsafe fn take(
+    schema: &Bound<'_, PyCapsule>,
+    capsule: &Bound<'_, PyCapsule>,
+    array: NonNull<ArrowArray>,
+) -> PyResult<Snapshot> {
     let found = capsule::contents(schema, Some(c"arrow_schema"))?.cast::<ArrowSchema>();
     // SAFETY: the capsule of this name points to a schema, which it releases when it dies (S12).
     let dtype = dtype(unsafe { found.as_ref() })?;
-    // SAFETY: the caller's promise; the reference ends with the statement.
-    let (memo, length) = memory(unsafe { array.as_ref() }, dtype)?;
-    let shape = [length];
-    let checked = Checked::new(memo, &shape, None)?;
-    // SAFETY: the caller's promise.
-    let taken = unsafe { Taken::from_raw(array) };
-    Ok(checked.over(Source::Held(Box::new(taken))))
+    // Two threads may have been given the same capsule: nothing here lets the other in (S25).
+    with_critical_section(capsule, || {
+        // SAFETY: the caller's promise; the reference ends with the statement.
+        let (memo, length) = memory(unsafe { array.as_ref() }, dtype)?;
+        let shape = [length];
+        let checked = Checked::new(memo, &shape, None)?;
+        // SAFETY: the caller's promise.
+        let taken = unsafe { Taken::from_raw(array) };
+        Ok(checked.over(Source::Held(Box::new(taken))))
+    })
 }
 
 /// The dtype of a schema that has one.

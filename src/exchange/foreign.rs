@@ -212,9 +212,16 @@ pub(crate) fn header(
     class: &Bound<'_, PyType>,
     name: &Bound<'_, PyString>,
 ) -> PyResult<Option<NonNull<DLPackExchangeAPIHeader>>> {
-    let Some(attribute) = attribute(class, name)? else {
-        return Ok(None);
-    };
+    match attribute(class, name)? {
+        Some(attribute) => header_in(&attribute),
+        None => Ok(None),
+    }
+}
+
+/// The table that an attribute is the capsule of, if it is one.
+pub(crate) fn header_in(
+    attribute: &Bound<'_, PyAny>,
+) -> PyResult<Option<NonNull<DLPackExchangeAPIHeader>>> {
     match attribute.cast::<PyCapsule>() {
         Ok(capsule) if capsule.is_valid_checked(Some(NAME)) => {
             Ok(Some(capsule.pointer_checked(Some(NAME))?.cast()))

@@ -1,0 +1,382 @@
+"""Threads that want the same thing at the same moment.
+
+On a free-threaded Python they run in parallel. Elsewhere they take turns, which finds
+less.
+"""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import weakref
+from collections.abc import Callable
+from ctypes import byref
+from functools import partial
+from typing import Any
+
+import dlx
+import numpy as np
+import pytest
+from dlpack_abi import (
+    DLTensor,
+    capsule_pointer,
+    delete,
+    from_table,
+    table_of,
+    take,
+)
+from fake_arrow import ArrowArray, ByArray, count_releases
+from fake_producers import Producer
+from fresh import run
+from heavy import requires
+from producers import ByMethod, Stored
+from together import FREE_THREADED, THREADS, in_step, together
+
+MANY = 2000 if FREE_THREADED else 200
+
+
+@pytest.mark.skipif(not FREE_THREADED, reason="this Python has a GIL")
+def test_the_gil_stays_off_when_dlx_is_imported() -> None:
+    """A module that does not say that it needs no GIL turns it on, with a warning."""
+    code = "import dlx, sys; print(sys._is_gil_enabled())"
+    command = [sys.executable, "-W", "error", "-c", code]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "False\n", "")
+
+
+def consumed(x: Any) -> bool:
+    """Whether `x` could be imported."""
+    try:
+        dlx.from_dlpack(x)
+    except BufferError:
+        return False
+    return True
+
+
+ONCE = {(True, False), (False, True)}
+"""What two threads report of something that only one of them can do."""
+
+
+@pytest.mark.parametrize("versioned", [True, False])
+def test_of_two_threads_one_consumes_a_capsule(versioned: bool) -> None:
+    """R10, R11."""
+    producer = Producer()
+    capsules = [producer.capsule(versioned=versioned) for _ in range(MANY)]
+    assert set(in_step(consumed, capsules)) <= ONCE
+    capsules.clear()
+    assert [export.deleted for export in producer.exports] == [1] * MANY
+
+
+def test_a_capsule_that_two_threads_cannot_consume_keeps_its_tensor() -> None:
+    """R11: neither refusal deletes it, and the capsule does once."""
+    producer = Producer(dtype=(2, 64, 0))
+    capsules = [producer.capsule() for _ in range(MANY)]
+    assert set(in_step(consumed, capsules)) == {(False, False)}
+    assert producer.deleted == 0
+    capsules.clear()
+    assert [export.deleted for export in producer.exports] == [1] * MANY
+
+
+def test_of_two_threads_one_takes_an_arrow_array() -> None:
+    """R153: both were given the same capsules."""
+    pa = requires("pyarrow")
+
+    class Same(ByArray):
+        """Gives the same capsules to everybody."""
+
+        def __init__(self) -> None:
+            """Make them."""
+            super().__init__(pa.array([0.0, 1.0, 2.0]))
+            self.capsules = super().__arrow_c_array__()
+            address = capsule_pointer(self.capsules[1], self.NAME)
+            self.released = count_releases(ArrowArray.from_address(address))
+
+        def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
+            """Give them."""
+            return self.capsules
+
+    arrays = [Same() for _ in range(MANY)]
+    assert set(in_step(consumed, arrays)) <= ONCE
+    assert [len(array.released) for array in arrays] == [1] * len(arrays)
+
+
+EXPORTS: dict[str, Callable[[Any], Any]] = {
+    "import": dlx.from_dlpack,
+    "again": lambda x: dlx.from_dlpack(dlx.from_dlpack(x)),
+    "NumPy": lambda x: np.from_dlpack(dlx.from_dlpack(x)),
+    "buffer": lambda x: memoryview(dlx.from_dlpack(x)),
+    "capsule": lambda x: dlx.from_dlpack(x).__dlpack__(max_version=(1, 3)),
+    "old capsule": lambda x: dlx.from_dlpack(dlx.from_dlpack(x).__dlpack__()),
+    "converted": lambda x: dlx.convert(x, np.ndarray),
+    "mixin": lambda x: dlx.from_dlpack(Stored(x)),
+    "mixin by method": lambda x: np.from_dlpack(ByMethod(x)),
+    "deleted by C": lambda x: delete(take(dlx.from_dlpack(x).__dlpack__())),
+    "table": lambda x: delete(from_table(table_of(dlx.Tensor), dlx.from_dlpack(x))),
+    "mixin's table": lambda x: delete(from_table(table_of(Stored), Stored(x))),
+}
+
+
+@pytest.mark.parametrize("export", EXPORTS.values(), ids=EXPORTS)
+def test_one_array_shared_by_threads_is_held_as_often_as_it_is_used(
+    export: Callable[[Any], Any],
+) -> None:
+    """R16, R145: counts that threads lose or count twice would show at the end."""
+    shared = [np.arange(3.0)]
+    memory = weakref.ref(shared[0])
+    before = sys.getrefcount(shared[0])
+
+    def work(index: int) -> int:
+        kept = [export(shared[0]) for _ in range(MANY // 4)]
+        half = len(kept[::2])
+        del kept[::2]
+        return half + len(kept)
+
+    assert together(work) == [MANY // 4] * THREADS
+    gc.collect()
+    after = sys.getrefcount(shared[0])
+    assert after == before
+    shared.clear()
+    gc.collect()
+    assert memory() is None
+
+
+HOLDS: dict[str, Callable[[dlx.Tensor], Any]] = {
+    "capsule": lambda tensor: tensor.__dlpack__(max_version=(1, 3)),
+    "old capsule": lambda tensor: tensor.__dlpack__(),
+    "import": lambda tensor: dlx.from_dlpack(tensor.__dlpack__()),
+    "buffer": memoryview,
+    "deleted by C": lambda tensor: delete(take(tensor.__dlpack__())),
+}
+
+
+@pytest.mark.parametrize("hold", HOLDS.values(), ids=HOLDS)
+def test_one_tensor_shared_by_threads_lets_go_once(
+    hold: Callable[[dlx.Tensor], Any],
+) -> None:
+    """R8, R16, R145: with as many exports as it takes for the threads to meet."""
+    producer = Producer()
+    tensors = [dlx.from_dlpack(producer)]
+
+    def work(index: int) -> None:
+        for _ in range(10 * MANY):
+            hold(tensors[0])
+
+    together(work)
+    assert producer.deleted == 0
+    tensors.clear()
+    gc.collect()
+    assert producer.deleted == 1
+
+
+def test_tensors_made_by_one_thread_die_in_others() -> None:
+    """R13, R145: by two at the same moment."""
+    producer = Producer()
+    tensors = [dlx.from_dlpack(producer) for _ in range(MANY)]
+    pairs = [[tensor, tensor.__dlpack__()] for tensor in tensors]
+    tensors.clear()
+    in_step(list.pop, pairs)
+    gc.collect()
+    assert [export.deleted for export in producer.exports] == [1] * MANY
+
+
+def test_views_that_threads_ask_for_lie_over_the_same_numbers() -> None:
+    """R129: strides in elements are kept for all arrays that have the same."""
+    table = table_of(Stored)
+    whole = np.arange(64 * 64.0).reshape(64, 64)
+
+    def work(index: int) -> int:
+        right = 0
+        for step in range(1, 33):
+            for part in whole[::step], whole[:, ::step], whole[::step, ::step].T:
+                lent, stored = DLTensor(), Stored(part)
+                table.dltensor_from_py_object_no_sync(stored, byref(lent))
+                strides = [stride // 8 for stride in part.strides]
+                right += lent.strides[:2] == strides and lent.data == part.ctypes.data
+        return right
+
+    assert together(work) == [32 * 3] * THREADS
+
+
+def test_a_block_is_entered_by_one_thread() -> None:
+    """H1: the other is told, and no view outlives its block."""
+    array = np.arange(3.0)
+    blocks = [dlx.borrow(array) for _ in range(MANY)]
+    views: list[Any] = []
+
+    def entered(block: Any) -> bool:
+        try:
+            views.append(block.__enter__()[0])
+        except RuntimeError:
+            return False
+        return True
+
+    def left(block: Any) -> bool:
+        try:
+            block.__exit__(None, None, None)
+        except RuntimeError:
+            return False
+        return True
+
+    assert set(in_step(entered, blocks)) <= ONCE
+    assert set(in_step(left, blocks)) <= ONCE
+    assert len(views) == len(blocks)
+    assert not any(map(consumed, views))
+
+
+def _called(function: Callable[[Any], Any], x: Any, index: int) -> list[Any]:
+    return [function(x) for _ in range(20)]
+
+
+def test_a_bridged_function_meets_types_in_many_threads() -> None:
+    """What it learns of a type is learnt once, whoever comes first."""
+    for _ in range(20):
+        kind = type("Fresh", (Stored,), {}, exchange="data")
+        double = dlx.bridge(np.ndarray, result=np.ndarray)(lambda x: x * 2)
+        given = kind(np.arange(3.0))
+        made = together(partial(_called, double, given))
+        found = {tuple(one) for part in made for one in part}
+        assert found == {(0.0, 2.0, 4.0)}
+
+
+# What changes classes for the whole process, or uses up what it has of something.
+
+PRELUDE = """
+import faulthandler, gc, random, sys, threading, weakref
+faulthandler.dump_traceback_later(100, exit=True)
+import dlx, numpy as np
+from dlpack_abi import *
+from together import THREADS, together
+
+NAME = "__dlpack_c_exchange_api__"
+array = np.arange(3.0)
+
+def value(x):
+    return tuple(np.asarray(dlx.from_dlpack(x)))
+"""
+
+PUBLISHED = {
+    "a Python class": """
+        class Kind:
+            def __init__(self):
+                self.data = array
+            def __dlpack__(self, **keywords):
+                return self.data.__dlpack__(**keywords)
+            def __dlpack_device__(self):
+                return (1, 0)
+            @classmethod
+            def from_dlpack(cls, x):
+                return cls()
+        x = Kind()
+        """,
+    "NumPy": """
+        Kind, x = np.ndarray, array
+        """,
+}
+
+
+@pytest.mark.parametrize("kind", PUBLISHED.values(), ids=PUBLISHED)
+def test_a_table_is_published_and_taken_back_by_all_threads_at_once(kind: str) -> None:
+    """Nobody sees an error, and nobody a table that is no table."""
+    code = """
+        def work(index):
+            seen = set()
+            for turn in range(400):
+                match (index + turn) % 4:
+                    case 0: dlx.publish(Kind)
+                    case 1: dlx.unpublish(Kind)
+                    case 2:
+                        found = getattr(Kind, NAME, None)
+                        if found is not None:
+                            seen.add(capsule_pointer(found, b"dlpack_exchange_api"))
+                    case 3: assert value(x) == (0, 1, 2)
+            return seen
+
+        tables = set().union(*together(work))
+        assert len(tables) <= 1, tables
+        dlx.unpublish(Kind)
+        assert NAME not in vars(Kind)
+        dlx.publish(Kind)
+        assert NAME in vars(Kind) and value(x) == (0, 1, 2)
+        """
+    assert run(PRELUDE + _dedented(kind) + _dedented(code)) == (0, "", "")
+
+
+def test_mixin_classes_come_and_go_in_all_threads() -> None:
+    """S14: each has a table of its own or its base's, and all of them die."""
+    code = """
+        import warnings
+        warnings.simplefilter("ignore")
+
+        def work(index):
+            dead = []
+            for turn in range(90):
+                def init(self, data):
+                    self.data = data
+                made = type("Made", (dlx.ExchangeMixin,), {"__init__": init},
+                            exchange="data")
+                x = made(array * index)
+                assert value(x) == (0, index, 2 * index)
+                table = table_of(made)
+                managed = from_table(table, x)
+                assert managed.dl_tensor.data == x.data.ctypes.data
+                delete(managed)
+                dead.append(weakref.ref(made))
+                del made, x, init
+                if turn % 16 == index:
+                    gc.collect()
+            return dead
+
+        classes = [one for part in together(work) for one in part]
+        gc.collect()
+        gc.collect()
+        assert len(classes) == 90 * THREADS
+        assert not [one for one in classes if one() is not None]
+        """
+    assert run(PRELUDE + _dedented(code)) == (0, "", "")
+
+
+def test_types_are_met_for_the_first_time_by_all_threads() -> None:
+    """S6: more of them than the cache keeps, each by all threads at once."""
+    code = """
+        def dlpack(self, **keywords):
+            return array.__dlpack__(**keywords)
+
+        body = {"__dlpack__": dlpack, "__dlpack_device__": lambda self: (1, 0)}
+        objects = [type(f"Met{number}", (), dict(body))() for number in range(5000)]
+
+        def work(index):
+            return sum(value(x) == (0, 1, 2) for x in objects)
+
+        assert together(work) == [5000] * THREADS
+        """
+    assert run(PRELUDE + _dedented(code)) == (0, "", "")
+
+
+def test_threads_may_work_while_others_collect_garbage() -> None:
+    """R145: a collection stops the world, and what waits for a lock of dlx with it."""
+    code = """
+        class Stored(dlx.ExchangeMixin, exchange="data"):
+            def __init__(self, data):
+                self.data = data
+
+        def work(index):
+            if index < 2:
+                for _ in range(60):
+                    gc.collect()
+                return True
+            for turn in range(600):
+                ring = [Stored(array)]
+                ring.append(ring)
+                with dlx.borrow(array, dlx.from_dlpack(ring[0])) as (one, other, _):
+                    assert one.shape == other.shape == (3,)
+                assert value(ring[0]) == (0, 1, 2)
+            return True
+
+        assert all(together(work))
+        """
+    assert run(PRELUDE + _dedented(code)) == (0, "", "")
+
+
+def _dedented(code: str) -> str:
+    return "\n".join(line.removeprefix(" " * 8) for line in code.splitlines())
