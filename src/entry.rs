@@ -149,7 +149,7 @@ unsafe fn of_one(arguments: *const *mut ffi::PyObject) -> Option<*mut ffi::PyObj
     }
     let made = match cache::known(&x) {
         Some(Way::Table(table, kind)) => {
-            let snapshot = resolve::of_known(&x, table, kind.as_ref());
+            let snapshot = resolve::table::of_known(&x, table, kind.as_ref());
             snapshot.and_then(|snapshot| Ok(Tensor::new(py, snapshot)?.into_ptr()))
         }
         // Whatever else it is may run Python code, so PyO3 has to know of the attachment.

@@ -1,6 +1,6 @@
 //! The C exchange table of `dlpack.h` 1.3: the functions of the tables that dlx publishes.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr::{NonNull, null_mut};
 
@@ -8,8 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::abi::*;
-use crate::boundary::{attached, guard, panic_message};
-use crate::checked::extents;
+use crate::boundary::{attached, guard};
 use crate::error::Error;
 use crate::give_back::give_back;
 use crate::managed::Managed;
@@ -17,6 +16,7 @@ use crate::snapshot::Snapshot;
 use crate::stream::{self, Stream};
 use crate::work::Work;
 
+mod allocate;
 mod foreign;
 
 pub(crate) use foreign::{Table, WorkStream, header, header_in, is_immutable};
@@ -163,7 +163,7 @@ unsafe extern "C" fn managed_tensor_allocator<T: Named>(
     set_error: Option<SetError>,
 ) -> c_int {
     // SAFETY: the caller of the table keeps to `dlpack.h` (S2).
-    unsafe { allocate(T::exchange(), prototype, out, error_ctx, set_error) }
+    unsafe { allocate::allocate(T::exchange(), prototype, out, error_ctx, set_error) }
 }
 
 /// # Safety
@@ -309,66 +309,6 @@ unsafe fn work_stream<E: Exchange>(
     };
     // SAFETY: exchange functions are called attached (S2).
     unsafe { attached(body) }
-}
-
-/// Reports through `SetError` alone, exactly when it fails (R135, R136).
-///
-/// # Safety
-///
-/// Called as `dlpack.h` says: with a prototype, a place for the result, and a callback with its context (S2).
-unsafe fn allocate<E: Exchange>(
-    exchange: &E,
-    prototype: *mut DLTensor,
-    out: *mut *mut DLManagedTensorVersioned,
-    error_ctx: *mut c_void,
-    set_error: Option<SetError>,
-) -> c_int {
-    let result = guard(
-        || {
-            // SAFETY: the caller passes a prototype whose dtype, ndim, shape and device are set (R134).
-            let (shape, dtype, device) = unsafe { prototype_fields(prototype) }?;
-            exchange.allocate(shape, dtype, device)
-        },
-        |payload| Err(Error::Panicked(panic_message(&*payload))),
-    );
-    match result {
-        Ok(managed) => {
-            // SAFETY: `out` is the caller's to be written (S2).
-            unsafe { out.write(managed.into_raw().as_ptr()) };
-            0
-        }
-        Err(error) => {
-            if let Some(set_error) = set_error {
-                let message = CString::new(error.message()).unwrap_or_default();
-                let (kind, message): (*const c_char, _) = (error.kind().as_ptr(), message.as_ptr());
-                // SAFETY: the context is the one that goes with this callback; both strings outlive the call.
-                unsafe { set_error(error_ctx, kind, message) };
-            }
-            -1
-        }
-    }
-}
-
-/// The four fields of a prototype that mean anything (R134).
-///
-/// # Safety
-///
-/// `prototype` points to a `DLTensor` whose shape stays valid for `'a`.
-unsafe fn prototype_fields<'a>(
-    prototype: *mut DLTensor,
-) -> Result<(&'a [i64], DLDataType, DLDevice), Error> {
-    // SAFETY: the caller's promise; the fields not named in R134 may be uninitialized, but they are plain
-    // bytes that are not looked at.
-    let DLTensor {
-        device,
-        ndim,
-        dtype,
-        shape,
-        ..
-    } = unsafe { &*prototype };
-    // SAFETY: as promised, `shape` holds `ndim` extents.
-    let shape = unsafe { extents(*shape, *ndim) }?;
-    Ok((shape, *dtype, *device))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! point into the live tensor) changes nothing here. A `dlx.Tensor` and all its exports share one snapshot.
 
 mod export;
+mod import;
 mod source;
 
 use std::mem::replace;
@@ -13,10 +14,9 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 
 use crate::abi::*;
-use crate::checked::{Checked, Memo, dimensions};
+use crate::checked::{Checked, Memo};
 use crate::error::Error;
 use crate::interpreter::DropAttached;
-use crate::managed::{Managed, ManagedTensor};
 use crate::memory::Memory;
 use crate::order::Joined;
 use crate::release::release;
@@ -158,70 +158,6 @@ impl Snapshot {
             Source::Snapshot(whole) => whole.is_freed_on(stream),
             Source::Aliased(whole) => whole.0.is_freed_on(stream),
             _ => false,
-        }
-    }
-
-    /// Takes over a foreign tensor, or gives it back untouched with the reason.
-    ///
-    /// `work` says what the elements wait for.
-    pub(crate) fn import<M>(
-        managed: Managed<M>,
-        work: Option<Work>,
-    ) -> Result<Self, (Error, Managed<M>)>
-    where
-        M: ManagedTensor,
-        Source: From<Managed<M>>,
-    {
-        let (tensor, flags) = match managed.read() {
-            Ok(read) => read,
-            Err(error) => return Err((error, managed)),
-        };
-        // SAFETY: `managed` owns the tensor, so its dimensions are valid (R100); they stay so while this
-        // function runs, because `managed` goes either into the snapshot or back to the caller (S3).
-        let dimensions = unsafe { dimensions(tensor) };
-        let checked = dimensions
-            .and_then(|(shape, strides)| Checked::new(Memo::of(tensor, flags)?, shape, strides));
-        match checked {
-            Ok(checked) => Ok(checked.with_work(managed.into(), work.map(Arc::new))),
-            Err(error) => Err((error, managed)),
-        }
-    }
-
-    /// As [`Self::import`], from a library whose tensors need no checking as long as they look as usual.
-    #[inline]
-    pub(crate) fn import_trusted(
-        managed: Managed<DLManagedTensorVersioned>,
-    ) -> Result<Self, (Error, Managed<DLManagedTensorVersioned>)> {
-        let Some((tensor, memo)) = Memo::of_trusted(&managed) else {
-            return Self::import(managed, None);
-        };
-        // SAFETY: as in `import`.
-        let Ok((shape, Some(strides))) = (unsafe { dimensions(tensor) }) else {
-            return Self::import(managed, None);
-        };
-        let checked = Checked {
-            memo,
-            size: shape.iter().product(),
-            shape,
-            strides: Some(strides),
-        };
-        Ok(checked.over(managed.into()))
-    }
-
-    /// Leaves the versioned tensor that this was imported from as it is, if nobody else holds the snapshot.
-    pub(crate) fn forget(mut self) -> Result<(), Self> {
-        let fields = self.0.get_mut();
-        let forgotten = match fields.map(|fields| replace(&mut fields.source, Source::Static)) {
-            Some(Source::Versioned(managed)) => {
-                managed.into_raw();
-                true
-            }
-            Some(_) => true,
-            None => false,
-        };
-        match forgotten {
-            true => Ok(()),
-            false => Err(self),
         }
     }
 

@@ -2,7 +2,7 @@
 
 #![allow(clippy::panic, clippy::expect_used)]
 
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char};
 use std::sync::Arc;
 
 use pyo3::ffi;
