@@ -33,6 +33,8 @@ test: $(VENV)/built  ## run the tests
 lint: $(VENV)/tools  ## check format and lints of Rust and Python
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	PYO3_CONFIG_FILE=$(CURDIR)/tests/free_threaded/pyo3-config.txt \
+		cargo clippy --locked --lib --target-dir target/free_threaded -- -D warnings
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check

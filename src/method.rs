@@ -56,7 +56,7 @@ fn functions() -> Functions {
 ///
 /// `F` is a function pointer of the type that the symbol has.
 #[cfg(unix)]
-unsafe fn symbol<F: Copy>(name: &str) -> Option<F> {
+pub(crate) unsafe fn symbol<F: Copy>(name: &str) -> Option<F> {
     let process = libloading::os::unix::Library::this();
     // SAFETY: the caller's promise.
     let symbol = unsafe { process.get::<F>(name.as_bytes()) };
@@ -67,7 +67,7 @@ unsafe fn symbol<F: Copy>(name: &str) -> Option<F> {
 ///
 /// None is needed.
 #[cfg(not(unix))]
-unsafe fn symbol<F: Copy>(_name: &str) -> Option<F> {
+pub(crate) unsafe fn symbol<F: Copy>(_name: &str) -> Option<F> {
     None
 }
 

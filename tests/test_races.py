@@ -36,13 +36,27 @@ from together import FREE_THREADED, THREADS, in_step, together
 MANY = 2000 if FREE_THREADED else 200
 
 
-@pytest.mark.skipif(not FREE_THREADED, reason="this Python has a GIL")
-def test_the_gil_stays_off_when_dlx_is_imported() -> None:
+def test_the_gil_stays_as_it_was_when_dlx_is_imported() -> None:
     """A module that does not say that it needs no GIL turns it on, with a warning."""
-    code = "import dlx, sys; print(sys._is_gil_enabled())"
+    code = """
+import sys
+is_enabled = getattr(sys, "_is_gil_enabled", lambda: True)
+before = is_enabled()
+import dlx
+print(before, is_enabled())
+"""
     command = [sys.executable, "-W", "error", "-c", code]
     ran = subprocess.run(command, capture_output=True, text=True)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "False\n", "")
+    same = "False False\n" if FREE_THREADED else "True True\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, same, "")
+
+
+def test_tensors_count_references_of_their_class_only_where_there_is_a_gil() -> None:
+    """Threads that count the same object take turns, as with a GIL."""
+    before = sys.getrefcount(dlx.Tensor)
+    kept = [dlx.from_dlpack(np.ones(3)) for _ in range(1000)]
+    counted = sys.getrefcount(dlx.Tensor) - before
+    assert counted == (0 if FREE_THREADED else len(kept))
 
 
 def consumed(x: Any) -> bool:

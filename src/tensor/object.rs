@@ -16,6 +16,7 @@ use pyo3::types::PyType;
 
 use super::Tensor;
 use crate::interpreter::Quiet;
+use crate::method::symbol;
 use crate::snapshot::Snapshot;
 
 /// The class, and where in its objects the value lies, if all else that PyO3 writes is zeros.
@@ -81,9 +82,28 @@ fn first(py: Python<'_>, value: Tensor) -> PyResult<Bound<'_, Tensor>> {
         unsafe { byte.read() == 0 }
     };
     let place = rest.all(is_zero).then_some(place);
+    share(&class);
     let class = class.unbind();
     CLASS.get_or_init(py, || Class { class, place });
     Ok(tensor)
+}
+
+/// Whether objects begin with more than a count and a type: so they do without a GIL.
+const IS_FREE_THREADED: bool = size_of::<ffi::PyObject>() > 2 * size_of::<usize>();
+
+/// Ends the counting of references to the class, which lives as long as the process, where threads run at once: each
+/// tensor has one, and to count it in turn would cost them as much as a GIL.
+fn share(class: &Bound<'_, PyType>) {
+    if !IS_FREE_THREADED {
+        return;
+    }
+    // SAFETY: `Py_SET_REFCNT` as a function, which has this signature since CPython 3.13.
+    let set: Option<unsafe extern "C" fn(*mut ffi::PyObject, ffi::Py_ssize_t)> =
+        unsafe { symbol("_Py_SetRefcnt") };
+    if let Some(set) = set {
+        // SAFETY: a live object, of which nobody else knows yet; so large a count makes it immortal.
+        unsafe { set(class.as_ptr(), ffi::Py_ssize_t::MAX) };
+    }
 }
 
 #[cfg(test)]
