@@ -151,15 +151,20 @@ fn on_cpu(
     managed: Managed<DLManagedTensorVersioned>,
     kind: Option<&torch::Kind>,
 ) -> PyResult<Snapshot> {
-    let Some(kind) = kind else {
-        return Ok(Snapshot::import(managed, None).map_err(|(error, _)| error)?);
+    let managed = match kind {
+        Some(kind) if kind.is_plain() => match Snapshot::import_trusted(managed) {
+            Ok(snapshot) => {
+                kind.check_table(x, snapshot.memo().dtype)?;
+                return Ok(snapshot);
+            }
+            Err(managed) => managed,
+        },
+        _ => managed,
     };
-    let snapshot = match kind.is_plain() {
-        true => Snapshot::import_trusted(managed),
-        false => Snapshot::import(managed, None),
-    };
-    let snapshot = snapshot.map_err(|(error, _)| error)?;
-    kind.check_table(x, snapshot.memo().dtype)?;
+    let snapshot = Snapshot::import(managed, None).map_err(|(error, _)| error)?;
+    if let Some(kind) = kind {
+        kind.check_table(x, snapshot.memo().dtype)?;
+    }
     Ok(snapshot)
 }
 

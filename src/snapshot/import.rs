@@ -37,25 +37,21 @@ impl Snapshot {
         }
     }
 
-    /// As [`Self::import`], from a library whose tensors need no checking as long as they look as usual.
-    #[inline]
+    /// Takes over a tensor that looks as usual, from a library whose tensors need no checking then; gives back others.
+    #[inline(always)]
     pub(crate) fn import_trusted(
         managed: Managed<DLManagedTensorVersioned>,
-    ) -> Result<Self, (Error, Managed<DLManagedTensorVersioned>)> {
+    ) -> Result<Self, Managed<DLManagedTensorVersioned>> {
         let Some((tensor, memo)) = Memo::of_trusted(&managed) else {
-            return Self::import(managed, None);
+            return Err(managed);
         };
         // SAFETY: as in `import`.
         let Ok((shape, Some(strides))) = (unsafe { dimensions(tensor) }) else {
-            return Self::import(managed, None);
+            return Err(managed);
         };
-        let checked = Checked {
-            memo,
-            size: shape.iter().product(),
-            shape,
-            strides: Some(strides),
-        };
-        Ok(checked.over(managed.into()))
+        let size = shape.iter().product();
+        let stride = |index: usize| strides[index];
+        Ok(Self::trusted(memo, size, managed.into(), shape, stride))
     }
 
     /// Leaves the versioned tensor that this was imported from as it is, if nobody else holds the snapshot.
