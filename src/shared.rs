@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
-use crate::abi::DLTensor;
+use crate::abi::{DLDataType, DLTensor};
 
 /// The allocation: the extents and strides that `tensor` points to lie behind it.
 #[repr(C)]
@@ -24,7 +24,7 @@ struct Block<T> {
 /// What may lie beside a tensor.
 pub(crate) trait Beside {
     /// Called when the last holder lets go, before the value is dropped.
-    fn let_go(&mut self, tensor: &DLTensor);
+    fn let_go(&mut self, dtype: DLDataType, shape: &[i64]);
 }
 
 /// One holder of a tensor and of the value beside it.
@@ -171,7 +171,9 @@ impl<T: Beside> Drop for Shared<T> {
         let layout = layout::<T>(self.ndim());
         // SAFETY: the last holder, so nobody else has a reference to the block.
         let Block { tensor, value, .. } = unsafe { self.0.as_mut() };
-        value.let_go(tensor);
+        // SAFETY: `ndim` numbers behind the block, written by `new` and never changed (S21).
+        let shape = unsafe { slice::from_raw_parts(tensor.shape, tensor.ndim as usize) };
+        value.let_go(tensor.dtype, shape);
         // SAFETY: the last holder; the value is not used again.
         unsafe { self.0.drop_in_place() };
         // SAFETY: allocated by `new` with this layout.

@@ -29,7 +29,6 @@ pub(crate) use source::{Aliases, Source};
 
 struct Fields {
     flags: u64,
-    size: i64,
     source: Source,
     /// Its streams, shared by all views of the same import; `None` where there is nothing to order.
     work: Option<Arc<Work>>,
@@ -37,9 +36,9 @@ struct Fields {
 
 impl Beside for Fields {
     #[inline(always)]
-    fn let_go(&mut self, tensor: &DLTensor) {
+    fn let_go(&mut self, dtype: DLDataType, shape: &[i64]) {
         if let Some(work) = self.work.take() {
-            self.release(work, tensor.dtype);
+            self.release(work, dtype, shape);
         }
     }
 }
@@ -47,9 +46,9 @@ impl Beside for Fields {
 impl Fields {
     /// Lets go of the memory, if no other view of the same import holds its streams.
     #[inline(never)]
-    fn release(&mut self, work: Arc<Work>, dtype: DLDataType) {
+    fn release(&mut self, work: Arc<Work>, dtype: DLDataType, shape: &[i64]) {
         if let Ok(work) = Arc::try_unwrap(work) {
-            let bytes = layout::nbytes(self.size, dtype, true);
+            let bytes = layout::nbytes(shape.iter().product(), dtype, true);
             let source = replace(&mut self.source, Source::Static);
             release(work, bytes, source);
         }
@@ -85,14 +84,13 @@ impl Checked<'_> {
     pub(crate) fn with_work(self, source: Source, work: Option<Arc<Work>>) -> Snapshot {
         let Self {
             memo,
-            size,
             shape,
             strides,
+            ..
         } = self;
         let tensor = memo.tensor(shape.len());
         let fields = Fields {
             flags: memo.flags,
-            size,
             source,
             work,
         };
@@ -110,7 +108,6 @@ impl Snapshot {
     #[inline(always)]
     pub(crate) fn trusted(
         memo: Memo,
-        size: i64,
         source: Source,
         shape: &[i64],
         stride: impl Fn(usize) -> i64,
@@ -118,7 +115,6 @@ impl Snapshot {
         let tensor = memo.tensor(shape.len());
         let fields = Fields {
             flags: memo.flags,
-            size,
             source,
             work: None,
         };
@@ -258,7 +254,8 @@ impl Snapshot {
 
     /// Number of elements.
     pub(crate) fn size(&self) -> i64 {
-        self.0.value().size
+        // It was checked that this fits, whatever the order.
+        self.shape().iter().product()
     }
 
     /// Number of dimensions.

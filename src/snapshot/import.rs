@@ -49,9 +49,8 @@ impl Snapshot {
         let Ok((shape, Some(strides))) = (unsafe { dimensions(tensor) }) else {
             return Err(managed);
         };
-        let size = shape.iter().product();
         let stride = |index: usize| strides[index];
-        Ok(Self::trusted(memo, size, managed.into(), shape, stride))
+        Ok(Self::trusted(memo, managed.into(), shape, stride))
     }
 
     /// Leaves the versioned tensor that this was imported from as it is, if nobody else holds the snapshot.

@@ -15,7 +15,6 @@ use crate::snapshot::{Snapshot, Source};
 /// multiples of the itemsize.
 struct Usual<'a> {
     memo: Memo,
-    size: i64,
     shape: &'a [i64],
     byte_strides: &'a [i64],
     /// By which a stride in bytes is one in elements.
@@ -29,14 +28,13 @@ struct Usual<'a> {
 pub(crate) fn usual(x: &Bound<'_, PyAny>) -> Option<Snapshot> {
     let Usual {
         memo,
-        size,
         shape,
         byte_strides,
         shift,
     } = read(x)?;
     let owner = Source::Python(PythonOwner::new(x.clone().unbind()));
     let stride = |index: usize| byte_strides[index] >> shift;
-    Some(Snapshot::trusted(memo, size, owner, shape, stride))
+    Some(Snapshot::trusted(memo, owner, shape, stride))
 }
 
 /// What `make` makes of a usual array of few dimensions: its tensor, whose dimensions are still to be set, flags, shape
@@ -93,7 +91,6 @@ fn read<'a>(x: &'a Bound<'_, PyAny>) -> Option<Usual<'a>> {
     };
     Some(Usual {
         memo,
-        size,
         shape,
         byte_strides,
         shift,
