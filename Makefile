@@ -77,7 +77,7 @@ free-threaded: free-threaded-races  ## build for a Python without a GIL, run the
 	$(FREE_THREADED_BIN)/python benches/free_threads.py --json
 
 free-threaded-races: $(FREE_THREADED_VENV)/built  ## of these tests, those of threads alone
-	$(FREE_THREADED_BIN)/python -m pytest tests/test_races.py tests/test_threads.py
+	$(FREE_THREADED_BIN)/python -m pytest tests/test_races.py tests/test_races_types.py tests/test_threads.py
 
 ci: export DLX_REQUIRE_HEAVY = 1
 ci:  ## all that has to pass
