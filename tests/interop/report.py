@@ -173,16 +173,22 @@ def render(pairs: list[Pair], versions: dict[str, str], missing: dict[str, str])
 def outcomes(document: str) -> str:
     """Give the part that must not change by itself: no times, no versions.
 
-    Where MLX puts its memory decides whether JAX, which wants it at 64 bytes, copies:
-    of its row only the sum counts here. Each cell has its own expectation.
+    Where a library puts its memory decides whether JAX, which wants it at 64 bytes,
+    copies: of what JAX takes only the sum counts. Each cell has its own expectation.
     """
     same = re.sub(r" x[\d.]+", "", document).partition("## Versions")[0]
 
     def both(cell: re.Match[str]) -> str:
         return f"{int(cell[1]) + int(cell[2])}/{cell[3]}"
 
-    rows = (
-        re.sub(r"(\d+)/(\d+)/(\d+)", both, row) if row.startswith("| mlx |") else row
-        for row in same.splitlines(keepends=True)
-    )
+    rows, column = [], None
+    for row in same.splitlines(keepends=True):
+        cells = row.split("|")
+        if not row.startswith("|"):
+            column = None
+        elif not cells[1].strip():
+            column = cells.index(" jax ") if " jax " in cells else None
+        elif column is not None:
+            cells[column] = re.sub(r"(\d+)/(\d+)/(\d+)", both, cells[column])
+        rows.append("|".join(cells))
     return "".join(rows)
