@@ -88,22 +88,33 @@ impl Checked<'_> {
             strides,
             ..
         } = self;
+        match strides {
+            Some(strides) => Snapshot::new(memo, source, work, shape, |index| strides[index]),
+            None => Snapshot::new(memo, source, work, shape, |index| {
+                layout::row_major(shape, index)
+            }),
+        }
+    }
+}
+
+impl Snapshot {
+    #[inline(always)]
+    fn new(
+        memo: Memo,
+        source: Source,
+        work: Option<Arc<Work>>,
+        shape: &[i64],
+        stride: impl Fn(usize) -> i64,
+    ) -> Self {
         let tensor = memo.tensor(shape.len());
         let fields = Fields {
             flags: memo.flags,
             source,
             work,
         };
-        Snapshot(match strides {
-            Some(strides) => Shared::new(fields, tensor, shape, |index| strides[index]),
-            None => Shared::new(fields, tensor, shape, |index| {
-                layout::row_major(shape, index)
-            }),
-        })
+        Self(Shared::new(fields, tensor, shape, stride))
     }
-}
 
-impl Snapshot {
     /// A snapshot without streams of what needs no checking; `stride` gives each stride in elements.
     #[inline(always)]
     pub(crate) fn trusted(
@@ -112,13 +123,7 @@ impl Snapshot {
         shape: &[i64],
         stride: impl Fn(usize) -> i64,
     ) -> Self {
-        let tensor = memo.tensor(shape.len());
-        let fields = Fields {
-            flags: memo.flags,
-            source,
-            work: None,
-        };
-        Self(Shared::new(fields, tensor, shape, stride))
+        Self::new(memo, source, None, shape, stride)
     }
 
     /// Uninitialized memory of our own on the CPU, compact and row-major.

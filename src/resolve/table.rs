@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::abi::{DLDevice, DLManagedTensorVersioned};
 use crate::adapters::{oneapi, torch};
 use crate::cache::{self, Entry};
-use crate::exchange::Table;
+use crate::exchange::{Table, WorkStream};
 use crate::managed::Managed;
 use crate::protocol::{ask, from_protocol};
 use crate::relocate::{self, is_refusal};
@@ -151,17 +151,11 @@ fn on_cpu(
     managed: Managed<DLManagedTensorVersioned>,
     kind: Option<&torch::Kind>,
 ) -> PyResult<Snapshot> {
-    let managed = match kind {
-        Some(kind) if kind.is_plain() => match Snapshot::import_trusted(managed) {
-            Ok(snapshot) => {
-                kind.check_table(x, snapshot.memo().dtype)?;
-                return Ok(snapshot);
-            }
-            Err(managed) => managed,
-        },
-        _ => managed,
+    let by_rules = |managed| Snapshot::import(managed, None).map_err(|(error, _)| error);
+    let snapshot = match kind {
+        Some(kind) if kind.is_plain() => Snapshot::import_trusted(managed).or_else(by_rules)?,
+        _ => by_rules(managed)?,
     };
-    let snapshot = Snapshot::import(managed, None).map_err(|(error, _)| error)?;
     if let Some(kind) = kind {
         kind.check_table(x, snapshot.memo().dtype)?;
     }
@@ -178,16 +172,13 @@ fn in_no_order(
     let Some(work_stream) = table.work_stream else {
         return Ok(None);
     };
-    stream::note_producer(work_stream, here);
+    let producer = producer(work_stream, here, py)?;
     release::sweep();
     Ok(Some(Work {
         ready: Ready::Now,
         used: None,
         release: request.release,
-        producer: Some(Producer {
-            library: Library::Table(work_stream),
-            then: Stream::of_table(work_stream.get(py, here)?, here),
-        }),
+        producer: Some(producer),
         ..Work::default()
     }))
 }
@@ -204,16 +195,20 @@ fn order(
     let Some(work_stream) = table.work_stream else {
         return Ok(None);
     };
-    stream::note_producer(work_stream, here);
-    let producer = Producer {
-        library: Library::Table(work_stream),
-        then: Stream::of_table(work_stream.get(py, here)?, here),
-    };
-    match request.order(wanted, producer) {
+    match request.order(wanted, producer(work_stream, here, py)?) {
         Ok(work) => Ok(Some(work)),
         Err(error) if error.is_absent() => Ok(None),
         Err(error) => Err(error.into()),
     }
+}
+
+/// The library of a table, and the stream that it works on now.
+fn producer(work_stream: WorkStream, here: DLDevice, py: Python<'_>) -> PyResult<Producer> {
+    stream::note_producer(work_stream, here);
+    Ok(Producer {
+        library: Library::Table(work_stream),
+        then: Stream::of_table(work_stream.get(py, here)?, here),
+    })
 }
 
 /// Rung 4 for an object that has a table; `error` says why the table will not do, if it has nothing else.
