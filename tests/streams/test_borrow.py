@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from ctypes import byref
 from typing import Any
 
 import dlx
 import numpy as np
 import pytest
 from cuda_producers import DLPackArray, Framework, TableArray, framework
+from dlpack_abi import DLTensor, from_table, table_of
 from kernels import in_thread, read, write
 from simulated_driver import Simulation
 
@@ -100,6 +102,10 @@ USES: dict[str, Callable[[dlx.Tensor], object]] = {
     "borrow": lambda view: dlx.borrow(view).__enter__(),
     "to": lambda view: view.to(copy=True),
     "memoryview": memoryview,
+    "table, export": lambda view: from_table(table_of(view), view),
+    "table, view": lambda view: table_of(view).dltensor_from_py_object_no_sync(
+        view, byref(DLTensor())
+    ),
 }
 
 
