@@ -72,11 +72,7 @@ pub(crate) fn array_interface<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Boun
     };
     let bytes = Memo {
         data: memo.data.wrapping_byte_sub(offset as usize),
-        dtype: DLDataType {
-            code: kDLUInt,
-            bits: 8,
-            lanes: 1,
-        },
+        dtype: dtype::BYTE,
         ..memo
     };
     let owner = Source::Python(PythonOwner::new(tensor.clone().into_any().unbind()));

@@ -13,6 +13,13 @@ use pyo3::types::{PyBool, PyString, PyTuple, PyType};
 use crate::abi::*;
 use crate::error::{Error, bad_integers};
 
+/// `uint8`, as which dlx names bytes of whatever meaning.
+pub(crate) const BYTE: DLDataType = DLDataType {
+    code: kDLUInt,
+    bits: 8,
+    lanes: 1,
+};
+
 /// How each code is written, and the widths it has; widths stand in the name unless it has only one.
 const CODES: [(DLDataTypeCode, &str, &[u8]); 18] = [
     (kDLInt, "int", &[1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64]),

@@ -14,14 +14,14 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyTuple};
 
-use crate::abi::{DLDataType, DLManagedTensorVersioned, DLPACK_MAJOR_VERSION, kDLUInt};
+use crate::abi::{DLManagedTensorVersioned, DLPACK_MAJOR_VERSION};
 use crate::adapters::numpy;
 use crate::boundary::guard;
 use crate::cache::{self, Way};
 use crate::request::Request;
 use crate::snapshot::Snapshot;
 use crate::tensor::Tensor;
-use crate::{capsule, resolve};
+use crate::{capsule, dtype, resolve};
 
 /// What PyO3 has made, as CPython calls it.
 type Function = unsafe extern "C" fn(
@@ -89,12 +89,7 @@ pub(crate) fn from_dlpack<'py>(
 /// Puts the entry of `__dlpack__` into the class `Tensor`.
 pub(crate) fn set_dlpack(py: Python<'_>) -> PyResult<()> {
     // A method tells its C function only when it is bound.
-    let byte = DLDataType {
-        code: kDLUInt,
-        bits: 8,
-        lanes: 1,
-    };
-    let sample = Tensor::new(py, Snapshot::allocate(&[0], byte, 0)?)?;
+    let sample = Tensor::new(py, Snapshot::allocate(&[0], dtype::BYTE, 0)?)?;
     let (class, name) = (sample.get_type(), intern!(py, "__dlpack__"));
     let behind = behind(&sample.getattr(name)?)?;
     DLPACK.get_or_init(|| behind);

@@ -82,9 +82,6 @@ mod _core {
     #[pymodule_export]
     use crate::stream::object::PyStream;
     #[pymodule_export]
-    use crate::tensor::Tensor;
-
-    #[pymodule_export]
     #[allow(non_upper_case_globals)]
     const __version__: &str = env!("CARGO_PKG_VERSION");
 
@@ -97,6 +94,7 @@ mod _core {
             wrap_pyfunction!(crate::device::__getattr__, module)?,
         )?;
         let parsed = wrap_pyfunction!(crate::functions::from_dlpack, module)?;
+        module.add("Tensor", crate::tensor::Tensor::class(py)?)?;
         module.add("from_dlpack", crate::entry::from_dlpack(&parsed, module)?)?;
         crate::entry::set_dlpack(py)?;
         module.add("CudaError", crate::error::cuda_error_type(py)?)?;

@@ -36,7 +36,7 @@ use crate::{aliases, array_interface, buffer, capsule, device, dtype, relocate, 
 /// Made by `from_dlpack` and `from_pointer`. The elements themselves belong to whoever exported them and may
 /// change unless ``readonly`` is set there too. Exports by DLPack (``__dlpack__`` and the C exchange table)
 /// and, on the CPU, by the buffer protocol and ``__array_interface__``.
-#[pyclass(frozen, weakref, module = "dlx")]
+#[pyclass(frozen, subclass, weakref, module = "dlx._core")]
 pub struct Tensor {
     snapshot: Quiet<Snapshot>,
     /// Whether the block that lent it has ended.

@@ -95,7 +95,7 @@ impl Target {
             }
         };
         let mut immutable = false;
-        let via = if class.is(py.get_type::<Tensor>()) {
+        let via = if class.is(Tensor::class(py)?) {
             Via::Tensor
         } else if numpy::is_subclass_of_ndarray(&class)? {
             Via::Numpy
