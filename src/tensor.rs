@@ -22,7 +22,6 @@ use crate::abi::*;
 use crate::borrow::Use;
 use crate::device::Device;
 use crate::dtype::DType;
-use crate::exchange::publish;
 use crate::interpreter::Quiet;
 use crate::release::blocking;
 use crate::request::{self, Request};
@@ -85,12 +84,6 @@ fn ended() -> PyErr {
 
 #[pymethods]
 impl Tensor {
-    /// The C exchange table of DLPack 1.3, as a capsule named ``dlpack_exchange_api`` (R112 to R114).
-    #[classattr]
-    fn __dlpack_c_exchange_api__(py: Python<'_>) -> PyResult<Bound<'_, PyCapsule>> {
-        publish(py, &exchange::TABLE)
-    }
-
     /// Extents.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {

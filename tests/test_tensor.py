@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 import threading
 import weakref
@@ -177,6 +178,28 @@ def test_the_class_is_final() -> None:
     """R112, R130: a subclass would inherit a table that makes its base."""
     with pytest.raises(TypeError, match="base type"):
         type("Derived", (dlx.Tensor,), {})
+
+
+def test_the_class_behind_has_no_table_and_no_instances() -> None:
+    """R112, R130: whoever derives from it makes no tensor of another class."""
+    derived: Any = type("Derived", (dlx.Tensor.__base__,), {})
+    assert not hasattr(derived, "__dlpack_c_exchange_api__")
+    with pytest.raises(TypeError, match="cannot create"):
+        derived()
+
+
+def test_every_tensor_is_of_the_one_class() -> None:
+    """R112: the table is found on the type."""
+    tensor = dlx.from_dlpack(np.arange(3))
+    made = [tensor, tensor.to(copy=True), dlx.empty((2,), "float32"), strided()]
+    with dlx.borrow(np.arange(3)) as (lent,):
+        made.append(lent)
+    assert {type(one) for one in made} == {dlx.Tensor}
+
+
+def test_the_garbage_collector_does_not_know_a_tensor() -> None:
+    """design.md, section 9: there is nothing that it could follow, and each object would cost it time."""
+    assert not gc.is_tracked(dlx.from_dlpack(np.arange(3)))
 
 
 def test_a_weak_reference_dies_with_the_tensor() -> None:

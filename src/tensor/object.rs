@@ -8,42 +8,50 @@
 #![allow(unsafe_code, reason = "the layout and the type that are proven here")]
 
 use std::ffi::{c_int, c_void};
-use std::ptr::{self, null_mut};
-use std::sync::atomic::AtomicBool;
+use std::mem::{MaybeUninit, offset_of};
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use pyo3::exceptions::PySystemError;
+use pyo3::exceptions::{PyMemoryError, PySystemError};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyTuple, PyType};
 
-use super::Tensor;
+use super::{Tensor, exchange};
 use crate::boundary::guard;
-use crate::dtype;
+use crate::exchange::publish;
 use crate::interpreter::Quiet;
 use crate::method::symbol;
 use crate::snapshot::Snapshot;
 
-/// The class, and where in its objects the value lies; all else behind their head is zeros.
-struct Class {
-    class: Py<PyType>,
-    place: usize,
+/// An object of the class, as PyO3 lays it out.
+#[repr(C)]
+struct Object {
+    head: MaybeUninit<ffi::PyObject>,
+    value: Tensor,
+    weak: AtomicPtr<ffi::PyObject>,
 }
 
-static CLASS: PyOnceLock<Class> = PyOnceLock::new();
+static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 impl Tensor {
     /// The class `dlx.Tensor`.
+    #[inline(always)]
     pub(crate) fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
-        Ok(Class::get(py)?.class.bind(py))
+        let class = match CLASS.get(py) {
+            Some(class) => class,
+            None => CLASS.get_or_try_init(py, || derive(py))?,
+        };
+        Ok(class.bind(py))
     }
 
     /// `object`, if it is a tensor; the class cannot be derived from.
     #[inline(always)]
     pub(crate) fn of<'a, 'py>(object: &'a Bound<'py, PyAny>) -> Option<&'a Bound<'py, Self>> {
         // Without the class there is no instance.
-        let class = CLASS.get(object.py())?.class.as_ptr();
+        let class = CLASS.get(object.py())?.as_ptr();
         (object.get_type_ptr().cast() == class).then(|| {
             // SAFETY: its type is the class of `Tensor`.
             unsafe { object.cast_unchecked() }
@@ -53,101 +61,74 @@ impl Tensor {
     /// The tensor over `snapshot`.
     #[inline(never)]
     pub(crate) fn new(py: Python<'_>, snapshot: Snapshot) -> PyResult<Bound<'_, Self>> {
-        let value = Self::over(snapshot);
-        let Class { class, place } = Class::get(py)?;
-        // SAFETY: attached, with a class whose objects are allocated so.
-        let object = unsafe { ffi::PyType_GenericAlloc(class.as_ptr().cast(), 0) };
-        // SAFETY: a new reference, or NULL with an exception.
-        let object = unsafe { Bound::from_owned_ptr_or_err(py, object) }?;
-        // SAFETY: inside the object (S24).
-        let place = unsafe { object.as_ptr().byte_add(*place) };
-        // SAFETY: the place of the value in an object that nobody else has seen (S24).
-        unsafe { place.cast::<Self>().write(value) };
-        // SAFETY: an instance of the class of `Tensor`, complete now.
+        let object = Object {
+            head: MaybeUninit::uninit(),
+            value: Self {
+                snapshot: Quiet::new(snapshot),
+                ended: AtomicBool::new(false),
+            },
+            weak: AtomicPtr::new(null_mut()),
+        };
+        let class = Self::class(py)?.as_type_ptr();
+        // SAFETY: attached.
+        let memory = unsafe { ffi::PyObject_Malloc(size_of::<Object>()) };
+        let Some(place) = NonNull::new(memory.cast::<Object>()) else {
+            return Err(PyMemoryError::new_err(()));
+        };
+        // SAFETY: room for an object, aligned as CPython aligns all of them.
+        unsafe { place.write(object) };
+        // SAFETY: attached; all of an object of this class but its head (S24), which this fills.
+        let object = unsafe { ffi::PyObject_Init(place.as_ptr().cast(), class) };
+        // SAFETY: the only reference to the object.
+        let object = unsafe { Bound::from_owned_ptr(py, object) };
+        // SAFETY: its class is that of `Tensor`.
         Ok(unsafe { object.cast_into_unchecked() })
     }
-
-    fn over(snapshot: Snapshot) -> Self {
-        Self {
-            snapshot: Quiet::new(snapshot),
-            ended: AtomicBool::new(false),
-        }
-    }
 }
 
-impl Class {
-    #[inline(always)]
-    fn get(py: Python<'_>) -> PyResult<&Self> {
-        match CLASS.get(py) {
-            Some(class) => Ok(class),
-            None => CLASS.get_or_try_init(py, || Self::derive(py)),
-        }
-    }
-
-    /// Derives the class from that of PyO3.
-    #[cold]
-    #[inline(never)]
-    fn derive(py: Python<'_>) -> PyResult<Self> {
-        let base = py.get_type::<Tensor>();
-        let place = place(&base)?;
-        let slot = |slot, function| ffi::PyType_Slot {
-            slot,
-            pfunc: function,
-        };
-        let mut slots = [
-            slot(ffi::Py_tp_dealloc, dealloc as *mut c_void),
-            // Who has this of his own does not inherit that the collector knows his objects.
-            slot(ffi::Py_tp_traverse, traverse as *mut c_void),
-            slot(ffi::Py_tp_free, ffi::PyObject_Free as *mut c_void),
-            slot(0, null_mut()),
-        ];
-        let mut spec = ffi::PyType_Spec {
-            name: c"dlx.Tensor".as_ptr(),
-            basicsize: 0,
-            itemsize: 0,
-            flags: (ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION) as _,
-            slots: slots.as_mut_ptr(),
-        };
-        let bases = PyTuple::new(py, [&base])?;
-        // SAFETY: attached; the slots are functions of their kinds, closed by a zero, and CPython copies them.
-        let class = unsafe { ffi::PyType_FromSpecWithBases(&mut spec, bases.as_ptr()) };
-        // SAFETY: a new reference, or NULL with an exception.
-        let class = unsafe { Bound::from_owned_ptr_or_err(py, class) }?.cast_into::<PyType>()?;
-        let doc = intern!(py, "__doc__");
-        class.setattr(doc, base.getattr(doc)?)?;
-        share(&class);
-        Ok(Self {
-            class: class.unbind(),
-            place,
-        })
-    }
-}
-
-/// Where PyO3 looks for the value in the objects of `base` and of what is derived from it.
+/// Derives the class from that of PyO3.
 ///
 /// # Errors
 ///
-/// `SystemError` if there is something else in such an object that PyO3 writes.
-fn place(base: &Bound<'_, PyType>) -> PyResult<usize> {
-    let bytes = Snapshot::allocate(&[0], dtype::BYTE, 0)?;
-    let sample = Bound::new(base.py(), Tensor::over(bytes))?;
-    let size: usize = base.getattr("__basicsize__")?.extract()?;
-    let start = sample.as_ptr().cast_const().cast::<u8>();
-    let place = ptr::from_ref(sample.get()).addr() - start.addr();
-    let value = place..place + size_of::<Tensor>();
-    let mut rest = (size_of::<ffi::PyObject>()..size).filter(|offset| !value.contains(offset));
-    let is_zero = |offset| {
-        // SAFETY: inside a live object of `size` bytes.
-        let byte = unsafe { start.add(offset) };
-        // SAFETY: as above; CPython has zeroed every byte of it.
-        unsafe { byte.read() == 0 }
-    };
-    match rest.all(is_zero) {
-        true => Ok(place),
-        false => Err(PySystemError::new_err(
-            "dlx was built with a PyO3 whose objects it does not know",
-        )),
+/// `SystemError` if PyO3 lays its objects out in another way.
+#[cold]
+#[inline(never)]
+fn derive(py: Python<'_>) -> PyResult<Py<PyType>> {
+    let base = py.get_type::<Tensor>();
+    let number = |name| base.getattr(name)?.extract::<usize>();
+    // What is there besides the head and the weak references is then the value.
+    let layout = (number("__basicsize__")?, number("__weakrefoffset__")?);
+    if layout != (size_of::<Object>(), offset_of!(Object, weak)) {
+        let message = format!("dlx does not know how PyO3 lays out objects: {layout:?}");
+        return Err(PySystemError::new_err(message));
     }
+    let mut slots = [
+        (ffi::Py_tp_dealloc, dealloc as *mut c_void),
+        // Who has one of his own does not inherit that the collector knows his objects.
+        (ffi::Py_tp_traverse, traverse as *mut c_void),
+        (ffi::Py_tp_free, ffi::PyObject_Free as *mut c_void),
+        (0, null_mut()),
+    ]
+    .map(|(slot, pfunc)| ffi::PyType_Slot { slot, pfunc });
+    let mut spec = ffi::PyType_Spec {
+        name: c"dlx.Tensor".as_ptr(),
+        basicsize: 0,
+        itemsize: 0,
+        flags: (ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION) as _,
+        slots: slots.as_mut_ptr(),
+    };
+    let bases = PyTuple::new(py, [&base])?;
+    // SAFETY: attached; each slot has a function of its kind, the last is zero, and CPython copies all of it.
+    let class = unsafe { ffi::PyType_FromSpecWithBases(&mut spec, bases.as_ptr()) };
+    // SAFETY: a new reference, or NULL with an exception.
+    let class = unsafe { Bound::from_owned_ptr_or_err(py, class) }?.cast_into::<PyType>()?;
+    let doc = intern!(py, "__doc__");
+    class.setattr(doc, base.getattr(doc)?)?;
+    // R112 to R114: the class behind has none, because its objects would be of this one.
+    let table = publish(py, &exchange::TABLE)?;
+    class.setattr(intern!(py, "__dlpack_c_exchange_api__"), table)?;
+    share(&class);
+    Ok(class.unbind())
 }
 
 /// `tp_dealloc` of the class.
@@ -157,20 +138,18 @@ fn place(base: &Bound<'_, PyType>) -> PyResult<usize> {
 /// Called by CPython, attached, with an object of the class that nobody refers to any more.
 unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
     let body = || {
-        // SAFETY: the caller's promise.
-        let py = unsafe { Python::assume_attached() };
-        let Some(Class { place, .. }) = CLASS.get(py) else {
-            return; // There is no object without the class.
-        };
         // SAFETY: as the caller promises.
         let class = unsafe { ffi::Py_TYPE(object) };
-        // SAFETY: as the caller promises; the value is whole for the callbacks, which do not get at it.
-        unsafe { ffi::PyObject_ClearWeakRefs(object) };
-        // SAFETY: inside the object (S24).
-        let place = unsafe { object.byte_add(*place) };
-        // SAFETY: `new` has written it, and nobody looks at it any more (S24).
-        unsafe { place.cast::<Tensor>().drop_in_place() };
-        // SAFETY: allocated by `PyType_GenericAlloc` of a class without the garbage collector.
+        let place = object.cast::<Object>();
+        // SAFETY: whole until here (S24).
+        let weak = unsafe { &(*place).weak };
+        if !weak.load(Ordering::Relaxed).is_null() {
+            // SAFETY: as the caller promises.
+            unsafe { ffi::PyObject_ClearWeakRefs(object) };
+        }
+        // SAFETY: written by `new` (S24); nobody gets at it any more.
+        unsafe { place.drop_in_place() };
+        // SAFETY: allocated by `new`.
         unsafe { ffi::PyObject_Free(object.cast()) };
         // SAFETY: every object has a reference to its class.
         unsafe { ffi::Py_DECREF(class.cast()) };
@@ -178,7 +157,7 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
     guard(body, drop);
 }
 
-/// `tp_traverse` of the class, which nobody calls: its objects are not known to the collector.
+/// `tp_traverse` of the class; nobody calls it.
 unsafe extern "C" fn traverse(_: *mut ffi::PyObject, _: ffi::visitproc, _: *mut c_void) -> c_int {
     0
 }
@@ -204,11 +183,7 @@ fn share(class: &Bound<'_, PyType>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn all_that_pyo3_writes_besides_the_value_is_zeros() -> PyResult<()> {
-        Python::attach(|py| place(&py.get_type::<Tensor>()).map(|place| assert_ne!(place, 0)))
-    }
+    use crate::dtype;
 
     #[test]
     fn an_object_is_a_tensor_that_the_collector_does_not_know() -> PyResult<()> {
