@@ -38,11 +38,17 @@ pub(crate) type Lent = (DLTensor, Option<WorkStream>);
 ///
 /// As for `from_dlpack`.
 pub(crate) fn managed_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export> {
-    cache::with(x, |entry| match entry.known() {
+    match cache::known(x) {
         Some(way) => by_way(x, way, stream),
-        // Finding the way runs Python code.
-        None => Python::attach(|_| by_way(x, &entry.way(x)?, stream)),
-    })
+        None => by_new_way(x, stream),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn by_new_way(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export> {
+    // Finding the way runs Python code.
+    Python::attach(|_| cache::with(x, |entry| by_way(x, &entry.way(x)?, stream)))
 }
 
 /// As [`managed_tensor`], where `x` has a table or a native reader, or for `any_stream` a usual export of `__dlpack__`;
@@ -158,12 +164,18 @@ fn from_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export>
 ///
 /// `BufferError` where `x` lends no view; what its library raises.
 pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Lent> {
-    let lent = cache::with(x, |entry| match entry.known() {
-        Some(way) => lent_by_way(x, way, stream),
-        // Finding the way runs Python code.
-        None => Python::attach(|_| lent_by_way(x, &entry.way(x)?, stream)),
-    })?;
+    let lent = match cache::known(x) {
+        Some(way) => lent_by_way(x, way, stream)?,
+        None => lent_by_new_way(x, stream)?,
+    };
     lent.ok_or_else(|| lends_nothing(x))
+}
+
+#[cold]
+#[inline(never)]
+fn lent_by_new_way(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Option<Lent>> {
+    // Finding the way runs Python code.
+    Python::attach(|_| cache::with(x, |entry| lent_by_way(x, &entry.way(x)?, stream)))
 }
 
 #[inline(always)]

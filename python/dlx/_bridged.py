@@ -184,13 +184,21 @@ class _Arguments:
 class _Bridged(_core.Bridged):
     """The function that others see, with the attributes of the bridged one."""
 
-    __qualname__: str
+    def __getattr__(self, name: str) -> Any:
+        # From 3.14 on `update_wrapper` leaves them to be made when they are asked for.
+        if name == "__annotations__":
+            return self.__wrapped__.__annotations__
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}",
+            name=name,
+            obj=self,
+        )
 
     def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
     def __reduce__(self) -> str:
-        return self.__qualname__  # by reference, as functions
+        return str(self.__qualname__)  # by reference, as functions
 
 
 def _as_it_is(value: Any) -> Any:

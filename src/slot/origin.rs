@@ -59,10 +59,19 @@ impl Origin {
     }
 
     /// What to export in place of `object`.
+    #[inline(always)]
     pub(crate) fn read<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        match self {
+            Self::Attribute { name, stored: true } => object.getattr(name.bind(object.py())),
+            _ => self.compute(object),
+        }
+    }
+
+    /// As [`Self::read`], where that may run code of the class.
+    #[inline(never)]
+    fn compute<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = object.py();
         match self {
-            Self::Attribute { name, stored: true } => object.getattr(name.bind(py)),
             Self::Attribute { name, .. } => {
                 nested(&object.get_type(), || object.getattr(name.bind(py)))
             }
