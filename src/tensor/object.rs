@@ -131,7 +131,7 @@ fn derive(py: Python<'_>) -> PyResult<Py<PyType>> {
     Ok(class.unbind())
 }
 
-/// `tp_dealloc` of the class.
+/// `tp_dealloc` of the class. PyO3 does not know of its attachment, as a snapshot does not need it to (S5).
 ///
 /// # Safety
 ///
