@@ -34,6 +34,17 @@ pub(crate) struct Walk {
     item: i64,
 }
 
+/// Bytes of a cache line.
+const CACHE_LINE: usize = 64;
+
+/// Whether a cache line begins at `to`.
+fn begins_line(to: *mut u8) -> bool {
+    to.addr().is_multiple_of(CACHE_LINE)
+}
+
+/// A part of a walk has a multiple of so many steps, which keeps tiles and cache lines whole.
+const SHARE: i64 = 64;
+
 impl Walk {
     /// The fewest loops that visit the same elements; the last one has the smallest step on the `to` side
     /// and the one before it the smallest on the `from` side; those that repeat stay where they are.
@@ -68,14 +79,20 @@ impl Walk {
     }
 
     /// Up to `parts` walks that together visit the same elements, each with its offset on either side.
+    ///
+    /// Where there is a choice each writes to a region of its own, because new pages are cleared by whoever comes
+    /// first, and the other waits.
     pub(crate) fn split(&self, parts: usize) -> Vec<(Self, i64, i64)> {
-        let longest = (0..self.dimensions.len()).max_by_key(|&index| self.dimensions[index].extent);
-        let Some(index) = longest else {
+        let best = (0..self.dimensions.len()).max_by_key(|&index| {
+            let Dimension { extent, to, .. } = self.dimensions[index];
+            (extent.min(SHARE * parts as i64), to.abs())
+        });
+        let Some(index) = best else {
             return vec![(self.part(0, None), 0, 0)];
         };
         let Dimension { extent, from, to } = self.dimensions[index];
-        // A multiple of the tile keeps tiles and cache lines whole.
-        let share = (extent as u64).div_ceil(parts as u64).next_multiple_of(64) as i64;
+        let share = (extent as u64).div_ceil(parts as u64);
+        let share = share.next_multiple_of(SHARE as u64) as i64;
         let starts = (0..extent).step_by(share as usize);
         let part = |start: i64| {
             let extent = share.min(extent - start);
@@ -172,29 +189,36 @@ unsafe fn nest<T: Copy + Default, const LINE: usize, const PART: usize>(
             if columns.to == size && rows.from != 0 && rows.from.abs() < columns.from.abs() =>
         {
             let line = LINE as i64;
-            let parts = |whole: Dimension| {
-                let starts = (0..whole.extent).step_by(LINE);
-                starts.map(move |start| (start, line.min(whole.extent - start)))
+            let count = |whole: Dimension| (whole.extent as usize).div_ceil(LINE);
+            let part = |whole: Dimension, index: usize| {
+                let start = index as i64 * line;
+                (start, line.min(whole.extent - start))
             };
-            for (row, height) in parts(rows) {
-                for (column, width) in parts(columns) {
-                    let from = step(step(from, rows.from, row), columns.from, column);
-                    let to = step_mut(step_mut(to, rows.to, row), columns.to, column);
-                    if rows.from == size && height == line && width == line {
-                        // SAFETY: a whole block of the walk, whose elements touch along the rows of `from`
-                        // and along the columns of `to`.
-                        unsafe { transpose::<T, LINE, PART>(columns.from, rows.to, from, to) };
-                        continue;
-                    }
-                    for row in 0..height {
-                        let columns = [Dimension {
-                            extent: width,
-                            ..columns
-                        }];
-                        let (from, to) = (step(from, rows.from, row), step_mut(to, rows.to, row));
-                        // SAFETY: a part of a row of the walk.
-                        unsafe { nest::<T, LINE, PART>(&columns, from, to, size) };
-                    }
+            // To read lines that lie far apart costs more than to write them there, if they are written whole.
+            let in_lines = begins_line(to) && rows.to % CACHE_LINE as i64 == 0;
+            let by_columns = in_lines && columns.from.abs() >= rows.to.abs() / 4;
+            for block in 0..count(rows) * count(columns) {
+                let (row, column) = match by_columns {
+                    true => (block % count(rows), block / count(rows)),
+                    false => (block / count(columns), block % count(columns)),
+                };
+                let ((row, height), (column, width)) = (part(rows, row), part(columns, column));
+                let from = step(step(from, rows.from, row), columns.from, column);
+                let to = step_mut(step_mut(to, rows.to, row), columns.to, column);
+                if rows.from == size && height == line && width == line {
+                    // SAFETY: a whole block of the walk, whose elements touch along the rows of `from`
+                    // and along the columns of `to`.
+                    unsafe { transpose::<T, LINE, PART>(columns.from, rows.to, from, to) };
+                    continue;
+                }
+                for row in 0..height {
+                    let columns = [Dimension {
+                        extent: width,
+                        ..columns
+                    }];
+                    let (from, to) = (step(from, rows.from, row), step_mut(to, rows.to, row));
+                    // SAFETY: a part of a row of the walk.
+                    unsafe { nest::<T, LINE, PART>(&columns, from, to, size) };
                 }
             }
         }
@@ -287,7 +311,7 @@ unsafe fn transpose<T: Copy + Default, const LINE: usize, const PART: usize>(
 /// As many bytes as `line` has, 64, can be written to `to`.
 unsafe fn write_line<T: Copy, const LINE: usize>(line: &[T; LINE], to: *mut u8) {
     #[cfg(target_arch = "x86_64")]
-    if to.addr().is_multiple_of(64) {
+    if begins_line(to) {
         use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
         let from: *const __m128i = line.as_ptr().cast();
         let to: *mut __m128i = to.cast();
