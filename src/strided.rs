@@ -34,8 +34,9 @@ pub(crate) struct Walk {
     item: i64,
 }
 
-/// Bytes of a cache line.
+/// Bytes of a cache line, and those that caches may hold.
 const CACHE_LINE: usize = 64;
+const CACHED: i64 = 32 << 20;
 
 /// Whether a cache line begins at `to`.
 fn begins_line(to: *mut u8) -> bool {
@@ -194,9 +195,10 @@ unsafe fn nest<T: Copy + Default, const LINE: usize, const PART: usize>(
                 let start = index as i64 * line;
                 (start, line.min(whole.extent - start))
             };
-            // To read lines that lie far apart costs more than to write them there, if they are written whole.
+            // From memory, to read lines far apart costs more than to write them there, if they are written whole.
             let in_lines = begins_line(to) && rows.to % CACHE_LINE as i64 == 0;
-            let by_columns = in_lines && columns.from.abs() >= rows.to.abs() / 4;
+            let (far, span) = (columns.from.abs(), columns.from.abs() * columns.extent);
+            let by_columns = in_lines && far >= rows.to.abs() / 4 && span >= CACHED;
             for block in 0..count(rows) * count(columns) {
                 let (row, column) = match by_columns {
                     true => (block % count(rows), block / count(rows)),
