@@ -81,6 +81,7 @@ mod _core {
     use crate::stream::current::{CurrentStream, current_stream};
     #[pymodule_export]
     use crate::stream::object::PyStream;
+
     #[pymodule_export]
     #[allow(non_upper_case_globals)]
     const __version__: &str = env!("CARGO_PKG_VERSION");

@@ -38,17 +38,23 @@ pub(crate) type Lent = (DLTensor, Option<WorkStream>);
 ///
 /// As for `from_dlpack`.
 pub(crate) fn managed_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export> {
-    match cache::known(x) {
-        Some(way) => by_way(x, way, stream),
-        None => by_new_way(x, stream),
-    }
+    let found;
+    let way = match cache::known(x) {
+        Some(way) => way,
+        None => {
+            found = find(x)?;
+            &found
+        }
+    };
+    by_way(x, way, stream)
 }
 
+/// How to export `x`, of a type of which that is not remembered.
 #[cold]
 #[inline(never)]
-fn by_new_way(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export> {
+fn find(x: &Bound<'_, PyAny>) -> PyResult<Way> {
     // Finding the way runs Python code.
-    Python::attach(|_| cache::with(x, |entry| by_way(x, &entry.way(x)?, stream)))
+    Python::attach(|_| cache::with(x, |entry| entry.way(x)))
 }
 
 /// As [`managed_tensor`], where `x` has a table or a native reader, or for `any_stream` a usual export of `__dlpack__`;
@@ -164,18 +170,15 @@ fn from_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export>
 ///
 /// `BufferError` where `x` lends no view; what its library raises.
 pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Lent> {
-    let lent = match cache::known(x) {
-        Some(way) => lent_by_way(x, way, stream)?,
-        None => lent_by_new_way(x, stream)?,
+    let found;
+    let way = match cache::known(x) {
+        Some(way) => way,
+        None => {
+            found = find(x)?;
+            &found
+        }
     };
-    lent.ok_or_else(|| lends_nothing(x))
-}
-
-#[cold]
-#[inline(never)]
-fn lent_by_new_way(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Option<Lent>> {
-    // Finding the way runs Python code.
-    Python::attach(|_| cache::with(x, |entry| lent_by_way(x, &entry.way(x)?, stream)))
+    lent_by_way(x, way, stream)?.ok_or_else(|| lends_nothing(x))
 }
 
 #[inline(always)]

@@ -118,6 +118,8 @@ LARGE: dict[str, Callable[[], tuple[str, Array]]] = {
     "narrow": lambda: ("int64", numbered((3, 700_001), "V8").T),
     "wide": lambda: ("complex128", numbered((1201, 1009), "V16").T),
     "odd": lambda: ("float32x3", numbered((1301, 1103), "V12").T),
+    # Lines that are written whole, of more than caches hold: another order of tiles.
+    "by columns": lambda: ("float32", numbered((2048, 4100), "V4").T),
     "twos": lambda: ("float32", numbered((2,) * 22, "V4").T),
     "broadcast": lambda: (
         "int8",
