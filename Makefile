@@ -14,7 +14,7 @@ FREE_THREADED_BIN := $(FREE_THREADED_VENV)/bin
 export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test lint types bench scaling instructions performance gpu wheel ci lifetime interop \
+.PHONY: help demo test heavy lint types bench scaling instructions performance gpu wheel ci lifetime interop fuzz \
 	free-threaded free-threaded-races clean
 
 help:  ## say what there is
@@ -28,7 +28,13 @@ test: $(VENV)/built  ## run the tests
 	cargo build --quiet --locked --package driver_sim
 	$(BIN)/python -m pytest
 	$(BIN)/python -m pytest tests/streams
+	$(BIN)/python -m pytest tests/truth
 	$(BIN)/python -m pytest --collect-only --quiet tests/gpu >/dev/null
+
+heavy: $(VENV)/built $(VENV)/heavy  ## install torch, JAX and cuda.core (6 GB), without which `make test` skips tests
+
+fuzz: $(VENV)/built  ## look for wrong numbers, FUZZ_SECONDS=600 SEED=1 LIBRARIES=torch,numpy
+	PYTHONPATH=tests $(BIN)/python -m truth.run
 
 lint: $(VENV)/tools  ## check format and lints of Rust and Python
 	cargo fmt --all --check
@@ -80,7 +86,7 @@ free-threaded-races: $(FREE_THREADED_VENV)/built  ## of these tests, those of th
 	$(FREE_THREADED_BIN)/python -m pytest tests/test_races.py tests/test_races_types.py tests/test_threads.py
 
 ci: export DLX_REQUIRE_HEAVY = 1
-ci:  ## all that has to pass
+ci:  ## what has to pass on a machine with every library
 	$(MAKE) lint types wheel
 	$(MAKE) $(VENV)/heavy
 	$(MAKE) lifetime

@@ -10,7 +10,6 @@ use pyo3::types::PyTuple;
 
 use crate::abi::{DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED};
 use crate::adapters::{oneapi, torch};
-use crate::cache::{self, Entry};
 use crate::error::type_name;
 use crate::interpreter::PythonOwner;
 use crate::method::{attribute, call};
@@ -92,13 +91,12 @@ fn others(devices: &[DLDevice], here: DLDevice) -> Box<[DLDevice]> {
 pub(crate) fn named(
     stand_in: Option<&Bound<'_, PyAny>>,
     exporter: &Bound<'_, PyAny>,
-    entry: &Entry,
     snapshot: Snapshot,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     match snapshot.memo().device == device::CPU && request.device.is_none() {
         true => Ok(snapshot),
-        false => looked_at(stand_in, exporter, entry, snapshot, request),
+        false => looked_at(stand_in, exporter, snapshot, request),
     }
 }
 
@@ -106,7 +104,6 @@ pub(crate) fn named(
 fn looked_at(
     stand_in: Option<&Bound<'_, PyAny>>,
     exporter: &Bound<'_, PyAny>,
-    entry: &Entry,
     snapshot: Snapshot,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
@@ -120,7 +117,7 @@ fn looked_at(
     }
     let speaker = match stand_in {
         Some(stand_in) if names_devices(&stand_in.get_type())? => stand_in,
-        _ if own || entry.is_single(exporter.py()) => return Ok(snapshot),
+        _ if own => return Ok(snapshot),
         _ => exporter,
     };
     let Some(declared) = of(speaker)? else {
@@ -184,9 +181,7 @@ fn asked(
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     let kind = torch::kind(exporter)?;
-    let found = cache::with(exporter, |entry| {
-        from_protocol(exporter, kind, entry, request)
-    })?;
+    let found = from_protocol(exporter, kind, request)?;
     let found = found.ok_or_else(|| no_protocol(exporter, "__dlpack__"))?;
     let (was, is) = (snapshot.memo(), found.memo());
     let copied = request.copy == Some(true) || found.has(DLPACK_FLAG_BITMASK_IS_COPIED);

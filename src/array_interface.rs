@@ -39,8 +39,7 @@ fn interface<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, P
 
 /// The address and the read-only flag.
 fn data(snapshot: &Snapshot) -> (usize, bool) {
-    let readonly = snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY);
-    (snapshot.memo().data.addr(), readonly)
+    (snapshot.memo().data.addr(), snapshot.is_protected())
 }
 
 /// `__array_interface__`, version 3; whoever reads it keeps `snapshot`'s object alive.

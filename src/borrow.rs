@@ -8,16 +8,17 @@
 use std::mem::take;
 use std::sync::{Mutex, PoisonError};
 
-use pyo3::exceptions::{PyBufferError, PyRuntimeError};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
-use crate::abi::*;
 use crate::device;
 use crate::lend::{Lent, lend};
 use crate::order::Joined;
 use crate::stream::{self, PyStream, Stream, Wanted};
 use crate::tensor::Tensor;
+use crate::writing;
 
 /// What was lent for a block, and the stream that it is used on; `None` where there is no order to keep.
 #[derive(Default)]
@@ -38,10 +39,8 @@ impl Block {
         let py = x.py();
         let mut lent = lend(x, self.stream.as_ref(), wanted)?;
         let device = lent.snapshot.memo().device;
-        if writable && lent.snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY) {
-            return Err(PyBufferError::new_err(
-                "out is read-only; a tensor that may be written is accepted",
-            ));
+        if writable {
+            lent.snapshot = writing::writable(x, lent.snapshot)?;
         }
         let ordered = stream::has_streams(device)
             && (self.stream.is_some() || self.begin(&lent, wanted, py)?);
@@ -142,8 +141,9 @@ impl Entered {
 /// which stream it works on (it has neither a table nor ``__cuda_array_interface__``) is asked to make ``s`` wait, and
 /// cannot be made to wait for it.
 ///
-/// Raises ``BufferError`` for what cannot be lent, for ``out`` that is read-only, and for what would end the capture
-/// of a graph. Sources: dlpack.h (N0), R122, R143, H1, H2.
+/// Raises ``BufferError`` for what cannot be lent, for ``out`` that is read-only, repeats elements, or is not known to
+/// be writable, and for what would end the capture of a graph. Arrays of JAX, MLX and TensorFlow are immutable; where
+/// an unversioned capsule cannot say, the buffer protocol and array interfaces are asked. Sources: dlpack.h (N0), R122, R143, H1, H2.
 #[pyclass(frozen, name = "borrow", module = "dlx")]
 pub(crate) struct Borrow {
     tensors: Vec<Py<PyAny>>,
@@ -174,6 +174,14 @@ impl Borrow {
             stream,
             entered: Entered::default(),
         })
+    }
+
+    /// What is lent may hold this object. To break such a cycle is up to what has changed since: this never does.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        for object in self.tensors.iter().chain(&self.out).chain(&self.stream) {
+            visit.call(object)?;
+        }
+        Ok(())
     }
 
     fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -223,6 +231,12 @@ impl Use {
 
 #[pymethods]
 impl Use {
+    /// As for [`Borrow`].
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.tensor)?;
+        visit.call(&self.stream)
+    }
+
     fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.entered.enter(py, |block| {
             let wanted = self.stream.as_ref().map(|stream| stream.bind(py));

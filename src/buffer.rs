@@ -8,6 +8,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::abi::*;
+use crate::checked::MAYBE_READ_ONLY;
 use crate::snapshot::Snapshot;
 use crate::{device, dtype, layout};
 
@@ -73,6 +74,15 @@ pub(crate) fn byte_strides(snapshot: &Snapshot) -> Box<[isize]> {
         .collect()
 }
 
+/// The strides in bytes that the tensor would have in row-major order, with nothing between the elements.
+fn compact_strides(snapshot: &Snapshot) -> Box<[isize]> {
+    let item = dtype::bits(snapshot.memo().dtype).div_ceil(8) as isize;
+    let stride = |index| layout::row_major(snapshot.shape(), index) as isize;
+    (0..snapshot.ndim())
+        .map(|index| stride(index).wrapping_mul(item))
+        .collect()
+}
+
 /// Fills `view`, or says what the flags ask for that the tensor is not; `owner` is the object that holds
 /// `snapshot`.
 ///
@@ -88,12 +98,15 @@ pub(crate) unsafe fn fill(
     // SAFETY: the caller's to be filled. A refusal leaves it empty, as the buffer protocol asks.
     unsafe { view.write(ffi::Py_buffer::new()) };
     let format = describe(snapshot)?;
-    let readonly = snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY);
+    let readonly = snapshot.is_protected();
     let asks = |flag: c_int| flags & flag == flag;
     let row_major = snapshot.is_row_major();
     let column_major = layout::is_column_major(snapshot.shape(), snapshot.strides());
     let refused = if asks(ffi::PyBUF_WRITABLE) && readonly {
-        Some("the tensor is read-only")
+        Some(match snapshot.has(MAYBE_READ_ONLY) {
+            true => "the tensor's producer does not say whether it may be written",
+            false => "the tensor is read-only",
+        })
     } else if asks(ffi::PyBUF_C_CONTIGUOUS) && !row_major {
         Some("the tensor is not row-major contiguous")
     } else if asks(ffi::PyBUF_F_CONTIGUOUS) && !column_major {
@@ -110,7 +123,13 @@ pub(crate) unsafe fn fill(
     }
     // Without dimensions both are NULL, says the buffer protocol.
     let asks_for_some = |flag: c_int| asks(flag) && snapshot.ndim() > 0;
-    let strides = asks_for_some(ffi::PyBUF_STRIDES).then(|| Box::new(byte_strides(snapshot)));
+    let strides = asks_for_some(ffi::PyBUF_STRIDES).then(|| {
+        Box::new(match snapshot.size() {
+            // CPython looks at the stride of one dimension, and not whether there is an element.
+            0 => compact_strides(snapshot),
+            _ => byte_strides(snapshot),
+        })
+    });
     let shape: *const i64 = snapshot.shape().as_ptr();
     let mut filled = ffi::Py_buffer::new();
     filled.buf = snapshot.memo().data;

@@ -11,7 +11,8 @@ use pyo3::types::PyCapsule;
 
 use crate::abi::*;
 use crate::boundary::guard;
-use crate::interpreter::Pending;
+use crate::checked::MAYBE_READ_ONLY;
+use crate::interpreter::quietly;
 use crate::managed::{Managed, ManagedTensor};
 use crate::snapshot::{Snapshot, Source};
 use crate::work::Work;
@@ -79,20 +80,24 @@ unsafe extern "C" fn let_go(capsule: *mut ffi::PyObject) {
         || {
             // SAFETY: CPython calls destructors attached (S2).
             let py = unsafe { Python::assume_attached() };
-            let _pending = Pending::save(py);
-            // SAFETY: a capsule that is going away; renamed, it would give NULL.
-            let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule, HELD.as_ptr()) };
-            // SAFETY: the capsule owns the tensor until here.
-            drop(
-                NonNull::new(tensor.cast::<DLManagedTensorVersioned>())
-                    .map(|tensor| unsafe { Managed::from_raw(tensor) }),
-            );
+            quietly(py, || {
+                // SAFETY: a capsule that is going away; renamed, it would give NULL.
+                let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule, HELD.as_ptr()) };
+                // SAFETY: the capsule owns the tensor until here.
+                drop(
+                    NonNull::new(tensor.cast::<DLManagedTensorVersioned>())
+                        .map(|tensor| unsafe { Managed::from_raw(tensor) }),
+                );
+            });
         },
         drop,
     );
 }
 
 /// The capsule of `__dlpack__` that a consumer of this version reads: unversioned below 1.0 (R22, R23).
+///
+/// What came in an unversioned capsule goes out in one, whatever the consumer reads (R24): each treats the memory as
+/// it would have without dlx (R43).
 ///
 /// # Errors
 ///
@@ -103,7 +108,8 @@ pub(crate) fn of<'py>(
     max_version: Option<(i64, i64)>,
     fresh: bool,
 ) -> PyResult<Bound<'py, PyCapsule>> {
-    if max_version.is_some_and(|(major, _)| major >= DLPACK_MAJOR_VERSION.into()) {
+    let versioned = max_version.is_some_and(|(major, _)| major >= DLPACK_MAJOR_VERSION.into());
+    if versioned && !snapshot.has(MAYBE_READ_ONLY) {
         return export(py, snapshot.export::<DLManagedTensorVersioned>(fresh)?);
     }
     if snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY | DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) {
@@ -121,11 +127,15 @@ unsafe extern "C" fn destroy<M: Named>(capsule: *mut ffi::PyObject) {
         || {
             // SAFETY: CPython calls destructors attached (S2).
             let py = unsafe { Python::assume_attached() };
-            let _pending = Pending::save(py);
-            // SAFETY: `capsule` is a capsule, and the name is a C string.
-            let tensor = unsafe { pointer::<M>(capsule) };
-            // SAFETY: the capsule still bears the unused name, so it owns the tensor, and it is going away.
-            drop(tensor.map(|tensor| unsafe { Managed::from_raw(tensor) }));
+            quietly(py, || {
+                // SAFETY: `capsule` is a capsule, and the name is a C string.
+                let tensor = unsafe { pointer::<M>(capsule) };
+                // SAFETY: the capsule still bears the unused name, so it owns the tensor, and it is going away.
+                let tensor = tensor.map(|tensor| unsafe { Managed::from_raw(tensor) });
+                if let Some(tensor) = tensor {
+                    tensor.delete();
+                }
+            });
         },
         drop,
     );

@@ -6,7 +6,7 @@ use std::slice;
 
 use crate::abi::*;
 use crate::error::Error;
-use crate::managed::{self, Managed, ManagedTensor, Offer};
+use crate::managed::{self, Managed, Offer};
 use crate::{device, dtype, layout};
 
 /// Where a tensor's elements are and what they are, everything but its shape.
@@ -20,7 +20,7 @@ pub(crate) struct Memo {
     pub(crate) device: DLDevice,
     /// Type of one element.
     pub(crate) dtype: DLDataType,
-    /// The `DLPACK_FLAG_BITMASK_*` that dlx knows.
+    /// The `DLPACK_FLAG_BITMASK_*` that dlx knows, and [`MAYBE_READ_ONLY`].
     pub(crate) flags: u64,
 }
 
@@ -50,7 +50,7 @@ impl Memo {
             byte_offset: tensor.byte_offset,
             device: tensor.device,
             dtype: tensor.dtype,
-            flags,
+            flags: flags & KNOWN_FLAGS,
         };
         if memo.byte_offset != 0 && !memo.data.is_null() && device::has_addresses(memo.device) {
             let address = usize::try_from(memo.byte_offset)
@@ -101,6 +101,14 @@ pub(crate) fn is_usual(tensor: &DLTensor, flags: u64) -> bool {
         && flags == 0
 }
 
+/// Whether the memory may be written is not known: its producer could not say, in an unversioned struct (R43).
+///
+/// A flag of dlx's own, which is no bit of DLPack's: it neither comes from a foreign struct nor goes into one.
+pub(crate) const MAYBE_READ_ONLY: u64 = 1 << 63;
+
+/// Nobody may write to the memory, or nobody can say that one may.
+pub(crate) const PROTECTED: u64 = DLPACK_FLAG_BITMASK_READ_ONLY | MAYBE_READ_ONLY;
+
 const KNOWN_FLAGS: u64 = DLPACK_FLAG_BITMASK_READ_ONLY
     | DLPACK_FLAG_BITMASK_IS_COPIED
     | DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
@@ -140,7 +148,6 @@ impl<'a> Checked<'a> {
         } else if memo.data.is_null() {
             return Err(no_data(size));
         }
-        memo.flags &= KNOWN_FLAGS;
         if memo.dtype.bits >= 8 {
             memo.flags &= !DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
         }
@@ -150,6 +157,33 @@ impl<'a> Checked<'a> {
             shape,
             strides,
         })
+    }
+
+    /// Refuses elements that no address space has room for from `data` on: of memory for which only a number speaks.
+    #[cold]
+    pub(crate) fn addressable(self) -> Result<Self, Error> {
+        if self.size == 0 || !device::has_addresses(self.memo.device) {
+            return Ok(self);
+        }
+        let (low, high) = match self.strides {
+            Some(strides) => layout::span(self.shape, strides)?,
+            None => (0, self.size - 1),
+        };
+        let bits = i128::from(dtype::bits(self.memo.dtype));
+        let byte = |bit: i128| self.memo.data.addr() as i128 + bit.div_euclid(8);
+        let (start, last) = (
+            byte(i128::from(low) * bits),
+            byte((i128::from(high) + 1) * bits - 1),
+        );
+        if start < 0 || last > usize::MAX as i128 {
+            return Err(Error::refused(format!(
+                "the elements from address {:#x} on, with shape {:?}{}, reach beyond the address space",
+                self.memo.data.addr(),
+                self.shape,
+                (self.strides).map_or(String::new(), |strides| format!(" and strides {strides:?}")),
+            )));
+        }
+        Ok(self)
     }
 
     /// Whether an export of the snapshot would have the fields of `tensor`.
@@ -262,8 +296,8 @@ pub(crate) fn offer(
 }
 
 /// `managed` as dlx writes it, over the same memory.
-pub(crate) fn rewritten<M: ManagedTensor + 'static>(
-    managed: Managed<M>,
+pub(crate) fn rewritten(
+    managed: Managed<DLManagedTensorVersioned>,
 ) -> Result<Managed<DLManagedTensorVersioned>, Error> {
     let (tensor, flags) = managed.read()?;
     // SAFETY: `managed` owns the tensor and goes into the export, which copies them before it could delete it (S3).
@@ -284,17 +318,6 @@ pub(crate) fn rewritten<M: ManagedTensor + 'static>(
         ..*tensor
     };
     managed::export(tensor, shape, strides, memo.flags, managed)
-}
-
-/// As [`of_managed`], from a library whose tensors need no checking as long as they look as usual.
-#[inline(always)]
-pub(crate) fn of_trusted(
-    managed: &Managed<DLManagedTensorVersioned>,
-) -> Result<(&DLTensor, bool), Error> {
-    match Memo::of_trusted(managed) {
-        Some((tensor, _)) => Ok((tensor, true)),
-        None => of_managed(managed),
-    }
 }
 
 /// Checks a tensor, and tells whether an export of a snapshot of it would have the same fields.

@@ -13,6 +13,7 @@ use crate::adapters::numpy;
 use crate::checked::parts;
 use crate::device::Device;
 use crate::managed::Managed;
+use crate::protocol::Usual;
 use crate::release::Release;
 use crate::request::Request;
 use crate::resolve::from_dlpack;
@@ -21,13 +22,14 @@ use crate::snapshot::Snapshot;
 use crate::stream::Stream;
 use crate::tensor::Tensor;
 use crate::{mixin, no_sync, protocol, stream};
-pub(crate) use target::{Target, Via, with as with_target};
+pub(crate) use target::{Target, Via};
 
 /// ``x`` as a tensor of another library: ``to`` is its array type (``torch.Tensor``, ``np.ndarray``,
 /// ``jax.Array``, a subclass of `ExchangeMixin`, `Tensor`) or its namespace (``torch``, ``jax.numpy``).
 ///
 /// The memory is shared wherever the other library can describe it. Where it cannot, or would not respect that it
-/// is read-only, the elements are copied, unless ``copy=False``; ``copy=True`` always copies. ``device`` is where
+/// is read-only, the elements are copied, unless ``copy=False``; ``copy=True`` always copies. NumPy arrays over memory
+/// whose producer cannot say whether it may be written (an array of JAX) are read-only. ``device`` is where
 /// the result must be, as a name, a pair or a `Device`.
 ///
 /// ``x`` itself is returned where it is an instance of the type already and nothing else is asked for; of
@@ -36,6 +38,7 @@ pub(crate) use target::{Target, Via, with as with_target};
 /// Raises ``BufferError`` for what the other library does not take, `CopyRefused` where ``copy=False`` rules out
 /// the copy that it would take, and what `from_dlpack` raises.
 #[pyfunction]
+#[inline(always)]
 #[pyo3(signature = (x, to, /, *, device=None, copy=None))]
 pub(crate) fn convert<'py>(
     x: &Bound<'py, PyAny>,
@@ -54,7 +57,7 @@ pub(crate) fn convert<'py>(
             false => deliver::to_numpy(x, &asked),
         };
     }
-    with_target(to, |target| make(x, target, &asked))
+    make(x, &Target::of(to)?, &asked)
 }
 
 /// What the caller asked for.
@@ -127,14 +130,27 @@ impl<'py> Source<'py> {
                 fresh: false,
             });
         }
-        if asks_nothing && let Some((managed, _)) = no_sync::direct(x, &stream_of, any_stream)? {
-            let (tensor, flags, _) = parts(&managed)?;
-            let copied = flags & DLPACK_FLAG_BITMASK_IS_COPIED != 0;
-            // What is on a device with streams has to be ordered; what is a copy may have to be refused.
-            let again = stream::has_streams(tensor.device) || (copied && asked.copy.is_some());
-            if !again {
-                return Ok(Self::Managed(managed));
+        let direct = match asks_nothing {
+            true => no_sync::direct(x, &stream_of, any_stream)?,
+            false => None,
+        };
+        match direct {
+            Some(Usual::Managed(managed)) => {
+                let (tensor, flags, _) = parts(&managed)?;
+                let copied = flags & DLPACK_FLAG_BITMASK_IS_COPIED != 0;
+                // What is on a device with streams has to be ordered; what is a copy may have to be refused.
+                let again = stream::has_streams(tensor.device) || (copied && asked.copy.is_some());
+                if !again {
+                    return Ok(Self::Managed(managed));
+                }
             }
+            Some(Usual::Snapshot(snapshot)) => {
+                return Ok(Self::Tensor {
+                    tensor: Tensor::new(x.py(), snapshot)?,
+                    fresh: true,
+                });
+            }
+            None => {}
         }
         let snapshot = asked.import(x, stream_of)?;
         // What a producer exports is made for this, what dlx holds is shared (R38).
@@ -159,9 +175,13 @@ fn snapshot(managed: Managed<DLManagedTensorVersioned>) -> PyResult<Snapshot> {
 }
 
 /// An instance of what `target` is.
-fn make<'py>(x: &Bound<'py, PyAny>, target: &Target, asked: &Asked) -> PyResult<Bound<'py, PyAny>> {
+fn make<'py>(
+    x: &Bound<'py, PyAny>,
+    target: &Target<'py>,
+    asked: &Asked,
+) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
-    let class = target.class.bind(py);
+    let class = &target.class;
     let is_one = match target.via {
         // A subclass of an array may mean something else by its operators.
         Via::Numpy => x.get_type().is(class),
@@ -177,7 +197,7 @@ fn make<'py>(x: &Bound<'py, PyAny>, target: &Target, asked: &Asked) -> PyResult<
                 copy: asked.copy,
                 ..Request::NOTHING
             };
-            Ok(Tensor::new(py, from_dlpack(x, &request)?)?.into_any())
+            Ok(Tensor::holding(py, from_dlpack(x, &request)?)?.into_any())
         }
         Via::Numpy => {
             let array = deliver::to_numpy(x, asked)?;
@@ -188,7 +208,7 @@ fn make<'py>(x: &Bound<'py, PyAny>, target: &Target, asked: &Asked) -> PyResult<
         }
         Via::Mixin => {
             let snapshot = asked.import(x, |device| mixin::stream_of(class, device))?;
-            mixin::import_tensor(class, &Tensor::new(py, snapshot)?)
+            mixin::import_tensor(class, &Tensor::holding(py, snapshot)?)
         }
         Via::Table(table) => {
             if asked.is_nothing()
@@ -202,7 +222,7 @@ fn make<'py>(x: &Bound<'py, PyAny>, target: &Target, asked: &Asked) -> PyResult<
         }
         Via::Function(function) => {
             let source = Source::of(x, asked, |device| stream::current(py, device), false)?;
-            deliver::to_function(source, target, function.bind(py), asked)
+            deliver::to_function(source, target, function, asked)
         }
     }
 }

@@ -224,8 +224,9 @@ fn checked(device_type: i32, device_id: i32) -> PyResult<DLDevice> {
 
 /// Where memory lives: a device type and an id.
 ///
-/// Takes a name (``"cpu"``, ``"cuda:0"``), a type and an id, or a pair of both, ``("cuda", 0)`` too. Equal to its name and to the tuple
-/// ``(type, id)``; hashes as the tuple. Source: ``DLDevice`` in dlpack.h 1.3.
+/// Takes a name (``"cpu"``, ``"cuda:0"``), a type and an id, or a pair of both, ``("cuda", 0)`` too. Equal to its name,
+/// as ``str()`` gives it, and hashes as that; ``(type, id)`` is ``device.type, device.id``. Source: ``DLDevice`` in
+/// dlpack.h 1.3.
 #[pyclass(frozen, module = "dlx")]
 pub struct Device(pub(crate) DLDevice);
 
@@ -305,19 +306,14 @@ impl Device {
     }
 
     fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
-        (self.0.device_type.0, self.0.device_id)
-            .into_pyobject(py)?
-            .hash()
+        PyString::new(py, &self.__str__()).hash()
     }
 
     fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
         let equal = if let Ok(other) = other.cast::<Self>() {
             Some(self.0 == other.get().0)
         } else if let Ok(text) = other.cast::<PyString>() {
-            Some(parse(&text.to_cow()?) == Some(self.0))
-        } else if let Ok(pair) = other.cast::<PyTuple>() {
-            let own = (self.0.device_type.0, self.0.device_id);
-            Some(pair.extract::<(i32, i32)>().is_ok_and(|pair| pair == own))
+            Some(text.to_cow()? == self.__str__())
         } else {
             None
         };

@@ -4,11 +4,11 @@
 
 use std::ffi::c_void;
 use std::mem::take;
-use std::sync::{Mutex, PoisonError};
 
 use crate::abi::DLDevice;
 use crate::driver::{self, Capture};
 use crate::error::Error;
+use crate::fork::Lock;
 use crate::interpreter::attach;
 use crate::release::{blocking, sweep};
 use crate::stream::{self, Stream};
@@ -26,7 +26,7 @@ struct Block {
 }
 
 /// Those that could not be freed yet, mostly for a capture.
-static KEPT_BACK: Mutex<Vec<Block>> = Mutex::new(Vec::new());
+static KEPT_BACK: Lock<Vec<Block>> = Lock::new(Vec::new());
 
 impl DeviceMemory {
     /// A block of `bytes` bytes, there for work that `stream` is given from now on.
@@ -85,7 +85,7 @@ impl Drop for DeviceMemory {
 
 /// Frees what could not be freed before.
 fn free_kept_back() {
-    let blocks = take(&mut *KEPT_BACK.lock().unwrap_or_else(PoisonError::into_inner));
+    let blocks = take(&mut *KEPT_BACK.lock());
     blocks.into_iter().for_each(free);
 }
 
@@ -94,8 +94,7 @@ fn free(block: Block) {
     if let Err(error) = block.free()
         && !error.is_final()
     {
-        let mut kept = KEPT_BACK.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.push(block);
+        KEPT_BACK.lock().push(block);
     }
 }
 

@@ -43,6 +43,7 @@ const CODES: [(DLDataTypeCode, &str, &[u8]); 18] = [
 ];
 
 /// Bits of one element, all lanes together.
+#[inline(always)]
 pub(crate) fn bits(dtype: DLDataType) -> u32 {
     u32::from(dtype.bits) * u32::from(dtype.lanes)
 }

@@ -10,7 +10,7 @@ use pyo3::types::{PyModule, PyType};
 
 use crate::abi::*;
 use crate::checked::{Checked, Memo};
-use crate::convert::{Target, Via, convert, with_target};
+use crate::convert::{Target, Via, convert};
 use crate::device::{self, Device};
 use crate::dtype::{self, DType};
 use crate::error::bad_integers;
@@ -27,8 +27,8 @@ use crate::{mixin, protocol};
 /// ``device`` is that of the tensor ``like``, or else the CPU. Memory of dlx's own on CUDA and ROCm is there for work on
 /// dlx's current stream, and is freed in its order.
 ///
-/// Raises ``ValueError`` for a shape that cannot be, ``BufferError`` for what the library cannot describe or where there
-/// is no driver, ``MemoryError``, and what its allocator reports, by name.
+/// Raises ``ValueError`` for a shape that cannot be, ``BufferError`` for a dtype or a device that the library does not
+/// have or where there is no driver, ``MemoryError``, and what else its allocator reports, by name.
 #[pyfunction]
 #[pyo3(signature = (shape, dtype, *, device=None, like=None))]
 pub(crate) fn empty<'py>(
@@ -59,38 +59,33 @@ pub(crate) fn empty<'py>(
         let snapshot = Snapshot::empty(&shape, dtype, device)?;
         return Ok(Tensor::new(py, snapshot)?.into_any());
     };
-    with_target(&class, |target| {
-        let class = target.class.bind(py);
-        match &target.via {
-            Via::Table(table) if table.allocates() => {
-                of_table(target, table, &shape, dtype, device, py)
-            }
-            Via::Mixin => mixin::empty(class, &shape, dtype, device),
-            _ => {
-                let tensor = Tensor::new(py, Snapshot::empty(&shape, dtype, device)?)?;
-                convert(tensor.as_any(), class.as_any(), None, None)
-            }
+    let target = Target::of(&class)?;
+    match &target.via {
+        Via::Table(table) if table.allocates() => of_table(&target, table, &shape, dtype, device),
+        Via::Mixin => mixin::empty(&target.class, &shape, dtype, device),
+        _ => {
+            let tensor = Tensor::new(py, Snapshot::empty(&shape, dtype, device)?)?;
+            convert(tensor.as_any(), target.class.as_any(), None, None)
         }
-    })
+    }
 }
 
 /// Memory of a library's own allocator, as an object that the same table makes.
 fn of_table<'py>(
-    target: &Target,
+    target: &Target<'py>,
     table: &Table,
     shape: &[i64],
     dtype: DLDataType,
     device: DLDevice,
-    py: Python<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let class = target.class.bind(py);
+    let class = &target.class;
     let managed = table.allocate(class, shape, dtype, device)?;
     let snapshot = Snapshot::import(managed, None).map_err(|(error, _)| error)?;
     let memo = snapshot.memo();
     if (snapshot.shape(), memo.dtype, memo.device) != (shape, dtype, device) {
         return Err(PyBufferError::new_err(format!(
             "the allocator of {} gave a {}{:?} on {} in place of a {}{shape:?} on {}",
-            target.name(py),
+            target.name(),
             dtype::name(memo.dtype),
             snapshot.shape(),
             device::name(memo.device),

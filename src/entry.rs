@@ -18,6 +18,7 @@ use crate::abi::{DLManagedTensorVersioned, DLPACK_MAJOR_VERSION};
 use crate::adapters::numpy;
 use crate::boundary::guard;
 use crate::cache::{self, Way};
+use crate::checked::MAYBE_READ_ONLY;
 use crate::request::Request;
 use crate::snapshot::Snapshot;
 use crate::tensor::Tensor;
@@ -150,7 +151,7 @@ unsafe fn of_one(arguments: *const *mut ffi::PyObject) -> Option<*mut ffi::PyObj
         // Whatever else it is may run Python code, so PyO3 has to know of the attachment.
         _ => Python::attach(|_| {
             let snapshot = resolve::from_dlpack(&x, &Request::NOTHING)?;
-            Ok(Tensor::new(py, snapshot)?.into_ptr())
+            Ok(Tensor::holding(py, snapshot)?.into_ptr())
         }),
     };
     Some(made.unwrap_or_else(raised))
@@ -246,6 +247,9 @@ unsafe fn of_tensor(
             return None;
         }
     };
+    if snapshot.has(MAYBE_READ_ONLY) {
+        return owned(capsule::of(py, snapshot, None, false));
+    }
     let managed = snapshot.export::<DLManagedTensorVersioned>(false).ok()?;
     owned(capsule::export(py, managed))
 }

@@ -122,6 +122,13 @@ pub(crate) fn type_name(class: &Bound<'_, PyType>) -> String {
     name.unwrap_or_else(|_| "a type".to_owned())
 }
 
+/// What an exception says, without the trace of C++ functions that may follow.
+#[cold]
+pub(crate) fn first_line(py: Python<'_>, error: &PyErr) -> String {
+    let text = error.value(py).to_string();
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
 /// The error for integers that do not fit (`ValueError`) or are none (`TypeError`).
 #[cold]
 pub(crate) fn bad_integers(py: Python<'_>, error: &PyErr, message: String) -> PyErr {

@@ -19,7 +19,7 @@ use crate::work::Work;
 mod allocate;
 mod foreign;
 
-pub(crate) use foreign::{Table, WorkStream, header, header_in, is_immutable};
+pub(crate) use foreign::{Table, WorkStream, header, header_in, is_immutable, is_static};
 
 /// Name of the capsule that holds a table (R113).
 const NAME: &CStr = c"dlpack_exchange_api";

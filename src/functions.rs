@@ -8,10 +8,11 @@ use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyTuple};
+use pyo3::types::PyTuple;
 
 use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
 use crate::adapters::{loaded, numpy};
+use crate::bridge::is_plain;
 use crate::cache::{self, Way};
 use crate::checked::{Checked, Memo};
 use crate::device::{self, Device};
@@ -83,7 +84,7 @@ pub(crate) fn from_dlpack<'py>(
     if request.release == Release::RecordStream {
         return recorded(x, &request);
     }
-    Tensor::new(x.py(), resolve::from_dlpack(x, &request)?)
+    Tensor::holding(x.py(), resolve::from_dlpack(x, &request)?)
 }
 
 /// A tensor whose producer is told which stream uses it, so that it holds the memory back itself.
@@ -136,7 +137,7 @@ pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     if let Some(Way::Table(..) | Way::Numpy) = cache::known(x) {
         return Ok(true);
     }
-    if is_plain(x) {
+    if is_plain(x) || x.is_exact_instance_of::<PyTuple>() {
         return Ok(false);
     }
     for name in [
@@ -154,24 +155,15 @@ pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(false)
 }
 
-/// Whether `x` is of one of the builtin types that most arguments have which are no tensors.
-fn is_plain(x: &Bound<'_, PyAny>) -> bool {
-    x.is_none()
-        || x.is_exact_instance_of::<PyInt>()
-        || x.is_exact_instance_of::<PyFloat>()
-        || x.is_exact_instance_of::<PyBool>()
-        || x.is_exact_instance_of::<PyString>()
-        || x.is_exact_instance_of::<PyTuple>()
-}
-
 /// A tensor over memory that somebody else owns.
 ///
 /// ``ptr`` is the address of the first element; ``shape`` and ``strides`` count elements (compact row-major
 /// without ``strides``). ``owner`` is kept alive until the tensor and all its exports are gone; without it the
-/// caller answers for the memory. An ``owner`` that refers to the tensor makes a cycle that is never freed.
+/// caller answers for the memory. An ``owner`` may refer to the tensor: the garbage collector knows the tensor then.
 /// ``stream`` is the stream on which the elements become ready, None if they are.
 ///
-/// Raises ``ValueError`` for negative or overflowing extents, NULL with elements, and unknown devices.
+/// Raises ``ValueError`` for extents that are negative or more than the address space has from ``ptr`` on, NULL with
+/// elements, and unknown devices.
 #[pyfunction]
 #[pyo3(signature = (ptr, shape, dtype, *, device=None, strides=None, owner=None, readonly=false, stream=None))]
 #[allow(
@@ -219,11 +211,12 @@ pub(crate) fn from_pointer<'py>(
         Wanted::NoOrder | Wanted::Unset => None,
     };
     let checked = Checked::new(memo, &shape, strides.as_deref())
+        .and_then(Checked::addressable)
         .map_err(|error| PyValueError::new_err(error.message()))?;
     let source = owner.map_or(Source::Static, |owner| {
         Source::Python(PythonOwner::new(owner))
     });
-    Tensor::new(py, checked.with_work(source, work))
+    Tensor::holding(py, checked.with_work(source, work))
 }
 
 /// The integers of an argument.

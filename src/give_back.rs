@@ -6,10 +6,10 @@
 
 use std::collections::HashMap;
 use std::ptr::NonNull;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::abi::DLManagedTensorVersioned;
 use crate::boundary::guard;
+use crate::fork::{Lock, Locked};
 use crate::snapshot::Snapshot;
 
 /// What a caller still owns: the deleter that was there, and a share of the tensor.
@@ -21,10 +21,10 @@ struct Share {
 /// The shares of callers, by the address of the tensor; the last is of the last call, if there were several.
 type Shares = HashMap<usize, Vec<Share>>;
 
-static SHARES: Mutex<Option<Shares>> = Mutex::new(None);
+static SHARES: Lock<Option<Shares>> = Lock::new(None);
 
-fn shares() -> MutexGuard<'static, Option<Shares>> {
-    SHARES.lock().unwrap_or_else(PoisonError::into_inner)
+fn shares() -> Locked<'static, Option<Shares>> {
+    SHARES.lock()
 }
 
 /// Leaves `tensor`, which `snapshot` has taken over, to the caller that it came from.

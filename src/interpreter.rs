@@ -11,6 +11,7 @@ use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
+use crate::depth::{later, within};
 use crate::release;
 
 /// A pending Python exception, put aside while a destructor runs, and set again when dropped (R5).
@@ -78,11 +79,27 @@ impl<T: DropAttached> Drop for Quiet<T> {
         // SAFETY: it is part of a Python object, whose destructor runs attached, or was to become part of one in a
         // function that is called attached.
         let py = unsafe { Python::assume_attached() };
-        let _pending = Pending::save(py);
         // SAFETY: taken once, here, and not used again.
         let value = unsafe { ManuallyDrop::take(&mut self.0) };
-        value.drop_attached(py);
+        quietly(py, || value.drop_attached(py));
     }
+}
+
+/// Runs what lets go of something with the exception that is set, if any, put aside; mostly there is none.
+#[inline(always)]
+pub(crate) fn quietly(py: Python<'_>, let_go: impl FnOnce()) {
+    // SAFETY: `py` proves attachment.
+    match unsafe { ffi::PyErr_Occurred() }.is_null() {
+        true => let_go(),
+        false => with_pending(py, let_go),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn with_pending(py: Python<'_>, let_go: impl FnOnce()) {
+    let _pending = Pending::save(py);
+    let_go();
 }
 
 static FINALIZING: AtomicBool = AtomicBool::new(false);
@@ -144,6 +161,15 @@ pub(crate) fn attach<R>(body: impl FnOnce(Python<'_>) -> R) -> Option<R> {
     Some(body(unsafe { Python::assume_attached() }))
 }
 
+/// Whether somebody else holds `object` too, so that to let go of it frees nothing.
+#[inline(always)]
+fn is_shared(object: *mut ffi::PyObject) -> bool {
+    // SAFETY: a live object.
+    let count = unsafe { ffi::Py_REFCNT(object) };
+    // From 3.14 on other things are in the upper half.
+    count as u32 > 1
+}
+
 /// A Python object that keeps memory alive and may be let go from any thread (invariant S5).
 pub(crate) struct PythonOwner(Option<Py<PyAny>>);
 
@@ -151,6 +177,11 @@ impl PythonOwner {
     /// Holds `object` until dropped.
     pub(crate) fn new(object: Py<PyAny>) -> Self {
         Self(Some(object))
+    }
+
+    /// The object that is held, or NULL.
+    pub(crate) fn as_ptr(&self) -> *mut ffi::PyObject {
+        self.0.as_ref().map_or(null_mut(), Py::as_ptr)
     }
 
     /// The object that is held, by all but the drop of this.
@@ -164,8 +195,21 @@ impl DropAttached for PythonOwner {
         if FINALIZING.load(Ordering::Acquire) {
             return std::mem::forget(self);
         }
-        if let Some(object) = self.0.take() {
-            object.drop_ref(py);
+        let Some(object) = self.0.take() else {
+            return;
+        };
+        std::mem::forget(self);
+        let object = object.into_ptr();
+        // SAFETY: attached, and the reference was ours, given up once.
+        let let_go = || unsafe { ffi::Py_DECREF(object) };
+        if is_shared(object) {
+            return let_go();
+        }
+        if !within(let_go) {
+            // SAFETY: attached, and the reference was not given up.
+            let object = unsafe { Bound::from_owned_ptr(py, object) };
+            let this = Self::new(object.unbind());
+            later(|| drop(this));
         }
     }
 }
@@ -176,11 +220,17 @@ impl Drop for PythonOwner {
         if object.is_none() {
             return;
         }
-        give_up(|py| {
-            if let Some(object) = object.take() {
-                object.drop_ref(py);
-            }
-        });
-        std::mem::forget(object);
+        let let_go = || {
+            give_up(|py| {
+                if let Some(object) = object.take() {
+                    object.drop_ref(py);
+                }
+            });
+            // Left where the interpreter is exiting.
+            std::mem::forget(object.take());
+        };
+        if !within(let_go) {
+            later(|| drop(Self(object)));
+        }
     }
 }

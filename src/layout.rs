@@ -36,6 +36,14 @@ pub(crate) fn nbytes(size: i64, dtype: DLDataType, padded: bool) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
+/// Whether `address` is a multiple of the size of an element, or of the largest power of two in it: three floats are
+/// aligned as one is, and less than a byte is at any address.
+pub(crate) fn is_aligned(address: u64, dtype: DLDataType) -> bool {
+    let bits = u64::from(dtype::bits(dtype));
+    let alignment = (bits & bits.wrapping_neg()) / 8;
+    address & alignment.saturating_sub(1) == 0
+}
+
 /// Stride of dimension `index` when elements lie in row-major order with nothing between them.
 pub(crate) fn row_major(shape: &[i64], index: usize) -> i64 {
     shape[index + 1..]

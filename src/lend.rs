@@ -8,7 +8,7 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
-use crate::adapters::torch::Kind;
+use crate::adapters::torch::{self, Kind};
 use crate::adapters::{cuda_array_interface, numpy};
 use crate::cache::{self, Way};
 use crate::driver::Event;
@@ -41,7 +41,7 @@ pub(crate) fn lend(
     stream: Option<&Stream>,
     wanted: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Lent> {
-    cache::with(x, |entry| match entry.way(x)? {
+    match cache::way(x)? {
         Way::Tensor => Ok(Lent {
             snapshot: x.cast::<Tensor>()?.get().snapshot()?.clone(),
             library: None,
@@ -60,7 +60,13 @@ pub(crate) fn lend(
             lent => lent,
         },
         Way::Protocol(_) | Way::Undecided => of_protocol(x, stream, wanted),
-    })
+    }
+}
+
+/// A view that the table lends, of which one has been seen.
+fn lent_again(x: &Bound<'_, PyAny>, table: Table) -> PyResult<Snapshot> {
+    let lent = table.lend(x)?;
+    lent.ok_or_else(|| PyBufferError::new_err("the table of the tensor lends no view any more"))
 }
 
 /// A view that the table lends, or an export, without order.
@@ -70,21 +76,26 @@ fn of_table(x: &Bound<'_, PyAny>, table: Table, kind: Option<Kind>) -> PyResult<
         Some(kind) => match table.lend(x) {
             Ok(Some(snapshot)) => {
                 kind.check_borrow(x, snapshot.memo().dtype)?;
-                Some(snapshot)
+                match kind.holds(x, &snapshot, None) {
+                    true => Some(snapshot),
+                    false => Some(torch::settled(&kind, x, || lent_again(x, table))?),
+                }
             }
             Ok(None) => None,
             Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => None,
-            Err(error) => return Err(error),
+            Err(error) => return Err(torch::explain(Some(&kind), x, error)),
         },
         None => None,
     };
     let snapshot = match lent {
         Some(snapshot) => snapshot,
         None => {
-            let managed = table.export(x)?;
-            let snapshot = Snapshot::import(managed, None).map_err(|(error, _)| error)?;
+            let explain = |error| torch::explain(kind.as_ref(), x, error);
+            let managed = table.export_to_kernel(x).map_err(explain)?;
+            let snapshot =
+                Snapshot::import(managed, None).map_err(|(error, _)| explain(error.into()))?;
             if let Some(kind) = kind {
-                kind.check_table(x, snapshot.memo().dtype)?;
+                kind.check_table(x, snapshot.memo().dtype, snapshot.memo().data)?;
             }
             snapshot
         }

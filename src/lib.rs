@@ -16,6 +16,7 @@ mod capsule;
 mod checked;
 mod convert;
 mod copy;
+mod depth;
 mod device;
 mod device_memory;
 mod driver;
@@ -24,11 +25,13 @@ mod empty;
 mod entry;
 mod error;
 mod exchange;
+mod fork;
 mod functions;
 mod give_back;
 mod interpreter;
 mod layout;
 mod lend;
+mod lookup;
 mod managed;
 mod memory;
 mod method;
@@ -49,6 +52,7 @@ mod strided;
 mod tensor;
 mod transfer;
 mod work;
+mod writing;
 
 #[pyo3::pymodule(gil_used = false)]
 mod _core {
@@ -59,7 +63,7 @@ mod _core {
     #[pymodule_export]
     use crate::borrow::Borrow;
     #[pymodule_export]
-    use crate::bridge::{Bridged, Kind};
+    use crate::bridge::{Bridged, Kind, Types, placed};
     #[pymodule_export]
     use crate::convert::convert;
     #[pymodule_export]
@@ -73,7 +77,7 @@ mod _core {
     #[pymodule_export]
     use crate::mixin::{
         allocate, current_work_stream, dlpack, dlpack_device, dlpack_device_aliases, exported,
-        import_tensor, register,
+        import_tensor, mixin, register,
     };
     #[pymodule_export]
     use crate::publish::{exchange_api, publish, unpublish};
@@ -81,6 +85,8 @@ mod _core {
     use crate::stream::current::{CurrentStream, current_stream};
     #[pymodule_export]
     use crate::stream::object::PyStream;
+    #[pymodule_export]
+    use crate::writing::written;
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]
@@ -90,6 +96,7 @@ mod _core {
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let py = module.py();
         crate::interpreter::one_interpreter(py)?;
+        crate::fork::watch();
         module.setattr(
             "__getattr__",
             wrap_pyfunction!(crate::device::__getattr__, module)?,

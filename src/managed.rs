@@ -1,6 +1,6 @@
 //! Managed tensors: an owning handle for either struct of `dlpack.h`, and the building of our own.
 
-use std::alloc::{Layout, alloc, dealloc};
+use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::ptr::{NonNull, copy_nonoverlapping};
@@ -10,6 +10,8 @@ use crate::abi::{
     DLPackVersion, DLTensor,
 };
 use crate::boundary::guard;
+use crate::checked::MAYBE_READ_ONLY;
+use crate::depth::{later, within};
 use crate::error::Error;
 
 mod offer;
@@ -20,7 +22,10 @@ pub(crate) use offer::Offer;
 ///
 /// Fields are read one by one, through the pointer: behind `flags` a struct of another major version may
 /// not even be readable (R29).
-pub(crate) trait ManagedTensor: Sized {
+pub(crate) trait ManagedTensor: Sized + 'static {
+    /// What a snapshot of such a struct notes beside the flags that it has.
+    const UNSAID: u64;
+
     /// The deleter, NULL as `None` (R9).
     ///
     /// # Safety
@@ -45,6 +50,8 @@ pub(crate) trait ManagedTensor: Sized {
 }
 
 impl ManagedTensor for DLManagedTensorVersioned {
+    const UNSAID: u64 = 0;
+
     unsafe fn deleter(this: NonNull<Self>) -> Option<unsafe extern "C" fn(*mut Self)> {
         // SAFETY: alive, as the caller promises; the field is the same in every version.
         unsafe { (*this.as_ptr()).deleter }
@@ -76,13 +83,16 @@ impl ManagedTensor for DLManagedTensorVersioned {
             version,
             manager_ctx,
             deleter: Some(deleter),
-            flags,
+            // The only place where flags leave dlx.
+            flags: flags & !MAYBE_READ_ONLY,
             dl_tensor,
         }
     }
 }
 
 impl ManagedTensor for DLManagedTensor {
+    const UNSAID: u64 = MAYBE_READ_ONLY;
+
     unsafe fn deleter(this: NonNull<Self>) -> Option<unsafe extern "C" fn(*mut Self)> {
         // SAFETY: alive, as the caller promises.
         unsafe { (*this.as_ptr()).deleter }
@@ -147,12 +157,28 @@ impl<M: ManagedTensor> Managed<M> {
     }
 }
 
-impl<M: ManagedTensor> Drop for Managed<M> {
-    fn drop(&mut self) {
+impl<M: ManagedTensor> Managed<M> {
+    /// Calls the deleter of a tensor of dlx's own, which is no link of a chain by itself.
+    pub(crate) fn delete(self) {
+        ManuallyDrop::new(self).call_deleter();
+    }
+
+    /// The one call of the deleter.
+    #[inline(always)]
+    fn call_deleter(&self) {
         // SAFETY: we own the tensor, so it is alive until the deleter is called (S3).
         if let Some(deleter) = unsafe { M::deleter(self.0) } {
             // SAFETY: we own the tensor and never touch it again (S3).
             unsafe { deleter(self.0.as_ptr()) };
+        }
+    }
+}
+
+impl<M: ManagedTensor> Drop for Managed<M> {
+    fn drop(&mut self) {
+        if !within(|| self.call_deleter()) {
+            let this = Self(self.0);
+            later(|| drop(this));
         }
     }
 }
@@ -171,6 +197,19 @@ fn layout<M, O>(ndim: usize) -> Result<(Layout, usize), Error> {
     Layout::array::<i64>(2 * ndim)
         .and_then(|dimensions| Layout::new::<Export<M, O>>().extend(dimensions))
         .map_err(|_| Error::OutOfMemory(usize::MAX))
+}
+
+/// The allocation of an [`Export`] that exists.
+///
+/// # Safety
+///
+/// There is an allocation for so many dimensions, made by `place`.
+#[inline(always)]
+unsafe fn placed<M, O>(ndim: usize) -> Layout {
+    const { assert!(size_of::<Export<M, O>>().is_multiple_of(align_of::<i64>())) };
+    let size = size_of::<Export<M, O>>() + size_of::<i64>() * 2 * ndim;
+    // SAFETY: an alignment that the compiler uses; the same size did not overflow in `layout`.
+    unsafe { Layout::from_size_align_unchecked(size, align_of::<Export<M, O>>()) }
 }
 
 /// A new managed tensor over the memory of `tensor`, with `shape` and `strides` copied.
@@ -204,7 +243,7 @@ fn place<M: ManagedTensor, O>(
     let ndim = shape.len().min(strides.len());
     let (layout, dimensions) = layout::<M, O>(ndim)?;
     // SAFETY: the layout is not empty, it holds at least the struct.
-    let block = unsafe { alloc(layout) };
+    let block = unsafe { System.alloc(layout) };
     let Some(start) = NonNull::new(block.cast()) else {
         return Err(Error::OutOfMemory(layout.size()));
     };
@@ -235,10 +274,10 @@ unsafe extern "C" fn delete<M: ManagedTensor, O>(managed: *mut M) {
             // SAFETY: only `export` installs this deleter, at the start of such an allocation, and whoever
             // calls it gives the tensor up (S4). Fields that the consumer may write are not read.
             let Export { owner, ndim, .. } = unsafe { block.read() };
-            if let Ok((layout, _)) = layout::<M, O>(ndim) {
-                // SAFETY: allocated by `export` with this same layout.
-                unsafe { dealloc(block.cast(), layout) };
-            }
+            // SAFETY: allocated by `place` for this many dimensions.
+            let layout = unsafe { placed::<M, O>(ndim) };
+            // SAFETY: allocated by `place` with this same layout.
+            unsafe { System.dealloc(block.cast(), layout) };
             drop(owner);
         },
         // A deleter has no way to report; what panicked is lost, the process is not.

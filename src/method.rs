@@ -7,9 +7,12 @@ use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::thread;
 
+use pyo3::exceptions::PyAttributeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
+
+use crate::lookup::is_in_type;
 
 /// `PyObject_GetOptionalAttr`.
 type GetOptionalAttr = unsafe extern "C" fn(
@@ -86,6 +89,34 @@ pub(crate) fn attribute<'py>(
         0 => Ok(None),
         // SAFETY: a new reference, or NULL with an exception.
         _ => unsafe { Bound::from_owned_ptr_or_err(x.py(), found) }.map(Some),
+    }
+}
+
+/// Whether `x` has a method `name`, which need not be made for it.
+#[inline(always)]
+pub(crate) fn has(x: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> PyResult<bool> {
+    Ok(is_in_type(x.get_type_ptr(), name) == Some(true) || attribute(x, name)?.is_some())
+}
+
+/// What the method `name` of `x` answers, `None` if it has none.
+#[inline]
+pub(crate) fn answer<'py>(
+    x: &Bound<'py, PyAny>,
+    name: &Bound<'py, PyString>,
+    keyword: Option<Keyword<'_, 'py>>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if !has(x, name)? {
+        return Ok(None);
+    }
+    match call_method(x, name, keyword) {
+        // An object may hide what its type has.
+        Err(error)
+            if error.is_instance_of::<PyAttributeError>(x.py())
+                && attribute(x, name)?.is_none() =>
+        {
+            Ok(None)
+        }
+        answer => answer.map(Some),
     }
 }
 

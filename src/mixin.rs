@@ -20,19 +20,28 @@ use crate::protocol;
 use crate::release::Release;
 use crate::request::Request;
 use crate::resolve::{explain, from_dlpack, from_tensor};
-use crate::slot::{Hooks, Origin, SLOTS, Slot, innermost, is_root, nested, set_root};
+use crate::slot::{Hooks, Origin, SLOTS, Slot, innermost, is_root, nested, root_or};
 use crate::snapshot::Snapshot;
 use crate::tensor::Tensor;
-use crate::{aliases, cache, capsule, stream};
+use crate::{aliases, capsule, stream};
 
-/// Gives a subclass of the mixin its exchange table; the first class that comes is the mixin itself.
+/// The mixin of this process: ``class``, unless the module that defines it runs once more.
+#[pyfunction]
+pub(crate) fn mixin<'py>(class: Bound<'py, PyType>) -> PyResult<Bound<'py, PyType>> {
+    let root = root_or(&class).clone();
+    if root.is(&class) {
+        register(&class)?;
+    }
+    Ok(root)
+}
+
+/// Gives a subclass of the mixin, or that itself, its exchange table.
 ///
 /// When the pool is used up a class shares the table of a base, and the first time there is a warning to say so.
 #[pyfunction]
 pub(crate) fn register(class: &Bound<'_, PyType>) -> PyResult<Option<String>> {
     static WARNED: AtomicBool = AtomicBool::new(false);
     let py = class.py();
-    set_root(class);
     let (origin, hooks) = match is_root(class) {
         true => (Origin::Method, Hooks::default()),
         false => (Origin::of(class)?, Hooks::of(class)?),
@@ -97,9 +106,7 @@ pub(crate) fn dlpack<'py>(
     };
     let (inner, last) = innermost(x)?;
     let snapshot = match Tensor::of(&inner) {
-        Some(tensor) => cache::with(&inner, |entry| {
-            from_tensor(tensor, Some(x), entry, &request)
-        }),
+        Some(tensor) => from_tensor(tensor, Some(x), &request),
         None => from_dlpack(&inner, &request),
     };
     let snapshot = snapshot.map_err(|error| {

@@ -11,12 +11,13 @@ use pyo3::prelude::*;
 use crate::abi::*;
 use crate::adapters::{numpy, torch};
 use crate::cache::{self, Way};
+use crate::checked::Memo;
 use crate::exchange::{Table, WorkStream};
 use crate::managed::Managed;
-use crate::protocol::no_protocol;
+use crate::protocol::{Usual, no_protocol};
 use crate::release::Release;
 use crate::request::{Request, StreamOf};
-use crate::resolve::from_dlpack;
+use crate::resolve::{forwarded, from_dlpack, table};
 use crate::slot::{innermost, lends_nothing};
 use crate::snapshot::Snapshot;
 use crate::stream::Stream;
@@ -54,36 +55,60 @@ pub(crate) fn managed_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyRe
 #[inline(never)]
 fn find(x: &Bound<'_, PyAny>) -> PyResult<Way> {
     // Finding the way runs Python code.
-    Python::attach(|_| cache::with(x, |entry| entry.way(x)))
+    Python::attach(|_| cache::asked(x))
 }
 
 /// As [`managed_tensor`], where `x` has a table or a native reader, or for `any_stream` a usual export of `__dlpack__`;
 /// `None` where it has not. The caller is properly attached.
+#[inline(always)]
 pub(crate) fn direct(
     x: &Bound<'_, PyAny>,
     stream: StreamOf<'_>,
     any_stream: bool,
-) -> PyResult<Option<Export>> {
-    cache::with(x, |entry| {
-        let found;
-        let way = match entry.known() {
-            Some(way) => way,
-            // `from_dlpack` comes next, and looks again.
-            None if entry.is_undecided() && !entry.is_on_cpu() => return Ok(None),
-            None => {
-                found = entry.way(x)?;
-                &found
-            }
-        };
-        match way {
-            Way::Table(..) | Way::Numpy => by_way(x, way, stream).map(Some),
-            Way::Protocol(kind) if any_stream => {
-                let managed = protocol::usual(x, *kind, entry)?;
-                Ok(managed.map(|managed| (managed, None)))
-            }
-            _ => Ok(None),
+) -> PyResult<Option<Usual>> {
+    let mut room = None;
+    match cache::way_in(&mut room, x)? {
+        // Its dimensions have to be read once and checked.
+        Way::Table(table, Some(kind)) if kind.is_plain() => {
+            Ok(table::on_cpu(x, table, kind)?.map(Usual::Snapshot))
         }
-    })
+        way => direct_by_way(x, way, stream, any_stream),
+    }
+}
+
+/// As [`direct`], of all but tensors of torch.
+#[inline(never)]
+fn direct_by_way(
+    x: &Bound<'_, PyAny>,
+    way: &Way,
+    stream: StreamOf<'_>,
+    any_stream: bool,
+) -> PyResult<Option<Usual>> {
+    let kind = match way {
+        Way::Table(..) | Way::Numpy => {
+            let (managed, _) = by_way(x, way, stream)?;
+            return Ok(Some(Usual::Managed(managed)));
+        }
+        Way::Protocol(kind) => Some(*kind),
+        Way::Undecided => None,
+        Way::Tensor | Way::Mixin => return Ok(None),
+    };
+    if !any_stream || (kind.is_none() && forwarded(x)?.is_some()) {
+        return Ok(None);
+    }
+    protocol::usual(x, kind).map_err(|error| torch::explain(kind.as_ref(), x, error))
+}
+
+/// As [`managed_tensor`], for dlx itself: a snapshot notes what an unversioned tensor cannot say. The caller is properly
+/// attached.
+pub(crate) fn snapshot(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Snapshot> {
+    let managed = match cache::way(x)? {
+        Way::Mixin => return snapshot(&innermost(x)?.0, stream),
+        Way::Tensor => return ordered(x, stream).cloned(),
+        Way::Protocol(_) | Way::Undecided => return by_protocol(x, stream),
+        way => by_way(x, &way, stream)?.0,
+    };
+    Ok(Snapshot::import(managed, None).map_err(|(error, _)| error)?)
 }
 
 #[inline(always)]
@@ -127,16 +152,21 @@ fn from_table(
         Err(error) => {
             return Python::attach(|py| match error.is_instance_of::<PyBufferError>(py) {
                 true => from_protocol(x, stream),
-                false => Err(error),
+                false => Err(torch::explain(kind, x, error)),
             });
         }
     };
-    let (tensor, exact) = match kind {
-        Some(kind) if kind.is_plain() => checked::of_trusted(&managed)?,
-        _ => checked::of_managed(&managed)?,
-    };
+    if let Some(kind) = kind
+        && kind.is_plain()
+        && let Some((tensor, _)) = Memo::of_trusted(&managed)
+    {
+        kind.check_table(x, tensor.dtype, tensor.data)?;
+        return Ok((managed, None));
+    }
+    let checked = checked::of_managed(&managed);
+    let (tensor, exact) = checked.map_err(|error| torch::explain(kind, x, error.into()))?;
     if let Some(kind) = kind {
-        kind.check_table(x, tensor.dtype)?;
+        kind.check_table(x, tensor.dtype, tensor.data)?;
     }
     let work_stream = work_stream(table, tensor.device);
     let managed = match exact {
@@ -154,14 +184,16 @@ fn work_stream(table: &Table, device: DLDevice) -> Option<WorkStream> {
 /// What `from_dlpack` makes of `x`; everything on this way may run Python code.
 #[cold]
 fn from_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export> {
-    Python::attach(|_| {
-        let request = Request {
-            stream_of: Some(stream),
-            release: Release::None,
-            ..Request::NOTHING
-        };
-        Ok((from_dlpack(x, &request)?.export(true)?, None))
-    })
+    Python::attach(|_| Ok((by_protocol(x, stream)?.export(true)?, None)))
+}
+
+fn by_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Snapshot> {
+    let request = Request {
+        stream_of: Some(stream),
+        release: Release::None,
+        ..Request::NOTHING
+    };
+    from_dlpack(x, &request)
 }
 
 /// A view of `x` whose dimensions belong to it, and the stream of its library.
@@ -201,11 +233,13 @@ fn from_borrow(
     kind: Option<&torch::Kind>,
 ) -> PyResult<Option<Lent>> {
     let is_trusted = kind.is_some_and(torch::Kind::is_plain);
-    let Some(tensor) = table.borrow(x, is_trusted)? else {
+    let lent = table.borrow(x, is_trusted);
+    let Some(tensor) = lent.map_err(|error| torch::explain(kind, x, error))? else {
         return Ok(None);
     };
     if let Some(kind) = kind {
         kind.check_borrow(x, tensor.dtype)?;
+        kind.check_memory(x, tensor.data)?;
     }
     let work_stream = work_stream(table, tensor.device);
     Ok(Some((tensor, work_stream)))

@@ -2,28 +2,26 @@
 
 #![forbid(unsafe_code)]
 
+mod asked;
 mod order;
 mod usual;
 
-use pyo3::exceptions::{
-    PyAttributeError, PyBufferError, PyRuntimeError, PyTypeError, PyValueError,
-};
+use pyo3::exceptions::{PyAttributeError, PyBufferError, PyException, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyInt, PyTuple, PyType};
+use pyo3::types::{PyInt, PyTuple};
 
+use self::asked::{Asked, failed};
 use self::order::{Order, of_request};
-pub(crate) use self::usual::usual;
-use self::usual::{capsule_of, of_answer};
+pub(crate) use self::usual::{Usual, at_once, usual};
+use self::usual::{note, on_cpu};
 use crate::abi::*;
-use crate::adapters::{oneapi, torch};
-use crate::cache::Entry;
+use crate::adapters::{oneapi, tensorflow, torch};
 use crate::error::type_name;
-use crate::method::{attribute, call};
+use crate::method::{answer, attribute, has};
 use crate::release::Release;
 use crate::relocate::{self, On};
-use crate::request::{Request, elsewhere, finish};
+use crate::request::{Request, finish, is_refusal, refused_by_both};
 use crate::snapshot::Snapshot;
 use crate::{capsule, copy, device, stream};
 
@@ -31,7 +29,6 @@ use crate::{capsule, copy, device, stream};
 pub(crate) fn from_protocol(
     x: &Bound<'_, PyAny>,
     kind: Option<torch::Kind>,
-    entry: &Entry,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
     let py = x.py();
@@ -39,17 +36,18 @@ pub(crate) fn from_protocol(
         None => request.device.is_some(),
         Some(copy) => copy,
     };
-    let error = match ask(x, kind, entry, request) {
-        Err(error) if may_copy && relocate::is_refusal(py, &error, kind.is_some()) => error,
+    let error = match ask(x, kind, request) {
+        Err(error) if may_copy && is_refusal(py, &error) => error,
         answer => return answer,
     };
     let Some(here) = device(x)? else {
         return Err(error);
     };
     let there = request.device.unwrap_or(here);
-    if !request.moves(here) || relocate::check(here, there).is_err() {
+    if !request.moves(here) {
         return Err(error);
     }
+    refused_by_both(py, error.clone_ref(py), here, there)?;
     let on = request.on(there)?;
     let stream = match &on {
         _ if !stream::has_streams(here) => None,
@@ -64,7 +62,7 @@ pub(crate) fn from_protocol(
         release: Release::None,
         ..Request::NOTHING
     };
-    let Some(source) = ask(x, kind, entry, &as_it_is)? else {
+    let Some(source) = ask(x, kind, &as_it_is)? else {
         return Err(error);
     };
     Ok(Some(relocate::copied(py, &source, there, on)?))
@@ -74,29 +72,40 @@ pub(crate) fn from_protocol(
 pub(crate) fn ask(
     x: &Bound<'_, PyAny>,
     kind: Option<torch::Kind>,
-    entry: &Entry,
+    request: &Request<'_, '_>,
+) -> PyResult<Option<Snapshot>> {
+    match kind {
+        Some(kind) => kind.check_protocol(x)?,
+        None => tensorflow::check(x)?,
+    }
+    ask_checked(x, kind, request).map_err(|error| torch::explain(kind.as_ref(), x, error))
+}
+
+/// As [`ask`], of what has been checked.
+#[inline(always)]
+fn ask_checked(
+    x: &Bound<'_, PyAny>,
+    kind: Option<torch::Kind>,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
     let py = x.py();
-    if let Some(kind) = kind {
-        kind.check_protocol(x)?;
-    }
-    if request.is_usual()
-        && let Some(capsule) = capsule_of(x, entry)?
-    {
-        let snapshot = capsule::import(&capsule, None)?;
-        match entry.is_confirmed(snapshot.memo().device) {
-            true => return Ok(Some(snapshot)),
-            false => drop(snapshot),
-        }
-    }
-    let Some(method) = attribute(x, intern!(py, "__dlpack__"))? else {
+    if !has(x, intern!(py, "__dlpack__"))? {
         return Ok(None);
+    }
+    let here = match device(x) {
+        Ok(Some(here)) => here,
+        // The type has the method, and the object may hide it.
+        Ok(None) if attribute(x, intern!(py, "__dlpack__"))?.is_none() => return Ok(None),
+        Ok(None) => return Err(no_protocol(x, "__dlpack_device__")),
+        // Where it was not asked first, it would not have been asked.
+        Err(error) if request.is_usual() && error.is_instance_of::<PyException>(py) => {
+            let snapshot = on_cpu(x)?.ok_or(error)?;
+            check_memory(x, kind, &snapshot)?;
+            return Ok(Some(snapshot));
+        }
+        Err(error) => return Err(error),
     };
-    let Some(here) = device(x)? else {
-        return Err(no_protocol(x, "__dlpack_device__"));
-    };
-    entry.found_on(here);
+    note(x, here)?;
     let there = request.device.unwrap_or(here);
     let queue = oneapi::queue(x, request.stream, there)?;
     let (stream, order) = match queue {
@@ -118,14 +127,16 @@ pub(crate) fn ask(
             .copy
             .filter(|&copy| !(copy && here == wanted && copy::can(there))),
     };
-    let result = match asked.call(&method, entry) {
-        Ok(result) => result,
-        Err(error) => return Err(asked.explain(py, error, here)),
+    let capsule = match asked.call(x) {
+        Ok(capsule) => capsule,
+        Err(error) => return unless_absent(x, asked.explain(py, error, here)),
     };
-    let capsule = of_answer(x, result)?;
     // After the export, which may have given the stream work of its own.
     let work = order.work(request)?;
     let snapshot = capsule::import(&capsule, work)?;
+    if (asked.copy, asked.device) == (None, None) {
+        check_memory(x, kind, &snapshot)?;
+    }
     let found = snapshot.memo().device;
     if found != wanted && (request.device.is_some() || stream::has_streams(found)) {
         return Err(PyBufferError::new_err(format!(
@@ -151,137 +162,36 @@ pub(crate) fn ask(
     Ok(Some(snapshot))
 }
 
-/// What goes to `__dlpack__` beside `max_version`.
-struct Asked<'a, 'py> {
-    stream: Option<i64>,
-    /// A queue of oneAPI, which goes in place of a stream.
-    queue: Option<&'a Bound<'py, PyAny>>,
-    device: Option<DLDevice>,
-    copy: Option<bool>,
-}
-
-impl<'py> Asked<'_, 'py> {
-    /// Whether only a producer that knows the newer keywords can do it.
-    fn needs_new(&self) -> bool {
-        self.device.is_some() || self.copy == Some(true)
-    }
-
-    /// Calls `__dlpack__`, and once more without the new keywords if it does not know them (R32).
-    fn call(&self, method: &Bound<'py, PyAny>, entry: &Entry) -> PyResult<Bound<'py, PyAny>> {
-        let py = method.py();
-        if self.needs_new() || !entry.is_old() {
-            let keywords = self.keywords(py)?;
-            match call(method, Some(&keywords)) {
-                Err(error) if !self.needs_new() && is_signature_error(py, &error) => {}
-                other => return other,
-            }
-        }
-        let keywords = PyDict::new(py);
-        self.set_stream(&keywords)?;
-        let result = call(method, Some(&keywords));
-        if result.is_ok() {
-            entry.set_old();
-        }
-        result
-    }
-
-    /// The keywords of a call; the usual ones are made once.
-    fn keywords(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        static USUAL: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
-        let usual = USUAL.get_or_try_init(py, || {
-            let keywords = PyDict::new(py);
-            let version = (DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION);
-            keywords.set_item(intern!(py, "max_version"), version)?;
-            Ok::<_, PyErr>(keywords.unbind())
-        })?;
-        let usual = usual.bind(py);
-        let unordered = self.stream.is_none() && self.queue.is_none();
-        if unordered && self.device.is_none() && self.copy.is_none() {
-            return Ok(usual.clone());
-        }
-        let keywords = usual.copy()?;
-        self.set_stream(&keywords)?;
-        if let Some(device) = self.device {
-            // A plain pair of ints, which any producer can compare (R68).
-            let device = (device.device_type.0, device.device_id);
-            keywords.set_item(intern!(py, "dl_device"), device)?;
-        }
-        if let Some(copy) = self.copy {
-            keywords.set_item(intern!(py, "copy"), copy)?;
-        }
-        Ok(keywords)
-    }
-
-    /// Adds the stream or queue that is to wait.
-    fn set_stream(&self, keywords: &Bound<'py, PyDict>) -> PyResult<()> {
-        let name = intern!(keywords.py(), "stream");
-        match (self.stream, self.queue) {
-            (Some(stream), _) => keywords.set_item(name, stream),
-            (None, Some(queue)) => keywords.set_item(name, queue),
-            (None, None) => Ok(()),
-        }
-    }
-
-    /// The error of a call that failed: the producer's own (R60), unless it says what only dlx knows.
-    fn explain(&self, py: Python<'_>, error: PyErr, here: DLDevice) -> PyErr {
-        let unknown_keyword = self.needs_new() && is_signature_error(py, &error);
-        let is = |class: &Bound<'_, PyType>| error.is_instance(py, class);
-        let refused = is(&py.get_type::<PyBufferError>()) || is(&py.get_type::<PyValueError>());
-        let explained = match self.device {
-            Some(there) if self.copy == Some(false) && (unknown_keyword || refused) => {
-                elsewhere(py, here, there)
-            }
-            // Of such arrays one can expect more than one device, so the error says which there are.
-            Some(there)
-                if oneapi::is_one(here)
-                    && (unknown_keyword || refused || is(&py.get_type::<PyRuntimeError>())) =>
-            {
-                PyBufferError::new_err(format!(
-                    "the tensor is on {}, and its producer does not give it on {}",
-                    device::name(here),
-                    device::name(there)
-                ))
-            }
-            _ if unknown_keyword => PyBufferError::new_err(format!(
-                "__dlpack__ takes no {}, so the tensor cannot be had on another device or as a copy",
-                if self.device.is_some() {
-                    "dl_device"
-                } else {
-                    "copy"
-                }
-            )),
-            _ => return error,
-        };
-        explained.set_cause(py, Some(error));
-        explained
-    }
-}
-
-/// Whether a `TypeError` says that `__dlpack__` does not know a keyword, not that something failed inside.
-///
-/// It was raised at the call, before any Python code of the producer ran, or it names the keyword: a method
-/// that hands its keywords on fails like that (R32).
-fn is_signature_error(py: Python<'_>, error: &PyErr) -> bool {
-    if !error.is_instance_of::<PyTypeError>(py) {
-        return false;
-    }
-    let named = |message: &str| {
-        message.contains("keyword")
-            && ["max_version", "dl_device", "copy", "no keyword"]
-                .iter()
-                .any(|name| message.contains(name))
+/// Refuses what torch exports of memory that `x` does not have.
+fn check_memory(
+    x: &Bound<'_, PyAny>,
+    kind: Option<torch::Kind>,
+    snapshot: &Snapshot,
+) -> PyResult<()> {
+    let Some(kind) = kind else {
+        return Ok(());
     };
-    error.traceback(py).is_none()
-        || (error.value(py).str()).is_ok_and(|text| text.to_cow().is_ok_and(|text| named(&text)))
+    kind.check_address(x, snapshot.memo().data)?;
+    match kind.holds(x, snapshot, None) {
+        true => Ok(()),
+        false => Err(torch::outside()),
+    }
+}
+
+/// The failure of `__dlpack__` of `x`, `None` where an object hides what its type has.
+#[cold]
+fn unless_absent<T>(x: &Bound<'_, PyAny>, error: PyErr) -> PyResult<Option<T>> {
+    let py = x.py();
+    let absent = error.is_instance_of::<PyAttributeError>(py)
+        && attribute(x, intern!(py, "__dlpack__"))?.is_none();
+    if absent { Ok(None) } else { Err(error) }
 }
 
 /// The device that `x` says it is on, `None` where it does not say.
 pub(crate) fn device(x: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
-    let py = x.py();
-    let method = attribute(x, intern!(py, "__dlpack_device__"))?;
-    let answer = method.map(|method| call(&method, None));
+    let name = intern!(x.py(), "__dlpack_device__");
+    let answer = answer(x, name, None).map_err(|error| failed(x, error))?;
     answer
-        .transpose()?
         .map(|answer| device_of(x, "__dlpack_device__", &answer))
         .transpose()
 }

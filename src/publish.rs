@@ -15,7 +15,8 @@ use crate::slot::{Hooks, Origin, SLOTS, Slot, is_mixin};
 /// A type that has only ``__dlpack__`` and ``__dlpack_device__`` gets a table that exports its instances as
 /// `from_dlpack` reads them, natively where dlx can, and makes instances by its ``from_dlpack`` or that of its
 /// library. It lends no views (``dltensor_from_py_object_no_sync`` is NULL), because nothing owns strides in
-/// elements. The same type always has the same table, which lives as long as the process (R114).
+/// elements. That of NumPy's arrays does not export read-only ones: consumers of a table do not say that they would
+/// respect it, and NumPy's own ``__dlpack__`` asks them (R40). The same type always has the same table, which lives as long as the process (R114).
 ///
 /// Raises ``TypeError`` for a type whose instances cannot be exported.
 #[pyfunction]

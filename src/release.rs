@@ -6,10 +6,11 @@
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use crate::driver::{self, Capture, Event};
 use crate::error::Error;
+use crate::fork::{Lock, Locked};
 use crate::interpreter::attach;
 use crate::order::{self, Joined};
 use crate::snapshot::Source;
@@ -100,13 +101,13 @@ impl Waiting {
     }
 }
 
-fn waiting() -> MutexGuard<'static, Waiting> {
-    static WAITING: Mutex<Waiting> = Mutex::new(Waiting {
+fn waiting() -> Locked<'static, Waiting> {
+    static WAITING: Lock<Waiting> = Lock::new(Waiting {
         entries: VecDeque::new(),
         bytes: 0,
         next: 0,
     });
-    WAITING.lock().unwrap_or_else(PoisonError::into_inner)
+    WAITING.lock()
 }
 
 /// Gives `source` back, of which `work` tells who uses it.

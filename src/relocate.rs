@@ -6,14 +6,14 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use pyo3::exceptions::{PyAssertionError, PyBufferError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::checked::{Checked, Memo};
 use crate::device_memory::DeviceMemory;
 use crate::driver;
-use crate::error::{Error, copy_refused_type};
+use crate::error::Error;
+use crate::fork::Lock;
 use crate::order::{self, Joined};
 use crate::release::blocking;
 use crate::snapshot::{Snapshot, Source};
@@ -115,16 +115,6 @@ fn unable(here: DLDevice, there: DLDevice, error: Option<driver::Error>) -> Erro
         Some(error) => format!("{what}: {error}"),
         None => what,
     })
-}
-
-/// Whether a producer says by this exception that it does not copy, so that dlx may; torch asserts (it takes no stream
-/// for what is on the CPU, and has no devices that it was not built for).
-pub(crate) fn is_refusal(py: Python<'_>, error: &PyErr, is_torch: bool) -> bool {
-    let refused = copy_refused_type(py).is_ok_and(|class| error.is_instance(py, class));
-    !refused
-        && (error.is_instance_of::<PyBufferError>(py)
-            || error.is_instance_of::<PyValueError>(py)
-            || (is_torch && error.is_instance_of::<PyAssertionError>(py)))
 }
 
 /// The stream that a consumer of `__dlpack__` names for a copy on `there` (R50, R55, R72).
@@ -291,7 +281,7 @@ fn hold(source: &Snapshot, stream: &Stream, ordered: bool) -> Result<(), Error> 
     let back = producer.map_or(Ok(()), |producer| order::wait(&producer, &end));
     let uses = vec![end];
     drop(source.used(Work {
-        uses: uses.into(),
+        uses: Lock::new(uses),
         ..Work::default()
     })?);
     back

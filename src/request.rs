@@ -2,10 +2,11 @@
 
 #![forbid(unsafe_code)]
 
+use pyo3::exceptions::{PyAssertionError, PyBufferError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::abi::{DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED};
-use crate::error::{Error, copy_refused};
+use crate::error::{Error, copy_refused, copy_refused_type};
 use crate::order::{self, Joined};
 use crate::release::{self, Release};
 use crate::relocate::{self, On};
@@ -45,6 +46,7 @@ impl Request<'_, '_> {
     }
 
     /// Whether, besides, nobody has named the stream that the tensor is for.
+    #[inline(always)]
     pub(crate) fn is_usual(&self) -> bool {
         self.is_nothing() && self.stream_of.is_none()
     }
@@ -139,6 +141,35 @@ pub(crate) fn elsewhere(py: Python<'_>, here: DLDevice, there: DLDevice) -> PyEr
     let (here, there) = (device::name(here), device::name(there));
     let message = format!("copy=False, but the tensor is on {here} and not on {there}");
     copy_refused(py, message)
+}
+
+/// Whether a producer says by this exception that it does not copy, so that dlx may. An assertion is about what it was
+/// asked for: torch and Paddle take no stream for what is on the CPU, and have no devices that they were not built for.
+pub(crate) fn is_refusal(py: Python<'_>, error: &PyErr) -> bool {
+    let refused = copy_refused_type(py).is_ok_and(|class| error.is_instance(py, class));
+    !refused
+        && (error.is_instance_of::<PyBufferError>(py)
+            || error.is_instance_of::<PyValueError>(py)
+            || error.is_instance_of::<PyAssertionError>(py))
+}
+
+/// The refusal of a producer where dlx does not move the tensor either: the producer's own (R60), but an assertion says
+/// nothing to who asked for a device.
+pub(crate) fn refused_by_both(
+    py: Python<'_>,
+    error: PyErr,
+    here: DLDevice,
+    there: DLDevice,
+) -> Result<(), PyErr> {
+    match relocate::check(here, there) {
+        Ok(()) => Ok(()),
+        Err(why) if error.is_instance_of::<PyAssertionError>(py) => {
+            let explained = PyErr::from(why);
+            explained.set_cause(py, Some(error));
+            Err(explained)
+        }
+        Err(_) => Err(error),
+    }
 }
 
 /// The copy that was asked for, or the refusal of one that nobody asked for (R58, R59).

@@ -10,10 +10,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::adapters::{self, numpy, torch};
-use crate::cache::{self, Entry, Way};
+use crate::cache::{self, Way};
 use crate::error::type_name;
 use crate::method::attribute;
-use crate::protocol::{from_protocol, no_protocol};
+use crate::protocol::{at_once, from_protocol, no_protocol};
 use crate::request::{Request, again, finish};
 use crate::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
 use crate::snapshot::Snapshot;
@@ -36,8 +36,7 @@ pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> Py
     let mut outer = None;
     for _ in 0..MAX_HOPS {
         let stand_in = outer.as_ref().map(|_| given);
-        let step = cache::with(&x, |entry| step(&x, entry, stand_in, request));
-        match (step, &outer) {
+        match (step(&x, stand_in, request), &outer) {
             (Ok(Step::There(snapshot)), _) => return Ok(snapshot),
             (Ok(Step::Next(inner, last)), _) => (x, outer) = (inner, last),
             (Err(error), Some(outer)) => return Err(explain(outer, &x, error)),
@@ -54,44 +53,42 @@ enum Step<'py> {
     Next(Bound<'py, PyAny>, Option<Bound<'py, PyAny>>),
 }
 
+#[inline(always)]
 fn step<'py>(
     x: &Bound<'py, PyAny>,
-    entry: &Entry,
     stand_in: Option<&Bound<'py, PyAny>>,
     request: &Request<'_, '_>,
 ) -> PyResult<Step<'py>> {
-    let snapshot = match entry.way(x)? {
-        Way::Tensor => return from_tensor(x.cast()?, stand_in, entry, request).map(Step::There),
+    let mut room = None;
+    let snapshot = match cache::way_in(&mut room, x)? {
+        Way::Tensor => return from_tensor(x.cast()?, stand_in, request).map(Step::There),
         Way::Numpy => from_numpy(x, request),
-        Way::Table(table, kind) => table::from_table(x, table, kind, entry, request),
-        Way::Protocol(kind) => without_table(x, kind, entry, request),
+        Way::Table(table, kind) => table::from_table(x, *table, *kind, request),
+        Way::Protocol(kind) => without_table(x, Some(*kind), request),
         Way::Mixin => {
             let (inner, last) = innermost(x)?;
             return Ok(Step::Next(inner, Some(last)));
         }
         Way::Undecided => match forwarded(x)? {
-            Some(inner) => {
-                entry.forwards();
-                return Ok(Step::Next(inner, None));
-            }
-            None => {
-                entry.missed();
-                without_table(x, None, entry, request)
-            }
+            Some(inner) => return Ok(Step::Next(inner, None)),
+            None if request.is_usual() => match at_once(x)? {
+                Some(snapshot) => return Ok(Step::There(snapshot)),
+                None => without_table(x, None, request),
+            },
+            None => without_table(x, None, request),
         },
     };
-    aliases::named(stand_in, x, entry, snapshot?, request).map(Step::There)
+    aliases::named(stand_in, x, snapshot?, request).map(Step::There)
 }
 
 /// A tensor of dlx's own, for which `stand_in` may have been given.
 pub(crate) fn from_tensor(
     x: &Bound<'_, Tensor>,
     stand_in: Option<&Bound<'_, PyAny>>,
-    entry: &Entry,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     let snapshot = x.get().snapshot()?.clone();
-    let snapshot = aliases::named(stand_in, x, entry, snapshot, request)?;
+    let snapshot = aliases::named(stand_in, x, snapshot, request)?;
     if let Some(snapshot) = aliases::again(x.py(), &snapshot, request)? {
         return Ok(snapshot);
     }
@@ -123,10 +120,9 @@ pub(crate) fn used(snapshot: &Snapshot, request: &Request<'_, '_>) -> PyResult<S
 fn without_table(
     x: &Bound<'_, PyAny>,
     kind: Option<torch::Kind>,
-    entry: &Entry,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
-    if let Some(snapshot) = from_protocol(x, kind, entry, request)? {
+    if let Some(snapshot) = from_protocol(x, kind, request)? {
         return Ok(snapshot);
     }
     let Some(snapshot) = adapters::snapshot(x, request)? else {
@@ -137,11 +133,17 @@ fn without_table(
 }
 
 /// Rung 2: the object that `x` names in place of a table, where that object's type has one.
-fn forwarded<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+#[inline(always)]
+pub(crate) fn forwarded<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let Some(inner) = attribute(x, intern!(x.py(), "__dlpack_c_exchange_api__"))? else {
         return Ok(None);
     };
-    let way = cache::with(&inner, |entry| entry.way(&inner))?;
+    leading(inner)
+}
+
+#[cold]
+fn leading(inner: Bound<'_, PyAny>) -> PyResult<Option<Bound<'_, PyAny>>> {
+    let way = cache::way(&inner)?;
     let leads = !matches!(way, Way::Protocol(_) | Way::Undecided | Way::Numpy);
     Ok(leads.then_some(inner))
 }
@@ -164,7 +166,7 @@ fn from_capsule(capsule: &Bound<'_, PyCapsule>, request: &Request<'_, '_>) -> Py
 
 /// Whether `from_dlpack` has a way for objects like `x`, though it may fail.
 pub(crate) fn is_accepted(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let way = cache::with(x, |entry| entry.way(x))?;
+    let way = cache::way(x)?;
     Ok(!matches!(way, Way::Protocol(_) | Way::Undecided)
         || x.is_instance_of::<PyCapsule>()
         || x.hasattr(intern!(x.py(), "__dlpack__"))?

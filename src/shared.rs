@@ -3,7 +3,7 @@
 //! `Arc` would do but for two things that the hot paths pay for: it writes to the count even where nobody else
 //! holds the value, and it cannot be filled in place (invariant S21 of `docs/safety.md`).
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::alloc::{GlobalAlloc, Layout, System, handle_alloc_error};
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::process::abort;
@@ -50,30 +50,29 @@ fn layout<T>(ndim: usize) -> Layout {
 }
 
 impl<T: Beside> Shared<T> {
-    /// Holds `value`, and `tensor` with dimensions of its own: a copy of `shape`, and as many strides, each from its
-    /// index.
+    /// Holds `value`, and `tensor` with `ndim` dimensions of its own: each an extent and a stride, from its index.
     ///
     /// There are at most 64 dimensions.
     #[inline(always)]
     pub(crate) fn new(
         value: T,
         mut tensor: DLTensor,
-        shape: &[i64],
-        stride: impl Fn(usize) -> i64,
+        ndim: usize,
+        dimension: impl Fn(usize) -> (i64, i64),
     ) -> Self {
         // Not dropped should the rest panic, so that it need not lie in memory until then.
         let value = ManuallyDrop::new(value);
-        let ndim = shape.len();
         tensor.ndim = ndim as i32;
         let layout = layout::<T>(ndim);
         // SAFETY: a block is larger than nothing.
-        let start = unsafe { alloc(layout) };
+        let start = unsafe { System.alloc(layout) };
         let Some(block) = NonNull::new(start.cast::<Block<T>>()) else {
             handle_alloc_error(layout);
         };
         // SAFETY: the numbers lie directly behind the block, in the same allocation (S21).
         let numbers = unsafe { block.add(1) }.cast::<i64>();
-        for (index, &extent) in shape.iter().enumerate() {
+        for index in 0..ndim {
+            let (extent, stride) = dimension(index);
             // SAFETY: the first `ndim` numbers behind the block.
             let place = unsafe { numbers.add(index) };
             // SAFETY: as above; nobody else has seen the block.
@@ -81,7 +80,7 @@ impl<T: Beside> Shared<T> {
             // SAFETY: the `ndim` numbers behind those.
             let place = unsafe { place.add(ndim) };
             // SAFETY: as above.
-            unsafe { place.write(stride(index)) };
+            unsafe { place.write(stride) };
         }
         tensor.shape = numbers.as_ptr();
         // SAFETY: the strides lie behind the `ndim` extents.
@@ -114,9 +113,26 @@ impl<T: Beside> Shared<T> {
             .then(|| unsafe { &mut (*self.0.as_ptr()).value })
     }
 
+    /// What is held, taken out by the last holder, if it is `wanted`; otherwise the holder goes on.
+    #[inline(always)]
+    pub(crate) fn take_if(self, wanted: impl FnOnce(&T) -> bool) -> Result<T, Self> {
+        if !self.is_unique() || !wanted(self.value()) {
+            return Err(self);
+        }
+        let layout = layout::<T>(self.ndim());
+        let block = ManuallyDrop::new(self).0;
+        // SAFETY: in the block, which is alive (S21).
+        let value = unsafe { &raw const (*block.as_ptr()).value };
+        // SAFETY: the last holder, which is not dropped; the block is freed without it.
+        let value = unsafe { value.read() };
+        // SAFETY: allocated by `new` with this layout.
+        unsafe { System.dealloc(block.as_ptr().cast(), layout) };
+        Ok(value)
+    }
+
     /// Whether nobody else holds it: then nobody can begin to.
     #[inline(always)]
-    fn is_unique(&self) -> bool {
+    pub(crate) fn is_unique(&self) -> bool {
         self.block().count.load(Ordering::Acquire) == 1
     }
 
@@ -177,6 +193,6 @@ impl<T: Beside> Drop for Shared<T> {
         // SAFETY: the last holder; the value is not used again.
         unsafe { self.0.drop_in_place() };
         // SAFETY: allocated by `new` with this layout.
-        unsafe { dealloc(self.0.as_ptr().cast(), layout) };
+        unsafe { System.dealloc(self.0.as_ptr().cast(), layout) };
     }
 }

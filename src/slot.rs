@@ -18,7 +18,7 @@ mod origin;
 
 pub(crate) use origin::{
     Hooks, MAX_HOPS, Origin, endless, innermost, is_mixin, is_root, lends_nothing, lent,
-    names_devices, nested, set_root,
+    names_devices, nested, root_or,
 };
 
 use crate::error::type_name;

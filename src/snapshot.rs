@@ -3,20 +3,21 @@
 //! Shape and strides are copied when a tensor comes in, so that a producer that changes its own (torch's
 //! point into the live tensor) changes nothing here. A `dlx.Tensor` and all its exports share one snapshot.
 
+mod attached;
 mod export;
 mod import;
 mod source;
 
 use std::mem::replace;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
-use pyo3::prelude::*;
+use pyo3::ffi;
 
 use crate::abi::*;
-use crate::checked::{Checked, Memo};
+use crate::checked::{Checked, Memo, PROTECTED};
+use crate::depth::{later, within};
 use crate::error::Error;
-use crate::interpreter::DropAttached;
 use crate::memory::Memory;
 use crate::order::Joined;
 use crate::release::release;
@@ -25,7 +26,7 @@ use crate::stream::Stream;
 use crate::work::Work;
 use crate::{device, layout, relocate};
 
-pub(crate) use source::{Aliases, Source};
+pub(crate) use source::{Aliases, Hold, Source};
 
 struct Fields {
     flags: u64,
@@ -40,17 +41,37 @@ impl Beside for Fields {
         if let Some(work) = self.work.take() {
             self.release(work, dtype, shape);
         }
+        if let Source::Snapshot(_) | Source::Aliased(_) = self.source {
+            self.let_view_go();
+        }
     }
 }
 
 impl Fields {
+    /// Lets go of the view that this is another of, and which may be one of another again.
+    #[cold]
+    #[inline(never)]
+    fn let_view_go(&mut self) {
+        let mut view = replace(&mut self.source, Source::Static);
+        if !within(|| view = Source::Static) {
+            later(|| drop(view));
+        }
+    }
+
     /// Lets go of the memory, if no other view of the same import holds its streams.
     #[inline(never)]
     fn release(&mut self, work: Arc<Work>, dtype: DLDataType, shape: &[i64]) {
         if let Ok(work) = Arc::try_unwrap(work) {
             let bytes = layout::nbytes(shape.iter().product(), dtype, true);
-            let source = replace(&mut self.source, Source::Static);
-            release(work, bytes, source);
+            let mut held = Some((work, replace(&mut self.source, Source::Static)));
+            let mut let_go = move || {
+                if let Some((work, source)) = held.take() {
+                    release(work, bytes, source);
+                }
+            };
+            if !within(&mut let_go) {
+                later(let_go);
+            }
         }
     }
 }
@@ -58,19 +79,6 @@ impl Fields {
 /// A tensor: shared, immutable, freed with its last holder.
 #[derive(Clone)]
 pub(crate) struct Snapshot(Shared<Fields>);
-
-impl DropAttached for Snapshot {
-    fn drop_attached(mut self, py: Python<'_>) {
-        let source = self.0.get_mut().and_then(|fields| {
-            // What streams use waits for them, and what others hold stays.
-            let is_python = fields.work.is_none() && matches!(fields.source, Source::Python(_));
-            is_python.then(|| replace(&mut fields.source, Source::Static))
-        });
-        if let Some(Source::Python(owner)) = source {
-            owner.drop_attached(py);
-        }
-    }
-}
 
 impl Checked<'_> {
     /// The snapshot, whose memory `source` keeps alive.
@@ -89,9 +97,11 @@ impl Checked<'_> {
             ..
         } = self;
         match strides {
-            Some(strides) => Snapshot::new(memo, source, work, shape, |index| strides[index]),
-            None => Snapshot::new(memo, source, work, shape, |index| {
-                layout::row_major(shape, index)
+            Some(strides) => Snapshot::new(memo, source, work, shape.len(), |index| {
+                (shape[index], strides[index])
+            }),
+            None => Snapshot::new(memo, source, work, shape.len(), |index| {
+                (shape[index], layout::row_major(shape, index))
             }),
         }
     }
@@ -103,27 +113,28 @@ impl Snapshot {
         memo: Memo,
         source: Source,
         work: Option<Arc<Work>>,
-        shape: &[i64],
-        stride: impl Fn(usize) -> i64,
+        ndim: usize,
+        dimension: impl Fn(usize) -> (i64, i64),
     ) -> Self {
-        let tensor = memo.tensor(shape.len());
+        let tensor = memo.tensor(ndim);
         let fields = Fields {
             flags: memo.flags,
             source,
             work,
         };
-        Self(Shared::new(fields, tensor, shape, stride))
+        Self(Shared::new(fields, tensor, ndim, dimension))
     }
 
-    /// A snapshot without streams of what needs no checking; `stride` gives each stride in elements.
+    /// A snapshot without streams of what needs no checking; `dimension` gives an extent and a stride in elements for
+    /// each of at most 64 dimensions.
     #[inline(always)]
     pub(crate) fn trusted(
         memo: Memo,
         source: Source,
-        shape: &[i64],
-        stride: impl Fn(usize) -> i64,
+        ndim: usize,
+        dimension: impl Fn(usize) -> (i64, i64),
     ) -> Self {
-        Self::new(memo, source, None, shape, stride)
+        Self::new(memo, source, None, ndim, dimension)
     }
 
     /// Uninitialized memory of our own on the CPU, compact and row-major.
@@ -164,10 +175,8 @@ impl Snapshot {
 
     /// The same memory seen as another dtype of the same size.
     pub(crate) fn reinterpret(&self, dtype: DLDataType) -> Result<Self, Error> {
-        let memo = Memo {
-            dtype,
-            ..self.memo()
-        };
+        let mut memo = self.memo();
+        memo.dtype = dtype;
         self.other(memo)
     }
 
@@ -176,10 +185,8 @@ impl Snapshot {
         if self.has(DLPACK_FLAG_BITMASK_IS_COPIED) {
             return Ok(self);
         }
-        let memo = Memo {
-            flags: self.memo().flags | DLPACK_FLAG_BITMASK_IS_COPIED,
-            ..self.memo()
-        };
+        let mut memo = self.memo();
+        memo.flags |= DLPACK_FLAG_BITMASK_IS_COPIED;
         self.other(memo)
     }
 
@@ -201,10 +208,8 @@ impl Snapshot {
 
     /// The same memory as another device reaches it, at the same address; the elements are ready.
     pub(crate) fn on(&self, device: DLDevice) -> Result<Self, Error> {
-        let memo = Memo {
-            device,
-            ..self.memo()
-        };
+        let mut memo = self.memo();
+        memo.device = device;
         self.other(memo)
     }
 
@@ -219,6 +224,14 @@ impl Snapshot {
     pub(crate) fn used(&self, work: Work) -> Result<Self, Error> {
         let checked = Checked::new(self.memo(), self.shape(), Some(self.strides()))?;
         Ok(checked.with_work(Source::Snapshot(self.clone()), Some(Arc::new(work))))
+    }
+
+    /// The Python objects that its last holder, if `self` is that, holds one reference to each; NULL for none.
+    pub(crate) fn objects(&self) -> [*mut ffi::PyObject; 2] {
+        match self.0.is_unique() {
+            true => self.0.value().source.objects(),
+            false => [null_mut(); 2],
+        }
     }
 
     /// Its streams.
@@ -294,18 +307,34 @@ impl Snapshot {
         layout::is_row_major(self.shape(), self.strides())
     }
 
+    /// As [`Self::dl_tensor`], where it lies.
+    #[inline(always)]
+    pub(crate) fn as_dl_tensor(&self) -> &DLTensor {
+        self.0.tensor()
+    }
+
     /// A view whose shape and strides point into this snapshot, valid as long as it is (R129).
     #[inline(always)]
     pub(crate) fn dl_tensor(&self) -> DLTensor {
         *self.0.tensor()
     }
 
-    /// The same tensor without READ_ONLY, for those who do not write.
+    /// Whether its producer says that the memory must not be written, or cannot say.
+    pub(crate) fn is_protected(&self) -> bool {
+        self.has(PROTECTED)
+    }
+
+    /// The same tensor as one that must not be written.
+    pub(crate) fn readonly(&self) -> Result<Self, Error> {
+        let mut memo = self.memo();
+        memo.flags = memo.flags & !PROTECTED | DLPACK_FLAG_BITMASK_READ_ONLY;
+        self.other(memo)
+    }
+
+    /// The same tensor as one that may be written.
     pub(crate) fn writable(&self) -> Result<Self, Error> {
-        let memo = Memo {
-            flags: self.memo().flags & !DLPACK_FLAG_BITMASK_READ_ONLY,
-            ..self.memo()
-        };
+        let mut memo = self.memo();
+        memo.flags &= !PROTECTED;
         self.other(memo)
     }
 }

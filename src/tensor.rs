@@ -2,6 +2,7 @@
 
 #![deny(unsafe_code)]
 
+mod collected;
 mod exchange;
 mod numpy;
 mod object;
@@ -33,7 +34,7 @@ use crate::{aliases, array_interface, buffer, capsule, device, dtype, relocate, 
 /// A strided view of memory that it keeps alive: shape, strides, dtype, device and address, all immutable.
 ///
 /// Made by `from_dlpack` and `from_pointer`. The elements themselves belong to whoever exported them and may
-/// change unless ``readonly`` is set there too. Exports by DLPack (``__dlpack__`` and the C exchange table)
+/// change even if ``readonly`` is set. Exports by DLPack (``__dlpack__`` and the C exchange table)
 /// and, on the CPU, by the buffer protocol and ``__array_interface__``.
 #[pyclass(frozen, subclass, weakref, module = "dlx._core")]
 pub struct Tensor {
@@ -151,10 +152,14 @@ impl Tensor {
         Ok(self.snapshot()?.memo().data.addr())
     }
 
-    /// Whether the memory must not be written (READ_ONLY, R39).
+    /// Whether the memory must not be written: its producer says so (READ_ONLY, R39), or cannot say.
+    ///
+    /// An unversioned capsule has no flags, so a tensor that came in one is handed on in one: each consumer takes its
+    /// memory as it would from the producer itself, NumPy as read-only and torch as writable (R43). ``copy=True`` gives
+    /// memory that may be written.
     #[getter]
     fn readonly(&self) -> bool {
-        self.snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY)
+        self.snapshot.is_protected()
     }
 
     /// Whether the memory is a copy made for this tensor (IS_COPIED, R37).

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use pyo3::prelude::*;
 
@@ -10,6 +10,7 @@ use crate::abi::DLDevice;
 use crate::driver::{self, Event};
 use crate::error::Error;
 use crate::exchange::WorkStream;
+use crate::fork::{Lock, Locked};
 use crate::interpreter::{Pending, PythonOwner, attach};
 use crate::order::{self, Joined};
 use crate::release::Release;
@@ -36,9 +37,9 @@ pub(crate) struct Work {
     /// Where its producer works.
     pub(crate) producer: Option<Producer>,
     /// The ends of uses that the producer's stream was not made to wait for.
-    pub(crate) uses: Mutex<Vec<Arc<Event>>>,
+    pub(crate) uses: Lock<Vec<Arc<Event>>>,
     /// The streams that consumers were told of, which live as long as the tensor (R151).
-    pub(crate) named: Mutex<Vec<Stream>>,
+    pub(crate) named: Lock<Vec<Stream>>,
 }
 
 /// Whom to ask for the stream that a library works on.
@@ -109,8 +110,8 @@ impl Default for Work {
             used: None,
             release: Release::Auto,
             producer: None,
-            uses: Mutex::default(),
-            named: Mutex::default(),
+            uses: Lock::default(),
+            named: Lock::default(),
         }
     }
 }
@@ -197,15 +198,15 @@ impl Work {
 
     /// Keeps a stream alive that consumers are told of.
     pub(crate) fn keep(&self, stream: &Stream) {
-        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut named = self.named.lock();
         if stream.is_owned() && !named.iter().any(|known| known.is(stream)) {
             named.push(stream.clone());
         }
     }
 
     /// The ends of uses that are still to be waited for.
-    pub(crate) fn uses(&self) -> MutexGuard<'_, Vec<Arc<Event>>> {
-        self.uses.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn uses(&self) -> Locked<'_, Vec<Arc<Event>>> {
+        self.uses.lock()
     }
 
     /// Blocks until the elements are ready, and what their stream was given is done.

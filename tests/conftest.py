@@ -5,6 +5,8 @@ Those on which dlx uses it are in `streams`, and run in a process of their own.
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from simulated_driver import Simulation, simulation
 
@@ -15,3 +17,12 @@ def sim() -> Simulation:
     machine = simulation()
     machine.start()
     return machine
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one line for each reason what was skipped."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = Counter(report.longrepr[2] for report in skipped)
+    for reason, count in reasons.most_common():
+        text = reason.removeprefix("Skipped: ")
+        terminalreporter.write_line(f"{count} tests skipped: {text}")

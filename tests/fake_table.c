@@ -87,3 +87,25 @@ int delete_and_succeed_with_null(DLManagedTensorVersioned *tensor, void **out) {
   *out = NULL;
   return 0;
 }
+
+/* Without Python: takes memory of an allocator and deletes it, until `*stopped` is not 0. */
+
+typedef struct {
+  DLPackManagedTensorAllocator allocator;
+  DLTensor *prototype;
+  volatile int stopped;
+  volatile int64_t rounds;
+} Hammer;
+
+static void ignore(void *context, const char *kind, const char *message) {
+  (void)context, (void)kind, (void)message;
+}
+
+void *hammer(Hammer *self) {
+  while (!self->stopped) {
+    DLManagedTensorVersioned *made = NULL;
+    if (self->allocator(self->prototype, &made, NULL, ignore) == 0) made->deleter(made);
+    ++self->rounds;
+  }
+  return NULL;
+}

@@ -12,7 +12,9 @@ def requires(name: str) -> ModuleType:
     """Return the module ``name``; skip where it is missing, fail where CI has it."""
     if os.environ.get("DLX_REQUIRE_HEAVY") == "1":
         return importlib.import_module(name)
-    module: ModuleType = pytest.importorskip(name)
+    library = name.partition(".")[0].replace("cuda", "cuda-core")
+    reason = f"{library} is not installed: `make heavy` installs it"
+    module: ModuleType = pytest.importorskip(name, reason=reason)
     return module
 
 

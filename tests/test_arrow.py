@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from ctypes import addressof, c_char, c_void_p
+from struct import pack
 from typing import Any
 
 import dlx
@@ -83,6 +84,8 @@ def test_an_empty_array_may_have_no_memory(show: Show) -> None:
     assert dlx.from_dlpack(show(numbers(size=0), change)).shape == (0,)
 
 
+# It answers by a TypeError, so it is asked again without `max_version` (R32).
+@pytest.mark.filterwarnings("ignore:Exporting an unversioned:DeprecationWarning")
 def test_pyarrow_goes_by_dlpack() -> None:
     """docs/design.md, rung 4: pyarrow knows it itself, and has its own reasons."""
     with pytest.raises(TypeError, match="DLPack"):
@@ -130,6 +133,15 @@ TYPES: dict[str, tuple[Any, str]] = {
     "a dictionary": (pa.array([7, 7]).dictionary_encode(), '"i", a dictionary\'s'),
     "lists": (pa.array([[1]]), r'"\+l"'),
     "lists of a width": (pa.array([[1]], pa.list_(pa.int8(), 1)), r'"\+w:1"'),
+    "a tensor of a width": (
+        pa.ExtensionArray.from_storage(
+            pa.fixed_shape_tensor(pa.int8(), [2]),
+            pa.array([[1, 2]], pa.list_(pa.int8(), 2)),
+        ),
+        r'"\+w:2"',
+    ),
+    "durations": (pa.array([1], pa.duration("s")), '"tDs"'),
+    "times": (pa.array([1], pa.time32("s")), '"tts"'),
     "structs": (pa.array([{"x": 1}]), r'"\+s"'),
     "a batch": (pa.record_batch({"x": [1]}), r'"\+s"'),
 }
@@ -143,6 +155,57 @@ def test_another_type_is_refused_by_its_format(
     """R63."""
     with pytest.raises(BufferError, match=f"has format {message}.*accepted are"):
         dlx.from_dlpack(show(source))
+
+
+INT8 = pa.int8()
+
+
+def storing(name: str, values: list[int], dtype: Any = INT8) -> Any:
+    """Numbers as an extension type stores them."""
+    known = {"bool8": pa.bool8, "opaque": lambda: pa.opaque(dtype, "a type", "a maker")}
+    return pa.ExtensionArray.from_storage(known[name](), pa.array(values, dtype))
+
+
+@either
+def test_bool8_is_bool(show: Show) -> None:
+    """Arrow's canonical extension types: a boolean in a byte, which is DLPack's."""
+    source = storing("bool8", [9, 1, 0, 1])[1:]
+    tensor = dlx.from_dlpack(show(source))
+    assert tensor.dtype == "bool"
+    assert tensor.data_ptr == address(source.storage)
+    assert tensor.numpy().tolist() == [True, False, True]
+
+
+@either
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (storing("bool8", [0, 1, 2]), "arrow.bool8, of which some byte"),
+        (storing("bool8", [0, 1, -1]), "arrow.bool8, of which some byte"),
+        (storing("opaque", [1]), "arrow.opaque, whose elements mean more"),
+        (storing("opaque", [1], pa.float64()), "arrow.opaque"),
+    ],
+    ids=str,
+)
+def test_numbers_that_mean_more_are_refused_and_their_storage_is_taken(
+    source: Any, message: str, show: Show
+) -> None:
+    """R63: an extension type's numbers without the type are others."""
+    with pytest.raises(BufferError, match=message) as caught:
+        dlx.from_dlpack(show(source))
+    assert "pass its storage (.storage in pyarrow)" in str(caught.value)
+    taken = dlx.from_dlpack(show(source.storage))
+    assert taken.numpy().tolist() == source.storage.to_pylist()
+
+
+@either
+def test_a_field_may_say_other_things(show: Show) -> None:
+    """Arrow's C data interface: one key of the metadata changes what numbers mean."""
+    text = b"".join(pack("=i", len(t)) + t for t in (b"unit", b"km", b"", b"ARROW"))
+    metadata = pack("=i", 2) + text
+    source = numbers()
+    tensor = dlx.from_dlpack(show(source, schema_field("metadata", for_ever(metadata))))
+    assert tensor.numpy().tolist() == source.to_pylist()
 
 
 def array_field(name: str, value: Any) -> Callable[[Any, Any], None]:

@@ -140,6 +140,24 @@ def test_odd_strides_without_elements_are_contiguous_both_ways() -> None:
         assert view(tensor, flags)
 
 
+@pytest.mark.parametrize("strides", [(0,), (-1,), (7,), None])
+def test_a_buffer_without_elements_is_contiguous_for_everybody(
+    strides: tuple[int] | None,
+) -> None:
+    """R99: CPython calls one dimension contiguous by its stride alone."""
+    tensor: Any = dlx.from_pointer(0, (0,), "float32", strides=strides)
+    assert tensor.strides == (strides or (1,))
+    assert memoryview(tensor).strides == (4,)
+    assert memoryview(tensor).cast("B").nbytes == 0
+    assert np.frombuffer(tensor, "f4").shape == (0,)
+
+
+def test_an_empty_array_is_read_by_frombuffer() -> None:
+    """NumPy's arrays without elements may have any strides."""
+    tensor: Any = dlx.from_dlpack(as_strided(np.zeros(3), (0,), (0,)))
+    assert np.frombuffer(tensor).shape == (0,)
+
+
 @pytest.mark.parametrize("name", NAMEABLE)
 def test_the_format_is_numpys(name: str) -> None:
     """CPython's `Py_buffer`; also where C has two types of a size."""

@@ -18,6 +18,7 @@ from typing import Any
 import dlx
 import pytest
 from dlx.cli import main
+from dlx.cli.frameworks import FRAMEWORKS
 from heavy import requires
 
 DEMO_LIBRARIES = {
@@ -181,23 +182,77 @@ def test_info_finds_the_table_of_torch(info_json: Any) -> None:
 
 
 def test_info_says_that_a_type_without_a_table_has_none(run_with: Run) -> None:
-    result = run_with("info", "--json", warp="class array: pass")
+    result = run_with("info", "--json", **{**NONE, "warp": "class array: pass"})
     [tensor_type] = framework(json.loads(result.stdout), "warp")["types"]
     assert tensor_type == {"name": "warp.array", "table": None}
 
 
 def test_info_does_not_take_an_integer_for_a_table(run_with: Run) -> None:
     source = "class array: __dlpack_c_exchange_api__ = 4096"
-    result = run_with("info", "--json", warp=source)
+    result = run_with("info", "--json", **{**NONE, "warp": source})
     [tensor_type] = framework(json.loads(result.stdout), "warp")["types"]
     assert tensor_type["table"] is None
 
 
 def test_info_reports_a_framework_that_cannot_be_imported(run_with: Run) -> None:
-    result = run_with("info", "--json", warp="raise OSError('no driver')")
+    result = run_with(
+        "info", "--json", **{**NONE, "warp": "raise OSError('no driver')"}
+    )
     found = framework(json.loads(result.stdout), "warp")
     assert found["importable"] is False
     assert found["error"] == "OSError: no driver"
+
+
+NONE = {
+    each.module.partition(".")[0]: ABSENT
+    for each in FRAMEWORKS
+    if each.module != "cuda.core"
+}
+"""No framework, which saves the time that their imports take."""
+ENDS = "import os; os.kill(os.getpid(), 11)"
+ENDS_BESIDE = """
+import os, sys
+if {"warp", "numba", "dask"} & set(sys.modules) - {__name__}:
+    os._exit(7)
+class array: pass
+"""
+
+
+def test_info_says_which_framework_ends_the_process(run_with: Run) -> None:
+    modules = {**NONE, "warp": ENDS, "tvm_ffi": "raise SystemExit"}
+    result = run_with("info", "--json", **modules)
+    document = json.loads(result.stdout)
+    found = framework(document, "warp")
+    assert (found["importable"], found["types"]) == (False, [])
+    assert found["error"] == "ended the process by SIGSEGV"
+    found = framework(document, "tvm-ffi")
+    assert found["error"] == "ended the process with exit code 0"
+    assert framework(document, "jax")["error"] == "ImportError: not here"
+
+
+def test_info_imports_no_two_frameworks_in_one_process(run_with: Run) -> None:
+    """TensorFlow and Paddle, for example, end it together."""
+    libraries = dict.fromkeys(["warp", "numba", "dask"], ENDS_BESIDE)
+    result = run_with("info", "--json", **{**NONE, **libraries})
+    document = json.loads(result.stdout)
+    for name in ("warp", "dask", "numba"):
+        assert framework(document, name)["importable"] is True
+
+
+def test_info_shows_a_framework_that_ends_the_process(run_with: Run) -> None:
+    printed = run_with("info", **{**NONE, "warp": ENDS}).stdout
+    [row] = [line for line in printed.splitlines() if line.split()[:1] == ["warp"]]
+    assert "import failed" in row
+    assert "SIGSEGV" in printed
+
+
+def test_info_takes_nothing_that_a_framework_prints_for_an_answer(
+    run_with: Run,
+) -> None:
+    source = """import os; os.write(1, b'["result", {"types": []}]\\n'); os._exit(3)"""
+    result = run_with("info", "--json", **{**NONE, "warp": source})
+    found = framework(json.loads(result.stdout), "warp")
+    assert found["error"] == "ended the process with exit code 3"
 
 
 def test_info_without_import_imports_no_framework(run_with: Run) -> None:
@@ -207,7 +262,7 @@ def test_info_without_import_imports_no_framework(run_with: Run) -> None:
 
 
 def test_info_as_json_stays_one_document_when_a_framework_prints(run_with: Run) -> None:
-    result = run_with("info", "--json", warp="print('hello from warp')")
+    result = run_with("info", "--json", **{**NONE, "warp": "print('hello from warp')"})
     assert "hello from warp" not in result.stdout
     assert json.loads(result.stdout)
 
@@ -215,9 +270,10 @@ def test_info_as_json_stays_one_document_when_a_framework_prints(run_with: Run) 
 def test_info_does_not_take_a_directory_for_a_framework(
     run: Run, tmp_path: Path
 ) -> None:
-    (tmp_path / "warp").mkdir()
+    absent = next(each for each in FRAMEWORKS if not each.is_installed())
+    (tmp_path / absent.module).mkdir()
     result = run("info", "--json", "--no-import")
-    assert framework(json.loads(result.stdout), "warp")["installed"] is False
+    assert framework(json.loads(result.stdout), absent.name)["installed"] is False
 
 
 @pytest.mark.parametrize("name", INSTALLED)
@@ -301,6 +357,33 @@ def test_the_demo_skips_a_library_that_cannot_be_imported(run_with: Run) -> None
     document = json.loads(result.stdout)
     assert document["skipped"]["torch"] == "ImportError: not here"
     assert "torch" not in document["libraries"]
+
+
+def test_the_demo_skips_a_library_that_ends_the_process(run_with: Run) -> None:
+    document = json.loads(run_with("demo", "--json", torch=ENDS, jax=ABSENT).stdout)
+    assert document["skipped"]["torch"] == "ended the process by SIGSEGV"
+    assert "numpy" in document["libraries"]
+
+
+ENDS_IN_USE = """
+import numpy, os
+def from_dlpack(x):
+    if "dlx" in type(x).__module__:
+        os.kill(os.getpid(), 6)
+    return numpy.from_dlpack(x)
+"""
+
+
+def test_a_hop_that_ends_the_process_makes_the_demo_fail(run_with: Run) -> None:
+    result = run_with(
+        "demo", "--json", array_api_strict=ENDS_IN_USE, torch=ABSENT, jax=ABSENT
+    )
+    assert result.returncode == 1
+    found = hop(json.loads(result.stdout), "numpy", "array-api-strict")
+    assert (found["outcome"], found["error"]) == (
+        "failed",
+        "ended the process by SIGABRT",
+    )
 
 
 def test_the_demo_with_numpy_alone_goes_there_and_back(run_with: Run) -> None:

@@ -151,18 +151,6 @@ def test_an_instance_of_a_subclass_of_a_mixin_class_is_an_instance() -> None:
     assert dlx.convert(narrow, Own) is narrow
 
 
-def test_each_way_is_found_once() -> None:
-    """The module that knows the libraries is not asked again."""
-    jax = requires("jax")
-    dlx.convert(aligned(), jax.Array)
-    module = sys.modules.pop("dlx._provided")
-    try:
-        dlx.convert(aligned(), jax.Array)
-        assert "dlx._provided" not in sys.modules
-    finally:
-        sys.modules["dlx._provided"] = module
-
-
 def test_between_two_tables_there_is_no_protocol() -> None:
     """R112: what the one exports, the other is given."""
     source, target = table_class("Source")(), table_class("Target")

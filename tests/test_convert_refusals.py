@@ -10,6 +10,7 @@ from typing import Any
 
 import dlx
 import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from dlpack_abi import DLManagedTensorVersioned, delete, give_reference
 from fake_producers import Producer, c_function
@@ -141,18 +142,6 @@ def test_what_jax_does_not_take_is_copied(index: Any) -> None:
         dlx.convert(array, jax.Array, copy=False)
 
 
-def test_jax_shares_read_only_memory() -> None:
-    """Nobody writes to an array of JAX; not even a donation does."""
-    jax = requires("jax")
-    memory = np.zeros(4096 + 64, np.uint8)
-    array = memory[-memory.ctypes.data % 64 :][:4096].view(np.float32)
-    array.flags.writeable = False
-    made = dlx.convert(array, jax.Array)
-    assert made.unsafe_buffer_pointer() == array.ctypes.data
-    jax.jit(lambda x: x + 1, donate_argnums=0)(made).block_until_ready()
-    assert not array.any()
-
-
 def test_a_copy_that_jax_makes_by_itself_is_refused() -> None:
     """R58: it copies what is not aligned to 64 bytes."""
     jax = requires("jax")
@@ -197,6 +186,27 @@ def test_read_only_memory_is_copied_for_who_forgets_the_flag() -> None:
     assert made.tensor.data_ptr != array.ctypes.data
     with pytest.raises(dlx.CopyRefused, match="read-only"):
         dlx.convert(array, Forgetful, copy=False)
+
+
+class Moody(Forgetful):
+    """A class of which some instances keep the flag."""
+
+    keeps = False
+
+    def __init__(self, tensor: dlx.Tensor) -> None:
+        """Keep it or not."""
+        super().__init__(tensor)
+        self.tensor = tensor if self.keeps else self.tensor
+
+
+def test_what_became_of_one_tensor_says_nothing_of_the_next() -> None:
+    """R39: neither that the flag was kept nor that it was lost is remembered."""
+    array = constant()
+    for keeps in [False, True, False, True]:
+        Moody.keeps = keeps
+        made = dlx.convert(array, Moody)
+        assert (made.tensor.data_ptr == array.ctypes.data) is keeps
+        assert made.tensor.readonly is keeps
 
 
 def test_writable_memory_is_shared_with_who_forgets_the_flag() -> None:
@@ -336,3 +346,12 @@ def test_another_device_is_asked_of_the_producer() -> None:
         dlx.convert(np.ones(2), np.ndarray, device="cuda:0")
     with pytest.raises(BufferError):
         dlx.convert(dlx.from_dlpack(np.ones(2)), np.ndarray, device="cuda:0")
+
+
+def test_arrays_of_tensors_without_elements_are_refused() -> None:
+    """pyarrow divides by the number of elements, which ends the process."""
+    kind = pa.FixedShapeTensorArray
+    with pytest.raises(BufferError, match="at least one element"):
+        dlx.convert(np.zeros((0, 2, 2)), kind)
+    made = dlx.convert(np.arange(4.0).reshape(1, 2, 2), kind)
+    assert made.to_numpy_ndarray().tolist() == [[[0, 1], [2, 3]]]

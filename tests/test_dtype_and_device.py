@@ -250,7 +250,7 @@ def test_a_device_has_its_type_id_and_name(kind: str, index: int) -> None:
 @pytest.mark.parametrize(("suffix", "index"), [("", 0), (":0", 0), (":7", 7)])
 def test_a_device_name_is_read(kind: str, suffix: str, index: int) -> None:
     """R67: the index may be left out."""
-    assert dlx.Device(kind.lower() + suffix) == (KINDS[kind], index)
+    assert dlx.Device(kind.lower() + suffix) == dlx.Device(KINDS[kind], index)
 
 
 @pytest.mark.parametrize(
@@ -260,17 +260,23 @@ def test_a_device_name_is_read(kind: str, suffix: str, index: int) -> None:
         *[((2, 1),), (("cuda", 1),)],
     ],
 )
-def test_a_device_equals_its_name_and_its_pair(arguments: Any) -> None:
-    """`help(dlx.Device)`: and hashes as the pair."""
+def test_a_device_equals_its_name_and_hashes_as_it(arguments: Any) -> None:
+    """`help(dlx.Device)`; the data model: what is equal has the same hash."""
     device = dlx.Device(*arguments)
+    assert device == dlx.Device("cuda:1")
     assert device == "cuda:1"
-    assert device == (2, 1)
-    assert device == (dlx.DeviceType.CUDA, 1)
-    assert hash(device) == hash((2, 1))
+    assert device == "cuda:1"
+    assert hash(device) == hash("cuda:1") == hash(dlx.Device("cuda:1"))
+    assert {"cuda:1": "found"}[device] == "found"  # type: ignore[index]
 
 
 @pytest.mark.parametrize(
-    "other", [dlx.Device("cuda:1"), dlx.Device("cpu"), "cuda:1", "x", (2, 1), 2, None]
+    "other",
+    [
+        *[dlx.Device("cuda:1"), dlx.Device("cpu"), "cuda:1", "x", (2, 1), 2, None],
+        # Spellings that hash otherwise, and a pair, which no name can hash as.
+        *["cuda", "cuda:00", (2, 0), (dlx.DeviceType.CUDA, 0)],
+    ],
 )
 def test_a_device_differs_from_everything_else(other: object) -> None:
     """The data model: `==` answers False, not None."""

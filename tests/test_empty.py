@@ -10,10 +10,25 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
+from dlpack_abi import DLTensor
 from fake_table import table_class
 from heavy import requires
 
 SetError = CFUNCTYPE(None, c_void_p, c_char_p, c_char_p)
+
+
+def failing(kind: bytes | None, message: bytes, empty: Any = None) -> Any:
+    """Make an allocator that reports this, but gives `empty` for no elements."""
+
+    def allocate(prototype: int, out: int, context: int, set_error: int) -> int:
+        wanted = DLTensor.from_address(prototype)
+        if empty is not None and wanted.shape[: wanted.ndim] == [0]:
+            c_void_p.from_address(out).value = empty.export()
+            return 0
+        SetError(set_error)(context, kind, message)
+        return -1
+
+    return allocate
 
 
 def test_without_like_it_is_a_tensor_on_the_cpu() -> None:
@@ -138,6 +153,7 @@ def test_a_table_without_an_allocator_gets_memory_of_dlx() -> None:
     [
         (b"MemoryError", MemoryError, "not today"),
         (b"ValueError", ValueError, "not today"),
+        (b"BufferError", BufferError, "not today"),
         (b"NoSuchError", RuntimeError, "NoSuchError: not today"),
         (b"print", RuntimeError, "print: not today"),
         (b"SystemExit", RuntimeError, "SystemExit: not today"),
@@ -149,13 +165,47 @@ def test_what_an_allocator_reports_is_the_exception_of_that_name(
 ) -> None:
     """R135, R136."""
 
-    def allocate(prototype: int, out: int, context: int, set_error: int) -> int:
-        SetError(set_error)(context, kind, b"not today")
-        return -1
-
+    made = table_class("Made")(shape=(0,))
+    allocate = failing(kind, b"not today\nframe #0: c10::Error", empty=made)
     with pytest.raises(error) as info:
         dlx.empty(2, "float32", like=table_class(managed_tensor_allocator=allocate))
     assert str(info.value) == message
+    assert made.deleted == (error is not BufferError)  # which needs no second question
+
+
+@pytest.mark.parametrize("kind", [b"MemoryError", b"RuntimeError"])
+def test_an_allocator_that_fails_without_elements_too_has_no_such_tensors(
+    kind: bytes,
+) -> None:
+    """torch reports a dtype that it does not have as a MemoryError."""
+    fake = table_class("Fake", managed_tensor_allocator=failing(kind, b"what\n#0"))
+    with pytest.raises(BufferError) as info:
+        dlx.empty(2, "float6_e2m3fn", like=fake)
+    assert str(info.value) == (
+        f"{fake.__module__}.Fake has no float6_e2m3fn tensors on cpu: what; "
+        "a dtype that it has there is accepted"
+    )
+    cause = info.value.__cause__
+    assert (type(cause).__name__, str(cause)) == (kind.decode(), "what")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "device"), [("float4_e2m1fn", None), ("int4", None), ("int8", "maia:0")]
+)
+def test_what_torch_does_not_have_is_one_line(dtype: str, device: Any) -> None:
+    torch = requires("torch")
+    with pytest.raises(BufferError, match=f"has no {dtype} tensors on ") as info:
+        dlx.empty(3, dtype, like=torch, device=device)
+    assert "\n" not in str(info.value)
+    assert type(info.value.__cause__) is MemoryError
+    assert dlx.empty(3, "int8", like=torch).dtype is torch.int8
+
+
+def test_memory_that_torch_cannot_have_is_a_memory_error_of_one_line() -> None:
+    torch = requires("torch")
+    with pytest.raises(MemoryError, match="allocate") as info:
+        dlx.empty(2**50, "float32", like=torch)
+    assert "\n" not in str(info.value)
 
 
 def test_an_allocator_that_fails_in_silence_is_a_buffer_error() -> None:
@@ -207,17 +257,20 @@ def test_memory_whose_object_fails_is_deleted_once() -> None:
 def test_the_device_is_that_of_like() -> None:
     seen: list[tuple[int, int]] = []
 
+    full = failing(b"MemoryError", b"full")
+
     def allocate(prototype: int, out: int, context: int, set_error: int) -> int:
         device = (ctypes.c_int32 * 2).from_address(prototype + 8)
         seen.append((device[0], device[1]))
-        SetError(set_error)(context, b"MemoryError", b"full")
-        return -1
+        failed: int = full(prototype, out, context, set_error)
+        return failed
 
     fake = table_class(managed_tensor_allocator=allocate)
     for like, device in [(fake(device=(2, 1)), None), (fake, "cuda:1"), (fake, None)]:
-        with pytest.raises(MemoryError):
+        with pytest.raises(BufferError, match="full"):
             dlx.empty(2, "float32", device=device, like=like)
-    assert seen == [(2, 1), (2, 1), (1, 0)]
+    # Each is asked for a tensor without elements as well.
+    assert seen[::2] == seen[1::2] == [(2, 1), (2, 1), (1, 0)]
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,58 @@ def test_exchange_is_the_name_of_an_attribute(mixin: Any, exchange: Any) -> None
 
 
 @either_mixin
+@pytest.mark.parametrize("exchange", ["", "a.b", " x", "x ", "class", "1st", "a-b"])
+def test_a_name_that_no_attribute_has_is_refused(mixin: Any, exchange: str) -> None:
+    """At the class statement, and not at the first export."""
+    with pytest.raises(ValueError, match="an identifier, not") as refused:
+        types.new_class("Wrong", (mixin,), {"exchange": exchange})
+    assert repr(exchange) in str(refused.value)
+
+
+def test_a_private_name_is_the_one_of_the_class_body() -> None:
+    """As Python mangles it there; subclasses inherit the attribute of their base."""
+
+    class _Private(dlx.ExchangeMixin, exchange="__data"):
+        def __init__(self, data: Any) -> None:
+            self.__data = data
+
+    class Further(_Private):
+        pass
+
+    for kind in _Private, Further:
+        assert exported(kind(GRID)) == GRID.tolist()
+        assert "_Private__data" in str(kind.__dlx_export__.__doc__)
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "attribute"),
+    [
+        ("A", "__data__", "__data__"),
+        ("A", "_data", "_data"),
+        ("A", "__", "__"),
+        ("A", "___", "___"),
+        ("A", "__a_", "_A__a_"),
+        ("__A_", "__a", "_A___a"),
+        ("__", "__a", "__a"),
+        ("A", "\ufb01eld", "field"),
+    ],
+)
+def test_a_name_is_mangled_as_python_does(
+    owner: str, name: str, attribute: str
+) -> None:
+    """By its own compiler."""
+    by_python: dict[str, Any] = {}
+    exec(f"class {owner}:\n def f(self): self.{name} = 1", by_python)
+    instance = by_python[owner]()
+    instance.f()
+    assert list(vars(instance)) == [attribute]
+    kind: Any = type(owner, (dlx.ExchangeMixin,), {}, exchange=name)
+    made = kind()
+    setattr(made, attribute, GRID)
+    assert exported(made) == GRID.tolist()
+
+
+@either_mixin
 def test_exchange_and_a_method_at_once_are_refused(mixin: Any) -> None:
     """One of them would be forgotten without a word."""
     with pytest.raises(TypeError, match="__dlx_export__"):

@@ -285,7 +285,7 @@ def test_the_dtype_may_be_torchs() -> None:
 @pytest.mark.parametrize("device", ["rocm:1", (10, 1), dlx.Device("rocm:1")])
 def test_the_device_is_whatever_device_takes(device: Any) -> None:
     """`help(dlx.Device)`: a name, or a type and an id."""
-    assert dlx.from_pointer(ADDRESS, (1,), "int8", device=device).device == (10, 1)
+    assert dlx.from_pointer(ADDRESS, (1,), "int8", device=device).device == "rocm:1"
 
 
 @pytest.mark.parametrize(
@@ -297,6 +297,18 @@ def test_the_device_is_whatever_device_takes(device: Any) -> None:
         ({"ptr": 1.5}, TypeError, None),
         ({"shape": (-1,)}, ValueError, "negative"),
         ({"shape": (2**62,)}, ValueError, "address space"),
+        *[
+            (around, ValueError, "beyond the address space")
+            for around in [
+                {"ptr": 2**64 - 8, "shape": (2**40,), "dtype": "float64"},
+                {"ptr": 2**64 - 8, "shape": (9,)},
+                {"ptr": 2**64 - 1, "shape": (3,), "dtype": "int4"},
+                {"ptr": 2**64 - 16, "shape": (2, 2), "strides": (1, 16)},
+                {"ptr": 8, "shape": (2,), "strides": (-9,)},
+                {"ptr": 2**61, "shape": (2,), "strides": (-(2**62),), "dtype": "int8"},
+                {"ptr": 2**64 - 8, "shape": (9,), "device": "cuda"},
+            ]
+        ],
         ({"shape": (2**32, 2**32)}, ValueError, "address space"),
         ({"shape": (0, 2**32, 2**32)}, ValueError, "address space"),
         ({"shape": (2**64,)}, ValueError, None),
@@ -325,6 +337,24 @@ def test_nonsense_is_refused(
     """R31, R70, R74, R77, R88, R109, R111."""
     with pytest.raises(error, match=message):
         dlx.from_pointer(**USUAL | change)
+
+
+@pytest.mark.parametrize(
+    ("ptr", "around"),
+    [
+        (2**64 - 8, {"shape": (1,), "dtype": "float64"}),
+        (2**64 - 1, {"shape": (2,), "dtype": "int4"}),
+        (8, {"shape": (2,), "strides": (-8,)}),
+        (2**64 - 8, {"shape": (0, 2**40)}),
+        (2**64 - 8, {"shape": (2**40,), "device": "metal"}),
+    ],
+)
+def test_what_ends_with_the_address_space_is_accepted(
+    ptr: int, around: dict[str, Any]
+) -> None:
+    """R95: handles are no addresses, to which nothing is added."""
+    keywords: dict[str, Any] = {"dtype": "int8"} | around
+    assert dlx.from_pointer(ptr, **keywords).shape == around["shape"]
 
 
 @pytest.mark.parametrize("ptr", [0, ADDRESS])

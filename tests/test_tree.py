@@ -173,11 +173,46 @@ def test_an_exception_of_the_function_passes_through() -> None:
         map_tree(lambda leaf: 1 // leaf, [1, [0]])
 
 
-def test_a_tree_that_holds_itself_is_a_recursion_error() -> None:
-    tree: list[Any] = []
-    tree.append(tree)
-    with pytest.raises(RecursionError):
-        map_tree(double, tree)
+@pytest.mark.parametrize("form", [lambda x: [x], lambda x: (x,), lambda x: {0: x}])
+def test_depth_has_no_limit(form: Any) -> None:
+    tree: Any = 1
+    for _ in range(100_000):
+        tree = form(tree)
+    made = map_tree(double, tree)
+    assert map_tree(lambda leaf: leaf, tree) is tree
+    for _ in range(100_000):
+        made = made[0]
+    assert made == 2
+
+
+def cycles(leaf: Any) -> dict[str, Any]:
+    """Containers that contain themselves, and `leaf`."""
+    one: list[Any] = [leaf]
+    one.append(one)
+    through: dict[str, Any] = {"a": (leaf, [Point(0)])}
+    through["a"][1][0].y = through
+    outside: list[Any] = [[]]
+    outside[0].append(outside)
+    return {"list": one, "others": through, "beside": (leaf, outside)}
+
+
+@pytest.mark.parametrize("kind", cycles(None))
+def test_a_container_that_contains_itself_is_kept_if_nothing_changes(kind: str) -> None:
+    tree = cycles("a")[kind]
+    assert map_tree(double, tree) is tree
+
+
+@pytest.mark.parametrize("kind", ["list", "others"])
+def test_a_container_that_contains_itself_and_a_tensor_is_refused(kind: str) -> None:
+    with pytest.raises(ValueError, match=r"^a container of type .* contains itself"):
+        map_tree(double, cycles(1)[kind])
+
+
+def test_a_cycle_without_tensors_beside_one_is_kept() -> None:
+    tree = cycles(1)["beside"]
+    made = map_tree(double, tree)
+    assert made[0] == 2
+    assert made[1] is tree[1]
 
 
 # convert_tree

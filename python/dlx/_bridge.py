@@ -75,8 +75,9 @@ def bridge(to: Framework, *, result: Framework | None = None) -> Bridge:
     either they stay as they are.
 
     The argument ``out`` is written in place: its tensors are never copied, and where
-    the function returns one of them, the caller gets its own object. The receiver of a
-    method (a first parameter named ``self`` or ``cls``) is left alone.
+    the function returns one of them, the caller gets its own object. ``BufferError``
+    where the function has given an ``out`` other memory or another shape instead. The
+    receiver of a method (a first parameter named ``self`` or ``cls``) is left alone.
 
     Coroutine functions stay such; class and static methods may be bridged before or
     after they become one. Raises ``TypeError`` for generator functions, and where

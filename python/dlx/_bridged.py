@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+from operator import is_
 from sys import maxsize
 from types import MethodType
 
 from . import _core
-from ._core import convert
-from ._tree import map_tree
+from ._core import convert, placed
+from ._tree import held_by, map_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
 __all__ = ["bridged"]
-
-# What most arguments are that are no tensors.
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, slice)
 
 # What a class that can be read has, itself or from its bases.
 _EXPORTS = {"__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__", "__dlpack__"}
@@ -29,18 +27,20 @@ class _Kind(_core.Kind):
     """One kind of tensor, and how others become it."""
 
     def __new__(cls, to: type, foreign: bool = False) -> Self:
-        # Types of what is no tensor are not remembered: they may become such later.
-        return super().__new__(cls, to, dict.fromkeys(_PLAIN, False), foreign)
+        return super().__new__(cls, to, _core.Types(), foreign)
 
     def leaf(self, x: Any, copy: bool | None = None) -> Any:
         """Convert ``x`` if it is a tensor of another kind."""
+        # Types of what is no tensor are not remembered: they may become such later.
         if not _core.is_tensor(x):
             return x
-        new = x
-        if not isinstance(x, self.to):
-            new = convert(x, self.to, copy=copy)
-        self.known[type(x)] = new is not x
-        return new
+        self.known.add(type(x), self.is_foreign(type(x)))
+        return x if isinstance(x, self.to) else convert(x, self.to, copy=copy)
+
+    def is_foreign(self, cls: type) -> bool:
+        """Tell whether instances of ``cls`` are converted; one alone cannot tell."""
+        # By identity: metaclasses have a say in what is equal.
+        return all(base is not self.to for base in cls.__mro__)
 
     def give(self, value: Any) -> Any:
         """Convert what a function returned."""
@@ -53,21 +53,48 @@ class _Outs:
     def __init__(self) -> None:
         # By the address of what the function sees, which the values keep alive.
         self.seen: dict[int, tuple[Any, Any]] = {}
+        # What the function sees in place of the caller's own, and as what.
+        self.tensors: list[tuple[Any, Any]] = []
+        self.containers: list[tuple[Any, list[Any]]] = []
 
     def take(self, into: _Kind, x: Any) -> Any:
         """Convert a tensor without copying it."""
+        own = x if isinstance(x, into.to) else _core.written(x)
         try:
-            new = into.leaf(x, copy=False)
+            new = into.leaf(own, copy=False)
         except _core.CopyRefused as refused:
             raise _core.CopyRefused(
                 f"out is written in place, where its owner looks: {refused}"
             ) from refused
-        self.note(new, x)
+        if new is not x:
+            now = placed(new)
+            if now[:2] != placed(x)[:2]:
+                raise _core.CopyRefused(
+                    "out is written in place, where its owner looks: "
+                    f"{type(x).__qualname__} exports other memory each time"
+                )
+            self.tensors.append((new, now))
+        self.seen[id(new)] = (new, x)
         return new
 
-    def note(self, new: Any, x: Any) -> None:
-        """Remember that the function sees ``new`` in place of ``x``."""
+    def note(self, new: Any, x: Any, rebuilt: list[Any]) -> None:
+        """Remember that the function sees ``new``, with new containers, for ``x``."""
         self.seen[id(new)] = (new, x)
+        self.containers += [(container, held_by(container)) for container in rebuilt]
+
+    def check(self) -> None:
+        """Refuse a result that the caller's own objects do not show."""
+        for new, before in self.tensors:
+            try:
+                now = placed(new)
+            except Exception as error:
+                raise _elsewhere(f"made it one that cannot be read: {error}") from error
+            if now != before:
+                raise _elsewhere(f"gave it {_described(now)}, not {_described(before)}")
+        for new, held in self.containers:
+            now_held = held_by(new)
+            if len(now_held) != len(held) or not all(map(is_, now_held, held)):
+                raise _elsewhere("put something else into it")
 
     def give(self, kind: _Kind | None, value: Any) -> Any:
         """Convert what a function returned, and give back what is the caller's own."""
@@ -80,6 +107,18 @@ class _Outs:
             return x if kind is None else kind.leaf(x)
 
         return map_tree(leaf, value)
+
+
+def _elsewhere(what: str) -> BufferError:
+    return BufferError(
+        "out is written in place, where its owner looks, but the function "
+        f"{what}; assign to its elements, out[...] = value, or return the result"
+    )
+
+
+def _described(placed: tuple[int, Any, Any, str, str]) -> str:
+    address, shape, strides, dtype, device = placed
+    return f"{dtype} {shape} with strides {strides} at {address:#x} on {device}"
 
 
 class _Arguments:
@@ -97,7 +136,7 @@ class _Arguments:
         self.out = names.index("out") if "out" in names else maxsize
         self.into = _Kind(to)
         self.result = None if result is None else _Kind(result)
-        self.seen: dict[type, _Kind | None] = dict.fromkeys(_PLAIN)
+        self.seen = _core.Types()
 
     def finish(
         self,
@@ -107,16 +146,18 @@ class _Arguments:
         kwargs: dict[str, Any],
     ) -> Any:
         """Call the function, of whose arguments the first are ``taken`` already."""
-        give = self.take(taken, kind, args, kwargs)
-        return give(self.function(*taken, **kwargs))
+        outs = _Outs()
+        kind = self.take(taken, kind, args, kwargs, outs)
+        return self.give(kind, outs, self.function(*taken, **kwargs))
 
     async def call_coroutine(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Call a coroutine function."""
         taken = [*args[: self.receivers]]
-        give = self.take(taken, self.result, args, kwargs)
-        return give(await self.function(*taken, **kwargs))
+        outs = _Outs()
+        kind = self.take(taken, self.result, args, kwargs, outs)
+        return self.give(kind, outs, await self.function(*taken, **kwargs))
 
     def take(
         self,
@@ -124,9 +165,9 @@ class _Arguments:
         kind: _Kind | None,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-    ) -> Callable[[Any], Any]:
-        """Convert the other arguments in place, and give what converts the result."""
-        outs = _Outs()
+        outs: _Outs,
+    ) -> _Kind | None:
+        """Convert the other arguments in place, and tell what results become."""
         name: int | str = 0
         try:
             for name, x in enumerate(args[len(taken) :], len(taken)):
@@ -140,9 +181,18 @@ class _Arguments:
         except Exception as error:
             self.note(error, name)
             raise
+        return kind
+
+    def give(self, kind: _Kind | None, outs: _Outs, value: Any) -> Any:
+        """Convert what the function returned, once what it wrote has been found."""
         if outs.seen:
-            return functools.partial(outs.give, kind)
-        return _as_it_is if kind is None else kind.give
+            try:
+                outs.check()
+            except BufferError as error:
+                self.note(error, "out")
+                raise
+            return outs.give(kind, value)
+        return value if kind is None else kind.give(value)
 
     def argument(self, x: Any, outs: _Outs | None) -> tuple[Any, _Kind | None]:
         """Convert one argument, and tell the kind of the first tensor in it."""
@@ -156,21 +206,22 @@ class _Arguments:
             first = first or self.kind_of(type(x))
             return new
 
-        new = map_tree(leaf, x)
+        rebuilt: list[Any] = []
+        new = map_tree(leaf, x, rebuilt)
         if outs is not None:
-            outs.note(new, x)
+            outs.note(new, x, rebuilt)
         return new, first
 
     def kind_of(self, cls: type) -> _Kind:
         """Tell what results become for ``cls``, of which an argument was."""
-        kind = self.seen.get(cls)
+        kind: _Kind | None = self.seen.get(cls)
         if kind is None:
             # Not views, parameters and the like, but what these are of.
             exporting = (
                 base for base in cls.__mro__ if not _EXPORTS.isdisjoint(vars(base))
             )
-            kind = _Kind(next(exporting, cls), self.into.known[cls])
-            self.seen[cls] = kind
+            kind = _Kind(next(exporting, cls), self.into.is_foreign(cls))
+            self.seen.add(cls, kind)
         return kind
 
     def note(self, error: BaseException, at: int | str) -> None:
@@ -199,10 +250,6 @@ class _Bridged(_core.Bridged):
 
     def __reduce__(self) -> str:
         return str(self.__qualname__)  # by reference, as functions
-
-
-def _as_it_is(value: Any) -> Any:
-    return value
 
 
 def bridged(function: Any, to: type, result: type | None) -> Any:

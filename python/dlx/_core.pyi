@@ -31,6 +31,7 @@ __all__ = [
     "Kind",
     "Stream",
     "Tensor",
+    "Types",
     "__version__",
     "allocate",
     "array_interface",
@@ -48,10 +49,13 @@ __all__ = [
     "from_pointer",
     "import_tensor",
     "is_tensor",
+    "mixin",
+    "placed",
     "publish",
     "register",
     "stream",
     "unpublish",
+    "written",
 ]
 
 __version__: Final[str]
@@ -368,14 +372,31 @@ def unpublish(cls: type, /) -> None:
 
 # What `bridge` is made of.
 
+def written(x: object, /) -> Any:
+    """Give ``x`` or a `Tensor` over its memory to who writes to it."""
+
+def placed(x: object, /) -> tuple[int, tuple[int, ...], tuple[int, ...], str, str]:
+    """Tell address, shape, strides, dtype and device of a tensor."""
+
+@final
+class Types:
+    """What is remembered of the first types that a function meets."""
+
+    def __new__(cls) -> Self: ...
+    def get(self, cls: type) -> Any:
+        """Give what is remembered of ``cls``, or None."""
+
+    def add(self, cls: type, value: object) -> None:
+        """Remember it, if there is a place for it."""
+
 class Kind:
     """One kind of tensor, and which objects are converted to become one."""
 
-    def __new__(cls, to: type, known: dict[type, bool], foreign: bool) -> Self: ...
+    def __new__(cls, to: type, known: Types, foreign: bool) -> Self: ...
     @property
     def to(self) -> type: ...
     @property
-    def known(self) -> dict[type, bool]: ...
+    def known(self) -> Types: ...
 
 class Bridged:
     """A function, and how it is called."""
@@ -384,7 +405,7 @@ class Bridged:
         cls,
         function: Any,
         to: type,
-        seen: dict[type, Any],
+        seen: Types,
         result: Kind | None,
         receivers: int,
         out: int,
@@ -394,6 +415,9 @@ class Bridged:
         """Call the function with its arguments converted; convert what it returns."""
 
 # What the methods of the mixins call.
+
+def mixin(class_: type[_T]) -> type[_T]:
+    """Give the mixin of this process: the first class that comes, with its table."""
 
 def register(class_: type) -> str | None:
     """Give a subclass of the mixin its table, or a warning that it shares one."""

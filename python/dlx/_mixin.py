@@ -19,8 +19,7 @@ __all__ = ["ArrayInterfaceMixin", "ExchangeMixin"]
 def _define_export(cls: type, exchange: str | None, mixin: str) -> None:
     """Give ``cls`` the ``__dlx_export__`` that ``exchange`` names, or require one."""
     if exchange is not None:
-        if not isinstance(exchange, str):
-            raise TypeError(f"exchange is the name of an attribute, not {exchange!r}")
+        exchange = _attribute_name(exchange, cls)
         if "__dlx_export__" in vars(cls):
             raise TypeError(
                 f"{cls.__qualname__} has both exchange={exchange!r} and a "
@@ -44,6 +43,29 @@ def _define_export(cls: type, exchange: str | None, mixin: str) -> None:
         )
 
 
+def _attribute_name(name: object, cls: type) -> str:
+    """Give the attribute that ``name`` is in the body of ``cls``."""
+    import keyword
+
+    if not isinstance(name, str):
+        raise TypeError(f"exchange is the name of an attribute, not {name!r}")
+    name = str.__str__(name)  # whatever a subclass says of itself
+    if not name.isidentifier() or keyword.iskeyword(name):
+        raise ValueError(
+            f"exchange is the name of an attribute: an identifier, not {name!r}"
+        )
+    if not name.isascii():
+        from unicodedata import normalize
+
+        name = normalize("NFKC", name)  # as Python does with names in source code
+    owner = cls.__name__.lstrip("_")
+    if name.startswith("__") and not name.endswith("__") and owner:
+        return f"_{owner}{name}"
+    return name
+
+
+# Where this module runs again, it is the class that there is.
+@_core.mixin
 class ExchangeMixin:
     """Makes a class a producer and consumer of DLPack, with a C table of its own.
 
@@ -51,7 +73,9 @@ class ExchangeMixin:
     a class without ``exchange`` defines ``__dlx_export__(self)``. Either gives
     anything that `dlx.from_dlpack` takes: an array of any library, a `dlx.Tensor`,
     another such object. The attribute is looked up when something is exported; which of
-    the two it is, is settled when the class is defined.
+    the two it is, is settled when the class is defined. A name that Python mangles in
+    the body of the class (``__data``) is mangled here too; ``ValueError`` for what is
+    no identifier.
 
     The mixin adds no storage: it goes with ``__slots__``, dataclasses, ``Generic``, and
     extension types as further bases. The class's table lives as long as the process;
@@ -136,9 +160,6 @@ class ExchangeMixin:
         `dlx.from_dlpack` asks the inner object for the tensor there (``dl_device``).
         """
         return _core.dlpack_device_aliases(self)
-
-
-_core.register(ExchangeMixin)
 
 
 class ArrayInterfaceMixin:

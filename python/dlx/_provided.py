@@ -30,6 +30,14 @@ def _pyarrow(tensor: Tensor) -> Any:
     return pyarrow.array(tensor.numpy())
 
 
+def _pyarrow_fixed_shape(tensor: Tensor) -> Any:
+    import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+    if not tensor.size:  # pyarrow divides by it, which ends the process
+        raise BufferError("pyarrow.FixedShapeTensorArray has at least one element")
+    return pyarrow.FixedShapeTensorArray.from_dlpack(tensor)
+
+
 def _mlx(tensor: Tensor) -> Any:
     import mlx.core  # type: ignore[import-not-found, unused-ignore]
 
@@ -39,11 +47,22 @@ def _mlx(tensor: Tensor) -> Any:
 def _tensorflow(tensor: Tensor) -> Any:
     import tensorflow as tf  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-    capsule = tensor.__dlpack__()  # It takes nothing else, and no newer one.
+    # Its kernels end the process on memory that is not aligned as its own is.
+    copy = tensor.data_ptr % _alignment(tf.sysconfig) != 0 or None
+    capsule = tensor.__dlpack__(copy=copy)  # It takes nothing else, and no newer one.
     try:
         return tf.experimental.dlpack.from_dlpack(capsule)
     except tf.errors.OpError as error:
         raise BufferError(error.message) from error
+
+
+def _alignment(sysconfig: Any) -> int:
+    """Bytes of alignment that TensorFlow names, or else that of dlx's own memory."""
+    for flag in sysconfig.get_compile_flags():
+        name, _, value = flag.partition("=")
+        if name == "-DEIGEN_MAX_ALIGN_BYTES":
+            return int(value)
+    return 256
 
 
 def _warp(tensor: Tensor) -> Any:
@@ -66,17 +85,16 @@ def _tinygrad(tensor: Tensor) -> Any:
     return made.realize().reshape(tensor.shape)
 
 
-# Packages whose importer is not a ``from_dlpack`` beside the class, or not the best.
-_PACKAGES: dict[str, Importer] = {
-    "numpy": _numpy,
-    "jax": _jax,
-    "jaxlib": _jax,
-    "pyarrow": _pyarrow,
-    "mlx": _mlx,
-    "tensorflow": _tensorflow,
-    "tinygrad": _tinygrad,
-    "warp": _warp,
-}
+# Classes whose importer is not a ``from_dlpack`` beside them, or not the best.
+_CLASSES: tuple[tuple[str, str, Importer], ...] = (
+    ("numpy", "ndarray", _numpy),
+    ("jax", "Array", _jax),
+    ("pyarrow", "Array", _pyarrow),
+    ("mlx.core", "array", _mlx),
+    ("tensorflow", "Tensor", _tensorflow),
+    ("tinygrad.tensor", "Tensor", _tinygrad),
+    ("warp", "array", _warp),
+)
 
 
 def _is_exporter(cls: type) -> bool:
@@ -113,12 +131,16 @@ def importer(cls: type) -> Importer | None:
 
 
 def _of_package(cls: type) -> Importer | None:
-    """Find what the package of ``cls`` imports tensors with."""
+    """Find what the package of ``cls`` imports tensors with.
+
+    What a class says of its module may be wrong; what is made is looked at.
+    """
+    for name, attribute, importer in _CLASSES:
+        known = getattr(sys.modules.get(name), attribute, None)
+        if isinstance(known, type) and issubclass(cls, known):
+            return importer
     module = cls.__module__
-    known = _PACKAGES.get(module.partition(".")[0])
-    if known is not None:
-        return known
-    while module:
+    while isinstance(module, str) and module:
         found: Importer | None = getattr(sys.modules.get(module), "from_dlpack", None)
         if callable(found):
             return found
@@ -126,16 +148,27 @@ def _of_package(cls: type) -> Importer | None:
     return None
 
 
-# Packages in which nobody writes to the memory of an array.
-_IMMUTABLE = {"jax", "jaxlib"}
+# Classes whose instances their libraries call immutable, though what they export does
+# not say so: a buffer of MLX even says the contrary.
+_IMMUTABLE = (("jax", "Array"), ("mlx.core", "array"), ("tensorflow", "Tensor"))
 
 
-def importing(cls: type) -> tuple[Importer, bool]:
-    """Find what makes an instance of ``cls``, and whether instances are never written.
+def immutable(x: object) -> str | None:
+    """Find the immutable class that ``x`` is of."""
+    for module, name in _IMMUTABLE:
+        cls = getattr(sys.modules.get(module), name, None)
+        if isinstance(cls, type) and isinstance(x, cls):
+            return f"{module}.{name}"
+    return None
+
+
+def importing(cls: type) -> Importer:
+    """Find what makes an instance of ``cls``.
 
     Raises ``TypeError`` for a class of which no instance can be made.
     """
-    immutable = cls.__module__.partition(".")[0] in _IMMUTABLE
+    if cls is getattr(sys.modules.get("pyarrow"), "FixedShapeTensorArray", None):
+        return _pyarrow_fixed_shape
     own: Importer | None = getattr(cls, "from_dlpack", None)
     found = own if callable(own) else _of_package(cls)
     if found is None:
@@ -143,7 +176,7 @@ def importing(cls: type) -> tuple[Importer, bool]:
             f"{cls.__module__}.{cls.__qualname__} cannot be made from a tensor: "
             "it has no exchange table, and neither it nor its package has from_dlpack"
         )
-    return found, immutable
+    return found
 
 
 # What the array type of a namespace is called.
@@ -155,10 +188,11 @@ def array_type(namespace: Any) -> type:
 
     Raises ``TypeError`` where it has none.
     """
-    for name in _ARRAY_TYPES:
-        found = getattr(namespace, name, None)
-        if isinstance(found, type):
-            return found
+    # What is there first: a namespace may take long to say that something is not.
+    for found in (vars(namespace).get, lambda name: getattr(namespace, name, None)):
+        for name in _ARRAY_TYPES:
+            if isinstance(kind := found(name), type):
+                return kind
     # Some namespaces, array_api_strict's for one, keep the class to themselves.
     if callable(empty := getattr(namespace, "empty", None)):
         return type(empty(0))

@@ -72,7 +72,7 @@ pub(super) fn from_struct(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
         .map(|strides| layout::element_strides(shape, strides, itemsize))
         .transpose()?;
     let memo = Memo::on_cpu(interface.data, dtype, flags);
-    let checked = Checked::new(memo, shape, strides.as_deref())?;
+    let checked = Checked::new(memo, shape, strides.as_deref())?.addressable()?;
     let held = (
         PythonOwner::new(x.clone().unbind()),
         PythonOwner::new(answer.clone().unbind()),
@@ -138,7 +138,7 @@ pub(super) fn from_dict(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
         let memo = Memo::on_cpu(start, dtype, buffer.flags());
         (memo, Source::Held(Box::new((owner, buffer))))
     };
-    let checked = Checked::new(memo, &shape, strides.as_deref())?;
+    let checked = Checked::new(memo, &shape, strides.as_deref())?.addressable()?;
     Ok(Some(checked.over(source)))
 }
 

@@ -1,6 +1,8 @@
 //! Arrow's PyCapsule interface: primitive arrays on the CPU, which nobody may write.
 
-use std::ffi::{CStr, c_char, c_void};
+mod schema;
+
+use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
 
 use pyo3::exceptions::PyTypeError;
@@ -11,24 +13,13 @@ use pyo3::types::PyCapsule;
 
 use crate::abi::*;
 use crate::checked::{Checked, Memo};
+use crate::depth::{later, within};
 use crate::error::Error;
 use crate::method::{attribute, call};
-use crate::snapshot::{Snapshot, Source};
+use crate::snapshot::{Hold, Snapshot, Source};
 use crate::{capsule, device};
 
-/// `ArrowSchema` of Arrow's C data interface.
-#[repr(C)]
-struct ArrowSchema {
-    format: *const c_char,
-    name: *const c_char,
-    metadata: *const c_char,
-    flags: i64,
-    n_children: i64,
-    children: *mut *mut ArrowSchema,
-    dictionary: *mut ArrowSchema,
-    release: Option<unsafe extern "C" fn(*mut ArrowSchema)>,
-    private_data: *mut c_void,
-}
+use schema::{ArrowSchema, dtype, extended};
 
 /// `ArrowArray` of Arrow's C data interface.
 #[repr(C)]
@@ -78,11 +69,18 @@ impl Taken {
     }
 }
 
+impl Hold for Taken {}
+
 impl Drop for Taken {
     fn drop(&mut self) {
         if let Some(release) = self.0.release {
             // SAFETY: we own the array and never touch it again (S12).
-            unsafe { release(&mut self.0) };
+            let let_go = || unsafe { release(&mut self.0) };
+            if !within(let_go) {
+                // SAFETY: ours to move, and what is left is not released a second time (S12).
+                let this = unsafe { Self::from_raw(NonNull::from(&mut self.0)) };
+                later(|| drop(this));
+            }
         }
     }
 }
@@ -159,56 +157,15 @@ unsafe fn take(
         let (memo, length) = memory(unsafe { array.as_ref() }, dtype)?;
         let shape = [length];
         let checked = Checked::new(memo, &shape, None)?;
+        // SAFETY: `length` bytes that nobody writes, which the array keeps (S12).
+        if dtype.code == kDLBool && unsafe { any_bit(memo.data.cast(), checked.size) } > 1 {
+            let what = "of which some byte is neither 0 nor 1, as those of a bool tensor are";
+            return Err(extended(b"arrow.bool8", what).into());
+        }
         // SAFETY: the caller's promise.
         let taken = unsafe { Taken::from_raw(array) };
         Ok(checked.over(Source::Held(Box::new(taken))))
     })
-}
-
-/// The dtype of a schema that has one.
-fn dtype(schema: &ArrowSchema) -> Result<DLDataType, Error> {
-    if schema.release.is_none() || schema.format.is_null() {
-        return Err(Error::refused("the Arrow schema was released already"));
-    }
-    // SAFETY: a C string that the schema, which is not released, keeps (S12).
-    let format = unsafe { CStr::from_ptr(schema.format) };
-    let (code, bits) = match format.to_bytes() {
-        _ if !schema.dictionary.is_null() => {
-            return Err(refused(format, ", a dictionary's indices"));
-        }
-        b"c" => (kDLInt, 8),
-        b"C" => (kDLUInt, 8),
-        b"s" => (kDLInt, 16),
-        b"S" => (kDLUInt, 16),
-        b"i" => (kDLInt, 32),
-        b"I" => (kDLUInt, 32),
-        b"l" => (kDLInt, 64),
-        b"L" => (kDLUInt, 64),
-        b"e" => (kDLFloat, 16),
-        b"f" => (kDLFloat, 32),
-        b"g" => (kDLFloat, 64),
-        b"b" => {
-            return Err(refused(
-                format,
-                ", booleans of a bit each, which DLPack lacks",
-            ));
-        }
-        _ => return Err(refused(format, "")),
-    };
-    Ok(DLDataType {
-        code,
-        bits,
-        lanes: 1,
-    })
-}
-
-/// The error for a format that is not accepted.
-#[cold]
-fn refused(format: &CStr, what: &str) -> Error {
-    Error::refused(format!(
-        "the Arrow array has format {format:?}{what}; accepted are integers (c C s S i I l L) and floating \
-         point numbers (e f g)"
-    ))
 }
 
 /// The elements of a primitive array without nulls, and their number.
@@ -268,6 +225,21 @@ fn memory(array: &ArrowArray, dtype: DLDataType) -> Result<(Memo, i64), Error> {
     };
     // Arrow data are immutable.
     Ok((Memo::of(&tensor, DLPACK_FLAG_BITMASK_READ_ONLY)?, length))
+}
+
+/// The bits that are set in any of `length` bytes.
+///
+/// # Safety
+///
+/// `bytes` points to so many that nobody writes.
+unsafe fn any_bit(bytes: *const u8, length: i64) -> u8 {
+    let byte = |index: i64| {
+        // SAFETY: the caller's promise.
+        let byte = unsafe { bytes.offset(index as isize) };
+        // SAFETY: as above.
+        unsafe { *byte }
+    };
+    (0..length).fold(0, |all, index| all | byte(index))
 }
 
 /// How many of `length` bits from bit `offset` on are 0.

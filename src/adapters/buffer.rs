@@ -1,16 +1,18 @@
 //! The buffer protocol (PEP 3118): the memory of `bytes`, `array.array`, `mmap`, ctypes and the like.
 
 use std::ffi::{CStr, c_int, c_long};
+use std::ptr::null_mut;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::checked::{Checked, Memo, extents};
+use crate::depth::{later, within};
 use crate::error::Error;
-use crate::interpreter::give_up;
+use crate::interpreter::{PythonOwner, give_up};
 use crate::layout;
-use crate::snapshot::{Snapshot, Source};
+use crate::snapshot::{Hold, Snapshot, Source};
 
 /// A buffer that an object exports to us. While it is held, the object keeps the memory where it is: a
 /// `bytearray` refuses to be resized, a `memoryview` to be released.
@@ -126,14 +128,32 @@ impl Buffer {
     }
 }
 
+impl Hold for Buffer {
+    fn objects(&self) -> [*mut ffi::PyObject; 2] {
+        [self.view().obj, null_mut()]
+    }
+}
+
+impl Hold for (PythonOwner, Buffer) {
+    fn objects(&self) -> [*mut ffi::PyObject; 2] {
+        [self.0.as_ptr(), self.1.view().obj]
+    }
+}
+
 impl Drop for Buffer {
     fn drop(&mut self) {
-        give_up(|_py| {
-            // SAFETY: attached; filled by `get`, and released once, here.
-            unsafe { ffi::PyBuffer_Release(self.0) };
-            // SAFETY: the box that `get` made; its exporter has let go of it.
-            drop(unsafe { Box::from_raw(self.0) });
-        });
+        let let_go = || {
+            give_up(|_py| {
+                // SAFETY: attached; filled by `get`, and released once, here.
+                unsafe { ffi::PyBuffer_Release(self.0) };
+                // SAFETY: the box that `get` made; its exporter has let go of it.
+                drop(unsafe { Box::from_raw(self.0) });
+            });
+        };
+        if !within(let_go) {
+            let this = Self(self.0);
+            later(|| drop(this));
+        }
     }
 }
 

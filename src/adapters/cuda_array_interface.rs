@@ -57,7 +57,7 @@ pub(super) fn snapshot(
         dtype,
         flags: read_only(flag.is_truthy()?),
     };
-    let mut checked = Checked::new(memo, &shape, strides.as_deref())?;
+    let mut checked = Checked::new(memo, &shape, strides.as_deref())?.addressable()?;
     let mut ahead = None;
     // Where there are no elements, there is nothing to find or to wait for.
     if checked.size > 0 {

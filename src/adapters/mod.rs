@@ -7,6 +7,8 @@ pub(crate) mod cuda_array_interface;
 mod interface;
 pub(crate) mod numpy;
 pub(crate) mod oneapi;
+pub(crate) mod paddle;
+pub(crate) mod tensorflow;
 pub(crate) mod torch;
 
 use pyo3::prelude::*;
@@ -55,7 +57,8 @@ pub(crate) fn is_known(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 /// The modules that have been imported.
-pub(crate) fn modules(py: Python<'_>) -> PyResult<&Bound<'_, PyDict>> {
+#[inline(always)]
+fn modules(py: Python<'_>) -> PyResult<&Bound<'_, PyDict>> {
     static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     // To import `sys` for it each time takes longer than many an export.
     let modules = MODULES.get_or_try_init(py, || {
@@ -63,6 +66,12 @@ pub(crate) fn modules(py: Python<'_>) -> PyResult<&Bound<'_, PyDict>> {
         Ok::<_, PyErr>(modules.cast_into::<PyDict>()?.unbind())
     })?;
     Ok(modules.bind(py))
+}
+
+/// Whether the module of this name has been imported.
+#[inline(always)]
+pub(crate) fn is_loaded(name: &Bound<'_, PyString>) -> PyResult<bool> {
+    modules(name.py())?.contains(name)
 }
 
 /// The module of this name, if it has been imported.

@@ -74,15 +74,18 @@ static NDARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 /// # Errors
 ///
 /// `BufferError` for masked arrays: what their memory holds is not what they mean.
+#[inline(always)]
 pub(crate) fn is_native(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let py = x.py();
-    let Some(ndarray) = ndarray(py)? else {
-        return Ok(false);
-    };
-    let class = x.get_type();
-    if !is_subclass(class.as_type_ptr(), ndarray.as_type_ptr()) {
-        return Ok(false);
+    let class = x.get_type_ptr();
+    match ndarray(x.py())? {
+        Some(ndarray) if is_subclass(class, ndarray.as_type_ptr()) => is_read_here(x, ndarray),
+        _ => Ok(false),
     }
+}
+
+fn is_read_here(x: &Bound<'_, PyAny>, ndarray: &Bound<'_, PyType>) -> PyResult<bool> {
+    let py = x.py();
+    let class = x.get_type();
     for method in [intern!(py, "__dlpack__"), intern!(py, "__dlpack_device__")] {
         if !class.getattr(method)?.is(&ndarray.getattr(method)?) {
             return Ok(false);
@@ -95,6 +98,13 @@ pub(crate) fn is_native(x: &Bound<'_, PyAny>) -> PyResult<bool> {
         return Err(Error::refused(message).into());
     }
     Ok(true)
+}
+
+/// Whether `x` is an array, of whatever class.
+#[inline(always)]
+pub(crate) fn is_array(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let ndarray = ndarray(x.py())?;
+    Ok(ndarray.is_some_and(|ndarray| is_subclass(x.get_type_ptr(), ndarray.as_type_ptr())))
 }
 
 /// Whether `x` is an array of the class itself, and the layout of that is proven.
@@ -156,10 +166,10 @@ pub(crate) fn export(x: &Bound<'_, PyAny>) -> PyResult<Managed<DLManagedTensorVe
 /// The array as an offer that holds it, and its dtype, if its flags, shape and strides fit.
 pub(crate) fn offer(
     x: &Bound<'_, PyAny>,
-    fits: impl Fn(u64, &[i64], &[i64]) -> bool,
+    fits: impl Fn(&DLTensor, u64, &[i64], &[i64]) -> bool,
 ) -> PyResult<Option<(DLDataType, Offer<PythonOwner>)>> {
     let offer = |tensor: DLTensor, flags, shape: &[i64], strides: &[i64]| {
-        if !fits(flags, shape, strides) {
+        if !fits(&tensor, flags, shape, strides) {
             return Ok(None);
         }
         let owner = PythonOwner::new(x.clone().unbind());
@@ -273,9 +283,17 @@ fn is_subclass(class: *mut ffi::PyTypeObject, base: *mut ffi::PyTypeObject) -> b
 }
 
 /// `numpy.ndarray`, if NumPy is there and its arrays are as [`PyArrayObject`] says.
+#[inline(always)]
 fn ndarray(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyType>>> {
-    if NDARRAY.get(py).is_none()
-        && let Some(ndarray) = find_class(intern!(py, "numpy"), intern!(py, "ndarray"))?
+    match NDARRAY.get(py) {
+        Some(ndarray) => Ok(Some(ndarray.bind(py))),
+        None => proven(py),
+    }
+}
+
+#[inline(never)]
+fn proven(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyType>>> {
+    if let Some(ndarray) = find_class(intern!(py, "numpy"), intern!(py, "ndarray"))?
         && let Ok(true) = proof::is_as_expected(&ndarray)
     {
         NDARRAY.get_or_init(py, || ndarray.unbind());

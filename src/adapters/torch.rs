@@ -3,19 +3,30 @@
 //! torch's exchange table exports views whose elements are lazily conjugated or negated as if they were
 //! not, and tensors that record gradients; its `__dlpack__` still exports negated ones (R125).
 
-mod fresh;
+mod class;
+mod keys;
+mod questions;
+mod refusal;
 
-use std::ptr::null_mut;
+use std::env;
+use std::ffi::c_void;
+use std::thread;
 
-use pyo3::exceptions::PyBufferError;
-use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyString, PyType};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
 
 use super::loaded;
 use crate::abi::{DLDataType, kDLBool, kDLComplex, kDLInt, kDLUInt};
-use fresh::Fresh;
+use crate::checked::Memo;
+use crate::snapshot::Snapshot;
+use crate::{device, dtype};
+use class::{is_subtype, tensor_class};
+use keys::{Found, Layout};
+use questions::{Getter, Predicate, ask};
+pub(crate) use refusal::{explain, outside};
+use refusal::{nowhere, refused};
 
 /// How a type of torch is read.
 #[derive(Clone, Copy)]
@@ -27,32 +38,37 @@ pub(crate) enum Kind {
     Subclass,
 }
 
+/// Whether `x` is torch's; torch is not imported for it.
+#[inline(always)]
+pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let tensor = tensor_class(x.py())?;
+    Ok(tensor.is_some_and(|tensor| is_subtype(x.get_type_ptr(), tensor.as_type_ptr())))
+}
+
 /// How to read tensors of the type of `x`, if it is torch's; torch is not imported for it.
+#[inline(always)]
 pub(crate) fn kind(x: &Bound<'_, PyAny>) -> PyResult<Option<Kind>> {
-    let py = x.py();
-    let Some(torch) = loaded(intern!(py, "torch"))? else {
-        return Ok(None);
-    };
-    let tensor = torch.getattr_opt(intern!(py, "Tensor"))?;
-    // Whatever stands in for torch in `sys.modules` need not have a class there.
-    let Some(Ok(tensor)) = tensor.map(|tensor| tensor.cast_into::<PyType>()) else {
-        return Ok(None);
-    };
-    let class = x.get_type();
-    if !class.is_subclass(&tensor)? {
-        return Ok(None);
+    let class = x.get_type_ptr();
+    match tensor_class(x.py())? {
+        Some(tensor) if is_subtype(class, tensor.as_type_ptr()) => of_tensor(x, tensor).map(Some),
+        _ => Ok(None),
     }
-    if !class.hasattr(intern!(py, "is_neg"))? || !class.hasattr(intern!(py, "is_conj"))? {
-        return Ok(None);
-    }
+}
+
+fn of_tensor(x: &Bound<'_, PyAny>, tensor: &Bound<'_, PyType>) -> PyResult<Kind> {
+    // By `__dlpack__` every tensor can be read.
+    let Some(torch) = loaded(intern!(x.py(), "torch"))? else {
+        return Ok(Kind::Subclass);
+    };
+    let (py, class) = (x.py(), x.get_type());
     let parameter = match torch.getattr_opt(intern!(py, "nn"))? {
         Some(nn) => nn.getattr_opt(intern!(py, "Parameter"))?,
         None => None,
     };
-    if class.is(&tensor) || parameter.is_some_and(|parameter| class.is(&parameter)) {
-        return Ok(Some(Kind::Plain(Guards::of(&torch, &tensor, x)?)));
+    if class.is(tensor) || parameter.is_some_and(|parameter| class.is(&parameter)) {
+        return Ok(Kind::Plain(Guards::of(&torch, tensor, x)?));
     }
-    Ok(Some(Kind::Subclass))
+    Ok(Kind::Subclass)
 }
 
 /// The questions, found once per type.
@@ -60,12 +76,12 @@ pub(crate) fn kind(x: &Bound<'_, PyAny>) -> PyResult<Option<Kind>> {
 pub(crate) struct Guards {
     is_conj: Option<Predicate>,
     is_neg: Option<Predicate>,
-    fresh: Option<Fresh>,
+    requires_grad: Option<Getter>,
+    layout: Option<Layout>,
 }
 
-/// A method of a builtin type that takes nothing and answers a bool, as the C function behind it.
-#[derive(Clone, Copy)]
-struct Predicate(ffi::PyCFunction);
+/// How often a tensor is read that reaches outside of its storage.
+const TRIES: usize = 1000;
 
 impl Guards {
     fn of(
@@ -77,56 +93,196 @@ impl Guards {
         Ok(Self {
             is_conj: Predicate::of(tensor, intern!(py, "is_conj"))?,
             is_neg: Predicate::of(tensor, intern!(py, "is_neg"))?,
-            // Under a mode of torch that makes other tensors, the trial may fail: then the question is asked.
-            fresh: Fresh::find(torch, class).unwrap_or(None),
+            requires_grad: Getter::of(tensor, intern!(py, "requires_grad"))?,
+            layout: layout(torch, class),
         })
     }
 
-    /// Whether `tensor` is neither a view nor records gradients, so that there is nothing to ask.
+    /// What `tensor` itself tells.
     #[inline(always)]
-    fn is_fresh(&self, tensor: &Bound<'_, PyAny>) -> bool {
-        // SAFETY: guards are for `torch.Tensor` and `Parameter` themselves, which have one layout.
-        self.fresh
-            .is_some_and(|fresh| unsafe { fresh.is_fresh(tensor) })
+    fn found(&self, tensor: &Bound<'_, PyAny>) -> Found {
+        match self.layout {
+            // SAFETY: guards are for `torch.Tensor` and `Parameter` themselves, which have one layout.
+            Some(layout) => unsafe { layout.read(tensor) },
+            None => Found::Unknown,
+        }
     }
 
-    /// Refuses an export whose elements are not what its memory holds.
+    /// Refuses an export whose elements are not what its memory holds, or which records gradients.
     ///
     /// Only floating and complex tensors can record gradients, only complex ones be conjugated.
     #[inline(always)]
-    fn check(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
-        match self.is_fresh(tensor) {
-            true => Ok(()),
-            false => self.ask(tensor, dtype),
+    fn check(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        dtype: DLDataType,
+        address: *mut c_void,
+    ) -> PyResult<()> {
+        match self.found(tensor) {
+            Found::Plain if self.has_memory(tensor) => Ok(()),
+            found => self.ask(tensor, dtype, address, matches!(found, Found::Unknown)),
         }
     }
 
     /// As [`Self::check`], by asking.
-    fn ask(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
-        let py = tensor.py();
-        let floating = !matches!(dtype.code, kDLInt | kDLUInt | kDLBool);
-        if floating && tensor.getattr(intern!(py, "requires_grad"))?.is_truthy()? {
-            return Err(PyBufferError::new_err(
-                "the torch tensor requires grad, which DLPack cannot carry; pass tensor.detach()",
-            ));
+    #[inline(never)]
+    fn ask(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        dtype: DLDataType,
+        address: *mut c_void,
+        values: bool,
+    ) -> PyResult<()> {
+        if !address.is_null() && self.storage(tensor).0 == 0 {
+            return Err(nowhere(tensor));
         }
-        self.check_values(tensor, dtype)
+        let floating = !matches!(dtype.code, kDLInt | kDLUInt | kDLBool);
+        if floating && self.records(tensor)? {
+            return Err(refused(tensor, true));
+        }
+        match values {
+            true => self.ask_values(tensor, dtype),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether `tensor` records gradients.
+    fn records(&self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+        match self.requires_grad {
+            Some(getter) => getter.get(tensor),
+            None => tensor
+                .getattr(intern!(tensor.py(), "requires_grad"))?
+                .is_truthy(),
+        }
+    }
+
+    /// Whether the storage of `tensor` holds the elements, the first of which is that of `memo`.
+    #[inline(always)]
+    fn holds(&self, tensor: &Bound<'_, PyAny>, memo: &Memo, last: u32) -> bool {
+        let (base, nbytes) = self.storage(tensor);
+        let bytes = (u64::from(last) + 1) * u64::from(dtype::bits(memo.dtype) / 8);
+        let start = (memo.data.addr() as u64).wrapping_sub(base);
+        // Without memory, the address is nothing but the offset.
+        base != 0 && start < nbytes && bytes <= nbytes - start
+    }
+
+    /// As [`Self::holds`], of any elements.
+    #[cold]
+    #[inline(never)]
+    fn holds_any(&self, tensor: &Bound<'_, PyAny>, made: &Snapshot) -> bool {
+        let memo = made.memo();
+        if memo.device != device::CPU || memo.data.is_null() {
+            return true;
+        }
+        let (base, nbytes) = self.storage(tensor);
+        let start = i128::from(memo.data.addr() as u64) - i128::from(base);
+        let steps = made.shape().iter().zip(made.strides());
+        // At most 64 products of 126 bits.
+        let mut steps =
+            steps.map(|(&extent, &stride)| (i128::from(extent) - 1) * i128::from(stride));
+        let end = steps
+            .try_fold(0, i128::checked_add)
+            .and_then(|last| {
+                last.checked_add(1)?
+                    .checked_mul(i128::from(dtype::bits(memo.dtype) / 8))
+            })
+            .and_then(|bytes| start.checked_add(bytes));
+        base != 0 && start >= 0 && end.is_some_and(|end| start < end && end <= i128::from(nbytes))
+    }
+
+    /// Where the storage of `tensor` begins, and its size in bytes; 0 where torch does not tell.
+    #[inline(always)]
+    fn storage(&self, tensor: &Bound<'_, PyAny>) -> (u64, u64) {
+        match self.layout {
+            // SAFETY: as in `found`.
+            Some(layout) => unsafe { layout.storage(tensor) },
+            None => storage(tensor),
+        }
+    }
+
+    /// Whether `tensor` shows that it has memory.
+    #[inline(always)]
+    fn has_memory(&self, tensor: &Bound<'_, PyAny>) -> bool {
+        // SAFETY: as in `found`.
+        (self.layout).is_some_and(|layout| unsafe { layout.has_memory(tensor) })
     }
 
     /// Refuses a view whose elements are still to be negated or conjugated.
+    #[inline(always)]
     fn check_values(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
-        let py = tensor.py();
-        if self.is_fresh(tensor) {
-            return Ok(());
+        match self.found(tensor) {
+            Found::Unknown => self.ask_values(tensor, dtype),
+            _ => Ok(()),
         }
-        refuse_negative(self.is_neg, tensor)?;
-        if dtype.code == kDLComplex && ask(self.is_conj, tensor, intern!(py, "is_conj"))? {
-            return Err(PyBufferError::new_err(
-                "the torch tensor is a lazily conjugated view; pass tensor.resolve_conj()",
-            ));
+    }
+
+    /// As [`Self::check_values`], by asking.
+    #[inline(never)]
+    fn ask_values(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
+        let py = tensor.py();
+        if ask(self.is_neg, tensor, intern!(py, "is_neg"))?
+            || (dtype.code == kDLComplex && ask(self.is_conj, tensor, intern!(py, "is_conj"))?)
+            || tensor.getattr(intern!(py, "is_quantized"))?.is_truthy()?
+        {
+            return Err(refused(tensor, false));
         }
         Ok(())
     }
+}
+
+/// Whether an address is the offset of `tensor`, an instance of a subclass, in no memory.
+#[cold]
+#[inline(never)]
+fn is_offset(tensor: &Bound<'_, PyAny>, address: usize) -> bool {
+    let ask = |py: Python<'_>| {
+        let module = py.import("dlx._torch")?;
+        (module.call_method1("is_offset", (tensor, address))?).extract::<bool>()
+    };
+    Python::attach(|py| ask(py).unwrap_or(false))
+}
+
+/// As [`Guards::storage`], by asking.
+#[cold]
+#[inline(never)]
+fn storage(tensor: &Bound<'_, PyAny>) -> (u64, u64) {
+    let ask = || {
+        let storage = tensor.call_method0("untyped_storage")?;
+        let base = storage.call_method0("data_ptr")?.extract()?;
+        let nbytes = storage.call_method0("nbytes")?.extract()?;
+        Ok::<_, PyErr>((base, nbytes))
+    };
+    Python::attach(|_| ask().unwrap_or((0, 0)))
+}
+
+/// The tensor that `read` gives, once the storage of `tensor` holds it: another thread that changes the shape needs
+/// no more than time to be done.
+#[cold]
+#[inline(never)]
+pub(crate) fn settled(
+    kind: &Kind,
+    tensor: &Bound<'_, PyAny>,
+    read: impl Fn() -> PyResult<Snapshot>,
+) -> PyResult<Snapshot> {
+    for _ in 0..TRIES {
+        thread::yield_now();
+        let snapshot = read()?;
+        if kind.holds(tensor, &snapshot, None) {
+            return Ok(snapshot);
+        }
+    }
+    Err(explain(Some(kind), tensor, outside()))
+}
+
+/// Where torch's tensors say what they are, found once in the process; not where `DLX_TORCH_FAST=0` says otherwise.
+fn layout(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> Option<Layout> {
+    static LAYOUT: PyOnceLock<Option<Layout>> = PyOnceLock::new();
+    *LAYOUT.get_or_init(torch.py(), || {
+        match env::var_os("DLX_TORCH_FAST").is_some_and(|fast| fast == "0") {
+            true => None,
+            // Under a mode of torch that makes other tensors, the trial may fail.
+            false => Layout::find(torch, class).unwrap_or(None),
+        }
+    })
 }
 
 impl Kind {
@@ -137,29 +293,89 @@ impl Kind {
 
     /// Refuses what the exchange table of torch would export wrongly.
     #[inline(always)]
-    pub(crate) fn check_table(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
+    pub(crate) fn check_table(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        dtype: DLDataType,
+        address: *mut c_void,
+    ) -> PyResult<()> {
         match self {
-            Self::Plain(guards) => guards.check(tensor, dtype),
+            Self::Plain(guards) => guards.check(tensor, dtype, address),
             Self::Subclass => Ok(()),
         }
     }
 
     /// Refuses what a kernel would read wrongly. That a gradient is recorded does not matter to it.
-    pub(crate) fn check_borrow(self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
+    pub(crate) fn check_borrow(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        dtype: DLDataType,
+    ) -> PyResult<()> {
         match self {
             Self::Plain(guards) => guards.check_values(tensor, dtype),
             Self::Subclass => Ok(()),
         }
     }
 
+    /// Whether the elements of `made`, read from `tensor`, lie in its storage; another thread may have changed the
+    /// shape while it was read. Elsewhere than on the CPU this is believed.
+    ///
+    /// The last element is `last` elements behind the first, where that is known.
+    #[inline(always)]
+    pub(crate) fn holds(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        made: &Snapshot,
+        last: Option<u32>,
+    ) -> bool {
+        match (self, last) {
+            (Self::Plain(guards), Some(last)) => guards.holds(tensor, &made.memo(), last),
+            (Self::Plain(guards), None) => guards.holds_any(tensor, made),
+            (Self::Subclass, _) => true,
+        }
+    }
+
+    /// Refuses the address of a tensor without memory, which is nothing but its offset: NULL, but for a view.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn check_address(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        address: *mut c_void,
+    ) -> PyResult<()> {
+        let is_offset = match self {
+            _ if address.is_null() => false,
+            Self::Plain(guards) => guards.storage(tensor).0 == 0,
+            // What such a class exports may be memory of another tensor.
+            Self::Subclass => is_offset(tensor, address.addr()),
+        };
+        match is_offset {
+            true => Err(nowhere(tensor)),
+            false => Ok(()),
+        }
+    }
+
+    /// As [`Self::check_address`], with a shorter look first.
+    #[inline(always)]
+    pub(crate) fn check_memory(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        address: *mut c_void,
+    ) -> PyResult<()> {
+        match self {
+            Self::Plain(guards) if guards.has_memory(tensor) => Ok(()),
+            _ => self.check_address(tensor, address),
+        }
+    }
+
     /// Refuses what `__dlpack__` of torch would export wrongly.
     pub(crate) fn check_protocol(self, tensor: &Bound<'_, PyAny>) -> PyResult<()> {
-        match self {
-            Self::Plain(guards) => refuse_negative(guards.is_neg, tensor),
+        let py = tensor.py();
+        let is_neg = match self {
+            Self::Plain(guards) => ask(guards.is_neg, tensor, intern!(py, "is_neg"))?,
             Self::Subclass => {
                 // The question is about the object itself, whatever its class makes of torch's functions.
-                let plain = tensor
-                    .py()
+                let plain = py
                     .import("torch._C")?
                     .getattr_opt("DisableTorchFunctionSubclass")?
                     .map(|class| class.call0())
@@ -167,67 +383,17 @@ impl Kind {
                 if let Some(plain) = &plain {
                     plain.call_method0("__enter__")?;
                 }
-                let answer = refuse_negative(None, tensor);
+                let answer = ask(None, tensor, intern!(py, "is_neg"));
                 if let Some(plain) = &plain {
-                    let none = tensor.py().None();
+                    let none = py.None();
                     plain.call_method1("__exit__", (&none, &none, &none))?;
                 }
-                answer
+                answer?
             }
-        }
-    }
-}
-
-/// Refuses a tensor whose negation is still to be done.
-fn refuse_negative(is_neg: Option<Predicate>, tensor: &Bound<'_, PyAny>) -> PyResult<()> {
-    if ask(is_neg, tensor, intern!(tensor.py(), "is_neg"))? {
-        return Err(PyBufferError::new_err(
-            "the torch tensor is a lazily negated view; pass tensor.resolve_neg()",
-        ));
-    }
-    Ok(())
-}
-
-/// What the method `name` of `tensor` answers, through the C function where there is one.
-fn ask(
-    predicate: Option<Predicate>,
-    tensor: &Bound<'_, PyAny>,
-    name: &Bound<'_, PyString>,
-) -> PyResult<bool> {
-    match predicate {
-        Some(predicate) => predicate.ask(tensor),
-        None => tensor.call_method0(name)?.is_truthy(),
-    }
-}
-
-impl Predicate {
-    /// The C function behind the method `name` of the type of `tensor`, if it is one that takes nothing.
-    ///
-    /// Found on the type and bound to `tensor`: an attribute of this one tensor must not answer for others.
-    fn of(tensor: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> PyResult<Option<Self>> {
-        let method = tensor.get_type().getattr(name)?;
-        let Ok(method) = method.call_method1("__get__", (tensor,)) else {
-            return Ok(None);
         };
-        if !method.is_instance_of::<PyCFunction>() {
-            return Ok(None);
+        match is_neg {
+            true => Err(refused(tensor, true)),
+            false => Ok(()),
         }
-        // SAFETY: `method` is a builtin function.
-        let flags = unsafe { ffi::PyCFunction_GetFlags(method.as_ptr()) };
-        if flags != ffi::METH_NOARGS {
-            return Ok(None);
-        }
-        // SAFETY: as above.
-        let function = unsafe { ffi::PyCFunction_GetFunction(method.as_ptr()) };
-        Ok(function.map(Self))
-    }
-
-    /// Its answer for `tensor`.
-    fn ask(self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
-        // SAFETY: the function is a METH_NOARGS method of a builtin base of torch.Tensor, found through an
-        // object of the exact type of `tensor`, and its code is never unloaded (S8).
-        let answer = unsafe { (self.0)(tensor.as_ptr(), null_mut()) };
-        // SAFETY: it returned a new reference, or NULL with an exception.
-        unsafe { Bound::from_owned_ptr_or_err(tensor.py(), answer) }?.is_truthy()
     }
 }

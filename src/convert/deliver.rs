@@ -12,9 +12,9 @@ use super::target::Target;
 use super::{Asked, Source, snapshot};
 use crate::abi::*;
 use crate::adapters::numpy;
-use crate::checked::{self, parts};
+use crate::checked::{self, MAYBE_READ_ONLY, parts};
 use crate::dtype::{self, DType};
-use crate::error::{copy_refused, copy_refused_type};
+use crate::error::{copy_refused, copy_refused_type, first_line};
 use crate::exchange::Table;
 use crate::relocate::{self, On};
 use crate::request::Request;
@@ -22,7 +22,7 @@ use crate::resolve::from_dlpack;
 use crate::snapshot::Snapshot;
 use crate::stream::{self, Stream};
 use crate::tensor::{self, Tensor};
-use crate::{capsule, device};
+use crate::{capsule, device, layout};
 
 /// As a `numpy.ndarray`, which holds the tensor as its base.
 pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Asked) -> PyResult<Bound<'py, PyAny>> {
@@ -50,7 +50,7 @@ pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Asked) -> PyResult<Bo
         )));
     }
     let dimensions = (snapshot.shape(), Some(snapshot.strides()));
-    match numpy::array(py, &snapshot.dl_tensor(), dimensions, memo.flags)? {
+    match numpy::array(py, snapshot.as_dl_tensor(), dimensions, memo.flags)? {
         Some(array) => array.held_by(tensor.into_any()),
         None => tensor::to_numpy(&tensor),
     }
@@ -59,18 +59,18 @@ pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Asked) -> PyResult<Bo
 /// As an object that the table of the target makes of a NumPy array as it is; `None` where it does not fit.
 pub(super) fn array_to_table<'py>(
     x: &Bound<'py, PyAny>,
-    target: &Target,
+    target: &Target<'py>,
     table: &Table,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = x.py();
-    let Some((dtype, offer)) = numpy::offer(x, |flags, shape, strides| {
-        misfit(flags, shape, strides).is_none()
-    })?
-    else {
+    let fits = |tensor: &DLTensor, flags, shape: &[i64], strides: &[i64]| {
+        misfit(tensor, flags, shape, strides).is_none()
+    };
+    let Some((dtype, offer)) = numpy::offer(x, fits)? else {
         return Ok(None);
     };
     let given = Given { address: 0, dtype };
-    let made = table.import(target.class.bind(py), offer);
+    let made = table.import(&target.class, offer);
     let made = made.map_err(|error| given.refused(py, target, error))?;
     target.check(&made)?;
     Ok(Some(made))
@@ -79,7 +79,7 @@ pub(super) fn array_to_table<'py>(
 /// As an object that the table of the target makes.
 pub(super) fn to_table<'py>(
     source: Source<'py>,
-    target: &Target,
+    target: &Target<'py>,
     table: &Table,
     asked: &Asked,
     py: Python<'py>,
@@ -89,7 +89,7 @@ pub(super) fn to_table<'py>(
         Some(why) => why,
     };
     let snapshot = source.into_snapshot()?;
-    if why == FORGETS && !target.forgets_readonly() {
+    if why == FORGETS {
         let source = Source::Tensor {
             tensor: Tensor::new(py, snapshot.clone())?,
             fresh: false,
@@ -98,9 +98,8 @@ pub(super) fn to_table<'py>(
         if is_readonly(&made) {
             return Ok(made);
         }
-        target.set_forgets_readonly();
     }
-    let why = format!("{} {why}", target.name(py));
+    let why = format!("{} {why}", target.name());
     let on = match stream::has_streams(snapshot.memo().device) {
         // What the library will use the copy on.
         true => {
@@ -116,12 +115,12 @@ pub(super) fn to_table<'py>(
 /// As an object that the table of the target makes of a tensor that fits.
 fn by_table<'py>(
     source: Source<'py>,
-    target: &Target,
+    target: &Target<'py>,
     table: &Table,
     asked: &Asked,
     py: Python<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let class = target.class.bind(py);
+    let class = &target.class;
     let given;
     let made = match source {
         Source::Managed(managed) => {
@@ -143,12 +142,15 @@ fn by_table<'py>(
 }
 
 const FORGETS: &str = "would not respect that the tensor is read-only";
+const MISALIGNED: &str = "needs memory that is aligned to its elements";
 
 /// What other libraries do not take, crash on, or forget.
-fn misfit(flags: u64, shape: &[i64], strides: &[i64]) -> Option<&'static str> {
+fn misfit(tensor: &DLTensor, flags: u64, shape: &[i64], strides: &[i64]) -> Option<&'static str> {
     let is_backward = |(&extent, &stride): (&i64, &i64)| extent > 1 && stride < 0;
     if shape.iter().zip(strides).any(is_backward) {
         Some("takes no negative strides")
+    } else if is_misaligned(tensor) {
+        Some(MISALIGNED)
     } else if flags & DLPACK_FLAG_BITMASK_READ_ONLY != 0 && !shape.contains(&0) {
         Some(FORGETS)
     } else {
@@ -156,16 +158,23 @@ fn misfit(flags: u64, shape: &[i64], strides: &[i64]) -> Option<&'static str> {
     }
 }
 
+/// Whether elements do not lie as compiled code expects, which may fail on such memory.
+fn is_misaligned(tensor: &DLTensor) -> bool {
+    let address = (tensor.data.addr() as u64).wrapping_add(tensor.byte_offset);
+    !layout::is_aligned(address, tensor.dtype)
+}
+
 impl Source<'_> {
     fn misfit(&self) -> PyResult<Option<&'static str>> {
         Ok(match self {
             Self::Managed(managed) => {
-                let (_, flags, (shape, strides)) = parts(managed)?;
-                misfit(flags, shape, strides.unwrap_or(&[]))
+                let (tensor, flags, (shape, strides)) = parts(managed)?;
+                misfit(tensor, flags, shape, strides.unwrap_or(&[]))
             }
             Self::Tensor { tensor, .. } => {
                 let snapshot = tensor.get().snapshot()?;
-                misfit(snapshot.memo().flags, snapshot.shape(), snapshot.strides())
+                let (shape, strides) = (snapshot.shape(), snapshot.strides());
+                misfit(&snapshot.dl_tensor(), snapshot.memo().flags, shape, strides)
             }
         })
     }
@@ -205,43 +214,49 @@ impl Source<'_> {
 /// As what `function`, the importer of the target's library, makes of a `dlx.Tensor`.
 pub(super) fn to_function<'py>(
     source: Source<'py>,
-    target: &Target,
+    target: &Target<'py>,
     function: &Bound<'py, PyAny>,
     asked: &Asked,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = function.py();
     let mut tensor = source.into_tensor(py)?;
     let mut snapshot = tensor.get().snapshot()?.clone();
+    if is_misaligned(&snapshot.dl_tensor()) {
+        let why = format!("{} {MISALIGNED}", target.name());
+        tensor = Source::copied(py, asked, &snapshot, On::Current, &why)?.into_tensor(py)?;
+        snapshot = tensor.get().snapshot()?.clone();
+    }
     let mut readonly = snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY);
-    if readonly && (target.immutable || snapshot.size() == 0) {
-        // Nobody will or can write, so the library need not even know the flag.
+    if readonly && snapshot.size() == 0 {
+        // Nobody can write, so the library need not even know the flag.
         tensor = Tensor::new(py, snapshot.writable()?)?;
         readonly = false;
     }
     let given = Given::of(&snapshot.dl_tensor());
-    let mut made = match readonly && target.forgets_readonly() {
-        true => None,
-        false => Some(function.call1((&tensor,))),
-    };
-    let why = match &made {
-        None => Some(FORGETS.to_owned()),
-        Some(Ok(made)) if readonly && !is_readonly(made) => {
-            target.set_forgets_readonly();
-            Some(FORGETS.to_owned())
+    let mut made = function.call1((&tensor,));
+    let refused = |error: &PyErr| is_refusal(py, error);
+    if made.as_ref().is_err_and(refused) && snapshot.has(MAYBE_READ_ONLY) {
+        // It may take no capsule of the kind that cannot say: read-only is then the safe thing to be told.
+        let told = Tensor::new(py, snapshot.readonly()?)?;
+        if let Ok(again) = function.call1((&told,)) {
+            (made, readonly) = (Ok(again), true);
         }
-        Some(Err(error)) if is_refusal(py, error) && (readonly || !snapshot.is_row_major()) => {
-            let text = first_line(error, py);
+    }
+    let why = match &made {
+        // Asked of what was made: what a library makes of one tensor says nothing of the next.
+        Ok(made) if readonly && !is_readonly(made) => Some(FORGETS.to_owned()),
+        Err(error) if is_refusal(py, error) && (readonly || !snapshot.is_row_major()) => {
+            let text = first_line(py, error);
             Some(format!("does not take the tensor as it lies: {text}"))
         }
         _ => None,
     };
     if let Some(why) = why {
-        let why = format!("{} {why}", target.name(py));
+        let why = format!("{} {why}", target.name());
         tensor = Source::copied(py, asked, &snapshot, On::Current, &why)?.into_tensor(py)?;
         snapshot = tensor.get().snapshot()?.clone();
-        made = None;
+        made = function.call1((&tensor,));
     }
-    let made = made.unwrap_or_else(|| function.call1((&tensor,)));
     let made = made.map_err(|error| given.refused(py, target, error))?;
     target.check(&made)?;
     given.check_dtype(&made, target)?;
@@ -267,13 +282,13 @@ impl Given {
 
     /// The error of a library that did not take it: a `BufferError` that tells what it was.
     #[cold]
-    fn refused(&self, py: Python<'_>, target: &Target, error: PyErr) -> PyErr {
+    fn refused(&self, py: Python<'_>, target: &Target<'_>, error: PyErr) -> PyErr {
         if !is_refusal(py, &error) {
             return error;
         }
-        let name = target.name(py);
+        let name = target.name();
         let dtype = dtype::name(self.dtype);
-        let text = first_line(&error, py);
+        let text = first_line(py, &error);
         let refused =
             PyBufferError::new_err(format!("{name} does not take the {dtype} tensor: {text}"));
         refused.set_cause(py, Some(error));
@@ -281,7 +296,7 @@ impl Given {
     }
 
     /// Refuses elements that became others on the way (JAX without x64 has none of 64 bits, MLX never).
-    fn check_dtype(&self, made: &Bound<'_, PyAny>, target: &Target) -> PyResult<()> {
+    fn check_dtype(&self, made: &Bound<'_, PyAny>, target: &Target<'_>) -> PyResult<()> {
         let py = made.py();
         let named = || DType::of(&made.getattr(intern!(py, "dtype"))?);
         // The dtypes of some libraries do not tell what they are, and some cannot name all that they have.
@@ -289,7 +304,7 @@ impl Given {
         match found {
             Ok(found) if found != self.dtype => Err(PyBufferError::new_err(format!(
                 "{} would show {} as {}",
-                target.name(py),
+                target.name(),
                 dtype::name(self.dtype),
                 dtype::name(found)
             ))),
@@ -298,7 +313,7 @@ impl Given {
     }
 
     /// Refuses a copy that the library has made.
-    fn check_shared(&self, made: &Bound<'_, PyAny>, target: &Target) -> PyResult<()> {
+    fn check_shared(&self, made: &Bound<'_, PyAny>, target: &Target<'_>) -> PyResult<()> {
         let py = made.py();
         match seen(made) {
             Ok(snapshot) if snapshot.memo().data.addr() == self.address => Ok(()),
@@ -306,17 +321,11 @@ impl Given {
                 py,
                 format!(
                     "copy=False, but {} makes a copy of the tensor",
-                    target.name(py)
+                    target.name()
                 ),
             )),
         }
     }
-}
-
-/// What an exception says, without the trace of C++ functions that may follow.
-fn first_line(error: &PyErr, py: Python<'_>) -> String {
-    let text = error.value(py).to_string();
-    text.lines().next().unwrap_or_default().to_owned()
 }
 
 /// What was made, as dlx sees it.

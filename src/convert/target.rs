@@ -1,22 +1,25 @@
-//! What a tensor is converted to, and how: decided once and remembered.
+//! What a tensor is converted to, and how.
+//!
+//! A class or a module may change between two calls, or die: each call asks anew. Remembered are only the tables of
+//! classes that live as long as the process and keep what they have.
 
 #![forbid(unsafe_code)]
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyModule, PyType};
 
-use crate::adapters::numpy;
+use crate::adapters::{loaded, numpy};
 use crate::error::type_name;
-use crate::exchange::Table;
+use crate::exchange::{Table, is_immutable};
 use crate::slot::{Slot, is_mixin};
 use crate::tensor::Tensor;
 
 /// How instances of a class are made.
-pub(crate) enum Via {
+pub(crate) enum Via<'py> {
     /// `dlx.Tensor`.
     Tensor,
     /// As a NumPy array, and if the class is a subclass as a view of that.
@@ -26,117 +29,62 @@ pub(crate) enum Via {
     /// By the table of the class.
     Table(Table),
     /// By the function that its library imports with.
-    Function(Py<PyAny>),
+    Function(Bound<'py, PyAny>),
 }
 
 /// A class, named itself or by its namespace.
-pub(crate) struct Target {
-    to: Py<PyAny>,
-    pub(crate) class: Py<PyType>,
-    pub(crate) via: Via,
-    /// Nobody writes to instances.
-    pub(crate) immutable: bool,
-    /// Instances over read-only memory were seen to be writable.
-    forgets_readonly: AtomicBool,
+pub(crate) struct Target<'py> {
+    pub(crate) class: Bound<'py, PyType>,
+    pub(crate) via: Via<'py>,
 }
 
-const SLOTS: usize = 1024;
-const PROBES: usize = 16;
+/// The tables that are remembered; what finds no place is asked anew each time.
+static TABLES: [OnceLock<(Py<PyType>, Table)>; 8] = [const { OnceLock::new() }; 8];
 
-/// What is known, for as long as the process lives; what finds no place is found out anew each time.
-static KNOWN: [OnceLock<Target>; SLOTS] = [const { OnceLock::new() }; SLOTS];
-
-/// Where `to` may be.
-fn places(to: &Bound<'_, PyAny>) -> impl Iterator<Item = &'static OnceLock<Target>> {
-    // As for the types of `cache.rs`.
-    let hash = (to.as_ptr().addr() >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 54;
-    (0..PROBES).map(move |probe| &KNOWN[(hash + probe) % SLOTS])
-}
-
-/// Calls `body` with what is known of `to`.
-pub(crate) fn with<'py, R>(
-    to: &Bound<'py, PyAny>,
-    body: impl FnOnce(&Target) -> PyResult<R>,
-) -> PyResult<R> {
-    let known = places(to).map_while(OnceLock::get);
-    for target in known {
-        if target.to.as_ptr() == to.as_ptr() {
-            return body(target);
-        }
-    }
-    let mut target = Target::of(to)?;
-    // Classes of dlx's own users may die.
-    if !matches!(target.via, Via::Mixin) {
-        for place in places(to) {
-            match place.set(target) {
-                Ok(()) => return with(to, body),
-                Err(back) => target = back,
-            }
-        }
-    }
-    body(&target)
-}
-
-impl Target {
-    fn of(to: &Bound<'_, PyAny>) -> PyResult<Self> {
+impl<'py> Target<'py> {
+    /// What `to` is.
+    pub(crate) fn of(to: &Bound<'py, PyAny>) -> PyResult<Self> {
         let py = to.py();
-        let provided = || py.import("dlx._provided");
         let class = match to.cast::<PyType>() {
             Ok(class) => class.clone(),
-            Err(_) if to.is_instance_of::<PyModule>() => {
-                provided()?.call_method1("array_type", (to,))?.cast_into()?
-            }
-            Err(_) => {
-                return Err(PyTypeError::new_err(format!(
-                    "to is {}: an array type (torch.Tensor, numpy.ndarray) or a namespace (torch, jax.numpy) \
-                     is accepted",
-                    to.repr()?
-                )));
-            }
+            Err(_) => match to.cast::<PyModule>() {
+                Ok(module) => array_type(module)?,
+                Err(_) => {
+                    return Err(PyTypeError::new_err(format!(
+                        "to is {}: an array type (torch.Tensor, numpy.ndarray) or a namespace (torch, jax.numpy) \
+                         is accepted",
+                        to.repr()?
+                    )));
+                }
+            },
         };
-        let mut immutable = false;
-        let via = if class.is(Tensor::class(py)?) {
+        let mut known = TABLES.iter().map_while(OnceLock::get);
+        let via = if let Some((_, table)) = known.find(|(there, _)| there.is(&class)) {
+            Via::Table(*table)
+        } else if Tensor::is_class(&class)? {
             Via::Tensor
         } else if numpy::is_subclass_of_ndarray(&class)? {
             Via::Numpy
         } else if is_mixin(&class) {
             Via::Mixin
         } else if let Some(table) = own_table(&class)? {
+            remember(&class, table)?;
             Via::Table(table)
         } else {
-            let found = provided()?.call_method1("importing", (&class,))?;
-            let (function, never_written) = found.extract()?;
-            immutable = never_written;
-            Via::Function(function)
+            let provided = py.import(intern!(py, "dlx._provided"))?;
+            Via::Function(provided.call_method1(intern!(py, "importing"), (&class,))?)
         };
-        Ok(Self {
-            to: to.clone().unbind(),
-            class: class.unbind(),
-            via,
-            immutable,
-            forgets_readonly: AtomicBool::new(false),
-        })
-    }
-
-    /// Whether instances over read-only memory are known to be writable.
-    pub(crate) fn forgets_readonly(&self) -> bool {
-        self.forgets_readonly.load(Ordering::Relaxed)
-    }
-
-    /// Remembers that they are.
-    pub(crate) fn set_forgets_readonly(&self) {
-        self.forgets_readonly.store(true, Ordering::Relaxed);
+        Ok(Self { class, via })
     }
 
     /// How errors call it.
-    pub(crate) fn name(&self, py: Python<'_>) -> String {
-        type_name(self.class.bind(py))
+    pub(crate) fn name(&self) -> String {
+        type_name(&self.class)
     }
 
     /// Whether `made` is an instance.
     pub(crate) fn is_class_of(&self, made: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let class = self.class.bind(made.py());
-        Ok(made.get_type().is(class) || made.is_instance(class)?)
+        Ok(made.get_type().is(&self.class) || made.is_instance(&self.class)?)
     }
 
     /// Refuses what is no instance: a table found on a subclass makes instances of its base.
@@ -146,10 +94,38 @@ impl Target {
         }
         Err(PyTypeError::new_err(format!(
             "{} cannot be made of a tensor: its library makes {}",
-            self.name(made.py()),
+            self.name(),
             type_name(&made.get_type())
         )))
     }
+}
+
+/// The array type of a namespace.
+fn array_type<'py>(module: &Bound<'py, PyModule>) -> PyResult<Bound<'py, PyType>> {
+    let py = module.py();
+    let provided = py.import(intern!(py, "dlx._provided"))?;
+    let found = provided.call_method1(intern!(py, "array_type"), (module,))?;
+    Ok(found.cast_into()?)
+}
+
+/// Remembers the table of a class that no Python code has made or can change, and of torch's own.
+fn remember(class: &Bound<'_, PyType>, table: Table) -> PyResult<()> {
+    let py = class.py();
+    if !is_immutable(class) {
+        let torch = loaded(intern!(py, "torch"))?;
+        let own = torch.and_then(|torch| torch.getattr(intern!(py, "Tensor")).ok());
+        if !own.is_some_and(|own| own.is(class)) {
+            return Ok(());
+        }
+    }
+    let mut pair = (class.clone().unbind(), table);
+    for place in &TABLES {
+        match place.set(pair) {
+            Ok(()) => break,
+            Err(back) => pair = back,
+        }
+    }
+    Ok(())
 }
 
 /// The table of a class, if it makes instances and is not one that dlx provides.

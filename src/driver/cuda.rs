@@ -4,12 +4,13 @@ mod functions;
 
 use std::ffi::{CStr, c_char, c_int, c_uint};
 use std::ptr::{NonNull, null, null_mut};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
-use super::library::{call, check_fork, initialized, load};
+use super::library::{call, check_fork, initialized, load, once};
 use functions::{CUDA_MEMCPY2D, Functions};
 
 use super::{Capture, Context, Driver, Error, RawEvent, Rows, Stream};
+use crate::fork::Lock;
 
 const CU_EVENT_DISABLE_TIMING: c_uint = 2;
 const CUDA_ERROR_NOT_READY: c_int = 600;
@@ -21,14 +22,14 @@ const CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
 pub(super) struct Cuda {
     functions: Functions,
     /// The primary contexts that have been needed, by device; they are never released.
-    primary: Mutex<Vec<(i32, Context)>>,
+    primary: Lock<Vec<(i32, Context)>>,
 }
 
 /// The driver of CUDA, loaded and initialized.
 pub(super) fn get() -> Result<&'static Cuda, Error> {
     static CUDA: OnceLock<Result<Cuda, Error>> = OnceLock::new();
     check_fork()?;
-    CUDA.get_or_init(Cuda::load).as_ref().map_err(Error::clone)
+    once(&CUDA, Cuda::load).as_ref().map_err(Error::clone)
 }
 
 impl Cuda {
@@ -42,7 +43,7 @@ impl Cuda {
         let functions = functions::find(library);
         let cuda = Self {
             functions,
-            primary: Mutex::default(),
+            primary: Lock::default(),
         };
         call!(cuda, cuInit(0))?;
         initialized();
@@ -69,14 +70,16 @@ impl Cuda {
 
     /// The primary context of a device, retained once for the process.
     fn primary(&self, device: i32) -> Result<Context, Error> {
-        let mut known = self.primary.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(&(_, context)) = known.iter().find(|(of, _)| *of == device) {
+        let known = |(of, context): &(i32, Context)| (*of == device).then_some(*context);
+        if let Some(context) = self.primary.lock().iter().find_map(known) {
             return Ok(context);
         }
+        // Not in the lock: it takes long. Two threads retain it twice, which for ever is the same.
         let mut context = null_mut();
         call!(self, cuDevicePrimaryCtxRetain(&mut context, device))?;
-        known.push((device, context.expose_provenance()));
-        Ok(context.expose_provenance())
+        let context = context.expose_provenance();
+        self.primary.lock().push((device, context));
+        Ok(context)
     }
 
     fn current(&self) -> Result<Context, Error> {

@@ -1,9 +1,10 @@
 //! Events, taken from a pool and given back: to create one under load may take milliseconds.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, PoisonError};
 
+use super::library::check_fork;
 use super::{Capture, Context, Current, Driver, Error, RawEvent, Stream, relaxed};
+use crate::fork::Lock;
 
 /// A point in the work of a stream: an event that has been recorded there.
 pub(crate) struct Event {
@@ -30,11 +31,11 @@ struct Idle {
 unsafe impl Send for Idle {}
 
 /// Those that nobody uses; they live as long as the process.
-static POOL: Mutex<VecDeque<Idle>> = Mutex::new(VecDeque::new());
+static POOL: Lock<VecDeque<Idle>> = Lock::new(VecDeque::new());
 
 /// An event of this driver and context from the pool, or a new one.
 fn take(driver: &'static dyn Driver, context: Context) -> Result<RawEvent, Error> {
-    let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut pool = POOL.lock();
     let fits = |idle: &Idle| std::ptr::addr_eq(idle.driver, driver) && idle.context == context;
     // Where events may be recorded anew only when they are done, the first is the oldest.
     let ready = |idle: &Idle| {
@@ -84,6 +85,7 @@ impl Event {
 
     /// Makes `stream`, of whatever context, wait for this point.
     pub(crate) fn wait(&self, stream: Stream) -> Result<(), Error> {
+        check_fork()?;
         self.driver.wait(stream, self.raw)
     }
 
@@ -103,6 +105,7 @@ impl Event {
     }
 
     fn ask<R>(&self, body: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
+        check_fork()?;
         let previous = self.driver.enter_context(self.context)?;
         let answer = relaxed(self.driver, body);
         if let Some(previous) = previous {
@@ -120,7 +123,7 @@ impl Drop for Event {
             raw: self.raw,
         };
         // Waits that were queued keep what was recorded: on CUDA it may be used again at once.
-        let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = POOL.lock();
         match self.driver.rerecords() {
             true => pool.push_front(idle),
             false => pool.push_back(idle),

@@ -4,7 +4,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
 
-use super::library::{call, check_fork, functions, initialized, load, symbol};
+use super::library::{call, check_fork, functions, initialized, load, once, symbol};
 use super::{Capture, Context, Driver, Error, RawEvent, Rows, Stream};
 
 const HIP_EVENT_DISABLE_TIMING: c_uint = 2;
@@ -57,7 +57,7 @@ pub(super) struct Hip {
 pub(super) fn get() -> Result<&'static Hip, Error> {
     static HIP: OnceLock<Result<Hip, Error>> = OnceLock::new();
     check_fork()?;
-    HIP.get_or_init(Hip::load).as_ref().map_err(Error::clone)
+    once(&HIP, Hip::load).as_ref().map_err(Error::clone)
 }
 
 impl Hip {

@@ -3,13 +3,14 @@
 use std::env;
 use std::error::Error as _;
 use std::ffi::c_int;
-use std::sync::Once;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use libloading::Library;
 
 use super::Error;
 use crate::boundary::guard;
+use crate::fork::Inside;
 
 /// Loads the library that the environment variable `variable` names, or else the first of `files` that is there.
 pub(super) fn load(variable: &str, files: &[&str]) -> Result<&'static Library, Error> {
@@ -45,14 +46,27 @@ pub(super) unsafe fn symbol<F: Copy>(library: &Library, name: &str) -> Option<F>
     symbol.ok().map(|symbol| *symbol)
 }
 
+/// What `load` gives, by whoever is the first to have it: two threads may load at once, as nobody waits for a thread
+/// that a fork may have left behind.
+pub(super) fn once<T>(place: &OnceLock<T>, load: impl FnOnce() -> T) -> &T {
+    match place.get() {
+        Some(loaded) => loaded,
+        None => {
+            let loaded = load();
+            let _inside = Inside::enter();
+            place.get_or_init(|| loaded)
+        }
+    }
+}
+
 static INITIALIZED: AtomicBool = AtomicBool::new(false);
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 /// Notes that a driver has been initialized, so that a fork of the process leaves it alone.
 pub(super) fn initialized() {
-    static ONCE: Once = Once::new();
-    INITIALIZED.store(true, Ordering::Release);
-    ONCE.call_once(at_fork);
+    if !INITIALIZED.swap(true, Ordering::AcqRel) {
+        at_fork();
+    }
 }
 
 /// Refuses to go on in a fork of a process that had initialized a driver.

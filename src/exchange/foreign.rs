@@ -16,9 +16,11 @@ use crate::abi::*;
 use crate::checked::{Checked, Memo, dimensions, is_exact, is_usual};
 use crate::error::{Error, type_name};
 use crate::interpreter::PythonOwner;
+use crate::lookup::lacks;
 use crate::managed::Managed;
 use crate::method::attribute;
 use crate::snapshot::{Snapshot, Source};
+use crate::{device, driver};
 
 /// A foreign table of major version 1 that can export.
 #[derive(Clone, Copy)]
@@ -31,22 +33,49 @@ pub(crate) struct Table {
     pub(crate) address: usize,
     /// The stream that the library works on now.
     pub(crate) work_stream: Option<WorkStream>,
+    /// What an object is asked before the table is believed.
+    guard: Option<Guard>,
 }
+
+/// Refuses an object whose library's table would export it wrongly; `true` says that gradients matter.
+pub(crate) type Guard = fn(&Bound<'_, PyAny>, bool) -> PyResult<()>;
 
 /// The `current_work_stream` of a foreign table.
 #[derive(Clone, Copy)]
 pub(crate) struct WorkStream(DLPackCurrentWorkStream);
 
+/// The attributes of a type that may hold its table.
+#[inline(always)]
+fn names(py: Python<'_>) -> [&Bound<'_, PyString>; 2] {
+    [
+        intern!(py, "__dlpack_c_exchange_api__"),
+        intern!(py, "__c_dlpack_exchange_api__"),
+    ]
+}
+
 impl Table {
     /// The table that a type publishes (R112), or `None` if it publishes none that dlx can read.
     ///
     /// An integer in place of a capsule is not followed: any class attribute could be one.
+    #[inline(always)]
     pub(crate) fn of_type(class: &Bound<'_, PyType>) -> PyResult<Option<Self>> {
-        let py = class.py();
-        for name in [
-            intern!(py, "__dlpack_c_exchange_api__"),
-            intern!(py, "__c_dlpack_exchange_api__"),
-        ] {
+        match Self::is_absent(class) {
+            true => Ok(None),
+            false => Self::found_on(class, &names(class.py())),
+        }
+    }
+
+    /// Whether it is certain that `class` has no table.
+    #[inline(always)]
+    pub(crate) fn is_absent(class: &Bound<'_, PyType>) -> bool {
+        lacks(class, &names(class.py()))
+    }
+
+    fn found_on(
+        class: &Bound<'_, PyType>,
+        names: &[&Bound<'_, PyString>],
+    ) -> PyResult<Option<Self>> {
+        for name in names {
             if let Some(header) = header(class, name)? {
                 // SAFETY: a capsule of this name points to a table that lives as long as the process
                 // (R114), and every table starts with a header.
@@ -78,6 +107,7 @@ impl Table {
                     to_py: api.managed_tensor_to_py_object_no_sync,
                     allocator: api.managed_tensor_allocator,
                     work_stream: api.current_work_stream.map(WorkStream),
+                    guard: None,
                 });
             }
             header = NonNull::new(*prev_api)?;
@@ -85,13 +115,41 @@ impl Table {
         None
     }
 
+    /// The same table, whose exports are for objects that pass `guard`.
+    pub(crate) fn guarded(self, guard: Guard) -> Self {
+        let guard = Some(guard);
+        Self { guard, ..self }
+    }
+
     /// An owned export of `object`, without synchronization.
     ///
     /// # Errors
     ///
-    /// The table's own exception, or `BufferError` where it breaks the rule of R123.
+    /// That of the guard, the table's own exception, or `BufferError` where it breaks the rule of R123.
     #[inline(always)]
     pub(crate) fn export(
+        &self,
+        object: &Bound<'_, PyAny>,
+    ) -> PyResult<Managed<DLManagedTensorVersioned>> {
+        if let Some(guard) = self.guard {
+            Python::attach(|_| guard(object, true))?;
+        }
+        self.export_unguarded(object)
+    }
+
+    /// As [`Self::export`], for a kernel, which records no gradients.
+    pub(crate) fn export_to_kernel(
+        &self,
+        object: &Bound<'_, PyAny>,
+    ) -> PyResult<Managed<DLManagedTensorVersioned>> {
+        if let Some(guard) = self.guard {
+            Python::attach(|_| guard(object, false))?;
+        }
+        self.export_unguarded(object)
+    }
+
+    #[inline(always)]
+    fn export_unguarded(
         &self,
         object: &Bound<'_, PyAny>,
     ) -> PyResult<Managed<DLManagedTensorVersioned>> {
@@ -193,16 +251,15 @@ impl WorkStream {
     }
 
     /// The handle for `device`, 0 for NULL.
-    pub(crate) fn get(self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
+    pub(crate) fn get(self, _: Python<'_>, device: DLDevice) -> PyResult<i64> {
         // Some leave it unwritten where there is no stream.
         let mut out = null_mut();
         // SAFETY: a function of a foreign table, called attached, with a place of ours.
         let code = unsafe { (self.0)(device.device_type, device.device_id, &mut out) };
         match code {
             0 => Ok(out.addr() as i64),
-            _ => Err(PyErr::take(py).unwrap_or_else(|| {
-                PyBufferError::new_err("current_work_stream failed without an exception")
-            })),
+            // PyO3 need not know of the attachment.
+            _ => Err(Python::attach(|py| without_stream(py, device))),
         }
     }
 }
@@ -235,6 +292,31 @@ pub(crate) fn is_immutable(class: &Bound<'_, PyType>) -> bool {
     // SAFETY: a live type; its flags are read, nothing is called.
     let flags = unsafe { ffi::PyType_GetFlags(class.as_type_ptr()) };
     flags & ffi::Py_TPFLAGS_IMMUTABLETYPE != 0
+}
+
+/// Whether `class` was not made at run time: it lives as long as the process, and Python code cannot change it.
+pub(crate) fn is_static(class: &Bound<'_, PyType>) -> bool {
+    // SAFETY: a live type; its flags are read, nothing is called.
+    let flags = unsafe { ffi::PyType_GetFlags(class.as_type_ptr()) };
+    flags & ffi::Py_TPFLAGS_HEAPTYPE == 0
+}
+
+/// The error of a library that names no stream on `device`: its own, unless there is no driver, of which torch tells in a
+/// dozen lines.
+#[cold]
+fn without_stream(py: Python<'_>, device: DLDevice) -> PyErr {
+    let error = PyErr::take(py).unwrap_or_else(|| {
+        PyBufferError::new_err("current_work_stream failed without an exception")
+    });
+    match driver::of(device) {
+        Err(why) if why.is_absent() => {
+            let name = device::name(device);
+            let explained = PyBufferError::new_err(format!("there is no stream on {name}: {why}"));
+            explained.set_cause(py, Some(error));
+            explained
+        }
+        _ => error,
+    }
 }
 
 const FROM_PY: &str = "managed_tensor_from_py_object_no_sync";

@@ -4,12 +4,12 @@
 //! offer lets go of the tensor as any does, but the allocation stays until both have let go of it, peer and offerer,
 //! so that the offerer can see whether it ran (invariant S17 of `docs/safety.md`).
 
-use std::alloc::dealloc;
+use std::alloc::{GlobalAlloc, System};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::{Export, layout, place};
+use super::{Export, place, placed};
 use crate::abi::{DLManagedTensorVersioned, DLTensor};
 use crate::boundary::guard;
 use crate::error::Error;
@@ -101,10 +101,10 @@ unsafe fn let_go<O>(block: NonNull<Block<O>>) {
     let ndim = unsafe { (*block.as_ptr()).ndim };
     // SAFETY: as above; the field is only ever shared.
     let holders = unsafe { &(*block.as_ptr()).owner.holders };
-    if holders.fetch_sub(1, Ordering::AcqRel) == 1
-        && let Ok((layout, _)) = layout::<DLManagedTensorVersioned, Offered<O>>(ndim)
-    {
+    if holders.fetch_sub(1, Ordering::AcqRel) == 1 {
+        // SAFETY: allocated by `place` for this many dimensions.
+        let layout = unsafe { placed::<DLManagedTensorVersioned, Offered<O>>(ndim) };
         // SAFETY: allocated by `place` with this same layout, and nobody holds it any more.
-        unsafe { dealloc(block.as_ptr().cast(), layout) };
+        unsafe { System.dealloc(block.as_ptr().cast(), layout) };
     }
 }

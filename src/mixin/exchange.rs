@@ -4,13 +4,14 @@
 
 use std::ptr::NonNull;
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 
 use super::make;
 use crate::abi::*;
+use crate::adapters::numpy;
 use crate::checked::{Checked, Memo};
 use crate::device::{self, Device};
 use crate::dtype::{self, DType};
@@ -25,6 +26,7 @@ use crate::slot::{Origin, Slot, is_mixin, lent, nested};
 use crate::snapshot::Snapshot;
 use crate::stream;
 use crate::tensor::{self, Tensor};
+use crate::writing;
 
 impl Exchange for Slot {
     fn export(
@@ -44,6 +46,12 @@ impl Exchange for Slot {
             Ok(export) => export,
             Err(error) => return Python::attach(|_| Err(explain(&object, inner, error))),
         };
+        if self.is_provided()
+            && managed.read()?.1 & DLPACK_FLAG_BITMASK_READ_ONLY != 0
+            && numpy::is_subclass_of_ndarray(&object.get_type())?
+        {
+            return Err(unasked(&object));
+        }
         if let Some(work_stream) = work_stream {
             self.set_work_stream(work_stream);
         }
@@ -200,18 +208,17 @@ pub(super) fn memory_of(
     let asked = (PyTuple::new(py, shape)?, DType(dtype), Device(device));
     let hook = intern!(py, "__dlx_empty__");
     let made = nested(class, || class.call_method1(hook, asked))?;
-    let (managed, _) = match no_sync::managed_tensor(&made, stream) {
-        Ok(export) => export,
+    let snapshot = match no_sync::snapshot(&made, stream) {
+        Ok(snapshot) => snapshot,
         Err(_) if !is_accepted(&made)? => {
             let wanted = format_args!("{made}, what dlx.from_dlpack takes");
             return Err(nonsense(class, "__dlx_empty__", wanted));
         }
         Err(error) => return Err(error),
     };
-    let snapshot = Snapshot::import(managed, None).map_err(|(error, _)| error)?;
     let memo = snapshot.memo();
     if (snapshot.shape(), memo.dtype, memo.device) != (shape, dtype, device)
-        || snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY)
+        || writing::refusal(&made, &snapshot)?.is_some()
     {
         let wanted = format_args!(
             "{made}, a writable {}{shape:?} on {}",
@@ -220,7 +227,18 @@ pub(super) fn memory_of(
         );
         return Err(nonsense(class, "__dlx_empty__", wanted));
     }
-    Ok(snapshot)
+    Ok(snapshot.writable()?)
+}
+
+/// The error of a table that dlx provides for a read-only array: NumPy's own `__dlpack__` gives that only to who says
+/// that it reads flags (R40), and a table is not told.
+#[cold]
+#[inline(never)]
+fn unasked(x: &Bound<'_, PyAny>) -> PyErr {
+    PyBufferError::new_err(format!(
+        "the {} is read-only, and the consumer of an exchange table does not say that it will not write; pass a copy",
+        type_name(&x.get_type())
+    ))
 }
 
 /// The error for a hook that returned something else.

@@ -7,12 +7,10 @@ use pyo3::prelude::*;
 
 use crate::abi::{DLDevice, DLManagedTensorVersioned};
 use crate::adapters::{oneapi, torch};
-use crate::cache::{self, Entry};
 use crate::exchange::{Table, WorkStream};
 use crate::managed::Managed;
 use crate::protocol::{ask, from_protocol};
-use crate::relocate::{self, is_refusal};
-use crate::request::{Request, again, finish};
+use crate::request::{Request, again, finish, is_refusal, refused_by_both};
 use crate::snapshot::Snapshot;
 use crate::stream::Stream;
 use crate::work::{Library, Producer, Ready, Work};
@@ -23,10 +21,9 @@ pub(super) fn from_table(
     x: &Bound<'_, PyAny>,
     table: Table,
     kind: Option<torch::Kind>,
-    entry: &Entry,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
-    exported(x, table.export(x), table, kind, entry, request)
+    exported(x, table.export(x), table, kind, request)
 }
 
 /// `from_dlpack(x)` where the type of `x` is known to have a table: the usual tensor takes no more than that.
@@ -38,10 +35,37 @@ pub(crate) fn of_known(
     table: &Table,
     kind: Option<&torch::Kind>,
 ) -> PyResult<Snapshot> {
-    match table.export(x) {
-        Ok(managed) if is_on_cpu(&managed) => on_cpu(x, managed, kind),
-        export => of_unusual(x, export, table, kind),
+    match kind {
+        Some(kind) if kind.is_plain() => of_torch(x, table, kind),
+        _ => match table.export(x) {
+            Ok(managed) if is_on_cpu(&managed) => by_rules(x, managed, kind),
+            export => of_unusual(x, export, table, kind),
+        },
     }
+}
+
+/// As [`of_known`], of a tensor of torch.
+///
+/// A function of its own, which needs few registers: callers need many.
+#[inline(never)]
+fn of_torch(x: &Bound<'_, PyAny>, table: &Table, kind: &torch::Kind) -> PyResult<Snapshot> {
+    match table.export(x).map(Snapshot::import_trusted) {
+        Ok(Ok((snapshot, last))) => checked(x, snapshot, last, table, kind),
+        Ok(Err(managed)) => of_unusual(x, Ok(managed), table, Some(kind)),
+        Err(error) => of_unusual(x, Err(error), table, Some(kind)),
+    }
+}
+
+/// As [`of_known`], of a tensor of torch that is on the CPU; `None` where it is not, or has to be asked in full.
+#[inline(never)]
+pub(crate) fn on_cpu(
+    x: &Bound<'_, PyAny>,
+    table: &Table,
+    kind: &torch::Kind,
+) -> PyResult<Option<Snapshot>> {
+    let imported = (table.export(x).ok()).and_then(|made| Snapshot::import_trusted(made).ok());
+    let checked = imported.map(|(snapshot, last)| checked(x, snapshot, last, table, kind));
+    checked.transpose()
 }
 
 #[inline(always)]
@@ -58,11 +82,8 @@ fn of_unusual(
     kind: Option<&torch::Kind>,
 ) -> PyResult<Snapshot> {
     Python::attach(|_| {
-        cache::with(x, |entry| {
-            let kind = kind.copied();
-            let snapshot = exported(x, export, *table, kind, entry, &Request::NOTHING)?;
-            aliases::named(None, x, entry, snapshot, &Request::NOTHING)
-        })
+        let snapshot = exported(x, export, *table, kind.copied(), &Request::NOTHING)?;
+        aliases::named(None, x, snapshot, &Request::NOTHING)
     })
 }
 
@@ -72,7 +93,6 @@ fn exported(
     export: PyResult<Managed<DLManagedTensorVersioned>>,
     table: Table,
     kind: Option<torch::Kind>,
-    entry: &Entry,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     let py = x.py();
@@ -80,13 +100,17 @@ fn exported(
         Ok(managed) => managed,
         // The table may describe less than the protocol does (R147).
         Err(error) if error.is_instance_of::<PyBufferError>(py) => {
-            return instead_of_table(x, kind, entry, request, || error);
+            return instead_of_table(x, kind, request, || error);
         }
-        Err(error) => return Err(error),
+        Err(error) => return Err(torch::explain(kind.as_ref(), x, error)),
     };
     let here = managed.read()?.0.device;
     if here == device::CPU && request.is_nothing() {
-        return on_cpu(x, managed, kind.as_ref());
+        let snapshot = by_rules(x, managed, kind.as_ref())?;
+        return match &kind {
+            Some(kind) => checked(x, snapshot, None, &table, kind),
+            None => Ok(snapshot),
+        };
     }
     let moves = request.moves(here);
     let has_streams = stream::has_streams(here);
@@ -97,9 +121,10 @@ fn exported(
         false => None,
     };
     let unordered = has_streams && !moves && work.is_none();
-    let snapshot = Snapshot::import(managed, work).map_err(|(error, _)| error)?;
-    if let Some(kind) = kind {
-        kind.check_table(x, snapshot.memo().dtype)?;
+    let mut snapshot = Snapshot::import(managed, work)
+        .map_err(|(error, _)| torch::explain(kind.as_ref(), x, error.into()))?;
+    if let Some(kind) = &kind {
+        snapshot = checked(x, snapshot, None, &table, kind)?;
     }
     let here = snapshot.memo().device;
     let cannot = |what: &str| {
@@ -110,24 +135,16 @@ fn exported(
     };
     if moves {
         let can = table.work_stream.is_some() || !stream::has_streams(here);
-        return match ask(x, kind, entry, request) {
-            Err(error)
-                if request.copy == Some(false)
-                    || !is_refusal(py, &error, kind.is_some())
-                    || !can =>
-            {
+        return match ask(x, kind, request) {
+            Err(error) if request.copy == Some(false) || !is_refusal(py, &error) || !can => {
                 Err(error)
             }
             Ok(Some(moved)) => Ok(moved),
             Ok(None) if !can => Err(cannot("move or copy it in order")),
             Ok(None) => again(py, snapshot, request),
             Err(error) => {
-                // The producer's own error, where dlx has no way either (R60).
-                let there = request.device.unwrap_or(here);
-                match relocate::check(here, there) {
-                    Ok(()) => again(py, snapshot, request),
-                    Err(_) => Err(error),
-                }
+                refused_by_both(py, error, here, request.device.unwrap_or(here))?;
+                again(py, snapshot, request)
             }
         };
     }
@@ -139,27 +156,36 @@ fn exported(
         let cannot = || {
             cannot("order streams (stream=-1 asks for no order), and there is no driver to do it")
         };
-        return instead_of_table(x, kind, entry, request, cannot);
+        return instead_of_table(x, kind, request, cannot);
     }
     finish(py, snapshot, request)
 }
 
-/// The usual export of a table: there is nothing to order, to move or to copy.
-#[inline(always)]
-fn on_cpu(
+/// An export of a table as it is: there is nothing to order, to move or to copy.
+fn by_rules(
     x: &Bound<'_, PyAny>,
     managed: Managed<DLManagedTensorVersioned>,
     kind: Option<&torch::Kind>,
 ) -> PyResult<Snapshot> {
-    let by_rules = |managed| Snapshot::import(managed, None).map_err(|(error, _)| error);
-    let snapshot = match kind {
-        Some(kind) if kind.is_plain() => Snapshot::import_trusted(managed).or_else(by_rules)?,
-        _ => by_rules(managed)?,
-    };
-    if let Some(kind) = kind {
-        kind.check_table(x, snapshot.memo().dtype)?;
+    let imported = Snapshot::import(managed, None);
+    imported.map_err(|(error, _)| torch::explain(kind, x, error.into()))
+}
+
+/// A tensor of torch on the CPU, which was read while others may have changed it.
+#[inline(always)]
+fn checked(
+    x: &Bound<'_, PyAny>,
+    snapshot: Snapshot,
+    last: Option<u32>,
+    table: &Table,
+    kind: &torch::Kind,
+) -> PyResult<Snapshot> {
+    let memo = snapshot.memo();
+    kind.check_table(x, memo.dtype, memo.data)?;
+    match kind.holds(x, &snapshot, last) {
+        true => Ok(snapshot),
+        false => torch::settled(kind, x, || by_rules(x, table.export(x)?, Some(kind))),
     }
-    Ok(snapshot)
 }
 
 /// What is known of a tensor from a table that is waited for when it is copied.
@@ -215,9 +241,8 @@ fn producer(work_stream: WorkStream, here: DLDevice, py: Python<'_>) -> PyResult
 fn instead_of_table(
     x: &Bound<'_, PyAny>,
     kind: Option<torch::Kind>,
-    entry: &Entry,
     request: &Request<'_, '_>,
     error: impl FnOnce() -> PyErr,
 ) -> PyResult<Snapshot> {
-    from_protocol(x, kind, entry, request)?.ok_or_else(error)
+    from_protocol(x, kind, request)?.ok_or_else(error)
 }

@@ -14,9 +14,11 @@ use crate::error::type_name;
 
 static MIXIN: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
-/// Makes `class` the mixin, unless there is one.
-pub(crate) fn set_root(class: &Bound<'_, PyType>) {
-    MIXIN.get_or_init(class.py(), || class.clone().unbind());
+/// The mixin, which is `class` unless there is one.
+pub(crate) fn root_or<'a, 'py>(class: &'a Bound<'py, PyType>) -> &'a Bound<'py, PyType> {
+    let py = class.py();
+    let root = MIXIN.get_or_init(py, || class.clone().unbind());
+    root.bind(py)
 }
 
 /// Whether `class` is `dlx.ExchangeMixin` or one of its subclasses.

@@ -1,12 +1,15 @@
 //! What a snapshot takes from others: foreign managed tensors.
 
+use std::cell::Cell;
 use std::mem::replace;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::{Snapshot, Source};
 use crate::abi::*;
 use crate::checked::{Checked, Memo, dimensions};
 use crate::error::Error;
+use crate::layout::MAX_NDIM;
 use crate::managed::{Managed, ManagedTensor};
 use crate::work::Work;
 
@@ -32,25 +35,49 @@ impl Snapshot {
         let checked = dimensions
             .and_then(|(shape, strides)| Checked::new(Memo::of(tensor, flags)?, shape, strides));
         match checked {
-            Ok(checked) => Ok(checked.with_work(managed.into(), work.map(Arc::new))),
+            Ok(mut checked) => {
+                checked.memo.flags |= M::UNSAID;
+                Ok(checked.with_work(managed.into(), work.map(Arc::new)))
+            }
             Err(error) => Err((error, managed)),
         }
     }
 
-    /// Takes over a tensor that looks as usual, from a library whose tensors need no checking then; gives back others.
+    /// Takes over a tensor that looks as usual, from a library whose tensors need no checking then, and tells how many
+    /// elements behind the first one the last one is, if they are few; gives back others.
     #[inline(always)]
     pub(crate) fn import_trusted(
         managed: Managed<DLManagedTensorVersioned>,
-    ) -> Result<Self, Managed<DLManagedTensorVersioned>> {
+    ) -> Result<(Self, Option<u32>), Managed<DLManagedTensorVersioned>> {
         let Some((tensor, memo)) = Memo::of_trusted(&managed) else {
             return Err(managed);
         };
-        // SAFETY: as in `import`.
-        let Ok((shape, Some(strides))) = (unsafe { dimensions(tensor) }) else {
+        let ndim = tensor.ndim as usize;
+        if ndim > MAX_NDIM || tensor.shape.is_null() {
             return Err(managed);
+        }
+        let (shape, strides) = (tensor.shape, tensor.strides);
+        let read = |values: *mut i64, index: usize| {
+            // SAFETY: `managed` owns the tensor, which has `ndim` extents and strides (S3).
+            let value = unsafe { values.add(index) };
+            // SAFETY: as above; another thread may change it, so it is read once, as a whole (S13).
+            unsafe { AtomicI64::from_ptr(value) }.load(Ordering::Relaxed)
         };
-        let stride = |index: usize| strides[index];
-        Ok(Self::trusted(memo, managed.into(), shape, stride))
+        let (last, bits) = (Cell::new(0_i64), Cell::new(0));
+        let dimension = |index| {
+            let (extent, stride) = (read(shape, index), read(strides, index));
+            bits.set(bits.get() | extent | stride);
+            last.set(
+                last.get()
+                    .wrapping_add((extent.wrapping_sub(1)).wrapping_mul(stride)),
+            );
+            (extent, stride)
+        };
+        let snapshot = Self::trusted(memo, managed.into(), ndim, dimension);
+        // Where none has more bits than these, at most 64 products do not overflow.
+        let is_small = bits.get() >> 28 == 0;
+        let last = u32::try_from(last.get()).ok();
+        Ok((snapshot, last.filter(|_| is_small)))
     }
 
     /// Leaves the versioned tensor that this was imported from as it is, if nobody else holds the snapshot.

@@ -2,6 +2,10 @@
 
 #![forbid(unsafe_code)]
 
+use std::ptr::null_mut;
+
+use pyo3::ffi;
+
 use super::Snapshot;
 use crate::abi::*;
 use crate::device_memory::DeviceMemory;
@@ -9,6 +13,26 @@ use crate::interpreter::PythonOwner;
 use crate::managed::Managed;
 use crate::memory::Memory;
 use crate::work::Work;
+
+/// What another protocol gives to hold; dropping it lets go.
+pub(crate) trait Hold: Send + Sync {
+    /// The Python objects that it holds one reference to each, where it can tell; NULL for none.
+    fn objects(&self) -> [*mut ffi::PyObject; 2] {
+        [null_mut(); 2]
+    }
+}
+
+impl Hold for PythonOwner {
+    fn objects(&self) -> [*mut ffi::PyObject; 2] {
+        [self.as_ptr(), null_mut()]
+    }
+}
+
+impl Hold for (PythonOwner, PythonOwner) {
+    fn objects(&self) -> [*mut ffi::PyObject; 2] {
+        [self.0.as_ptr(), self.1.as_ptr()]
+    }
+}
 
 /// What keeps the memory of a snapshot alive; dropping it lets go. Every snapshot has room for the largest.
 pub(crate) enum Source {
@@ -23,7 +47,7 @@ pub(crate) enum Source {
     /// Memory of our own on a device.
     Device(Box<DeviceMemory>),
     /// Memory that another protocol describes, with whatever that gives to hold it.
-    Held(#[expect(dead_code, reason = "held for its drop")] Box<dyn Send + Sync>),
+    Held(Box<dyn Hold>),
     /// Another view of the same memory.
     Snapshot(Snapshot),
     /// Another view of the same memory, which is on more devices than one.
@@ -45,6 +69,15 @@ impl From<Managed<DLManagedTensor>> for Source {
 }
 
 impl Source {
+    /// The Python objects that this holds one reference to each, where it can tell; NULL for none.
+    pub(crate) fn objects(&self) -> [*mut ffi::PyObject; 2] {
+        match self {
+            Self::Python(owner) => owner.objects(),
+            Self::Held(held) => held.objects(),
+            _ => [null_mut(); 2],
+        }
+    }
+
     /// The streams of the other view.
     pub(crate) fn work(&self) -> Option<&Work> {
         match self {

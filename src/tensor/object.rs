@@ -12,14 +12,14 @@ use std::mem::{MaybeUninit, offset_of};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use pyo3::exceptions::{PyMemoryError, PySystemError};
+use pyo3::exceptions::{PyMemoryError, PySystemError, PyTypeError};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::{PyDict, PyTuple, PyType};
 
-use super::{Tensor, exchange};
+use super::{Tensor, collected, exchange};
 use crate::boundary::guard;
 use crate::exchange::publish;
 use crate::interpreter::Quiet;
@@ -28,34 +28,60 @@ use crate::snapshot::Snapshot;
 
 /// An object of the class, as PyO3 lays it out.
 #[repr(C)]
-struct Object {
+pub(super) struct Object {
     head: MaybeUninit<ffi::PyObject>,
-    value: Tensor,
-    weak: AtomicPtr<ffi::PyObject>,
+    pub(super) value: Tensor,
+    pub(super) weak: AtomicPtr<ffi::PyObject>,
 }
 
-static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+/// The class, and the one derived from it whose objects the garbage collector knows.
+struct Classes {
+    plain: Py<PyType>,
+    collected: Py<PyType>,
+}
+
+static CLASSES: PyOnceLock<Classes> = PyOnceLock::new();
 
 impl Tensor {
     /// The class `dlx.Tensor`.
     #[inline(always)]
     pub(crate) fn class(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
-        let class = match CLASS.get(py) {
-            Some(class) => class,
-            None => CLASS.get_or_try_init(py, || derive(py))?,
-        };
-        Ok(class.bind(py))
+        Ok(classes(py)?.plain.bind(py))
     }
 
-    /// `object`, if it is a tensor; the class cannot be derived from.
+    /// Whether `class` is that of tensors.
+    pub(crate) fn is_class(class: &Bound<'_, PyType>) -> PyResult<bool> {
+        let classes = classes(class.py())?;
+        Ok(class.is(&classes.plain) || class.is(&classes.collected))
+    }
+
+    /// `object`, if it is a tensor; Python code cannot derive from the class.
     #[inline(always)]
     pub(crate) fn of<'a, 'py>(object: &'a Bound<'py, PyAny>) -> Option<&'a Bound<'py, Self>> {
-        // Without the class there is no instance.
-        let class = CLASS.get(object.py())?.as_ptr();
-        (object.get_type_ptr().cast() == class).then(|| {
-            // SAFETY: its type is the class of `Tensor`.
+        // Without the classes there is no instance.
+        let classes = CLASSES.get(object.py())?;
+        let class = object.get_type_ptr().cast();
+        (classes.plain.as_ptr() == class || classes.collected.as_ptr() == class).then(|| {
+            // SAFETY: its type is a class of `Tensor`.
             unsafe { object.cast_unchecked() }
         })
+    }
+
+    /// The tensor over `snapshot`, which holds objects that may come to hold it: the garbage collector is told.
+    #[cold]
+    pub(crate) fn holding(py: Python<'_>, snapshot: Snapshot) -> PyResult<Bound<'_, Self>> {
+        match snapshot.objects().into_iter().any(collected::may_hold) {
+            true => collected::new(py, classes(py)?.collected.bind(py), snapshot),
+            false => Self::new(py, snapshot),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn over(snapshot: Snapshot) -> Self {
+        Self {
+            snapshot: Quiet::new(snapshot),
+            ended: AtomicBool::new(false),
+        }
     }
 
     /// The tensor over `snapshot`.
@@ -63,10 +89,7 @@ impl Tensor {
     pub(crate) fn new(py: Python<'_>, snapshot: Snapshot) -> PyResult<Bound<'_, Self>> {
         let object = Object {
             head: MaybeUninit::uninit(),
-            value: Self {
-                snapshot: Quiet::new(snapshot),
-                ended: AtomicBool::new(false),
-            },
+            value: Self::over(snapshot),
             weak: AtomicPtr::new(null_mut()),
         };
         let class = Self::class(py)?.as_type_ptr();
@@ -86,6 +109,28 @@ impl Tensor {
     }
 }
 
+#[inline(always)]
+fn classes(py: Python<'_>) -> PyResult<&Classes> {
+    match CLASSES.get(py) {
+        Some(classes) => Ok(classes),
+        None => CLASSES.get_or_try_init(py, || {
+            let plain = derive(py)?;
+            let collected = collected::derive(&plain)?.unbind();
+            let plain = plain.unbind();
+            Ok(Classes { plain, collected })
+        }),
+    }
+}
+
+/// What Python code finds that derives from the class: a subclass would inherit a table that makes its base (R130).
+#[pyfunction]
+#[pyo3(signature = (**_keywords))]
+fn __init_subclass__(_keywords: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
+    Err(PyTypeError::new_err(
+        "type 'dlx.Tensor' is not an acceptable base type",
+    ))
+}
+
 /// Derives the class from that of PyO3.
 ///
 /// # Errors
@@ -93,7 +138,7 @@ impl Tensor {
 /// `SystemError` if PyO3 lays its objects out in another way.
 #[cold]
 #[inline(never)]
-fn derive(py: Python<'_>) -> PyResult<Py<PyType>> {
+fn derive(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
     let base = py.get_type::<Tensor>();
     let number = |name| base.getattr(name)?.extract::<usize>();
     // What is there besides the head and the weak references is then the value.
@@ -106,7 +151,7 @@ fn derive(py: Python<'_>) -> PyResult<Py<PyType>> {
         (ffi::Py_tp_dealloc, dealloc as *mut c_void),
         // Who has one of his own does not inherit that the collector knows his objects.
         (ffi::Py_tp_traverse, traverse as *mut c_void),
-        (ffi::Py_tp_free, ffi::PyObject_Free as *mut c_void),
+        (ffi::Py_tp_free, free as *mut c_void),
         (0, null_mut()),
     ]
     .map(|(slot, pfunc)| ffi::PyType_Slot { slot, pfunc });
@@ -114,7 +159,9 @@ fn derive(py: Python<'_>) -> PyResult<Py<PyType>> {
         name: c"dlx.Tensor".as_ptr(),
         basicsize: 0,
         itemsize: 0,
-        flags: (ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION) as _,
+        flags: (ffi::Py_TPFLAGS_DEFAULT
+            | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION
+            | ffi::Py_TPFLAGS_BASETYPE) as _,
         slots: slots.as_mut_ptr(),
     };
     let bases = PyTuple::new(py, [&base])?;
@@ -127,8 +174,10 @@ fn derive(py: Python<'_>) -> PyResult<Py<PyType>> {
     // R112 to R114: the class behind has none, because its objects would be of this one.
     let table = publish(py, &exchange::TABLE)?;
     class.setattr(intern!(py, "__dlpack_c_exchange_api__"), table)?;
+    let init_subclass = intern!(py, "__init_subclass__");
+    class.setattr(init_subclass, wrap_pyfunction!(__init_subclass__, py)?)?;
     share(&class);
-    Ok(class.unbind())
+    Ok(class)
 }
 
 /// `tp_dealloc` of the class. PyO3 does not know of its attachment, as a snapshot does not need it to (S5).
@@ -140,21 +189,39 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
     let body = || {
         // SAFETY: as the caller promises.
         let class = unsafe { ffi::Py_TYPE(object) };
-        let place = object.cast::<Object>();
-        // SAFETY: whole until here (S24).
-        let weak = unsafe { &(*place).weak };
-        if !weak.load(Ordering::Relaxed).is_null() {
-            // SAFETY: as the caller promises.
-            unsafe { ffi::PyObject_ClearWeakRefs(object) };
-        }
-        // SAFETY: written by `new` (S24); nobody gets at it any more.
-        unsafe { place.drop_in_place() };
+        // SAFETY: as the caller promises.
+        unsafe { end(object) };
         // SAFETY: allocated by `new`.
         unsafe { ffi::PyObject_Free(object.cast()) };
         // SAFETY: every object has a reference to its class.
         unsafe { ffi::Py_DECREF(class.cast()) };
     };
     guard(body, drop);
+}
+
+/// Ends all of an object but its head and its memory.
+///
+/// # Safety
+///
+/// As for [`dealloc`].
+#[inline(always)]
+pub(super) unsafe fn end(object: *mut ffi::PyObject) {
+    let place = object.cast::<Object>();
+    // SAFETY: whole until here (S24).
+    let weak = unsafe { &(*place).weak };
+    if !weak.load(Ordering::Relaxed).is_null() {
+        // SAFETY: as the caller promises.
+        unsafe { ffi::PyObject_ClearWeakRefs(object) };
+    }
+    // SAFETY: written when the object was made (S24); nobody gets at it any more.
+    unsafe { place.drop_in_place() };
+}
+
+/// `tp_free` of the class, by which CPython sees that no object of it may be given the class of another: a function of
+/// its own.
+unsafe extern "C" fn free(object: *mut c_void) {
+    // SAFETY: memory that `new` allocated.
+    unsafe { ffi::PyObject_Free(object) };
 }
 
 /// `tp_traverse` of the class; nobody calls it.
@@ -167,7 +234,7 @@ const IS_FREE_THREADED: bool = size_of::<ffi::PyObject>() > 2 * size_of::<usize>
 
 /// Ends the counting of references to the class, which lives as long as the process, where threads run at once: each
 /// tensor has one, and to count it in turn would cost them as much as a GIL.
-fn share(class: &Bound<'_, PyType>) {
+pub(super) fn share(class: &Bound<'_, PyType>) {
     if !IS_FREE_THREADED {
         return;
     }

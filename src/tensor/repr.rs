@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use super::Tensor;
 use crate::abi::*;
-use crate::checked::Memo;
+use crate::checked::{MAYBE_READ_ONLY, Memo};
 use crate::{device, dtype};
 
 /// What `repr` prints: one line with what differs from the usual.
@@ -24,6 +24,7 @@ pub(super) fn of(tensor: &Tensor) -> String {
     }
     for (flag, name) in [
         (DLPACK_FLAG_BITMASK_READ_ONLY, ", readonly"),
+        (MAYBE_READ_ONLY, ", maybe readonly"),
         (DLPACK_FLAG_BITMASK_IS_COPIED, ", copied"),
         (DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, ", padded"),
     ] {

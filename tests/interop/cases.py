@@ -132,6 +132,11 @@ def is_compact(tensor: dlx.Tensor) -> bool:
     return True
 
 
+def is_protected(tensor: dlx.Tensor) -> bool:
+    """Whether its producer says that it is read-only; some cannot say anything."""
+    return tensor.readonly and "maybe readonly" not in repr(tensor)
+
+
 def traits(tensor: dlx.Tensor) -> set[str]:
     """Name what consumers may stumble over; computed from what is sent alone."""
     found = {"any", *(f"ndim>{n}" for n in range(tensor.ndim))}
@@ -143,8 +148,9 @@ def traits(tensor: dlx.Tensor) -> set[str]:
     bits = tensor.dtype.bits * tensor.dtype.lanes
     tests = {
         "ndim<1": tensor.ndim < 1,
-        "read-only": tensor.readonly,
-        "protected": tensor.readonly and tensor.size > 0,
+        "read-only": is_protected(tensor),
+        "protected": is_protected(tensor) and tensor.size > 0,
+        "unversioned": tensor.readonly and not is_protected(tensor),
         "empty": tensor.size == 0,
         "padded": tensor.nbytes > -(-tensor.size * bits // 8),
         "strided": not tensor.is_contiguous,

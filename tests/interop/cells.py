@@ -12,11 +12,21 @@ from typing import Any, NamedTuple
 import dlx
 import numpy as np
 
-from .cases import SIZE, Array, Case, expected_elements, memory, ones_and_twos
+from .cases import (
+    SIZE,
+    Array,
+    Case,
+    expected_elements,
+    is_protected,
+    memory,
+    ones_and_twos,
+)
 from .producers import Own, Producer
 from .ways import (
+    CHANGED,
     COPIED,
     ITSELF,
+    MISCOUNTED,
     MISREAD,
     NOT_SENT,
     SHARED,
@@ -86,7 +96,8 @@ def wrong_in(producer: Producer, case: Case, x: Any, tensor: dlx.Tensor) -> str:
         "dtype": str(tensor.dtype) == case.dtype,
         "shape": tensor.shape == array.shape,
         "strides": steps(tensor.shape, tensor.strides) == steps(array.shape, strides),
-        "read-only": tensor.readonly is readonly,
+        "read-only": is_protected(tensor) is readonly,
+        "writable": tensor.readonly is (readonly or producer.unversioned),
         "address": address in (None, tensor.data_ptr),
         "elements": any_bytes or memory(tensor) == array.tobytes(),
     }
@@ -146,12 +157,28 @@ def outcome(consumer: Consumer, way: Way, case: Case, x: Any, expected: str) -> 
         shown = consumer.values(taken)
         if not np.array_equal(shown.ravel(), np.asarray(tensor.numpy()).ravel()):
             return MISREAD
+    # What is shared without a copy is what `dlx.convert` shares anyway.
+    if way.name != WITHOUT_COPY and (wrong := miscounted(consumer, taken, tensor)):
+        return wrong
     if tensor.size == 0:
         return SHARED
     if seen.data_ptr != tensor.data_ptr:
         return COPIED
-    changes = tensor.readonly and taken is not x and consumer.writable(taken)
+    changes = is_protected(tensor) and taken is not x and consumer.writable(taken)
     return UNPROTECTED if changes else SHARED
+
+
+def miscounted(consumer: Consumer, taken: Any, tensor: dlx.Tensor) -> str:
+    """Let a library compute; "" where that is right and what was sent unchanged."""
+    if consumer.double is None or str(tensor.dtype) not in consumer.doubles.split():
+        return ""
+    sent = memory(tensor)
+    numbers = np.asarray(tensor.numpy())
+    truth = np.asarray(numbers + numbers)
+    counted = consumer.see(consumer.double(taken))
+    if counted.dtype != tensor.dtype or memory(counted) != truth.tobytes():
+        return MISCOUNTED
+    return "" if memory(tensor) == sent else CHANGED
 
 
 def expectation(producer: Producer, consumer: Consumer, way: Way, x: Any) -> str:

@@ -8,8 +8,11 @@ import dlx
 import numpy as np
 
 from .cases import DTYPES, FLOAT8, INTEGERS, NUMBERS, PLAIN, TORCH_FLOAT8, Array
+from .computing import double_onnxruntime, double_warp
 from .making import late, view_of
 from .ways import COPIED, MISREAD, NOT_SENT, SHARED, UNPROTECTED, Consumer
+
+SIGNED = "int8 int16 int32 int64 uint8 float32 float64"
 
 UNVERSIONED = (("read-only", "BufferError"), ("padded", "BufferError"))
 """Rules of consumers that ask for an unversioned capsule: it has no flags."""
@@ -88,6 +91,7 @@ CONSUMERS = [
             ("negative", COPIED),
             ("protected", COPIED),
         ),
+        doubles=SIGNED,
     ),
     Consumer(
         "jax",
@@ -105,6 +109,7 @@ CONSUMERS = [
         converts=(
             ("padded", "BufferError"),
             ("dtype", "BufferError"),
+            ("protected", COPIED),
             ("empty", SHARED),
             ("gaps", COPIED),
             ("offset", COPIED),
@@ -119,6 +124,7 @@ CONSUMERS = [
             *UNVERSIONED,
             ("dtype", "InvalidArgumentError"),
             ("strided", "InvalidArgumentError"),
+            ("offset", NOT_SENT),
         ),
         to=lambda: late("tensorflow").Tensor,
         converts=(
@@ -126,6 +132,7 @@ CONSUMERS = [
             ("dtype", "BufferError"),
             ("strided", COPIED),
             ("protected", COPIED),
+            ("offset", COPIED),
         ),
     ),
     Consumer(
@@ -147,6 +154,7 @@ CONSUMERS = [
             ("negative", COPIED),
             ("protected", COPIED),
         ),
+        doubles=SIGNED,
     ),
     Consumer(
         "mlx",
@@ -163,6 +171,7 @@ CONSUMERS = [
         ),
         to=lambda: late("mlx.core").array,
         converts=(("dtype", "BufferError"), ("empty", SHARED), ("any", COPIED)),
+        doubles=f"{INTEGERS} float32",
     ),
     Consumer(
         "warp-lang",
@@ -185,6 +194,8 @@ CONSUMERS = [
             ("ndim<1", "BufferError"),
             ("protected", COPIED),
         ),
+        double=double_warp,
+        doubles="float32",
     ),
     Consumer(
         "apache-tvm-ffi",
@@ -195,6 +206,7 @@ CONSUMERS = [
         writable=lambda x: True,
         to=lambda: late("tvm_ffi").Tensor,
         converts=(("padded", "BufferError"), ("protected", COPIED)),
+        double=None,
     ),
     Consumer(
         "cuda-core",
@@ -214,6 +226,7 @@ CONSUMERS = [
             ("negative", COPIED),
         ),
         unseen=(("dtype", "CopyRefused"), ("bfloat16", "CopyRefused")),
+        double=None,
     ),
     Consumer(
         "array-api-strict",
@@ -243,6 +256,8 @@ CONSUMERS = [
             ("strided", COPIED),
             ("protected", COPIED),
         ),
+        double=double_onnxruntime,
+        doubles="int32 int64 float32 float64",
     ),
     Consumer(
         "pyarrow",
@@ -250,6 +265,7 @@ CONSUMERS = [
         lambda x: x.to_numpy(zero_copy_only=False),
         f"{NUMBERS} float16",
         (
+            ("unversioned", "ValueError"),
             ("ndim<1", "ArrowInvalid"),
             ("ndim>1", "ArrowInvalid"),
             ("float4_e2m1fnx2", "ArrowTypeError"),
@@ -263,6 +279,7 @@ CONSUMERS = [
             ("ndim>1", "BufferError"),
             ("dtype", "BufferError"),
         ),
+        double=lambda x: late("pyarrow.compute").add(x, x),
     ),
     Consumer(
         "awkward",
@@ -308,6 +325,7 @@ CONSUMERS = [
             ("strided", MISREAD),
         ),
         flat=True,
+        double=None,
     ),
     Consumer(
         "memoryview",
@@ -316,5 +334,6 @@ CONSUMERS = [
         PLAIN,
         (("dtype", "BufferError"),),
         writable=lambda x: not x.readonly,
+        double=None,
     ),
 ]

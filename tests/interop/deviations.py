@@ -42,6 +42,17 @@ DEVIATIONS = [
         """,
     ),
     Deviation(
+        "torch",
+        "It takes memory that is not aligned to its elements, and some of its kernels, "
+        "for complex128 at least, end the process on it. So do Paddle's.",
+        """
+        import numpy as np, torch
+        a = np.frombuffer(bytearray(257), "c16", offset=1)
+        torch.from_numpy(a).any()
+        """,
+        "signal 11",
+    ),
+    Deviation(
         "paddlepaddle",
         "`from_dlpack` ignores READ_ONLY.",
         """
@@ -197,13 +208,13 @@ DEVIATIONS = [
     ),
     Deviation(
         "jax",
-        "Its capsules cannot say that arrays are immutable: NumPy takes that for "
-        "read-only, dlx as `dlpack.h` does for writable. `np.asarray` is safe.",
+        "Its capsules cannot say that arrays are immutable: torch takes that for "
+        "writable, NumPy for read-only.",
         """
-        import dlx, jax.numpy as jnp, numpy as np
+        import jax.numpy as jnp, numpy as np, torch
         x = jnp.zeros(3)
-        assert not np.asarray(x).flags.writeable
-        dlx.convert(x, np.ndarray)[0] = 7
+        assert not np.from_dlpack(x).flags.writeable
+        torch.from_dlpack(x)[0] = 7
         assert x[0] == 7
         """,
     ),
@@ -245,6 +256,37 @@ DEVIATIONS = [
         tf.experimental.dlpack.from_dlpack(np.zeros(3))
         """,
         ends="TypeError",
+    ),
+    Deviation(
+        "tensorflow-cpu",
+        "`from_dlpack` takes memory at any address, and kernels end the process where "
+        "it is not a multiple of 64.",
+        """
+        import numpy as np, tensorflow as tf
+        memory = np.zeros(128, "u1")
+        start = -memory.ctypes.data % 64 + 4
+        a = memory[start : start + 16].view("f4")
+        tf.experimental.dlpack.from_dlpack(a.__dlpack__()) + 1
+        """,
+        "signal 6",
+    ),
+    Deviation(
+        "tensorflow-cpu",
+        "`__dlpack__` of strings, variants and resources ends the process.",
+        """
+        import tensorflow as tf
+        tf.constant("a").__dlpack__()
+        """,
+        "signal 6",
+    ),
+    Deviation(
+        "pyarrow",
+        "`Array.from_dlpack` takes no unversioned capsules.",
+        """
+        import jax.numpy as jnp, pyarrow
+        pyarrow.Array.from_dlpack(jnp.zeros(3))
+        """,
+        "ValueError",
     ),
     Deviation(
         "tinygrad",

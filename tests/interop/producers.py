@@ -65,6 +65,8 @@ class Producer:
     """Whether it knows one dimension only."""
     readonly: str = ""
     """Layouts that dlx must see as read-only; "all" are all tensors."""
+    unversioned: bool = False
+    """Whether its capsules cannot say so."""
     address: Callable[[Any], int] | None = None
     """The address of the first element, where the library tells it."""
     refused: Mapping[str, str] = field(default_factory=dict)
@@ -130,6 +132,7 @@ PRODUCERS = [
         forms={"broadcast": lambda x: late("jax.numpy").broadcast_to(x[0], SHAPE)},
         views=False,
         address=lambda x: int(x.unsafe_buffer_pointer()),
+        unversioned=True,
     ),
     Producer(
         "tensorflow-cpu",
@@ -147,6 +150,7 @@ PRODUCERS = [
             for name in f"{FLOAT8} float4_e2m1fn".split()
             if name not in ("float8_e3m4", "float8_e4m3", "float8_e8m0fnu")
         },
+        unversioned=True,
     ),
     Producer(
         "paddlepaddle",
@@ -162,6 +166,7 @@ PRODUCERS = [
         f"bool {NUMBERS} float16 bfloat16 complex64",
         f"{EVERYWHERE} broadcast",
         forms={"broadcast": lambda x: late("mlx.core").broadcast_to(x[0], SHAPE)},
+        unversioned=True,
     ),
     Producer(
         "warp-lang",
@@ -170,6 +175,7 @@ PRODUCERS = [
         "row-major 1-d empty size-1 strided transposed offset",
         forms={"transposed": lambda x: x.transpose()},
         address=lambda x: int(x.ptr),
+        unversioned=True,
     ),
     Producer(
         "apache-tvm-ffi",
@@ -213,6 +219,7 @@ PRODUCERS = [
         forms=NUMPY,
         formed_by_numpy=True,
         address=lambda x: int(x.data_ptr()),
+        unversioned=True,
     ),
     Producer(
         "pyarrow",

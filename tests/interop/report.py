@@ -11,7 +11,17 @@ from .consumers import CONSUMERS
 from .deviations import DEVIATIONS
 from .matrix import Pair
 from .producers import PRODUCERS
-from .ways import CONVERT, COPIED, ITSELF, MISREAD, NOT_SENT, SHARED, UNPROTECTED
+from .ways import (
+    CHANGED,
+    CONVERT,
+    COPIED,
+    ITSELF,
+    MISCOUNTED,
+    MISREAD,
+    NOT_SENT,
+    SHARED,
+    UNPROTECTED,
+)
 
 HEAD = """\
 # Interop
@@ -20,8 +30,9 @@ HEAD = """\
 three ways: by `dlx.convert(x, to)`, by that with `copy=False`, and by the consumer's
 own import of a `dlx.Tensor`. What has to come of each tensor is data in
 `tests/interop/producers.py` and `tests/interop/consumers.py`, and asserted. So is that
-either side may die first, and on another thread. Each pair runs in a process of its
-own; none crashes.
+either side may die first, and on another thread; that what the consumer made, added to
+itself by the consumer, gives the right numbers; and that this changes nothing that was
+sent. Each pair runs in a process of its own; none crashes.
 
 Rows hand out, columns take. `shared/copied/refused` counts the tensors sent, of every
 dtype that the row has and of float32 in every layout: the memory itself came, the same
@@ -53,9 +64,11 @@ RULES = """\
 
 A tensor that no rule speaks of is shared. `unprotected`: the consumer would write to
 read-only memory; `misread`: it shows other elements, or has another dtype; `not sent`:
-it would read outside of the memory. As conditions, `dtype` is any other, `protected`
-means read-only and not empty, `gaps` strided and not only permuted, `offset` not at a
-multiple of 64 bytes, `padded` one byte for each smaller element.
+it would read outside of the memory, or end the process. As conditions, `dtype` is any
+other, `protected` means read-only and not empty, `gaps` strided and not only permuted,
+`offset` not at a multiple of 64 bytes, `padded` one byte for each smaller element.
+`unversioned`: its producer cannot say whether it is read-only. But for NumPy,
+`dlx.convert` also copies what is not aligned to its elements.
 """
 REFUSED = "refused"
 
@@ -64,7 +77,7 @@ def kind(outcome: str) -> str:
     """Sort an outcome into those that the matrix counts."""
     if outcome in (SHARED, COPIED):
         return outcome
-    if outcome.startswith((UNPROTECTED, MISREAD, NOT_SENT)):
+    if outcome.startswith((UNPROTECTED, MISREAD, MISCOUNTED, CHANGED, NOT_SENT)):
         return "!"
     return REFUSED
 
@@ -170,25 +183,31 @@ def render(pairs: list[Pair], versions: dict[str, str], missing: dict[str, str])
     return "\n".join(lines)
 
 
+PLACED = r"(\d+)/(\d+)/(\d+)(?: (\d+)!)?"
+
+
 def outcomes(document: str) -> str:
     """Give the part that must not change by itself: no times, no versions.
 
-    Where a library puts its memory decides whether JAX, which wants it at 64 bytes,
-    copies: of what JAX takes only the sum counts. Each cell has its own expectation.
+    Where a library puts its memory decides what JAX and TensorFlow, which want it at 64
+    bytes, copy or do not get: of what these take only the sum counts. Each cell has its
+    own expectation.
     """
     same = re.sub(r" x[\d.]+", "", document).partition("## Versions")[0]
 
     def both(cell: re.Match[str]) -> str:
-        return f"{int(cell[1]) + int(cell[2])}/{cell[3]}"
+        return f"{int(cell[1]) + int(cell[2]) + int(cell[4] or 0)}/{cell[3]}"
 
-    rows, column = [], None
+    rows: list[str] = []
+    columns: list[int] = []
     for row in same.splitlines(keepends=True):
         cells = row.split("|")
         if not row.startswith("|"):
-            column = None
+            columns = []
         elif not cells[1].strip():
-            column = cells.index(" jax ") if " jax " in cells else None
-        elif column is not None:
-            cells[column] = re.sub(r"(\d+)/(\d+)/(\d+)", both, cells[column])
+            wanted = (" jax ", " tensorflow-cpu ")
+            columns = [cells.index(name) for name in wanted if name in cells]
+        for column in columns:
+            cells[column] = re.sub(PLACED, both, cells[column])
         rows.append("|".join(cells))
     return "".join(rows)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import dlx
+import numpy as np
 
-from .cases import Array, traits
+from .cases import NUMBERS, Array, traits
 
 SHARED = "shared"
 """The consumer reads and writes the memory that was sent."""
@@ -18,8 +19,12 @@ UNPROTECTED = "unprotected"
 """It would write to memory that was sent as read-only."""
 MISREAD = "misread"
 """It shows other elements than were sent."""
+MISCOUNTED = "miscounted"
+"""It shows the elements, and computes something else of them."""
+CHANGED = "changed"
+"""It wrote to the memory that was sent while it computed."""
 NOT_SENT = "not sent"
-"""It would read outside of the memory."""
+"""It would read outside of the memory, or end the process."""
 REFUSED = {COPIED: "CopyRefused"}
 """What becomes of an outcome if nothing may be copied."""
 
@@ -29,6 +34,9 @@ ITSELF = "from_dlpack"
 """Ways from one library to another: the last is the consumer's own."""
 
 Rules = tuple[tuple[str, str], ...]
+
+ALIGNED = ("misaligned", COPIED)
+"""The last rule of `dlx.convert` for every library but NumPy."""
 
 
 class Way(NamedTuple):
@@ -65,6 +73,10 @@ class Consumer:
     """Whether the library lets its user write to the elements."""
     see: Callable[[Any], dlx.Tensor] = dlx.from_dlpack
     """Address, shape and dtype of what it made."""
+    double: Callable[[Any], Any] | None = lambda x: x + x
+    """An operation of its own, an array plus itself; None where it has none."""
+    doubles: str = NUMBERS
+    """Dtypes that it computes with."""
     flat: bool = False
     """Whether it takes the elements and forgets the shape."""
     one_dimension: bool = False
@@ -74,8 +86,9 @@ class Consumer:
         """Give the ways to it."""
         if self.to is not None:
             to = self.to()
-            refused = [(trait, REFUSED.get(end, end)) for trait, end in self.converts]
-            yield Way(CONVERT, lambda x: dlx.convert(x, to), self.converts)
+            converts = self.converts if to is np.ndarray else (*self.converts, ALIGNED)
+            refused = [(trait, REFUSED.get(end, end)) for trait, end in converts]
+            yield Way(CONVERT, lambda x: dlx.convert(x, to), converts)
             yield Way(
                 WITHOUT_COPY,
                 lambda x: dlx.convert(x, to, copy=False),

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from cuda_producers import DLPackArray, Framework, TableArray, framework
 from dlpack_abi import DLTensor, from_table, table_of
+from heavy import requires
 from kernels import in_thread, read, write
 from simulated_driver import Simulation
 
@@ -271,7 +272,7 @@ def test_a_block_may_be_left_in_another_thread(
 
 def test_a_tensor_that_requires_grad_is_lent_as_it_is() -> None:
     """R125: a kernel records none; an import refuses it."""
-    torch = pytest.importorskip("torch")
+    torch = requires("torch")
     tensor = torch.ones(3, requires_grad=True)
     with dlx.borrow(tensor) as (view, stream):
         assert stream is None

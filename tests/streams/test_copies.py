@@ -7,11 +7,11 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-import torch
 from cuda_producers import DLPackArray, Framework, framework
 from device_arrays import on_device, values, work
 from dlpack_abi import DLPACK_FLAG_BITMASK_IS_COPIED, delete, take
 from fake_producers import OldProducer, Producer
+from heavy import requires
 from kernels import read, refused, write
 from simulated_driver import Simulation
 from simulated_objects import LEGACY
@@ -28,10 +28,6 @@ class Moving(Producer):
         device = keywords.get("dl_device", self.device)
         flags = DLPACK_FLAG_BITMASK_IS_COPIED
         return Producer(device=device, flags=flags).capsule()
-
-
-class Plain(torch.Tensor):  # type: ignore[misc]
-    """A subclass, which is asked by its method."""
 
 
 # Host to device.
@@ -103,10 +99,13 @@ def test_the_producer_is_asked_first(sim: Simulation) -> None:
     assert work(sim) == []
 
 
-@pytest.mark.parametrize("kind", [lambda t: t, lambda t: t.as_subclass(Plain)])
-def test_torch_on_the_cpu_goes_to_a_device(sim: Simulation, kind: Any) -> None:
+@pytest.mark.parametrize("bases", [0, 1], ids=["Tensor", "subclass"])
+def test_torch_on_the_cpu_goes_to_a_device(sim: Simulation, bases: int) -> None:
     """R57, R85: torch asserts that what is on the CPU has no stream."""
-    source = kind(torch.arange(6.0).reshape(2, 3).T)
+    torch = requires("torch")
+    # A subclass is asked by its method.
+    kind = type("Plain", (torch.Tensor,), {}) if bases else torch.Tensor
+    source = torch.arange(6.0).reshape(2, 3).T.as_subclass(kind)
     tensor = dlx.from_dlpack(source, device="cuda:0", stream=sim.stream())
     assert values(sim, tensor).tolist() == source.tolist()
     assert sim.races == []

@@ -10,12 +10,13 @@ import argparse
 import timeit
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 import dlx
 from dlx.cli.capsules import exports_read_only
+from dlx.cli.child import Ended, in_child
 from dlx.cli.command import CannotRun, Command, Progress, one_line
 from dlx.cli.frameworks import FRAMEWORKS, Handling, own_from_dlpack
 from dlx.cli.terminal import mark
@@ -63,6 +64,10 @@ class Hop:
     ratio: float | None = None
     direct_error: str | None = None
 
+    def __post_init__(self) -> None:
+        """Take the values of enumerations too, as JSON has them."""
+        self.outcome, self.access = Outcome(self.outcome), Access(self.access)
+
 
 @dataclass
 class Demo:
@@ -90,7 +95,22 @@ _Take = Callable[[Any], Any]
 
 
 def _collect(args: argparse.Namespace, progress: Progress) -> Demo:
-    libraries, skipped = _load(progress)
+    fatal: dict[str, str] = {}
+    while True:
+        try:
+            demo = in_child(__name__, "collect", fatal, progress=progress)
+        except Ended as end:
+            if not end.step or end.step in fatal:
+                raise CannotRun(f"the demo {end}") from None
+            # Once more without what a library did.
+            fatal[end.step] = str(end)
+        else:
+            return Demo(**demo | {"hops": [Hop(**hop) for hop in demo["hops"]]})
+
+
+def collect(progress: Progress, fatal: dict[str, str]) -> dict[str, Any]:
+    """Run the demo but for those steps that ended the process before, and how."""
+    libraries, skipped = _load(progress, fatal)
     if "numpy" not in (each.name for each in libraries):
         raise CannotRun("the demo needs NumPy: pip install numpy")
     targets = [
@@ -111,20 +131,27 @@ def _collect(args: argparse.Namespace, progress: Progress) -> Demo:
         # torch and pyarrow warn of what is shown here: lost flags, old capsules.
         warnings.simplefilter("ignore")
         for source, target, take in pairs:
-            progress.step(f"{source.name} to {target.name}")
+            step = f"{source.name} to {target.name}"
+            if step in fatal:
+                hops.append(Hop(source.name, target.name, error=fatal[step]))
+                continue
+            progress.step(step)
             hop = _prove(source, target, take)
             _measure(hop, source, take)
             hops.append(hop)
-    return Demo(
+    demo = Demo(
         dlx=dlx.__version__,
         libraries={each.name: each.version for each in libraries},
         skipped=skipped,
         hops=hops,
         summary=_summarise(hops, len(libraries)),
     )
+    return asdict(demo)
 
 
-def _load(progress: Progress) -> tuple[list[_Library], dict[str, str]]:
+def _load(
+    progress: Progress, fatal: dict[str, str]
+) -> tuple[list[_Library], dict[str, str]]:
     libraries: list[_Library] = []
     skipped: dict[str, str] = {}
     installed = [
@@ -134,7 +161,11 @@ def _load(progress: Progress) -> tuple[list[_Library], dict[str, str]]:
     ]
     progress.begin(len(installed))
     for each, handling in installed:
-        progress.step(f"importing {each.name}")
+        step = f"importing {each.name}"
+        if step in fatal:
+            skipped[each.name] = fatal[step]
+            continue
+        progress.step(step)
         try:
             module = each.load()
             handling.make(module)
@@ -154,10 +185,11 @@ def _prove(source: _Library, target: _Library, take: _Take) -> Hop:
         hop.same_address = here.address(start) == middle.data_ptr
         try:
             end = take(middle)
-        except BufferError as error:
+        except (BufferError, ValueError) as error:
             if not middle.readonly:
                 raise
             # It asked for a capsule that cannot say read-only: better none than a lie.
+            # Or it got one, of what cannot say, and takes none.
             hop.outcome, hop.error = Outcome.REFUSED, one_line(error)
             return hop
         hop.same_address &= middle.data_ptr == there.address(end)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import platform
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import dlx
 from dlx.cli.capsules import Table, find_table
+from dlx.cli.child import Ended, in_child
 from dlx.cli.command import Command, Progress, one_line
 from dlx.cli.frameworks import FRAMEWORKS, Framework
 
@@ -76,17 +77,32 @@ def _look_at(framework: Framework, *, load: bool) -> Found:
     if not load:
         return found
     try:
+        # Not here: some libraries end a process in which there is another one.
+        facts = in_child(__name__, "look", framework.name)
+    except Ended as end:
+        facts = {"error": str(end)}
+    found.error = facts.get("error")
+    found.importable = found.error is None
+    found.version = found.version or facts.get("version")
+    found.types = [
+        TensorType(name, Table(**table) if table else None)
+        for name, table in facts.get("types", ())
+    ]
+    return found
+
+
+def look(progress: Progress, name: str) -> dict[str, Any]:
+    """Import a framework, and find its types and their tables, or the error."""
+    framework = next(each for each in FRAMEWORKS if each.name == name)
+    try:
         module = framework.load()
-        found.types = [
-            TensorType(name, find_table(each)) for name, each in framework.types()
+        types = [
+            (name, asdict(table) if (table := find_table(each)) else None)
+            for name, each in framework.types()
         ]
     except Exception as error:  # a broken installation is a fact to report
-        found.importable = False
-        found.error = one_line(error)
-        return found
-    found.importable = True
-    found.version = found.version or getattr(module, "__version__", None)
-    return found
+        return {"error": one_line(error)}
+    return {"types": types, "version": getattr(module, "__version__", None)}
 
 
 def _render(info: Info, console: Console) -> None:

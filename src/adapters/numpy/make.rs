@@ -18,7 +18,7 @@ use pyo3::types::{PyBytes, PyCapsule, PyType};
 use super::element::number;
 use super::{FEW, NPY_ARRAY_WRITEABLE, loaded};
 use crate::abi::*;
-use crate::checked::Dimensions;
+use crate::checked::{Dimensions, PROTECTED};
 use crate::{dtype, layout};
 
 /// The functions that are used, of `__multiarray_api.h`.
@@ -50,14 +50,15 @@ unsafe impl Send for Api {}
 unsafe impl Sync for Api {}
 
 /// An array that does not hold its memory yet.
-pub(crate) struct Unheld<'py>(Bound<'py, PyAny>, Api);
+pub(crate) struct Unheld<'py>(Bound<'py, PyAny>, SetBaseObject);
 
 impl<'py> Unheld<'py> {
     /// The array, which holds `base` as long as it lives.
+    #[inline(always)]
     pub(crate) fn held_by(self, base: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let Self(array, api) = self;
+        let Self(array, set_base_object) = self;
         // SAFETY: the function of NumPy, with an array that has no base; it takes the reference to `base` over.
-        match unsafe { (api.set_base_object)(array.as_ptr(), base.into_ptr()) } {
+        match unsafe { set_base_object(array.as_ptr(), base.into_ptr()) } {
             0 => Ok(array),
             _ => Err(PyErr::fetch(array.py())),
         }
@@ -82,7 +83,7 @@ pub(crate) fn array<'py>(
     let Some(api) = api(py) else {
         return Ok(None);
     };
-    let flags = match flags & DLPACK_FLAG_BITMASK_READ_ONLY {
+    let flags = match flags & PROTECTED {
         0 => NPY_ARRAY_WRITEABLE,
         _ => 0,
     };
@@ -128,7 +129,7 @@ pub(crate) fn array<'py>(
     };
     // SAFETY: a new reference, or NULL with an exception.
     match unsafe { Bound::from_owned_ptr_or_err(py, array) } {
-        Ok(array) => Ok(Some(Unheld(array, api))),
+        Ok(array) => Ok(Some(Unheld(array, api.set_base_object))),
         Err(error) => {
             let message = format!(
                 "numpy.ndarray does not take {} with {} dimensions: {error}",
@@ -236,7 +237,7 @@ fn is_as_expected(py: Python<'_>, api: Api) -> PyResult<bool> {
     };
     // SAFETY: a new reference, or NULL with an exception.
     let array = unsafe { Bound::from_owned_ptr_or_err(py, array) }?;
-    let array = Unheld(array, api).held_by(base.clone().into_any())?;
+    let array = Unheld(array, api.set_base_object).held_by(base.clone().into_any())?;
     let interface = array.getattr("__array_interface__")?;
     let (address, readonly): (usize, bool) = interface.get_item("data")?.extract()?;
     Ok(address == data.addr()

@@ -33,8 +33,8 @@ pub(crate) fn usual(x: &Bound<'_, PyAny>) -> Option<Snapshot> {
         shift,
     } = read(x)?;
     let owner = Source::Python(PythonOwner::new(x.clone().unbind()));
-    let stride = |index: usize| byte_strides[index] >> shift;
-    Some(Snapshot::trusted(memo, owner, shape, stride))
+    let dimension = |index: usize| (shape[index], byte_strides[index] >> shift);
+    Some(Snapshot::trusted(memo, owner, shape.len(), dimension))
 }
 
 /// What `make` makes of a usual array of few dimensions: its tensor, whose dimensions are still to be set, flags, shape

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{NonNull, null_mut};
 
-use pyo3::exceptions::{PyException, PyRuntimeError};
+use pyo3::exceptions::{PyBufferError, PyException, PyRuntimeError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -11,6 +11,9 @@ use pyo3::types::PyType;
 use super::{Table, broken, failed};
 use crate::abi::*;
 use crate::boundary::guard;
+use crate::device;
+use crate::dtype;
+use crate::error::type_name;
 use crate::managed::{Managed, Offer};
 use crate::stream;
 
@@ -85,8 +88,28 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// The exception that the library names, as it reports it.
+    /// `BufferError` where the library does not give even a tensor without elements, which takes no memory: it has no
+    /// such dtype, or not on this device. Otherwise the exception that the library names.
     pub(crate) fn allocate(
+        &self,
+        class: &Bound<'_, PyType>,
+        shape: &[i64],
+        dtype: DLDataType,
+        device: DLDevice,
+    ) -> PyResult<Managed<DLManagedTensorVersioned>> {
+        let found = self.allocate_once(class, shape, dtype, device);
+        let Err(error) = &found else {
+            return found;
+        };
+        if error.is_instance_of::<PyBufferError>(class.py())
+            || self.allocate_once(class, &[0], dtype, device).is_ok()
+        {
+            return found;
+        }
+        found.map_err(|error| has_none(class, dtype, device, error))
+    }
+
+    fn allocate_once(
         &self,
         class: &Bound<'_, PyType>,
         shape: &[i64],
@@ -122,7 +145,7 @@ impl Table {
             (_, managed) => {
                 std::mem::forget(managed);
                 Err(match reported.0 {
-                    Some((kind, message)) => named(class.py(), &kind, message),
+                    Some((kind, message)) => named(class.py(), &kind, &message),
                     None => failed(class, ALLOCATOR),
                 })
             }
@@ -150,8 +173,25 @@ unsafe extern "C" fn report(context: *mut c_void, kind: *const c_char, message: 
     guard(body, drop);
 }
 
+/// The error for an allocator that has no such tensors at all.
+#[cold]
+fn has_none(class: &Bound<'_, PyType>, dtype: DLDataType, device: DLDevice, why: PyErr) -> PyErr {
+    let py = class.py();
+    let refused = PyBufferError::new_err(format!(
+        "{} has no {} tensors on {}: {}; a dtype that it has there is accepted",
+        type_name(class),
+        dtype::name(dtype),
+        device::name(device),
+        why.value(py),
+    ));
+    refused.set_cause(py, Some(why));
+    refused
+}
+
 /// The builtin exception of this name, or a `RuntimeError` that tells the name.
-fn named(py: Python<'_>, kind: &str, message: String) -> PyErr {
+fn named(py: Python<'_>, kind: &str, message: &str) -> PyErr {
+    // Libraries in C++ append a trace of their functions.
+    let message = message.lines().next().unwrap_or_default().to_owned();
     let found = py
         .import("builtins")
         .and_then(|builtins| builtins.getattr(kind));

@@ -1,0 +1,119 @@
+"""What dlx asks torch in Python: samples of its tensors, and why one is refused."""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from types import ModuleType
+    from typing import Any
+
+    # The tensor, its dispatch key set, whether it has an autograd state where that is
+    # certain; and, of one whose memory holds its elements, its storage: the address,
+    # where the memory begins, and its size in bytes.
+    Sample = tuple[Any, int, bool | None, tuple[int, int, int] | None]
+
+
+def samples(torch: ModuleType) -> list[Sample]:
+    """Make tensors of every kind that needs neither a device nor a warning."""
+    with torch.inference_mode(False), torch.enable_grad():
+        real = torch.zeros(2, device="cpu", dtype=torch.float32)
+        whole = torch.zeros(2, 3, device="cpu", dtype=torch.int64)
+        number = torch.zeros((), device="cpu", dtype=torch.complex64)
+        leaf = torch.zeros(2, device="cpu", dtype=torch.complex64, requires_grad=True)
+        conj, detached = leaf.conj(), leaf.detach()
+        plain: list[tuple[Any, bool | None]]
+        lazy: list[tuple[Any, bool | None]]
+        plain = [(real, False), (whole, False), (number, False), (leaf, True)]
+        plain += [(detached, None), (leaf * 1, True), (real[1:], True)]
+        # Memory whose owner is not the memory itself.
+        plain += [(torch.frombuffer(bytearray(40), dtype=torch.float64), False)]
+        plain += [(whole.t(), True), (detached[:1].detach(), None)]
+        lazy = [(conj, True), (conj.imag, True), (torch._neg_view(conj), True)]
+        lazy += [(x.detach(), None) for x, _ in lazy]
+        meta = torch.zeros(2, device="meta")
+        sparse = torch.sparse_coo_tensor(size=(2,), device="cpu", check_invariants=True)
+        zero = torch._efficientzerotensor(2, device="cpu")
+        lazy += [(meta, False), (sparse, False), (zero, False)]
+    with torch.inference_mode():
+        inferred = torch.zeros(2, device="cpu", dtype=torch.complex64)
+        plain += [(inferred, False), (inferred[1:], None)]
+        lazy += [(inferred.conj(), None)]
+    keys = torch._C._dispatch_keys
+    found: list[Sample]
+    found = [(x, keys(x).raw_repr(), state, None) for x, state in lazy]
+    for x, state in plain:
+        storage = x.untyped_storage()
+        memory = (storage._cdata, storage.data_ptr(), storage.nbytes())
+        found.append((x, keys(x).raw_repr(), state, memory))
+    return found
+
+
+def is_offset(tensor: Any, address: int) -> bool:
+    """Whether an address is the offset of a tensor that has no memory."""
+    torch: Any = sys.modules["torch"]
+    with torch._C.DisableTorchFunctionSubclass():
+        return bool(address == tensor.storage_offset() * tensor.element_size())
+
+
+def refusal(tensor: Any, grad: bool) -> str | None:
+    """Say what keeps DLPack from carrying a tensor, and what to call; None for nothing.
+
+    `grad` says whether gradients matter.
+    """
+    torch: Any = sys.modules["torch"]
+    with torch._C.DisableTorchFunctionSubclass():
+        if lost := _nowhere(torch, tensor):
+            return f"the torch tensor {lost}"
+        found, calls = _reasons(torch, tensor, grad)
+    if not calls:
+        return None
+    return f"the torch tensor {', and '.join(found)}; pass tensor{''.join(calls)}"
+
+
+def _nowhere(torch: Any, tensor: Any) -> str | None:
+    """Say why no call makes a tensor with elements of this one."""
+    fake = sys.modules.get("torch._subclasses.fake_tensor")
+    if fake is not None and isinstance(tensor, fake.FakeTensor):
+        return (
+            "is a FakeTensor, which has no elements; a tensor with memory is accepted"
+        )
+    if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        return "is inside a transform of torch.func; tensors outside of it are accepted"
+    if tensor.is_quantized and not str(tensor.dtype).startswith("torch.q"):
+        return (
+            f"is quantized and seen as {tensor.dtype}, which torch itself cannot read; "
+            "the int_repr() of what it is a view of is accepted"
+        )
+    if tensor.is_meta:
+        return (
+            "is on the meta device, which has no elements; a tensor with memory is "
+            "accepted"
+        )
+    return None
+
+
+def _reasons(torch: Any, tensor: Any, grad: bool) -> tuple[list[str], list[str]]:
+    """What is wrong, and the calls that set it right, in their order."""
+    found, calls = [], []
+
+    def note(what: str, call: str) -> None:
+        found.append(what)
+        calls.append(call)
+
+    if grad and tensor.requires_grad:
+        note("requires grad, which DLPack cannot carry", ".detach()")
+    if tensor.is_nested:
+        note("is nested", ".to_padded_tensor(0.0)")
+    elif tensor.layout != torch.strided:
+        note(f"has the layout {tensor.layout}", ".to_dense()")
+    if tensor.is_quantized:
+        note("is quantized", ".dequantize()")
+    if tensor._is_zerotensor():
+        note("has no memory, because all its elements are 0", ".clone()")
+    if tensor.is_conj():
+        note("is a lazily conjugated view", ".resolve_conj()")
+    if tensor.is_neg():
+        note("is a lazily negated view", ".resolve_neg()")
+    return found, calls

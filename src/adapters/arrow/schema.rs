@@ -1,0 +1,115 @@
+//! What an Arrow schema says: the dtype of the numbers, or why they are not only numbers.
+
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr::NonNull;
+use std::slice;
+
+use crate::abi::*;
+use crate::error::Error;
+
+/// `ArrowSchema` of Arrow's C data interface.
+#[repr(C)]
+pub(super) struct ArrowSchema {
+    format: *const c_char,
+    name: *const c_char,
+    metadata: *const c_char,
+    flags: i64,
+    n_children: i64,
+    children: *mut *mut ArrowSchema,
+    dictionary: *mut ArrowSchema,
+    release: Option<unsafe extern "C" fn(*mut ArrowSchema)>,
+    private_data: *mut c_void,
+}
+
+/// The dtype of a schema that has one.
+pub(super) fn dtype(schema: &ArrowSchema) -> Result<DLDataType, Error> {
+    if schema.release.is_none() || schema.format.is_null() {
+        return Err(Error::refused("the Arrow schema was released already"));
+    }
+    // SAFETY: a C string that the schema, which is not released, keeps (S12).
+    let format = unsafe { CStr::from_ptr(schema.format) };
+    // SAFETY: NULL or the metadata of the schema, which keeps them as long (S12).
+    let extension = unsafe { entry(schema.metadata, b"ARROW:extension:name") };
+    let is_bool8 = extension == Some(b"arrow.bool8") && format.to_bytes() == b"c";
+    let (code, bits) = match format.to_bytes() {
+        b"c" if is_bool8 => (kDLBool, 8),
+        _ if !schema.dictionary.is_null() => {
+            return Err(refused(format, ", a dictionary's indices"));
+        }
+        b"c" => (kDLInt, 8),
+        b"C" => (kDLUInt, 8),
+        b"s" => (kDLInt, 16),
+        b"S" => (kDLUInt, 16),
+        b"i" => (kDLInt, 32),
+        b"I" => (kDLUInt, 32),
+        b"l" => (kDLInt, 64),
+        b"L" => (kDLUInt, 64),
+        b"e" => (kDLFloat, 16),
+        b"f" => (kDLFloat, 32),
+        b"g" => (kDLFloat, 64),
+        b"b" => {
+            return Err(refused(
+                format,
+                ", booleans of a bit each, which DLPack lacks",
+            ));
+        }
+        _ => return Err(refused(format, "")),
+    };
+    if let Some(name) = extension.filter(|_| !is_bool8) {
+        return Err(extended(name, "whose elements mean more than numbers"));
+    }
+    Ok(DLDataType {
+        code,
+        bits,
+        lanes: 1,
+    })
+}
+
+/// What the metadata of a schema say under `key`.
+///
+/// # Safety
+///
+/// `metadata` is NULL, or as Arrow's C data interface lays it out for `'a`: a number of entries, and of each the key and
+/// the value, with the length before either.
+unsafe fn entry<'a>(metadata: *const c_char, key: &[u8]) -> Option<&'a [u8]> {
+    let mut at = NonNull::new(metadata.cast_mut())?.cast::<u8>();
+    let mut bytes = |count: usize| {
+        let start = at;
+        // SAFETY: the caller's promise, as no more is passed than the numbers before say.
+        at = unsafe { at.add(count) };
+        // SAFETY: as above.
+        unsafe { slice::from_raw_parts(start.as_ptr(), count) }
+    };
+    let number = |bytes: &mut dyn FnMut(usize) -> &'a [u8]| {
+        let number = bytes(size_of::<i32>()).try_into().map(i32::from_ne_bytes);
+        number.unwrap_or(0).max(0) as usize
+    };
+    for _ in 0..number(&mut bytes) {
+        let length = number(&mut bytes);
+        let name = bytes(length);
+        let length = number(&mut bytes);
+        let value = bytes(length);
+        if name == key {
+            return Some(value);
+        }
+    }
+    None
+}
+
+/// The error for an extension type whose storage does not say all.
+#[cold]
+pub(super) fn extended(name: &[u8], what: &str) -> Error {
+    Error::refused(format!(
+        "the Arrow array is of the extension type {}, {what}; pass its storage (.storage in pyarrow) for the bare numbers",
+        String::from_utf8_lossy(name)
+    ))
+}
+
+/// The error for a format that is not accepted.
+#[cold]
+fn refused(format: &CStr, what: &str) -> Error {
+    Error::refused(format!(
+        "the Arrow array has format {format:?}{what}; accepted are integers (c C s S i I l L) and floating \
+         point numbers (e f g)"
+    ))
+}

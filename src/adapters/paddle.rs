@@ -1,0 +1,55 @@
+//! What a Paddle tensor must be asked before its table is believed: that exports tensors which record gradients,
+//! which Paddle's own `__dlpack__` refuses, and reads sparse ones as if they were dense.
+
+#![forbid(unsafe_code)]
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+use super::loaded;
+use crate::exchange::Table;
+
+/// `table`, which was found on `class`, with the question that tensors of Paddle are asked.
+pub(crate) fn guarded(table: Table, class: &Bound<'_, PyType>) -> PyResult<Table> {
+    let py = class.py();
+    let Some(paddle) = loaded(intern!(py, "paddle"))? else {
+        return Ok(table);
+    };
+    let tensor = paddle.getattr_opt(intern!(py, "Tensor"))?;
+    // Whatever stands in for Paddle in `sys.modules` need not have a class there.
+    let is_tensor = tensor
+        .and_then(|tensor| tensor.cast_into::<PyType>().ok())
+        .is_some_and(|tensor| class.is_subclass(&tensor).unwrap_or(false));
+    Ok(match is_tensor {
+        true => table.guarded(refuse),
+        false => table,
+    })
+}
+
+/// Refuses a tensor that is not dense, or records gradients where they matter.
+fn refuse(tensor: &Bound<'_, PyAny>, gradients_matter: bool) -> PyResult<()> {
+    let py = tensor.py();
+    if !tensor.call_method0(intern!(py, "is_dense"))?.is_truthy()? {
+        // What else is not dense, the rows of an embedding's gradient, has no method that makes it so.
+        let call = match tensor.call_method0(intern!(py, "is_sparse"))?.is_truthy()? {
+            true => "pass tensor.to_dense()",
+            false => "a dense tensor is accepted",
+        };
+        return Err(PyBufferError::new_err(format!(
+            "the Paddle tensor is not dense, and DLPack carries nothing else; {call}"
+        )));
+    }
+    if !gradients_matter {
+        return Ok(());
+    }
+    let stops = tensor.getattr(intern!(py, "stop_gradient"))?;
+    match stops.is_truthy()? {
+        true => Ok(()),
+        false => Err(PyBufferError::new_err(
+            "the Paddle tensor records gradients (stop_gradient=False), which DLPack cannot carry; \
+             pass tensor.detach()",
+        )),
+    }
+}

@@ -1,0 +1,102 @@
+//! What torch is asked of a tensor, through the C functions behind its methods and attributes.
+
+use std::ffi::c_void;
+use std::mem::transmute;
+use std::ptr::null_mut;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyCFunction, PyString};
+
+/// A method of a builtin type that takes nothing and answers a bool, as the C function behind it.
+#[derive(Clone, Copy)]
+pub(super) struct Predicate(ffi::PyCFunction);
+
+/// An attribute of a builtin type, as its descriptor, which is kept for ever, and the C function that reads it.
+#[derive(Clone, Copy)]
+pub(super) struct Getter(*mut ffi::PyObject, ffi::descrgetfunc);
+
+// SAFETY: a descriptor that lives as long as the process and is used attached.
+unsafe impl Send for Getter {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Getter {}
+
+/// What the method `name` of `tensor` answers, through the C function where there is one.
+pub(super) fn ask(
+    predicate: Option<Predicate>,
+    tensor: &Bound<'_, PyAny>,
+    name: &Bound<'_, PyString>,
+) -> PyResult<bool> {
+    match predicate {
+        Some(predicate) => predicate.ask(tensor),
+        None => tensor.call_method0(name)?.is_truthy(),
+    }
+}
+
+impl Predicate {
+    /// The C function behind the method `name` of the type of `tensor`, if it is one that takes nothing.
+    ///
+    /// Found on the type and bound to `tensor`: an attribute of this one tensor must not answer for others.
+    pub(super) fn of(
+        tensor: &Bound<'_, PyAny>,
+        name: &Bound<'_, PyString>,
+    ) -> PyResult<Option<Self>> {
+        let method = tensor.get_type().getattr(name)?;
+        let Ok(method) = method.call_method1("__get__", (tensor,)) else {
+            return Ok(None);
+        };
+        if !method.is_instance_of::<PyCFunction>() {
+            return Ok(None);
+        }
+        // SAFETY: `method` is a builtin function.
+        let flags = unsafe { ffi::PyCFunction_GetFlags(method.as_ptr()) };
+        if flags != ffi::METH_NOARGS {
+            return Ok(None);
+        }
+        // SAFETY: as above.
+        let function = unsafe { ffi::PyCFunction_GetFunction(method.as_ptr()) };
+        Ok(function.map(Self))
+    }
+
+    /// Its answer for `tensor`.
+    fn ask(self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+        // SAFETY: the function is a METH_NOARGS method of a builtin base of torch.Tensor, found through an
+        // object of the exact type of `tensor`, and its code is never unloaded (S8).
+        let answer = unsafe { (self.0)(tensor.as_ptr(), null_mut()) };
+        // SAFETY: it returned a new reference, or NULL with an exception.
+        unsafe { Bound::from_owned_ptr_or_err(tensor.py(), answer) }?.is_truthy()
+    }
+}
+
+impl Getter {
+    /// The C function that reads the attribute `name` of the type of `tensor`, if that is an attribute of a builtin
+    /// type.
+    pub(super) fn of(
+        tensor: &Bound<'_, PyAny>,
+        name: &Bound<'_, PyString>,
+    ) -> PyResult<Option<Self>> {
+        let descriptor = tensor.get_type().getattr(name)?;
+        let class = descriptor.get_type();
+        if class.as_type_ptr() != &raw mut ffi::PyGetSetDescr_Type {
+            return Ok(None);
+        }
+        // SAFETY: a live type, of which this slot is asked.
+        let get = unsafe { ffi::PyType_GetSlot(class.as_type_ptr(), ffi::Py_tp_descr_get) };
+        if get.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: what this slot holds is of this type.
+        let get = unsafe { transmute::<*mut c_void, ffi::descrgetfunc>(get) };
+        Ok(Some(Self(descriptor.into_ptr(), get)))
+    }
+
+    /// Whether the attribute is true of `tensor`.
+    pub(super) fn get(self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let class = tensor.get_type_ptr().cast();
+        // SAFETY: the descriptor's own function, which checks that the attribute is one of `tensor`, a live object of
+        // that type.
+        let answer = unsafe { (self.1)(self.0, tensor.as_ptr(), class) };
+        // SAFETY: it returned a new reference, or NULL with an exception.
+        unsafe { Bound::from_owned_ptr_or_err(tensor.py(), answer) }?.is_truthy()
+    }
+}

@@ -1,0 +1,76 @@
+//! Why a tensor of torch is refused, and what to call, in one line.
+
+#![forbid(unsafe_code)]
+
+use pyo3::exceptions::{PyBufferError, PyNotImplementedError, PyRuntimeError};
+use pyo3::prelude::*;
+
+use super::Kind;
+use crate::error::first_line;
+
+/// Says of `error`, which torch or a check raised for `tensor`, what the tensor is and what to call (R60).
+#[cold]
+#[inline(never)]
+pub(crate) fn explain(kind: Option<&Kind>, tensor: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    if kind.is_none() {
+        return error;
+    }
+    Python::attach(|py| {
+        let is_buffer_error = error.is_instance_of::<PyBufferError>(py);
+        // Subclasses of it say what else has failed: that there is no memory left, for one.
+        let class = error.get_type(py);
+        let is_runtime_error = class.is(py.get_type::<PyRuntimeError>())
+            || class.is(py.get_type::<PyNotImplementedError>());
+        if !is_buffer_error && !is_runtime_error {
+            return error;
+        }
+        let message = match refusal(tensor, true) {
+            Some(message) => message,
+            None if is_buffer_error => return error,
+            None => format!("torch cannot export the tensor: {}", first_line(py, &error)),
+        };
+        let explained = PyBufferError::new_err(message);
+        explained.set_cause(py, Some(error));
+        explained
+    })
+}
+
+/// The error for a tensor whose memory does not show what it is.
+#[cold]
+#[inline(never)]
+pub(super) fn refused(tensor: &Bound<'_, PyAny>, grad: bool) -> PyErr {
+    let message = Python::attach(|_| refusal(tensor, grad));
+    PyBufferError::new_err(message.unwrap_or_else(|| {
+        "the torch tensor is not what its memory holds; pass tensor.clone()".to_owned()
+    }))
+}
+
+/// What keeps DLPack from carrying `tensor`, and what to call.
+fn refusal(tensor: &Bound<'_, PyAny>, grad: bool) -> Option<String> {
+    let found = || {
+        let module = tensor.py().import("dlx._torch")?;
+        module
+            .call_method1("refusal", (tensor, grad))?
+            .extract::<Option<String>>()
+    };
+    // A tensor that does not even tell is refused without.
+    found().unwrap_or(None)
+}
+
+/// The error for a tensor without memory, whose address is nothing but its offset.
+#[cold]
+pub(super) fn nowhere(tensor: &Bound<'_, PyAny>) -> PyErr {
+    match Python::attach(|_| refusal(tensor, true)) {
+        Some(message) => PyBufferError::new_err(message),
+        None => outside(),
+    }
+}
+
+/// The error for a tensor whose elements are not all in its storage.
+#[cold]
+pub(crate) fn outside() -> PyErr {
+    PyBufferError::new_err(
+        "the torch tensor reaches outside of its storage, which was resized or is being changed in another thread; \
+         a tensor inside of its storage is accepted",
+    )
+}

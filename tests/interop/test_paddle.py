@@ -1,0 +1,88 @@
+"""Paddle's table exports what its `__dlpack__` refuses."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import warnings
+warnings.simplefilter("ignore")
+import paddle, dlx, numpy as np
+
+def refused(call):
+    try:
+        call()
+    except BufferError as error:
+        assert "detach()" in str(error), error
+    else:
+        raise SystemExit(f"{call} is not refused")
+
+class Holder(dlx.ExchangeMixin, exchange="data"):
+    def __init__(self, data):
+        self.data = data
+
+leaf = paddle.to_tensor([1.0, 2.0])
+leaf.stop_gradient = False
+parameter = paddle.nn.Linear(2, 2).weight
+for x in (leaf, leaf * 2, parameter):
+    before = paddle.ones([2])
+    for _ in range(100):
+        dlx.from_dlpack(before)
+    refused(lambda: dlx.from_dlpack(x))
+    refused(lambda: dlx.convert(x, np.ndarray))
+    refused(lambda: dlx.convert_tree([x], np.ndarray))
+    refused(lambda: dlx.from_dlpack(Holder(x)))
+    refused(lambda: Holder(x).__dlpack__(max_version=(1, 3)))
+    detached = x.detach()
+    assert (dlx.convert(detached, np.ndarray) == x.numpy()).all()
+    assert dlx.from_dlpack(detached).data_ptr == x.data_ptr()
+    with dlx.borrow(x) as (view, *_):
+        assert view.shape == tuple(x.shape)
+with paddle.no_grad():
+    assert (dlx.convert(leaf * 2, np.ndarray) == [2, 4]).all()
+"""
+
+
+SPARSE = """
+import warnings
+warnings.simplefilter("ignore")
+import paddle, dlx, numpy as np
+
+class Holder(dlx.ExchangeMixin, exchange="data"):
+    def __init__(self, data):
+        self.data = data
+
+layer = paddle.nn.Embedding(10, 3, sparse=True)
+layer(paddle.to_tensor([1, 2])).sum().backward()
+rows = layer.weight._grad_ivar()
+sparse = paddle.sparse.sparse_coo_tensor([[0, 1], [1, 0]], [1.0, 2.0], [2, 2])
+for x in (sparse, sparse.to_sparse_csr(), rows):
+    for call in (
+        dlx.from_dlpack,
+        lambda x: dlx.convert(x, np.ndarray),
+        lambda x: dlx.borrow(x).__enter__(),
+        lambda x: dlx.from_dlpack(Holder(x)),
+    ):
+        try:
+            call(x)
+        except BufferError:
+            pass
+        else:
+            raise SystemExit(f"{call} of {x} is not refused")
+assert dlx.convert(sparse.to_dense(), np.ndarray).tolist() == [[0, 1], [2, 0]]
+"""
+
+
+def test_a_tensor_that_is_not_dense_is_refused() -> None:
+    """R125: the table reads it as if it were, and the advice leads to one that is."""
+    pytest.importorskip("paddle")
+    subprocess.run([sys.executable, "-c", SPARSE], check=True)
+
+
+def test_a_tensor_that_records_gradients_is_refused_and_detached_it_is_right() -> None:
+    """R125 for Paddle, and the advice of the error."""
+    pytest.importorskip("paddle")
+    subprocess.run([sys.executable, "-c", PROGRAM], check=True)

@@ -1,0 +1,180 @@
+"""`convert`: what a target is, is asked each time, and no class is kept alive."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import dlx
+import numpy as np
+import pytest
+from fake_table import table_class
+from heavy import requires
+
+A = np.arange(3.0)
+
+
+def make_importing(number: int = 0) -> Any:
+    """A class with an importer of its own."""
+
+    def from_dlpack(cls: Any, x: Any) -> Any:
+        made = cls()
+        made.data, made.number = x, number
+        return made
+
+    def __dlpack__(self: Any, **keywords: Any) -> Any:
+        return self.data.__dlpack__(**keywords)
+
+    def __dlpack_device__(self: Any) -> Any:
+        return self.data.__dlpack_device__()
+
+    body = {
+        "from_dlpack": classmethod(from_dlpack),
+        "__dlpack__": __dlpack__,
+        "__dlpack_device__": __dlpack_device__,
+        "dtype": "float64",
+        "ballast": bytes(100_000),
+    }
+    return type("Importing", (), body)
+
+
+def make_torch() -> Any:
+    return type("Own", (requires("torch").Tensor,), {})
+
+
+def make_array() -> Any:
+    return type("Own", (np.ndarray,), {})
+
+
+def make_module() -> Any:
+    module = types.ModuleType("namespace")
+    module.Array = make_importing()  # type: ignore[attr-defined]
+    return module
+
+
+MAKERS: list[Callable[[], Any]] = [make_importing, make_torch, make_array, make_module]
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_targets_made_at_run_time_die(make: Callable[[], Any]) -> None:
+    """2000 of them, more than any cache has places."""
+    alive = []
+    for _ in range(2000):
+        to = make()
+        alive.append(weakref.ref(to))
+        try:
+            dlx.convert(A, to)
+        except TypeError:
+            assert make is make_torch  # its table makes torch.Tensor
+        if make is not make_module:
+            dlx.convert_tree([], to)
+    del to
+    gc.collect()
+    assert not any(ref() for ref in alive)
+
+
+def test_a_class_at_the_address_of_a_dead_one_is_asked_itself() -> None:
+    addresses = set()
+    again = 0
+    for number in range(500):
+        to = make_importing(number)
+        again += id(to) in addresses
+        addresses.add(id(to))
+        assert dlx.convert(A, to).number == number
+        del to
+        gc.collect(0)
+    assert again  # or the test shows nothing
+
+
+def test_an_importer_that_is_replaced_is_not_used_again() -> None:
+    to, other = make_importing(1), make_importing(2)
+    assert dlx.convert(A, to).number == 1
+    to.from_dlpack = other.__dict__["from_dlpack"]
+    assert dlx.convert(A, to).number == 2
+    del to.from_dlpack
+    with pytest.raises(TypeError, match="cannot be made from a tensor"):
+        dlx.convert(A, to)
+
+
+def test_a_namespace_whose_array_type_is_replaced_is_asked_again() -> None:
+    module = types.ModuleType("namespace")
+    for kind in make_importing(1), np.ndarray, dlx.Tensor:
+        module.Array = kind  # type: ignore[attr-defined]
+        assert type(dlx.convert(A, module)) is kind
+
+
+def test_a_table_that_appears_later_is_found() -> None:
+    """Here one that makes instances of another class."""
+    to = make_importing(1)
+    assert dlx.convert(A, to).number == 1
+    to.__dlpack_c_exchange_api__ = table_class().__dlpack_c_exchange_api__
+    with pytest.raises(TypeError, match="its library makes"):
+        dlx.convert(A, to)
+
+
+# Whose class it is.
+
+
+def lie(module: str) -> Any:
+    kind = make_importing()
+    del kind.from_dlpack
+    kind.__module__ = module
+    return kind
+
+
+@pytest.mark.parametrize(
+    "module", ["jax.numpy", "jaxlib._jax", "numpy", "tensorflow", "mlx.core", "warp"]
+)
+def test_the_name_of_a_module_proves_nothing(module: str) -> None:
+    """What its package makes is no instance of the class."""
+    requires("jax.numpy")
+    with pytest.raises(TypeError, match=r"cannot be made|its library makes"):
+        dlx.convert(A, lie(module))
+
+
+def test_a_package_that_is_called_like_a_library_uses_its_own_importer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also for what the library of that name would refuse."""
+    kind = make_importing(7)
+    importer = kind.from_dlpack
+    del kind.from_dlpack
+    kind.__module__ = "warp.arrays"
+    module = types.ModuleType("warp")
+    module.from_dlpack = importer  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "warp", module)
+    made = dlx.convert(np.array(1.5), kind)
+    assert made.number == 7
+    assert np.from_dlpack(made).tolist() == 1.5
+
+
+def test_what_only_says_that_it_is_of_jax_is_given_no_read_only_memory() -> None:
+    """It would be writable there."""
+    requires("jax.numpy")
+    kind = make_importing()
+    kind.__module__ = "jax.numpy"
+    locked = np.arange(3.0)
+    locked.flags.writeable = False
+    made = dlx.convert(locked, kind)
+    assert np.from_dlpack(made).flags.writeable is False or (
+        made.data.data_ptr != locked.ctypes.data
+    )
+
+
+@pytest.mark.parametrize("module", [None, 5, ""])
+def test_a_class_without_the_name_of_a_module_is_refused(module: Any) -> None:
+    kind = make_importing()
+    del kind.from_dlpack
+    kind.__module__ = module
+    with pytest.raises(TypeError, match="cannot be made from a tensor"):
+        dlx.convert(A, kind)
+
+
+def test_a_subclass_of_an_array_of_jax_is_none_that_jax_makes() -> None:
+    jax = requires("jax")
+    array = dlx.convert(A.astype("float32"), jax.Array)
+    assert type(dlx.convert(A.astype("float32"), type(array))) is type(array)

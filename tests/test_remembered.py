@@ -1,0 +1,396 @@
+"""What is remembered of a type must not decide about an object (invariant S6).
+
+Each test imports one instance of a class many times, then one that differs.
+"""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import weakref
+from collections.abc import Callable
+from ctypes import addressof
+from typing import Any
+
+import dlx
+import numpy as np
+import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
+from dlpack_abi import DLPACK_FLAG_BITMASK_READ_ONLY, new_capsule
+from fake_producers import ADDRESS, OldProducer, Producer
+from fake_table import BY_PROTOCOL, BY_TABLE, new_table, table_class, without_protocol
+from heavy import requires
+from libc import heap_in_use, needs_heap_in_use
+
+OFTEN = 200
+
+
+class Proxy:
+    """A class whose instances stand for whatever they were given."""
+
+    def __init__(self, inner: Any) -> None:
+        """Keep the object."""
+        self.inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        """Pass every question on."""
+        return getattr(self.inner, name)
+
+
+class Forwarder:
+    """As pyarrow's `DLPackForwarder` and torch's `TensorDLPackWrapper` in tests."""
+
+    def __init__(self, inner: Any) -> None:
+        """Keep the object."""
+        self.inner = inner
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        """Pass the question on."""
+        return self.inner.__dlpack__(**keywords)
+
+    def __dlpack_device__(self) -> Any:
+        """Pass the question on."""
+        return self.inner.__dlpack_device__()
+
+
+every_wrapper = pytest.mark.parametrize("base", [Proxy, Forwarder])
+every_way = pytest.mark.parametrize(
+    "take", [dlx.from_dlpack, lambda x: dlx.from_dlpack(dlx.convert(x, np.ndarray))]
+)
+
+
+def made(base: type[Any]) -> Any:
+    """Make a class without a past."""
+    return type("Made", (base,), {})
+
+
+@every_way
+@every_wrapper
+def test_an_old_producer_takes_no_protection_from_a_new_one(
+    base: type[Any], take: Callable[[Any], Any]
+) -> None:
+    """R32, R42: memory of Arrow stays as it is."""
+    wrap = made(base)
+    for _ in range(OFTEN):
+        take(wrap(OldProducer()))
+    read_only = Producer(flags=DLPACK_FLAG_BITMASK_READ_ONLY)
+    assert take(wrap(read_only)).readonly
+    assert read_only.asked == {"max_version": (1, 3)}
+
+
+@every_wrapper
+def test_memory_of_arrow_is_not_written_to_after_an_old_producer(
+    base: type[Any],
+) -> None:
+    """R42."""
+    wrap = made(base)
+    dlx.convert(wrap(OldProducer()), np.ndarray)
+    array = dlx.convert(wrap(pa.array([1.0, 2.0])), np.ndarray)
+    with pytest.raises(ValueError, match="read-only"):
+        array[0] = 99
+
+
+@every_way
+@every_wrapper
+def test_a_new_producer_lends_no_keywords_to_an_old_one(
+    base: type[Any], take: Callable[[Any], Any]
+) -> None:
+    """R32."""
+    wrap = made(base)
+    for _ in range(OFTEN):
+        take(wrap(Producer()))
+    assert take(wrap(OldProducer())).shape == (2, 3)
+
+
+@every_wrapper
+@pytest.mark.parametrize("device", [(2, 0), (10, 1)])
+def test_tensors_on_the_cpu_do_not_say_where_the_next_one_is(
+    base: type[Any], device: tuple[int, int]
+) -> None:
+    """R83, R84: whatever was guessed, it is exported for the stream."""
+    wrap = made(base)
+    for _ in range(OFTEN):
+        dlx.from_dlpack(wrap(Producer()))
+    first, second = (Producer(data=ADDRESS, device=device) for _ in range(2))
+    for producer in (first, second):
+        tensor = dlx.from_dlpack(wrap(producer))
+        assert tensor.device == dlx.Device(device)
+        assert producer.called[-2:] == ["__dlpack_device__", "__dlpack__"]
+        assert "stream" in producer.requests[-1]
+        assert [export.deleted for export in producer.exports[:-1]] == [1] * (
+            len(producer.exports) - 1
+        )
+        assert producer.exports[-1].deleted == 0
+    assert len(second.exports) == 1
+
+
+@pytest.mark.parametrize(
+    "error", [BufferError("own"), TypeError("own"), ValueError("own")], ids=repr
+)
+def test_whether_an_object_says_where_it_is_matters_only_elsewhere(
+    error: Exception,
+) -> None:
+    """R60, R64: the capsule of a tensor on the CPU says all, asked first or last."""
+
+    class Failing(Producer):
+        fails = False
+
+        def __dlpack_device__(self) -> Any:
+            if self.fails:
+                raise error
+            return super().__dlpack_device__()
+
+    for often in (0, OFTEN):
+        cls: Any = made(Failing)
+        for _ in range(often):
+            dlx.from_dlpack(cls())
+        here, there = cls(), cls(data=ADDRESS, device=(2, 0))
+        here.fails = there.fails = True
+        assert dlx.from_dlpack(here).data_ptr == here.data
+        with pytest.raises(type(error)) as caught:
+            dlx.from_dlpack(there)
+        assert caught.value is error
+        assert there.deleted == len(there.exports)
+
+
+def test_an_export_that_needs_a_stream_gets_one_after_many_without() -> None:
+    """R83: what fails without a stream is asked in full."""
+
+    class Strict(Producer):
+        def __dlpack__(self, **keywords: Any) -> Any:
+            if self.device[0] == 2 and "stream" not in keywords:
+                raise BufferError("pass a stream")
+            return super().__dlpack__(**keywords)
+
+    for _ in range(OFTEN):
+        dlx.from_dlpack(Strict())
+    assert dlx.from_dlpack(Strict(data=ADDRESS, device=(2, 0))).device == "cuda:0"
+
+
+@every_wrapper
+def test_tensors_elsewhere_do_not_say_where_the_next_one_is(base: type[Any]) -> None:
+    """R71."""
+    wrap = made(base)
+    for _ in range(OFTEN):
+        dlx.from_dlpack(wrap(Producer(data=ADDRESS, device=(2, 0))))
+    producer = Producer()
+    assert dlx.from_dlpack(wrap(producer)).device == "cpu"
+    assert producer.asked == {"max_version": (1, 3)}
+
+
+def test_an_object_that_cannot_say_where_it_is_is_refused_whatever_came_before() -> (
+    None
+):
+    """R64."""
+
+    class Silent(Producer):
+        __dlpack_device__ = property()
+
+    wrap = made(Proxy)
+    for _ in range(OFTEN):
+        dlx.from_dlpack(wrap(Producer()))
+    with pytest.raises(AttributeError, match="has no __dlpack_device__"):
+        dlx.from_dlpack(wrap(Silent()))
+
+
+class Naming:
+    """A class whose instances may name an object that has a table."""
+
+    def __init__(self, named: Any) -> None:
+        """Name it, or not."""
+        if named is not None:
+            self.__dlpack_c_exchange_api__ = named
+        self.own = Producer()
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        """Export what is its own."""
+        return self.own.__dlpack__(**keywords)
+
+    def __dlpack_device__(self) -> Any:
+        """Say where that is."""
+        return self.own.__dlpack_device__()
+
+
+@every_way
+@pytest.mark.parametrize("often", ["without", "with"])
+def test_whether_an_object_names_another_is_its_own_affair(
+    often: str, take: Callable[[Any], Any]
+) -> None:
+    """docs/design.md, rung 2."""
+    cls, inner = made(Naming), without_protocol()()
+    for _ in range(OFTEN):
+        take(cls(inner if often == "with" else None))
+    plain = cls(None)
+    assert take(plain).data_ptr == plain.own.data
+    assert take(cls(inner)).data_ptr == inner.data
+
+
+@pytest.mark.parametrize("static", [False, True])
+def test_other_devices_are_asked_of_each_object(static: bool) -> None:
+    """docs/devices.md."""
+    base = Producer if not static else table_class()
+
+    class Two(base):  # type: ignore[misc, valid-type]
+        pass
+
+    def names(x: Any) -> Any:
+        return dlx.from_dlpack(x).device_aliases
+
+    for _ in range(OFTEN):
+        assert names(Two(data=ADDRESS, device=(14, 0))) == ()
+    second = Two(data=ADDRESS, device=(14, 0))
+    second.__dlpack_device_aliases__ = lambda: [(2, 0)]
+    assert names(second) == (dlx.Device("cuda:0"),)
+
+
+# What a type that Python code can change has, it may lose or get.
+
+
+def test_a_table_that_a_class_lost_is_not_used() -> None:
+    """R118."""
+    cls: Any = made(table_class())
+    base = cls.__base__
+    for _ in range(OFTEN):
+        dlx.from_dlpack(cls())
+    del base.__dlpack_c_exchange_api__
+    producer = cls()
+    dlx.from_dlpack(producer)
+    assert producer.called == BY_PROTOCOL
+
+
+def test_a_table_that_was_replaced_is_used_by_the_next() -> None:
+    """R118."""
+    cls: Any = table_class()
+    for _ in range(OFTEN):
+        dlx.from_dlpack(cls())
+    other = new_table(managed_tensor_from_py_object_no_sync=None)
+    cls.__dlpack_c_exchange_api__ = new_capsule(
+        addressof(other), b"dlpack_exchange_api"
+    )
+    producer = cls()
+    dlx.from_dlpack(producer)
+    assert producer.called == BY_PROTOCOL
+
+
+def test_a_subclass_of_an_array_may_learn_to_answer_for_itself() -> None:
+    """R64: `__dlpack__` of the class counts, when it has one."""
+
+    class Array(np.ndarray[Any, Any]):
+        pass
+
+    array = np.arange(3.0).view(Array)
+    for _ in range(OFTEN):
+        assert dlx.from_dlpack(array).data_ptr == array.ctypes.data
+    producer = Producer()
+    Array.__dlpack__ = lambda self, **keywords: producer.__dlpack__(**keywords)  # type: ignore[method-assign]
+    assert dlx.from_dlpack(array).data_ptr == producer.data
+
+
+def test_another_metaclass_may_hide_a_table() -> None:
+    """R113: the look at the class is the same as Python's."""
+
+    class Hiding(type):
+        hidden = False
+
+        def __getattribute__(cls, name: str) -> Any:
+            if name == "__dlpack_c_exchange_api__" and type(cls).hidden:
+                raise AttributeError(name)
+            return super().__getattribute__(name)
+
+    cls = Hiding("Hidden", (table_class(),), {})
+    for hidden, called in ((False, BY_TABLE), (True, BY_PROTOCOL), (False, BY_TABLE)):
+        Hiding.hidden = hidden
+        producer: Any = cls()
+        dlx.from_dlpack(producer)
+        assert producer.called == called
+
+
+# Torch's classes are remembered.
+
+
+def test_an_attribute_of_one_torch_tensor_says_nothing_of_the_next() -> None:
+    """R125."""
+    torch = requires("torch")
+    first = torch.ones(2, dtype=torch.complex64)
+    first.is_conj = lambda: False
+    for _ in range(OFTEN):
+        dlx.from_dlpack(first)
+    with pytest.raises(BufferError, match="conjugated"):
+        dlx.from_dlpack(first.conj())
+
+
+def test_torch_is_known_after_it_has_left_the_modules() -> None:
+    """R125: whatever `sys.modules` says of torch, its tensors are asked."""
+    requires("torch")
+    program = """
+import sys, torch, dlx
+from unittest.mock import Mock
+def refused(x):
+    try:
+        dlx.from_dlpack(x)
+    except BufferError:
+        return True
+conjugated = torch.ones(2, dtype=torch.complex64).conj()
+dlx.from_dlpack(torch.ones(2))
+class Derived(torch.Tensor):
+    pass
+sys.modules["torch"] = Mock()
+assert refused(conjugated)
+assert refused(conjugated.as_subclass(Derived))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+# Classes made at run time die.
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "protocol": lambda: made(Producer)(),
+    "old": lambda: made(OldProducer)(),
+    "table": lambda: made(table_class())(),
+    "ndarray": lambda: np.arange(3.0).view(made(np.ndarray)),
+    "buffer": lambda: made(bytearray)(8),
+    "interface": lambda: type(
+        "Made", (), {"__array_interface__": np.arange(3.0).__array_interface__}
+    )(),
+    "torch": lambda: (
+        requires("torch").ones(2).as_subclass(made(requires("torch").Tensor))
+    ),
+}
+
+
+@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
+def test_a_class_dies_after_an_import(make: Callable[[], Any]) -> None:
+    """S6: nothing holds it."""
+    classes = []
+    for _ in range(60):
+        x = make()
+        for _ in range(3):
+            dlx.from_dlpack(x)
+        dlx.from_dlpack(x, copy=True)
+        dlx.convert(x, np.ndarray)
+        with dlx.borrow(x):
+            pass
+        classes.append(weakref.ref(type(x)))
+        del x
+    Producer().deleted  # noqa: B018 - the fakes let go of exports that were deleted
+    gc.collect()
+    assert [each() for each in classes if each() is not None] == []
+
+
+@needs_heap_in_use
+def test_classes_that_die_leave_no_memory() -> None:
+    """S6."""
+
+    def some(count: int) -> None:
+        for _ in range(count):
+            cls: Any = type("Made", (Producer,), {"weight": bytearray(1024)})
+            dlx.from_dlpack(cls(memory=memory))
+            dlx.convert(cls(memory=memory), np.ndarray)
+        gc.collect()
+
+    memory = bytearray(1024)
+    some(500)
+    before = heap_in_use()
+    some(2000)
+    assert heap_in_use() - before < 2000 * 64

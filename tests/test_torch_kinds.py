@@ -1,0 +1,36 @@
+"""Every kind of torch's tensors, by every way into dlx: right numbers or a refusal."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch_kinds
+from torch_kinds import HARMLESS, LAZY, PLAIN, WAYS, Make
+
+
+@pytest.mark.parametrize("make", PLAIN.values(), ids=PLAIN)
+def test_what_memory_shows_is_read(make: Make) -> None:
+    """R125: no kind is refused that need not be."""
+    refused = {way: torch_kinds.check(make, read) for way, read in WAYS.items()}
+    assert refused == dict.fromkeys(WAYS)
+
+
+@pytest.mark.parametrize("name", LAZY)
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_what_memory_does_not_show_is_refused_with_advice_that_helps(name: str) -> None:
+    """R125, R60: the calls that the message names lead to the right numbers."""
+    refused = {way: torch_kinds.check(LAZY[name], read) for way, read in WAYS.items()}
+    recorded = {"grad", "grad, view", "grad, by its base"}
+    taken = {way for way, message in refused.items() if message is None}
+    assert taken == (HARMLESS if name in recorded else set())
+
+
+def test_asking_every_tensor_gives_the_same() -> None:
+    """docs/safety.md, S13: where torch's layout is not found, every tensor is asked."""
+    program = Path(torch_kinds.__file__)
+    environment = os.environ | {"DLX_TORCH_FAST": "0"}
+    subprocess.run([sys.executable, str(program)], check=True, env=environment)

@@ -1,0 +1,81 @@
+"""Tensors of torch without memory: the address of a view is nothing but its offset."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import dlx
+import numpy as np
+import pytest
+from heavy import requires
+from producers import Stored
+
+torch = requires("torch")
+
+
+def zero_tensor() -> Any:
+    """All elements are 0, and none is stored."""
+    return torch._efficientzerotensor((33,))[1:]
+
+
+def resized() -> Any:
+    """A view of memory that was given up."""
+    x = torch.arange(33.0)
+    view = x[1:]
+    x.untyped_storage().resize_(0)
+    return view
+
+
+def wrapper() -> Any:
+    """A subclass that wraps tensors, and says that it is a view."""
+
+    class Wrapper(torch.Tensor):  # type: ignore[misc, name-defined]
+        @classmethod
+        def __torch_dispatch__(cls, *args: Any, **kwargs: Any) -> Any:
+            return False  # it is asked whether it is pinned
+
+    make = torch.Tensor._make_wrapper_subclass
+    return make(Wrapper, (32,), strides=(1,), storage_offset=1)
+
+
+WAYS: dict[str, Callable[[Any], Any]] = {
+    "from_dlpack": dlx.from_dlpack,
+    "copy": lambda x: dlx.from_dlpack(x, copy=True),
+    "numpy": lambda x: dlx.convert(x, np.ndarray),
+    "tree": lambda x: dlx.convert_tree([x], np.ndarray),
+    "borrow": lambda x: dlx.borrow(x).__enter__(),
+    "mixin": lambda x: dlx.from_dlpack(Stored(x)),
+    "mixin, capsule": lambda x: Stored(x).__dlpack__(max_version=(1, 3)),
+    "tvm": lambda x: requires("tvm_ffi").get_global_func("testing.echo")(Stored(x)),
+}
+
+
+@pytest.mark.parametrize("make", [zero_tensor, resized, wrapper])
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_an_offset_is_not_taken_for_an_address(
+    make: Callable[[], Any], way: Callable[[Any], Any]
+) -> None:
+    """R95: every way refuses it."""
+    with pytest.raises(BufferError):
+        way(make())
+
+
+def test_the_error_says_what_gives_a_zero_tensor_memory() -> None:
+    with pytest.raises(BufferError, match=r"pass tensor\.clone\(\)$"):
+        dlx.from_dlpack(zero_tensor())
+    assert dlx.convert(zero_tensor().clone(), np.ndarray).tolist() == [0] * 32
+
+
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_a_quantized_tensor_seen_as_another_dtype_is_refused(
+    way: Callable[[Any], Any],
+) -> None:
+    """R125: its dtype does not tell; the advice leads to the integers."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        x = torch.quantize_per_tensor(torch.arange(4.0), 0.5, 1, torch.quint8)
+    with pytest.raises(BufferError, match=r"int_repr\(\)"):
+        way(x.view(torch.uint8))
+    assert dlx.convert(x.int_repr(), np.ndarray).tolist() == [1, 3, 5, 7]

@@ -1,0 +1,192 @@
+"""`out` of `borrow` and `bridge`, and new memory, are writable: somebody says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import dlx
+import numpy as np
+import pytest
+from fake_producers import OldProducer
+from heavy import requires
+from numpy.typing import NDArray
+from producers import ByMethod, Stored
+
+Array = NDArray[Any]
+COPY = r"dlx\.from_dlpack\(x, copy=True\)"
+
+
+class OldArray(np.ndarray[Any, Any]):
+    """An array that knows unversioned capsules only; its buffer says the rest."""
+
+    def __dlpack__(self, *, stream: Any = None) -> Any:  # type: ignore[override]
+        """Export without a version."""
+        return super().__dlpack__()
+
+
+class OldHidden:
+    """The same, with an attribute that may tell of other memory."""
+
+    def __init__(self, array: Array, shown: Any) -> None:
+        """Keep both."""
+        self.array, self.__array_interface__ = array, shown.__array_interface__
+
+    def __dlpack__(self, *, stream: Any = None) -> Any:
+        """Export without a version."""
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """On the CPU."""
+        return (1, 0)
+
+
+def lend(out: Any) -> None:
+    """Write 7 to what is lent."""
+    with dlx.borrow(out=out) as (view, _):
+        assert not view.readonly
+        np.from_dlpack(view)[...] = 7
+
+
+@dlx.bridge(np.ndarray)
+def write(*, out: Any) -> Any:
+    """Write 7."""
+    out[...] = 7
+    return out
+
+
+def written(out: Any) -> None:
+    """Write 7 by a bridged function, which gives the caller's own object back."""
+    assert write(out=out) is out
+
+
+WAYS = pytest.mark.parametrize("way", [lend, written])
+
+
+@WAYS
+@pytest.mark.parametrize("wrap", [np.asanyarray, Stored, ByMethod])
+def test_an_old_producer_whose_buffer_may_be_written_is_written(
+    way: Any, wrap: Any
+) -> None:
+    """R43: what the capsule cannot say, the object does."""
+    array = np.zeros(3)
+    way(wrap(array.view(OldArray)))
+    assert array.tolist() == [7, 7, 7]
+
+
+@WAYS
+def test_an_array_interface_says_it_for_the_memory_that_it_names(way: Any) -> None:
+    """One that names other memory says nothing of this."""
+    array = np.zeros(3)
+    way(OldHidden(array, array))
+    assert array.tolist() == [7, 7, 7]
+    with pytest.raises(BufferError, match="may be read-only"):
+        way(OldHidden(array, np.zeros(3)))
+
+
+def frozen() -> Array:
+    """A read-only array."""
+    array = np.zeros(3)
+    array.flags.writeable = False
+    return array
+
+
+def old_and_frozen() -> Any:
+    """An old producer, whose interface says that it must not be written."""
+    array = np.zeros(3)
+    shown = array.view()
+    shown.flags.writeable = False
+    return OldHidden(array, shown)
+
+
+PROTECTED = {
+    "a tensor": lambda: dlx.from_dlpack(np.zeros(3).view(OldArray)),
+    "nothing said": OldProducer,
+    "in a mixin": lambda: Stored(OldProducer()),
+    "its interface": old_and_frozen,
+    "read-only": lambda: Stored(frozen()),
+    "a read-only tensor": lambda: dlx.from_dlpack(frozen()),
+}
+
+
+@WAYS
+@pytest.mark.parametrize("make", PROTECTED.values(), ids=PROTECTED)
+def test_out_that_nobody_says_may_be_written_is_refused(way: Any, make: Any) -> None:
+    """R42, R43, before anything runs."""
+    out = make()
+    before = dlx.from_dlpack(out, copy=True).numpy()
+    with pytest.raises(BufferError, match=r"^out (is|may be) read-only"):
+        way(out)
+    np.testing.assert_array_equal(dlx.from_dlpack(out).numpy(), before)
+
+
+@WAYS
+def test_the_advice_leads_to_memory_that_may_be_written(way: Any) -> None:
+    """The error of an old producer names a copy: the copy is taken."""
+    x = OldProducer()
+    with pytest.raises(BufferError, match=rf"OldProducer exports.*{COPY}"):
+        way(x)
+    out = dlx.from_dlpack(x, copy=True)
+    way(out)
+    assert set(out.numpy().ravel()) == {7}
+
+
+@WAYS
+def test_an_array_of_jax_is_no_out(way: Any) -> None:
+    requires("jax")
+    import jax.numpy as jnp
+
+    x = jnp.zeros(3)
+    for out in (x, Stored(x), ByMethod(x)):
+        with pytest.raises(BufferError, match=rf"a jax\.Array, .*immutable; {COPY}"):
+            way(out)
+    assert x.tolist() == [0, 0, 0]
+    way(dlx.from_dlpack(x, copy=True))
+
+
+@WAYS
+@pytest.mark.parametrize("make", [dlx.from_dlpack, Stored])
+def test_out_whose_elements_are_one_is_refused(way: Any, make: Any) -> None:
+    """R98: what is written to one would be read from all."""
+    element = np.zeros(1)
+    array = np.lib.stride_tricks.as_strided(element, (2, 3), (0, 0), writeable=True)
+    with pytest.raises(BufferError, match=r"^out has .*strides \[0, 0\]"):
+        way(make(array))
+    assert element == 0
+    way(make(array[:1, :1]))
+    assert element == 7
+
+
+# Memory that a class is asked for.
+
+
+class Own(dlx.ExchangeMixin, exchange="data"):
+    """A class whose new memory is what `kind` makes."""
+
+    kind: Any = None
+
+    def __init__(self, data: Any) -> None:
+        """Hold it."""
+        self.data = data
+
+    @classmethod
+    def __dlx_import__(cls, tensor: dlx.Tensor) -> Any:
+        """Hold a tensor."""
+        return cls(tensor)
+
+    @classmethod
+    def __dlx_empty__(cls, shape: Any, dtype: Any, device: Any) -> Any:
+        """Make memory."""
+        return cls.kind(shape)
+
+
+def test_new_memory_has_to_be_writable_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R138: an array of JAX would be written in place."""
+    requires("jax")
+    import jax.numpy as jnp
+
+    monkeypatch.setattr(Own, "kind", staticmethod(jnp.zeros))
+    with pytest.raises(TypeError, match="a writable float32"):
+        dlx.empty((3,), "float32", like=Own)
+    old = staticmethod(lambda shape: np.zeros(shape, "f4").view(OldArray))
+    monkeypatch.setattr(Own, "kind", old)
+    assert not dlx.from_dlpack(dlx.empty((3,), "float32", like=Own)).readonly

@@ -1,0 +1,139 @@
+"""Programs: how they are drawn, run, and printed."""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from .entries import available, present
+from .kit import namespace
+from .look import Heard, Look, compiled
+from .said import Said
+
+
+class Library(NamedTuple):
+    """What programs of one library are made of."""
+
+    start: Callable[[random.Random], str]
+    """Draw the line that makes ``x``."""
+    step: Callable[[random.Random, Any], str]
+    """Draw a line that makes something else of ``x``, which it is given."""
+    frames: tuple[str, ...] = ()
+    """Lines with ``TEXT`` in place of an entry: other places to look from."""
+    needs: tuple[str, ...] = ()
+
+
+PLAIN = "look(x, TEXT)"
+FRAMES = (
+    "look(copy.copy(x), TEXT)",
+    "y = x; look(x, TEXT); x = y",
+    "in_thread(lambda: look(x, TEXT))",
+)
+"""Where any library's tensor is looked at from."""
+
+
+@dataclass
+class Program:
+    """Lines of Python, and how the run went."""
+
+    lines: list[str] = field(default_factory=list)
+    truths: list[Said | None] = field(default_factory=list)
+    looks: int = 0
+    refused: int = 0
+
+    def is_sure(self) -> bool:
+        """Whether the library says the same numbers each time."""
+        for _ in range(3):
+            heard = Heard()
+            execute(self.lines, namespace() | {"look": heard})
+            if heard.truths != self.truths:
+                return False
+        return True
+
+
+def execute(lines: Iterable[str], names: dict[str, Any]) -> None:
+    """Run lines in a namespace."""
+    for line in lines:
+        exec(compiled(line, "exec"), names)
+
+
+def draw_look(r: random.Random, library: Library, modules: frozenset[str]) -> str:
+    """Draw a line that looks at ``x``."""
+    text = repr(r.choice(r.choice(available(modules))))
+    frame = PLAIN
+    if r.randrange(6) == 5:
+        frame = r.choice((*FRAMES, *library.frames))
+    return frame.replace("TEXT", text)
+
+
+def draw(r: random.Random, library: Library) -> Program:
+    """Draw a program, and run it without dlx to hear what its library says."""
+    modules = present()
+    heard = Heard()
+    names = namespace() | {"look": heard}
+    program = Program()
+
+    def run(line: str) -> None:
+        """Add a line, unless it fails: then nothing has happened."""
+        nonlocal names, heard
+        try:
+            exec(compiled(line, "exec"), names)
+            if names["x"] is None:
+                raise TypeError("None is no tensor")
+        except Exception:
+            heard = Heard()
+            names = namespace() | {"look": heard}
+            execute(program.lines, names)
+        else:
+            program.lines.append(line)
+
+    while not program.lines:
+        run(library.start(r))
+    for _ in range(1 + (r.randrange(4) == 3)):
+        for _ in range(r.randrange(5)):
+            run(library.step(r, names["x"]))
+        for _ in range(1 + r.randrange(3)):
+            run(draw_look(r, library, modules))
+    program.truths = heard.truths
+    return program
+
+
+def check(program: Program) -> None:
+    """Run a program for dlx; raises `Wrong` where that says something else."""
+    names = namespace()
+    look = Look(names, program.truths)
+    names["look"] = look
+    try:
+        for line in program.lines:
+            if "look(" not in line:
+                # It may change what was looked at, in place.
+                look.made.clear()
+            exec(compiled(line, "exec"), names)
+    finally:
+        program.looks = len(program.truths)
+        program.refused = look.refused
+        names.clear()
+    look.read_again()
+
+
+def replay(lines: Iterable[str]) -> None:
+    """Run the lines of a program as `draw` and `check` do."""
+    heard = Heard()
+    lines = list(lines)
+    execute(lines, namespace() | {"look": heard})
+    gc.collect()
+    check(Program(lines, heard.truths))
+
+
+def snippet(lines: Iterable[str], before: Iterable[str] = ()) -> str:
+    """Give a program as Python that stands for itself."""
+    body = [*before, *lines]
+    return "\n".join(
+        [
+            "# PYTHONPATH=tests python -m truth.run --program THIS_FILE",
+            *body,
+        ]
+    )

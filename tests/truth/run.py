@@ -1,0 +1,252 @@
+"""Run the fuzzer: ``python -m truth.run --seconds 60 --seed 1 --libraries torch``.
+
+The libraries are imported here once, and every worker is forked from this process, so
+that one that ends is replaced in no time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import itertools
+import json
+import os
+import random
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from .kit import MODULES, load
+from .program import snippet
+from .worker import (
+    LIBRARIES,
+    Child,
+    Chunk,
+    Outcome,
+    library,
+    minimized,
+    problem_with,
+    start,
+)
+
+QUICK = 100
+"""Seconds up to which a run leaves out what takes long to import."""
+
+SLOW = ("func.", "fake_mode", "two_tensor", "dual(", "nested.")
+"""What programs say that need what takes long to import."""
+
+SLICES = 5.0, 30.0
+"""Seconds that a worker runs before another one takes its place, at least and most."""
+
+
+def kind_of(wrong: str) -> str:
+    """Give what findings of one cause have in common."""
+    what, _, where = wrong.rpartition(" in ")
+    head = (what or wrong).split("[")[0][:40]
+    return f"{head} {where.partition('(')[0]}"
+
+
+class Finding:
+    """A program that is wrong, as short as it gets."""
+
+    def __init__(self, chunk: Chunk, outcome: Outcome, shrink: bool) -> None:
+        """Shrink the last program of an outcome."""
+        self.chunk, self.outcome = chunk, outcome
+        self.lines, self.problem = outcome.lines, outcome.wrong
+        self.alone = True
+        if shrink:
+            lines, problem = minimized(outcome.lines, chunk.before)
+            self.alone = bool(problem)
+            if problem:
+                self.lines, self.problem = lines, problem
+
+    def __str__(self) -> str:
+        """Give the program, and how to run it again."""
+        how = f"SEED={self.chunk.seed} LIBRARIES={self.chunk.library}"
+        text = snippet(self.lines, self.chunk.before)
+        note = (
+            ""
+            if self.alone
+            else f"\n# Not wrong alone: program {self.outcome.programs} of its worker, "
+            f"which began with number {self.chunk.first}."
+        )
+        return f"WRONG: {self.problem}\n# {how}{note}\n{text}\n"
+
+
+class Run:
+    """Workers for some time."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        """Import the libraries."""
+        self.options = options
+        self.end = time.time() + options.seconds
+        self.slice = min(max(SLICES[0], options.seconds / 20), SLICES[1])
+        names = set((options.only or ",".join(MODULES)).split(","))
+        names -= set(options.without.split(","))
+        self.modules = load(names, slow=options.seconds > QUICK)
+        wanted = options.libraries.split(",") if options.libraries else [*LIBRARIES]
+        self.libraries = [
+            name
+            for name in wanted
+            if all(need in self.modules for need in library(name).needs)
+        ]
+        self.programs: Counter[str] = Counter()
+        self.looks: Counter[str] = Counter()
+        self.refused: Counter[str] = Counter()
+        self.kinds: Counter[str] = Counter()
+        self.findings: list[Finding] = []
+
+    def chunks(self) -> Iterator[Chunk]:
+        """Give what to run next, for ever: the same for the same seed."""
+        seed = self.options.seed
+        for number in itertools.count():
+            r = random.Random(f"{seed}/{number}")
+            for name in self.libraries:
+                yield Chunk(
+                    name,
+                    f"{seed}/{name}/{number}",
+                    before=tuple(self.options.before) or before(r, self.modules),
+                    hypothesis=number % 4 == 3,
+                )
+
+    def run(self) -> None:
+        """Run until it is time."""
+        chunks = self.chunks()
+        running: list[tuple[Child, Chunk]] = []
+        while True:
+            left = self.end - time.time()
+            while (
+                left > 1 and len(running) < self.options.jobs and not self.is_enough()
+            ):
+                chunk = next(chunks)
+                chunk.until = time.time() + min(self.slice, left - 1)
+                running.append((start(chunk), chunk))
+            if not running:
+                break
+            time.sleep(0.01)
+            still = []
+            for child, chunk in running:
+                outcome = child.poll()
+                if outcome is None:
+                    still.append((child, chunk))
+                elif (again := self.note(chunk, outcome)) is not None:
+                    still.append((start(again), again))
+            running = still
+
+    def is_enough(self) -> bool:
+        """Whether to stop at what has been found."""
+        return bool(self.findings) and self.options.first
+
+    def note(self, chunk: Chunk, outcome: Outcome) -> Chunk | None:
+        """Count, and look closer at what is wrong; give the rest of the chunk."""
+        self.programs[chunk.library] += outcome.programs
+        self.looks[chunk.library] += outcome.looks
+        self.refused[chunk.library] += outcome.refused
+        if outcome.wrong:
+            self.look_closer(chunk, outcome)
+        left = chunk.until - time.time()
+        if left < 1 or chunk.hypothesis or self.is_enough():
+            return None
+        rest = Chunk(**vars(chunk))
+        rest.first += max(outcome.programs, 1)
+        return rest
+
+    def look_closer(self, chunk: Chunk, outcome: Outcome) -> None:
+        """Keep the first finding of each kind, as short as it gets."""
+        kind = f"{chunk.library}: {kind_of(outcome.wrong)}"
+        self.kinds[kind] += 1
+        if self.kinds[kind] == 1 and not self.is_enough():
+            finding = Finding(chunk, outcome, not self.options.no_shrink)
+            self.findings.append(finding)
+            print(finding, flush=True)
+
+    def report(self) -> None:
+        """Say how much ran."""
+        total = sum(self.programs.values())
+        each = ", ".join(f"{name} {n}" for name, n in self.programs.items())
+        looks, refused = sum(self.looks.values()), sum(self.refused.values())
+        print(f"seed {self.options.seed}: {total} programs ({each}),")
+        print(f"{looks} looks, {refused} of them refused; {versions()}")
+        for kind, number in self.kinds.most_common():
+            print(f"{number:6} {kind}")
+
+
+def before(r: random.Random, modules: list[str]) -> tuple[str, ...]:
+    """Draw what a worker does once, before its programs."""
+    lines = []
+    if r.randrange(4) == 3:
+        lines.append("dlx.publish(np.ndarray)")
+    if r.randrange(4) == 3 and "jax" in modules:
+        lines.append("jax.config.update('jax_enable_x64', False)")
+    return tuple(lines)
+
+
+def versions() -> str:
+    """Name the libraries that took part."""
+    names = {"pa": "pyarrow", "np": "numpy", "tvm_ffi": "apache-tvm-ffi"}
+    names |= {"tf": "tensorflow-cpu", "mx": "mlx", "paddle": "paddlepaddle"}
+    names |= {"xp": "array-api-strict", "ml_dtypes": "ml_dtypes"}
+    found = []
+    for module in MODULES:
+        if module != "jnp":
+            try:
+                name = names.get(module, module)
+                found.append(f"{name} {version(name)}")
+            except PackageNotFoundError:
+                continue
+    return ", ".join(found)
+
+
+def lines_of(path: Path) -> list[str]:
+    """Read a program from a file."""
+    return [
+        line
+        for line in path.read_text().splitlines()
+        if line and not line.startswith("#")
+    ]
+
+
+def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Read the command line, and the environment for what it leaves out."""
+    known: Any = os.environ.get
+    parser = argparse.ArgumentParser(description=__doc__)
+    add = parser.add_argument
+    add("--seconds", type=float, default=float(known("FUZZ_SECONDS", 60)))
+    add("--seed", default=known("SEED", "1"))
+    add("--libraries", default=known("LIBRARIES", ""))
+    add("--only", default="", help="what to import, as programs call it")
+    add("--without", default="", help="what not to import, as programs call it")
+    add("--jobs", type=int, default=os.cpu_count() or 1)
+    add("--first", action="store_true", help="stop at the first finding")
+    add("--no-shrink", action="store_true", help="print programs as they were drawn")
+    add("--before", action="append", default=[], help="a line that workers run first")
+    add("--program", type=Path, action="append", help="files of programs to run alone")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run; 1 if anything was wrong."""
+    warnings.simplefilter("ignore")
+    options = parsed(arguments)
+    if options.program:
+        texts = "".join(path.read_text() for path in options.program)
+        load(slow=any(name in texts for name in SLOW))
+        found = {str(p): problem_with(lines_of(p)) for p in options.program}
+        print("results: " + json.dumps(found))
+        return int(any(found.values()))
+    run = Run(options)
+    # What the libraries are made of need not be searched in each worker.
+    gc.collect()
+    gc.freeze()
+    run.run()
+    run.report()
+    return int(bool(run.findings))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

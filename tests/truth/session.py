@@ -1,0 +1,22 @@
+"""Run the fuzzer from a test, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from .kit import ENVIRONMENT
+
+
+def fuzz(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run ``python -m truth.run`` with these arguments."""
+    tests = str(Path(__file__).parents[1])
+    paths = filter(None, [tests, os.environ.get("PYTHONPATH")])
+    return subprocess.run(
+        [sys.executable, "-m", "truth.run", *arguments],
+        env=ENVIRONMENT | os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
+        capture_output=True,
+        text=True,
+    )

@@ -1,0 +1,14 @@
+"""What dlx hands on is what the source's library says."""
+
+from __future__ import annotations
+
+import os
+
+from .session import fuzz
+
+
+def test_random_programs_of_all_libraries_for_a_while() -> None:
+    seconds, seed = os.environ.get("FUZZ_SECONDS", "50"), os.environ.get("SEED", "1")
+    ran = fuzz(f"--seconds={seconds}", f"--seed={seed}")
+    print(ran.stdout)
+    assert ran.returncode == 0, ran.stdout + ran.stderr

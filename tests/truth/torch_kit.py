@@ -1,0 +1,69 @@
+"""What programs of torch use beside torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.autograd.forward_ad as fwd
+import torch.masked
+import torch.nested._internal.nested_tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.testing._internal.two_tensor import TwoTensor
+
+
+class Subclass(torch.Tensor):  # type: ignore[misc]
+    """A subclass that changes nothing."""
+
+
+class Talking(torch.Tensor):  # type: ignore[misc]
+    """A subclass that is asked about everything, and does what torch does."""
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Do what torch does."""
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+
+def two_tensor(x: Any) -> Any:
+    """Give a wrapper without memory of its own."""
+    return TwoTensor(x, x)
+
+
+def leaked(transform: Any, x: Any) -> Any:
+    """Give the wrapper that a function sees below a transform, after its end."""
+    seen: list[Any] = []
+
+    def keep(t: Any) -> Any:
+        seen.append(t)
+        return t.sum()
+
+    transform(keep)(x)
+    return seen[0]
+
+
+def dual(x: Any) -> Any:
+    """Give a tensor with a tangent."""
+    return fwd.make_dual(x, x.clone())
+
+
+KIT = {
+    "Subclass": Subclass,
+    "Talking": Talking,
+    "leaked": leaked,
+    "dual": dual,
+}
+
+
+def load_slow() -> None:
+    """Import what takes seconds, so that no worker does it again."""
+    import torch._decomp.decompositions_for_jvp
+    import torch._dynamo
+
+    KIT["two_tensor"] = two_tensor
+    KIT["dual_level"] = fwd.dual_level
+    KIT["func"] = torch.func
+    KIT["nested"] = torch.nested
+    KIT["fake_mode"] = lambda: FakeTensorMode(allow_non_fake_inputs=True)

@@ -1,0 +1,291 @@
+"""One process that runs programs until something is wrong, or it is time."""
+
+from __future__ import annotations
+
+import faulthandler
+import importlib
+import json
+import mmap
+import os
+import random
+import select
+import signal
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from functools import cache
+
+from .kit import namespace
+from .look import Wrong
+from .program import Library, check, draw, execute, replay
+
+LIBRARIES = {
+    "numpy": "numpy_programs",
+    "buffers": "buffer_programs",
+    "torch": "torch_programs",
+    "jax": "jax_programs",
+    "tensorflow": "tensorflow_programs",
+    "mlx": "mlx_programs",
+    "paddle": "paddle_programs",
+    "arrow": "arrow_programs",
+    "wrapped": "wrapped_programs",
+}
+"""Where the programs of each library are drawn."""
+
+DRAWING = "# being drawn"
+"""In place of the lines of a program whose own library may end the process."""
+
+HANGS = 20.0
+"""Seconds after which a program is ended."""
+
+BOARD = 1 << 16
+"""Bytes of the memory in which a worker writes what it is about to run."""
+
+
+@cache
+def library(name: str) -> Library:
+    """Find what the programs of a library are made of."""
+    module = importlib.import_module(f".{LIBRARIES[name]}", __package__)
+    found: Library = module.LIBRARY
+    return found
+
+
+@dataclass
+class Chunk:
+    """Programs to run: ``before`` once, then those of a seed from the first number."""
+
+    library: str
+    seed: str
+    first: int = 0
+    until: float = 0.0
+    count: int = 1 << 60
+    before: tuple[str, ...] = ()
+    hypothesis: bool = False
+
+
+@dataclass
+class Outcome:
+    """How a chunk went; with ``wrong``, the last program is that which was wrong."""
+
+    programs: int = 0
+    looks: int = 0
+    refused: int = 0
+    wrong: str = ""
+    lines: list[str] = field(default_factory=list)
+
+
+class Board:
+    """Memory shared with a child, which outlives it."""
+
+    def __init__(self) -> None:
+        """Share some memory."""
+        self.memory = mmap.mmap(-1, BOARD)
+
+    def write(self, found: Outcome) -> None:
+        """Say what is about to run, and what has been done."""
+        text = json.dumps(asdict(found)).encode()[: BOARD - 4]
+        self.memory[4 : 4 + len(text)] = text
+        self.memory[:4] = len(text).to_bytes(4, "little")
+
+    def read(self) -> Outcome:
+        """Give what was said last."""
+        size = int.from_bytes(self.memory[:4], "little")
+        return Outcome(**json.loads(self.memory[4 : 4 + size])) if size else Outcome()
+
+
+def problem_of(error: BaseException) -> str:
+    """Give one text for what was wrong."""
+    notes = " in ".join(["", *getattr(error, "__notes__", ())])
+    if isinstance(error, Wrong):
+        return f"{error}{notes}"
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{os.path.basename(last.filename)}:{last.lineno}"
+    return f"{type(error).__name__}: {error}{notes} at {place}"
+
+
+def run_one(r: random.Random, chunk: Chunk, found: Outcome, board: Board) -> None:
+    """Draw a program and check it; raises what is wrong."""
+    found.lines = [DRAWING]
+    board.write(found)
+    program = draw(r, library(chunk.library))
+    found.lines = program.lines
+    found.programs += 1
+    board.write(found)
+    try:
+        check(program)
+    except Wrong:
+        # Numbers that are others each time, as those of padding, tell nothing.
+        if program.is_sure():
+            raise
+    finally:
+        found.looks += program.looks
+        found.refused += program.refused
+
+
+def run_chunk(chunk: Chunk, board: Board) -> Outcome:
+    """Run programs until one is wrong."""
+    found = Outcome()
+    execute(chunk.before, namespace())
+    number = chunk.first
+    while time.time() < chunk.until and found.programs < chunk.count:
+        try:
+            run_one(random.Random(f"{chunk.seed}/{number}"), chunk, found, board)
+        except Exception as error:
+            found.wrong = problem_of(error)
+            break
+        number += 1
+    return found
+
+
+def run_hypothesis(chunk: Chunk, board: Board) -> Outcome:
+    """Let hypothesis draw the programs, and shrink what is wrong."""
+    import hypothesis
+    from hypothesis import strategies as st
+
+    found = Outcome()
+    execute(chunk.before, namespace())
+
+    @hypothesis.settings(
+        max_examples=100,
+        deadline=None,
+        database=None,
+        print_blob=False,
+        report_multiple_bugs=False,
+        suppress_health_check=list(hypothesis.HealthCheck),
+        verbosity=hypothesis.Verbosity.quiet,
+    )
+    @hypothesis.seed(f"{chunk.seed}/{chunk.first}")
+    @hypothesis.given(st.randoms(use_true_random=False))
+    def programs(r: random.Random) -> None:
+        run_one(r, chunk, found, board)
+
+    try:
+        programs()
+    except Exception as error:
+        found.wrong = problem_of(error)
+    return found
+
+
+def quiet(trace: int) -> None:
+    """Keep what libraries say out of the report, but for where a process ended."""
+    faulthandler.enable(trace)
+    warnings.simplefilter("ignore")
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.dup2(nowhere, 2)
+
+
+class Child:
+    """A forked process that runs one function and reports by a board."""
+
+    def __init__(self, work: Callable[[Board], Outcome]) -> None:
+        """Start it."""
+        self.board = Board()
+        self.beat = time.time()
+        self.size = b""
+        self.trace = os.memfd_create("trace")
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.pid = os.fork()
+        if self.pid == 0:
+            self.run(work)
+        self.handle = os.pidfd_open(self.pid)
+
+    def run(self, work: Callable[[Board], Outcome]) -> None:
+        """Work, in the child."""
+        code = 1
+        try:
+            quiet(self.trace)
+            # Only the last lines of a crash would be wanted, and nobody reads them.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            self.board.write(work(self.board))
+            code = 0
+        except BaseException as error:
+            self.board.write(Outcome(wrong=f"the fuzzer: {problem_of(error)}"))
+            code = 0
+        finally:
+            os._exit(code)
+
+    def poll(self) -> Outcome | None:
+        """Give the outcome, if the child has ended or hangs."""
+        ready, _, _ = select.select([self.handle], [], [], 0)
+        hangs = False
+        if not ready:
+            now = self.board.memory[:256]
+            if now != self.size:
+                self.size, self.beat = now, time.time()
+            hangs = time.time() - self.beat > HANGS
+            if not hangs:
+                return None
+            os.kill(self.pid, signal.SIGABRT)
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self.handle)
+        found = self.board.read()
+        code = os.waitstatus_to_exitcode(status)
+        if hangs:
+            found.wrong = f"no answer in {HANGS:g} s{self.ended_at()}"
+        elif code < 0 and found.lines == [DRAWING]:
+            found.programs += 1  # It is torch's own affair, say.
+        elif code < 0:
+            found.wrong = f"ended by {signal.Signals(-code).name}{self.ended_at()}"
+        elif code:
+            found.wrong = f"ended with exit code {code}"
+        return found
+
+    def ended_at(self) -> str:
+        """Say which Python code ran last."""
+        os.lseek(self.trace, 0, os.SEEK_SET)
+        lines = os.read(self.trace, BOARD).decode(errors="replace").splitlines()
+        os.close(self.trace)
+        places = [line.strip() for line in lines if "  File " in line]
+        ours = [place for place in places if "<frozen" not in place]
+        return " at " + ours[0].removeprefix("File ") if ours else ""
+
+    def wait(self) -> Outcome:
+        """Wait for the outcome."""
+        while (found := self.poll()) is None:
+            select.select([self.handle], [], [], 0.5)
+        return found
+
+
+def start(chunk: Chunk) -> Child:
+    """Run a chunk in a child."""
+    work = run_hypothesis if chunk.hypothesis else run_chunk
+    return Child(lambda board: work(chunk, board))
+
+
+def problem_with(lines: list[str], before: tuple[str, ...] = ()) -> str:
+    """Run a program alone in a child; say what is wrong with it, "" if nothing is."""
+
+    def work(board: Board) -> Outcome:
+        execute(before, namespace())
+        found = Outcome(programs=1, lines=lines)
+        board.write(found)
+        try:
+            replay(lines)
+        except Wrong as wrong:
+            found.wrong = problem_of(wrong)
+        except Exception as error:
+            # Without the lines that were left out, it is no program.
+            found.wrong = "" if lines else problem_of(error)
+        return found
+
+    return Child(work).wait().wrong
+
+
+def minimized(lines: list[str], before: tuple[str, ...]) -> tuple[list[str], str]:
+    """Leave out lines as long as something is wrong; give the rest, and what it is."""
+    problem = problem_with(lines, before)
+    if not problem:
+        return lines, ""
+    shorter = True
+    while shorter:
+        shorter = False
+        for index in reversed(range(len(lines))):
+            fewer = lines[:index] + lines[index + 1 :]
+            if fewer and (other := problem_with(fewer, before)):
+                lines, problem, shorter = fewer, other, True
+    return lines, problem

@@ -1,0 +1,55 @@
+"""Programs of objects that stand for others: mixins, forwarders, old producers."""
+
+from __future__ import annotations
+
+import sys
+from random import Random
+from typing import Any
+
+from . import arrow_programs, buffer_programs, numpy_programs, torch_programs
+from .program import Library
+from .said import package_of
+
+WRAPPERS = (
+    "x = Forward(x)",
+    "x = Old(x)",
+    "x = Proxy(x)",
+    "x = Held(x)",
+    "x = Given(x)",
+    "x = dlx.from_dlpack(x)",
+    "x = dlx.from_dlpack(x, copy=True)",
+    "look(Forward(x), 'dlx.from_dlpack(x)'); x = Forward(x)",
+    "look(Forward(Old(x)), 'dlx.from_dlpack(x)'); x = Forward(x)",
+    "look(Proxy(Old(x)), 'dlx.convert(x, np.ndarray)'); x = Proxy(x)",
+    "x = xp.asarray(x)",
+    # tvm-ffi names no complex dtype, and forgets that memory is read-only.
+    "x = tvm_ffi.from_dlpack(x) if 'complex' not in str(x.dtype) "
+    "and not getattr(x, 'readonly', False) else x",
+    "x = Interface(x)",
+    "x = Carrier(x)",
+)
+
+
+def start(r: Random) -> str:
+    """Draw the first line."""
+    kinds: list[Any] = [numpy_programs, buffer_programs]
+    if "torch" in sys.modules:
+        kinds.append(torch_programs)
+    if "pyarrow" in sys.modules:
+        kinds.append(arrow_programs)
+    return str(r.choice(kinds).start(r))
+
+
+def step(r: Random, x: Any) -> str:
+    """Draw a line."""
+    if r.randrange(2) == 0:
+        return r.choice(WRAPPERS)
+    known: dict[str, Any] = {
+        "numpy": numpy_programs,
+        "torch": torch_programs,
+        "pyarrow": arrow_programs,
+    }
+    return str(known.get(package_of(x), buffer_programs).step(r, x))
+
+
+LIBRARY = Library(start, step)

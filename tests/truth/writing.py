@@ -1,0 +1,88 @@
+"""What is done with a result beside reading it: written to, and computed with."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import dlx
+import numpy as np
+
+from .said import BUFFERS, Said, package_of, says
+
+
+def writable_address(y: Any) -> int:
+    """Where the first element is, if its library lets its user write there; else 0."""
+    kind = package_of(y)
+    if isinstance(y, np.ndarray):
+        return int(y.ctypes.data) if y.flags.writeable else 0
+    if isinstance(y, dlx.Tensor):
+        return 0 if y.readonly else y.data_ptr
+    if isinstance(y, BUFFERS):
+        view = memoryview(y)
+        if view.readonly:
+            return 0
+        if view.c_contiguous and view.nbytes:
+            return ctypes.addressof(ctypes.c_char.from_buffer(y))
+        try:
+            return int(np.asarray(view).ctypes.data)
+        except ValueError:  # of pointers NumPy has no dtype
+            return 0
+    if kind in ("torch", "paddle", "tvm_ffi"):
+        return int(y.data_ptr())
+    if kind == "array_api_strict":
+        return writable_address(y._array)
+    return 0
+
+
+def flip(address: int) -> None:
+    """Change the number at an address, and by a second call change it back."""
+    byte = ctypes.c_ubyte.from_address(address)
+    byte.value ^= 1
+
+
+ROUNDED = ("float8_e8m0fnu", "float8_e8m0", "float6_e2m3fn", "float4_e2m1fn")
+"""Dtypes in which libraries round a sum as each likes."""
+
+
+COMPILED = ((3,), (2, 3), (), (0,))
+"""Shapes for which JAX may compile a sum: that takes longer than a hundred programs."""
+
+
+def doubled(y: Any) -> Said | None:
+    """Add ``y`` to itself by its library; None where that knows no such operation."""
+    if package_of(y).startswith("jax") and tuple(y.shape) not in COMPILED:
+        return None
+    try:
+        if isinstance(y, dlx.Tensor):
+            y = np.from_dlpack(y)
+        if isinstance(y, BUFFERS):
+            y = np.asarray(memoryview(y))
+        return says(y + y)
+    except Exception:
+        # Whether it can add is its own affair: that it lives on is ours.
+        return None
+
+
+def computes_wrongly(y: Any, truth: Said) -> str:
+    """Say what is wrong with the sum of ``y`` and itself; "" if nothing is."""
+    with np.errstate(all="ignore"):
+        found = doubled(y)
+        if found is None or found.dtype != truth.dtype or truth.dtype in ROUNDED:
+            return ""
+        try:
+            numbers = truth.numbers()
+            expected = (numbers + numbers).astype(numbers.dtype)
+            given = found.numbers()
+            if given.dtype.kind in "fcV":
+                # Some processors are told to take the smallest numbers for 0.
+                wide = np.complex128 if given.dtype.kind == "c" else np.float64
+                given, expected = given.astype(wide), expected.astype(wide)
+                close = np.isclose(given, expected) | ~np.isfinite(expected)
+            else:
+                close = given == expected
+        except TypeError:
+            return ""
+    if found.shape == truth.shape and bool(np.all(close)):
+        return ""
+    return f"its sum with itself is {found}, of {truth}"
