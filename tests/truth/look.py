@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 from types import CodeType
@@ -13,6 +14,7 @@ import numpy as np
 
 from .entries import ENTRIES, Entry
 from .said import Said, package_of, says
+from .standins import FORWARDERS, INNER
 from .writing import computes_wrongly, flip, writable_address
 
 
@@ -37,8 +39,6 @@ ACCEPTED: tuple[tuple[type[BaseException], str], ...] = (
     (RuntimeError, "Tensor (holds no memory|not initialized yet)"),
     (TypeError, "^Abstract tracer value"),
     (TypeError, "^Multiple dispatch failed for 'torch"),
-    # What torch raises for a fake tensor that was given memory.
-    (AssertionError, "^tensor's device must be `meta`"),
     # What pyarrow's own `__dlpack__` raises; it names the type.
     (TypeError, "DLPack"),
     (NotImplementedError, "^Legacy DLPack support is not implemented"),
@@ -73,16 +73,28 @@ def is_refusal(error: BaseException) -> bool:
     )
 
 
+def answering(x: Any, entry: Entry) -> Any:
+    """Give the object whose own ``__dlpack__`` is the answer to an entry, if any."""
+    found = x if entry.forwards else None
+    while type(x) in INNER:
+        inner = vars(x)[INNER[type(x)]]
+        if type(x) in FORWARDERS:
+            found = inner
+        x = inner
+    return found
+
+
 def hands_on_wrongly(x: Any, truth: Said | None) -> bool:
     """Whether a library's own ``__dlpack__`` is known to say something else.
 
-    NumPy's forgets the mask, torch's the negation; TensorFlow's ends the process for
-    strings.
+    NumPy's forgets the mask, torch's the negation and what functionalization keeps
+    elsewhere; TensorFlow's ends the process for strings.
     """
     if isinstance(x, np.ma.MaskedArray):
         return True
     if package_of(x) == "torch":
-        return hasattr(x, "is_neg") and bool(x.is_neg())
+        is_functional = sys.modules["torch"]._is_functional_tensor
+        return hasattr(x, "is_neg") and bool(x.is_neg() or is_functional(x))
     return package_of(x) == "tensorflow" and truth is None
 
 
@@ -94,8 +106,8 @@ def cannot_tell(x: Any, truth: Said | None) -> bool:
 def judge(text: str, names: dict[str, Any], x: Any, truth: Said | None) -> Any:
     """Run an entry; raise `Wrong`, or give what it made (None if it refused)."""
     entry = ENTRIES[text]
-    forwards = entry.forwards or type(x).__name__ in ("Forward", "Old", "Proxy")
-    if (forwards and hands_on_wrongly(x, truth)) or cannot_tell(x, truth):
+    own = answering(x, entry)
+    if hands_on_wrongly(own, truth) or cannot_tell(x, truth):
         return None
     try:
         made = eval(compiled(text, "eval"), names | {"x": x})
@@ -106,7 +118,7 @@ def judge(text: str, names: dict[str, Any], x: Any, truth: Said | None) -> Any:
     except Wrong:
         raise
     except Exception as error:
-        if (forwards or entry.ends_elsewhere) and isinstance(error, THEIRS):
+        if (own is not None or entry.ends_elsewhere) and isinstance(error, THEIRS):
             return None
         if is_refusal(error):
             return None

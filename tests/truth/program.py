@@ -35,6 +35,10 @@ FRAMES = (
 """Where any library's tensor is looked at from."""
 
 
+class Fleeting(Exception):
+    """A program that its own library runs once, and fails when it runs it again."""
+
+
 @dataclass
 class Program:
     """Lines of Python, and how the run went."""
@@ -48,7 +52,10 @@ class Program:
         """Whether the library says the same numbers each time."""
         for _ in range(3):
             heard = Heard()
-            execute(self.lines, namespace() | {"look": heard})
+            try:
+                execute(self.lines, namespace() | {"look": heard})
+            except Exception:
+                return False
             if heard.truths != self.truths:
                 return False
         return True
@@ -86,7 +93,10 @@ def draw(r: random.Random, library: Library) -> Program:
         except Exception:
             heard = Heard()
             names = namespace() | {"look": heard}
-            execute(program.lines, names)
+            try:
+                execute(program.lines, names)
+            except Exception as error:
+                raise Fleeting(program.lines) from error
         else:
             program.lines.append(line)
 

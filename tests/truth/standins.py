@@ -142,3 +142,14 @@ class Carrier:
     def __truth__(self) -> Said | None:
         """Say what the inner object says."""
         return says(self.inner)
+
+
+INNER: dict[type, str] = {
+    **dict.fromkeys((Held, Given, Interface), "data"),
+    **dict.fromkeys((Forward, Old, Carrier), "inner"),
+    Proxy: "_inner",
+}
+"""Where each class keeps what its objects stand for."""
+
+FORWARDERS = (Forward, Old, Proxy)
+"""The classes whose answer is the own ``__dlpack__`` of what they stand for."""

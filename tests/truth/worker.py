@@ -20,7 +20,7 @@ from functools import cache
 
 from .kit import namespace
 from .look import Wrong
-from .program import Library, check, draw, execute, replay
+from .program import Fleeting, Library, check, draw, execute, replay
 
 LIBRARIES = {
     "numpy": "numpy_programs",
@@ -110,14 +110,18 @@ def run_one(r: random.Random, chunk: Chunk, found: Outcome, board: Board) -> Non
     """Draw a program and check it; raises what is wrong."""
     found.lines = [DRAWING]
     board.write(found)
-    program = draw(r, library(chunk.library))
+    try:
+        program = draw(r, library(chunk.library))
+    except Fleeting:
+        return
     found.lines = program.lines
     found.programs += 1
     board.write(found)
     try:
         check(program)
-    except Wrong:
-        # Numbers that are others each time, as those of padding, tell nothing.
+    except Exception:
+        # A program that goes otherwise each time without dlx, as one that reads
+        # padding, tells nothing.
         if program.is_sure():
             raise
     finally:
