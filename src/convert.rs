@@ -2,6 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+pub(crate) mod bridge;
+pub(crate) mod empty;
+
 mod deliver;
 mod target;
 
@@ -10,18 +13,20 @@ use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::adapters::numpy;
-use crate::checked::parts;
-use crate::device::Device;
-use crate::managed::Managed;
-use crate::protocol::Usual;
-use crate::release::Release;
-use crate::request::Request;
-use crate::resolve::from_dlpack;
-use crate::slot::is_mixin;
-use crate::snapshot::Snapshot;
+use crate::classes::{mixin, no_sync_export};
+use crate::copy::request::Request;
+use crate::exchange::slot::is_mixin;
+use crate::import::ladder::from_dlpack;
+use crate::import::protocol;
+use crate::import::protocol::Usual;
+use crate::stream;
 use crate::stream::Stream;
-use crate::tensor::Tensor;
-use crate::{mixin, no_sync, protocol, stream};
+use crate::stream::release::Release;
+use crate::tensor::checked::parts;
+use crate::tensor::managed::Managed;
+use crate::tensor::object::Tensor;
+use crate::tensor::snapshot::Snapshot;
+use crate::types::device::Device;
 pub(crate) use target::{Target, Via};
 
 /// ``x`` as a tensor of another library: ``to`` is its array type (``torch.Tensor``, ``np.ndarray``,
@@ -131,7 +136,7 @@ impl<'py> Source<'py> {
             });
         }
         let direct = match asks_nothing {
-            true => no_sync::direct(x, &stream_of, any_stream)?,
+            true => no_sync_export::direct(x, &stream_of, any_stream)?,
             false => None,
         };
         match direct {

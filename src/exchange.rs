@@ -1,5 +1,9 @@
 //! The C exchange table of `dlpack.h` 1.3: the functions of the tables that dlx publishes.
 
+pub(crate) mod handed_back;
+pub(crate) mod slot;
+pub(crate) mod tensor_table;
+
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr::{NonNull, null_mut};
@@ -8,13 +12,14 @@ use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::abi::*;
-use crate::boundary::{attached, guard};
-use crate::error::Error;
-use crate::give_back::give_back;
-use crate::managed::Managed;
-use crate::snapshot::Snapshot;
-use crate::stream::{self, Stream};
-use crate::work::Work;
+use crate::cpython::boundary::{attached, guard};
+use crate::exchange::handed_back::give_back;
+use crate::stream;
+use crate::stream::Stream;
+use crate::stream::usage::Work;
+use crate::tensor::managed::Managed;
+use crate::tensor::snapshot::Snapshot;
+use crate::types::error::Error;
 
 mod allocate;
 mod foreign;

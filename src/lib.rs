@@ -5,88 +5,53 @@
 pub mod abi;
 
 mod adapters;
-mod aliases;
-mod array_interface;
-mod borrow;
-mod boundary;
-mod bridge;
-mod buffer;
-mod cache;
-mod capsule;
-mod checked;
+mod api;
+mod classes;
 mod convert;
 mod copy;
-mod depth;
-mod device;
-mod device_memory;
+mod cpython;
 mod driver;
-mod dtype;
-mod empty;
-mod entry;
-mod error;
 mod exchange;
-mod fork;
-mod functions;
-mod give_back;
-mod interpreter;
-mod layout;
-mod lend;
-mod lookup;
-mod managed;
-mod memory;
-mod method;
-mod mixin;
-mod no_sync;
-mod order;
-mod protocol;
-mod publish;
-mod release;
-mod relocate;
-mod request;
-mod resolve;
-mod shared;
-mod slot;
-mod snapshot;
+mod import;
 mod stream;
-mod strided;
 mod tensor;
-mod transfer;
-mod work;
-mod writing;
+mod types;
 
 #[pyo3::pymodule(gil_used = false)]
 mod _core {
     use pyo3::prelude::*;
 
+    use crate::tensor::object::Tensor;
+
     #[pymodule_export]
-    use crate::array_interface::array_interface;
+    use crate::api::borrow::Borrow;
     #[pymodule_export]
-    use crate::borrow::Borrow;
+    use crate::api::from_dlpack::{from_pointer, is_tensor};
     #[pymodule_export]
-    use crate::bridge::{Bridged, Kind, Types, placed};
+    use crate::api::writing::written;
     #[pymodule_export]
-    use crate::convert::convert;
-    #[pymodule_export]
-    use crate::device::Device;
-    #[pymodule_export]
-    use crate::dtype::DType;
-    #[pymodule_export]
-    use crate::empty::empty;
-    #[pymodule_export]
-    use crate::functions::{from_pointer, is_tensor};
-    #[pymodule_export]
-    use crate::mixin::{
+    use crate::classes::mixin::{
         allocate, current_work_stream, dlpack, dlpack_device, dlpack_device_aliases, exported,
         import_tensor, mixin, register,
     };
     #[pymodule_export]
-    use crate::publish::{exchange_api, publish, unpublish};
+    use crate::classes::publish::{exchange_api, publish, unpublish};
+    #[pymodule_export]
+    use crate::convert::bridge::{Bridged, Kind, Types, placed};
+    #[pymodule_export]
+    use crate::convert::convert;
+    #[pymodule_export]
+    use crate::convert::empty::empty;
     #[pymodule_export]
     use crate::stream::current::{CurrentStream, current_stream};
     #[pymodule_export]
     use crate::stream::object::PyStream;
     #[pymodule_export]
-    use crate::writing::written;
+    use crate::tensor::array_interface::array_interface;
+    #[pymodule_export]
+    use crate::types::device::Device;
+    #[pymodule_export]
+    use crate::types::dtype::DType;
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]
@@ -95,17 +60,24 @@ mod _core {
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let py = module.py();
-        crate::interpreter::one_interpreter(py)?;
-        crate::fork::watch();
+        crate::cpython::interpreter::one_interpreter(py)?;
+        crate::cpython::fork::watch();
         module.setattr(
             "__getattr__",
-            wrap_pyfunction!(crate::device::__getattr__, module)?,
+            wrap_pyfunction!(crate::types::device::__getattr__, module)?,
         )?;
-        let parsed = wrap_pyfunction!(crate::functions::from_dlpack, module)?;
-        module.add("Tensor", crate::tensor::Tensor::class(py)?)?;
-        module.add("from_dlpack", crate::entry::from_dlpack(&parsed, module)?)?;
-        crate::entry::set_dlpack(py)?;
-        module.add("CudaError", crate::error::cuda_error_type(py)?)?;
-        module.add("CopyRefused", crate::error::copy_refused_type(py)?)
+        let parsed = wrap_pyfunction!(crate::api::from_dlpack::from_dlpack, module)?;
+        let tensor = Tensor::class(py)?;
+        // R112 to R114: the class behind has none, because its objects would be of this one.
+        let table = crate::exchange::publish(py, &crate::exchange::tensor_table::TABLE)?;
+        tensor.setattr("__dlpack_c_exchange_api__", table)?;
+        module.add("Tensor", tensor)?;
+        module.add(
+            "from_dlpack",
+            crate::api::fast::from_dlpack(&parsed, module)?,
+        )?;
+        crate::api::fast::set_dlpack(py)?;
+        module.add("CudaError", crate::types::error::cuda_error_type(py)?)?;
+        module.add("CopyRefused", crate::types::error::copy_refused_type(py)?)
     }
 }

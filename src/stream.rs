@@ -1,5 +1,9 @@
 //! Streams: which devices have them, what their handles mean there (R70 to R78), and who keeps them alive.
 
+pub(crate) mod order;
+pub(crate) mod release;
+pub(crate) mod usage;
+
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
@@ -7,11 +11,12 @@ use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::abi::*;
-use crate::error::Error;
-use crate::interpreter::PythonOwner;
-use crate::snapshot::Snapshot;
-use crate::work::Ready;
-use crate::{device, driver};
+use crate::cpython::interpreter::PythonOwner;
+use crate::driver;
+use crate::stream::usage::Ready;
+use crate::tensor::snapshot::Snapshot;
+use crate::types::device;
+use crate::types::error::Error;
 
 mod argument;
 pub(crate) mod current;

@@ -12,12 +12,13 @@ use pyo3::types::{PyCapsule, PyTuple};
 
 use super::buffer::Buffer;
 use super::interface::{Elements, Interface, dtype, read_only, refused_type, wrong_answer};
-use crate::checked::{Checked, Memo, extents};
-use crate::error::Error;
-use crate::interpreter::PythonOwner;
-use crate::method::attribute;
-use crate::snapshot::{Snapshot, Source};
-use crate::{capsule, layout};
+use crate::cpython::call::attribute;
+use crate::cpython::interpreter::PythonOwner;
+use crate::tensor::capsule;
+use crate::tensor::checked::{Checked, Memo, extents};
+use crate::tensor::snapshot::{Snapshot, Source};
+use crate::types::error::Error;
+use crate::types::layout;
 
 /// `PyArrayInterface` of NumPy's documentation.
 #[repr(C)]

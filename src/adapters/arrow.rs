@@ -12,12 +12,13 @@ use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyCapsule;
 
 use crate::abi::*;
-use crate::checked::{Checked, Memo};
-use crate::depth::{later, within};
-use crate::error::Error;
-use crate::method::{attribute, call};
-use crate::snapshot::{Hold, Snapshot, Source};
-use crate::{capsule, device};
+use crate::cpython::call::{attribute, call};
+use crate::cpython::depth::{later, within};
+use crate::tensor::capsule;
+use crate::tensor::checked::{Checked, Memo};
+use crate::tensor::snapshot::{Hold, Snapshot, Source};
+use crate::types::device;
+use crate::types::error::Error;
 
 use schema::{ArrowSchema, dtype, extended};
 

@@ -7,12 +7,12 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::abi::*;
-use crate::checked::{Checked, Memo, extents};
-use crate::depth::{later, within};
-use crate::error::Error;
-use crate::interpreter::{PythonOwner, give_up};
-use crate::layout;
-use crate::snapshot::{Hold, Snapshot, Source};
+use crate::cpython::depth::{later, within};
+use crate::cpython::interpreter::{PythonOwner, give_up};
+use crate::tensor::checked::{Checked, Memo, extents};
+use crate::tensor::snapshot::{Hold, Snapshot, Source};
+use crate::types::error::Error;
+use crate::types::layout;
 
 /// A buffer that an object exports to us. While it is held, the object keeps the memory where it is: a
 /// `bytearray` refuses to be resized, a `memoryview` to be released.

@@ -12,15 +12,16 @@ use pyo3::types::PyTuple;
 
 use super::interface::{Elements, Interface, read_only};
 use crate::abi::*;
-use crate::checked::{Checked, Memo};
+use crate::copy::request::Request;
+use crate::cpython::interpreter::PythonOwner;
 use crate::driver;
-use crate::error::{Error, type_name};
-use crate::interpreter::PythonOwner;
-use crate::release::Release;
-use crate::request::Request;
-use crate::snapshot::{Snapshot, Source};
-use crate::stream::{self, Stream, Wanted};
-use crate::work::{Library, Producer, Work};
+use crate::stream;
+use crate::stream::release::Release;
+use crate::stream::usage::{Library, Producer, Work};
+use crate::stream::{Stream, Wanted};
+use crate::tensor::checked::{Checked, Memo};
+use crate::tensor::snapshot::{Snapshot, Source};
+use crate::types::error::{Error, type_name};
 
 /// The tensor of an object that has the interface, ordered as requested; it holds the object.
 pub(super) fn snapshot(

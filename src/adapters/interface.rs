@@ -8,10 +8,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
 use crate::abi::*;
-use crate::dtype::canonical;
-use crate::error::type_name;
-use crate::layout;
-use crate::method::attribute;
+use crate::cpython::call::attribute;
+use crate::types::dtype::canonical;
+use crate::types::error::type_name;
+use crate::types::layout;
 
 /// The dict of an interface; an entry that is None counts as absent.
 pub(super) struct Interface<'a, 'py> {

@@ -20,13 +20,14 @@ use pyo3::types::{PyString, PyType};
 
 use super::loaded;
 use crate::abi::*;
-use crate::checked::{Checked, Memo, extents};
-use crate::device;
-use crate::dtype;
-use crate::error::Error;
-use crate::interpreter::PythonOwner;
-use crate::managed::{self, Managed, Offer};
-use crate::snapshot::{Snapshot, Source};
+use crate::cpython::interpreter::PythonOwner;
+use crate::tensor::checked::{Checked, Memo, extents};
+use crate::tensor::managed;
+use crate::tensor::managed::{Managed, Offer};
+use crate::tensor::snapshot::{Snapshot, Source};
+use crate::types::device;
+use crate::types::dtype;
+use crate::types::error::Error;
 
 pub(crate) use make::array;
 pub(crate) use usual::usual;

@@ -11,10 +11,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyString};
 
 use crate::abi::{DLDevice, kDLOneAPI};
-use crate::device;
-use crate::error::type_name;
-use crate::method::attribute;
+use crate::cpython::call::attribute;
 use crate::stream::NO_SYNC;
+use crate::types::device;
+use crate::types::error::type_name;
 
 /// Whether a device is one of oneAPI's.
 pub(crate) fn is_one(device: DLDevice) -> bool {

@@ -8,7 +8,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use super::{is_loaded, loaded};
-use crate::dtype::DType;
+use crate::types::dtype::DType;
 
 /// Refuses a tensor of TensorFlow of whose dtype DLPack has no name; TensorFlow is not imported for it.
 #[inline(always)]

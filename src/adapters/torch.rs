@@ -19,9 +19,9 @@ use pyo3::types::PyType;
 
 use super::loaded;
 use crate::abi::{DLDataType, kDLBool, kDLComplex, kDLInt, kDLUInt};
-use crate::checked::Memo;
-use crate::snapshot::Snapshot;
-use crate::{device, dtype};
+use crate::tensor::checked::Memo;
+use crate::tensor::snapshot::Snapshot;
+use crate::types::{device, dtype};
 use class::{is_subtype, tensor_class};
 use keys::{Found, Layout};
 use questions::{Getter, Predicate, ask};

@@ -12,17 +12,23 @@ use super::target::Target;
 use super::{Asked, Source, snapshot};
 use crate::abi::*;
 use crate::adapters::numpy;
-use crate::checked::{self, MAYBE_READ_ONLY, parts};
-use crate::dtype::{self, DType};
-use crate::error::{copy_refused, copy_refused_type, first_line};
+use crate::copy::by_driver;
+use crate::copy::by_driver::On;
+use crate::copy::request::Request;
 use crate::exchange::Table;
-use crate::relocate::{self, On};
-use crate::request::Request;
-use crate::resolve::from_dlpack;
-use crate::snapshot::Snapshot;
-use crate::stream::{self, Stream};
-use crate::tensor::{self, Tensor};
-use crate::{capsule, device, layout};
+use crate::import::ladder::from_dlpack;
+use crate::stream;
+use crate::stream::Stream;
+use crate::tensor::capsule;
+use crate::tensor::checked;
+use crate::tensor::checked::{MAYBE_READ_ONLY, parts};
+use crate::tensor::numpy::to_numpy as to_numpy_by_buffer;
+use crate::tensor::object::Tensor;
+use crate::tensor::snapshot::Snapshot;
+use crate::types::dtype;
+use crate::types::dtype::DType;
+use crate::types::error::{copy_refused, copy_refused_type, first_line};
+use crate::types::{device, layout};
 
 /// As a `numpy.ndarray`, which holds the tensor as its base.
 pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Asked) -> PyResult<Bound<'py, PyAny>> {
@@ -52,7 +58,7 @@ pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Asked) -> PyResult<Bo
     let dimensions = (snapshot.shape(), Some(snapshot.strides()));
     match numpy::array(py, snapshot.as_dl_tensor(), dimensions, memo.flags)? {
         Some(array) => array.held_by(tensor.into_any()),
-        None => tensor::to_numpy(&tensor),
+        None => to_numpy_by_buffer(&tensor),
     }
 }
 
@@ -199,7 +205,7 @@ impl Source<'_> {
             return Err(copy_refused(py, message));
         }
         let here = snapshot.memo().device;
-        let copied = relocate::copied(py, snapshot, here, on).map_err(|error| {
+        let copied = by_driver::copied(py, snapshot, here, on).map_err(|error| {
             let refused = PyBufferError::new_err(format!("{why}: {error}"));
             refused.set_cause(py, Some(error));
             refused

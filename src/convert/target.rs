@@ -13,10 +13,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyModule, PyType};
 
 use crate::adapters::{loaded, numpy};
-use crate::error::type_name;
+use crate::exchange::slot::{Slot, is_mixin};
 use crate::exchange::{Table, is_immutable};
-use crate::slot::{Slot, is_mixin};
-use crate::tensor::Tensor;
+use crate::tensor::object::Tensor;
+use crate::types::error::type_name;
 
 /// How instances of a class are made.
 pub(crate) enum Via<'py> {

@@ -10,7 +10,7 @@ use super::library::{call, check_fork, initialized, load, once};
 use functions::{CUDA_MEMCPY2D, Functions};
 
 use super::{Capture, Context, Driver, Error, RawEvent, Rows, Stream};
-use crate::fork::Lock;
+use crate::cpython::fork::Lock;
 
 const CU_EVENT_DISABLE_TIMING: c_uint = 2;
 const CUDA_ERROR_NOT_READY: c_int = 600;

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::library::check_fork;
 use super::{Capture, Context, Current, Driver, Error, RawEvent, Stream, relaxed};
-use crate::fork::Lock;
+use crate::cpython::fork::Lock;
 
 /// A point in the work of a stream: an event that has been recorded there.
 pub(crate) struct Event {

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libloading::Library;
 
 use super::Error;
-use crate::boundary::guard;
-use crate::fork::Inside;
+use crate::cpython::boundary::guard;
+use crate::cpython::fork::Inside;
 
 /// Loads the library that the environment variable `variable` names, or else the first of `files` that is there.
 pub(super) fn load(variable: &str, files: &[&str]) -> Result<&'static Library, Error> {

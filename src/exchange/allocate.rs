@@ -4,9 +4,9 @@ use std::ffi::{CString, c_char, c_int, c_void};
 
 use super::Exchange;
 use crate::abi::*;
-use crate::boundary::{guard, panic_message};
-use crate::checked::extents;
-use crate::error::Error;
+use crate::cpython::boundary::{guard, panic_message};
+use crate::tensor::checked::extents;
+use crate::types::error::Error;
 
 /// Reports through `SetError` alone, exactly when it fails (R135, R136).
 ///

@@ -13,14 +13,15 @@ use pyo3::types::{PyCapsule, PyString, PyType};
 
 use super::NAME;
 use crate::abi::*;
-use crate::checked::{Checked, Memo, dimensions, is_exact, is_usual};
-use crate::error::{Error, type_name};
-use crate::interpreter::PythonOwner;
-use crate::lookup::lacks;
-use crate::managed::Managed;
-use crate::method::attribute;
-use crate::snapshot::{Snapshot, Source};
-use crate::{device, driver};
+use crate::cpython::call::attribute;
+use crate::cpython::interpreter::PythonOwner;
+use crate::cpython::lookup::lacks;
+use crate::driver;
+use crate::tensor::checked::{Checked, Memo, dimensions, is_exact, is_usual};
+use crate::tensor::managed::Managed;
+use crate::tensor::snapshot::{Snapshot, Source};
+use crate::types::device;
+use crate::types::error::{Error, type_name};
 
 /// A foreign table of major version 1 that can export.
 #[derive(Clone, Copy)]

@@ -9,7 +9,7 @@ use pyo3::ffi;
 use pyo3::panic::PanicException;
 
 use super::*;
-use crate::device::CPU;
+use crate::types::device::CPU;
 
 struct Panicky;
 
@@ -107,7 +107,7 @@ fn a_panic_in_managed_tensor_to_py_object_no_sync_is_an_exception() {
     let function = TABLE.managed_tensor_to_py_object_no_sync.expect("set");
     let owner = Arc::new(());
     let tensor: Managed<DLManagedTensorVersioned> =
-        crate::managed::export(SCALAR, &[], &[], 0, owner.clone()).expect("memory");
+        crate::tensor::managed::export(SCALAR, &[], &[], 0, owner.clone()).expect("memory");
     let tensor = tensor.into_raw();
     let mut out = null_mut();
     // SAFETY: attached, with a tensor of our own and a place for the result.

@@ -9,9 +9,11 @@ use pyo3::types::{PyBool, PyInt, PyTuple, PyType};
 
 use super::{NO_SYNC, PyStream, Stream, checked, has_streams};
 use crate::abi::DLDevice;
-use crate::error::{Error, type_name};
-use crate::interpreter::PythonOwner;
-use crate::{device, driver, order};
+use crate::cpython::interpreter::PythonOwner;
+use crate::driver;
+use crate::stream::order;
+use crate::types::device;
+use crate::types::error::{Error, type_name};
 
 /// What a `stream=` argument asks for.
 pub(crate) enum Wanted {

@@ -10,10 +10,10 @@ use pyo3::prelude::*;
 
 use super::{PyStream, Stream, has_streams};
 use crate::abi::DLDevice;
-use crate::device::Device;
-use crate::error::Error;
+use crate::cpython::interpreter::attach;
 use crate::exchange::WorkStream;
-use crate::interpreter::attach;
+use crate::types::device::Device;
+use crate::types::error::Error;
 
 /// Where tensors of a device have come from in this thread.
 #[derive(Clone, Copy)]

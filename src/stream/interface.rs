@@ -9,7 +9,7 @@ use pyo3::types::{PyBool, PyDict};
 
 use super::Stream;
 use crate::abi::DLDevice;
-use crate::method::attribute;
+use crate::cpython::call::attribute;
 
 /// The stream that the interface of `x` names now, if `x` has one that does.
 pub(crate) fn stream(x: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<Option<Stream>> {

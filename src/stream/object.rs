@@ -10,13 +10,15 @@ use pyo3::types::PyInt;
 use super::argument::{check_device, integer, of_object};
 use super::{NO_SYNC, Stream, checked, has_streams, no_streams};
 use crate::abi::{DLDevice, kDLCUDA};
-use crate::device::{self, Device};
+use crate::cpython::interpreter::PythonOwner;
 use crate::driver;
-use crate::dtype::equality;
-use crate::error::Error;
-use crate::interpreter::PythonOwner;
-use crate::order::{self, Joined};
-use crate::release::blocking;
+use crate::stream::order;
+use crate::stream::order::Joined;
+use crate::stream::release::blocking;
+use crate::types::device;
+use crate::types::device::Device;
+use crate::types::dtype::equality;
+use crate::types::error::Error;
 
 /// A stream of a device: work that is given to it runs in order.
 ///

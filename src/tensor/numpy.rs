@@ -6,10 +6,11 @@ use pyo3::exceptions::{PyBufferError, PyImportError};
 use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 
-use super::Tensor;
 use crate::abi::*;
-use crate::checked::Memo;
-use crate::{buffer, device, dtype};
+use crate::tensor::buffer;
+use crate::tensor::checked::Memo;
+use crate::tensor::object::Tensor;
+use crate::types::{device, dtype};
 
 /// The elements as a NumPy array, as [`Tensor::numpy`] says.
 pub(crate) fn to_numpy<'py>(slf: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyAny>> {

@@ -5,26 +5,82 @@
 //! So the class is derived from the one that PyO3 makes, which has all the methods, and says itself how its objects
 //! begin and end (invariant S24 of `docs/safety.md`).
 
-#![allow(unsafe_code, reason = "the layout and the type that are proven here")]
+mod collected;
 
 use std::ffi::{c_int, c_void};
 use std::mem::{MaybeUninit, offset_of};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use pyo3::exceptions::{PyMemoryError, PySystemError, PyTypeError};
+use pyo3::exceptions::{PyBufferError, PyMemoryError, PySystemError, PyTypeError};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
-use super::{Tensor, collected, exchange};
-use crate::boundary::guard;
-use crate::exchange::publish;
-use crate::interpreter::Quiet;
-use crate::method::symbol;
-use crate::snapshot::Snapshot;
+use crate::abi::DLDevice;
+use crate::cpython::boundary::guard;
+use crate::cpython::call::symbol;
+use crate::cpython::interpreter::Quiet;
+use crate::tensor::snapshot::Snapshot;
+
+/// A strided view of memory that it keeps alive: shape, strides, dtype, device and address, all immutable.
+///
+/// Made by `from_dlpack` and `from_pointer`. The elements themselves belong to whoever exported them and may
+/// change even if ``readonly`` is set. Exports by DLPack (``__dlpack__`` and the C exchange table)
+/// and, on the CPU, by the buffer protocol and ``__array_interface__``.
+#[pyclass(frozen, subclass, weakref, module = "dlx._core")]
+pub struct Tensor {
+    pub(super) snapshot: Quiet<Snapshot>,
+    /// Whether the block that lent it has ended.
+    pub(super) ended: AtomicBool,
+}
+
+impl Tensor {
+    /// What it is.
+    ///
+    /// # Errors
+    ///
+    /// `BufferError` for a tensor that was lent for a block, once that has ended.
+    #[inline(always)]
+    pub(crate) fn snapshot(&self) -> PyResult<&Snapshot> {
+        match self.ended.load(Ordering::Relaxed) {
+            false => Ok(&self.snapshot),
+            true => Err(ended()),
+        }
+    }
+
+    /// What it is, if it is not ended and has no streams.
+    #[inline(always)]
+    pub(crate) fn at_hand(&self) -> Option<&Snapshot> {
+        let is_plain = !self.ended.load(Ordering::Relaxed) && self.snapshot.work().is_none();
+        is_plain.then_some(&*self.snapshot)
+    }
+
+    /// What it is, to be described: the memory may no longer be its own.
+    pub(crate) fn described(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Where the memory is.
+    pub(crate) fn device(&self) -> DLDevice {
+        self.snapshot.memo().device
+    }
+
+    /// Takes back what was lent: from here on nobody gets at the memory through this tensor.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn ended() -> PyErr {
+    PyBufferError::new_err(
+        "the tensor was lent for a block that has ended; import what is to be kept with dlx.from_dlpack",
+    )
+}
 
 /// An object of the class, as PyO3 lays it out.
 #[repr(C)]
@@ -171,9 +227,6 @@ fn derive(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
     let class = unsafe { Bound::from_owned_ptr_or_err(py, class) }?.cast_into::<PyType>()?;
     let doc = intern!(py, "__doc__");
     class.setattr(doc, base.getattr(doc)?)?;
-    // R112 to R114: the class behind has none, because its objects would be of this one.
-    let table = publish(py, &exchange::TABLE)?;
-    class.setattr(intern!(py, "__dlpack_c_exchange_api__"), table)?;
     let init_subclass = intern!(py, "__init_subclass__");
     class.setattr(init_subclass, wrap_pyfunction!(__init_subclass__, py)?)?;
     share(&class);
@@ -250,7 +303,7 @@ pub(super) fn share(class: &Bound<'_, PyType>) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dtype;
+    use crate::types::dtype;
 
     #[test]
     fn an_object_is_a_tensor_that_the_collector_does_not_know() -> PyResult<()> {

@@ -4,13 +4,13 @@
 
 use std::sync::atomic::Ordering;
 
-use super::Tensor;
 use crate::abi::*;
-use crate::checked::{MAYBE_READ_ONLY, Memo};
-use crate::{device, dtype};
+use crate::tensor::checked::{MAYBE_READ_ONLY, Memo};
+use crate::tensor::object::Tensor;
+use crate::types::{device, dtype};
 
 /// What `repr` prints: one line with what differs from the usual.
-pub(super) fn of(tensor: &Tensor) -> String {
+pub(crate) fn of(tensor: &Tensor) -> String {
     let Memo { dtype, device, .. } = tensor.snapshot.memo();
     let shape: Vec<String> = tensor.snapshot.shape().iter().map(i64::to_string).collect();
     let mut text = format!(

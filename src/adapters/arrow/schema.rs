@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::slice;
 
 use crate::abi::*;
-use crate::error::Error;
+use crate::types::error::Error;
 
 /// `ArrowSchema` of Arrow's C data interface.
 #[repr(C)]

@@ -9,8 +9,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::abi::*;
-use crate::dtype::{self, DType};
-use crate::error::Error;
+use crate::types::dtype;
+use crate::types::dtype::DType;
+use crate::types::error::Error;
 
 /// The dtypes of NumPy itself by `type_num`, and the names of those that DLPack does not have.
 const BUILTIN: [Result<DLDataType, &str>; 24] = [

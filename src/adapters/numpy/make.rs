@@ -18,8 +18,8 @@ use pyo3::types::{PyBytes, PyCapsule, PyType};
 use super::element::number;
 use super::{FEW, NPY_ARRAY_WRITEABLE, loaded};
 use crate::abi::*;
-use crate::checked::{Dimensions, PROTECTED};
-use crate::{dtype, layout};
+use crate::tensor::checked::{Dimensions, PROTECTED};
+use crate::types::{dtype, layout};
 
 /// The functions that are used, of `__multiarray_api.h`.
 #[derive(Clone, Copy)]

@@ -8,7 +8,7 @@
 use std::collections::HashSet;
 use std::sync::{PoisonError, RwLock};
 
-use crate::error::Error;
+use crate::types::error::Error;
 
 /// How many combinations are kept: a few megabytes of them.
 const MOST: usize = 1 << 16;

@@ -6,10 +6,10 @@ use pyo3::prelude::*;
 
 use super::{FEW, NPY_ARRAY_WRITEABLE, PyArray_Descr, PyArrayObject, element, is_ndarray};
 use crate::abi::{DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor};
-use crate::checked::{Memo, extents};
-use crate::device;
-use crate::interpreter::PythonOwner;
-use crate::snapshot::{Snapshot, Source};
+use crate::cpython::interpreter::PythonOwner;
+use crate::tensor::checked::{Memo, extents};
+use crate::tensor::snapshot::{Snapshot, Source};
+use crate::types::device;
 
 /// What a usual array is: of the class itself, with a dtype of NumPy's own in native byte order and strides that are
 /// multiples of the itemsize.

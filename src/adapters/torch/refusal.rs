@@ -6,7 +6,7 @@ use pyo3::exceptions::{PyBufferError, PyNotImplementedError, PyRuntimeError};
 use pyo3::prelude::*;
 
 use super::Kind;
-use crate::error::first_line;
+use crate::types::error::first_line;
 
 /// Says of `error`, which torch or a check raised for `tensor`, what the tensor is and what to call (R60).
 #[cold]

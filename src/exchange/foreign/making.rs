@@ -10,12 +10,12 @@ use pyo3::types::PyType;
 
 use super::{Table, broken, failed};
 use crate::abi::*;
-use crate::boundary::guard;
-use crate::device;
-use crate::dtype;
-use crate::error::type_name;
-use crate::managed::{Managed, Offer};
+use crate::cpython::boundary::guard;
 use crate::stream;
+use crate::tensor::managed::{Managed, Offer};
+use crate::types::device;
+use crate::types::dtype;
+use crate::types::error::type_name;
 
 const TO_PY: &str = "managed_tensor_to_py_object_no_sync";
 const ALLOCATOR: &str = "managed_tensor_allocator";

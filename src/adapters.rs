@@ -1,0 +1,80 @@
+//! Producers that need their own reading, and protocols other than DLPack's, one file each.
+
+mod array_interface;
+mod arrow;
+mod buffer;
+pub(crate) mod cuda_array_interface;
+mod interface;
+pub(crate) mod numpy;
+pub(crate) mod oneapi;
+pub(crate) mod paddle;
+pub(crate) mod tensorflow;
+pub(crate) mod torch;
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyString};
+
+use crate::copy::request::Request;
+use crate::stream;
+use crate::stream::release::Release;
+use crate::tensor::snapshot::Snapshot;
+
+type Reader = fn(&Bound<'_, PyAny>) -> PyResult<Option<Snapshot>>;
+
+/// Rung 5: what `x` says of itself by a protocol that is not DLPack's; `None` if it has none of them.
+///
+/// The first that `x` has is the one that counts, in NumPy's order: the buffer protocol, `__array_struct__`,
+/// `__array_interface__`; then CUDA's interface, and last Arrow's, which is read on the CPU alone.
+pub(crate) fn snapshot(
+    x: &Bound<'_, PyAny>,
+    request: &Request<'_, '_>,
+) -> PyResult<Option<Snapshot>> {
+    // The buffer of a `numpy.datetime64` is a row of bytes, and does not say of what.
+    let buffer = (!numpy::is_time(x)?).then_some(buffer::snapshot as Reader);
+    let of_numpy: [Reader; 2] = [array_interface::from_struct, array_interface::from_dict];
+    for read in buffer.into_iter().chain(of_numpy) {
+        if let Some(snapshot) = read(x)? {
+            return Ok(Some(snapshot));
+        }
+    }
+    match cuda_array_interface::snapshot(x, request)? {
+        None => arrow::snapshot(x),
+        found => Ok(found),
+    }
+}
+
+/// Whether `x` has one of these protocols, though it may be of no use.
+pub(crate) fn is_known(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = x.py();
+    let no_order = stream::NO_SYNC.into_pyobject(py)?.into_any();
+    let request = Request {
+        stream: Some(&no_order),
+        release: Release::None,
+        ..Request::NOTHING
+    };
+    Ok(snapshot(x, &request).map_or(true, |snapshot| snapshot.is_some()))
+}
+
+/// The modules that have been imported.
+#[inline(always)]
+fn modules(py: Python<'_>) -> PyResult<&Bound<'_, PyDict>> {
+    static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
+    // To import `sys` for it each time takes longer than many an export.
+    let modules = MODULES.get_or_try_init(py, || {
+        let modules = py.import("sys")?.getattr("modules")?;
+        Ok::<_, PyErr>(modules.cast_into::<PyDict>()?.unbind())
+    })?;
+    Ok(modules.bind(py))
+}
+
+/// Whether the module of this name has been imported.
+#[inline(always)]
+pub(crate) fn is_loaded(name: &Bound<'_, PyString>) -> PyResult<bool> {
+    modules(name.py())?.contains(name)
+}
+
+/// The module of this name, if it has been imported.
+pub(crate) fn loaded<'py>(name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    modules(name.py())?.get_item(name)
+}

@@ -1,0 +1,257 @@
+//! Tensors lent for a block: `dlx.borrow` for the arguments of a kernel (N0), `Tensor.use` for a tensor that is kept.
+//!
+//! At the beginning the block's stream waits for the streams of the tensors, at the end they wait for it (H1, H2).
+//! Nothing is done where they are the same.
+
+#![forbid(unsafe_code)]
+
+use std::mem::take;
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::{PyList, PyTuple};
+
+use crate::api::lent::{Lent, lend};
+use crate::api::writing;
+use crate::stream;
+use crate::stream::order::Joined;
+use crate::stream::{PyStream, Stream, Wanted};
+use crate::tensor::object::Tensor;
+use crate::types::device;
+
+/// What was lent for a block, and the stream that it is used on; `None` where there is no order to keep.
+#[derive(Default)]
+struct Block {
+    stream: Option<Stream>,
+    lent: Vec<Lent>,
+    views: Vec<Py<Tensor>>,
+}
+
+impl Block {
+    /// Lends `x`, ready for the stream of the block, and gives the view of it.
+    fn lend<'py>(
+        &mut self,
+        x: &Bound<'py, PyAny>,
+        wanted: Option<&Bound<'py, PyAny>>,
+        writable: bool,
+    ) -> PyResult<Bound<'py, Tensor>> {
+        let py = x.py();
+        let mut lent = lend(x, self.stream.as_ref(), wanted)?;
+        let device = lent.snapshot.memo().device;
+        if writable {
+            lent.snapshot = writing::writable(x, lent.snapshot)?;
+        }
+        let ordered = stream::has_streams(device)
+            && (self.stream.is_some() || self.begin(&lent, wanted, py)?);
+        let snapshot = match &self.stream {
+            Some(stream) if ordered => {
+                lent.order(py, stream, Joined::Back)?;
+                lent.view(stream)?
+            }
+            _ => lent.snapshot.clone(),
+        };
+        if ordered {
+            self.lent.push(lent);
+        }
+        let view = Tensor::new(py, snapshot)?;
+        self.views.push(view.clone().unbind());
+        Ok(view)
+    }
+
+    /// Finds the stream of the block by the first tensor on a device; whether there is one.
+    fn begin(
+        &mut self,
+        first: &Lent,
+        wanted: Option<&Bound<'_, PyAny>>,
+        py: Python<'_>,
+    ) -> PyResult<bool> {
+        let device = first.snapshot.memo().device;
+        self.stream = match stream::wanted(wanted, device)? {
+            Wanted::NoOrder => None,
+            // The tensor's own stream is one of its device.
+            Wanted::Stream(stream) if first.stream(py)?.is(&stream) => Some(stream.verified()),
+            Wanted::Stream(stream) => Some(stream::check_device(stream)?),
+            Wanted::Unset => Some(first.stream(py)?),
+        };
+        Ok(self.stream.is_some())
+    }
+
+    /// Ends what was lent, and makes the streams of the tensors wait for that of the block.
+    fn end(&mut self, py: Python<'_>) -> PyResult<()> {
+        for view in take(&mut self.views) {
+            view.get().end();
+        }
+        let lent = take(&mut self.lent);
+        let mut result = Ok(());
+        if let Some(stream) = self.stream.take() {
+            for lent in &lent {
+                // Each one is joined, whatever becomes of the others.
+                let joined = lent.join_back(py, &stream);
+                result = result.and(joined);
+            }
+        }
+        result
+    }
+}
+
+/// The place of a block that has been entered.
+#[derive(Default)]
+struct Entered(Mutex<Option<Block>>);
+
+impl Entered {
+    fn enter<'py>(
+        &self,
+        py: Python<'py>,
+        body: impl FnOnce(&mut Block) -> PyResult<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let mut block = Block::default();
+        let entered = body(&mut block);
+        let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if entered.is_ok() && place.is_none() {
+            *place = Some(block);
+            return entered;
+        }
+        drop(place);
+        // What was joined already goes back; a capture could not end otherwise.
+        block.end(py)?;
+        entered.and(Err(PyRuntimeError::new_err(
+            "the block has been entered already",
+        )))
+    }
+
+    fn exit(&self, py: Python<'_>) -> PyResult<()> {
+        let block = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match block {
+            Some(mut block) => block.end(py),
+            None => Err(PyRuntimeError::new_err("the block has not been entered")),
+        }
+    }
+}
+
+/// ``with dlx.borrow(a, b, out=c, stream=None) as (ta, tb, tc, s):`` lends tensors of any library to a kernel.
+///
+/// ``ta``, ``tb``, ``tc`` are `Tensor` views, valid in the block; ``out`` is one tensor or a sequence, which must be
+/// writable. ``s`` is the `Stream` to launch on, None if all tensors are on the CPU: the one that ``stream`` names, or
+/// else the one that the library of the first tensor on a device works on, so that no driver is called where all
+/// agree. It is one of the device of the first tensor; others may be elsewhere. Other streams wait for each other at both ends of the block, also when the body raises. ``stream=-1`` orders
+/// nothing.
+///
+/// Tensors of torch that require grad are lent as they are, since a kernel records none. A library that cannot say
+/// which stream it works on (it has neither a table nor ``__cuda_array_interface__``) is asked to make ``s`` wait, and
+/// cannot be made to wait for it.
+///
+/// Raises ``BufferError`` for what cannot be lent, for ``out`` that is read-only, repeats elements, or is not known to
+/// be writable, and for what would end the capture of a graph. Arrays of JAX, MLX and TensorFlow are immutable; where
+/// an unversioned capsule cannot say, the buffer protocol and array interfaces are asked. Sources: dlpack.h (N0), R122, R143, H1, H2.
+#[pyclass(frozen, name = "borrow", module = "dlx")]
+pub(crate) struct Borrow {
+    tensors: Vec<Py<PyAny>>,
+    out: Vec<Py<PyAny>>,
+    stream: Option<Py<PyAny>>,
+    entered: Entered,
+}
+
+#[pymethods]
+impl Borrow {
+    #[new]
+    #[pyo3(signature = (*tensors, out=None, stream=None))]
+    fn new(
+        tensors: &Bound<'_, PyTuple>,
+        out: Option<&Bound<'_, PyAny>>,
+        stream: Option<Py<PyAny>>,
+    ) -> PyResult<Self> {
+        let out = match out {
+            None => Vec::new(),
+            Some(out) if out.is_instance_of::<PyTuple>() || out.is_instance_of::<PyList>() => {
+                out.extract()?
+            }
+            Some(out) => vec![out.clone().unbind()],
+        };
+        Ok(Self {
+            tensors: tensors.extract()?,
+            out,
+            stream,
+            entered: Entered::default(),
+        })
+    }
+
+    /// What is lent may hold this object. To break such a cycle is up to what has changed since: this never does.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        for object in self.tensors.iter().chain(&self.out).chain(&self.stream) {
+            visit.call(object)?;
+        }
+        Ok(())
+    }
+
+    fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.entered.enter(py, |block| {
+            let wanted = self.stream.as_ref().map(|stream| stream.bind(py));
+            let mut result = Vec::with_capacity(self.tensors.len() + self.out.len() + 1);
+            let writable = (0..).map(|index| index >= self.tensors.len());
+            for (x, writable) in self.tensors.iter().chain(&self.out).zip(writable) {
+                result.push(block.lend(x.bind(py), wanted, writable)?.into_any());
+            }
+            let mut views = block.views.iter();
+            if !views.any(|view| stream::has_streams(view.get().device())) {
+                stream::wanted(wanted, device::CPU)?;
+            }
+            let stream = block.stream.clone().map(PyStream::new);
+            let stream = stream.map(|stream| Bound::new(py, stream)).transpose()?;
+            let stream = stream.map_or_else(|| py.None().into_bound(py), Bound::into_any);
+            result.push(stream);
+            Ok(PyTuple::new(py, result)?.into_any())
+        })
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.entered.exit(py)
+    }
+}
+
+/// ``with t.use(stream=s) as v:`` uses a tensor that is kept on another stream.
+#[pyclass(frozen, name = "Use", module = "dlx._core")]
+pub(crate) struct Use {
+    tensor: Py<Tensor>,
+    stream: Option<Py<PyAny>>,
+    entered: Entered,
+}
+
+impl Use {
+    /// The use of `tensor` on a stream.
+    pub(crate) fn new(tensor: Py<Tensor>, stream: Option<Py<PyAny>>) -> Self {
+        Self {
+            tensor,
+            stream,
+            entered: Entered::default(),
+        }
+    }
+}
+
+#[pymethods]
+impl Use {
+    /// As for [`Borrow`].
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.tensor)?;
+        visit.call(&self.stream)
+    }
+
+    fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.entered.enter(py, |block| {
+            let wanted = self.stream.as_ref().map(|stream| stream.bind(py));
+            let tensor = self.tensor.bind(py);
+            let device = tensor.get().snapshot()?.memo().device;
+            if !stream::has_streams(device) {
+                stream::wanted(wanted, device)?;
+            }
+            Ok(block.lend(tensor.as_any(), wanted, false)?.into_any())
+        })
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.entered.exit(py)
+    }
+}

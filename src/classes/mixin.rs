@@ -1,0 +1,271 @@
+//! `dlx.ExchangeMixin`: what its methods do, and how a class gets its table.
+
+#![forbid(unsafe_code)]
+
+mod exchange;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyTuple, PyType};
+
+use crate::abi::*;
+use crate::adapters::oneapi;
+use crate::copy::request::Request;
+use crate::exchange::slot::{Hooks, Origin, SLOTS, Slot, innermost, is_root, nested, root_or};
+use crate::exchange::{Exchange, publish};
+use crate::import::aliases;
+use crate::import::ladder::{explain, from_dlpack, from_tensor};
+use crate::import::protocol;
+use crate::stream;
+use crate::stream::release::Release;
+use crate::tensor::capsule;
+use crate::tensor::object::Tensor;
+use crate::tensor::snapshot::Snapshot;
+use crate::types::device;
+use crate::types::device::Device;
+use crate::types::dtype::DType;
+
+/// The mixin of this process: ``class``, unless the module that defines it runs once more.
+#[pyfunction]
+pub(crate) fn mixin<'py>(class: Bound<'py, PyType>) -> PyResult<Bound<'py, PyType>> {
+    let root = root_or(&class).clone();
+    if root.is(&class) {
+        register(&class)?;
+    }
+    Ok(root)
+}
+
+/// Gives a subclass of the mixin, or that itself, its exchange table.
+///
+/// When the pool is used up a class shares the table of a base, and the first time there is a warning to say so.
+#[pyfunction]
+pub(crate) fn register(class: &Bound<'_, PyType>) -> PyResult<Option<String>> {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    let py = class.py();
+    let (origin, hooks) = match is_root(class) {
+        true => (Origin::Method, Hooks::default()),
+        false => (Origin::of(class)?, Hooks::of(class)?),
+    };
+    let lends = origin.lends();
+    let own = Slot::claim(class, origin, hooks)?;
+    let table = match own {
+        Some(slot) => slot.table(),
+        None => parent(class, lends)?.and_then(Slot::table),
+    };
+    if let Some(table) = table {
+        // Whatever a metaclass makes of assignments, the table belongs to the class.
+        let name = intern!(py, "__dlpack_c_exchange_api__");
+        let setattr = py
+            .get_type::<PyType>()
+            .getattr(intern!(py, "__setattr__"))?;
+        setattr.call1((class, name, publish(py, table)?))?;
+    }
+    if own.is_some() || WARNED.swap(true, Ordering::Relaxed) {
+        return Ok(None);
+    }
+    Ok(Some(format!(
+        "{} shares the exchange table of its base, as all classes will from now on, because the {SLOTS} tables \
+         of dlx are used up: tensors that C code hands back come as that base, or as dlx.Tensor",
+        class.qualname()?
+    )))
+}
+
+/// The nearest base whose table lends no more than the class can.
+fn parent(class: &Bound<'_, PyType>, lends: bool) -> PyResult<Option<&'static Slot>> {
+    for base in class.mro().iter().skip(1) {
+        let slot = Slot::of_class(base.cast::<PyType>()?)?;
+        if let Some(slot) = slot.filter(|slot| lends || !slot.lends()) {
+            return Ok(Some(slot));
+        }
+    }
+    Ok(None)
+}
+
+/// ``__dlpack__`` of a mixin class: the capsule of what ``x`` stands for.
+#[pyfunction]
+#[pyo3(signature = (x, *, stream, max_version, dl_device, copy))]
+pub(crate) fn dlpack<'py>(
+    x: &Bound<'py, PyAny>,
+    stream: Option<&Bound<'py, PyAny>>,
+    max_version: Option<(i64, i64)>,
+    dl_device: Option<(i32, i32)>,
+    copy: Option<bool>,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    let py = x.py();
+    let device = dl_device.map(|(device_type, device_id)| DLDevice {
+        device_type: DLDeviceType(device_type),
+        device_id,
+    });
+    device.map_or(Ok(()), device::check)?;
+    let request = Request {
+        device,
+        copy,
+        stream,
+        release: Release::None,
+        ..Request::NOTHING
+    };
+    let (inner, last) = innermost(x)?;
+    let snapshot = match Tensor::of(&inner) {
+        Some(tensor) => from_tensor(tensor, Some(x), &request),
+        None => from_dlpack(&inner, &request),
+    };
+    let snapshot = snapshot.map_err(|error| {
+        let error = explain(&last, &inner, error);
+        match device {
+            Some(device) => elsewhere(&inner, error, device),
+            None => error,
+        }
+    })?;
+    if !oneapi::is_queue(stream, snapshot.memo().device) {
+        stream::order_for_export(stream, &snapshot)?;
+    }
+    // What comes from a producer was made for this export, what a dlx.Tensor holds is shared with it (R38).
+    let fresh = copy == Some(true) || Tensor::of(&inner).is_none();
+    capsule::of(py, &snapshot, max_version, fresh)
+}
+
+/// A producer that cannot serve another device says so in its own way; to a consumer it is a `BufferError` (R52).
+fn elsewhere(x: &Bound<'_, PyAny>, error: PyErr, there: DLDevice) -> PyErr {
+    let py = x.py();
+    let refused =
+        error.is_instance_of::<PyValueError>(py) || error.is_instance_of::<PyRuntimeError>(py);
+    let is_there = protocol::device(x).is_ok_and(|here| here == Some(device::normal(there)));
+    if error.is_instance_of::<PyBufferError>(py) || !refused || is_there {
+        return error;
+    }
+    let there = device::name(there);
+    let explained = PyBufferError::new_err(format!("the tensor cannot be had on {there}"));
+    explained.set_cause(py, Some(error));
+    explained
+}
+
+/// What ``x``, of a class that has ``__dlx_export__``, stands for.
+#[pyfunction]
+pub(crate) fn exported<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Tensor>> {
+    let inner = Origin::of(&x.get_type())?.read(x)?;
+    let snapshot = tensor_of(&inner).map_err(|error| explain(x, &inner, error))?;
+    Tensor::new(x.py(), snapshot)
+}
+
+/// ``__dlpack_device__`` of a mixin class.
+#[pyfunction]
+pub(crate) fn dlpack_device<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
+    let (inner, last) = innermost(x)?;
+    let device = match protocol::device(&inner)? {
+        Some(device) => device,
+        None => {
+            tensor_of(&inner)
+                .map_err(|error| explain(&last, &inner, error))?
+                .memo()
+                .device
+        }
+    };
+    device::to_tuple(x.py(), device)
+}
+
+/// ``__dlpack_device_aliases__`` of a mixin class: what the inner object says.
+#[pyfunction]
+pub(crate) fn dlpack_device_aliases<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
+    let (inner, _) = innermost(x)?;
+    aliases::to_tuple(x.py(), &aliases::of(&inner)?.unwrap_or_default())
+}
+
+fn tensor_of(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
+    from_dlpack(x, &Request::NOTHING)
+}
+
+/// An instance of ``cls`` over ``tensor``, through ``__dlx_import__``.
+#[pyfunction]
+pub(crate) fn import_tensor<'py>(
+    cls: &Bound<'py, PyType>,
+    tensor: &Bound<'py, Tensor>,
+) -> PyResult<Bound<'py, PyAny>> {
+    make(&Origin::Method, cls, tensor)
+}
+
+/// An instance of `class` over `tensor`.
+fn make<'py>(
+    origin: &Origin,
+    class: &Bound<'py, PyType>,
+    tensor: &Bound<'py, Tensor>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = class.py();
+    // Classes that share the table of the mixin itself.
+    if is_root(class) {
+        return Ok(tensor.clone().into_any());
+    }
+    let (made, hook) = match origin {
+        Origin::Itself { import } => {
+            let made = match import {
+                Some(import) => import.bind(py).call1((tensor,))?,
+                None => class.call_method1(intern!(py, "from_dlpack"), (tensor,))?,
+            };
+            (made, "from_dlpack")
+        }
+        _ => {
+            let hook = intern!(py, "__dlx_import__");
+            let made = nested(class, || class.call_method1(hook, (tensor,)))?;
+            (made, "__dlx_import__")
+        }
+    };
+    match made.is_instance(class)? {
+        true => Ok(made),
+        false => Err(exchange::nonsense(
+            class,
+            hook,
+            format_args!("{}, an instance of the class", made.get_type()),
+        )),
+    }
+}
+
+/// The stream of what instances of ``cls`` were last exported from; a ``dlx.Tensor``'s without.
+#[pyfunction]
+pub(crate) fn current_work_stream(
+    cls: &Bound<'_, PyType>,
+    device: &Bound<'_, PyAny>,
+) -> PyResult<i64> {
+    let device = Device::of(device)?;
+    match Slot::of_class(cls)? {
+        Some(slot) => slot.inherited(cls.py(), device),
+        None => stream::current(cls.py(), device),
+    }
+}
+
+/// The stream that `class` works on, the default one where it names none.
+pub(crate) fn stream_of(class: &Bound<'_, PyType>, device: DLDevice) -> PyResult<i64> {
+    let named = match Slot::of_class(class)? {
+        Some(slot) => Exchange::current_work_stream(slot, class.py(), device)?,
+        None => 0,
+    };
+    match named {
+        0 => stream::current(class.py(), device),
+        named => Ok(named),
+    }
+}
+
+/// An instance of `class` over memory that its `__dlx_empty__` makes.
+pub(crate) fn empty<'py>(
+    class: &Bound<'py, PyType>,
+    shape: &[i64],
+    dtype: DLDataType,
+    device: DLDevice,
+) -> PyResult<Bound<'py, PyAny>> {
+    let stream = |device| stream_of(class, device);
+    let snapshot = exchange::memory_of(class, &stream, shape, dtype, device)?;
+    import_tensor(class, &Tensor::new(class.py(), snapshot)?)
+}
+
+/// Uninitialized memory of dlx's own.
+#[pyfunction]
+pub(crate) fn allocate<'py>(
+    shape: Vec<i64>,
+    dtype: &Bound<'py, PyAny>,
+    device: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, Tensor>> {
+    let py = device.py();
+    let (dtype, device) = (DType::of(dtype)?, Device::of(device)?);
+    Tensor::new(py, Snapshot::empty(&shape, dtype, device)?)
+}

@@ -1,0 +1,258 @@
+//! What the tables of the pool do: for instances of mixin classes, and of types that dlx provides a table for.
+
+#![forbid(unsafe_code)]
+
+use std::ptr::NonNull;
+
+use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyTuple, PyType};
+
+use super::make;
+use crate::abi::*;
+use crate::adapters::numpy;
+use crate::api::writing;
+use crate::classes::no_sync_export;
+use crate::copy::request::StreamOf;
+use crate::cpython::interpreter::attach;
+use crate::exchange::Exchange;
+use crate::exchange::slot::{Origin, Slot, is_mixin, lent, nested};
+use crate::exchange::tensor_table;
+use crate::import::ladder::{explain, is_accepted};
+use crate::stream;
+use crate::tensor::checked::{Checked, Memo};
+use crate::tensor::managed::Managed;
+use crate::tensor::object::Tensor;
+use crate::tensor::snapshot::Snapshot;
+use crate::types::device;
+use crate::types::device::Device;
+use crate::types::dtype;
+use crate::types::dtype::DType;
+use crate::types::error::{Error, type_name};
+
+impl Exchange for Slot {
+    fn export(
+        &self,
+        object: Borrowed<'_, '_, PyAny>,
+    ) -> PyResult<Managed<DLManagedTensorVersioned>> {
+        let read;
+        let inner = match self.is_itself(&object) {
+            true => &*object,
+            false => {
+                read = self.read(&object)?;
+                &read
+            }
+        };
+        let stream = |device| self.current_work_stream(object.py(), device);
+        let (managed, work_stream) = match no_sync_export::managed_tensor(inner, &stream) {
+            Ok(export) => export,
+            Err(error) => return Python::attach(|_| Err(explain(&object, inner, error))),
+        };
+        if self.is_provided()
+            && managed.read()?.1 & DLPACK_FLAG_BITMASK_READ_ONLY != 0
+            && numpy::is_subclass_of_ndarray(&object.get_type())?
+        {
+            return Err(unasked(&object));
+        }
+        if let Some(work_stream) = work_stream {
+            self.set_work_stream(work_stream);
+        }
+        Ok(managed)
+    }
+
+    fn borrow(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
+        let inner = lent(&object, self.read(&object)?)?;
+        let stream = |device| self.current_work_stream(object.py(), device);
+        let (tensor, work_stream) = match no_sync_export::dl_tensor(&inner, &stream) {
+            Ok(lent) => lent,
+            Err(error) => return Python::attach(|_| Err(explain(&object, &inner, error))),
+        };
+        if let Some(work_stream) = work_stream {
+            self.set_work_stream(work_stream);
+        }
+        Ok(tensor)
+    }
+
+    fn import<'py>(&self, py: Python<'py>, snapshot: Snapshot) -> PyResult<Bound<'py, PyAny>> {
+        let made = Python::attach(|py| {
+            let (holder, class) = self.living(py)?;
+            let tensor = Tensor::new(py, snapshot)?;
+            make(&holder.origin, &class, &tensor).map(Bound::unbind)
+        })?;
+        Ok(made.into_bound(py))
+    }
+
+    fn allocate(
+        &self,
+        shape: &[i64],
+        dtype: DLDataType,
+        device: DLDevice,
+    ) -> Result<Managed<DLManagedTensorVersioned>, Error> {
+        if !self.hooks().empty {
+            return tensor_table::allocate(shape, dtype, device);
+        }
+        // The hook is spared what dlx's own allocator refuses.
+        let memo = Memo {
+            device,
+            ..Memo::on_cpu(NonNull::dangling().as_ptr(), dtype, 0)
+        };
+        if Checked::new(memo, shape, None)?.memo.device != device {
+            let name = device::name(device);
+            return Err(Error::refused(format!("there is one cpu, not {name}")));
+        }
+        let made = || {
+            Python::attach(|py| {
+                self.empty(py, shape, dtype, device)
+                    .map_err(|error| Error::raised(py, &error))
+            })
+        };
+        // A caller of the allocator need not be attached.
+        let made = attach(|_| made());
+        made.unwrap_or_else(|| Err(Error::refused("Python is exiting")))
+    }
+
+    fn current_work_stream(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
+        if !stream::has_streams(device) {
+            return Ok(0);
+        }
+        match self.hooks().stream {
+            true => Python::attach(|py| self.hooked(py, device)),
+            false => self.inherited(py, device),
+        }
+    }
+}
+
+impl Slot {
+    /// Whether `object` is of the very type that the table was provided for, so that there is nothing to read.
+    fn is_itself(&self, object: &Bound<'_, PyAny>) -> bool {
+        self.is_for(object.get_type_ptr().cast()) && self.is_provided()
+    }
+
+    /// What is exported in place of `object`.
+    fn read<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        match self.holder() {
+            Some(holder) if self.is_for(object.get_type_ptr().cast()) => holder.origin.read(object),
+            _ => Python::attach(|_| self.read_other(object)),
+        }
+    }
+
+    /// As [`Self::read`], for what is not of the very class of the table.
+    #[cold]
+    fn read_other<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        let class = object.get_type();
+        let own = Self::of_class(&class)?;
+        if self.was_at(&class) && (own.is_some() || is_mixin(&class)) {
+            own.into_iter().for_each(|own| self.inherit(own));
+        } else if !self.is_for_base_of(&class) {
+            return Err(self.stranger(&class));
+        }
+        match own.and_then(Self::holder) {
+            Some(holder) => holder.origin.read(object),
+            None if is_mixin(&class) => Origin::of(&class)?.read(object),
+            None => Ok(object.clone()),
+        }
+    }
+
+    /// The stream that consumers run on where the class does not say.
+    pub(super) fn inherited(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
+        match self.work_stream() {
+            Some(work_stream) => work_stream.get(py, device),
+            None => stream::current(py, device),
+        }
+    }
+
+    /// The stream that `__dlx_stream__` names.
+    fn hooked(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
+        let (_, class) = self.living(py)?;
+        let hook = intern!(py, "__dlx_stream__");
+        let named = nested(&class, || class.call_method1(hook, (Device(device),)))?;
+        if named.is_none() {
+            return self.inherited(py, device);
+        }
+        let handle = stream::handle(&named, device).filter(|&handle| {
+            handle == 0 || stream::checked(handle, device).is_ok_and(|handle| handle > 0)
+        });
+        handle.ok_or_else(|| {
+            nonsense(
+                &class,
+                "__dlx_stream__",
+                format_args!(
+                    "{named}, the handle of a stream of {} or None",
+                    device::name(device)
+                ),
+            )
+        })
+    }
+
+    /// What `__dlx_empty__` makes.
+    fn empty(
+        &self,
+        py: Python<'_>,
+        shape: &[i64],
+        dtype: DLDataType,
+        device: DLDevice,
+    ) -> PyResult<Managed<DLManagedTensorVersioned>> {
+        let (_, class) = self.living(py)?;
+        let stream = |device| self.current_work_stream(py, device);
+        Ok(memory_of(&class, &stream, shape, dtype, device)?.export(true)?)
+    }
+}
+
+/// What `__dlx_empty__` of `class` makes, on the stream that the class works on.
+pub(super) fn memory_of(
+    class: &Bound<'_, PyType>,
+    stream: StreamOf<'_>,
+    shape: &[i64],
+    dtype: DLDataType,
+    device: DLDevice,
+) -> PyResult<Snapshot> {
+    let py = class.py();
+    let asked = (PyTuple::new(py, shape)?, DType(dtype), Device(device));
+    let hook = intern!(py, "__dlx_empty__");
+    let made = nested(class, || class.call_method1(hook, asked))?;
+    let snapshot = match no_sync_export::snapshot(&made, stream) {
+        Ok(snapshot) => snapshot,
+        Err(_) if !is_accepted(&made)? => {
+            let wanted = format_args!("{made}, what dlx.from_dlpack takes");
+            return Err(nonsense(class, "__dlx_empty__", wanted));
+        }
+        Err(error) => return Err(error),
+    };
+    let memo = snapshot.memo();
+    if (snapshot.shape(), memo.dtype, memo.device) != (shape, dtype, device)
+        || writing::refusal(&made, &snapshot)?.is_some()
+    {
+        let wanted = format_args!(
+            "{made}, a writable {}{shape:?} on {}",
+            dtype::name(dtype),
+            device::name(device)
+        );
+        return Err(nonsense(class, "__dlx_empty__", wanted));
+    }
+    Ok(snapshot.writable()?)
+}
+
+/// The error of a table that dlx provides for a read-only array: NumPy's own `__dlpack__` gives that only to who says
+/// that it reads flags (R40), and a table is not told.
+#[cold]
+#[inline(never)]
+fn unasked(x: &Bound<'_, PyAny>) -> PyErr {
+    PyBufferError::new_err(format!(
+        "the {} is read-only, and the consumer of an exchange table does not say that it will not write; pass a copy",
+        type_name(&x.get_type())
+    ))
+}
+
+/// The error for a hook that returned something else.
+#[cold]
+pub(super) fn nonsense(
+    class: &Bound<'_, PyType>,
+    hook: &str,
+    found_and_wanted: std::fmt::Arguments<'_>,
+) -> PyErr {
+    let name = type_name(class);
+    PyTypeError::new_err(format!(
+        "{name}.{hook} returned {found_and_wanted} is accepted"
+    ))
+}

@@ -1,0 +1,250 @@
+//! Exports of any object as the functions of a table make them: without synchronization, and without a
+//! snapshot where the object's own library can be asked directly.
+//!
+//! Table functions call this, so nothing here drops an owned `Py<T>` unless it is properly attached.
+
+#![forbid(unsafe_code)]
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
+
+use crate::abi::*;
+use crate::adapters::{numpy, torch};
+use crate::copy::request::{Request, StreamOf};
+use crate::exchange::slot::{innermost, lends_nothing};
+use crate::exchange::{Table, WorkStream};
+use crate::import::cache;
+use crate::import::cache::Way;
+use crate::import::ladder::{forwarded, from_dlpack};
+use crate::import::protocol;
+use crate::import::protocol::{Usual, no_protocol};
+use crate::import::table;
+use crate::stream;
+use crate::stream::Stream;
+use crate::stream::release::Release;
+use crate::tensor::checked;
+use crate::tensor::checked::Memo;
+use crate::tensor::managed::Managed;
+use crate::tensor::object::Tensor;
+use crate::tensor::snapshot::Snapshot;
+
+/// A managed tensor, and the stream on which its library works: that of a table, for a device with streams.
+pub(crate) type Export = (Managed<DLManagedTensorVersioned>, Option<WorkStream>);
+
+/// A borrowed view, and the stream on which its library works.
+pub(crate) type Lent = (DLTensor, Option<WorkStream>);
+
+/// A managed tensor of `x`.
+///
+/// A table is asked without order, and its library's stream is named with the answer. A producer that has only
+/// `__dlpack__` cannot say on which stream it works; it is asked to make the one of `stream` wait.
+///
+/// # Errors
+///
+/// As for `from_dlpack`.
+pub(crate) fn managed_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export> {
+    let found;
+    let way = match cache::known(x) {
+        Some(way) => way,
+        None => {
+            found = find(x)?;
+            &found
+        }
+    };
+    by_way(x, way, stream)
+}
+
+/// How to export `x`, of a type of which that is not remembered.
+#[cold]
+#[inline(never)]
+fn find(x: &Bound<'_, PyAny>) -> PyResult<Way> {
+    // Finding the way runs Python code.
+    Python::attach(|_| cache::asked(x))
+}
+
+/// As [`managed_tensor`], where `x` has a table or a native reader, or for `any_stream` a usual export of `__dlpack__`;
+/// `None` where it has not. The caller is properly attached.
+#[inline(always)]
+pub(crate) fn direct(
+    x: &Bound<'_, PyAny>,
+    stream: StreamOf<'_>,
+    any_stream: bool,
+) -> PyResult<Option<Usual>> {
+    let mut room = None;
+    match cache::way_in(&mut room, x)? {
+        // Its dimensions have to be read once and checked.
+        Way::Table(table, Some(kind)) if kind.is_plain() => {
+            Ok(table::on_cpu(x, table, kind)?.map(Usual::Snapshot))
+        }
+        way => direct_by_way(x, way, stream, any_stream),
+    }
+}
+
+/// As [`direct`], of all but tensors of torch.
+#[inline(never)]
+fn direct_by_way(
+    x: &Bound<'_, PyAny>,
+    way: &Way,
+    stream: StreamOf<'_>,
+    any_stream: bool,
+) -> PyResult<Option<Usual>> {
+    let kind = match way {
+        Way::Table(..) | Way::Numpy => {
+            let (managed, _) = by_way(x, way, stream)?;
+            return Ok(Some(Usual::Managed(managed)));
+        }
+        Way::Protocol(kind) => Some(*kind),
+        Way::Undecided => None,
+        Way::Tensor | Way::Mixin => return Ok(None),
+    };
+    if !any_stream || (kind.is_none() && forwarded(x)?.is_some()) {
+        return Ok(None);
+    }
+    protocol::usual(x, kind).map_err(|error| torch::explain(kind.as_ref(), x, error))
+}
+
+/// As [`managed_tensor`], for dlx itself: a snapshot notes what an unversioned tensor cannot say. The caller is properly
+/// attached.
+pub(crate) fn snapshot(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Snapshot> {
+    let managed = match cache::way(x)? {
+        Way::Mixin => return snapshot(&innermost(x)?.0, stream),
+        Way::Tensor => return ordered(x, stream).cloned(),
+        Way::Protocol(_) | Way::Undecided => return by_protocol(x, stream),
+        way => by_way(x, &way, stream)?.0,
+    };
+    Ok(Snapshot::import(managed, None).map_err(|(error, _)| error)?)
+}
+
+#[inline(always)]
+fn by_way(x: &Bound<'_, PyAny>, way: &Way, stream: StreamOf<'_>) -> PyResult<Export> {
+    match way {
+        Way::Table(table, kind) => from_table(x, table, kind.as_ref(), stream),
+        Way::Numpy => Ok((numpy::export(x)?, None)),
+        Way::Tensor => from_tensor(x, stream),
+        Way::Mixin => Python::attach(|_| managed_tensor(&innermost(x)?.0, stream)),
+        Way::Protocol(_) | Way::Undecided => from_protocol(x, stream),
+    }
+}
+
+/// What a `dlx.Tensor` shares.
+fn from_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export> {
+    Ok((ordered(x, stream)?.export(false)?, None))
+}
+
+/// The snapshot of a `dlx.Tensor`, if its elements are ready for the consumer's stream.
+fn ordered<'a>(x: &'a Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<&'a Snapshot> {
+    let tensor = Tensor::of(x).ok_or_else(|| no_protocol(x, "__dlpack__"))?;
+    let snapshot = tensor.get().snapshot()?;
+    let device = snapshot.memo().device;
+    if snapshot.work().is_some() {
+        snapshot.order(&Stream::of_table(stream(device)?, device))?;
+    }
+    Ok(snapshot)
+}
+
+/// What the table gives, as it is if it is what dlx would write.
+#[inline(always)]
+fn from_table(
+    x: &Bound<'_, PyAny>,
+    table: &Table,
+    kind: Option<&torch::Kind>,
+    stream: StreamOf<'_>,
+) -> PyResult<Export> {
+    let managed = match table.export(x) {
+        Ok(managed) => managed,
+        // The table may describe less than the protocol does (R147).
+        Err(error) => {
+            return Python::attach(|py| match error.is_instance_of::<PyBufferError>(py) {
+                true => from_protocol(x, stream),
+                false => Err(torch::explain(kind, x, error)),
+            });
+        }
+    };
+    if let Some(kind) = kind
+        && kind.is_plain()
+        && let Some((tensor, _)) = Memo::of_trusted(&managed)
+    {
+        kind.check_table(x, tensor.dtype, tensor.data)?;
+        return Ok((managed, None));
+    }
+    let checked = checked::of_managed(&managed);
+    let (tensor, exact) = checked.map_err(|error| torch::explain(kind, x, error.into()))?;
+    if let Some(kind) = kind {
+        kind.check_table(x, tensor.dtype, tensor.data)?;
+    }
+    let work_stream = work_stream(table, tensor.device);
+    let managed = match exact {
+        true => managed,
+        false => checked::rewritten(managed)?,
+    };
+    Ok((managed, work_stream))
+}
+
+/// The stream of a table's library, for a device that has streams.
+fn work_stream(table: &Table, device: DLDevice) -> Option<WorkStream> {
+    table.work_stream.filter(|_| stream::has_streams(device))
+}
+
+/// What `from_dlpack` makes of `x`; everything on this way may run Python code.
+#[cold]
+fn from_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export> {
+    Python::attach(|_| Ok((by_protocol(x, stream)?.export(true)?, None)))
+}
+
+fn by_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Snapshot> {
+    let request = Request {
+        stream_of: Some(stream),
+        release: Release::None,
+        ..Request::NOTHING
+    };
+    from_dlpack(x, &request)
+}
+
+/// A view of `x` whose dimensions belong to it, and the stream of its library.
+///
+/// # Errors
+///
+/// `BufferError` where `x` lends no view; what its library raises.
+pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Lent> {
+    let found;
+    let way = match cache::known(x) {
+        Some(way) => way,
+        None => {
+            found = find(x)?;
+            &found
+        }
+    };
+    lent_by_way(x, way, stream)?.ok_or_else(|| lends_nothing(x))
+}
+
+#[inline(always)]
+fn lent_by_way(x: &Bound<'_, PyAny>, way: &Way, stream: StreamOf<'_>) -> PyResult<Option<Lent>> {
+    match way {
+        Way::Table(table, kind) => from_borrow(x, table, kind.as_ref()),
+        Way::Numpy => Ok(Some((numpy::dl_tensor(x)?, None))),
+        Way::Tensor => {
+            let snapshot = ordered(x, stream)?;
+            Ok(Some((snapshot.dl_tensor(), None)))
+        }
+        Way::Mixin | Way::Protocol(_) | Way::Undecided => Ok(None),
+    }
+}
+
+/// What the table lends.
+fn from_borrow(
+    x: &Bound<'_, PyAny>,
+    table: &Table,
+    kind: Option<&torch::Kind>,
+) -> PyResult<Option<Lent>> {
+    let is_trusted = kind.is_some_and(torch::Kind::is_plain);
+    let lent = table.borrow(x, is_trusted);
+    let Some(tensor) = lent.map_err(|error| torch::explain(kind, x, error))? else {
+        return Ok(None);
+    };
+    if let Some(kind) = kind {
+        kind.check_borrow(x, tensor.dtype)?;
+        kind.check_memory(x, tensor.data)?;
+    }
+    let work_stream = work_stream(table, tensor.device);
+    Ok(Some((tensor, work_stream)))
+}

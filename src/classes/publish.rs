@@ -1,0 +1,190 @@
+//! Exchange tables for types that are not dlx's: `exchange_api`, `publish` and `unpublish`.
+
+use pyo3::exceptions::{PyRuntimeError, PyTypeError};
+use pyo3::ffi;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyCapsule, PyDict, PyString, PyType};
+
+use crate::exchange;
+use crate::exchange::slot::{Hooks, Origin, SLOTS, Slot, is_mixin};
+use crate::exchange::{Table, is_immutable};
+use crate::types::error::type_name;
+
+/// The capsule with the exchange table that dlx uses for a type: the type's own, or one that dlx provides.
+///
+/// A type that has only ``__dlpack__`` and ``__dlpack_device__`` gets a table that exports its instances as
+/// `from_dlpack` reads them, natively where dlx can, and makes instances by its ``from_dlpack`` or that of its
+/// library. It lends no views (``dltensor_from_py_object_no_sync`` is NULL), because nothing owns strides in
+/// elements. That of NumPy's arrays does not export read-only ones: consumers of a table do not say that they would
+/// respect it, and NumPy's own ``__dlpack__`` asks them (R40). The same type always has the same table, which lives as long as the process (R114).
+///
+/// Raises ``TypeError`` for a type whose instances cannot be exported.
+#[pyfunction]
+#[pyo3(signature = (cls, /))]
+pub(crate) fn exchange_api<'py>(cls: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyCapsule>> {
+    match own_capsule(cls)? {
+        Some(capsule) => Ok(capsule),
+        None => capsule(provided(cls)?, cls.py()),
+    }
+}
+
+/// Sets the table that dlx provides for ``cls`` on the class, so that every C consumer finds it.
+///
+/// It is found on subclasses too; those that export in their own way still do. A consumer that has met the type
+/// before may remember that it had no table. Publishing again changes nothing.
+///
+/// Raises ``TypeError`` for a type that has a table of its own, whose instances cannot be exported, or which
+/// cannot be changed safely.
+#[pyfunction]
+#[pyo3(signature = (cls, /))]
+pub(crate) fn publish(cls: &Bound<'_, PyType>) -> PyResult<()> {
+    let name = attribute(cls);
+    // Other threads may publish and take back meanwhile, so each of the questions is about this one look.
+    let found = cls.getattr_opt(name)?;
+    if is_mixin(cls) || own_capsule(cls)?.is_some() || found.is_some() {
+        if found.is_some_and(|found| is_published(cls, &found)) {
+            return Ok(());
+        }
+        let owner = cls.mro().iter().find(|base| own(base, name).is_some());
+        let message = match owner.filter(|owner| !owner.is(cls)) {
+            Some(base) => format!(
+                "{} has the exchange table of {}",
+                type_name(cls),
+                type_name(base.cast()?)
+            ),
+            None => format!("{} has an exchange table of its own", type_name(cls)),
+        };
+        return Err(PyTypeError::new_err(message));
+    }
+    let capsule = capsule(provided(cls)?, cls.py())?;
+    if !is_immutable(cls) {
+        return cls.setattr(name, capsule);
+    }
+    let namespace = namespace(cls)?;
+    namespace.set_item(name, &capsule)?;
+    modified(cls);
+    let is_it = |found: Option<Bound<'_, PyAny>>| found.is_some_and(|found| found.is(&capsule));
+    // Where it is there no more, another thread has taken it back or put one of its own in its place.
+    if is_it(cls.getattr_opt(name)?) || !is_it(namespace.get_item(name)?) {
+        return Ok(());
+    }
+    namespace.del_item(name)?;
+    modified(cls);
+    Err(PyTypeError::new_err(format!(
+        "the attributes of {} cannot be set safely",
+        type_name(cls)
+    )))
+}
+
+/// Takes back what `publish` set; nothing happens where nothing was published.
+///
+/// Consumers that remember the table go on using it: it keeps working.
+///
+/// Raises ``TypeError`` for a type whose table is its own.
+#[pyfunction]
+#[pyo3(signature = (cls, /))]
+pub(crate) fn unpublish(cls: &Bound<'_, PyType>) -> PyResult<()> {
+    let name = attribute(cls);
+    // The interpreter remembers attributes without holding them: the capsule outlives what is remembered.
+    let Some(found) = own(cls, name) else {
+        return Ok(());
+    };
+    if !is_published(cls, &found) {
+        return Err(PyTypeError::new_err(format!(
+            "the exchange table of {} is its own, dlx did not publish it",
+            type_name(cls)
+        )));
+    }
+    let taken_back = match is_immutable(cls) {
+        false => cls.delattr(name),
+        true => {
+            let deleted = namespace(cls)?.del_item(name);
+            modified(cls);
+            deleted
+        }
+    };
+    // Another thread may have taken it back meanwhile.
+    taken_back.or_else(|error| match own(cls, name) {
+        Some(still) if still.is(&found) => Err(error),
+        _ => Ok(()),
+    })
+}
+
+fn attribute<'py>(cls: &Bound<'py, PyType>) -> &'py Bound<'py, PyString> {
+    intern!(cls.py(), "__dlpack_c_exchange_api__")
+}
+
+/// What `class` itself has under `name`.
+fn own<'py>(class: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
+    let namespace = class.getattr(intern!(class.py(), "__dict__")).ok()?;
+    namespace.get_item(name).ok()
+}
+
+/// The capsule of a table that dlx can read and did not provide.
+fn own_capsule<'py>(cls: &Bound<'py, PyType>) -> PyResult<Option<Bound<'py, PyCapsule>>> {
+    let py = cls.py();
+    if Table::of_type(cls)?.is_none() {
+        return Ok(None);
+    }
+    for name in [attribute(cls), intern!(py, "__c_dlpack_exchange_api__")] {
+        if let Some(header) = exchange::header(cls, name)?
+            && Slot::of_table(header.addr().get()).is_none_or(|slot| !slot.is_provided())
+        {
+            return Ok(Some(cls.getattr(name)?.cast_into()?));
+        }
+    }
+    Ok(None)
+}
+
+/// Whether an attribute is the table that dlx provides for `cls`.
+fn is_published(cls: &Bound<'_, PyType>, attribute: &Bound<'_, PyAny>) -> bool {
+    let header = exchange::header_in(attribute).ok().flatten();
+    let slot = header.and_then(|header| Slot::of_table(header.addr().get()));
+    slot.is_some_and(|slot| slot.is_for(cls.as_ptr()) && slot.is_provided())
+}
+
+/// The slot of a type that dlx provides a table for.
+fn provided(cls: &Bound<'_, PyType>) -> PyResult<&'static Slot> {
+    let py = cls.py();
+    if let Some(slot) = Slot::provided(cls) {
+        return Ok(slot);
+    }
+    let importer = py.import("dlx._provided")?.getattr("importer")?;
+    let import = importer.call1((cls,))?;
+    let import = (!import.is_none()).then(|| import.unbind());
+    let slot = Slot::claim(cls, Origin::Itself { import }, Hooks::default())?;
+    slot.ok_or_else(|| {
+        PyRuntimeError::new_err(format!("the {SLOTS} exchange tables of dlx are used up"))
+    })
+}
+
+fn capsule<'py>(slot: &'static Slot, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
+    let table = slot
+        .table()
+        .ok_or_else(|| PyRuntimeError::new_err("the slot has no table"))?;
+    exchange::publish(py, table)
+}
+
+/// The dictionary behind the mapping proxy of a type that Python code cannot change.
+///
+/// Such a type belongs to an extension module, whose code sets attributes there as well when it makes the type.
+fn namespace<'py>(cls: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyDict>> {
+    let py = cls.py();
+    let proxy = cls.getattr(intern!(py, "__dict__"))?;
+    let referents = py.import("gc")?.call_method1("get_referents", (proxy,))?;
+    let found = referents.try_iter()?.next().transpose()?;
+    match found.map(Bound::cast_into::<PyDict>) {
+        Some(Ok(namespace)) => Ok(namespace),
+        _ => Err(PyTypeError::new_err(format!(
+            "the attributes of {} cannot be set safely",
+            type_name(cls)
+        ))),
+    }
+}
+
+/// Tells the interpreter that the dictionary of a type has changed.
+fn modified(cls: &Bound<'_, PyType>) {
+    // SAFETY: a live type, attached; the caller has changed its dictionary, which is what this is for.
+    unsafe { ffi::PyType_Modified(cls.as_type_ptr()) };
+}

@@ -1,0 +1,342 @@
+//! Copies that a driver makes: from the host to a device, back, and on devices.
+//!
+//! A copy runs on the stream that was asked for, or else on dlx's current one, after what the source waits for.
+//! Nothing that would end the capture of a graph is begun.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+
+use crate::abi::*;
+use crate::copy::host;
+use crate::copy::plan;
+use crate::copy::plan::finished;
+use crate::cpython::fork::Lock;
+use crate::driver;
+use crate::stream;
+use crate::stream::order;
+use crate::stream::order::Joined;
+use crate::stream::release::blocking;
+use crate::stream::usage::{Ready, Work};
+use crate::stream::{Stream, Wanted};
+use crate::tensor::checked::{Checked, Memo};
+use crate::tensor::device_memory::DeviceMemory;
+use crate::tensor::snapshot::{Snapshot, Source};
+use crate::types::error::Error;
+use crate::types::{device, layout};
+
+mod down;
+
+use down::{down, refuse_capture};
+
+/// Calls of a driver that one copy is worth; with more, the host does the work between two of them.
+const CALLS: i64 = 256;
+
+/// The stream that a copy runs on.
+pub(crate) enum On {
+    /// One that was asked for; if it is `lent`, nobody says that it lives on.
+    Stream { stream: Stream, lent: bool },
+    /// dlx's current stream.
+    Current,
+    /// dlx's current stream, which does not wait for the source (R76).
+    Unordered,
+}
+
+impl On {
+    /// One that was asked for in a call.
+    pub(crate) fn asked(stream: Stream, lent: bool) -> Self {
+        let lent = lent && !stream.is_kept();
+        Self::Stream { stream, lent }
+    }
+
+    /// The stream of the device where the result will be.
+    fn stream(self, there: DLDevice) -> Result<(Stream, bool), Error> {
+        match self {
+            Self::Stream { stream, lent } => Ok((stream, lent)),
+            Self::Current | Self::Unordered => {
+                let stream = stream::working(there)?;
+                let lent = !stream.is_kept();
+                Ok((stream, lent))
+            }
+        }
+    }
+
+    fn is_ordered(&self) -> bool {
+        !matches!(self, Self::Unordered)
+    }
+}
+
+/// What copies between two devices.
+enum Way {
+    /// The CPU.
+    Host,
+    Up,
+    Down,
+    Across,
+}
+
+fn way(here: DLDevice, there: DLDevice) -> Option<Way> {
+    let is_rocm = |device: DLDevice| device.device_type == kDLROCM;
+    let allocates = matches!(there.device_type, kDLCUDA | kDLROCM);
+    let (from_host, to_host) = (device::is_readable(here), there == device::CPU);
+    match stream::has_streams(here) {
+        false if from_host && to_host => Some(Way::Host),
+        false if from_host && allocates => Some(Way::Up),
+        true if to_host => Some(Way::Down),
+        true if allocates && is_rocm(here) == is_rocm(there) => Some(Way::Across),
+        _ => None,
+    }
+}
+
+/// Whether dlx can copy from one device to the other.
+///
+/// # Errors
+///
+/// `BufferError` where it cannot, or there is no driver; what the driver reports.
+pub(crate) fn check(here: DLDevice, there: DLDevice) -> Result<(), Error> {
+    let driven = match way(here, there) {
+        Some(Way::Host) => return Ok(()),
+        Some(Way::Down) => here,
+        Some(Way::Up | Way::Across) => there,
+        None => return Err(unable(here, there, None)),
+    };
+    match driver::of(driven) {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_absent() => Err(unable(here, there, Some(error))),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cold]
+fn unable(here: DLDevice, there: DLDevice, error: Option<driver::Error>) -> Error {
+    let (from, to) = (device::name(here), device::name(there));
+    let what = match here == there {
+        true => format!("the tensor is on {from}, where dlx does not copy it"),
+        false => format!("the tensor is on {from}, and dlx does not move it to {to}"),
+    };
+    Error::refused(match error {
+        Some(error) => format!("{what}: {error}"),
+        None => what,
+    })
+}
+
+/// The stream that a consumer of `__dlpack__` names for a copy on `there` (R50, R55, R72).
+pub(crate) fn for_export(stream: Option<&Bound<'_, PyAny>>, there: DLDevice) -> PyResult<On> {
+    let has_streams = stream::has_streams(there);
+    Ok(match stream::wanted(stream, there)? {
+        Wanted::Unset if has_streams => On::asked(Stream::default(there), false),
+        Wanted::Unset => On::Current,
+        Wanted::NoOrder if has_streams => On::Unordered,
+        Wanted::NoOrder => return Err(stream::no_streams(there)),
+        Wanted::Stream(stream) => {
+            let stream = stream::check_device(stream)?;
+            // It stays the consumer's (R82).
+            On::asked(stream, true)
+        }
+    })
+}
+
+/// A compact row-major copy on `there`, with IS_COPIED set (R37, R47).
+///
+/// On the host it is complete when this returns (R55), on a device after the stream.
+///
+/// # Errors
+///
+/// `BufferError` where dlx cannot copy, or would end a capture; `MemoryError`; what the driver reports.
+pub(crate) fn copied(
+    py: Python<'_>,
+    source: &Snapshot,
+    there: DLDevice,
+    on: On,
+) -> PyResult<Snapshot> {
+    let here = source.memo().device;
+    check(here, there)?;
+    match way(here, there) {
+        Some(Way::Up) => up(py, source, there, on),
+        Some(Way::Down) => down(py, source, on.is_ordered()),
+        Some(Way::Across) => across(py, source, there, on),
+        Some(Way::Host) | None => host::compact(py, source),
+    }
+}
+
+/// The flags of a copy.
+fn flags(source: &Snapshot) -> u64 {
+    DLPACK_FLAG_BITMASK_IS_COPIED | source.memo().flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED
+}
+
+/// From the host to a device.
+///
+/// The host waits for the stream: memory that is not pageable is read until then, and the caller may change or free
+/// it as soon as this returns (R59).
+fn up(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResult<Snapshot> {
+    let (stream, lent) = on.stream(there)?;
+    let memory = DeviceMemory::new(source.nbytes(), &stream, lent)?;
+    let compacted;
+    let source = match source.is_row_major() {
+        true => source,
+        false => {
+            compacted = host::compact(py, source)?;
+            &compacted
+        }
+    };
+    if let Some(steps) = plan::plan(source).filter(|_| source.size() > 0) {
+        let (from, to) = (
+            source.memo().data.expose_provenance(),
+            memory.as_ptr().addr(),
+        );
+        // SAFETY: `from` are the elements of `source` and `to` the memory just allocated; both outlive the wait.
+        unsafe { finished(&steps, from, to, &stream) }?;
+    }
+    let ready = match lent {
+        true => Ready::Now,
+        false => Ready::After(stream),
+    };
+    Ok(of_memory(
+        source,
+        memory,
+        there,
+        Work {
+            ready,
+            ..Work::default()
+        },
+    )?)
+}
+
+/// From one device to another, or within one.
+fn across(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResult<Snapshot> {
+    let ordered = on.is_ordered();
+    let (stream, lent) = on.stream(there)?;
+    let steps = match source.size() {
+        0 => Some(Vec::new()),
+        _ => plan::plan(source).filter(|steps| plan::calls(steps) <= CALLS),
+    };
+    let Some(steps) = steps else {
+        refuse_capture(&stream)?;
+        let fetched = down(py, source, ordered)?;
+        return up(py, &fetched, there, On::Stream { stream, lent });
+    };
+    let memory = DeviceMemory::new(source.nbytes(), &stream, lent)?;
+    if ordered {
+        wait_for(source, &stream)?;
+    }
+    let raw = stream.raw()?;
+    let current = driver::enter(there).map_err(Error::from)?;
+    let (from, to) = (source.memo().data.addr(), memory.as_ptr().addr());
+    // SAFETY: `source` holds its elements until the stream has passed, by `hold`; the memory was just allocated for
+    // this stream and is freed on it.
+    let queued = unsafe { plan::queue(&steps, from, to, &current, raw) };
+    drop(current);
+    let held = match steps.is_empty() {
+        true => Ok(()),
+        false => hold(source, &stream, ordered),
+    };
+    queued?;
+    held?;
+    let work = match lent {
+        true => Work::ready_now_on(stream, there)?,
+        false => Work::ready_after(stream),
+    };
+    Ok(of_memory(source, memory, there, work)?)
+}
+
+/// Makes `stream` wait until the elements are ready, also on another device.
+fn wait_for(source: &Snapshot, stream: &Stream) -> Result<(), Error> {
+    let here = source.memo().device;
+    if stream.device() == here || source.work().is_none() {
+        return source.order(stream);
+    }
+    let known = source.work().and_then(Work::stream);
+    let lead = known.map_or_else(|| stream::working(here), |known| Ok(known.clone()))?;
+    source.order(&lead)?;
+    order::after(stream, &lead, Joined::Never)
+}
+
+/// Holds the memory of `source` until `stream` has read it, and makes its producer wait with the next write (H1).
+fn hold(source: &Snapshot, stream: &Stream, ordered: bool) -> Result<(), Error> {
+    let work = source.work();
+    let producer = work.and_then(|work| work.producer.as_ref());
+    let producer = producer
+        .filter(|_| ordered)
+        .and_then(|producer| producer.now());
+    if producer
+        .as_ref()
+        .is_some_and(|producer| producer.is(stream))
+    {
+        return Ok(());
+    }
+    let is_used = work.and_then(|work| work.used.as_ref());
+    let is_used = is_used.is_some_and(|used| used.is(stream));
+    if producer.is_none() && (is_used || source.is_freed_on(stream)) {
+        return Ok(());
+    }
+    let end = Arc::new(match order::point(stream) {
+        Ok(end) => end,
+        Err(error) => {
+            // Without an event, the host waits.
+            blocking(|| {
+                let current = driver::enter(stream.device())?;
+                Ok::<_, Error>(current.synchronize_stream(stream.raw()?)?)
+            })
+            .ok();
+            return Err(error);
+        }
+    });
+    let back = producer.map_or(Ok(()), |producer| order::wait(&producer, &end));
+    let uses = vec![end];
+    drop(source.used(Work {
+        uses: Lock::new(uses),
+        ..Work::default()
+    })?);
+    back
+}
+
+/// The copy of `source` that was made in `memory`.
+fn of_memory(
+    source: &Snapshot,
+    memory: DeviceMemory,
+    there: DLDevice,
+    work: Work,
+) -> Result<Snapshot, Error> {
+    let dtype = source.memo().dtype;
+    over(source.shape(), dtype, flags(source), there, memory, work)
+}
+
+/// A compact row-major tensor in `memory`.
+fn over(
+    shape: &[i64],
+    dtype: DLDataType,
+    flags: u64,
+    there: DLDevice,
+    memory: DeviceMemory,
+    work: Work,
+) -> Result<Snapshot, Error> {
+    let memo = Memo {
+        device: there,
+        ..Memo::on_cpu(memory.as_ptr(), dtype, flags)
+    };
+    let checked = Checked::new(memo, shape, None)?;
+    Ok(checked.with_work(Source::Device(Box::new(memory)), Some(Arc::new(work))))
+}
+
+/// Uninitialized memory on a device, there for work on dlx's current stream.
+///
+/// # Errors
+///
+/// As for [`DeviceMemory::new`].
+pub(crate) fn allocate(
+    shape: &[i64],
+    dtype: DLDataType,
+    there: DLDevice,
+) -> Result<Snapshot, Error> {
+    let stream = stream::working(there)?;
+    let lent = !stream.is_kept();
+    let memo = Memo::on_cpu(NonNull::dangling().as_ptr(), dtype, 0);
+    let size = Checked::new(memo, shape, None)?.size;
+    let memory = DeviceMemory::new(layout::nbytes(size, dtype, false), &stream, lent)?;
+    let work = match lent {
+        true => Work::ready_now_on(stream, there)?,
+        false => Work::ready_after(stream),
+    };
+    over(shape, dtype, 0, there, memory, work)
+}

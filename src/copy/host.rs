@@ -1,0 +1,133 @@
+//! Copies on the CPU: any strided layout into compact row-major memory of our own.
+
+use std::num::NonZero;
+use std::thread;
+
+use pyo3::prelude::*;
+
+use crate::abi::*;
+use crate::copy::strided::{Dimension, Walk, copy_bits, in_bytes};
+use crate::tensor::checked::Memo;
+use crate::tensor::snapshot::Snapshot;
+use crate::types::error::Error;
+use crate::types::{device, dtype, layout};
+
+/// Copies up to this size keep the interpreter attached: detaching costs as much.
+const ATTACHED: i64 = 32 << 10;
+/// Bytes that are worth a thread of their own.
+const SHARE: i64 = 8 << 20;
+/// Threads at most; more add no memory bandwidth.
+const THREADS: usize = 8;
+
+/// Whether dlx can copy what is on this device, to there.
+pub(crate) fn can(device: DLDevice) -> bool {
+    device.device_type == kDLCPU
+}
+
+/// A compact row-major copy on the CPU, at an address that is a multiple of 256, with IS_COPIED set (R37, R59).
+///
+/// # Errors
+///
+/// `BufferError` for memory that the CPU cannot read, `MemoryError`.
+pub(crate) fn compact(py: Python<'_>, source: &Snapshot) -> PyResult<Snapshot> {
+    let device = source.memo().device;
+    if !device::is_readable(device) {
+        let name = device::name(device);
+        let message = format!("dlx does not copy what is on {name}, only what is on cpu");
+        return Err(Error::refused(message).into());
+    }
+    let make = || copy(source);
+    let copied = match source.nbytes() > ATTACHED {
+        true => py.detach(make),
+        false => make(),
+    };
+    Ok(copied?)
+}
+
+fn copy(source: &Snapshot) -> Result<Snapshot, Error> {
+    let Memo { dtype, flags, .. } = source.memo();
+    let flags = DLPACK_FLAG_BITMASK_IS_COPIED | flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
+    let copied = Snapshot::allocate(source.shape(), dtype, flags)?;
+    if source.size() > 0 {
+        fill(source, copied.memo().data.cast());
+    }
+    Ok(copied)
+}
+
+/// Writes the elements of `source`, which has some, in row-major order to `to`, where there is room for them.
+fn fill(source: &Snapshot, to: *mut u8) {
+    let from = source.memo().data.cast::<u8>().cast_const();
+    let bits = i64::from(dtype::bits(source.memo().dtype));
+    let packed = bits % 8 != 0 && !source.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
+    if source.is_row_major() {
+        // One run of bytes, whatever the element.
+        let bytes = Dimension::new(source.nbytes(), 1, 1);
+        return walk(&Walk::new(vec![bytes], 1), from, to, source.nbytes());
+    }
+    let item = if packed { 1 } else { (bits + 7) / 8 };
+    let whole = Walk::new(dimensions(source, item), item);
+    if packed {
+        if let Some(bytes) = in_bytes(&whole, bits) {
+            return walk(&bytes, from, to, source.nbytes());
+        }
+        // SAFETY: the walk counts in elements of `bits` bits; all of `source` is readable and `to` has
+        // room for as many bits (S7).
+        unsafe { copy_bits(&whole, from, to, bits) };
+    } else {
+        walk(&whole, from, to, source.nbytes());
+    }
+}
+
+/// The loops from `source`, in elements of `item` bytes, to row-major memory.
+pub(crate) fn dimensions(source: &Snapshot, item: i64) -> Vec<Dimension> {
+    let shape = source.shape();
+    let dimensions = shape.iter().zip(source.strides()).enumerate();
+    let dimensions = dimensions.map(|(index, (&extent, &stride))| {
+        Dimension::new(
+            extent,
+            stride * item,
+            layout::row_major(shape, index) * item,
+        )
+    });
+    dimensions.collect()
+}
+
+/// An address that a thread may take along.
+#[derive(Clone, Copy)]
+struct Address(*mut u8);
+
+// SAFETY: what the address may be used for is argued where it is followed.
+unsafe impl Send for Address {}
+
+/// Copies along `whole`, in as many threads as its size is worth.
+fn walk(whole: &Walk, from: *const u8, to: *mut u8, nbytes: i64) {
+    let parts = usize::try_from(nbytes / SHARE).unwrap_or(0);
+    let cores = || thread::available_parallelism().map_or(1, NonZero::get);
+    let parts = if parts < 2 {
+        1
+    } else {
+        parts.min(cores()).min(THREADS)
+    };
+    let copy = |walk: &Walk, from_offset: i64, to_offset: i64, base: (Address, Address)| {
+        let from = base.0.0.wrapping_offset(from_offset as isize);
+        let to = base.1.0.wrapping_offset(to_offset as isize);
+        // SAFETY: each part walks elements of the source, all readable (S7), and writes places in the
+        // destination that no other part writes.
+        unsafe { walk.copy(from, to) };
+    };
+    let base = (Address(from.cast_mut()), Address(to));
+    let mut pieces = whole.split(parts);
+    let last = pieces.pop();
+    thread::scope(|scope| {
+        for (walk, from, to) in &pieces {
+            let work = move || copy(walk, *from, *to, base);
+            // Where no thread can be had, this one does the work.
+            if thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                work();
+            }
+        }
+        if let Some((walk, from, to)) = &last {
+            copy(walk, *from, *to, base);
+        }
+    });
+}

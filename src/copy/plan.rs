@@ -1,0 +1,123 @@
+//! What a driver copies: the fewest calls from one layout to row-major memory.
+
+use crate::abi::DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
+use crate::copy::host::dimensions;
+use crate::copy::strided::Dimension;
+use crate::copy::strided::rows::{Origin, Rows, Step, steps};
+use crate::driver;
+use crate::driver::Current;
+use crate::stream::Stream;
+use crate::stream::release::blocking;
+use crate::tensor::snapshot::Snapshot;
+use crate::types::dtype;
+use crate::types::error::Error;
+
+/// The step of so many bytes that touch.
+pub(crate) fn run(bytes: i64) -> Vec<Step> {
+    steps(vec![Dimension::new(bytes, 1, 1)], 1)
+}
+
+/// The steps that bring the elements of `source`, which has some, into row-major order; `None` for packed elements
+/// that lie otherwise, since a driver copies no bits.
+pub(crate) fn plan(source: &Snapshot) -> Option<Vec<Step>> {
+    if source.is_row_major() {
+        return Some(run(source.nbytes()));
+    }
+    let bits = i64::from(dtype::bits(source.memo().dtype));
+    let packed = bits % 8 != 0 && !source.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
+    let item = (bits + 7) / 8;
+    (!packed).then(|| steps(dimensions(source, item), item))
+}
+
+/// How many calls the steps take.
+pub(crate) fn calls(steps: &[Step]) -> i64 {
+    let calls = steps.iter().map(|step| step.rows.calls());
+    calls.fold(0, i64::saturating_add)
+}
+
+/// Queues the steps on `stream`.
+///
+/// # Safety
+///
+/// At `from` are the elements of the source that the steps were made for, at `to` is room for them that nobody else
+/// uses, both until the work of `stream` is done.
+pub(crate) unsafe fn queue(
+    steps: &[Step],
+    from: usize,
+    to: usize,
+    current: &Current,
+    stream: driver::Stream,
+) -> Result<(), Error> {
+    for Step {
+        origin,
+        rows,
+        to: offset,
+    } in steps
+    {
+        let from = match origin {
+            Origin::Source => from,
+            Origin::Written => to,
+        };
+        let to = to.wrapping_add_signed(*offset as isize);
+        rows.each(&mut |from_offset, to_offset| {
+            let from = from.wrapping_add_signed(from_offset as isize);
+            let to = to.wrapping_add_signed(to_offset as isize);
+            // SAFETY: the caller's promise; the rows at this place are elements of the walk.
+            unsafe { queue_rows(rows, from, to, current, stream) }
+        })?;
+    }
+    Ok(())
+}
+
+/// Queues one call.
+///
+/// # Safety
+///
+/// As for [`queue`], for the rows at this place.
+unsafe fn queue_rows(
+    rows: &Rows,
+    from: usize,
+    to: usize,
+    current: &Current,
+    stream: driver::Stream,
+) -> Result<(), Error> {
+    // Sizes in memory are not negative.
+    let width = rows.width as usize;
+    if rows.height == 1 {
+        // SAFETY: the caller's promise.
+        return Ok(unsafe { current.copy(to, from, width, stream) }?);
+    }
+    let rows = driver::Rows {
+        to,
+        to_pitch: rows.to_pitch as usize,
+        from,
+        from_pitch: rows.from_pitch as usize,
+        width,
+        height: rows.height as usize,
+    };
+    // SAFETY: the caller's promise.
+    Ok(unsafe { current.copy_rows(rows, stream) }?)
+}
+
+/// Queues the steps, and waits for them without holding up Python's other threads.
+///
+/// # Safety
+///
+/// As for [`queue`], until this returns.
+pub(crate) unsafe fn finished(
+    steps: &[Step],
+    from: usize,
+    to: usize,
+    stream: &Stream,
+) -> Result<(), Error> {
+    blocking(|| {
+        let raw = stream.raw()?;
+        let current = driver::enter(stream.device())?;
+        // SAFETY: the caller's promise.
+        let queued = unsafe { queue(steps, from, to, &current, raw) };
+        // What was queued before a failure is waited for too: the memory may be gone after this.
+        let waited = current.synchronize_stream(raw);
+        queued?;
+        Ok(waited?)
+    })
+}

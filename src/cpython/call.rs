@@ -1,0 +1,282 @@
+//! Attributes and methods of producers: looked for without raising, and called without a dict, by functions of CPython
+//! that the stable ABI of 3.11 lacks (invariant S23 of `docs/safety.md`). Where they are not found, PyO3's do it.
+
+use std::hint::black_box;
+use std::mem::transmute;
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+use std::thread;
+
+use pyo3::exceptions::PyAttributeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple};
+
+use crate::cpython::lookup::is_in_type;
+
+/// `PyObject_GetOptionalAttr`.
+type GetOptionalAttr = unsafe extern "C" fn(
+    *mut ffi::PyObject,
+    *mut ffi::PyObject,
+    *mut *mut ffi::PyObject,
+) -> std::ffi::c_int;
+
+/// `PyObject_VectorcallMethod`; a call may unwind, which PyO3's declarations leave out.
+type VectorcallMethod = unsafe extern "C-unwind" fn(
+    *mut ffi::PyObject,
+    *const *mut ffi::PyObject,
+    usize,
+    *mut ffi::PyObject,
+) -> *mut ffi::PyObject;
+
+/// What this interpreter has of them.
+#[derive(Clone, Copy)]
+struct Functions {
+    get_optional_attr: Option<GetOptionalAttr>,
+    vectorcall_method: Option<VectorcallMethod>,
+}
+
+/// `PY_VECTORCALL_ARGUMENTS_OFFSET`: the callee may write to the place of the first argument during the call.
+const ARGUMENTS_OFFSET: usize = 1 << (usize::BITS - 1);
+
+/// The functions, looked for once.
+fn functions() -> Functions {
+    static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
+    *FUNCTIONS.get_or_init(|| Functions {
+        // SAFETY: the function of this name has had this signature since CPython 3.13, and the one that it was
+        // called before since 3.7 (S23).
+        get_optional_attr: unsafe { symbol("PyObject_GetOptionalAttr") }
+            // SAFETY: as above.
+            .or_else(|| unsafe { symbol("_PyObject_LookupAttr") }),
+        // SAFETY: the function of this name has had this signature since CPython 3.9 (S23).
+        vectorcall_method: unsafe { symbol("PyObject_VectorcallMethod") },
+    })
+}
+
+/// A function of the process, `None` if it has no such symbol.
+///
+/// # Safety
+///
+/// `F` is a function pointer of the type that the symbol has.
+#[cfg(unix)]
+pub(crate) unsafe fn symbol<F: Copy>(name: &str) -> Option<F> {
+    let process = libloading::os::unix::Library::this();
+    // SAFETY: the caller's promise.
+    let symbol = unsafe { process.get::<F>(name.as_bytes()) };
+    symbol.ok().map(|symbol| *symbol)
+}
+
+/// # Safety
+///
+/// None is needed.
+#[cfg(not(unix))]
+pub(crate) unsafe fn symbol<F: Copy>(_name: &str) -> Option<F> {
+    None
+}
+
+/// The attribute of `x`, `None` if it has none: what looks for it raises no `AttributeError` where it can help it.
+#[inline]
+pub(crate) fn attribute<'py>(
+    x: &Bound<'py, PyAny>,
+    name: &Bound<'py, PyString>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let Some(get) = functions().get_optional_attr else {
+        return x.getattr_opt(name);
+    };
+    let mut found = null_mut();
+    // SAFETY: two live objects, attached; `found` is ours.
+    match unsafe { get(x.as_ptr(), name.as_ptr(), &mut found) } {
+        0 => Ok(None),
+        // SAFETY: a new reference, or NULL with an exception.
+        _ => unsafe { Bound::from_owned_ptr_or_err(x.py(), found) }.map(Some),
+    }
+}
+
+/// Whether `x` has a method `name`, which need not be made for it.
+#[inline(always)]
+pub(crate) fn has(x: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> PyResult<bool> {
+    Ok(is_in_type(x.get_type_ptr(), name) == Some(true) || attribute(x, name)?.is_some())
+}
+
+/// What the method `name` of `x` answers, `None` if it has none.
+#[inline]
+pub(crate) fn answer<'py>(
+    x: &Bound<'py, PyAny>,
+    name: &Bound<'py, PyString>,
+    keyword: Option<Keyword<'_, 'py>>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    if !has(x, name)? {
+        return Ok(None);
+    }
+    match call_method(x, name, keyword) {
+        // An object may hide what its type has.
+        Err(error)
+            if error.is_instance_of::<PyAttributeError>(x.py())
+                && attribute(x, name)?.is_none() =>
+        {
+            Ok(None)
+        }
+        answer => answer.map(Some),
+    }
+}
+
+/// The one keyword of a call: its name in a tuple, and its value.
+pub(crate) type Keyword<'a, 'py> = (&'a Bound<'py, PyTuple>, &'a Bound<'py, PyAny>);
+
+/// Calls the method `name` of a producer; what [`call`] says of unwinding holds.
+#[inline]
+pub(crate) fn call_method<'py>(
+    x: &Bound<'py, PyAny>,
+    name: &Bound<'py, PyString>,
+    keyword: Option<Keyword<'_, 'py>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let Some(vectorcall) = functions().vectorcall_method else {
+        return call_attribute(x, name, keyword);
+    };
+    let (names, value) = match keyword {
+        Some((names, value)) => (names.as_ptr(), value.as_ptr()),
+        None => (null_mut(), null_mut()),
+    };
+    let mut arguments = [x.as_ptr(), value];
+    let stop = Stop;
+    // SAFETY: the name, the receiver, a value for each name, all live and attached; the array is ours to write to. An
+    // unwinding that is no panic ends in `stop`.
+    let result = unsafe {
+        vectorcall(
+            name.as_ptr(),
+            arguments.as_mut_ptr(),
+            1 | ARGUMENTS_OFFSET,
+            names,
+        )
+    };
+    std::mem::forget(stop);
+    // SAFETY: a new reference, or NULL with an exception.
+    unsafe { Bound::from_owned_ptr_or_err(x.py(), result) }
+}
+
+/// As [`call_method`], by a bound method and a dict.
+#[cold]
+fn call_attribute<'py>(
+    x: &Bound<'py, PyAny>,
+    name: &Bound<'py, PyString>,
+    keyword: Option<Keyword<'_, 'py>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let method = x.getattr(name)?;
+    let keywords = PyDict::new(x.py());
+    if let Some((names, value)) = keyword {
+        keywords.set_item(names.get_item(0)?, value)?;
+    }
+    call(&method, Some(&keywords))
+}
+
+/// Calls a producer's method with these keywords.
+///
+/// Before CPython 3.14, a thread that wants the interpreter back while that finalizes is unwound out of the
+/// call by `pthread_exit`. Rust aborts when its frames are unwound so; this stops the thread instead, as 3.14
+/// does.
+pub(crate) fn call<'py>(
+    method: &Bound<'py, PyAny>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    type Call = unsafe extern "C" fn(
+        *mut ffi::PyObject,
+        *mut ffi::PyObject,
+        *mut ffi::PyObject,
+    ) -> *mut ffi::PyObject;
+    type CallUnwinding = unsafe extern "C-unwind" fn(
+        *mut ffi::PyObject,
+        *mut ffi::PyObject,
+        *mut ffi::PyObject,
+    ) -> *mut ffi::PyObject;
+    // PyO3 declares the function as one that does not unwind; the compiler must not see through this.
+    let function = black_box(ffi::PyObject_Call as Call);
+    // SAFETY: the same function, and the same ABI but for what happens on unwinding.
+    let function = unsafe { transmute::<Call, CallUnwinding>(function) };
+    let nothing = PyTuple::empty(method.py());
+    let keywords = keywords.map_or(null_mut(), Bound::as_ptr);
+    let stop = Stop;
+    // SAFETY: live objects, or NULL for no keywords, attached; an unwinding that is no panic ends in `stop`.
+    let result = unsafe { function(method.as_ptr(), nothing.as_ptr(), keywords) };
+    std::mem::forget(stop);
+    // SAFETY: a new reference, or NULL with an exception.
+    unsafe { Bound::from_owned_ptr_or_err(method.py(), result) }
+}
+
+/// Ends a thread that is unwound, though not by a panic, by not letting it go on.
+struct Stop;
+
+impl Drop for Stop {
+    fn drop(&mut self) {
+        while !thread::panicking() {
+            thread::park();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pyo3::intern;
+    use pyo3::types::PyModule;
+
+    use super::*;
+
+    #[test]
+    fn this_interpreter_has_the_functions() {
+        let Functions {
+            get_optional_attr,
+            vectorcall_method,
+        } = functions();
+        assert_eq!(get_optional_attr.is_some(), cfg!(unix));
+        assert_eq!(vectorcall_method.is_some(), cfg!(unix));
+    }
+
+    #[test]
+    fn a_method_answers_the_same_by_either_way() -> PyResult<()> {
+        Python::attach(|py| {
+            let code = c"class X:
+    def both(self, **keywords): return keywords
+    def fails(self, **keywords): raise KeyError(len(keywords))";
+            let module = PyModule::from_code(py, code, c"x.py", c"x")?;
+            let x = module.getattr("X")?.call0()?;
+            let (names, value) = (
+                PyTuple::new(py, ["key"])?,
+                PyTuple::new(py, [3])?.into_any(),
+            );
+            for keyword in [None, Some((&names, &value))] {
+                let name = intern!(py, "both");
+                let answer = call_method(&x, name, keyword)?;
+                assert_eq!(answer.len()?, keyword.iter().len());
+                assert!(answer.eq(call_attribute(&x, name, keyword)?)?);
+                for name in [intern!(py, "fails"), intern!(py, "missing")] {
+                    let texts = [
+                        call_method(&x, name, keyword),
+                        call_attribute(&x, name, keyword),
+                    ]
+                    .map(|answer| answer.map_or_else(|error| error.to_string(), |_| String::new()));
+                    assert!(!texts[0].is_empty() && texts[0] == texts[1]);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn a_missing_attribute_is_none_and_a_failing_one_an_error() -> PyResult<()> {
+        Python::attach(|py| {
+            let code = c"class X:
+    there = 1
+    fails = property(lambda self: 1 / 0)
+    hidden = property(lambda self: self.missing)";
+            let module = PyModule::from_code(py, code, c"x.py", c"x")?;
+            let x = module.getattr("X")?.call0()?;
+            for name in ["there", "missing", "hidden", "fails"] {
+                let ours = attribute(&x, &PyString::new(py, name));
+                let theirs = x.getattr_opt(name);
+                let text = |found: PyResult<Option<_>>| format!("{found:?}");
+                assert_eq!(ours.is_ok(), name != "fails");
+                assert_eq!(text(ours), text(theirs));
+            }
+            Ok(())
+        })
+    }
+}

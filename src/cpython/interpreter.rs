@@ -1,0 +1,236 @@
+//! Living with the interpreter: exceptions that travel while objects die, and its end (invariant S5 of
+//! `docs/safety.md`).
+
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+
+use pyo3::exceptions::PyImportError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::cpython::depth::{later, within};
+use crate::stream::release;
+
+/// A pending Python exception, put aside while a destructor runs, and set again when dropped (R5).
+pub(crate) struct Pending<'py>(Option<[*mut ffi::PyObject; 3]>, PhantomData<Python<'py>>);
+
+impl<'py> Pending<'py> {
+    /// Takes the exception that is set, if any.
+    #[allow(
+        deprecated,
+        reason = "PyErr_GetRaisedException is not in the 3.11 stable ABI"
+    )]
+    pub(crate) fn save(_py: Python<'py>) -> Self {
+        // SAFETY: `_py` proves attachment.
+        if unsafe { ffi::PyErr_Occurred() }.is_null() {
+            return Self(None, PhantomData);
+        }
+        let [mut kind, mut value, mut traceback] = [null_mut(); 3];
+        // SAFETY: `_py` proves attachment, and the three places are ours to write.
+        unsafe { ffi::PyErr_Fetch(&mut kind, &mut value, &mut traceback) };
+        Self(Some([kind, value, traceback]), PhantomData)
+    }
+}
+
+impl Drop for Pending<'_> {
+    #[allow(
+        deprecated,
+        reason = "PyErr_SetRaisedException is not in the 3.11 stable ABI"
+    )]
+    fn drop(&mut self) {
+        let Some([kind, value, traceback]) = self.0 else {
+            return;
+        };
+        // SAFETY: attached for `'py`, and the three references are those that `save` was given.
+        unsafe { ffi::PyErr_Restore(kind, value, traceback) };
+    }
+}
+
+/// What can be let go of with less ado where the thread is known to be attached, as PyO3 knows too.
+pub(crate) trait DropAttached: Sized {
+    /// Drops it.
+    fn drop_attached(self, py: Python<'_>);
+}
+
+/// What a Python object holds, and lets go of without disturbing the exception that is set: a foreign
+/// deleter may run Python code, and objects die while exceptions travel (R5).
+pub(crate) struct Quiet<T: DropAttached>(ManuallyDrop<T>);
+
+impl<T: DropAttached> Quiet<T> {
+    /// Holds `value` until the Python object around it dies.
+    pub(crate) fn new(value: T) -> Self {
+        Self(ManuallyDrop::new(value))
+    }
+}
+
+impl<T: DropAttached> Deref for Quiet<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T: DropAttached> Drop for Quiet<T> {
+    fn drop(&mut self) {
+        // SAFETY: it is part of a Python object, whose destructor runs attached, or was to become part of one in a
+        // function that is called attached.
+        let py = unsafe { Python::assume_attached() };
+        // SAFETY: taken once, here, and not used again.
+        let value = unsafe { ManuallyDrop::take(&mut self.0) };
+        quietly(py, || value.drop_attached(py));
+    }
+}
+
+/// Runs what lets go of something with the exception that is set, if any, put aside; mostly there is none.
+#[inline(always)]
+pub(crate) fn quietly(py: Python<'_>, let_go: impl FnOnce()) {
+    // SAFETY: `py` proves attachment.
+    match unsafe { ffi::PyErr_Occurred() }.is_null() {
+        true => let_go(),
+        false => with_pending(py, let_go),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn with_pending(py: Python<'_>, let_go: impl FnOnce()) {
+    let _pending = Pending::save(py);
+    let_go();
+}
+
+static FINALIZING: AtomicBool = AtomicBool::new(false);
+
+/// Notes that the interpreter is going away; from here on Python references are leaked (R14).
+#[pyfunction]
+fn finalize() {
+    release::finish();
+    FINALIZING.store(true, Ordering::Release);
+}
+
+/// Ties dlx to this interpreter, and refuses a second one: caches and types are shared by the process.
+pub(crate) fn one_interpreter(py: Python<'_>) -> PyResult<()> {
+    static INTERPRETER: AtomicI64 = AtomicI64::new(-1);
+    // SAFETY: attached, so there is a current interpreter.
+    let current = unsafe { ffi::PyInterpreterState_Get() };
+    // SAFETY: the interpreter just found.
+    let id = unsafe { ffi::PyInterpreterState_GetID(current) };
+    let known = INTERPRETER.compare_exchange(-1, id, Ordering::AcqRel, Ordering::Acquire);
+    if known.is_err_and(|known| known != id) {
+        return Err(PyImportError::new_err(
+            "dlx supports one interpreter per process",
+        ));
+    }
+    let finalize = wrap_pyfunction!(finalize, py)?;
+    py.import("atexit")?.call_method1("register", (finalize,))?;
+    Ok(())
+}
+
+/// Runs what gives up something of Python's, on whatever thread: attached, with the exception that is set put
+/// aside, or not at all once the interpreter has begun to exit (invariant S5).
+pub(crate) fn give_up(release: impl FnOnce(Python<'_>)) {
+    attach(|py| {
+        let _pending = Pending::save(py);
+        release(py);
+    });
+}
+
+/// Runs `body` attached, on whatever thread; `None` once the interpreter has begun to exit.
+///
+/// `Python::attach` believes its own count, which C code between two calls of dlx does not change: where Python
+/// code that dlx has called calls a function that releases the GIL, and that calls dlx, the thread would be taken
+/// for attached. PyO3 does not know of this attachment, so `body` drops an owned `Py<T>` only by `drop_ref`.
+pub(crate) fn attach<R>(body: impl FnOnce(Python<'_>) -> R) -> Option<R> {
+    struct Release(ffi::PyGILState_STATE);
+    impl Drop for Release {
+        fn drop(&mut self) {
+            // SAFETY: the state that this thread got, released in the order in which states were got.
+            unsafe { ffi::PyGILState_Release(self.0) };
+        }
+    }
+    // SAFETY: may be called at any time.
+    if FINALIZING.load(Ordering::Acquire) || unsafe { ffi::Py_IsInitialized() } == 0 {
+        return None;
+    }
+    // SAFETY: there is an interpreter.
+    let _release = Release(unsafe { ffi::PyGILState_Ensure() });
+    // SAFETY: attached until `_release` is dropped, after `body` has returned.
+    Some(body(unsafe { Python::assume_attached() }))
+}
+
+/// Whether somebody else holds `object` too, so that to let go of it frees nothing.
+#[inline(always)]
+fn is_shared(object: *mut ffi::PyObject) -> bool {
+    // SAFETY: a live object.
+    let count = unsafe { ffi::Py_REFCNT(object) };
+    // From 3.14 on other things are in the upper half.
+    count as u32 > 1
+}
+
+/// A Python object that keeps memory alive and may be let go from any thread (invariant S5).
+pub(crate) struct PythonOwner(Option<Py<PyAny>>);
+
+impl PythonOwner {
+    /// Holds `object` until dropped.
+    pub(crate) fn new(object: Py<PyAny>) -> Self {
+        Self(Some(object))
+    }
+
+    /// The object that is held, or NULL.
+    pub(crate) fn as_ptr(&self) -> *mut ffi::PyObject {
+        self.0.as_ref().map_or(null_mut(), Py::as_ptr)
+    }
+
+    /// The object that is held, by all but the drop of this.
+    pub(crate) fn bind<'a, 'py>(&'a self, py: Python<'py>) -> Option<&'a Bound<'py, PyAny>> {
+        self.0.as_ref().map(|object| object.bind(py))
+    }
+}
+
+impl DropAttached for PythonOwner {
+    fn drop_attached(mut self, py: Python<'_>) {
+        if FINALIZING.load(Ordering::Acquire) {
+            return std::mem::forget(self);
+        }
+        let Some(object) = self.0.take() else {
+            return;
+        };
+        std::mem::forget(self);
+        let object = object.into_ptr();
+        // SAFETY: attached, and the reference was ours, given up once.
+        let let_go = || unsafe { ffi::Py_DECREF(object) };
+        if is_shared(object) {
+            return let_go();
+        }
+        if !within(let_go) {
+            // SAFETY: attached, and the reference was not given up.
+            let object = unsafe { Bound::from_owned_ptr(py, object) };
+            let this = Self::new(object.unbind());
+            later(|| drop(this));
+        }
+    }
+}
+
+impl Drop for PythonOwner {
+    fn drop(&mut self) {
+        let mut object = self.0.take();
+        if object.is_none() {
+            return;
+        }
+        let let_go = || {
+            give_up(|py| {
+                if let Some(object) = object.take() {
+                    object.drop_ref(py);
+                }
+            });
+            // Left where the interpreter is exiting.
+            std::mem::forget(object.take());
+        };
+        if !within(let_go) {
+            later(|| drop(Self(object)));
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Whether a type has an attribute: CPython remembers that by the version of the type, a miss too, and says it without
+//! an exception, by a function that the stable ABI lacks (invariant S23 of `docs/safety.md`).
+
+use std::sync::OnceLock;
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyType};
+
+use crate::cpython::call::symbol;
+
+/// `_PyType_Lookup`: the attribute of a type or of its bases, borrowed, or NULL without an exception.
+type TypeLookup =
+    unsafe extern "C" fn(*mut ffi::PyTypeObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
+
+fn function() -> Option<TypeLookup> {
+    static FUNCTION: OnceLock<Option<TypeLookup>> = OnceLock::new();
+    // SAFETY: the function of this name has had this signature since Python 2.2 (S23).
+    *FUNCTION.get_or_init(|| unsafe { symbol("_PyType_Lookup") })
+}
+
+/// Whether `class` or one of its bases has an attribute `name`, as instances find it; `None` where nobody can say.
+///
+/// Nothing is called, and CPython remembers the answer by the version of the type, a miss too.
+#[inline(always)]
+pub(crate) fn is_in_type(
+    class: *mut ffi::PyTypeObject,
+    name: &Bound<'_, PyString>,
+) -> Option<bool> {
+    let lookup = function()?;
+    // SAFETY: a live type and a string, attached; what is found is not followed.
+    Some(!unsafe { lookup(class, name.as_ptr()) }.is_null())
+}
+
+/// Whether it is certain that a look at `class` for attributes of these names finds nothing: a look that fails takes the
+/// time of several that succeed, before CPython 3.12 at least, because it makes an exception.
+#[inline(always)]
+pub(crate) fn lacks(class: &Bound<'_, PyType>, names: &[&Bound<'_, PyString>]) -> bool {
+    // What a metaclass has, and what its `__getattr__` makes up, is found on the class too.
+    let meta = class.get_type_ptr();
+    let root = &raw mut ffi::PyType_Type;
+    let lacks = |class, name| is_in_type(class, name) == Some(false);
+    names.iter().all(|name| lacks(class.as_type_ptr(), name))
+        && (meta == root || (looks_alike(meta, root) && names.iter().all(|name| lacks(meta, name))))
+}
+
+/// Whether attributes of the instances of both types are looked for by the same function.
+#[cold]
+fn looks_alike(one: *mut ffi::PyTypeObject, other: *mut ffi::PyTypeObject) -> bool {
+    // SAFETY: a live type; the slot is a function pointer, which is only compared.
+    let one = unsafe { ffi::PyType_GetSlot(one, ffi::Py_tp_getattro) };
+    // SAFETY: as above.
+    let other = unsafe { ffi::PyType_GetSlot(other, ffi::Py_tp_getattro) };
+    one == other
+}
+
+#[cfg(test)]
+mod tests {
+    use pyo3::types::PyModule;
+
+    use super::*;
+
+    #[test]
+    fn a_class_lacks_what_neither_it_nor_its_metaclass_has() -> PyResult<()> {
+        Python::attach(|py| {
+            let code = c"class Meta(type):
+    of_meta = 1
+class Making(type):
+    def __getattr__(cls, name): return 1
+class Plain:
+    own = 1
+class X(Plain, metaclass=Meta): pass
+class Y(Plain, metaclass=Making): pass";
+            let module = PyModule::from_code(py, code, c"x.py", c"x")?;
+            for (class, name, absent) in [
+                ("Plain", "own", false),
+                ("Plain", "missing", true),
+                ("X", "own", false),
+                ("X", "of_meta", false),
+                ("X", "missing", true),
+                ("Y", "missing", false),
+            ] {
+                let class = module.getattr(class)?.cast_into::<PyType>()?;
+                let name = PyString::new(py, name);
+                assert_eq!(
+                    lacks(&class, &[&name]),
+                    absent && cfg!(unix),
+                    "{class} {name}"
+                );
+                assert_eq!(class.hasattr(&name)?, !absent);
+            }
+            Ok(())
+        })
+    }
+}

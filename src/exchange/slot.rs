@@ -1,0 +1,285 @@
+//! The pool of tables: one for each class that dlx makes a producer, found again by class and by table.
+//!
+//! `managed_tensor_to_py_object_no_sync` gets no context, so a consumer can hand back an instance of a class
+//! only if the function itself knows the class: each slot has functions of its own. A slot is given to one
+//! class and never to another. When the class dies its table stays, and answers with an exception.
+
+use std::ptr::{from_ref, null_mut};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use pyo3::exceptions::{PyBufferError, PyRuntimeError};
+use pyo3::ffi;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyType, PyWeakrefReference};
+
+mod origin;
+
+pub(crate) use origin::{
+    Hooks, MAX_HOPS, Origin, endless, innermost, is_mixin, is_root, lends_nothing, lent,
+    names_devices, nested, root_or,
+};
+
+use crate::exchange;
+use crate::exchange::{Named, Published, WorkStream, table};
+use crate::types::error::type_name;
+
+/// How many classes can have a table of their own.
+pub(crate) const SLOTS: usize = 512;
+
+static POOL: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
+static USED: AtomicUsize = AtomicUsize::new(0);
+static CLAIMING: Mutex<()> = Mutex::new(());
+
+/// The place of one class in the pool.
+pub(crate) struct Slot {
+    /// The class while it lives, else NULL. Never followed: it is compared with the types of live objects.
+    class: AtomicPtr<ffi::PyObject>,
+    holder: OnceLock<Holder>,
+    /// One more than the number of the slot of a later class at the address of the dead one, if instances of it
+    /// came with this table: a consumer that knows types by address alone takes one class for the other.
+    heir: AtomicUsize,
+    /// The stream of the library that the last export on a device with streams came from.
+    work_stream: Mutex<Option<WorkStream>>,
+}
+
+/// What a slot knows of its class.
+pub(crate) struct Holder {
+    class: Py<PyWeakrefReference>,
+    address: usize,
+    name: String,
+    pub(crate) origin: Origin,
+    pub(crate) hooks: Hooks,
+    table: Published,
+}
+
+impl Slot {
+    const fn new() -> Self {
+        Self {
+            class: AtomicPtr::new(null_mut()),
+            holder: OnceLock::new(),
+            heir: AtomicUsize::new(0),
+            work_stream: Mutex::new(None),
+        }
+    }
+
+    /// Gives `class` a slot; `None` when the pool is used up.
+    pub(crate) fn claim(
+        class: &Bound<'_, PyType>,
+        origin: Origin,
+        hooks: Hooks,
+    ) -> PyResult<Option<&'static Self>> {
+        let forget = wrap_pyfunction!(forget, class.py())?;
+        let weak = PyWeakrefReference::new_with(class, forget)?.unbind();
+        let name = type_name(class);
+        // What ran until here may have been asked for a slot of the same class.
+        let _claiming = CLAIMING.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(slot) = POOL.iter().find(|slot| slot.is_for(class.as_ptr())) {
+            return Ok(Some(slot));
+        }
+        let next = |used: usize| (used < SLOTS).then_some(used + 1);
+        let Ok(index) = USED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next) else {
+            return Ok(None);
+        };
+        let slot = &POOL[index];
+        let table = &TABLES[index / ROW][index % ROW];
+        let table = if origin.lends() {
+            table.clone()
+        } else {
+            table.without_borrow()
+        };
+        slot.holder.get_or_init(|| Holder {
+            class: weak,
+            address: class.as_ptr().addr(),
+            name,
+            origin,
+            hooks,
+            table,
+        });
+        slot.class.store(class.as_ptr(), Ordering::Release);
+        Ok(Some(slot))
+    }
+
+    /// The slot of `class` itself, not of a base.
+    pub(crate) fn of_class(class: &Bound<'_, PyType>) -> PyResult<Option<&'static Self>> {
+        let name = intern!(class.py(), "__dlpack_c_exchange_api__");
+        let slot =
+            exchange::header(class, name)?.and_then(|table| Self::of_table(table.addr().get()));
+        Ok(slot.filter(|slot| slot.is_for(class.as_ptr())))
+    }
+
+    /// The slot that a table belongs to, if it is one of the pool.
+    pub(crate) fn of_table(table: usize) -> Option<&'static Self> {
+        let offset = table.checked_sub(POOL.as_ptr().addr())?;
+        let slot = POOL.get(offset / size_of::<Self>())?;
+        let own = slot.holder.get()?.table.header();
+        (own.addr().get() == table).then_some(slot)
+    }
+
+    /// Its table, which lives as long as the process (R114).
+    pub(crate) fn table(&'static self) -> Option<&'static Published> {
+        self.holder.get().map(|holder| &holder.table)
+    }
+
+    /// What it knows of its class, dead or alive.
+    pub(crate) fn holder(&self) -> Option<&Holder> {
+        self.holder.get()
+    }
+
+    /// The hooks of the class that its table stands for.
+    pub(crate) fn hooks(&self) -> Hooks {
+        let heir = self.is_for(null_mut()).then(|| self.heir()).flatten();
+        let holder = heir.unwrap_or(self).holder.get();
+        holder.map(|holder| holder.hooks).unwrap_or_default()
+    }
+
+    /// The slot of the class that took the place of a dead one.
+    fn heir(&self) -> Option<&'static Self> {
+        let number = self.heir.load(Ordering::Acquire).checked_sub(1)?;
+        POOL.get(number)
+    }
+
+    /// Whether it is the slot of the class at this address, which is alive.
+    pub(crate) fn is_for(&self, class: *mut ffi::PyObject) -> bool {
+        self.class.load(Ordering::Acquire) == class
+    }
+
+    /// Whether it is the slot of a base of `class`, or of `class` itself.
+    pub(crate) fn is_for_base_of(&self, class: &Bound<'_, PyType>) -> bool {
+        class.mro().iter().any(|base| self.is_for(base.as_ptr()))
+    }
+
+    /// The slot of a type that dlx provides a table for, published or not.
+    pub(crate) fn provided(class: &Bound<'_, PyType>) -> Option<&'static Self> {
+        let class = class.as_ptr();
+        POOL.iter()
+            .find(|slot| slot.is_for(class) && slot.is_provided())
+    }
+
+    /// Whether its class is not dlx's.
+    pub(crate) fn is_provided(&self) -> bool {
+        let itself = |holder: &Holder| matches!(holder.origin, Origin::Itself { .. });
+        self.holder.get().is_some_and(itself)
+    }
+
+    /// Whether its table lends views.
+    pub(crate) fn lends(&self) -> bool {
+        self.holder
+            .get()
+            .is_some_and(|holder| holder.origin.lends())
+    }
+
+    /// The error of a table that got an object of another type (R127).
+    #[cold]
+    pub(crate) fn stranger(&self, class: &Bound<'_, PyType>) -> PyErr {
+        let own = self.holder.get().map_or("a class", |holder| &holder.name);
+        let name = type_name(class);
+        PyBufferError::new_err(format!("the exchange table of {own} was given {name}"))
+    }
+
+    /// Whether `class` lives where the class of this slot died.
+    pub(crate) fn was_at(&self, class: &Bound<'_, PyType>) -> bool {
+        let was = |holder: &Holder| holder.address == class.as_ptr().addr();
+        self.is_for(null_mut()) && self.holder.get().is_some_and(was)
+    }
+
+    /// Lets the table stand for a later class, which [`Self::was_at`] found at the same address.
+    pub(crate) fn inherit(&self, heir: &Self) {
+        let number = (from_ref(heir).addr() - POOL.as_ptr().addr()) / size_of::<Self>();
+        self.heir.store(number + 1, Ordering::Release);
+    }
+
+    /// The class and what is known of it, or the class that took the place of a dead one.
+    ///
+    /// # Errors
+    ///
+    /// `RuntimeError` if the class is gone.
+    pub(crate) fn living<'py>(&self, py: Python<'py>) -> PyResult<(&Holder, Bound<'py, PyType>)> {
+        for holder in [Some(self), self.heir()]
+            .into_iter()
+            .flatten()
+            .flat_map(Self::holder)
+        {
+            if let Some(class) = holder.class.bind(py).upgrade_as::<PyType>()? {
+                return Ok((holder, class));
+            }
+        }
+        let name = self.holder.get().map_or("a class", |holder| &holder.name);
+        Err(PyRuntimeError::new_err(format!(
+            "the exchange table of {name} was called, but the class is gone"
+        )))
+    }
+
+    /// Notes whose stream the consumer of an export should run on.
+    pub(crate) fn set_work_stream(&self, work_stream: WorkStream) {
+        let mut place = self
+            .work_stream
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *place = Some(work_stream);
+    }
+
+    /// The stream noted last.
+    pub(crate) fn work_stream(&self) -> Option<WorkStream> {
+        *self
+            .work_stream
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A class has died: its slot no longer recognises it, so that a later class at its address is not taken for it.
+#[pyfunction]
+fn forget(weak: &Bound<'_, PyAny>) {
+    let holds = |slot: &&Slot| {
+        slot.holder
+            .get()
+            .is_some_and(|holder| holder.class.is(weak))
+    };
+    if let Some(slot) = POOL.iter().find(holds) {
+        slot.class.store(null_mut(), Ordering::Release);
+    }
+}
+
+/// Stands for the slot of this number in the functions of its table.
+struct Numbered<const N: usize>;
+
+impl<const N: usize> Named for Numbered<N> {
+    type Exchange = Slot;
+
+    fn exchange() -> &'static Slot {
+        &POOL[N]
+    }
+}
+
+const ROW: usize = 16;
+
+macro_rules! rows {
+    ($($start:literal)*) => {
+        [$([
+            table::<Numbered<{ $start }>>(),
+            table::<Numbered<{ $start + 1 }>>(),
+            table::<Numbered<{ $start + 2 }>>(),
+            table::<Numbered<{ $start + 3 }>>(),
+            table::<Numbered<{ $start + 4 }>>(),
+            table::<Numbered<{ $start + 5 }>>(),
+            table::<Numbered<{ $start + 6 }>>(),
+            table::<Numbered<{ $start + 7 }>>(),
+            table::<Numbered<{ $start + 8 }>>(),
+            table::<Numbered<{ $start + 9 }>>(),
+            table::<Numbered<{ $start + 10 }>>(),
+            table::<Numbered<{ $start + 11 }>>(),
+            table::<Numbered<{ $start + 12 }>>(),
+            table::<Numbered<{ $start + 13 }>>(),
+            table::<Numbered<{ $start + 14 }>>(),
+            table::<Numbered<{ $start + 15 }>>(),
+        ]),*]
+    };
+}
+
+/// The tables of the pool, all with a borrow.
+static TABLES: [[Published; ROW]; SLOTS / ROW] = rows![
+    0 16 32 48 64 80 96 112 128 144 160 176 192 208 224 240
+    256 272 288 304 320 336 352 368 384 400 416 432 448 464 480 496
+];

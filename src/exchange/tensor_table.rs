@@ -1,0 +1,111 @@
+//! The exchange table of `dlx.Tensor`.
+
+#![forbid(unsafe_code)]
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
+
+use crate::abi::*;
+use crate::exchange;
+use crate::exchange::{Exchange, Named, Published};
+use crate::stream;
+use crate::stream::Stream;
+use crate::tensor::managed::Managed;
+use crate::tensor::object::Tensor;
+use crate::tensor::snapshot::Snapshot;
+use crate::types::error::{Error, type_name};
+
+/// The table, one for the process (R114).
+pub(crate) static TABLE: Published = exchange::table::<Tensors>();
+
+/// The object as a tensor, or the error of a table that got another type (R127).
+#[inline(always)]
+fn tensor<'a>(object: &'a Borrowed<'_, '_, PyAny>) -> PyResult<&'a Tensor> {
+    match Tensor::of(object) {
+        Some(tensor) => Ok(tensor.get()),
+        None => Err(stranger(object)),
+    }
+}
+
+/// What it is, ready for the stream that this table names; mostly it is so already (R126).
+#[inline(always)]
+fn ready<'a>(py: Python<'_>, tensor: &'a Tensor) -> PyResult<&'a Snapshot> {
+    let snapshot = tensor.snapshot()?;
+    if snapshot.work().is_some() {
+        order(py, snapshot)?;
+    }
+    Ok(snapshot)
+}
+
+/// Makes the stream that this table names wait until the elements are ready.
+#[cold]
+#[inline(never)]
+fn order(py: Python<'_>, snapshot: &Snapshot) -> PyResult<()> {
+    let device = snapshot.memo().device;
+    let consumer = Stream::of_table(stream::current(py, device)?, device);
+    Ok(snapshot.order(&consumer)?)
+}
+
+#[cold]
+#[inline(never)]
+fn stranger(object: &Bound<'_, PyAny>) -> PyErr {
+    PyBufferError::new_err(format!(
+        "the exchange table of dlx.Tensor was given {}",
+        type_name(&object.get_type())
+    ))
+}
+
+/// The exchange of `dlx.Tensor`.
+pub(crate) struct Tensors;
+
+impl Named for Tensors {
+    type Exchange = Self;
+
+    fn exchange() -> &'static Self {
+        &Self
+    }
+}
+
+/// A new tensor in memory of dlx's own.
+pub(crate) fn allocate(
+    shape: &[i64],
+    dtype: DLDataType,
+    device: DLDevice,
+) -> Result<Managed<DLManagedTensorVersioned>, Error> {
+    Snapshot::empty(shape, dtype, device)?.export(true)
+}
+
+impl Exchange for Tensors {
+    #[inline(always)]
+    fn at_hand<'a>(&self, object: &'a Bound<'_, PyAny>) -> Option<&'a Snapshot> {
+        Tensor::of(object)?.get().at_hand()
+    }
+
+    fn export(
+        &self,
+        object: Borrowed<'_, '_, PyAny>,
+    ) -> PyResult<Managed<DLManagedTensorVersioned>> {
+        Ok(ready(object.py(), tensor(&object)?)?.export(false)?)
+    }
+
+    fn borrow(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
+        Ok(ready(object.py(), tensor(&object)?)?.dl_tensor())
+    }
+
+    fn import<'py>(&self, py: Python<'py>, snapshot: Snapshot) -> PyResult<Bound<'py, PyAny>> {
+        Ok(Tensor::new(py, snapshot)?.into_any())
+    }
+
+    fn allocate(
+        &self,
+        shape: &[i64],
+        dtype: DLDataType,
+        device: DLDevice,
+    ) -> Result<Managed<DLManagedTensorVersioned>, Error> {
+        allocate(shape, dtype, device)
+    }
+
+    fn current_work_stream(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
+        stream::current(py, device)
+    }
+}

@@ -1,0 +1,268 @@
+//! Tensors that live under two names: memory that is reached as one device or as another, by
+//! `__dlpack_device_aliases__`, which is dlx's proposal (`docs/devices.md`).
+
+#![forbid(unsafe_code)]
+
+use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::abi::{DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED};
+use crate::adapters::{oneapi, torch};
+use crate::copy::request::{Request, finish};
+use crate::cpython::call::{attribute, call};
+use crate::cpython::interpreter::PythonOwner;
+use crate::exchange::slot::names_devices;
+use crate::import::protocol;
+use crate::import::protocol::{device_of, from_protocol, no_protocol};
+use crate::stream;
+use crate::stream::release::Release;
+use crate::stream::usage::Ready;
+use crate::tensor::object::Tensor;
+use crate::tensor::snapshot::{Aliases, Snapshot};
+use crate::types::device;
+use crate::types::error::type_name;
+
+/// How many devices a producer may name; an iterable that goes on beyond is taken for one that never ends.
+const MAX_ALIASES: usize = 64;
+
+/// The devices that `snapshot` is on besides its own.
+pub(crate) fn of_snapshot(snapshot: &Snapshot) -> &[DLDevice] {
+    snapshot
+        .aliases()
+        .map_or(&[][..], |aliases| &aliases.devices)
+}
+
+/// Whether the caller asks for `snapshot` under another of its names.
+pub(crate) fn is_asked(snapshot: &Snapshot, there: Option<DLDevice>) -> bool {
+    there.is_some_and(|there| of_snapshot(snapshot).contains(&there))
+}
+
+/// The devices that `x` is on besides its own, as far as it says; `None` if it says nothing.
+pub(crate) fn of(x: &Bound<'_, PyAny>) -> PyResult<Option<Vec<DLDevice>>> {
+    let method = attribute(x, intern!(x.py(), "__dlpack_device_aliases__"))?;
+    let declared = method.map(|method| answer_of(x, &method)).transpose()?;
+    if oneapi::host_queue(x)?.is_none() {
+        return Ok(declared);
+    }
+    let mut devices = declared.unwrap_or_default();
+    devices.push(device::CPU);
+    Ok(Some(devices))
+}
+
+/// What `__dlpack_device_aliases__` answers.
+fn answer_of(x: &Bound<'_, PyAny>, method: &Bound<'_, PyAny>) -> PyResult<Vec<DLDevice>> {
+    let answer = call(method, None)?;
+    let Ok(pairs) = answer.try_iter() else {
+        return Err(PyTypeError::new_err(format!(
+            "__dlpack_device_aliases__ of {} returned {}, not an iterable of pairs (type, id)",
+            type_name(&x.get_type()),
+            type_name(&answer.get_type())
+        )));
+    };
+    let mut devices = Vec::new();
+    for pair in pairs {
+        if devices.len() == MAX_ALIASES {
+            return Err(PyBufferError::new_err(format!(
+                "__dlpack_device_aliases__ of {} names more than {MAX_ALIASES} devices",
+                type_name(&x.get_type())
+            )));
+        }
+        devices.push(device_of(x, "__dlpack_device_aliases__", &pair?)?);
+    }
+    Ok(devices)
+}
+
+/// `devices` without `here`, each once.
+fn others(devices: &[DLDevice], here: DLDevice) -> Box<[DLDevice]> {
+    let mut others = Vec::new();
+    for &device in devices {
+        if device != here && !others.contains(&device) {
+            others.push(device);
+        }
+    }
+    others.into()
+}
+
+/// What was read of `exporter` for `request`, with the other names that it has; `stand_in` is the instance of a
+/// mixin class that the caller gave in its place, whose class may say them instead.
+///
+/// Memory on the CPU that nobody asked for by name is not looked at: its imports cost no more for this.
+#[inline(always)]
+pub(crate) fn named(
+    stand_in: Option<&Bound<'_, PyAny>>,
+    exporter: &Bound<'_, PyAny>,
+    snapshot: Snapshot,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
+    match snapshot.memo().device == device::CPU && request.device.is_none() {
+        true => Ok(snapshot),
+        false => looked_at(stand_in, exporter, snapshot, request),
+    }
+}
+
+#[inline(never)]
+fn looked_at(
+    stand_in: Option<&Bound<'_, PyAny>>,
+    exporter: &Bound<'_, PyAny>,
+    snapshot: Snapshot,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
+    let here = snapshot.memo().device;
+    // What dlx holds already is no answer to the request yet.
+    let own = Tensor::of(exporter).is_some();
+    let copied = request.copy == Some(true) || snapshot.has(DLPACK_FLAG_BITMASK_IS_COPIED);
+    // A copy is where it is, and nowhere else.
+    if copied && !own {
+        return Ok(snapshot);
+    }
+    let speaker = match stand_in {
+        Some(stand_in) if names_devices(&stand_in.get_type())? => stand_in,
+        _ if own => return Ok(snapshot),
+        _ => exporter,
+    };
+    let Some(declared) = of(speaker)? else {
+        return Ok(snapshot);
+    };
+    let names = protocol::device(exporter)?.into_iter().chain(declared);
+    let names: Vec<DLDevice> = names.collect();
+    let devices = others(&names, here);
+    // Elsewhere the producer has made other memory.
+    if !names.contains(&here) || *devices == *of_snapshot(&snapshot) {
+        return Ok(snapshot);
+    }
+    let exporter = match own {
+        // Of whom it was imported, if that one is known.
+        true => exporter_of(exporter.py(), &snapshot),
+        false => Some(exporter),
+    };
+    let exporter = exporter.map(|exporter| PythonOwner::new(exporter.clone().unbind()));
+    Ok(snapshot.aliased(Aliases { devices, exporter })?)
+}
+
+/// Whom to ask for `snapshot` under another of its names.
+fn exporter_of<'a, 'py>(py: Python<'py>, snapshot: &'a Snapshot) -> Option<&'a Bound<'py, PyAny>> {
+    snapshot.aliases()?.exporter.as_ref()?.bind(py)
+}
+
+/// `snapshot` under another of its names, where `request` asks for one.
+///
+/// # Errors
+///
+/// `BufferError` where the exporter gives another tensor by now; what it raises.
+pub(crate) fn again(
+    py: Python<'_>,
+    snapshot: &Snapshot,
+    request: &Request<'_, '_>,
+) -> PyResult<Option<Snapshot>> {
+    let (Some(aliases), Some(there)) = (snapshot.aliases(), request.device) else {
+        return Ok(None);
+    };
+    if !aliases.devices.contains(&there) {
+        return Ok(None);
+    }
+    let exporter = exporter_of(py, snapshot);
+    let found = match exporter {
+        Some(exporter) => asked(exporter, snapshot, request)?,
+        None => readdressed(py, snapshot, there, request)?,
+    };
+    if request.copy == Some(true) || found.has(DLPACK_FLAG_BITMASK_IS_COPIED) {
+        return Ok(Some(found));
+    }
+    let here = snapshot.memo().device;
+    let devices = others(&[&[here], &*aliases.devices].concat(), there);
+    let exporter = exporter.map(|exporter| PythonOwner::new(exporter.clone().unbind()));
+    Ok(Some(found.aliased(Aliases { devices, exporter })?))
+}
+
+/// What `exporter`, of whom `snapshot` was read, gives on the device that is asked for.
+fn asked(
+    exporter: &Bound<'_, PyAny>,
+    snapshot: &Snapshot,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
+    let kind = torch::kind(exporter)?;
+    let found = from_protocol(exporter, kind, request)?;
+    let found = found.ok_or_else(|| no_protocol(exporter, "__dlpack__"))?;
+    let (was, is) = (snapshot.memo(), found.memo());
+    let copied = request.copy == Some(true) || found.has(DLPACK_FLAG_BITMASK_IS_COPIED);
+    // Where one of the devices has handles, the addresses cannot be compared.
+    let comparable = device::has_addresses(was.device) && device::has_addresses(is.device);
+    let moved = (comparable && was.data != is.data) || snapshot.strides() != found.strides();
+    if (moved && !copied) || was.dtype != is.dtype || snapshot.shape() != found.shape() {
+        return Err(PyBufferError::new_err(format!(
+            "{} gives another tensor on {} than the one that was imported on {}",
+            type_name(&exporter.get_type()),
+            device::name(is.device),
+            device::name(was.device)
+        )));
+    }
+    Ok(found)
+}
+
+/// What a class of dlx's mixin describes by a `dlx.Tensor`, at the same address on `there`, as the class says.
+fn readdressed(
+    py: Python<'_>,
+    snapshot: &Snapshot,
+    there: DLDevice,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
+    let memo = snapshot.memo();
+    let (from, to) = (device::name(memo.device), device::name(there));
+    if !(device::has_addresses(memo.device) && device::has_addresses(there)) {
+        return Err(PyBufferError::new_err(format!(
+            "the tensor is on {from}, and its address says nothing on {to}: one of the two has handles"
+        )));
+    }
+    if snapshot
+        .work()
+        .is_some_and(|work| !matches!(work.ready, Ready::Now))
+    {
+        return Err(PyBufferError::new_err(format!(
+            "the tensor becomes ready on a stream of {from}, which dlx does not order for {to}; \
+             import it with stream=-1 once it is ready"
+        )));
+    }
+    request.wanted(there)?;
+    finish(py, snapshot.on(there)?, request)
+}
+
+/// `snapshot` for an export with these keywords of `__dlpack__`, where they name it by another of its names.
+pub(crate) fn export(
+    py: Python<'_>,
+    snapshot: &Snapshot,
+    stream: Option<&Bound<'_, PyAny>>,
+    dl_device: Option<(i64, i64)>,
+    copy: Option<bool>,
+) -> PyResult<Option<Snapshot>> {
+    let is_asked = |device: &&DLDevice| {
+        dl_device == Some((device.device_type.0.into(), device.device_id.into()))
+    };
+    let Some(&there) = of_snapshot(snapshot).iter().find(is_asked) else {
+        return Ok(None);
+    };
+    let request = Request {
+        device: Some(there),
+        copy,
+        stream,
+        release: Release::None,
+        ..Request::NOTHING
+    };
+    let snapshot = again(py, snapshot, &request)?;
+    if let Some(snapshot) = &snapshot
+        && !oneapi::is_queue(stream, there)
+    {
+        stream::order_for_export(stream, snapshot)?;
+    }
+    Ok(snapshot)
+}
+
+/// The answer of `__dlpack_device_aliases__`: pairs as those of `__dlpack_device__`.
+pub(crate) fn to_tuple<'py>(
+    py: Python<'py>,
+    devices: &[DLDevice],
+) -> PyResult<Bound<'py, PyTuple>> {
+    let pairs = devices.iter().map(|&device| device::to_tuple(py, device));
+    PyTuple::new(py, pairs.collect::<PyResult<Vec<_>>>()?)
+}

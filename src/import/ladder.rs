@@ -1,0 +1,210 @@
+//! `from_dlpack`: the ladder from an object to a snapshot, each rung left only for the failure named.
+
+#![forbid(unsafe_code)]
+
+use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+use crate::adapters;
+use crate::adapters::{numpy, torch};
+use crate::copy::request::{Request, again, finish};
+use crate::cpython::call::attribute;
+use crate::exchange::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
+use crate::import::aliases;
+use crate::import::cache::Way;
+use crate::import::protocol::{at_once, from_protocol, no_protocol};
+use crate::import::{cache, table};
+use crate::stream::Wanted;
+use crate::stream::usage::Work;
+use crate::tensor::capsule;
+use crate::tensor::object::Tensor;
+use crate::tensor::snapshot::Snapshot;
+use crate::types::device;
+use crate::types::error::type_name;
+
+/// The tensor that `x` describes, as requested.
+pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
+    if let Ok(capsule) = x.cast::<PyCapsule>() {
+        return from_capsule(capsule, request);
+    }
+    if numpy::is_ndarray(x) {
+        // The usual array, without a look into the cache.
+        return from_numpy(x, request);
+    }
+    let given = x;
+    let mut x = x.clone();
+    let mut outer = None;
+    for _ in 0..MAX_HOPS {
+        let stand_in = outer.as_ref().map(|_| given);
+        match (step(&x, stand_in, request), &outer) {
+            (Ok(Step::There(snapshot)), _) => return Ok(snapshot),
+            (Ok(Step::Next(inner, last)), _) => (x, outer) = (inner, last),
+            (Err(error), Some(outer)) => return Err(explain(outer, &x, error)),
+            (Err(error), None) => return Err(error),
+        }
+    }
+    Err(endless(&x.get_type()))
+}
+
+/// What a rung leads to.
+enum Step<'py> {
+    There(Snapshot),
+    /// Another object that stands for this one, and the instance of a mixin class that says so, if it is one.
+    Next(Bound<'py, PyAny>, Option<Bound<'py, PyAny>>),
+}
+
+#[inline(always)]
+fn step<'py>(
+    x: &Bound<'py, PyAny>,
+    stand_in: Option<&Bound<'py, PyAny>>,
+    request: &Request<'_, '_>,
+) -> PyResult<Step<'py>> {
+    let mut room = None;
+    let snapshot = match cache::way_in(&mut room, x)? {
+        Way::Tensor => return from_tensor(x.cast()?, stand_in, request).map(Step::There),
+        Way::Numpy => from_numpy(x, request),
+        Way::Table(table, kind) => table::from_table(x, *table, *kind, request),
+        Way::Protocol(kind) => without_table(x, Some(*kind), request),
+        Way::Mixin => {
+            let (inner, last) = innermost(x)?;
+            return Ok(Step::Next(inner, Some(last)));
+        }
+        Way::Undecided => match forwarded(x)? {
+            Some(inner) => return Ok(Step::Next(inner, None)),
+            None if request.is_usual() => match at_once(x)? {
+                Some(snapshot) => return Ok(Step::There(snapshot)),
+                None => without_table(x, None, request),
+            },
+            None => without_table(x, None, request),
+        },
+    };
+    aliases::named(stand_in, x, snapshot?, request).map(Step::There)
+}
+
+/// A tensor of dlx's own, for which `stand_in` may have been given.
+pub(crate) fn from_tensor(
+    x: &Bound<'_, Tensor>,
+    stand_in: Option<&Bound<'_, PyAny>>,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
+    let snapshot = x.get().snapshot()?.clone();
+    let snapshot = aliases::named(stand_in, x, snapshot, request)?;
+    if let Some(snapshot) = aliases::again(x.py(), &snapshot, request)? {
+        return Ok(snapshot);
+    }
+    match request.moves(snapshot.memo().device) {
+        true => again(x.py(), snapshot, request),
+        false => again(x.py(), used(&snapshot, request)?, request),
+    }
+}
+
+/// A snapshot that dlx holds, for use on the stream that was asked for.
+pub(crate) fn used(snapshot: &Snapshot, request: &Request<'_, '_>) -> PyResult<Snapshot> {
+    let here = snapshot.memo().device;
+    let Wanted::Stream(stream) = request.wanted(here)? else {
+        return Ok(snapshot.clone());
+    };
+    snapshot.order(&stream)?;
+    let work = snapshot.work();
+    if work
+        .and_then(Work::stream)
+        .is_some_and(|known| known.is(&stream))
+    {
+        return Ok(snapshot.clone());
+    }
+    let producer = work.and_then(|work| work.producer.clone());
+    Ok(snapshot.used(request.ready_on(stream, producer))?)
+}
+
+/// Rungs 4 and 5: `__dlpack__`, or else a protocol that is not DLPack's.
+fn without_table(
+    x: &Bound<'_, PyAny>,
+    kind: Option<torch::Kind>,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
+    if let Some(snapshot) = from_protocol(x, kind, request)? {
+        return Ok(snapshot);
+    }
+    let Some(snapshot) = adapters::snapshot(x, request)? else {
+        return Err(no_protocol(x, "__dlpack__"));
+    };
+    request.wanted(request.device.unwrap_or(snapshot.memo().device))?;
+    again(x.py(), snapshot, request)
+}
+
+/// Rung 2: the object that `x` names in place of a table, where that object's type has one.
+#[inline(always)]
+pub(crate) fn forwarded<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let Some(inner) = attribute(x, intern!(x.py(), "__dlpack_c_exchange_api__"))? else {
+        return Ok(None);
+    };
+    leading(inner)
+}
+
+#[cold]
+fn leading(inner: Bound<'_, PyAny>) -> PyResult<Option<Bound<'_, PyAny>>> {
+    let way = cache::way(&inner)?;
+    let leads = !matches!(way, Way::Protocol(_) | Way::Undecided | Way::Numpy);
+    Ok(leads.then_some(inner))
+}
+
+/// Rung 3: a NumPy array from its struct, which dlx moves where it is wanted on another device.
+fn from_numpy(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
+    request.wanted(request.device.unwrap_or(device::CPU))?;
+    finish(x.py(), numpy::snapshot(x)?, request)
+}
+
+/// Rung 6: a capsule that the user made.
+fn from_capsule(capsule: &Bound<'_, PyCapsule>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
+    if request.stream.is_some() {
+        return Err(PyValueError::new_err(
+            "a capsule was ordered when it was made; pass stream= to the __dlpack__ that makes it",
+        ));
+    }
+    again(capsule.py(), capsule::import(capsule, None)?, request)
+}
+
+/// Whether `from_dlpack` has a way for objects like `x`, though it may fail.
+pub(crate) fn is_accepted(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let way = cache::way(x)?;
+    Ok(!matches!(way, Way::Protocol(_) | Way::Undecided)
+        || x.is_instance_of::<PyCapsule>()
+        || x.hasattr(intern!(x.py(), "__dlpack__"))?
+        || adapters::is_known(x)?)
+}
+
+/// Names the class and the hook where what it gave is nothing that `from_dlpack` takes.
+pub(crate) fn explain(object: &Bound<'_, PyAny>, inner: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    let py = object.py();
+    if !error.is_instance_of::<PyAttributeError>(py) {
+        return error;
+    }
+    let found = || {
+        let (inner, last) = match is_mixin(&inner.get_type()) {
+            true => innermost(inner)?,
+            false => (inner.clone(), object.clone()),
+        };
+        if is_accepted(&inner)? {
+            return Ok(None);
+        }
+        let class = last.get_type();
+        let how = match Slot::of_class(&class)?.and_then(Slot::holder) {
+            Some(holder) => holder.origin.describe(py),
+            None => Origin::of(&class)?.describe(py),
+        };
+        let (class, kind) = (type_name(&class), type_name(&inner.get_type()));
+        Ok::<_, PyErr>(Some(format!(
+            "{class}{how} {kind}; what dlx.from_dlpack takes is accepted"
+        )))
+    };
+    match found() {
+        Ok(Some(message)) => {
+            let explained = PyTypeError::new_err(message);
+            explained.set_cause(py, Some(error));
+            explained
+        }
+        _ => error,
+    }
+}

@@ -1,0 +1,242 @@
+//! Rung 4: the Python protocol, `__dlpack__` and `__dlpack_device__`.
+
+#![forbid(unsafe_code)]
+
+mod asked;
+mod order;
+mod usual;
+
+use pyo3::exceptions::{PyAttributeError, PyBufferError, PyException, PyTypeError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyInt, PyTuple};
+
+use self::asked::{Asked, failed};
+use self::order::{Order, of_request};
+pub(crate) use self::usual::{Usual, at_once, usual};
+use self::usual::{note, on_cpu};
+use crate::abi::*;
+use crate::adapters::{oneapi, tensorflow, torch};
+use crate::copy::by_driver;
+use crate::copy::by_driver::On;
+use crate::copy::host;
+use crate::copy::request::{Request, finish, is_refusal, refused_by_both};
+use crate::cpython::call::{answer, attribute, has};
+use crate::stream;
+use crate::stream::release::Release;
+use crate::tensor::capsule;
+use crate::tensor::snapshot::Snapshot;
+use crate::types::device;
+use crate::types::error::type_name;
+
+/// The tensor of `__dlpack__`, moved or copied by dlx where the producer refuses to; `None` if `x` has no such method.
+pub(crate) fn from_protocol(
+    x: &Bound<'_, PyAny>,
+    kind: Option<torch::Kind>,
+    request: &Request<'_, '_>,
+) -> PyResult<Option<Snapshot>> {
+    let py = x.py();
+    let may_copy = match request.copy {
+        None => request.device.is_some(),
+        Some(copy) => copy,
+    };
+    let error = match ask(x, kind, request) {
+        Err(error) if may_copy && is_refusal(py, &error) => error,
+        answer => return answer,
+    };
+    let Some(here) = device(x)? else {
+        return Err(error);
+    };
+    let there = request.device.unwrap_or(here);
+    if !request.moves(here) {
+        return Err(error);
+    }
+    refused_by_both(py, error.clone_ref(py), here, there)?;
+    let on = request.on(there)?;
+    let stream = match &on {
+        _ if !stream::has_streams(here) => None,
+        On::Unordered => Some(stream::NO_SYNC),
+        On::Stream { stream, .. } if stream.device() == here => Some(stream.handle()),
+        _ => Some(stream::current(py, here)?),
+    };
+    let stream = stream.map(|handle| PyInt::new(py, handle).into_any());
+    let as_it_is = Request {
+        stream: stream.as_ref(),
+        // A copy holds what it reads.
+        release: Release::None,
+        ..Request::NOTHING
+    };
+    let Some(source) = ask(x, kind, &as_it_is)? else {
+        return Err(error);
+    };
+    Ok(Some(by_driver::copied(py, &source, there, on)?))
+}
+
+/// The answer of `__dlpack__`, asked for DLPack 1.3, and for a device, a copy or a stream where that is needed.
+pub(crate) fn ask(
+    x: &Bound<'_, PyAny>,
+    kind: Option<torch::Kind>,
+    request: &Request<'_, '_>,
+) -> PyResult<Option<Snapshot>> {
+    match kind {
+        Some(kind) => kind.check_protocol(x)?,
+        None => tensorflow::check(x)?,
+    }
+    ask_checked(x, kind, request).map_err(|error| torch::explain(kind.as_ref(), x, error))
+}
+
+/// As [`ask`], of what has been checked.
+#[inline(always)]
+fn ask_checked(
+    x: &Bound<'_, PyAny>,
+    kind: Option<torch::Kind>,
+    request: &Request<'_, '_>,
+) -> PyResult<Option<Snapshot>> {
+    let py = x.py();
+    if !has(x, intern!(py, "__dlpack__"))? {
+        return Ok(None);
+    }
+    let here = match device(x) {
+        Ok(Some(here)) => here,
+        // The type has the method, and the object may hide it.
+        Ok(None) if attribute(x, intern!(py, "__dlpack__"))?.is_none() => return Ok(None),
+        Ok(None) => return Err(no_protocol(x, "__dlpack_device__")),
+        // Where it was not asked first, it would not have been asked.
+        Err(error) if request.is_usual() && error.is_instance_of::<PyException>(py) => {
+            let snapshot = on_cpu(x)?.ok_or(error)?;
+            check_memory(x, kind, &snapshot)?;
+            return Ok(Some(snapshot));
+        }
+        Err(error) => return Err(error),
+    };
+    note(x, here)?;
+    let there = request.device.unwrap_or(here);
+    let queue = oneapi::queue(x, request.stream, there)?;
+    let (stream, order) = match queue {
+        Some(_) => (None, Order::Ready(None)),
+        None => of_request(x, request, here, there)?,
+    };
+    // Memory that both can read is not moved; to wait for it is enough.
+    let on_host = match oneapi::is_one(here) && there == device::CPU {
+        true => oneapi::host_queue(x)?,
+        false => None,
+    };
+    let wanted = if on_host.is_some() { here } else { there };
+    let asked = Asked {
+        stream,
+        queue,
+        device: (here != wanted).then_some(wanted),
+        // Where dlx can copy, the producer need not know how.
+        copy: request
+            .copy
+            .filter(|&copy| !(copy && here == wanted && host::can(there))),
+    };
+    let capsule = match asked.call(x) {
+        Ok(capsule) => capsule,
+        Err(error) => return unless_absent(x, asked.explain(py, error, here)),
+    };
+    // After the export, which may have given the stream work of its own.
+    let work = order.work(request)?;
+    let snapshot = capsule::import(&capsule, work)?;
+    if (asked.copy, asked.device) == (None, None) {
+        check_memory(x, kind, &snapshot)?;
+    }
+    let found = snapshot.memo().device;
+    if found != wanted && (request.device.is_some() || stream::has_streams(found)) {
+        return Err(PyBufferError::new_err(format!(
+            "{} was asked for a tensor on {} and gave one on {}",
+            type_name(&x.get_type()),
+            device::name(wanted),
+            device::name(found)
+        )));
+    }
+    let snapshot = match on_host {
+        Some(queue) => {
+            queue.call_method0(intern!(py, "wait"))?;
+            snapshot.on(there)?
+        }
+        None => snapshot,
+    };
+    let snapshot = match asked.copy {
+        // torch copies and does not say so (R37).
+        Some(true) if kind.is_some() => snapshot.copied()?,
+        Some(true) => snapshot,
+        _ => finish(py, snapshot, request)?,
+    };
+    Ok(Some(snapshot))
+}
+
+/// Refuses what torch exports of memory that `x` does not have.
+fn check_memory(
+    x: &Bound<'_, PyAny>,
+    kind: Option<torch::Kind>,
+    snapshot: &Snapshot,
+) -> PyResult<()> {
+    let Some(kind) = kind else {
+        return Ok(());
+    };
+    kind.check_address(x, snapshot.memo().data)?;
+    match kind.holds(x, snapshot, None) {
+        true => Ok(()),
+        false => Err(torch::outside()),
+    }
+}
+
+/// The failure of `__dlpack__` of `x`, `None` where an object hides what its type has.
+#[cold]
+fn unless_absent<T>(x: &Bound<'_, PyAny>, error: PyErr) -> PyResult<Option<T>> {
+    let py = x.py();
+    let absent = error.is_instance_of::<PyAttributeError>(py)
+        && attribute(x, intern!(py, "__dlpack__"))?.is_none();
+    if absent { Ok(None) } else { Err(error) }
+}
+
+/// The device that `x` says it is on, `None` where it does not say.
+pub(crate) fn device(x: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
+    let name = intern!(x.py(), "__dlpack_device__");
+    let answer = answer(x, name, None).map_err(|error| failed(x, error))?;
+    answer
+        .map(|answer| device_of(x, "__dlpack_device__", &answer))
+        .transpose()
+}
+
+/// The device that the method `name` of `x` answered.
+pub(crate) fn device_of(
+    x: &Bound<'_, PyAny>,
+    name: &str,
+    answer: &Bound<'_, PyAny>,
+) -> PyResult<DLDevice> {
+    let pair: PyResult<(i32, Option<i32>)> = answer
+        .cast::<PyTuple>()
+        .map_err(PyErr::from)
+        .and_then(|pair| pair.extract());
+    let numbered = pair.ok().and_then(|(device_type, device_id)| {
+        // Paddle's CPU has no number.
+        let only = (device_type == kDLCPU.0).then_some(0);
+        Some((device_type, device_id.or(only)?))
+    });
+    let (device_type, device_id) = numbered.ok_or_else(|| {
+        PyTypeError::new_err(format!(
+            "{name} of {} returned {answer}, not a pair of ints",
+            x.get_type()
+        ))
+    })?;
+    let device = DLDevice {
+        device_type: DLDeviceType(device_type),
+        device_id,
+    };
+    device::check(device)?;
+    Ok(device::normal(device))
+}
+
+/// The error for an object without the protocol (R61).
+#[cold]
+pub(crate) fn no_protocol(x: &Bound<'_, PyAny>, missing: &str) -> PyErr {
+    PyAttributeError::new_err(format!(
+        "{} has no {missing}; from_dlpack takes objects with an exchange table, objects with \
+         __dlpack__ and __dlpack_device__, DLPack capsules, Python buffers, and objects with \
+         __array_struct__, __array_interface__, __cuda_array_interface__, __arrow_c_device_array__ or \
+         __arrow_c_array__",
+        type_name(&x.get_type())
+    ))
+}

@@ -1,0 +1,251 @@
+//! Rung 1: the exchange table of a type.
+
+#![forbid(unsafe_code)]
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
+
+use crate::abi::{DLDevice, DLManagedTensorVersioned};
+use crate::adapters::{oneapi, torch};
+use crate::copy::request::{Request, again, finish, is_refusal, refused_by_both};
+use crate::exchange::{Table, WorkStream};
+use crate::import::aliases;
+use crate::import::protocol::{ask, from_protocol};
+use crate::stream;
+use crate::stream::Stream;
+use crate::stream::release;
+use crate::stream::usage::{Library, Producer, Ready, Work};
+use crate::tensor::managed::Managed;
+use crate::tensor::snapshot::Snapshot;
+use crate::types::device;
+
+/// Rung 1: the table, which moves and orders nothing; what needs more goes to `__dlpack__`.
+pub(super) fn from_table(
+    x: &Bound<'_, PyAny>,
+    table: Table,
+    kind: Option<torch::Kind>,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
+    exported(x, table.export(x), table, kind, request)
+}
+
+/// `from_dlpack(x)` where the type of `x` is known to have a table: the usual tensor takes no more than that.
+///
+/// PyO3 need not know of the attachment.
+#[inline(always)]
+pub(crate) fn of_known(
+    x: &Bound<'_, PyAny>,
+    table: &Table,
+    kind: Option<&torch::Kind>,
+) -> PyResult<Snapshot> {
+    match kind {
+        Some(kind) if kind.is_plain() => of_torch(x, table, kind),
+        _ => match table.export(x) {
+            Ok(managed) if is_on_cpu(&managed) => by_rules(x, managed, kind),
+            export => of_unusual(x, export, table, kind),
+        },
+    }
+}
+
+/// As [`of_known`], of a tensor of torch.
+///
+/// A function of its own, which needs few registers: callers need many.
+#[inline(never)]
+fn of_torch(x: &Bound<'_, PyAny>, table: &Table, kind: &torch::Kind) -> PyResult<Snapshot> {
+    match table.export(x).map(Snapshot::import_trusted) {
+        Ok(Ok((snapshot, last))) => checked(x, snapshot, last, table, kind),
+        Ok(Err(managed)) => of_unusual(x, Ok(managed), table, Some(kind)),
+        Err(error) => of_unusual(x, Err(error), table, Some(kind)),
+    }
+}
+
+/// As [`of_known`], of a tensor of torch that is on the CPU; `None` where it is not, or has to be asked in full.
+#[inline(never)]
+pub(crate) fn on_cpu(
+    x: &Bound<'_, PyAny>,
+    table: &Table,
+    kind: &torch::Kind,
+) -> PyResult<Option<Snapshot>> {
+    let imported = (table.export(x).ok()).and_then(|made| Snapshot::import_trusted(made).ok());
+    let checked = imported.map(|(snapshot, last)| checked(x, snapshot, last, table, kind));
+    checked.transpose()
+}
+
+#[inline(always)]
+fn is_on_cpu(managed: &Managed<DLManagedTensorVersioned>) -> bool {
+    (managed.read()).is_ok_and(|(tensor, _)| tensor.device == device::CPU)
+}
+
+/// As [`of_known`], of what may run Python code.
+#[inline(never)]
+fn of_unusual(
+    x: &Bound<'_, PyAny>,
+    export: PyResult<Managed<DLManagedTensorVersioned>>,
+    table: &Table,
+    kind: Option<&torch::Kind>,
+) -> PyResult<Snapshot> {
+    Python::attach(|_| {
+        let snapshot = exported(x, export, *table, kind.copied(), &Request::NOTHING)?;
+        aliases::named(None, x, snapshot, &Request::NOTHING)
+    })
+}
+
+/// What a table has exported, or what the protocol says instead.
+fn exported(
+    x: &Bound<'_, PyAny>,
+    export: PyResult<Managed<DLManagedTensorVersioned>>,
+    table: Table,
+    kind: Option<torch::Kind>,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
+    let py = x.py();
+    let managed = match export {
+        Ok(managed) => managed,
+        // The table may describe less than the protocol does (R147).
+        Err(error) if error.is_instance_of::<PyBufferError>(py) => {
+            return instead_of_table(x, kind, request, || error);
+        }
+        Err(error) => return Err(torch::explain(kind.as_ref(), x, error)),
+    };
+    let here = managed.read()?.0.device;
+    if here == device::CPU && request.is_nothing() {
+        let snapshot = by_rules(x, managed, kind.as_ref())?;
+        return match &kind {
+            Some(kind) => checked(x, snapshot, None, &table, kind),
+            None => Ok(snapshot),
+        };
+    }
+    let moves = request.moves(here);
+    let has_streams = stream::has_streams(here);
+    let work = match has_streams {
+        // The copy is ordered, on whatever stream it runs.
+        true if moves => in_no_order(table, here, request, py)?,
+        true => order(table, here, request, py)?,
+        false => None,
+    };
+    let unordered = has_streams && !moves && work.is_none();
+    let mut snapshot = Snapshot::import(managed, work)
+        .map_err(|(error, _)| torch::explain(kind.as_ref(), x, error.into()))?;
+    if let Some(kind) = &kind {
+        snapshot = checked(x, snapshot, None, &table, kind)?;
+    }
+    let here = snapshot.memo().device;
+    let cannot = |what: &str| {
+        PyBufferError::new_err(format!(
+            "the tensor is on {}; its exchange table cannot {what}, and it has no __dlpack__ that could",
+            device::name(here)
+        ))
+    };
+    if moves {
+        let can = table.work_stream.is_some() || !stream::has_streams(here);
+        return match ask(x, kind, request) {
+            Err(error) if request.copy == Some(false) || !is_refusal(py, &error) || !can => {
+                Err(error)
+            }
+            Ok(Some(moved)) => Ok(moved),
+            Ok(None) if !can => Err(cannot("move or copy it in order")),
+            Ok(None) => again(py, snapshot, request),
+            Err(error) => {
+                refused_by_both(py, error, here, request.device.unwrap_or(here))?;
+                again(py, snapshot, request)
+            }
+        };
+    }
+    let queued = oneapi::queue(x, request.stream, here)?.is_some();
+    if !queued {
+        request.wanted(here)?;
+    }
+    if unordered || queued {
+        let cannot = || {
+            cannot("order streams (stream=-1 asks for no order), and there is no driver to do it")
+        };
+        return instead_of_table(x, kind, request, cannot);
+    }
+    finish(py, snapshot, request)
+}
+
+/// An export of a table as it is: there is nothing to order, to move or to copy.
+fn by_rules(
+    x: &Bound<'_, PyAny>,
+    managed: Managed<DLManagedTensorVersioned>,
+    kind: Option<&torch::Kind>,
+) -> PyResult<Snapshot> {
+    let imported = Snapshot::import(managed, None);
+    imported.map_err(|(error, _)| torch::explain(kind, x, error.into()))
+}
+
+/// A tensor of torch on the CPU, which was read while others may have changed it.
+#[inline(always)]
+fn checked(
+    x: &Bound<'_, PyAny>,
+    snapshot: Snapshot,
+    last: Option<u32>,
+    table: &Table,
+    kind: &torch::Kind,
+) -> PyResult<Snapshot> {
+    let memo = snapshot.memo();
+    kind.check_table(x, memo.dtype, memo.data)?;
+    match kind.holds(x, &snapshot, last) {
+        true => Ok(snapshot),
+        false => torch::settled(kind, x, || by_rules(x, table.export(x)?, Some(kind))),
+    }
+}
+
+/// What is known of a tensor from a table that is waited for when it is copied.
+fn in_no_order(
+    table: Table,
+    here: DLDevice,
+    request: &Request<'_, '_>,
+    py: Python<'_>,
+) -> PyResult<Option<Work>> {
+    let Some(work_stream) = table.work_stream else {
+        return Ok(None);
+    };
+    let producer = producer(work_stream, here, py)?;
+    release::sweep();
+    Ok(Some(Work {
+        ready: Ready::Now,
+        used: None,
+        release: request.release,
+        producer: Some(producer),
+        ..Work::default()
+    }))
+}
+
+/// The order of a tensor that comes from a table, by one event from the stream that its library works on to
+/// the one that was asked for; `None` if dlx cannot, for want of a driver, though its producer may.
+fn order(
+    table: Table,
+    here: DLDevice,
+    request: &Request<'_, '_>,
+    py: Python<'_>,
+) -> PyResult<Option<Work>> {
+    let wanted = request.wanted(here)?;
+    let Some(work_stream) = table.work_stream else {
+        return Ok(None);
+    };
+    match request.order(wanted, producer(work_stream, here, py)?) {
+        Ok(work) => Ok(Some(work)),
+        Err(error) if error.is_absent() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The library of a table, and the stream that it works on now.
+fn producer(work_stream: WorkStream, here: DLDevice, py: Python<'_>) -> PyResult<Producer> {
+    stream::note_producer(work_stream, here);
+    Ok(Producer {
+        library: Library::Table(work_stream),
+        then: Stream::of_table(work_stream.get(py, here)?, here),
+    })
+}
+
+/// Rung 4 for an object that has a table; `error` says why the table will not do, if it has nothing else.
+fn instead_of_table(
+    x: &Bound<'_, PyAny>,
+    kind: Option<torch::Kind>,
+    request: &Request<'_, '_>,
+    error: impl FnOnce() -> PyErr,
+) -> PyResult<Snapshot> {
+    from_protocol(x, kind, request)?.ok_or_else(error)
+}

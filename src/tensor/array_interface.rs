@@ -1,0 +1,113 @@
+//! `__array_interface__` of tensors on the CPU, `__cuda_array_interface__` of those on CUDA devices.
+
+#![forbid(unsafe_code)]
+
+use pyo3::exceptions::{PyAttributeError, PyBufferError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::abi::*;
+use crate::cpython::interpreter::PythonOwner;
+use crate::stream;
+use crate::tensor::buffer::{byte_strides, describe, is_nameable};
+use crate::tensor::checked::{Checked, Memo};
+use crate::tensor::object::Tensor;
+use crate::tensor::snapshot::{Snapshot, Source};
+use crate::types::{device, dtype, layout};
+
+/// The entries that both interfaces have, all but `data`.
+fn interface<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyDict>> {
+    let memo = snapshot.memo();
+    let kind = match memo.dtype.code {
+        kDLBool => 'b',
+        kDLInt => 'i',
+        kDLUInt => 'u',
+        kDLFloat => 'f',
+        _ => 'c',
+    };
+    let order = match memo.dtype.bits {
+        8 => '|',
+        _ if cfg!(target_endian = "little") => '<',
+        _ => '>',
+    };
+    let interface = PyDict::new(py);
+    interface.set_item("version", 3)?;
+    interface.set_item("shape", PyTuple::new(py, snapshot.shape())?)?;
+    interface.set_item("typestr", format!("{order}{kind}{}", memo.dtype.bits / 8))?;
+    interface.set_item("strides", PyTuple::new(py, byte_strides(snapshot))?)?;
+    Ok(interface)
+}
+
+/// The address and the read-only flag.
+fn data(snapshot: &Snapshot) -> (usize, bool) {
+    (snapshot.memo().data.addr(), snapshot.is_protected())
+}
+
+/// `__array_interface__`, version 3; whoever reads it keeps `snapshot`'s object alive.
+pub(crate) fn cpu<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyDict>> {
+    describe(snapshot)?;
+    let interface = interface(py, snapshot)?;
+    interface.set_item("data", data(snapshot))?;
+    Ok(interface)
+}
+
+/// ``__array_interface__`` whose ``data`` is a buffer that owns the memory, for an object that does not.
+#[pyfunction]
+pub(crate) fn array_interface<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyDict>> {
+    let py = tensor.py();
+    let snapshot = tensor.get().snapshot()?;
+    let memo = snapshot.memo();
+    if !device::is_readable(memo.device) {
+        return Err(absent("__array_interface__", memo.device));
+    }
+    describe(snapshot)?;
+    let item = i64::from(dtype::bits(memo.dtype) / 8);
+    // `Checked` has made sure that no element's offset overflows.
+    let (offset, size) = match snapshot.size() {
+        0 => (0, 0),
+        _ => {
+            let (first, last) = layout::span(snapshot.shape(), snapshot.strides())?;
+            (-first * item, (last - first + 1) * item)
+        }
+    };
+    let bytes = Memo {
+        data: memo.data.wrapping_byte_sub(offset as usize),
+        dtype: dtype::BYTE,
+        ..memo
+    };
+    let owner = Source::Python(PythonOwner::new(tensor.clone().into_any().unbind()));
+    let bytes = Checked::new(bytes, &[size], None)?.over(owner);
+    let interface = interface(py, snapshot)?;
+    interface.set_item("data", Tensor::new(py, bytes)?)?;
+    interface.set_item("offset", offset)?;
+    Ok(interface)
+}
+
+/// `__cuda_array_interface__`, version 3.
+pub(crate) fn cuda<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyDict>> {
+    let Memo { device, dtype, .. } = snapshot.memo();
+    if !matches!(device.device_type, kDLCUDA | kDLCUDAManaged) {
+        return Err(absent("__cuda_array_interface__", device));
+    }
+    if !is_nameable(dtype) {
+        return Err(PyBufferError::new_err(format!(
+            "__cuda_array_interface__ cannot name {}; the tensor travels by DLPack",
+            dtype::name(dtype)
+        )));
+    }
+    let interface = interface(py, snapshot)?;
+    interface.set_item("data", data(snapshot))?;
+    if snapshot.is_row_major() {
+        interface.set_item("strides", py.None())?;
+    }
+    interface.set_item("stream", stream::of_interface(py, snapshot)?)?;
+    Ok(interface)
+}
+
+/// The error that makes `hasattr` false.
+fn absent(name: &str, device: DLDevice) -> PyErr {
+    PyAttributeError::new_err(format!(
+        "the tensor is on {}, where there is no {name}",
+        device::name(device)
+    ))
+}

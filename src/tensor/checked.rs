@@ -1,0 +1,335 @@
+//! What a tensor says of itself, checked: a description that DLPack 1.3 can mean.
+
+use std::ffi::c_void;
+use std::ptr::null_mut;
+use std::slice;
+
+use crate::abi::*;
+use crate::tensor::managed;
+use crate::tensor::managed::{Managed, Offer};
+use crate::types::error::Error;
+use crate::types::{device, dtype, layout};
+
+/// Where a tensor's elements are and what they are, everything but its shape.
+#[derive(Clone, Copy)]
+pub(crate) struct Memo {
+    /// First element, or the handle of the buffer that holds it; NULL when there are no elements.
+    pub(crate) data: *mut c_void,
+    /// Bytes from `data` to the first element; 0 wherever `data` is an address.
+    pub(crate) byte_offset: u64,
+    /// Where `data` lives.
+    pub(crate) device: DLDevice,
+    /// Type of one element.
+    pub(crate) dtype: DLDataType,
+    /// The `DLPACK_FLAG_BITMASK_*` that dlx knows, and [`MAYBE_READ_ONLY`].
+    pub(crate) flags: u64,
+}
+
+// SAFETY: `data` is an address that only `copy.rs` follows, under its own argument; DLPack hands tensors
+// to any thread (R13).
+unsafe impl Send for Memo {}
+// SAFETY: as for `Send`; a `Memo` is never changed.
+unsafe impl Sync for Memo {}
+
+impl Memo {
+    /// Memory that the CPU reads, from `data` on.
+    pub(crate) fn on_cpu(data: *mut c_void, dtype: DLDataType, flags: u64) -> Self {
+        Self {
+            data,
+            byte_offset: 0,
+            device: device::CPU,
+            dtype,
+            flags,
+        }
+    }
+
+    /// The memory of a foreign tensor; the byte offset is added wherever that is arithmetic (R95).
+    #[inline(always)]
+    pub(crate) fn of(tensor: &DLTensor, flags: u64) -> Result<Self, Error> {
+        let mut memo = Self {
+            data: tensor.data,
+            byte_offset: tensor.byte_offset,
+            device: tensor.device,
+            dtype: tensor.dtype,
+            flags: flags & KNOWN_FLAGS,
+        };
+        if memo.byte_offset != 0 && !memo.data.is_null() && device::has_addresses(memo.device) {
+            let address = usize::try_from(memo.byte_offset)
+                .ok()
+                .and_then(|offset| memo.data.addr().checked_add(offset))
+                .ok_or_else(|| Error::refused("data + byte_offset is no address"))?;
+            memo.data = memo.data.with_addr(address);
+            memo.byte_offset = 0;
+        }
+        Ok(memo)
+    }
+}
+
+impl Memo {
+    /// A tensor whose dimensions are still to be set.
+    #[inline(always)]
+    pub(crate) fn tensor(&self, ndim: usize) -> DLTensor {
+        DLTensor {
+            data: self.data,
+            device: self.device,
+            // At most MAX_NDIM.
+            ndim: ndim as i32,
+            dtype: self.dtype,
+            shape: null_mut(),
+            strides: null_mut(),
+            byte_offset: self.byte_offset,
+        }
+    }
+
+    /// The fields of a tensor that looks as usual, from a library whose tensors need no checking then.
+    #[inline(always)]
+    pub(crate) fn of_trusted(
+        managed: &Managed<DLManagedTensorVersioned>,
+    ) -> Option<(&DLTensor, Self)> {
+        let (tensor, flags) = managed.read().ok()?;
+        let memo = Self::on_cpu(tensor.data, tensor.dtype, 0);
+        is_usual(tensor, flags).then_some((tensor, memo))
+    }
+}
+
+/// Whether a tensor looks as usual: on the CPU, with memory, which tensors without elements have not, and with strides.
+#[inline(always)]
+pub(crate) fn is_usual(tensor: &DLTensor, flags: u64) -> bool {
+    tensor.device.device_type == kDLCPU
+        && !tensor.data.is_null()
+        && !tensor.strides.is_null()
+        && tensor.byte_offset == 0
+        && flags == 0
+}
+
+/// Whether the memory may be written is not known: its producer could not say, in an unversioned struct (R43).
+///
+/// A flag of dlx's own, which is no bit of DLPack's: it neither comes from a foreign struct nor goes into one.
+pub(crate) const MAYBE_READ_ONLY: u64 = 1 << 63;
+
+/// Nobody may write to the memory, or nobody can say that one may.
+pub(crate) const PROTECTED: u64 = DLPACK_FLAG_BITMASK_READ_ONLY | MAYBE_READ_ONLY;
+
+const KNOWN_FLAGS: u64 = DLPACK_FLAG_BITMASK_READ_ONLY
+    | DLPACK_FLAG_BITMASK_IS_COPIED
+    | DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
+
+/// What a snapshot may be made of: a description that DLPack 1.3 can mean.
+pub(crate) struct Checked<'a> {
+    pub(crate) memo: Memo,
+    pub(crate) size: i64,
+    pub(crate) shape: &'a [i64],
+    pub(crate) strides: Option<&'a [i64]>,
+}
+
+impl<'a> Checked<'a> {
+    /// `shape` and `strides` (in elements; `None` for compact row-major) over the memory of `memo`.
+    ///
+    /// # Errors
+    ///
+    /// `BufferError` for negative or overflowing extents, unknown dtype or device, elements without memory.
+    #[inline(always)]
+    pub(crate) fn new(
+        mut memo: Memo,
+        shape: &'a [i64],
+        strides: Option<&'a [i64]>,
+    ) -> Result<Self, Error> {
+        if shape.len() > layout::MAX_NDIM {
+            return Err(too_many_dimensions(shape.len()));
+        }
+        if memo.device != device::CPU {
+            device::check(memo.device)?;
+            memo.device = device::normal(memo.device);
+        }
+        dtype::check(memo.dtype)?;
+        let size = layout::size(shape)?;
+        layout::check_extent(size, shape, strides, memo.dtype)?;
+        if size == 0 {
+            (memo.data, memo.byte_offset) = (null_mut(), 0);
+        } else if memo.data.is_null() {
+            return Err(no_data(size));
+        }
+        if memo.dtype.bits >= 8 {
+            memo.flags &= !DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
+        }
+        Ok(Self {
+            memo,
+            size,
+            shape,
+            strides,
+        })
+    }
+
+    /// Refuses elements that no address space has room for from `data` on: of memory for which only a number speaks.
+    #[cold]
+    pub(crate) fn addressable(self) -> Result<Self, Error> {
+        if self.size == 0 || !device::has_addresses(self.memo.device) {
+            return Ok(self);
+        }
+        let (low, high) = match self.strides {
+            Some(strides) => layout::span(self.shape, strides)?,
+            None => (0, self.size - 1),
+        };
+        let bits = i128::from(dtype::bits(self.memo.dtype));
+        let byte = |bit: i128| self.memo.data.addr() as i128 + bit.div_euclid(8);
+        let (start, last) = (
+            byte(i128::from(low) * bits),
+            byte((i128::from(high) + 1) * bits - 1),
+        );
+        if start < 0 || last > usize::MAX as i128 {
+            return Err(Error::refused(format!(
+                "the elements from address {:#x} on, with shape {:?}{}, reach beyond the address space",
+                self.memo.data.addr(),
+                self.shape,
+                (self.strides).map_or(String::new(), |strides| format!(" and strides {strides:?}")),
+            )));
+        }
+        Ok(self)
+    }
+
+    /// Whether an export of the snapshot would have the fields of `tensor`.
+    #[inline(always)]
+    fn says(&self, tensor: &DLTensor, flags: u64) -> bool {
+        let memo = &self.memo;
+        memo.flags == flags
+            && memo.data == tensor.data
+            && memo.byte_offset == tensor.byte_offset
+            && memo.device == tensor.device
+            && (self.strides.is_some() || self.shape.is_empty())
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn no_data(size: i64) -> Error {
+    Error::refused(format!(
+        "the tensor has {size} elements but its data pointer is NULL"
+    ))
+}
+
+/// Shape, and strides if there are any.
+pub(crate) type Dimensions<'a> = (&'a [i64], Option<&'a [i64]>);
+
+/// The dimensions of `tensor` (R88 to R91).
+///
+/// # Safety
+///
+/// Where they are not NULL, `shape` and `strides` point to `ndim` values that stay valid and unchanged for
+/// as long as the slices are used.
+#[inline(always)]
+pub(crate) unsafe fn dimensions<'a>(tensor: &DLTensor) -> Result<Dimensions<'a>, Error> {
+    // SAFETY: the caller's promise.
+    let shape = unsafe { extents(tensor.shape, tensor.ndim) }?;
+    if tensor.strides.is_null() {
+        return Ok((shape, None));
+    }
+    // SAFETY: as for the shape; `ndim` was checked with it.
+    let strides = unsafe { slice::from_raw_parts(tensor.strides, shape.len()) };
+    Ok((shape, Some(strides)))
+}
+
+/// The shape of a `DLTensor` (R88).
+///
+/// # Safety
+///
+/// If it is not NULL, `shape` points to `ndim` values that stay valid and unchanged for `'a`.
+#[inline(always)]
+pub(crate) unsafe fn extents<'a>(shape: *const i64, ndim: i32) -> Result<&'a [i64], Error> {
+    match usize::try_from(ndim) {
+        Ok(0) => Ok(&[]),
+        Ok(ndim) if ndim > layout::MAX_NDIM => Err(too_many_dimensions(ndim)),
+        Ok(_) if shape.is_null() => Err(bad_ndim("shape is NULL, but ", ndim)),
+        // SAFETY: not NULL, so it points to `ndim` values, as the caller promises.
+        Ok(ndim) => Ok(unsafe { slice::from_raw_parts(shape, ndim) }),
+        Err(_) => Err(bad_ndim("", ndim)),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn bad_ndim(what: &str, ndim: i32) -> Error {
+    Error::refused(format!("{what}ndim is {ndim}"))
+}
+
+#[cold]
+#[inline(never)]
+fn too_many_dimensions(ndim: usize) -> Error {
+    Error::refused(format!(
+        "the tensor has {ndim} dimensions, dlx accepts up to {}",
+        layout::MAX_NDIM
+    ))
+}
+
+/// The fields of `managed`, checked, and whether an export of a snapshot of it would have the same: then it may go
+/// on as it is.
+#[inline(always)]
+pub(crate) fn of_managed(
+    managed: &Managed<DLManagedTensorVersioned>,
+) -> Result<(&DLTensor, bool), Error> {
+    let (tensor, flags) = managed.read()?;
+    // SAFETY: `managed` owns the tensor, so its dimensions are valid while it is borrowed (S3).
+    let exact = unsafe { is_exact(tensor, flags) }?;
+    Ok((tensor, exact))
+}
+
+/// The fields of `managed`, which have passed [`of_managed`], and its shape and strides.
+pub(crate) fn parts(
+    managed: &Managed<DLManagedTensorVersioned>,
+) -> Result<(&DLTensor, u64, Dimensions<'_>), Error> {
+    let (tensor, flags) = managed.read()?;
+    // SAFETY: `managed` owns the tensor, so its dimensions are valid while it is borrowed (S3).
+    let dimensions = unsafe { dimensions(tensor) }?;
+    Ok((tensor, flags, dimensions))
+}
+
+/// An offer of `managed`, which has passed [`of_managed`]; its dimensions are copied.
+pub(crate) fn offer(
+    managed: Managed<DLManagedTensorVersioned>,
+) -> Result<Offer<Managed<DLManagedTensorVersioned>>, Error> {
+    let (tensor, flags) = managed.read()?;
+    // SAFETY: `managed` owns the tensor and goes into the offer, which holds it longer than this runs (S3).
+    let (shape, strides) = unsafe { dimensions(tensor) }?;
+    let (tensor, strides) = (*tensor, strides.unwrap_or(&[]));
+    if strides.len() != shape.len() {
+        return Err(Error::refused("the tensor has no strides"));
+    }
+    Offer::new(tensor, shape, strides, flags, managed)
+}
+
+/// `managed` as dlx writes it, over the same memory.
+pub(crate) fn rewritten(
+    managed: Managed<DLManagedTensorVersioned>,
+) -> Result<Managed<DLManagedTensorVersioned>, Error> {
+    let (tensor, flags) = managed.read()?;
+    // SAFETY: `managed` owns the tensor and goes into the export, which copies them before it could delete it (S3).
+    let (shape, strides) = unsafe { dimensions(tensor) }?;
+    let Checked { memo, .. } = Checked::new(Memo::of(tensor, flags)?, shape, strides)?;
+    let mut compact = [0; layout::MAX_NDIM];
+    let strides = strides.unwrap_or_else(|| {
+        let strides = &mut compact[..shape.len()];
+        for (index, stride) in strides.iter_mut().enumerate() {
+            *stride = layout::row_major(shape, index);
+        }
+        strides
+    });
+    let tensor = DLTensor {
+        data: memo.data,
+        device: memo.device,
+        byte_offset: memo.byte_offset,
+        ..*tensor
+    };
+    managed::export(tensor, shape, strides, memo.flags, managed)
+}
+
+/// Checks a tensor, and tells whether an export of a snapshot of it would have the same fields.
+///
+/// # Safety
+///
+/// As for [`dimensions`].
+#[inline(always)]
+pub(crate) unsafe fn is_exact(tensor: &DLTensor, flags: u64) -> Result<bool, Error> {
+    // SAFETY: the caller's promise.
+    let (shape, strides) = unsafe { dimensions(tensor) }?;
+    let checked = Checked::new(Memo::of(tensor, flags)?, shape, strides)?;
+    Ok(checked.says(tensor, flags))
+}

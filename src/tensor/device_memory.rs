@@ -1,0 +1,170 @@
+//! Memory of our own on a device with streams: allocated and freed in the order of one.
+//!
+//! It may be let go in any thread, with or without Python, during a capture, and after the driver has gone.
+
+use std::ffi::c_void;
+use std::mem::take;
+
+use crate::abi::DLDevice;
+use crate::cpython::fork::Lock;
+use crate::cpython::interpreter::attach;
+use crate::driver;
+use crate::driver::Capture;
+use crate::stream;
+use crate::stream::Stream;
+use crate::stream::release::{blocking, sweep};
+use crate::types::error::Error;
+
+/// A block of device memory, freed on drop; no address when it has no bytes (R93).
+pub(crate) struct DeviceMemory(Option<Block>);
+
+/// Where it is, and where it goes back.
+struct Block {
+    address: usize,
+    device: DLDevice,
+    stream: Stream,
+    /// Whether nothing keeps the stream alive as long.
+    lent: bool,
+}
+
+/// Those that could not be freed yet, mostly for a capture.
+static KEPT_BACK: Lock<Vec<Block>> = Lock::new(Vec::new());
+
+impl DeviceMemory {
+    /// A block of `bytes` bytes, there for work that `stream` is given from now on.
+    ///
+    /// A stream that is `lent` need not live as long as the memory.
+    ///
+    /// # Errors
+    ///
+    /// `BufferError` without a driver and while the stream captures, `MemoryError`, what the driver reports.
+    pub(crate) fn new(bytes: i64, stream: &Stream, lent: bool) -> Result<Self, Error> {
+        let device = stream.device();
+        let current = driver::enter(device).map_err(|error| no_driver(device, error))?;
+        let raw = stream.raw()?;
+        if current.capture(raw)? != Capture::None {
+            return Err(captured(stream));
+        }
+        sweep();
+        free_kept_back();
+        let bytes = usize::try_from(bytes).map_err(|_| Error::OutOfMemory(usize::MAX))?;
+        if bytes == 0 {
+            return Ok(Self(None));
+        }
+        let address = match current.allocate(bytes, raw) {
+            Err(error) if error.is_out_of_memory() => return Err(Error::OutOfMemory(bytes)),
+            allocated => allocated?,
+        };
+        Ok(Self(Some(Block {
+            address,
+            device,
+            stream: stream.clone(),
+            lent,
+        })))
+    }
+
+    /// Its first byte, or NULL.
+    pub(crate) fn as_ptr(&self) -> *mut c_void {
+        let address = self.0.as_ref().map_or(0, |block| block.address);
+        std::ptr::with_exposed_provenance_mut(address)
+    }
+
+    /// Whether it is freed after all that `stream` is given before.
+    pub(crate) fn is_freed_on(&self, stream: &Stream) -> bool {
+        let block = self.0.as_ref();
+        block.is_none_or(|block| !block.lent && block.stream.is(stream))
+    }
+}
+
+impl Drop for DeviceMemory {
+    fn drop(&mut self) {
+        if let Some(block) = self.0.take() {
+            free_kept_back();
+            free(block);
+        }
+    }
+}
+
+/// Frees what could not be freed before.
+fn free_kept_back() {
+    let blocks = take(&mut *KEPT_BACK.lock());
+    blocks.into_iter().for_each(free);
+}
+
+/// Frees a block, or keeps it back; where there is no driver any more, there is no memory either.
+fn free(block: Block) {
+    if let Err(error) = block.free()
+        && !error.is_final()
+    {
+        KEPT_BACK.lock().push(block);
+    }
+}
+
+impl Block {
+    fn free(&self) -> Result<(), driver::Error> {
+        let alive = self.living_stream();
+        let current = driver::enter(self.device)?;
+        let stream = match alive {
+            Some(stream) => stream,
+            None => {
+                // What the stream was given is done, or was given to others.
+                blocking(|| driver::relaxed(&*current, || current.synchronize_context()))?;
+                self.default_stream()
+            }
+        };
+        if current.capture(stream)? != Capture::None {
+            return Err(driver::Error::Captured);
+        }
+        // SAFETY: allocated by `new`; every tensor over it holds this block (S4), is let go of after the streams that
+        // used it elsewhere have passed (`release.rs`), and this stream is the one that it was used on, or nothing
+        // runs.
+        unsafe { current.free(self.address, stream) }
+    }
+
+    /// The stream, unless it may be gone or has no name in this thread.
+    fn living_stream(&self) -> Option<driver::Stream> {
+        let current = || {
+            let handle = attach(|py| match stream::current(py, self.device) {
+                Ok(handle) => Some(handle),
+                Err(error) => {
+                    // PyO3 does not know of the attachment.
+                    pyo3::Python::attach(|_| drop(error));
+                    None
+                }
+            });
+            handle.flatten() == Some(self.stream.handle())
+        };
+        match !self.lent || current() {
+            true => self.stream.raw().ok(),
+            false => None,
+        }
+    }
+
+    /// A default stream that disturbs no capture of other streams, as the legacy one would.
+    fn default_stream(&self) -> driver::Stream {
+        let stream = Stream::thread_default(self.device);
+        // SAFETY: default streams are alive as long as their context (S18).
+        unsafe { driver::Stream::of_handle(stream.handle()) }
+    }
+}
+
+/// The error for memory on a device that nothing here drives.
+#[cold]
+fn no_driver(device: DLDevice, error: driver::Error) -> Error {
+    match error.is_absent() {
+        true => Error::refused(format!(
+            "dlx has no memory on {}: {error}",
+            crate::types::device::name(device)
+        )),
+        false => error.into(),
+    }
+}
+
+#[cold]
+fn captured(stream: &Stream) -> Error {
+    Error::refused(format!(
+        "stream {} captures a graph, to which memory allocated now would belong; allocate or copy before the capture \
+         begins, or on another stream",
+        stream.handle()
+    ))
+}

@@ -1,0 +1,341 @@
+//! The immutable description of a tensor, together with what keeps its memory alive.
+//!
+//! Shape and strides are copied when a tensor comes in, so that a producer that changes its own (torch's
+//! point into the live tensor) changes nothing here. A `dlx.Tensor` and all its exports share one snapshot.
+
+mod attached;
+mod export;
+mod import;
+mod source;
+
+use std::mem::replace;
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+
+use pyo3::ffi;
+
+use crate::abi::*;
+use crate::copy::by_driver;
+use crate::cpython::depth::{later, within};
+use crate::stream::Stream;
+use crate::stream::order::Joined;
+use crate::stream::release::release;
+use crate::stream::usage::Work;
+use crate::tensor::block::{Beside, Shared};
+use crate::tensor::checked::{Checked, Memo, PROTECTED};
+use crate::tensor::memory::Memory;
+use crate::types::error::Error;
+use crate::types::{device, layout};
+
+pub(crate) use source::{Aliases, Hold, Source};
+
+struct Fields {
+    flags: u64,
+    source: Source,
+    /// Its streams, shared by all views of the same import; `None` where there is nothing to order.
+    work: Option<Arc<Work>>,
+}
+
+impl Beside for Fields {
+    #[inline(always)]
+    fn let_go(&mut self, dtype: DLDataType, shape: &[i64]) {
+        if let Some(work) = self.work.take() {
+            self.release(work, dtype, shape);
+        }
+        if let Source::Snapshot(_) | Source::Aliased(_) = self.source {
+            self.let_view_go();
+        }
+    }
+}
+
+impl Fields {
+    /// Lets go of the view that this is another of, and which may be one of another again.
+    #[cold]
+    #[inline(never)]
+    fn let_view_go(&mut self) {
+        let mut view = replace(&mut self.source, Source::Static);
+        if !within(|| view = Source::Static) {
+            later(|| drop(view));
+        }
+    }
+
+    /// Lets go of the memory, if no other view of the same import holds its streams.
+    #[inline(never)]
+    fn release(&mut self, work: Arc<Work>, dtype: DLDataType, shape: &[i64]) {
+        if let Ok(work) = Arc::try_unwrap(work) {
+            let bytes = layout::nbytes(shape.iter().product(), dtype, true);
+            let mut held = Some((work, replace(&mut self.source, Source::Static)));
+            let mut let_go = move || {
+                if let Some((work, source)) = held.take() {
+                    release(work, bytes, source);
+                }
+            };
+            if !within(&mut let_go) {
+                later(let_go);
+            }
+        }
+    }
+}
+
+/// A tensor: shared, immutable, freed with its last holder.
+#[derive(Clone)]
+pub(crate) struct Snapshot(Shared<Fields>);
+
+impl Checked<'_> {
+    /// The snapshot, whose memory `source` keeps alive.
+    #[inline(always)]
+    pub(crate) fn over(self, source: Source) -> Snapshot {
+        self.with_work(source, None)
+    }
+
+    /// The snapshot, whose memory `source` keeps alive and `work` orders.
+    #[inline(always)]
+    pub(crate) fn with_work(self, source: Source, work: Option<Arc<Work>>) -> Snapshot {
+        let Self {
+            memo,
+            shape,
+            strides,
+            ..
+        } = self;
+        match strides {
+            Some(strides) => Snapshot::new(memo, source, work, shape.len(), |index| {
+                (shape[index], strides[index])
+            }),
+            None => Snapshot::new(memo, source, work, shape.len(), |index| {
+                (shape[index], layout::row_major(shape, index))
+            }),
+        }
+    }
+}
+
+impl Snapshot {
+    #[inline(always)]
+    fn new(
+        memo: Memo,
+        source: Source,
+        work: Option<Arc<Work>>,
+        ndim: usize,
+        dimension: impl Fn(usize) -> (i64, i64),
+    ) -> Self {
+        let tensor = memo.tensor(ndim);
+        let fields = Fields {
+            flags: memo.flags,
+            source,
+            work,
+        };
+        Self(Shared::new(fields, tensor, ndim, dimension))
+    }
+
+    /// A snapshot without streams of what needs no checking; `dimension` gives an extent and a stride in elements for
+    /// each of at most 64 dimensions.
+    #[inline(always)]
+    pub(crate) fn trusted(
+        memo: Memo,
+        source: Source,
+        ndim: usize,
+        dimension: impl Fn(usize) -> (i64, i64),
+    ) -> Self {
+        Self::new(memo, source, None, ndim, dimension)
+    }
+
+    /// Uninitialized memory of our own on the CPU, compact and row-major.
+    pub(crate) fn allocate(shape: &[i64], dtype: DLDataType, flags: u64) -> Result<Self, Error> {
+        let memo = Memo::on_cpu(NonNull::dangling().as_ptr(), dtype, flags);
+        let mut checked = Checked::new(memo, shape, None)?;
+        let padded = checked.memo.flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED != 0;
+        let memory = Memory::new(layout::nbytes(checked.size, dtype, padded))?;
+        checked.memo.data = memory.as_ptr();
+        Ok(checked.over(Source::Memory(memory)))
+    }
+
+    /// Uninitialized memory on `device`.
+    ///
+    /// # Errors
+    ///
+    /// `BufferError` for devices that dlx has no memory on.
+    pub(crate) fn empty(shape: &[i64], dtype: DLDataType, device: DLDevice) -> Result<Self, Error> {
+        match device.device_type {
+            kDLCPU if device == device::CPU => Self::allocate(shape, dtype, 0),
+            kDLCUDA | kDLROCM => by_driver::allocate(shape, dtype, device),
+            _ => Err(Error::refused(format!(
+                "dlx does not allocate on {}, only on cpu, cuda and rocm",
+                device::name(device)
+            ))),
+        }
+    }
+
+    /// Whether the memory is our own, and freed after all that `stream` is given before.
+    pub(crate) fn is_freed_on(&self, stream: &Stream) -> bool {
+        match &self.0.value().source {
+            Source::Device(memory) => memory.is_freed_on(stream),
+            Source::Snapshot(whole) => whole.is_freed_on(stream),
+            Source::Aliased(whole) => whole.0.is_freed_on(stream),
+            _ => false,
+        }
+    }
+
+    /// The same memory seen as another dtype of the same size.
+    pub(crate) fn reinterpret(&self, dtype: DLDataType) -> Result<Self, Error> {
+        let mut memo = self.memo();
+        memo.dtype = dtype;
+        self.other(memo)
+    }
+
+    /// The same tensor, known to be a copy that a producer made on demand (torch does not say so, R37).
+    pub(crate) fn copied(self) -> Result<Self, Error> {
+        if self.has(DLPACK_FLAG_BITMASK_IS_COPIED) {
+            return Ok(self);
+        }
+        let mut memo = self.memo();
+        memo.flags |= DLPACK_FLAG_BITMASK_IS_COPIED;
+        self.other(memo)
+    }
+
+    /// The same tensor, which is on other devices too.
+    pub(crate) fn aliased(self, aliases: Aliases) -> Result<Self, Error> {
+        let checked = Checked::new(self.memo(), self.shape(), Some(self.strides()))?;
+        let source = Source::Aliased(Box::new((self.clone(), aliases)));
+        Ok(checked.with_work(source, self.0.value().work.clone()))
+    }
+
+    /// The devices that the memory is on besides its own, if there are any.
+    pub(crate) fn aliases(&self) -> Option<&Aliases> {
+        match &self.0.value().source {
+            Source::Aliased(aliased) => Some(&aliased.1),
+            Source::Snapshot(snapshot) => snapshot.aliases(),
+            _ => None,
+        }
+    }
+
+    /// The same memory as another device reaches it, at the same address; the elements are ready.
+    pub(crate) fn on(&self, device: DLDevice) -> Result<Self, Error> {
+        let mut memo = self.memo();
+        memo.device = device;
+        self.other(memo)
+    }
+
+    /// Another description of the same elements.
+    fn other(&self, memo: Memo) -> Result<Self, Error> {
+        let checked = Checked::new(memo, self.shape(), Some(self.strides()))?;
+        let work = self.0.value().work.clone();
+        Ok(checked.with_work(Source::Snapshot(self.clone()), work))
+    }
+
+    /// The same tensor, used in the order of other streams too.
+    pub(crate) fn used(&self, work: Work) -> Result<Self, Error> {
+        let checked = Checked::new(self.memo(), self.shape(), Some(self.strides()))?;
+        Ok(checked.with_work(Source::Snapshot(self.clone()), Some(Arc::new(work))))
+    }
+
+    /// The Python objects that its last holder, if `self` is that, holds one reference to each; NULL for none.
+    pub(crate) fn objects(&self) -> [*mut ffi::PyObject; 2] {
+        match self.0.is_unique() {
+            true => self.0.value().source.objects(),
+            false => [null_mut(); 2],
+        }
+    }
+
+    /// Its streams.
+    pub(crate) fn work(&self) -> Option<&Work> {
+        self.0.value().work.as_deref()
+    }
+
+    /// Makes `consumer` wait until the elements are ready.
+    ///
+    /// # Errors
+    ///
+    /// `BufferError` where that would end the capture of a graph, or there is no driver to do it.
+    pub(crate) fn order(&self, consumer: &Stream) -> Result<(), Error> {
+        match self.work() {
+            Some(work) => work.order(consumer, Joined::Never),
+            None => Ok(()),
+        }
+    }
+
+    /// Everything but the shape.
+    #[inline(always)]
+    pub(crate) fn memo(&self) -> Memo {
+        let DLTensor {
+            data,
+            byte_offset,
+            device,
+            dtype,
+            ..
+        } = *self.0.tensor();
+        Memo {
+            data,
+            byte_offset,
+            device,
+            dtype,
+            flags: self.0.value().flags,
+        }
+    }
+
+    /// Number of elements.
+    pub(crate) fn size(&self) -> i64 {
+        // It was checked that this fits, whatever the order.
+        self.shape().iter().product()
+    }
+
+    /// Number of dimensions.
+    pub(crate) fn ndim(&self) -> usize {
+        self.0.ndim()
+    }
+
+    /// Extents.
+    pub(crate) fn shape(&self) -> &[i64] {
+        self.0.shape()
+    }
+
+    /// Strides in elements.
+    pub(crate) fn strides(&self) -> &[i64] {
+        self.0.strides()
+    }
+
+    /// Whether any of these flags is set.
+    pub(crate) fn has(&self, flags: u64) -> bool {
+        self.memo().flags & flags != 0
+    }
+
+    /// Bytes of the elements alone.
+    pub(crate) fn nbytes(&self) -> i64 {
+        let padded = self.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
+        layout::nbytes(self.size(), self.memo().dtype, padded)
+    }
+
+    /// Whether the elements lie in row-major order with nothing between them.
+    pub(crate) fn is_row_major(&self) -> bool {
+        layout::is_row_major(self.shape(), self.strides())
+    }
+
+    /// As [`Self::dl_tensor`], where it lies.
+    #[inline(always)]
+    pub(crate) fn as_dl_tensor(&self) -> &DLTensor {
+        self.0.tensor()
+    }
+
+    /// A view whose shape and strides point into this snapshot, valid as long as it is (R129).
+    #[inline(always)]
+    pub(crate) fn dl_tensor(&self) -> DLTensor {
+        *self.0.tensor()
+    }
+
+    /// Whether its producer says that the memory must not be written, or cannot say.
+    pub(crate) fn is_protected(&self) -> bool {
+        self.has(PROTECTED)
+    }
+
+    /// The same tensor as one that must not be written.
+    pub(crate) fn readonly(&self) -> Result<Self, Error> {
+        let mut memo = self.memo();
+        memo.flags = memo.flags & !PROTECTED | DLPACK_FLAG_BITMASK_READ_ONLY;
+        self.other(memo)
+    }
+
+    /// The same tensor as one that may be written.
+    pub(crate) fn writable(&self) -> Result<Self, Error> {
+        let mut memo = self.memo();
+        memo.flags &= !PROTECTED;
+        self.other(memo)
+    }
+}

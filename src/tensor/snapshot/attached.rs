@@ -1,0 +1,33 @@
+//! Letting go of a snapshot where the thread is known to be attached: of what holds its memory at once, if that is all.
+
+#![forbid(unsafe_code)]
+
+use pyo3::prelude::*;
+
+use super::{Fields, Snapshot, Source};
+use crate::cpython::interpreter::DropAttached;
+use crate::tensor::block::Shared;
+
+impl DropAttached for Snapshot {
+    #[inline(always)]
+    fn drop_attached(self, py: Python<'_>) {
+        // What streams use waits for them, what others hold stays, and views are let go of as such.
+        let taken = self.0.take_if(|fields| {
+            let is_foreign = matches!(fields.source, Source::Versioned(_) | Source::Python(_));
+            is_foreign && fields.work.is_none()
+        });
+        match taken {
+            Ok(Fields { source, .. }) => match source {
+                Source::Versioned(managed) => drop(managed),
+                Source::Python(owner) => owner.drop_attached(py),
+                _ => {}
+            },
+            Err(shared) => drop_shared(shared),
+        }
+    }
+}
+
+#[inline(never)]
+fn drop_shared(shared: Shared<Fields>) {
+    drop(shared);
+}

@@ -1,0 +1,99 @@
+//! What a snapshot takes from others: foreign managed tensors.
+
+use std::cell::Cell;
+use std::mem::replace;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use super::{Snapshot, Source};
+use crate::abi::*;
+use crate::stream::usage::Work;
+use crate::tensor::checked::{Checked, Memo, dimensions};
+use crate::tensor::managed::{Managed, ManagedTensor};
+use crate::types::error::Error;
+use crate::types::layout::MAX_NDIM;
+
+impl Snapshot {
+    /// Takes over a foreign tensor, or gives it back untouched with the reason.
+    ///
+    /// `work` says what the elements wait for.
+    pub(crate) fn import<M>(
+        managed: Managed<M>,
+        work: Option<Work>,
+    ) -> Result<Self, (Error, Managed<M>)>
+    where
+        M: ManagedTensor,
+        Source: From<Managed<M>>,
+    {
+        let (tensor, flags) = match managed.read() {
+            Ok(read) => read,
+            Err(error) => return Err((error, managed)),
+        };
+        // SAFETY: `managed` owns the tensor, so its dimensions are valid (R100); they stay so while this
+        // function runs, because `managed` goes either into the snapshot or back to the caller (S3).
+        let dimensions = unsafe { dimensions(tensor) };
+        let checked = dimensions
+            .and_then(|(shape, strides)| Checked::new(Memo::of(tensor, flags)?, shape, strides));
+        match checked {
+            Ok(mut checked) => {
+                checked.memo.flags |= M::UNSAID;
+                Ok(checked.with_work(managed.into(), work.map(Arc::new)))
+            }
+            Err(error) => Err((error, managed)),
+        }
+    }
+
+    /// Takes over a tensor that looks as usual, from a library whose tensors need no checking then, and tells how many
+    /// elements behind the first one the last one is, if they are few; gives back others.
+    #[inline(always)]
+    pub(crate) fn import_trusted(
+        managed: Managed<DLManagedTensorVersioned>,
+    ) -> Result<(Self, Option<u32>), Managed<DLManagedTensorVersioned>> {
+        let Some((tensor, memo)) = Memo::of_trusted(&managed) else {
+            return Err(managed);
+        };
+        let ndim = tensor.ndim as usize;
+        if ndim > MAX_NDIM || tensor.shape.is_null() {
+            return Err(managed);
+        }
+        let (shape, strides) = (tensor.shape, tensor.strides);
+        let read = |values: *mut i64, index: usize| {
+            // SAFETY: `managed` owns the tensor, which has `ndim` extents and strides (S3).
+            let value = unsafe { values.add(index) };
+            // SAFETY: as above; another thread may change it, so it is read once, as a whole (S13).
+            unsafe { AtomicI64::from_ptr(value) }.load(Ordering::Relaxed)
+        };
+        let (last, bits) = (Cell::new(0_i64), Cell::new(0));
+        let dimension = |index| {
+            let (extent, stride) = (read(shape, index), read(strides, index));
+            bits.set(bits.get() | extent | stride);
+            last.set(
+                last.get()
+                    .wrapping_add((extent.wrapping_sub(1)).wrapping_mul(stride)),
+            );
+            (extent, stride)
+        };
+        let snapshot = Self::trusted(memo, managed.into(), ndim, dimension);
+        // Where none has more bits than these, at most 64 products do not overflow.
+        let is_small = bits.get() >> 28 == 0;
+        let last = u32::try_from(last.get()).ok();
+        Ok((snapshot, last.filter(|_| is_small)))
+    }
+
+    /// Leaves the versioned tensor that this was imported from as it is, if nobody else holds the snapshot.
+    pub(crate) fn forget(mut self) -> Result<(), Self> {
+        let fields = self.0.get_mut();
+        let forgotten = match fields.map(|fields| replace(&mut fields.source, Source::Static)) {
+            Some(Source::Versioned(managed)) => {
+                managed.into_raw();
+                true
+            }
+            Some(_) => true,
+            None => false,
+        };
+        match forgotten {
+            true => Ok(()),
+            false => Err(self),
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! Devices: which ones there are, what their memory allows, `dlx.Device` and `dlx.DeviceType`.
+
+#![forbid(unsafe_code)]
+
+use std::fmt;
+
+use pyo3::basic::CompareOp;
+use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyInt, PyString, PyTuple, PyType};
+
+use crate::abi::*;
+use crate::types::dtype::{canonical, equality};
+use crate::types::error::{Error, bad_integers};
+
+/// What a device type is called in Python, and what its `data` pointer is.
+struct Kind {
+    device_type: DLDeviceType,
+    /// Member of `dlx.DeviceType`; in lower case the name that a device prints.
+    name: &'static str,
+    /// Whether `data` is an address to which bytes can be added; a buffer handle otherwise.
+    address: bool,
+}
+
+const fn kind(device_type: DLDeviceType, name: &'static str, address: bool) -> Kind {
+    Kind {
+        device_type,
+        name,
+        address,
+    }
+}
+
+const KINDS: [Kind; 16] = [
+    kind(kDLCPU, "CPU", true),
+    kind(kDLCUDA, "CUDA", true),
+    kind(kDLCUDAHost, "CUDA_HOST", true),
+    kind(kDLOpenCL, "OPENCL", false),
+    kind(kDLVulkan, "VULKAN", false),
+    kind(kDLMetal, "METAL", false),
+    kind(kDLVPI, "VPI", false),
+    kind(kDLROCM, "ROCM", true),
+    kind(kDLROCMHost, "ROCM_HOST", true),
+    kind(kDLExtDev, "EXT_DEV", false),
+    kind(kDLCUDAManaged, "CUDA_MANAGED", true),
+    kind(kDLOneAPI, "ONEAPI", true),
+    kind(kDLWebGPU, "WEBGPU", false),
+    kind(kDLHexagon, "HEXAGON", false),
+    kind(kDLMAIA, "MAIA", false),
+    kind(kDLTrn, "TRN", false),
+];
+
+/// The CPU.
+pub(crate) const CPU: DLDevice = DLDevice {
+    device_type: kDLCPU,
+    device_id: 0,
+};
+
+fn kind_named(name: &str) -> Option<&'static Kind> {
+    KINDS.iter().find(|kind| kind.name.to_lowercase() == name)
+}
+
+fn kind_of(device_type: DLDeviceType) -> Option<&'static Kind> {
+    KINDS.iter().find(|kind| kind.device_type == device_type)
+}
+
+/// The same device with the id that `dlpack.h` gives it: there is one CPU (R66).
+pub(crate) fn normal(device: DLDevice) -> DLDevice {
+    match device.device_type {
+        kDLCPU => CPU,
+        _ => device,
+    }
+}
+
+/// Refuses device types that DLPack 1.3 does not define, and negative ids (R31).
+#[inline(always)]
+pub(crate) fn check(device: DLDevice) -> Result<(), Error> {
+    match kind_of(device.device_type) {
+        Some(_) if device.device_id >= 0 => Ok(()),
+        kind => Err(refused(device, kind)),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn refused(device: DLDevice, kind: Option<&Kind>) -> Error {
+    let DLDevice {
+        device_type,
+        device_id,
+    } = device;
+    Error::refused(match kind {
+        None => format!("device type {} is not one of DLPack 1.3", device_type.0),
+        Some(_) => format!("device id {device_id} is negative, 0 and above are accepted"),
+    })
+}
+
+/// The device of a consumer's `dl_device`, for a tensor that is `here`.
+///
+/// # Errors
+///
+/// `BufferError` for what is no device (R52).
+pub(crate) fn of_pair(pair: (i64, i64), here: DLDevice) -> Result<DLDevice, Error> {
+    let (device_type, device_id) = pair;
+    let device = i32::try_from(device_type)
+        .ok()
+        .zip(i32::try_from(device_id).ok());
+    let device = device.map(|(device_type, device_id)| DLDevice {
+        device_type: DLDeviceType(device_type),
+        device_id,
+    });
+    match device {
+        // A tensor may be where its own device says, whatever that is.
+        Some(device) if device == here || check(device).is_ok() => Ok(device),
+        _ => Err(Error::refused(format!(
+            "dl_device is ({device_type}, {device_id}), which is no device; the tensor is on {}",
+            name(here)
+        ))),
+    }
+}
+
+/// Whether `data` is an address, so that a byte offset may be added to it.
+pub(crate) fn has_addresses(device: DLDevice) -> bool {
+    device.device_type == kDLCPU || kind_of(device.device_type).is_some_and(|kind| kind.address)
+}
+
+/// Whether the CPU reads memory there at its address: its own, and what is pinned for a GPU.
+pub(crate) fn is_readable(device: DLDevice) -> bool {
+    matches!(device.device_type, kDLCPU | kDLCUDAHost | kDLROCMHost)
+}
+
+/// The name that a device prints: `cpu`, `cuda:0`.
+pub(crate) fn name(device: DLDevice) -> impl fmt::Display {
+    struct Name(DLDevice);
+    impl fmt::Display for Name {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            match (self.0, kind_of(self.0.device_type)) {
+                (CPU, _) => f.write_str("cpu"),
+                (device, Some(kind)) => {
+                    write!(f, "{}:{}", kind.name.to_lowercase(), device.device_id)
+                }
+                (device, None) => write!(f, "{}:{}", device.device_type.0, device.device_id),
+            }
+        }
+    }
+    Name(device)
+}
+
+/// The device of a name, the inverse of [`name`]; the id may be left out.
+fn parse(text: &str) -> Option<DLDevice> {
+    let (name, id) = text.split_once(':').unwrap_or((text, "0"));
+    let kind = kind_named(name)?;
+    Some(DLDevice {
+        device_type: kind.device_type,
+        device_id: canonical(id).filter(|&id| id >= 0)?,
+    })
+}
+
+/// `dlx.DeviceType`, an `IntEnum` of the device types of `dlpack.h`.
+fn device_type_enum(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
+    static ENUM: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let class = ENUM.get_or_try_init(py, || {
+        let members = PyDict::new(py);
+        for kind in &KINDS {
+            members.set_item(kind.name, kind.device_type.0)?;
+        }
+        let keywords = PyDict::new(py);
+        keywords.set_item("module", "dlx")?;
+        let class = py
+            .import("enum")?
+            .getattr("IntEnum")?
+            .call(("DeviceType", members), Some(&keywords))?
+            .cast_into::<PyType>()?;
+        class.setattr(
+            "__doc__",
+            "The device types of dlpack.h 1.3, equal to their integers (R67).",
+        )?;
+        Ok::<_, PyErr>(class.unbind())
+    })?;
+    Ok(class.bind(py))
+}
+
+/// Makes `DeviceType` when it is first asked for: importing `enum` takes longer than the rest of dlx.
+#[pyfunction]
+pub(crate) fn __getattr__<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyType>> {
+    match name {
+        "DeviceType" => device_type_enum(py).cloned(),
+        _ => Err(PyAttributeError::new_err(format!(
+            "module 'dlx' has no attribute '{name}'"
+        ))),
+    }
+}
+
+/// The member of `dlx.DeviceType`.
+fn device_type_member<'py>(
+    py: Python<'py>,
+    device_type: DLDeviceType,
+) -> PyResult<Bound<'py, PyAny>> {
+    device_type_enum(py)?.call1((device_type.0,))
+}
+
+/// `(DeviceType, id)`, as `__dlpack_device__` answers (R64).
+pub(crate) fn to_tuple<'py>(py: Python<'py>, device: DLDevice) -> PyResult<Bound<'py, PyTuple>> {
+    static CPU_TUPLE: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
+    let make = || {
+        let member = device_type_member(py, device.device_type)?;
+        Ok::<_, PyErr>((member, device.device_id).into_pyobject(py)?.unbind())
+    };
+    if device == CPU {
+        Ok(CPU_TUPLE.get_or_try_init(py, make)?.bind(py).clone())
+    } else {
+        Ok(make()?.into_bound(py))
+    }
+}
+
+/// A device of this type and id, or the error of a bad argument.
+fn checked(device_type: i32, device_id: i32) -> PyResult<DLDevice> {
+    let device = DLDevice {
+        device_type: DLDeviceType(device_type),
+        device_id,
+    };
+    check(device).map_err(|error| PyValueError::new_err(error.message()))?;
+    Ok(device)
+}
+
+/// Where memory lives: a device type and an id.
+///
+/// Takes a name (``"cpu"``, ``"cuda:0"``), a type and an id, or a pair of both, ``("cuda", 0)`` too. Equal to its name,
+/// as ``str()`` gives it, and hashes as that; ``(type, id)`` is ``device.type, device.id``. Source: ``DLDevice`` in
+/// dlpack.h 1.3.
+#[pyclass(frozen, module = "dlx")]
+pub struct Device(pub(crate) DLDevice);
+
+impl Device {
+    /// The device that `spec` names: a `Device`, a name, or a pair `(type, id)` whose type may be a name.
+    pub(crate) fn of(spec: &Bound<'_, PyAny>) -> PyResult<DLDevice> {
+        if let Ok(device) = spec.cast::<Self>() {
+            Ok(device.get().0)
+        } else if let Ok(text) = spec.cast::<PyString>() {
+            let text = text.to_cow()?;
+            parse(&text).ok_or_else(|| {
+                PyValueError::new_err(format!(
+                    "{text:?} is not a device; accepted are names such as 'cpu' and 'cuda:0'"
+                ))
+            })
+        } else if let Ok(pair) = spec.cast::<PyTuple>() {
+            let refused = |error: PyErr| {
+                let message = format!("{pair} is not a device: a pair is (type, id)");
+                bad_integers(spec.py(), &error, message)
+            };
+            let (kind, id): (Bound<'_, PyAny>, i32) = pair.extract().map_err(refused)?;
+            let Ok(name) = kind.cast::<PyString>() else {
+                return checked(kind.extract().map_err(refused)?, id);
+            };
+            let name = name.to_cow()?;
+            let named = kind_named(&name).ok_or_else(|| {
+                PyValueError::new_err(format!(
+                    "{name:?} is not a device type; accepted are names such as 'cpu' and 'cuda'"
+                ))
+            })?;
+            checked(named.device_type.0, id)
+        } else {
+            Err(PyTypeError::new_err(format!(
+                "device must be a dlx.Device, a name such as 'cuda:0' or a pair (type, id), not {}",
+                spec.get_type().name()?
+            )))
+        }
+    }
+}
+
+#[pymethods]
+impl Device {
+    #[new]
+    #[pyo3(signature = (spec, id=None, /))]
+    fn new(spec: &Bound<'_, PyAny>, id: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        if !spec.is_instance_of::<PyInt>() {
+            return match id {
+                Some(_) => Err(PyTypeError::new_err("an id goes with a device type")),
+                None => Self::of(spec).map(Self),
+            };
+        }
+        let id = match id {
+            Some(id) => id.clone(),
+            None => 0_i32.into_pyobject(spec.py())?.into_any(),
+        };
+        Self::of(PyTuple::new(spec.py(), [spec.clone(), id])?.as_any()).map(Self)
+    }
+
+    /// The kind of memory.
+    #[getter]
+    fn r#type<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        device_type_member(py, self.0.device_type)
+    }
+
+    /// Which device of that kind.
+    #[getter]
+    fn id(&self) -> i32 {
+        self.0.device_id
+    }
+
+    fn __str__(&self) -> String {
+        name(self.0).to_string()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("dlx.Device('{}')", name(self.0))
+    }
+
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        PyString::new(py, &self.__str__()).hash()
+    }
+
+    fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
+        let equal = if let Ok(other) = other.cast::<Self>() {
+            Some(self.0 == other.get().0)
+        } else if let Ok(text) = other.cast::<PyString>() {
+            Some(text.to_cow()? == self.__str__())
+        } else {
+            None
+        };
+        Ok(equality(other.py(), equal, op))
+    }
+
+    fn __reduce__(slf: &Bound<'_, Self>) -> (Py<PyType>, (i32, i32)) {
+        let DLDevice {
+            device_type,
+            device_id,
+        } = slf.get().0;
+        (slf.get_type().unbind(), (device_type.0, device_id))
+    }
+}

@@ -1,0 +1,150 @@
+//! The arithmetic of shapes and strides: what a `DLTensor` may say, and how many bytes it means.
+
+#![forbid(unsafe_code)]
+
+use crate::abi::DLDataType;
+use crate::types::dtype;
+use crate::types::error::Error;
+
+/// Dimensions that dlx accepts: as many as a Python buffer may have (`PyBUF_MAX_NDIM`).
+pub(crate) const MAX_NDIM: usize = 64;
+
+/// Number of elements; extents of 0 are left out of the overflow check's product (R88, R109).
+#[inline(always)]
+pub(crate) fn size(shape: &[i64]) -> Result<i64, Error> {
+    let mut product = 1_i64;
+    let mut empty = false;
+    for &extent in shape {
+        if extent < 0 {
+            return Err(negative(shape));
+        }
+        empty |= extent == 0;
+        product = product
+            .checked_mul(extent.max(1))
+            .ok_or_else(|| overflow(shape))?;
+    }
+    Ok(if empty { 0 } else { product })
+}
+
+/// Bytes that `size` elements fill when nothing lies between them.
+///
+/// Packed sub-byte elements are counted in bits and rounded up once, over the whole tensor (R110).
+pub(crate) fn nbytes(size: i64, dtype: DLDataType, padded: bool) -> i64 {
+    let bits = dtype::bits(dtype);
+    let bits = if padded { bits.div_ceil(8) * 8 } else { bits };
+    let bytes = (i128::from(size) * i128::from(bits) + 7) / 8;
+    i64::try_from(bytes).unwrap_or(i64::MAX)
+}
+
+/// Whether `address` is a multiple of the size of an element, or of the largest power of two in it: three floats are
+/// aligned as one is, and less than a byte is at any address.
+pub(crate) fn is_aligned(address: u64, dtype: DLDataType) -> bool {
+    let bits = u64::from(dtype::bits(dtype));
+    let alignment = (bits & bits.wrapping_neg()) / 8;
+    address & alignment.saturating_sub(1) == 0
+}
+
+/// Stride of dimension `index` when elements lie in row-major order with nothing between them.
+pub(crate) fn row_major(shape: &[i64], index: usize) -> i64 {
+    shape[index + 1..]
+        .iter()
+        .map(|&extent| extent.max(1))
+        .product()
+}
+
+/// Whether the elements lie in row-major order with nothing between them.
+pub(crate) fn is_row_major(shape: &[i64], strides: &[i64]) -> bool {
+    is_compact(shape.iter().zip(strides).rev())
+}
+
+/// Whether the elements lie in column-major order with nothing between them.
+pub(crate) fn is_column_major(shape: &[i64], strides: &[i64]) -> bool {
+    is_compact(shape.iter().zip(strides))
+}
+
+/// Whether the dimensions, from the fastest on, leave nothing between elements. The stride of a dimension
+/// of extent 1 carries no meaning, nor does any where there are no elements (R99).
+fn is_compact<'a>(dimensions: impl Iterator<Item = (&'a i64, &'a i64)>) -> bool {
+    let (mut expected, mut compact, mut empty) = (1, true, false);
+    for (&extent, &stride) in dimensions {
+        empty |= extent == 0;
+        compact &= extent == 1 || stride == expected;
+        expected *= extent;
+    }
+    compact || empty
+}
+
+/// Strides in elements of those in bytes that Python's protocols have; a stride that carries no meaning (R99)
+/// need not be a multiple of `item` (R92).
+pub(crate) fn element_strides(
+    shape: &[i64],
+    strides: &[i64],
+    item: i64,
+) -> Result<Vec<i64>, Error> {
+    let mut steps = shape.iter().zip(strides);
+    let odd = steps.any(|(&extent, &stride)| extent > 1 && stride % item != 0);
+    if odd && !shape.contains(&0) {
+        return Err(Error::refused(format!(
+            "strides {strides:?} are in bytes, and not all are multiples of the itemsize {item}"
+        )));
+    }
+    Ok(strides.iter().map(|stride| stride / item).collect())
+}
+
+/// Lowest and highest element that a non-empty strided tensor touches, counted from its first.
+#[inline(always)]
+pub(crate) fn span(shape: &[i64], strides: &[i64]) -> Result<(i64, i64), Error> {
+    let (mut low, mut high) = (0_i64, 0_i64);
+    for (&extent, &stride) in shape.iter().zip(strides) {
+        let reach = (extent - 1).checked_mul(stride);
+        let end = if stride < 0 { &mut low } else { &mut high };
+        *end = reach
+            .and_then(|reach| end.checked_add(reach))
+            .ok_or_else(|| overflow_strides(shape, strides))?;
+    }
+    Ok((low, high))
+}
+
+/// Refuses what does not fit into the address space: the elements themselves, and the memory they span.
+#[inline(always)]
+pub(crate) fn check_extent(
+    size: i64,
+    shape: &[i64],
+    strides: Option<&[i64]>,
+    dtype: DLDataType,
+) -> Result<(), Error> {
+    let item = i64::from(dtype::bits(dtype).div_ceil(8));
+    if size.checked_mul(item).is_none() {
+        return Err(overflow(shape));
+    }
+    let Some(strides) = strides.filter(|_| size > 0) else {
+        return Ok(());
+    };
+    let (low, high) = span(shape, strides)?;
+    if low.checked_mul(item).is_none() || high.checked_mul(item).is_none() {
+        return Err(overflow_strides(shape, strides));
+    }
+    Ok(())
+}
+
+#[cold]
+#[inline(never)]
+fn negative(shape: &[i64]) -> Error {
+    Error::refused(format!("shape {shape:?} has a negative extent"))
+}
+
+#[cold]
+#[inline(never)]
+fn overflow(shape: &[i64]) -> Error {
+    Error::refused(format!(
+        "shape {shape:?} has more bytes than an address space"
+    ))
+}
+
+#[cold]
+#[inline(never)]
+fn overflow_strides(shape: &[i64], strides: &[i64]) -> Error {
+    Error::refused(format!(
+        "shape {shape:?} with strides {strides:?} spans more bytes than an address space"
+    ))
+}
