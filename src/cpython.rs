@@ -6,3 +6,5 @@ pub(crate) mod depth;
 pub(crate) mod fork;
 pub(crate) mod interpreter;
 pub(crate) mod lookup;
+pub(crate) mod modules;
+pub(crate) mod symbol;

@@ -39,13 +39,13 @@ mod _core {
     #[pymodule_export]
     use crate::convert::bridge::{Bridged, Kind, Types, placed};
     #[pymodule_export]
-    use crate::convert::convert;
-    #[pymodule_export]
     use crate::convert::empty::empty;
     #[pymodule_export]
-    use crate::stream::current::{CurrentStream, current_stream};
+    use crate::convert::function::convert;
     #[pymodule_export]
-    use crate::stream::object::PyStream;
+    use crate::stream::PyStream;
+    #[pymodule_export]
+    use crate::stream::current::{CurrentStream, current_stream};
     #[pymodule_export]
     use crate::tensor::array_interface::array_interface;
     #[pymodule_export]
@@ -57,10 +57,19 @@ mod _core {
     #[allow(non_upper_case_globals)]
     const __version__: &str = env!("CARGO_PKG_VERSION");
 
+    /// Gives back what still waits for a stream, when the interpreter exits.
+    #[pyfunction]
+    fn finalize() {
+        crate::stream::release::finish();
+        crate::cpython::interpreter::finalize();
+    }
+
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let py = module.py();
         crate::cpython::interpreter::one_interpreter(py)?;
+        let finalize = wrap_pyfunction!(finalize, module)?;
+        py.import("atexit")?.call_method1("register", (finalize,))?;
         crate::cpython::fork::watch();
         module.setattr(
             "__getattr__",

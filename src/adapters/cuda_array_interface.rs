@@ -16,7 +16,7 @@ use crate::copy::request::Request;
 use crate::cpython::interpreter::PythonOwner;
 use crate::driver;
 use crate::stream;
-use crate::stream::release::Release;
+use crate::stream::usage::Release;
 use crate::stream::usage::{Library, Producer, Work};
 use crate::stream::{Stream, Wanted};
 use crate::tensor::checked::{Checked, Memo};

@@ -18,9 +18,9 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 
-use super::loaded;
 use crate::abi::*;
 use crate::cpython::interpreter::PythonOwner;
+use crate::cpython::modules::loaded;
 use crate::tensor::checked::{Checked, Memo, extents};
 use crate::tensor::managed;
 use crate::tensor::managed::{Managed, Offer};

@@ -8,7 +8,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use super::loaded;
+use crate::cpython::modules::loaded;
 use crate::exchange::Table;
 
 /// `table`, which was found on `class`, with the question that tensors of Paddle are asked.

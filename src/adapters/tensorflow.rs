@@ -7,7 +7,7 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use super::{is_loaded, loaded};
+use crate::cpython::modules::{is_loaded, loaded};
 use crate::types::dtype::DType;
 
 /// Refuses a tensor of TensorFlow of whose dtype DLPack has no name; TensorFlow is not imported for it.

@@ -17,8 +17,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
-use super::loaded;
 use crate::abi::{DLDataType, kDLBool, kDLComplex, kDLInt, kDLUInt};
+use crate::cpython::modules::loaded;
 use crate::tensor::checked::Memo;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::{device, dtype};

@@ -22,7 +22,7 @@ use crate::import::cache;
 use crate::import::cache::Way;
 use crate::import::ladder;
 use crate::tensor::capsule;
-use crate::tensor::checked::MAYBE_READ_ONLY;
+use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::dtype;

@@ -8,21 +8,21 @@ use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyTuple;
+use pyo3::types::{PyBool, PyBytes, PyComplex, PyFloat, PyInt, PySlice, PyString, PyTuple};
 
 use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
-use crate::adapters::{loaded, numpy};
+use crate::adapters::numpy;
 use crate::api::tensor::again;
-use crate::convert::bridge::is_plain;
 use crate::copy::request::Request;
 use crate::cpython::interpreter::PythonOwner;
+use crate::cpython::modules::loaded;
 use crate::exchange::slot::is_mixin;
 use crate::import::cache;
 use crate::import::cache::Way;
 use crate::import::{aliases, ladder};
 use crate::stream;
 use crate::stream::Wanted;
-use crate::stream::release::Release;
+use crate::stream::usage::Release;
 use crate::stream::usage::Work;
 use crate::tensor::checked::{Checked, Memo};
 use crate::tensor::object::Tensor;
@@ -230,4 +230,16 @@ fn number<'py, T: FromPyObjectOwned<'py>>(value: &Bound<'py, PyAny>, name: &str)
         let message = format!("{name} is {value}: integers that an address space has are accepted");
         bad_integers(value.py(), &error, message)
     })
+}
+
+/// Whether `x` is of a type that most arguments have that are no tensors.
+pub(crate) fn is_plain(x: &Bound<'_, PyAny>) -> bool {
+    x.is_none()
+        || x.is_exact_instance_of::<PyInt>()
+        || x.is_exact_instance_of::<PyFloat>()
+        || x.is_exact_instance_of::<PyBool>()
+        || x.is_exact_instance_of::<PyString>()
+        || x.is_exact_instance_of::<PySlice>()
+        || x.is_exact_instance_of::<PyBytes>()
+        || x.is_exact_instance_of::<PyComplex>()
 }

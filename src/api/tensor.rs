@@ -11,10 +11,9 @@ use crate::api::borrow::Use;
 use crate::copy::by_driver;
 use crate::copy::request;
 use crate::copy::request::Request;
+use crate::cpython::interpreter::blocking;
 use crate::import::aliases;
-use crate::stream;
 use crate::stream::PyStream;
-use crate::stream::release::blocking;
 use crate::stream::usage::Work;
 use crate::tensor::numpy::to_numpy;
 use crate::tensor::object::Tensor;
@@ -199,7 +198,7 @@ impl Tensor {
             None => here,
         };
         if there == here && copy != Some(true) {
-            stream::order_for_export(stream, snapshot)?;
+            capsule::order_for_export(stream, snapshot)?;
             return capsule::of(py, snapshot, max_version, false);
         }
         if copy == Some(false) {

@@ -13,6 +13,7 @@ use pyo3::types::{PyCapsule, PyTuple, PyType};
 
 use crate::abi::*;
 use crate::adapters::oneapi;
+use crate::copy::by_driver;
 use crate::copy::request::Request;
 use crate::exchange::slot::{Hooks, Origin, SLOTS, Slot, innermost, is_root, nested, root_or};
 use crate::exchange::{Exchange, publish};
@@ -20,7 +21,7 @@ use crate::import::aliases;
 use crate::import::ladder::{explain, from_dlpack, from_tensor};
 use crate::import::protocol;
 use crate::stream;
-use crate::stream::release::Release;
+use crate::stream::usage::Release;
 use crate::tensor::capsule;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
@@ -120,7 +121,7 @@ pub(crate) fn dlpack<'py>(
         }
     })?;
     if !oneapi::is_queue(stream, snapshot.memo().device) {
-        stream::order_for_export(stream, &snapshot)?;
+        capsule::order_for_export(stream, &snapshot)?;
     }
     // What comes from a producer was made for this export, what a dlx.Tensor holds is shared with it (R38).
     let fresh = copy == Some(true) || Tensor::of(&inner).is_none();
@@ -267,5 +268,5 @@ pub(crate) fn allocate<'py>(
 ) -> PyResult<Bound<'py, Tensor>> {
     let py = device.py();
     let (dtype, device) = (DType::of(dtype)?, Device::of(device)?);
-    Tensor::new(py, Snapshot::empty(&shape, dtype, device)?)
+    Tensor::new(py, by_driver::empty(&shape, dtype, device)?)
 }

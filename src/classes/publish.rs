@@ -6,9 +6,10 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyString, PyType};
 
+use crate::cpython::lookup::is_immutable;
 use crate::exchange;
+use crate::exchange::Table;
 use crate::exchange::slot::{Hooks, Origin, SLOTS, Slot, is_mixin};
-use crate::exchange::{Table, is_immutable};
 use crate::types::error::type_name;
 
 /// The capsule with the exchange table that dlx uses for a type: the type's own, or one that dlx provides.

@@ -9,12 +9,11 @@ use std::sync::OnceLock;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{
-    PyBool, PyBytes, PyComplex, PyDict, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple, PyType,
-};
+use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 
+use crate::api::from_dlpack::is_plain;
 use crate::api::lent::lend;
-use crate::convert::convert;
+use crate::convert::function::convert;
 use crate::stream;
 use crate::types::device;
 use crate::types::dtype;
@@ -70,18 +69,6 @@ impl Types {
             .find(|(there, _)| there.is(cls))
             .map(|(_, value)| value)
     }
-}
-
-/// Whether `x` is what most arguments are that are no tensors.
-pub(crate) fn is_plain(x: &Bound<'_, PyAny>) -> bool {
-    x.is_none()
-        || x.is_exact_instance_of::<PyInt>()
-        || x.is_exact_instance_of::<PyFloat>()
-        || x.is_exact_instance_of::<PyBool>()
-        || x.is_exact_instance_of::<PyString>()
-        || x.is_exact_instance_of::<PySlice>()
-        || x.is_exact_instance_of::<PyBytes>()
-        || x.is_exact_instance_of::<PyComplex>()
 }
 
 /// Where the elements of a tensor are, and what they are: address, shape, strides, dtype and device.

@@ -8,10 +8,10 @@ use pyo3::exceptions::{
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use super::target::Target;
-use super::{Asked, Source, snapshot};
 use crate::abi::*;
 use crate::adapters::numpy;
+use crate::convert::source::{Asked, Source, snapshot};
+use crate::convert::target::Target;
 use crate::copy::by_driver;
 use crate::copy::by_driver::On;
 use crate::copy::request::Request;
@@ -21,7 +21,8 @@ use crate::stream;
 use crate::stream::Stream;
 use crate::tensor::capsule;
 use crate::tensor::checked;
-use crate::tensor::checked::{MAYBE_READ_ONLY, parts};
+use crate::tensor::checked::parts;
+use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::numpy::to_numpy as to_numpy_by_buffer;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;

@@ -10,7 +10,9 @@ use pyo3::types::{PyModule, PyType};
 
 use crate::abi::*;
 use crate::classes::mixin;
-use crate::convert::{Target, Via, convert};
+use crate::convert::function::convert;
+use crate::convert::target::{Target, Via};
+use crate::copy::by_driver;
 use crate::exchange::Table;
 use crate::import::protocol;
 use crate::tensor::checked::{Checked, Memo};
@@ -59,7 +61,7 @@ pub(crate) fn empty<'py>(
     };
     Checked::new(memo, &shape, None).map_err(|error| PyValueError::new_err(error.message()))?;
     let Some(class) = class else {
-        let snapshot = Snapshot::empty(&shape, dtype, device)?;
+        let snapshot = by_driver::empty(&shape, dtype, device)?;
         return Ok(Tensor::new(py, snapshot)?.into_any());
     };
     let target = Target::of(&class)?;
@@ -67,7 +69,7 @@ pub(crate) fn empty<'py>(
         Via::Table(table) if table.allocates() => of_table(&target, table, &shape, dtype, device),
         Via::Mixin => mixin::empty(&target.class, &shape, dtype, device),
         _ => {
-            let tensor = Tensor::new(py, Snapshot::empty(&shape, dtype, device)?)?;
+            let tensor = Tensor::new(py, by_driver::empty(&shape, dtype, device)?)?;
             convert(tensor.as_any(), target.class.as_any(), None, None)
         }
     }

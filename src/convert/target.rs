@@ -12,9 +12,11 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyModule, PyType};
 
-use crate::adapters::{loaded, numpy};
+use crate::adapters::numpy;
+use crate::cpython::lookup::is_immutable;
+use crate::cpython::modules::loaded;
+use crate::exchange::Table;
 use crate::exchange::slot::{Slot, is_mixin};
-use crate::exchange::{Table, is_immutable};
 use crate::tensor::object::Tensor;
 use crate::types::error::type_name;
 

@@ -13,11 +13,11 @@ use crate::copy::host;
 use crate::copy::plan;
 use crate::copy::plan::finished;
 use crate::cpython::fork::Lock;
+use crate::cpython::interpreter::blocking;
 use crate::driver;
 use crate::stream;
 use crate::stream::order;
 use crate::stream::order::Joined;
-use crate::stream::release::blocking;
 use crate::stream::usage::{Ready, Work};
 use crate::stream::{Stream, Wanted};
 use crate::tensor::checked::{Checked, Memo};
@@ -317,6 +317,22 @@ fn over(
     };
     let checked = Checked::new(memo, shape, None)?;
     Ok(checked.with_work(Source::Device(Box::new(memory)), Some(Arc::new(work))))
+}
+
+/// Uninitialized memory on `device`.
+///
+/// # Errors
+///
+/// `BufferError` for devices that dlx has no memory on.
+pub(crate) fn empty(shape: &[i64], dtype: DLDataType, device: DLDevice) -> Result<Snapshot, Error> {
+    match device.device_type {
+        kDLCPU if device == device::CPU => Snapshot::allocate(shape, dtype, 0),
+        kDLCUDA | kDLROCM => allocate(shape, dtype, device),
+        _ => Err(Error::refused(format!(
+            "dlx does not allocate on {}, only on cpu, cuda and rocm",
+            device::name(device)
+        ))),
+    }
 }
 
 /// Uninitialized memory on a device, there for work on dlx's current stream.

@@ -13,7 +13,7 @@ use crate::stream;
 use crate::stream::order;
 use crate::stream::order::Joined;
 use crate::stream::release;
-use crate::stream::release::Release;
+use crate::stream::usage::Release;
 use crate::stream::usage::{Producer, Ready, Work};
 use crate::stream::{Stream, Wanted};
 use crate::tensor::snapshot::Snapshot;

@@ -13,6 +13,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::cpython::lookup::is_in_type;
+use crate::cpython::symbol::symbol;
 
 /// `PyObject_GetOptionalAttr`.
 type GetOptionalAttr = unsafe extern "C" fn(
@@ -51,27 +52,6 @@ fn functions() -> Functions {
         // SAFETY: the function of this name has had this signature since CPython 3.9 (S23).
         vectorcall_method: unsafe { symbol("PyObject_VectorcallMethod") },
     })
-}
-
-/// A function of the process, `None` if it has no such symbol.
-///
-/// # Safety
-///
-/// `F` is a function pointer of the type that the symbol has.
-#[cfg(unix)]
-pub(crate) unsafe fn symbol<F: Copy>(name: &str) -> Option<F> {
-    let process = libloading::os::unix::Library::this();
-    // SAFETY: the caller's promise.
-    let symbol = unsafe { process.get::<F>(name.as_bytes()) };
-    symbol.ok().map(|symbol| *symbol)
-}
-
-/// # Safety
-///
-/// None is needed.
-#[cfg(not(unix))]
-pub(crate) unsafe fn symbol<F: Copy>(_name: &str) -> Option<F> {
-    None
 }
 
 /// The attribute of `x`, `None` if it has none: what looks for it raises no `AttributeError` where it can help it.

@@ -12,7 +12,6 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::cpython::depth::{later, within};
-use crate::stream::release;
 
 /// A pending Python exception, put aside while a destructor runs, and set again when dropped (R5).
 pub(crate) struct Pending<'py>(Option<[*mut ffi::PyObject; 3]>, PhantomData<Python<'py>>);
@@ -105,14 +104,12 @@ fn with_pending(py: Python<'_>, let_go: impl FnOnce()) {
 static FINALIZING: AtomicBool = AtomicBool::new(false);
 
 /// Notes that the interpreter is going away; from here on Python references are leaked (R14).
-#[pyfunction]
-fn finalize() {
-    release::finish();
+pub(crate) fn finalize() {
     FINALIZING.store(true, Ordering::Release);
 }
 
 /// Ties dlx to this interpreter, and refuses a second one: caches and types are shared by the process.
-pub(crate) fn one_interpreter(py: Python<'_>) -> PyResult<()> {
+pub(crate) fn one_interpreter(_: Python<'_>) -> PyResult<()> {
     static INTERPRETER: AtomicI64 = AtomicI64::new(-1);
     // SAFETY: attached, so there is a current interpreter.
     let current = unsafe { ffi::PyInterpreterState_Get() };
@@ -124,8 +121,6 @@ pub(crate) fn one_interpreter(py: Python<'_>) -> PyResult<()> {
             "dlx supports one interpreter per process",
         ));
     }
-    let finalize = wrap_pyfunction!(finalize, py)?;
-    py.import("atexit")?.call_method1("register", (finalize,))?;
     Ok(())
 }
 
@@ -159,6 +154,11 @@ pub(crate) fn attach<R>(body: impl FnOnce(Python<'_>) -> R) -> Option<R> {
     let _release = Release(unsafe { ffi::PyGILState_Ensure() });
     // SAFETY: attached until `_release` is dropped, after `body` has returned.
     Some(body(unsafe { Python::assume_attached() }))
+}
+
+/// Runs what may take long without holding up Python's other threads, which the device may be waiting for.
+pub(crate) fn blocking<R: Send>(body: impl Fn() -> R + Send + Sync) -> R {
+    attach(|py| py.detach(&body)).unwrap_or_else(&body)
 }
 
 /// Whether somebody else holds `object` too, so that to let go of it frees nothing.

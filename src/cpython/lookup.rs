@@ -7,7 +7,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 
-use crate::cpython::call::symbol;
+use crate::cpython::symbol::symbol;
 
 /// `_PyType_Lookup`: the attribute of a type or of its bases, borrowed, or NULL without an exception.
 type TypeLookup =
@@ -52,6 +52,20 @@ fn looks_alike(one: *mut ffi::PyTypeObject, other: *mut ffi::PyTypeObject) -> bo
     // SAFETY: as above.
     let other = unsafe { ffi::PyType_GetSlot(other, ffi::Py_tp_getattro) };
     one == other
+}
+
+/// Whether Python code cannot set attributes of `class`, so that a table cannot appear on it later.
+pub(crate) fn is_immutable(class: &Bound<'_, PyType>) -> bool {
+    // SAFETY: a live type; its flags are read, nothing is called.
+    let flags = unsafe { ffi::PyType_GetFlags(class.as_type_ptr()) };
+    flags & ffi::Py_TPFLAGS_IMMUTABLETYPE != 0
+}
+
+/// Whether `class` was not made at run time: it lives as long as the process, and Python code cannot change it.
+pub(crate) fn is_static(class: &Bound<'_, PyType>) -> bool {
+    // SAFETY: a live type; its flags are read, nothing is called.
+    let flags = unsafe { ffi::PyType_GetFlags(class.as_type_ptr()) };
+    flags & ffi::Py_TPFLAGS_HEAPTYPE == 0
 }
 
 #[cfg(test)]

@@ -9,7 +9,8 @@ use std::sync::OnceLock;
 use super::library::{call, check_fork, initialized, load, once};
 use functions::{CUDA_MEMCPY2D, Functions};
 
-use super::{Capture, Context, Driver, Error, RawEvent, Rows, Stream};
+use super::error::Error;
+use super::interface::{Capture, Context, Driver, RawEvent, Rows, Stream};
 use crate::cpython::fork::Lock;
 
 const CU_EVENT_DISABLE_TIMING: c_uint = 2;

@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 
+use super::current::{Current, relaxed};
+use super::error::Error;
+use super::interface::{Capture, Context, Driver, RawEvent, Stream};
 use super::library::check_fork;
-use super::{Capture, Context, Current, Driver, Error, RawEvent, Stream, relaxed};
 use crate::cpython::fork::Lock;
 
 /// A point in the work of a stream: an event that has been recorded there.

@@ -4,8 +4,9 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
 
+use super::error::Error;
+use super::interface::{Capture, Context, Driver, RawEvent, Rows, Stream};
 use super::library::{call, check_fork, functions, initialized, load, once, symbol};
-use super::{Capture, Context, Driver, Error, RawEvent, Rows, Stream};
 
 const HIP_EVENT_DISABLE_TIMING: c_uint = 2;
 const HIP_ERROR_NOT_READY: c_int = 600;

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use libloading::Library;
 
-use super::Error;
+use super::error::Error;
 use crate::cpython::boundary::guard;
 use crate::cpython::fork::Inside;
 

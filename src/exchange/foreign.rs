@@ -11,16 +11,15 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyString, PyType};
 
-use super::NAME;
 use crate::abi::*;
 use crate::cpython::call::attribute;
 use crate::cpython::interpreter::PythonOwner;
 use crate::cpython::lookup::lacks;
-use crate::driver;
+use crate::exchange::published::NAME;
+use crate::stream::WorkStream;
 use crate::tensor::checked::{Checked, Memo, dimensions, is_exact, is_usual};
 use crate::tensor::managed::Managed;
 use crate::tensor::snapshot::{Snapshot, Source};
-use crate::types::device;
 use crate::types::error::{Error, type_name};
 
 /// A foreign table of major version 1 that can export.
@@ -40,10 +39,6 @@ pub(crate) struct Table {
 
 /// Refuses an object whose library's table would export it wrongly; `true` says that gradients matter.
 pub(crate) type Guard = fn(&Bound<'_, PyAny>, bool) -> PyResult<()>;
-
-/// The `current_work_stream` of a foreign table.
-#[derive(Clone, Copy)]
-pub(crate) struct WorkStream(DLPackCurrentWorkStream);
 
 /// The attributes of a type that may hold its table.
 #[inline(always)]
@@ -107,7 +102,7 @@ impl Table {
                     borrow: api.dltensor_from_py_object_no_sync,
                     to_py: api.managed_tensor_to_py_object_no_sync,
                     allocator: api.managed_tensor_allocator,
-                    work_stream: api.current_work_stream.map(WorkStream),
+                    work_stream: api.current_work_stream.map(WorkStream::new),
                     guard: None,
                 });
             }
@@ -245,26 +240,6 @@ impl Table {
     }
 }
 
-impl WorkStream {
-    /// Whether both are of the same library.
-    pub(crate) fn is(self, other: Self) -> bool {
-        std::ptr::fn_addr_eq(self.0, other.0)
-    }
-
-    /// The handle for `device`, 0 for NULL.
-    pub(crate) fn get(self, _: Python<'_>, device: DLDevice) -> PyResult<i64> {
-        // Some leave it unwritten where there is no stream.
-        let mut out = null_mut();
-        // SAFETY: a function of a foreign table, called attached, with a place of ours.
-        let code = unsafe { (self.0)(device.device_type, device.device_id, &mut out) };
-        match code {
-            0 => Ok(out.addr() as i64),
-            // PyO3 need not know of the attachment.
-            _ => Err(Python::attach(|py| without_stream(py, device))),
-        }
-    }
-}
-
 /// The table that `class` has under `name`, if that is a capsule of a table.
 pub(crate) fn header(
     class: &Bound<'_, PyType>,
@@ -285,38 +260,6 @@ pub(crate) fn header_in(
             Ok(Some(capsule.pointer_checked(Some(NAME))?.cast()))
         }
         _ => Ok(None),
-    }
-}
-
-/// Whether Python code cannot set attributes of `class`, so that a table cannot appear on it later.
-pub(crate) fn is_immutable(class: &Bound<'_, PyType>) -> bool {
-    // SAFETY: a live type; its flags are read, nothing is called.
-    let flags = unsafe { ffi::PyType_GetFlags(class.as_type_ptr()) };
-    flags & ffi::Py_TPFLAGS_IMMUTABLETYPE != 0
-}
-
-/// Whether `class` was not made at run time: it lives as long as the process, and Python code cannot change it.
-pub(crate) fn is_static(class: &Bound<'_, PyType>) -> bool {
-    // SAFETY: a live type; its flags are read, nothing is called.
-    let flags = unsafe { ffi::PyType_GetFlags(class.as_type_ptr()) };
-    flags & ffi::Py_TPFLAGS_HEAPTYPE == 0
-}
-
-/// The error of a library that names no stream on `device`: its own, unless there is no driver, of which torch tells in a
-/// dozen lines.
-#[cold]
-fn without_stream(py: Python<'_>, device: DLDevice) -> PyErr {
-    let error = PyErr::take(py).unwrap_or_else(|| {
-        PyBufferError::new_err("current_work_stream failed without an exception")
-    });
-    match driver::of(device) {
-        Err(why) if why.is_absent() => {
-            let name = device::name(device);
-            let explained = PyBufferError::new_err(format!("there is no stream on {name}: {why}"));
-            explained.set_cause(py, Some(error));
-            explained
-        }
-        _ => error,
     }
 }
 

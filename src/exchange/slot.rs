@@ -21,8 +21,9 @@ pub(crate) use origin::{
     names_devices, nested, root_or,
 };
 
-use crate::exchange;
-use crate::exchange::{Named, Published, WorkStream, table};
+use crate::exchange::foreign::header;
+use crate::exchange::published::{Named, Published, table};
+use crate::stream::WorkStream;
 use crate::types::error::type_name;
 
 /// How many classes can have a table of their own.
@@ -104,8 +105,7 @@ impl Slot {
     /// The slot of `class` itself, not of a base.
     pub(crate) fn of_class(class: &Bound<'_, PyType>) -> PyResult<Option<&'static Self>> {
         let name = intern!(class.py(), "__dlpack_c_exchange_api__");
-        let slot =
-            exchange::header(class, name)?.and_then(|table| Self::of_table(table.addr().get()));
+        let slot = header(class, name)?.and_then(|table| Self::of_table(table.addr().get()));
         Ok(slot.filter(|slot| slot.is_for(class.as_ptr())))
     }
 

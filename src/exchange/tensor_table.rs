@@ -6,8 +6,9 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
 use crate::abi::*;
-use crate::exchange;
-use crate::exchange::{Exchange, Named, Published};
+use crate::copy::by_driver;
+use crate::exchange::published;
+use crate::exchange::published::{Exchange, Named, Published};
 use crate::stream;
 use crate::stream::Stream;
 use crate::tensor::managed::Managed;
@@ -16,7 +17,7 @@ use crate::tensor::snapshot::Snapshot;
 use crate::types::error::{Error, type_name};
 
 /// The table, one for the process (R114).
-pub(crate) static TABLE: Published = exchange::table::<Tensors>();
+pub(crate) static TABLE: Published = published::table::<Tensors>();
 
 /// The object as a tensor, or the error of a table that got another type (R127).
 #[inline(always)]
@@ -72,7 +73,7 @@ pub(crate) fn allocate(
     dtype: DLDataType,
     device: DLDevice,
 ) -> Result<Managed<DLManagedTensorVersioned>, Error> {
-    Snapshot::empty(shape, dtype, device)?.export(true)
+    by_driver::empty(shape, dtype, device)?.export(true)
 }
 
 impl Exchange for Tensors {

@@ -16,9 +16,9 @@ use crate::cpython::interpreter::PythonOwner;
 use crate::exchange::slot::names_devices;
 use crate::import::protocol;
 use crate::import::protocol::{device_of, from_protocol, no_protocol};
-use crate::stream;
-use crate::stream::release::Release;
 use crate::stream::usage::Ready;
+use crate::stream::usage::Release;
+use crate::tensor::capsule;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::{Aliases, Snapshot};
 use crate::types::device;
@@ -253,7 +253,7 @@ pub(crate) fn export(
     if let Some(snapshot) = &snapshot
         && !oneapi::is_queue(stream, there)
     {
-        stream::order_for_export(stream, snapshot)?;
+        capsule::order_for_export(stream, snapshot)?;
     }
     Ok(snapshot)
 }

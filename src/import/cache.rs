@@ -13,8 +13,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::adapters::{numpy, paddle, torch};
+use crate::cpython::lookup::is_static;
+use crate::exchange::Table;
 use crate::exchange::slot::{Slot, is_mixin};
-use crate::exchange::{Table, is_static};
 use crate::tensor::object::Tensor;
 
 /// How objects of a type are imported.

@@ -23,7 +23,7 @@ use crate::copy::host;
 use crate::copy::request::{Request, finish, is_refusal, refused_by_both};
 use crate::cpython::call::{answer, attribute, has};
 use crate::stream;
-use crate::stream::release::Release;
+use crate::stream::usage::Release;
 use crate::tensor::capsule;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;

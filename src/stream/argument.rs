@@ -7,12 +7,15 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyTuple, PyType};
 
-use super::{NO_SYNC, PyStream, Stream, checked, has_streams};
-use crate::abi::DLDevice;
+use crate::abi::{DLDevice, kDLCUDA};
 use crate::cpython::interpreter::PythonOwner;
 use crate::driver;
+use crate::stream::handle::{
+    NO_SYNC, Stream, checked, default, elsewhere, has_streams, no_streams,
+};
+use crate::stream::object::PyStream;
 use crate::stream::order;
-use crate::types::device;
+use crate::types::device::Device;
 use crate::types::error::{Error, type_name};
 
 /// What a `stream=` argument asks for.
@@ -65,7 +68,7 @@ fn is_int(stream: &Bound<'_, PyAny>) -> bool {
 }
 
 /// The number of a stream argument that must be one.
-pub(crate) fn integer(stream: &Bound<'_, PyAny>) -> PyResult<i64> {
+fn integer(stream: &Bound<'_, PyAny>) -> PyResult<i64> {
     if !is_int(stream) {
         return Err(no_stream(stream));
     }
@@ -83,7 +86,7 @@ fn no_stream(stream: &Bound<'_, PyAny>) -> PyErr {
 }
 
 /// The handle of a library's stream object, whose default stream has the number that DLPack gives it.
-pub(super) fn of_object(stream: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<i64> {
+fn of_object(stream: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<i64> {
     let py = stream.py();
     if stream.is_instance_of::<PyBool>() || stream.is_instance_of::<PyType>() {
         return Err(no_stream(stream));
@@ -96,7 +99,7 @@ pub(super) fn of_object(stream: &Bound<'_, PyAny>, device: DLDevice) -> PyResult
         return Err(no_stream(stream));
     };
     match handle {
-        0 => Ok(super::default(device).unwrap_or(0)),
+        0 => Ok(default(device).unwrap_or(0)),
         1.. => Ok(handle),
         // Of an int, -1 asks for no order.
         _ => Err(PyValueError::new_err(format!(
@@ -172,13 +175,61 @@ pub(crate) fn check_device(stream: Stream) -> PyResult<Stream> {
     }
 }
 
-/// The error for a stream of another device than the tensor.
-#[cold]
-pub(crate) fn elsewhere(stream: &Stream, here: DLDevice) -> Error {
-    Error::Invalid(format!(
-        "stream {:#x} is one of {}, but the tensor is on {}",
-        stream.handle(),
-        device::name(here),
-        device::name(stream.device())
-    ))
+/// The handle that a hook of a class returned, `None` if it is none.
+pub(crate) fn named_handle(named: &Bound<'_, PyAny>, device: DLDevice) -> Option<i64> {
+    match named.cast::<PyStream>() {
+        Ok(stream) => Some(stream.get().stream().handle()),
+        Err(_) => integer(named).or_else(|_| of_object(named, device)).ok(),
+    }
+}
+
+impl PyStream {
+    /// The stream that an argument names.
+    pub(crate) fn of<'py>(
+        stream: &Bound<'py, PyAny>,
+        device: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, Self>> {
+        let device = device.map(Device::of).transpose()?;
+        if let Ok(known) = stream.cast::<Self>()
+            && device.is_none_or(|device| device == known.get().stream().device())
+        {
+            return Ok(known.clone());
+        }
+        if let Some(device) = device.filter(|&device| !has_streams(device)) {
+            return Err(no_streams(device));
+        }
+        let first = DLDevice {
+            device_type: kDLCUDA,
+            device_id: 0,
+        };
+        let guess = device.unwrap_or(first);
+        let (handle, owner) = match stream.is_instance_of::<PyInt>() {
+            true => (integer(stream)?, None),
+            false => {
+                let owner = PythonOwner::new(stream.clone().unbind());
+                (of_object(stream, guess)?, Some(owner))
+            }
+        };
+        if handle == NO_SYNC {
+            let message = "stream is -1, which names no stream but asks for no order";
+            return Err(PyValueError::new_err(message));
+        }
+        let named = Stream::new(checked(handle, guess)?, guess, owner);
+        let named = match device {
+            None if handle > 2 => of_its_device(named)?,
+            _ => check_device(named)?,
+        };
+        Bound::new(stream.py(), Self::new(named))
+    }
+}
+
+/// The same handle with the device that the driver tells.
+fn of_its_device(stream: Stream) -> PyResult<Stream> {
+    let raw = stream.raw()?;
+    let current = driver::enter(stream.device()).map_err(Error::from)?;
+    let device_id = current.device_of_stream(raw).map_err(Error::from)?;
+    Ok(stream.on(DLDevice {
+        device_id,
+        ..stream.device()
+    }))
 }

@@ -8,10 +8,11 @@ use std::cell::RefCell;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-use super::{PyStream, Stream, has_streams};
 use crate::abi::DLDevice;
 use crate::cpython::interpreter::attach;
-use crate::exchange::WorkStream;
+use crate::stream::handle::{Stream, has_streams, no_streams};
+use crate::stream::object::PyStream;
+use crate::stream::work_stream::WorkStream;
 use crate::types::device::Device;
 use crate::types::error::Error;
 
@@ -151,7 +152,7 @@ pub(crate) fn current_stream(device: &Bound<'_, PyAny>) -> PyResult<PyStream> {
     let py = device.py();
     let device = Device::of(device)?;
     if !has_streams(device) {
-        return Err(super::no_streams(device));
+        return Err(no_streams(device));
     }
     Ok(PyStream::new(match set(device) {
         Some(stream) => stream,

@@ -7,9 +7,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
 
-use super::Stream;
 use crate::abi::DLDevice;
 use crate::cpython::call::attribute;
+use crate::stream::handle::Stream;
 
 /// The stream that the interface of `x` names now, if `x` has one that does.
 pub(crate) fn stream(x: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<Option<Stream>> {

@@ -7,7 +7,7 @@
 use crate::abi::DLDevice;
 use crate::driver;
 use crate::driver::{Capture, Current, Event};
-use crate::stream::{Stream, elsewhere};
+use crate::stream::handle::{Stream, elsewhere};
 use crate::types::error::Error;
 
 /// Whether the stream that waits is itself waited for before the block that it is used in ends.

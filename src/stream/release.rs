@@ -9,53 +9,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::cpython::fork::{Lock, Locked};
-use crate::cpython::interpreter::attach;
+use crate::cpython::interpreter::blocking;
 use crate::driver;
 use crate::driver::{Capture, Event};
-use crate::stream::Stream;
+use crate::stream::handle::Stream;
 use crate::stream::order;
 use crate::stream::order::Joined;
-use crate::stream::usage::Work;
-use crate::tensor::snapshot::Source;
+use crate::stream::usage::{Release, Work};
 use crate::types::error::Error;
-
-/// How memory that a stream has used is given back to its producer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Release {
-    /// When the stream has passed the point at which the tensor died.
-    Auto,
-    /// At once, after the producer's stream was made to wait for the stream.
-    WaitBack,
-    /// At once: the producer was told at import, and holds the memory back itself.
-    RecordStream,
-    /// After the host has waited for the stream.
-    Sync,
-    /// At once.
-    None,
-}
-
-impl Release {
-    /// The names of the argument `release=`.
-    const NAMES: [(&'static str, Self); 5] = [
-        ("auto", Self::Auto),
-        ("wait-back", Self::WaitBack),
-        ("record_stream", Self::RecordStream),
-        ("sync", Self::Sync),
-        ("none", Self::None),
-    ];
-
-    /// The policy of this name.
-    pub(crate) fn of(name: &str) -> Option<Self> {
-        let found = Self::NAMES.iter().find(|(known, _)| *known == name);
-        found.map(|&(_, release)| release)
-    }
-
-    /// What `of` accepts, for messages.
-    pub(crate) fn names() -> String {
-        let names = Self::NAMES.iter().map(|(name, _)| format!("'{name}'"));
-        names.collect::<Vec<_>>().join(", ")
-    }
-}
 
 /// Tensors whose deleters wait, at most.
 const COUNT: usize = 1024;
@@ -68,7 +29,7 @@ const LOOKS: usize = 8;
 struct Deferred {
     ends: Vec<Arc<Event>>,
     bytes: usize,
-    source: Source,
+    memory: Box<dyn Send>,
 }
 
 impl Deferred {
@@ -83,7 +44,7 @@ impl Deferred {
         for end in &self.ends {
             blocking(|| end.synchronize()).ok();
         }
-        drop(self.source);
+        drop(self.memory);
     }
 }
 
@@ -112,25 +73,28 @@ fn waiting() -> Locked<'static, Waiting> {
     WAITING.lock()
 }
 
-/// Gives `source` back, of which `work` tells who uses it.
-pub(crate) fn release(work: Work, bytes: i64, source: Source) {
-    let ends = ends_of(&work);
-    if ends.is_empty() {
-        return drop(source);
+/// The points that memory still waits for, of which `work` tells who uses it.
+///
+/// A view of a tensor that has streams of its own, `viewed`, leaves the rest to that: what waits here is never asked for
+/// a stream later, which may be gone then (H3).
+pub(crate) fn ends(work: &Work, viewed: Option<&Work>) -> Vec<Arc<Event>> {
+    let ends = ends_of(work);
+    let Some(viewed) = viewed.filter(|viewed| viewed.release != Release::None) else {
+        return ends;
+    };
+    for end in ends {
+        viewed.add_use(end, &[]);
     }
-    // A view of a tensor that has streams of its own leaves the rest to that: what waits here is never asked for a
-    // stream later, which may be gone then (H3).
-    if let Some(viewed) = source.work().filter(|work| work.release != Release::None) {
-        for end in ends {
-            viewed.add_use(end, &[]);
-        }
-        return drop(source);
-    }
+    Vec::new()
+}
+
+/// Drops `memory` when all of `ends` have been passed.
+pub(crate) fn defer(ends: Vec<Arc<Event>>, bytes: i64, memory: Box<dyn Send>) {
     let bytes = usize::try_from(bytes).unwrap_or(0);
-    defer(Deferred {
+    queue(Deferred {
         ends,
         bytes,
-        source,
+        memory,
     });
 }
 
@@ -192,13 +156,8 @@ fn synchronize(used: &Stream) -> Result<(), Error> {
     }
 }
 
-/// Runs what may take long without holding up Python's other threads, which the device may be waiting for.
-pub(crate) fn blocking<R: Send>(body: impl Fn() -> R + Send + Sync) -> R {
-    attach(|py| py.detach(&body)).unwrap_or_else(&body)
-}
-
 /// Queues `entry`, and gives back what is done; beyond the bounds it waits for the oldest.
-fn defer(entry: Deferred) {
+fn queue(entry: Deferred) {
     sweep();
     let mut waiting = waiting();
     waiting.bytes += entry.bytes;

@@ -11,13 +11,50 @@ use crate::cpython::fork::{Lock, Locked};
 use crate::cpython::interpreter::{Pending, PythonOwner, attach};
 use crate::driver;
 use crate::driver::Event;
-use crate::exchange::WorkStream;
-use crate::stream;
+use crate::stream::handle::Stream;
 use crate::stream::order;
 use crate::stream::order::Joined;
-use crate::stream::release::Release;
-use crate::stream::{Stream, interface};
+use crate::stream::work_stream::WorkStream;
+use crate::stream::{current, interface};
 use crate::types::error::Error;
+
+/// How memory that a stream has used is given back to its producer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Release {
+    /// When the stream has passed the point at which the tensor died.
+    Auto,
+    /// At once, after the producer's stream was made to wait for the stream.
+    WaitBack,
+    /// At once: the producer was told at import, and holds the memory back itself.
+    RecordStream,
+    /// After the host has waited for the stream.
+    Sync,
+    /// At once.
+    None,
+}
+
+impl Release {
+    /// The names of the argument `release=`.
+    const NAMES: [(&'static str, Self); 5] = [
+        ("auto", Self::Auto),
+        ("wait-back", Self::WaitBack),
+        ("record_stream", Self::RecordStream),
+        ("sync", Self::Sync),
+        ("none", Self::None),
+    ];
+
+    /// The policy of this name.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        let found = Self::NAMES.iter().find(|(known, _)| *known == name);
+        found.map(|&(_, release)| release)
+    }
+
+    /// What `of` accepts, for messages.
+    pub(crate) fn names() -> String {
+        let names = Self::NAMES.iter().map(|(name, _)| format!("'{name}'"));
+        names.collect::<Vec<_>>().join(", ")
+    }
+}
 
 /// What the elements wait for.
 pub(crate) enum Ready {
@@ -132,7 +169,7 @@ impl Work {
     pub(crate) fn ready_now_on(stream: Stream, device: DLDevice) -> Result<Self, Error> {
         let kept = match stream.is_permanent() {
             true => Some(stream.clone()),
-            false => stream::set(device).filter(|set| set.is(&stream)),
+            false => current::set(device).filter(|set| set.is(&stream)),
         };
         let ready = match kept {
             Some(stream) => Ready::After(stream),

@@ -9,6 +9,8 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::abi::*;
 use crate::cpython::interpreter::PythonOwner;
 use crate::stream;
+use crate::stream::Stream;
+use crate::stream::usage::Ready;
 use crate::tensor::buffer::{byte_strides, describe, is_nameable};
 use crate::tensor::checked::{Checked, Memo};
 use crate::tensor::object::Tensor;
@@ -100,7 +102,7 @@ pub(crate) fn cuda<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<
     if snapshot.is_row_major() {
         interface.set_item("strides", py.None())?;
     }
-    interface.set_item("stream", stream::of_interface(py, snapshot)?)?;
+    interface.set_item("stream", of_interface(py, snapshot)?)?;
     Ok(interface)
 }
 
@@ -110,4 +112,35 @@ fn absent(name: &str, device: DLDevice) -> PyErr {
         "the tensor is on {}, where there is no {name}",
         device::name(device)
     ))
+}
+
+/// The stream that `__cuda_array_interface__` of a tensor names: waiting for it is waiting for the elements (R149);
+/// None where there is nothing to wait for (R148).
+pub(crate) fn of_interface(py: Python<'_>, snapshot: &Snapshot) -> PyResult<Option<i64>> {
+    let Some(work) = snapshot.work() else {
+        return Ok(None);
+    };
+    let device = snapshot.memo().device;
+    let stream = match (work.stream(), &work.ready) {
+        (Some(stream), _) => stream.clone(),
+        (None, Ready::Now | Ready::After(_)) => return Ok(None),
+        // A point has no stream; that of its producer takes its place, or dlx's own, which has to live as long as
+        // the tensor (R151).
+        (None, Ready::Point(_)) => {
+            let producer = work.producer.as_ref().filter(|producer| producer.is_held());
+            let stream = match producer.and_then(|producer| producer.now()) {
+                Some(stream) => stream,
+                None => match stream::set(device) {
+                    Some(stream) => stream,
+                    None => Stream::of_table(stream::current(py, device)?, device),
+                },
+            };
+            work.keep(&stream);
+            stream
+        }
+    };
+    // In another thread than its own, 2 would name another stream.
+    stream.raw()?;
+    snapshot.order(&stream)?;
+    Ok(Some(stream.handle()))
 }

@@ -8,7 +8,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::abi::*;
-use crate::tensor::checked::MAYBE_READ_ONLY;
+use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::{device, dtype, layout};
 

@@ -13,7 +13,8 @@ use crate::abi::*;
 use crate::cpython::boundary::guard;
 use crate::cpython::interpreter::quietly;
 use crate::stream::usage::Work;
-use crate::tensor::checked::MAYBE_READ_ONLY;
+use crate::stream::{Stream, Wanted, has_streams, no_streams, wanted};
+use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::managed::{Managed, ManagedTensor};
 use crate::tensor::snapshot::{Snapshot, Source};
 
@@ -254,4 +255,22 @@ pub(crate) fn refuse(capsule: &Bound<'_, PyCapsule>) -> PyErr {
     PyBufferError::new_err(format!(
         "the capsule is named {name:?}; accepted are \"dltensor\" and \"dltensor_versioned\""
     ))
+}
+
+/// Makes the stream that a consumer of `__dlpack__` names wait until `snapshot` is ready (R72 to R76, R80).
+pub(crate) fn order_for_export(
+    stream: Option<&Bound<'_, PyAny>>,
+    snapshot: &Snapshot,
+) -> PyResult<()> {
+    if stream.is_none() && snapshot.work().is_none() {
+        return Ok(());
+    }
+    let device = snapshot.memo().device;
+    let consumer = match wanted(stream, device)? {
+        Wanted::NoOrder if has_streams(device) => return Ok(()),
+        Wanted::NoOrder => return Err(no_streams(device)),
+        Wanted::Unset => Stream::default(device),
+        Wanted::Stream(stream) => stream,
+    };
+    Ok(snapshot.order(&consumer)?)
 }

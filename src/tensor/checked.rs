@@ -102,14 +102,6 @@ pub(crate) fn is_usual(tensor: &DLTensor, flags: u64) -> bool {
         && flags == 0
 }
 
-/// Whether the memory may be written is not known: its producer could not say, in an unversioned struct (R43).
-///
-/// A flag of dlx's own, which is no bit of DLPack's: it neither comes from a foreign struct nor goes into one.
-pub(crate) const MAYBE_READ_ONLY: u64 = 1 << 63;
-
-/// Nobody may write to the memory, or nobody can say that one may.
-pub(crate) const PROTECTED: u64 = DLPACK_FLAG_BITMASK_READ_ONLY | MAYBE_READ_ONLY;
-
 const KNOWN_FLAGS: u64 = DLPACK_FLAG_BITMASK_READ_ONLY
     | DLPACK_FLAG_BITMASK_IS_COPIED
     | DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;

@@ -8,11 +8,12 @@ use std::mem::take;
 use crate::abi::DLDevice;
 use crate::cpython::fork::Lock;
 use crate::cpython::interpreter::attach;
+use crate::cpython::interpreter::blocking;
 use crate::driver;
 use crate::driver::Capture;
 use crate::stream;
 use crate::stream::Stream;
-use crate::stream::release::{blocking, sweep};
+use crate::stream::release::sweep;
 use crate::types::error::Error;
 
 /// A block of device memory, freed on drop; no address when it has no bytes (R93).

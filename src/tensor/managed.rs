@@ -6,17 +6,24 @@ use std::mem::ManuallyDrop;
 use std::ptr::{NonNull, copy_nonoverlapping};
 
 use crate::abi::{
-    DLManagedTensor, DLManagedTensorVersioned, DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION,
-    DLPackVersion, DLTensor,
+    DLManagedTensor, DLManagedTensorVersioned, DLPACK_FLAG_BITMASK_READ_ONLY, DLPACK_MAJOR_VERSION,
+    DLPACK_MINOR_VERSION, DLPackVersion, DLTensor,
 };
 use crate::cpython::boundary::guard;
 use crate::cpython::depth::{later, within};
-use crate::tensor::checked::MAYBE_READ_ONLY;
 use crate::types::error::Error;
 
 mod offer;
 
 pub(crate) use offer::Offer;
+
+/// Whether the memory may be written is not known: its producer could not say, in an unversioned struct (R43).
+///
+/// A flag of dlx's own, which is no bit of DLPack's: it neither comes from a foreign struct nor goes into one.
+pub(crate) const MAYBE_READ_ONLY: u64 = 1 << 63;
+
+/// Nobody may write to the memory, or nobody can say that one may.
+pub(crate) const PROTECTED: u64 = DLPACK_FLAG_BITMASK_READ_ONLY | MAYBE_READ_ONLY;
 
 /// Either managed struct: the one of `dltensor` capsules or of `dltensor_versioned` ones.
 ///

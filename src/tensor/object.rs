@@ -21,8 +21,8 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::abi::DLDevice;
 use crate::cpython::boundary::guard;
-use crate::cpython::call::symbol;
 use crate::cpython::interpreter::Quiet;
+use crate::cpython::symbol::symbol;
 use crate::tensor::snapshot::Snapshot;
 
 /// A strided view of memory that it keeps alive: shape, strides, dtype, device and address, all immutable.

@@ -5,7 +5,8 @@
 use std::sync::atomic::Ordering;
 
 use crate::abi::*;
-use crate::tensor::checked::{MAYBE_READ_ONLY, Memo};
+use crate::tensor::checked::Memo;
+use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
 use crate::types::{device, dtype};
 

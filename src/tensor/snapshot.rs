@@ -15,17 +15,17 @@ use std::sync::Arc;
 use pyo3::ffi;
 
 use crate::abi::*;
-use crate::copy::by_driver;
 use crate::cpython::depth::{later, within};
 use crate::stream::Stream;
 use crate::stream::order::Joined;
-use crate::stream::release::release;
+use crate::stream::release;
 use crate::stream::usage::Work;
 use crate::tensor::block::{Beside, Shared};
-use crate::tensor::checked::{Checked, Memo, PROTECTED};
+use crate::tensor::checked::{Checked, Memo};
+use crate::tensor::managed::PROTECTED;
 use crate::tensor::memory::Memory;
 use crate::types::error::Error;
-use crate::types::{device, layout};
+use crate::types::layout;
 
 pub(crate) use source::{Aliases, Hold, Source};
 
@@ -67,7 +67,10 @@ impl Fields {
             let mut held = Some((work, replace(&mut self.source, Source::Static)));
             let mut let_go = move || {
                 if let Some((work, source)) = held.take() {
-                    release(work, bytes, source);
+                    let ends = release::ends(&work, source.work());
+                    if !ends.is_empty() {
+                        release::defer(ends, bytes, Box::new(source));
+                    }
                 }
             };
             if !within(&mut let_go) {
@@ -146,22 +149,6 @@ impl Snapshot {
         let memory = Memory::new(layout::nbytes(checked.size, dtype, padded))?;
         checked.memo.data = memory.as_ptr();
         Ok(checked.over(Source::Memory(memory)))
-    }
-
-    /// Uninitialized memory on `device`.
-    ///
-    /// # Errors
-    ///
-    /// `BufferError` for devices that dlx has no memory on.
-    pub(crate) fn empty(shape: &[i64], dtype: DLDataType, device: DLDevice) -> Result<Self, Error> {
-        match device.device_type {
-            kDLCPU if device == device::CPU => Self::allocate(shape, dtype, 0),
-            kDLCUDA | kDLROCM => by_driver::allocate(shape, dtype, device),
-            _ => Err(Error::refused(format!(
-                "dlx does not allocate on {}, only on cpu, cuda and rocm",
-                device::name(device)
-            ))),
-        }
     }
 
     /// Whether the memory is our own, and freed after all that `stream` is given before.

@@ -16,9 +16,11 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyCapsule, PyType};
 
 use super::element::number;
-use super::{FEW, NPY_ARRAY_WRITEABLE, loaded};
+use super::{FEW, NPY_ARRAY_WRITEABLE};
 use crate::abi::*;
-use crate::tensor::checked::{Dimensions, PROTECTED};
+use crate::cpython::modules::loaded;
+use crate::tensor::checked::Dimensions;
+use crate::tensor::managed::PROTECTED;
 use crate::types::{dtype, layout};
 
 /// The functions that are used, of `__multiarray_api.h`.

@@ -7,8 +7,9 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyString, PyType};
 
-use super::{NPY_ARRAY_WRITEABLE, PyArray_Descr, PyArrayObject, loaded};
-use crate::exchange::is_immutable;
+use super::{NPY_ARRAY_WRITEABLE, PyArray_Descr, PyArrayObject};
+use crate::cpython::lookup::is_immutable;
+use crate::cpython::modules::loaded;
 
 /// Whether arrays of `ndarray` are what [`PyArrayObject`] says, by the example of three unusual ones.
 pub(super) fn is_as_expected(ndarray: &Bound<'_, PyType>) -> PyResult<bool> {

@@ -6,8 +6,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
-use crate::adapters::loaded;
-use crate::exchange::is_static;
+use crate::cpython::lookup::is_static;
+use crate::cpython::modules::loaded;
 
 static TENSOR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 

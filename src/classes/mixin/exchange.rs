@@ -170,7 +170,7 @@ impl Slot {
         if named.is_none() {
             return self.inherited(py, device);
         }
-        let handle = stream::handle(&named, device).filter(|&handle| {
+        let handle = stream::named_handle(&named, device).filter(|&handle| {
             handle == 0 || stream::checked(handle, device).is_ok_and(|handle| handle > 0)
         });
         handle.ok_or_else(|| {

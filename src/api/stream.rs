@@ -1,0 +1,108 @@
+//! The methods of `dlx.Stream`.
+
+#![forbid(unsafe_code)]
+
+use pyo3::basic::CompareOp;
+use pyo3::prelude::*;
+use pyo3::types::PyInt;
+
+use crate::cpython::interpreter::blocking;
+use crate::driver;
+use crate::stream::order::Joined;
+use crate::stream::{PyStream, order};
+use crate::types::device::Device;
+use crate::types::dtype::equality;
+use crate::types::error::Error;
+
+#[pymethods]
+impl PyStream {
+    #[new]
+    #[pyo3(signature = (stream, /, *, device=None))]
+    fn py_new<'py>(
+        stream: &Bound<'py, PyAny>,
+        device: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Self> {
+        Self::of(stream, device).map(|stream| Self::new(stream.get().stream().clone()))
+    }
+
+    /// The handle, as DLPack writes it: 1 is the legacy default stream of CUDA, 0 the default one of ROCm.
+    #[getter]
+    fn handle(&self) -> i64 {
+        self.stream().handle()
+    }
+
+    /// The device that it belongs to.
+    #[getter]
+    fn device(&self) -> Device {
+        Device(self.stream().device())
+    }
+
+    /// ``(0, handle)``, by which other libraries read it (R154).
+    fn __cuda_stream__(&self) -> (i32, i64) {
+        (0, self.stream().handle())
+    }
+
+    fn __int__(&self) -> i64 {
+        self.stream().handle()
+    }
+
+    fn __index__(&self) -> i64 {
+        self.stream().handle()
+    }
+
+    /// Blocks until all that the stream has been given is done.
+    ///
+    /// Raises ``BufferError`` while it captures a graph, `CudaError` for what the driver reports.
+    fn synchronize(&self) -> PyResult<()> {
+        let waited = blocking(|| {
+            let raw = self.stream().raw()?;
+            let current = driver::enter(self.stream().device())?;
+            match current.capture(raw)? {
+                driver::Capture::None => Ok(current.synchronize(raw)?),
+                _ => Err(Error::refused(
+                    "the stream captures a graph, whose work has no end yet",
+                )),
+            }
+        });
+        Ok(waited?)
+    }
+
+    /// Makes this stream wait for all that ``stream`` has been given, without blocking the host.
+    ///
+    /// Raises ``BufferError`` where that would end the capture of a graph.
+    #[pyo3(signature = (stream, /))]
+    fn wait(&self, stream: &Bound<'_, PyAny>) -> PyResult<()> {
+        let other = match stream.is_instance_of::<PyInt>() {
+            true => {
+                let device = Bound::new(stream.py(), Device(self.stream().device()))?;
+                Self::of(stream, Some(device.as_any()))?
+            }
+            false => Self::of(stream, None)?,
+        };
+        let other = other.get().stream();
+        Ok(order::after(self.stream(), other, Joined::Never)?)
+    }
+
+    fn __repr__(&self) -> String {
+        self.repr()
+    }
+
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        self.stream().handle().into_pyobject(py)?.hash()
+    }
+
+    fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> Py<PyAny> {
+        let equal = if let Ok(other) = other.cast::<Self>() {
+            Some(self.stream().is(other.get().stream()))
+        } else if other.is_instance_of::<PyInt>() {
+            Some(
+                other
+                    .extract::<i64>()
+                    .is_ok_and(|handle| handle == self.stream().handle()),
+            )
+        } else {
+            None
+        };
+        equality(other.py(), equal, op)
+    }
+}

@@ -1,0 +1,313 @@
+//! The C exchange table of `dlpack.h` 1.3: the functions of the tables that dlx publishes.
+
+mod allocate;
+
+use std::ffi::{CStr, c_int, c_void};
+use std::mem::ManuallyDrop;
+use std::ptr::{NonNull, null_mut};
+
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+use crate::abi::*;
+use crate::cpython::boundary::{attached, guard};
+use crate::exchange::handed_back::give_back;
+use crate::stream;
+use crate::stream::Stream;
+use crate::stream::usage::Work;
+use crate::tensor::managed::Managed;
+use crate::tensor::snapshot::Snapshot;
+use crate::types::error::Error;
+
+/// Name of the capsule that holds a table (R113).
+pub(super) const NAME: &CStr = c"dlpack_exchange_api";
+
+/// What the five functions of a table do.
+///
+/// The functions are called attached, but PyO3 does not know it: an implementation drops no owned `Py<T>`.
+pub(crate) trait Exchange: Sync {
+    /// What `object` is, where there is nothing to wait for and nothing can fail; `None` says nothing.
+    #[inline(always)]
+    fn at_hand<'a>(&self, _object: &'a Bound<'_, PyAny>) -> Option<&'a Snapshot> {
+        None
+    }
+
+    /// A managed tensor of its own for `object`, whose work is ordered before [`Self::current_work_stream`].
+    fn export(
+        &self,
+        object: Borrowed<'_, '_, PyAny>,
+    ) -> PyResult<Managed<DLManagedTensorVersioned>>;
+
+    /// A view whose dimensions belong to `object`: no allocation, no reference count (R129).
+    fn borrow(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor>;
+
+    /// An object over `snapshot`.
+    fn import<'py>(&self, py: Python<'py>, snapshot: Snapshot) -> PyResult<Bound<'py, PyAny>>;
+
+    /// A new tensor; called without Python (R136).
+    fn allocate(
+        &self,
+        shape: &[i64],
+        dtype: DLDataType,
+        device: DLDevice,
+    ) -> Result<Managed<DLManagedTensorVersioned>, Error>;
+
+    /// The stream that consumers of this table run on, as an integer; 0 where there is none (R139, R141).
+    fn current_work_stream(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64>;
+}
+
+/// A type that stands for one [`Exchange`]: the functions of a table get no context, so each table needs
+/// functions of its own.
+pub(crate) trait Named: 'static {
+    /// The kind of exchange.
+    type Exchange: Exchange + 'static;
+
+    /// The one that the functions serve.
+    fn exchange() -> &'static Self::Exchange;
+}
+
+/// The table whose functions serve `T`.
+pub(crate) const fn table<T: Named>() -> Published {
+    Published(DLPackExchangeAPI {
+        header: DLPackExchangeAPIHeader {
+            version: DLPackVersion {
+                major: DLPACK_MAJOR_VERSION,
+                minor: DLPACK_MINOR_VERSION,
+            },
+            prev_api: null_mut(),
+        },
+        managed_tensor_allocator: Some(managed_tensor_allocator::<T>),
+        managed_tensor_from_py_object_no_sync: Some(managed_tensor_from_py_object_no_sync::<T>),
+        managed_tensor_to_py_object_no_sync: Some(managed_tensor_to_py_object_no_sync::<T>),
+        dltensor_from_py_object_no_sync: Some(dltensor_from_py_object_no_sync::<T>),
+        current_work_stream: Some(current_work_stream::<T>),
+    })
+}
+
+/// A table of ours, to be kept in a static.
+#[derive(Clone)]
+pub(crate) struct Published(DLPackExchangeAPI);
+
+impl Published {
+    /// The same table without `dltensor_from_py_object_no_sync` (R122).
+    pub(crate) fn without_borrow(&self) -> Self {
+        Self(DLPackExchangeAPI {
+            dltensor_from_py_object_no_sync: None,
+            ..self.0
+        })
+    }
+
+    /// Where a capsule points.
+    pub(crate) fn header(&self) -> NonNull<DLPackExchangeAPIHeader> {
+        NonNull::from(&self.0).cast()
+    }
+}
+
+// SAFETY: an immutable table of functions; `prev_api` is NULL.
+unsafe impl Sync for Published {}
+// SAFETY: as for `Sync`.
+unsafe impl Send for Published {}
+
+/// The capsule for `__dlpack_c_exchange_api__`; it has no destructor (R115).
+pub(crate) fn publish<'py>(
+    py: Python<'py>,
+    table: &'static Published,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    // SAFETY: the table is static and never written, though a capsule holds a mutable pointer.
+    unsafe { PyCapsule::new_with_pointer(py, table.header().cast(), NAME) }
+}
+
+unsafe extern "C" fn managed_tensor_from_py_object_no_sync<T: Named>(
+    py_object: *mut c_void,
+    out: *mut *mut DLManagedTensorVersioned,
+) -> c_int {
+    // SAFETY: the caller of the table keeps to `dlpack.h` (S2).
+    unsafe { from_py_object(T::exchange(), py_object, out) }
+}
+
+unsafe extern "C" fn dltensor_from_py_object_no_sync<T: Named>(
+    py_object: *mut c_void,
+    out: *mut DLTensor,
+) -> c_int {
+    // SAFETY: the caller of the table keeps to `dlpack.h` (S2).
+    unsafe { borrow_py_object(T::exchange(), py_object, out) }
+}
+
+unsafe extern "C" fn managed_tensor_to_py_object_no_sync<T: Named>(
+    tensor: *mut DLManagedTensorVersioned,
+    out_py_object: *mut *mut c_void,
+) -> c_int {
+    // SAFETY: the caller of the table keeps to `dlpack.h` (S2).
+    unsafe { to_py_object(T::exchange(), tensor, out_py_object) }
+}
+
+unsafe extern "C" fn current_work_stream<T: Named>(
+    device_type: DLDeviceType,
+    device_id: i32,
+    out_current_stream: *mut *mut c_void,
+) -> c_int {
+    let device = DLDevice {
+        device_type,
+        device_id,
+    };
+    // SAFETY: the caller of the table keeps to `dlpack.h` (S2).
+    unsafe { work_stream(T::exchange(), device, out_current_stream) }
+}
+
+unsafe extern "C" fn managed_tensor_allocator<T: Named>(
+    prototype: *mut DLTensor,
+    out: *mut *mut DLManagedTensorVersioned,
+    error_ctx: *mut c_void,
+    set_error: Option<SetError>,
+) -> c_int {
+    // SAFETY: the caller of the table keeps to `dlpack.h` (S2).
+    unsafe { allocate::allocate(T::exchange(), prototype, out, error_ctx, set_error) }
+}
+
+/// # Safety
+///
+/// Called as `dlpack.h` says: attached, with a live object and a place for the result (S2).
+unsafe fn from_py_object<E: Exchange>(
+    exchange: &E,
+    py_object: *mut c_void,
+    out: *mut *mut DLManagedTensorVersioned,
+) -> c_int {
+    let body = |py: Python<'_>| {
+        // SAFETY: the caller passes an object that it keeps alive for the call (S2).
+        let object = unsafe { Borrowed::from_ptr(py, py_object.cast()) };
+        let managed = exchange.export(object)?;
+        // SAFETY: `out` is the caller's to be written (S2).
+        unsafe { out.write(managed.into_raw().as_ptr()) };
+        Ok(())
+    };
+    // SAFETY: exchange functions are called attached (S2).
+    unsafe { attached(body) }
+}
+
+/// # Safety
+///
+/// Called as `dlpack.h` says: attached, with a live object and a place for the result (S2).
+#[inline(always)]
+unsafe fn borrow_py_object<E: Exchange>(
+    exchange: &E,
+    py_object: *mut c_void,
+    out: *mut DLTensor,
+) -> c_int {
+    // SAFETY: exchange functions are called attached (S2).
+    let py = unsafe { Python::assume_attached() };
+    let at_hand = || {
+        // SAFETY: the caller passes an object that it keeps alive for the call (S2).
+        let object = unsafe { Borrowed::from_ptr_or_opt(py, py_object.cast()) }?;
+        let tensor = exchange.at_hand(&object)?.dl_tensor();
+        // SAFETY: `out` is the caller's to be written (S2).
+        unsafe { out.write(tensor) };
+        Some(())
+    };
+    match guard(at_hand, |_| None) {
+        Some(()) => 0,
+        // SAFETY: as this function is called.
+        None => unsafe { borrow_by_rules(exchange, py_object, out) },
+    }
+}
+
+/// As [`borrow_py_object`], of what may have to wait, or fail: not in line, so that the usual call needs no frame.
+///
+/// # Safety
+///
+/// As there.
+#[inline(never)]
+unsafe fn borrow_by_rules<E: Exchange>(
+    exchange: &E,
+    py_object: *mut c_void,
+    out: *mut DLTensor,
+) -> c_int {
+    let body = |py: Python<'_>| {
+        // SAFETY: the caller passes an object that it keeps alive for the call (S2).
+        let object = unsafe { Borrowed::from_ptr(py, py_object.cast()) };
+        let tensor = exchange.borrow(object)?;
+        // SAFETY: `out` is the caller's to be written (S2).
+        unsafe { out.write(tensor) };
+        Ok(())
+    };
+    // SAFETY: exchange functions are called attached (S2).
+    unsafe { attached(body) }
+}
+
+/// Takes the tensor over only when it succeeds (R131): a caller that gets -1 still owns it.
+///
+/// # Safety
+///
+/// Called as `dlpack.h` says: attached, with a tensor that the caller owns and a place for the result (S2).
+unsafe fn to_py_object<E: Exchange>(
+    exchange: &E,
+    tensor: *mut DLManagedTensorVersioned,
+    out_py_object: *mut *mut c_void,
+) -> c_int {
+    let body = |py: Python<'_>| {
+        let tensor = NonNull::new(tensor).ok_or_else(|| Error::refused("the tensor is NULL"))?;
+        // SAFETY: the caller offers a tensor that it owns (R130); on failure `into_raw` and `give_back` below
+        // leave it to the caller.
+        let managed = unsafe { Managed::from_raw(tensor) };
+        // What the caller computed is ready on the stream that this table names.
+        let device = managed.read().map(|(tensor, _)| tensor.device);
+        let device = device.ok().filter(|&device| stream::has_streams(device));
+        let ready = |device| {
+            let handle = exchange.current_work_stream(py, device)?;
+            Ok(Work::ready_now_on(
+                Stream::of_table(handle, device),
+                device,
+            )?)
+        };
+        let work = match device.map(ready).transpose() {
+            Ok(work) => work,
+            Err(error) => {
+                managed.into_raw();
+                return Err(error);
+            }
+        };
+        let snapshot = Snapshot::import(managed, work).map_err(|(error, managed)| {
+            managed.into_raw();
+            error
+        })?;
+        // Leaked by a panic: the caller's tensor is then not deleted by us.
+        let kept = ManuallyDrop::new(snapshot.clone());
+        let imported = exchange.import(py, snapshot);
+        let kept = ManuallyDrop::into_inner(kept);
+        let object = match imported {
+            Ok(object) => object,
+            Err(error) => {
+                // SAFETY: `kept` was imported from this tensor, which the caller will treat as its own.
+                unsafe { give_back(tensor, kept) };
+                return Err(error);
+            }
+        };
+        drop(kept);
+        // SAFETY: `out_py_object` is the caller's to be written (S2).
+        unsafe { out_py_object.write(object.into_ptr().cast()) };
+        Ok(())
+    };
+    // SAFETY: exchange functions are called attached (S2).
+    unsafe { attached(body) }
+}
+
+/// # Safety
+///
+/// Called as `dlpack.h` says: attached, with a place for the result (S2).
+unsafe fn work_stream<E: Exchange>(
+    exchange: &E,
+    device: DLDevice,
+    out_current_stream: *mut *mut c_void,
+) -> c_int {
+    let body = |py: Python<'_>| {
+        let stream = exchange.current_work_stream(py, device)?;
+        let stream = std::ptr::without_provenance_mut(stream as usize);
+        // SAFETY: `out_current_stream` is the caller's to be written (S2).
+        unsafe { out_current_stream.write(stream) };
+        Ok(())
+    };
+    // SAFETY: exchange functions are called attached (S2).
+    unsafe { attached(body) }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,57 @@
+//! `current_work_stream` of an exchange table: the stream that a library works on.
+
+use std::ptr::null_mut;
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
+
+use crate::abi::{DLDevice, DLPackCurrentWorkStream};
+use crate::driver;
+use crate::types::device;
+
+/// The `current_work_stream` of a foreign table.
+#[derive(Clone, Copy)]
+pub(crate) struct WorkStream(DLPackCurrentWorkStream);
+
+impl WorkStream {
+    /// The function of a table.
+    pub(crate) fn new(function: DLPackCurrentWorkStream) -> Self {
+        Self(function)
+    }
+
+    /// Whether both are of the same library.
+    pub(crate) fn is(self, other: Self) -> bool {
+        std::ptr::fn_addr_eq(self.0, other.0)
+    }
+
+    /// The handle for `device`, 0 for NULL.
+    pub(crate) fn get(self, _: Python<'_>, device: DLDevice) -> PyResult<i64> {
+        // Some leave it unwritten where there is no stream.
+        let mut out = null_mut();
+        // SAFETY: a function of a foreign table, called attached, with a place of ours.
+        let code = unsafe { (self.0)(device.device_type, device.device_id, &mut out) };
+        match code {
+            0 => Ok(out.addr() as i64),
+            // PyO3 need not know of the attachment.
+            _ => Err(Python::attach(|py| without_stream(py, device))),
+        }
+    }
+}
+
+/// The error of a library that names no stream on `device`: its own, unless there is no driver, of which torch tells in a
+/// dozen lines.
+#[cold]
+fn without_stream(py: Python<'_>, device: DLDevice) -> PyErr {
+    let error = PyErr::take(py).unwrap_or_else(|| {
+        PyBufferError::new_err("current_work_stream failed without an exception")
+    });
+    match driver::of(device) {
+        Err(why) if why.is_absent() => {
+            let name = device::name(device);
+            let explained = PyBufferError::new_err(format!("there is no stream on {name}: {why}"));
+            explained.set_cause(py, Some(error));
+            explained
+        }
+        _ => error,
+    }
+}
