@@ -25,7 +25,7 @@ impl Stream {
     }
 }
 
-/// An event as a driver makes it; freed by nobody but [`Event`].
+/// An event as a driver makes it; freed by `driver::Event` alone.
 pub(super) type RawEvent = NonNull<c_void>;
 
 /// What an event belongs to: the address of a context of CUDA, the number of a device of HIP.
@@ -67,7 +67,7 @@ pub(crate) struct Rows {
     pub(crate) height: usize,
 }
 
-/// The functions of a runtime. Those that name no context work in the current one, see [`enter`].
+/// The functions of a runtime. Those that name no context work in the current one, see `current::enter`.
 pub(crate) trait Driver: Sync {
     /// Makes the context of `device` current; what [`Self::leave`] has to restore, and that context.
     fn enter(&self, device: i32) -> Result<(Option<Context>, Context), Error>;

@@ -21,7 +21,7 @@ pub(crate) struct Memo {
     pub(crate) device: DLDevice,
     /// Type of one element.
     pub(crate) dtype: DLDataType,
-    /// The `DLPACK_FLAG_BITMASK_*` that dlx knows, and [`MAYBE_READ_ONLY`].
+    /// The `DLPACK_FLAG_BITMASK_*` that dlx knows, and `managed::MAYBE_READ_ONLY`.
     pub(crate) flags: u64,
 }
 
