@@ -108,7 +108,7 @@ class ExchangeMixin:
     def __dlx_empty__(
         cls, shape: tuple[int, ...], dtype: DType, device: Device
     ) -> object:
-        """Allocate uninitialized memory for C code; the default is dlx's, on CPU."""
+        """Allocate uninitialized memory for C code; the default is dlx's own."""
         return _core.allocate(shape, dtype, device)
 
     @classmethod

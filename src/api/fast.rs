@@ -48,7 +48,7 @@ fn behind(function: &Bound<'_, PyAny>) -> PyResult<Function> {
     // SAFETY: as above.
     let behind = unsafe { ffi::PyCFunction_GetFunction(function.as_ptr()) };
     match behind.filter(|_| flags == FLAGS) {
-        // SAFETY: its flags say that it is called so.
+        // SAFETY: its flags say that it is called so (S20).
         Some(behind) => Ok(unsafe { transmute::<ffi::PyCFunction, Function>(behind) }),
         None => Err(PyTypeError::new_err(
             "the function takes no vector of arguments",

@@ -1,6 +1,6 @@
 //! The short way of a function that `dlx.bridge` made, for arguments of types that it has seen.
 //!
-//! `python/dlx/_bridge.py` goes on where this way ends: at containers, new types, and what is written in place.
+//! `python/dlx/_bridged.py` goes on where this way ends: at containers, new types, and what is written in place.
 
 #![forbid(unsafe_code)]
 

@@ -224,7 +224,7 @@ fn across(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResul
     let current = driver::enter(there).map_err(Error::from)?;
     let (from, to) = (source.memo().data.addr(), memory.as_ptr().addr());
     // SAFETY: `source` holds its elements until the stream has passed, by `hold`; the memory was just allocated for
-    // this stream and is freed on it.
+    // this stream and is freed on it (S22).
     let queued = unsafe { plan::queue(&steps, from, to, &current, raw) };
     drop(current);
     let held = match steps.is_empty() {

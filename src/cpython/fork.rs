@@ -123,8 +123,8 @@ pub(crate) fn watch() {
     }
     static WATCHED: AtomicBool = AtomicBool::new(false);
     if !WATCHED.swap(true, Ordering::Relaxed) {
-        // SAFETY: the functions read and write atomics and a number of the thread, which a child may do; they stay as
-        // long as this library, which Python does not unload.
+        // SAFETY: the functions read and write atomics and a number of the thread, which a child may do, and do not
+        // unwind (S1); they stay as long as this library, which Python does not unload.
         let _: c_int = unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
     }
 }

@@ -150,7 +150,7 @@ pub(crate) fn attach<R>(body: impl FnOnce(Python<'_>) -> R) -> Option<R> {
     if FINALIZING.load(Ordering::Acquire) || unsafe { ffi::Py_IsInitialized() } == 0 {
         return None;
     }
-    // SAFETY: there is an interpreter.
+    // SAFETY: there is an interpreter, and it has not begun to exit (S5).
     let _release = Release(unsafe { ffi::PyGILState_Ensure() });
     // SAFETY: attached until `_release` is dropped, after `body` has returned.
     Some(body(unsafe { Python::assume_attached() }))
@@ -200,7 +200,7 @@ impl DropAttached for PythonOwner {
         };
         std::mem::forget(self);
         let object = object.into_ptr();
-        // SAFETY: attached, and the reference was ours, given up once.
+        // SAFETY: attached, and the reference was ours, given up once (S5).
         let let_go = || unsafe { ffi::Py_DECREF(object) };
         if is_shared(object) {
             return let_go();

@@ -74,7 +74,7 @@ impl Table {
         for name in names {
             if let Some(header) = header(class, name)? {
                 // SAFETY: a capsule of this name points to a table that lives as long as the process
-                // (R114), and every table starts with a header.
+                // (R114, S6), and every table starts with a header.
                 if let Some(table) = unsafe { Self::readable(header) } {
                     return Ok(Some(table));
                 }

@@ -36,7 +36,7 @@ pub(crate) unsafe fn give_back(tensor: NonNull<DLManagedTensorVersioned>, snapsh
     let Err(snapshot) = snapshot.forget() else {
         return;
     };
-    // SAFETY: the snapshot holds the tensor, so it is alive.
+    // SAFETY: the snapshot holds the tensor, so it is alive (S15).
     let place = unsafe { &raw mut (*tensor.as_ptr()).deleter };
     // SAFETY: as above; nobody else looks at the field while the caller waits for this function.
     let deleter = unsafe { place.replace(Some(give_up)) };
@@ -56,7 +56,7 @@ unsafe extern "C" fn give_up(tensor: *mut DLManagedTensorVersioned) {
         let Some(share) = take(tensor.addr()) else {
             return;
         };
-        // SAFETY: the share keeps the tensor alive.
+        // SAFETY: the share keeps the tensor alive (S15).
         let place = unsafe { &raw mut (*tensor).deleter };
         // SAFETY: as above; the deleter is read next by whoever drops the last share, after this one.
         unsafe { place.write(share.deleter) };

@@ -113,7 +113,7 @@ pub(crate) fn publish<'py>(
     py: Python<'py>,
     table: &'static Published,
 ) -> PyResult<Bound<'py, PyCapsule>> {
-    // SAFETY: the table is static and never written, though a capsule holds a mutable pointer.
+    // SAFETY: the table is static and never written (S14), though a capsule holds a mutable pointer.
     unsafe { PyCapsule::new_with_pointer(py, table.header().cast(), NAME) }
 }
 

@@ -208,7 +208,7 @@ pub(crate) fn take<M: Named>(capsule: &Bound<'_, PyCapsule>) -> Option<Managed<M
         let tensor = unsafe { pointer::<M>(capsule.as_ptr()) }?;
         // SAFETY: a live capsule and a static name (R2); setting the name of a valid capsule succeeds.
         unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), M::USED.as_ptr()) };
-        // SAFETY: the capsule owned the tensor, and has just given it up (R7).
+        // SAFETY: the capsule owned the tensor, and has just given it up, to nobody else (R7, S25).
         Some(unsafe { Managed::from_raw(tensor) })
     })
 }

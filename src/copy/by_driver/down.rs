@@ -44,7 +44,7 @@ pub(super) fn down(py: Python<'_>, source: &Snapshot, ordered: bool) -> PyResult
         let copied = Snapshot::allocate(source.shape(), source.memo().dtype, flags(source))?;
         let from = source.memo().data.addr();
         let to = copied.memo().data.expose_provenance();
-        // SAFETY: `source` holds its elements and `copied` its own memory; both outlive the wait.
+        // SAFETY: `source` holds its elements and `copied` its own memory; both outlive the wait (S22).
         unsafe { finished(&steps, from, to, &stream) }?;
         return Ok(copied);
     }

@@ -230,7 +230,7 @@ fn hop<'py>(object: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, bool)> {
 ///
 /// # Errors
 ///
-/// `BufferError` where nothing but this call holds it: what a table lends belongs to a live object (R129).
+/// `BufferError` where nothing but this call holds it: what a table lends belongs to a live object (R129, S14).
 pub(crate) fn lent<'py>(
     object: &Bound<'py, PyAny>,
     mut inner: Bound<'py, PyAny>,
