@@ -26,25 +26,25 @@ from .ways import (
 HEAD = """\
 # Interop
 
-`make interop` writes this file. It sends tensors of every library to every other, on
-three ways: by `dlx.convert(x, to)`, by that with `copy=False`, and by the consumer's
-own import of a `dlx.Tensor`. What has to come of each tensor is data in
+`make interop` writes this file. It sends tensors of every library to every other in
+three ways: by `dlx.convert(x, to)`, by the same with `copy=False`, and by the
+consumer's own import of a `dlx.Tensor`. The expected outcome of each tensor is in
 `tests/interop/producers.py` and `tests/interop/consumers.py`, and asserted. So is that
-either side may die first, and on another thread; that what the consumer made, added to
+either side may die first, and on another thread; that the consumer's result, added to
 itself by the consumer, gives the right numbers; and that this changes nothing that was
-sent. Each pair runs in a process of its own; none crashes.
+sent. Each pair runs in its own process; none crashes.
 
-Rows hand out, columns take. `shared/copied/refused` counts the tensors sent, of every
-dtype that the row has and of float32 in every layout: the memory itself came, the same
-elements elsewhere, or an error. `!` counts those that the consumer gets wrong, and `x`
-is the time by that of the consumer's own import of the same object, where it has one
-(on a shared machine: an order of magnitude).
+Rows are producers, columns consumers. `shared/copied/refused` counts the tensors sent,
+in every dtype of the row and, for float32, in every layout: the same memory arrived,
+the same elements elsewhere, or an error. `!` counts those that the consumer gets wrong.
+`x` is the time relative to the consumer's own import of the same object, if it has one
+(on a shared machine, so only an order of magnitude).
 """
 BY_CONVERT = """\
 ## By `dlx.convert`
 
-The first column is `dlx.from_dlpack`. What is copied here is refused with `copy=False`,
-as a `dlx.CopyRefused`. An object that is of the consumer's type already is given back.
+The first column is `dlx.from_dlpack`. With `copy=False`, what is copied here is refused
+with a `dlx.CopyRefused`. An object that already has the consumer's type is returned.
 """
 BY_ITSELF = """\
 ## By the consumer's own import
@@ -54,21 +54,22 @@ to convert to.
 """
 NOT_THERE = """\
 dask's arrays have no protocol (`x.compute()` is a NumPy array), and ndonnx's refuse.
-tinygrad's tensors have none either: their `data()` is what is sent, and they are tried
-on its device PYTHON, because the one of the CPU needs clang. Numba's host arrays are
-NumPy's. Left out are CuPy, which has no arrays on the CPU, and apache-tvm, whose
-tensors are tvm-ffi's.
+tinygrad's tensors have none either: the tests send their `data()`, and use its device
+PYTHON, because the CPU device needs clang. Numba's host arrays are NumPy's. CuPy is
+left out because it has no arrays on the CPU, apache-tvm because its tensors are
+tvm-ffi's.
 """
 RULES = """\
 ## What each consumer does
 
-A tensor that no rule speaks of is shared. `unprotected`: the consumer would write to
-read-only memory; `misread`: it shows other elements, or has another dtype; `not sent`:
-it would read outside of the memory, or end the process. As conditions, `dtype` is any
-other, `protected` means read-only and not empty, `gaps` strided and not only permuted,
-`offset` not at a multiple of 64 bytes, `padded` one byte for each smaller element.
-`unversioned`: its producer cannot say whether it is read-only. But for NumPy,
-`dlx.convert` also copies what is not aligned to its elements.
+A tensor that no rule mentions is shared. Outcomes: `unprotected` means that the
+consumer would write to read-only memory; `misread` that its result has other elements
+or another dtype; `not sent` that it would read outside the memory or end the process.
+Conditions: `dtype` is any dtype not listed, `protected` read-only and not empty, `gaps`
+strided and not only permuted, `offset` not at a multiple of 64 bytes, `padded` one byte
+for each smaller element, `unversioned` from a producer that cannot say whether it is
+read-only. Except for NumPy, `dlx.convert` also copies what is not aligned to its
+elements.
 """
 REFUSED = "refused"
 
@@ -168,7 +169,7 @@ def render(pairs: list[Pair], versions: dict[str, str], missing: dict[str, str])
         *rules(),
         "## Deviations",
         "",
-        "Each ran, with this outcome, when this file was written.",
+        "Each of these ran with this outcome when this file was written.",
         "",
         *deviations(),
         "## Versions",
