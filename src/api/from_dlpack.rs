@@ -41,10 +41,11 @@ use crate::types::error::{bad_integers, type_name};
 ///
 /// ``device`` is where the result must be, as a name, a pair or a `Device`; the producer is asked for it there, and if it
 /// refuses, dlx copies between the CPU and CUDA or ROCm devices itself, on ``stream`` or else its current stream.
-/// ``copy=True`` always copies, by dlx into compact row-major memory aligned to 256 bytes;
-/// ``copy=False`` never does and raises `CopyRefused` where one is needed.
-/// ``stream`` is the stream that the elements will be used on: an int as DLPack defines it for the device, a `Stream`,
-/// or the stream object of a library, which is kept alive; it waits for the producer's stream. -1 asks for no order.
+/// ``copy=True`` always copies; copies that dlx makes are compact, row-major and aligned to 256 bytes.
+/// ``copy=False`` never copies and raises `CopyRefused` where a copy is needed.
+/// ``stream`` is the stream that the elements will be used on: an int as DLPack defines it for the device, which must
+/// live as long as the tensor, or a `Stream` or the stream object of a library, which is kept alive; it waits for the
+/// producer's stream. -1 asks for no order.
 /// Without it the tensor remembers when its elements are ready, and streams that need them later wait for that. On the
 /// CPU there is none; on oneAPI it is a queue of the producer's kind (``dpctl.SyclQueue``), which the producer gets as
 /// it is.
