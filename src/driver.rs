@@ -1,6 +1,6 @@
 //! The runtimes that order work on devices: CUDA and HIP, loaded when they are first needed.
 //!
-//! Nothing here knows of Python, tensors or what is ordered after what; that is `order.rs`. Handles of streams
+//! Nothing here knows of Python, tensors or what is ordered after what; that is `stream/order.rs`. Handles of streams
 //! are live when they are used: invariant S18 of `docs/safety.md`.
 
 mod cuda;

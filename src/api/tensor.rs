@@ -237,7 +237,7 @@ impl Tensor {
 
     #[allow(
         unsafe_code,
-        reason = "PyO3 declares the buffer slots unsafe; `buffer.rs` argues them"
+        reason = "PyO3 declares the buffer slots unsafe; `tensor/buffer.rs` argues them"
     )]
     unsafe fn __getbuffer__(
         slf: &Bound<'_, Self>,
@@ -251,7 +251,7 @@ impl Tensor {
 
     #[allow(
         unsafe_code,
-        reason = "PyO3 declares the buffer slots unsafe; `buffer.rs` argues them"
+        reason = "PyO3 declares the buffer slots unsafe; `tensor/buffer.rs` argues them"
     )]
     unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
         // SAFETY: CPython releases a view that `__getbuffer__` filled.

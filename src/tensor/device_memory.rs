@@ -117,7 +117,7 @@ impl Block {
             return Err(driver::Error::Captured);
         }
         // SAFETY: allocated by `new`; every tensor over it holds this block (S22), is let go of after the streams that
-        // used it elsewhere have passed (`release.rs`), and this stream is the one that it was used on, or nothing
+        // used it elsewhere have passed (`stream/release.rs`), and this stream is the one that it was used on, or nothing
         // runs.
         unsafe { current.free(self.address, stream) }
     }
