@@ -1,4 +1,7 @@
-//! Producers that need their own reading, and protocols other than DLPack's, one file each.
+//! One file or folder for each library that needs its own reading, and for each protocol other than DLPack's.
+//!
+//! An adapter knows its library or protocol and the rooms below. It knows no other adapter, unless its library builds on
+//! that one, and not the ladder that asks it.
 
 mod array_interface;
 mod arrow;

@@ -1,4 +1,7 @@
-//! What Python calls.
+//! What Python calls: `from_dlpack`, the methods of `Tensor` and `Stream`, `borrow`.
+//!
+//! Parses arguments and words the answers; what is done is done below. A function with a fast entry (`fast.rs`) behaves
+//! in both alike.
 
 pub(crate) mod borrow;
 pub(crate) mod fast;

@@ -1,7 +1,7 @@
-//! From one library to another: import and export in one call, for a value (`convert`), new memory (`empty`) and the
-//! arguments of a function (`bridge`).
+//! From one library to another: import and export in one call, for a value (`convert`), for new memory (`empty`) and for
+//! the arguments of a function (`bridge`).
 //!
-//! The top room: it may use all others.
+//! The top room: it may use all others, and only `lib.rs` uses it.
 
 pub(crate) mod bridge;
 mod deliver;

@@ -1,4 +1,7 @@
-//! CPython as dlx needs it: attaching to the interpreter, calls, lookups on types, forks. Knows nothing of tensors.
+//! CPython as dlx needs it: the guard of every `extern "C"` function, attaching and detaching, calls and lookups by
+//! functions that the stable ABI lacks, forks, and owners that free each other in chains.
+//!
+//! Knows `abi` and nothing above it: no tensor, no device. Everything else stands on it.
 
 pub(crate) mod boundary;
 pub(crate) mod call;

@@ -1,4 +1,7 @@
-//! Exchange tables of `dlpack.h` 1.3: those that dlx publishes, and those of other libraries.
+//! Exchange tables of `dlpack.h` 1.3: those that dlx publishes for its tensors and for classes (a slot each), and those
+//! of other libraries, which are found on a type and called.
+//!
+//! Knows tensors and how to copy them. Does not choose: whether a table is to be used, `import` decides.
 
 mod foreign;
 mod handed_back;

@@ -1,4 +1,8 @@
-//! What a tensor is: foreign ones, snapshots, exports, memory, and the Python object.
+//! A tensor and what keeps its memory alive: foreign managed tensors, checked descriptions, snapshots, their exports by
+//! capsule, buffer and array interface, memory of dlx's own, and the Python object.
+//!
+//! Knows streams, which a snapshot carries. Knows neither where a tensor comes from nor whom it is for: it calls no
+//! producer and no exchange table.
 
 pub(crate) mod array_interface;
 pub(crate) mod block;

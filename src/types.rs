@@ -1,4 +1,6 @@
-//! The words of tensors: data types, devices, layouts, errors. Knows the driver only for its errors.
+//! The words that describe tensors: data types, devices, layouts, and the errors that name them.
+//!
+//! Knows the driver for its errors alone. Has no memory and no lifetime: all values here are plain.
 
 pub(crate) mod device;
 pub(crate) mod dtype;
