@@ -29,7 +29,7 @@ MODULES = {module_of(path): path for path in SOURCES.rglob("*.rs")}
 
 
 def leaves(tree: str) -> Iterator[str]:
-    """Give the paths of a ``use`` tree: of ``a::{b, c::d}``, ``a::b`` and ``a::c::d``."""
+    """Give the paths of a ``use`` tree."""
     stem, brace, rest = tree.partition("{")
     if not brace:
         yield tree.split(" as ")[0].strip()
