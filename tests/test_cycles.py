@@ -9,7 +9,7 @@ import mmap
 import sys
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import dlx
 import numpy as np
@@ -81,6 +81,12 @@ def as_interface(x: Any) -> dlx.Tensor:
     return dlx.from_dlpack(x, device="cpu")
 
 
+def lent(x: Any) -> dlx.Tensor:
+    """The view of a block that has ended."""
+    with dlx.borrow(x) as (view, _):
+        return cast("dlx.Tensor", view)
+
+
 OWNERS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "an array": (lambda: np.arange(3.0).view(Subclass), dlx.from_dlpack),
     "an array, asked": (lambda: np.arange(3.0).view(Subclass), as_interface),
@@ -93,6 +99,7 @@ OWNERS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
         lambda: np.arange(3.0).view(Subclass),
         lambda x: dlx.borrow(out=x),
     ),
+    "an array, lent": (lambda: np.arange(3.0).view(Subclass), lent),
     "an array interface": (ByInterface, dlx.from_dlpack),
     "an array interface over a buffer": (ByBufferInterface, dlx.from_dlpack),
     "an array struct": (Struct, dlx.from_dlpack),

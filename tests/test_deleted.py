@@ -104,3 +104,25 @@ def test_a_tensor_of_torch_cannot_be_moved_to_a_gpu_without_a_driver(
     with pytest.raises(BufferError, match=r"cuda:0.*driver libcuda") as caught:
         move(tensor)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", MOVES)
+def test_an_array_of_jax_cannot_be_moved_to_a_gpu_without_a_driver(name: str) -> None:
+    """R57: a BufferError too; what JAX says of its backends is the cause."""
+    jax = requires("jax")
+    if requires("torch").cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(BufferError, match=r"cuda:0.*driver libcuda") as caught:
+        MOVES[name](jax.numpy.ones(3))
+    assert isinstance(caught.value.__cause__, RuntimeError)
+
+
+def test_other_failures_of_a_producer_asked_for_a_device_pass() -> None:
+    """R60: what is derived from RuntimeError says something else."""
+
+    class Broken(Producer):
+        def __dlpack__(self, **keywords: Any) -> Any:
+            raise NotImplementedError("own")
+
+    with pytest.raises(NotImplementedError, match="own"):
+        dlx.from_dlpack(Broken(), device="cuda:0")

@@ -40,9 +40,16 @@ def wrapper() -> Any:
     return make(Wrapper, (32,), strides=(1,), storage_offset=1)
 
 
+def meta_subclass() -> Any:
+    """A tensor without elements, of a class whose protocol is asked."""
+    plain = torch.empty(3, device="meta")
+    return plain.as_subclass(type("Sub", (torch.Tensor,), {}))
+
+
 WAYS: dict[str, Callable[[Any], Any]] = {
     "from_dlpack": dlx.from_dlpack,
     "copy": lambda x: dlx.from_dlpack(x, copy=True),
+    "device": lambda x: dlx.from_dlpack(x, device="cpu"),
     "numpy": lambda x: dlx.convert(x, np.ndarray),
     "tree": lambda x: dlx.convert_tree([x], np.ndarray),
     "borrow": lambda x: dlx.borrow(x).__enter__(),
@@ -52,7 +59,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("make", [zero_tensor, resized, wrapper])
+@pytest.mark.parametrize("make", [zero_tensor, resized, wrapper, meta_subclass])
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_an_offset_is_not_taken_for_an_address(
     make: Callable[[], Any], way: Callable[[Any], Any]
@@ -79,3 +86,21 @@ def test_a_quantized_tensor_seen_as_another_dtype_is_refused(
     with pytest.raises(BufferError, match=r"int_repr\(\)"):
         way(x.view(torch.uint8))
     assert dlx.convert(x.int_repr(), np.ndarray).tolist() == [1, 3, 5, 7]
+
+
+NOT_STRIDED: dict[str, tuple[Callable[[], Any], str]] = {
+    "meta": (lambda: torch.empty(3, device="meta"), "meta device"),
+    "meta subclass": (meta_subclass, "meta device"),
+    "MKL-DNN": (lambda: torch.ones(2).to_mkldnn(), r"pass tensor\.to_dense\(\)$"),
+}
+
+
+@pytest.mark.parametrize(("make", "what"), NOT_STRIDED.values(), ids=NOT_STRIDED)
+@pytest.mark.parametrize("consumer", ["torch", "jax.numpy", "numpy"])
+def test_a_consumer_that_asks_for_the_device_reads_the_same(
+    make: Callable[[], Any], what: str, consumer: str
+) -> None:
+    """R63: what torch raises for the device is explained as what it raises later."""
+    with pytest.raises(BufferError, match=what) as caught:
+        requires(consumer).from_dlpack(Stored(make()))
+    assert not isinstance(caught.value.__cause__, BufferError)

@@ -48,14 +48,14 @@ impl Block {
         let snapshot = match &self.stream {
             Some(stream) if ordered => {
                 lent.order(py, stream, Joined::Back)?;
-                lent.view(stream)?
+                let view = lent.view(stream)?;
+                self.lent.push(lent);
+                view
             }
-            _ => lent.snapshot.clone(),
+            _ => lent.snapshot,
         };
-        if ordered {
-            self.lent.push(lent);
-        }
-        let view = Tensor::new(py, snapshot)?;
+        // Who is lent it may keep it.
+        let view = Tensor::holding(py, snapshot)?;
         self.views.push(view.clone().unbind());
         Ok(view)
     }

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::{PyAssertionError, PyBufferError, PyValueError};
+use pyo3::exceptions::{PyAssertionError, PyBufferError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use crate::abi::{DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED};
@@ -149,17 +149,25 @@ pub(crate) fn elsewhere(py: Python<'_>, here: DLDevice, there: DLDevice) -> PyEr
 }
 
 /// Whether a producer says by this exception that it does not copy, so that dlx may. An assertion is about what it was
-/// asked for: torch and Paddle take no stream for what is on the CPU, and have no devices that they were not built for.
+/// asked for: torch and Paddle take no stream for what is on the CPU, and have no devices that they were not built for;
+/// nor does JAX, by a plain `RuntimeError`.
 pub(crate) fn is_refusal(py: Python<'_>, error: &PyErr) -> bool {
     let refused = copy_refused_type(py).is_ok_and(|class| error.is_instance(py, class));
     !refused
         && (error.is_instance_of::<PyBufferError>(py)
             || error.is_instance_of::<PyValueError>(py)
-            || error.is_instance_of::<PyAssertionError>(py))
+            || is_about_builds(py, error))
 }
 
-/// The refusal of a producer where dlx does not move the tensor either: the producer's own (R60), but an assertion says
-/// nothing to who asked for a device.
+/// Whether a producer says by this exception that it was built without what it was asked for.
+fn is_about_builds(py: Python<'_>, error: &PyErr) -> bool {
+    // Subclasses of it are about something else.
+    let is_runtime_error = error.get_type(py).is(py.get_type::<PyRuntimeError>());
+    is_runtime_error || error.is_instance_of::<PyAssertionError>(py)
+}
+
+/// The refusal of a producer where dlx does not move the tensor either: the producer's own (R60), but what is about its
+/// build says nothing to who asked for a device.
 pub(crate) fn refused_by_both(
     py: Python<'_>,
     error: PyErr,
@@ -168,7 +176,7 @@ pub(crate) fn refused_by_both(
 ) -> Result<(), PyErr> {
     match by_driver::check(here, there) {
         Ok(()) => Ok(()),
-        Err(why) if error.is_instance_of::<PyAssertionError>(py) => {
+        Err(why) if is_about_builds(py, &error) => {
             let explained = PyErr::from(why);
             explained.set_cause(py, Some(error));
             Err(explained)

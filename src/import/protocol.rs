@@ -194,7 +194,10 @@ fn unless_absent<T>(x: &Bound<'_, PyAny>, error: PyErr) -> PyResult<Option<T>> {
 /// The device that `x` says it is on, `None` where it does not say.
 pub(crate) fn device(x: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
     let name = intern!(x.py(), "__dlpack_device__");
-    let answer = answer(x, name, None).map_err(|error| failed(x, error))?;
+    let answer = answer(x, name, None).map_err(|error| {
+        let kind = torch::kind(x).unwrap_or(None);
+        torch::explain(kind.as_ref(), x, failed(x, error))
+    })?;
     answer
         .map(|answer| device_of(x, "__dlpack_device__", &answer))
         .transpose()

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::{PyBufferError, PyNotImplementedError, PyRuntimeError};
+use pyo3::exceptions::{PyBufferError, PyNotImplementedError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
 use super::Kind;
@@ -21,12 +21,18 @@ pub(crate) fn explain(kind: Option<&Kind>, tensor: &Bound<'_, PyAny>, error: PyE
         let class = error.get_type(py);
         let is_runtime_error = class.is(py.get_type::<PyRuntimeError>())
             || class.is(py.get_type::<PyNotImplementedError>());
-        if !is_buffer_error && !is_runtime_error {
+        // Of a device that DLPack has no number for.
+        let is_value_error = class.is(py.get_type::<PyValueError>());
+        if !is_buffer_error && !is_runtime_error && !is_value_error {
             return error;
         }
         let message = match refusal(tensor, true) {
+            // It has been explained already, where torch was asked for the device.
+            Some(message) if is_buffer_error && error.value(py).to_string() == message => {
+                return error;
+            }
             Some(message) => message,
-            None if is_buffer_error => return error,
+            None if !is_runtime_error => return error,
             None => format!("torch cannot export the tensor: {}", first_line(py, &error)),
         };
         let explained = PyBufferError::new_err(message);
