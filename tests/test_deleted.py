@@ -117,6 +117,15 @@ def test_an_array_of_jax_cannot_be_moved_to_a_gpu_without_a_driver(name: str) ->
     assert isinstance(caught.value.__cause__, RuntimeError)
 
 
+@pytest.mark.parametrize("library", ["jax.numpy", "torch"])
+def test_copy_false_refuses_a_move_to_a_gpu_without_a_driver(library: str) -> None:
+    """R58: as both classes."""
+    if requires("torch").cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(dlx.CopyRefused, match="not on cuda:0"):
+        dlx.from_dlpack(requires(library).ones(3), device="cuda", copy=False)
+
+
 def test_other_failures_of_a_producer_asked_for_a_device_pass() -> None:
     """R60: what is derived from RuntimeError says something else."""
 

@@ -160,7 +160,7 @@ pub(crate) fn is_refusal(py: Python<'_>, error: &PyErr) -> bool {
 }
 
 /// Whether a producer says by this exception that it was built without what it was asked for.
-fn is_about_builds(py: Python<'_>, error: &PyErr) -> bool {
+pub(crate) fn is_about_builds(py: Python<'_>, error: &PyErr) -> bool {
     // Subclasses of it are about something else.
     let is_runtime_error = error.get_type(py).is(py.get_type::<PyRuntimeError>());
     is_runtime_error || error.is_instance_of::<PyAssertionError>(py)

@@ -11,7 +11,7 @@ use pyo3::types::{PyCapsule, PyDict, PyTuple, PyType};
 
 use crate::abi::*;
 use crate::adapters::oneapi;
-use crate::copy::request::elsewhere;
+use crate::copy::request::{elsewhere, is_about_builds};
 use crate::cpython::call::{Keyword, attribute, call, call_method};
 use crate::types::device;
 use crate::types::error::type_name;
@@ -112,7 +112,9 @@ impl<'py> Asked<'_, 'py> {
         let is = |class: &Bound<'_, PyType>| error.is_instance(py, class);
         let unheard =
             (self.device.is_some() || self.copy == Some(true)) && is(&py.get_type::<PyTypeError>());
-        let refused = is(&py.get_type::<PyBufferError>()) || is(&py.get_type::<PyValueError>());
+        let refused = is(&py.get_type::<PyBufferError>())
+            || is(&py.get_type::<PyValueError>())
+            || is_about_builds(py, &error);
         let explained = match self.device {
             Some(there) if self.copy == Some(false) && (unheard || refused) => {
                 elsewhere(py, here, there)
