@@ -40,6 +40,20 @@ class OldHidden:
         return (1, 0)
 
 
+class Sealing(OldHidden):
+    """The same, whose exports but the first say that they are read-only."""
+
+    asked = 0
+
+    def __dlpack__(self, *, max_version: Any = None, stream: Any = None) -> Any:
+        """Export without a version once, then with one and read-only."""
+        self.asked += 1
+        if self.asked == 1:
+            return self.array.__dlpack__()
+        self.array.flags.writeable = False
+        return self.array.__dlpack__(max_version=max_version)
+
+
 def lend(out: Any) -> None:
     """Write 7 to what is lent."""
     with dlx.borrow(out=out) as (view, _):
@@ -190,3 +204,13 @@ def test_new_memory_has_to_be_writable_too(monkeypatch: pytest.MonkeyPatch) -> N
     old = staticmethod(lambda shape: np.zeros(shape, "f4").view(OldArray))
     monkeypatch.setattr(Own, "kind", old)
     assert not dlx.from_dlpack(dlx.empty((3,), "float32", like=Own)).readonly
+
+
+def test_the_tensor_that_is_written_is_the_one_that_was_asked() -> None:
+    """R39, R43: what another export of the same object said does not count."""
+    array = np.zeros(3)
+    out = Sealing(array, np.zeros(3))
+    out.__array_interface__ = array.__array_interface__
+    with pytest.raises(BufferError, match="out is read-only"):
+        write(out=out)
+    assert array.tolist() == [0, 0, 0]

@@ -108,13 +108,11 @@ pub(crate) fn written<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>
     let py = x.py();
     let no_order = stream::NO_SYNC.into_pyobject(py)?.into_any();
     let lent = lend(x, None, Some(&no_order))?.snapshot;
-    let is_unsaid = lent.has(MAYBE_READ_ONLY);
-    writable(x, lent)?;
-    match is_unsaid {
-        false => Ok(x.clone()),
-        true => {
-            let snapshot = from_dlpack(x, &Request::NOTHING)?.writable()?;
-            Ok(Tensor::new(py, snapshot)?.into_any())
-        }
+    if !lent.has(MAYBE_READ_ONLY) {
+        writable(x, lent)?;
+        return Ok(x.clone());
     }
+    // Another export may say something else: what is given is what was asked.
+    let snapshot = writable(x, from_dlpack(x, &Request::NOTHING)?)?;
+    Ok(Tensor::new(py, snapshot)?.into_any())
 }
