@@ -107,6 +107,7 @@ OWNERS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {
     "array.array": (lambda: Numbers("d", [0, 1, 2]), dlx.from_dlpack),
     "mmap": (lambda: Mapped(-1, 4096), dlx.from_dlpack),
     "a pointer": (Owner, pointed),
+    "a view of a block": (ByInterface, lambda x: dlx.borrow(x).__enter__()),
     "a use": (Owner, lambda x: pointed(x).use()),
 }
 each = pytest.mark.parametrize(("make", "held"), OWNERS.values(), ids=OWNERS)
