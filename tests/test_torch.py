@@ -209,6 +209,21 @@ class Secret(torch.Tensor):  # type: ignore[misc, name-defined]
         return torch.zeros(3).__dlpack__(**keywords)
 
 
+class Denying(torch.Tensor):  # type: ignore[misc, name-defined]
+    """A subclass that says of no tensor that it is lazily negated."""
+
+    def is_neg(self) -> bool:
+        """Say no."""
+        return False
+
+
+def test_a_subclass_is_asked_what_it_is_by_functions_of_torch() -> None:
+    """R125: the methods of the class do not change what its memory holds."""
+    tensor = torch.ones(3, dtype=torch.complex64).conj().imag.as_subclass(Denying)
+    with pytest.raises(BufferError, match=r"^the torch tensor is not what its memory"):
+        dlx.from_dlpack(tensor)
+
+
 def test_a_subclass_can_veto_the_export() -> None:
     """docs/design.md: `__torch_function__` has its say; no table asks it."""
     tensor = torch.arange(3.0).as_subclass(Vetoing)

@@ -34,3 +34,22 @@ def test_asking_every_tensor_gives_the_same() -> None:
     program = Path(torch_kinds.__file__)
     environment = os.environ | {"DLX_TORCH_FAST": "0"}
     subprocess.run([sys.executable, str(program)], check=True, env=environment)
+
+
+def test_an_interrupt_of_the_search_for_the_layout_passes() -> None:
+    """docs/safety.md, S13: nobody else would see it; the next tensor is read."""
+    program = """if True:
+        import numpy as np, torch, dlx
+        class Interrupting(torch.overrides.TorchFunctionMode):
+            def __torch_function__(self, *rest):
+                raise KeyboardInterrupt
+        x = torch.ones(2)
+        try:
+            with Interrupting():
+                dlx.from_dlpack(x)
+        except KeyboardInterrupt:
+            assert dlx.convert(x, np.ndarray).tolist() == [1, 1]
+        else:
+            raise AssertionError
+    """
+    subprocess.run([sys.executable, "-c", program], check=True)

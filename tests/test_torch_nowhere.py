@@ -46,6 +46,21 @@ def meta_subclass() -> Any:
     return plain.as_subclass(type("Sub", (torch.Tensor,), {}))
 
 
+class Silent(torch.Tensor):  # type: ignore[misc, name-defined]
+    """A subclass that answers nothing about its elements."""
+
+    def __getattribute__(self, name: str) -> Any:
+        """Refuse to tell."""
+        if name in ("storage_offset", "element_size", "is_neg"):
+            raise RuntimeError(name)
+        return super().__getattribute__(name)
+
+
+def silent() -> Any:
+    """A zero tensor of this subclass."""
+    return zero_tensor().as_subclass(Silent)
+
+
 WAYS: dict[str, Callable[[Any], Any]] = {
     "from_dlpack": dlx.from_dlpack,
     "copy": lambda x: dlx.from_dlpack(x, copy=True),
@@ -59,7 +74,9 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("make", [zero_tensor, resized, wrapper, meta_subclass])
+@pytest.mark.parametrize(
+    "make", [zero_tensor, resized, wrapper, meta_subclass, silent]
+)
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_an_offset_is_not_taken_for_an_address(
     make: Callable[[], Any], way: Callable[[Any], Any]

@@ -19,6 +19,8 @@ def samples(torch: ModuleType) -> list[Sample]:
     """Make tensors of every kind that needs neither a device nor a warning."""
     with torch.inference_mode(False), torch.enable_grad():
         real = torch.zeros(2, device="cpu", dtype=torch.float32)
+        if type(real) is not torch.Tensor:  # of a mode that makes others
+            return []
         whole = torch.zeros(2, 3, device="cpu", dtype=torch.int64)
         number = torch.zeros((), device="cpu", dtype=torch.complex64)
         leaf = torch.zeros(2, device="cpu", dtype=torch.complex64, requires_grad=True)
@@ -50,11 +52,20 @@ def samples(torch: ModuleType) -> list[Sample]:
     return found
 
 
+def is_neg(tensor: Any) -> bool:
+    """Whether a tensor is lazily negated, whatever its class says."""
+    torch_c: Any = sys.modules["torch._C"]
+    with torch_c.DisableTorchFunctionSubclass():
+        return bool(torch_c.TensorBase.is_neg(tensor))
+
+
 def is_offset(tensor: Any, address: int) -> bool:
     """Whether an address is the offset of a tensor that has no memory."""
-    torch: Any = sys.modules["torch"]
-    with torch._C.DisableTorchFunctionSubclass():
-        return bool(address == tensor.storage_offset() * tensor.element_size())
+    torch_c: Any = sys.modules["torch._C"]
+    base = torch_c.TensorBase  # whatever the class says
+    with torch_c.DisableTorchFunctionSubclass():
+        offset = base.storage_offset(tensor) * base.element_size(tensor)
+        return bool(address == offset)
 
 
 def refusal(tensor: Any, grad: bool) -> str | None:

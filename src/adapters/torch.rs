@@ -12,6 +12,7 @@ use std::env;
 use std::ffi::c_void;
 use std::thread;
 
+use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -94,7 +95,7 @@ impl Guards {
             is_conj: Predicate::of(tensor, intern!(py, "is_conj"))?,
             is_neg: Predicate::of(tensor, intern!(py, "is_neg"))?,
             requires_grad: Getter::of(tensor, intern!(py, "requires_grad"))?,
-            layout: layout(torch, class),
+            layout: layout(torch, class)?,
         })
     }
 
@@ -274,15 +275,20 @@ pub(crate) fn settled(
 }
 
 /// Where torch's tensors say what they are, found once in the process; not where `DLX_TORCH_FAST=0` says otherwise.
-fn layout(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> Option<Layout> {
+fn layout(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Option<Layout>> {
     static LAYOUT: PyOnceLock<Option<Layout>> = PyOnceLock::new();
-    *LAYOUT.get_or_init(torch.py(), || {
-        match env::var_os("DLX_TORCH_FAST").is_some_and(|fast| fast == "0") {
-            true => None,
-            // Under a mode of torch that makes other tensors, the trial may fail.
-            false => Layout::find(torch, class).unwrap_or(None),
+    let py = torch.py();
+    let found = LAYOUT.get_or_try_init(py, || {
+        if env::var_os("DLX_TORCH_FAST").is_some_and(|fast| fast == "0") {
+            return Ok(None);
         }
-    })
+        match Layout::find(torch, class) {
+            // Under a mode of torch that makes other tensors, the trial may fail.
+            Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
+            found => found,
+        }
+    });
+    found.copied()
 }
 
 impl Kind {
@@ -374,21 +380,8 @@ impl Kind {
         let is_neg = match self {
             Self::Plain(guards) => ask(guards.is_neg, tensor, intern!(py, "is_neg"))?,
             Self::Subclass => {
-                // The question is about the object itself, whatever its class makes of torch's functions.
-                let plain = py
-                    .import("torch._C")?
-                    .getattr_opt("DisableTorchFunctionSubclass")?
-                    .map(|class| class.call0())
-                    .transpose()?;
-                if let Some(plain) = &plain {
-                    plain.call_method0("__enter__")?;
-                }
-                let answer = ask(None, tensor, intern!(py, "is_neg"));
-                if let Some(plain) = &plain {
-                    let none = py.None();
-                    plain.call_method1("__exit__", (&none, &none, &none))?;
-                }
-                answer?
+                let module = py.import("dlx._torch")?;
+                (module.call_method1("is_neg", (tensor,))?).is_truthy()?
             }
         };
         match is_neg {
