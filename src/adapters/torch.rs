@@ -120,7 +120,7 @@ impl Guards {
         address: *mut c_void,
     ) -> PyResult<()> {
         match self.found(tensor) {
-            Found::Plain if self.has_memory(tensor) => Ok(()),
+            Found::Plain if self.storage(tensor).0 != 0 => Ok(()),
             found => self.ask(tensor, dtype, address, matches!(found, Found::Unknown)),
         }
     }
@@ -199,13 +199,6 @@ impl Guards {
             Some(layout) => unsafe { layout.storage(tensor) },
             None => storage(tensor),
         }
-    }
-
-    /// Whether `tensor` shows that it has memory.
-    #[inline(always)]
-    fn has_memory(&self, tensor: &Bound<'_, PyAny>) -> bool {
-        // SAFETY: as in `found`.
-        (self.layout).is_some_and(|layout| unsafe { layout.has_memory(tensor) })
     }
 
     /// Refuses a view whose elements are still to be negated or conjugated.
@@ -342,8 +335,7 @@ impl Kind {
     }
 
     /// Refuses the address of a tensor without memory, which is nothing but its offset: NULL, but for a view.
-    #[cold]
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn check_address(
         &self,
         tensor: &Bound<'_, PyAny>,
@@ -358,19 +350,6 @@ impl Kind {
         match is_offset {
             true => Err(nowhere(tensor)),
             false => Ok(()),
-        }
-    }
-
-    /// As [`Self::check_address`], with a shorter look first.
-    #[inline(always)]
-    pub(crate) fn check_memory(
-        &self,
-        tensor: &Bound<'_, PyAny>,
-        address: *mut c_void,
-    ) -> PyResult<()> {
-        match self {
-            Self::Plain(guards) if guards.has_memory(tensor) => Ok(()),
-            _ => self.check_address(tensor, address),
         }
     }
 

@@ -244,7 +244,7 @@ fn from_borrow(
     };
     if let Some(kind) = kind {
         kind.check_borrow(x, tensor.dtype)?;
-        kind.check_memory(x, tensor.data)?;
+        kind.check_address(x, tensor.data)?;
     }
     let work_stream = work_stream(table, tensor.device);
     Ok(Some((tensor, work_stream)))

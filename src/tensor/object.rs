@@ -7,7 +7,7 @@
 
 mod collected;
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{c_int, c_ulong, c_void};
 use std::mem::{MaybeUninit, offset_of};
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -203,33 +203,48 @@ fn derive(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
         let message = format!("dlx does not know how PyO3 lays out objects: {layout:?}");
         return Err(PySystemError::new_err(message));
     }
-    let mut slots = [
-        (ffi::Py_tp_dealloc, dealloc as *mut c_void),
+    let functions = [
+        dealloc as *mut c_void,
         // Who has one of his own does not inherit that the collector knows his objects.
-        (ffi::Py_tp_traverse, traverse as *mut c_void),
-        (ffi::Py_tp_free, free as *mut c_void),
+        traverse as *mut c_void,
+        free as *mut c_void,
+    ];
+    let class = subclass(&base, functions, ffi::Py_TPFLAGS_BASETYPE as _)?;
+    let init_subclass = intern!(py, "__init_subclass__");
+    class.setattr(init_subclass, wrap_pyfunction!(__init_subclass__, py)?)?;
+    share(&class);
+    Ok(class)
+}
+
+/// A class `dlx.Tensor` derived from `base`, whose objects `tp_dealloc`, `tp_traverse` and `tp_free` are for.
+pub(super) fn subclass<'py>(
+    base: &Bound<'py, PyType>,
+    [dealloc, traverse, free]: [*mut c_void; 3],
+    flags: c_ulong,
+) -> PyResult<Bound<'py, PyType>> {
+    let py = base.py();
+    let mut slots = [
+        (ffi::Py_tp_dealloc, dealloc),
+        (ffi::Py_tp_traverse, traverse),
+        (ffi::Py_tp_free, free),
         (0, null_mut()),
     ]
     .map(|(slot, pfunc)| ffi::PyType_Slot { slot, pfunc });
+    let flags = flags | ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION;
     let mut spec = ffi::PyType_Spec {
         name: c"dlx.Tensor".as_ptr(),
         basicsize: 0,
         itemsize: 0,
-        flags: (ffi::Py_TPFLAGS_DEFAULT
-            | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION
-            | ffi::Py_TPFLAGS_BASETYPE) as _,
+        flags: flags as _,
         slots: slots.as_mut_ptr(),
     };
-    let bases = PyTuple::new(py, [&base])?;
+    let bases = PyTuple::new(py, [base])?;
     // SAFETY: attached; each slot has a function of its kind, the last is zero, and CPython copies all of it.
     let class = unsafe { ffi::PyType_FromSpecWithBases(&mut spec, bases.as_ptr()) };
     // SAFETY: a new reference, or NULL with an exception.
     let class = unsafe { Bound::from_owned_ptr_or_err(py, class) }?.cast_into::<PyType>()?;
     let doc = intern!(py, "__doc__");
     class.setattr(doc, base.getattr(doc)?)?;
-    let init_subclass = intern!(py, "__init_subclass__");
-    class.setattr(init_subclass, wrap_pyfunction!(__init_subclass__, py)?)?;
-    share(&class);
     Ok(class)
 }
 

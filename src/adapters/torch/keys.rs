@@ -6,7 +6,7 @@
 //! set of any tensor, so the word is looked for among many tensors, and if it is not found every tensor is asked.
 
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::io::{Read, Seek, SeekFrom};
 
 use pyo3::ffi;
 use pyo3::intern;
@@ -179,21 +179,6 @@ impl Layout {
         }
     }
 
-    /// Whether `tensor` has a storage with memory.
-    ///
-    /// # Safety
-    ///
-    /// As for [`Self::storage`].
-    #[inline(always)]
-    pub(super) unsafe fn has_memory(self, tensor: &Bound<'_, PyAny>) -> bool {
-        // SAFETY: the caller's promise.
-        let tensor_impl = unsafe { self.tensor_impl(tensor) };
-        // SAFETY: as in `read`.
-        let storage = pointer(unsafe { word(tensor_impl, self.storage) });
-        // SAFETY: the storage that the tensor holds (S13).
-        !storage.is_null() && unsafe { word(storage, self.base) } != 0
-    }
-
     /// Where the storage of `tensor` begins, and its size in bytes; 0 without a storage.
     ///
     /// # Safety
@@ -217,9 +202,10 @@ impl Layout {
 }
 
 /// The words from `address` on.
-fn words_at(memory: &File, address: u64) -> PyResult<[u64; WORDS]> {
+fn words_at(mut memory: &File, address: u64) -> PyResult<[u64; WORDS]> {
     let mut bytes = [0; WORDS * 8];
-    memory.read_exact_at(&mut bytes, address)?;
+    memory.seek(SeekFrom::Start(address))?;
+    memory.read_exact(&mut bytes)?;
     let mut words = [0; WORDS];
     for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
         *word = u64::from_ne_bytes(*bytes);

@@ -10,11 +10,10 @@ use std::sync::atomic::AtomicPtr;
 
 use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::PyType;
 
-use super::{Object, Tensor, end, share};
+use super::{Object, Tensor, end, share, subclass};
 use crate::cpython::boundary::guard;
 use crate::tensor::snapshot::Snapshot;
 
@@ -63,30 +62,12 @@ pub(super) fn new<'py>(
 /// Derives the class from that of tensors.
 #[cold]
 pub(super) fn derive<'py>(plain: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyType>> {
-    let py = plain.py();
-    let mut slots = [
-        (ffi::Py_tp_dealloc, dealloc as *mut c_void),
-        (ffi::Py_tp_traverse, traverse as *mut c_void),
-        (ffi::Py_tp_free, free as *mut c_void),
-        (0, null_mut()),
-    ]
-    .map(|(slot, pfunc)| ffi::PyType_Slot { slot, pfunc });
-    let mut spec = ffi::PyType_Spec {
-        name: c"dlx.Tensor".as_ptr(),
-        basicsize: 0,
-        itemsize: 0,
-        flags: (ffi::Py_TPFLAGS_DEFAULT
-            | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION
-            | ffi::Py_TPFLAGS_HAVE_GC) as _,
-        slots: slots.as_mut_ptr(),
-    };
-    let bases = PyTuple::new(py, [plain])?;
-    // SAFETY: attached; each slot has a function of its kind, the last is zero, and CPython copies all of it.
-    let class = unsafe { ffi::PyType_FromSpecWithBases(&mut spec, bases.as_ptr()) };
-    // SAFETY: a new reference, or NULL with an exception.
-    let class = unsafe { Bound::from_owned_ptr_or_err(py, class) }?.cast_into::<PyType>()?;
-    let doc = intern!(py, "__doc__");
-    class.setattr(doc, plain.getattr(doc)?)?;
+    let functions = [
+        dealloc as *mut c_void,
+        traverse as *mut c_void,
+        free as *mut c_void,
+    ];
+    let class = subclass(plain, functions, ffi::Py_TPFLAGS_HAVE_GC)?;
     share(&class);
     Ok(class)
 }
