@@ -203,9 +203,10 @@ fn element(format: &CStr) -> Result<(DLDataType, i64), Error> {
         b"Zd" => Some((kDLComplex, 16)),
         _ => None,
     };
-    let foreign = match cfg!(target_endian = "little") {
-        true => matches!(order, b'>' | b'!'),
-        false => order == b'<',
+    let foreign = if cfg!(target_endian = "little") {
+        matches!(order, b'>' | b'!')
+    } else {
+        order == b'<'
     };
     let (code, item) = found
         .filter(|&(_, item)| item == 1 || !foreign)

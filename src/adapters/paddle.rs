@@ -22,9 +22,10 @@ pub(crate) fn guarded(table: Table, class: &Bound<'_, PyType>) -> PyResult<Table
     let is_tensor = tensor
         .and_then(|tensor| tensor.cast_into::<PyType>().ok())
         .is_some_and(|tensor| class.is_subclass(&tensor).unwrap_or(false));
-    Ok(match is_tensor {
-        true => table.guarded(refuse),
-        false => table,
+    Ok(if is_tensor {
+        table.guarded(refuse)
+    } else {
+        table
     })
 }
 
@@ -33,9 +34,10 @@ fn refuse(tensor: &Bound<'_, PyAny>, gradients_matter: bool) -> PyResult<()> {
     let py = tensor.py();
     if !tensor.call_method0(intern!(py, "is_dense"))?.is_truthy()? {
         // What else is not dense, the rows of an embedding's gradient, has no method that makes it so.
-        let call = match tensor.call_method0(intern!(py, "is_sparse"))?.is_truthy()? {
-            true => "pass tensor.to_dense()",
-            false => "a dense tensor is accepted",
+        let call = if tensor.call_method0(intern!(py, "is_sparse"))?.is_truthy()? {
+            "pass tensor.to_dense()"
+        } else {
+            "a dense tensor is accepted"
         };
         return Err(PyBufferError::new_err(format!(
             "the Paddle tensor is not dense, and DLPack carries nothing else; {call}"
@@ -45,11 +47,12 @@ fn refuse(tensor: &Bound<'_, PyAny>, gradients_matter: bool) -> PyResult<()> {
         return Ok(());
     }
     let stops = tensor.getattr(intern!(py, "stop_gradient"))?;
-    match stops.is_truthy()? {
-        true => Ok(()),
-        false => Err(PyBufferError::new_err(
+    if stops.is_truthy()? {
+        Ok(())
+    } else {
+        Err(PyBufferError::new_err(
             "the Paddle tensor records gradients (stop_gradient=False), which DLPack cannot carry; \
              pass tensor.detach()",
-        )),
+        ))
     }
 }

@@ -13,9 +13,10 @@ use crate::types::dtype::DType;
 /// Refuses a tensor of TensorFlow of whose dtype DLPack has no name; TensorFlow is not imported for it.
 #[inline(always)]
 pub(crate) fn check(x: &Bound<'_, PyAny>) -> PyResult<()> {
-    match is_loaded(intern!(x.py(), "tensorflow"))? {
-        false => Ok(()),
-        true => of_loaded(x),
+    if is_loaded(intern!(x.py(), "tensorflow"))? {
+        of_loaded(x)
+    } else {
+        Ok(())
     }
 }
 

@@ -141,9 +141,10 @@ impl Guards {
         if floating && self.records(tensor)? {
             return Err(refused(tensor, true));
         }
-        match values {
-            true => self.ask_values(tensor, dtype),
-            false => Ok(()),
+        if values {
+            self.ask_values(tensor, dtype)
+        } else {
+            Ok(())
         }
     }
 
@@ -348,9 +349,10 @@ impl Kind {
             // What such a class exports may be memory of another tensor.
             Self::Subclass => is_offset(tensor, address.addr()),
         };
-        match is_offset {
-            true => Err(nowhere(tensor)),
-            false => Ok(()),
+        if is_offset {
+            Err(nowhere(tensor))
+        } else {
+            Ok(())
         }
     }
 
@@ -364,9 +366,10 @@ impl Kind {
                 (module.call_method1("is_neg", (tensor,))?).is_truthy()?
             }
         };
-        match is_neg {
-            true => Err(refused(tensor, true)),
-            false => Ok(()),
+        if is_neg {
+            Err(refused(tensor, true))
+        } else {
+            Ok(())
         }
     }
 }

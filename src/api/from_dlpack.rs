@@ -112,12 +112,13 @@ fn recorded<'py>(
             // torch takes streams of its own only.
             Some(torch) if x.is_instance(&torch.getattr("Tensor")?)? => {
                 let cuda = torch.getattr("cuda")?;
-                match given.is_instance(&cuda.getattr("Stream")?)? {
-                    true => None,
-                    false => Some(
+                if given.is_instance(&cuda.getattr("Stream")?)? {
+                    None
+                } else {
+                    Some(
                         cuda.getattr("ExternalStream")?
                             .call1((used.handle(), used.device().device_id))?,
-                    ),
+                    )
                 }
             }
             _ => None,

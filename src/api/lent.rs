@@ -80,9 +80,10 @@ fn of_table(x: &Bound<'_, PyAny>, table: Table, kind: Option<Kind>) -> PyResult<
         Some(kind) => match table.lend(x) {
             Ok(Some(snapshot)) => {
                 kind.check_borrow(x, snapshot.memo().dtype)?;
-                match kind.holds(x, &snapshot, None) {
-                    true => Some(snapshot),
-                    false => Some(torch::settled(&kind, x, || lent_again(x, table))?),
+                if kind.holds(x, &snapshot, None) {
+                    Some(snapshot)
+                } else {
+                    Some(torch::settled(&kind, x, || lent_again(x, table))?)
                 }
             }
             Ok(None) => None,

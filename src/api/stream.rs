@@ -72,12 +72,11 @@ impl PyStream {
     /// Raises ``BufferError`` where that would end the capture of a graph.
     #[pyo3(signature = (stream, /))]
     fn wait(&self, stream: &Bound<'_, PyAny>) -> PyResult<()> {
-        let other = match stream.is_instance_of::<PyInt>() {
-            true => {
-                let device = Bound::new(stream.py(), Device(self.stream().device()))?;
-                Self::of(stream, Some(device.as_any()))?
-            }
-            false => Self::of(stream, None)?,
+        let other = if stream.is_instance_of::<PyInt>() {
+            let device = Bound::new(stream.py(), Device(self.stream().device()))?;
+            Self::of(stream, Some(device.as_any()))?
+        } else {
+            Self::of(stream, None)?
         };
         let other = other.get().stream();
         Ok(order::after(self.stream(), other, Joined::Never)?)

@@ -29,9 +29,10 @@ pub(crate) fn writable(x: &Bound<'_, PyAny>, snapshot: Snapshot) -> PyResult<Sna
     if let Some(why) = refusal(x, &snapshot)? {
         return Err(PyBufferError::new_err(format!("out {why}")));
     }
-    match snapshot.is_protected() {
-        true => Ok(snapshot.writable()?),
-        false => Ok(snapshot),
+    if snapshot.is_protected() {
+        Ok(snapshot.writable()?)
+    } else {
+        Ok(snapshot)
     }
 }
 
@@ -50,12 +51,11 @@ pub(crate) fn refusal(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Opt
         )));
     }
     let inner;
-    let x = match is_mixin(&x.get_type()) {
-        true => {
-            inner = innermost(x)?.0;
-            &inner
-        }
-        false => x,
+    let x = if is_mixin(&x.get_type()) {
+        inner = innermost(x)?.0;
+        &inner
+    } else {
+        x
     };
     let copy = "dlx.from_dlpack(x, copy=True) makes a copy that may be written";
     if let Some(class) = immutable(x)? {

@@ -46,9 +46,10 @@ pub(crate) fn mixin<'py>(class: Bound<'py, PyType>) -> PyResult<Bound<'py, PyTyp
 pub(crate) fn register(class: &Bound<'_, PyType>) -> PyResult<Option<String>> {
     static WARNED: AtomicBool = AtomicBool::new(false);
     let py = class.py();
-    let (origin, hooks) = match is_root(class) {
-        true => (Origin::Method, Hooks::default()),
-        false => (Origin::of(class)?, Hooks::of(class)?),
+    let (origin, hooks) = if is_root(class) {
+        (Origin::Method, Hooks::default())
+    } else {
+        (Origin::of(class)?, Hooks::of(class)?)
     };
     let lends = origin.lends();
     let own = Slot::claim(class, origin, hooks)?;
@@ -212,13 +213,14 @@ fn make<'py>(
             (made, "__dlx_import__")
         }
     };
-    match made.is_instance(class)? {
-        true => Ok(made),
-        false => Err(exchange::nonsense(
+    if made.is_instance(class)? {
+        Ok(made)
+    } else {
+        Err(exchange::nonsense(
             class,
             hook,
             format_args!("{}, an instance of the class", made.get_type()),
-        )),
+        ))
     }
 }
 

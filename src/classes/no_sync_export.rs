@@ -155,9 +155,12 @@ fn from_table(
         Ok(managed) => managed,
         // The table may describe less than the protocol does (R147).
         Err(error) => {
-            return Python::attach(|py| match error.is_instance_of::<PyBufferError>(py) {
-                true => from_protocol(x, stream),
-                false => Err(torch::explain(kind, x, error)),
+            return Python::attach(|py| {
+                if error.is_instance_of::<PyBufferError>(py) {
+                    from_protocol(x, stream)
+                } else {
+                    Err(torch::explain(kind, x, error))
+                }
             });
         }
     };
@@ -174,9 +177,10 @@ fn from_table(
         kind.check_table(x, tensor.dtype, tensor.data)?;
     }
     let work_stream = work_stream(table, tensor.device);
-    let managed = match exact {
-        true => managed,
-        false => checked::rewritten(managed)?,
+    let managed = if exact {
+        managed
+    } else {
+        checked::rewritten(managed)?
     };
     Ok((managed, work_stream))
 }

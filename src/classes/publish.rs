@@ -97,13 +97,12 @@ pub(crate) fn unpublish(cls: &Bound<'_, PyType>) -> PyResult<()> {
             type_name(cls)
         )));
     }
-    let taken_back = match is_immutable(cls) {
-        false => cls.delattr(name),
-        true => {
-            let deleted = namespace(cls)?.del_item(name);
-            modified(cls);
-            deleted
-        }
+    let taken_back = if is_immutable(cls) {
+        let deleted = namespace(cls)?.del_item(name);
+        modified(cls);
+        deleted
+    } else {
+        cls.delattr(name)
     };
     // Another thread may have taken it back meanwhile.
     taken_back.or_else(|error| match own(cls, name) {

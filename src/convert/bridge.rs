@@ -198,12 +198,13 @@ impl Bridged {
                 break;
             };
             let known = known.bind(py).cast::<Kind>()?;
-            taken.push(match known.get().foreign {
-                true => convert(&x, to, None, None).or_else(|error| {
+            taken.push(if known.get().foreign {
+                convert(&x, to, None, None).or_else(|error| {
                     arguments.call_method1(intern!(py, "note"), (error.value(py), position))?;
                     Err(error)
-                })?,
-                false => x.to_owned(),
+                })?
+            } else {
+                x.to_owned()
             });
             kind = kind.or_else(|| Some(known.clone()));
         }

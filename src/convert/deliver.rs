@@ -37,9 +37,10 @@ pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Asked) -> PyResult<Bo
     let tensor = match Source::of(x, asked, |device| stream::current(py, device), true)? {
         Source::Managed(managed) => {
             let (tensor, flags, dimensions) = parts(&managed)?;
-            let array = match device::is_readable(tensor.device) {
-                true => numpy::array(py, tensor, dimensions, flags)?,
-                false => None,
+            let array = if device::is_readable(tensor.device) {
+                numpy::array(py, tensor, dimensions, flags)?
+            } else {
+                None
             };
             match array {
                 Some(array) => return array.held_by(capsule::hold(py, managed)?.into_any()),
@@ -107,13 +108,13 @@ pub(super) fn to_table<'py>(
         }
     }
     let why = format!("{} {why}", target.name());
-    let on = match stream::has_streams(snapshot.memo().device) {
+    let on = if stream::has_streams(snapshot.memo().device) {
         // What the library will use the copy on.
-        true => {
-            let device = snapshot.memo().device;
-            On::asked(Stream::of_table(table.stream_of(py, device)?, device), true)
-        }
-        false => On::Current,
+
+        let device = snapshot.memo().device;
+        On::asked(Stream::of_table(table.stream_of(py, device)?, device), true)
+    } else {
+        On::Current
     };
     let copied = Source::copied(py, asked, &snapshot, on, &why)?;
     by_table(copied, target, table, asked, py)

@@ -44,9 +44,10 @@ pub(crate) fn convert<'py>(
     };
     if numpy::is_class(to) {
         // The usual target, without a look at what is remembered.
-        return match numpy::is_ndarray(x) && asked.is_met_by(x)? {
-            true => Ok(x.clone()),
-            false => deliver::to_numpy(x, &asked),
+        return if numpy::is_ndarray(x) && asked.is_met_by(x)? {
+            Ok(x.clone())
+        } else {
+            deliver::to_numpy(x, &asked)
         };
     }
     make(x, &Target::of(to)?, &asked)
@@ -79,9 +80,10 @@ fn make<'py>(
         }
         Via::Numpy => {
             let array = deliver::to_numpy(x, asked)?;
-            match array.get_type().is(class) {
-                true => Ok(array),
-                false => array.call_method1(intern!(py, "view"), (class,)),
+            if array.get_type().is(class) {
+                Ok(array)
+            } else {
+                array.call_method1(intern!(py, "view"), (class,))
             }
         }
         Via::Mixin => {

@@ -89,9 +89,10 @@ impl<'py> Source<'py> {
                 fresh: false,
             });
         }
-        let direct = match asks_nothing {
-            true => no_sync_export::direct(x, &stream_of, any_stream)?,
-            false => None,
+        let direct = if asks_nothing {
+            no_sync_export::direct(x, &stream_of, any_stream)?
+        } else {
+            None
         };
         match direct {
             Some(Usual::Managed(managed)) => {

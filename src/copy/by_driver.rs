@@ -111,9 +111,10 @@ pub(crate) fn check(here: DLDevice, there: DLDevice) -> Result<(), Error> {
 #[cold]
 fn unable(here: DLDevice, there: DLDevice, error: Option<driver::Error>) -> Error {
     let (from, to) = (device::name(here), device::name(there));
-    let what = match here == there {
-        true => format!("the tensor is on {from}, where dlx does not copy it"),
-        false => format!("the tensor is on {from}, and dlx does not move it to {to}"),
+    let what = if here == there {
+        format!("the tensor is on {from}, where dlx does not copy it")
+    } else {
+        format!("the tensor is on {from}, and dlx does not move it to {to}")
     };
     Error::refused(match error {
         Some(error) => format!("{what}: {error}"),
@@ -173,12 +174,11 @@ fn up(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResult<Sn
     let (stream, lent) = on.stream(there)?;
     let memory = DeviceMemory::new(source.nbytes(), &stream, lent)?;
     let compacted;
-    let source = match source.is_row_major() {
-        true => source,
-        false => {
-            compacted = host::compact(py, source)?;
-            &compacted
-        }
+    let source = if source.is_row_major() {
+        source
+    } else {
+        compacted = host::compact(py, source)?;
+        &compacted
     };
     if let Some(steps) = plan::plan(source).filter(|_| source.size() > 0) {
         let (from, to) = (
@@ -188,9 +188,10 @@ fn up(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResult<Sn
         // SAFETY: `from` are the elements of `source` and `to` the memory just allocated; both outlive the wait.
         unsafe { finished(&steps, from, to, &stream) }?;
     }
-    let ready = match lent {
-        true => Ready::Now,
-        false => Ready::After(stream),
+    let ready = if lent {
+        Ready::Now
+    } else {
+        Ready::After(stream)
     };
     Ok(of_memory(
         source,
@@ -227,15 +228,17 @@ fn across(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResul
     // this stream and is freed on it (S22).
     let queued = unsafe { plan::queue(&steps, from, to, &current, raw) };
     drop(current);
-    let held = match steps.is_empty() {
-        true => Ok(()),
-        false => hold(source, &stream, ordered),
+    let held = if steps.is_empty() {
+        Ok(())
+    } else {
+        hold(source, &stream, ordered)
     };
     queued?;
     held?;
-    let work = match lent {
-        true => Work::ready_now_on(stream, there)?,
-        false => Work::ready_after(stream),
+    let work = if lent {
+        Work::ready_now_on(stream, there)?
+    } else {
+        Work::ready_after(stream)
     };
     Ok(of_memory(source, memory, there, work)?)
 }
@@ -350,9 +353,10 @@ pub(crate) fn allocate(
     let memo = Memo::on_cpu(NonNull::dangling().as_ptr(), dtype, 0);
     let size = Checked::new(memo, shape, None)?.size;
     let memory = DeviceMemory::new(layout::nbytes(size, dtype, false), &stream, lent)?;
-    let work = match lent {
-        true => Work::ready_now_on(stream, there)?,
-        false => Work::ready_after(stream),
+    let work = if lent {
+        Work::ready_now_on(stream, there)?
+    } else {
+        Work::ready_after(stream)
     };
     over(shape, dtype, 0, there, memory, work)
 }

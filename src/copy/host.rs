@@ -37,9 +37,10 @@ pub(crate) fn compact(py: Python<'_>, source: &Snapshot) -> PyResult<Snapshot> {
         return Err(Error::refused(message).into());
     }
     let make = || copy(source);
-    let copied = match source.nbytes() > ATTACHED {
-        true => py.detach(make),
-        false => make(),
+    let copied = if source.nbytes() > ATTACHED {
+        py.detach(make)
+    } else {
+        make()
     };
     Ok(copied?)
 }

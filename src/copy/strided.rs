@@ -200,9 +200,10 @@ unsafe fn nest<T: Copy + Default, const LINE: usize, const PART: usize>(
             let (far, span) = (columns.from.abs(), columns.from.abs() * columns.extent);
             let by_columns = in_lines && far >= rows.to.abs() / 4 && span >= CACHED;
             for block in 0..count(rows) * count(columns) {
-                let (row, column) = match by_columns {
-                    true => (block % count(rows), block / count(rows)),
-                    false => (block / count(columns), block % count(columns)),
+                let (row, column) = if by_columns {
+                    (block % count(rows), block / count(rows))
+                } else {
+                    (block / count(columns), block % count(columns))
                 };
                 let ((row, height), (column, width)) = (part(rows, row), part(columns, column));
                 let from = step(step(from, rows.from, row), columns.from, column);

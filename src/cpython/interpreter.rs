@@ -88,9 +88,11 @@ impl<T: DropAttached> Drop for Quiet<T> {
 #[inline(always)]
 pub(crate) fn quietly(py: Python<'_>, let_go: impl FnOnce()) {
     // SAFETY: `py` proves attachment.
-    match unsafe { ffi::PyErr_Occurred() }.is_null() {
-        true => let_go(),
-        false => with_pending(py, let_go),
+    if unsafe { ffi::PyErr_Occurred() }.is_null() {
+        let_go();
+        report_raised(py);
+    } else {
+        with_pending(py, let_go);
     }
 }
 
@@ -99,6 +101,17 @@ pub(crate) fn quietly(py: Python<'_>, let_go: impl FnOnce()) {
 fn with_pending(py: Python<'_>, let_go: impl FnOnce()) {
     let _pending = Pending::save(py);
     let_go();
+    report_raised(py);
+}
+
+/// Reports the exception that a deleter has set, which has nobody to go to, as `sys.unraisablehook` has it.
+#[inline(always)]
+fn report_raised(_py: Python<'_>) {
+    // SAFETY: `_py` proves attachment.
+    if !unsafe { ffi::PyErr_Occurred() }.is_null() {
+        // SAFETY: `_py` proves attachment, and an exception is set.
+        unsafe { ffi::PyErr_WriteUnraisable(null_mut()) };
+    }
 }
 
 static FINALIZING: AtomicBool = AtomicBool::new(false);
@@ -130,6 +143,7 @@ pub(crate) fn give_up(release: impl FnOnce(Python<'_>)) {
     attach(|py| {
         let _pending = Pending::save(py);
         release(py);
+        report_raised(py);
     });
 }
 

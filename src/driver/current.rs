@@ -58,9 +58,10 @@ impl Current {
     /// The device of a stream.
     pub(crate) fn device_of_stream(&self, stream: Stream) -> Result<i32, Error> {
         let context = self.driver.context_of(stream)?;
-        match context == self.context {
-            true => Ok(self.device),
-            false => self.driver.device_of_context(context),
+        if context == self.context {
+            Ok(self.device)
+        } else {
+            self.driver.device_of_context(context)
         }
     }
 

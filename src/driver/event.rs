@@ -126,9 +126,10 @@ impl Drop for Event {
         };
         // Waits that were queued keep what was recorded: on CUDA it may be used again at once.
         let mut pool = POOL.lock();
-        match self.driver.rerecords() {
-            true => pool.push_front(idle),
-            false => pool.push_back(idle),
+        if self.driver.rerecords() {
+            pool.push_front(idle)
+        } else {
+            pool.push_back(idle)
         }
     }
 }

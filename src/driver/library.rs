@@ -71,9 +71,10 @@ pub(super) fn initialized() {
 
 /// Refuses to go on in a fork of a process that had initialized a driver.
 pub(super) fn check_fork() -> Result<(), Error> {
-    match FORKED.load(Ordering::Relaxed) {
-        true => Err(Error::Forked),
-        false => Ok(()),
+    if FORKED.load(Ordering::Relaxed) {
+        Err(Error::Forked)
+    } else {
+        Ok(())
     }
 }
 

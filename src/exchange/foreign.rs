@@ -55,9 +55,10 @@ impl Table {
     /// An integer in place of a capsule is not followed: any class attribute could be one.
     #[inline(always)]
     pub(crate) fn of_type(class: &Bound<'_, PyType>) -> PyResult<Option<Self>> {
-        match Self::is_absent(class) {
-            true => Ok(None),
-            false => Self::found_on(class, &names(class.py())),
+        if Self::is_absent(class) {
+            Ok(None)
+        } else {
+            Self::found_on(class, &names(class.py()))
         }
     }
 
@@ -215,14 +216,14 @@ impl Table {
             return Ok(Some(tensor));
         }
         // SAFETY: the producer lends the dimensions until it gets control again (R129).
-        match unsafe { is_exact(&tensor, 0) }? {
-            true => Ok(Some(tensor)),
-            // A view cannot be corrected: nobody would own the correction.
-            false => Err(Error::refused(
-                "the tensor has no strides, or data that has to be normalized: it can be exported, but not lent",
-            )
-            .into()),
+        if unsafe { is_exact(&tensor, 0) }? {
+            return Ok(Some(tensor));
         }
+        // A view cannot be corrected: nobody would own the correction.
+        Err(Error::refused(
+            "the tensor has no strides, or data that has to be normalized: it can be exported, but not lent",
+        )
+        .into())
     }
 }
 

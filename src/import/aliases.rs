@@ -96,9 +96,10 @@ pub(crate) fn named(
     snapshot: Snapshot,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
-    match snapshot.memo().device == device::CPU && request.device.is_none() {
-        true => Ok(snapshot),
-        false => looked_at(stand_in, exporter, snapshot, request),
+    if snapshot.memo().device == device::CPU && request.device.is_none() {
+        Ok(snapshot)
+    } else {
+        looked_at(stand_in, exporter, snapshot, request)
     }
 }
 
@@ -132,10 +133,11 @@ fn looked_at(
     if !names.contains(&here) || *devices == *of_snapshot(&snapshot) {
         return Ok(snapshot);
     }
-    let exporter = match own {
+    let exporter = if own {
         // Of whom it was imported, if that one is known.
-        true => exporter_of(exporter.py(), &snapshot),
-        false => Some(exporter),
+        exporter_of(exporter.py(), &snapshot)
+    } else {
+        Some(exporter)
     };
     let exporter = exporter.map(|exporter| PythonOwner::new(exporter.clone().unbind()));
     Ok(snapshot.aliased(Aliases { devices, exporter })?)

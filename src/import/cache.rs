@@ -86,9 +86,10 @@ pub(crate) fn way_in<'a>(room: &'a mut Option<Way>, x: &Bound<'_, PyAny>) -> PyR
 ///
 /// As for [`way`].
 pub(crate) fn asked(x: &Bound<'_, PyAny>) -> PyResult<Way> {
-    match is_undecided(x)? {
-        true => Ok(Way::Undecided),
-        false => decided(x),
+    if is_undecided(x)? {
+        Ok(Way::Undecided)
+    } else {
+        decided(x)
     }
 }
 

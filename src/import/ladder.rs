@@ -94,9 +94,10 @@ pub(crate) fn from_tensor(
     if let Some(snapshot) = aliases::again(x.py(), &snapshot, request)? {
         return Ok(snapshot);
     }
-    match request.moves(snapshot.memo().device) {
-        true => again(x.py(), snapshot, request),
-        false => again(x.py(), used(&snapshot, request)?, request),
+    if request.moves(snapshot.memo().device) {
+        again(x.py(), snapshot, request)
+    } else {
+        again(x.py(), used(&snapshot, request)?, request)
     }
 }
 
@@ -182,9 +183,10 @@ pub(crate) fn explain(object: &Bound<'_, PyAny>, inner: &Bound<'_, PyAny>, error
         return error;
     }
     let found = || {
-        let (inner, last) = match is_mixin(&inner.get_type()) {
-            true => innermost(inner)?,
-            false => (inner.clone(), object.clone()),
+        let (inner, last) = if is_mixin(&inner.get_type()) {
+            innermost(inner)?
+        } else {
+            (inner.clone(), object.clone())
         };
         if is_accepted(&inner)? {
             return Ok(None);

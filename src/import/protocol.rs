@@ -117,9 +117,10 @@ fn ask_checked(
         None => of_request(x, request, here, there)?,
     };
     // Memory that both can read is not moved; to wait for it is enough.
-    let on_host = match oneapi::is_one(here) && there == device::CPU {
-        true => oneapi::host_queue(x)?,
-        false => None,
+    let on_host = if oneapi::is_one(here) && there == device::CPU {
+        oneapi::host_queue(x)?
+    } else {
+        None
     };
     let wanted = if on_host.is_some() { here } else { there };
     let asked = Asked {
@@ -176,9 +177,10 @@ fn check_memory(
         return Ok(());
     };
     kind.check_address(x, snapshot.memo().data)?;
-    match kind.holds(x, snapshot, None) {
-        true => Ok(()),
-        false => Err(torch::outside()),
+    if kind.holds(x, snapshot, None) {
+        Ok(())
+    } else {
+        Err(torch::outside())
     }
 }
 

@@ -118,11 +118,13 @@ fn exported(
     }
     let moves = request.moves(here);
     let has_streams = stream::has_streams(here);
-    let work = match has_streams {
+    let work = if !has_streams {
+        None
+    } else if moves {
         // The copy is ordered, on whatever stream it runs.
-        true if moves => in_no_order(table, here, request, py)?,
-        true => order(table, here, request, py)?,
-        false => None,
+        in_no_order(table, here, request, py)?
+    } else {
+        order(table, here, request, py)?
     };
     let unordered = has_streams && !moves && work.is_none();
     let mut snapshot = Snapshot::import(managed, work)
@@ -186,9 +188,10 @@ fn checked(
 ) -> PyResult<Snapshot> {
     let memo = snapshot.memo();
     kind.check_table(x, memo.dtype, memo.data)?;
-    match kind.holds(x, &snapshot, last) {
-        true => Ok(snapshot),
-        false => torch::settled(kind, x, || by_rules(x, table.export(x)?, Some(kind))),
+    if kind.holds(x, &snapshot, last) {
+        Ok(snapshot)
+    } else {
+        torch::settled(kind, x, || by_rules(x, table.export(x)?, Some(kind)))
     }
 }
 

@@ -47,12 +47,11 @@ pub(crate) fn wanted(stream: Option<&Bound<'_, PyAny>>, device: DLDevice) -> PyR
         }
         return Ok(Wanted::Stream(stream.clone()));
     }
-    let (handle, owner) = match is_int(stream) {
-        true => (integer(stream)?, None),
-        false => {
-            let owner = PythonOwner::new(stream.clone().unbind());
-            (of_object(stream, device)?, Some(owner))
-        }
+    let (handle, owner) = if is_int(stream) {
+        (integer(stream)?, None)
+    } else {
+        let owner = PythonOwner::new(stream.clone().unbind());
+        (of_object(stream, device)?, Some(owner))
     };
     if handle == NO_SYNC && !has_streams(device) {
         return Ok(Wanted::NoOrder);
@@ -111,9 +110,10 @@ fn of_object(stream: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<i64> {
 
 /// What `__cuda_stream__` tells: version 0 and a handle (R154). The first cuda.core had it as an attribute.
 fn of_protocol(stream: &Bound<'_, PyAny>, protocol: &Bound<'_, PyAny>) -> PyResult<i64> {
-    let answer = match protocol.is_instance_of::<PyTuple>() {
-        true => protocol.clone(),
-        false => protocol.call0()?,
+    let answer = if protocol.is_instance_of::<PyTuple>() {
+        protocol.clone()
+    } else {
+        protocol.call0()?
     };
     let parts = answer
         .cast::<PyTuple>()
@@ -147,17 +147,20 @@ fn of_library(stream: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     let handle = match module.split('.').next().unwrap_or("") {
         "torch" => stream.getattr_opt(intern!(py, "cuda_stream"))?,
         "cupy" | "cupy_backends" => stream.getattr_opt(intern!(py, "ptr"))?,
-        "numba" | "numba_cuda" | "cuda" => match stream.hasattr(intern!(py, "__int__"))? {
-            true => Some(py.get_type::<PyInt>().call1((stream,))?),
-            // A ctypes handle, whose value is None for the default stream.
-            false => match stream.getattr_opt(intern!(py, "handle"))? {
-                Some(handle) => match handle.getattr_opt(intern!(py, "value"))? {
-                    Some(value) if value.is_none() => return Ok(Some(0)),
-                    value => value,
-                },
-                None => None,
-            },
-        },
+        "numba" | "numba_cuda" | "cuda" => {
+            if stream.hasattr(intern!(py, "__int__"))? {
+                Some(py.get_type::<PyInt>().call1((stream,))?)
+            } else {
+                // A ctypes handle, whose value is None for the default stream.
+                match stream.getattr_opt(intern!(py, "handle"))? {
+                    Some(handle) => match handle.getattr_opt(intern!(py, "value"))? {
+                        Some(value) if value.is_none() => return Ok(Some(0)),
+                        value => value,
+                    },
+                    None => None,
+                }
+            }
+        }
         _ => None,
     };
     handle.map(|handle| integer(&handle)).transpose()
@@ -203,12 +206,11 @@ impl PyStream {
             device_id: 0,
         };
         let guess = device.unwrap_or(first);
-        let (handle, owner) = match stream.is_instance_of::<PyInt>() {
-            true => (integer(stream)?, None),
-            false => {
-                let owner = PythonOwner::new(stream.clone().unbind());
-                (of_object(stream, guess)?, Some(owner))
-            }
+        let (handle, owner) = if stream.is_instance_of::<PyInt>() {
+            (integer(stream)?, None)
+        } else {
+            let owner = PythonOwner::new(stream.clone().unbind());
+            (of_object(stream, guess)?, Some(owner))
         };
         if handle == NO_SYNC {
             let message = "stream is -1, which names no stream but asks for no order";

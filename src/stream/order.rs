@@ -112,9 +112,10 @@ fn check_context(current: &Current, stream: &Stream) -> Result<(), Error> {
         device_id,
         ..stream.device()
     };
-    match here == stream.device() {
-        true => Ok(()),
-        false => Err(elsewhere(stream, here)),
+    if here == stream.device() {
+        Ok(())
+    } else {
+        Err(elsewhere(stream, here))
     }
 }
 
@@ -153,15 +154,16 @@ fn allow(
 /// The error for streams that cannot be ordered because there is no driver.
 #[cold]
 fn unable(producer: &Stream, consumer: &Stream, error: driver::Error) -> Error {
-    match error.is_absent() {
-        true => Error::Unordered(format!(
+    if error.is_absent() {
+        Error::Unordered(format!(
             "the tensor is ready on stream {} and stream {} cannot be made to wait for it: {error}; import it with \
              stream={}, or export with stream=-1 once the streams are ordered",
             producer.handle(),
             consumer.handle(),
             consumer.handle(),
-        )),
-        false => error.into(),
+        ))
+    } else {
+        error.into()
     }
 }
 

@@ -171,9 +171,10 @@ fn queue(entry: Deferred) {
 /// The oldest entry, taken out if there are too many.
 fn beyond_bounds() -> Option<Deferred> {
     let mut waiting = waiting();
-    match waiting.entries.len() > COUNT || waiting.bytes > BYTES {
-        true => waiting.take(0),
-        false => None,
+    if waiting.entries.len() > COUNT || waiting.bytes > BYTES {
+        waiting.take(0)
+    } else {
+        None
     }
 }
 

@@ -167,9 +167,10 @@ impl Work {
 
     /// What a tensor waits for that is ready after all that `stream`, which need not live on, has been given so far.
     pub(crate) fn ready_now_on(stream: Stream, device: DLDevice) -> Result<Self, Error> {
-        let kept = match stream.is_permanent() {
-            true => Some(stream.clone()),
-            false => current::set(device).filter(|set| set.is(&stream)),
+        let kept = if stream.is_permanent() {
+            Some(stream.clone())
+        } else {
+            current::set(device).filter(|set| set.is(&stream))
         };
         let ready = match kept {
             Some(stream) => Ready::After(stream),

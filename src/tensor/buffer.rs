@@ -103,9 +103,10 @@ pub(crate) unsafe fn fill(
     let row_major = snapshot.is_row_major();
     let column_major = layout::is_column_major(snapshot.shape(), snapshot.strides());
     let refused = if asks(ffi::PyBUF_WRITABLE) && readonly {
-        Some(match snapshot.has(MAYBE_READ_ONLY) {
-            true => "the tensor's producer does not say whether it may be written",
-            false => "the tensor is read-only",
+        Some(if snapshot.has(MAYBE_READ_ONLY) {
+            "the tensor's producer does not say whether it may be written"
+        } else {
+            "the tensor is read-only"
         })
     } else if asks(ffi::PyBUF_C_CONTIGUOUS) && !row_major {
         Some("the tensor is not row-major contiguous")
@@ -138,13 +139,15 @@ pub(crate) unsafe fn fill(
     filled.readonly = c_int::from(readonly);
     // At most 64.
     filled.ndim = snapshot.ndim() as c_int;
-    filled.format = match asks(ffi::PyBUF_FORMAT) {
-        true => format.as_ptr().cast_mut(),
-        false => null_mut(),
+    filled.format = if asks(ffi::PyBUF_FORMAT) {
+        format.as_ptr().cast_mut()
+    } else {
+        null_mut()
     };
-    filled.shape = match asks_for_some(ffi::PyBUF_ND) {
-        true => shape.cast::<isize>().cast_mut(),
-        false => null_mut(),
+    filled.shape = if asks_for_some(ffi::PyBUF_ND) {
+        shape.cast::<isize>().cast_mut()
+    } else {
+        null_mut()
     };
     if let Some(strides) = strides {
         filled.strides = strides.as_ptr().cast_mut();

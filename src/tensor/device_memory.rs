@@ -135,9 +135,10 @@ impl Block {
             });
             handle.flatten() == Some(self.stream.handle())
         };
-        match !self.lent || current() {
-            true => self.stream.raw().ok(),
-            false => None,
+        if !self.lent || current() {
+            self.stream.raw().ok()
+        } else {
+            None
         }
     }
 
@@ -152,12 +153,13 @@ impl Block {
 /// The error for memory on a device that nothing here drives.
 #[cold]
 fn no_driver(device: DLDevice, error: driver::Error) -> Error {
-    match error.is_absent() {
-        true => Error::refused(format!(
+    if error.is_absent() {
+        Error::refused(format!(
             "dlx has no memory on {}: {error}",
             crate::types::device::name(device)
-        )),
-        false => error.into(),
+        ))
+    } else {
+        error.into()
     }
 }
 

@@ -29,9 +29,10 @@ const ALLOCATED: usize = 16;
 ///
 /// That wastes some bytes; an allocator that is asked for the alignment takes several times as long.
 fn layout(size: usize) -> Result<Layout, Error> {
-    let layout = match size < HUGE {
-        true => Layout::from_size_align(size + (ALIGNMENT - ALLOCATED), ALLOCATED),
-        false => Layout::from_size_align(size, HUGE_PAGE),
+    let layout = if size < HUGE {
+        Layout::from_size_align(size + (ALIGNMENT - ALLOCATED), ALLOCATED)
+    } else {
+        Layout::from_size_align(size, HUGE_PAGE)
     };
     layout.map_err(|_| Error::OutOfMemory(size))
 }

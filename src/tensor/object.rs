@@ -45,9 +45,10 @@ impl Tensor {
     /// `BufferError` for a tensor that was lent for a block, once that has ended.
     #[inline(always)]
     pub(crate) fn snapshot(&self) -> PyResult<&Snapshot> {
-        match self.ended.load(Ordering::Relaxed) {
-            false => Ok(&self.snapshot),
-            true => Err(ended()),
+        if self.ended.load(Ordering::Relaxed) {
+            Err(ended())
+        } else {
+            Ok(&self.snapshot)
         }
     }
 
@@ -126,9 +127,10 @@ impl Tensor {
     /// The tensor over `snapshot`, which holds objects that may come to hold it: the garbage collector is told.
     #[cold]
     pub(crate) fn holding(py: Python<'_>, snapshot: Snapshot) -> PyResult<Bound<'_, Self>> {
-        match snapshot.objects().into_iter().any(collected::may_hold) {
-            true => collected::new(py, classes(py)?.collected.bind(py), snapshot),
-            false => Self::new(py, snapshot),
+        if snapshot.objects().into_iter().any(collected::may_hold) {
+            collected::new(py, classes(py)?.collected.bind(py), snapshot)
+        } else {
+            Self::new(py, snapshot)
         }
     }
 

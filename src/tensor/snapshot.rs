@@ -216,9 +216,10 @@ impl Snapshot {
 
     /// The Python objects that its last holder, if `self` is that, holds one reference to each; NULL for none.
     pub(crate) fn objects(&self) -> [*mut ffi::PyObject; 2] {
-        match self.0.is_unique() {
-            true => self.0.value().source.objects(),
-            false => [null_mut(); 2],
+        if self.0.is_unique() {
+            self.0.value().source.objects()
+        } else {
+            [null_mut(); 2]
         }
     }
 

@@ -84,12 +84,13 @@ fn refused(DLDataType { code, bits, .. }: DLDataType) -> Error {
             code.0
         ));
     };
-    match widths.contains(&bits) {
-        true => Error::refused("dtype has 0 lanes, at least 1 is accepted"),
-        false => Error::refused(format!(
+    if widths.contains(&bits) {
+        Error::refused("dtype has 0 lanes, at least 1 is accepted")
+    } else {
+        Error::refused(format!(
             "dtype code {} ({name}) has {bits} bits, accepted are {widths:?}",
             code.0
-        )),
+        ))
     }
 }
 
@@ -119,9 +120,10 @@ fn parse(text: &str) -> Option<DLDataType> {
     CODES.iter().find_map(|&(code, name, widths)| {
         let rest = text.strip_prefix(name)?;
         widths.iter().find_map(|&bits| {
-            let rest = match code.0 < kDLBool.0 {
-                true => rest.strip_prefix(&bits.to_string())?,
-                false => rest,
+            let rest = if code.0 < kDLBool.0 {
+                rest.strip_prefix(&bits.to_string())?
+            } else {
+                rest
             };
             let lanes = match rest.strip_prefix('x') {
                 Some(text) => canonical(text).filter(|&lanes| lanes > 1)?,

@@ -132,9 +132,10 @@ pub(crate) fn first_line(py: Python<'_>, error: &PyErr) -> String {
 /// The error for integers that do not fit (`ValueError`) or are none (`TypeError`).
 #[cold]
 pub(crate) fn bad_integers(py: Python<'_>, error: &PyErr, message: String) -> PyErr {
-    match error.is_instance_of::<PyOverflowError>(py) {
-        true => PyValueError::new_err(message),
-        false => PyTypeError::new_err(message),
+    if error.is_instance_of::<PyOverflowError>(py) {
+        PyValueError::new_err(message)
+    } else {
+        PyTypeError::new_err(message)
     }
 }
 

@@ -108,9 +108,10 @@ pub(crate) fn array<'py>(
     }
     // NumPy would take NULL for a wish to allocate.
     static NOTHING: [u64; 32] = [0; 32];
-    let data = match tensor.data.is_null() {
-        true => NOTHING.as_ptr().cast_mut().cast(),
-        false => tensor.data,
+    let data = if tensor.data.is_null() {
+        NOTHING.as_ptr().cast_mut().cast()
+    } else {
+        tensor.data
     };
     // SAFETY: a number of NumPy's own dtypes; a new reference, or NULL with an exception (S16).
     let descr = unsafe { (api.descr_from_type)(type_num) };

@@ -37,12 +37,11 @@ impl Exchange for Slot {
         object: Borrowed<'_, '_, PyAny>,
     ) -> PyResult<Managed<DLManagedTensorVersioned>> {
         let read;
-        let inner = match self.is_itself(&object) {
-            true => &*object,
-            false => {
-                read = self.read(&object)?;
-                &read
-            }
+        let inner = if self.is_itself(&object) {
+            &*object
+        } else {
+            read = self.read(&object)?;
+            &read
         };
         let stream = |device| self.current_work_stream(object.py(), device);
         let (managed, work_stream) = match no_sync_export::managed_tensor(inner, &stream) {
@@ -116,9 +115,10 @@ impl Exchange for Slot {
         if !stream::has_streams(device) {
             return Ok(0);
         }
-        match self.hooks().stream {
-            true => Python::attach(|py| self.hooked(py, device)),
-            false => self.inherited(py, device),
+        if self.hooks().stream {
+            Python::attach(|py| self.hooked(py, device))
+        } else {
+            self.inherited(py, device)
         }
     }
 }

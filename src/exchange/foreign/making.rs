@@ -61,18 +61,12 @@ impl Table {
         };
         offer.accepted();
         // SAFETY: attached.
-        match unsafe { ffi::PyErr_Occurred() }.is_null() {
-            true => Ok(made),
-            false => {
-                let cause = PyErr::take(py);
-                Err(broken(
-                    class,
-                    TO_PY,
-                    "succeeded with an exception set",
-                    cause,
-                ))
-            }
+        if unsafe { ffi::PyErr_Occurred() }.is_null() {
+            return Ok(made);
         }
+        let cause = PyErr::take(py);
+        let what = "succeeded with an exception set";
+        Err(broken(class, TO_PY, what, cause))
     }
 
     /// The stream that the library works on now, the default one where it names none.

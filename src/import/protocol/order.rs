@@ -51,9 +51,10 @@ pub(super) fn of_request(
         }
         (Wanted::Stream(stream), producer) => {
             let is_producers = (producer.as_ref()).is_some_and(|known| known.then.is(&stream));
-            let stream = match is_producers {
-                true => stream,
-                false => stream::check_device(stream)?,
+            let stream = if is_producers {
+                stream
+            } else {
+                stream::check_device(stream)?
             };
             let argument = Some(stream.handle());
             let work = request.ready_on(stream, producer);

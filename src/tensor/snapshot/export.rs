@@ -23,9 +23,10 @@ impl Snapshot {
 
     /// The flags of an export, `fresh` if nobody else has the memory.
     fn flags(&self, fresh: bool) -> u64 {
-        match fresh {
-            true => self.memo().flags,
-            false => self.memo().flags & !DLPACK_FLAG_BITMASK_IS_COPIED,
+        if fresh {
+            self.memo().flags
+        } else {
+            self.memo().flags & !DLPACK_FLAG_BITMASK_IS_COPIED
         }
     }
 

@@ -91,9 +91,6 @@ impl Snapshot {
             Some(_) => true,
             None => false,
         };
-        match forgotten {
-            true => Ok(()),
-            false => Err(self),
-        }
+        if forgotten { Ok(()) } else { Err(self) }
     }
 }
