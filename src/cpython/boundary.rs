@@ -10,6 +10,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use pyo3::panic::PanicException;
 use pyo3::prelude::*;
 
+use crate::cpython::interpreter::Pending;
+use crate::cpython::symbol::symbol;
+
 /// Runs `body`, or `on_panic` with the payload when it panicked.
 pub(crate) fn guard<R>(
     body: impl FnOnce() -> R,
@@ -20,6 +23,23 @@ pub(crate) fn guard<R>(
         Ok(value) => value,
         Err(payload) => on_panic(payload),
     }
+}
+
+/// What a function that cannot report to its caller does with a panic: `sys.unraisablehook` gets it where the thread is
+/// attached; elsewhere Rust's own message on `stderr` is all.
+#[cold]
+pub(crate) fn unraisable(payload: Box<dyn Any + Send>) {
+    // SAFETY: the function of this name has had this signature since CPython 3.4 (S23).
+    let check: Option<unsafe extern "C" fn() -> c_int> = unsafe { symbol("PyGILState_Check") };
+    // SAFETY: may be called at any time.
+    if check.is_none_or(|check| unsafe { check() } == 0) {
+        return;
+    }
+    let message = panic_message(&*payload);
+    Python::try_attach(|py| {
+        let _pending = Pending::save(py);
+        PanicException::new_err((message,)).write_unraisable(py, None);
+    });
 }
 
 /// The text of a panic.
@@ -74,9 +94,11 @@ fn raise(py: Python<'_>, error: PyErr) -> c_int {
 #[cfg(test)]
 #[allow(clippy::panic)]
 mod tests {
+    use pyo3::exceptions::{PyKeyError, PyValueError};
     use pyo3::ffi;
 
     use super::*;
+    use crate::cpython::interpreter::quietly;
 
     #[test]
     fn a_panic_becomes_the_value_of_on_panic() {
@@ -96,5 +118,53 @@ mod tests {
             unsafe { ffi::PyErr_Clear() };
             let _ = py;
         });
+    }
+
+    /// What `sys.unraisablehook` is called with while `body` runs.
+    fn unraised(py: Python<'_>, body: impl FnOnce()) -> PyResult<Vec<String>> {
+        let sys = py.import("sys")?;
+        let code = c"texts = []\ndef hook(args): texts.append(f'{args.exc_type.__name__}: {args.exc_value}')";
+        let module = PyModule::from_code(py, code, c"hook.py", c"hook")?;
+        let before = sys.getattr("unraisablehook")?;
+        sys.setattr("unraisablehook", module.getattr("hook")?)?;
+        body();
+        sys.setattr("unraisablehook", before)?;
+        module.getattr("texts")?.extract()
+    }
+
+    #[test]
+    fn a_panic_in_a_deleter_is_reported_and_leaves_the_exception_that_is_set() -> PyResult<()> {
+        Python::attach(|py| {
+            let texts = unraised(py, || {
+                PyKeyError::new_err("kept").restore(py);
+                guard(|| panic!("on purpose"), unraisable);
+                assert!(PyErr::take(py).is_some_and(|error| error.to_string().contains("kept")));
+            })?;
+            assert_eq!(texts, ["PanicException: dlx panicked: on purpose"]);
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn a_panic_in_a_thread_without_python_is_not_reported_to_it() {
+        std::thread::spawn(|| guard(|| panic!("on purpose"), unraisable))
+            .join()
+            .unwrap_or_else(|_| panic!("it passed the guard"));
+    }
+
+    #[test]
+    fn an_exception_that_a_deleter_sets_is_reported() -> PyResult<()> {
+        Python::attach(|py| {
+            let raise = || PyKeyError::new_err("of a deleter").restore(py);
+            let texts = unraised(py, || {
+                quietly(py, raise);
+                assert!(PyErr::take(py).is_none());
+                PyValueError::new_err("kept").restore(py);
+                quietly(py, raise);
+                assert!(PyErr::take(py).is_some_and(|error| error.to_string().contains("kept")));
+            })?;
+            assert_eq!(texts, ["KeyError: 'of a deleter'"; 2]);
+            Ok(())
+        })
     }
 }

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::ptr::NonNull;
 
 use crate::abi::DLManagedTensorVersioned;
-use crate::cpython::boundary::guard;
+use crate::cpython::boundary::{guard, unraisable};
 use crate::cpython::fork::{Lock, Locked};
 use crate::tensor::snapshot::Snapshot;
 
@@ -63,7 +63,7 @@ unsafe extern "C" fn give_up(tensor: *mut DLManagedTensorVersioned) {
         drop(share);
     };
     // A deleter has no way to report.
-    guard(body, drop);
+    guard(body, unraisable);
 }
 
 /// The share that was added last.

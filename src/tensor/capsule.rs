@@ -10,7 +10,7 @@ use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyCapsule;
 
 use crate::abi::*;
-use crate::cpython::boundary::guard;
+use crate::cpython::boundary::{guard, unraisable};
 use crate::cpython::interpreter::quietly;
 use crate::stream::usage::Work;
 use crate::stream::{Stream, Wanted, has_streams, no_streams, wanted};
@@ -91,7 +91,7 @@ unsafe extern "C" fn let_go(capsule: *mut ffi::PyObject) {
                 );
             });
         },
-        drop,
+        unraisable,
     );
 }
 
@@ -138,7 +138,7 @@ unsafe extern "C" fn destroy<M: Named>(capsule: *mut ffi::PyObject) {
                 }
             });
         },
-        drop,
+        unraisable,
     );
 }
 

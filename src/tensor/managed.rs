@@ -9,7 +9,7 @@ use crate::abi::{
     DLManagedTensor, DLManagedTensorVersioned, DLPACK_FLAG_BITMASK_READ_ONLY, DLPACK_MAJOR_VERSION,
     DLPACK_MINOR_VERSION, DLPackVersion, DLTensor,
 };
-use crate::cpython::boundary::guard;
+use crate::cpython::boundary::{guard, unraisable};
 use crate::cpython::depth::{later, within};
 use crate::types::error::Error;
 
@@ -287,7 +287,6 @@ unsafe extern "C" fn delete<M: ManagedTensor, O>(managed: *mut M) {
             unsafe { System.dealloc(block.cast(), layout) };
             drop(owner);
         },
-        // A deleter has no way to report; what panicked is lost, the process is not.
-        drop,
+        unraisable,
     );
 }

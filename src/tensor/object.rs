@@ -20,7 +20,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::abi::DLDevice;
-use crate::cpython::boundary::guard;
+use crate::cpython::boundary::{guard, unraisable};
 use crate::cpython::interpreter::Quiet;
 use crate::cpython::symbol::symbol;
 use crate::tensor::snapshot::Snapshot;
@@ -266,7 +266,7 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
         // SAFETY: every object has a reference to its class.
         unsafe { ffi::Py_DECREF(class.cast()) };
     };
-    guard(body, drop);
+    guard(body, unraisable);
 }
 
 /// Ends all of an object but its head and its memory.

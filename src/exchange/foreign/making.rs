@@ -10,7 +10,7 @@ use pyo3::types::PyType;
 
 use super::{Table, broken, failed};
 use crate::abi::*;
-use crate::cpython::boundary::guard;
+use crate::cpython::boundary::{guard, unraisable};
 use crate::stream;
 use crate::tensor::managed::{Managed, Offer};
 use crate::types::device;
@@ -164,7 +164,7 @@ unsafe extern "C" fn report(context: *mut c_void, kind: *const c_char, message: 
         reported.0 = Some((text(kind), text(message)));
     };
     // A callback has no way to report.
-    guard(body, drop);
+    guard(body, unraisable);
 }
 
 /// The error for an allocator that has no such tensors at all.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::{Export, place, placed};
 use crate::abi::{DLManagedTensorVersioned, DLTensor};
-use crate::cpython::boundary::guard;
+use crate::cpython::boundary::{guard, unraisable};
 use crate::types::error::Error;
 
 /// What an offer holds.
@@ -88,7 +88,7 @@ unsafe extern "C" fn delete<O>(managed: *mut DLManagedTensorVersioned) {
         drop(owner);
     };
     // A deleter has no way to report.
-    guard(body, drop);
+    guard(body, unraisable);
 }
 
 /// Gives up one of the two shares of an allocation, and frees it with the second.

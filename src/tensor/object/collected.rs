@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use super::{Object, Tensor, end, share, subclass};
-use crate::cpython::boundary::guard;
+use crate::cpython::boundary::{guard, unraisable};
 use crate::tensor::snapshot::Snapshot;
 
 /// Whether `object`, if there is one, is of a type whose objects may be part of a cycle.
@@ -90,7 +90,7 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
         // SAFETY: every object has a reference to its class.
         unsafe { ffi::Py_DECREF(class.cast()) };
     };
-    guard(body, drop);
+    guard(body, unraisable);
 }
 
 /// `tp_free` of the class, a function of its own as that of its base.
