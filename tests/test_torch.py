@@ -295,11 +295,13 @@ def nested(layout: Any) -> Any:
     return torch.nested.nested_tensor(rows, layout=layout)
 
 
-def inside(transform: Any) -> Callable[[], Any]:
+def inside(
+    transform: Any, way: Callable[[Any], Any] = dlx.from_dlpack
+) -> Callable[[], Any]:
     """Make an import inside a function that torch transforms."""
 
     def function(tensor: Any) -> Any:
-        dlx.from_dlpack(tensor + 1)
+        way(tensor + 1)
         return tensor.sum()
 
     return lambda: transform(function)(torch.ones(2, 2))
@@ -327,6 +329,10 @@ NO_MEMORY: dict[str, tuple[Callable[[], Any], str]] = {
     "freed": (of(without_storage), "NULL"),
     "wrapper subclass": (of(Wrapped), "NULL"),
     "vmap": (inside(torch.func.vmap), "a transform of torch.func"),
+    "vmap, for a device": (
+        inside(torch.func.vmap, lambda x: dlx.convert(x, torch.Tensor, device="cpu")),
+        "a transform of torch.func",
+    ),
     "grad": (inside(torch.func.grad), "a transform of torch.func"),
     "functionalize": (inside(torch.func.functionalize), "a transform of torch.func"),
 }

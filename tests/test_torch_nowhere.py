@@ -61,6 +61,22 @@ def silent() -> Any:
     return zero_tensor().as_subclass(Silent)
 
 
+def freed(lazy: Any) -> Any:
+    """A view whose memory was given up; every operator of torch ends the process."""
+    lazy.untyped_storage().resize_(0)
+    return lazy
+
+
+def conjugated() -> Any:
+    """Twelve numbers, still to be conjugated."""
+    return torch.arange(12.0).to(torch.complex64).conj()
+
+
+def negated() -> Any:
+    """Twelve numbers, still to be negated."""
+    return torch._neg_view(torch.arange(12.0))
+
+
 WAYS: dict[str, Callable[[Any], Any]] = {
     "from_dlpack": dlx.from_dlpack,
     "copy": lambda x: dlx.from_dlpack(x, copy=True),
@@ -84,6 +100,28 @@ def test_an_offset_is_not_taken_for_an_address(
     """R95: every way refuses it."""
     with pytest.raises(BufferError):
         way(make())
+
+
+@pytest.mark.parametrize("make", [conjugated, negated])
+@pytest.mark.parametrize("kind", [torch.Tensor, type("Sub", (torch.Tensor,), {})])
+@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+def test_no_operator_of_torch_looks_at_a_lazy_view_without_memory(
+    make: Callable[[], Any], kind: type, way: Callable[[Any], Any]
+) -> None:
+    """R95: to say that it is not pinned, torch would resolve it."""
+    with pytest.raises(BufferError, match=r"pass tensor\.resolve_(conj|neg)\(\)$"):
+        way(freed(make().as_subclass(kind)))
+
+
+@pytest.mark.parametrize("make", [conjugated, negated])
+def test_a_lazy_view_without_memory_is_on_the_cpu(make: Callable[[], Any]) -> None:
+    """R23: as torch says of one that has memory."""
+    x = make()
+    device = x.__dlpack_device__()
+    x = freed(x)
+    assert Stored(x).__dlpack_device__() == device == (1, 0)
+    assert dlx.convert(x, torch.Tensor, device="cpu") is x
+    assert dlx.empty((2,), "float32", like=x).device.type == "cpu"
 
 
 def test_the_error_says_what_gives_a_zero_tensor_memory() -> None:

@@ -79,6 +79,20 @@ def nested(layout: Any) -> Any:
     return torch.nested.nested_tensor(rows, layout=layout)
 
 
+def square() -> Any:
+    """Two matrices of one size in a jagged tensor."""
+    rows = [torch.arange(4.0).reshape(2, 2)] * 2
+    return torch.nested.nested_tensor(rows, layout=torch.jagged)
+
+
+def narrowed() -> Any:
+    """Parts of rows, with holes between them."""
+    starts, lengths = torch.tensor([0, 1]), torch.tensor([1, 2])
+    return torch.nested.narrow(
+        torch.ones(2, 4), 1, starts, lengths, layout=torch.jagged
+    )
+
+
 def changed_base() -> Any:
     """A view of what has been made to record gradients in place."""
     base = torch.zeros(3)
@@ -139,6 +153,11 @@ LAZY: dict[str, Make] = {
     "quantized": quiet(quantized),
     "nested": quiet(lambda: nested(torch.strided)),
     "nested, jagged": quiet(lambda: nested(torch.jagged)),
+    "nested, transposed": quiet(
+        lambda: torch.nested.nested_tensor([torch.eye(2)]).transpose(1, 2)
+    ),
+    "nested, jagged, transposed": quiet(lambda: square().adjoint()),
+    "nested, jagged, with holes": quiet(narrowed),
     "zero": lambda: torch._efficientzerotensor(3),
     "subclass, conj": lambda: subclassed(numbers().conj()),
     "subclass, conj, detached": lambda: subclassed(
@@ -220,7 +239,7 @@ def truth(tensor: Any) -> Any:
     with torch.no_grad():
         plain = tensor.as_subclass(torch.Tensor) if _is_sub(tensor) else tensor
         if plain.is_nested:
-            plain = plain.to_padded_tensor(0.0)
+            plain = plain.contiguous().to_padded_tensor(0.0)
         if plain.layout != torch.strided:
             plain = plain.to_dense()
         if plain.is_quantized:

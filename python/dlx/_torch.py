@@ -52,13 +52,6 @@ def samples(torch: ModuleType) -> list[Sample]:
     return found
 
 
-def is_neg(tensor: Any) -> bool:
-    """Whether a tensor is lazily negated, whatever its class says."""
-    torch_c: Any = sys.modules["torch._C"]
-    with torch_c.DisableTorchFunctionSubclass():
-        return bool(torch_c.TensorBase.is_neg(tensor))
-
-
 def is_offset(tensor: Any, address: int) -> bool:
     """Whether an address is the offset of a tensor that has no memory."""
     torch_c: Any = sys.modules["torch._C"]
@@ -66,6 +59,14 @@ def is_offset(tensor: Any, address: int) -> bool:
     with torch_c.DisableTorchFunctionSubclass():
         offset = base.storage_offset(tensor) * base.element_size(tensor)
         return bool(address == offset)
+
+
+def is_lazy(tensor: Any) -> bool:
+    """Whether a tensor is a view that is still to be conjugated or negated."""
+    torch_c: Any = sys.modules["torch._C"]
+    base = torch_c.TensorBase  # whatever the class says
+    with torch_c.DisableTorchFunctionSubclass():
+        return bool(base.is_neg(tensor) or base.is_conj(tensor))
 
 
 def refusal(tensor: Any, grad: bool) -> str | None:
@@ -116,7 +117,9 @@ def _reasons(torch: Any, tensor: Any, grad: bool) -> tuple[list[str], list[str]]
     if grad and tensor.requires_grad:
         note("requires grad, which DLPack cannot carry", ".detach()")
     if tensor.is_nested:
-        note("is nested", ".to_padded_tensor(0.0)")
+        # What is not contiguous cannot be padded.
+        contiguous = "" if tensor.is_contiguous() else ".contiguous()"
+        note("is nested", f"{contiguous}.to_padded_tensor(0.0)")
     elif tensor.layout != torch.strided:
         note(f"has the layout {tensor.layout}", ".to_dense()")
     if tensor.is_quantized:

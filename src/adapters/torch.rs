@@ -25,7 +25,8 @@ use crate::tensor::snapshot::Snapshot;
 use crate::types::{device, dtype};
 use class::{is_subtype, tensor_class};
 use keys::{Found, Layout};
-use questions::{Getter, Predicate, ask};
+pub(crate) use questions::is_lazy_on_cpu;
+use questions::{Getter, Predicate, ask, is_lazy};
 pub(crate) use refusal::{explain, outside};
 use refusal::{nowhere, refused};
 
@@ -356,17 +357,18 @@ impl Kind {
         }
     }
 
-    /// Refuses what `__dlpack__` of torch would export wrongly.
+    /// Refuses what `__dlpack__` of torch would export wrongly, and what it refuses only after a question that may end the
+    /// process: see [`is_lazy_on_cpu`].
     pub(crate) fn check_protocol(self, tensor: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = tensor.py();
-        let is_neg = match self {
-            Self::Plain(guards) => ask(guards.is_neg, tensor, intern!(py, "is_neg"))?,
-            Self::Subclass => {
-                let module = py.import("dlx._torch")?;
-                (module.call_method1("is_neg", (tensor,))?).is_truthy()?
+        let is_lazy = match self {
+            Self::Plain(guards) => {
+                ask(guards.is_neg, tensor, intern!(py, "is_neg"))?
+                    || ask(guards.is_conj, tensor, intern!(py, "is_conj"))?
             }
+            Self::Subclass => is_lazy(tensor)?,
         };
-        if is_neg {
+        if is_lazy {
             Err(refused(tensor, true))
         } else {
             Ok(())

@@ -96,7 +96,7 @@ fn ask_checked(
     if !has(x, intern!(py, "__dlpack__"))? {
         return Ok(None);
     }
-    let here = match device(x) {
+    let here = match asked_device(x) {
         Ok(Some(here)) => here,
         // The type has the method, and the object may hide it.
         Ok(None) if attribute(x, intern!(py, "__dlpack__"))?.is_none() => return Ok(None),
@@ -195,6 +195,14 @@ fn unless_absent<T>(x: &Bound<'_, PyAny>, error: PyErr) -> PyResult<Option<T>> {
 
 /// The device that `x` says it is on, `None` where it does not say.
 pub(crate) fn device(x: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
+    if torch::is_lazy_on_cpu(x)? {
+        return Ok(Some(device::CPU));
+    }
+    asked_device(x)
+}
+
+/// As [`device`], of what has been checked.
+fn asked_device(x: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
     let name = intern!(x.py(), "__dlpack_device__");
     let answer = answer(x, name, None).map_err(|error| {
         let kind = torch::kind(x).unwrap_or(None);

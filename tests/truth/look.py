@@ -88,13 +88,17 @@ def hands_on_wrongly(x: Any, truth: Said | None) -> bool:
     """Whether a library's own ``__dlpack__`` is known to say something else.
 
     NumPy's forgets the mask, torch's the negation and what functionalization keeps
-    elsewhere; TensorFlow's ends the process for strings.
+    elsewhere. TensorFlow's ends the process for strings, and torch's for what it would
+    resolve without memory.
     """
     if isinstance(x, np.ma.MaskedArray):
         return True
     if package_of(x) == "torch":
         is_functional = sys.modules["torch"]._is_functional_tensor
-        return hasattr(x, "is_neg") and bool(x.is_neg() or is_functional(x))
+        if not hasattr(x, "is_neg"):
+            return False
+        without_memory = truth is None and x.is_conj()
+        return bool(x.is_neg() or is_functional(x) or without_memory)
     return package_of(x) == "tensorflow" and truth is None
 
 

@@ -101,12 +101,19 @@ def is_plain_torch(x: Any) -> bool:
         return False
     if x.is_quantized or torch._C._functorch.is_functorch_wrapped_tensor(x):
         return False
+    if torch._is_functional_tensor(x):
+        return False
+    storage = x.untyped_storage()
+    if storage.nbytes() < bytes_needed(x):
+        return False
     disabled = torch._C._disabled_torch_dispatch_impl
-    return (
-        getattr(type(x), "__torch_dispatch__", disabled) is disabled
-        and not torch._is_functional_tensor(x)
-        and x.untyped_storage().nbytes() >= bytes_needed(x)
-    )
+    if getattr(type(x), "__torch_dispatch__", disabled) is disabled:
+        return True
+    # A wrapper's memory is elsewhere, unless it was given some: that is exported.
+    try:
+        return bool(storage.data_ptr())
+    except RuntimeError:
+        return False
 
 
 def bytes_needed(x: Any) -> int:
@@ -135,7 +142,8 @@ def of_torch(x: Any) -> Said | None:
         return None
     # The functions below must mean what they say wherever `x` is looked at.
     functions = torch._C.DisableTorchFunctionSubclass()
-    with functions, _disable_current_modes(), torch.no_grad():
+    dispatch = torch._C._DisableTorchDispatch()
+    with functions, dispatch, _disable_current_modes(), torch.no_grad():
         if not is_plain_torch(x):
             return None
         plain = x.detach().as_subclass(torch.Tensor)

@@ -5,8 +5,11 @@ use std::mem::transmute;
 use std::ptr::null_mut;
 
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString};
+
+use super::is_tensor;
 
 /// A method of a builtin type that takes nothing and answers a bool, as the C function behind it.
 #[derive(Clone, Copy)]
@@ -31,6 +34,20 @@ pub(super) fn ask(
         Some(predicate) => predicate.ask(tensor),
         None => tensor.call_method0(name)?.is_truthy(),
     }
+}
+
+/// Whether `tensor` is still to be conjugated or negated, whatever its class makes of torch's functions.
+pub(super) fn is_lazy(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let module = tensor.py().import("dlx._torch")?;
+    (module.call_method1("is_lazy", (tensor,))?).extract()
+}
+
+/// Whether `tensor` is a lazy view of torch on the CPU. To say whether it is pinned, torch resolves a copy of it; where
+/// the memory was given up, that ends the process.
+pub(crate) fn is_lazy_on_cpu(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(is_tensor(tensor)?
+        && is_lazy(tensor)?
+        && (tensor.getattr(intern!(tensor.py(), "is_cpu"))?).is_truthy()?)
 }
 
 impl Predicate {

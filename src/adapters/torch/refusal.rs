@@ -26,7 +26,8 @@ pub(crate) fn explain(kind: Option<&Kind>, tensor: &Bound<'_, PyAny>, error: PyE
         if !is_buffer_error && !is_runtime_error && !is_value_error {
             return error;
         }
-        let message = match refusal(tensor, true) {
+        // No `ValueError` is about gradients.
+        let message = match refusal(tensor, !is_value_error) {
             // It has been explained already, where torch was asked for the device.
             Some(message) if is_buffer_error && error.value(py).to_string() == message => {
                 return error;
