@@ -171,6 +171,9 @@ def load(names: Any = MODULES, slow: bool = True) -> list[str]:
                 importlib.import_module(module)
             except ImportError:
                 continue
+            if name == "paddle":
+                # Its handlers of signals sleep in a process that was forked.
+                sys.modules[module].disable_signal_handler()
             found.append(name)
             if slow and name == "torch":
                 # Before Paddle: each brings an LLVM of its own.

@@ -143,7 +143,8 @@ def compare(entry: Entry, x: Any, y: Any, truth: Said | None, other: Any) -> Non
         return
     if truth is None:
         # Not read: it may lead anywhere.
-        if isinstance(y, type(x)) or y is getattr(x, "data", None):
+        stood_for = vars(x)[INNER[type(x)]] if type(x) in INNER else None
+        if isinstance(y, type(x)) or y is stood_for:
             return
         if is_empty(y):
             return

@@ -41,6 +41,9 @@ DRAWING = "# being drawn"
 HANGS = 20.0
 """Seconds after which a program is ended."""
 
+PATIENCE = 5.0
+"""Seconds that a process has to say where it hangs."""
+
 BOARD = 1 << 16
 """Bytes of the memory in which a worker writes what it is about to run."""
 
@@ -225,6 +228,9 @@ class Child:
             if not hangs:
                 return None
             os.kill(self.pid, signal.SIGABRT)
+            if not select.select([self.handle], [], [], PATIENCE)[0]:
+                # A library's own handler of signals may sleep for ever.
+                os.kill(self.pid, signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
         os.close(self.handle)
         found = self.board.read()
