@@ -14,4 +14,4 @@ mod library;
 pub(crate) use current::{Current, enter, of, relaxed};
 pub(crate) use error::Error;
 pub(crate) use event::Event;
-pub(crate) use interface::{Capture, Rows, Stream};
+pub(crate) use interface::{Capture, RawStream, Rows};

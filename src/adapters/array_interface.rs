@@ -15,7 +15,7 @@ use super::interface::{Elements, Interface, dtype, read_only, refused_type, wron
 use crate::cpython::call::attribute;
 use crate::cpython::interpreter::PythonOwner;
 use crate::tensor::capsule;
-use crate::tensor::checked::{Checked, Memo, extents};
+use crate::tensor::checked::{Checked, Meta, extents};
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::error::Error;
 use crate::types::layout;
@@ -72,8 +72,8 @@ pub(super) fn from_struct(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     let strides = strides
         .map(|strides| layout::element_strides(shape, strides, itemsize))
         .transpose()?;
-    let memo = Memo::on_cpu(interface.data, dtype, flags);
-    let checked = Checked::new(memo, shape, strides.as_deref())?.addressable()?;
+    let meta = Meta::on_cpu(interface.data, dtype, flags);
+    let checked = Checked::new(meta, shape, strides.as_deref())?.addressable()?;
     let held = (
         PythonOwner::new(x.clone().unbind()),
         PythonOwner::new(answer.clone().unbind()),
@@ -120,7 +120,7 @@ pub(super) fn from_dict(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     let owner = PythonOwner::new(x.clone().unbind());
     let offset: i64 = interface.optional("offset", "an int")?.unwrap_or(0);
     let data: Bound<'_, PyAny> = interface.required("data", "a pair or a buffer")?;
-    let (memo, source) = if data.is_instance_of::<PyTuple>() {
+    let (meta, source) = if data.is_instance_of::<PyTuple>() {
         let (address, flag): (usize, Bound<'_, PyAny>) =
             interface.extract("data", &data, "(address, read-only)")?;
         if offset != 0 {
@@ -129,17 +129,17 @@ pub(super) fn from_dict(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
             )));
         }
         let address = with_exposed_provenance_mut(address);
-        let memo = Memo::on_cpu(address, dtype, read_only(flag.is_truthy()?));
-        (memo, Source::Held(Box::new(owner)))
+        let meta = Meta::on_cpu(address, dtype, read_only(flag.is_truthy()?));
+        (meta, Source::Held(Box::new(owner)))
     } else {
         let buffer = Buffer::get(&data, ffi::PyBUF_SIMPLE)?;
         let length = buffer.view().len as i64;
         check_inside(length, offset, &shape, strides.as_deref(), item)?;
         let start = buffer.view().buf.wrapping_byte_offset(offset as isize);
-        let memo = Memo::on_cpu(start, dtype, buffer.flags());
-        (memo, Source::Held(Box::new((owner, buffer))))
+        let meta = Meta::on_cpu(start, dtype, buffer.flags());
+        (meta, Source::Held(Box::new((owner, buffer))))
     };
-    let checked = Checked::new(memo, &shape, strides.as_deref())?.addressable()?;
+    let checked = Checked::new(meta, &shape, strides.as_deref())?.addressable()?;
     Ok(Some(checked.over(source)))
 }
 

@@ -15,7 +15,7 @@ use crate::abi::*;
 use crate::cpython::call::{attribute, call};
 use crate::cpython::depth::{later, within};
 use crate::tensor::capsule;
-use crate::tensor::checked::{Checked, Memo};
+use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::snapshot::{Hold, Snapshot, Source};
 use crate::types::device;
 use crate::types::error::Error;
@@ -155,11 +155,11 @@ unsafe fn take(
     // Two threads may have been given the same capsule: nothing here lets the other in (S25).
     with_critical_section(capsule, || {
         // SAFETY: the caller's promise; the reference ends with the statement.
-        let (memo, length) = memory(unsafe { array.as_ref() }, dtype)?;
+        let (meta, length) = memory(unsafe { array.as_ref() }, dtype)?;
         let shape = [length];
-        let checked = Checked::new(memo, &shape, None)?;
+        let checked = Checked::new(meta, &shape, None)?;
         // SAFETY: `length` bytes that nobody writes, which the array keeps (S12).
-        if dtype.code == kDLBool && unsafe { any_bit(memo.data.cast(), checked.size) } > 1 {
+        if dtype.code == kDLBool && unsafe { any_bit(meta.data.cast(), checked.size) } > 1 {
             let what = "of which some byte is neither 0 nor 1, as those of a bool tensor are";
             return Err(extended(b"arrow.bool8", what).into());
         }
@@ -170,7 +170,7 @@ unsafe fn take(
 }
 
 /// The elements of a primitive array without nulls, and their number.
-fn memory(array: &ArrowArray, dtype: DLDataType) -> Result<(Memo, i64), Error> {
+fn memory(array: &ArrowArray, dtype: DLDataType) -> Result<(Meta, i64), Error> {
     let &ArrowArray {
         length,
         null_count,
@@ -225,7 +225,7 @@ fn memory(array: &ArrowArray, dtype: DLDataType) -> Result<(Memo, i64), Error> {
         byte_offset: (offset * item) as u64,
     };
     // Arrow data are immutable.
-    Ok((Memo::of(&tensor, DLPACK_FLAG_BITMASK_READ_ONLY)?, length))
+    Ok((Meta::of(&tensor, DLPACK_FLAG_BITMASK_READ_ONLY)?, length))
 }
 
 /// The bits that are set in any of `length` bytes.

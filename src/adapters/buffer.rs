@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use crate::abi::*;
 use crate::cpython::depth::{later, within};
 use crate::cpython::interpreter::{PythonOwner, give_up};
-use crate::tensor::checked::{Checked, Memo, extents};
+use crate::tensor::checked::{Checked, Meta, extents};
 use crate::tensor::snapshot::{Hold, Snapshot, Source};
 use crate::types::error::Error;
 use crate::types::layout;
@@ -122,8 +122,8 @@ impl Buffer {
             .strides(shape.len())
             .map(|strides| layout::element_strides(&shape, strides, item))
             .transpose()?;
-        let memo = Memo::on_cpu(view.buf, dtype, self.flags());
-        let checked = Checked::new(memo, &shape, strides.as_deref())?;
+        let meta = Meta::on_cpu(view.buf, dtype, self.flags());
+        let checked = Checked::new(meta, &shape, strides.as_deref())?;
         Ok(checked.over(Source::Held(Box::new(self))))
     }
 }

@@ -17,9 +17,9 @@ use crate::cpython::interpreter::PythonOwner;
 use crate::driver;
 use crate::stream;
 use crate::stream::usage::Release;
-use crate::stream::usage::{Library, Producer, Work};
+use crate::stream::usage::{Library, Producer, StreamUsage};
 use crate::stream::{Stream, Wanted};
-use crate::tensor::checked::{Checked, Memo};
+use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::error::{Error, type_name};
 
@@ -48,7 +48,7 @@ pub(super) fn snapshot(
     let (address, flag): (usize, Bound<'_, PyAny>) =
         interface.extract("data", data.as_any(), accepted)?;
     let handle = stream::interface::handle(interface.get("stream")?.as_ref())?;
-    let memo = Memo {
+    let meta = Meta {
         data: with_exposed_provenance_mut(address),
         byte_offset: 0,
         device: request
@@ -58,17 +58,17 @@ pub(super) fn snapshot(
         dtype,
         flags: read_only(flag.is_truthy()?),
     };
-    let mut checked = Checked::new(memo, &shape, strides.as_deref())?.addressable()?;
+    let mut checked = Checked::new(meta, &shape, strides.as_deref())?.addressable()?;
     let mut ahead = None;
     // Where there are no elements, there is nothing to find or to wait for.
     if checked.size > 0 {
-        checked.memo.device = device_of(x, address, request)?;
-        ahead = handle.map(|handle| Stream::new(handle, checked.memo.device, None));
+        checked.meta.device = device_of(x, address, request)?;
+        ahead = handle.map(|handle| Stream::new(handle, checked.meta.device, None));
     }
     let owner = PythonOwner::new(x.clone().unbind());
-    let work = work(x, ahead, checked.memo.device, request)?;
+    let usage = usage(x, ahead, checked.meta.device, request)?;
     Ok(Some(
-        checked.with_work(Source::Python(owner), work.map(Arc::new)),
+        checked.with_usage(Source::Python(owner), usage.map(Arc::new)),
     ))
 }
 
@@ -113,12 +113,12 @@ fn device_of(
 }
 
 /// The order of a tensor whose producer works on `ahead`, by one event to the stream that was asked for.
-fn work(
+fn usage(
     x: &Bound<'_, PyAny>,
     ahead: Option<Stream>,
     here: DLDevice,
     request: &Request<'_, '_>,
-) -> PyResult<Option<Work>> {
+) -> PyResult<Option<StreamUsage>> {
     let wanted = match request.device {
         // The stream that was asked for is one of where the tensor goes (R85).
         Some(there) if there != here => Wanted::Unset,
@@ -136,12 +136,12 @@ fn work(
         library: library(x),
         then,
     };
-    let mut work = request.order(wanted, producer)?;
+    let mut usage = request.order(wanted, producer)?;
     // What is asked of who makes another stream wait (R150).
-    if work.release == Release::Auto {
-        work.release = Release::WaitBack;
+    if usage.release == Release::Auto {
+        usage.release = Release::WaitBack;
     }
-    Ok(Some(work))
+    Ok(Some(usage))
 }
 
 /// `x` as the one to ask for its stream.

@@ -5,10 +5,10 @@
 //! (invariant S9 of `docs/safety.md`); otherwise arrays go through `__dlpack__`.
 
 mod element;
+mod fast;
 mod make;
 mod proof;
 mod strides;
-mod usual;
 
 use std::ffi::{c_char, c_int};
 
@@ -21,7 +21,7 @@ use pyo3::types::{PyString, PyType};
 use crate::abi::*;
 use crate::cpython::interpreter::PythonOwner;
 use crate::cpython::modules::loaded;
-use crate::tensor::checked::{Checked, Memo, extents};
+use crate::tensor::checked::{Checked, Meta, extents};
 use crate::tensor::managed;
 use crate::tensor::managed::{Managed, Offer};
 use crate::tensor::snapshot::{Snapshot, Source};
@@ -29,8 +29,8 @@ use crate::types::device;
 use crate::types::dtype;
 use crate::types::error::Error;
 
+pub(crate) use fast::fast;
 pub(crate) use make::array;
-pub(crate) use usual::usual;
 
 /// `PyArrayObject_fields` of `ndarraytypes.h`, up to the last field that is read.
 #[repr(C)]
@@ -155,11 +155,11 @@ pub(crate) fn export(x: &Bound<'_, PyAny>) -> PyResult<Managed<DLManagedTensorVe
         let owner = PythonOwner::new(x.clone().unbind());
         managed::export(tensor, shape, strides, flags, owner)
     };
-    match usual::few(x, export) {
+    match fast::few(x, export) {
         Some(managed) => Ok(managed?),
         None => read(x, |checked, shape, strides| {
-            let tensor = checked.memo.tensor(shape.len());
-            export(tensor, checked.memo.flags, shape, strides)
+            let tensor = checked.meta.tensor(shape.len());
+            export(tensor, checked.meta.flags, shape, strides)
         }),
     }
 }
@@ -177,11 +177,11 @@ pub(crate) fn offer(
         let offer = Offer::new(tensor, shape, strides, flags, owner)?;
         Ok(Some((tensor.dtype, offer)))
     };
-    match usual::few(x, offer) {
+    match fast::few(x, offer) {
         Some(offered) => offered.map_err(Error::into),
         None => read(x, |checked, shape, strides| {
-            let tensor = checked.memo.tensor(shape.len());
-            offer(tensor, checked.memo.flags, shape, strides)
+            let tensor = checked.meta.tensor(shape.len());
+            offer(tensor, checked.meta.flags, shape, strides)
         }),
     }
 }
@@ -192,7 +192,7 @@ pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>) -> PyResult<DLTensor> {
         Ok(DLTensor {
             shape: shape.as_ptr().cast_mut(),
             strides: strides::keep(strides)?.as_ptr().cast_mut(),
-            ..checked.memo.tensor(shape.len())
+            ..checked.meta.tensor(shape.len())
         })
     })
 }
@@ -250,14 +250,14 @@ fn read<R>(
         // ml_dtypes gives each element a byte.
         flags |= DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
     }
-    let memo = Memo {
+    let meta = Meta {
         data: array.data.cast(),
         byte_offset: 0,
         device: device::CPU,
         dtype,
         flags,
     };
-    let checked = Checked::new(memo, shape, Some(strides))?;
+    let checked = Checked::new(meta, shape, Some(strides))?;
     Ok(make(checked, shape, strides)?)
 }
 

@@ -20,7 +20,7 @@ use pyo3::types::PyType;
 
 use crate::abi::{DLDataType, kDLBool, kDLComplex, kDLInt, kDLUInt};
 use crate::cpython::modules::loaded;
-use crate::tensor::checked::Memo;
+use crate::tensor::checked::Meta;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::{device, dtype};
 use class::{is_subtype, tensor_class};
@@ -32,7 +32,7 @@ use refusal::{nowhere, refused};
 
 /// How a type of torch is read.
 #[derive(Clone, Copy)]
-pub(crate) enum Kind {
+pub(crate) enum TorchClass {
     /// `torch.Tensor` or `torch.nn.Parameter` themselves: through the table, with these guards.
     Plain(Guards),
     /// Another subclass, which may mean something else by its data or veto the export with
@@ -49,7 +49,7 @@ pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// How to read tensors of the type of `x`, if it is torch's; torch is not imported for it.
 #[inline(always)]
-pub(crate) fn kind(x: &Bound<'_, PyAny>) -> PyResult<Option<Kind>> {
+pub(crate) fn kind(x: &Bound<'_, PyAny>) -> PyResult<Option<TorchClass>> {
     let class = x.get_type_ptr();
     match tensor_class(x.py())? {
         Some(tensor) if is_subtype(class, tensor.as_type_ptr()) => of_tensor(x, tensor).map(Some),
@@ -57,10 +57,10 @@ pub(crate) fn kind(x: &Bound<'_, PyAny>) -> PyResult<Option<Kind>> {
     }
 }
 
-fn of_tensor(x: &Bound<'_, PyAny>, tensor: &Bound<'_, PyType>) -> PyResult<Kind> {
+fn of_tensor(x: &Bound<'_, PyAny>, tensor: &Bound<'_, PyType>) -> PyResult<TorchClass> {
     // By `__dlpack__` every tensor can be read.
     let Some(torch) = loaded(intern!(x.py(), "torch"))? else {
-        return Ok(Kind::Subclass);
+        return Ok(TorchClass::Subclass);
     };
     let (py, class) = (x.py(), x.get_type());
     let parameter = match torch.getattr_opt(intern!(py, "nn"))? {
@@ -68,9 +68,9 @@ fn of_tensor(x: &Bound<'_, PyAny>, tensor: &Bound<'_, PyType>) -> PyResult<Kind>
         None => None,
     };
     if class.is(tensor) || parameter.is_some_and(|parameter| class.is(&parameter)) {
-        return Ok(Kind::Plain(Guards::of(&torch, tensor, x)?));
+        return Ok(TorchClass::Plain(Guards::of(&torch, tensor, x)?));
     }
-    Ok(Kind::Subclass)
+    Ok(TorchClass::Subclass)
 }
 
 /// The questions, found once per type.
@@ -159,12 +159,12 @@ impl Guards {
         }
     }
 
-    /// Whether the storage of `tensor` holds the elements, the first of which is that of `memo`.
+    /// Whether the storage of `tensor` holds the elements, the first of which is that of `meta`.
     #[inline(always)]
-    fn holds(&self, tensor: &Bound<'_, PyAny>, memo: &Memo, last: u32) -> bool {
+    fn holds(&self, tensor: &Bound<'_, PyAny>, meta: &Meta, last: u32) -> bool {
         let (base, nbytes) = self.storage(tensor);
-        let bytes = (u64::from(last) + 1) * u64::from(dtype::bits(memo.dtype) / 8);
-        let start = (memo.data.addr() as u64).wrapping_sub(base);
+        let bytes = (u64::from(last) + 1) * u64::from(dtype::bits(meta.dtype) / 8);
+        let start = (meta.data.addr() as u64).wrapping_sub(base);
         // Without memory, the address is nothing but the offset.
         base != 0 && start < nbytes && bytes <= nbytes - start
     }
@@ -173,12 +173,12 @@ impl Guards {
     #[cold]
     #[inline(never)]
     fn holds_any(&self, tensor: &Bound<'_, PyAny>, made: &Snapshot) -> bool {
-        let memo = made.memo();
-        if memo.device != device::CPU || memo.data.is_null() {
+        let meta = made.meta();
+        if meta.device != device::CPU || meta.data.is_null() {
             return true;
         }
         let (base, nbytes) = self.storage(tensor);
-        let start = i128::from(memo.data.addr() as u64) - i128::from(base);
+        let start = i128::from(meta.data.addr() as u64) - i128::from(base);
         let steps = made.shape().iter().zip(made.strides());
         // At most 64 products of 126 bits.
         let mut steps =
@@ -187,7 +187,7 @@ impl Guards {
             .try_fold(0, i128::checked_add)
             .and_then(|last| {
                 last.checked_add(1)?
-                    .checked_mul(i128::from(dtype::bits(memo.dtype) / 8))
+                    .checked_mul(i128::from(dtype::bits(meta.dtype) / 8))
             })
             .and_then(|bytes| start.checked_add(bytes));
         base != 0 && start >= 0 && end.is_some_and(|end| start < end && end <= i128::from(nbytes))
@@ -256,7 +256,7 @@ fn storage(tensor: &Bound<'_, PyAny>) -> (u64, u64) {
 #[cold]
 #[inline(never)]
 pub(crate) fn settled(
-    kind: &Kind,
+    kind: &TorchClass,
     tensor: &Bound<'_, PyAny>,
     read: impl Fn() -> PyResult<Snapshot>,
 ) -> PyResult<Snapshot> {
@@ -287,7 +287,7 @@ fn layout(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Optio
     found.copied()
 }
 
-impl Kind {
+impl TorchClass {
     /// Whether the table makes tensors that need no checking.
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self, Self::Plain(_))
@@ -331,7 +331,7 @@ impl Kind {
         last: Option<u32>,
     ) -> bool {
         match (self, last) {
-            (Self::Plain(guards), Some(last)) => guards.holds(tensor, &made.memo(), last),
+            (Self::Plain(guards), Some(last)) => guards.holds(tensor, &made.meta(), last),
             (Self::Plain(guards), None) => guards.holds_any(tensor, made),
             (Self::Subclass, _) => true,
         }

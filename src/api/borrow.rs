@@ -23,13 +23,13 @@ use crate::types::device;
 
 /// What was lent for a block, and the stream that it is used on; `None` where there is no order to keep.
 #[derive(Default)]
-struct Block {
+struct Loan {
     stream: Option<Stream>,
     lent: Vec<Lent>,
     views: Vec<Py<Tensor>>,
 }
 
-impl Block {
+impl Loan {
     /// Lends `x`, ready for the stream of the block, and gives the view of it.
     fn lend<'py>(
         &mut self,
@@ -39,7 +39,7 @@ impl Block {
     ) -> PyResult<Bound<'py, Tensor>> {
         let py = x.py();
         let mut lent = lend(x, self.stream.as_ref(), wanted)?;
-        let device = lent.snapshot.memo().device;
+        let device = lent.snapshot.meta().device;
         if writable {
             lent.snapshot = writing::writable(x, lent.snapshot)?;
         }
@@ -67,7 +67,7 @@ impl Block {
         wanted: Option<&Bound<'_, PyAny>>,
         py: Python<'_>,
     ) -> PyResult<bool> {
-        let device = first.snapshot.memo().device;
+        let device = first.snapshot.meta().device;
         self.stream = match stream::wanted(wanted, device)? {
             Wanted::NoOrder => None,
             // The tensor's own stream is one of its device.
@@ -98,15 +98,15 @@ impl Block {
 
 /// The place of a block that has been entered.
 #[derive(Default)]
-struct Entered(Mutex<Option<Block>>);
+struct Entered(Mutex<Option<Loan>>);
 
 impl Entered {
     fn enter<'py>(
         &self,
         py: Python<'py>,
-        body: impl FnOnce(&mut Block) -> PyResult<Bound<'py, PyAny>>,
+        body: impl FnOnce(&mut Loan) -> PyResult<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let mut block = Block::default();
+        let mut block = Loan::default();
         let entered = body(&mut block);
         let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if entered.is_ok() && place.is_none() {
@@ -242,7 +242,7 @@ impl Use {
         self.entered.enter(py, |block| {
             let wanted = self.stream.as_ref().map(|stream| stream.bind(py));
             let tensor = self.tensor.bind(py);
-            let device = tensor.get().snapshot()?.memo().device;
+            let device = tensor.get().snapshot()?.meta().device;
             if !stream::has_streams(device) {
                 stream::wanted(wanted, device)?;
             }

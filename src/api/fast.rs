@@ -140,13 +140,13 @@ unsafe fn of_one(arguments: *const *mut ffi::PyObject) -> Option<*mut ffi::PyObj
     let x = unsafe { arguments.read() };
     // SAFETY: the caller's promise.
     let x = unsafe { Borrowed::from_ptr(py, x) };
-    if let Some(snapshot) = numpy::usual(&x) {
+    if let Some(snapshot) = numpy::fast(&x) {
         return owned(Tensor::new(py, snapshot)).map(NonNull::as_ptr);
     }
     if let Some(tensor) = Tensor::of(&x) {
         return Some(itself(tensor).unwrap_or_else(raised));
     }
-    let made = match cache::known(&x) {
+    let made = match cache::remembered(&x) {
         Some(Way::Table(table, kind)) => {
             let snapshot = crate::import::table::of_known(&x, table, kind.as_ref());
             snapshot.and_then(|snapshot| Ok(Tensor::new(py, snapshot)?.into_ptr()))
@@ -243,7 +243,7 @@ unsafe fn of_tensor(
         }
     }
     let snapshot = match tensor.snapshot() {
-        Ok(snapshot) if versioned && snapshot.work().is_none() => snapshot,
+        Ok(snapshot) if versioned && snapshot.usage().is_none() => snapshot,
         Ok(_) => return None,
         Err(error) => {
             Python::attach(|_| drop(error));

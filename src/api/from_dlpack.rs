@@ -23,8 +23,8 @@ use crate::import::{aliases, ladder};
 use crate::stream;
 use crate::stream::Wanted;
 use crate::stream::usage::Release;
-use crate::stream::usage::Work;
-use crate::tensor::checked::{Checked, Memo};
+use crate::stream::usage::StreamUsage;
+use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Source;
 use crate::types::device;
@@ -105,7 +105,7 @@ fn recorded<'py>(
         )));
     };
     let snapshot = ladder::from_dlpack(x, request)?;
-    let used = snapshot.work().and_then(|work| work.used.clone());
+    let used = snapshot.usage().and_then(|usage| usage.used.clone());
     if let (Some(used), Some(given)) = (used, request.stream) {
         let torch = loaded(intern!(py, "torch"))?;
         let external = match torch {
@@ -140,7 +140,7 @@ pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     if numpy::is_ndarray(x) || Tensor::of(x).is_some() || is_mixin(&class) {
         return Ok(true);
     }
-    if let Some(Way::Table(..) | Way::Numpy) = cache::known(x) {
+    if let Some(Way::Table(..) | Way::Numpy) = cache::remembered(x) {
         return Ok(true);
     }
     if is_plain(x) || x.is_exact_instance_of::<PyTuple>() {
@@ -201,7 +201,7 @@ pub(crate) fn from_pointer<'py>(
             "strides {strides:?} do not go with shape {shape:?}: one per dimension is accepted"
         )));
     }
-    let memo = Memo {
+    let meta = Meta {
         data: std::ptr::with_exposed_provenance_mut(ptr),
         byte_offset: 0,
         device,
@@ -212,17 +212,17 @@ pub(crate) fn from_pointer<'py>(
             0
         },
     };
-    let work = match stream::wanted(stream, device)? {
-        Wanted::Stream(stream) => Some(Arc::new(Work::ready_after(stream))),
+    let usage = match stream::wanted(stream, device)? {
+        Wanted::Stream(stream) => Some(Arc::new(StreamUsage::ready_after(stream))),
         Wanted::NoOrder | Wanted::Unset => None,
     };
-    let checked = Checked::new(memo, &shape, strides.as_deref())
+    let checked = Checked::new(meta, &shape, strides.as_deref())
         .and_then(Checked::addressable)
         .map_err(|error| PyValueError::new_err(error.message()))?;
     let source = owner.map_or(Source::Static, |owner| {
         Source::Python(PythonOwner::new(owner))
     });
-    Tensor::holding(py, checked.with_work(source, work))
+    Tensor::holding(py, checked.with_usage(source, usage))
 }
 
 /// The integers of an argument.

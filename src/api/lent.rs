@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
 use crate::adapters::torch;
-use crate::adapters::torch::Kind;
+use crate::adapters::torch::TorchClass;
 use crate::adapters::{cuda_array_interface, numpy};
 use crate::copy::request::Request;
 use crate::driver::Event;
@@ -23,7 +23,7 @@ use crate::stream;
 use crate::stream::Stream;
 use crate::stream::order;
 use crate::stream::order::Joined;
-use crate::stream::usage::{Library, Ready, Work};
+use crate::stream::usage::{Library, Ready, StreamUsage};
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::Error;
@@ -74,12 +74,12 @@ fn lent_again(x: &Bound<'_, PyAny>, table: Table) -> PyResult<Snapshot> {
 }
 
 /// A view that the table lends, or an export, without order.
-fn of_table(x: &Bound<'_, PyAny>, table: Table, kind: Option<Kind>) -> PyResult<Lent> {
+fn of_table(x: &Bound<'_, PyAny>, table: Table, kind: Option<TorchClass>) -> PyResult<Lent> {
     // A view has no flags: only torch, which knows no read-only tensors, need not export.
     let lent = match kind {
         Some(kind) => match table.lend(x) {
             Ok(Some(snapshot)) => {
-                kind.check_borrow(x, snapshot.memo().dtype)?;
+                kind.check_borrow(x, snapshot.meta().dtype)?;
                 if kind.holds(x, &snapshot, None) {
                     Some(snapshot)
                 } else {
@@ -100,12 +100,12 @@ fn of_table(x: &Bound<'_, PyAny>, table: Table, kind: Option<Kind>) -> PyResult<
             let snapshot =
                 Snapshot::import(managed, None).map_err(|(error, _)| explain(error.into()))?;
             if let Some(kind) = kind {
-                kind.check_table(x, snapshot.memo().dtype, snapshot.memo().data)?;
+                kind.check_table(x, snapshot.meta().dtype, snapshot.meta().data)?;
             }
             snapshot
         }
     };
-    let device = snapshot.memo().device;
+    let device = snapshot.meta().device;
     Ok(Lent {
         library: (table.work_stream)
             .filter(|_| stream::has_streams(device))
@@ -146,7 +146,7 @@ fn of_protocol(
 
 impl Lent {
     fn device(&self) -> DLDevice {
-        self.snapshot.memo().device
+        self.snapshot.meta().device
     }
 
     /// The stream that its library works on, where that can be asked.
@@ -163,10 +163,10 @@ impl Lent {
         if let Some(stream) = self.now(py)? {
             return Ok(stream);
         }
-        let work = self.snapshot.work();
-        let known = work.and_then(|work| {
-            let now = work.producer.as_ref().and_then(|producer| producer.now());
-            now.or_else(|| work.stream().cloned())
+        let usage = self.snapshot.usage();
+        let known = usage.and_then(|usage| {
+            let now = usage.producer.as_ref().and_then(|producer| producer.now());
+            now.or_else(|| usage.stream().cloned())
         });
         match known {
             Some(stream) => Ok(stream),
@@ -181,11 +181,11 @@ impl Lent {
         stream: &Stream,
         joined: Joined,
     ) -> PyResult<()> {
-        match (self.now(py)?, self.snapshot.work()) {
+        match (self.now(py)?, self.snapshot.usage()) {
             (Some(now), _) => Ok(order::after(stream, &now, joined)?),
-            (None, Some(work)) => {
-                self.covered = work.uses().clone();
-                Ok(work.order(stream, joined)?)
+            (None, Some(usage)) => {
+                self.covered = usage.uses().clone();
+                Ok(usage.order(stream, joined)?)
             }
             (None, None) => Ok(()),
         }
@@ -193,7 +193,7 @@ impl Lent {
 
     /// The tensor as it is in the block.
     pub(crate) fn view(&self, stream: &Stream) -> Result<Snapshot, Error> {
-        self.snapshot.used(Work::ready_after(stream.clone()))
+        self.snapshot.used(StreamUsage::ready_after(stream.clone()))
     }
 
     /// Makes the tensor's streams wait for `stream`.
@@ -201,10 +201,10 @@ impl Lent {
         if let Some(now) = self.now(py)? {
             return Ok(order::after(&now, stream, Joined::Never)?);
         }
-        let Some(work) = self.snapshot.work() else {
+        let Some(usage) = self.snapshot.usage() else {
             return Ok(());
         };
-        let now = work
+        let now = usage
             .producer
             .as_ref()
             .and_then(|producer| Some((producer.now()?, producer)));
@@ -213,15 +213,15 @@ impl Lent {
             order::after(&now, stream, Joined::Never)?;
             known = now.is(&producer.then);
         }
-        if let Some(own) = work.stream() {
+        if let Some(own) = usage.stream() {
             order::after(own, stream, Joined::Never)?;
             known = true;
         }
         // Nobody else would know that the tensor was used.
-        if !known && !matches!(work.ready, Ready::Now) {
+        if !known && !matches!(usage.ready, Ready::Now) {
             let end = order::point(stream)?;
             if end.capture().is_none() {
-                work.add_use(Arc::new(end), &self.covered);
+                usage.add_use(Arc::new(end), &self.covered);
             }
         }
         Ok(())

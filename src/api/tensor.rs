@@ -14,7 +14,7 @@ use crate::copy::request::Request;
 use crate::cpython::interpreter::blocking;
 use crate::import::aliases;
 use crate::stream::PyStream;
-use crate::stream::usage::Work;
+use crate::stream::usage::StreamUsage;
 use crate::tensor::numpy::to_numpy;
 use crate::tensor::object::Tensor;
 use crate::tensor::repr;
@@ -58,13 +58,13 @@ impl Tensor {
     /// Bytes of one element, rounded up where it is smaller than a byte.
     #[getter]
     fn itemsize(&self) -> u32 {
-        dtype::bits(self.described().memo().dtype).div_ceil(8)
+        dtype::bits(self.described().meta().dtype).div_ceil(8)
     }
 
     /// Type of one element.
     #[getter]
     fn dtype(&self) -> DType {
-        DType(self.described().memo().dtype)
+        DType(self.described().meta().dtype)
     }
 
     /// Where the memory is.
@@ -89,7 +89,7 @@ impl Tensor {
     /// On devices whose memory is a buffer object (Metal, OpenCL, Vulkan, WebGPU) its handle.
     #[getter]
     fn data_ptr(&self) -> PyResult<usize> {
-        Ok(self.snapshot()?.memo().data.addr())
+        Ok(self.snapshot()?.meta().data.addr())
     }
 
     /// Whether the memory must not be written: its producer says so (READ_ONLY, R39), or cannot say.
@@ -117,7 +117,7 @@ impl Tensor {
     /// The stream that the elements are used on or become ready on, or None: no stream, or none known.
     #[getter]
     fn stream(&self) -> Option<PyStream> {
-        let stream = self.described().work().and_then(Work::stream);
+        let stream = self.described().usage().and_then(StreamUsage::stream);
         stream.cloned().map(PyStream::new)
     }
 
@@ -137,8 +137,8 @@ impl Tensor {
     ///
     /// Raises ``BufferError`` while that stream captures a graph, `CudaError` for what the driver reports.
     fn synchronize(&self) -> PyResult<()> {
-        match self.described().work() {
-            Some(work) => Ok(blocking(|| work.synchronize())?),
+        match self.described().usage() {
+            Some(usage) => Ok(blocking(|| usage.synchronize())?),
             None => Ok(()),
         }
     }
@@ -192,7 +192,7 @@ impl Tensor {
         if let Some(snapshot) = aliases::export(py, snapshot, stream, dl_device, copy)? {
             return capsule::of(py, &snapshot, max_version, true);
         }
-        let here = snapshot.memo().device;
+        let here = snapshot.meta().device;
         let there = match dl_device {
             Some(pair) => device::of_pair(pair, here)?,
             None => here,
@@ -211,7 +211,7 @@ impl Tensor {
 
     /// ``(DeviceType, id)`` (R64).
     fn __dlpack_device__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        device::to_tuple(py, self.described().memo().device)
+        device::to_tuple(py, self.described().meta().device)
     }
 
     /// The pairs of `device_aliases`, as dlx and others may ask any producer for them.
@@ -272,7 +272,7 @@ pub(crate) fn again<'py>(
     if request.copy != Some(true)
         && request
             .device
-            .is_none_or(|there| there == snapshot.memo().device)
+            .is_none_or(|there| there == snapshot.meta().device)
     {
         return Ok(slf.clone());
     }

@@ -72,7 +72,7 @@ pub(crate) fn refusal(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Opt
 
 /// The class that a library calls immutable though its exports do not say so, if `x` is an instance.
 fn immutable(x: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
-    if let Some(Way::Tensor | Way::Numpy | Way::Table(_, Some(_))) = cache::known(x) {
+    if let Some(Way::Tensor | Way::Numpy | Way::Table(_, Some(_))) = cache::remembered(x) {
         return Ok(None);
     }
     let provided = x.py().import("dlx._provided")?;
@@ -87,13 +87,13 @@ fn is_said(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<bool> {
     }
     let no_order = stream::NO_SYNC.into_pyobject(py)?.into_any();
     let request = Request {
-        device: Some(snapshot.memo().device),
+        device: Some(snapshot.meta().device),
         stream: Some(&no_order),
         release: Release::None,
         ..Request::NOTHING
     };
     match adapters::snapshot(x, &request) {
-        Ok(Some(said)) => Ok(!said.is_protected() && said.memo().data == snapshot.memo().data),
+        Ok(Some(said)) => Ok(!said.is_protected() && said.meta().data == snapshot.meta().data),
         Err(error) if !error.is_instance_of::<PyException>(py) => Err(error),
         _ => Ok(false),
     }

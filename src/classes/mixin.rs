@@ -121,7 +121,7 @@ pub(crate) fn dlpack<'py>(
             None => error,
         }
     })?;
-    if !oneapi::is_queue(stream, snapshot.memo().device) {
+    if !oneapi::is_queue(stream, snapshot.meta().device) {
         capsule::order_for_export(stream, &snapshot)?;
     }
     // What comes from a producer was made for this export, what a dlx.Tensor holds is shared with it (R38).
@@ -161,7 +161,7 @@ pub(crate) fn dlpack_device<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, P
         None => {
             tensor_of(&inner)
                 .map_err(|error| explain(&last, &inner, error))?
-                .memo()
+                .meta()
                 .device
         }
     };

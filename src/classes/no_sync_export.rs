@@ -17,23 +17,23 @@ use crate::import::cache;
 use crate::import::cache::Way;
 use crate::import::ladder::{forwarded, from_dlpack};
 use crate::import::protocol;
-use crate::import::protocol::{Usual, no_protocol};
+use crate::import::protocol::{FastExport, no_protocol};
 use crate::import::table;
 use crate::stream;
 use crate::stream::Stream;
 use crate::stream::WorkStream;
 use crate::stream::usage::Release;
 use crate::tensor::checked;
-use crate::tensor::checked::Memo;
+use crate::tensor::checked::Meta;
 use crate::tensor::managed::Managed;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 
 /// A managed tensor, and the stream on which its library works: that of a table, for a device with streams.
-pub(crate) type Export = (Managed<DLManagedTensorVersioned>, Option<WorkStream>);
+pub(crate) type TableExport = (Managed<DLManagedTensorVersioned>, Option<WorkStream>);
 
 /// A borrowed view, and the stream on which its library works.
-pub(crate) type Lent = (DLTensor, Option<WorkStream>);
+pub(crate) type TableBorrow = (DLTensor, Option<WorkStream>);
 
 /// A managed tensor of `x`.
 ///
@@ -43,9 +43,9 @@ pub(crate) type Lent = (DLTensor, Option<WorkStream>);
 /// # Errors
 ///
 /// As for `from_dlpack`.
-pub(crate) fn managed_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export> {
+pub(crate) fn managed_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<TableExport> {
     let found;
-    let way = match cache::known(x) {
+    let way = match cache::remembered(x) {
         Some(way) => way,
         None => {
             found = find(x)?;
@@ -66,33 +66,33 @@ fn find(x: &Bound<'_, PyAny>) -> PyResult<Way> {
 /// As [`managed_tensor`], where `x` has a table or a native reader, or for `any_stream` a usual export of `__dlpack__`;
 /// `None` where it has not. The caller is properly attached.
 #[inline(always)]
-pub(crate) fn direct(
+pub(crate) fn fast_export(
     x: &Bound<'_, PyAny>,
     stream: StreamOf<'_>,
     any_stream: bool,
-) -> PyResult<Option<Usual>> {
+) -> PyResult<Option<FastExport>> {
     let mut room = None;
     match cache::way_in(&mut room, x)? {
         // Its dimensions have to be read once and checked.
         Way::Table(table, Some(kind)) if kind.is_plain() => {
-            Ok(table::on_cpu(x, table, kind)?.map(Usual::Snapshot))
+            Ok(table::on_cpu(x, table, kind)?.map(FastExport::Snapshot))
         }
-        way => direct_by_way(x, way, stream, any_stream),
+        way => fast_export_by_way(x, way, stream, any_stream),
     }
 }
 
-/// As [`direct`], of all but tensors of torch.
+/// As [`fast_export`], of all but tensors of torch.
 #[inline(never)]
-fn direct_by_way(
+fn fast_export_by_way(
     x: &Bound<'_, PyAny>,
     way: &Way,
     stream: StreamOf<'_>,
     any_stream: bool,
-) -> PyResult<Option<Usual>> {
+) -> PyResult<Option<FastExport>> {
     let kind = match way {
         Way::Table(..) | Way::Numpy => {
             let (managed, _) = by_way(x, way, stream)?;
-            return Ok(Some(Usual::Managed(managed)));
+            return Ok(Some(FastExport::Managed(managed)));
         }
         Way::Protocol(kind) => Some(*kind),
         Way::Undecided => None,
@@ -101,7 +101,7 @@ fn direct_by_way(
     if !any_stream || (kind.is_none() && forwarded(x)?.is_some()) {
         return Ok(None);
     }
-    protocol::usual(x, kind).map_err(|error| torch::explain(kind.as_ref(), x, error))
+    protocol::fast_export(x, kind).map_err(|error| torch::explain(kind.as_ref(), x, error))
 }
 
 /// As [`managed_tensor`], for dlx itself: a snapshot notes what an unversioned tensor cannot say. The caller is properly
@@ -117,7 +117,7 @@ pub(crate) fn snapshot(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<S
 }
 
 #[inline(always)]
-fn by_way(x: &Bound<'_, PyAny>, way: &Way, stream: StreamOf<'_>) -> PyResult<Export> {
+fn by_way(x: &Bound<'_, PyAny>, way: &Way, stream: StreamOf<'_>) -> PyResult<TableExport> {
     match way {
         Way::Table(table, kind) => from_table(x, table, kind.as_ref(), stream),
         Way::Numpy => Ok((numpy::export(x)?, None)),
@@ -128,7 +128,7 @@ fn by_way(x: &Bound<'_, PyAny>, way: &Way, stream: StreamOf<'_>) -> PyResult<Exp
 }
 
 /// What a `dlx.Tensor` shares.
-fn from_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export> {
+fn from_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<TableExport> {
     Ok((ordered(x, stream)?.export(false)?, None))
 }
 
@@ -136,8 +136,8 @@ fn from_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export> {
 fn ordered<'a>(x: &'a Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<&'a Snapshot> {
     let tensor = Tensor::of(x).ok_or_else(|| no_protocol(x, "__dlpack__"))?;
     let snapshot = tensor.get().snapshot()?;
-    let device = snapshot.memo().device;
-    if snapshot.work().is_some() {
+    let device = snapshot.meta().device;
+    if snapshot.usage().is_some() {
         snapshot.order(&Stream::of_table(stream(device)?, device))?;
     }
     Ok(snapshot)
@@ -148,9 +148,9 @@ fn ordered<'a>(x: &'a Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<&'a Sn
 fn from_table(
     x: &Bound<'_, PyAny>,
     table: &Table,
-    kind: Option<&torch::Kind>,
+    kind: Option<&torch::TorchClass>,
     stream: StreamOf<'_>,
-) -> PyResult<Export> {
+) -> PyResult<TableExport> {
     let managed = match table.export(x) {
         Ok(managed) => managed,
         // The table may describe less than the protocol does (R147).
@@ -166,7 +166,7 @@ fn from_table(
     };
     if let Some(kind) = kind
         && kind.is_plain()
-        && let Some((tensor, _)) = Memo::of_trusted(&managed)
+        && let Some((tensor, _)) = Meta::of_fast(&managed)
     {
         kind.check_table(x, tensor.dtype, tensor.data)?;
         return Ok((managed, None));
@@ -192,7 +192,7 @@ fn work_stream(table: &Table, device: DLDevice) -> Option<WorkStream> {
 
 /// What `from_dlpack` makes of `x`; everything on this way may run Python code.
 #[cold]
-fn from_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Export> {
+fn from_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<TableExport> {
     Python::attach(|_| Ok((by_protocol(x, stream)?.export(true)?, None)))
 }
 
@@ -210,9 +210,9 @@ fn by_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Snapshot>
 /// # Errors
 ///
 /// `BufferError` where `x` lends no view; what its library raises.
-pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Lent> {
+pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<TableBorrow> {
     let found;
-    let way = match cache::known(x) {
+    let way = match cache::remembered(x) {
         Some(way) => way,
         None => {
             found = find(x)?;
@@ -223,7 +223,11 @@ pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<
 }
 
 #[inline(always)]
-fn lent_by_way(x: &Bound<'_, PyAny>, way: &Way, stream: StreamOf<'_>) -> PyResult<Option<Lent>> {
+fn lent_by_way(
+    x: &Bound<'_, PyAny>,
+    way: &Way,
+    stream: StreamOf<'_>,
+) -> PyResult<Option<TableBorrow>> {
     match way {
         Way::Table(table, kind) => from_borrow(x, table, kind.as_ref()),
         Way::Numpy => Ok(Some((numpy::dl_tensor(x)?, None))),
@@ -239,10 +243,10 @@ fn lent_by_way(x: &Bound<'_, PyAny>, way: &Way, stream: StreamOf<'_>) -> PyResul
 fn from_borrow(
     x: &Bound<'_, PyAny>,
     table: &Table,
-    kind: Option<&torch::Kind>,
-) -> PyResult<Option<Lent>> {
-    let is_trusted = kind.is_some_and(torch::Kind::is_plain);
-    let lent = table.borrow(x, is_trusted);
+    kind: Option<&torch::TorchClass>,
+) -> PyResult<Option<TableBorrow>> {
+    let may_be_fast = kind.is_some_and(torch::TorchClass::is_plain);
+    let lent = table.borrow(x, may_be_fast);
     let Some(tensor) = lent.map_err(|error| torch::explain(kind, x, error))? else {
         return Ok(None);
     };

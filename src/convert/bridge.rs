@@ -78,17 +78,17 @@ pub(crate) fn placed<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>
     let py = x.py();
     let no_order = stream::NO_SYNC.into_pyobject(py)?.into_any();
     let snapshot = lend(x, None, Some(&no_order))?.snapshot;
-    let memo = snapshot.memo();
+    let meta = snapshot.meta();
     let dimensions = (
         PyTuple::new(py, snapshot.shape())?,
         PyTuple::new(py, snapshot.strides())?,
     );
     (
-        memo.data.addr(),
+        meta.data.addr(),
         dimensions.0,
         dimensions.1,
-        dtype::name(memo.dtype).to_string(),
-        device::name(memo.device).to_string(),
+        dtype::name(meta.dtype).to_string(),
+        device::name(meta.device).to_string(),
     )
         .into_pyobject(py)
 }

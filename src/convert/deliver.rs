@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::adapters::numpy;
-use crate::convert::source::{Asked, Source, snapshot};
+use crate::convert::source::{Input, Options, snapshot};
 use crate::convert::target::Target;
 use crate::copy::by_driver;
 use crate::copy::by_driver::On;
@@ -32,10 +32,10 @@ use crate::types::error::{copy_refused, copy_refused_type, first_line};
 use crate::types::{device, layout};
 
 /// As a `numpy.ndarray`, which holds the tensor as its base.
-pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Asked) -> PyResult<Bound<'py, PyAny>> {
+pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Options) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
-    let tensor = match Source::of(x, asked, |device| stream::current(py, device), true)? {
-        Source::Managed(managed) => {
+    let tensor = match Input::of(x, asked, |device| stream::current(py, device), true)? {
+        Input::Managed(managed) => {
             let (tensor, flags, dimensions) = parts(&managed)?;
             let array = if device::is_readable(tensor.device) {
                 numpy::array(py, tensor, dimensions, flags)?
@@ -47,18 +47,18 @@ pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Asked) -> PyResult<Bo
                 None => Tensor::new(py, snapshot(managed)?)?,
             }
         }
-        Source::Tensor { tensor, .. } => tensor,
+        Input::Tensor { tensor, .. } => tensor,
     };
     let snapshot = tensor.get().snapshot()?;
-    let memo = snapshot.memo();
-    if !device::is_readable(memo.device) {
+    let meta = snapshot.meta();
+    if !device::is_readable(meta.device) {
         return Err(PyBufferError::new_err(format!(
             "the tensor is on {}; numpy.ndarray takes memory on cpu, pass device='cpu'",
-            device::name(memo.device)
+            device::name(meta.device)
         )));
     }
     let dimensions = (snapshot.shape(), Some(snapshot.strides()));
-    match numpy::array(py, snapshot.as_dl_tensor(), dimensions, memo.flags)? {
+    match numpy::array(py, snapshot.as_dl_tensor(), dimensions, meta.flags)? {
         Some(array) => array.held_by(tensor.into_any()),
         None => to_numpy_by_buffer(&tensor),
     }
@@ -86,10 +86,10 @@ pub(super) fn array_to_table<'py>(
 
 /// As an object that the table of the target makes.
 pub(super) fn to_table<'py>(
-    source: Source<'py>,
+    source: Input<'py>,
     target: &Target<'py>,
     table: &Table,
-    asked: &Asked,
+    asked: &Options,
     py: Python<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let why = match source.misfit()? {
@@ -98,7 +98,7 @@ pub(super) fn to_table<'py>(
     };
     let snapshot = source.into_snapshot()?;
     if why == FORGETS {
-        let source = Source::Tensor {
+        let source = Input::Tensor {
             tensor: Tensor::new(py, snapshot.clone())?,
             fresh: false,
         };
@@ -108,34 +108,34 @@ pub(super) fn to_table<'py>(
         }
     }
     let why = format!("{} {why}", target.name());
-    let on = if stream::has_streams(snapshot.memo().device) {
+    let on = if stream::has_streams(snapshot.meta().device) {
         // What the library will use the copy on.
 
-        let device = snapshot.memo().device;
+        let device = snapshot.meta().device;
         On::asked(Stream::of_table(table.stream_of(py, device)?, device), true)
     } else {
         On::Current
     };
-    let copied = Source::copied(py, asked, &snapshot, on, &why)?;
+    let copied = Input::copied(py, asked, &snapshot, on, &why)?;
     by_table(copied, target, table, asked, py)
 }
 
 /// As an object that the table of the target makes of a tensor that fits.
 fn by_table<'py>(
-    source: Source<'py>,
+    source: Input<'py>,
     target: &Target<'py>,
     table: &Table,
-    asked: &Asked,
+    asked: &Options,
     py: Python<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let class = &target.class;
     let given;
     let made = match source {
-        Source::Managed(managed) => {
+        Input::Managed(managed) => {
             given = Given::of(parts(&managed)?.0);
             table.import(class, checked::offer(managed)?)
         }
-        Source::Tensor { tensor, fresh } => {
+        Input::Tensor { tensor, fresh } => {
             let snapshot = tensor.get().snapshot()?;
             given = Given::of(&snapshot.dl_tensor());
             table.import(class, snapshot.offer(fresh)?)
@@ -172,7 +172,7 @@ fn is_misaligned(tensor: &DLTensor) -> bool {
     !layout::is_aligned(address, tensor.dtype)
 }
 
-impl Source<'_> {
+impl Input<'_> {
     fn misfit(&self) -> PyResult<Option<&'static str>> {
         Ok(match self {
             Self::Managed(managed) => {
@@ -182,7 +182,7 @@ impl Source<'_> {
             Self::Tensor { tensor, .. } => {
                 let snapshot = tensor.get().snapshot()?;
                 let (shape, strides) = (snapshot.shape(), snapshot.strides());
-                misfit(&snapshot.dl_tensor(), snapshot.memo().flags, shape, strides)
+                misfit(&snapshot.dl_tensor(), snapshot.meta().flags, shape, strides)
             }
         })
     }
@@ -197,22 +197,22 @@ impl Source<'_> {
     /// A compact copy of `snapshot`, made for the reason `why`, if one may be made.
     fn copied<'py>(
         py: Python<'py>,
-        asked: &Asked,
+        asked: &Options,
         snapshot: &Snapshot,
         on: On,
         why: &str,
-    ) -> PyResult<Source<'py>> {
+    ) -> PyResult<Input<'py>> {
         if asked.copy == Some(false) {
             let message = format!("copy=False, but {why}; copy=True would give it a compact copy");
             return Err(copy_refused(py, message));
         }
-        let here = snapshot.memo().device;
+        let here = snapshot.meta().device;
         let copied = by_driver::copied(py, snapshot, here, on).map_err(|error| {
             let refused = PyBufferError::new_err(format!("{why}: {error}"));
             refused.set_cause(py, Some(error));
             refused
         })?;
-        Ok(Source::Tensor {
+        Ok(Input::Tensor {
             tensor: Tensor::new(py, copied)?,
             fresh: true,
         })
@@ -221,17 +221,17 @@ impl Source<'_> {
 
 /// As what `function`, the importer of the target's library, makes of a `dlx.Tensor`.
 pub(super) fn to_function<'py>(
-    source: Source<'py>,
+    source: Input<'py>,
     target: &Target<'py>,
     function: &Bound<'py, PyAny>,
-    asked: &Asked,
+    asked: &Options,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = function.py();
     let mut tensor = source.into_tensor(py)?;
     let mut snapshot = tensor.get().snapshot()?.clone();
     if is_misaligned(&snapshot.dl_tensor()) {
         let why = format!("{} {MISALIGNED}", target.name());
-        tensor = Source::copied(py, asked, &snapshot, On::Current, &why)?.into_tensor(py)?;
+        tensor = Input::copied(py, asked, &snapshot, On::Current, &why)?.into_tensor(py)?;
         snapshot = tensor.get().snapshot()?.clone();
     }
     let mut readonly = snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY);
@@ -261,7 +261,7 @@ pub(super) fn to_function<'py>(
     };
     if let Some(why) = why {
         let why = format!("{} {why}", target.name());
-        tensor = Source::copied(py, asked, &snapshot, On::Current, &why)?.into_tensor(py)?;
+        tensor = Input::copied(py, asked, &snapshot, On::Current, &why)?.into_tensor(py)?;
         snapshot = tensor.get().snapshot()?.clone();
         made = function.call1((&tensor,));
     }
@@ -308,7 +308,7 @@ impl Given {
         let py = made.py();
         let named = || DType::of(&made.getattr(intern!(py, "dtype"))?);
         // The dtypes of some libraries do not tell what they are, and some cannot name all that they have.
-        let found = named().or_else(|_| seen(made).map(|snapshot| snapshot.memo().dtype));
+        let found = named().or_else(|_| seen(made).map(|snapshot| snapshot.meta().dtype));
         match found {
             Ok(found) if found != self.dtype => Err(PyBufferError::new_err(format!(
                 "{} would show {} as {}",
@@ -324,7 +324,7 @@ impl Given {
     fn check_shared(&self, made: &Bound<'_, PyAny>, target: &Target<'_>) -> PyResult<()> {
         let py = made.py();
         match seen(made) {
-            Ok(snapshot) if snapshot.memo().data.addr() == self.address => Ok(()),
+            Ok(snapshot) if snapshot.meta().data.addr() == self.address => Ok(()),
             _ => Err(copy_refused(
                 py,
                 format!(

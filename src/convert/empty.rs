@@ -15,7 +15,7 @@ use crate::convert::target::{Target, Via};
 use crate::copy::by_driver;
 use crate::exchange::Table;
 use crate::import::protocol;
-use crate::tensor::checked::{Checked, Memo};
+use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
@@ -55,11 +55,11 @@ pub(crate) fn empty<'py>(
     };
     let device = given.or(here).unwrap_or(device::CPU);
     // No allocator is asked for what no tensor can be.
-    let memo = Memo {
+    let meta = Meta {
         device,
-        ..Memo::on_cpu(NonNull::dangling().as_ptr(), dtype, 0)
+        ..Meta::on_cpu(NonNull::dangling().as_ptr(), dtype, 0)
     };
-    Checked::new(memo, &shape, None).map_err(|error| PyValueError::new_err(error.message()))?;
+    Checked::new(meta, &shape, None).map_err(|error| PyValueError::new_err(error.message()))?;
     let Some(class) = class else {
         let snapshot = by_driver::empty(&shape, dtype, device)?;
         return Ok(Tensor::new(py, snapshot)?.into_any());
@@ -86,14 +86,14 @@ fn of_table<'py>(
     let class = &target.class;
     let managed = table.allocate(class, shape, dtype, device)?;
     let snapshot = Snapshot::import(managed, None).map_err(|(error, _)| error)?;
-    let memo = snapshot.memo();
-    if (snapshot.shape(), memo.dtype, memo.device) != (shape, dtype, device) {
+    let meta = snapshot.meta();
+    if (snapshot.shape(), meta.dtype, meta.device) != (shape, dtype, device) {
         return Err(PyBufferError::new_err(format!(
             "the allocator of {} gave a {}{:?} on {} in place of a {}{shape:?} on {}",
             target.name(),
-            dtype::name(memo.dtype),
+            dtype::name(meta.dtype),
             snapshot.shape(),
-            device::name(memo.device),
+            device::name(meta.device),
             dtype::name(dtype),
             device::name(device),
         )));

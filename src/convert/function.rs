@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::adapters::numpy;
 use crate::classes::mixin;
 use crate::convert::deliver;
-use crate::convert::source::{Asked, Source};
+use crate::convert::source::{Input, Options};
 use crate::convert::target::{Target, Via};
 use crate::copy::request::Request;
 use crate::import::ladder::from_dlpack;
@@ -38,7 +38,7 @@ pub(crate) fn convert<'py>(
     device: Option<&Bound<'py, PyAny>>,
     copy: Option<bool>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let asked = Asked {
+    let asked = Options {
         device: device.map(Device::of).transpose()?,
         copy,
     };
@@ -57,7 +57,7 @@ pub(crate) fn convert<'py>(
 fn make<'py>(
     x: &Bound<'py, PyAny>,
     target: &Target<'py>,
-    asked: &Asked,
+    asked: &Options,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
     let class = &target.class;
@@ -97,11 +97,11 @@ fn make<'py>(
             {
                 return Ok(made);
             }
-            let source = Source::of(x, asked, |device| table.stream_of(py, device), false)?;
+            let source = Input::of(x, asked, |device| table.stream_of(py, device), false)?;
             deliver::to_table(source, target, table, asked, py)
         }
         Via::Function(function) => {
-            let source = Source::of(x, asked, |device| stream::current(py, device), false)?;
+            let source = Input::of(x, asked, |device| stream::current(py, device), false)?;
             deliver::to_function(source, target, function, asked)
         }
     }

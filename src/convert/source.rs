@@ -10,7 +10,7 @@ use crate::copy::request::Request;
 use crate::exchange::slot::is_mixin;
 use crate::import::ladder::from_dlpack;
 use crate::import::protocol;
-use crate::import::protocol::Usual;
+use crate::import::protocol::FastExport;
 use crate::stream;
 use crate::stream::Stream;
 use crate::stream::usage::Release;
@@ -20,12 +20,12 @@ use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 
 /// What the caller asked for.
-pub(crate) struct Asked {
+pub(crate) struct Options {
     pub(crate) device: Option<DLDevice>,
     pub(crate) copy: Option<bool>,
 }
 
-impl Asked {
+impl Options {
     pub(super) fn is_nothing(&self) -> bool {
         self.device.is_none() && self.copy.is_none()
     }
@@ -57,7 +57,7 @@ impl Asked {
 }
 
 /// A tensor on its way.
-pub(super) enum Source<'py> {
+pub(super) enum Input<'py> {
     /// As the producer's own library exports it, on the CPU.
     Managed(Managed<DLManagedTensorVersioned>),
     /// As dlx holds it; `fresh` if nobody else does.
@@ -67,20 +67,20 @@ pub(super) enum Source<'py> {
     },
 }
 
-impl<'py> Source<'py> {
+impl<'py> Input<'py> {
     /// The tensor of `x`, ready on the stream of its device that `stream_of` tells; for `any_stream` it will be used on
     /// the CPU or not at all.
     pub(super) fn of(
         x: &Bound<'py, PyAny>,
-        asked: &Asked,
+        asked: &Options,
         stream_of: impl Fn(DLDevice) -> PyResult<i64>,
         any_stream: bool,
     ) -> PyResult<Self> {
         let asks_nothing = asked.device.is_none() && asked.copy != Some(true);
         if asks_nothing && let Some(tensor) = Tensor::of(x) {
             let snapshot = tensor.get().snapshot()?;
-            if snapshot.work().is_some() {
-                let device = snapshot.memo().device;
+            if snapshot.usage().is_some() {
+                let device = snapshot.meta().device;
                 snapshot.order(&Stream::of_table(stream_of(device)?, device))?;
             }
             let tensor = tensor.clone();
@@ -90,12 +90,12 @@ impl<'py> Source<'py> {
             });
         }
         let direct = if asks_nothing {
-            no_sync_export::direct(x, &stream_of, any_stream)?
+            no_sync_export::fast_export(x, &stream_of, any_stream)?
         } else {
             None
         };
         match direct {
-            Some(Usual::Managed(managed)) => {
+            Some(FastExport::Managed(managed)) => {
                 let (tensor, flags, _) = parts(&managed)?;
                 let copied = flags & DLPACK_FLAG_BITMASK_IS_COPIED != 0;
                 // What is on a device with streams has to be ordered; what is a copy may have to be refused.
@@ -104,7 +104,7 @@ impl<'py> Source<'py> {
                     return Ok(Self::Managed(managed));
                 }
             }
-            Some(Usual::Snapshot(snapshot)) => {
+            Some(FastExport::Snapshot(snapshot)) => {
                 return Ok(Self::Tensor {
                     tensor: Tensor::new(x.py(), snapshot)?,
                     fresh: true,

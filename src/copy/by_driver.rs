@@ -18,9 +18,9 @@ use crate::driver;
 use crate::stream;
 use crate::stream::order;
 use crate::stream::order::Joined;
-use crate::stream::usage::{Ready, Work};
+use crate::stream::usage::{Ready, StreamUsage};
 use crate::stream::{Stream, Wanted};
-use crate::tensor::checked::{Checked, Memo};
+use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::device_memory::DeviceMemory;
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::error::Error;
@@ -68,7 +68,7 @@ impl On {
 }
 
 /// What copies between two devices.
-enum Way {
+enum Direction {
     /// The CPU.
     Host,
     Up,
@@ -76,15 +76,15 @@ enum Way {
     Across,
 }
 
-fn way(here: DLDevice, there: DLDevice) -> Option<Way> {
+fn way(here: DLDevice, there: DLDevice) -> Option<Direction> {
     let is_rocm = |device: DLDevice| device.device_type == kDLROCM;
     let allocates = matches!(there.device_type, kDLCUDA | kDLROCM);
     let (from_host, to_host) = (device::is_readable(here), there == device::CPU);
     match stream::has_streams(here) {
-        false if from_host && to_host => Some(Way::Host),
-        false if from_host && allocates => Some(Way::Up),
-        true if to_host => Some(Way::Down),
-        true if allocates && is_rocm(here) == is_rocm(there) => Some(Way::Across),
+        false if from_host && to_host => Some(Direction::Host),
+        false if from_host && allocates => Some(Direction::Up),
+        true if to_host => Some(Direction::Down),
+        true if allocates && is_rocm(here) == is_rocm(there) => Some(Direction::Across),
         _ => None,
     }
 }
@@ -96,9 +96,9 @@ fn way(here: DLDevice, there: DLDevice) -> Option<Way> {
 /// `BufferError` where it cannot, or there is no driver; what the driver reports.
 pub(crate) fn check(here: DLDevice, there: DLDevice) -> Result<(), Error> {
     let driven = match way(here, there) {
-        Some(Way::Host) => return Ok(()),
-        Some(Way::Down) => here,
-        Some(Way::Up | Way::Across) => there,
+        Some(Direction::Host) => return Ok(()),
+        Some(Direction::Down) => here,
+        Some(Direction::Up | Direction::Across) => there,
         None => return Err(unable(here, there, None)),
     };
     match driver::of(driven) {
@@ -151,19 +151,19 @@ pub(crate) fn copied(
     there: DLDevice,
     on: On,
 ) -> PyResult<Snapshot> {
-    let here = source.memo().device;
+    let here = source.meta().device;
     check(here, there)?;
     match way(here, there) {
-        Some(Way::Up) => up(py, source, there, on),
-        Some(Way::Down) => down(py, source, on.is_ordered()),
-        Some(Way::Across) => across(py, source, there, on),
-        Some(Way::Host) | None => host::compact(py, source),
+        Some(Direction::Up) => up(py, source, there, on),
+        Some(Direction::Down) => down(py, source, on.is_ordered()),
+        Some(Direction::Across) => across(py, source, there, on),
+        Some(Direction::Host) | None => host::compact(py, source),
     }
 }
 
 /// The flags of a copy.
 fn flags(source: &Snapshot) -> u64 {
-    DLPACK_FLAG_BITMASK_IS_COPIED | source.memo().flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED
+    DLPACK_FLAG_BITMASK_IS_COPIED | source.meta().flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED
 }
 
 /// From the host to a device.
@@ -182,7 +182,7 @@ fn up(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResult<Sn
     };
     if let Some(steps) = plan::plan(source).filter(|_| source.size() > 0) {
         let (from, to) = (
-            source.memo().data.expose_provenance(),
+            source.meta().data.expose_provenance(),
             memory.as_ptr().addr(),
         );
         // SAFETY: `from` are the elements of `source` and `to` the memory just allocated; both outlive the wait.
@@ -197,9 +197,9 @@ fn up(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResult<Sn
         source,
         memory,
         there,
-        Work {
+        StreamUsage {
             ready,
-            ..Work::default()
+            ..StreamUsage::default()
         },
     )?)
 }
@@ -223,7 +223,7 @@ fn across(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResul
     }
     let raw = stream.raw()?;
     let current = driver::enter(there).map_err(Error::from)?;
-    let (from, to) = (source.memo().data.addr(), memory.as_ptr().addr());
+    let (from, to) = (source.meta().data.addr(), memory.as_ptr().addr());
     // SAFETY: `source` holds its elements until the stream has passed, by `hold`; the memory was just allocated for
     // this stream and is freed on it (S22).
     let queued = unsafe { plan::queue(&steps, from, to, &current, raw) };
@@ -235,21 +235,21 @@ fn across(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResul
     };
     queued?;
     held?;
-    let work = if lent {
-        Work::ready_now_on(stream, there)?
+    let usage = if lent {
+        StreamUsage::ready_now_on(stream, there)?
     } else {
-        Work::ready_after(stream)
+        StreamUsage::ready_after(stream)
     };
-    Ok(of_memory(source, memory, there, work)?)
+    Ok(of_memory(source, memory, there, usage)?)
 }
 
 /// Makes `stream` wait until the elements are ready, also on another device.
 fn wait_for(source: &Snapshot, stream: &Stream) -> Result<(), Error> {
-    let here = source.memo().device;
-    if stream.device() == here || source.work().is_none() {
+    let here = source.meta().device;
+    if stream.device() == here || source.usage().is_none() {
         return source.order(stream);
     }
-    let known = source.work().and_then(Work::stream);
+    let known = source.usage().and_then(StreamUsage::stream);
     let lead = known.map_or_else(|| stream::working(here), |known| Ok(known.clone()))?;
     source.order(&lead)?;
     order::after(stream, &lead, Joined::Never)
@@ -257,8 +257,8 @@ fn wait_for(source: &Snapshot, stream: &Stream) -> Result<(), Error> {
 
 /// Holds the memory of `source` until `stream` has read it, and makes its producer wait with the next write (H1).
 fn hold(source: &Snapshot, stream: &Stream, ordered: bool) -> Result<(), Error> {
-    let work = source.work();
-    let producer = work.and_then(|work| work.producer.as_ref());
+    let usage = source.usage();
+    let producer = usage.and_then(|usage| usage.producer.as_ref());
     let producer = producer
         .filter(|_| ordered)
         .and_then(|producer| producer.now());
@@ -268,7 +268,7 @@ fn hold(source: &Snapshot, stream: &Stream, ordered: bool) -> Result<(), Error> 
     {
         return Ok(());
     }
-    let is_used = work.and_then(|work| work.used.as_ref());
+    let is_used = usage.and_then(|usage| usage.used.as_ref());
     let is_used = is_used.is_some_and(|used| used.is(stream));
     if producer.is_none() && (is_used || source.is_freed_on(stream)) {
         return Ok(());
@@ -287,9 +287,9 @@ fn hold(source: &Snapshot, stream: &Stream, ordered: bool) -> Result<(), Error> 
     });
     let back = producer.map_or(Ok(()), |producer| order::wait(&producer, &end));
     let uses = vec![end];
-    drop(source.used(Work {
+    drop(source.used(StreamUsage {
         uses: Lock::new(uses),
-        ..Work::default()
+        ..StreamUsage::default()
     })?);
     back
 }
@@ -299,10 +299,10 @@ fn of_memory(
     source: &Snapshot,
     memory: DeviceMemory,
     there: DLDevice,
-    work: Work,
+    usage: StreamUsage,
 ) -> Result<Snapshot, Error> {
-    let dtype = source.memo().dtype;
-    over(source.shape(), dtype, flags(source), there, memory, work)
+    let dtype = source.meta().dtype;
+    over(source.shape(), dtype, flags(source), there, memory, usage)
 }
 
 /// A compact row-major tensor in `memory`.
@@ -312,14 +312,14 @@ fn over(
     flags: u64,
     there: DLDevice,
     memory: DeviceMemory,
-    work: Work,
+    usage: StreamUsage,
 ) -> Result<Snapshot, Error> {
-    let memo = Memo {
+    let meta = Meta {
         device: there,
-        ..Memo::on_cpu(memory.as_ptr(), dtype, flags)
+        ..Meta::on_cpu(memory.as_ptr(), dtype, flags)
     };
-    let checked = Checked::new(memo, shape, None)?;
-    Ok(checked.with_work(Source::Device(Box::new(memory)), Some(Arc::new(work))))
+    let checked = Checked::new(meta, shape, None)?;
+    Ok(checked.with_usage(Source::Device(Box::new(memory)), Some(Arc::new(usage))))
 }
 
 /// Uninitialized memory on `device`.
@@ -350,13 +350,13 @@ pub(crate) fn allocate(
 ) -> Result<Snapshot, Error> {
     let stream = stream::working(there)?;
     let lent = !stream.is_kept();
-    let memo = Memo::on_cpu(NonNull::dangling().as_ptr(), dtype, 0);
-    let size = Checked::new(memo, shape, None)?.size;
+    let meta = Meta::on_cpu(NonNull::dangling().as_ptr(), dtype, 0);
+    let size = Checked::new(meta, shape, None)?.size;
     let memory = DeviceMemory::new(layout::nbytes(size, dtype, false), &stream, lent)?;
-    let work = if lent {
-        Work::ready_now_on(stream, there)?
+    let usage = if lent {
+        StreamUsage::ready_now_on(stream, there)?
     } else {
-        Work::ready_after(stream)
+        StreamUsage::ready_after(stream)
     };
-    over(shape, dtype, 0, there, memory, work)
+    over(shape, dtype, 0, there, memory, usage)
 }

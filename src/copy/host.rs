@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::copy::strided::{Dimension, Walk, copy_bits, in_bytes};
-use crate::tensor::checked::Memo;
+use crate::tensor::checked::Meta;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::Error;
 use crate::types::{device, dtype, layout};
@@ -30,7 +30,7 @@ pub(crate) fn can(device: DLDevice) -> bool {
 ///
 /// `BufferError` for memory that the CPU cannot read, `MemoryError`.
 pub(crate) fn compact(py: Python<'_>, source: &Snapshot) -> PyResult<Snapshot> {
-    let device = source.memo().device;
+    let device = source.meta().device;
     if !device::is_readable(device) {
         let name = device::name(device);
         let message = format!("dlx does not copy what is on {name}, only what is on cpu");
@@ -46,19 +46,19 @@ pub(crate) fn compact(py: Python<'_>, source: &Snapshot) -> PyResult<Snapshot> {
 }
 
 fn copy(source: &Snapshot) -> Result<Snapshot, Error> {
-    let Memo { dtype, flags, .. } = source.memo();
+    let Meta { dtype, flags, .. } = source.meta();
     let flags = DLPACK_FLAG_BITMASK_IS_COPIED | flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
     let copied = Snapshot::allocate(source.shape(), dtype, flags)?;
     if source.size() > 0 {
-        fill(source, copied.memo().data.cast());
+        fill(source, copied.meta().data.cast());
     }
     Ok(copied)
 }
 
 /// Writes the elements of `source`, which has some, in row-major order to `to`, where there is room for them.
 fn fill(source: &Snapshot, to: *mut u8) {
-    let from = source.memo().data.cast::<u8>().cast_const();
-    let bits = i64::from(dtype::bits(source.memo().dtype));
+    let from = source.meta().data.cast::<u8>().cast_const();
+    let bits = i64::from(dtype::bits(source.meta().dtype));
     let packed = bits % 8 != 0 && !source.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
     if source.is_row_major() {
         // One run of bytes, whatever the element.
@@ -121,10 +121,10 @@ fn walk(whole: &Walk, from: *const u8, to: *mut u8, nbytes: i64) {
     let last = pieces.pop();
     thread::scope(|scope| {
         for (walk, from, to) in &pieces {
-            let work = move || copy(walk, *from, *to, base);
+            let usage = move || copy(walk, *from, *to, base);
             // Where no thread can be had, this one does the work.
-            if thread::Builder::new().spawn_scoped(scope, work).is_err() {
-                work();
+            if thread::Builder::new().spawn_scoped(scope, usage).is_err() {
+                usage();
             }
         }
         if let Some((walk, from, to)) = &last {

@@ -3,7 +3,7 @@
 use crate::abi::DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
 use crate::copy::host::dimensions;
 use crate::copy::strided::Dimension;
-use crate::copy::strided::rows::{Origin, Rows, Step, steps};
+use crate::copy::strided::rows::{RowCopy, Step, StepSource, steps};
 use crate::cpython::interpreter::blocking;
 use crate::driver;
 use crate::driver::Current;
@@ -23,7 +23,7 @@ pub(crate) fn plan(source: &Snapshot) -> Option<Vec<Step>> {
     if source.is_row_major() {
         return Some(run(source.nbytes()));
     }
-    let bits = i64::from(dtype::bits(source.memo().dtype));
+    let bits = i64::from(dtype::bits(source.meta().dtype));
     let packed = bits % 8 != 0 && !source.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
     let item = (bits + 7) / 8;
     (!packed).then(|| steps(dimensions(source, item), item))
@@ -46,7 +46,7 @@ pub(crate) unsafe fn queue(
     from: usize,
     to: usize,
     current: &Current,
-    stream: driver::Stream,
+    stream: driver::RawStream,
 ) -> Result<(), Error> {
     for Step {
         origin,
@@ -55,8 +55,8 @@ pub(crate) unsafe fn queue(
     } in steps
     {
         let from = match origin {
-            Origin::Source => from,
-            Origin::Written => to,
+            StepSource::Source => from,
+            StepSource::Written => to,
         };
         let to = to.wrapping_add_signed(*offset as isize);
         rows.each(&mut |from_offset, to_offset| {
@@ -75,11 +75,11 @@ pub(crate) unsafe fn queue(
 ///
 /// As for [`queue`], for the rows at this place.
 unsafe fn queue_rows(
-    rows: &Rows,
+    rows: &RowCopy,
     from: usize,
     to: usize,
     current: &Current,
-    stream: driver::Stream,
+    stream: driver::RawStream,
 ) -> Result<(), Error> {
     // Sizes in memory are not negative.
     let width = rows.width as usize;

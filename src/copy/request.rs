@@ -14,7 +14,7 @@ use crate::stream::order;
 use crate::stream::order::Joined;
 use crate::stream::release;
 use crate::stream::usage::Release;
-use crate::stream::usage::{Producer, Ready, Work};
+use crate::stream::usage::{Producer, Ready, StreamUsage};
 use crate::stream::{Stream, Wanted};
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
@@ -52,7 +52,7 @@ impl Request<'_, '_> {
 
     /// Whether, besides, nobody has named the stream that the tensor is for.
     #[inline(always)]
-    pub(crate) fn is_usual(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         self.is_nothing() && self.stream_of.is_none()
     }
 
@@ -69,7 +69,7 @@ impl Request<'_, '_> {
 
     /// The order of a tensor of a producer whose stream is known, by one event from that to the stream that was
     /// asked for; none where they are the same.
-    pub(crate) fn order(&self, wanted: Wanted, producer: Producer) -> Result<Work, Error> {
+    pub(crate) fn order(&self, wanted: Wanted, producer: Producer) -> Result<StreamUsage, Error> {
         let ready = match wanted {
             Wanted::NoOrder => Ready::Now,
             Wanted::Stream(stream) => {
@@ -84,11 +84,11 @@ impl Request<'_, '_> {
                 Ready::Point(order::point(&producer.then)?)
             }
         };
-        Ok(Work {
+        Ok(StreamUsage {
             ready,
             release: self.release,
             producer: Some(producer),
-            ..Work::default()
+            ..StreamUsage::default()
         })
     }
 
@@ -112,14 +112,14 @@ impl Request<'_, '_> {
     }
 
     /// What a tensor waits for that is ready on the stream that was asked for.
-    pub(crate) fn ready_on(&self, stream: Stream, producer: Option<Producer>) -> Work {
+    pub(crate) fn ready_on(&self, stream: Stream, producer: Option<Producer>) -> StreamUsage {
         let used = (self.release != Release::None).then(|| stream.clone());
-        Work {
+        StreamUsage {
             ready: Ready::After(stream),
             used,
             release: self.release,
             producer,
-            ..Work::default()
+            ..StreamUsage::default()
         }
     }
 }
@@ -130,7 +130,7 @@ pub(crate) fn again(
     snapshot: Snapshot,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
-    let here = snapshot.memo().device;
+    let here = snapshot.meta().device;
     let there = request.device.unwrap_or(here);
     match request.copy {
         Some(false) if there != here => Err(elsewhere(py, here, there)),

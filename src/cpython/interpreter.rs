@@ -140,7 +140,7 @@ pub(crate) fn one_interpreter(_: Python<'_>) -> PyResult<()> {
 /// Runs what gives up something of Python's, on whatever thread: attached, with the exception that is set put
 /// aside, or not at all once the interpreter has begun to exit (invariant S5).
 pub(crate) fn give_up(release: impl FnOnce(Python<'_>)) {
-    attach(|py| {
+    attach_uncounted(|py| {
         let _pending = Pending::save(py);
         release(py);
         report_raised(py);
@@ -152,7 +152,7 @@ pub(crate) fn give_up(release: impl FnOnce(Python<'_>)) {
 /// `Python::attach` believes its own count, which C code between two calls of dlx does not change: where Python
 /// code that dlx has called calls a function that releases the GIL, and that calls dlx, the thread would be taken
 /// for attached. PyO3 does not know of this attachment, so `body` drops an owned `Py<T>` only by `drop_ref`.
-pub(crate) fn attach<R>(body: impl FnOnce(Python<'_>) -> R) -> Option<R> {
+pub(crate) fn attach_uncounted<R>(body: impl FnOnce(Python<'_>) -> R) -> Option<R> {
     struct Release(ffi::PyGILState_STATE);
     impl Drop for Release {
         fn drop(&mut self) {
@@ -172,7 +172,7 @@ pub(crate) fn attach<R>(body: impl FnOnce(Python<'_>) -> R) -> Option<R> {
 
 /// Runs what may take long without holding up Python's other threads, which the device may be waiting for.
 pub(crate) fn blocking<R: Send>(body: impl Fn() -> R + Send + Sync) -> R {
-    attach(|py| py.detach(&body)).unwrap_or_else(&body)
+    attach_uncounted(|py| py.detach(&body)).unwrap_or_else(&body)
 }
 
 /// Whether somebody else holds `object` too, so that to let go of it frees nothing.

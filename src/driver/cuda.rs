@@ -10,7 +10,7 @@ use super::library::{call, check_fork, initialized, load, once};
 use functions::{CUDA_MEMCPY2D, Functions};
 
 use super::error::Error;
-use super::interface::{Capture, Context, Driver, RawEvent, Rows, Stream};
+use super::interface::{Capture, Context, Driver, RawEvent, RawStream, Rows};
 use crate::cpython::fork::Lock;
 
 const CU_EVENT_DISABLE_TIMING: c_uint = 2;
@@ -121,7 +121,7 @@ impl Driver for Cuda {
         pop().ok();
     }
 
-    fn context_of(&self, stream: Stream) -> Result<Context, Error> {
+    fn context_of(&self, stream: RawStream) -> Result<Context, Error> {
         let mut context = null_mut();
         call!(self, cuStreamGetCtx(stream.as_ptr(), &mut context))?;
         Ok(context.expose_provenance())
@@ -148,11 +148,11 @@ impl Driver for Cuda {
         NonNull::new(event).ok_or(Error::Missing("cuEventCreate"))
     }
 
-    fn record(&self, event: RawEvent, stream: Stream) -> Result<(), Error> {
+    fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Error> {
         call!(self, cuEventRecord(event.as_ptr(), stream.as_ptr()))
     }
 
-    fn wait(&self, stream: Stream, event: RawEvent) -> Result<(), Error> {
+    fn wait(&self, stream: RawStream, event: RawEvent) -> Result<(), Error> {
         call!(self, cuStreamWaitEvent(stream.as_ptr(), event.as_ptr(), 0))
     }
 
@@ -168,7 +168,7 @@ impl Driver for Cuda {
         call!(self, cuEventSynchronize(event.as_ptr()))
     }
 
-    fn synchronize_stream(&self, stream: Stream) -> Result<(), Error> {
+    fn synchronize_stream(&self, stream: RawStream) -> Result<(), Error> {
         call!(self, cuStreamSynchronize(stream.as_ptr()))
     }
 
@@ -176,7 +176,7 @@ impl Driver for Cuda {
         call!(self, cuCtxSynchronize())
     }
 
-    fn capture(&self, stream: Stream) -> Result<Capture, Error> {
+    fn capture(&self, stream: RawStream) -> Result<Capture, Error> {
         let mut status = 0;
         match call!(self, cuStreamIsCapturing(stream.as_ptr(), &mut status)) {
             Ok(()) => {}
@@ -214,7 +214,7 @@ impl Driver for Cuda {
         to: usize,
         from: usize,
         bytes: usize,
-        stream: Stream,
+        stream: RawStream,
     ) -> Result<(), Error> {
         call!(
             self,
@@ -222,7 +222,7 @@ impl Driver for Cuda {
         )
     }
 
-    unsafe fn copy_rows(&self, rows: Rows, stream: Stream) -> Result<(), Error> {
+    unsafe fn copy_rows(&self, rows: Rows, stream: RawStream) -> Result<(), Error> {
         let rows = CUDA_MEMCPY2D {
             srcXInBytes: 0,
             srcY: 0,
@@ -244,13 +244,13 @@ impl Driver for Cuda {
         call!(self, cuMemcpy2DAsync(&rows, stream.as_ptr()))
     }
 
-    fn allocate(&self, bytes: usize, stream: Stream) -> Result<usize, Error> {
+    fn allocate(&self, bytes: usize, stream: RawStream) -> Result<usize, Error> {
         let mut memory = 0;
         call!(self, cuMemAllocAsync(&mut memory, bytes, stream.as_ptr()))?;
         Ok(memory as usize)
     }
 
-    unsafe fn free(&self, memory: usize, stream: Stream) -> Result<(), Error> {
+    unsafe fn free(&self, memory: usize, stream: RawStream) -> Result<(), Error> {
         call!(self, cuMemFreeAsync(memory as u64, stream.as_ptr()))
     }
 

@@ -6,7 +6,7 @@ use std::ops::Deref;
 
 use crate::abi::{DLDevice, kDLCUDA, kDLCUDAManaged, kDLROCM};
 use crate::driver::error::Error;
-use crate::driver::interface::{Context, Driver, Stream};
+use crate::driver::interface::{Context, Driver, RawStream};
 use crate::driver::{cuda, hip};
 
 /// The driver of a device, loaded and initialized.
@@ -56,7 +56,7 @@ pub(crate) fn enter(device: DLDevice) -> Result<Current, Error> {
 
 impl Current {
     /// The device of a stream.
-    pub(crate) fn device_of_stream(&self, stream: Stream) -> Result<i32, Error> {
+    pub(crate) fn device_of_stream(&self, stream: RawStream) -> Result<i32, Error> {
         let context = self.driver.context_of(stream)?;
         if context == self.context {
             Ok(self.device)
@@ -66,12 +66,12 @@ impl Current {
     }
 
     /// Blocks until all that `stream`, which does not capture, has been given is done; ends nobody's capture.
-    pub(crate) fn synchronize(&self, stream: Stream) -> Result<(), Error> {
+    pub(crate) fn synchronize(&self, stream: RawStream) -> Result<(), Error> {
         relaxed(self.driver, || self.driver.synchronize_stream(stream))
     }
 
     /// Makes the context of a stream current where that is not the device's primary one.
-    pub(super) fn enter_context_of(&self, stream: Stream) -> Result<Self, Error> {
+    pub(super) fn enter_context_of(&self, stream: RawStream) -> Result<Self, Error> {
         let context = self.driver.context_of(stream)?;
         Ok(Self {
             driver: self.driver,

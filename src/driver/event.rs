@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::current::{Current, relaxed};
 use super::error::Error;
-use super::interface::{Capture, Context, Driver, RawEvent, Stream};
+use super::interface::{Capture, Context, Driver, RawEvent, RawStream};
 use super::library::check_fork;
 use crate::cpython::fork::Lock;
 
@@ -58,7 +58,7 @@ impl Event {
     /// `capture` is what [`Driver::capture`] says of the stream.
     pub(crate) fn record(
         current: &Current,
-        stream: Stream,
+        stream: RawStream,
         capture: Capture,
     ) -> Result<Self, Error> {
         const INVALID_HANDLE: i32 = 400;
@@ -71,7 +71,7 @@ impl Event {
         }
     }
 
-    fn record_in(current: &Current, stream: Stream, capture: Capture) -> Result<Self, Error> {
+    fn record_in(current: &Current, stream: RawStream, capture: Capture) -> Result<Self, Error> {
         let event = Self {
             driver: current.driver,
             context: current.context,
@@ -86,7 +86,7 @@ impl Event {
     }
 
     /// Makes `stream`, of whatever context, wait for this point.
-    pub(crate) fn wait(&self, stream: Stream) -> Result<(), Error> {
+    pub(crate) fn wait(&self, stream: RawStream) -> Result<(), Error> {
         check_fork()?;
         self.driver.wait(stream, self.raw)
     }

@@ -5,7 +5,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
 
 use super::error::Error;
-use super::interface::{Capture, Context, Driver, RawEvent, Rows, Stream};
+use super::interface::{Capture, Context, Driver, RawEvent, RawStream, Rows};
 use super::library::{call, check_fork, functions, initialized, load, once, symbol};
 
 const HIP_EVENT_DISABLE_TIMING: c_uint = 2;
@@ -129,7 +129,7 @@ impl Driver for Hip {
         restore().ok();
     }
 
-    fn context_of(&self, stream: Stream) -> Result<Context, Error> {
+    fn context_of(&self, stream: RawStream) -> Result<Context, Error> {
         let mut device = 0;
         call!(self, hipStreamGetDevice(stream.as_ptr(), &mut device))?;
         Ok(device as Context)
@@ -152,11 +152,11 @@ impl Driver for Hip {
         NonNull::new(event).ok_or(Error::Missing("hipEventCreateWithFlags"))
     }
 
-    fn record(&self, event: RawEvent, stream: Stream) -> Result<(), Error> {
+    fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Error> {
         call!(self, hipEventRecord(event.as_ptr(), stream.as_ptr()))
     }
 
-    fn wait(&self, stream: Stream, event: RawEvent) -> Result<(), Error> {
+    fn wait(&self, stream: RawStream, event: RawEvent) -> Result<(), Error> {
         call!(self, hipStreamWaitEvent(stream.as_ptr(), event.as_ptr(), 0))
     }
 
@@ -172,7 +172,7 @@ impl Driver for Hip {
         call!(self, hipEventSynchronize(event.as_ptr()))
     }
 
-    fn synchronize_stream(&self, stream: Stream) -> Result<(), Error> {
+    fn synchronize_stream(&self, stream: RawStream) -> Result<(), Error> {
         call!(self, hipStreamSynchronize(stream.as_ptr()))
     }
 
@@ -180,7 +180,7 @@ impl Driver for Hip {
         call!(self, hipDeviceSynchronize())
     }
 
-    fn capture(&self, stream: Stream) -> Result<Capture, Error> {
+    fn capture(&self, stream: RawStream) -> Result<Capture, Error> {
         let mut status = 0;
         match call!(self, hipStreamIsCapturing(stream.as_ptr(), &mut status)) {
             Ok(()) => {}
@@ -211,7 +211,7 @@ impl Driver for Hip {
         to: usize,
         from: usize,
         bytes: usize,
-        stream: Stream,
+        stream: RawStream,
     ) -> Result<(), Error> {
         let to = std::ptr::with_exposed_provenance_mut(to);
         let from = std::ptr::with_exposed_provenance(from);
@@ -221,7 +221,7 @@ impl Driver for Hip {
         )
     }
 
-    unsafe fn copy_rows(&self, rows: Rows, stream: Stream) -> Result<(), Error> {
+    unsafe fn copy_rows(&self, rows: Rows, stream: RawStream) -> Result<(), Error> {
         let to = std::ptr::with_exposed_provenance_mut(rows.to);
         let from = std::ptr::with_exposed_provenance(rows.from);
         call!(
@@ -239,13 +239,13 @@ impl Driver for Hip {
         )
     }
 
-    fn allocate(&self, bytes: usize, stream: Stream) -> Result<usize, Error> {
+    fn allocate(&self, bytes: usize, stream: RawStream) -> Result<usize, Error> {
         let mut memory = null_mut();
         call!(self, hipMallocAsync(&mut memory, bytes, stream.as_ptr()))?;
         Ok(memory.expose_provenance())
     }
 
-    unsafe fn free(&self, memory: usize, stream: Stream) -> Result<(), Error> {
+    unsafe fn free(&self, memory: usize, stream: RawStream) -> Result<(), Error> {
         let memory = std::ptr::with_exposed_provenance_mut(memory);
         call!(self, hipFreeAsync(memory, stream.as_ptr()))
     }

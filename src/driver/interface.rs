@@ -8,9 +8,9 @@ use crate::driver::error::Error;
 /// A stream as the functions of a driver take it: never 0 on CUDA, where 1 is the legacy default stream of the
 /// current context and 2 that of the thread.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Stream(usize);
+pub(crate) struct RawStream(usize);
 
-impl Stream {
+impl RawStream {
     /// The stream of a handle as DLPack writes it.
     ///
     /// # Safety
@@ -79,7 +79,7 @@ pub(crate) trait Driver: Sync {
     fn enter_context(&self, context: Context) -> Result<Option<Context>, Error>;
 
     /// The context of a stream.
-    fn context_of(&self, stream: Stream) -> Result<Context, Error>;
+    fn context_of(&self, stream: RawStream) -> Result<Context, Error>;
 
     /// The device of a context.
     fn device_of_context(&self, context: Context) -> Result<i32, Error>;
@@ -91,10 +91,10 @@ pub(crate) trait Driver: Sync {
     fn create_event(&self) -> Result<RawEvent, Error>;
 
     /// Puts `event` behind all that `stream` has been given.
-    fn record(&self, event: RawEvent, stream: Stream) -> Result<(), Error>;
+    fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Error>;
 
     /// Makes `stream` wait for what `event` was recorded behind.
-    fn wait(&self, stream: Stream, event: RawEvent) -> Result<(), Error>;
+    fn wait(&self, stream: RawStream, event: RawEvent) -> Result<(), Error>;
 
     /// Whether what `event` was recorded behind is done.
     fn is_done(&self, event: RawEvent) -> Result<bool, Error>;
@@ -103,13 +103,13 @@ pub(crate) trait Driver: Sync {
     fn synchronize_event(&self, event: RawEvent) -> Result<(), Error>;
 
     /// Blocks until all that `stream` has been given is done.
-    fn synchronize_stream(&self, stream: Stream) -> Result<(), Error>;
+    fn synchronize_stream(&self, stream: RawStream) -> Result<(), Error>;
 
     /// Blocks until all that the current context has been given is done.
     fn synchronize_context(&self) -> Result<(), Error>;
 
     /// Whether `stream` captures.
-    fn capture(&self, stream: Stream) -> Result<Capture, Error>;
+    fn capture(&self, stream: RawStream) -> Result<Capture, Error>;
 
     /// Sets how this thread's calls affect captures elsewhere, and returns how they did (2 is relaxed).
     fn exchange_capture_mode(&self, mode: i32) -> Result<i32, Error>;
@@ -125,7 +125,7 @@ pub(crate) trait Driver: Sync {
         to: usize,
         from: usize,
         bytes: usize,
-        stream: Stream,
+        stream: RawStream,
     ) -> Result<(), Error>;
 
     /// Queues a copy of rows between any two memories.
@@ -133,17 +133,17 @@ pub(crate) trait Driver: Sync {
     /// # Safety
     ///
     /// As for [`Self::copy`], for each row.
-    unsafe fn copy_rows(&self, rows: Rows, stream: Stream) -> Result<(), Error>;
+    unsafe fn copy_rows(&self, rows: Rows, stream: RawStream) -> Result<(), Error>;
 
     /// Memory of the current context's device, in the order of `stream`.
-    fn allocate(&self, bytes: usize, stream: Stream) -> Result<usize, Error>;
+    fn allocate(&self, bytes: usize, stream: RawStream) -> Result<usize, Error>;
 
     /// Gives memory of [`Self::allocate`] back, in the order of `stream`.
     ///
     /// # Safety
     ///
     /// The memory is not used by what is given to any stream later, nor by what `stream` does not wait for.
-    unsafe fn free(&self, memory: usize, stream: Stream) -> Result<(), Error>;
+    unsafe fn free(&self, memory: usize, stream: RawStream) -> Result<(), Error>;
 
     /// The device on which the memory at an address is.
     fn device_of(&self, address: usize) -> Result<i32, Error>;

@@ -17,7 +17,7 @@ use crate::cpython::interpreter::PythonOwner;
 use crate::cpython::lookup::lacks;
 use crate::exchange::published::NAME;
 use crate::stream::WorkStream;
-use crate::tensor::checked::{Checked, Memo, dimensions, is_exact, is_usual};
+use crate::tensor::checked::{Checked, Meta, dimensions, is_exact, is_fast};
 use crate::tensor::managed::Managed;
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::error::{Error, type_name};
@@ -180,7 +180,7 @@ impl Table {
     }
 
     /// A view of `object`, whose dimensions belong to it; `None` where the table lends none (R122). The tensors of a
-    /// library that `is_trusted` need no checking as long as they look as usual.
+    /// library that `may_be_fast` need no checking as long as they look as usual.
     ///
     /// # Errors
     ///
@@ -189,7 +189,7 @@ impl Table {
     pub(crate) fn borrow(
         &self,
         object: &Bound<'_, PyAny>,
-        is_trusted: bool,
+        may_be_fast: bool,
     ) -> PyResult<Option<DLTensor>> {
         let Some(borrow) = self.borrow else {
             return Ok(None);
@@ -212,7 +212,7 @@ impl Table {
         }
         // SAFETY: a table that succeeds has filled `out` (R123).
         let tensor = unsafe { out.assume_init() };
-        if is_trusted && is_usual(&tensor, 0) {
+        if may_be_fast && is_fast(&tensor, 0) {
             return Ok(Some(tensor));
         }
         // SAFETY: the producer lends the dimensions until it gets control again (R129).
@@ -236,7 +236,7 @@ impl Table {
         // SAFETY: the producer lends the dimensions until it gets control again (R129), and here they are copied.
         let (shape, strides) = unsafe { dimensions(&tensor) }?;
         let owner = PythonOwner::new(object.clone().unbind());
-        let checked = Checked::new(Memo::of(&tensor, 0)?, shape, strides)?;
+        let checked = Checked::new(Meta::of(&tensor, 0)?, shape, strides)?;
         Ok(Some(checked.over(Source::Python(owner))))
     }
 }

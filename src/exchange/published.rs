@@ -14,7 +14,7 @@ use crate::cpython::boundary::{attached, guard};
 use crate::exchange::handed_back::give_back;
 use crate::stream;
 use crate::stream::Stream;
-use crate::stream::usage::Work;
+use crate::stream::usage::StreamUsage;
 use crate::tensor::managed::Managed;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::Error;
@@ -28,7 +28,7 @@ pub(super) const NAME: &CStr = c"dlpack_exchange_api";
 pub(crate) trait Exchange: Sync {
     /// What `object` is, where there is nothing to wait for and nothing can fail; `None` says nothing.
     #[inline(always)]
-    fn at_hand<'a>(&self, _object: &'a Bound<'_, PyAny>) -> Option<&'a Snapshot> {
+    fn fast_borrow<'a>(&self, _object: &'a Bound<'_, PyAny>) -> Option<&'a Snapshot> {
         None
     }
 
@@ -58,7 +58,7 @@ pub(crate) trait Exchange: Sync {
 
 /// A type that stands for one [`Exchange`]: the functions of a table get no context, so each table needs
 /// functions of its own.
-pub(crate) trait Named: 'static {
+pub(crate) trait ExchangeType: 'static {
     /// The kind of exchange.
     type Exchange: Exchange + 'static;
 
@@ -67,7 +67,7 @@ pub(crate) trait Named: 'static {
 }
 
 /// The table whose functions serve `T`.
-pub(crate) const fn table<T: Named>() -> Published {
+pub(crate) const fn table<T: ExchangeType>() -> Published {
     Published(DLPackExchangeAPI {
         header: DLPackExchangeAPIHeader {
             version: DLPackVersion {
@@ -117,7 +117,7 @@ pub(crate) fn publish<'py>(
     unsafe { PyCapsule::new_with_pointer(py, table.header().cast(), NAME) }
 }
 
-unsafe extern "C" fn managed_tensor_from_py_object_no_sync<T: Named>(
+unsafe extern "C" fn managed_tensor_from_py_object_no_sync<T: ExchangeType>(
     py_object: *mut c_void,
     out: *mut *mut DLManagedTensorVersioned,
 ) -> c_int {
@@ -125,7 +125,7 @@ unsafe extern "C" fn managed_tensor_from_py_object_no_sync<T: Named>(
     unsafe { from_py_object(T::exchange(), py_object, out) }
 }
 
-unsafe extern "C" fn dltensor_from_py_object_no_sync<T: Named>(
+unsafe extern "C" fn dltensor_from_py_object_no_sync<T: ExchangeType>(
     py_object: *mut c_void,
     out: *mut DLTensor,
 ) -> c_int {
@@ -133,7 +133,7 @@ unsafe extern "C" fn dltensor_from_py_object_no_sync<T: Named>(
     unsafe { borrow_py_object(T::exchange(), py_object, out) }
 }
 
-unsafe extern "C" fn managed_tensor_to_py_object_no_sync<T: Named>(
+unsafe extern "C" fn managed_tensor_to_py_object_no_sync<T: ExchangeType>(
     tensor: *mut DLManagedTensorVersioned,
     out_py_object: *mut *mut c_void,
 ) -> c_int {
@@ -141,7 +141,7 @@ unsafe extern "C" fn managed_tensor_to_py_object_no_sync<T: Named>(
     unsafe { to_py_object(T::exchange(), tensor, out_py_object) }
 }
 
-unsafe extern "C" fn current_work_stream<T: Named>(
+unsafe extern "C" fn current_work_stream<T: ExchangeType>(
     device_type: DLDeviceType,
     device_id: i32,
     out_current_stream: *mut *mut c_void,
@@ -154,7 +154,7 @@ unsafe extern "C" fn current_work_stream<T: Named>(
     unsafe { work_stream(T::exchange(), device, out_current_stream) }
 }
 
-unsafe extern "C" fn managed_tensor_allocator<T: Named>(
+unsafe extern "C" fn managed_tensor_allocator<T: ExchangeType>(
     prototype: *mut DLTensor,
     out: *mut *mut DLManagedTensorVersioned,
     error_ctx: *mut c_void,
@@ -195,15 +195,15 @@ unsafe fn borrow_py_object<E: Exchange>(
 ) -> c_int {
     // SAFETY: exchange functions are called attached (S2).
     let py = unsafe { Python::assume_attached() };
-    let at_hand = || {
+    let fast_borrow = || {
         // SAFETY: the caller passes an object that it keeps alive for the call (S2).
         let object = unsafe { Borrowed::from_ptr_or_opt(py, py_object.cast()) }?;
-        let tensor = exchange.at_hand(&object)?.dl_tensor();
+        let tensor = exchange.fast_borrow(&object)?.dl_tensor();
         // SAFETY: `out` is the caller's to be written (S2).
         unsafe { out.write(tensor) };
         Some(())
     };
-    match guard(at_hand, |_| None) {
+    match guard(fast_borrow, |_| None) {
         Some(()) => 0,
         // SAFETY: as this function is called.
         None => unsafe { borrow_by_rules(exchange, py_object, out) },
@@ -253,19 +253,19 @@ unsafe fn to_py_object<E: Exchange>(
         let device = device.ok().filter(|&device| stream::has_streams(device));
         let ready = |device| {
             let handle = exchange.current_work_stream(py, device)?;
-            Ok(Work::ready_now_on(
+            Ok(StreamUsage::ready_now_on(
                 Stream::of_table(handle, device),
                 device,
             )?)
         };
-        let work = match device.map(ready).transpose() {
-            Ok(work) => work,
+        let usage = match device.map(ready).transpose() {
+            Ok(usage) => usage,
             Err(error) => {
                 managed.into_raw();
                 return Err(error);
             }
         };
-        let snapshot = Snapshot::import(managed, work).map_err(|(error, managed)| {
+        let snapshot = Snapshot::import(managed, usage).map_err(|(error, managed)| {
             managed.into_raw();
             error
         })?;

@@ -22,7 +22,7 @@ pub(crate) use origin::{
 };
 
 use crate::exchange::foreign::header;
-use crate::exchange::published::{Named, Published, table};
+use crate::exchange::published::{ExchangeType, Published, table};
 use crate::stream::WorkStream;
 use crate::types::error::type_name;
 
@@ -245,7 +245,7 @@ fn forget(weak: &Bound<'_, PyAny>) {
 /// Stands for the slot of this number in the functions of its table.
 struct Numbered<const N: usize>;
 
-impl<const N: usize> Named for Numbered<N> {
+impl<const N: usize> ExchangeType for Numbered<N> {
     type Exchange = Slot;
 
     fn exchange() -> &'static Slot {

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::abi::*;
 use crate::copy::by_driver;
 use crate::exchange::published;
-use crate::exchange::published::{Exchange, Named, Published};
+use crate::exchange::published::{Exchange, ExchangeType, Published};
 use crate::stream;
 use crate::stream::Stream;
 use crate::tensor::managed::Managed;
@@ -32,7 +32,7 @@ fn tensor<'a>(object: &'a Borrowed<'_, '_, PyAny>) -> PyResult<&'a Tensor> {
 #[inline(always)]
 fn ready<'a>(py: Python<'_>, tensor: &'a Tensor) -> PyResult<&'a Snapshot> {
     let snapshot = tensor.snapshot()?;
-    if snapshot.work().is_some() {
+    if snapshot.usage().is_some() {
         order(py, snapshot)?;
     }
     Ok(snapshot)
@@ -42,7 +42,7 @@ fn ready<'a>(py: Python<'_>, tensor: &'a Tensor) -> PyResult<&'a Snapshot> {
 #[cold]
 #[inline(never)]
 fn order(py: Python<'_>, snapshot: &Snapshot) -> PyResult<()> {
-    let device = snapshot.memo().device;
+    let device = snapshot.meta().device;
     let consumer = Stream::of_table(stream::current(py, device)?, device);
     Ok(snapshot.order(&consumer)?)
 }
@@ -59,7 +59,7 @@ fn stranger(object: &Bound<'_, PyAny>) -> PyErr {
 /// The exchange of `dlx.Tensor`.
 pub(crate) struct Tensors;
 
-impl Named for Tensors {
+impl ExchangeType for Tensors {
     type Exchange = Self;
 
     fn exchange() -> &'static Self {
@@ -78,8 +78,8 @@ pub(crate) fn allocate(
 
 impl Exchange for Tensors {
     #[inline(always)]
-    fn at_hand<'a>(&self, object: &'a Bound<'_, PyAny>) -> Option<&'a Snapshot> {
-        Tensor::of(object)?.get().at_hand()
+    fn fast_borrow<'a>(&self, object: &'a Bound<'_, PyAny>) -> Option<&'a Snapshot> {
+        Tensor::of(object)?.get().fast_snapshot()
     }
 
     fn export(

@@ -96,7 +96,7 @@ pub(crate) fn named(
     snapshot: Snapshot,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
-    if snapshot.memo().device == device::CPU && request.device.is_none() {
+    if snapshot.meta().device == device::CPU && request.device.is_none() {
         Ok(snapshot)
     } else {
         looked_at(stand_in, exporter, snapshot, request)
@@ -110,7 +110,7 @@ fn looked_at(
     snapshot: Snapshot,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
-    let here = snapshot.memo().device;
+    let here = snapshot.meta().device;
     // What dlx holds already is no answer to the request yet.
     let own = Tensor::of(exporter).is_some();
     let copied = request.copy == Some(true) || snapshot.has(DLPACK_FLAG_BITMASK_IS_COPIED);
@@ -172,7 +172,7 @@ pub(crate) fn again(
     if request.copy == Some(true) || found.has(DLPACK_FLAG_BITMASK_IS_COPIED) {
         return Ok(Some(found));
     }
-    let here = snapshot.memo().device;
+    let here = snapshot.meta().device;
     let devices = others(&[&[here], &*aliases.devices].concat(), there);
     let exporter = exporter.map(|exporter| PythonOwner::new(exporter.clone().unbind()));
     Ok(Some(found.aliased(Aliases { devices, exporter })?))
@@ -187,7 +187,7 @@ fn asked(
     let kind = torch::kind(exporter)?;
     let found = from_protocol(exporter, kind, request)?;
     let found = found.ok_or_else(|| no_protocol(exporter, "__dlpack__"))?;
-    let (was, is) = (snapshot.memo(), found.memo());
+    let (was, is) = (snapshot.meta(), found.meta());
     let copied = request.copy == Some(true) || found.has(DLPACK_FLAG_BITMASK_IS_COPIED);
     // Where one of the devices has handles, the addresses cannot be compared.
     let comparable = device::has_addresses(was.device) && device::has_addresses(is.device);
@@ -210,16 +210,16 @@ fn readdressed(
     there: DLDevice,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
-    let memo = snapshot.memo();
-    let (from, to) = (device::name(memo.device), device::name(there));
-    if !(device::has_addresses(memo.device) && device::has_addresses(there)) {
+    let meta = snapshot.meta();
+    let (from, to) = (device::name(meta.device), device::name(there));
+    if !(device::has_addresses(meta.device) && device::has_addresses(there)) {
         return Err(PyBufferError::new_err(format!(
             "the tensor is on {from}, and its address says nothing on {to}: one of the two has handles"
         )));
     }
     if snapshot
-        .work()
-        .is_some_and(|work| !matches!(work.ready, Ready::Now))
+        .usage()
+        .is_some_and(|usage| !matches!(usage.ready, Ready::Now))
     {
         return Err(PyBufferError::new_err(format!(
             "the tensor becomes ready on a stream of {from}, which dlx does not order for {to}; \

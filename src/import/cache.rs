@@ -24,11 +24,11 @@ pub(crate) enum Way {
     /// As what it is: a `dlx.Tensor`.
     Tensor,
     /// Through the table of the type, with torch's guards where it is torch's.
-    Table(Table, Option<torch::Kind>),
+    Table(Table, Option<torch::TorchClass>),
     /// From the struct of a NumPy array.
     Numpy,
     /// Through `__dlpack__`, with torch's guards.
-    Protocol(torch::Kind),
+    Protocol(torch::TorchClass),
     /// As the object that an instance of a mixin class stands for.
     Mixin,
     /// The type has no table; an object may name another that has (rung 2), else `__dlpack__`.
@@ -49,7 +49,7 @@ static CACHE: [OnceLock<Entry>; SLOTS] = [const { OnceLock::new() }; SLOTS];
 
 /// How objects of the type of `x` are imported, if that is remembered; nothing is remembered by asking.
 #[inline(always)]
-pub(crate) fn known(x: &Bound<'_, PyAny>) -> Option<&'static Way> {
+pub(crate) fn remembered(x: &Bound<'_, PyAny>) -> Option<&'static Way> {
     let class: *mut ffi::PyObject = x.get_type_ptr().cast();
     places(class)
         .map_while(OnceLock::get)
@@ -73,7 +73,7 @@ pub(crate) fn way(x: &Bound<'_, PyAny>) -> PyResult<Way> {
 /// As for [`way`].
 #[inline(always)]
 pub(crate) fn way_in<'a>(room: &'a mut Option<Way>, x: &Bound<'_, PyAny>) -> PyResult<&'a Way> {
-    match known(x) {
+    match remembered(x) {
         Some(way) => Ok(way),
         None if is_undecided(x)? => Ok(&Way::Undecided),
         None => Ok(room.insert(decided(x)?)),
@@ -128,7 +128,7 @@ fn find(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Way> {
         return Ok(Way::Tensor);
     }
     let kind = torch::kind(x)?;
-    if let Some(kind @ torch::Kind::Subclass) = kind {
+    if let Some(kind @ torch::TorchClass::Subclass) = kind {
         return Ok(Way::Protocol(kind));
     }
     // What dlx provides for others to use is no way for dlx itself.

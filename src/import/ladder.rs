@@ -14,10 +14,10 @@ use crate::cpython::call::attribute;
 use crate::exchange::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
 use crate::import::aliases;
 use crate::import::cache::Way;
-use crate::import::protocol::{at_once, from_protocol, no_protocol};
+use crate::import::protocol::{fast_import, from_protocol, no_protocol};
 use crate::import::{cache, table};
 use crate::stream::Wanted;
-use crate::stream::usage::Work;
+use crate::stream::usage::StreamUsage;
 use crate::tensor::capsule;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
@@ -39,8 +39,8 @@ pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> Py
     for _ in 0..MAX_HOPS {
         let stand_in = outer.as_ref().map(|_| given);
         match (step(&x, stand_in, request), &outer) {
-            (Ok(Step::There(snapshot)), _) => return Ok(snapshot),
-            (Ok(Step::Next(inner, last)), _) => (x, outer) = (inner, last),
+            (Ok(Rung::There(snapshot)), _) => return Ok(snapshot),
+            (Ok(Rung::Next(inner, last)), _) => (x, outer) = (inner, last),
             (Err(error), Some(outer)) => return Err(explain(outer, &x, error)),
             (Err(error), None) => return Err(error),
         }
@@ -49,7 +49,7 @@ pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> Py
 }
 
 /// What a rung leads to.
-enum Step<'py> {
+enum Rung<'py> {
     There(Snapshot),
     /// Another object that stands for this one, and the instance of a mixin class that says so, if it is one.
     Next(Bound<'py, PyAny>, Option<Bound<'py, PyAny>>),
@@ -60,27 +60,27 @@ fn step<'py>(
     x: &Bound<'py, PyAny>,
     stand_in: Option<&Bound<'py, PyAny>>,
     request: &Request<'_, '_>,
-) -> PyResult<Step<'py>> {
+) -> PyResult<Rung<'py>> {
     let mut room = None;
     let snapshot = match cache::way_in(&mut room, x)? {
-        Way::Tensor => return from_tensor(x.cast()?, stand_in, request).map(Step::There),
+        Way::Tensor => return from_tensor(x.cast()?, stand_in, request).map(Rung::There),
         Way::Numpy => from_numpy(x, request),
         Way::Table(table, kind) => table::from_table(x, *table, *kind, request),
         Way::Protocol(kind) => without_table(x, Some(*kind), request),
         Way::Mixin => {
             let (inner, last) = innermost(x)?;
-            return Ok(Step::Next(inner, Some(last)));
+            return Ok(Rung::Next(inner, Some(last)));
         }
         Way::Undecided => match forwarded(x)? {
-            Some(inner) => return Ok(Step::Next(inner, None)),
-            None if request.is_usual() => match at_once(x)? {
-                Some(snapshot) => return Ok(Step::There(snapshot)),
+            Some(inner) => return Ok(Rung::Next(inner, None)),
+            None if request.is_plain() => match fast_import(x)? {
+                Some(snapshot) => return Ok(Rung::There(snapshot)),
                 None => without_table(x, None, request),
             },
             None => without_table(x, None, request),
         },
     };
-    aliases::named(stand_in, x, snapshot?, request).map(Step::There)
+    aliases::named(stand_in, x, snapshot?, request).map(Rung::There)
 }
 
 /// A tensor of dlx's own, for which `stand_in` may have been given.
@@ -94,7 +94,7 @@ pub(crate) fn from_tensor(
     if let Some(snapshot) = aliases::again(x.py(), &snapshot, request)? {
         return Ok(snapshot);
     }
-    if request.moves(snapshot.memo().device) {
+    if request.moves(snapshot.meta().device) {
         again(x.py(), snapshot, request)
     } else {
         again(x.py(), used(&snapshot, request)?, request)
@@ -103,26 +103,26 @@ pub(crate) fn from_tensor(
 
 /// A snapshot that dlx holds, for use on the stream that was asked for.
 pub(crate) fn used(snapshot: &Snapshot, request: &Request<'_, '_>) -> PyResult<Snapshot> {
-    let here = snapshot.memo().device;
+    let here = snapshot.meta().device;
     let Wanted::Stream(stream) = request.wanted(here)? else {
         return Ok(snapshot.clone());
     };
     snapshot.order(&stream)?;
-    let work = snapshot.work();
-    if work
-        .and_then(Work::stream)
+    let usage = snapshot.usage();
+    if usage
+        .and_then(StreamUsage::stream)
         .is_some_and(|known| known.is(&stream))
     {
         return Ok(snapshot.clone());
     }
-    let producer = work.and_then(|work| work.producer.clone());
+    let producer = usage.and_then(|usage| usage.producer.clone());
     Ok(snapshot.used(request.ready_on(stream, producer))?)
 }
 
 /// Rungs 4 and 5: `__dlpack__`, or else a protocol that is not DLPack's.
 fn without_table(
     x: &Bound<'_, PyAny>,
-    kind: Option<torch::Kind>,
+    kind: Option<torch::TorchClass>,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     if let Some(snapshot) = from_protocol(x, kind, request)? {
@@ -131,7 +131,7 @@ fn without_table(
     let Some(snapshot) = adapters::snapshot(x, request)? else {
         return Err(no_protocol(x, "__dlpack__"));
     };
-    request.wanted(request.device.unwrap_or(snapshot.memo().device))?;
+    request.wanted(request.device.unwrap_or(snapshot.meta().device))?;
     again(x.py(), snapshot, request)
 }
 

@@ -2,19 +2,19 @@
 
 #![forbid(unsafe_code)]
 
-mod asked;
+mod fast;
 mod order;
-mod usual;
+mod question;
 
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyException, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyTuple};
 
-use self::asked::{Asked, failed};
+pub(crate) use self::fast::{FastExport, fast_export, fast_import};
+use self::fast::{note, on_cpu};
 use self::order::{Order, of_request};
-pub(crate) use self::usual::{Usual, at_once, usual};
-use self::usual::{note, on_cpu};
+use self::question::{Question, failed};
 use crate::abi::*;
 use crate::adapters::{oneapi, tensorflow, torch};
 use crate::copy::by_driver;
@@ -32,7 +32,7 @@ use crate::types::error::type_name;
 /// The tensor of `__dlpack__`, moved or copied by dlx where the producer refuses to; `None` if `x` has no such method.
 pub(crate) fn from_protocol(
     x: &Bound<'_, PyAny>,
-    kind: Option<torch::Kind>,
+    kind: Option<torch::TorchClass>,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
     let py = x.py();
@@ -75,7 +75,7 @@ pub(crate) fn from_protocol(
 /// The answer of `__dlpack__`, asked for DLPack 1.3, and for a device, a copy or a stream where that is needed.
 pub(crate) fn ask(
     x: &Bound<'_, PyAny>,
-    kind: Option<torch::Kind>,
+    kind: Option<torch::TorchClass>,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
     match kind {
@@ -89,7 +89,7 @@ pub(crate) fn ask(
 #[inline(always)]
 fn ask_checked(
     x: &Bound<'_, PyAny>,
-    kind: Option<torch::Kind>,
+    kind: Option<torch::TorchClass>,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
     let py = x.py();
@@ -102,7 +102,7 @@ fn ask_checked(
         Ok(None) if attribute(x, intern!(py, "__dlpack__"))?.is_none() => return Ok(None),
         Ok(None) => return Err(no_protocol(x, "__dlpack_device__")),
         // Where it was not asked first, it would not have been asked.
-        Err(error) if request.is_usual() && error.is_instance_of::<PyException>(py) => {
+        Err(error) if request.is_plain() && error.is_instance_of::<PyException>(py) => {
             let snapshot = on_cpu(x)?.ok_or(error)?;
             check_memory(x, kind, &snapshot)?;
             return Ok(Some(snapshot));
@@ -123,7 +123,7 @@ fn ask_checked(
         None
     };
     let wanted = if on_host.is_some() { here } else { there };
-    let asked = Asked {
+    let asked = Question {
         stream,
         queue,
         device: (here != wanted).then_some(wanted),
@@ -137,12 +137,12 @@ fn ask_checked(
         Err(error) => return unless_absent(x, asked.explain(py, error, here)),
     };
     // After the export, which may have given the stream work of its own.
-    let work = order.work(request)?;
-    let snapshot = capsule::import(&capsule, work)?;
+    let usage = order.usage(request)?;
+    let snapshot = capsule::import(&capsule, usage)?;
     if (asked.copy, asked.device) == (None, None) {
         check_memory(x, kind, &snapshot)?;
     }
-    let found = snapshot.memo().device;
+    let found = snapshot.meta().device;
     if found != wanted && (request.device.is_some() || stream::has_streams(found)) {
         return Err(PyBufferError::new_err(format!(
             "{} was asked for a tensor on {} and gave one on {}",
@@ -170,13 +170,13 @@ fn ask_checked(
 /// Refuses what torch exports of memory that `x` does not have.
 fn check_memory(
     x: &Bound<'_, PyAny>,
-    kind: Option<torch::Kind>,
+    kind: Option<torch::TorchClass>,
     snapshot: &Snapshot,
 ) -> PyResult<()> {
     let Some(kind) = kind else {
         return Ok(());
     };
-    kind.check_address(x, snapshot.memo().data)?;
+    kind.check_address(x, snapshot.meta().data)?;
     if kind.holds(x, snapshot, None) {
         Ok(())
     } else {
@@ -201,7 +201,7 @@ pub(crate) fn device(x: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
     asked_device(x)
 }
 
-/// As [`device`], of what has been checked.
+/// As [`fn@device`], of what has been checked.
 fn asked_device(x: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
     let name = intern!(x.py(), "__dlpack_device__");
     let answer = answer(x, name, None).map_err(|error| {

@@ -15,7 +15,7 @@ use crate::stream;
 use crate::stream::Stream;
 use crate::stream::WorkStream;
 use crate::stream::release;
-use crate::stream::usage::{Library, Producer, Ready, Work};
+use crate::stream::usage::{Library, Producer, Ready, StreamUsage};
 use crate::tensor::managed::Managed;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
@@ -24,7 +24,7 @@ use crate::types::device;
 pub(super) fn from_table(
     x: &Bound<'_, PyAny>,
     table: Table,
-    kind: Option<torch::Kind>,
+    kind: Option<torch::TorchClass>,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     exported(x, table.export(x), table, kind, request)
@@ -37,7 +37,7 @@ pub(super) fn from_table(
 pub(crate) fn of_known(
     x: &Bound<'_, PyAny>,
     table: &Table,
-    kind: Option<&torch::Kind>,
+    kind: Option<&torch::TorchClass>,
 ) -> PyResult<Snapshot> {
     match kind {
         Some(kind) if kind.is_plain() => of_torch(x, table, kind),
@@ -52,8 +52,8 @@ pub(crate) fn of_known(
 ///
 /// A function of its own, which needs few registers: callers need many.
 #[inline(never)]
-fn of_torch(x: &Bound<'_, PyAny>, table: &Table, kind: &torch::Kind) -> PyResult<Snapshot> {
-    match table.export(x).map(Snapshot::import_trusted) {
+fn of_torch(x: &Bound<'_, PyAny>, table: &Table, kind: &torch::TorchClass) -> PyResult<Snapshot> {
+    match table.export(x).map(Snapshot::import_fast) {
         Ok(Ok((snapshot, last))) => checked(x, snapshot, last, table, kind),
         Ok(Err(managed)) => of_unusual(x, Ok(managed), table, Some(kind)),
         Err(error) => of_unusual(x, Err(error), table, Some(kind)),
@@ -65,9 +65,9 @@ fn of_torch(x: &Bound<'_, PyAny>, table: &Table, kind: &torch::Kind) -> PyResult
 pub(crate) fn on_cpu(
     x: &Bound<'_, PyAny>,
     table: &Table,
-    kind: &torch::Kind,
+    kind: &torch::TorchClass,
 ) -> PyResult<Option<Snapshot>> {
-    let imported = (table.export(x).ok()).and_then(|made| Snapshot::import_trusted(made).ok());
+    let imported = (table.export(x).ok()).and_then(|made| Snapshot::import_fast(made).ok());
     let checked = imported.map(|(snapshot, last)| checked(x, snapshot, last, table, kind));
     checked.transpose()
 }
@@ -83,7 +83,7 @@ fn of_unusual(
     x: &Bound<'_, PyAny>,
     export: PyResult<Managed<DLManagedTensorVersioned>>,
     table: &Table,
-    kind: Option<&torch::Kind>,
+    kind: Option<&torch::TorchClass>,
 ) -> PyResult<Snapshot> {
     Python::attach(|_| {
         let snapshot = exported(x, export, *table, kind.copied(), &Request::NOTHING)?;
@@ -96,7 +96,7 @@ fn exported(
     x: &Bound<'_, PyAny>,
     export: PyResult<Managed<DLManagedTensorVersioned>>,
     table: Table,
-    kind: Option<torch::Kind>,
+    kind: Option<torch::TorchClass>,
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     let py = x.py();
@@ -118,7 +118,7 @@ fn exported(
     }
     let moves = request.moves(here);
     let has_streams = stream::has_streams(here);
-    let work = if !has_streams {
+    let usage = if !has_streams {
         None
     } else if moves {
         // The copy is ordered, on whatever stream it runs.
@@ -126,13 +126,13 @@ fn exported(
     } else {
         order(table, here, request, py)?
     };
-    let unordered = has_streams && !moves && work.is_none();
-    let mut snapshot = Snapshot::import(managed, work)
+    let unordered = has_streams && !moves && usage.is_none();
+    let mut snapshot = Snapshot::import(managed, usage)
         .map_err(|(error, _)| torch::explain(kind.as_ref(), x, error.into()))?;
     if let Some(kind) = &kind {
         snapshot = checked(x, snapshot, None, &table, kind)?;
     }
-    let here = snapshot.memo().device;
+    let here = snapshot.meta().device;
     let cannot = |what: &str| {
         PyBufferError::new_err(format!(
             "the tensor is on {}; its exchange table cannot {what}, and it has no __dlpack__ that could",
@@ -171,7 +171,7 @@ fn exported(
 fn by_rules(
     x: &Bound<'_, PyAny>,
     managed: Managed<DLManagedTensorVersioned>,
-    kind: Option<&torch::Kind>,
+    kind: Option<&torch::TorchClass>,
 ) -> PyResult<Snapshot> {
     let imported = Snapshot::import(managed, None);
     imported.map_err(|(error, _)| torch::explain(kind, x, error.into()))
@@ -184,10 +184,10 @@ fn checked(
     snapshot: Snapshot,
     last: Option<u32>,
     table: &Table,
-    kind: &torch::Kind,
+    kind: &torch::TorchClass,
 ) -> PyResult<Snapshot> {
-    let memo = snapshot.memo();
-    kind.check_table(x, memo.dtype, memo.data)?;
+    let meta = snapshot.meta();
+    kind.check_table(x, meta.dtype, meta.data)?;
     if kind.holds(x, &snapshot, last) {
         Ok(snapshot)
     } else {
@@ -201,18 +201,18 @@ fn in_no_order(
     here: DLDevice,
     request: &Request<'_, '_>,
     py: Python<'_>,
-) -> PyResult<Option<Work>> {
+) -> PyResult<Option<StreamUsage>> {
     let Some(work_stream) = table.work_stream else {
         return Ok(None);
     };
     let producer = producer(work_stream, here, py)?;
     release::sweep();
-    Ok(Some(Work {
+    Ok(Some(StreamUsage {
         ready: Ready::Now,
         used: None,
         release: request.release,
         producer: Some(producer),
-        ..Work::default()
+        ..StreamUsage::default()
     }))
 }
 
@@ -223,13 +223,13 @@ fn order(
     here: DLDevice,
     request: &Request<'_, '_>,
     py: Python<'_>,
-) -> PyResult<Option<Work>> {
+) -> PyResult<Option<StreamUsage>> {
     let wanted = request.wanted(here)?;
     let Some(work_stream) = table.work_stream else {
         return Ok(None);
     };
     match request.order(wanted, producer(work_stream, here, py)?) {
-        Ok(work) => Ok(Some(work)),
+        Ok(usage) => Ok(Some(usage)),
         Err(error) if error.is_absent() => Ok(None),
         Err(error) => Err(error.into()),
     }
@@ -247,7 +247,7 @@ fn producer(work_stream: WorkStream, here: DLDevice, py: Python<'_>) -> PyResult
 /// Rung 4 for an object that has a table; `error` says why the table will not do, if it has nothing else.
 fn instead_of_table(
     x: &Bound<'_, PyAny>,
-    kind: Option<torch::Kind>,
+    kind: Option<torch::TorchClass>,
     request: &Request<'_, '_>,
     error: impl FnOnce() -> PyErr,
 ) -> PyResult<Snapshot> {

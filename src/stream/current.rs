@@ -9,7 +9,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
-use crate::cpython::interpreter::attach;
+use crate::cpython::interpreter::attach_uncounted;
 use crate::stream::handle::{Stream, has_streams, no_streams};
 use crate::stream::object::PyStream;
 use crate::stream::work_stream::WorkStream;
@@ -18,7 +18,7 @@ use crate::types::error::Error;
 
 /// Where tensors of a device have come from in this thread.
 #[derive(Clone, Copy)]
-enum Producer {
+enum Producers {
     One(WorkStream),
     Several,
 }
@@ -26,19 +26,19 @@ enum Producer {
 thread_local! {
     /// What `dlx.stream` has set, the innermost last.
     static SET: RefCell<Vec<Stream>> = const { RefCell::new(Vec::new()) };
-    static PRODUCERS: RefCell<Vec<(DLDevice, Producer)>> = const { RefCell::new(Vec::new()) };
+    static PRODUCERS: RefCell<Vec<(DLDevice, Producers)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Notes that a tensor on `device` came from the library of this table.
 pub(crate) fn note_producer(work_stream: WorkStream, device: DLDevice) {
     // Of a thread that is ending, nobody asks.
-    let note = |producers: &RefCell<Vec<(DLDevice, Producer)>>| {
+    let note = |producers: &RefCell<Vec<(DLDevice, Producers)>>| {
         let mut producers = producers.borrow_mut();
         let known = producers.iter_mut().find(|(of, _)| *of == device);
         match known {
-            None => producers.push((device, Producer::One(work_stream))),
-            Some((_, Producer::One(known))) if known.is(work_stream) => {}
-            Some((_, producer)) => *producer = Producer::Several,
+            None => producers.push((device, Producers::One(work_stream))),
+            Some((_, Producers::One(known))) if known.is(work_stream) => {}
+            Some((_, producer)) => *producer = Producers::Several,
         }
     };
     PRODUCERS.try_with(note).ok();
@@ -64,7 +64,7 @@ pub(crate) fn current(py: Python<'_>, device: DLDevice) -> PyResult<i64> {
         found.map(|&(_, producer)| producer)
     });
     let handle = match producer {
-        Ok(Some(Producer::One(work_stream))) => work_stream.get(py, device)?,
+        Ok(Some(Producers::One(work_stream))) => work_stream.get(py, device)?,
         _ => 0,
     };
     Ok(Stream::of_table(handle, device).handle())
@@ -89,7 +89,7 @@ pub(crate) fn working(device: DLDevice) -> Result<Stream, Error> {
     if let Some(stream) = set(device) {
         return Ok(stream);
     }
-    let asked = attach(|py| {
+    let asked = attach_uncounted(|py| {
         current(py, device).map_err(|error| {
             let told = Error::raised(py, &error);
             // PyO3 does not know of the attachment.

@@ -192,7 +192,7 @@ impl Stream {
     /// # Errors
     ///
     /// `BufferError` in another thread than that whose default stream this is.
-    pub(crate) fn raw(&self) -> Result<driver::Stream, Error> {
+    pub(crate) fn raw(&self) -> Result<driver::RawStream, Error> {
         if self
             .thread
             .is_some_and(|thread| thread != thread::current().id())
@@ -204,6 +204,6 @@ impl Stream {
         // SAFETY: a stream that an argument or a table named is alive during that call; later uses are of those
         // that the owner here keeps, of those that the caller of `from_dlpack` vouches for by an integer, and of
         // those that no program destroys (S18).
-        Ok(unsafe { driver::Stream::of_handle(self.handle) })
+        Ok(unsafe { driver::RawStream::of_handle(self.handle) })
     }
 }

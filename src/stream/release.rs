@@ -15,7 +15,7 @@ use crate::driver::{Capture, Event};
 use crate::stream::handle::Stream;
 use crate::stream::order;
 use crate::stream::order::Joined;
-use crate::stream::usage::{Release, Work};
+use crate::stream::usage::{Release, StreamUsage};
 use crate::types::error::Error;
 
 /// Tensors whose deleters wait, at most.
@@ -73,12 +73,12 @@ fn waiting() -> Locked<'static, Waiting> {
     WAITING.lock()
 }
 
-/// The points that memory still waits for, of which `work` tells who uses it.
+/// The points that memory still waits for, of which `usage` tells who uses it.
 ///
 /// A view of a tensor that has streams of its own, `viewed`, leaves the rest to that: what waits here is never asked for
 /// a stream later, which may be gone then (H3).
-pub(crate) fn ends(work: &Work, viewed: Option<&Work>) -> Vec<Arc<Event>> {
-    let ends = ends_of(work);
+pub(crate) fn ends(usage: &StreamUsage, viewed: Option<&StreamUsage>) -> Vec<Arc<Event>> {
+    let ends = ends_of(usage);
     let Some(viewed) = viewed.filter(|viewed| viewed.release != Release::None) else {
         return ends;
     };
@@ -99,16 +99,16 @@ pub(crate) fn defer(ends: Vec<Arc<Event>>, bytes: i64, memory: Box<dyn Send>) {
 }
 
 /// The points at which nobody uses the memory any more, of those that the policy does not see to by itself.
-fn ends_of(work: &Work) -> Vec<Arc<Event>> {
-    let mut ends: Vec<_> = work.uses().drain(..).collect();
-    match (&work.used, work.release) {
+fn ends_of(usage: &StreamUsage) -> Vec<Arc<Event>> {
+    let mut ends: Vec<_> = usage.uses().drain(..).collect();
+    match (&usage.used, usage.release) {
         (_, Release::None) => ends.clear(),
         (_, Release::RecordStream) | (None, _) => {}
         (Some(used), Release::Sync) => {
             blocking(|| synchronize(used)).ok();
         }
         (Some(used), release) => {
-            let is_seen_to = (work.producer.as_ref())
+            let is_seen_to = (usage.producer.as_ref())
                 .and_then(|producer| producer.steady())
                 .is_some_and(|producer| {
                     let waits = || order::after(&producer, used, Joined::Never).is_ok();
@@ -120,7 +120,7 @@ fn ends_of(work: &Work) -> Vec<Arc<Event>> {
             }
         }
     }
-    if work.release == Release::Sync {
+    if usage.release == Release::Sync {
         for end in ends.drain(..) {
             blocking(|| end.synchronize()).ok();
         }

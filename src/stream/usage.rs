@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
 use crate::cpython::fork::{Lock, Locked};
-use crate::cpython::interpreter::{Pending, PythonOwner, attach};
+use crate::cpython::interpreter::{Pending, PythonOwner, attach_uncounted};
 use crate::driver;
 use crate::driver::Event;
 use crate::stream::handle::Stream;
@@ -67,7 +67,7 @@ pub(crate) enum Ready {
 }
 
 /// The streams of a tensor.
-pub(crate) struct Work {
+pub(crate) struct StreamUsage {
     /// Before its first use.
     pub(crate) ready: Ready,
     /// Where it is used, if the end of that counts when its memory is given back.
@@ -125,7 +125,7 @@ impl Producer {
             // What an object raises is dropped, for which PyO3 must know of the attachment.
             Python::attach(|py| self.library.stream(py, device).ok().flatten())
         };
-        attach(ask).flatten()
+        attach_uncounted(ask).flatten()
     }
 
     /// Whether the tensor holds the object that names the stream, and so the stream (R151).
@@ -142,7 +142,7 @@ impl Producer {
     }
 }
 
-impl Default for Work {
+impl Default for StreamUsage {
     /// Nothing to wait for, and nobody who could be asked.
     fn default() -> Self {
         Self {
@@ -156,7 +156,7 @@ impl Default for Work {
     }
 }
 
-impl Work {
+impl StreamUsage {
     /// What a tensor that is ready after `stream` waits for.
     pub(crate) fn ready_after(stream: Stream) -> Self {
         Self {

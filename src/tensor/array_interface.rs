@@ -12,22 +12,22 @@ use crate::stream;
 use crate::stream::Stream;
 use crate::stream::usage::Ready;
 use crate::tensor::buffer::{byte_strides, describe, is_nameable};
-use crate::tensor::checked::{Checked, Memo};
+use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::{device, dtype, layout};
 
 /// The entries that both interfaces have, all but `data`.
 fn interface<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyDict>> {
-    let memo = snapshot.memo();
-    let kind = match memo.dtype.code {
+    let meta = snapshot.meta();
+    let kind = match meta.dtype.code {
         kDLBool => 'b',
         kDLInt => 'i',
         kDLUInt => 'u',
         kDLFloat => 'f',
         _ => 'c',
     };
-    let order = match memo.dtype.bits {
+    let order = match meta.dtype.bits {
         8 => '|',
         _ if cfg!(target_endian = "little") => '<',
         _ => '>',
@@ -35,14 +35,14 @@ fn interface<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, P
     let interface = PyDict::new(py);
     interface.set_item("version", 3)?;
     interface.set_item("shape", PyTuple::new(py, snapshot.shape())?)?;
-    interface.set_item("typestr", format!("{order}{kind}{}", memo.dtype.bits / 8))?;
+    interface.set_item("typestr", format!("{order}{kind}{}", meta.dtype.bits / 8))?;
     interface.set_item("strides", PyTuple::new(py, byte_strides(snapshot))?)?;
     Ok(interface)
 }
 
 /// The address and the read-only flag.
 fn data(snapshot: &Snapshot) -> (usize, bool) {
-    (snapshot.memo().data.addr(), snapshot.is_protected())
+    (snapshot.meta().data.addr(), snapshot.is_protected())
 }
 
 /// `__array_interface__`, version 3; whoever reads it keeps `snapshot`'s object alive.
@@ -58,12 +58,12 @@ pub(crate) fn cpu<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'
 pub(crate) fn array_interface<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyDict>> {
     let py = tensor.py();
     let snapshot = tensor.get().snapshot()?;
-    let memo = snapshot.memo();
-    if !device::is_readable(memo.device) {
-        return Err(absent("__array_interface__", memo.device));
+    let meta = snapshot.meta();
+    if !device::is_readable(meta.device) {
+        return Err(absent("__array_interface__", meta.device));
     }
     describe(snapshot)?;
-    let item = i64::from(dtype::bits(memo.dtype) / 8);
+    let item = i64::from(dtype::bits(meta.dtype) / 8);
     // `Checked` has made sure that no element's offset overflows.
     let (offset, size) = match snapshot.size() {
         0 => (0, 0),
@@ -72,10 +72,10 @@ pub(crate) fn array_interface<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Boun
             (-first * item, (last - first + 1) * item)
         }
     };
-    let bytes = Memo {
-        data: memo.data.wrapping_byte_sub(offset as usize),
+    let bytes = Meta {
+        data: meta.data.wrapping_byte_sub(offset as usize),
         dtype: dtype::BYTE,
-        ..memo
+        ..meta
     };
     let owner = Source::Python(PythonOwner::new(tensor.clone().into_any().unbind()));
     let bytes = Checked::new(bytes, &[size], None)?.over(owner);
@@ -87,7 +87,7 @@ pub(crate) fn array_interface<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Boun
 
 /// `__cuda_array_interface__`, version 3.
 pub(crate) fn cuda<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyDict>> {
-    let Memo { device, dtype, .. } = snapshot.memo();
+    let Meta { device, dtype, .. } = snapshot.meta();
     if !matches!(device.device_type, kDLCUDA | kDLCUDAManaged) {
         return Err(absent("__cuda_array_interface__", device));
     }
@@ -117,17 +117,20 @@ fn absent(name: &str, device: DLDevice) -> PyErr {
 /// The stream that `__cuda_array_interface__` of a tensor names: waiting for it is waiting for the elements (R149);
 /// None where there is nothing to wait for (R148).
 pub(crate) fn of_interface(py: Python<'_>, snapshot: &Snapshot) -> PyResult<Option<i64>> {
-    let Some(work) = snapshot.work() else {
+    let Some(usage) = snapshot.usage() else {
         return Ok(None);
     };
-    let device = snapshot.memo().device;
-    let stream = match (work.stream(), &work.ready) {
+    let device = snapshot.meta().device;
+    let stream = match (usage.stream(), &usage.ready) {
         (Some(stream), _) => stream.clone(),
         (None, Ready::Now | Ready::After(_)) => return Ok(None),
         // A point has no stream; that of its producer takes its place, or dlx's own, which has to live as long as
         // the tensor (R151).
         (None, Ready::Point(_)) => {
-            let producer = work.producer.as_ref().filter(|producer| producer.is_held());
+            let producer = usage
+                .producer
+                .as_ref()
+                .filter(|producer| producer.is_held());
             let stream = match producer.and_then(|producer| producer.now()) {
                 Some(stream) => stream,
                 None => match stream::set(device) {
@@ -135,7 +138,7 @@ pub(crate) fn of_interface(py: Python<'_>, snapshot: &Snapshot) -> PyResult<Opti
                     None => Stream::of_table(stream::current(py, device)?, device),
                 },
             };
-            work.keep(&stream);
+            usage.keep(&stream);
             stream
         }
     };

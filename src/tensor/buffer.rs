@@ -49,23 +49,23 @@ pub(crate) fn format(dtype: DLDataType) -> Option<&'static CStr> {
 
 /// Refuses what is not host memory, pinned or not, or has a dtype that Python buffers cannot name.
 pub(crate) fn describe(snapshot: &Snapshot) -> PyResult<&'static CStr> {
-    let memo = snapshot.memo();
-    if !device::is_readable(memo.device) {
-        let name = device::name(memo.device);
+    let meta = snapshot.meta();
+    if !device::is_readable(meta.device) {
+        let name = device::name(meta.device);
         let message = format!("the tensor is on {name}, only memory on cpu can be a Python buffer");
         return Err(PyBufferError::new_err(message));
     }
-    format(memo.dtype).ok_or_else(|| {
+    format(meta.dtype).ok_or_else(|| {
         PyBufferError::new_err(format!(
             "a Python buffer cannot name {}; the tensor travels by DLPack, and numpy() may know the dtype",
-            dtype::name(memo.dtype)
+            dtype::name(meta.dtype)
         ))
     })
 }
 
 /// The strides in bytes.
 pub(crate) fn byte_strides(snapshot: &Snapshot) -> Box<[isize]> {
-    let item = dtype::bits(snapshot.memo().dtype).div_ceil(8) as isize;
+    let item = dtype::bits(snapshot.meta().dtype).div_ceil(8) as isize;
     // Elements of a tensor lie in one address space, so no stride between two of them overflows; others
     // (of extents 0 and 1) are never walked.
     let strides = snapshot.strides().iter();
@@ -76,7 +76,7 @@ pub(crate) fn byte_strides(snapshot: &Snapshot) -> Box<[isize]> {
 
 /// The strides in bytes that the tensor would have in row-major order, with nothing between the elements.
 fn compact_strides(snapshot: &Snapshot) -> Box<[isize]> {
-    let item = dtype::bits(snapshot.memo().dtype).div_ceil(8) as isize;
+    let item = dtype::bits(snapshot.meta().dtype).div_ceil(8) as isize;
     let stride = |index| layout::row_major(snapshot.shape(), index) as isize;
     (0..snapshot.ndim())
         .map(|index| stride(index).wrapping_mul(item))
@@ -133,9 +133,9 @@ pub(crate) unsafe fn fill(
     });
     let shape: *const i64 = snapshot.shape().as_ptr();
     let mut filled = ffi::Py_buffer::new();
-    filled.buf = snapshot.memo().data;
+    filled.buf = snapshot.meta().data;
     filled.len = snapshot.nbytes() as isize;
-    filled.itemsize = dtype::bits(snapshot.memo().dtype).div_ceil(8) as isize;
+    filled.itemsize = dtype::bits(snapshot.meta().dtype).div_ceil(8) as isize;
     filled.readonly = c_int::from(readonly);
     // At most 64.
     filled.ndim = snapshot.ndim() as c_int;

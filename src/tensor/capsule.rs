@@ -12,32 +12,32 @@ use pyo3::types::PyCapsule;
 use crate::abi::*;
 use crate::cpython::boundary::{guard, unraisable};
 use crate::cpython::interpreter::quietly;
-use crate::stream::usage::Work;
+use crate::stream::usage::StreamUsage;
 use crate::stream::{Stream, Wanted, has_streams, no_streams, wanted};
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::managed::{Managed, ManagedTensor};
 use crate::tensor::snapshot::{Snapshot, Source};
 
 /// A managed struct and the names of its capsules.
-pub(crate) trait Named: ManagedTensor + 'static {
+pub(crate) trait CapsuleNames: ManagedTensor + 'static {
     /// Name of a capsule that still owns its tensor (R1).
     const NAME: &'static CStr;
     /// Name of a capsule whose tensor somebody took (R7).
     const USED: &'static CStr;
 }
 
-impl Named for DLManagedTensorVersioned {
+impl CapsuleNames for DLManagedTensorVersioned {
     const NAME: &'static CStr = c"dltensor_versioned";
     const USED: &'static CStr = c"used_dltensor_versioned";
 }
 
-impl Named for DLManagedTensor {
+impl CapsuleNames for DLManagedTensor {
     const NAME: &'static CStr = c"dltensor";
     const USED: &'static CStr = c"used_dltensor";
 }
 
 /// A capsule that owns `managed` until somebody consumes it.
-pub(crate) fn export<M: Named>(
+pub(crate) fn export<M: CapsuleNames>(
     py: Python<'_>,
     managed: Managed<M>,
 ) -> PyResult<Bound<'_, PyCapsule>> {
@@ -123,7 +123,7 @@ pub(crate) fn of<'py>(
 }
 
 /// The destructor: deletes the tensor unless it was consumed (R3, R4), whatever exception is set (R5).
-unsafe extern "C" fn destroy<M: Named>(capsule: *mut ffi::PyObject) {
+unsafe extern "C" fn destroy<M: CapsuleNames>(capsule: *mut ffi::PyObject) {
     guard(
         || {
             // SAFETY: CPython calls destructors attached (S2).
@@ -147,7 +147,7 @@ unsafe extern "C" fn destroy<M: Named>(capsule: *mut ffi::PyObject) {
 /// # Safety
 ///
 /// The thread is attached and `capsule` is a Python object.
-unsafe fn pointer<M: Named>(capsule: *mut ffi::PyObject) -> Option<NonNull<M>> {
+unsafe fn pointer<M: CapsuleNames>(capsule: *mut ffi::PyObject) -> Option<NonNull<M>> {
     // SAFETY: the caller's promise; `IsValid` takes any object.
     if unsafe { ffi::PyCapsule_IsValid(capsule, M::NAME.as_ptr()) } == 0 {
         return None;
@@ -159,27 +159,30 @@ unsafe fn pointer<M: Named>(capsule: *mut ffi::PyObject) -> Option<NonNull<M>> {
 
 /// Consumes a capsule of either kind (R34); when it is refused, it is left as it was (R11).
 ///
-/// `work` says what its producer was asked to order. Of several threads one gets the tensor: between the look at the
+/// `usage` says what its producer was asked to order. Of several threads one gets the tensor: between the look at the
 /// name and the new name nothing runs that would let the others in (S25).
-pub(crate) fn import(capsule: &Bound<'_, PyCapsule>, work: Option<Work>) -> PyResult<Snapshot> {
+pub(crate) fn import(
+    capsule: &Bound<'_, PyCapsule>,
+    usage: Option<StreamUsage>,
+) -> PyResult<Snapshot> {
     with_critical_section(capsule, || {
         // SAFETY: `Bound` proves attachment and a live object.
         if let Some(tensor) = unsafe { pointer::<DLManagedTensorVersioned>(capsule.as_ptr()) } {
-            return consume(capsule, tensor, work);
+            return consume(capsule, tensor, usage);
         }
         // SAFETY: as above.
         if let Some(tensor) = unsafe { pointer::<DLManagedTensor>(capsule.as_ptr()) } {
-            return consume(capsule, tensor, work);
+            return consume(capsule, tensor, usage);
         }
         Err(refuse(capsule))
     })
 }
 
 /// Consumes a capsule that bears the unused name of `M` and points to `tensor`.
-fn consume<M: Named>(
+fn consume<M: CapsuleNames>(
     capsule: &Bound<'_, PyCapsule>,
     tensor: NonNull<M>,
-    work: Option<Work>,
+    usage: Option<StreamUsage>,
 ) -> PyResult<Snapshot>
 where
     Source: From<Managed<M>>,
@@ -187,7 +190,7 @@ where
     // SAFETY: the capsule owns the tensor and is renamed below before it could delete it; if the tensor is
     // refused, `into_raw` leaves it to the capsule.
     let managed = unsafe { Managed::from_raw(tensor) };
-    match Snapshot::import(managed, work) {
+    match Snapshot::import(managed, usage) {
         Ok(snapshot) => {
             // SAFETY: a live capsule and a static name (R2); setting the name of a valid capsule succeeds.
             unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), M::USED.as_ptr()) };
@@ -202,7 +205,7 @@ where
 
 /// The tensor of a capsule that bears the unused name of `M`, which is consumed whatever becomes of the tensor; of
 /// several threads one gets it (S25).
-pub(crate) fn take<M: Named>(capsule: &Bound<'_, PyCapsule>) -> Option<Managed<M>> {
+pub(crate) fn take<M: CapsuleNames>(capsule: &Bound<'_, PyCapsule>) -> Option<Managed<M>> {
     with_critical_section(capsule, || {
         // SAFETY: `Bound` proves attachment and a live object.
         let tensor = unsafe { pointer::<M>(capsule.as_ptr()) }?;
@@ -262,10 +265,10 @@ pub(crate) fn order_for_export(
     stream: Option<&Bound<'_, PyAny>>,
     snapshot: &Snapshot,
 ) -> PyResult<()> {
-    if stream.is_none() && snapshot.work().is_none() {
+    if stream.is_none() && snapshot.usage().is_none() {
         return Ok(());
     }
-    let device = snapshot.memo().device;
+    let device = snapshot.meta().device;
     let consumer = match wanted(stream, device)? {
         Wanted::NoOrder if has_streams(device) => return Ok(()),
         Wanted::NoOrder => return Err(no_streams(device)),

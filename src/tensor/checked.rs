@@ -12,7 +12,7 @@ use crate::types::{device, dtype, layout};
 
 /// Where a tensor's elements are and what they are, everything but its shape.
 #[derive(Clone, Copy)]
-pub(crate) struct Memo {
+pub(crate) struct Meta {
     /// First element, or the handle of the buffer that holds it; NULL when there are no elements.
     pub(crate) data: *mut c_void,
     /// Bytes from `data` to the first element; 0 wherever `data` is an address.
@@ -27,11 +27,11 @@ pub(crate) struct Memo {
 
 // SAFETY: `data` is an address that only `copy.rs` follows, under its own argument; DLPack hands tensors
 // to any thread (R13).
-unsafe impl Send for Memo {}
-// SAFETY: as for `Send`; a `Memo` is never changed.
-unsafe impl Sync for Memo {}
+unsafe impl Send for Meta {}
+// SAFETY: as for `Send`; a `Meta` is never changed.
+unsafe impl Sync for Meta {}
 
-impl Memo {
+impl Meta {
     /// Memory that the CPU reads, from `data` on.
     pub(crate) fn on_cpu(data: *mut c_void, dtype: DLDataType, flags: u64) -> Self {
         Self {
@@ -46,26 +46,26 @@ impl Memo {
     /// The memory of a foreign tensor; the byte offset is added wherever that is arithmetic (R95).
     #[inline(always)]
     pub(crate) fn of(tensor: &DLTensor, flags: u64) -> Result<Self, Error> {
-        let mut memo = Self {
+        let mut meta = Self {
             data: tensor.data,
             byte_offset: tensor.byte_offset,
             device: tensor.device,
             dtype: tensor.dtype,
             flags: flags & KNOWN_FLAGS,
         };
-        if memo.byte_offset != 0 && !memo.data.is_null() && device::has_addresses(memo.device) {
-            let address = usize::try_from(memo.byte_offset)
+        if meta.byte_offset != 0 && !meta.data.is_null() && device::has_addresses(meta.device) {
+            let address = usize::try_from(meta.byte_offset)
                 .ok()
-                .and_then(|offset| memo.data.addr().checked_add(offset))
+                .and_then(|offset| meta.data.addr().checked_add(offset))
                 .ok_or_else(|| Error::refused("data + byte_offset is no address"))?;
-            memo.data = memo.data.with_addr(address);
-            memo.byte_offset = 0;
+            meta.data = meta.data.with_addr(address);
+            meta.byte_offset = 0;
         }
-        Ok(memo)
+        Ok(meta)
     }
 }
 
-impl Memo {
+impl Meta {
     /// A tensor whose dimensions are still to be set.
     #[inline(always)]
     pub(crate) fn tensor(&self, ndim: usize) -> DLTensor {
@@ -83,18 +83,18 @@ impl Memo {
 
     /// The fields of a tensor that looks as usual, from a library whose tensors need no checking then.
     #[inline(always)]
-    pub(crate) fn of_trusted(
+    pub(crate) fn of_fast(
         managed: &Managed<DLManagedTensorVersioned>,
     ) -> Option<(&DLTensor, Self)> {
         let (tensor, flags) = managed.read().ok()?;
-        let memo = Self::on_cpu(tensor.data, tensor.dtype, 0);
-        is_usual(tensor, flags).then_some((tensor, memo))
+        let meta = Self::on_cpu(tensor.data, tensor.dtype, 0);
+        is_fast(tensor, flags).then_some((tensor, meta))
     }
 }
 
 /// Whether a tensor looks as usual: on the CPU, with memory, which tensors without elements have not, and with strides.
 #[inline(always)]
-pub(crate) fn is_usual(tensor: &DLTensor, flags: u64) -> bool {
+pub(crate) fn is_fast(tensor: &DLTensor, flags: u64) -> bool {
     tensor.device.device_type == kDLCPU
         && !tensor.data.is_null()
         && !tensor.strides.is_null()
@@ -108,44 +108,44 @@ const KNOWN_FLAGS: u64 = DLPACK_FLAG_BITMASK_READ_ONLY
 
 /// What a snapshot may be made of: a description that DLPack 1.3 can mean.
 pub(crate) struct Checked<'a> {
-    pub(crate) memo: Memo,
+    pub(crate) meta: Meta,
     pub(crate) size: i64,
     pub(crate) shape: &'a [i64],
     pub(crate) strides: Option<&'a [i64]>,
 }
 
 impl<'a> Checked<'a> {
-    /// `shape` and `strides` (in elements; `None` for compact row-major) over the memory of `memo`.
+    /// `shape` and `strides` (in elements; `None` for compact row-major) over the memory of `meta`.
     ///
     /// # Errors
     ///
     /// `BufferError` for negative or overflowing extents, unknown dtype or device, elements without memory.
     #[inline(always)]
     pub(crate) fn new(
-        mut memo: Memo,
+        mut meta: Meta,
         shape: &'a [i64],
         strides: Option<&'a [i64]>,
     ) -> Result<Self, Error> {
         if shape.len() > layout::MAX_NDIM {
             return Err(too_many_dimensions(shape.len()));
         }
-        if memo.device != device::CPU {
-            device::check(memo.device)?;
-            memo.device = device::normal(memo.device);
+        if meta.device != device::CPU {
+            device::check(meta.device)?;
+            meta.device = device::normal(meta.device);
         }
-        dtype::check(memo.dtype)?;
+        dtype::check(meta.dtype)?;
         let size = layout::size(shape)?;
-        layout::check_extent(size, shape, strides, memo.dtype)?;
+        layout::check_extent(size, shape, strides, meta.dtype)?;
         if size == 0 {
-            (memo.data, memo.byte_offset) = (null_mut(), 0);
-        } else if memo.data.is_null() {
+            (meta.data, meta.byte_offset) = (null_mut(), 0);
+        } else if meta.data.is_null() {
             return Err(no_data(size));
         }
-        if memo.dtype.bits >= 8 {
-            memo.flags &= !DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
+        if meta.dtype.bits >= 8 {
+            meta.flags &= !DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
         }
         Ok(Self {
-            memo,
+            meta,
             size,
             shape,
             strides,
@@ -155,15 +155,15 @@ impl<'a> Checked<'a> {
     /// Refuses elements that no address space has room for from `data` on: of memory for which only a number speaks.
     #[cold]
     pub(crate) fn addressable(self) -> Result<Self, Error> {
-        if self.size == 0 || !device::has_addresses(self.memo.device) {
+        if self.size == 0 || !device::has_addresses(self.meta.device) {
             return Ok(self);
         }
         let (low, high) = match self.strides {
             Some(strides) => layout::span(self.shape, strides)?,
             None => (0, self.size - 1),
         };
-        let bits = i128::from(dtype::bits(self.memo.dtype));
-        let byte = |bit: i128| self.memo.data.addr() as i128 + bit.div_euclid(8);
+        let bits = i128::from(dtype::bits(self.meta.dtype));
+        let byte = |bit: i128| self.meta.data.addr() as i128 + bit.div_euclid(8);
         let (start, last) = (
             byte(i128::from(low) * bits),
             byte((i128::from(high) + 1) * bits - 1),
@@ -171,7 +171,7 @@ impl<'a> Checked<'a> {
         if start < 0 || last > usize::MAX as i128 {
             return Err(Error::refused(format!(
                 "the elements from address {:#x} on, with shape {:?}{}, reach beyond the address space",
-                self.memo.data.addr(),
+                self.meta.data.addr(),
                 self.shape,
                 (self.strides).map_or(String::new(), |strides| format!(" and strides {strides:?}")),
             )));
@@ -182,11 +182,11 @@ impl<'a> Checked<'a> {
     /// Whether an export of the snapshot would have the fields of `tensor`.
     #[inline(always)]
     fn says(&self, tensor: &DLTensor, flags: u64) -> bool {
-        let memo = &self.memo;
-        memo.flags == flags
-            && memo.data == tensor.data
-            && memo.byte_offset == tensor.byte_offset
-            && memo.device == tensor.device
+        let meta = &self.meta;
+        meta.flags == flags
+            && meta.data == tensor.data
+            && meta.byte_offset == tensor.byte_offset
+            && meta.device == tensor.device
             && (self.strides.is_some() || self.shape.is_empty())
     }
 }
@@ -295,7 +295,7 @@ pub(crate) fn rewritten(
     let (tensor, flags) = managed.read()?;
     // SAFETY: `managed` owns the tensor and goes into the export, which copies them before it could delete it (S3).
     let (shape, strides) = unsafe { dimensions(tensor) }?;
-    let Checked { memo, .. } = Checked::new(Memo::of(tensor, flags)?, shape, strides)?;
+    let Checked { meta, .. } = Checked::new(Meta::of(tensor, flags)?, shape, strides)?;
     let mut compact = [0; layout::MAX_NDIM];
     let strides = strides.unwrap_or_else(|| {
         let strides = &mut compact[..shape.len()];
@@ -305,12 +305,12 @@ pub(crate) fn rewritten(
         strides
     });
     let tensor = DLTensor {
-        data: memo.data,
-        device: memo.device,
-        byte_offset: memo.byte_offset,
+        data: meta.data,
+        device: meta.device,
+        byte_offset: meta.byte_offset,
         ..*tensor
     };
-    managed::export(tensor, shape, strides, memo.flags, managed)
+    managed::export(tensor, shape, strides, meta.flags, managed)
 }
 
 /// Checks a tensor, and tells whether an export of a snapshot of it would have the same fields.
@@ -322,6 +322,6 @@ pub(crate) fn rewritten(
 pub(crate) unsafe fn is_exact(tensor: &DLTensor, flags: u64) -> Result<bool, Error> {
     // SAFETY: the caller's promise.
     let (shape, strides) = unsafe { dimensions(tensor) }?;
-    let checked = Checked::new(Memo::of(tensor, flags)?, shape, strides)?;
+    let checked = Checked::new(Meta::of(tensor, flags)?, shape, strides)?;
     Ok(checked.says(tensor, flags))
 }

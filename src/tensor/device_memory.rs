@@ -7,7 +7,7 @@ use std::mem::take;
 
 use crate::abi::DLDevice;
 use crate::cpython::fork::Lock;
-use crate::cpython::interpreter::attach;
+use crate::cpython::interpreter::attach_uncounted;
 use crate::cpython::interpreter::blocking;
 use crate::driver;
 use crate::driver::Capture;
@@ -17,10 +17,10 @@ use crate::stream::release::sweep;
 use crate::types::error::Error;
 
 /// A block of device memory, freed on drop; no address when it has no bytes (R93).
-pub(crate) struct DeviceMemory(Option<Block>);
+pub(crate) struct DeviceMemory(Option<Allocation>);
 
 /// Where it is, and where it goes back.
-struct Block {
+struct Allocation {
     address: usize,
     device: DLDevice,
     stream: Stream,
@@ -29,7 +29,7 @@ struct Block {
 }
 
 /// Those that could not be freed yet, mostly for a capture.
-static KEPT_BACK: Lock<Vec<Block>> = Lock::new(Vec::new());
+static KEPT_BACK: Lock<Vec<Allocation>> = Lock::new(Vec::new());
 
 impl DeviceMemory {
     /// A block of `bytes` bytes, there for work that `stream` is given from now on.
@@ -56,7 +56,7 @@ impl DeviceMemory {
             Err(error) if error.is_out_of_memory() => return Err(Error::OutOfMemory(bytes)),
             allocated => allocated?,
         };
-        Ok(Self(Some(Block {
+        Ok(Self(Some(Allocation {
             address,
             device,
             stream: stream.clone(),
@@ -93,7 +93,7 @@ fn free_kept_back() {
 }
 
 /// Frees a block, or keeps it back; where there is no driver any more, there is no memory either.
-fn free(block: Block) {
+fn free(block: Allocation) {
     if let Err(error) = block.free()
         && !error.is_final()
     {
@@ -101,7 +101,7 @@ fn free(block: Block) {
     }
 }
 
-impl Block {
+impl Allocation {
     fn free(&self) -> Result<(), driver::Error> {
         let alive = self.living_stream();
         let current = driver::enter(self.device)?;
@@ -123,9 +123,9 @@ impl Block {
     }
 
     /// The stream, unless it may be gone or has no name in this thread.
-    fn living_stream(&self) -> Option<driver::Stream> {
+    fn living_stream(&self) -> Option<driver::RawStream> {
         let current = || {
-            let handle = attach(|py| match stream::current(py, self.device) {
+            let handle = attach_uncounted(|py| match stream::current(py, self.device) {
                 Ok(handle) => Some(handle),
                 Err(error) => {
                     // PyO3 does not know of the attachment.
@@ -143,10 +143,10 @@ impl Block {
     }
 
     /// A default stream that disturbs no capture of other streams, as the legacy one would.
-    fn default_stream(&self) -> driver::Stream {
+    fn default_stream(&self) -> driver::RawStream {
         let stream = Stream::thread_default(self.device);
         // SAFETY: default streams are alive as long as their context (S18).
-        unsafe { driver::Stream::of_handle(stream.handle()) }
+        unsafe { driver::RawStream::of_handle(stream.handle()) }
     }
 }
 

@@ -8,7 +8,7 @@ use pyo3::types::PyMemoryView;
 
 use crate::abi::*;
 use crate::tensor::buffer;
-use crate::tensor::checked::Memo;
+use crate::tensor::checked::Meta;
 use crate::tensor::object::Tensor;
 use crate::types::{device, dtype};
 
@@ -17,11 +17,11 @@ pub(crate) fn to_numpy<'py>(slf: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyA
     let py = slf.py();
     let numpy = py.import("numpy")?;
     let snapshot = slf.get().snapshot()?;
-    let Memo {
+    let Meta {
         dtype,
         device: here,
         ..
-    } = snapshot.memo();
+    } = snapshot.meta();
     if buffer::is_nameable(dtype) || !device::is_readable(here) {
         let view = PyMemoryView::from(slf.as_any())?;
         return numpy.call_method1("asarray", (view,));

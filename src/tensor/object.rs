@@ -54,8 +54,8 @@ impl Tensor {
 
     /// What it is, if it is not ended and has no streams.
     #[inline(always)]
-    pub(crate) fn at_hand(&self) -> Option<&Snapshot> {
-        let is_plain = !self.ended.load(Ordering::Relaxed) && self.snapshot.work().is_none();
+    pub(crate) fn fast_snapshot(&self) -> Option<&Snapshot> {
+        let is_plain = !self.ended.load(Ordering::Relaxed) && self.snapshot.usage().is_none();
         is_plain.then_some(&*self.snapshot)
     }
 
@@ -66,7 +66,7 @@ impl Tensor {
 
     /// Where the memory is.
     pub(crate) fn device(&self) -> DLDevice {
-        self.snapshot.memo().device
+        self.snapshot.meta().device
     }
 
     /// Takes back what was lent: from here on nobody gets at the memory through this tensor.

@@ -5,14 +5,14 @@
 use std::sync::atomic::Ordering;
 
 use crate::abi::*;
-use crate::tensor::checked::Memo;
+use crate::tensor::checked::Meta;
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
 use crate::types::{device, dtype};
 
 /// What `repr` prints: one line with what differs from the usual.
 pub(crate) fn of(tensor: &Tensor) -> String {
-    let Memo { dtype, device, .. } = tensor.snapshot.memo();
+    let Meta { dtype, device, .. } = tensor.snapshot.meta();
     let shape: Vec<String> = tensor.snapshot.shape().iter().map(i64::to_string).collect();
     let mut text = format!(
         "dlx.Tensor({}[{}], {}",

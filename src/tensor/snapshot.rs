@@ -19,9 +19,9 @@ use crate::cpython::depth::{later, within};
 use crate::stream::Stream;
 use crate::stream::order::Joined;
 use crate::stream::release;
-use crate::stream::usage::Work;
+use crate::stream::usage::StreamUsage;
 use crate::tensor::block::{Beside, Shared};
-use crate::tensor::checked::{Checked, Memo};
+use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::managed::PROTECTED;
 use crate::tensor::memory::Memory;
 use crate::types::error::Error;
@@ -33,14 +33,14 @@ struct Fields {
     flags: u64,
     source: Source,
     /// Its streams, shared by all views of the same import; `None` where there is nothing to order.
-    work: Option<Arc<Work>>,
+    usage: Option<Arc<StreamUsage>>,
 }
 
 impl Beside for Fields {
     #[inline(always)]
     fn let_go(&mut self, dtype: DLDataType, shape: &[i64]) {
-        if let Some(work) = self.work.take() {
-            self.release(work, dtype, shape);
+        if let Some(usage) = self.usage.take() {
+            self.release(usage, dtype, shape);
         }
         if let Source::Snapshot(_) | Source::Aliased(_) = self.source {
             self.let_view_go();
@@ -61,13 +61,13 @@ impl Fields {
 
     /// Lets go of the memory, if no other view of the same import holds its streams.
     #[inline(never)]
-    fn release(&mut self, work: Arc<Work>, dtype: DLDataType, shape: &[i64]) {
-        if let Ok(work) = Arc::try_unwrap(work) {
+    fn release(&mut self, usage: Arc<StreamUsage>, dtype: DLDataType, shape: &[i64]) {
+        if let Ok(usage) = Arc::try_unwrap(usage) {
             let bytes = layout::nbytes(shape.iter().product(), dtype, true);
-            let mut held = Some((work, replace(&mut self.source, Source::Static)));
+            let mut held = Some((usage, replace(&mut self.source, Source::Static)));
             let mut let_go = move || {
-                if let Some((work, source)) = held.take() {
-                    let ends = release::ends(&work, source.work());
+                if let Some((usage, source)) = held.take() {
+                    let ends = release::ends(&usage, source.usage());
                     if !ends.is_empty() {
                         release::defer(ends, bytes, Box::new(source));
                     }
@@ -88,23 +88,23 @@ impl Checked<'_> {
     /// The snapshot, whose memory `source` keeps alive.
     #[inline(always)]
     pub(crate) fn over(self, source: Source) -> Snapshot {
-        self.with_work(source, None)
+        self.with_usage(source, None)
     }
 
-    /// The snapshot, whose memory `source` keeps alive and `work` orders.
+    /// The snapshot, whose memory `source` keeps alive and `usage` orders.
     #[inline(always)]
-    pub(crate) fn with_work(self, source: Source, work: Option<Arc<Work>>) -> Snapshot {
+    pub(crate) fn with_usage(self, source: Source, usage: Option<Arc<StreamUsage>>) -> Snapshot {
         let Self {
-            memo,
+            meta,
             shape,
             strides,
             ..
         } = self;
         match strides {
-            Some(strides) => Snapshot::new(memo, source, work, shape.len(), |index| {
+            Some(strides) => Snapshot::new(meta, source, usage, shape.len(), |index| {
                 (shape[index], strides[index])
             }),
-            None => Snapshot::new(memo, source, work, shape.len(), |index| {
+            None => Snapshot::new(meta, source, usage, shape.len(), |index| {
                 (shape[index], layout::row_major(shape, index))
             }),
         }
@@ -114,17 +114,17 @@ impl Checked<'_> {
 impl Snapshot {
     #[inline(always)]
     fn new(
-        memo: Memo,
+        meta: Meta,
         source: Source,
-        work: Option<Arc<Work>>,
+        usage: Option<Arc<StreamUsage>>,
         ndim: usize,
         dimension: impl Fn(usize) -> (i64, i64),
     ) -> Self {
-        let tensor = memo.tensor(ndim);
+        let tensor = meta.tensor(ndim);
         let fields = Fields {
-            flags: memo.flags,
+            flags: meta.flags,
             source,
-            work,
+            usage,
         };
         Self(Shared::new(fields, tensor, ndim, dimension))
     }
@@ -132,22 +132,22 @@ impl Snapshot {
     /// A snapshot without streams of what needs no checking; `dimension` gives an extent and a stride in elements for
     /// each of at most 64 dimensions.
     #[inline(always)]
-    pub(crate) fn trusted(
-        memo: Memo,
+    pub(crate) fn unchecked(
+        meta: Meta,
         source: Source,
         ndim: usize,
         dimension: impl Fn(usize) -> (i64, i64),
     ) -> Self {
-        Self::new(memo, source, None, ndim, dimension)
+        Self::new(meta, source, None, ndim, dimension)
     }
 
     /// Uninitialized memory of our own on the CPU, compact and row-major.
     pub(crate) fn allocate(shape: &[i64], dtype: DLDataType, flags: u64) -> Result<Self, Error> {
-        let memo = Memo::on_cpu(NonNull::dangling().as_ptr(), dtype, flags);
-        let mut checked = Checked::new(memo, shape, None)?;
-        let padded = checked.memo.flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED != 0;
+        let meta = Meta::on_cpu(NonNull::dangling().as_ptr(), dtype, flags);
+        let mut checked = Checked::new(meta, shape, None)?;
+        let padded = checked.meta.flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED != 0;
         let memory = Memory::new(layout::nbytes(checked.size, dtype, padded))?;
-        checked.memo.data = memory.as_ptr();
+        checked.meta.data = memory.as_ptr();
         Ok(checked.over(Source::Memory(memory)))
     }
 
@@ -163,9 +163,9 @@ impl Snapshot {
 
     /// The same memory seen as another dtype of the same size.
     pub(crate) fn reinterpret(&self, dtype: DLDataType) -> Result<Self, Error> {
-        let mut memo = self.memo();
-        memo.dtype = dtype;
-        self.other(memo)
+        let mut meta = self.meta();
+        meta.dtype = dtype;
+        self.other(meta)
     }
 
     /// The same tensor, known to be a copy that a producer made on demand (torch does not say so, R37).
@@ -173,16 +173,16 @@ impl Snapshot {
         if self.has(DLPACK_FLAG_BITMASK_IS_COPIED) {
             return Ok(self);
         }
-        let mut memo = self.memo();
-        memo.flags |= DLPACK_FLAG_BITMASK_IS_COPIED;
-        self.other(memo)
+        let mut meta = self.meta();
+        meta.flags |= DLPACK_FLAG_BITMASK_IS_COPIED;
+        self.other(meta)
     }
 
     /// The same tensor, which is on other devices too.
     pub(crate) fn aliased(self, aliases: Aliases) -> Result<Self, Error> {
-        let checked = Checked::new(self.memo(), self.shape(), Some(self.strides()))?;
+        let checked = Checked::new(self.meta(), self.shape(), Some(self.strides()))?;
         let source = Source::Aliased(Box::new((self.clone(), aliases)));
-        Ok(checked.with_work(source, self.0.value().work.clone()))
+        Ok(checked.with_usage(source, self.0.value().usage.clone()))
     }
 
     /// The devices that the memory is on besides its own, if there are any.
@@ -196,22 +196,22 @@ impl Snapshot {
 
     /// The same memory as another device reaches it, at the same address; the elements are ready.
     pub(crate) fn on(&self, device: DLDevice) -> Result<Self, Error> {
-        let mut memo = self.memo();
-        memo.device = device;
-        self.other(memo)
+        let mut meta = self.meta();
+        meta.device = device;
+        self.other(meta)
     }
 
     /// Another description of the same elements.
-    fn other(&self, memo: Memo) -> Result<Self, Error> {
-        let checked = Checked::new(memo, self.shape(), Some(self.strides()))?;
-        let work = self.0.value().work.clone();
-        Ok(checked.with_work(Source::Snapshot(self.clone()), work))
+    fn other(&self, meta: Meta) -> Result<Self, Error> {
+        let checked = Checked::new(meta, self.shape(), Some(self.strides()))?;
+        let usage = self.0.value().usage.clone();
+        Ok(checked.with_usage(Source::Snapshot(self.clone()), usage))
     }
 
     /// The same tensor, used in the order of other streams too.
-    pub(crate) fn used(&self, work: Work) -> Result<Self, Error> {
-        let checked = Checked::new(self.memo(), self.shape(), Some(self.strides()))?;
-        Ok(checked.with_work(Source::Snapshot(self.clone()), Some(Arc::new(work))))
+    pub(crate) fn used(&self, usage: StreamUsage) -> Result<Self, Error> {
+        let checked = Checked::new(self.meta(), self.shape(), Some(self.strides()))?;
+        Ok(checked.with_usage(Source::Snapshot(self.clone()), Some(Arc::new(usage))))
     }
 
     /// The Python objects that its last holder, if `self` is that, holds one reference to each; NULL for none.
@@ -224,8 +224,8 @@ impl Snapshot {
     }
 
     /// Its streams.
-    pub(crate) fn work(&self) -> Option<&Work> {
-        self.0.value().work.as_deref()
+    pub(crate) fn usage(&self) -> Option<&StreamUsage> {
+        self.0.value().usage.as_deref()
     }
 
     /// Makes `consumer` wait until the elements are ready.
@@ -234,15 +234,15 @@ impl Snapshot {
     ///
     /// `BufferError` where that would end the capture of a graph, or there is no driver to do it.
     pub(crate) fn order(&self, consumer: &Stream) -> Result<(), Error> {
-        match self.work() {
-            Some(work) => work.order(consumer, Joined::Never),
+        match self.usage() {
+            Some(usage) => usage.order(consumer, Joined::Never),
             None => Ok(()),
         }
     }
 
     /// Everything but the shape.
     #[inline(always)]
-    pub(crate) fn memo(&self) -> Memo {
+    pub(crate) fn meta(&self) -> Meta {
         let DLTensor {
             data,
             byte_offset,
@@ -250,7 +250,7 @@ impl Snapshot {
             dtype,
             ..
         } = *self.0.tensor();
-        Memo {
+        Meta {
             data,
             byte_offset,
             device,
@@ -282,13 +282,13 @@ impl Snapshot {
 
     /// Whether any of these flags is set.
     pub(crate) fn has(&self, flags: u64) -> bool {
-        self.memo().flags & flags != 0
+        self.meta().flags & flags != 0
     }
 
     /// Bytes of the elements alone.
     pub(crate) fn nbytes(&self) -> i64 {
         let padded = self.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
-        layout::nbytes(self.size(), self.memo().dtype, padded)
+        layout::nbytes(self.size(), self.meta().dtype, padded)
     }
 
     /// Whether the elements lie in row-major order with nothing between them.
@@ -315,15 +315,15 @@ impl Snapshot {
 
     /// The same tensor as one that must not be written.
     pub(crate) fn readonly(&self) -> Result<Self, Error> {
-        let mut memo = self.memo();
-        memo.flags = memo.flags & !PROTECTED | DLPACK_FLAG_BITMASK_READ_ONLY;
-        self.other(memo)
+        let mut meta = self.meta();
+        meta.flags = meta.flags & !PROTECTED | DLPACK_FLAG_BITMASK_READ_ONLY;
+        self.other(meta)
     }
 
     /// The same tensor as one that may be written.
     pub(crate) fn writable(&self) -> Result<Self, Error> {
-        let mut memo = self.memo();
-        memo.flags &= !PROTECTED;
-        self.other(memo)
+        let mut meta = self.meta();
+        meta.flags &= !PROTECTED;
+        self.other(meta)
     }
 }

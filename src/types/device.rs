@@ -15,7 +15,7 @@ use crate::types::dtype::{canonical, equality};
 use crate::types::error::{Error, bad_integers};
 
 /// What a device type is called in Python, and what its `data` pointer is.
-struct Kind {
+struct DeviceInfo {
     device_type: DLDeviceType,
     /// Member of `dlx.DeviceType`; in lower case the name that a device prints.
     name: &'static str,
@@ -23,15 +23,15 @@ struct Kind {
     address: bool,
 }
 
-const fn kind(device_type: DLDeviceType, name: &'static str, address: bool) -> Kind {
-    Kind {
+const fn kind(device_type: DLDeviceType, name: &'static str, address: bool) -> DeviceInfo {
+    DeviceInfo {
         device_type,
         name,
         address,
     }
 }
 
-const KINDS: [Kind; 16] = [
+const KINDS: [DeviceInfo; 16] = [
     kind(kDLCPU, "CPU", true),
     kind(kDLCUDA, "CUDA", true),
     kind(kDLCUDAHost, "CUDA_HOST", true),
@@ -56,11 +56,11 @@ pub(crate) const CPU: DLDevice = DLDevice {
     device_id: 0,
 };
 
-fn kind_named(name: &str) -> Option<&'static Kind> {
+fn kind_named(name: &str) -> Option<&'static DeviceInfo> {
     KINDS.iter().find(|kind| kind.name.to_lowercase() == name)
 }
 
-fn kind_of(device_type: DLDeviceType) -> Option<&'static Kind> {
+fn kind_of(device_type: DLDeviceType) -> Option<&'static DeviceInfo> {
     KINDS.iter().find(|kind| kind.device_type == device_type)
 }
 
@@ -83,7 +83,7 @@ pub(crate) fn check(device: DLDevice) -> Result<(), Error> {
 
 #[cold]
 #[inline(never)]
-fn refused(device: DLDevice, kind: Option<&Kind>) -> Error {
+fn refused(device: DLDevice, kind: Option<&DeviceInfo>) -> Error {
     let DLDevice {
         device_type,
         device_id,

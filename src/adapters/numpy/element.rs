@@ -87,7 +87,7 @@ pub(super) fn of(
 
 /// The type of the elements of a dtype of NumPy's own in native byte order, `None` for any other.
 #[inline(always)]
-pub(super) fn usual(type_num: c_int, byteorder: u8) -> Option<DLDataType> {
+pub(super) fn fast(type_num: c_int, byteorder: u8) -> Option<DLDataType> {
     let known = BUILTIN.get(usize::try_from(type_num).ok()?)?;
     known
         .ok()

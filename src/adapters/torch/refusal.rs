@@ -5,13 +5,13 @@
 use pyo3::exceptions::{PyBufferError, PyNotImplementedError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
-use super::Kind;
+use super::TorchClass;
 use crate::types::error::first_line;
 
 /// Says of `error`, which torch or a check raised for `tensor`, what the tensor is and what to call (R60).
 #[cold]
 #[inline(never)]
-pub(crate) fn explain(kind: Option<&Kind>, tensor: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+pub(crate) fn explain(kind: Option<&TorchClass>, tensor: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     if kind.is_none() {
         return error;
     }

@@ -15,13 +15,13 @@ use crate::adapters::numpy;
 use crate::api::writing;
 use crate::classes::no_sync_export;
 use crate::copy::request::StreamOf;
-use crate::cpython::interpreter::attach;
+use crate::cpython::interpreter::attach_uncounted;
 use crate::exchange::Exchange;
 use crate::exchange::slot::{Origin, Slot, is_mixin, lent, nested};
 use crate::exchange::tensor_table;
 use crate::import::ladder::{explain, is_accepted};
 use crate::stream;
-use crate::tensor::checked::{Checked, Memo};
+use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::managed::Managed;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
@@ -92,11 +92,11 @@ impl Exchange for Slot {
             return tensor_table::allocate(shape, dtype, device);
         }
         // The hook is spared what dlx's own allocator refuses.
-        let memo = Memo {
+        let meta = Meta {
             device,
-            ..Memo::on_cpu(NonNull::dangling().as_ptr(), dtype, 0)
+            ..Meta::on_cpu(NonNull::dangling().as_ptr(), dtype, 0)
         };
-        if Checked::new(memo, shape, None)?.memo.device != device {
+        if Checked::new(meta, shape, None)?.meta.device != device {
             let name = device::name(device);
             return Err(Error::refused(format!("there is one cpu, not {name}")));
         }
@@ -107,7 +107,7 @@ impl Exchange for Slot {
             })
         };
         // A caller of the allocator need not be attached.
-        let made = attach(|_| made());
+        let made = attach_uncounted(|_| made());
         made.unwrap_or_else(|| Err(Error::refused("Python is exiting")))
     }
 
@@ -219,8 +219,8 @@ pub(super) fn memory_of(
         }
         Err(error) => return Err(error),
     };
-    let memo = snapshot.memo();
-    if (snapshot.shape(), memo.dtype, memo.device) != (shape, dtype, device)
+    let meta = snapshot.meta();
+    if (snapshot.shape(), meta.dtype, meta.device) != (shape, dtype, device)
         || writing::refusal(&made, &snapshot)?.is_some()
     {
         let wanted = format_args!(

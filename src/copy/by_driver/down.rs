@@ -12,8 +12,8 @@ use crate::driver;
 use crate::driver::Capture;
 use crate::stream;
 use crate::stream::Stream;
-use crate::stream::usage::Work;
-use crate::tensor::checked::{Checked, Memo};
+use crate::stream::usage::StreamUsage;
+use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::memory::Memory;
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::error::Error;
@@ -24,15 +24,19 @@ const CALL: i64 = 64 << 10;
 
 /// From a device to the host.
 pub(super) fn down(py: Python<'_>, source: &Snapshot, ordered: bool) -> PyResult<Snapshot> {
-    let here = source.memo().device;
+    let here = source.meta().device;
     if source.size() == 0 {
         return Ok(Snapshot::allocate(
             source.shape(),
-            source.memo().dtype,
+            source.meta().dtype,
             flags(source),
         )?);
     }
-    let stream = match source.work().and_then(Work::stream).filter(|_| ordered) {
+    let stream = match source
+        .usage()
+        .and_then(StreamUsage::stream)
+        .filter(|_| ordered)
+    {
         Some(stream) => stream.clone(),
         None => stream::working(here)?,
     };
@@ -41,9 +45,9 @@ pub(super) fn down(py: Python<'_>, source: &Snapshot, ordered: bool) -> PyResult
         source.order(&stream)?;
     }
     if let Some(steps) = plan::plan(source).filter(|steps| is_direct(source, steps)) {
-        let copied = Snapshot::allocate(source.shape(), source.memo().dtype, flags(source))?;
-        let from = source.memo().data.addr();
-        let to = copied.memo().data.expose_provenance();
+        let copied = Snapshot::allocate(source.shape(), source.meta().dtype, flags(source))?;
+        let from = source.meta().data.addr();
+        let to = copied.meta().data.expose_provenance();
         // SAFETY: `source` holds its elements and `copied` its own memory; both outlive the wait (S22).
         unsafe { finished(&steps, from, to, &stream) }?;
         return Ok(copied);
@@ -64,7 +68,7 @@ fn is_direct(source: &Snapshot, steps: &[Step]) -> bool {
 /// The bytes in which the elements lie, from the first one on.
 fn bytes(source: &Snapshot) -> (i64, i64) {
     let padded = source.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
-    let bits = i128::from(layout::nbytes(8, source.memo().dtype, padded));
+    let bits = i128::from(layout::nbytes(8, source.meta().dtype, padded));
     // It fits: `Checked` has refused what does not.
     let (low, high) = layout::span(source.shape(), source.strides()).unwrap_or((0, 0));
     let byte = |bits: i128| i64::try_from(bits.div_euclid(8)).unwrap_or(i64::MAX);
@@ -79,16 +83,16 @@ fn fetched(source: &Snapshot, stream: &Stream) -> PyResult<Snapshot> {
     let (low, high) = bytes(source);
     let memory = Memory::new(high - low)?;
     let steps = plan::run(high - low);
-    let from = source.memo().data.addr().wrapping_add_signed(low as isize);
+    let from = source.meta().data.addr().wrapping_add_signed(low as isize);
     // SAFETY: the elements lie in these bytes, which are of one allocation that `source` holds, and `memory` has
     // room for them; both outlive the wait.
     unsafe { finished(&steps, from, memory.as_ptr().expose_provenance(), stream) }?;
-    let memo = Memo {
+    let meta = Meta {
         data: memory.as_ptr().wrapping_byte_offset(-low as isize),
         device: device::CPU,
-        ..source.memo()
+        ..source.meta()
     };
-    let checked = Checked::new(memo, source.shape(), Some(source.strides()))?;
+    let checked = Checked::new(meta, source.shape(), Some(source.strides()))?;
     Ok(checked.over(Source::Memory(memory)))
 }
 

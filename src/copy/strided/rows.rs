@@ -9,7 +9,7 @@ const MAX_PITCH: i64 = i32::MAX as i64;
 
 /// Rows of bytes that one call copies, and how often it is made at other places.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Rows {
+pub(crate) struct RowCopy {
     /// Bytes of a row.
     pub(crate) width: i64,
     /// How many rows.
@@ -22,7 +22,7 @@ pub(crate) struct Rows {
 
 /// Where the bytes of a step come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub(crate) enum StepSource {
     /// The source.
     Source,
     /// What earlier steps have written.
@@ -32,8 +32,8 @@ pub(crate) enum Origin {
 /// One of the steps of a copy, in their order.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Step {
-    pub(crate) origin: Origin,
-    pub(crate) rows: Rows,
+    pub(crate) origin: StepSource,
+    pub(crate) rows: RowCopy,
     /// Offset in bytes of what is written.
     pub(crate) to: i64,
 }
@@ -52,8 +52,8 @@ pub(crate) fn steps(dimensions: Vec<Dimension>, item: i64) -> Vec<Step> {
         .map(|read| again(read.extent, read.to))
         .collect();
     let mut steps = vec![Step {
-        origin: Origin::Source,
-        rows: Rows::of(&Walk::new(read, item)),
+        origin: StepSource::Source,
+        rows: RowCopy::of(&Walk::new(read, item)),
         to: 0,
     }];
     for whole in spread.into_iter().rev() {
@@ -64,8 +64,8 @@ pub(crate) fn steps(dimensions: Vec<Dimension>, item: i64) -> Vec<Step> {
             dimensions.push(again(more, whole.to));
             dimensions.sort_by_key(|dimension| -dimension.to);
             steps.push(Step {
-                origin: Origin::Written,
-                rows: Rows::of(&Walk::new(dimensions, item)),
+                origin: StepSource::Written,
+                rows: RowCopy::of(&Walk::new(dimensions, item)),
                 to: done * whole.to,
             });
             done += more;
@@ -80,7 +80,7 @@ fn again(extent: i64, to: i64) -> Dimension {
     Dimension::new(extent, to, to)
 }
 
-impl Rows {
+impl RowCopy {
     /// The rows that leave the fewest places.
     fn of(walk: &Walk) -> Self {
         let item = walk.item;

@@ -40,7 +40,7 @@ impl Exchange for Panicky {
     }
 }
 
-impl Named for Panicky {
+impl ExchangeType for Panicky {
     type Exchange = Self;
 
     fn exchange() -> &'static Self {

@@ -9,23 +9,26 @@ use crate::adapters::cuda_array_interface;
 use crate::copy::request::Request;
 use crate::driver;
 use crate::stream;
-use crate::stream::usage::{Producer, Work};
+use crate::stream::usage::{Producer, StreamUsage};
 use crate::stream::{Stream, Wanted};
 use crate::types::error;
 
 /// The order of an export that has yet to be made.
 pub(super) enum Order {
     /// The producer makes its own.
-    Ready(Option<Work>),
+    Ready(Option<StreamUsage>),
     /// Whatever the producer's stream has been given when the export is there.
     Point(Producer),
 }
 
 impl Order {
     /// What the tensor waits for, now that it has been exported.
-    pub(super) fn work(self, request: &Request<'_, '_>) -> Result<Option<Work>, error::Error> {
+    pub(super) fn usage(
+        self,
+        request: &Request<'_, '_>,
+    ) -> Result<Option<StreamUsage>, error::Error> {
         match self {
-            Self::Ready(work) => Ok(work),
+            Self::Ready(usage) => Ok(usage),
             Self::Point(producer) => request.order(Wanted::Unset, producer).map(Some),
         }
     }
@@ -57,8 +60,8 @@ pub(super) fn of_request(
                 stream::check_device(stream)?
             };
             let argument = Some(stream.handle());
-            let work = request.ready_on(stream, producer);
-            (argument, Order::Ready(Some(work)))
+            let usage = request.ready_on(stream, producer);
+            (argument, Order::Ready(Some(usage)))
         }
         // No stream has to wait for one that is known, least of all the legacy default one, which would wait for all.
         (Wanted::Unset, Some(producer)) if driver::of(here).is_ok() => {
@@ -67,8 +70,8 @@ pub(super) fn of_request(
         // The default stream, explicitly (R83, R84).
         (Wanted::Unset, _) => {
             let argument = stream::default(there);
-            let work = argument.map(|_| request.ready_on(Stream::default(there), None));
-            (argument, Order::Ready(work))
+            let usage = argument.map(|_| request.ready_on(Stream::default(there), None));
+            (argument, Order::Ready(usage))
         }
     })
 }

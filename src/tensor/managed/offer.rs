@@ -22,10 +22,10 @@ struct Offered<O> {
     owner: Option<O>,
 }
 
-type Block<O> = Export<DLManagedTensorVersioned, Offered<O>>;
+type OfferedExport<O> = Export<DLManagedTensorVersioned, Offered<O>>;
 
 /// The offerer's share: dropped, it deletes the tensor unless the peer did.
-pub(crate) struct Offer<O: Send + 'static>(NonNull<Block<O>>);
+pub(crate) struct Offer<O: Send + 'static>(NonNull<OfferedExport<O>>);
 
 impl<O: Send + 'static> Offer<O> {
     /// An offer of the memory of `tensor`, which `owner` keeps alive.
@@ -76,7 +76,7 @@ impl<O: Send + 'static> Drop for Offer<O> {
 /// The deleter of every offer: lets go of the owner, and of the allocation.
 unsafe extern "C" fn delete<O>(managed: *mut DLManagedTensorVersioned) {
     let body = || {
-        let Some(block) = NonNull::new(managed.cast::<Block<O>>()) else {
+        let Some(block) = NonNull::new(managed.cast::<OfferedExport<O>>()) else {
             return;
         };
         // SAFETY: only `Offer::new` installs this deleter, at the start of such an allocation, which is there as
@@ -96,7 +96,7 @@ unsafe extern "C" fn delete<O>(managed: *mut DLManagedTensorVersioned) {
 /// # Safety
 ///
 /// The share was the caller's, who does not touch the allocation again.
-unsafe fn let_go<O>(block: NonNull<Block<O>>) {
+unsafe fn let_go<O>(block: NonNull<OfferedExport<O>>) {
     // SAFETY: the caller's share keeps the allocation, and nobody writes this field.
     let ndim = unsafe { (*block.as_ptr()).ndim };
     // SAFETY: as above; the field is only ever shared.

@@ -14,7 +14,7 @@ impl DropAttached for Snapshot {
         // What streams use waits for them, what others hold stays, and views are let go of as such.
         let taken = self.0.take_if(|fields| {
             let is_foreign = matches!(fields.source, Source::Versioned(_) | Source::Python(_));
-            is_foreign && fields.work.is_none()
+            is_foreign && fields.usage.is_none()
         });
         match taken {
             Ok(Fields { source, .. }) => match source {

@@ -24,9 +24,9 @@ impl Snapshot {
     /// The flags of an export, `fresh` if nobody else has the memory.
     fn flags(&self, fresh: bool) -> u64 {
         if fresh {
-            self.memo().flags
+            self.meta().flags
         } else {
-            self.memo().flags & !DLPACK_FLAG_BITMASK_IS_COPIED
+            self.meta().flags & !DLPACK_FLAG_BITMASK_IS_COPIED
         }
     }
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::{Snapshot, Source};
 use crate::abi::*;
-use crate::stream::usage::Work;
-use crate::tensor::checked::{Checked, Memo, dimensions};
+use crate::stream::usage::StreamUsage;
+use crate::tensor::checked::{Checked, Meta, dimensions};
 use crate::tensor::managed::{Managed, ManagedTensor};
 use crate::types::error::Error;
 use crate::types::layout::MAX_NDIM;
@@ -16,10 +16,10 @@ use crate::types::layout::MAX_NDIM;
 impl Snapshot {
     /// Takes over a foreign tensor, or gives it back untouched with the reason.
     ///
-    /// `work` says what the elements wait for.
+    /// `usage` says what the elements wait for.
     pub(crate) fn import<M>(
         managed: Managed<M>,
-        work: Option<Work>,
+        usage: Option<StreamUsage>,
     ) -> Result<Self, (Error, Managed<M>)>
     where
         M: ManagedTensor,
@@ -33,11 +33,11 @@ impl Snapshot {
         // function runs, because `managed` goes either into the snapshot or back to the caller (S3).
         let dimensions = unsafe { dimensions(tensor) };
         let checked = dimensions
-            .and_then(|(shape, strides)| Checked::new(Memo::of(tensor, flags)?, shape, strides));
+            .and_then(|(shape, strides)| Checked::new(Meta::of(tensor, flags)?, shape, strides));
         match checked {
             Ok(mut checked) => {
-                checked.memo.flags |= M::UNSAID;
-                Ok(checked.with_work(managed.into(), work.map(Arc::new)))
+                checked.meta.flags |= M::UNSAID;
+                Ok(checked.with_usage(managed.into(), usage.map(Arc::new)))
             }
             Err(error) => Err((error, managed)),
         }
@@ -46,10 +46,10 @@ impl Snapshot {
     /// Takes over a tensor that looks as usual, from a library whose tensors need no checking then, and tells how many
     /// elements behind the first one the last one is, if they are few; gives back others.
     #[inline(always)]
-    pub(crate) fn import_trusted(
+    pub(crate) fn import_fast(
         managed: Managed<DLManagedTensorVersioned>,
     ) -> Result<(Self, Option<u32>), Managed<DLManagedTensorVersioned>> {
-        let Some((tensor, memo)) = Memo::of_trusted(&managed) else {
+        let Some((tensor, meta)) = Meta::of_fast(&managed) else {
             return Err(managed);
         };
         let ndim = tensor.ndim as usize;
@@ -73,7 +73,7 @@ impl Snapshot {
             );
             (extent, stride)
         };
-        let snapshot = Self::trusted(memo, managed.into(), ndim, dimension);
+        let snapshot = Self::unchecked(meta, managed.into(), ndim, dimension);
         // Where none has more bits than these, at most 64 products do not overflow.
         let is_small = bits.get() >> 28 == 0;
         let last = u32::try_from(last.get()).ok();

@@ -9,7 +9,7 @@ use pyo3::ffi;
 use super::Snapshot;
 use crate::abi::*;
 use crate::cpython::interpreter::PythonOwner;
-use crate::stream::usage::Work;
+use crate::stream::usage::StreamUsage;
 use crate::tensor::device_memory::DeviceMemory;
 use crate::tensor::managed::Managed;
 use crate::tensor::memory::Memory;
@@ -79,10 +79,10 @@ impl Source {
     }
 
     /// The streams of the other view.
-    pub(crate) fn work(&self) -> Option<&Work> {
+    pub(crate) fn usage(&self) -> Option<&StreamUsage> {
         match self {
-            Self::Snapshot(view) => view.work(),
-            Self::Aliased(aliased) => aliased.0.work(),
+            Self::Snapshot(view) => view.usage(),
+            Self::Aliased(aliased) => aliased.0.usage(),
             _ => None,
         }
     }

@@ -7,14 +7,14 @@ use pyo3::prelude::*;
 use super::{FEW, NPY_ARRAY_WRITEABLE, PyArray_Descr, PyArrayObject, element, is_ndarray};
 use crate::abi::{DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor};
 use crate::cpython::interpreter::PythonOwner;
-use crate::tensor::checked::{Memo, extents};
+use crate::tensor::checked::{Meta, extents};
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::device;
 
 /// What a usual array is: of the class itself, with a dtype of NumPy's own in native byte order and strides that are
 /// multiples of the itemsize.
-struct Usual<'a> {
-    memo: Memo,
+struct FastArray<'a> {
+    meta: Meta,
     shape: &'a [i64],
     byte_strides: &'a [i64],
     /// By which a stride in bytes is one in elements.
@@ -25,16 +25,16 @@ struct Usual<'a> {
 ///
 /// NumPy has made sure that shape and strides stay within an address space. Nothing here runs Python code.
 #[inline(always)]
-pub(crate) fn usual(x: &Bound<'_, PyAny>) -> Option<Snapshot> {
-    let Usual {
-        memo,
+pub(crate) fn fast(x: &Bound<'_, PyAny>) -> Option<Snapshot> {
+    let FastArray {
+        meta,
         shape,
         byte_strides,
         shift,
     } = read(x)?;
     let owner = Source::Python(PythonOwner::new(x.clone().unbind()));
     let dimension = |index: usize| (shape[index], byte_strides[index] >> shift);
-    Some(Snapshot::trusted(memo, owner, shape.len(), dimension))
+    Some(Snapshot::unchecked(meta, owner, shape.len(), dimension))
 }
 
 /// What `make` makes of a usual array of few dimensions: its tensor, whose dimensions are still to be set, flags, shape
@@ -44,19 +44,19 @@ pub(super) fn few<R>(
     x: &Bound<'_, PyAny>,
     make: impl FnOnce(DLTensor, u64, &[i64], &[i64]) -> R,
 ) -> Option<R> {
-    let usual = read(x)?;
+    let fast = read(x)?;
     let mut few = [0; FEW];
-    let strides = few.get_mut(..usual.shape.len())?;
-    for (stride, &bytes) in strides.iter_mut().zip(usual.byte_strides) {
-        *stride = bytes >> usual.shift;
+    let strides = few.get_mut(..fast.shape.len())?;
+    for (stride, &bytes) in strides.iter_mut().zip(fast.byte_strides) {
+        *stride = bytes >> fast.shift;
     }
-    let tensor = usual.memo.tensor(usual.shape.len());
-    Some(make(tensor, usual.memo.flags, usual.shape, strides))
+    let tensor = fast.meta.tensor(fast.shape.len());
+    Some(make(tensor, fast.meta.flags, fast.shape, strides))
 }
 
 /// The fields of a usual array.
 #[inline(always)]
-fn read<'a>(x: &'a Bound<'_, PyAny>) -> Option<Usual<'a>> {
+fn read<'a>(x: &'a Bound<'_, PyAny>) -> Option<FastArray<'a>> {
     if !is_ndarray(x) {
         return None;
     }
@@ -64,7 +64,7 @@ fn read<'a>(x: &'a Bound<'_, PyAny>) -> Option<Usual<'a>> {
     let array = unsafe { x.as_ptr().cast::<PyArrayObject>().read() };
     // SAFETY: the layout of dtypes is proven with that of arrays (S9).
     let descr = unsafe { array.descr.cast::<PyArray_Descr>().read() };
-    let dtype = element::usual(descr.type_num, descr.byteorder as u8)?;
+    let dtype = element::fast(descr.type_num, descr.byteorder as u8)?;
     // SAFETY: the array has `nd` extents, which stay as they are until Python code runs (S9).
     let shape = unsafe { extents(array.dimensions.cast(), array.nd) }.ok()?;
     // SAFETY: as for the extents.
@@ -79,7 +79,7 @@ fn read<'a>(x: &'a Bound<'_, PyAny>) -> Option<Usual<'a>> {
         return None;
     }
     let readonly = array.flags & NPY_ARRAY_WRITEABLE == 0;
-    let memo = Memo {
+    let meta = Meta {
         data: match size {
             0 => null_mut(),
             _ => array.data.cast(),
@@ -89,8 +89,8 @@ fn read<'a>(x: &'a Bound<'_, PyAny>) -> Option<Usual<'a>> {
         dtype,
         flags: u64::from(readonly) * DLPACK_FLAG_BITMASK_READ_ONLY,
     };
-    Some(Usual {
-        memo,
+    Some(FastArray {
+        meta,
         shape,
         byte_strides,
         shift,

@@ -2,7 +2,7 @@
 //!
 //! `__dlpack_device__` is asked for what `stream` is to be, and on the CPU that is nothing: there the capsule alone tells
 //! all. NumPy takes nothing else, so for NumPy every object is asked for the capsule at once, as NumPy does itself. For
-//! others it is a matter of order, and the order alone is guessed: see [`at_once`].
+//! others it is a matter of order, and the order alone is guessed: see [`fast_import`].
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyType, PyWeakrefReference};
 
-use super::asked;
+use super::question;
 use crate::abi::*;
 use crate::adapters::{tensorflow, torch};
 use crate::cpython::call::has;
@@ -41,7 +41,7 @@ const ELSEWHERE: usize = 15;
 /// export that turns out to be elsewhere is let go: it was made for the legacy default stream, so no order that anybody
 /// relies on is missing. After it the type is asked in full for good, unless another type takes its place here.
 #[inline(always)]
-pub(crate) fn at_once(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
+pub(crate) fn fast_import(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     let (place, address) = place(x);
     if FOUND[place].load(Ordering::Relaxed) != address + SETTLED
         || is_in_type(x.get_type_ptr(), intern!(x.py(), "__dlpack_device__")) != Some(true)
@@ -59,11 +59,11 @@ pub(crate) fn at_once(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
 /// Exceptions that end the program or a thread.
 #[inline(always)]
 pub(super) fn on_cpu(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
-    let answer = asked::usual(x).and_then(|capsule| capsule::import(&capsule, None));
+    let answer = question::fast(x).and_then(|capsule| capsule::import(&capsule, None));
     match answer {
-        Ok(snapshot) if snapshot.memo().device == device::CPU => Ok(Some(snapshot)),
+        Ok(snapshot) if snapshot.meta().device == device::CPU => Ok(Some(snapshot)),
         Ok(snapshot) => {
-            note(x, snapshot.memo().device)?;
+            note(x, snapshot.meta().device)?;
             Ok(None)
         }
         Err(error) if error.is_instance_of::<PyException>(x.py()) => Ok(None),
@@ -128,7 +128,7 @@ fn place(x: &Bound<'_, PyAny>) -> (usize, usize) {
 }
 
 /// What a capsule held.
-pub(crate) enum Usual {
+pub(crate) enum FastExport {
     /// As it was or as dlx writes it.
     Managed(Managed<DLManagedTensorVersioned>),
     /// An unversioned tensor, which has no flags: what it cannot say, only a snapshot can note.
@@ -140,7 +140,10 @@ pub(crate) enum Usual {
 /// # Errors
 ///
 /// What `__dlpack__` raises.
-pub(crate) fn usual(x: &Bound<'_, PyAny>, kind: Option<torch::Kind>) -> PyResult<Option<Usual>> {
+pub(crate) fn fast_export(
+    x: &Bound<'_, PyAny>,
+    kind: Option<torch::TorchClass>,
+) -> PyResult<Option<FastExport>> {
     match kind {
         Some(kind) => kind.check_protocol(x)?,
         None => tensorflow::check(x)?,
@@ -149,14 +152,14 @@ pub(crate) fn usual(x: &Bound<'_, PyAny>, kind: Option<torch::Kind>) -> PyResult
     if !has(x, name)? {
         return Ok(None);
     }
-    let capsule = match asked::usual(x) {
+    let capsule = match question::fast(x) {
         Ok(capsule) => capsule,
         Err(error) => return super::unless_absent(x, error),
     };
     let Some(managed) = capsule::take(&capsule) else {
         let snapshot = capsule::import(&capsule, None)?;
-        let here = snapshot.memo().device;
-        return Ok((here == device::CPU).then_some(Usual::Snapshot(snapshot)));
+        let here = snapshot.meta().device;
+        return Ok((here == device::CPU).then_some(FastExport::Snapshot(snapshot)));
     };
     let managed = match checked::of_managed(&managed)? {
         (_, true) => managed,
@@ -166,5 +169,5 @@ pub(crate) fn usual(x: &Bound<'_, PyAny>, kind: Option<torch::Kind>) -> PyResult
     if let Some(kind) = kind {
         kind.check_address(x, tensor.data)?;
     }
-    Ok((tensor.device == device::CPU).then_some(Usual::Managed(managed)))
+    Ok((tensor.device == device::CPU).then_some(FastExport::Managed(managed)))
 }

@@ -18,7 +18,7 @@ use crate::types::error::type_name;
 
 /// What goes to `__dlpack__` beside `max_version`.
 #[derive(Default)]
-pub(super) struct Asked<'a, 'py> {
+pub(super) struct Question<'a, 'py> {
     pub(super) stream: Option<i64>,
     /// A queue of oneAPI, which goes in place of a stream.
     pub(super) queue: Option<&'a Bound<'py, PyAny>>,
@@ -26,7 +26,7 @@ pub(super) struct Asked<'a, 'py> {
     pub(super) copy: Option<bool>,
 }
 
-impl<'py> Asked<'_, 'py> {
+impl<'py> Question<'_, 'py> {
     /// The capsule that `__dlpack__` of `x` answers.
     ///
     /// Whether it knows the new keywords is asked at each call: a class that forwards to others says for each of its
@@ -38,7 +38,7 @@ impl<'py> Asked<'_, 'py> {
     pub(super) fn call(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyCapsule>> {
         let unordered = self.stream.is_none() && self.queue.is_none();
         if unordered && self.device.is_none() && self.copy.is_none() {
-            return usual(x);
+            return fast(x);
         }
         match self.call_new(x) {
             Ok(answer) => of_answer(x, answer),
@@ -147,11 +147,11 @@ impl<'py> Asked<'_, 'py> {
 
 /// The capsule of `x`, asked for nothing but the version.
 #[inline(always)]
-pub(super) fn usual<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyCapsule>> {
+pub(super) fn fast<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyCapsule>> {
     let py = x.py();
     match call_method(x, intern!(py, "__dlpack__"), Some(max_version(py)?)) {
         Ok(answer) => of_answer(x, answer),
-        Err(error) => Asked::default().call_again(x, error),
+        Err(error) => Question::default().call_again(x, error),
     }
 }
 
