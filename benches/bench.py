@@ -120,7 +120,7 @@ def main() -> None:
         metavar="FILE",
         nargs="?",
         const="",
-        help="also write JSON, to results/; - is stdout",
+        help="also write JSON, to build/results; - is stdout",
     )
     parser.add_argument("--quick", action="store_true", help="fewer repeats")
     parser.add_argument(

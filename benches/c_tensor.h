@@ -10,7 +10,6 @@
 #include <Python.h>
 #include <dlpack/dlpack.h>
 #include <stdlib.h>
-#include <structmember.h>
 
 #define MAX_NDIM 64
 #define TABLE_NAME "dlpack_exchange_api"
@@ -220,12 +219,6 @@ static PyMethodDef tensor_methods[] = {
     {NULL, NULL, 0, NULL},
 };
 
-static PyMemberDef tensor_members[] = {
-    {"ndim", T_INT, offsetof(Tensor, view.ndim), READONLY, "Number of dimensions."},
-    {"data_ptr", T_ULONGLONG, offsetof(Tensor, view.data), READONLY, "Address, without byte_offset."},
-    {NULL, 0, 0, 0, NULL},
-};
-
 static PyTypeObject Tensor_Type = {
     PyVarObject_HEAD_INIT(NULL, 0)
     .tp_name = "c_exchange.Tensor",
@@ -236,7 +229,6 @@ static PyTypeObject Tensor_Type = {
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_weaklistoffset = offsetof(Tensor, weakrefs),
     .tp_methods = tensor_methods,
-    .tp_members = tensor_members,
 };
 
 #endif

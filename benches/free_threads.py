@@ -4,7 +4,7 @@
 
 Each thread imports an object of its own, or all of them the same one, whose reference
 count they share. With a GIL the same program shows what that costs. `--json` writes to
-`results/`.
+`build/results`.
 """
 
 import argparse
@@ -95,7 +95,7 @@ def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer repeats")
-    parser.add_argument("--json", action="store_true", help="write to results/")
+    parser.add_argument("--json", action="store_true", help="write to build/results")
     options = parser.parse_args()
     about = machine({}, "benches/free_threads.py")
     about["gil"] = getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -104,7 +104,7 @@ def main() -> None:
     unit = "million calls per second, over all threads"
     parts = {"free-threaded": {"unit": unit, "values": values}}
     if options.json:
-        target = place(about, "-free-threads")
+        target = place("free-threads")
         dump({"machine": about, "parts": parts}, target)
         print(f"written to {os.path.relpath(target)}")
 

@@ -1,4 +1,4 @@
-"""Write the tables of `docs/performance.md` and its picture from `benches/results`.
+"""Write the tables of `docs/performance.md` and its picture from the summary.
 
     python benches/report.py
 
@@ -10,8 +10,9 @@ import json
 import re
 
 from instruction_paths import FLOORS, PATHS
-from plot import PICTURE, chosen, draw
-from results import RESULTS, Document, newest
+from picture import PICTURE, svg
+from results import RESULTS, Document
+from summary import load
 
 PAGE = PICTURE.with_name("performance.md")
 BLOCK = re.compile(r"(<!-- begin (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -33,11 +34,10 @@ def where(about: Document) -> str:
     )
 
 
-def ns(side: Document) -> str:
-    """The least time of a side."""
-    if "ns" not in side:
+def ns(value: float | None) -> str:
+    """A time."""
+    if value is None:
         return "-"
-    value = side["ns"]["minimum"]
     if value >= 1e5:
         return f"{value / 1e6:.2f} ms"
     return f"{value:.1f}" if value < 100 else f"{value:.0f}"
@@ -48,50 +48,50 @@ def number(value: float) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def ratio(row: Document) -> str:
-    """The ratio, or the difference in ms."""
-    if row["value"] is None:
-        return "-"
-    unit = "" if row["measure"] == "ratio" else " ms"
-    return f"{row['value']:.2f}{unit}"
+def ratio(row: Document, python: str) -> str:
+    """The ratio in one Python, or the difference in ms."""
+    if "ms" in row:
+        return f"{row['ms'][python]:.2f} ms" if python in row["ms"] else "-"
+    return f"{row['ratio'][python]:.2f}" if python in row["ratio"] else "-"
+
+
+def verdict(row: Document, python: str) -> str:
+    """Whether the budget was met in one Python."""
+    value = row["ms" if "ms" in row else "ratio"].get(python)
+    if value is None:
+        return ""
+    return "met" if value <= row["budget"] else "missed"
 
 
 def budgets(runs: Document) -> str:
     """Each path that has a budget, in every Python."""
-    main = chosen(runs)
-    others = [run for run in runs["runs"].values() if run is not main]
-    name = ".".join(main["machine"]["python"].split(".")[:2])
-    head = ["path", "dlx", "compared with", "its", f"ratio, {name}"]
-    head += [".".join(each["machine"]["python"].split(".")[:2]) for each in others]
-    head += ["budget", ""]
-    by_name = [
-        {(row["path"], row["theirs"]["name"]): row for row in run["rows"]}
-        for run in others
+    main, *others = runs["pythons"]
+    head = ["path", "dlx", "compared with", "its", f"ratio, {main}", *others]
+    lines = [
+        [
+            row["path"],
+            ns(row["dlx"]),
+            row["against"],
+            ns(row["its"]),
+            *(ratio(row, python) for python in runs["pythons"]),
+            f"{row['budget']:g}",
+            verdict(row, main),
+        ]
+        for row in runs["rows"]
+        if row["budget"] is not None
     ]
-    lines = []
-    for row in main["rows"]:
-        if row["budget"] is None:
-            continue
-        key = (row["path"], row["theirs"]["name"])
-        line = [row["path"], ns(row["ours"]), key[1], ns(row["theirs"]), ratio(row)]
-        line += [ratio(rows[key]) if key in rows else "-" for rows in by_name]
-        lines.append([*line, f"{row['budget']:g}", row["verdict"]])
     met = sum(line[-1] == "met" for line in lines)
     judged = sum(bool(line[-1]) for line in lines)
-    return where(main["machine"]) + table(head, lines) + f"\n{met} of {judged} met.\n"
+    text = where(runs["machine"]) + table([*head, "budget", ""], lines)
+    return f"{text}\n{met} of {judged} met.\n"
 
 
 def rest(runs: Document) -> str:
     """What a user could pick instead, without a budget."""
+    main = runs["pythons"][0]
     lines = [
-        [
-            row["path"],
-            ns(row["ours"]),
-            row["theirs"]["name"],
-            ns(row["theirs"]),
-            ratio(row),
-        ]
-        for row in chosen(runs)["rows"]
+        [row["path"], ns(row["dlx"]), row["against"], ns(row["its"]), ratio(row, main)]
+        for row in runs["rows"]
         if row["budget"] is None and "copy" not in row["path"]
     ]
     return table(["path", "dlx", "compared with", "its", "ratio"], lines)
@@ -142,27 +142,23 @@ def growth(scaling: Document) -> str:
     return text.rstrip("\n") + "\n"
 
 
-def free_threads() -> str:
-    """What several threads gain without a GIL, where it has been measured."""
-    try:
-        measured = json.loads(newest("-free-threads").read_text())
-    except FileNotFoundError:
-        return "Not measured yet: `make free-threaded` does it.\n"
+def parallel(measured: Document) -> str:
+    """What several threads gain, with or without a GIL."""
     gil = "with a GIL" if measured["machine"]["gil"] else "without a GIL"
     return growth(measured).replace("; Python ", f"; {gil}, Python ", 1)
 
 
 def blocks() -> dict[str, str]:
     """Every table of the page, by its name."""
-    runs = json.loads(newest().read_text())
+    summary = load()
     counted = json.loads((RESULTS / "instructions.json").read_text())
     return {
-        "budgets": budgets(runs),
-        "rest": rest(runs),
+        "budgets": budgets(summary["runs"]),
+        "rest": rest(summary["runs"]),
         "instructions": instructions(counted),
         "functions": functions(counted),
-        "growth": growth(json.loads(newest("-scaling").read_text())),
-        "parallel": free_threads(),
+        "growth": growth(summary["scaling"]),
+        "parallel": parallel(summary["free-threads"]),
     }
 
 
@@ -174,4 +170,4 @@ def page(text: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(PAGE.read_text()))
-    draw(chosen(json.loads(newest().read_text())), PICTURE)
+    PICTURE.write_text(svg(load()["runs"]))

@@ -1,11 +1,10 @@
-"""Results as JSON: what is written, where it is kept, and which is the newest."""
+"""Results as JSON: what is written, and where it is kept."""
 
 import datetime
 import importlib.metadata
 import json
 import os
 import platform
-import re
 import shlex
 import sys
 from collections.abc import Iterable
@@ -17,6 +16,9 @@ from typing import Any
 from measure import Result, Timing
 
 RESULTS = Path(__file__).resolve().parent / "results"
+"""What is committed: the counts of instructions, and the summary of all else."""
+BUILD = RESULTS.parent.parent / "build" / "results"
+"""Everything that was measured, with medians and statements; not committed."""
 DISTRIBUTIONS = (
     "dlx",
     "numpy",
@@ -100,34 +102,21 @@ def dump(written: Document, target: str | Path) -> None:
         Path(target).write_text(text)
 
 
-def place(about: Document, kind: str = "") -> Path:
-    """Name the file in `results/` for this date and machine."""
-    name = re.sub(r"[^a-z0-9]+", "-", str(about["cpu"]).lower()).strip("-")
-    RESULTS.mkdir(exist_ok=True)
-    return RESULTS / f"{str(about['date'])[:10]}-{name}{kind}.json"
+def place(kind: str) -> Path:
+    """Name the file of full results of a kind."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    return BUILD / f"{kind}.json"
 
 
 def keep(written: Document) -> Path:
     """Put the run of one Python beside those of the others of the same day."""
-    about = written["machine"]
-    target = place(about)
+    target, about = place("runs"), written["machine"]
     runs = json.loads(target.read_text())["runs"] if target.exists() else {}
-    runs[".".join(str(about["python"]).split(".")[:2])] = written
+
+    def where(run: Document) -> tuple[str, str]:
+        return run["machine"]["cpu"], run["machine"]["date"][:10]
+
+    runs = {name: run for name, run in runs.items() if where(run) == where(written)}
+    runs[".".join(about["python"].split(".")[:2])] = written
     dump({"runs": dict(sorted(runs.items()))}, target)
     return target
-
-
-def newest(kind: str = "") -> Path:
-    """Find the latest file in `results/`; dates are the beginnings of names."""
-    pattern = re.compile(rf"\d{{4}}-\d\d-\d\d-[a-z0-9-]*?{kind}\.json")
-    kinds = ("-scaling", "-free-threads")
-    found = [
-        path
-        for path in sorted(RESULTS.glob("*.json"))
-        if pattern.fullmatch(path.name)
-        and (kind or not path.stem.endswith(kinds))
-        and (kind or "runs" in json.loads(path.read_text()))
-    ]
-    if not found:
-        raise FileNotFoundError(f"benches/results has no file of this kind: {kind!r}")
-    return found[-1]

@@ -3,7 +3,7 @@
     python benches/scaling.py [--quick] [--json]
 
 Times are minima of samples that take turns; memory is the resident size of a process of
-its own. `--json` writes to `results/`.
+its own. `--json` writes to `build/results`.
 """
 
 import argparse
@@ -228,7 +228,7 @@ def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer repeats")
-    parser.add_argument("--json", action="store_true", help="write to results/")
+    parser.add_argument("--json", action="store_true", help="write to build/results")
     options = parser.parse_args()
     rounds = QUICK_ROUNDS if options.quick else ROUNDS
     modules = {"torch": torch}
@@ -253,7 +253,7 @@ def main() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     print(f"peak of memory: {peak / 1024:.0f} MiB")
     if options.json:
-        target = place(about, "-scaling")
+        target = place("scaling")
         dump({"machine": about, "parts": measured}, target)
         print(f"written to {os.path.relpath(target)}")
 

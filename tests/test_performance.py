@@ -2,13 +2,15 @@
 
 import copy
 import json
+from pathlib import Path
 
 import instructions
-import plot
+import picture
 import pytest
 import report
+import summary
 from instruction_paths import PATHS
-from results import Document, newest
+from results import Document
 
 
 @pytest.fixture
@@ -25,15 +27,50 @@ def test_the_tables_of_the_page_are_made_from_the_results() -> None:
     assert {block[2] for block in report.BLOCK.finditer(text)} == report.blocks().keys()
 
 
-def test_the_picture_is_made_from_the_results() -> None:
-    """Speed, design.md section 9."""
-    run = plot.chosen(json.loads(newest().read_text()))
-    drawn = plot.bars(run)
-    picture = plot.PICTURE.read_text()
-    assert plot.digest(drawn, run["machine"]) in picture, "run `make performance`"
-    for bar in drawn:
-        assert f">{plot.amount(bar.ns)}</text>" in picture
-    assert plot.caption(run["machine"]) in picture
+def test_the_picture_is_made_from_the_summary() -> None:
+    """Speed."""
+    drawn = picture.svg(summary.load()["runs"])
+    assert drawn == picture.PICTURE.read_text(), "run `make performance`"
+
+
+def run(**values: float | None) -> Document:
+    """The full results of one Python: a row for each name, with its ratio."""
+    rows = [
+        {
+            "path": name,
+            "clock": "timeit",
+            "ours": {"name": "dlx", "code": "f()", "ns": {"minimum": 1.23456789}},
+            "theirs": {"name": "other", "code": "g()", "problem": "not installed"},
+            "measure": "ratio",
+            "value": value,
+            "budget": 1.0,
+            "verdict": "",
+        }
+        for name, value in values.items()
+    ]
+    return {"machine": {"cpu": "x"}, "rows": rows}
+
+
+def test_the_summary_has_least_times_of_one_python_and_ratios_of_all(
+    tmp_path: Path,
+) -> None:
+    """Speed: the Python in which most rows ran comes first."""
+    runs = {"3.11": run(a=0.5, b=None), "3.12": run(a=2.0, b=0.123456789)}
+    (tmp_path / "runs.json").write_text(json.dumps({"runs": runs}))
+    made = summary.summarize({"scaling": {"machine": "kept"}}, tmp_path)
+    assert made.pop("scaling") == {"machine": "kept"}, "what was not measured stays"
+    shared = {"dlx": 1.23457, "against": "other", "its": None, "budget": 1.0}
+    assert made == {
+        "runs": {
+            "machine": {"cpu": "x"},
+            "pythons": ["3.12", "3.11"],
+            "rows": [
+                {"path": "a", **shared, "ratio": {"3.12": 2.0, "3.11": 0.5}},
+                {"path": "b", **shared, "ratio": {"3.12": 0.123457}},
+            ],
+        }
+    }
+    assert json.loads(summary.pretty(made)) == made
 
 
 def test_every_hot_path_has_a_count(counted: Document) -> None:

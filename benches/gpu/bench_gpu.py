@@ -26,7 +26,7 @@ from gpu.driver import DriverError  # noqa: E402
 from gpu.machine import machine as gpu_machine  # noqa: E402
 from gpu_cases import ROWS  # noqa: E402
 from measure import FULL, NOT_INSTALLED, QUICK  # noqa: E402
-from results import RESULTS, document, dump, machine  # noqa: E402
+from results import document, dump, machine, place  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
 
@@ -75,20 +75,11 @@ def render_costs(costs: list[Cost], console: Console) -> None:
     console.print(table)
 
 
-def target_of(option: str, device: str, date: str) -> Path:
-    """Give the file for the results: the one named, or one of the device and date."""
-    if option:
-        return Path(option)
-    RESULTS.mkdir(exist_ok=True)
-    name = "-".join(device.lower().split())
-    return RESULTS / f"{name}-{date[:10]}.json"
-
-
 def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
-        "--json", metavar="FILE", nargs="?", const="", help="write JSON, to results/"
+        "--json", metavar="FILE", nargs="?", const="", help="write JSON"
     )
     parser.add_argument("--quick", action="store_true", help="fewer repeats")
     parser.add_argument(
@@ -110,7 +101,7 @@ def main() -> None:
     render_costs(costs, console)
     console.print(f"{described['gpu']}, CUDA {described['cuda']}, {described['date']}")
     if options.json is not None:
-        target = target_of(options.json, str(described["gpu"]), str(described["date"]))
+        target = Path(options.json) if options.json else place("gpu")
         calls = {"driver_calls": [asdict(cost) for cost in costs]}
         dump(document(results, described) | calls, target)
         console.print(f"written to {os.path.relpath(target)}")

@@ -1,0 +1,105 @@
+"""Make `results/summary.json`, from which `docs/performance.md` is written.
+
+    python benches/summary.py
+
+Takes what `bench.py`, `scaling.py` and `free_threads.py` left in `build/results`. A
+part that was not measured stays as it is.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from results import BUILD, RESULTS, Document
+
+SUMMARY = RESULTS / "summary.json"
+WIDTH = 240
+"""Room for a comparison on a line of its own."""
+
+
+def chosen(runs: Document) -> str:
+    """The Python whose times are shown: the one in which most rows could run."""
+
+    def timed(name: str) -> int:
+        return sum(row["value"] is not None for row in runs[name]["rows"])
+
+    return max(runs, key=timed)
+
+
+def comparisons(measured: Document) -> Document:
+    """Times in one Python, and the ratios in each; that one comes first."""
+    runs = measured["runs"]
+    main = chosen(runs)
+    pythons = [main, *(name for name in runs if name != main)]
+    by_name = {
+        name: {(row["path"], row["theirs"]["name"]): row for row in run["rows"]}
+        for name, run in runs.items()
+    }
+
+    def least(side: Document) -> float | None:
+        return side["ns"]["minimum"] if "ns" in side else None
+
+    rows = []
+    for key, row in by_name[main].items():
+        values = {
+            name: by_name[name][key]["value"]
+            for name in pythons
+            if by_name[name].get(key, {}).get("value") is not None
+        }
+        rows.append(
+            {
+                "path": row["path"],
+                "dlx": least(row["ours"]),
+                "against": row["theirs"]["name"],
+                "its": least(row["theirs"]),
+                "ratio" if row["measure"] == "ratio" else "ms": values,
+                "budget": row["budget"],
+            }
+        )
+    return {"machine": runs[main]["machine"], "pythons": pythons, "rows": rows}
+
+
+def rounded(value: Any) -> Any:
+    """The same with six digits of each number, more than any table shows."""
+    if isinstance(value, dict):
+        return {key: rounded(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [rounded(each) for each in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def summarize(before: Document, build: Path = BUILD) -> Document:
+    """Replace the parts of a summary that are in `build`."""
+    summary = dict(before)
+    for kind in ("runs", "scaling", "free-threads"):
+        file = build / f"{kind}.json"
+        if file.exists():
+            measured = json.loads(file.read_text())
+            part = comparisons(measured) if kind == "runs" else measured
+            summary[kind] = rounded(part)
+    return summary
+
+
+def pretty(value: Any, indent: str = "") -> str:
+    """JSON in lines: what fits on one is not broken."""
+    text = json.dumps(value)
+    if len(indent) + len(text) <= WIDTH or not isinstance(value, (dict, list)):
+        return text
+    inner = indent + "  "
+    if isinstance(value, dict):
+        items = [f"{json.dumps(k)}: {pretty(v, inner)}" for k, v in value.items()]
+    else:
+        items = [pretty(each, inner) for each in value]
+    body = ",\n".join(inner + item for item in items)
+    return f"{text[0]}\n{body}\n{indent}{text[-1]}"
+
+
+def load() -> Document:
+    """The summary that is committed."""
+    summary: Document = json.loads(SUMMARY.read_text())
+    return summary
+
+
+if __name__ == "__main__":
+    before = load() if SUMMARY.exists() else {}
+    SUMMARY.write_text(pretty(summarize(before)) + "\n")
