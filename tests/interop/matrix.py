@@ -150,7 +150,7 @@ def how_it_ended(pid: int) -> str:
     return f"exit code {code}" if code else ""
 
 
-def run(missing: dict[str, str], only: str = "") -> Iterator[Pair]:
+def run(missing: dict[str, str]) -> Iterator[Pair]:
     """Run all pairs of libraries that are there."""
     for producer in PRODUCERS:
         if producer.name in missing:
@@ -159,5 +159,4 @@ def run(missing: dict[str, str], only: str = "") -> Iterator[Pair]:
         for consumer in [DLX, *(each.name for each in CONSUMERS)]:
             if consumer in missing or (refuses_all and consumer != DLX):
                 continue
-            if not only or only in (producer.name, consumer):
-                yield run_pair(producer.name, consumer)
+            yield run_pair(producer.name, consumer)

@@ -1,9 +1,15 @@
-"""`docs/interop.md`: what came of every pair, in tables."""
+"""`docs/interop.md`: what came of every pair, in tables.
+
+    PYTHONPATH=tests python -m interop.report
+
+Runs every pair and writes the file.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 from textwrap import dedent
 
 from .cells import DLX, LIFETIMES, RATIO
@@ -11,6 +17,7 @@ from .consumers import CONSUMERS
 from .deviations import DEVIATIONS
 from .matrix import Pair
 from .producers import PRODUCERS
+from .run import results
 from .ways import (
     CHANGED,
     CONVERT,
@@ -23,16 +30,18 @@ from .ways import (
     UNPROTECTED,
 )
 
+DOCUMENT = Path(__file__).parents[2] / "docs" / "interop.md"
 HEAD = """\
 # Interop
 
-`make interop` writes this file. It sends tensors of every library to every other in
-three ways: by `dlx.convert(x, to)`, by the same with `copy=False`, and by the
-consumer's own import of a `dlx.Tensor`. The expected outcome of each tensor is in
-`tests/interop/producers.py` and `tests/interop/consumers.py`, and asserted. So is that
-either side may die first, and on another thread; that the consumer's result, added to
-itself by the consumer, gives the right numbers; and that this changes nothing that was
-sent. Each pair runs in its own process; none crashes.
+`make interop-report` writes this file, and `make interop` fails if any of it but times
+and versions differs from what it finds. Both send tensors of every library to every
+other in three ways: by `dlx.convert(x, to)`, by the same with `copy=False`, and by the
+consumer's own import of a `dlx.Tensor`. `make interop` also compares each tensor with
+the expected outcome in `tests/interop/producers.py` and `tests/interop/consumers.py`.
+It checks that either side may die first, and on another thread; that the consumer's
+result, added to itself by the consumer, gives the right numbers; and that this changes
+nothing that was sent. Each pair runs in its own process; none crashes.
 
 Rows are producers, columns consumers. `shared/copied/refused` counts the tensors sent,
 in every dtype of the row and, for float32, in every layout: the same memory arrived,
@@ -169,7 +178,7 @@ def render(pairs: list[Pair], versions: dict[str, str], missing: dict[str, str])
         *rules(),
         "## Deviations",
         "",
-        "Each of these ran with this outcome when this file was written.",
+        "`make interop` runs each of these, and fails if the outcome is another.",
         "",
         *deviations(),
         "## Versions",
@@ -187,8 +196,8 @@ def render(pairs: list[Pair], versions: dict[str, str], missing: dict[str, str])
 PLACED = r"(\d+)/(\d+)/(\d+)(?: (\d+)!)?"
 
 
-def outcomes(document: str) -> str:
-    """Give the part that must not change by itself: no times, no versions.
+def outcomes(document: str) -> list[str]:
+    """Give the lines that must not change by themselves: no times, no versions.
 
     Where a library puts its memory decides what JAX and TensorFlow, which want it at 64
     bytes, copy or do not get: of what these take only the sum counts. Each cell has its
@@ -201,7 +210,7 @@ def outcomes(document: str) -> str:
 
     rows: list[str] = []
     columns: list[int] = []
-    for row in same.splitlines(keepends=True):
+    for row in same.splitlines():
         cells = row.split("|")
         if not row.startswith("|"):
             columns = []
@@ -211,4 +220,8 @@ def outcomes(document: str) -> str:
         for column in columns:
             cells[column] = re.sub(PLACED, both, cells[column])
         rows.append("|".join(cells))
-    return "".join(rows)
+    return rows
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(render(*results()))

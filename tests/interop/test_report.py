@@ -1,0 +1,72 @@
+"""`docs/interop.md` is compared by what went where, not by times, versions or luck."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from .cells import RATIO, Cell
+from .matrix import Pair
+from .report import DOCUMENT, outcomes, render
+from .ways import CONVERT, COPIED, ITSELF, SHARED
+
+VERSIONS = {"numpy": "2.4.6"}
+
+
+def document(
+    consumer: str, outcome: str, time: str = "1.00", version: str = "2.4.6"
+) -> str:
+    """The whole document where one pair alone was run, with two tensors."""
+    cells = [
+        Cell(way, case, "", result)
+        for way in (CONVERT, ITSELF)
+        for case, result in (("a", SHARED), ("b", outcome), (RATIO, time))
+    ]
+    return render([Pair("numpy", consumer, cells)], {"numpy": version}, {})
+
+
+def test_a_tensor_that_goes_another_way_is_a_difference() -> None:
+    """R39: who can go to whom."""
+    before = outcomes(document("torch", SHARED))
+    for other in (COPIED, "BufferError", "misread"):
+        assert outcomes(document("torch", other)) != before
+
+
+def test_a_pair_that_is_missing_is_a_difference() -> None:
+    """R39: a library that is not installed is not passed over."""
+    nobody = render([], VERSIONS, {"torch": "ImportError: no torch"})
+    assert outcomes(nobody) != outcomes(document("torch", SHARED))
+
+
+@pytest.mark.parametrize(
+    "other",
+    [document("torch", SHARED, time="9.00"), document("torch", SHARED, version="3")],
+    ids=["times", "versions"],
+)
+def test_times_and_versions_are_no_difference(other: str) -> None:
+    """R39: a shared machine is slow at will, and the requirements name versions."""
+    before = document("torch", SHARED)
+    assert other != before
+    assert outcomes(other) == outcomes(before)
+
+
+@pytest.mark.parametrize("consumer", ["jax", "tensorflow-cpu"])
+def test_what_alignment_decides_is_no_difference_but_a_refusal_is(
+    consumer: str,
+) -> None:
+    """R39: these copy what does not begin at a multiple of 64 bytes."""
+    before = outcomes(document(consumer, SHARED))
+    assert outcomes(document(consumer, COPIED)) == before
+    assert outcomes(document(consumer, "BufferError")) != before
+
+
+def test_what_is_no_table_of_pairs_is_in_the_file_as_it_would_be_written() -> None:
+    """R39: text, rules and deviations need no run."""
+
+    def fixed(text: str) -> list[str]:
+        lines = text.partition("\n## Versions\n")[0].splitlines()
+        pairs = re.compile(r"\|[^|]*\|.*\d+/\d+/\d+|\|  \||\| ---")
+        return [line for line in lines if line and not pairs.match(line)]
+
+    assert fixed(DOCUMENT.read_text()) == fixed(render([], VERSIONS, {}))
