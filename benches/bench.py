@@ -30,14 +30,20 @@ LIBRARIES = {
 }
 
 
-def load_libraries(console: Console) -> dict[str, ModuleType]:
+def imported(modules: dict[str, str], console: Console) -> dict[str, ModuleType]:
     """Import what is installed, under the names that the statements use."""
     libraries = {}
-    for name, module in LIBRARIES.items():
+    for name, module in modules.items():
         try:
             libraries[name] = importlib.import_module(module)
         except ImportError as error:
             console.print(f"[yellow]{module} cannot be imported: {error}")
+    return libraries
+
+
+def load_libraries(console: Console) -> dict[str, ModuleType]:
+    """Import the libraries, and build and import the extensions."""
+    libraries = imported(LIBRARIES, console)
     for name, build in EXTENSIONS.items():
         try:
             libraries[name] = build()
@@ -49,6 +55,12 @@ def load_libraries(console: Console) -> dict[str, ModuleType]:
         ) as error:
             console.print(f"[yellow]{build.__name__} was not built: {error}")
     return libraries
+
+
+def selected(rows: list[Row], substring: str) -> list[Row]:
+    """Those rows that have a substring in their names."""
+    wanted = substring.lower()
+    return [row for row in rows if wanted in f"{row.path} {row.against}".lower()]
 
 
 def run(
@@ -112,6 +124,13 @@ def render(
     console.print(f"{judged.count('met')} of {len(judged)} budgets met")
 
 
+def fail_if_broken(results: list[Result]) -> None:
+    """End with an error if a statement failed; one that is not installed did not."""
+    sides = [side for result in results for side in (result.ours, result.theirs)]
+    if any(isinstance(side, str) and side != NOT_INSTALLED for side in sides):
+        sys.exit("a statement failed: see the table")
+
+
 def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -130,8 +149,7 @@ def main() -> None:
     piped = options.json == "-"
     stream = sys.stderr if piped else sys.stdout
     console = Console(file=stream, width=None if stream.isatty() else 150)
-    wanted = options.only.lower()
-    rows = [row for row in ROWS if wanted in f"{row.path} {row.against}".lower()]
+    rows = selected(ROWS, options.only)
     if not rows:
         parser.error(f"no row has {options.only!r} in its names")
     libraries = load_libraries(console)
@@ -143,9 +161,7 @@ def main() -> None:
         console.print(f"written to {os.path.relpath(keep(document(results, about)))}")
     elif options.json:
         dump(document(results, about), options.json)
-    sides = [side for result in results for side in (result.ours, result.theirs)]
-    if any(isinstance(side, str) and side != NOT_INSTALLED for side in sides):
-        sys.exit("a statement failed: see the table")
+    fail_if_broken(results)
 
 
 if __name__ == "__main__":

@@ -68,6 +68,13 @@ def rounded(value: Any) -> Any:
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
+def check(about: Document) -> None:
+    """Refuse what was measured in part or in a hurry."""
+    for option in ("--only", "--quick"):
+        if option in about["command"]:
+            raise ValueError(f"not for the summary: `{about['command']}`")
+
+
 def summarize(before: Document, build: Path = BUILD) -> Document:
     """Replace the parts of a summary that are in `build`."""
     summary = dict(before)
@@ -75,6 +82,8 @@ def summarize(before: Document, build: Path = BUILD) -> Document:
         file = build / f"{kind}.json"
         if file.exists():
             measured = json.loads(file.read_text())
+            for each in measured["runs"].values() if kind == "runs" else [measured]:
+                check(each["machine"])
             part = comparisons(measured) if kind == "runs" else measured
             summary[kind] = rounded(part)
     return summary

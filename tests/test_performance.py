@@ -48,7 +48,7 @@ def run(**values: float | None) -> Document:
         }
         for name, value in values.items()
     ]
-    return {"machine": {"cpu": "x"}, "rows": rows}
+    return {"machine": {"command": "bench.py --json"}, "rows": rows}
 
 
 def test_the_summary_has_least_times_of_one_python_and_ratios_of_all(
@@ -62,7 +62,7 @@ def test_the_summary_has_least_times_of_one_python_and_ratios_of_all(
     shared = {"dlx": 1.23457, "against": "other", "its": None, "budget": 1.0}
     assert made == {
         "runs": {
-            "machine": {"cpu": "x"},
+            "machine": {"command": "bench.py --json"},
             "pythons": ["3.12", "3.11"],
             "rows": [
                 {"path": "a", **shared, "ratio": {"3.12": 2.0, "3.11": 0.5}},
@@ -71,6 +71,15 @@ def test_the_summary_has_least_times_of_one_python_and_ratios_of_all(
         }
     }
     assert json.loads(summary.pretty(made)) == made
+
+
+def test_a_part_of_the_comparisons_is_not_summarized(tmp_path: Path) -> None:
+    """Speed: the rest would be gone from the page."""
+    part = run(a=0.5)
+    part["machine"]["command"] += " --only torch"
+    (tmp_path / "runs.json").write_text(json.dumps({"runs": {"3.11": part}}))
+    with pytest.raises(ValueError, match="--only torch"):
+        summary.summarize({}, tmp_path)
 
 
 def test_every_hot_path_has_a_count(counted: Document) -> None:

@@ -7,7 +7,6 @@ Written without a GPU. The rows are in `gpu_cases.py`, the harness is that of
 """
 
 import argparse
-import importlib
 import os
 import sys
 from dataclasses import asdict
@@ -20,12 +19,12 @@ ROOT = HERE.parent.parent
 # The harness, and the machine of the tests.
 sys.path[:0] = [str(ROOT / "benches"), str(ROOT / "tests")]
 
-from bench import render, run  # noqa: E402
+from bench import fail_if_broken, imported, render, run, selected  # noqa: E402
 from driver_calls import ROUNDS, Cost, measure_calls  # noqa: E402
 from gpu.driver import DriverError  # noqa: E402
 from gpu.machine import machine as gpu_machine  # noqa: E402
 from gpu_cases import ROWS  # noqa: E402
-from measure import FULL, NOT_INSTALLED, QUICK  # noqa: E402
+from measure import FULL, QUICK  # noqa: E402
 from results import document, dump, machine, place  # noqa: E402
 from rich.console import Console  # noqa: E402
 from rich.table import Table  # noqa: E402
@@ -38,17 +37,6 @@ LIBRARIES = {
 }
 
 DISTRIBUTIONS = ("cupy-cuda12x", "cupy-cuda13x", "cuda-bindings")
-
-
-def load_libraries(console: Console) -> dict[str, ModuleType]:
-    """Import what is installed, under the names that the statements use."""
-    libraries = {}
-    for name, module in LIBRARIES.items():
-        try:
-            libraries[name] = importlib.import_module(module)
-        except ImportError as error:
-            console.print(f"[yellow]{module} cannot be imported: {error}")
-    return libraries
 
 
 def about(libraries: dict[str, ModuleType]) -> dict[str, object]:
@@ -91,9 +79,8 @@ def main() -> None:
         gpu_machine()
     except (OSError, DriverError) as error:
         sys.exit(f"nothing was measured, there is no CUDA GPU: {error}")
-    wanted = options.only.lower()
-    rows = [row for row in ROWS if wanted in f"{row.path} {row.against}".lower()]
-    libraries = load_libraries(console)
+    rows = selected(ROWS, options.only)
+    libraries = imported(LIBRARIES, console)
     described = about(libraries)
     results = run(rows, libraries, QUICK if options.quick else FULL, console)
     render(results, console, "ns per call on a GPU: dlx and the frameworks")
@@ -105,9 +92,7 @@ def main() -> None:
         calls = {"driver_calls": [asdict(cost) for cost in costs]}
         dump(document(results, described) | calls, target)
         console.print(f"written to {os.path.relpath(target)}")
-    sides = [side for result in results for side in (result.ours, result.theirs)]
-    if any(isinstance(side, str) and side != NOT_INSTALLED for side in sides):
-        sys.exit("a statement failed: see the table")
+    fail_if_broken(results)
 
 
 if __name__ == "__main__":
