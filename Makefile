@@ -8,14 +8,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find src python -name '*.rs' -o -name '*.py' -o -name '*.pyi')
 
+# These take most of the time of `make test`: they start many processes, or threads for long.
+SLOW := cli copy_repeated cycles depth examples finalization import_again lifetime publish races races_types threads \
+	torch_kinds torch_races torch_release tree_random
+QUICK := $(filter-out $(SLOW:%=tests/test_%.py), $(wildcard tests/test_*.py))
+
 FREE_THREADED_VENV := build/free_threaded_venv
 FREE_THREADED_BIN := $(FREE_THREADED_VENV)/bin
 
 export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test heavy lint types bench scaling instructions performance gpu wheel ci lifetime interop fuzz \
-	free-threaded free-threaded-races clean
+.PHONY: help demo test quick check fmt heavy lint types bench scaling instructions summary performance gpu wheel \
+	ci ci-long lifetime interop interop-report fuzz free-threaded free-threaded-races clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 22
@@ -30,6 +35,18 @@ test: $(VENV)/built  ## run the tests
 	$(BIN)/python -m pytest tests/streams
 	$(BIN)/python -m pytest tests/truth
 	$(BIN)/python -m pytest --collect-only --quiet tests/gpu >/dev/null
+
+quick: $(VENV)/built  ## run the tests but for the slow ones
+	cargo test --quiet --locked
+	cargo build --quiet --locked --package driver_sim
+	$(BIN)/python -m pytest $(QUICK)
+
+check: lint types quick  ## what to run before each commit: lints, types and the quick tests
+
+fmt: $(VENV)/tools  ## format Rust and Python, and correct what a lint can correct
+	cargo fmt --all
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
 
 heavy: $(VENV)/built $(VENV)/heavy  ## install torch, JAX and cuda.core (6 GB), without which `make test` skips tests
 
@@ -53,13 +70,16 @@ bench: $(VENV)/built $(VENV)/bench  ## compare every path with what else there i
 	$(BIN)/maturin build --release --locked --quiet --out build/wheel
 	$(BIN)/python benches/every_python.py build/wheel $(PYTHONS) -- $(BENCH)
 
-scaling: $(VENV)/built $(VENV)/bench  ## what more arguments, dimensions, types, threads, tensors and bytes cost
+scaling: $(VENV)/built $(VENV)/heavy  ## what more arguments, dimensions, types, threads, tensors and bytes cost
 	$(BIN)/python benches/scaling.py --json
 
 instructions: $(VENV)/built $(VENV)/heavy  ## count the instructions of the hot paths; CI compares with them
 	$(BIN)/python benches/instructions.py
 
-performance: $(VENV)/bench  ## write the picture and the tables of docs/performance.md from benches/results
+summary: $(VENV)/bin/python  ## make benches/results/summary.json from what was measured into build/results
+	$(BIN)/python benches/summary.py
+
+performance: $(VENV)/bin/python  ## write the tables of docs/performance.md and its picture from benches/results
 	$(BIN)/python benches/report.py
 
 gpu: $(VENV)/built $(VENV)/gpu  ## run the tests and benchmarks that need a CUDA GPU
@@ -75,8 +95,11 @@ wheel: $(VENV)/tools  ## build the abi3 wheel and the sdist, and try the wheel i
 lifetime: $(VENV)/built $(VENV)/heavy  ## the lifetime tests: a million rounds, without PyO3's pool, under valgrind
 	tests/lifetime/run $(BIN)/python
 
-interop: $(VENV)/built $(VENV)/interop  ## every library to every other, with the real ones; writes docs/interop.md
+interop: $(VENV)/built $(VENV)/interop  ## every library to every other, with the real ones, compared with docs/interop.md
 	$(BIN)/python -m pytest tests/interop
+
+interop-report: $(VENV)/built $(VENV)/interop  ## write docs/interop.md from what every library does
+	PYTHONPATH=tests $(BIN)/python -m interop.report
 
 free-threaded: free-threaded-races  ## build for a Python without a GIL, run the tests there, and measure threads
 	$(FREE_THREADED_BIN)/python -m pytest
@@ -85,9 +108,13 @@ free-threaded: free-threaded-races  ## build for a Python without a GIL, run the
 free-threaded-races: $(FREE_THREADED_VENV)/built  ## of these tests, those of threads alone
 	$(FREE_THREADED_BIN)/python -m pytest tests/test_races.py tests/test_races_types.py tests/test_threads.py
 
-ci: export DLX_REQUIRE_HEAVY = 1
-ci:  ## what has to pass on a machine with every library
-	$(MAKE) lint types wheel
+ci:  ## what has to pass on a machine with every library: `make check`, then what takes long
+	$(MAKE) check
+	$(MAKE) ci-long
+
+ci-long: export DLX_REQUIRE_HEAVY = 1
+ci-long:
+	$(MAKE) wheel
 	$(MAKE) $(VENV)/heavy
 	$(MAKE) lifetime
 	$(BIN)/python benches/instructions.py --check
@@ -133,7 +160,7 @@ $(VENV)/heavy: $(VENV)/bin/python requirements-heavy.txt
 	touch $@
 
 $(VENV)/bench: $(VENV)/heavy pyproject.toml
-	$(BIN)/python -m pip install "matplotlib>=3.9" "nanobind>=3.1"
+	$(BIN)/python -m pip install "nanobind>=3.1"
 	touch $@
 
 $(VENV)/gpu: $(VENV)/bin/python requirements-gpu.txt
