@@ -1,7 +1,7 @@
 //! `dlpack.h` 1.3 in Rust: its structs, constants and function types under their C names.
 //!
-//! Declarations only: no behaviour and no Python. Enums of the header are newtypes with constants, so a
-//! code that a newer header adds stays a valid value here (R31).
+//! Declarations only: no behaviour and no Python. C enums are newtypes with constants, so a value added by a newer
+//! header is still a valid value of the type (R31).
 
 #![forbid(unsafe_code)]
 
@@ -10,17 +10,17 @@ use std::mem::{offset_of, size_of};
 
 /// `DLPACK_MAJOR_VERSION`: the layout of `DLManagedTensorVersioned`.
 pub const DLPACK_MAJOR_VERSION: u32 = 1;
-/// `DLPACK_MINOR_VERSION`: the enumeration values known.
+/// `DLPACK_MINOR_VERSION`: the newest enumeration values that dlx knows.
 pub const DLPACK_MINOR_VERSION: u32 = 3;
 
-/// `DLPACK_FLAG_BITMASK_READ_ONLY`: the memory must not be written.
+/// `DLPACK_FLAG_BITMASK_READ_ONLY`: consumers must not write to the memory.
 pub const DLPACK_FLAG_BITMASK_READ_ONLY: u64 = 1 << 0;
-/// `DLPACK_FLAG_BITMASK_IS_COPIED`: the consumer is the memory's only owner until the deleter.
+/// `DLPACK_FLAG_BITMASK_IS_COPIED`: the consumer is the only owner of the memory until it calls the deleter.
 pub const DLPACK_FLAG_BITMASK_IS_COPIED: u64 = 1 << 1;
-/// `DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED`: each sub-byte element fills whole bytes.
+/// `DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED`: each sub-byte element is padded to whole bytes.
 pub const DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED: u64 = 1 << 2;
 
-/// `DLPackVersion`: a major version names a layout, a minor one adds enumeration values.
+/// `DLPackVersion`: the major version fixes the layout, the minor version adds enumeration values.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DLPackVersion {
@@ -53,7 +53,7 @@ pub const kDLVPI: DLDeviceType = DLDeviceType(9);
 pub const kDLROCM: DLDeviceType = DLDeviceType(10);
 /// Host memory pinned by `hipMallocHost`.
 pub const kDLROCMHost: DLDeviceType = DLDeviceType(11);
-/// Reserved for extension devices; semantics are their own.
+/// Reserved for extension devices, which define their own semantics.
 pub const kDLExtDev: DLDeviceType = DLDeviceType(12);
 /// CUDA managed memory (`cudaMallocManaged`).
 pub const kDLCUDAManaged: DLDeviceType = DLDeviceType(13);
@@ -93,7 +93,7 @@ pub const kDLFloat: DLDataTypeCode = DLDataTypeCode(2);
 pub const kDLOpaqueHandle: DLDataTypeCode = DLDataTypeCode(3);
 /// bfloat16.
 pub const kDLBfloat: DLDataTypeCode = DLDataTypeCode(4);
-/// Complex; `bits` counts the whole number (R104).
+/// Complex; `bits` counts the real and imaginary parts together (R104).
 pub const kDLComplex: DLDataTypeCode = DLDataTypeCode(5);
 /// Boolean, 8 bits (R103).
 pub const kDLBool: DLDataTypeCode = DLDataTypeCode(6);
@@ -138,7 +138,7 @@ pub struct DLDataType {
 pub struct DLTensor {
     /// Address or handle of the memory; NULL for size-0 tensors.
     pub data: *mut c_void,
-    /// Where `data` lives.
+    /// The device that `data` is on.
     pub device: DLDevice,
     /// Number of dimensions.
     pub ndim: i32,
@@ -158,21 +158,21 @@ pub struct DLTensor {
 pub struct DLManagedTensor {
     /// The tensor.
     pub dl_tensor: DLTensor,
-    /// The producer's own.
+    /// Private to the producer.
     pub manager_ctx: *mut c_void,
-    /// Frees the struct and what backs it; may be NULL.
+    /// Frees the struct and the memory behind it; may be NULL.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
 }
 
-/// `DLManagedTensorVersioned`: everything up to `flags` is stable over major versions.
+/// `DLManagedTensorVersioned`: the fields up to `flags` are stable across major versions.
 #[repr(C)]
 #[derive(Debug)]
 pub struct DLManagedTensorVersioned {
     /// Version of this struct.
     pub version: DLPackVersion,
-    /// The producer's own.
+    /// Private to the producer.
     pub manager_ctx: *mut c_void,
-    /// Frees the struct and what backs it; may be NULL.
+    /// Frees the struct and the memory behind it; may be NULL.
     pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
     /// `DLPACK_FLAG_BITMASK_*`.
     pub flags: u64,
@@ -199,14 +199,14 @@ pub type DLPackManagedTensorFromPyObjectNoSync =
 pub type DLPackDLTensorFromPyObjectNoSync =
     unsafe extern "C" fn(py_object: *mut c_void, out: *mut DLTensor) -> c_int;
 
-/// `DLPackCurrentWorkStream`: the stream that the library works on now.
+/// `DLPackCurrentWorkStream`: the stream that the library currently works on.
 pub type DLPackCurrentWorkStream = unsafe extern "C" fn(
     device_type: DLDeviceType,
     device_id: i32,
     out_current_stream: *mut *mut c_void,
 ) -> c_int;
 
-/// `DLPackManagedTensorToPyObjectNoSync`: a Python object that takes over a managed tensor.
+/// `DLPackManagedTensorToPyObjectNoSync`: a Python object that takes ownership of a managed tensor.
 pub type DLPackManagedTensorToPyObjectNoSync = unsafe extern "C" fn(
     tensor: *mut DLManagedTensorVersioned,
     out_py_object: *mut *mut c_void,
@@ -224,19 +224,19 @@ pub struct DLPackExchangeAPIHeader {
 
 /// `DLPackExchangeAPI`: the table behind `__dlpack_c_exchange_api__`.
 ///
-/// Every member is nullable here, because a foreign table may leave out even what the header demands.
+/// Every member is nullable here, because a foreign table may leave out even members that the header requires.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct DLPackExchangeAPI {
-    /// Version and older tables.
+    /// Version, and link to older tables.
     pub header: DLPackExchangeAPIHeader,
-    /// New tensor.
+    /// Allocates a tensor.
     pub managed_tensor_allocator: Option<DLPackManagedTensorAllocator>,
     /// Python object to owned tensor.
     pub managed_tensor_from_py_object_no_sync: Option<DLPackManagedTensorFromPyObjectNoSync>,
     /// Owned tensor to Python object.
     pub managed_tensor_to_py_object_no_sync: Option<DLPackManagedTensorToPyObjectNoSync>,
-    /// Python object to borrowed tensor; may be NULL by the header.
+    /// Python object to borrowed tensor; the header allows NULL.
     pub dltensor_from_py_object_no_sync: Option<DLPackDLTensorFromPyObjectNoSync>,
     /// Current stream.
     pub current_work_stream: Option<DLPackCurrentWorkStream>,
