@@ -1,7 +1,7 @@
-//! CPython as dlx needs it: the guard of every `extern "C"` function, attaching and detaching, calls and lookups by
-//! functions that the stable ABI lacks, forks, and owners that free each other in chains.
+//! dlx's use of CPython: the guard around every `extern "C"` function, attaching and detaching, calls and attribute
+//! lookups through functions outside the stable ABI, forks, and chains of owners that free each other.
 //!
-//! Knows `abi` and nothing above it: no tensor, no device. Everything else stands on it.
+//! Uses only `abi`; knows nothing of tensors or devices.
 
 pub(crate) mod boundary;
 pub(crate) mod call;

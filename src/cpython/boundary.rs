@@ -1,7 +1,6 @@
-//! Where Rust meets C: every `extern "C"` function of dlx runs its body inside [`guard`].
+//! The boundary between Rust and C: every `extern "C"` function of dlx runs its body inside [`guard`].
 //!
-//! Unwinding into C is undefined, so this is the only file that catches a panic (invariant S1 of
-//! `docs/safety.md`).
+//! Unwinding into C is undefined behaviour, so panics are caught here and only here (S1 of `docs/safety.md`).
 
 use std::any::Any;
 use std::ffi::c_int;
@@ -13,25 +12,25 @@ use pyo3::prelude::*;
 use crate::cpython::interpreter::Pending;
 use crate::cpython::symbol::symbol;
 
-/// Runs `body`, or `on_panic` with the payload when it panicked.
+/// Runs `body`; if it panics, returns `on_panic` of the payload.
 pub(crate) fn guard<R>(
     body: impl FnOnce() -> R,
     on_panic: impl FnOnce(Box<dyn Any + Send>) -> R,
 ) -> R {
-    // A caught panic ends the call, so no half-changed state is looked at afterwards.
+    // A caught panic ends the call, so nothing observes half-changed state.
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(value) => value,
         Err(payload) => on_panic(payload),
     }
 }
 
-/// What a function that cannot report to its caller does with a panic: `sys.unraisablehook` gets it where the thread is
-/// attached; elsewhere Rust's own message on `stderr` is all.
+/// Reports a panic in a function that cannot report errors to its caller: to `sys.unraisablehook` if the thread is
+/// attached, otherwise only through Rust's own message on `stderr`.
 #[cold]
 pub(crate) fn unraisable(payload: Box<dyn Any + Send>) {
-    // SAFETY: the function of this name has had this signature since CPython 3.4 (S23).
+    // SAFETY: `PyGILState_Check` has had this signature since CPython 3.4 (S23).
     let check: Option<unsafe extern "C" fn() -> c_int> = unsafe { symbol("PyGILState_Check") };
-    // SAFETY: may be called at any time.
+    // SAFETY: callable on any thread at any time.
     if check.is_none_or(|check| unsafe { check() } == 0) {
         return;
     }
@@ -42,7 +41,7 @@ pub(crate) fn unraisable(payload: Box<dyn Any + Send>) {
     });
 }
 
-/// The text of a panic.
+/// The message of a panic.
 pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
     let text = payload
         .downcast_ref::<&str>()
@@ -52,12 +51,12 @@ pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
     format!("dlx panicked: {text}")
 }
 
-/// The body of an exchange function with a Python error channel: 0, or -1 with an exception set (R123).
+/// Runs the body of an exchange function that can raise: returns 0, or -1 with an exception set (R123).
 ///
 /// # Safety
 ///
-/// The thread is attached to the interpreter and stays so for the call, as `dlpack.h` asks of callers
-/// (R146). Nothing in `body` may drop an owned `Py<T>`: PyO3 does not count this attachment.
+/// The thread is attached to the interpreter and stays attached for the call, as `dlpack.h` requires of callers
+/// (R146). `body` must not drop an owned `Py<T>`: PyO3 does not count this attachment.
 pub(crate) unsafe fn attached(body: impl FnOnce(Python<'_>) -> PyResult<()>) -> c_int {
     // SAFETY: the caller promises an attached thread (S2).
     let py = unsafe { Python::assume_attached() };
@@ -73,9 +72,10 @@ pub(crate) unsafe fn attached(body: impl FnOnce(Python<'_>) -> PyResult<()>) -> 
     )
 }
 
-/// Sets the exception of a table function, and answers -1.
+/// Raises `error` for a table function; returns -1.
 ///
-/// PyO3 makes the exception only now and drops references on the way, so it must know of the attachment.
+/// PyO3 creates the exception lazily and drops references while doing so, so the attachment must be one that it
+/// counts.
 #[cold]
 #[inline(never)]
 fn raise(py: Python<'_>, error: PyErr) -> c_int {
@@ -120,7 +120,7 @@ mod tests {
         });
     }
 
-    /// What `sys.unraisablehook` is called with while `body` runs.
+    /// The messages that `sys.unraisablehook` receives while `body` runs.
     fn unraised(py: Python<'_>, body: impl FnOnce()) -> PyResult<Vec<String>> {
         let sys = py.import("sys")?;
         let code = c"texts = []\ndef hook(args): texts.append(f'{args.exc_type.__name__}: {args.exc_value}')";

@@ -1,5 +1,5 @@
-//! Attributes and methods of producers: looked for without raising, and called without a dict, by functions of CPython
-//! that the stable ABI of 3.11 lacks (invariant S23 of `docs/safety.md`). Where they are not found, PyO3's do it.
+//! Lookups of attributes without raising, and calls of methods without a dict, through functions of CPython outside
+//! the stable ABI of 3.11 (S23 of `docs/safety.md`). PyO3's functions are the fallback.
 
 use std::hint::black_box;
 use std::mem::transmute;
@@ -22,7 +22,7 @@ type GetOptionalAttr = unsafe extern "C" fn(
     *mut *mut ffi::PyObject,
 ) -> std::ffi::c_int;
 
-/// `PyObject_VectorcallMethod`; a call may unwind, which PyO3's declarations leave out.
+/// `PyObject_VectorcallMethod`, declared as able to unwind, unlike PyO3's declarations.
 type VectorcallMethod = unsafe extern "C-unwind" fn(
     *mut ffi::PyObject,
     *const *mut ffi::PyObject,
@@ -30,31 +30,31 @@ type VectorcallMethod = unsafe extern "C-unwind" fn(
     *mut ffi::PyObject,
 ) -> *mut ffi::PyObject;
 
-/// What this interpreter has of them.
+/// The functions that this interpreter has.
 #[derive(Clone, Copy)]
 struct Functions {
     get_optional_attr: Option<GetOptionalAttr>,
     vectorcall_method: Option<VectorcallMethod>,
 }
 
-/// `PY_VECTORCALL_ARGUMENTS_OFFSET`: the callee may write to the place of the first argument during the call.
+/// `PY_VECTORCALL_ARGUMENTS_OFFSET`: the callee may temporarily overwrite the first argument's slot.
 const ARGUMENTS_OFFSET: usize = 1 << (usize::BITS - 1);
 
-/// The functions, looked for once.
+/// The functions, looked up once.
 fn functions() -> Functions {
     static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
     *FUNCTIONS.get_or_init(|| Functions {
-        // SAFETY: the function of this name has had this signature since CPython 3.13, and the one that it was
-        // called before since 3.7 (S23).
+        // SAFETY: `PyObject_GetOptionalAttr` has had this signature since CPython 3.13, and its predecessor since 3.7
+        // (S23).
         get_optional_attr: unsafe { symbol("PyObject_GetOptionalAttr") }
             // SAFETY: as above.
             .or_else(|| unsafe { symbol("_PyObject_LookupAttr") }),
-        // SAFETY: the function of this name has had this signature since CPython 3.9 (S23).
+        // SAFETY: `PyObject_VectorcallMethod` has had this signature since CPython 3.9 (S23).
         vectorcall_method: unsafe { symbol("PyObject_VectorcallMethod") },
     })
 }
 
-/// The attribute of `x`, `None` if it has none: what looks for it raises no `AttributeError` where it can help it.
+/// The attribute of `x`, or `None`. CPython's function creates no `AttributeError` for a missing attribute.
 #[inline]
 pub(crate) fn attribute<'py>(
     x: &Bound<'py, PyAny>,
@@ -64,7 +64,7 @@ pub(crate) fn attribute<'py>(
         return x.getattr_opt(name);
     };
     let mut found = null_mut();
-    // SAFETY: two live objects, attached; `found` is ours.
+    // SAFETY: both objects are live, the thread is attached, and `found` is a local.
     match unsafe { get(x.as_ptr(), name.as_ptr(), &mut found) } {
         0 => Ok(None),
         // SAFETY: a new reference, or NULL with an exception.
@@ -72,13 +72,13 @@ pub(crate) fn attribute<'py>(
     }
 }
 
-/// Whether `x` has a method `name`, which need not be made for it.
+/// Whether `x` has a method `name`, without binding it if the type has it.
 #[inline(always)]
 pub(crate) fn has(x: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> PyResult<bool> {
     Ok(is_in_type(x.get_type_ptr(), name) == Some(true) || attribute(x, name)?.is_some())
 }
 
-/// What the method `name` of `x` answers, `None` if it has none.
+/// The result of calling the method `name` of `x`, or `None` if there is no such method.
 #[inline]
 pub(crate) fn answer<'py>(
     x: &Bound<'py, PyAny>,
@@ -89,7 +89,7 @@ pub(crate) fn answer<'py>(
         return Ok(None);
     }
     match call_method(x, name, keyword) {
-        // An object may hide what its type has.
+        // An instance may hide an attribute of its type.
         Err(error)
             if error.is_instance_of::<PyAttributeError>(x.py())
                 && attribute(x, name)?.is_none() =>
@@ -100,10 +100,10 @@ pub(crate) fn answer<'py>(
     }
 }
 
-/// The one keyword of a call: its name in a tuple, and its value.
+/// The single keyword argument of a call: a tuple with its name, and its value.
 pub(crate) type Keyword<'a, 'py> = (&'a Bound<'py, PyTuple>, &'a Bound<'py, PyAny>);
 
-/// Calls the method `name` of a producer; what [`call`] says of unwinding holds.
+/// Calls the method `name` of a producer. See [`call`] for unwinding.
 #[inline]
 pub(crate) fn call_method<'py>(
     x: &Bound<'py, PyAny>,
@@ -119,8 +119,8 @@ pub(crate) fn call_method<'py>(
     };
     let mut arguments = [x.as_ptr(), value];
     let stop = Stop;
-    // SAFETY: the name, the receiver, a value for each name, all live and attached; the array is ours to write to. An
-    // unwinding that is no panic ends in `stop`.
+    // SAFETY: the name, the receiver and one value per keyword are live, the thread is attached, and the array is a
+    // local that may be written to. An unwind other than a panic stops in `stop`.
     let result = unsafe {
         vectorcall(
             name.as_ptr(),
@@ -134,7 +134,7 @@ pub(crate) fn call_method<'py>(
     unsafe { Bound::from_owned_ptr_or_err(x.py(), result) }
 }
 
-/// As [`call_method`], by a bound method and a dict.
+/// The fallback for [`call_method`]: a bound method and a dict.
 #[cold]
 fn call_attribute<'py>(
     x: &Bound<'py, PyAny>,
@@ -149,11 +149,10 @@ fn call_attribute<'py>(
     call(&method, Some(&keywords))
 }
 
-/// Calls a producer's method with these keywords.
+/// Calls a producer's method with these keyword arguments.
 ///
-/// Before CPython 3.14, a thread that wants the interpreter back while that finalizes is unwound out of the
-/// call by `pthread_exit`. Rust aborts when its frames are unwound so; this stops the thread instead, as 3.14
-/// does.
+/// Before CPython 3.14, `pthread_exit` unwinds a thread that tries to reattach during finalization. Rust aborts the
+/// process when that reaches its frames, so this parks the thread, as 3.14 does.
 pub(crate) fn call<'py>(
     method: &Bound<'py, PyAny>,
     keywords: Option<&Bound<'py, PyDict>>,
@@ -168,21 +167,22 @@ pub(crate) fn call<'py>(
         *mut ffi::PyObject,
         *mut ffi::PyObject,
     ) -> *mut ffi::PyObject;
-    // PyO3 declares the function as one that does not unwind; the compiler must not see through this.
+    // PyO3 declares the function as non-unwinding; `black_box` keeps the compiler from relying on that.
     let function = black_box(ffi::PyObject_Call as Call);
-    // SAFETY: the same function, and the same ABI but for what happens on unwinding.
+    // SAFETY: the same function with the same ABI, except for unwinding.
     let function = unsafe { transmute::<Call, CallUnwinding>(function) };
     let nothing = PyTuple::empty(method.py());
     let keywords = keywords.map_or(null_mut(), Bound::as_ptr);
     let stop = Stop;
-    // SAFETY: live objects, or NULL for no keywords, attached; an unwinding that is no panic ends in `stop`.
+    // SAFETY: the objects are live (NULL means no keywords) and the thread is attached; an unwind other than a panic
+    // stops in `stop`.
     let result = unsafe { function(method.as_ptr(), nothing.as_ptr(), keywords) };
     std::mem::forget(stop);
     // SAFETY: a new reference, or NULL with an exception.
     unsafe { Bound::from_owned_ptr_or_err(method.py(), result) }
 }
 
-/// Ends a thread that is unwound, though not by a panic, by not letting it go on.
+/// Parks a thread that is being force-unwound.
 struct Stop;
 
 impl Drop for Stop {

@@ -1,31 +1,39 @@
-//! Chains of owners, let go of link by link.
+//! Releases chains of owners without exhausting the stack.
 //!
-//! An array that holds a tensor that holds an array, and so on, is freed by calls inside calls, for which a stack has
-//! no room where the chain is long enough. So dlx, through which each link goes, lets go of so many inside each other;
-//! what is further down waits until the outermost call is done.
+//! An array that holds a tensor that holds an array, and so on, is freed by nested calls, so a long chain overflows
+//! the stack. Every link passes through dlx, which nests a limited number of releases and defers the rest until the
+//! outermost call is done:
+//!
+//! ```text
+//! within(release):  if depth == MOST: return false    # the caller passes the release to `later`
+//!                   depth += 1; release(); depth -= 1
+//!                   if outermost and anything is deferred: release the deferred links one by one
+//! ```
 
 #![forbid(unsafe_code)]
 
 use std::cell::{Cell, RefCell};
 use std::mem::{ManuallyDrop, take};
 
-/// Links that are let go of inside each other, at most: as many as CPython allows its containers.
+/// Maximum number of nested releases, the same that CPython allows its containers.
 const MOST: i32 = 50;
 
-/// A call that lets go of a link.
+/// A deferred release.
 type Late = Box<dyn FnOnce()>;
 
 thread_local! {
-    /// How many links this thread is inside of; one less where something waits, so that the outermost call ends below 0.
+    /// Number of links that this thread is inside of, less one while releases are deferred, so that the outermost call
+    /// sees a negative value.
     static DEPTH: Cell<i32> = const { Cell::new(0) };
-    /// What waits. Never dropped, so that it is there as long as the thread; it is empty at depth 0.
+    /// Deferred releases. Never dropped, so it is available until the thread ends; empty at depth 0.
     static LATE: RefCell<ManuallyDrop<Vec<Late>>> =
         const { RefCell::new(ManuallyDrop::new(Vec::new())) };
 }
 
-/// Calls what lets go of a link. Where there are too many, it does not, and what was to be let go is left to [`later`].
+/// Runs `let_go` and returns true, or returns false without running it if too many releases are nested; the caller
+/// then passes it to [`later`].
 ///
-/// A panic leaves the thread a link deeper, where less is let go of at once and nothing too late.
+/// A panic in `let_go` leaves the count too high: what this thread defers later leaks.
 #[inline(always)]
 pub(crate) fn within(let_go: impl FnOnce()) -> bool {
     DEPTH.with(|depth| {
@@ -42,7 +50,7 @@ pub(crate) fn within(let_go: impl FnOnce()) -> bool {
     })
 }
 
-/// Calls what lets go of a link when this thread has let go of those that it is inside of.
+/// Runs `let_go` once the outermost release of this thread is done.
 #[cold]
 #[inline(never)]
 pub(crate) fn later(let_go: impl FnOnce() + 'static) {
@@ -55,7 +63,7 @@ pub(crate) fn later(let_go: impl FnOnce() + 'static) {
     }
 }
 
-/// Lets go of what waits, and of what comes to wait meanwhile.
+/// Runs the deferred releases, and those that they defer in turn.
 #[cold]
 #[inline(never)]
 fn catch_up() {
@@ -71,7 +79,7 @@ fn catch_up() {
 mod tests {
     use super::*;
 
-    /// A link of a chain, and how deep it was let go.
+    /// A link of a chain; records the depth at which it was dropped.
     struct Link(Option<Box<Link>>, std::rc::Rc<Cell<(usize, i32)>>);
 
     impl Drop for Link {

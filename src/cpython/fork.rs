@@ -1,8 +1,9 @@
-//! Locks that a fork finds open: a child has one thread, so what another thread had locked would be locked for ever.
+//! Locks that are free whenever the process forks: the child has a single thread, so a lock held by any other would
+//! stay locked forever.
 //!
-//! A fork through Python holds the GIL, or has stopped all other threads of Python: those are not between two steps of
-//! dlx. This is for what threads do without Python: deleters, and what runs while dlx lets other threads go on. A fork
-//! waits until none of them is inside, and nobody goes in until it is done.
+//! A fork through Python holds the GIL or has stopped Python's other threads, so attached threads are not inside dlx's
+//! locks. These locks are for code that runs detached: deleters, and the parts of dlx that release the GIL. A fork
+//! waits until no thread is inside, and no thread enters until the fork is done.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -14,22 +15,22 @@ use std::time::Duration;
 
 use crate::cpython::boundary::guard;
 
-/// How many threads are inside, and how many forks are under way.
+/// Number of threads inside a lock, and number of forks in progress.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 static FORKS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// How often this thread has gone in and not out.
+    /// How many times this thread has entered without leaving.
     static DEPTH: Cell<usize> = const { Cell::new(0) };
 }
 
 const MOMENT: Duration = Duration::from_micros(20);
 
-/// What no fork comes between, until it is dropped. No code of Python's may run meanwhile.
+/// Keeps forks out until dropped. No Python code may run meanwhile.
 pub(crate) struct Inside(());
 
 impl Inside {
-    /// Goes in, after the forks that are under way.
+    /// Enters, after any fork in progress.
     pub(crate) fn enter() -> Self {
         let depth = DEPTH.get();
         DEPTH.set(depth + 1);
@@ -42,7 +43,14 @@ impl Inside {
     }
 }
 
-/// Counts this thread as inside, unless there is a fork to wait for.
+/// Counts this thread as inside, unless a fork is in progress.
+///
+/// Each side announces itself before it looks for the other, so at least one of them sees the other:
+///
+/// ```text
+/// enter:  INSIDE += 1; if FORKS > 0: INSIDE -= 1, sleep, retry
+/// fork:   FORKS += 1; while INSIDE > 0: sleep; fork; FORKS -= 1
+/// ```
 fn try_enter() -> bool {
     INSIDE.fetch_add(1, Ordering::SeqCst);
     let may_enter = FORKS.load(Ordering::SeqCst) == 0;
@@ -62,11 +70,11 @@ impl Drop for Inside {
     }
 }
 
-/// A mutex for threads that need not be Python's; a panic leaves it as it is.
+/// A mutex for threads that may be detached. A panic does not poison it.
 #[derive(Default)]
 pub(crate) struct Lock<T>(Mutex<T>);
 
-/// What a [`Lock`] holds, to whoever has locked it.
+/// The guard of a locked [`Lock`].
 pub(crate) struct Locked<'a, T>(MutexGuard<'a, T>, Inside);
 
 impl<T> Lock<T> {
@@ -74,7 +82,7 @@ impl<T> Lock<T> {
         Self(Mutex::new(value))
     }
 
-    /// Waits for others, and for forks.
+    /// Waits for other threads, and for forks.
     pub(crate) fn lock(&self) -> Locked<'_, T> {
         let inside = Inside::enter();
         let value = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,13 +104,13 @@ impl<T> DerefMut for Locked<'_, T> {
     }
 }
 
-/// Has the forks of this process wait, from the first call on.
+/// Installs the fork handlers of this process, once.
 #[cfg(unix)]
 pub(crate) fn watch() {
     extern "C" fn prepare() {
         let wait = || {
             FORKS.fetch_add(1, Ordering::SeqCst);
-            // A driver that forks in a call of dlx begins another program there.
+            // A driver that forks during a call of dlx execs another program, and its fork need not wait.
             while DEPTH.get() == 0 && INSIDE.load(Ordering::SeqCst) > 0 {
                 sleep(MOMENT);
             }
@@ -115,7 +123,7 @@ pub(crate) fn watch() {
     }
     extern "C" fn child() {
         let alone = || {
-            // Others were about to look whether they may go in.
+            // Other threads may have been counted in `try_enter`; the child has none of them.
             INSIDE.store(usize::from(DEPTH.get() > 0), Ordering::SeqCst);
             FORKS.store(0, Ordering::SeqCst);
         };
@@ -123,8 +131,8 @@ pub(crate) fn watch() {
     }
     static WATCHED: AtomicBool = AtomicBool::new(false);
     if !WATCHED.swap(true, Ordering::Relaxed) {
-        // SAFETY: the functions read and write atomics and a number of the thread, which a child may do, and do not
-        // unwind (S1); they stay as long as this library, which Python does not unload.
+        // SAFETY: the handlers access only atomics and a thread-local number, which a child may do, and do not unwind
+        // (S1). They stay mapped with this library, which Python does not unload.
         let _: c_int = unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
     }
 }

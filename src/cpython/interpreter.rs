@@ -1,4 +1,4 @@
-//! Living with the interpreter: exceptions that travel while objects die, and its end (invariant S5 of
+//! The interpreter's lifetime: pending exceptions while objects are released, attaching, and finalization (S5 of
 //! `docs/safety.md`).
 
 use std::marker::PhantomData;
@@ -13,11 +13,11 @@ use pyo3::prelude::*;
 
 use crate::cpython::depth::{later, within};
 
-/// A pending Python exception, put aside while a destructor runs, and set again when dropped (R5).
+/// The pending Python exception, saved while a destructor runs and restored on drop (R5).
 pub(crate) struct Pending<'py>(Option<[*mut ffi::PyObject; 3]>, PhantomData<Python<'py>>);
 
 impl<'py> Pending<'py> {
-    /// Takes the exception that is set, if any.
+    /// Saves the current exception, if any.
     #[allow(
         deprecated,
         reason = "PyErr_GetRaisedException is not in the 3.11 stable ABI"
@@ -28,7 +28,7 @@ impl<'py> Pending<'py> {
             return Self(None, PhantomData);
         }
         let [mut kind, mut value, mut traceback] = [null_mut(); 3];
-        // SAFETY: `_py` proves attachment, and the three places are ours to write.
+        // SAFETY: `_py` proves attachment, and the three out-pointers are locals.
         unsafe { ffi::PyErr_Fetch(&mut kind, &mut value, &mut traceback) };
         Self(Some([kind, value, traceback]), PhantomData)
     }
@@ -43,23 +43,23 @@ impl Drop for Pending<'_> {
         let Some([kind, value, traceback]) = self.0 else {
             return;
         };
-        // SAFETY: attached for `'py`, and the three references are those that `save` was given.
+        // SAFETY: attached for `'py`; the three references are those that `save` received.
         unsafe { ffi::PyErr_Restore(kind, value, traceback) };
     }
 }
 
-/// What can be let go of with less ado where the thread is known to be attached, as PyO3 knows too.
+/// A value that drops faster on a thread that is attached and counted by PyO3.
 pub(crate) trait DropAttached: Sized {
     /// Drops it.
     fn drop_attached(self, py: Python<'_>);
 }
 
-/// What a Python object holds, and lets go of without disturbing the exception that is set: a foreign
-/// deleter may run Python code, and objects die while exceptions travel (R5).
+/// A field of a Python object whose release preserves the pending exception: objects die while exceptions propagate,
+/// and a foreign deleter may run Python code (R5).
 pub(crate) struct Quiet<T: DropAttached>(ManuallyDrop<T>);
 
 impl<T: DropAttached> Quiet<T> {
-    /// Holds `value` until the Python object around it dies.
+    /// Holds `value` until the Python object that contains it dies.
     pub(crate) fn new(value: T) -> Self {
         Self(ManuallyDrop::new(value))
     }
@@ -75,16 +75,16 @@ impl<T: DropAttached> Deref for Quiet<T> {
 
 impl<T: DropAttached> Drop for Quiet<T> {
     fn drop(&mut self) {
-        // SAFETY: it is part of a Python object, whose destructor runs attached, or was to become part of one in a
-        // function that is called attached.
+        // SAFETY: the value is part of a Python object, whose destructor runs attached, or was about to become part of
+        // one in a function that is called attached.
         let py = unsafe { Python::assume_attached() };
-        // SAFETY: taken once, here, and not used again.
+        // SAFETY: taken only here; `self` is not used again.
         let value = unsafe { ManuallyDrop::take(&mut self.0) };
         quietly(py, || value.drop_attached(py));
     }
 }
 
-/// Runs what lets go of something with the exception that is set, if any, put aside; mostly there is none.
+/// Runs a release with the pending exception, if any, saved; usually there is none.
 #[inline(always)]
 pub(crate) fn quietly(py: Python<'_>, let_go: impl FnOnce()) {
     // SAFETY: `py` proves attachment.
@@ -104,7 +104,7 @@ fn with_pending(py: Python<'_>, let_go: impl FnOnce()) {
     report_raised(py);
 }
 
-/// Reports the exception that a deleter has set, which has nobody to go to, as `sys.unraisablehook` has it.
+/// Passes an exception set by a deleter to `sys.unraisablehook`; it has no caller to propagate to.
 #[inline(always)]
 fn report_raised(_py: Python<'_>) {
     // SAFETY: `_py` proves attachment.
@@ -116,17 +116,17 @@ fn report_raised(_py: Python<'_>) {
 
 static FINALIZING: AtomicBool = AtomicBool::new(false);
 
-/// Notes that the interpreter is going away; from here on Python references are leaked (R14).
+/// Notes that the interpreter is finalizing; from now on Python references are leaked (R14).
 pub(crate) fn finalize() {
     FINALIZING.store(true, Ordering::Release);
 }
 
-/// Ties dlx to this interpreter, and refuses a second one: caches and types are shared by the process.
+/// Binds dlx to this interpreter and refuses a second one: caches and types are per process.
 pub(crate) fn one_interpreter(_: Python<'_>) -> PyResult<()> {
     static INTERPRETER: AtomicI64 = AtomicI64::new(-1);
     // SAFETY: attached, so there is a current interpreter.
     let current = unsafe { ffi::PyInterpreterState_Get() };
-    // SAFETY: the interpreter just found.
+    // SAFETY: the interpreter obtained above.
     let id = unsafe { ffi::PyInterpreterState_GetID(current) };
     let known = INTERPRETER.compare_exchange(-1, id, Ordering::AcqRel, Ordering::Acquire);
     if known.is_err_and(|known| known != id) {
@@ -137,8 +137,8 @@ pub(crate) fn one_interpreter(_: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
-/// Runs what gives up something of Python's, on whatever thread: attached, with the exception that is set put
-/// aside, or not at all once the interpreter has begun to exit (invariant S5).
+/// Runs a release of Python references, on any thread: attached, with the pending exception saved, or not at all once
+/// the interpreter has begun to exit (S5).
 pub(crate) fn give_up(release: impl FnOnce(Python<'_>)) {
     attach_uncounted(|py| {
         let _pending = Pending::save(py);
@@ -147,20 +147,20 @@ pub(crate) fn give_up(release: impl FnOnce(Python<'_>)) {
     });
 }
 
-/// Runs `body` attached, on whatever thread; `None` once the interpreter has begun to exit.
+/// Runs `body` attached, on any thread; returns `None` once the interpreter has begun to exit.
 ///
-/// `Python::attach` believes its own count, which C code between two calls of dlx does not change: where Python
-/// code that dlx has called calls a function that releases the GIL, and that calls dlx, the thread would be taken
-/// for attached. PyO3 does not know of this attachment, so `body` drops an owned `Py<T>` only by `drop_ref`.
+/// `Python::attach` trusts PyO3's own count of attachments, which misses a GIL released by C code between two calls of
+/// dlx: it would take such a thread for attached. PyO3 does not count this attachment, so `body` may drop an owned
+/// `Py<T>` only by `drop_ref`.
 pub(crate) fn attach_uncounted<R>(body: impl FnOnce(Python<'_>) -> R) -> Option<R> {
     struct Release(ffi::PyGILState_STATE);
     impl Drop for Release {
         fn drop(&mut self) {
-            // SAFETY: the state that this thread got, released in the order in which states were got.
+            // SAFETY: this thread's own state, released in reverse order of acquisition.
             unsafe { ffi::PyGILState_Release(self.0) };
         }
     }
-    // SAFETY: may be called at any time.
+    // SAFETY: callable at any time.
     if FINALIZING.load(Ordering::Acquire) || unsafe { ffi::Py_IsInitialized() } == 0 {
         return None;
     }
@@ -170,35 +170,35 @@ pub(crate) fn attach_uncounted<R>(body: impl FnOnce(Python<'_>) -> R) -> Option<
     Some(body(unsafe { Python::assume_attached() }))
 }
 
-/// Runs what may take long without holding up Python's other threads, which the device may be waiting for.
+/// Runs a long call detached: the device may be waiting for another Python thread.
 pub(crate) fn blocking<R: Send>(body: impl Fn() -> R + Send + Sync) -> R {
     attach_uncounted(|py| py.detach(&body)).unwrap_or_else(&body)
 }
 
-/// Whether somebody else holds `object` too, so that to let go of it frees nothing.
+/// Whether `object` has other references, so that releasing one frees nothing.
 #[inline(always)]
 fn is_shared(object: *mut ffi::PyObject) -> bool {
     // SAFETY: a live object.
     let count = unsafe { ffi::Py_REFCNT(object) };
-    // From 3.14 on other things are in the upper half.
+    // From 3.14 on the upper half holds flags.
     count as u32 > 1
 }
 
-/// A Python object that keeps memory alive and may be let go from any thread (invariant S5).
+/// A Python object that keeps memory alive and may be released on any thread (S5).
 pub(crate) struct PythonOwner(Option<Py<PyAny>>);
 
 impl PythonOwner {
-    /// Holds `object` until dropped.
+    /// Takes over the reference until dropped.
     pub(crate) fn new(object: Py<PyAny>) -> Self {
         Self(Some(object))
     }
 
-    /// The object that is held, or NULL.
+    /// The object, or NULL.
     pub(crate) fn as_ptr(&self) -> *mut ffi::PyObject {
         self.0.as_ref().map_or(null_mut(), Py::as_ptr)
     }
 
-    /// The object that is held, by all but the drop of this.
+    /// The object. `None` only inside drop.
     pub(crate) fn bind<'a, 'py>(&'a self, py: Python<'py>) -> Option<&'a Bound<'py, PyAny>> {
         self.0.as_ref().map(|object| object.bind(py))
     }
@@ -214,13 +214,13 @@ impl DropAttached for PythonOwner {
         };
         std::mem::forget(self);
         let object = object.into_ptr();
-        // SAFETY: attached, and the reference was ours, given up once (S5).
+        // SAFETY: attached; this was our reference, released once (S5).
         let let_go = || unsafe { ffi::Py_DECREF(object) };
         if is_shared(object) {
             return let_go();
         }
         if !within(let_go) {
-            // SAFETY: attached, and the reference was not given up.
+            // SAFETY: attached, and the reference has not been released.
             let object = unsafe { Bound::from_owned_ptr(py, object) };
             let this = Self::new(object.unbind());
             later(|| drop(this));
@@ -240,7 +240,7 @@ impl Drop for PythonOwner {
                     object.drop_ref(py);
                 }
             });
-            // Left where the interpreter is exiting.
+            // Leaked: the interpreter is exiting.
             std::mem::forget(object.take());
         };
         if !within(let_go) {

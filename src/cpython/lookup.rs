@@ -1,5 +1,5 @@
-//! Whether a type has an attribute: CPython remembers that by the version of the type, a miss too, and says it without
-//! an exception, by a function that the stable ABI lacks (invariant S23 of `docs/safety.md`).
+//! Lookups of attributes on types through a function outside the stable ABI (S23 of `docs/safety.md`): it raises no
+//! exception, and CPython's type cache answers it, misses included.
 
 use std::sync::OnceLock;
 
@@ -9,34 +9,34 @@ use pyo3::types::{PyString, PyType};
 
 use crate::cpython::symbol::symbol;
 
-/// `_PyType_Lookup`: the attribute of a type or of its bases, borrowed, or NULL without an exception.
+/// `_PyType_Lookup`: the attribute of a type or its bases, borrowed, or NULL without an exception.
 type TypeLookup =
     unsafe extern "C" fn(*mut ffi::PyTypeObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
 
 fn function() -> Option<TypeLookup> {
     static FUNCTION: OnceLock<Option<TypeLookup>> = OnceLock::new();
-    // SAFETY: the function of this name has had this signature since Python 2.2 (S23).
+    // SAFETY: `_PyType_Lookup` has had this signature since Python 2.2 (S23).
     *FUNCTION.get_or_init(|| unsafe { symbol("_PyType_Lookup") })
 }
 
-/// Whether `class` or one of its bases has an attribute `name`, as instances find it; `None` where nobody can say.
+/// Whether `class` or one of its bases defines `name`, as seen from instances; `None` if CPython's function is absent.
 ///
-/// Nothing is called, and CPython remembers the answer by the version of the type, a miss too.
+/// Runs no Python code; CPython caches the answer by the type's version, misses included.
 #[inline(always)]
 pub(crate) fn is_in_type(
     class: *mut ffi::PyTypeObject,
     name: &Bound<'_, PyString>,
 ) -> Option<bool> {
     let lookup = function()?;
-    // SAFETY: a live type and a string, attached; what is found is not followed.
+    // SAFETY: a live type and a string, attached; the result is not dereferenced.
     Some(!unsafe { lookup(class, name.as_ptr()) }.is_null())
 }
 
-/// Whether it is certain that a look at `class` for attributes of these names finds nothing: a look that fails takes the
-/// time of several that succeed, before CPython 3.12 at least, because it makes an exception.
+/// Whether `class` certainly has none of these attributes. A failing `getattr` costs as much as several successful
+/// ones, at least before CPython 3.12, because it creates an exception.
 #[inline(always)]
 pub(crate) fn lacks(class: &Bound<'_, PyType>, names: &[&Bound<'_, PyString>]) -> bool {
-    // What a metaclass has, and what its `__getattr__` makes up, is found on the class too.
+    // The metaclass's attributes, and those of its `__getattr__`, are attributes of the class too.
     let meta = class.get_type_ptr();
     let root = &raw mut ffi::PyType_Type;
     let lacks = |class, name| is_in_type(class, name) == Some(false);
@@ -44,26 +44,26 @@ pub(crate) fn lacks(class: &Bound<'_, PyType>, names: &[&Bound<'_, PyString>]) -
         && (meta == root || (looks_alike(meta, root) && names.iter().all(|name| lacks(meta, name))))
 }
 
-/// Whether attributes of the instances of both types are looked for by the same function.
+/// Whether both types' instances look up attributes with the same function.
 #[cold]
 fn looks_alike(one: *mut ffi::PyTypeObject, other: *mut ffi::PyTypeObject) -> bool {
-    // SAFETY: a live type; the slot is a function pointer, which is only compared.
+    // SAFETY: a live type; the slot is a function pointer that is only compared.
     let one = unsafe { ffi::PyType_GetSlot(one, ffi::Py_tp_getattro) };
     // SAFETY: as above.
     let other = unsafe { ffi::PyType_GetSlot(other, ffi::Py_tp_getattro) };
     one == other
 }
 
-/// Whether Python code cannot set attributes of `class`, so that a table cannot appear on it later.
+/// Whether Python code cannot set attributes on `class`, so no table can appear on it later.
 pub(crate) fn is_immutable(class: &Bound<'_, PyType>) -> bool {
-    // SAFETY: a live type; its flags are read, nothing is called.
+    // SAFETY: a live type; this only reads its flags.
     let flags = unsafe { ffi::PyType_GetFlags(class.as_type_ptr()) };
     flags & ffi::Py_TPFLAGS_IMMUTABLETYPE != 0
 }
 
-/// Whether `class` was not made at run time: it lives as long as the process, and Python code cannot change it.
+/// Whether `class` is a static type: it lives as long as the process, and Python code cannot change it.
 pub(crate) fn is_static(class: &Bound<'_, PyType>) -> bool {
-    // SAFETY: a live type; its flags are read, nothing is called.
+    // SAFETY: a live type; this only reads its flags.
     let flags = unsafe { ffi::PyType_GetFlags(class.as_type_ptr()) };
     flags & ffi::Py_TPFLAGS_HEAPTYPE == 0
 }

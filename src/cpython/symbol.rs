@@ -1,14 +1,14 @@
-//! Functions of CPython that the stable ABI lacks, by their names (invariant S23 of `docs/safety.md`).
+//! Lookup by name of CPython functions outside the stable ABI (S23 of `docs/safety.md`).
 
-/// A function of the process, `None` if it has no such symbol.
+/// A function of this process, or `None` if it has no such symbol.
 ///
 /// # Safety
 ///
-/// `F` is a function pointer of the type that the symbol has.
+/// `F` must be a function pointer of the symbol's type.
 #[cfg(unix)]
 pub(crate) unsafe fn symbol<F: Copy>(name: &str) -> Option<F> {
     let process = libloading::os::unix::Library::this();
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees the type.
     let symbol = unsafe { process.get::<F>(name.as_bytes()) };
     symbol.ok().map(|symbol| *symbol)
 }
