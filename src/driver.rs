@@ -1,7 +1,7 @@
-//! The runtimes that order work on devices: CUDA and HIP, loaded when they are first needed.
+//! The runtimes that order work on devices: CUDA and HIP, loaded on first use.
 //!
-//! Nothing here knows of Python, tensors or what is ordered after what; that is `stream/order.rs`. Handles of streams
-//! are live when they are used: invariant S18 of `docs/safety.md`.
+//! Knows nothing of Python, of tensors, or of which work depends on which; that is `stream/order.rs`. Stream handles
+//! are live when used: S18 of `docs/safety.md`.
 
 mod cuda;
 mod current;

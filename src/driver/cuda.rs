@@ -19,14 +19,14 @@ const CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: c_int = 906;
 const CU_MEMORYTYPE_UNIFIED: c_uint = 4;
 const CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
 
-/// The driver, once it is loaded.
+/// The loaded CUDA driver.
 pub(super) struct Cuda {
     functions: Functions,
-    /// The primary contexts that have been needed, by device; they are never released.
+    /// The primary contexts in use, by device; never released.
     primary: Lock<Vec<(i32, Context)>>,
 }
 
-/// The driver of CUDA, loaded and initialized.
+/// The CUDA driver, loaded and initialized.
 pub(super) fn get() -> Result<&'static Cuda, Error> {
     static CUDA: OnceLock<Result<Cuda, Error>> = OnceLock::new();
     check_fork()?;
@@ -55,7 +55,7 @@ impl Cuda {
     fn failed(&self, call: &'static str, code: c_int) -> Error {
         let mut name: *const c_char = null();
         if let Some(function) = self.functions.cuGetErrorName {
-            // SAFETY: the place is ours; what the driver writes is static or NULL.
+            // SAFETY: the out-pointer is a local; the driver writes a static string or NULL.
             unsafe { function(code, &mut name) };
         }
         let name = NonNull::new(name.cast_mut()).map_or("unknown".into(), |name| {
@@ -75,7 +75,8 @@ impl Cuda {
         if let Some(context) = self.primary.lock().iter().find_map(known) {
             return Ok(context);
         }
-        // Not in the lock: it takes long. Two threads retain it twice, which for ever is the same.
+        // Outside the lock, because it is slow. Two threads may both retain it, which is harmless: it is never
+        // released.
         let mut context = null_mut();
         call!(self, cuDevicePrimaryCtxRetain(&mut context, device))?;
         let context = context.expose_provenance();
@@ -117,7 +118,7 @@ impl Driver for Cuda {
             let mut context = null_mut();
             call!(self, cuCtxPopCurrent(&mut context))
         };
-        // What is current is what `enter` has pushed; a driver that is shutting down has no stack to restore.
+        // The current context is the one that `enter` pushed. A driver that is shutting down has no stack to restore.
         pop().ok();
     }
 

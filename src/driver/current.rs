@@ -1,4 +1,4 @@
-//! The driver of a device, and the context in which its functions work.
+//! The driver of a device, and the context that its functions use.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ use crate::driver::{cuda, hip};
 ///
 /// # Errors
 ///
-/// The library is not there or has no device; the process is a fork of one that had initialized it.
+/// The library is missing or has no device, or the process forked after initializing it.
 pub(crate) fn of(device: DLDevice) -> Result<&'static dyn Driver, Error> {
     match device.device_type {
         kDLCUDA | kDLCUDAManaged => Ok(cuda::get()?),
@@ -22,7 +22,7 @@ pub(crate) fn of(device: DLDevice) -> Result<&'static dyn Driver, Error> {
     }
 }
 
-/// Runs `body` so that its calls do not end a capture of whatever thread.
+/// Runs `body` in relaxed capture mode, so its calls do not invalidate any thread's capture.
 pub(crate) fn relaxed<R>(
     driver: &dyn Driver,
     body: impl FnOnce() -> Result<R, Error>,
@@ -34,7 +34,7 @@ pub(crate) fn relaxed<R>(
     result
 }
 
-/// A driver with the context of a device current, until this is dropped.
+/// A driver, with the context of a device current until this is dropped.
 pub(crate) struct Current {
     pub(super) driver: &'static dyn Driver,
     device: i32,
@@ -65,12 +65,13 @@ impl Current {
         }
     }
 
-    /// Blocks until all that `stream`, which does not capture, has been given is done; ends nobody's capture.
+    /// Blocks until all work queued on `stream` is done. `stream` must not be capturing; no other capture is
+    /// invalidated.
     pub(crate) fn synchronize(&self, stream: RawStream) -> Result<(), Error> {
         relaxed(self.driver, || self.driver.synchronize_stream(stream))
     }
 
-    /// Makes the context of a stream current where that is not the device's primary one.
+    /// Makes the context of `stream` current, for streams outside the primary context.
     pub(super) fn enter_context_of(&self, stream: RawStream) -> Result<Self, Error> {
         let context = self.driver.context_of(stream)?;
         Ok(Self {

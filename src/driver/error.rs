@@ -1,40 +1,40 @@
-//! Why a driver could not do what it was asked.
+//! Errors of drivers.
 
 #![forbid(unsafe_code)]
 
 use std::fmt;
 
-/// A failure of a driver, or of finding one.
+/// A failure of a driver, or to load it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Error {
     /// The library could not be loaded.
     NotFound {
-        /// Its file.
+        /// The library's file.
         file: String,
-        /// What the loader says.
+        /// The loader's message.
         why: String,
     },
-    /// The library is older than a function that is needed.
+    /// The library is too old to have this function.
     Missing(&'static str),
     /// A function failed.
     Failed {
-        /// Its name.
+        /// The function.
         call: &'static str,
-        /// What it returned.
+        /// The code that it returned.
         code: i32,
-        /// The name of that.
+        /// The name of that code.
         name: String,
     },
     /// The process was forked after the driver had been initialized.
     Forked,
     /// The device has no streams.
     NoStreams,
-    /// A stream captures a graph, which the call would have ended.
+    /// The call would have invalidated a stream capture.
     Captured,
 }
 
 impl Error {
-    /// The number of a failed call.
+    /// The code of a failed call.
     pub(crate) fn code(&self) -> Option<i32> {
         match self {
             Self::Failed { code, .. } => Some(*code),
@@ -42,18 +42,18 @@ impl Error {
         }
     }
 
-    /// Whether there is no driver at all, so that nothing can run on the device.
+    /// Whether there is no driver at all, so nothing can run on the device.
     pub(crate) fn is_absent(&self) -> bool {
         matches!(self, Self::NotFound { .. } | Self::NoStreams)
     }
 
-    /// Whether the driver is gone for good, and with it all that it had.
+    /// Whether the driver and all its resources are gone for good.
     pub(crate) fn is_final(&self) -> bool {
         const DEINITIALIZED: i32 = 4;
         *self == Self::Forked || self.is_absent() || self.code() == Some(DEINITIALIZED)
     }
 
-    /// Whether memory ran out.
+    /// Whether the device is out of memory.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         self.code() == Some(2)
     }

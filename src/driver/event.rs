@@ -1,4 +1,4 @@
-//! Events, taken from a pool and given back: to create one under load may take milliseconds.
+//! Events, pooled because creating one under load can take milliseconds.
 
 use std::collections::VecDeque;
 
@@ -8,21 +8,21 @@ use super::interface::{Capture, Context, Driver, RawEvent, RawStream};
 use super::library::check_fork;
 use crate::cpython::fork::Lock;
 
-/// A point in the work of a stream: an event that has been recorded there.
+/// A point in the work of a stream: an event recorded there.
 pub(crate) struct Event {
     driver: &'static dyn Driver,
     context: Context,
     raw: RawEvent,
-    /// The capture in which it was recorded: it is then no time but a node of a graph.
+    /// The capture in which the event was recorded; it is then a node of that graph, not a point in time.
     capture: Option<u64>,
 }
 
-// SAFETY: an event is a handle that a driver accepts from any thread.
+// SAFETY: an event handle may be used from any thread.
 unsafe impl Send for Event {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Event {}
 
-/// An event that waits to be used again.
+/// An idle event in the pool.
 struct Idle {
     driver: &'static dyn Driver,
     context: Context,
@@ -32,14 +32,14 @@ struct Idle {
 // SAFETY: as for `Event`.
 unsafe impl Send for Idle {}
 
-/// Those that nobody uses; they live as long as the process.
+/// The idle events; they live as long as the process.
 static POOL: Lock<VecDeque<Idle>> = Lock::new(VecDeque::new());
 
 /// An event of this driver and context from the pool, or a new one.
 fn take(driver: &'static dyn Driver, context: Context) -> Result<RawEvent, Error> {
     let mut pool = POOL.lock();
     let fits = |idle: &Idle| std::ptr::addr_eq(idle.driver, driver) && idle.context == context;
-    // Where events may be recorded anew only when they are done, the first is the oldest.
+    // If events can only be re-recorded once done, the first is the oldest.
     let ready = |idle: &Idle| {
         driver.rerecords() || relaxed(driver, || driver.is_done(idle.raw)).unwrap_or(false)
     };
@@ -53,9 +53,9 @@ fn take(driver: &'static dyn Driver, context: Context) -> Result<RawEvent, Error
 }
 
 impl Event {
-    /// The point in the work of `stream` that has been reached now.
+    /// The point that `stream` has reached now.
     ///
-    /// `capture` is what [`Driver::capture`] says of the stream.
+    /// `capture` is the result of [`Driver::capture`] for the stream.
     pub(crate) fn record(
         current: &Current,
         stream: RawStream,
@@ -63,7 +63,8 @@ impl Event {
     ) -> Result<Self, Error> {
         const INVALID_HANDLE: i32 = 400;
         match Self::record_in(current, stream, capture) {
-            // An event goes with a stream of its own context, and not every stream is of the primary one.
+            // An event can only be recorded on a stream of its own context, and not every stream is in the primary
+            // one.
             Err(error) if error.code() == Some(INVALID_HANDLE) && capture == Capture::None => {
                 Self::record_in(&current.enter_context_of(stream)?, stream, capture)
             }
@@ -85,23 +86,23 @@ impl Event {
         Ok(event)
     }
 
-    /// Makes `stream`, of whatever context, wait for this point.
+    /// Makes `stream`, of any context, wait for this point.
     pub(crate) fn wait(&self, stream: RawStream) -> Result<(), Error> {
         check_fork()?;
         self.driver.wait(stream, self.raw)
     }
 
-    /// The capture that the point is in; it means nothing outside.
+    /// The capture that the point belongs to; it means nothing outside that.
     pub(crate) fn capture(&self) -> Option<u64> {
         self.capture
     }
 
-    /// Whether the point has been passed; asking ends nobody's capture.
+    /// Whether the point has been passed; the query invalidates no capture.
     pub(crate) fn is_done(&self) -> Result<bool, Error> {
         self.ask(|| self.driver.is_done(self.raw))
     }
 
-    /// Blocks until the point has been passed; ends nobody's capture.
+    /// Blocks until the point has been passed; invalidates no capture.
     pub(crate) fn synchronize(&self) -> Result<(), Error> {
         self.ask(|| self.driver.synchronize_event(self.raw))
     }
@@ -124,7 +125,7 @@ impl Drop for Event {
             context: self.context,
             raw: self.raw,
         };
-        // Waits that were queued keep what was recorded: on CUDA it may be used again at once.
+        // Waits that are already queued keep the earlier record, so on CUDA the event can be reused at once.
         let mut pool = POOL.lock();
         if self.driver.rerecords() {
             pool.push_front(idle)

@@ -11,7 +11,7 @@ use super::library::{call, check_fork, functions, initialized, load, once, symbo
 const HIP_EVENT_DISABLE_TIMING: c_uint = 2;
 const HIP_ERROR_NOT_READY: c_int = 600;
 const HIP_ERROR_STREAM_CAPTURE_IMPLICIT: c_int = 906;
-/// `hipMemcpyDefault`: the direction is found from the addresses.
+/// `hipMemcpyDefault`: the direction is inferred from the addresses.
 const HIP_MEMCPY_DEFAULT: c_int = 4;
 /// `HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL`.
 const HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
@@ -47,14 +47,14 @@ functions! {
     hipPointerGetAttribute(*mut c_void, c_int, *mut c_void);
 }
 
-/// The runtime, once it is loaded.
+/// The loaded HIP runtime.
 pub(super) struct Hip {
     functions: Functions,
-    /// `hipGetErrorName`, whose result is no status.
+    /// `hipGetErrorName`, which does not return a status.
     error_name: Option<unsafe extern "C" fn(c_int) -> *const c_char>,
 }
 
-/// The runtime of HIP, loaded and initialized.
+/// The HIP runtime, loaded and initialized.
 pub(super) fn get() -> Result<&'static Hip, Error> {
     static HIP: OnceLock<Result<Hip, Error>> = OnceLock::new();
     check_fork()?;
@@ -71,13 +71,13 @@ impl Hip {
         ];
         let library = load("DLX_LIBAMDHIP", &files)?;
         let address = |_: &'static str, name: &'static str| {
-            // SAFETY: only the address is taken.
+            // SAFETY: this only takes the address.
             let address = unsafe { symbol::<*mut c_void>(library, name) };
             address.unwrap_or(null_mut())
         };
-        // SAFETY: the signatures are those of `hip_runtime_api.h`, which symbols without a suffix keep.
+        // SAFETY: the signatures are those of `hip_runtime_api.h`; symbols without a suffix keep them (S19).
         let functions = unsafe { Functions::find(address) };
-        // SAFETY: as for the table.
+        // SAFETY: as for the table (S19).
         let error_name = unsafe { symbol(library, "hipGetErrorName") };
         let hip = Self {
             functions,
@@ -91,7 +91,7 @@ impl Hip {
     #[cold]
     fn failed(&self, call: &'static str, code: c_int) -> Error {
         let name = self.error_name.and_then(|function| {
-            // SAFETY: takes any number; what it returns is static or NULL.
+            // SAFETY: accepts any code; the result is a static string or NULL.
             let name = unsafe { function(code) };
             NonNull::new(name.cast_mut())
         });
@@ -125,7 +125,7 @@ impl Driver for Hip {
 
     fn leave(&self, previous: Context) {
         let restore = || call!(self, hipSetDevice(previous as c_int));
-        // The device was current before; a runtime that is shutting down has none.
+        // This device was current before; a runtime that is shutting down has none.
         restore().ok();
     }
 

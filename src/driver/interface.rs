@@ -1,21 +1,21 @@
-//! What dlx asks of a runtime, and the handles that it gives.
+//! The interface of a runtime, and its handles.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
 use crate::driver::error::Error;
 
-/// A stream as the functions of a driver take it: never 0 on CUDA, where 1 is the legacy default stream of the
-/// current context and 2 that of the thread.
+/// A stream as driver functions take it. Never 0 on CUDA, where 1 is the current context's legacy default stream and 2
+/// the per-thread default stream.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct RawStream(usize);
 
 impl RawStream {
-    /// The stream of a handle as DLPack writes it.
+    /// The stream of a DLPack handle.
     ///
     /// # Safety
     ///
-    /// The stream is alive, and stays so as long as this is used (S18).
+    /// The stream is alive, and stays alive for as long as the result is used (S18).
     pub(crate) unsafe fn of_handle(handle: i64) -> Self {
         Self(handle as usize)
     }
@@ -25,28 +25,28 @@ impl RawStream {
     }
 }
 
-/// An event as a driver makes it; freed by `driver::Event` alone.
+/// An event created by a driver; only `driver::Event` frees it.
 pub(super) type RawEvent = NonNull<c_void>;
 
-/// What an event belongs to: the address of a context of CUDA, the number of a device of HIP.
+/// The owner of an event: a context address on CUDA, a device index on HIP.
 pub(super) type Context = usize;
 
-/// What a stream does with the work that it is given.
+/// What a stream does with the work queued on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Capture {
-    /// It runs it.
+    /// Runs it.
     None,
-    /// It records it into the graph of this capture.
+    /// Records it into the graph of this capture.
     Active(u64),
-    /// It records it into a capture that an error has ended.
+    /// Records it into a capture that an error has invalidated.
     Invalidated,
-    /// The legacy default stream while another stream of its context captures: whatever it is given ends that
-    /// capture.
+    /// The legacy default stream, while another stream of its context is capturing: any work queued on it invalidates
+    /// that capture.
     Implicit,
 }
 
 impl Capture {
-    /// What a status of `CUstreamCaptureStatus` says; `None` for an active capture, whose number is to be asked.
+    /// The meaning of a `CUstreamCaptureStatus`; `None` for an active capture, whose id must be queried.
     pub(super) fn of_status(status: i32) -> Option<Self> {
         match status {
             0 => Some(Self::None),
@@ -56,7 +56,7 @@ impl Capture {
     }
 }
 
-/// Two-dimensional memory: `height` rows of `width` bytes, whose starts are so many bytes apart.
+/// A 2D copy: `height` rows of `width` bytes, with the given pitch on each side.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows {
     pub(crate) to: usize,
@@ -67,15 +67,15 @@ pub(crate) struct Rows {
     pub(crate) height: usize,
 }
 
-/// The functions of a runtime. Those that name no context work in the current one, see `current::enter`.
+/// The functions of a runtime. Those without a context argument use the current one; see `current::enter`.
 pub(crate) trait Driver: Sync {
-    /// Makes the context of `device` current; what [`Self::leave`] has to restore, and that context.
+    /// Makes the context of `device` current; returns what [`Self::leave`] must restore, and that context.
     fn enter(&self, device: i32) -> Result<(Option<Context>, Context), Error>;
 
-    /// Restores what was current before [`Self::enter`] or [`Self::enter_context`].
+    /// Restores the context that was current before [`Self::enter`] or [`Self::enter_context`].
     fn leave(&self, previous: Context);
 
-    /// Makes a context current that [`Self::context_of`] has told; what [`Self::leave`] has to restore.
+    /// Makes a context from [`Self::context_of`] current; returns what [`Self::leave`] must restore.
     fn enter_context(&self, context: Context) -> Result<Option<Context>, Error>;
 
     /// The context of a stream.
@@ -84,42 +84,42 @@ pub(crate) trait Driver: Sync {
     /// The device of a context.
     fn device_of_context(&self, context: Context) -> Result<i32, Error>;
 
-    /// Whether an event may be recorded anew while its last record is pending.
+    /// Whether an event may be re-recorded while its last record is pending.
     fn rerecords(&self) -> bool;
 
-    /// A new event of the current context, without timing.
+    /// A new event in the current context, without timing.
     fn create_event(&self) -> Result<RawEvent, Error>;
 
-    /// Puts `event` behind all that `stream` has been given.
+    /// Records `event` after all work queued on `stream`.
     fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Error>;
 
-    /// Makes `stream` wait for what `event` was recorded behind.
+    /// Makes `stream` wait for the last record of `event`.
     fn wait(&self, stream: RawStream, event: RawEvent) -> Result<(), Error>;
 
-    /// Whether what `event` was recorded behind is done.
+    /// Whether the last record of `event` has completed.
     fn is_done(&self, event: RawEvent) -> Result<bool, Error>;
 
-    /// Blocks until what `event` was recorded behind is done.
+    /// Blocks until the last record of `event` has completed.
     fn synchronize_event(&self, event: RawEvent) -> Result<(), Error>;
 
-    /// Blocks until all that `stream` has been given is done.
+    /// Blocks until all work queued on `stream` is done.
     fn synchronize_stream(&self, stream: RawStream) -> Result<(), Error>;
 
-    /// Blocks until all that the current context has been given is done.
+    /// Blocks until all work of the current context is done.
     fn synchronize_context(&self) -> Result<(), Error>;
 
-    /// Whether `stream` captures.
+    /// The capture state of `stream`.
     fn capture(&self, stream: RawStream) -> Result<Capture, Error>;
 
-    /// Sets how this thread's calls affect captures elsewhere, and returns how they did (2 is relaxed).
+    /// Sets this thread's capture mode (2 is relaxed) and returns the previous one.
     fn exchange_capture_mode(&self, mode: i32) -> Result<i32, Error>;
 
-    /// Queues a copy of bytes between any two memories.
+    /// Queues a copy of bytes between any two kinds of memory.
     ///
     /// # Safety
     ///
-    /// Both ranges are memory that the driver reaches, until the work of `stream` is done; `to` is nobody else's
-    /// to read or write until then.
+    /// Both ranges are accessible to the driver until the work of `stream` is done, and nothing else reads or writes
+    /// the range at `to` until then.
     unsafe fn copy(
         &self,
         to: usize,
@@ -128,23 +128,23 @@ pub(crate) trait Driver: Sync {
         stream: RawStream,
     ) -> Result<(), Error>;
 
-    /// Queues a copy of rows between any two memories.
+    /// Queues a copy of rows between any two kinds of memory.
     ///
     /// # Safety
     ///
     /// As for [`Self::copy`], for each row.
     unsafe fn copy_rows(&self, rows: Rows, stream: RawStream) -> Result<(), Error>;
 
-    /// Memory of the current context's device, in the order of `stream`.
+    /// Allocates memory on the current context's device, ordered on `stream`.
     fn allocate(&self, bytes: usize, stream: RawStream) -> Result<usize, Error>;
 
-    /// Gives memory of [`Self::allocate`] back, in the order of `stream`.
+    /// Frees memory from [`Self::allocate`], ordered on `stream`.
     ///
     /// # Safety
     ///
-    /// The memory is not used by what is given to any stream later, nor by what `stream` does not wait for.
+    /// No work that is queued later on any stream uses the memory, nor does any work that `stream` does not wait for.
     unsafe fn free(&self, memory: usize, stream: RawStream) -> Result<(), Error>;
 
-    /// The device on which the memory at an address is.
+    /// The device of the memory at an address.
     fn device_of(&self, address: usize) -> Result<i32, Error>;
 }

@@ -1,4 +1,4 @@
-//! A shared library of a driver, and what a fork does to it.
+//! Loading of a driver's shared library, and detection of forks.
 
 use std::env;
 use std::error::Error as _;
@@ -12,7 +12,7 @@ use super::error::Error;
 use crate::cpython::boundary::guard;
 use crate::cpython::fork::Inside;
 
-/// Loads the library that the environment variable `variable` names, or else the first of `files` that is there.
+/// Loads the library named by the environment variable `variable`, or else the first of `files` that exists.
 pub(super) fn load(variable: &str, files: &[&str]) -> Result<&'static Library, Error> {
     let named = env::var(variable).ok().filter(|file| !file.is_empty());
     let files: Vec<&str> = match &named {
@@ -21,10 +21,10 @@ pub(super) fn load(variable: &str, files: &[&str]) -> Result<&'static Library, E
     };
     let mut why = String::new();
     for file in &files {
-        // SAFETY: loading runs the initializers of the library, which is the system's driver, or one that the
-        // user of this process has named in its place.
+        // SAFETY: loading runs the initializers of the system's driver, or of the library that the user has named in
+        // its place (S19).
         match unsafe { Library::new(*file) } {
-            // A driver stays loaded: its threads and its memory outlive every caller.
+            // A driver stays loaded: its threads and memory outlive every caller.
             Ok(library) => return Ok(Box::leak(Box::new(library))),
             Err(error) => why = error.source().unwrap_or(&error).to_string(),
         }
@@ -35,19 +35,19 @@ pub(super) fn load(variable: &str, files: &[&str]) -> Result<&'static Library, E
     })
 }
 
-/// A function of the library, `None` if it has no such symbol.
+/// A function of the library, or `None` if it has no such symbol.
 ///
 /// # Safety
 ///
-/// `F` is a function pointer of the type that the symbol has.
+/// `F` must be a function pointer of the symbol's type.
 pub(super) unsafe fn symbol<F: Copy>(library: &Library, name: &str) -> Option<F> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees the type.
     let symbol = unsafe { library.get::<F>(name.as_bytes()) };
     symbol.ok().map(|symbol| *symbol)
 }
 
-/// What `load` gives, by whoever is the first to have it: two threads may load at once, as nobody waits for a thread
-/// that a fork may have left behind.
+/// The value in `place`, or else of `load`. Two threads may load at once and the first result is kept: waiting for the
+/// other could deadlock in a forked child.
 pub(super) fn once<T>(place: &OnceLock<T>, load: impl FnOnce() -> T) -> &T {
     match place.get() {
         Some(loaded) => loaded,
@@ -62,14 +62,14 @@ pub(super) fn once<T>(place: &OnceLock<T>, load: impl FnOnce() -> T) -> &T {
 static INITIALIZED: AtomicBool = AtomicBool::new(false);
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// Notes that a driver has been initialized, so that a fork of the process leaves it alone.
+/// Notes that a driver has been initialized, so that a forked child does not use it.
 pub(super) fn initialized() {
     if !INITIALIZED.swap(true, Ordering::AcqRel) {
         at_fork();
     }
 }
 
-/// Refuses to go on in a fork of a process that had initialized a driver.
+/// Fails in a process that was forked after a driver had been initialized.
 pub(super) fn check_fork() -> Result<(), Error> {
     if FORKED.load(Ordering::Relaxed) {
         Err(Error::Forked)
@@ -84,18 +84,18 @@ fn at_fork() {
         let forked = || FORKED.store(INITIALIZED.load(Ordering::Acquire), Ordering::Release);
         guard(forked, |_| ());
     }
-    // SAFETY: the function stores a flag, which a child may do before anything else; it stays as long as this
-    // library, which Python does not unload.
+    // SAFETY: the handler stores a flag, which is safe in a forked child. It stays mapped with this library, which Python
+    // does not unload.
     let _: c_int = unsafe { libc::pthread_atfork(None, None, Some(child)) };
 }
 
 #[cfg(not(unix))]
 fn at_fork() {}
 
-/// Declares a table of functions that return a status, each looked up by name when the library is loaded.
+/// Declares a table of status-returning functions that are looked up by name when the library is loaded.
 macro_rules! functions {
     ($($name:ident ( $($argument:ty),* $(,)? ) $(as $symbol:literal)?;)*) => {
-        /// The functions of the driver, by their names in its header; NULL for those that it does not have.
+        /// The driver's functions, named as in its header; `None` for those that it lacks.
         #[derive(Clone, Copy)]
         #[allow(non_snake_case, reason = "the names of the header")]
         pub(super) struct Functions {
@@ -103,11 +103,11 @@ macro_rules! functions {
         }
 
         impl Functions {
-            /// Looks each one up.
+            /// Looks up every function.
             ///
             /// # Safety
             ///
-            /// `address` finds the function of a name with the signature that the table gives it, or nothing.
+            /// `address` returns NULL or the function of that name, with the signature in the table.
             unsafe fn find(address: impl Fn(&'static str, &'static str) -> *mut std::ffi::c_void) -> Self {
                 Self {
                     $($name: {
@@ -115,8 +115,8 @@ macro_rules! functions {
                         let mut symbol = stringify!($name);
                         $(symbol = $symbol;)?
                         let address = address(stringify!($name), symbol);
-                        // SAFETY: NULL or a function with this signature, as the caller promises; an optional
-                        // function pointer is NULL for `None`.
+                        // SAFETY: NULL or a function of this signature, as the caller guarantees; NULL is `None` of an
+                        // optional function pointer.
                         unsafe {
                             std::mem::transmute::<
                                 *mut std::ffi::c_void,
@@ -130,12 +130,12 @@ macro_rules! functions {
     };
 }
 
-/// Calls a function of a driver's table, and turns its status into a result; `code` leaves it as it is.
+/// Calls a function of a driver's table and turns its status into a result; `code` returns the raw status.
 macro_rules! call {
     ($driver:expr, code $name:ident($($argument:expr),* $(,)?)) => {{
         let function = $driver.functions.$name.ok_or(Error::Missing(stringify!($name)))?;
-        // SAFETY: the driver's function of this signature (S19); handles of streams are live (S18), events are those
-        // that this driver made, and every place that is written is a variable of the caller.
+        // SAFETY: the driver's function has this signature (S19); stream handles are live (S18), events were created
+        // by this driver, and every out-pointer is to a local of the caller.
         unsafe { function($($argument),*) }
     }};
     ($driver:expr, $name:ident($($argument:expr),* $(,)?)) => {{

@@ -7,9 +7,9 @@ use libloading::Library;
 
 use crate::driver::library::{functions, symbol};
 
-/// The version whose signatures the table below has; newer ones of the same names may have others.
+/// The version whose signatures the table below declares; newer versions of a function may differ.
 const VERSION: c_int = 12000;
-/// `CU_GET_PROC_ADDRESS_LEGACY_STREAM`: stream 0, which dlx never passes, is not that of the thread.
+/// `CU_GET_PROC_ADDRESS_LEGACY_STREAM`: stream 0 is not the per-thread stream. dlx never passes 0.
 const LEGACY_STREAM: u64 = 1;
 
 functions! {
@@ -76,18 +76,18 @@ pub(super) struct CUDA_MEMCPY2D {
 
 /// The functions of the driver's library.
 pub(super) fn find(library: &Library) -> Functions {
-    // SAFETY: the signatures are those of `cuda.h` at `VERSION`; a symbol without a version keeps its signature for
-    // ever (S19).
+    // SAFETY: the signatures are those of `cuda.h` at `VERSION`; a symbol without a version suffix never changes its
+    // signature (S19).
     unsafe { Functions::find(|name, symbol| address(library, name, symbol)) }
 }
 
-/// The address of a function: by `cuGetProcAddress` for the version of the table, else by its symbol.
+/// The address of a function: from `cuGetProcAddress` for `VERSION`, else from its symbol.
 fn address(library: &Library, name: &str, symbol_name: &str) -> *mut c_void {
-    // SAFETY: the signature of `cuda.h`.
+    // SAFETY: the signature in `cuda.h`.
     let by_version = unsafe { symbol::<GetProcAddress>(library, "cuGetProcAddress_v2") };
     if let (Some(get), Ok(name)) = (by_version, CString::new(name)) {
         let (mut address, mut status) = (null_mut(), 0);
-        // SAFETY: the driver's function, with places of ours.
+        // SAFETY: the driver's function; all pointers are to locals.
         let code = unsafe {
             get(
                 name.as_ptr(),
@@ -101,7 +101,7 @@ fn address(library: &Library, name: &str, symbol_name: &str) -> *mut c_void {
             return address;
         }
     }
-    // SAFETY: only the address is taken.
+    // SAFETY: this only takes the address.
     let address = unsafe { symbol::<*mut c_void>(library, symbol_name) };
     address.unwrap_or(null_mut())
 }
