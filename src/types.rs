@@ -1,6 +1,6 @@
-//! The words that describe tensors: data types, devices, layouts, and the errors that name them.
+//! The vocabulary of tensors: data types, devices, layouts, and the errors that name them.
 //!
-//! Knows the driver for its errors alone. Has no memory and no lifetime: all values here are plain.
+//! Uses the driver only for its errors. Everything here is a plain value: no memory and no lifetimes.
 
 pub(crate) mod device;
 pub(crate) mod dtype;

@@ -1,4 +1,4 @@
-//! Devices: which ones there are, what their memory allows, `dlx.Device` and `dlx.DeviceType`.
+//! Devices: the known types and their memory, `dlx.Device` and `dlx.DeviceType`.
 
 #![forbid(unsafe_code)]
 
@@ -14,12 +14,12 @@ use crate::abi::*;
 use crate::types::dtype::{canonical, equality};
 use crate::types::error::{Error, bad_integers};
 
-/// What a device type is called in Python, and what its `data` pointer is.
+/// A device type's name in Python, and the meaning of its `data` pointer.
 struct DeviceInfo {
     device_type: DLDeviceType,
-    /// Member of `dlx.DeviceType`; in lower case the name that a device prints.
+    /// Member of `dlx.DeviceType`; in lower case, the name used in a device's string form.
     name: &'static str,
-    /// Whether `data` is an address to which bytes can be added; a buffer handle otherwise.
+    /// Whether `data` is an address that a byte offset can be added to, rather than a buffer handle.
     address: bool,
 }
 
@@ -64,7 +64,7 @@ fn kind_of(device_type: DLDeviceType) -> Option<&'static DeviceInfo> {
     KINDS.iter().find(|kind| kind.device_type == device_type)
 }
 
-/// The same device with the id that `dlpack.h` gives it: there is one CPU (R66).
+/// The same device with the id that `dlpack.h` prescribes: there is one CPU (R66).
 pub(crate) fn normal(device: DLDevice) -> DLDevice {
     match device.device_type {
         kDLCPU => CPU,
@@ -94,11 +94,11 @@ fn refused(device: DLDevice, kind: Option<&DeviceInfo>) -> Error {
     })
 }
 
-/// The device of a consumer's `dl_device`, for a tensor that is `here`.
+/// The device of a consumer's `dl_device`, for a tensor on `here`.
 ///
 /// # Errors
 ///
-/// `BufferError` for what is no device (R52).
+/// `BufferError` if the pair is not a device (R52).
 pub(crate) fn of_pair(pair: (i64, i64), here: DLDevice) -> Result<DLDevice, Error> {
     let (device_type, device_id) = pair;
     let device = i32::try_from(device_type)
@@ -109,7 +109,7 @@ pub(crate) fn of_pair(pair: (i64, i64), here: DLDevice) -> Result<DLDevice, Erro
         device_id,
     });
     match device {
-        // A tensor may be where its own device says, whatever that is.
+        // Naming the tensor's own device is always accepted.
         Some(device) if device == here || check(device).is_ok() => Ok(device),
         _ => Err(Error::refused(format!(
             "dl_device is ({device_type}, {device_id}), which is no device; the tensor is on {}",
@@ -118,17 +118,17 @@ pub(crate) fn of_pair(pair: (i64, i64), here: DLDevice) -> Result<DLDevice, Erro
     }
 }
 
-/// Whether `data` is an address, so that a byte offset may be added to it.
+/// Whether `data` is an address that a byte offset can be added to.
 pub(crate) fn has_addresses(device: DLDevice) -> bool {
     device.device_type == kDLCPU || kind_of(device.device_type).is_some_and(|kind| kind.address)
 }
 
-/// Whether the CPU reads memory there at its address: its own, and what is pinned for a GPU.
+/// Whether the CPU can read the memory at its address: host memory, pinned or not.
 pub(crate) fn is_readable(device: DLDevice) -> bool {
     matches!(device.device_type, kDLCPU | kDLCUDAHost | kDLROCMHost)
 }
 
-/// The name that a device prints: `cpu`, `cuda:0`.
+/// A device's string form: `cpu`, `cuda:0`.
 pub(crate) fn name(device: DLDevice) -> impl fmt::Display {
     struct Name(DLDevice);
     impl fmt::Display for Name {
@@ -145,7 +145,7 @@ pub(crate) fn name(device: DLDevice) -> impl fmt::Display {
     Name(device)
 }
 
-/// The device of a name, the inverse of [`name`]; the id may be left out.
+/// Parses a device's [`name`]; the id is optional.
 fn parse(text: &str) -> Option<DLDevice> {
     let (name, id) = text.split_once(':').unwrap_or((text, "0"));
     let kind = kind_named(name)?;
@@ -179,7 +179,7 @@ fn device_type_enum(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     Ok(class.bind(py))
 }
 
-/// Makes `DeviceType` when it is first asked for: importing `enum` takes longer than the rest of dlx.
+/// Creates `DeviceType` on first use: importing `enum` takes longer than importing the rest of dlx.
 #[pyfunction]
 pub(crate) fn __getattr__<'py>(py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyType>> {
     match name {
@@ -198,7 +198,7 @@ fn device_type_member<'py>(
     device_type_enum(py)?.call1((device_type.0,))
 }
 
-/// `(DeviceType, id)`, as `__dlpack_device__` answers (R64).
+/// `(DeviceType, id)`, the result of `__dlpack_device__` (R64).
 pub(crate) fn to_tuple<'py>(py: Python<'py>, device: DLDevice) -> PyResult<Bound<'py, PyTuple>> {
     static CPU_TUPLE: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
     let make = || {
@@ -212,7 +212,7 @@ pub(crate) fn to_tuple<'py>(py: Python<'py>, device: DLDevice) -> PyResult<Bound
     }
 }
 
-/// A device of this type and id, or the error of a bad argument.
+/// The device of this type and id, or an argument error.
 fn checked(device_type: i32, device_id: i32) -> PyResult<DLDevice> {
     let device = DLDevice {
         device_type: DLDeviceType(device_type),
@@ -231,7 +231,7 @@ fn checked(device_type: i32, device_id: i32) -> PyResult<DLDevice> {
 pub struct Device(pub(crate) DLDevice);
 
 impl Device {
-    /// The device that `spec` names: a `Device`, a name, or a pair `(type, id)` whose type may be a name.
+    /// The device given by `spec`: a `Device`, a name, or a pair `(type, id)` whose type may be a name.
     pub(crate) fn of(spec: &Bound<'_, PyAny>) -> PyResult<DLDevice> {
         if let Ok(device) = spec.cast::<Self>() {
             Ok(device.get().0)

@@ -1,4 +1,4 @@
-//! Data types: which ones dlx accepts, how the field writes them, and `dlx.DType`.
+//! Data types: the accepted ones, their names, and `dlx.DType`.
 
 #![forbid(unsafe_code)]
 
@@ -13,14 +13,14 @@ use pyo3::types::{PyBool, PyString, PyTuple, PyType};
 use crate::abi::*;
 use crate::types::error::{Error, bad_integers};
 
-/// `uint8`, as which dlx names bytes of whatever meaning.
+/// `uint8`, the dtype of raw bytes.
 pub(crate) const BYTE: DLDataType = DLDataType {
     code: kDLUInt,
     bits: 8,
     lanes: 1,
 };
 
-/// How each code is written, and the widths it has; widths stand in the name unless it has only one.
+/// Each code's name and widths. A dtype's name includes the width unless the code has only one.
 const CODES: [(DLDataTypeCode, &str, &[u8]); 18] = [
     (kDLInt, "int", &[1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64]),
     (kDLUInt, "uint", &[1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64]),
@@ -42,7 +42,7 @@ const CODES: [(DLDataTypeCode, &str, &[u8]); 18] = [
     (kDLFloat4_e2m1fn, "float4_e2m1fn", &[4]),
 ];
 
-/// Bits of one element, all lanes together.
+/// Bits of one element, over all lanes.
 #[inline(always)]
 pub(crate) fn bits(dtype: DLDataType) -> u32 {
     u32::from(dtype.bits) * u32::from(dtype.lanes)
@@ -59,7 +59,7 @@ pub(crate) fn check(dtype: DLDataType) -> Result<(), Error> {
     }
 }
 
-/// For each code and number of bits, whether it is one of [`CODES`].
+/// For each code and bit width, whether [`CODES`] has it.
 static ACCEPTED: [[bool; 129]; CODES.len()] = {
     let mut accepted = [[false; 129]; CODES.len()];
     let mut code = 0;
@@ -94,7 +94,7 @@ fn refused(DLDataType { code, bits, .. }: DLDataType) -> Error {
     }
 }
 
-/// The name that the field uses: `float32`, `bfloat16`, `float8_e4m3fn`, `float32x4`.
+/// The usual name: `float32`, `bfloat16`, `float8_e4m3fn`, `float32x4`.
 pub(crate) fn name(dtype: DLDataType) -> impl fmt::Display {
     struct Name(DLDataType);
     impl fmt::Display for Name {
@@ -115,7 +115,7 @@ pub(crate) fn name(dtype: DLDataType) -> impl fmt::Display {
     Name(dtype)
 }
 
-/// The dtype of a name, the inverse of [`name`].
+/// Parses a dtype's [`name`].
 fn parse(text: &str) -> Option<DLDataType> {
     CODES.iter().find_map(|&(code, name, widths)| {
         let rest = text.strip_prefix(name)?;
@@ -134,7 +134,7 @@ fn parse(text: &str) -> Option<DLDataType> {
     })
 }
 
-/// The name in what the dtype object of a library prints.
+/// Strips the decoration that libraries print around the name of a dtype.
 fn bare(text: &str) -> &str {
     let of_tensorflow = || text.strip_prefix("<dtype: '")?.strip_suffix("'>");
     ["torch.", "mlx.core.", "paddle."]
@@ -144,7 +144,7 @@ fn bare(text: &str) -> &str {
         .unwrap_or(text)
 }
 
-/// The integer that `text` writes without signs or leading zeros.
+/// Parses an integer in canonical form: no plus sign, no leading zeros.
 pub(crate) fn canonical<T: FromStr + ToString>(text: &str) -> Option<T> {
     let value: T = text.parse().ok()?;
     (value.to_string() == text).then_some(value)
@@ -160,7 +160,7 @@ pub(crate) fn canonical<T: FromStr + ToString>(text: &str) -> Option<T> {
 pub struct DType(pub(crate) DLDataType);
 
 impl DType {
-    /// The dtype that `spec` names: whatever `DType(...)` takes.
+    /// The dtype given by `spec`: anything that `DType(...)` accepts.
     pub(crate) fn of(spec: &Bound<'_, PyAny>) -> PyResult<DLDataType> {
         if let Ok(dtype) = spec.cast::<Self>() {
             return Ok(dtype.get().0);
@@ -175,8 +175,8 @@ impl DType {
             check(dtype).map_err(|error| PyValueError::new_err(error.message()))?;
             return Ok(dtype);
         }
-        // Scalar types carry their name (`np.float32`, `warp.float32`), dtype objects print it
-        // (`np.dtype("float32")`, `torch.float32`); NumPy prints a foreign byte order differently.
+        // Scalar types have the name as their `__name__` (`np.float32`, `warp.float32`), dtype objects print it
+        // (`np.dtype("float32")`, `torch.float32`); NumPy prints a non-native byte order differently.
         let text = match spec.cast::<PyType>() {
             Ok(class) => class.name()?,
             Err(_) => spec.str()?,
@@ -262,7 +262,7 @@ impl DType {
     }
 }
 
-/// The answer to `==` and `!=`; `NotImplemented` for orderings, and where equality is not known.
+/// The result of `==` or `!=`; `NotImplemented` for orderings, and if equality is unknown.
 pub(crate) fn equality(py: Python<'_>, equal: Option<bool>, op: CompareOp) -> Py<PyAny> {
     let answer = match (equal, op) {
         (Some(equal), CompareOp::Eq) => equal,

@@ -1,4 +1,4 @@
-//! What dlx refuses and what it runs out of, as a value that needs no Python until it is raised.
+//! Refusals and other failures, as values that need no Python until they are raised.
 
 #![forbid(unsafe_code)]
 
@@ -14,27 +14,27 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::driver;
 
-/// A failure that may have to be reported without Python (the allocator's `SetError`).
+/// An error that may have to be reported without Python (the allocator's `SetError`).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Error {
     /// DLPack cannot describe it, or dlx does not accept it: `BufferError`.
     Refused(Cow<'static, str>),
-    /// The memory could not be had: `MemoryError`.
+    /// An allocation of this many bytes failed: `MemoryError`.
     OutOfMemory(usize),
     /// dlx itself failed: `RuntimeError`.
     Panicked(String),
-    /// An argument that cannot be: `ValueError`.
+    /// An invalid argument: `ValueError`.
     Invalid(String),
-    /// There is no driver to order streams with: `BufferError`.
+    /// Streams cannot be ordered without a driver: `BufferError`.
     Unordered(String),
-    /// A driver failed, or there is none.
+    /// A driver failed or is missing.
     Driver(driver::Error),
-    /// A Python exception: the name of its type, and what it says.
+    /// A Python exception: its type's name and its message.
     Raised(CString, String),
 }
 
 impl Error {
-    /// Whether it is the lack of a driver, so that another way may do.
+    /// Whether the cause is a missing driver, so another way may succeed.
     pub(crate) fn is_absent(&self) -> bool {
         match self {
             Self::Unordered(_) => true,
@@ -49,7 +49,7 @@ impl Error {
         Self::Refused(message.into())
     }
 
-    /// An exception as an allocator reports it.
+    /// An exception in the form that an allocator reports.
     pub(crate) fn raised(py: Python<'_>, error: &PyErr) -> Self {
         let kind = error.get_type(py).name().map(|name| name.to_string());
         Self::Raised(
@@ -71,7 +71,7 @@ impl Error {
         }
     }
 
-    /// What was found, and what is accepted.
+    /// The message: what was found, and what is accepted.
     pub(crate) fn message(&self) -> String {
         match self {
             Self::Refused(message) => message.to_string(),
@@ -109,10 +109,10 @@ impl From<Error> for PyErr {
     }
 }
 
-/// How an error names a type.
+/// A type's name for error messages.
 ///
-/// PyO3 drops references while it finds the name, so it must know of the attachment, as it does not in a table
-/// function. A class may have any object for its module.
+/// PyO3 drops references while it determines the name, so this attaches through PyO3: a table function's attachment is
+/// not counted. A class's `__module__` may be any object.
 #[cold]
 pub(crate) fn type_name(class: &Bound<'_, PyType>) -> String {
     let name = Python::attach(|_| {
@@ -122,14 +122,14 @@ pub(crate) fn type_name(class: &Bound<'_, PyType>) -> String {
     name.unwrap_or_else(|_| "a type".to_owned())
 }
 
-/// What an exception says, without the trace of C++ functions that may follow.
+/// The message of an exception, without the C++ backtrace that may follow it.
 #[cold]
 pub(crate) fn first_line(py: Python<'_>, error: &PyErr) -> String {
     let text = error.value(py).to_string();
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// The error for integers that do not fit (`ValueError`) or are none (`TypeError`).
+/// The error for integers that overflow (`ValueError`) or are not integers (`TypeError`).
 #[cold]
 pub(crate) fn bad_integers(py: Python<'_>, error: &PyErr, message: String) -> PyErr {
     if error.is_instance_of::<PyOverflowError>(py) {
@@ -139,7 +139,7 @@ pub(crate) fn bad_integers(py: Python<'_>, error: &PyErr, message: String) -> Py
     }
 }
 
-/// `dlx.CopyRefused(BufferError, ValueError)`: both of the standard's classes for `copy=False` (R58).
+/// `dlx.CopyRefused(BufferError, ValueError)`: both classes that the standard allows for `copy=False` (R58).
 pub(crate) fn copy_refused_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let class = TYPE.get_or_try_init(py, || {
@@ -173,7 +173,7 @@ pub(crate) fn copy_refused(py: Python<'_>, message: String) -> PyErr {
     }
 }
 
-/// `dlx.CudaError(RuntimeError)`: a call of a driver that failed.
+/// `dlx.CudaError(RuntimeError)`: a failed driver call.
 pub(crate) fn cuda_error_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let class = TYPE.get_or_try_init(py, || {

@@ -1,4 +1,4 @@
-//! The arithmetic of shapes and strides: what a `DLTensor` may say, and how many bytes it means.
+//! Arithmetic of shapes and strides: which of them a `DLTensor` may have, and the bytes that they cover.
 
 #![forbid(unsafe_code)]
 
@@ -6,10 +6,10 @@ use crate::abi::DLDataType;
 use crate::types::dtype;
 use crate::types::error::Error;
 
-/// Dimensions that dlx accepts: as many as a Python buffer may have (`PyBUF_MAX_NDIM`).
+/// Maximum number of dimensions, that of a Python buffer (`PyBUF_MAX_NDIM`).
 pub(crate) const MAX_NDIM: usize = 64;
 
-/// Number of elements; extents of 0 are left out of the overflow check's product (R88, R109).
+/// Number of elements; the overflow check leaves out extents of 0 (R88, R109).
 #[inline(always)]
 pub(crate) fn size(shape: &[i64]) -> Result<i64, Error> {
     let mut product = 1_i64;
@@ -26,9 +26,9 @@ pub(crate) fn size(shape: &[i64]) -> Result<i64, Error> {
     Ok(if empty { 0 } else { product })
 }
 
-/// Bytes that `size` elements fill when nothing lies between them.
+/// Bytes of `size` contiguous elements.
 ///
-/// Packed sub-byte elements are counted in bits and rounded up once, over the whole tensor (R110).
+/// Packed sub-byte elements are counted in bits and rounded up once, for the whole tensor (R110).
 pub(crate) fn nbytes(size: i64, dtype: DLDataType, padded: bool) -> i64 {
     let bits = dtype::bits(dtype);
     let bits = if padded { bits.div_ceil(8) * 8 } else { bits };
@@ -36,15 +36,15 @@ pub(crate) fn nbytes(size: i64, dtype: DLDataType, padded: bool) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// Whether `address` is a multiple of the size of an element, or of the largest power of two in it: three floats are
-/// aligned as one is, and less than a byte is at any address.
+/// Whether `address` is a multiple of the largest power of two that divides the element size: three floats are aligned
+/// like one, and sub-byte elements anywhere.
 pub(crate) fn is_aligned(address: u64, dtype: DLDataType) -> bool {
     let bits = u64::from(dtype::bits(dtype));
     let alignment = (bits & bits.wrapping_neg()) / 8;
     address & alignment.saturating_sub(1) == 0
 }
 
-/// Stride of dimension `index` when elements lie in row-major order with nothing between them.
+/// Stride of dimension `index` in a contiguous row-major layout.
 pub(crate) fn row_major(shape: &[i64], index: usize) -> i64 {
     shape[index + 1..]
         .iter()
@@ -52,18 +52,18 @@ pub(crate) fn row_major(shape: &[i64], index: usize) -> i64 {
         .product()
 }
 
-/// Whether the elements lie in row-major order with nothing between them.
+/// Whether the layout is contiguous in row-major order.
 pub(crate) fn is_row_major(shape: &[i64], strides: &[i64]) -> bool {
     is_compact(shape.iter().zip(strides).rev())
 }
 
-/// Whether the elements lie in column-major order with nothing between them.
+/// Whether the layout is contiguous in column-major order.
 pub(crate) fn is_column_major(shape: &[i64], strides: &[i64]) -> bool {
     is_compact(shape.iter().zip(strides))
 }
 
-/// Whether the dimensions, from the fastest on, leave nothing between elements. The stride of a dimension
-/// of extent 1 carries no meaning, nor does any where there are no elements (R99).
+/// Whether the dimensions, fastest first, are contiguous. Strides are ignored for extents of 1 and for empty tensors
+/// (R99).
 fn is_compact<'a>(dimensions: impl Iterator<Item = (&'a i64, &'a i64)>) -> bool {
     let (mut expected, mut compact, mut empty) = (1, true, false);
     for (&extent, &stride) in dimensions {
@@ -74,8 +74,8 @@ fn is_compact<'a>(dimensions: impl Iterator<Item = (&'a i64, &'a i64)>) -> bool 
     compact || empty
 }
 
-/// Strides in elements of those in bytes that Python's protocols have; a stride that carries no meaning (R99)
-/// need not be a multiple of `item` (R92).
+/// Strides in elements, from the byte strides of Python's protocols. A stride that is never used (R99) need not be a
+/// multiple of `item` (R92).
 pub(crate) fn element_strides(
     shape: &[i64],
     strides: &[i64],
@@ -91,7 +91,7 @@ pub(crate) fn element_strides(
     Ok(strides.iter().map(|stride| stride / item).collect())
 }
 
-/// Lowest and highest element that a non-empty strided tensor touches, counted from its first.
+/// Lowest and highest element offset of a non-empty strided tensor, relative to its first element.
 #[inline(always)]
 pub(crate) fn span(shape: &[i64], strides: &[i64]) -> Result<(i64, i64), Error> {
     let (mut low, mut high) = (0_i64, 0_i64);
@@ -105,7 +105,7 @@ pub(crate) fn span(shape: &[i64], strides: &[i64]) -> Result<(i64, i64), Error> 
     Ok((low, high))
 }
 
-/// Refuses what does not fit into the address space: the elements themselves, and the memory they span.
+/// Refuses layouts whose size or span exceeds the address space.
 #[inline(always)]
 pub(crate) fn check_extent(
     size: i64,
