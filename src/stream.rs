@@ -1,7 +1,7 @@
-//! Streams: which of them work on devices runs in, who waits for whom, and when memory goes back.
+//! Streams: the one that a library or a caller works on, which stream waits for which, and when memory is released.
 //!
-//! The room knows the driver and the types of tensors, and no tensor: a snapshot tells it what its streams are
-//! ([`usage`]), and hands over what is to be freed later as something to drop ([`release`]).
+//! Uses the driver and the types of tensors, but no tensor: a snapshot describes its streams ([`usage`]) and hands
+//! over memory to be freed later as a value to drop ([`release`]).
 
 mod argument;
 pub(crate) mod current;

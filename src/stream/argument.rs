@@ -1,4 +1,4 @@
-//! What a `stream=` argument may be: integers as DLPack writes them, and the stream objects of libraries.
+//! The `stream=` argument: DLPack's integers, and the stream objects of libraries.
 
 #![forbid(unsafe_code)]
 
@@ -18,22 +18,22 @@ use crate::stream::order;
 use crate::types::device::Device;
 use crate::types::error::{Error, type_name};
 
-/// What a `stream=` argument asks for.
+/// What a `stream=` argument requests.
 pub(crate) enum Wanted {
-    /// Nothing: it was not given.
+    /// Nothing: the argument is absent.
     Unset,
-    /// No order (R76), or a device where there is none.
+    /// No ordering (R76), or a device without streams.
     NoOrder,
-    /// The order of this stream.
+    /// Ordering with this stream.
     Stream(Stream),
 }
 
-/// What the argument asks for on `device`.
+/// What the argument requests on `device`.
 ///
 /// # Errors
 ///
-/// `TypeError` for what is no stream, `ValueError` for a number that names none there, `BufferError` where
-/// there are no streams (R70, R71).
+/// `TypeError` if it is not a stream, `ValueError` if the number is not valid on the device, `BufferError` if the
+/// device has no streams (R70, R71).
 pub(crate) fn wanted(stream: Option<&Bound<'_, PyAny>>, device: DLDevice) -> PyResult<Wanted> {
     let Some(stream) = stream else {
         return Ok(Wanted::Unset);
@@ -66,7 +66,7 @@ fn is_int(stream: &Bound<'_, PyAny>) -> bool {
     stream.is_instance_of::<PyInt>() && !stream.is_instance_of::<PyBool>()
 }
 
-/// The number of a stream argument that must be one.
+/// The number of a stream argument that must be an integer.
 fn integer(stream: &Bound<'_, PyAny>) -> PyResult<i64> {
     if !is_int(stream) {
         return Err(no_stream(stream));
@@ -84,7 +84,7 @@ fn no_stream(stream: &Bound<'_, PyAny>) -> PyErr {
     ))
 }
 
-/// The handle of a library's stream object, whose default stream has the number that DLPack gives it.
+/// The handle of a library's stream object; a default stream gets its DLPack number.
 fn of_object(stream: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<i64> {
     let py = stream.py();
     if stream.is_instance_of::<PyBool>() || stream.is_instance_of::<PyType>() {
@@ -100,7 +100,7 @@ fn of_object(stream: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<i64> {
     match handle {
         0 => Ok(default(device).unwrap_or(0)),
         1.. => Ok(handle),
-        // Of an int, -1 asks for no order.
+        // As an integer, -1 would mean no ordering.
         _ => Err(PyValueError::new_err(format!(
             "the handle of {} is {handle}, which names no stream",
             type_name(&stream.get_type())
@@ -108,7 +108,8 @@ fn of_object(stream: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<i64> {
     }
 }
 
-/// What `__cuda_stream__` tells: version 0 and a handle (R154). The first cuda.core had it as an attribute.
+/// The handle from `__cuda_stream__`, which returns version 0 and the handle (R154). The first cuda.core had it as an
+/// attribute.
 fn of_protocol(stream: &Bound<'_, PyAny>, protocol: &Bound<'_, PyAny>) -> PyResult<i64> {
     let answer = if protocol.is_instance_of::<PyTuple>() {
         protocol.clone()
@@ -133,8 +134,8 @@ fn of_protocol(stream: &Bound<'_, PyAny>, protocol: &Bound<'_, PyAny>) -> PyResu
     }
 }
 
-/// The handle of a stream that is older than `__cuda_stream__`: of torch, CuPy, Numba or cuda.bindings; `None` for
-/// other objects, also theirs, which have handles too.
+/// The handle of a stream type older than `__cuda_stream__`, of torch, CuPy, Numba or cuda.bindings. `None` for other
+/// objects, including other types of these libraries, which have handles too.
 fn of_library(stream: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     let py = stream.py();
     let class = stream.get_type();
@@ -166,7 +167,7 @@ fn of_library(stream: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     handle.map(|handle| integer(&handle)).transpose()
 }
 
-/// Refuses a stream of another device, where a driver can tell: outside of captures.
+/// Refuses a stream of another device, if the driver can tell; it cannot during a capture.
 pub(crate) fn check_device(stream: Stream) -> PyResult<Stream> {
     if stream.is_verified() {
         return Ok(stream);
@@ -178,7 +179,7 @@ pub(crate) fn check_device(stream: Stream) -> PyResult<Stream> {
     }
 }
 
-/// The handle that a hook of a class returned, `None` if it is none.
+/// The handle returned by a hook of a class, or `None` if it returned no handle.
 pub(crate) fn named_handle(named: &Bound<'_, PyAny>, device: DLDevice) -> Option<i64> {
     match named.cast::<PyStream>() {
         Ok(stream) => Some(stream.get().stream().handle()),
@@ -187,7 +188,7 @@ pub(crate) fn named_handle(named: &Bound<'_, PyAny>, device: DLDevice) -> Option
 }
 
 impl PyStream {
-    /// The stream that an argument names.
+    /// The stream of an argument.
     pub(crate) fn of<'py>(
         stream: &Bound<'py, PyAny>,
         device: Option<&Bound<'py, PyAny>>,
@@ -225,7 +226,7 @@ impl PyStream {
     }
 }
 
-/// The same handle with the device that the driver tells.
+/// The same handle on the device that the driver reports for it.
 fn of_its_device(stream: Stream) -> PyResult<Stream> {
     let raw = stream.raw()?;
     let current = driver::enter(stream.device()).map_err(Error::from)?;

@@ -1,5 +1,5 @@
-//! dlx's own current stream, of each thread and device: what `dlx.stream` sets, or that of the library whose
-//! tensors came in.
+//! dlx's current stream for each thread and device: the one set by `dlx.stream`, or else that of the library that the
+//! thread's tensors come from.
 
 #![forbid(unsafe_code)]
 
@@ -16,7 +16,7 @@ use crate::stream::work_stream::WorkStream;
 use crate::types::device::Device;
 use crate::types::error::Error;
 
-/// Where tensors of a device have come from in this thread.
+/// The libraries that this thread's tensors on a device come from.
 #[derive(Clone, Copy)]
 enum Producers {
     One(WorkStream),
@@ -24,14 +24,14 @@ enum Producers {
 }
 
 thread_local! {
-    /// What `dlx.stream` has set, the innermost last.
+    /// Streams set by `dlx.stream`, innermost last.
     static SET: RefCell<Vec<Stream>> = const { RefCell::new(Vec::new()) };
     static PRODUCERS: RefCell<Vec<(DLDevice, Producers)>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Notes that a tensor on `device` came from the library of this table.
 pub(crate) fn note_producer(work_stream: WorkStream, device: DLDevice) {
-    // Of a thread that is ending, nobody asks.
+    // Fails only during thread teardown.
     let note = |producers: &RefCell<Vec<(DLDevice, Producers)>>| {
         let mut producers = producers.borrow_mut();
         let known = producers.iter_mut().find(|(of, _)| *of == device);
@@ -44,8 +44,8 @@ pub(crate) fn note_producer(work_stream: WorkStream, device: DLDevice) {
     PRODUCERS.try_with(note).ok();
 }
 
-/// The stream that consumers of dlx's tensors run on: the one that was set, or that of the library that the
-/// thread's tensors came from if there is one, or the default stream; 0 where there are none (R139 to R141).
+/// The stream that consumers of dlx's tensors run on: the one set, else that of the library that the thread's tensors
+/// come from if there is exactly one, else the default stream; 0 on devices without streams (R139 to R141).
 pub(crate) fn current(py: Python<'_>, device: DLDevice) -> PyResult<i64> {
     if !has_streams(device) {
         return Ok(0);
@@ -70,7 +70,7 @@ pub(crate) fn current(py: Python<'_>, device: DLDevice) -> PyResult<i64> {
     Ok(Stream::of_table(handle, device).handle())
 }
 
-/// The stream that `dlx.stream` has set for this thread and device, with what keeps it alive.
+/// The stream that `dlx.stream` has set for this thread and device, with its owner.
 pub(crate) fn set(device: DLDevice) -> Option<Stream> {
     let set = SET.try_with(|set| {
         let set = set.borrow();
@@ -80,11 +80,11 @@ pub(crate) fn set(device: DLDevice) -> Option<Stream> {
     set.ok().flatten()
 }
 
-/// dlx's current stream, with what keeps it alive if something does; for callers that Python may not be attached to.
+/// dlx's current stream, with its owner if it has one. The thread need not be attached.
 ///
 /// # Errors
 ///
-/// What the library says that is asked for its stream.
+/// The library's own, when it is asked for its stream.
 pub(crate) fn working(device: DLDevice) -> Result<Stream, Error> {
     if let Some(stream) = set(device) {
         return Ok(stream);
@@ -92,7 +92,7 @@ pub(crate) fn working(device: DLDevice) -> Result<Stream, Error> {
     let asked = attach_uncounted(|py| {
         current(py, device).map_err(|error| {
             let told = Error::raised(py, &error);
-            // PyO3 does not know of the attachment.
+            // PyO3 does not count this attachment.
             Python::attach(|_| drop(error));
             told
         })
@@ -128,7 +128,7 @@ impl CurrentStream {
             let index = set.iter().rposition(|set| set.is(stream))?;
             Some(set.remove(index))
         });
-        // Dropping it may run Python code, which may come back here.
+        // Dropping it may run Python code that re-enters this function.
         match left {
             Some(_) => Ok(()),
             None => Err(PyRuntimeError::new_err(

@@ -1,4 +1,4 @@
-//! Streams: which devices have them, what their handles mean there (R70 to R78), and who keeps them alive.
+//! Streams: which devices have them, the meaning of their handles (R70 to R78), and their owners.
 
 use std::sync::Arc;
 use std::thread::{self, ThreadId};
@@ -12,16 +12,16 @@ use crate::driver;
 use crate::types::device;
 use crate::types::error::Error;
 
-/// `stream=-1`: no order is asked for (R76).
+/// `stream=-1`: no ordering (R76).
 pub(crate) const NO_SYNC: i64 = -1;
 
-/// The stream that DLPack's handles name on a device.
+/// How DLPack numbers the streams of a device.
 enum Family {
     /// 1 legacy default, 2 per-thread default, above 2 a handle (R73, R74).
     Cuda,
     /// 0 default, above 2 a handle (R75).
     Rocm,
-    /// No stream, or none that an integer could name.
+    /// No streams, or none that an integer can name.
     None,
 }
 
@@ -33,12 +33,12 @@ fn family(device: DLDevice) -> Family {
     }
 }
 
-/// Whether work on the device runs in streams that an integer names.
+/// Whether the device has streams with integer handles.
 pub(crate) fn has_streams(device: DLDevice) -> bool {
     !matches!(family(device), Family::None)
 }
 
-/// The default stream of a device, as a consumer names it explicitly (R84).
+/// The default stream of a device, as consumers pass it explicitly (R84).
 pub(crate) fn default(device: DLDevice) -> Option<i64> {
     match family(device) {
         Family::Cuda => Some(1),
@@ -47,7 +47,7 @@ pub(crate) fn default(device: DLDevice) -> Option<i64> {
     }
 }
 
-/// The stream, checked for the device.
+/// The handle, if it is valid for the device.
 pub(crate) fn checked(stream: i64, device: DLDevice) -> PyResult<i64> {
     let accepted = match family(device) {
         Family::Cuda if stream == NO_SYNC || stream > 0 => return Ok(stream),
@@ -75,7 +75,7 @@ pub(crate) fn no_streams(device: DLDevice) -> PyErr {
     ))
 }
 
-/// The error for a stream of another device than the tensor.
+/// The error for a stream of a device other than the tensor's.
 #[cold]
 pub(crate) fn elsewhere(stream: &Stream, here: DLDevice) -> Error {
     Error::Invalid(format!(
@@ -86,15 +86,15 @@ pub(crate) fn elsewhere(stream: &Stream, here: DLDevice) -> Error {
     ))
 }
 
-/// A stream of a device, and what keeps it alive.
+/// A stream of a device, and the object that keeps it alive.
 #[derive(Clone)]
 pub(crate) struct Stream {
     handle: i64,
     device: DLDevice,
-    /// The thread whose default stream this is, where the handle names that of whatever thread uses it (H8).
+    /// For the per-thread default stream, whose handle means another stream in each thread: its thread (H8).
     thread: Option<ThreadId>,
     owner: Option<Arc<PythonOwner>>,
-    /// Whether it is known to be one of the device.
+    /// Whether the stream is known to belong to the device.
     verified: bool,
 }
 
@@ -114,12 +114,12 @@ impl Stream {
         }
     }
 
-    /// The default stream, for a device that has streams.
+    /// The default stream of a device that has streams.
     pub(crate) fn default(device: DLDevice) -> Self {
         Self::new(default(device).unwrap_or(0), device, None)
     }
 
-    /// The default stream that other streams do not wait for where there is one, for a device that has streams.
+    /// The non-blocking default stream if there is one, else the default stream, of a device that has streams.
     pub(crate) fn thread_default(device: DLDevice) -> Self {
         match family(device) {
             Family::Cuda => Self::new(PER_THREAD, device, None),
@@ -127,7 +127,7 @@ impl Stream {
         }
     }
 
-    /// What a table's `current_work_stream` answered, where NULL is the default stream (R141).
+    /// The stream from a table's `current_work_stream`; NULL is the default stream (R141).
     pub(crate) fn of_table(handle: i64, device: DLDevice) -> Self {
         match handle {
             0 => Self::default(device),
@@ -135,7 +135,7 @@ impl Stream {
         }
     }
 
-    /// The same stream, found to be one of its device.
+    /// The same stream, marked as belonging to its device.
     pub(crate) fn verified(self) -> Self {
         Self {
             verified: true,
@@ -143,7 +143,7 @@ impl Stream {
         }
     }
 
-    /// The stream of the same handle on `device`, which the driver has named.
+    /// The stream of the same handle on `device`, as reported by the driver.
     pub(crate) fn on(&self, device: DLDevice) -> Self {
         Self {
             device,
@@ -152,32 +152,32 @@ impl Stream {
         .verified()
     }
 
-    /// Whether it is known to be one of its device: special handles are, and what was asked for.
+    /// Whether the stream is known to belong to its device: the driver was asked, or the handle is a special one.
     pub(crate) fn is_verified(&self) -> bool {
         self.verified
     }
 
-    /// Its handle, as DLPack writes it.
+    /// The handle in DLPack's numbering.
     pub(crate) fn handle(&self) -> i64 {
         self.handle
     }
 
-    /// The device that it belongs to.
+    /// The stream's device.
     pub(crate) fn device(&self) -> DLDevice {
         self.device
     }
 
-    /// Whether it is one that no program destroys.
+    /// Whether the stream is one that programs cannot destroy.
     pub(crate) fn is_permanent(&self) -> bool {
         default(self.device) == Some(self.handle)
     }
 
-    /// Whether an object is held that keeps it alive.
+    /// Whether this holds an object that keeps the stream alive.
     pub(crate) fn is_owned(&self) -> bool {
         self.owner.is_some()
     }
 
-    /// Whether it lives as long as this does.
+    /// Whether the stream lives at least as long as this value.
     pub(crate) fn is_kept(&self) -> bool {
         self.owner.is_some() || self.is_permanent()
     }
@@ -191,7 +191,7 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// `BufferError` in another thread than that whose default stream this is.
+    /// `BufferError` for another thread's default stream.
     pub(crate) fn raw(&self) -> Result<driver::RawStream, Error> {
         if self
             .thread
@@ -201,9 +201,8 @@ impl Stream {
                 "the stream is the default stream of another thread (2), which has no name in this one",
             ));
         }
-        // SAFETY: a stream that an argument or a table named is alive during that call; later uses are of those
-        // that the owner here keeps, of those that the caller of `from_dlpack` vouches for by an integer, and of
-        // those that no program destroys (S18).
+        // SAFETY: a stream given by an argument or a table is alive during that call. Streams used later are kept
+        // alive by `owner`, vouched for by the caller who passed an integer to `from_dlpack`, or indestructible (S18).
         Ok(unsafe { driver::RawStream::of_handle(self.handle) })
     }
 }

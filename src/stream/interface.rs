@@ -1,4 +1,4 @@
-//! The stream that `__cuda_array_interface__` names: waiting for it is waiting for the elements (R148, R149).
+//! The stream of `__cuda_array_interface__`: the elements are ready once it has caught up (R148, R149).
 
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,7 @@ use crate::abi::DLDevice;
 use crate::cpython::call::attribute;
 use crate::stream::handle::Stream;
 
-/// The stream that the interface of `x` names now, if `x` has one that does.
+/// The stream that the interface of `x` currently names, if any.
 pub(crate) fn stream(x: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<Option<Stream>> {
     let py = x.py();
     let Some(interface) = attribute(x, intern!(py, "__cuda_array_interface__"))? else {
@@ -25,11 +25,12 @@ pub(crate) fn stream(x: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<Option<
     Ok(handle.map(|handle| Stream::new(handle, device, None)))
 }
 
-/// The handle that the entry `stream` is; absent and None name none.
+/// The handle in the entry `stream`; none if it is absent or None.
 ///
 /// # Errors
 ///
-/// `BufferError` for 0, which could be the default stream of the context or of the thread, and for what is none.
+/// `BufferError` for 0, which is ambiguous between the legacy and the per-thread default stream, and for invalid
+/// values.
 pub(crate) fn handle(value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<i64>> {
     let Some(value) = value.filter(|value| !value.is_none()) else {
         return Ok(None);

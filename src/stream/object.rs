@@ -1,4 +1,4 @@
-//! `dlx.Stream`: what Python sees of a stream; its methods are in `api/stream.rs`.
+//! The Python class `dlx.Stream`; its methods are in `api/stream.rs`.
 
 #![forbid(unsafe_code)]
 
@@ -17,17 +17,17 @@ use crate::types::device;
 pub(crate) struct PyStream(Stream);
 
 impl PyStream {
-    /// The object of `stream`.
+    /// Wraps `stream`.
     pub(crate) fn new(stream: Stream) -> Self {
         Self(stream)
     }
 
-    /// What it is.
+    /// The stream.
     pub(crate) fn stream(&self) -> &Stream {
         &self.0
     }
 
-    /// How it prints.
+    /// The `repr`.
     pub(crate) fn repr(&self) -> String {
         let device = device::name(self.0.device());
         match self.0.handle() {

@@ -1,6 +1,6 @@
-//! Who waits for whom: one event from the stream that has the work to the stream that needs it.
+//! Ordering of streams: an event recorded on the producing stream, which the consuming stream waits for.
 //!
-//! What would end a capture of a graph is refused before a driver is asked for it.
+//! Whatever would invalidate a graph capture is refused before calling the driver.
 
 #![forbid(unsafe_code)]
 
@@ -10,18 +10,18 @@ use crate::driver::{Capture, Current, Event};
 use crate::stream::handle::{Stream, elsewhere};
 use crate::types::error::Error;
 
-/// Whether the stream that waits is itself waited for before the block that it is used in ends.
+/// Whether the waiting stream is joined back before the end of the block that uses it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Joined {
     Back,
     Never,
 }
 
-/// Makes `consumer` wait for all that `producer` has been given: nothing to do where they are the same (R81).
+/// Makes `consumer` wait for all work queued on `producer`; does nothing if they are the same stream (R81).
 ///
 /// # Errors
 ///
-/// `BufferError` where it would end a capture; what the driver reports.
+/// `BufferError` if that would invalidate a capture; errors of the driver.
 pub(crate) fn after(consumer: &Stream, producer: &Stream, joined: Joined) -> Result<(), Error> {
     if consumer.is(producer) {
         return Ok(());
@@ -81,7 +81,7 @@ pub(crate) fn wait(consumer: &Stream, event: &Event) -> Result<(), Error> {
     match (event.capture(), behind) {
         (None, Capture::None) => {}
         (Some(ahead), Capture::Active(behind)) if ahead == behind => {}
-        // What is done already needs no wait, which the capture would not survive.
+        // A completed event needs no wait, which would invalidate the capture.
         (None, _) if event.is_done()? => return Ok(()),
         (None, Capture::Active(_)) => return Err(isolated(consumer)),
         (_, Capture::Implicit) => return Err(implicit(consumer)),
@@ -97,7 +97,8 @@ pub(crate) fn wait(consumer: &Stream, event: &Event) -> Result<(), Error> {
     Ok(event.wait(then)?)
 }
 
-/// Refuses a stream of another device (R86); one that captures is not asked, which would end the capture.
+/// Refuses a stream of another device (R86). A capturing stream is not checked: asking for its context would
+/// invalidate the capture.
 pub(crate) fn check_device(current: &Current, stream: Stream) -> Result<Stream, Error> {
     if stream.is_verified() || current.capture(stream.raw()?)? != Capture::None {
         return Ok(stream);
@@ -119,7 +120,8 @@ fn check_context(current: &Current, stream: &Stream) -> Result<(), Error> {
     }
 }
 
-/// The rows of captures: what a wait of `consumer` for `producer` would do to them.
+/// The rules for captures: whether `consumer` may wait for `producer`. `ahead` is the capture state of the producer,
+/// `behind` that of the consumer.
 fn allow(
     ahead: Capture,
     behind: Capture,
@@ -151,7 +153,7 @@ fn allow(
     }
 }
 
-/// The error for streams that cannot be ordered because there is no driver.
+/// The error for streams that cannot be ordered without a driver.
 #[cold]
 fn unable(producer: &Stream, consumer: &Stream, error: driver::Error) -> Error {
     if error.is_absent() {

@@ -1,7 +1,7 @@
-//! Giving memory back while a stream may still use it (H3 to H5).
+//! Deferred release of memory that a stream may still use (H3 to H5).
 //!
-//! A deleter may run in any thread, with or without Python, during a capture, and after the driver has gone:
-//! whatever fails here ends in the deleter being called.
+//! A deleter may run on any thread, attached or not, during a capture, and after the driver is gone. Whatever fails
+//! here, the deleter is called in the end.
 
 #![forbid(unsafe_code)]
 
@@ -18,14 +18,14 @@ use crate::stream::order::Joined;
 use crate::stream::usage::{Release, StreamUsage};
 use crate::types::error::Error;
 
-/// Tensors whose deleters wait, at most.
+/// Maximum number of deferred tensors.
 const COUNT: usize = 1024;
-/// Bytes whose deleters wait, at most.
+/// Maximum number of deferred bytes.
 const BYTES: usize = 1 << 30;
-/// How many a sweep looks at.
+/// Entries that one sweep checks.
 const LOOKS: usize = 8;
 
-/// Memory that is given back when points have been passed.
+/// Memory to release once all of its points have been passed.
 struct Deferred {
     ends: Vec<Arc<Event>>,
     bytes: usize,
@@ -33,13 +33,13 @@ struct Deferred {
 }
 
 impl Deferred {
-    /// Whether nobody uses it any more.
+    /// Whether the memory is no longer used.
     fn is_done(&self) -> bool {
-        // A point that cannot be asked about any more has been passed, or nothing runs.
+        // If a point cannot be queried, it has been passed or nothing runs any more.
         self.ends.iter().all(|end| end.is_done().unwrap_or(true))
     }
 
-    /// Waits until nobody uses it any more, and gives it back.
+    /// Waits until the memory is no longer used, then releases it.
     fn finish(self) {
         for end in &self.ends {
             blocking(|| end.synchronize()).ok();
@@ -48,11 +48,11 @@ impl Deferred {
     }
 }
 
-/// All of them, the oldest first, and the sum of their bytes.
+/// All deferred entries, oldest first, and the sum of their bytes.
 struct Waiting {
     entries: VecDeque<Deferred>,
     bytes: usize,
-    /// Where the next sweep begins.
+    /// Where the next sweep starts.
     next: usize,
 }
 
@@ -73,10 +73,10 @@ fn waiting() -> Locked<'static, Waiting> {
     WAITING.lock()
 }
 
-/// The points that memory still waits for, of which `usage` tells who uses it.
+/// The points that memory with this `usage` must still wait for.
 ///
-/// A view of a tensor that has streams of its own, `viewed`, leaves the rest to that: what waits here is never asked for
-/// a stream later, which may be gone then (H3).
+/// For a view of a tensor with streams of its own, `viewed`, the remaining points are passed on to that tensor: an
+/// entry deferred here must not need the stream later, which may be gone by then (H3).
 pub(crate) fn ends(usage: &StreamUsage, viewed: Option<&StreamUsage>) -> Vec<Arc<Event>> {
     let ends = ends_of(usage);
     let Some(viewed) = viewed.filter(|viewed| viewed.release != Release::None) else {
@@ -88,7 +88,7 @@ pub(crate) fn ends(usage: &StreamUsage, viewed: Option<&StreamUsage>) -> Vec<Arc
     Vec::new()
 }
 
-/// Drops `memory` when all of `ends` have been passed.
+/// Drops `memory` once all of `ends` have been passed.
 pub(crate) fn defer(ends: Vec<Arc<Event>>, bytes: i64, memory: Box<dyn Send>) {
     let bytes = usize::try_from(bytes).unwrap_or(0);
     queue(Deferred {
@@ -98,7 +98,15 @@ pub(crate) fn defer(ends: Vec<Arc<Event>>, bytes: i64, memory: Box<dyn Send>) {
     });
 }
 
-/// The points at which nobody uses the memory any more, of those that the policy does not see to by itself.
+/// The points after which the memory is no longer used, except those that the release policy handles itself:
+///
+/// ```text
+/// None:            none
+/// RecordStream:    the ends in `usage.uses`
+/// Sync:            none, after the host has waited for those ends and for `usage.used`
+/// Auto, WaitBack:  those ends, and the point that `usage.used` has reached, unless the producer works on that stream
+///                  or (WaitBack) its stream can be made to wait for it
+/// ```
 fn ends_of(usage: &StreamUsage) -> Vec<Arc<Event>> {
     let mut ends: Vec<_> = usage.uses().drain(..).collect();
     match (&usage.used, usage.release) {
@@ -115,7 +123,7 @@ fn ends_of(usage: &StreamUsage) -> Vec<Arc<Event>> {
                     producer.is(used) || (release == Release::WaitBack && waits())
                 });
             if !is_seen_to {
-                // A capture replays later, at times that nobody knows; a driver that fails runs nothing any more.
+                // A captured graph may be replayed at any later time; a driver that fails runs nothing any more.
                 ends.extend(point(used).ok().flatten().map(Arc::new));
             }
         }
@@ -128,11 +136,11 @@ fn ends_of(usage: &StreamUsage) -> Vec<Arc<Event>> {
     ends
 }
 
-/// The point that the stream has reached; `None` in a capture.
+/// The point that the stream has reached; `None` during a capture.
 fn point(used: &Stream) -> Result<Option<Event>, Error> {
     let current = driver::enter(used.device())?;
     let Ok(stream) = used.raw() else {
-        // The default stream of another thread has no name in this one.
+        // The per-thread default stream of another thread has no handle in this one.
         drop(current);
         blocking(|| {
             let current = driver::enter(used.device())?;
@@ -146,7 +154,7 @@ fn point(used: &Stream) -> Result<Option<Event>, Error> {
     }
 }
 
-/// Waits for the stream, unless it captures.
+/// Waits for the stream, unless it is capturing.
 fn synchronize(used: &Stream) -> Result<(), Error> {
     let stream = used.raw()?;
     let current = driver::enter(used.device())?;
@@ -156,7 +164,7 @@ fn synchronize(used: &Stream) -> Result<(), Error> {
     }
 }
 
-/// Queues `entry`, and gives back what is done; beyond the bounds it waits for the oldest.
+/// Queues `entry` and releases those that are done; over the limits, waits for the oldest.
 fn queue(entry: Deferred) {
     sweep();
     let mut waiting = waiting();
@@ -168,7 +176,7 @@ fn queue(entry: Deferred) {
     }
 }
 
-/// The oldest entry, taken out if there are too many.
+/// The oldest entry, removed, if the limits are exceeded.
 fn beyond_bounds() -> Option<Deferred> {
     let mut waiting = waiting();
     if waiting.entries.len() > COUNT || waiting.bytes > BYTES {
@@ -178,12 +186,12 @@ fn beyond_bounds() -> Option<Deferred> {
     }
 }
 
-/// Gives back what is done; the driver is asked only if something waits.
+/// Releases entries that are done; calls the driver only if there are entries.
 pub(crate) fn sweep() {
     let mut done = Vec::new();
     let mut waiting = waiting();
     for _ in 0..LOOKS.min(waiting.entries.len()) {
-        // Each sweep goes on where the last one stopped: one stream that hangs does not hold up the others.
+        // Each sweep continues where the last one stopped, so one hanging stream does not hold up the others.
         let index = match waiting.next {
             next if next < waiting.entries.len() => next,
             _ => 0,
@@ -195,11 +203,11 @@ pub(crate) fn sweep() {
         }
     }
     drop(waiting);
-    // Deleters may come back here.
+    // Deleters may re-enter this module.
     drop(done);
 }
 
-/// Waits for all that is left and gives it back, when the interpreter exits.
+/// Waits for all remaining entries and releases them, at interpreter exit.
 pub(crate) fn finish() {
     loop {
         let Some(oldest) = waiting().take(0) else {

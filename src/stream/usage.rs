@@ -1,4 +1,4 @@
-//! What the elements of a tensor on a device with streams wait for, and who still uses its memory.
+//! The streams of a tensor: what its elements wait for, and what still uses its memory.
 
 #![forbid(unsafe_code)]
 
@@ -18,23 +18,23 @@ use crate::stream::work_stream::WorkStream;
 use crate::stream::{current, interface};
 use crate::types::error::Error;
 
-/// How memory that a stream has used is given back to its producer.
+/// When memory used by a stream is released to its producer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Release {
-    /// When the stream has passed the point at which the tensor died.
+    /// Once the stream has passed the point at which the tensor died.
     Auto,
-    /// At once, after the producer's stream was made to wait for the stream.
+    /// Immediately, after making the producer's stream wait for the stream.
     WaitBack,
-    /// At once: the producer was told at import, and holds the memory back itself.
+    /// Immediately: the producer was told at import, and itself defers reuse of the memory.
     RecordStream,
     /// After the host has waited for the stream.
     Sync,
-    /// At once.
+    /// Immediately.
     None,
 }
 
 impl Release {
-    /// The names of the argument `release=`.
+    /// The values of the argument `release=`.
     const NAMES: [(&'static str, Self); 5] = [
         ("auto", Self::Auto),
         ("wait-back", Self::WaitBack),
@@ -49,50 +49,50 @@ impl Release {
         found.map(|&(_, release)| release)
     }
 
-    /// What `of` accepts, for messages.
+    /// The names that `of` accepts, for messages.
     pub(crate) fn names() -> String {
         let names = Self::NAMES.iter().map(|(name, _)| format!("'{name}'"));
         names.collect::<Vec<_>>().join(", ")
     }
 }
 
-/// What the elements wait for.
+/// What must complete before the elements are valid.
 pub(crate) enum Ready {
-    /// Nothing, or nothing that dlx was told of (`stream=-1`).
+    /// Nothing, as far as dlx was told (`stream=-1`).
     Now,
-    /// All that this stream has been given.
+    /// All work queued on this stream.
     After(Stream),
-    /// A point in the work of a stream that need not live as long.
+    /// A point in the work of a stream, which the stream need not outlive.
     Point(Event),
 }
 
 /// The streams of a tensor.
 pub(crate) struct StreamUsage {
-    /// Before its first use.
+    /// What must complete before first use.
     pub(crate) ready: Ready,
-    /// Where it is used, if the end of that counts when its memory is given back.
+    /// The stream that uses the tensor, if the release must wait for it.
     pub(crate) used: Option<Stream>,
-    /// How its memory is given back after that.
+    /// How the memory is released after that.
     pub(crate) release: Release,
-    /// Where its producer works.
+    /// Where the tensor comes from.
     pub(crate) producer: Option<Producer>,
-    /// The ends of uses that the producer's stream was not made to wait for.
+    /// Ends of uses that the producer's stream has not been made to wait for.
     pub(crate) uses: Lock<Vec<Arc<Event>>>,
-    /// The streams that consumers were told of, which live as long as the tensor (R151).
+    /// The streams reported to consumers, kept alive as long as the tensor (R151).
     pub(crate) named: Lock<Vec<Stream>>,
 }
 
-/// Whom to ask for the stream that a library works on.
+/// How to find the stream that a library works on.
 #[derive(Clone)]
 pub(crate) enum Library {
-    /// The function of its table.
+    /// Through the function of its table.
     Table(WorkStream),
-    /// An object whose `__cuda_array_interface__` names it.
+    /// Through an object whose `__cuda_array_interface__` names it.
     Interface(Arc<PythonOwner>),
 }
 
 impl Library {
-    /// The stream that the library works on in this thread, as long as nobody runs code of its own; `None` where an
+    /// The stream that the library currently works on in this thread, valid until other code runs there; `None` if an
     /// interface names none.
     pub(crate) fn stream(&self, py: Python<'_>, device: DLDevice) -> PyResult<Option<Stream>> {
         match self {
@@ -108,33 +108,33 @@ impl Library {
     }
 }
 
-/// Where a tensor comes from, and the stream that was.
+/// The library that a tensor comes from, and its stream at import.
 #[derive(Clone)]
 pub(crate) struct Producer {
     pub(crate) library: Library,
-    /// The stream that it worked on when the tensor came in.
+    /// The stream that it worked on when the tensor was imported.
     pub(crate) then: Stream,
 }
 
 impl Producer {
-    /// The stream that the producer works on in this thread; `None` where it cannot tell.
+    /// The stream that the producer works on in this thread, or `None` if it cannot tell.
     pub(crate) fn now(&self) -> Option<Stream> {
         let device = self.then.device();
         let ask = |py: Python<'_>| {
             let _pending = Pending::save(py);
-            // What an object raises is dropped, for which PyO3 must know of the attachment.
+            // An exception of the object is dropped, so PyO3 must count the attachment.
             Python::attach(|py| self.library.stream(py, device).ok().flatten())
         };
         attach_uncounted(ask).flatten()
     }
 
-    /// Whether the tensor holds the object that names the stream, and so the stream (R151).
+    /// Whether the tensor holds the object that names the stream, and thereby the stream (R151).
     pub(crate) fn is_held(&self) -> bool {
         matches!(self.library, Library::Interface(_))
     }
 
-    /// The stream of then, where it is alive and memory that is given out again there is used after what it was given:
-    /// of a library that still works on it (R142), or of an object that is held (R151).
+    /// The stream at import, if it is still alive and orders reuse of the memory: the library still works on it (R142),
+    /// or the tensor holds the object that names it (R151).
     pub(crate) fn steady(&self) -> Option<Stream> {
         let is_same = |now: Stream| now.is(&self.then);
         let is_steady = self.is_held() || self.now().is_some_and(is_same);
@@ -143,7 +143,7 @@ impl Producer {
 }
 
 impl Default for StreamUsage {
-    /// Nothing to wait for, and nobody who could be asked.
+    /// Nothing to wait for, and no producer to ask.
     fn default() -> Self {
         Self {
             ready: Ready::Now,
@@ -157,7 +157,7 @@ impl Default for StreamUsage {
 }
 
 impl StreamUsage {
-    /// What a tensor that is ready after `stream` waits for.
+    /// The usage of a tensor that is ready once `stream` has completed its work.
     pub(crate) fn ready_after(stream: Stream) -> Self {
         Self {
             ready: Ready::After(stream),
@@ -165,7 +165,7 @@ impl StreamUsage {
         }
     }
 
-    /// What a tensor waits for that is ready after all that `stream`, which need not live on, has been given so far.
+    /// The usage of a tensor that is ready after the work queued on `stream` so far; `stream` need not outlive it.
     pub(crate) fn ready_now_on(stream: Stream, device: DLDevice) -> Result<Self, Error> {
         let kept = if stream.is_permanent() {
             Some(stream.clone())
@@ -186,7 +186,7 @@ impl StreamUsage {
         })
     }
 
-    /// The stream that it is used on or becomes ready on.
+    /// The stream that uses the tensor, or else the one that it becomes ready on.
     pub(crate) fn stream(&self) -> Option<&Stream> {
         match (&self.used, &self.ready) {
             (Some(stream), _) | (None, Ready::After(stream)) => Some(stream),
@@ -194,15 +194,15 @@ impl StreamUsage {
         }
     }
 
-    /// Makes `consumer` wait for all that is known of the elements (H12).
+    /// Makes `consumer` wait for everything that is known of the elements (H12).
     ///
-    /// What the producer has been given since the tensor came in is waited for too, where it can be asked.
+    /// This includes work queued on the producer's stream since the import, if the producer can name that stream.
     pub(crate) fn order(&self, consumer: &Stream, joined: Joined) -> Result<(), Error> {
         let covered = match &self.producer {
             Some(producer) => match producer.now() {
                 Some(now) => {
                     order::after(consumer, &now, joined)?;
-                    // Events of a stream come in its order.
+                    // Events on one stream complete in its order.
                     now.is(&producer.then)
                 }
                 None => false,
@@ -225,9 +225,9 @@ impl StreamUsage {
         }
     }
 
-    /// Notes the end of a use, which came after the ends that are `covered`.
+    /// Notes the end of a use that came after the ends in `covered`.
     pub(crate) fn add_use(&self, end: Arc<Event>, covered: &[Arc<Event>]) {
-        /// So many are kept before the driver is asked which of them have passed.
+        /// Number of uses kept before asking the driver which have completed.
         const MANY: usize = 16;
         let mut uses = self.uses();
         uses.retain(|earlier| !covered.iter().any(|known| Arc::ptr_eq(known, earlier)));
@@ -237,7 +237,7 @@ impl StreamUsage {
         uses.push(end);
     }
 
-    /// Keeps a stream alive that consumers are told of.
+    /// Keeps alive a stream reported to consumers.
     pub(crate) fn keep(&self, stream: &Stream) {
         let mut named = self.named.lock();
         if stream.is_owned() && !named.iter().any(|known| known.is(stream)) {
@@ -250,9 +250,9 @@ impl StreamUsage {
         self.uses.lock()
     }
 
-    /// Blocks until the elements are ready, and what their stream was given is done.
+    /// Blocks until the elements are ready and all work on their stream is done.
     pub(crate) fn synchronize(&self) -> Result<(), Error> {
-        // Who adds a use meanwhile does not wait for the device.
+        // A clone, so that threads that add a use do not wait for the device.
         let ends = self.uses().clone();
         for end in ends {
             end.synchronize()?;

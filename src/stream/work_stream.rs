@@ -1,4 +1,4 @@
-//! `current_work_stream` of an exchange table: the stream that a library works on.
+//! `current_work_stream` of an exchange table: the stream that a library currently works on.
 
 use std::ptr::null_mut;
 
@@ -14,32 +14,32 @@ use crate::types::device;
 pub(crate) struct WorkStream(DLPackCurrentWorkStream);
 
 impl WorkStream {
-    /// The function of a table.
+    /// Wraps the function of a table.
     pub(crate) fn new(function: DLPackCurrentWorkStream) -> Self {
         Self(function)
     }
 
-    /// Whether both are of the same library.
+    /// Whether both belong to the same library.
     pub(crate) fn is(self, other: Self) -> bool {
         std::ptr::fn_addr_eq(self.0, other.0)
     }
 
-    /// The handle for `device`, 0 for NULL.
+    /// The handle for `device`; 0 for NULL.
     pub(crate) fn get(self, _: Python<'_>, device: DLDevice) -> PyResult<i64> {
-        // Some leave it unwritten where there is no stream.
+        // Some libraries leave it unwritten if there is no stream.
         let mut out = null_mut();
-        // SAFETY: a function of a foreign table, called attached, with a place of ours.
+        // SAFETY: the foreign table's function, called attached; the out-pointer is a local.
         let code = unsafe { (self.0)(device.device_type, device.device_id, &mut out) };
         match code {
             0 => Ok(out.addr() as i64),
-            // PyO3 need not know of the attachment.
+            // The caller's attachment may be one that PyO3 does not count.
             _ => Err(Python::attach(|py| without_stream(py, device))),
         }
     }
 }
 
-/// The error of a library that names no stream on `device`: its own, unless there is no driver, of which torch tells in a
-/// dozen lines.
+/// The error of a library that names no stream on `device`: its own, unless the cause is a missing driver, which torch
+/// reports in a dozen lines.
 #[cold]
 fn without_stream(py: Python<'_>, device: DLDevice) -> PyErr {
     let error = PyErr::take(py).unwrap_or_else(|| {
