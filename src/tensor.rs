@@ -1,7 +1,7 @@
-//! A tensor and what keeps its memory alive: foreign managed tensors, checked descriptions, snapshots, their exports by
-//! capsule, buffer and array interface, memory of dlx's own, and the Python object.
+//! Tensors and their owners: foreign managed tensors, checked descriptions, snapshots and their exports (capsule,
+//! buffer, array interface), dlx's own memory, and the Python object.
 //!
-//! Knows streams, which a snapshot carries. Knows neither where a tensor comes from nor whom it is for: it calls no
+//! Uses streams, which a snapshot carries. Knows neither the producer nor the consumer of a tensor: it calls no
 //! producer and no exchange table.
 
 pub(crate) mod array_interface;

@@ -1,4 +1,4 @@
-//! `__array_interface__` of tensors on the CPU, `__cuda_array_interface__` of those on CUDA devices.
+//! `__array_interface__` for tensors on the CPU, `__cuda_array_interface__` for those on CUDA devices.
 
 #![forbid(unsafe_code)]
 
@@ -17,7 +17,7 @@ use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::{device, dtype, layout};
 
-/// The entries that both interfaces have, all but `data`.
+/// The entries that both interfaces share, except `data`.
 fn interface<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyDict>> {
     let meta = snapshot.meta();
     let kind = match meta.dtype.code {
@@ -45,7 +45,7 @@ fn data(snapshot: &Snapshot) -> (usize, bool) {
     (snapshot.meta().data.addr(), snapshot.is_protected())
 }
 
-/// `__array_interface__`, version 3; whoever reads it keeps `snapshot`'s object alive.
+/// `__array_interface__`, version 3. The reader must keep the object of `snapshot` alive.
 pub(crate) fn cpu<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyDict>> {
     describe(snapshot)?;
     let interface = interface(py, snapshot)?;
@@ -64,7 +64,7 @@ pub(crate) fn array_interface<'py>(tensor: &Bound<'py, Tensor>) -> PyResult<Boun
     }
     describe(snapshot)?;
     let item = i64::from(dtype::bits(meta.dtype) / 8);
-    // `Checked` has made sure that no element's offset overflows.
+    // `Checked` has verified that no element offset overflows.
     let (offset, size) = match snapshot.size() {
         0 => (0, 0),
         _ => {
@@ -106,7 +106,7 @@ pub(crate) fn cuda<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<
     Ok(interface)
 }
 
-/// The error that makes `hasattr` false.
+/// The error that makes `hasattr` return False.
 fn absent(name: &str, device: DLDevice) -> PyErr {
     PyAttributeError::new_err(format!(
         "the tensor is on {}, where there is no {name}",
@@ -114,8 +114,8 @@ fn absent(name: &str, device: DLDevice) -> PyErr {
     ))
 }
 
-/// The stream that `__cuda_array_interface__` of a tensor names: waiting for it is waiting for the elements (R149);
-/// None where there is nothing to wait for (R148).
+/// The stream for a tensor's `__cuda_array_interface__`: once it has caught up, the elements are ready (R149). None if
+/// there is nothing to wait for (R148).
 pub(crate) fn of_interface(py: Python<'_>, snapshot: &Snapshot) -> PyResult<Option<i64>> {
     let Some(usage) = snapshot.usage() else {
         return Ok(None);
@@ -124,7 +124,7 @@ pub(crate) fn of_interface(py: Python<'_>, snapshot: &Snapshot) -> PyResult<Opti
     let stream = match (usage.stream(), &usage.ready) {
         (Some(stream), _) => stream.clone(),
         (None, Ready::Now | Ready::After(_)) => return Ok(None),
-        // A point has no stream; that of its producer takes its place, or dlx's own, which has to live as long as
+        // A point has no stream. Its producer's stream takes its place, or else dlx's own, which must live as long as
         // the tensor (R151).
         (None, Ready::Point(_)) => {
             let producer = usage
@@ -142,7 +142,7 @@ pub(crate) fn of_interface(py: Python<'_>, snapshot: &Snapshot) -> PyResult<Opti
             stream
         }
     };
-    // In another thread than its own, 2 would name another stream.
+    // In another thread, 2 would name that thread's stream.
     stream.raw()?;
     snapshot.order(&stream)?;
     Ok(Some(stream.handle()))

@@ -1,7 +1,7 @@
-//! A `DLTensor` with a value beside it and its dimensions behind, in one allocation, counted: what a snapshot is.
+//! The storage of a snapshot: a `DLTensor`, a value and the dimensions in one reference-counted allocation.
 //!
-//! `Arc` would do but for two things that the hot paths pay for: it writes to the count even where nobody else
-//! holds the value, and it cannot be filled in place (invariant S21 of `docs/safety.md`).
+//! It differs from `Arc` where hot paths gain: dropping a sole reference does not write to the count, and the
+//! dimensions are written in place (S21 of `docs/safety.md`).
 
 use std::alloc::{GlobalAlloc, Layout, System, handle_alloc_error};
 use std::marker::PhantomData;
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
 use crate::abi::{DLDataType, DLTensor};
 
-/// The allocation: the extents and strides that `tensor` points to lie behind it.
+/// The allocation. The extents and strides that `tensor` points to follow it.
 #[repr(C)]
 struct Block<T> {
     count: AtomicUsize,
@@ -21,38 +21,38 @@ struct Block<T> {
     value: T,
 }
 
-/// What may lie beside a tensor.
+/// A value stored beside a tensor.
 pub(crate) trait Beside {
-    /// Called when the last holder lets go, before the value is dropped.
+    /// Called when the last reference is dropped, before the value is.
     fn let_go(&mut self, dtype: DLDataType, shape: &[i64]);
 }
 
-/// One holder of a tensor and of the value beside it.
+/// A counted reference to a tensor and the value beside it.
 pub(crate) struct Shared<T: Beside>(NonNull<Block<T>>, PhantomData<Block<T>>);
 
-// SAFETY: as for `Arc`: holders in several threads share the value, and the last one drops it. The dimensions are in
-// the block and never written; nobody follows `data` here, and DLPack hands tensors to any thread (R13).
+// SAFETY: as for `Arc`: references on several threads share the value, and the last one drops it. The dimensions are
+// in the block and never change; this module does not follow `data`, and DLPack allows tensors on any thread (R13).
 unsafe impl<T: Beside + Send + Sync> Send for Shared<T> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl<T: Beside + Send + Sync> Sync for Shared<T> {}
 
-/// The allocation for so many dimensions.
+/// The layout of an allocation for `ndim` dimensions.
 fn layout<T>(ndim: usize) -> Layout {
     const {
         assert!(align_of::<Block<T>>() == align_of::<i64>());
         assert!(size_of::<Block<T>>().is_multiple_of(align_of::<i64>()));
     }
     let numbers = size_of::<i64>() * 2 * ndim;
-    // SAFETY: an alignment that the compiler uses; at most 64 dimensions do not overflow anything.
+    // SAFETY: the alignment is that of a Rust type, and the size for at most 64 dimensions does not overflow.
     unsafe {
         Layout::from_size_align_unchecked(size_of::<Block<T>>() + numbers, align_of::<Block<T>>())
     }
 }
 
 impl<T: Beside> Shared<T> {
-    /// Holds `value`, and `tensor` with `ndim` dimensions of its own: each an extent and a stride, from its index.
+    /// Stores `value`, and `tensor` with `ndim` dimensions; `dimension` returns each one's extent and stride.
     ///
-    /// There are at most 64 dimensions.
+    /// `ndim` is at most 64.
     #[inline(always)]
     pub(crate) fn new(
         value: T,
@@ -60,60 +60,60 @@ impl<T: Beside> Shared<T> {
         ndim: usize,
         dimension: impl Fn(usize) -> (i64, i64),
     ) -> Self {
-        // Not dropped should the rest panic, so that it need not lie in memory until then.
+        // Leaked if the code below panics; dropping it then would force it into memory on every call.
         let value = ManuallyDrop::new(value);
         tensor.ndim = ndim as i32;
         let layout = layout::<T>(ndim);
-        // SAFETY: a block is larger than nothing.
+        // SAFETY: the size is not zero.
         let start = unsafe { System.alloc(layout) };
         let Some(block) = NonNull::new(start.cast::<Block<T>>()) else {
             handle_alloc_error(layout);
         };
-        // SAFETY: the numbers lie directly behind the block, in the same allocation (S21).
+        // SAFETY: the dimensions follow the block in the same allocation (S21).
         let numbers = unsafe { block.add(1) }.cast::<i64>();
         for index in 0..ndim {
             let (extent, stride) = dimension(index);
-            // SAFETY: the first `ndim` numbers behind the block.
+            // SAFETY: one of the first `ndim` values after the block.
             let place = unsafe { numbers.add(index) };
-            // SAFETY: as above; nobody else has seen the block.
+            // SAFETY: as above; no other reference exists yet.
             unsafe { place.write(extent) };
-            // SAFETY: the `ndim` numbers behind those.
+            // SAFETY: one of the next `ndim` values.
             let place = unsafe { place.add(ndim) };
             // SAFETY: as above.
             unsafe { place.write(stride) };
         }
         tensor.shape = numbers.as_ptr();
-        // SAFETY: the strides lie behind the `ndim` extents.
+        // SAFETY: the strides follow the `ndim` extents.
         tensor.strides = unsafe { numbers.add(ndim) }.as_ptr();
         let head = Block {
             count: AtomicUsize::new(1),
             tensor,
             value: ManuallyDrop::into_inner(value),
         };
-        // SAFETY: the allocation begins with room for a block (S21).
+        // SAFETY: the allocation starts with room for a block (S21).
         unsafe { block.write(head) };
         Self(block, PhantomData)
     }
 
     fn block(&self) -> &Block<T> {
-        // SAFETY: alive while it is held (S21); only `get_mut`, which nobody else holds, changes it.
+        // SAFETY: alive while referenced (S21); only `get_mut` changes it, which requires the sole reference.
         unsafe { self.0.as_ref() }
     }
 
-    /// What is held.
+    /// The value.
     #[inline(always)]
     pub(crate) fn value(&self) -> &T {
         &self.block().value
     }
 
-    /// What is held, to be changed, if nobody else holds it.
+    /// The value, mutably, if this is the sole reference.
     pub(crate) fn get_mut(&mut self) -> Option<&mut T> {
-        // SAFETY: `self` is borrowed, and nobody else has the block.
+        // SAFETY: `self` is borrowed mutably and is the sole reference to the block.
         self.is_unique()
             .then(|| unsafe { &mut (*self.0.as_ptr()).value })
     }
 
-    /// What is held, taken out by the last holder, if it is `wanted`; otherwise the holder goes on.
+    /// Takes the value out if this is the sole reference and the value is `wanted`; otherwise returns the reference.
     #[inline(always)]
     pub(crate) fn take_if(self, wanted: impl FnOnce(&T) -> bool) -> Result<T, Self> {
         if !self.is_unique() || !wanted(self.value()) {
@@ -121,22 +121,22 @@ impl<T: Beside> Shared<T> {
         }
         let layout = layout::<T>(self.ndim());
         let block = ManuallyDrop::new(self).0;
-        // SAFETY: in the block, which is alive (S21).
+        // SAFETY: a field of the block, which is alive (S21).
         let value = unsafe { &raw const (*block.as_ptr()).value };
-        // SAFETY: the last holder, which is not dropped; the block is freed without it.
+        // SAFETY: this is the last reference and is not dropped; the block is freed without dropping the value.
         let value = unsafe { value.read() };
         // SAFETY: allocated by `new` with this layout.
         unsafe { System.dealloc(block.as_ptr().cast(), layout) };
         Ok(value)
     }
 
-    /// Whether nobody else holds it: then nobody can begin to.
+    /// Whether this is the sole reference; no other can then appear.
     #[inline(always)]
     pub(crate) fn is_unique(&self) -> bool {
         self.block().count.load(Ordering::Acquire) == 1
     }
 
-    /// The tensor, whose dimensions are valid as long as it is held.
+    /// The tensor; its dimensions are valid as long as this reference.
     #[inline(always)]
     pub(crate) fn tensor(&self) -> &DLTensor {
         &self.block().tensor
@@ -151,7 +151,7 @@ impl<T: Beside> Shared<T> {
     /// Extents.
     #[inline(always)]
     pub(crate) fn shape(&self) -> &[i64] {
-        // SAFETY: `ndim` numbers, written by `new` and never changed (S21).
+        // SAFETY: `ndim` values, written by `new` and never changed (S21).
         unsafe { slice::from_raw_parts(self.tensor().shape, self.ndim()) }
     }
 
@@ -165,9 +165,9 @@ impl<T: Beside> Shared<T> {
 
 impl<T: Beside> Clone for Shared<T> {
     fn clone(&self) -> Self {
-        // Whoever holds it keeps it alive, so the count orders nothing here.
+        // `Relaxed` suffices: the existing reference keeps the block alive.
         if self.block().count.fetch_add(1, Ordering::Relaxed) > isize::MAX as usize {
-            // So many holders have been forgotten that the count is about to begin anew.
+            // So many references have been leaked that the count is about to overflow.
             abort();
         }
         Self(self.0, PhantomData)
@@ -181,16 +181,16 @@ impl<T: Beside> Drop for Shared<T> {
             if self.block().count.fetch_sub(1, Ordering::Release) != 1 {
                 return;
             }
-            // What others did before they let go comes before the value is dropped.
+            // Other references' last accesses happen before the value is dropped.
             fence(Ordering::Acquire);
         }
         let layout = layout::<T>(self.ndim());
-        // SAFETY: the last holder, so nobody else has a reference to the block.
+        // SAFETY: the last reference, so no other access to the block exists.
         let Block { tensor, value, .. } = unsafe { self.0.as_mut() };
-        // SAFETY: `ndim` numbers behind the block, written by `new` and never changed (S21).
+        // SAFETY: `ndim` values after the block, written by `new` and never changed (S21).
         let shape = unsafe { slice::from_raw_parts(tensor.shape, tensor.ndim as usize) };
         value.let_go(tensor.dtype, shape);
-        // SAFETY: the last holder; the value is not used again.
+        // SAFETY: the last reference; the value is not used again.
         unsafe { self.0.drop_in_place() };
         // SAFETY: allocated by `new` with this layout.
         unsafe { System.dealloc(self.0.as_ptr().cast(), layout) };

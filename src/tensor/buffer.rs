@@ -1,4 +1,4 @@
-//! CPU tensors as Python sees memory: the buffer protocol.
+//! The buffer protocol, for tensors in host memory.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::null_mut;
@@ -12,8 +12,8 @@ use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::{device, dtype, layout};
 
-/// How the `struct` module writes a dtype, `None` where it cannot; 64-bit integers have the letter of C's
-/// `long` where that is theirs, because NumPy tells `long` and `long long` apart.
+/// The `struct` format of a dtype, or `None` if it has none. 64-bit integers get the letter of C's `long` where that
+/// has 64 bits, because NumPy distinguishes `long` from `long long`.
 pub(crate) fn format(dtype: DLDataType) -> Option<&'static CStr> {
     let long = size_of::<std::ffi::c_long>() == 8;
     Some(match (dtype.code, dtype.bits, dtype.lanes) {
@@ -47,7 +47,7 @@ pub(crate) fn format(dtype: DLDataType) -> Option<&'static CStr> {
     })
 }
 
-/// Refuses what is not host memory, pinned or not, or has a dtype that Python buffers cannot name.
+/// Refuses memory that is not host memory, pinned or not, and dtypes that have no buffer format.
 pub(crate) fn describe(snapshot: &Snapshot) -> PyResult<&'static CStr> {
     let meta = snapshot.meta();
     if !device::is_readable(meta.device) {
@@ -63,18 +63,18 @@ pub(crate) fn describe(snapshot: &Snapshot) -> PyResult<&'static CStr> {
     })
 }
 
-/// The strides in bytes.
+/// Strides in bytes.
 pub(crate) fn byte_strides(snapshot: &Snapshot) -> Box<[isize]> {
     let item = dtype::bits(snapshot.meta().dtype).div_ceil(8) as isize;
-    // Elements of a tensor lie in one address space, so no stride between two of them overflows; others
-    // (of extents 0 and 1) are never walked.
+    // The elements lie in one address space, so strides between them do not overflow; strides of extents 0 and 1 are
+    // never used.
     let strides = snapshot.strides().iter();
     strides
         .map(|&stride| (stride as isize).wrapping_mul(item))
         .collect()
 }
 
-/// The strides in bytes that the tensor would have in row-major order, with nothing between the elements.
+/// Strides in bytes of the contiguous row-major layout.
 fn compact_strides(snapshot: &Snapshot) -> Box<[isize]> {
     let item = dtype::bits(snapshot.meta().dtype).div_ceil(8) as isize;
     let stride = |index| layout::row_major(snapshot.shape(), index) as isize;
@@ -83,19 +83,18 @@ fn compact_strides(snapshot: &Snapshot) -> Box<[isize]> {
         .collect()
 }
 
-/// Fills `view`, or says what the flags ask for that the tensor is not; `owner` is the object that holds
-/// `snapshot`.
+/// Fills `view`, or raises if the tensor does not meet the flags; `owner` is the object that holds `snapshot`.
 ///
 /// # Safety
 ///
-/// `view` is a `Py_buffer` to fill, as `bf_getbuffer` gets it.
+/// `view` is a `Py_buffer` to fill, as passed to `bf_getbuffer`.
 pub(crate) unsafe fn fill(
     owner: &Bound<'_, PyAny>,
     snapshot: &Snapshot,
     view: *mut ffi::Py_buffer,
     flags: c_int,
 ) -> PyResult<()> {
-    // SAFETY: the caller's to be filled. A refusal leaves it empty, as the buffer protocol asks.
+    // SAFETY: the caller's, to be filled. An error leaves it empty, as the buffer protocol requires.
     unsafe { view.write(ffi::Py_buffer::new()) };
     let format = describe(snapshot)?;
     let readonly = snapshot.is_protected();
@@ -122,11 +121,11 @@ pub(crate) unsafe fn fill(
     if let Some(reason) = refused {
         return Err(PyBufferError::new_err(reason));
     }
-    // Without dimensions both are NULL, says the buffer protocol.
+    // The buffer protocol requires both to be NULL without dimensions.
     let asks_for_some = |flag: c_int| asks(flag) && snapshot.ndim() > 0;
     let strides = asks_for_some(ffi::PyBUF_STRIDES).then(|| {
         Box::new(match snapshot.size() {
-            // CPython looks at the stride of one dimension, and not whether there is an element.
+            // CPython checks strides without checking whether there are elements.
             0 => compact_strides(snapshot),
             _ => byte_strides(snapshot),
         })
@@ -137,7 +136,7 @@ pub(crate) unsafe fn fill(
     filled.len = snapshot.nbytes() as isize;
     filled.itemsize = dtype::bits(snapshot.meta().dtype).div_ceil(8) as isize;
     filled.readonly = c_int::from(readonly);
-    // At most 64.
+    // At most `MAX_NDIM`.
     filled.ndim = snapshot.ndim() as c_int;
     filled.format = if asks(ffi::PyBUF_FORMAT) {
         format.as_ptr().cast_mut()
@@ -154,27 +153,27 @@ pub(crate) unsafe fn fill(
         filled.internal = Box::into_raw(strides).cast();
     }
     filled.obj = owner.clone().into_ptr();
-    // SAFETY: the caller's to be filled. Shape and format live as long as `obj`, which the view owns; the
-    // strides until `release` (S4).
+    // SAFETY: the caller's, to be filled. Shape and format live as long as `obj`, to which the view holds a reference;
+    // the strides live until `release` (S4).
     unsafe { view.write(filled) };
     Ok(())
 }
 
-/// Frees what [`fill`] allocated.
+/// Frees the strides allocated by [`fill`].
 ///
 /// # Safety
 ///
 /// `view` was filled by [`fill`] and is being released.
 pub(crate) unsafe fn release(view: *mut ffi::Py_buffer) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees a filled view.
     let internal: *mut c_void = unsafe { (*view).internal };
     if !internal.is_null() {
-        // SAFETY: `fill` put the box of the strides there, and a buffer is released once.
+        // SAFETY: `fill` stored the box of the strides there, and a buffer is released once.
         drop(unsafe { Box::<Box<[isize]>>::from_raw(internal.cast()) });
     }
 }
 
-/// The dtype of the same size that a Python buffer can name.
+/// A dtype of the same size that has a buffer format.
 pub(crate) fn stand_in(dtype: DLDataType) -> Option<DLDataType> {
     let bits = match dtype.bits {
         ..=8 => 8,
@@ -188,7 +187,7 @@ pub(crate) fn stand_in(dtype: DLDataType) -> Option<DLDataType> {
     format(stand_in).map(|_| stand_in)
 }
 
-/// Whether a Python buffer can name the dtype.
+/// Whether the dtype has a buffer format.
 pub(crate) fn is_nameable(dtype: DLDataType) -> bool {
     format(dtype).is_some()
 }

@@ -1,4 +1,4 @@
-//! The capsules of `__dlpack__`: `dltensor` and `dltensor_versioned`, both directions.
+//! The capsules of `__dlpack__`, `dltensor` and `dltensor_versioned`, in both directions.
 
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
@@ -22,7 +22,7 @@ use crate::tensor::snapshot::{Snapshot, Source};
 pub(crate) trait CapsuleNames: ManagedTensor + 'static {
     /// Name of a capsule that still owns its tensor (R1).
     const NAME: &'static CStr;
-    /// Name of a capsule whose tensor somebody took (R7).
+    /// Name of a consumed capsule (R7).
     const USED: &'static CStr;
 }
 
@@ -36,55 +36,53 @@ impl CapsuleNames for DLManagedTensor {
     const USED: &'static CStr = c"used_dltensor";
 }
 
-/// A capsule that owns `managed` until somebody consumes it.
+/// A capsule that owns `managed` until it is consumed.
 pub(crate) fn export<M: CapsuleNames>(
     py: Python<'_>,
     managed: Managed<M>,
 ) -> PyResult<Bound<'_, PyCapsule>> {
     let tensor = managed.into_raw();
-    // SAFETY: `tensor` is a managed tensor that we give to the capsule; `destroy` is its destructor and may
-    // run on any thread.
+    // SAFETY: ownership of `tensor` passes to the capsule; `destroy` is its destructor and may run on any thread.
     let capsule = unsafe {
         PyCapsule::new_with_pointer_and_destructor(py, tensor.cast(), M::NAME, Some(destroy::<M>))
     };
     if capsule.is_err() {
-        // SAFETY: no capsule was made, so the tensor is still ours.
+        // SAFETY: no capsule was created, so the tensor is still ours.
         drop(unsafe { Managed::from_raw(tensor) });
     }
     capsule
 }
 
-/// Name of a capsule that nobody consumes.
+/// Name of a capsule that is never consumed.
 const HELD: &CStr = c"dlx_held_tensor";
 
-/// A capsule that owns `managed` for as long as it lives: no protocol knows its name.
+/// A capsule that owns `managed` for its whole lifetime; no protocol uses its name.
 pub(crate) fn hold(
     py: Python<'_>,
     managed: Managed<DLManagedTensorVersioned>,
 ) -> PyResult<Bound<'_, PyCapsule>> {
     let tensor = managed.into_raw();
-    // SAFETY: `tensor` is a managed tensor that we give to the capsule; `let_go` is its destructor and may run on
-    // any thread.
+    // SAFETY: ownership of `tensor` passes to the capsule; `let_go` is its destructor and may run on any thread.
     let capsule = unsafe {
         PyCapsule::new_with_pointer_and_destructor(py, tensor.cast(), HELD, Some(let_go))
     };
     if capsule.is_err() {
-        // SAFETY: no capsule was made, so the tensor is still ours.
+        // SAFETY: no capsule was created, so the tensor is still ours.
         drop(unsafe { Managed::from_raw(tensor) });
     }
     capsule
 }
 
-/// The destructor of what [`hold`] makes, whatever exception is set (R5).
+/// Destructor of the capsules from [`hold`]; preserves the pending exception (R5).
 unsafe extern "C" fn let_go(capsule: *mut ffi::PyObject) {
     guard(
         || {
             // SAFETY: CPython calls destructors attached (S2).
             let py = unsafe { Python::assume_attached() };
             quietly(py, || {
-                // SAFETY: a capsule that is going away; renamed, it would give NULL.
+                // SAFETY: a capsule that is being destroyed; had it been renamed, this would return NULL.
                 let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule, HELD.as_ptr()) };
-                // SAFETY: the capsule owns the tensor until here.
+                // SAFETY: the capsule has owned the tensor until now.
                 drop(
                     NonNull::new(tensor.cast::<DLManagedTensorVersioned>())
                         .map(|tensor| unsafe { Managed::from_raw(tensor) }),
@@ -95,14 +93,14 @@ unsafe extern "C" fn let_go(capsule: *mut ffi::PyObject) {
     );
 }
 
-/// The capsule of `__dlpack__` that a consumer of this version reads: unversioned below 1.0 (R22, R23).
+/// The capsule that `__dlpack__` returns to a consumer of this version; unversioned below 1.0 (R22, R23).
 ///
-/// What came in an unversioned capsule goes out in one, whatever the consumer reads (R24): each treats the memory as
-/// it would have without dlx (R43).
+/// A tensor from an unversioned capsule is exported in one, whatever the consumer accepts (R24): each side treats the
+/// memory as it would without dlx (R43).
 ///
 /// # Errors
 ///
-/// `BufferError` where an unversioned capsule could not say what the tensor is (R40).
+/// `BufferError` if an unversioned capsule cannot describe the tensor (R40).
 pub(crate) fn of<'py>(
     py: Python<'py>,
     snapshot: &Snapshot,
@@ -122,16 +120,17 @@ pub(crate) fn of<'py>(
     export(py, snapshot.export::<DLManagedTensor>(fresh)?)
 }
 
-/// The destructor: deletes the tensor unless it was consumed (R3, R4), whatever exception is set (R5).
+/// Destructor of exported capsules: deletes the tensor unless it was consumed (R3, R4); preserves the pending
+/// exception (R5).
 unsafe extern "C" fn destroy<M: CapsuleNames>(capsule: *mut ffi::PyObject) {
     guard(
         || {
             // SAFETY: CPython calls destructors attached (S2).
             let py = unsafe { Python::assume_attached() };
             quietly(py, || {
-                // SAFETY: `capsule` is a capsule, and the name is a C string.
+                // SAFETY: `capsule` is a live capsule, and CPython calls destructors attached (S2).
                 let tensor = unsafe { pointer::<M>(capsule) };
-                // SAFETY: the capsule still bears the unused name, so it owns the tensor, and it is going away.
+                // SAFETY: the capsule still has the unused name, so it owns the tensor, and it is being destroyed.
                 let tensor = tensor.map(|tensor| unsafe { Managed::from_raw(tensor) });
                 if let Some(tensor) = tensor {
                     tensor.delete();
@@ -142,25 +141,25 @@ unsafe extern "C" fn destroy<M: CapsuleNames>(capsule: *mut ffi::PyObject) {
     );
 }
 
-/// The tensor of a capsule that bears the unused name of `M`.
+/// The tensor of a capsule that still has the unused name of `M`.
 ///
 /// # Safety
 ///
 /// The thread is attached and `capsule` is a Python object.
 unsafe fn pointer<M: CapsuleNames>(capsule: *mut ffi::PyObject) -> Option<NonNull<M>> {
-    // SAFETY: the caller's promise; `IsValid` takes any object.
+    // SAFETY: attached, as the caller guarantees; `IsValid` accepts any object.
     if unsafe { ffi::PyCapsule_IsValid(capsule, M::NAME.as_ptr()) } == 0 {
         return None;
     }
-    // SAFETY: it is a valid capsule of this name, so this cannot fail.
+    // SAFETY: a valid capsule of this name, so this cannot fail.
     let tensor: *mut c_void = unsafe { ffi::PyCapsule_GetPointer(capsule, M::NAME.as_ptr()) };
     NonNull::new(tensor.cast())
 }
 
-/// Consumes a capsule of either kind (R34); when it is refused, it is left as it was (R11).
+/// Consumes a capsule of either kind (R34); leaves a refused one unchanged (R11).
 ///
-/// `usage` says what its producer was asked to order. Of several threads one gets the tensor: between the look at the
-/// name and the new name nothing runs that would let the others in (S25).
+/// `usage` says what its producer was asked to order. Only one of several threads gets the tensor: nothing between the
+/// check of the name and the renaming suspends the critical section (S25).
 pub(crate) fn import(
     capsule: &Bound<'_, PyCapsule>,
     usage: Option<StreamUsage>,
@@ -178,7 +177,7 @@ pub(crate) fn import(
     })
 }
 
-/// Consumes a capsule that bears the unused name of `M` and points to `tensor`.
+/// Consumes a capsule that has the unused name of `M` and points to `tensor`.
 fn consume<M: CapsuleNames>(
     capsule: &Bound<'_, PyCapsule>,
     tensor: NonNull<M>,
@@ -187,12 +186,12 @@ fn consume<M: CapsuleNames>(
 where
     Source: From<Managed<M>>,
 {
-    // SAFETY: the capsule owns the tensor and is renamed below before it could delete it; if the tensor is
-    // refused, `into_raw` leaves it to the capsule.
+    // SAFETY: the capsule owns the tensor and is renamed below before it can delete it; if the tensor is refused,
+    // `into_raw` leaves it to the capsule.
     let managed = unsafe { Managed::from_raw(tensor) };
     match Snapshot::import(managed, usage) {
         Ok(snapshot) => {
-            // SAFETY: a live capsule and a static name (R2); setting the name of a valid capsule succeeds.
+            // SAFETY: a live capsule and a static name (R2); renaming a valid capsule succeeds.
             unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), M::USED.as_ptr()) };
             Ok(snapshot)
         }
@@ -203,20 +202,20 @@ where
     }
 }
 
-/// The tensor of a capsule that bears the unused name of `M`, which is consumed whatever becomes of the tensor; of
-/// several threads one gets it (S25).
+/// The tensor of a capsule that has the unused name of `M`. The capsule is consumed, whatever becomes of the tensor;
+/// only one of several threads gets it (S25).
 pub(crate) fn take<M: CapsuleNames>(capsule: &Bound<'_, PyCapsule>) -> Option<Managed<M>> {
     with_critical_section(capsule, || {
         // SAFETY: `Bound` proves attachment and a live object.
         let tensor = unsafe { pointer::<M>(capsule.as_ptr()) }?;
-        // SAFETY: a live capsule and a static name (R2); setting the name of a valid capsule succeeds.
+        // SAFETY: a live capsule and a static name (R2); renaming a valid capsule succeeds.
         unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), M::USED.as_ptr()) };
-        // SAFETY: the capsule owned the tensor, and has just given it up, to nobody else (R7, S25).
+        // SAFETY: the capsule owned the tensor and has just released it, to this thread only (R7, S25).
         Some(unsafe { Managed::from_raw(tensor) })
     })
 }
 
-/// What a capsule of another protocol points to, if it bears the name that this protocol gives it.
+/// The pointer in a capsule of another protocol, if the capsule has the name that the protocol prescribes.
 pub(crate) fn contents(
     capsule: &Bound<'_, PyCapsule>,
     accepted: Option<&CStr>,
@@ -238,11 +237,11 @@ pub(crate) fn contents(
 fn name<'a>(capsule: &'a Bound<'_, PyCapsule>) -> Option<&'a CStr> {
     // SAFETY: a live capsule.
     let name = NonNull::new(unsafe { ffi::PyCapsule_GetName(capsule.as_ptr()) }.cast_mut())?;
-    // SAFETY: a capsule's name is a C string that outlives the capsule.
+    // SAFETY: the name of a capsule is a C string that outlives the capsule.
     Some(unsafe { CStr::from_ptr(name.as_ptr()) })
 }
 
-/// Why a capsule is neither of ours to consume (R10).
+/// The error for a capsule that dlx cannot consume (R10).
 #[cold]
 pub(crate) fn refuse(capsule: &Bound<'_, PyCapsule>) -> PyErr {
     let Some(name) = name(capsule) else {
@@ -260,7 +259,7 @@ pub(crate) fn refuse(capsule: &Bound<'_, PyCapsule>) -> PyErr {
     ))
 }
 
-/// Makes the stream that a consumer of `__dlpack__` names wait until `snapshot` is ready (R72 to R76, R80).
+/// Makes the stream passed to `__dlpack__` wait until `snapshot` is ready (R72 to R76, R80).
 pub(crate) fn order_for_export(
     stream: Option<&Bound<'_, PyAny>>,
     snapshot: &Snapshot,

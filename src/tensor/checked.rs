@@ -1,4 +1,4 @@
-//! What a tensor says of itself, checked: a description that DLPack 1.3 can mean.
+//! Checks of a tensor's fields: descriptions that are valid in DLPack 1.3.
 
 use std::ffi::c_void;
 use std::ptr::null_mut;
@@ -10,12 +10,12 @@ use crate::tensor::managed::{Managed, Offer};
 use crate::types::error::Error;
 use crate::types::{device, dtype, layout};
 
-/// Where a tensor's elements are and what they are, everything but its shape.
+/// A tensor's memory and element type: everything but its shape.
 #[derive(Clone, Copy)]
 pub(crate) struct Meta {
-    /// First element, or the handle of the buffer that holds it; NULL when there are no elements.
+    /// First element, or the handle of the buffer that holds it; NULL if there are no elements.
     pub(crate) data: *mut c_void,
-    /// Bytes from `data` to the first element; 0 wherever `data` is an address.
+    /// Bytes from `data` to the first element; 0 if `data` is an address.
     pub(crate) byte_offset: u64,
     /// Where `data` lives.
     pub(crate) device: DLDevice,
@@ -25,14 +25,14 @@ pub(crate) struct Meta {
     pub(crate) flags: u64,
 }
 
-// SAFETY: `data` is an address that only `copy.rs` follows, under its own argument; DLPack hands tensors
-// to any thread (R13).
+// SAFETY: `data` is only an address here, and code that follows it argues for itself; DLPack allows tensors on any
+// thread (R13).
 unsafe impl Send for Meta {}
 // SAFETY: as for `Send`; a `Meta` is never changed.
 unsafe impl Sync for Meta {}
 
 impl Meta {
-    /// Memory that the CPU reads, from `data` on.
+    /// Memory at `data` that the CPU can read.
     pub(crate) fn on_cpu(data: *mut c_void, dtype: DLDataType, flags: u64) -> Self {
         Self {
             data,
@@ -43,7 +43,7 @@ impl Meta {
         }
     }
 
-    /// The memory of a foreign tensor; the byte offset is added wherever that is arithmetic (R95).
+    /// The memory of a foreign tensor; the byte offset is added to `data` where that is an address (R95).
     #[inline(always)]
     pub(crate) fn of(tensor: &DLTensor, flags: u64) -> Result<Self, Error> {
         let mut meta = Self {
@@ -66,13 +66,13 @@ impl Meta {
 }
 
 impl Meta {
-    /// A tensor whose dimensions are still to be set.
+    /// A tensor whose dimensions are yet to be set.
     #[inline(always)]
     pub(crate) fn tensor(&self, ndim: usize) -> DLTensor {
         DLTensor {
             data: self.data,
             device: self.device,
-            // At most MAX_NDIM.
+            // At most `MAX_NDIM`.
             ndim: ndim as i32,
             dtype: self.dtype,
             shape: null_mut(),
@@ -81,7 +81,7 @@ impl Meta {
         }
     }
 
-    /// The fields of a tensor that looks as usual, from a library whose tensors need no checking then.
+    /// The fields of a tensor for which [`is_fast`] holds, from a library that is trusted for those.
     #[inline(always)]
     pub(crate) fn of_fast(
         managed: &Managed<DLManagedTensorVersioned>,
@@ -92,7 +92,7 @@ impl Meta {
     }
 }
 
-/// Whether a tensor looks as usual: on the CPU, with memory, which tensors without elements have not, and with strides.
+/// Whether the tensor is on the CPU with memory (so not empty), strides, no byte offset and no flags.
 #[inline(always)]
 pub(crate) fn is_fast(tensor: &DLTensor, flags: u64) -> bool {
     tensor.device.device_type == kDLCPU
@@ -106,7 +106,7 @@ const KNOWN_FLAGS: u64 = DLPACK_FLAG_BITMASK_READ_ONLY
     | DLPACK_FLAG_BITMASK_IS_COPIED
     | DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
 
-/// What a snapshot may be made of: a description that DLPack 1.3 can mean.
+/// A description that has been checked, from which a snapshot can be made.
 pub(crate) struct Checked<'a> {
     pub(crate) meta: Meta,
     pub(crate) size: i64,
@@ -115,11 +115,11 @@ pub(crate) struct Checked<'a> {
 }
 
 impl<'a> Checked<'a> {
-    /// `shape` and `strides` (in elements; `None` for compact row-major) over the memory of `meta`.
+    /// `shape` and `strides` (in elements; `None` for contiguous row-major) over the memory of `meta`.
     ///
     /// # Errors
     ///
-    /// `BufferError` for negative or overflowing extents, unknown dtype or device, elements without memory.
+    /// `BufferError` for negative or overflowing extents, an unknown dtype or device, and elements without memory.
     #[inline(always)]
     pub(crate) fn new(
         mut meta: Meta,
@@ -152,7 +152,7 @@ impl<'a> Checked<'a> {
         })
     }
 
-    /// Refuses elements that no address space has room for from `data` on: of memory for which only a number speaks.
+    /// Refuses elements that would lie outside the address space; for memory known only by its address.
     #[cold]
     pub(crate) fn addressable(self) -> Result<Self, Error> {
         if self.size == 0 || !device::has_addresses(self.meta.device) {
@@ -179,7 +179,7 @@ impl<'a> Checked<'a> {
         Ok(self)
     }
 
-    /// Whether an export of the snapshot would have the fields of `tensor`.
+    /// Whether an export of the snapshot would have the same fields as `tensor`.
     #[inline(always)]
     fn says(&self, tensor: &DLTensor, flags: u64) -> bool {
         let meta = &self.meta;
@@ -199,18 +199,17 @@ fn no_data(size: i64) -> Error {
     ))
 }
 
-/// Shape, and strides if there are any.
+/// Shape, and strides if given.
 pub(crate) type Dimensions<'a> = (&'a [i64], Option<&'a [i64]>);
 
 /// The dimensions of `tensor` (R88 to R91).
 ///
 /// # Safety
 ///
-/// Where they are not NULL, `shape` and `strides` point to `ndim` values that stay valid and unchanged for
-/// as long as the slices are used.
+/// `shape` and `strides`, if not NULL, point to `ndim` values that stay valid and unchanged while the slices are used.
 #[inline(always)]
 pub(crate) unsafe fn dimensions<'a>(tensor: &DLTensor) -> Result<Dimensions<'a>, Error> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees the pointer.
     let shape = unsafe { extents(tensor.shape, tensor.ndim) }?;
     if tensor.strides.is_null() {
         return Ok((shape, None));
@@ -224,14 +223,14 @@ pub(crate) unsafe fn dimensions<'a>(tensor: &DLTensor) -> Result<Dimensions<'a>,
 ///
 /// # Safety
 ///
-/// If it is not NULL, `shape` points to `ndim` values that stay valid and unchanged for `'a`.
+/// `shape`, if not NULL, points to `ndim` values that stay valid and unchanged for `'a`.
 #[inline(always)]
 pub(crate) unsafe fn extents<'a>(shape: *const i64, ndim: i32) -> Result<&'a [i64], Error> {
     match usize::try_from(ndim) {
         Ok(0) => Ok(&[]),
         Ok(ndim) if ndim > layout::MAX_NDIM => Err(too_many_dimensions(ndim)),
         Ok(_) if shape.is_null() => Err(bad_ndim("shape is NULL, but ", ndim)),
-        // SAFETY: not NULL, so it points to `ndim` values, as the caller promises.
+        // SAFETY: not NULL, so it points to `ndim` values, as the caller guarantees.
         Ok(ndim) => Ok(unsafe { slice::from_raw_parts(shape, ndim) }),
         Err(_) => Err(bad_ndim("", ndim)),
     }
@@ -252,8 +251,8 @@ fn too_many_dimensions(ndim: usize) -> Error {
     ))
 }
 
-/// The fields of `managed`, checked, and whether an export of a snapshot of it would have the same: then it may go
-/// on as it is.
+/// Checks the fields of `managed`. Also returns whether an export of its snapshot would have the same fields, so that
+/// it can be passed on unchanged.
 #[inline(always)]
 pub(crate) fn of_managed(
     managed: &Managed<DLManagedTensorVersioned>,
@@ -264,7 +263,7 @@ pub(crate) fn of_managed(
     Ok((tensor, exact))
 }
 
-/// The fields of `managed`, which have passed [`of_managed`], and its shape and strides.
+/// The fields, shape and strides of `managed`, which has passed [`of_managed`].
 pub(crate) fn parts(
     managed: &Managed<DLManagedTensorVersioned>,
 ) -> Result<(&DLTensor, u64, Dimensions<'_>), Error> {
@@ -279,7 +278,7 @@ pub(crate) fn offer(
     managed: Managed<DLManagedTensorVersioned>,
 ) -> Result<Offer<Managed<DLManagedTensorVersioned>>, Error> {
     let (tensor, flags) = managed.read()?;
-    // SAFETY: `managed` owns the tensor and goes into the offer, which holds it longer than this runs (S3).
+    // SAFETY: `managed` owns the tensor and moves into the offer, which outlives these slices (S3).
     let (shape, strides) = unsafe { dimensions(tensor) }?;
     let (tensor, strides) = (*tensor, strides.unwrap_or(&[]));
     if strides.len() != shape.len() {
@@ -288,12 +287,13 @@ pub(crate) fn offer(
     Offer::new(tensor, shape, strides, flags, managed)
 }
 
-/// `managed` as dlx writes it, over the same memory.
+/// A new managed tensor of dlx's that owns `managed` and describes the same memory.
 pub(crate) fn rewritten(
     managed: Managed<DLManagedTensorVersioned>,
 ) -> Result<Managed<DLManagedTensorVersioned>, Error> {
     let (tensor, flags) = managed.read()?;
-    // SAFETY: `managed` owns the tensor and goes into the export, which copies them before it could delete it (S3).
+    // SAFETY: `managed` owns the tensor and moves into the export, which copies the dimensions before it can be
+    // deleted (S3).
     let (shape, strides) = unsafe { dimensions(tensor) }?;
     let Checked { meta, .. } = Checked::new(Meta::of(tensor, flags)?, shape, strides)?;
     let mut compact = [0; layout::MAX_NDIM];
@@ -313,14 +313,14 @@ pub(crate) fn rewritten(
     managed::export(tensor, shape, strides, meta.flags, managed)
 }
 
-/// Checks a tensor, and tells whether an export of a snapshot of it would have the same fields.
+/// Checks a tensor; returns whether an export of its snapshot would have the same fields.
 ///
 /// # Safety
 ///
 /// As for [`dimensions`].
 #[inline(always)]
 pub(crate) unsafe fn is_exact(tensor: &DLTensor, flags: u64) -> Result<bool, Error> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees the pointers.
     let (shape, strides) = unsafe { dimensions(tensor) }?;
     let checked = Checked::new(Meta::of(tensor, flags)?, shape, strides)?;
     Ok(checked.says(tensor, flags))

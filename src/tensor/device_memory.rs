@@ -1,6 +1,6 @@
-//! Memory of our own on a device with streams: allocated and freed in the order of one.
+//! dlx's own memory on devices with streams, allocated and freed in stream order.
 //!
-//! It may be let go in any thread, with or without Python, during a capture, and after the driver has gone.
+//! It may be released on any thread, attached or not, during a capture, and after the driver is gone.
 
 use std::ffi::c_void;
 use std::mem::take;
@@ -16,29 +16,29 @@ use crate::stream::Stream;
 use crate::stream::release::sweep;
 use crate::types::error::Error;
 
-/// A block of device memory, freed on drop; no address when it has no bytes (R93).
+/// A block of device memory, freed on drop; has no address if it has no bytes (R93).
 pub(crate) struct DeviceMemory(Option<Allocation>);
 
-/// Where it is, and where it goes back.
+/// An allocation and the stream to free it on.
 struct Allocation {
     address: usize,
     device: DLDevice,
     stream: Stream,
-    /// Whether nothing keeps the stream alive as long.
+    /// Whether the stream may be destroyed before the memory is freed.
     lent: bool,
 }
 
-/// Those that could not be freed yet, mostly for a capture.
+/// Allocations that could not be freed yet, mostly because of a capture.
 static KEPT_BACK: Lock<Vec<Allocation>> = Lock::new(Vec::new());
 
 impl DeviceMemory {
-    /// A block of `bytes` bytes, there for work that `stream` is given from now on.
+    /// A block of `bytes` bytes, for work queued on `stream` from now on.
     ///
-    /// A stream that is `lent` need not live as long as the memory.
+    /// A `lent` stream need not outlive the memory.
     ///
     /// # Errors
     ///
-    /// `BufferError` without a driver and while the stream captures, `MemoryError`, what the driver reports.
+    /// `BufferError` without a driver or while the stream is capturing; `MemoryError`; errors of the driver.
     pub(crate) fn new(bytes: i64, stream: &Stream, lent: bool) -> Result<Self, Error> {
         let device = stream.device();
         let current = driver::enter(device).map_err(|error| no_driver(device, error))?;
@@ -64,13 +64,13 @@ impl DeviceMemory {
         })))
     }
 
-    /// Its first byte, or NULL.
+    /// Address of the first byte, or NULL.
     pub(crate) fn as_ptr(&self) -> *mut c_void {
         let address = self.0.as_ref().map_or(0, |block| block.address);
         std::ptr::with_exposed_provenance_mut(address)
     }
 
-    /// Whether it is freed after all that `stream` is given before.
+    /// Whether the block is freed in the order of `stream`.
     pub(crate) fn is_freed_on(&self, stream: &Stream) -> bool {
         let block = self.0.as_ref();
         block.is_none_or(|block| !block.lent && block.stream.is(stream))
@@ -86,13 +86,13 @@ impl Drop for DeviceMemory {
     }
 }
 
-/// Frees what could not be freed before.
+/// Frees the allocations that could not be freed before.
 fn free_kept_back() {
     let blocks = take(&mut *KEPT_BACK.lock());
     blocks.into_iter().for_each(free);
 }
 
-/// Frees a block, or keeps it back; where there is no driver any more, there is no memory either.
+/// Frees an allocation, or keeps it for later; once the driver is gone, so is the memory.
 fn free(block: Allocation) {
     if let Err(error) = block.free()
         && !error.is_final()
@@ -108,7 +108,7 @@ impl Allocation {
         let stream = match alive {
             Some(stream) => stream,
             None => {
-                // What the stream was given is done, or was given to others.
+                // Then all work of the context is done, including that of the stream, which may be gone.
                 blocking(|| driver::relaxed(&*current, || current.synchronize_context()))?;
                 self.default_stream()
             }
@@ -116,19 +116,18 @@ impl Allocation {
         if current.capture(stream)? != Capture::None {
             return Err(driver::Error::Captured);
         }
-        // SAFETY: allocated by `new`; every tensor over it holds this block (S22), is let go of after the streams that
-        // used it elsewhere have passed (`stream/release.rs`), and this stream is the one that it was used on, or nothing
-        // runs.
+        // SAFETY: allocated by `new`. Every tensor over it holds this block (S22) and is released after the other
+        // streams that used it (`stream/release.rs`). This stream is the one that it was used on, or no work is left.
         unsafe { current.free(self.address, stream) }
     }
 
-    /// The stream, unless it may be gone or has no name in this thread.
+    /// The stream, unless it may be gone or has no handle in this thread.
     fn living_stream(&self) -> Option<driver::RawStream> {
         let current = || {
             let handle = attach_uncounted(|py| match stream::current(py, self.device) {
                 Ok(handle) => Some(handle),
                 Err(error) => {
-                    // PyO3 does not know of the attachment.
+                    // PyO3 does not count this attachment.
                     pyo3::Python::attach(|_| drop(error));
                     None
                 }
@@ -142,15 +141,15 @@ impl Allocation {
         }
     }
 
-    /// A default stream that disturbs no capture of other streams, as the legacy one would.
+    /// A default stream that, unlike the legacy one, does not invalidate captures of other streams.
     fn default_stream(&self) -> driver::RawStream {
         let stream = Stream::thread_default(self.device);
-        // SAFETY: default streams are alive as long as their context (S18).
+        // SAFETY: default streams live as long as their context (S18).
         unsafe { driver::RawStream::of_handle(stream.handle()) }
     }
 }
 
-/// The error for memory on a device that nothing here drives.
+/// The error for a device without a driver.
 #[cold]
 fn no_driver(device: DLDevice, error: driver::Error) -> Error {
     if error.is_absent() {

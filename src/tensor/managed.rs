@@ -1,4 +1,4 @@
-//! Managed tensors: an owning handle for either struct of `dlpack.h`, and the building of our own.
+//! Managed tensors: an owning handle for either struct of `dlpack.h`, and construction of dlx's own.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::c_void;
@@ -17,23 +17,23 @@ mod offer;
 
 pub(crate) use offer::Offer;
 
-/// Whether the memory may be written is not known: its producer could not say, in an unversioned struct (R43).
+/// The memory may be read-only: it came in an unversioned struct, which cannot say (R43).
 ///
-/// A flag of dlx's own, which is no bit of DLPack's: it neither comes from a foreign struct nor goes into one.
+/// A private flag in a bit that DLPack does not use; it is never read from a foreign struct nor written to one.
 pub(crate) const MAYBE_READ_ONLY: u64 = 1 << 63;
 
-/// Nobody may write to the memory, or nobody can say that one may.
+/// The memory is read-only or may be.
 pub(crate) const PROTECTED: u64 = DLPACK_FLAG_BITMASK_READ_ONLY | MAYBE_READ_ONLY;
 
-/// Either managed struct: the one of `dltensor` capsules or of `dltensor_versioned` ones.
+/// Either managed struct, that of `dltensor` capsules or that of `dltensor_versioned` ones.
 ///
-/// Fields are read one by one, through the pointer: behind `flags` a struct of another major version may
+/// Fields are read individually through the pointer: in a struct of another major version, memory after `flags` may
 /// not even be readable (R29).
 pub(crate) trait ManagedTensor: Sized + 'static {
-    /// What a snapshot of such a struct notes beside the flags that it has.
+    /// The flags that a snapshot adds for what this struct cannot say.
     const UNSAID: u64;
 
-    /// The deleter, NULL as `None` (R9).
+    /// The deleter; `None` if NULL (R9).
     ///
     /// # Safety
     ///
@@ -44,10 +44,10 @@ pub(crate) trait ManagedTensor: Sized + 'static {
     ///
     /// # Safety
     ///
-    /// `this` points to a managed tensor that lives for `'a`, and that nobody writes to.
+    /// `this` points to a managed tensor that lives for `'a` and is not written to.
     unsafe fn read<'a>(this: NonNull<Self>) -> Result<(&'a DLTensor, u64), Error>;
 
-    /// The struct for an export of ours.
+    /// The struct for an export of dlx's.
     fn assemble(
         tensor: DLTensor,
         flags: u64,
@@ -60,18 +60,18 @@ impl ManagedTensor for DLManagedTensorVersioned {
     const UNSAID: u64 = 0;
 
     unsafe fn deleter(this: NonNull<Self>) -> Option<unsafe extern "C" fn(*mut Self)> {
-        // SAFETY: alive, as the caller promises; the field is the same in every version.
+        // SAFETY: alive, as the caller guarantees; every version has this field.
         unsafe { (*this.as_ptr()).deleter }
     }
 
     #[inline(always)]
     unsafe fn read<'a>(this: NonNull<Self>) -> Result<(&'a DLTensor, u64), Error> {
-        // SAFETY: alive, as the caller promises; the field is the same in every version.
+        // SAFETY: alive, as the caller guarantees; every version has this field.
         let DLPackVersion { major, minor } = unsafe { (*this.as_ptr()).version };
         if major != DLPACK_MAJOR_VERSION {
             return Err(other_version(major, minor));
         }
-        // SAFETY: major version 1 means that this is the struct, and it is alive.
+        // SAFETY: alive, and major version 1 means that the struct has this layout.
         let this = unsafe { this.as_ref() };
         Ok((&this.dl_tensor, this.flags))
     }
@@ -101,12 +101,12 @@ impl ManagedTensor for DLManagedTensor {
     const UNSAID: u64 = MAYBE_READ_ONLY;
 
     unsafe fn deleter(this: NonNull<Self>) -> Option<unsafe extern "C" fn(*mut Self)> {
-        // SAFETY: alive, as the caller promises.
+        // SAFETY: alive, as the caller guarantees.
         unsafe { (*this.as_ptr()).deleter }
     }
 
     unsafe fn read<'a>(this: NonNull<Self>) -> Result<(&'a DLTensor, u64), Error> {
-        // SAFETY: alive, as the caller promises.
+        // SAFETY: alive, as the caller guarantees.
         Ok((unsafe { &(*this.as_ptr()).dl_tensor }, 0))
     }
 
@@ -132,7 +132,7 @@ fn other_version(major: u32, minor: u32) -> Error {
     ))
 }
 
-/// The one owner of a managed tensor: dropping it calls the deleter, exactly once (R8).
+/// The sole owner of a managed tensor: dropping it calls the deleter exactly once (R8).
 pub(crate) struct Managed<M: ManagedTensor>(NonNull<M>);
 
 // SAFETY: dlpack.h lets any thread call the deleter (R13), and the struct is only read until then.
@@ -141,41 +141,40 @@ unsafe impl<M: ManagedTensor> Send for Managed<M> {}
 unsafe impl<M: ManagedTensor> Sync for Managed<M> {}
 
 impl<M: ManagedTensor> Managed<M> {
-    /// Takes over `tensor`.
+    /// Takes ownership of `tensor`.
     ///
     /// # Safety
     ///
-    /// `tensor` points to a managed tensor that the caller owns and gives up; its fields are valid up to
-    /// what its version promises.
+    /// `tensor` points to a managed tensor that the caller owns and gives up; its fields are as its version promises.
     pub(crate) unsafe fn from_raw(tensor: NonNull<M>) -> Self {
         Self(tensor)
     }
 
-    /// Gives it away: whoever gets the pointer calls the deleter.
+    /// Releases ownership; the new owner of the pointer calls the deleter.
     pub(crate) fn into_raw(self) -> NonNull<M> {
         ManuallyDrop::new(self).0
     }
 
-    /// The tensor and its flags; no flags for the unversioned struct.
+    /// The tensor and its flags, which are empty for the unversioned struct.
     #[inline(always)]
     pub(crate) fn read(&self) -> Result<(&DLTensor, u64), Error> {
-        // SAFETY: we own the tensor, so it is alive and as it is until `self` is dropped or given away (S3).
+        // SAFETY: we own the tensor, so it is alive and unchanged until `self` is dropped or given away (S3).
         unsafe { M::read(self.0) }
     }
 }
 
 impl<M: ManagedTensor> Managed<M> {
-    /// Calls the deleter of a tensor of dlx's own, which is no link of a chain by itself.
+    /// Calls the deleter of a tensor of dlx's, which need not be counted as a link of a chain.
     pub(crate) fn delete(self) {
         ManuallyDrop::new(self).call_deleter();
     }
 
-    /// The one call of the deleter.
+    /// The only call of the deleter.
     #[inline(always)]
     fn call_deleter(&self) {
         // SAFETY: we own the tensor, so it is alive until the deleter is called (S3).
         if let Some(deleter) = unsafe { M::deleter(self.0) } {
-            // SAFETY: we own the tensor and never touch it again (S3).
+            // SAFETY: we own the tensor and never access it again (S3).
             unsafe { deleter(self.0.as_ptr()) };
         }
     }
@@ -190,8 +189,8 @@ impl<M: ManagedTensor> Drop for Managed<M> {
     }
 }
 
-/// An export: the managed struct, what keeps its memory alive, and behind it `shape` and `strides`, all in
-/// one allocation. The struct comes first, so its address is the allocation's (invariant S4).
+/// An export: the managed struct and its owner, followed by shape and strides in the same allocation. The struct is
+/// the first field, so its address is that of the allocation (S4).
 #[repr(C)]
 struct Export<M, O> {
     managed: M,
@@ -199,33 +198,33 @@ struct Export<M, O> {
     ndim: usize,
 }
 
-/// The allocation of an [`Export`], and where its dimensions begin.
+/// The layout of an [`Export`]'s allocation, and the offset of its dimensions.
 fn layout<M, O>(ndim: usize) -> Result<(Layout, usize), Error> {
     Layout::array::<i64>(2 * ndim)
         .and_then(|dimensions| Layout::new::<Export<M, O>>().extend(dimensions))
         .map_err(|_| Error::OutOfMemory(usize::MAX))
 }
 
-/// The allocation of an [`Export`] that exists.
+/// The layout of an existing [`Export`]'s allocation.
 ///
 /// # Safety
 ///
-/// There is an allocation for so many dimensions, made by `place`.
+/// `place` has made an allocation for `ndim` dimensions.
 #[inline(always)]
 unsafe fn placed<M, O>(ndim: usize) -> Layout {
     const { assert!(size_of::<Export<M, O>>().is_multiple_of(align_of::<i64>())) };
     let size = size_of::<Export<M, O>>() + size_of::<i64>() * 2 * ndim;
-    // SAFETY: an alignment that the compiler uses; the same size did not overflow in `layout`.
+    // SAFETY: the alignment is that of a Rust type; the same size did not overflow in `layout`.
     unsafe { Layout::from_size_align_unchecked(size, align_of::<Export<M, O>>()) }
 }
 
-/// A new managed tensor over the memory of `tensor`, with `shape` and `strides` copied.
+/// A new managed tensor over the memory of `tensor`, with copies of `shape` and `strides`.
 ///
-/// `owner` keeps the memory alive and is dropped by the deleter, on whatever thread that runs.
+/// `owner` keeps the memory alive; the deleter drops it, on any thread.
 ///
 /// # Errors
 ///
-/// `OutOfMemory`; `owner` is dropped then.
+/// `OutOfMemory`; `owner` is then dropped.
 pub(crate) fn export<M: ManagedTensor, O: Send + 'static>(
     tensor: DLTensor,
     shape: &[i64],
@@ -238,7 +237,7 @@ pub(crate) fn export<M: ManagedTensor, O: Send + 'static>(
     Ok(unsafe { Managed::from_raw(start.cast()) })
 }
 
-/// A complete [`Export`] in an allocation of its own, which `deleter` is to free.
+/// A complete [`Export`] in its own allocation, to be freed by `deleter`.
 fn place<M: ManagedTensor, O>(
     mut tensor: DLTensor,
     shape: &[i64],
@@ -249,37 +248,37 @@ fn place<M: ManagedTensor, O>(
 ) -> Result<NonNull<Export<M, O>>, Error> {
     let ndim = shape.len().min(strides.len());
     let (layout, dimensions) = layout::<M, O>(ndim)?;
-    // SAFETY: the layout is not empty, it holds at least the struct.
+    // SAFETY: the size is not zero, since it includes the struct.
     let block = unsafe { System.alloc(layout) };
     let Some(start) = NonNull::new(block.cast()) else {
         return Err(Error::OutOfMemory(layout.size()));
     };
-    // SAFETY: `dimensions` is the offset of the dimensions in the allocation.
+    // SAFETY: `dimensions` is the dimensions' offset in the allocation.
     tensor.shape = unsafe { block.add(dimensions) }.cast();
-    // SAFETY: the allocation has room for `2 * ndim` dimensions, the strides are the second half.
+    // SAFETY: the allocation has room for `2 * ndim` values; the strides are the second half.
     tensor.strides = unsafe { tensor.shape.add(ndim) };
-    // SAFETY: both sides hold `ndim` values, and the allocation is new.
+    // SAFETY: both sides have `ndim` values, and the allocation is new.
     unsafe { copy_nonoverlapping(shape.as_ptr(), tensor.shape, ndim) };
     // SAFETY: as for the shape.
     unsafe { copy_nonoverlapping(strides.as_ptr(), tensor.strides, ndim) };
     let export = Export {
-        // The deleter does not need it, but Paddle calls none where it is NULL.
+        // The deleter does not need the context, but Paddle skips the deleter if it is NULL.
         managed: M::assemble(tensor, flags, block.cast(), deleter),
         owner,
         ndim,
     };
-    // SAFETY: the allocation is laid out for this struct and is ours alone.
+    // SAFETY: the allocation has the layout of this struct and is not shared yet.
     unsafe { start.write(export) };
     Ok(start)
 }
 
-/// The deleter of every export: lets go of the owner and frees the allocation.
+/// The deleter of every export: drops the owner and frees the allocation.
 unsafe extern "C" fn delete<M: ManagedTensor, O>(managed: *mut M) {
     let block = managed.cast::<Export<M, O>>();
     guard(
         || {
-            // SAFETY: only `export` installs this deleter, at the start of such an allocation, and whoever
-            // calls it gives the tensor up (S4). Fields that the consumer may write are not read.
+            // SAFETY: only `export` installs this deleter, on the start of such an allocation, and its caller gives
+            // the tensor up (S4). It reads no field that a consumer may write.
             let Export { owner, ndim, .. } = unsafe { block.read() };
             // SAFETY: allocated by `place` for this many dimensions.
             let layout = unsafe { placed::<M, O>(ndim) };

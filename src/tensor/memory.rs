@@ -1,4 +1,4 @@
-//! Host memory of our own, aligned as `dlpack.h` wants it.
+//! dlx's own host memory, aligned as `dlpack.h` requires.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::c_void;
@@ -6,17 +6,17 @@ use std::ptr::{NonNull, null_mut};
 
 use crate::types::error::Error;
 
-/// The alignment that `dlpack.h` asks of `data` (R96).
+/// The alignment that `dlpack.h` requires of `data` (R96).
 pub(crate) const ALIGNMENT: usize = 256;
 
-/// From this size on, huge pages are asked for: they halve the time of a large copy.
+/// Size from which huge pages are requested; they halve the time of a large copy.
 const HUGE: usize = 4 << 20;
-/// Alignment of such blocks, so that they consist of nothing else.
+/// Alignment of such blocks, so that they consist of whole huge pages.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// An uninitialized block of host memory, freed on drop; NULL when it has no bytes (R93).
+/// An uninitialized block of host memory, freed on drop; NULL if it has no bytes (R93).
 pub(crate) struct Memory {
-    /// Where the allocation begins.
+    /// Start of the allocation.
     start: Option<NonNull<u8>>,
     /// Bytes of the block.
     size: usize,
@@ -25,9 +25,9 @@ pub(crate) struct Memory {
 /// The alignment of every allocation.
 const ALLOCATED: usize = 16;
 
-/// The allocation for a block of so many bytes: there is room to begin at the next multiple of [`ALIGNMENT`].
+/// The allocation for a block of `size` bytes, with room to start it at the next multiple of [`ALIGNMENT`].
 ///
-/// That wastes some bytes; an allocator that is asked for the alignment takes several times as long.
+/// This wastes some bytes, but allocators take several times as long when asked for the alignment.
 fn layout(size: usize) -> Result<Layout, Error> {
     let layout = if size < HUGE {
         Layout::from_size_align(size + (ALIGNMENT - ALLOCATED), ALLOCATED)
@@ -59,7 +59,7 @@ impl Memory {
         })
     }
 
-    /// Its first byte, or NULL.
+    /// Address of the first byte, or NULL.
     pub(crate) fn as_ptr(&self) -> *mut c_void {
         let aligned = |start: NonNull<u8>| {
             let start = start.as_ptr().cast::<c_void>();
@@ -78,12 +78,12 @@ impl Drop for Memory {
     }
 }
 
-/// Asks for huge pages under the whole pages of a large block.
+/// Requests huge pages for the whole pages of a large block.
 #[cfg(target_os = "linux")]
 fn advise(start: NonNull<u8>, size: usize) {
     if size >= HUGE {
         let whole = size / HUGE_PAGE * HUGE_PAGE;
-        // SAFETY: the range lies in the block just allocated, which begins with a page; the advice does not
+        // SAFETY: the range lies in the block just allocated, which starts on a page boundary; the advice does not
         // change its contents.
         unsafe { libc::madvise(start.as_ptr().cast(), whole, libc::MADV_HUGEPAGE) };
     }

@@ -12,7 +12,7 @@ use crate::tensor::checked::Meta;
 use crate::tensor::object::Tensor;
 use crate::types::{device, dtype};
 
-/// The elements as a NumPy array, as [`Tensor::numpy`] says.
+/// Implements [`Tensor::numpy`].
 pub(crate) fn to_numpy<'py>(slf: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyAny>> {
     let py = slf.py();
     let numpy = py.import("numpy")?;

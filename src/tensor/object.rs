@@ -1,9 +1,9 @@
-//! The class of tensors that Python sees, whose objects are made and freed without the detours of PyO3.
+//! The Python class of tensors, with its own allocation and deallocation.
 //!
-//! PyO3 makes an object through `object.__new__`, with a tuple of no arguments, frees it by a function that it asks
-//! the class for, and has the garbage collector know it, though a tensor has nothing that the collector could follow.
-//! So the class is derived from the one that PyO3 makes, which has all the methods, and says itself how its objects
-//! begin and end (invariant S24 of `docs/safety.md`).
+//! PyO3 creates objects through `object.__new__` with an empty tuple, frees them by a function that it looks up on the
+//! class, and registers them with the garbage collector, although most tensors hold nothing to traverse. So
+//! `dlx.Tensor` derives from PyO3's class, which has all the methods, and makes and frees its objects itself (S24 of
+//! `docs/safety.md`).
 
 mod collected;
 
@@ -33,16 +33,16 @@ use crate::tensor::snapshot::Snapshot;
 #[pyclass(frozen, subclass, weakref, module = "dlx._core")]
 pub struct Tensor {
     pub(super) snapshot: Quiet<Snapshot>,
-    /// Whether the block that lent it has ended.
+    /// Whether the `with` block that lent it has ended.
     pub(super) ended: AtomicBool,
 }
 
 impl Tensor {
-    /// What it is.
+    /// The snapshot.
     ///
     /// # Errors
     ///
-    /// `BufferError` for a tensor that was lent for a block, once that has ended.
+    /// `BufferError` for a lent tensor whose block has ended.
     #[inline(always)]
     pub(crate) fn snapshot(&self) -> PyResult<&Snapshot> {
         if self.ended.load(Ordering::Relaxed) {
@@ -52,24 +52,24 @@ impl Tensor {
         }
     }
 
-    /// What it is, if it is not ended and has no streams.
+    /// The snapshot, if it has no streams and has not ended.
     #[inline(always)]
     pub(crate) fn fast_snapshot(&self) -> Option<&Snapshot> {
         let is_plain = !self.ended.load(Ordering::Relaxed) && self.snapshot.usage().is_none();
         is_plain.then_some(&*self.snapshot)
     }
 
-    /// What it is, to be described: the memory may no longer be its own.
+    /// The snapshot, for its description only: a lent tensor's memory may be gone.
     pub(crate) fn described(&self) -> &Snapshot {
         &self.snapshot
     }
 
-    /// Where the memory is.
+    /// The device.
     pub(crate) fn device(&self) -> DLDevice {
         self.snapshot.meta().device
     }
 
-    /// Takes back what was lent: from here on nobody gets at the memory through this tensor.
+    /// Ends a loan: from now on this tensor gives no access to the memory.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
     }
@@ -83,7 +83,7 @@ fn ended() -> PyErr {
     )
 }
 
-/// An object of the class, as PyO3 lays it out.
+/// An object of the class, with PyO3's layout.
 #[repr(C)]
 pub(super) struct Object {
     head: MaybeUninit<ffi::PyObject>,
@@ -91,7 +91,7 @@ pub(super) struct Object {
     pub(super) weak: AtomicPtr<ffi::PyObject>,
 }
 
-/// The class, and the one derived from it whose objects the garbage collector knows.
+/// The class, and the subclass whose objects the garbage collector tracks.
 struct Classes {
     plain: Py<PyType>,
     collected: Py<PyType>,
@@ -106,25 +106,25 @@ impl Tensor {
         Ok(classes(py)?.plain.bind(py))
     }
 
-    /// Whether `class` is that of tensors.
+    /// Whether `class` is one of the two.
     pub(crate) fn is_class(class: &Bound<'_, PyType>) -> PyResult<bool> {
         let classes = classes(class.py())?;
         Ok(class.is(&classes.plain) || class.is(&classes.collected))
     }
 
-    /// `object`, if it is a tensor; Python code cannot derive from the class.
+    /// `object`, if it is a tensor. Python code cannot subclass the class.
     #[inline(always)]
     pub(crate) fn of<'a, 'py>(object: &'a Bound<'py, PyAny>) -> Option<&'a Bound<'py, Self>> {
-        // Without the classes there is no instance.
+        // Until the classes exist, there are no instances.
         let classes = CLASSES.get(object.py())?;
         let class = object.get_type_ptr().cast();
         (classes.plain.as_ptr() == class || classes.collected.as_ptr() == class).then(|| {
-            // SAFETY: its type is a class of `Tensor`.
+            // SAFETY: its type is one of the two classes of `Tensor`.
             unsafe { object.cast_unchecked() }
         })
     }
 
-    /// The tensor over `snapshot`, which holds objects that may come to hold it: the garbage collector is told.
+    /// A tensor over `snapshot`, tracked by the garbage collector if the objects that it holds may be part of a cycle.
     #[cold]
     pub(crate) fn holding(py: Python<'_>, snapshot: Snapshot) -> PyResult<Bound<'_, Self>> {
         if snapshot.objects().into_iter().any(collected::may_hold) {
@@ -142,7 +142,7 @@ impl Tensor {
         }
     }
 
-    /// The tensor over `snapshot`.
+    /// A tensor over `snapshot`.
     #[inline(never)]
     pub(crate) fn new(py: Python<'_>, snapshot: Snapshot) -> PyResult<Bound<'_, Self>> {
         let object = Object {
@@ -156,9 +156,9 @@ impl Tensor {
         let Some(place) = NonNull::new(memory.cast::<Object>()) else {
             return Err(PyMemoryError::new_err(()));
         };
-        // SAFETY: room for an object, aligned as CPython aligns all of them.
+        // SAFETY: room for an object, with the alignment of CPython's allocator.
         unsafe { place.write(object) };
-        // SAFETY: attached; all of an object of this class but its head (S24), which this fills.
+        // SAFETY: attached; a complete object of this class (S24) except for its head, which this fills.
         let object = unsafe { ffi::PyObject_Init(place.as_ptr().cast(), class) };
         // SAFETY: the only reference to the object.
         let object = unsafe { Bound::from_owned_ptr(py, object) };
@@ -180,7 +180,7 @@ fn classes(py: Python<'_>) -> PyResult<&Classes> {
     }
 }
 
-/// What Python code finds that derives from the class: a subclass would inherit a table that makes its base (R130).
+/// Refuses subclasses in Python: they would inherit a table that makes their base (R130).
 #[pyfunction]
 #[pyo3(signature = (**_keywords))]
 fn __init_subclass__(_keywords: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
@@ -189,17 +189,17 @@ fn __init_subclass__(_keywords: Option<&Bound<'_, PyDict>>) -> PyResult<()> {
     ))
 }
 
-/// Derives the class from that of PyO3.
+/// Derives the class from PyO3's.
 ///
 /// # Errors
 ///
-/// `SystemError` if PyO3 lays its objects out in another way.
+/// `SystemError` if PyO3's object layout differs.
 #[cold]
 #[inline(never)]
 fn derive(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
     let base = py.get_type::<Tensor>();
     let number = |name| base.getattr(name)?.extract::<usize>();
-    // What is there besides the head and the weak references is then the value.
+    // The rest, besides the head and the weak references, is then the value.
     let layout = (number("__basicsize__")?, number("__weakrefoffset__")?);
     if layout != (size_of::<Object>(), offset_of!(Object, weak)) {
         let message = format!("dlx does not know how PyO3 lays out objects: {layout:?}");
@@ -207,7 +207,7 @@ fn derive(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
     }
     let functions = [
         dealloc as *mut c_void,
-        // Who has one of his own does not inherit that the collector knows his objects.
+        // A type with its own `tp_traverse` does not inherit `Py_TPFLAGS_HAVE_GC`.
         traverse as *mut c_void,
         free as *mut c_void,
     ];
@@ -218,7 +218,7 @@ fn derive(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
     Ok(class)
 }
 
-/// A class `dlx.Tensor` derived from `base`, whose objects `tp_dealloc`, `tp_traverse` and `tp_free` are for.
+/// A class `dlx.Tensor` derived from `base`, with these `tp_dealloc`, `tp_traverse` and `tp_free`.
 pub(super) fn subclass<'py>(
     base: &Bound<'py, PyType>,
     [dealloc, traverse, free]: [*mut c_void; 3],
@@ -241,7 +241,7 @@ pub(super) fn subclass<'py>(
         slots: slots.as_mut_ptr(),
     };
     let bases = PyTuple::new(py, [base])?;
-    // SAFETY: attached; each slot has a function of its kind, the last is zero, and CPython copies all of it.
+    // SAFETY: attached; each slot has a function of its type, the last slot is zero, and CPython copies them all.
     let class = unsafe { ffi::PyType_FromSpecWithBases(&mut spec, bases.as_ptr()) };
     // SAFETY: a new reference, or NULL with an exception.
     let class = unsafe { Bound::from_owned_ptr_or_err(py, class) }?.cast_into::<PyType>()?;
@@ -250,26 +250,26 @@ pub(super) fn subclass<'py>(
     Ok(class)
 }
 
-/// `tp_dealloc` of the class. PyO3 does not know of its attachment, as a snapshot does not need it to (S5).
+/// `tp_dealloc` of the class. PyO3 does not count its attachment, and a snapshot's release does not require that (S5).
 ///
 /// # Safety
 ///
-/// Called by CPython, attached, with an object of the class that nobody refers to any more.
+/// Called by CPython, attached, with an object of the class whose reference count is zero.
 unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
     let body = || {
-        // SAFETY: as the caller promises.
+        // SAFETY: a live head, as the caller guarantees.
         let class = unsafe { ffi::Py_TYPE(object) };
-        // SAFETY: as the caller promises.
+        // SAFETY: an object of the class without references, as the caller guarantees.
         unsafe { end(object) };
         // SAFETY: allocated by `new`.
         unsafe { ffi::PyObject_Free(object.cast()) };
-        // SAFETY: every object has a reference to its class.
+        // SAFETY: every object holds a reference to its class.
         unsafe { ffi::Py_DECREF(class.cast()) };
     };
     guard(body, unraisable);
 }
 
-/// Ends all of an object but its head and its memory.
+/// Drops everything in an object except its head and its memory.
 ///
 /// # Safety
 ///
@@ -277,42 +277,42 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
 #[inline(always)]
 pub(super) unsafe fn end(object: *mut ffi::PyObject) {
     let place = object.cast::<Object>();
-    // SAFETY: whole until here (S24).
+    // SAFETY: still intact here (S24).
     let weak = unsafe { &(*place).weak };
     if !weak.load(Ordering::Relaxed).is_null() {
-        // SAFETY: as the caller promises.
+        // SAFETY: attached, with an object without references, as the caller guarantees.
         unsafe { ffi::PyObject_ClearWeakRefs(object) };
     }
-    // SAFETY: written when the object was made (S24); nobody gets at it any more.
+    // SAFETY: written when the object was made (S24), and nothing can reach it any more.
     unsafe { place.drop_in_place() };
 }
 
-/// `tp_free` of the class, by which CPython sees that no object of it may be given the class of another: a function of
-/// its own.
+/// `tp_free` of the class. Having its own function makes CPython refuse `__class__` assignments to and from other
+/// classes.
 unsafe extern "C" fn free(object: *mut c_void) {
-    // SAFETY: memory that `new` allocated.
+    // SAFETY: memory allocated by `new`.
     unsafe { ffi::PyObject_Free(object) };
 }
 
-/// `tp_traverse` of the class; nobody calls it.
+/// `tp_traverse` of the class; never called.
 unsafe extern "C" fn traverse(_: *mut ffi::PyObject, _: ffi::visitproc, _: *mut c_void) -> c_int {
     0
 }
 
-/// Whether objects begin with more than a count and a type: so they do without a GIL.
+/// Whether the object header has more than a count and a type, as in free-threaded builds.
 const IS_FREE_THREADED: bool = size_of::<ffi::PyObject>() > 2 * size_of::<usize>();
 
-/// Ends the counting of references to the class, which lives as long as the process, where threads run at once: each
-/// tensor has one, and to count it in turn would cost them as much as a GIL.
+/// Makes the class immortal on free-threaded builds. It lives as long as the process, and every tensor holds a
+/// reference to it; threads contending for that count would cost as much as a GIL.
 pub(super) fn share(class: &Bound<'_, PyType>) {
     if !IS_FREE_THREADED {
         return;
     }
-    // SAFETY: `Py_SET_REFCNT` as a function, which has this signature since CPython 3.13.
+    // SAFETY: `_Py_SetRefcnt` is `Py_SET_REFCNT` as a function, with this signature since CPython 3.13.
     let set: Option<unsafe extern "C" fn(*mut ffi::PyObject, ffi::Py_ssize_t)> =
         unsafe { symbol("_Py_SetRefcnt") };
     if let Some(set) = set {
-        // SAFETY: a live object, of which nobody else knows yet; so large a count makes it immortal.
+        // SAFETY: a live object that is not shared yet; so large a count makes it immortal.
         unsafe { set(class.as_ptr(), ffi::Py_ssize_t::MAX) };
     }
 }

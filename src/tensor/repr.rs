@@ -1,4 +1,4 @@
-//! How a tensor prints.
+//! The `repr` of a tensor.
 
 #![forbid(unsafe_code)]
 
@@ -10,7 +10,7 @@ use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
 use crate::types::{device, dtype};
 
-/// What `repr` prints: one line with what differs from the usual.
+/// One line, which mentions only what differs from the defaults.
 pub(crate) fn of(tensor: &Tensor) -> String {
     let Meta { dtype, device, .. } = tensor.snapshot.meta();
     let shape: Vec<String> = tensor.snapshot.shape().iter().map(i64::to_string).collect();

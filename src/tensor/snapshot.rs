@@ -1,7 +1,7 @@
-//! The immutable description of a tensor, together with what keeps its memory alive.
+//! The immutable description of a tensor, together with the owner of its memory.
 //!
-//! Shape and strides are copied when a tensor comes in, so that a producer that changes its own (torch's
-//! point into the live tensor) changes nothing here. A `dlx.Tensor` and all its exports share one snapshot.
+//! Shape and strides are copied on import, so a producer may change its own (torch's point into the live tensor)
+//! without effect here. A `dlx.Tensor` and all its exports share one snapshot.
 
 mod attached;
 mod export;
@@ -32,7 +32,7 @@ pub(crate) use source::{Aliases, Hold, Source};
 struct Fields {
     flags: u64,
     source: Source,
-    /// Its streams, shared by all views of the same import; `None` where there is nothing to order.
+    /// Its streams, shared by all views of the same import; `None` if nothing needs ordering.
     usage: Option<Arc<StreamUsage>>,
 }
 
@@ -49,7 +49,7 @@ impl Beside for Fields {
 }
 
 impl Fields {
-    /// Lets go of the view that this is another of, and which may be one of another again.
+    /// Releases the view that this one is based on, which may itself be based on another.
     #[cold]
     #[inline(never)]
     fn let_view_go(&mut self) {
@@ -59,7 +59,7 @@ impl Fields {
         }
     }
 
-    /// Lets go of the memory, if no other view of the same import holds its streams.
+    /// Releases the memory, unless another view of the same import shares the streams.
     #[inline(never)]
     fn release(&mut self, usage: Arc<StreamUsage>, dtype: DLDataType, shape: &[i64]) {
         if let Ok(usage) = Arc::try_unwrap(usage) {
@@ -80,18 +80,18 @@ impl Fields {
     }
 }
 
-/// A tensor: shared, immutable, freed with its last holder.
+/// A tensor: shared, immutable, freed with the last reference.
 #[derive(Clone)]
 pub(crate) struct Snapshot(Shared<Fields>);
 
 impl Checked<'_> {
-    /// The snapshot, whose memory `source` keeps alive.
+    /// The snapshot over memory that `source` keeps alive.
     #[inline(always)]
     pub(crate) fn over(self, source: Source) -> Snapshot {
         self.with_usage(source, None)
     }
 
-    /// The snapshot, whose memory `source` keeps alive and `usage` orders.
+    /// The snapshot over memory that `source` keeps alive, with the streams in `usage`.
     #[inline(always)]
     pub(crate) fn with_usage(self, source: Source, usage: Option<Arc<StreamUsage>>) -> Snapshot {
         let Self {
@@ -129,8 +129,8 @@ impl Snapshot {
         Self(Shared::new(fields, tensor, ndim, dimension))
     }
 
-    /// A snapshot without streams of what needs no checking; `dimension` gives an extent and a stride in elements for
-    /// each of at most 64 dimensions.
+    /// A snapshot without streams or checks; `dimension` returns the extent and the stride in elements of each of at
+    /// most 64 dimensions.
     #[inline(always)]
     pub(crate) fn unchecked(
         meta: Meta,
@@ -141,7 +141,7 @@ impl Snapshot {
         Self::new(meta, source, None, ndim, dimension)
     }
 
-    /// Uninitialized memory of our own on the CPU, compact and row-major.
+    /// New uninitialized CPU memory, contiguous in row-major order.
     pub(crate) fn allocate(shape: &[i64], dtype: DLDataType, flags: u64) -> Result<Self, Error> {
         let meta = Meta::on_cpu(NonNull::dangling().as_ptr(), dtype, flags);
         let mut checked = Checked::new(meta, shape, None)?;
@@ -151,7 +151,7 @@ impl Snapshot {
         Ok(checked.over(Source::Memory(memory)))
     }
 
-    /// Whether the memory is our own, and freed after all that `stream` is given before.
+    /// Whether this is memory of dlx's, freed in the order of `stream`.
     pub(crate) fn is_freed_on(&self, stream: &Stream) -> bool {
         match &self.0.value().source {
             Source::Device(memory) => memory.is_freed_on(stream),
@@ -161,14 +161,14 @@ impl Snapshot {
         }
     }
 
-    /// The same memory seen as another dtype of the same size.
+    /// The same memory with another dtype of the same size.
     pub(crate) fn reinterpret(&self, dtype: DLDataType) -> Result<Self, Error> {
         let mut meta = self.meta();
         meta.dtype = dtype;
         self.other(meta)
     }
 
-    /// The same tensor, known to be a copy that a producer made on demand (torch does not say so, R37).
+    /// The same tensor, marked as a copy that the producer made on request (torch does not say so, R37).
     pub(crate) fn copied(self) -> Result<Self, Error> {
         if self.has(DLPACK_FLAG_BITMASK_IS_COPIED) {
             return Ok(self);
@@ -178,14 +178,14 @@ impl Snapshot {
         self.other(meta)
     }
 
-    /// The same tensor, which is on other devices too.
+    /// The same tensor, with the other devices that it is on.
     pub(crate) fn aliased(self, aliases: Aliases) -> Result<Self, Error> {
         let checked = Checked::new(self.meta(), self.shape(), Some(self.strides()))?;
         let source = Source::Aliased(Box::new((self.clone(), aliases)));
         Ok(checked.with_usage(source, self.0.value().usage.clone()))
     }
 
-    /// The devices that the memory is on besides its own, if there are any.
+    /// The other devices that the memory is on, if any.
     pub(crate) fn aliases(&self) -> Option<&Aliases> {
         match &self.0.value().source {
             Source::Aliased(aliased) => Some(&aliased.1),
@@ -194,7 +194,7 @@ impl Snapshot {
         }
     }
 
-    /// The same memory as another device reaches it, at the same address; the elements are ready.
+    /// The same memory, accessed by another device at the same address; the elements must be ready.
     pub(crate) fn on(&self, device: DLDevice) -> Result<Self, Error> {
         let mut meta = self.meta();
         meta.device = device;
@@ -208,13 +208,14 @@ impl Snapshot {
         Ok(checked.with_usage(Source::Snapshot(self.clone()), usage))
     }
 
-    /// The same tensor, used in the order of other streams too.
+    /// The same tensor, also used on other streams.
     pub(crate) fn used(&self, usage: StreamUsage) -> Result<Self, Error> {
         let checked = Checked::new(self.meta(), self.shape(), Some(self.strides()))?;
         Ok(checked.with_usage(Source::Snapshot(self.clone()), Some(Arc::new(usage))))
     }
 
-    /// The Python objects that its last holder, if `self` is that, holds one reference to each; NULL for none.
+    /// The Python objects to which the last reference to this snapshot, if `self` is that, holds one reference each;
+    /// NULL for none.
     pub(crate) fn objects(&self) -> [*mut ffi::PyObject; 2] {
         if self.0.is_unique() {
             self.0.value().source.objects()
@@ -232,7 +233,7 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// `BufferError` where that would end the capture of a graph, or there is no driver to do it.
+    /// `BufferError` if that would invalidate a capture, or without a driver.
     pub(crate) fn order(&self, consumer: &Stream) -> Result<(), Error> {
         match self.usage() {
             Some(usage) => usage.order(consumer, Joined::Never),
@@ -261,7 +262,7 @@ impl Snapshot {
 
     /// Number of elements.
     pub(crate) fn size(&self) -> i64 {
-        // It was checked that this fits, whatever the order.
+        // Checked not to overflow, in any order.
         self.shape().iter().product()
     }
 
@@ -285,18 +286,18 @@ impl Snapshot {
         self.meta().flags & flags != 0
     }
 
-    /// Bytes of the elements alone.
+    /// Bytes of the elements, without gaps.
     pub(crate) fn nbytes(&self) -> i64 {
         let padded = self.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
         layout::nbytes(self.size(), self.meta().dtype, padded)
     }
 
-    /// Whether the elements lie in row-major order with nothing between them.
+    /// Whether the layout is contiguous in row-major order.
     pub(crate) fn is_row_major(&self) -> bool {
         layout::is_row_major(self.shape(), self.strides())
     }
 
-    /// As [`Self::dl_tensor`], where it lies.
+    /// [`Self::dl_tensor`], by reference.
     #[inline(always)]
     pub(crate) fn as_dl_tensor(&self) -> &DLTensor {
         self.0.tensor()
@@ -308,19 +309,19 @@ impl Snapshot {
         *self.0.tensor()
     }
 
-    /// Whether its producer says that the memory must not be written, or cannot say.
+    /// Whether the memory is read-only, or may be.
     pub(crate) fn is_protected(&self) -> bool {
         self.has(PROTECTED)
     }
 
-    /// The same tensor as one that must not be written.
+    /// The same tensor, read-only.
     pub(crate) fn readonly(&self) -> Result<Self, Error> {
         let mut meta = self.meta();
         meta.flags = meta.flags & !PROTECTED | DLPACK_FLAG_BITMASK_READ_ONLY;
         self.other(meta)
     }
 
-    /// The same tensor as one that may be written.
+    /// The same tensor, writable.
     pub(crate) fn writable(&self) -> Result<Self, Error> {
         let mut meta = self.meta();
         meta.flags &= !PROTECTED;

@@ -1,8 +1,8 @@
-//! A managed tensor that is offered to a peer which may refuse it, having deleted it or not (R131).
+//! A managed tensor offered to a peer that may refuse it, with or without deleting it (R131).
 //!
-//! Whether a peer that fails has called the deleter, `dlpack.h` leaves open, and peers differ. The deleter of an
-//! offer lets go of the tensor as any does, but the allocation stays until both have let go of it, peer and offerer,
-//! so that the offerer can see whether it ran (invariant S17 of `docs/safety.md`).
+//! `dlpack.h` does not say whether a failing peer calls the deleter, and peers differ. An offer's deleter drops the
+//! owner like any other, but the allocation lives until both peer and offerer have released it, so the offerer can see
+//! whether the deleter ran (S17 of `docs/safety.md`).
 
 use std::alloc::{GlobalAlloc, System};
 use std::mem::ManuallyDrop;
@@ -14,9 +14,9 @@ use crate::abi::{DLManagedTensorVersioned, DLTensor};
 use crate::cpython::boundary::{guard, unraisable};
 use crate::types::error::Error;
 
-/// What an offer holds.
+/// The owner in an offer's allocation.
 struct Offered<O> {
-    /// Peer and offerer, or the one that has not let go.
+    /// Number of shares not yet released, of peer and offerer.
     holders: AtomicU8,
     /// Taken out by the deleter.
     owner: Option<O>,
@@ -24,15 +24,15 @@ struct Offered<O> {
 
 type OfferedExport<O> = Export<DLManagedTensorVersioned, Offered<O>>;
 
-/// The offerer's share: dropped, it deletes the tensor unless the peer did.
+/// The offerer's share. Dropping it deletes the tensor unless the peer has.
 pub(crate) struct Offer<O: Send + 'static>(NonNull<OfferedExport<O>>);
 
 impl<O: Send + 'static> Offer<O> {
-    /// An offer of the memory of `tensor`, which `owner` keeps alive.
+    /// Offers the memory of `tensor`, which `owner` keeps alive.
     ///
     /// # Errors
     ///
-    /// `OutOfMemory`; `owner` is dropped then.
+    /// `OutOfMemory`; `owner` is then dropped.
     pub(crate) fn new(
         tensor: DLTensor,
         shape: &[i64],
@@ -47,64 +47,64 @@ impl<O: Send + 'static> Offer<O> {
         place(tensor, shape, strides, flags, offered, delete::<O>).map(Self)
     }
 
-    /// What the peer is given.
+    /// The pointer for the peer.
     pub(crate) fn as_ptr(&self) -> *mut DLManagedTensorVersioned {
         self.0.as_ptr().cast()
     }
 
-    /// The peer has taken the tensor over: to delete it is up to the peer.
+    /// Called when the peer has accepted the tensor, and so owns it.
     pub(crate) fn accepted(self) {
         let this = ManuallyDrop::new(self);
-        // SAFETY: this is the offerer's share, given up once.
+        // SAFETY: the offerer's share, released once.
         unsafe { let_go(this.0) };
     }
 }
 
 impl<O: Send + 'static> Drop for Offer<O> {
     fn drop(&mut self) {
-        // SAFETY: the allocation stays while the offerer holds it, and this field is only ever shared.
+        // SAFETY: the offerer's share keeps the allocation alive, and this field is only accessed by shared reference.
         let holders = unsafe { &(*self.0.as_ptr()).owner.holders };
         if holders.load(Ordering::Acquire) == 2 {
-            // SAFETY: the peer has refused the tensor and not deleted it, so that is left to the caller (R131).
+            // SAFETY: the peer has refused the tensor without deleting it, so the offerer must (R131).
             unsafe { delete::<O>(self.as_ptr()) };
         }
-        // SAFETY: this is the offerer's share, given up once.
+        // SAFETY: the offerer's share, released once.
         unsafe { let_go(self.0) };
     }
 }
 
-/// The deleter of every offer: lets go of the owner, and of the allocation.
+/// The deleter of every offer: drops the owner and releases the peer's share.
 unsafe extern "C" fn delete<O>(managed: *mut DLManagedTensorVersioned) {
     let body = || {
         let Some(block) = NonNull::new(managed.cast::<OfferedExport<O>>()) else {
             return;
         };
-        // SAFETY: only `Offer::new` installs this deleter, at the start of such an allocation, which is there as
-        // long as the deleter has not run (S17). It runs once, and nobody else looks at the owner.
+        // SAFETY: only `Offer::new` installs this deleter, on the start of such an allocation, which lives at least
+        // until the deleter has run (S17). It runs once, and nothing else accesses the owner.
         let owner = unsafe { &mut (*block.as_ptr()).owner.owner };
         let owner = owner.take();
-        // SAFETY: the peer's share, given up once.
+        // SAFETY: the peer's share, released once.
         unsafe { let_go(block) };
         drop(owner);
     };
-    // A deleter has no way to report.
+    // A deleter cannot report errors.
     guard(body, unraisable);
 }
 
-/// Gives up one of the two shares of an allocation, and frees it with the second.
+/// Releases one of the two shares of an allocation; the second frees it.
 ///
 /// # Safety
 ///
-/// The share was the caller's, who does not touch the allocation again.
+/// The caller owned the share and does not access the allocation again.
 unsafe fn let_go<O>(block: NonNull<OfferedExport<O>>) {
-    // SAFETY: the caller's share keeps the allocation, and nobody writes this field.
+    // SAFETY: the caller's share keeps the allocation alive, and this field never changes.
     let ndim = unsafe { (*block.as_ptr()).ndim };
-    // SAFETY: as above; the field is only ever shared.
+    // SAFETY: as above; this field is only accessed by shared reference.
     let holders = unsafe { &(*block.as_ptr()).owner.holders };
     if holders.fetch_sub(1, Ordering::AcqRel) == 1 {
         // SAFETY: allocated by `place` for this many dimensions.
         let layout = unsafe { placed::<DLManagedTensorVersioned, Offered<O>>(ndim) };
-        // SAFETY: allocated by `place` with this same layout, and nobody holds it any more.
+        // SAFETY: allocated by `place` with this layout; both shares are released.
         unsafe { System.dealloc(block.as_ptr().cast(), layout) };
     }
 }

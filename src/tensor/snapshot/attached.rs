@@ -1,4 +1,4 @@
-//! Letting go of a snapshot where the thread is known to be attached: of what holds its memory at once, if that is all.
+//! Drop of a snapshot on an attached thread: frees a sole reference without attaching again.
 
 #![forbid(unsafe_code)]
 
@@ -11,7 +11,7 @@ use crate::tensor::block::Shared;
 impl DropAttached for Snapshot {
     #[inline(always)]
     fn drop_attached(self, py: Python<'_>) {
-        // What streams use waits for them, what others hold stays, and views are let go of as such.
+        // Views, and snapshots with streams or other references, take the slow path.
         let taken = self.0.take_if(|fields| {
             let is_foreign = matches!(fields.source, Source::Versioned(_) | Source::Python(_));
             is_foreign && fields.usage.is_none()

@@ -1,4 +1,4 @@
-//! What a snapshot gives to others: managed tensors of their own over the same memory.
+//! Exports of a snapshot: new managed tensors over the same memory.
 
 #![forbid(unsafe_code)]
 
@@ -9,7 +9,7 @@ use crate::tensor::managed::{Managed, ManagedTensor, Offer};
 use crate::types::error::Error;
 
 impl Snapshot {
-    /// A managed tensor of its own that is offered to a peer.
+    /// Offers a new managed tensor to a peer.
     pub(crate) fn offer(&self, fresh: bool) -> Result<Offer<Self>, Error> {
         let (shape, strides) = (self.shape(), self.strides());
         Offer::new(
@@ -21,7 +21,7 @@ impl Snapshot {
         )
     }
 
-    /// The flags of an export, `fresh` if nobody else has the memory.
+    /// The flags of an export; `fresh` if nothing else uses the memory.
     fn flags(&self, fresh: bool) -> u64 {
         if fresh {
             self.meta().flags
@@ -30,10 +30,10 @@ impl Snapshot {
         }
     }
 
-    /// A managed tensor of its own that shares the memory (R16).
+    /// A new managed tensor that shares the memory (R16).
     ///
-    /// IS_COPIED says that the consumer is the only owner, so it is set only on memory made for this
-    /// export: `fresh` (R37, R38).
+    /// IS_COPIED means that the consumer is the only owner, so it is set only for memory made for this export: `fresh`
+    /// (R37, R38).
     pub(crate) fn export<M: ManagedTensor>(&self, fresh: bool) -> Result<Managed<M>, Error> {
         let (shape, strides) = (self.shape(), self.strides());
         managed::export(

@@ -1,4 +1,4 @@
-//! What a snapshot takes from others: foreign managed tensors.
+//! Imports of foreign managed tensors into snapshots.
 
 use std::cell::Cell;
 use std::mem::replace;
@@ -14,7 +14,7 @@ use crate::types::error::Error;
 use crate::types::layout::MAX_NDIM;
 
 impl Snapshot {
-    /// Takes over a foreign tensor, or gives it back untouched with the reason.
+    /// Takes ownership of a foreign tensor, or returns it unchanged with the reason.
     ///
     /// `usage` says what the elements wait for.
     pub(crate) fn import<M>(
@@ -29,8 +29,8 @@ impl Snapshot {
             Ok(read) => read,
             Err(error) => return Err((error, managed)),
         };
-        // SAFETY: `managed` owns the tensor, so its dimensions are valid (R100); they stay so while this
-        // function runs, because `managed` goes either into the snapshot or back to the caller (S3).
+        // SAFETY: `managed` owns the tensor, so its dimensions are valid (R100), and stay valid during this function:
+        // `managed` moves into the snapshot or back to the caller (S3).
         let dimensions = unsafe { dimensions(tensor) };
         let checked = dimensions
             .and_then(|(shape, strides)| Checked::new(Meta::of(tensor, flags)?, shape, strides));
@@ -43,8 +43,8 @@ impl Snapshot {
         }
     }
 
-    /// Takes over a tensor that looks as usual, from a library whose tensors need no checking then, and tells how many
-    /// elements behind the first one the last one is, if they are few; gives back others.
+    /// Takes ownership of a tensor that [`Meta::of_fast`] accepts; returns others. Also returns the offset of the last
+    /// element from the first, in elements, if it fits 32 bits and its computation cannot have overflowed.
     #[inline(always)]
     pub(crate) fn import_fast(
         managed: Managed<DLManagedTensorVersioned>,
@@ -60,7 +60,7 @@ impl Snapshot {
         let read = |values: *mut i64, index: usize| {
             // SAFETY: `managed` owns the tensor, which has `ndim` extents and strides (S3).
             let value = unsafe { values.add(index) };
-            // SAFETY: as above; another thread may change it, so it is read once, as a whole (S13).
+            // SAFETY: as above; another thread may change it, so it is read once and atomically (S13).
             unsafe { AtomicI64::from_ptr(value) }.load(Ordering::Relaxed)
         };
         let (last, bits) = (Cell::new(0_i64), Cell::new(0));
@@ -74,13 +74,13 @@ impl Snapshot {
             (extent, stride)
         };
         let snapshot = Self::unchecked(meta, managed.into(), ndim, dimension);
-        // Where none has more bits than these, at most 64 products do not overflow.
+        // If no value has more bits than this, the sum of at most 64 products does not overflow.
         let is_small = bits.get() >> 28 == 0;
         let last = u32::try_from(last.get()).ok();
         Ok((snapshot, last.filter(|_| is_small)))
     }
 
-    /// Leaves the versioned tensor that this was imported from as it is, if nobody else holds the snapshot.
+    /// Releases ownership of the imported tensor without deleting it, if this is the sole reference.
     pub(crate) fn forget(mut self) -> Result<(), Self> {
         let fields = self.0.get_mut();
         let forgotten = match fields.map(|fields| replace(&mut fields.source, Source::Static)) {

@@ -1,4 +1,4 @@
-//! What keeps the memory of a snapshot alive.
+//! The owners of a snapshot's memory.
 
 #![forbid(unsafe_code)]
 
@@ -14,9 +14,9 @@ use crate::tensor::device_memory::DeviceMemory;
 use crate::tensor::managed::Managed;
 use crate::tensor::memory::Memory;
 
-/// What another protocol gives to hold; dropping it lets go.
+/// An owner from another protocol; dropping it releases the memory.
 pub(crate) trait Hold: Send + Sync {
-    /// The Python objects that it holds one reference to each, where it can tell; NULL for none.
+    /// The Python objects to which it holds one reference each, if known; NULL for none.
     fn objects(&self) -> [*mut ffi::PyObject; 2] {
         [null_mut(); 2]
     }
@@ -34,25 +34,25 @@ impl Hold for (PythonOwner, PythonOwner) {
     }
 }
 
-/// What keeps the memory of a snapshot alive; dropping it lets go. Every snapshot has room for the largest.
+/// The owner of a snapshot's memory; dropping it releases the memory. Every snapshot has room for the largest variant.
 pub(crate) enum Source {
-    /// A tensor that came through the table or a `dltensor_versioned` capsule.
+    /// A tensor from a table or a `dltensor_versioned` capsule.
     Versioned(Managed<DLManagedTensorVersioned>),
-    /// A tensor that came through a `dltensor` capsule.
+    /// A tensor from a `dltensor` capsule.
     Legacy(#[expect(dead_code, reason = "held for its deleter")] Managed<DLManagedTensor>),
-    /// Memory of a Python object, named by `from_pointer`.
+    /// Memory owned by a Python object, passed to `from_pointer`.
     Python(PythonOwner),
-    /// Memory of our own.
+    /// dlx's own host memory.
     Memory(#[expect(dead_code, reason = "held for its memory")] Memory),
-    /// Memory of our own on a device.
+    /// dlx's own device memory.
     Device(Box<DeviceMemory>),
-    /// Memory that another protocol describes, with whatever that gives to hold it.
+    /// Memory described by another protocol, with its owner.
     Held(Box<dyn Hold>),
     /// Another view of the same memory.
     Snapshot(Snapshot),
-    /// Another view of the same memory, which is on more devices than one.
+    /// Another view of the same memory, with the other devices that it is on.
     Aliased(Box<(Snapshot, Aliases)>),
-    /// Memory that the caller answers for.
+    /// Memory that the caller vouches for.
     Static,
 }
 
@@ -69,7 +69,7 @@ impl From<Managed<DLManagedTensor>> for Source {
 }
 
 impl Source {
-    /// The Python objects that this holds one reference to each, where it can tell; NULL for none.
+    /// The Python objects to which this holds one reference each, if known; NULL for none.
     pub(crate) fn objects(&self) -> [*mut ffi::PyObject; 2] {
         match self {
             Self::Python(owner) => owner.objects(),
@@ -78,7 +78,7 @@ impl Source {
         }
     }
 
-    /// The streams of the other view.
+    /// The streams of the view that this one is based on.
     pub(crate) fn usage(&self) -> Option<&StreamUsage> {
         match self {
             Self::Snapshot(view) => view.usage(),
@@ -88,9 +88,9 @@ impl Source {
     }
 }
 
-/// The devices that a tensor is on besides its own, and whom to ask for it there.
+/// The other devices that a tensor is on, and the object to ask for it there.
 pub(crate) struct Aliases {
     pub(crate) devices: Box<[DLDevice]>,
-    /// `None` where the class of a mixin says so of a `dlx.Tensor`: nobody but dlx describes that memory.
+    /// `None` if a mixin class names them for a `dlx.Tensor`: no other object describes that memory.
     pub(crate) exporter: Option<PythonOwner>,
 }
