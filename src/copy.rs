@@ -1,6 +1,6 @@
-//! Copies of tensors, on the host and by a driver, and the request that says when one is made.
+//! Copies of tensors, on the host or by a driver, and the request that decides whether to copy.
 //!
-//! Knows snapshots and streams, and no producer: what a library can copy by itself, `import` asks it for.
+//! Knows snapshots and streams but no producers: `import` asks a library for the copies it can make itself.
 
 pub(crate) mod by_driver;
 pub(crate) mod host;

@@ -1,7 +1,7 @@
-//! Copies that a driver makes: from the host to a device, back, and on devices.
+//! Copies by a driver: host to device, device to host, and between or within devices.
 //!
-//! A copy runs on the stream that was asked for, or else on dlx's current one, after what the source waits for.
-//! Nothing that would end the capture of a graph is begun.
+//! A copy runs on the requested stream, else on dlx's current one, and waits for whatever its source waits for. Nothing
+//! is started that would invalidate a graph capture.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -30,27 +30,27 @@ mod down;
 
 use down::{down, refuse_capture};
 
-/// Calls of a driver that one copy is worth; with more, the host does the work between two of them.
+/// Maximum driver calls per copy; a copy that needs more goes through the host.
 const CALLS: i64 = 256;
 
 /// The stream that a copy runs on.
 pub(crate) enum On {
-    /// One that was asked for; if it is `lent`, nobody says that it lives on.
+    /// The requested stream; if `lent`, it may be destroyed after the call.
     Stream { stream: Stream, lent: bool },
     /// dlx's current stream.
     Current,
-    /// dlx's current stream, which does not wait for the source (R76).
+    /// dlx's current stream, without waiting for the source (R76).
     Unordered,
 }
 
 impl On {
-    /// One that was asked for in a call.
+    /// The stream requested in a call.
     pub(crate) fn asked(stream: Stream, lent: bool) -> Self {
         let lent = lent && !stream.is_kept();
         Self::Stream { stream, lent }
     }
 
-    /// The stream of the device where the result will be.
+    /// The stream on the device of the result, and whether it is lent.
     fn stream(self, there: DLDevice) -> Result<(Stream, bool), Error> {
         match self {
             Self::Stream { stream, lent } => Ok((stream, lent)),
@@ -67,9 +67,9 @@ impl On {
     }
 }
 
-/// What copies between two devices.
+/// The kind of a copy between two devices.
 enum Direction {
-    /// The CPU.
+    /// Both on the host.
     Host,
     Up,
     Down,
@@ -89,11 +89,11 @@ fn way(here: DLDevice, there: DLDevice) -> Option<Direction> {
     }
 }
 
-/// Whether dlx can copy from one device to the other.
+/// Checks that dlx can copy from one device to the other.
 ///
 /// # Errors
 ///
-/// `BufferError` where it cannot, or there is no driver; what the driver reports.
+/// `BufferError` if it cannot, or if there is no driver; what the driver reports.
 pub(crate) fn check(here: DLDevice, there: DLDevice) -> Result<(), Error> {
     let driven = match way(here, there) {
         Some(Direction::Host) => return Ok(()),
@@ -122,7 +122,7 @@ fn unable(here: DLDevice, there: DLDevice, error: Option<driver::Error>) -> Erro
     })
 }
 
-/// The stream that a consumer of `__dlpack__` names for a copy on `there` (R50, R55, R72).
+/// The stream on `there` that a consumer of `__dlpack__` requests for a copy (R50, R55, R72).
 pub(crate) fn for_export(stream: Option<&Bound<'_, PyAny>>, there: DLDevice) -> PyResult<On> {
     let has_streams = stream::has_streams(there);
     Ok(match stream::wanted(stream, there)? {
@@ -132,7 +132,7 @@ pub(crate) fn for_export(stream: Option<&Bound<'_, PyAny>>, there: DLDevice) -> 
         Wanted::NoOrder => return Err(stream::no_streams(there)),
         Wanted::Stream(stream) => {
             let stream = stream::check_device(stream)?;
-            // It stays the consumer's (R82).
+            // The consumer still owns it (R82).
             On::asked(stream, true)
         }
     })
@@ -140,11 +140,11 @@ pub(crate) fn for_export(stream: Option<&Bound<'_, PyAny>>, there: DLDevice) -> 
 
 /// A compact row-major copy on `there`, with IS_COPIED set (R37, R47).
 ///
-/// On the host it is complete when this returns (R55), on a device after the stream.
+/// A copy to the host is complete on return (R55), a copy to a device once the stream has run it.
 ///
 /// # Errors
 ///
-/// `BufferError` where dlx cannot copy, or would end a capture; `MemoryError`; what the driver reports.
+/// `BufferError` if dlx cannot copy, or would invalidate a capture; `MemoryError`; what the driver reports.
 pub(crate) fn copied(
     py: Python<'_>,
     source: &Snapshot,
@@ -161,15 +161,15 @@ pub(crate) fn copied(
     }
 }
 
-/// The flags of a copy.
+/// The flags of a copy of `source`.
 fn flags(source: &Snapshot) -> u64 {
     DLPACK_FLAG_BITMASK_IS_COPIED | source.meta().flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED
 }
 
-/// From the host to a device.
+/// Host to device.
 ///
-/// The host waits for the stream: memory that is not pageable is read until then, and the caller may change or free
-/// it as soon as this returns (R59).
+/// Waits for the stream: unless the memory is pageable, the device reads it until then, and the caller may change or
+/// free it as soon as this returns (R59).
 fn up(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResult<Snapshot> {
     let (stream, lent) = on.stream(there)?;
     let memory = DeviceMemory::new(source.nbytes(), &stream, lent)?;
@@ -185,7 +185,8 @@ fn up(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResult<Sn
             source.meta().data.expose_provenance(),
             memory.as_ptr().addr(),
         );
-        // SAFETY: `from` are the elements of `source` and `to` the memory just allocated; both outlive the wait.
+        // SAFETY: `from` points to the elements of `source` and `to` to the memory just allocated; both outlive the
+        // wait.
         unsafe { finished(&steps, from, to, &stream) }?;
     }
     let ready = if lent {
@@ -204,7 +205,7 @@ fn up(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResult<Sn
     )?)
 }
 
-/// From one device to another, or within one.
+/// Device to device, or within one.
 fn across(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResult<Snapshot> {
     let ordered = on.is_ordered();
     let (stream, lent) = on.stream(there)?;
@@ -224,7 +225,7 @@ fn across(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResul
     let raw = stream.raw()?;
     let current = driver::enter(there).map_err(Error::from)?;
     let (from, to) = (source.meta().data.addr(), memory.as_ptr().addr());
-    // SAFETY: `source` holds its elements until the stream has passed, by `hold`; the memory was just allocated for
+    // SAFETY: `hold` keeps the elements of `source` until the stream has read them; the memory was just allocated for
     // this stream and is freed on it (S22).
     let queued = unsafe { plan::queue(&steps, from, to, &current, raw) };
     drop(current);
@@ -243,7 +244,7 @@ fn across(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResul
     Ok(of_memory(source, memory, there, usage)?)
 }
 
-/// Makes `stream` wait until the elements are ready, also on another device.
+/// Makes `stream` wait until the elements of `source` are ready, even on another device.
 fn wait_for(source: &Snapshot, stream: &Stream) -> Result<(), Error> {
     let here = source.meta().device;
     if stream.device() == here || source.usage().is_none() {
@@ -255,7 +256,7 @@ fn wait_for(source: &Snapshot, stream: &Stream) -> Result<(), Error> {
     order::after(stream, &lead, Joined::Never)
 }
 
-/// Holds the memory of `source` until `stream` has read it, and makes its producer wait with the next write (H1).
+/// Keeps the memory of `source` until `stream` has read it, and orders its producer's next write after that (H1).
 fn hold(source: &Snapshot, stream: &Stream, ordered: bool) -> Result<(), Error> {
     let usage = source.usage();
     let producer = usage.and_then(|usage| usage.producer.as_ref());
@@ -276,7 +277,7 @@ fn hold(source: &Snapshot, stream: &Stream, ordered: bool) -> Result<(), Error> 
     let end = Arc::new(match order::point(stream) {
         Ok(end) => end,
         Err(error) => {
-            // Without an event, the host waits.
+            // Without an event, wait on the host.
             blocking(|| {
                 let current = driver::enter(stream.device())?;
                 Ok::<_, Error>(current.synchronize_stream(stream.raw()?)?)
@@ -294,7 +295,7 @@ fn hold(source: &Snapshot, stream: &Stream, ordered: bool) -> Result<(), Error> 
     back
 }
 
-/// The copy of `source` that was made in `memory`.
+/// The copy of `source` in `memory`.
 fn of_memory(
     source: &Snapshot,
     memory: DeviceMemory,
@@ -305,7 +306,7 @@ fn of_memory(
     over(source.shape(), dtype, flags(source), there, memory, usage)
 }
 
-/// A compact row-major tensor in `memory`.
+/// A compact row-major tensor over `memory`.
 fn over(
     shape: &[i64],
     dtype: DLDataType,
@@ -322,11 +323,11 @@ fn over(
     Ok(checked.with_usage(Source::Device(Box::new(memory)), Some(Arc::new(usage))))
 }
 
-/// Uninitialized memory on `device`.
+/// An uninitialized tensor on `device`.
 ///
 /// # Errors
 ///
-/// `BufferError` for devices that dlx has no memory on.
+/// `BufferError` for devices where dlx does not allocate.
 pub(crate) fn empty(shape: &[i64], dtype: DLDataType, device: DLDevice) -> Result<Snapshot, Error> {
     match device.device_type {
         kDLCPU if device == device::CPU => Snapshot::allocate(shape, dtype, 0),
@@ -338,7 +339,7 @@ pub(crate) fn empty(shape: &[i64], dtype: DLDataType, device: DLDevice) -> Resul
     }
 }
 
-/// Uninitialized memory on a device, there for work on dlx's current stream.
+/// An uninitialized tensor on a device, ready for dlx's current stream.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! Copies on the CPU: any strided layout into compact row-major memory of our own.
+//! Copies on the CPU: any strided layout into compact row-major memory that dlx allocates.
 
 use std::num::NonZero;
 use std::thread;
@@ -12,19 +12,19 @@ use crate::tensor::snapshot::Snapshot;
 use crate::types::error::Error;
 use crate::types::{device, dtype, layout};
 
-/// Copies up to this size keep the interpreter attached: detaching costs as much.
+/// Copies up to this size stay attached: detaching would cost as much.
 const ATTACHED: i64 = 32 << 10;
-/// Bytes that are worth a thread of their own.
+/// Bytes per thread, at least.
 const SHARE: i64 = 8 << 20;
-/// Threads at most; more add no memory bandwidth.
+/// Maximum number of threads; more add no memory bandwidth.
 const THREADS: usize = 8;
 
-/// Whether dlx can copy what is on this device, to there.
+/// Whether dlx can copy a tensor within this device on the host.
 pub(crate) fn can(device: DLDevice) -> bool {
     device.device_type == kDLCPU
 }
 
-/// A compact row-major copy on the CPU, at an address that is a multiple of 256, with IS_COPIED set (R37, R59).
+/// A compact row-major copy on the CPU, aligned to 256 bytes, with IS_COPIED set (R37, R59).
 ///
 /// # Errors
 ///
@@ -55,13 +55,13 @@ fn copy(source: &Snapshot) -> Result<Snapshot, Error> {
     Ok(copied)
 }
 
-/// Writes the elements of `source`, which has some, in row-major order to `to`, where there is room for them.
+/// Writes the elements of a non-empty `source` in row-major order to `to`, which has room for them.
 fn fill(source: &Snapshot, to: *mut u8) {
     let from = source.meta().data.cast::<u8>().cast_const();
     let bits = i64::from(dtype::bits(source.meta().dtype));
     let packed = bits % 8 != 0 && !source.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
     if source.is_row_major() {
-        // One run of bytes, whatever the element.
+        // One contiguous run of bytes, whatever the dtype.
         let bytes = Dimension::new(source.nbytes(), 1, 1);
         return walk(&Walk::new(vec![bytes], 1), from, to, source.nbytes());
     }
@@ -71,8 +71,8 @@ fn fill(source: &Snapshot, to: *mut u8) {
         if let Some(bytes) = in_bytes(&whole, bits) {
             return walk(&bytes, from, to, source.nbytes());
         }
-        // SAFETY: the walk counts in elements of `bits` bits; all of `source` is readable and `to` has
-        // room for as many bits (S7).
+        // SAFETY: the strides count elements of `bits` bits; all of `source` is readable (S7) and `to` has room for as
+        // many bits.
         unsafe { copy_bits(&whole, from, to, bits) };
     } else {
         walk(&whole, from, to, source.nbytes());
@@ -93,11 +93,11 @@ pub(crate) fn dimensions(source: &Snapshot, item: i64) -> Vec<Dimension> {
     dimensions.collect()
 }
 
-/// An address that a thread may take along.
+/// An address that can be sent to another thread.
 #[derive(Clone, Copy)]
 struct Address(*mut u8);
 
-// SAFETY: what the address may be used for is argued where it is followed.
+// SAFETY: sending an address is harmless; where it is dereferenced, a SAFETY comment says why it may be.
 unsafe impl Send for Address {}
 
 /// Copies along `whole`, in as many threads as its size is worth.
@@ -112,7 +112,7 @@ fn walk(whole: &Walk, from: *const u8, to: *mut u8, nbytes: i64) {
     let copy = |walk: &Walk, from_offset: i64, to_offset: i64, base: (Address, Address)| {
         let from = base.0.0.wrapping_offset(from_offset as isize);
         let to = base.1.0.wrapping_offset(to_offset as isize);
-        // SAFETY: each part walks elements of the source, all readable (S7), and writes places in the
+        // SAFETY: each part reads elements of the source, which are readable (S7), and writes to places in the
         // destination that no other part writes.
         unsafe { walk.copy(from, to) };
     };
@@ -122,7 +122,7 @@ fn walk(whole: &Walk, from: *const u8, to: *mut u8, nbytes: i64) {
     thread::scope(|scope| {
         for (walk, from, to) in &pieces {
             let usage = move || copy(walk, *from, *to, base);
-            // Where no thread can be had, this one does the work.
+            // If no thread can be started, this one does the work.
             if thread::Builder::new().spawn_scoped(scope, usage).is_err() {
                 usage();
             }

@@ -1,4 +1,4 @@
-//! What a driver copies: the fewest calls from one layout to row-major memory.
+//! Plans and queues driver copies: the fewest calls from a layout to row-major memory.
 
 use crate::abi::DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
 use crate::copy::host::dimensions;
@@ -12,13 +12,13 @@ use crate::tensor::snapshot::Snapshot;
 use crate::types::dtype;
 use crate::types::error::Error;
 
-/// The step of so many bytes that touch.
+/// The single step that copies `bytes` contiguous bytes.
 pub(crate) fn run(bytes: i64) -> Vec<Step> {
     steps(vec![Dimension::new(bytes, 1, 1)], 1)
 }
 
-/// The steps that bring the elements of `source`, which has some, into row-major order; `None` for packed elements
-/// that lie otherwise, since a driver copies no bits.
+/// The steps that copy a non-empty `source` into row-major order. `None` for packed elements in any other order, since
+/// drivers copy whole bytes.
 pub(crate) fn plan(source: &Snapshot) -> Option<Vec<Step>> {
     if source.is_row_major() {
         return Some(run(source.nbytes()));
@@ -29,7 +29,7 @@ pub(crate) fn plan(source: &Snapshot) -> Option<Vec<Step>> {
     (!packed).then(|| steps(dimensions(source, item), item))
 }
 
-/// How many calls the steps take.
+/// Number of driver calls that the steps make.
 pub(crate) fn calls(steps: &[Step]) -> i64 {
     let calls = steps.iter().map(|step| step.rows.calls());
     calls.fold(0, i64::saturating_add)
@@ -39,8 +39,8 @@ pub(crate) fn calls(steps: &[Step]) -> i64 {
 ///
 /// # Safety
 ///
-/// At `from` are the elements of the source that the steps were made for, at `to` is room for them that nobody else
-/// uses, both until the work of `stream` is done.
+/// `from` points to the source that the steps were made for, and `to` to room for its elements that nothing else uses,
+/// both until `stream` has run the steps.
 pub(crate) unsafe fn queue(
     steps: &[Step],
     from: usize,
@@ -62,18 +62,18 @@ pub(crate) unsafe fn queue(
         rows.each(&mut |from_offset, to_offset| {
             let from = from.wrapping_add_signed(from_offset as isize);
             let to = to.wrapping_add_signed(to_offset as isize);
-            // SAFETY: the caller's promise; the rows at this place are elements of the walk.
+            // SAFETY: the caller's promise; these rows are elements of the walk.
             unsafe { queue_rows(rows, from, to, current, stream) }
         })?;
     }
     Ok(())
 }
 
-/// Queues one call.
+/// Queues one driver call.
 ///
 /// # Safety
 ///
-/// As for [`queue`], for the rows at this place.
+/// As for [`queue`], for these rows.
 unsafe fn queue_rows(
     rows: &RowCopy,
     from: usize,
@@ -81,7 +81,7 @@ unsafe fn queue_rows(
     current: &Current,
     stream: driver::RawStream,
 ) -> Result<(), Error> {
-    // Sizes in memory are not negative.
+    // Widths, heights and pitches are never negative.
     let width = rows.width as usize;
     if rows.height == 1 {
         // SAFETY: the caller's promise.
@@ -99,7 +99,7 @@ unsafe fn queue_rows(
     Ok(unsafe { current.copy_rows(rows, stream) }?)
 }
 
-/// Queues the steps, and waits for them without holding up Python's other threads.
+/// Queues the steps and waits for them, detached from the interpreter.
 ///
 /// # Safety
 ///
@@ -115,7 +115,7 @@ pub(crate) unsafe fn finished(
         let current = driver::enter(stream.device())?;
         // SAFETY: the caller's promise.
         let queued = unsafe { queue(steps, from, to, &current, raw) };
-        // What was queued before a failure is waited for too: the memory may be gone after this.
+        // Wait even after a failure for what was queued before it: the caller may free the memory next.
         let waited = current.synchronize_stream(raw);
         queued?;
         Ok(waited?)

@@ -1,4 +1,4 @@
-//! What the caller of `from_dlpack` asked for, and how a tensor that is there is made to fit.
+//! The request of a `from_dlpack` call, and how an imported tensor is made to satisfy it.
 
 #![forbid(unsafe_code)]
 
@@ -20,22 +20,22 @@ use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
 use crate::types::error::{Error, copy_refused, copy_refused_type};
 
-/// The stream that a consumer will run on.
+/// Answers which stream a consumer will run on.
 pub(crate) type StreamOf<'a> = &'a dyn Fn(DLDevice) -> PyResult<i64>;
 
-/// What the caller of `from_dlpack` asked for.
+/// The arguments of a `from_dlpack` call.
 pub(crate) struct Request<'a, 'py> {
     pub(crate) device: Option<DLDevice>,
     pub(crate) copy: Option<bool>,
     pub(crate) stream: Option<&'a Bound<'py, PyAny>>,
-    /// The stream that a library works on which the tensor is for, where the caller named none.
+    /// Without `stream`: asks the library that the tensor is for which stream it works on.
     pub(crate) stream_of: Option<StreamOf<'a>>,
-    /// How the memory is given back by a stream that is not its producer's.
+    /// How memory is released after a stream other than its producer's.
     pub(crate) release: Release,
 }
 
 impl Request<'_, '_> {
-    /// The usual: nothing but the tensor.
+    /// No request but the tensor, the common case.
     pub(crate) const NOTHING: Self = Self {
         device: None,
         copy: None,
@@ -44,19 +44,19 @@ impl Request<'_, '_> {
         release: Release::Auto,
     };
 
-    /// Whether nothing is asked for but the tensor.
+    /// Whether the request has no device, copy or stream.
     #[inline(always)]
     pub(crate) fn is_nothing(&self) -> bool {
         self.device.is_none() && self.copy.is_none() && self.stream.is_none()
     }
 
-    /// Whether, besides, nobody has named the stream that the tensor is for.
+    /// …and no target stream was named.
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
         self.is_nothing() && self.stream_of.is_none()
     }
 
-    /// What the argument `stream` asks for on the device where the tensor is, or is wanted.
+    /// The stream requested for `device`, where the tensor is or will be.
     pub(crate) fn wanted(&self, device: DLDevice) -> PyResult<Wanted> {
         match (self.stream, self.stream_of) {
             (None, Some(stream_of)) if stream::has_streams(device) => {
@@ -67,8 +67,8 @@ impl Request<'_, '_> {
         }
     }
 
-    /// The order of a tensor of a producer whose stream is known, by one event from that to the stream that was
-    /// asked for; none where they are the same.
+    /// Orders a tensor whose producer's stream is known: one event from there to the requested stream, none if they are
+    /// the same.
     pub(crate) fn order(&self, wanted: Wanted, producer: Producer) -> Result<StreamUsage, Error> {
         let ready = match wanted {
             Wanted::NoOrder => Ready::Now,
@@ -92,26 +92,26 @@ impl Request<'_, '_> {
         })
     }
 
-    /// Whether it takes more than the tensor itself and a copy by the CPU.
+    /// Whether the request takes more than the tensor itself or a copy on the CPU.
     pub(crate) fn moves(&self, here: DLDevice) -> bool {
         let there = self.device.unwrap_or(here);
         there != here || (self.copy == Some(true) && !host::can(here))
     }
 
-    /// The stream that a copy to `there` runs on.
+    /// The stream for a copy to `there`.
     pub(crate) fn on(&self, there: DLDevice) -> PyResult<On> {
         Ok(match self.wanted(there)? {
             Wanted::Unset => On::Current,
             Wanted::NoOrder => On::Unordered,
             Wanted::Stream(stream) => {
                 let stream = stream::check_device(stream)?;
-                // A handle is vouched for by who asks for the release behind it.
+                // Asking for a release after a stream vouches for its handle.
                 On::asked(stream, self.release == Release::None)
             }
         })
     }
 
-    /// What a tensor waits for that is ready on the stream that was asked for.
+    /// The usage of a tensor that is ready on the requested stream.
     pub(crate) fn ready_on(&self, stream: Stream, producer: Option<Producer>) -> StreamUsage {
         let used = (self.release != Release::None).then(|| stream.clone());
         StreamUsage {
@@ -124,7 +124,7 @@ impl Request<'_, '_> {
     }
 }
 
-/// A tensor that dlx holds already, as requested; its stream has been looked at.
+/// Copies or moves a tensor that dlx already holds, as requested. The stream has been dealt with.
 pub(crate) fn again(
     py: Python<'_>,
     snapshot: Snapshot,
@@ -140,7 +140,7 @@ pub(crate) fn again(
     }
 }
 
-/// The error for a copy that nobody asked for, but a move takes.
+/// The error for a move with `copy=False`.
 #[cold]
 pub(crate) fn elsewhere(py: Python<'_>, here: DLDevice, there: DLDevice) -> PyErr {
     let (here, there) = (device::name(here), device::name(there));
@@ -148,9 +148,9 @@ pub(crate) fn elsewhere(py: Python<'_>, here: DLDevice, there: DLDevice) -> PyEr
     copy_refused(py, message)
 }
 
-/// Whether a producer says by this exception that it does not copy, so that dlx may. An assertion is about what it was
-/// asked for: torch and Paddle take no stream for what is on the CPU, and have no devices that they were not built for;
-/// nor does JAX, by a plain `RuntimeError`.
+/// Whether this exception is a producer declining to copy, so that dlx may. Assertions count: torch and Paddle assert
+/// that CPU tensors get no stream, and that they were built for the device. For the latter JAX raises a plain
+/// `RuntimeError`.
 pub(crate) fn is_refusal(py: Python<'_>, error: &PyErr) -> bool {
     let refused = copy_refused_type(py).is_ok_and(|class| error.is_instance(py, class));
     !refused
@@ -159,15 +159,15 @@ pub(crate) fn is_refusal(py: Python<'_>, error: &PyErr) -> bool {
             || is_about_builds(py, error))
 }
 
-/// Whether a producer says by this exception that it was built without what it was asked for.
+/// Whether this exception says that the producer was built without what it was asked for.
 pub(crate) fn is_about_builds(py: Python<'_>, error: &PyErr) -> bool {
-    // Subclasses of it are about something else.
+    // Subclasses of `RuntimeError` mean something else.
     let is_runtime_error = error.get_type(py).is(py.get_type::<PyRuntimeError>());
     is_runtime_error || error.is_instance_of::<PyAssertionError>(py)
 }
 
-/// The refusal of a producer where dlx does not move the tensor either: the producer's own (R60), but what is about its
-/// build says nothing to who asked for a device.
+/// Fails if dlx cannot make the move that the producer refused: with the producer's own error (R60), unless that is
+/// about its build, which does not help a caller who asked for a device.
 pub(crate) fn refused_by_both(
     py: Python<'_>,
     error: PyErr,
@@ -185,7 +185,7 @@ pub(crate) fn refused_by_both(
     }
 }
 
-/// The copy that was asked for, or the refusal of one that nobody asked for (R58, R59).
+/// Copies or moves as requested, or refuses a copy that the producer made despite `copy=False` (R58, R59).
 pub(crate) fn finish(
     py: Python<'_>,
     snapshot: Snapshot,

@@ -1,8 +1,21 @@
-//! Nested loops over two strided layouts of the same elements.
+//! Copies elements between two strided layouts.
 //!
-//! A walk is first reduced to the fewest loops. What is left is a run of bytes, rows of such runs, a block that is
-//! repeated (a broadcast), or a transposition, which goes by blocks of one cache line either way, so that no line is
-//! touched twice.
+//! [`Walk::new`] drops loops of extent 1, merges loops that continue each other, and moves the loop with the smallest
+//! read stride next to the innermost one, which has the smallest write stride. [`Walk::copy`] then matches the loops
+//! that are left, outermost first:
+//!
+//! ```text
+//! copy(loops):
+//!     []                 copy one element
+//!     [run]              memcpy, fill, or copy element by element
+//!     [rows, columns]    if reading strides along columns: for each tile of one cache line by one cache line,
+//!                        load it, transpose it in registers, store whole lines past the caches
+//!     [outer, inner...]  if outer reads the same elements again and inner writes a dense block:
+//!                        copy(inner), then append copies of what is written until outer is done
+//!     [outer, inner...]  for each step of outer: copy(inner)
+//! ```
+//!
+//! Tiles touch every cache line once on either side.
 
 use std::mem::size_of;
 use std::ptr::copy_nonoverlapping;
@@ -12,7 +25,7 @@ pub(crate) mod rows;
 
 pub(crate) use bits::{copy_bits, in_bytes};
 
-/// One loop: how often, and how many bytes either side moves each time.
+/// One loop: its extent, and its stride in bytes on either side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dimension {
     extent: i64,
@@ -34,21 +47,21 @@ pub(crate) struct Walk {
     item: i64,
 }
 
-/// Bytes of a cache line, and those that caches may hold.
+/// Size of a cache line, and an upper bound of what caches hold, in bytes.
 const CACHE_LINE: usize = 64;
 const CACHED: i64 = 32 << 20;
 
-/// Whether a cache line begins at `to`.
+/// Whether `to` is aligned to a cache line.
 fn begins_line(to: *mut u8) -> bool {
     to.addr().is_multiple_of(CACHE_LINE)
 }
 
-/// A part of a walk has a multiple of so many steps, which keeps tiles and cache lines whole.
+/// Parts of a walk have a multiple of this many steps, which keeps tiles and cache lines whole.
 const SHARE: i64 = 64;
 
 impl Walk {
-    /// The fewest loops that visit the same elements; the last one has the smallest step on the `to` side
-    /// and the one before it the smallest on the `from` side; those that repeat stay where they are.
+    /// Reduces the loops to the fewest that visit the same elements. The last has the smallest write stride and the one
+    /// before it the smallest read stride; broadcast loops stay where they are.
     pub(crate) fn new(dimensions: Vec<Dimension>, item: i64) -> Self {
         let mut fewest: Vec<Dimension> = Vec::with_capacity(dimensions.len());
         for inner in dimensions
@@ -79,10 +92,10 @@ impl Walk {
         }
     }
 
-    /// Up to `parts` walks that together visit the same elements, each with its offset on either side.
+    /// Splits the walk into up to `parts` walks, each with its offset on either side.
     ///
-    /// Where there is a choice each writes to a region of its own, because new pages are cleared by whoever comes
-    /// first, and the other waits.
+    /// Among loops that are long enough it splits the one with the largest write stride: threads that write to separate
+    /// regions do not wait for each other while fresh pages are zeroed.
     pub(crate) fn split(&self, parts: usize) -> Vec<(Self, i64, i64)> {
         let best = (0..self.dimensions.len()).max_by_key(|&index| {
             let Dimension { extent, to, .. } = self.dimensions[index];
@@ -117,8 +130,8 @@ impl Walk {
     ///
     /// # Safety
     ///
-    /// From `from` and from `to`, the walk's steps lead only to elements that can be read or written, and
-    /// the two sides do not overlap.
+    /// Every element that the walk reaches from `from` is readable, every one that it reaches from `to` is writable,
+    /// and the two do not overlap.
     pub(crate) unsafe fn copy(&self, from: *const u8, to: *mut u8) {
         let walk: unsafe fn(&[Dimension], *const u8, *mut u8, i64) = match self.item {
             1 => nest::<u8, 64, 8>,
@@ -128,9 +141,9 @@ impl Walk {
             16 => nest::<u128, 4, 2>,
             _ => nest_any,
         };
-        // SAFETY: the caller's promise, passed on; each function copies elements of `item` bytes.
+        // SAFETY: the caller's promise; each function copies elements of `item` bytes.
         unsafe { walk(&self.dimensions, from, to, self.item) };
-        // Writes past the caches are seen by other threads only after a fence.
+        // Other threads see non-temporal stores only after a fence.
         #[cfg(target_arch = "x86_64")]
         // SAFETY: SSE is part of every x86-64.
         unsafe {
@@ -144,13 +157,12 @@ fn step(base: *const u8, stride: i64, steps: i64) -> *const u8 {
     base.wrapping_offset((stride * steps) as isize)
 }
 
-/// As [`step`], to write to.
+/// As [`step`], for writing.
 fn step_mut(base: *mut u8, stride: i64, steps: i64) -> *mut u8 {
     base.wrapping_offset((stride * steps) as isize)
 }
 
-/// Loops around elements of type `T`, of which `LINE` fill a cache line and `PART` times `PART` fit into
-/// registers.
+/// Copies elements of type `T`. `LINE` of them fill a cache line, and `PART` by `PART` fit into registers.
 ///
 /// # Safety
 ///
@@ -166,21 +178,21 @@ unsafe fn nest<T: Copy + Default, const LINE: usize, const PART: usize>(
         // SAFETY: one element on either side.
         [] => unsafe { copy_nonoverlapping(from, to, size_of::<T>()) },
         [run] if run.from == size && run.to == size => {
-            // SAFETY: `extent` elements that touch, on either side.
+            // SAFETY: `extent` contiguous elements on either side.
             unsafe { copy_nonoverlapping(from, to, (run.extent * size) as usize) };
         }
         [run] if run.from == 0 && run.to == size => {
-            // SAFETY: the element of every step.
+            // SAFETY: the element that every step reads.
             let element = unsafe { from.cast::<T>().read_unaligned() };
             for index in 0..run.extent as usize {
-                // SAFETY: a step of the walk.
+                // SAFETY: one step of the walk.
                 unsafe { to.cast::<T>().wrapping_add(index).write_unaligned(element) };
             }
         }
         [run] => {
             for index in 0..run.extent {
                 let (from, to) = (step(from, run.from, index), step_mut(to, run.to, index));
-                // SAFETY: a step of the walk.
+                // SAFETY: one step of the walk.
                 let element = unsafe { from.cast::<T>().read_unaligned() };
                 // SAFETY: as above.
                 unsafe { to.cast::<T>().write_unaligned(element) };
@@ -195,7 +207,7 @@ unsafe fn nest<T: Copy + Default, const LINE: usize, const PART: usize>(
                 let start = index as i64 * line;
                 (start, line.min(whole.extent - start))
             };
-            // From memory, to read lines far apart costs more than to write them there, if they are written whole.
+            // Beyond the caches, scattered reads cost more than scattered writes of whole lines.
             let in_lines = begins_line(to) && rows.to % CACHE_LINE as i64 == 0;
             let (far, span) = (columns.from.abs(), columns.from.abs() * columns.extent);
             let by_columns = in_lines && far >= rows.to.abs() / 4 && span >= CACHED;
@@ -209,8 +221,7 @@ unsafe fn nest<T: Copy + Default, const LINE: usize, const PART: usize>(
                 let from = step(step(from, rows.from, row), columns.from, column);
                 let to = step_mut(step_mut(to, rows.to, row), columns.to, column);
                 if rows.from == size && height == line && width == line {
-                    // SAFETY: a whole block of the walk, whose elements touch along the rows of `from`
-                    // and along the columns of `to`.
+                    // SAFETY: a whole tile of the walk, contiguous along the rows of `from` and the columns of `to`.
                     unsafe { transpose::<T, LINE, PART>(columns.from, rows.to, from, to) };
                     continue;
                 }
@@ -220,30 +231,30 @@ unsafe fn nest<T: Copy + Default, const LINE: usize, const PART: usize>(
                         ..columns
                     }];
                     let (from, to) = (step(from, rows.from, row), step_mut(to, rows.to, row));
-                    // SAFETY: a part of a row of the walk.
+                    // SAFETY: part of a row of the walk.
                     unsafe { nest::<T, LINE, PART>(&columns, from, to, size) };
                 }
             }
         }
         [outer, ref inner @ ..] if outer.from == 0 && is_filled(inner, size, outer.to) => {
-            // SAFETY: the part of the walk that follows the first step.
+            // SAFETY: the walk within the first step.
             unsafe { nest::<T, LINE, PART>(inner, from, to, size) };
-            // SAFETY: what follows each step fills the memory up to the next one.
+            // SAFETY: the blocks are dense and `outer.to` bytes apart, so together they are one writable range.
             unsafe { repeat(to, outer.to as usize, outer.extent as usize) };
         }
         [outer, ref inner @ ..] => {
             for index in 0..outer.extent {
                 let (from, to) = (step(from, outer.from, index), step_mut(to, outer.to, index));
-                // SAFETY: the part of the walk that follows this step.
+                // SAFETY: the walk within this step.
                 unsafe { nest::<T, LINE, PART>(inner, from, to, size) };
             }
         }
     }
 }
 
-/// Whether loops around elements of `size` bytes write all of `bytes` bytes from their start on.
+/// Whether loops around elements of `size` bytes write all of the first `bytes` bytes.
 fn is_filled(dimensions: &[Dimension], size: i64, bytes: i64) -> bool {
-    // No two elements meet, so they fill what they span if there are as many.
+    // Elements do not overlap, so they fill their span if they add up to it.
     let (mut volume, mut span) = (size, size);
     for dimension in dimensions {
         volume *= dimension.extent;
@@ -252,20 +263,20 @@ fn is_filled(dimensions: &[Dimension], size: i64, bytes: i64) -> bool {
     volume == bytes && span == bytes
 }
 
-/// Bytes that are copied at once from where they were written: what the nearest cache holds.
+/// Largest block, in bytes, to copy from what was just written: it stays in the L1 cache.
 const NEAR: usize = 16 << 10;
 
-/// Writes `count` blocks of `bytes` bytes one after the other, of which the first is there.
+/// Repeats the block of `bytes` bytes at `to` until there are `count` of them in a row.
 ///
 /// # Safety
 ///
-/// As many bytes can be read and written from `to` on.
+/// `bytes * count` bytes are readable and writable at `to`, and the first `bytes` are written.
 unsafe fn repeat(to: *mut u8, bytes: usize, count: usize) {
     let whole = bytes * count;
     let (mut near, mut done) = (bytes, bytes);
     while done < whole {
         let more = near.min(whole - done);
-        // SAFETY: the first blocks, all written, and the place behind the last one written.
+        // SAFETY: the source is written already, and the destination follows the last byte written.
         unsafe { copy_nonoverlapping(to, to.wrapping_add(done), more) };
         done += more;
         if near < NEAR {
@@ -274,11 +285,11 @@ unsafe fn repeat(to: *mut u8, bytes: usize, count: usize) {
     }
 }
 
-/// Transposes `LINE` lines of `LINE` elements, `from_pitch` and `to_pitch` bytes apart.
+/// Transposes a tile of `LINE` lines of `LINE` elements, `from_pitch` and `to_pitch` bytes apart.
 ///
 /// # Safety
 ///
-/// That many elements can be read and written there.
+/// The tile is readable at `from` and writable at `to`.
 unsafe fn transpose<T: Copy + Default, const LINE: usize, const PART: usize>(
     from_pitch: i64,
     to_pitch: i64,
@@ -292,7 +303,7 @@ unsafe fn transpose<T: Copy + Default, const LINE: usize, const PART: usize>(
             for (index, elements) in part.iter_mut().enumerate() {
                 let line = step(from, from_pitch, (column + index) as i64).cast::<T>();
                 let start = line.wrapping_add(row).cast::<[T; PART]>();
-                // SAFETY: elements `row` and following of a line.
+                // SAFETY: `PART` elements of one line of the tile.
                 *elements = unsafe { start.read_unaligned() };
             }
             for index in 0..PART {
@@ -302,16 +313,16 @@ unsafe fn transpose<T: Copy + Default, const LINE: usize, const PART: usize>(
         }
     }
     for (row, line) in turned.iter().enumerate() {
-        // SAFETY: `LINE` elements that touch in `to`.
+        // SAFETY: one line of the tile, contiguous in `to`.
         unsafe { write_line(line, step_mut(to, to_pitch, row as i64)) };
     }
 }
 
-/// Writes one cache line past the caches where it is aligned, since nobody reads it soon.
+/// Writes one cache line, past the caches if it is aligned, since it is not read soon.
 ///
 /// # Safety
 ///
-/// As many bytes as `line` has, 64, can be written to `to`.
+/// The 64 bytes of `line` can be written to `to`.
 unsafe fn write_line<T: Copy, const LINE: usize>(line: &[T; LINE], to: *mut u8) {
     #[cfg(target_arch = "x86_64")]
     if begins_line(to) {
@@ -319,7 +330,7 @@ unsafe fn write_line<T: Copy, const LINE: usize>(line: &[T; LINE], to: *mut u8) 
         let from: *const __m128i = line.as_ptr().cast();
         let to: *mut __m128i = to.cast();
         for index in 0..size_of_val(line) / size_of::<__m128i>() {
-            // SAFETY: a quarter of the line; SSE2 is part of every x86-64.
+            // SAFETY: 16 bytes of the line; SSE2 is part of every x86-64.
             let quarter = unsafe { _mm_loadu_si128(from.wrapping_add(index)) };
             // SAFETY: as above, and `to` is aligned.
             unsafe { _mm_stream_si128(to.wrapping_add(index), quarter) };
@@ -330,7 +341,7 @@ unsafe fn write_line<T: Copy, const LINE: usize>(line: &[T; LINE], to: *mut u8) 
     unsafe { copy_nonoverlapping(line.as_ptr().cast(), to, size_of_val(line)) };
 }
 
-/// Loops around elements of any size.
+/// Copies elements of any size.
 ///
 /// # Safety
 ///
@@ -342,7 +353,7 @@ unsafe fn nest_any(dimensions: &[Dimension], from: *const u8, to: *mut u8, item:
         [outer, ref inner @ ..] => {
             for index in 0..outer.extent {
                 let (from, to) = (step(from, outer.from, index), step_mut(to, outer.to, index));
-                // SAFETY: the part of the walk that follows this step.
+                // SAFETY: the walk within this step.
                 unsafe { nest_any(inner, from, to, item) };
             }
         }

@@ -1,4 +1,4 @@
-//! From a device to the host: the elements alone, or the memory around them for the host to pick them out.
+//! Device to host: copies only the elements, or fetches the memory around them and lets the host pick them out.
 
 use pyo3::prelude::*;
 
@@ -19,10 +19,10 @@ use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::error::Error;
 use crate::types::{device, layout};
 
-/// Bytes that are fetched in about the time that a call takes.
+/// Bytes that transfer in about the time of one call.
 const CALL: i64 = 64 << 10;
 
-/// From a device to the host.
+/// Device to host.
 pub(super) fn down(py: Python<'_>, source: &Snapshot, ordered: bool) -> PyResult<Snapshot> {
     let here = source.meta().device;
     if source.size() == 0 {
@@ -56,20 +56,20 @@ pub(super) fn down(py: Python<'_>, source: &Snapshot, ordered: bool) -> PyResult
     host::compact(py, &fetched)
 }
 
-/// Whether to fetch the elements alone is better than to fetch the memory around them.
+/// Whether copying only the elements beats fetching the memory around them.
 fn is_direct(source: &Snapshot, steps: &[Step]) -> bool {
     let calls = plan::calls(steps);
     let (low, high) = bytes(source);
     let around = (high - low).saturating_sub(source.nbytes());
-    // What a broadcast repeats, the host repeats.
+    // The host does broadcasts better.
     steps.len() == 1 && (calls == 1 || around > CALL.saturating_mul(calls - 1))
 }
 
-/// The bytes in which the elements lie, from the first one on.
+/// The range of bytes that the elements span, relative to the first one.
 fn bytes(source: &Snapshot) -> (i64, i64) {
     let padded = source.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
     let bits = i128::from(layout::nbytes(8, source.meta().dtype, padded));
-    // It fits: `Checked` has refused what does not.
+    // Does not overflow: `Checked` has verified the extent.
     let (low, high) = layout::span(source.shape(), source.strides()).unwrap_or((0, 0));
     let byte = |bits: i128| i64::try_from(bits.div_euclid(8)).unwrap_or(i64::MAX);
     (
@@ -78,14 +78,14 @@ fn bytes(source: &Snapshot) -> (i64, i64) {
     )
 }
 
-/// The memory around the elements, fetched to the host, with the elements in their places.
+/// Fetches the memory around the elements to the host, at the same strides.
 fn fetched(source: &Snapshot, stream: &Stream) -> PyResult<Snapshot> {
     let (low, high) = bytes(source);
     let memory = Memory::new(high - low)?;
     let steps = plan::run(high - low);
     let from = source.meta().data.addr().wrapping_add_signed(low as isize);
-    // SAFETY: the elements lie in these bytes, which are of one allocation that `source` holds, and `memory` has
-    // room for them; both outlive the wait.
+    // SAFETY: the elements span these bytes of one allocation, which `source` holds, and `memory` has room for them;
+    // both outlive the wait.
     unsafe { finished(&steps, from, memory.as_ptr().expose_provenance(), stream) }?;
     let meta = Meta {
         data: memory.as_ptr().wrapping_byte_offset(-low as isize),
@@ -96,7 +96,7 @@ fn fetched(source: &Snapshot, stream: &Stream) -> PyResult<Snapshot> {
     Ok(checked.over(Source::Memory(memory)))
 }
 
-/// Refuses a stream whose work the host would have to wait for in a capture.
+/// Refuses a capturing stream: the host would have to wait for it.
 pub(super) fn refuse_capture(stream: &Stream) -> Result<(), Error> {
     let current = driver::enter(stream.device())?;
     match current.capture(stream.raw()?)? {

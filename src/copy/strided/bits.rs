@@ -1,8 +1,8 @@
-//! Elements of a few bits each, packed little bit-endian (R107).
+//! Sub-byte elements, packed in little-endian bit order (R107).
 
 use super::{Dimension, Walk, step, step_mut};
 
-/// The same walk in bytes, where every run of elements begins and ends with one.
+/// The same walk in bytes, if every innermost run starts and ends at a byte boundary.
 pub(crate) fn in_bytes(walk: &Walk, bits: i64) -> Option<Walk> {
     let (run, outer) = walk.dimensions.split_last()?;
     let is_whole = |elements: i64| elements * bits % 8 == 0;
@@ -18,20 +18,20 @@ pub(crate) fn in_bytes(walk: &Walk, bits: i64) -> Option<Walk> {
     })
 }
 
-/// Copies packed elements of `bits` bits; the walk counts in elements.
+/// Copies packed elements of `bits` bits.
 ///
 /// # Safety
 ///
-/// As for [`Walk::copy`], where a step of 1 is one element of `bits` bits on either side.
+/// As for [`Walk::copy`], with strides in elements of `bits` bits.
 pub(crate) unsafe fn copy_bits(walk: &Walk, from: *const u8, to: *mut u8, bits: i64) {
     let total: i64 = walk
         .dimensions
         .iter()
         .map(|dimension| dimension.extent)
         .product();
-    // SAFETY: the destination is compact, so its bytes are those of `total` elements.
+    // SAFETY: the destination is compact, so these are the bytes of its `total` elements.
     unsafe { to.write_bytes(0, ((total * bits + 7) / 8) as usize) };
-    // An element that never crosses bytes is moved at once, another one bit by bit.
+    // An element that never straddles bytes is moved whole, any other bit by bit.
     let (part, parts) = if 8 % bits == 0 { (bits, 1) } else { (1, bits) };
     let mask = (1_u8 << part) - 1;
     let mut element = |from_index: i64, to_index: i64| {
@@ -40,11 +40,11 @@ pub(crate) unsafe fn copy_bits(walk: &Walk, from: *const u8, to: *mut u8, bits: 
                 (from_index * parts + index) * part,
                 (to_index * parts + index) * part,
             );
-            // SAFETY: the byte that holds a part of an element of the walk.
+            // SAFETY: this byte holds part of an element of the walk.
             let byte = unsafe { step(from, 1, source >> 3).read() };
             let value = byte >> (source & 7) & mask;
             let target_byte = step_mut(to, 1, target >> 3);
-            // SAFETY: as above, zeroed at the start.
+            // SAFETY: as above; it was zeroed at the start.
             let old = unsafe { target_byte.read() };
             // SAFETY: as above.
             unsafe { target_byte.write(old | value << (target & 7)) };

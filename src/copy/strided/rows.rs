@@ -1,47 +1,60 @@
-//! The same loops for who copies rows of bytes, and pays for each call: a driver.
+//! Splits a strided copy into two-dimensional copies, for drivers, where each call has a cost.
+//!
+//! ```text
+//! steps(loops):
+//!     copy the loops that read new elements, in one step     (their destination has gaps)
+//!     for each broadcast loop, innermost first:
+//!         done = 1
+//!         while done < extent:                               (doubling)
+//!             copy the first min(done, extent - done) blocks of the destination behind the last one
+//!             done += as many
+//! each step:
+//!     choose a contiguous loop as the row and another as the rows of one call, so that the remaining
+//!     loops need the fewest calls
+//! ```
 
 #![forbid(unsafe_code)]
 
 use super::{Dimension, Walk};
 
-/// Bytes between rows, at most: `CU_DEVICE_ATTRIBUTE_MAX_PITCH` of all devices.
+/// Largest row pitch in bytes: `CU_DEVICE_ATTRIBUTE_MAX_PITCH` is this on all devices.
 const MAX_PITCH: i64 = i32::MAX as i64;
 
-/// Rows of bytes that one call copies, and how often it is made at other places.
+/// Rows of bytes that one call copies, and the loops that repeat the call elsewhere.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RowCopy {
-    /// Bytes of a row.
+    /// Bytes per row.
     pub(crate) width: i64,
-    /// How many rows.
+    /// Number of rows.
     pub(crate) height: i64,
-    /// Bytes between the starts of rows, on either side.
+    /// Pitch: bytes between the starts of rows, on either side.
     pub(crate) from_pitch: i64,
     pub(crate) to_pitch: i64,
     places: Vec<Dimension>,
 }
 
-/// Where the bytes of a step come from.
+/// Where a step reads from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StepSource {
-    /// The source.
+    /// The source of the copy.
     Source,
-    /// What earlier steps have written.
+    /// The destination, as earlier steps have written it.
     Written,
 }
 
-/// One of the steps of a copy, in their order.
+/// One step of a copy; steps run in order.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) origin: StepSource,
     pub(crate) rows: RowCopy,
-    /// Offset in bytes of what is written.
+    /// Offset in bytes into the destination.
     pub(crate) to: i64,
 }
 
-/// The steps of fewest calls for elements of `item` bytes; `to` is compact, and its dimensions go from the slowest to
-/// the fastest.
+/// The steps that need the fewest calls for elements of `item` bytes. `to` must be compact, with dimensions from
+/// slowest to fastest.
 ///
-/// A broadcast dimension is read once, and what was written is doubled until it is full.
+/// A broadcast dimension is read once; then its copies are doubled until it is full.
 pub(crate) fn steps(dimensions: Vec<Dimension>, item: i64) -> Vec<Step> {
     let (spread, read): (Vec<_>, Vec<_>) = dimensions
         .into_iter()
@@ -75,13 +88,13 @@ pub(crate) fn steps(dimensions: Vec<Dimension>, item: i64) -> Vec<Step> {
     steps
 }
 
-/// A loop over what lies in the destination.
+/// A loop within the destination.
 fn again(extent: i64, to: i64) -> Dimension {
     Dimension::new(extent, to, to)
 }
 
 impl RowCopy {
-    /// The rows that leave the fewest places.
+    /// The choice of row and rows that needs the fewest calls.
     fn of(walk: &Walk) -> Self {
         let item = walk.item;
         let all = 0..walk.dimensions.len();
@@ -105,7 +118,7 @@ impl RowCopy {
         best
     }
 
-    /// Rows that consist of the elements of one dimension, or of one element, and follow another.
+    /// Takes the loop `run` as the row (one element without it) and the loop `rows` as the rows.
     fn along(walk: &Walk, run: Option<usize>, rows: Option<usize>) -> Self {
         let places = walk.dimensions.iter().enumerate();
         let places = places.filter(|&(index, _)| Some(index) != run && Some(index) != rows);
@@ -121,13 +134,13 @@ impl RowCopy {
         }
     }
 
-    /// How many calls it takes.
+    /// Number of driver calls.
     pub(crate) fn calls(&self) -> i64 {
         let extents = self.places.iter().map(|dimension| dimension.extent);
         extents.fold(1, i64::saturating_mul)
     }
 
-    /// Calls `copy` with the offsets of each place, on either side.
+    /// Calls `copy` with the offsets of each call on either side.
     pub(crate) fn each<E>(
         &self,
         copy: &mut impl FnMut(i64, i64) -> Result<(), E>,
