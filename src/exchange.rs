@@ -1,7 +1,7 @@
-//! Exchange tables of `dlpack.h` 1.3: those that dlx publishes for its tensors and for classes (a slot each), and those
-//! of other libraries, which are found on a type and called.
+//! Exchange tables of `dlpack.h` 1.3: dlx publishes its own, one for `dlx.Tensor` and one (a slot) per class, and finds
+//! and calls those of other libraries.
 //!
-//! Knows tensors and how to copy them. Does not choose: whether a table is to be used, `import` decides.
+//! Knows tensors and how to copy them. `import` decides whether to use a table.
 
 mod foreign;
 mod handed_back;

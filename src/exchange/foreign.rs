@@ -1,4 +1,4 @@
-//! Tables of other libraries: found on a type, and called.
+//! Tables of other libraries: finds them on types and calls them.
 
 mod making;
 
@@ -29,15 +29,15 @@ pub(crate) struct Table {
     borrow: Option<DLPackDLTensorFromPyObjectNoSync>,
     to_py: Option<DLPackManagedTensorToPyObjectNoSync>,
     allocator: Option<DLPackManagedTensorAllocator>,
-    /// Where the table is.
+    /// The address of the table.
     pub(crate) address: usize,
-    /// The stream that the library works on now.
+    /// Answers which stream the library works on now.
     pub(crate) work_stream: Option<WorkStream>,
-    /// What an object is asked before the table is believed.
+    /// The check that an object must pass before the table is trusted.
     guard: Option<Guard>,
 }
 
-/// Refuses an object whose library's table would export it wrongly; `true` says that gradients matter.
+/// Refuses an object that its library's table would export wrongly; `true` if gradients matter.
 pub(crate) type Guard = fn(&Bound<'_, PyAny>, bool) -> PyResult<()>;
 
 /// The attributes of a type that may hold its table.
@@ -50,9 +50,9 @@ fn names(py: Python<'_>) -> [&Bound<'_, PyString>; 2] {
 }
 
 impl Table {
-    /// The table that a type publishes (R112), or `None` if it publishes none that dlx can read.
+    /// The table that a type publishes (R112), or `None` without one that dlx can read.
     ///
-    /// An integer in place of a capsule is not followed: any class attribute could be one.
+    /// Does not follow an integer in place of a capsule: any class attribute could be one.
     #[inline(always)]
     pub(crate) fn of_type(class: &Bound<'_, PyType>) -> PyResult<Option<Self>> {
         if Self::is_absent(class) {
@@ -62,7 +62,7 @@ impl Table {
         }
     }
 
-    /// Whether it is certain that `class` has no table.
+    /// Whether `class` certainly has no table.
     #[inline(always)]
     pub(crate) fn is_absent(class: &Bound<'_, PyType>) -> bool {
         lacks(class, &names(class.py()))
@@ -74,8 +74,8 @@ impl Table {
     ) -> PyResult<Option<Self>> {
         for name in names {
             if let Some(header) = header(class, name)? {
-                // SAFETY: a capsule of this name points to a table that lives as long as the process
-                // (R114, S6), and every table starts with a header.
+                // SAFETY: a capsule of this name points to a table that lives as long as the process (R114, S6), and
+                // every table starts with a header.
                 if let Some(table) = unsafe { Self::readable(header) } {
                     return Ok(Some(table));
                 }
@@ -88,14 +88,14 @@ impl Table {
     ///
     /// # Safety
     ///
-    /// `header` is the start of a table that lives as long as the process, and so is each `prev_api`.
+    /// `header` starts a table that lives as long as the process, as does each `prev_api`.
     unsafe fn readable(mut header: NonNull<DLPackExchangeAPIHeader>) -> Option<Self> {
-        // A chain of more versions than DLPack has had is a loop.
+        // A longer chain than DLPack has versions is a loop.
         for _ in 0..64 {
             // SAFETY: the caller promises a live header.
             let DLPackExchangeAPIHeader { version, prev_api } = unsafe { header.as_ref() };
             if version.major == DLPACK_MAJOR_VERSION {
-                // SAFETY: major version 1 means that the header belongs to this struct.
+                // SAFETY: a header with major version 1 starts this struct.
                 let api = unsafe { header.cast::<DLPackExchangeAPI>().as_ref() };
                 return Some(Self {
                     from_py: api.managed_tensor_from_py_object_no_sync?,
@@ -112,7 +112,7 @@ impl Table {
         None
     }
 
-    /// The same table, whose exports are for objects that pass `guard`.
+    /// The same table, with `guard` called before each export.
     pub(crate) fn guarded(self, guard: Guard) -> Self {
         let guard = Some(guard);
         Self { guard, ..self }
@@ -122,7 +122,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// That of the guard, the table's own exception, or `BufferError` where it breaks the rule of R123.
+    /// That of the guard, the table's own exception, or `BufferError` if it breaks R123.
     #[inline(always)]
     pub(crate) fn export(
         &self,
@@ -152,9 +152,9 @@ impl Table {
     ) -> PyResult<Managed<DLManagedTensorVersioned>> {
         let py = object.py();
         let mut out = null_mut();
-        // SAFETY: the table was found on the type of `object`, the thread is attached, `out` is ours.
+        // SAFETY: the table was found on the type of `object`, the thread is attached, and `out` is ours.
         let code = unsafe { (self.from_py)(object.as_ptr().cast(), &mut out) };
-        // SAFETY: what a table writes to `out` is given to the caller, and nobody else has it (S3).
+        // SAFETY: the table passes ownership of what it writes to `out` (S3).
         let managed = NonNull::new(out).map(|out| unsafe { Managed::from_raw(out) });
         match (code, managed) {
             // SAFETY: attached.
@@ -171,7 +171,7 @@ impl Table {
                 "succeeded without a tensor",
                 PyErr::take(py),
             )),
-            // A table that failed must not have given a tensor; what it wrote is not followed.
+            // A failing table must not return a tensor; do not dereference what it wrote.
             (_, managed) => {
                 std::mem::forget(managed);
                 Err(failed(&object.get_type(), FROM_PY))
@@ -179,8 +179,8 @@ impl Table {
         }
     }
 
-    /// A view of `object`, whose dimensions belong to it; `None` where the table lends none (R122). The tensors of a
-    /// library that `may_be_fast` need no checking as long as they look as usual.
+    /// A view of `object`, which owns its dimensions; `None` if the table lends none (R122). With `may_be_fast`,
+    /// tensors of the common form are not checked further.
     ///
     /// # Errors
     ///
@@ -195,7 +195,7 @@ impl Table {
             return Ok(None);
         };
         let mut out = MaybeUninit::uninit();
-        // SAFETY: the table was found on the type of `object`, the thread is attached, `out` is ours.
+        // SAFETY: the table was found on the type of `object`, the thread is attached, and `out` is ours.
         let code = unsafe { borrow(object.as_ptr().cast(), out.as_mut_ptr()) };
         if code != 0 {
             return Err(failed(&object.get_type(), BORROW));
@@ -215,11 +215,11 @@ impl Table {
         if may_be_fast && is_fast(&tensor, 0) {
             return Ok(Some(tensor));
         }
-        // SAFETY: the producer lends the dimensions until it gets control again (R129).
+        // SAFETY: the producer lends the dimensions until it regains control (R129).
         if unsafe { is_exact(&tensor, 0) }? {
             return Ok(Some(tensor));
         }
-        // A view cannot be corrected: nobody would own the correction.
+        // A view cannot be corrected: nothing would own the correction.
         Err(Error::refused(
             "the tensor has no strides, or data that has to be normalized: it can be exported, but not lent",
         )
@@ -228,12 +228,12 @@ impl Table {
 }
 
 impl Table {
-    /// As [`Self::borrow`], with dimensions of its own, and `object` itself to keep the memory.
+    /// As [`Self::borrow`], with a copy of the dimensions, and a reference to `object` to keep the memory.
     pub(crate) fn lend(&self, object: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
         let Some(tensor) = self.borrow(object, false)? else {
             return Ok(None);
         };
-        // SAFETY: the producer lends the dimensions until it gets control again (R129), and here they are copied.
+        // SAFETY: the producer lends the dimensions until it regains control (R129); they are copied before that.
         let (shape, strides) = unsafe { dimensions(&tensor) }?;
         let owner = PythonOwner::new(object.clone().unbind());
         let checked = Checked::new(Meta::of(&tensor, 0)?, shape, strides)?;
@@ -241,7 +241,7 @@ impl Table {
     }
 }
 
-/// The table that `class` has under `name`, if that is a capsule of a table.
+/// The table in attribute `name` of `class`, if that is a capsule of a table.
 pub(crate) fn header(
     class: &Bound<'_, PyType>,
     name: &Bound<'_, PyString>,
@@ -252,7 +252,7 @@ pub(crate) fn header(
     }
 }
 
-/// The table that an attribute is the capsule of, if it is one.
+/// The table that `attribute` holds, if it is a capsule of one.
 pub(crate) fn header_in(
     attribute: &Bound<'_, PyAny>,
 ) -> PyResult<Option<NonNull<DLPackExchangeAPIHeader>>> {
@@ -267,14 +267,14 @@ pub(crate) fn header_in(
 const FROM_PY: &str = "managed_tensor_from_py_object_no_sync";
 const BORROW: &str = "dltensor_from_py_object_no_sync";
 
-/// The exception of a function that failed.
+/// The exception that a failing function set.
 #[cold]
 fn failed(class: &Bound<'_, PyType>, function: &str) -> PyErr {
     PyErr::take(class.py())
         .unwrap_or_else(|| broken(class, function, "failed without an exception", None))
 }
 
-/// The error for a table that does not keep to R123.
+/// The error for a table that breaks R123.
 #[cold]
 fn broken(class: &Bound<'_, PyType>, function: &str, how: &str, cause: Option<PyErr>) -> PyErr {
     let name = type_name(class);

@@ -1,8 +1,8 @@
-//! A tensor that a table function could not make an object of, although code that it called has kept it.
+//! Tensors handed back to their caller after a failed import that left a share of them alive.
 //!
-//! The caller of `managed_tensor_to_py_object_no_sync` still owns the tensor then (R131) and calls its deleter, but
-//! a `dlx.Tensor` over it may live on: in the traceback, if nowhere else. So the deleter that the caller finds only
-//! gives up the caller's share. The producer's runs when the last share is gone.
+//! When `managed_tensor_to_py_object_no_sync` fails, its caller still owns the tensor (R131) and calls its deleter, but
+//! a `dlx.Tensor` over it may survive, if only in the traceback. So the deleter is replaced by one that drops the
+//! caller's share; the producer's deleter runs when the last share is dropped.
 
 use std::collections::HashMap;
 use std::ptr::NonNull;
@@ -12,13 +12,13 @@ use crate::cpython::boundary::{guard, unraisable};
 use crate::cpython::fork::{Lock, Locked};
 use crate::tensor::snapshot::Snapshot;
 
-/// What a caller still owns: the deleter that was there, and a share of the tensor.
+/// The caller's share of a tensor, with the producer's deleter.
 struct Share {
     deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
     _snapshot: Snapshot,
 }
 
-/// The shares of callers, by the address of the tensor; the last is of the last call, if there were several.
+/// The shares of callers by address of the tensor, the latest call last.
 type Shares = HashMap<usize, Vec<Share>>;
 
 static SHARES: Lock<Option<Shares>> = Lock::new(None);
@@ -27,18 +27,18 @@ fn shares() -> Locked<'static, Option<Shares>> {
     SHARES.lock()
 }
 
-/// Leaves `tensor`, which `snapshot` has taken over, to the caller that it came from.
+/// Hands `tensor`, which `snapshot` had taken over, back to the caller.
 ///
 /// # Safety
 ///
-/// `tensor` is the managed tensor that `snapshot` was imported from, and the caller will treat it as its own.
+/// `snapshot` was imported from the managed tensor `tensor`, and the caller will treat `tensor` as its own.
 pub(crate) unsafe fn give_back(tensor: NonNull<DLManagedTensorVersioned>, snapshot: Snapshot) {
     let Err(snapshot) = snapshot.forget() else {
         return;
     };
-    // SAFETY: the snapshot holds the tensor, so it is alive (S15).
+    // SAFETY: the snapshot keeps the tensor alive (S15).
     let place = unsafe { &raw mut (*tensor.as_ptr()).deleter };
-    // SAFETY: as above; nobody else looks at the field while the caller waits for this function.
+    // SAFETY: as above; nothing else accesses the field while the caller waits for this function (S15).
     let deleter = unsafe { place.replace(Some(give_up)) };
     let share = Share {
         deleter,
@@ -50,7 +50,7 @@ pub(crate) unsafe fn give_back(tensor: NonNull<DLManagedTensorVersioned>, snapsh
     shares.entry(address).or_default().push(share);
 }
 
-/// The deleter that the caller finds.
+/// The deleter that the caller sees.
 unsafe extern "C" fn give_up(tensor: *mut DLManagedTensorVersioned) {
     let body = || {
         let Some(share) = take(tensor.addr()) else {
@@ -58,15 +58,15 @@ unsafe extern "C" fn give_up(tensor: *mut DLManagedTensorVersioned) {
         };
         // SAFETY: the share keeps the tensor alive (S15).
         let place = unsafe { &raw mut (*tensor).deleter };
-        // SAFETY: as above; the deleter is read next by whoever drops the last share, after this one.
+        // SAFETY: as above; the next to read the field is whoever drops the last share, after this write.
         unsafe { place.write(share.deleter) };
         drop(share);
     };
-    // A deleter has no way to report.
+    // A deleter cannot return an error.
     guard(body, unraisable);
 }
 
-/// The share that was added last.
+/// Removes the share that was added last.
 fn take(address: usize) -> Option<Share> {
     let mut shares = shares();
     let shares = shares.as_mut()?;

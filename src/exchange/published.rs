@@ -1,4 +1,4 @@
-//! The C exchange table of `dlpack.h` 1.3: the functions of the tables that dlx publishes.
+//! The C functions of the exchange tables that dlx publishes (`dlpack.h` 1.3).
 
 mod allocate;
 
@@ -22,17 +22,17 @@ use crate::types::error::Error;
 /// Name of the capsule that holds a table (R113).
 pub(super) const NAME: &CStr = c"dlpack_exchange_api";
 
-/// What the five functions of a table do.
+/// The implementation behind the five functions of a table.
 ///
-/// The functions are called attached, but PyO3 does not know it: an implementation drops no owned `Py<T>`.
+/// The functions are called attached but not counted by PyO3, so an implementation must not drop an owned `Py<T>`.
 pub(crate) trait Exchange: Sync {
-    /// What `object` is, where there is nothing to wait for and nothing can fail; `None` says nothing.
+    /// The snapshot of `object` if it needs no waiting and cannot fail; `None` decides nothing.
     #[inline(always)]
     fn fast_borrow<'a>(&self, _object: &'a Bound<'_, PyAny>) -> Option<&'a Snapshot> {
         None
     }
 
-    /// A managed tensor of its own for `object`, whose work is ordered before [`Self::current_work_stream`].
+    /// A new managed tensor for `object`, ordered before [`Self::current_work_stream`].
     fn export(
         &self,
         object: Borrowed<'_, '_, PyAny>,
@@ -41,7 +41,7 @@ pub(crate) trait Exchange: Sync {
     /// A view whose dimensions belong to `object`: no allocation, no reference count (R129).
     fn borrow(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor>;
 
-    /// An object over `snapshot`.
+    /// A new object over `snapshot`.
     fn import<'py>(&self, py: Python<'py>, snapshot: Snapshot) -> PyResult<Bound<'py, PyAny>>;
 
     /// A new tensor; called without Python (R136).
@@ -52,17 +52,16 @@ pub(crate) trait Exchange: Sync {
         device: DLDevice,
     ) -> Result<Managed<DLManagedTensorVersioned>, Error>;
 
-    /// The stream that consumers of this table run on, as an integer; 0 where there is none (R139, R141).
+    /// The stream that consumers of this table run on, as an integer; 0 if there is none (R139, R141).
     fn current_work_stream(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64>;
 }
 
-/// A type that stands for one [`Exchange`]: the functions of a table get no context, so each table needs
-/// functions of its own.
+/// A type that identifies one [`Exchange`]: table functions get no context, so each table needs its own.
 pub(crate) trait ExchangeType: 'static {
-    /// The kind of exchange.
+    /// The exchange's type.
     type Exchange: Exchange + 'static;
 
-    /// The one that the functions serve.
+    /// The exchange that the functions serve.
     fn exchange() -> &'static Self::Exchange;
 }
 
@@ -84,7 +83,7 @@ pub(crate) const fn table<T: ExchangeType>() -> Published {
     })
 }
 
-/// A table of ours, to be kept in a static.
+/// A table of dlx, to be kept in a static.
 #[derive(Clone)]
 pub(crate) struct Published(DLPackExchangeAPI);
 
@@ -97,23 +96,23 @@ impl Published {
         })
     }
 
-    /// Where a capsule points.
+    /// The pointer for a capsule.
     pub(crate) fn header(&self) -> NonNull<DLPackExchangeAPIHeader> {
         NonNull::from(&self.0).cast()
     }
 }
 
-// SAFETY: an immutable table of functions; `prev_api` is NULL.
+// SAFETY: an immutable table of function pointers; `prev_api` is NULL.
 unsafe impl Sync for Published {}
 // SAFETY: as for `Sync`.
 unsafe impl Send for Published {}
 
-/// The capsule for `__dlpack_c_exchange_api__`; it has no destructor (R115).
+/// The capsule for `__dlpack_c_exchange_api__`, without a destructor (R115).
 pub(crate) fn publish<'py>(
     py: Python<'py>,
     table: &'static Published,
 ) -> PyResult<Bound<'py, PyCapsule>> {
-    // SAFETY: the table is static and never written (S14), though a capsule holds a mutable pointer.
+    // SAFETY: the table is static and nothing writes to it (S14), although a capsule holds a mutable pointer.
     unsafe { PyCapsule::new_with_pointer(py, table.header().cast(), NAME) }
 }
 
@@ -121,7 +120,7 @@ unsafe extern "C" fn managed_tensor_from_py_object_no_sync<T: ExchangeType>(
     py_object: *mut c_void,
     out: *mut *mut DLManagedTensorVersioned,
 ) -> c_int {
-    // SAFETY: the caller of the table keeps to `dlpack.h` (S2).
+    // SAFETY: the caller of the table obeys `dlpack.h` (S2).
     unsafe { from_py_object(T::exchange(), py_object, out) }
 }
 
@@ -129,7 +128,7 @@ unsafe extern "C" fn dltensor_from_py_object_no_sync<T: ExchangeType>(
     py_object: *mut c_void,
     out: *mut DLTensor,
 ) -> c_int {
-    // SAFETY: the caller of the table keeps to `dlpack.h` (S2).
+    // SAFETY: the caller of the table obeys `dlpack.h` (S2).
     unsafe { borrow_py_object(T::exchange(), py_object, out) }
 }
 
@@ -137,7 +136,7 @@ unsafe extern "C" fn managed_tensor_to_py_object_no_sync<T: ExchangeType>(
     tensor: *mut DLManagedTensorVersioned,
     out_py_object: *mut *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller of the table keeps to `dlpack.h` (S2).
+    // SAFETY: the caller of the table obeys `dlpack.h` (S2).
     unsafe { to_py_object(T::exchange(), tensor, out_py_object) }
 }
 
@@ -150,7 +149,7 @@ unsafe extern "C" fn current_work_stream<T: ExchangeType>(
         device_type,
         device_id,
     };
-    // SAFETY: the caller of the table keeps to `dlpack.h` (S2).
+    // SAFETY: the caller of the table obeys `dlpack.h` (S2).
     unsafe { work_stream(T::exchange(), device, out_current_stream) }
 }
 
@@ -160,23 +159,23 @@ unsafe extern "C" fn managed_tensor_allocator<T: ExchangeType>(
     error_ctx: *mut c_void,
     set_error: Option<SetError>,
 ) -> c_int {
-    // SAFETY: the caller of the table keeps to `dlpack.h` (S2).
+    // SAFETY: the caller of the table obeys `dlpack.h` (S2).
     unsafe { allocate::allocate(T::exchange(), prototype, out, error_ctx, set_error) }
 }
 
 /// # Safety
 ///
-/// Called as `dlpack.h` says: attached, with a live object and a place for the result (S2).
+/// Call it as `dlpack.h` says: attached, with a live object and a place for the result (S2).
 unsafe fn from_py_object<E: Exchange>(
     exchange: &E,
     py_object: *mut c_void,
     out: *mut *mut DLManagedTensorVersioned,
 ) -> c_int {
     let body = |py: Python<'_>| {
-        // SAFETY: the caller passes an object that it keeps alive for the call (S2).
+        // SAFETY: the caller keeps the object alive for the call (S2).
         let object = unsafe { Borrowed::from_ptr(py, py_object.cast()) };
         let managed = exchange.export(object)?;
-        // SAFETY: `out` is the caller's to be written (S2).
+        // SAFETY: `out` is the caller's place for the result (S2).
         unsafe { out.write(managed.into_raw().as_ptr()) };
         Ok(())
     };
@@ -186,7 +185,7 @@ unsafe fn from_py_object<E: Exchange>(
 
 /// # Safety
 ///
-/// Called as `dlpack.h` says: attached, with a live object and a place for the result (S2).
+/// Call it as `dlpack.h` says: attached, with a live object and a place for the result (S2).
 #[inline(always)]
 unsafe fn borrow_py_object<E: Exchange>(
     exchange: &E,
@@ -196,25 +195,25 @@ unsafe fn borrow_py_object<E: Exchange>(
     // SAFETY: exchange functions are called attached (S2).
     let py = unsafe { Python::assume_attached() };
     let fast_borrow = || {
-        // SAFETY: the caller passes an object that it keeps alive for the call (S2).
+        // SAFETY: the caller keeps the object alive for the call (S2).
         let object = unsafe { Borrowed::from_ptr_or_opt(py, py_object.cast()) }?;
         let tensor = exchange.fast_borrow(&object)?.dl_tensor();
-        // SAFETY: `out` is the caller's to be written (S2).
+        // SAFETY: `out` is the caller's place for the result (S2).
         unsafe { out.write(tensor) };
         Some(())
     };
     match guard(fast_borrow, |_| None) {
         Some(()) => 0,
-        // SAFETY: as this function is called.
+        // SAFETY: the promise of this function's caller.
         None => unsafe { borrow_by_rules(exchange, py_object, out) },
     }
 }
 
-/// As [`borrow_py_object`], of what may have to wait, or fail: not in line, so that the usual call needs no frame.
+/// The slow path of [`borrow_py_object`], which may wait or fail. Not inlined, so that the fast path needs no frame.
 ///
 /// # Safety
 ///
-/// As there.
+/// As for [`borrow_py_object`].
 #[inline(never)]
 unsafe fn borrow_by_rules<E: Exchange>(
     exchange: &E,
@@ -222,10 +221,10 @@ unsafe fn borrow_by_rules<E: Exchange>(
     out: *mut DLTensor,
 ) -> c_int {
     let body = |py: Python<'_>| {
-        // SAFETY: the caller passes an object that it keeps alive for the call (S2).
+        // SAFETY: the caller keeps the object alive for the call (S2).
         let object = unsafe { Borrowed::from_ptr(py, py_object.cast()) };
         let tensor = exchange.borrow(object)?;
-        // SAFETY: `out` is the caller's to be written (S2).
+        // SAFETY: `out` is the caller's place for the result (S2).
         unsafe { out.write(tensor) };
         Ok(())
     };
@@ -233,11 +232,11 @@ unsafe fn borrow_by_rules<E: Exchange>(
     unsafe { attached(body) }
 }
 
-/// Takes the tensor over only when it succeeds (R131): a caller that gets -1 still owns it.
+/// Takes ownership of the tensor only on success: a caller that gets -1 still owns it (R131).
 ///
 /// # Safety
 ///
-/// Called as `dlpack.h` says: attached, with a tensor that the caller owns and a place for the result (S2).
+/// Call it as `dlpack.h` says: attached, with a tensor that the caller owns and a place for the result (S2).
 unsafe fn to_py_object<E: Exchange>(
     exchange: &E,
     tensor: *mut DLManagedTensorVersioned,
@@ -245,10 +244,10 @@ unsafe fn to_py_object<E: Exchange>(
 ) -> c_int {
     let body = |py: Python<'_>| {
         let tensor = NonNull::new(tensor).ok_or_else(|| Error::refused("the tensor is NULL"))?;
-        // SAFETY: the caller offers a tensor that it owns (R130); on failure `into_raw` and `give_back` below
-        // leave it to the caller.
+        // SAFETY: the caller owns the tensor (R130); on failure, `into_raw` and `give_back` below leave it to the
+        // caller.
         let managed = unsafe { Managed::from_raw(tensor) };
-        // What the caller computed is ready on the stream that this table names.
+        // The caller's work is ordered before the stream that this table names.
         let device = managed.read().map(|(tensor, _)| tensor.device);
         let device = device.ok().filter(|&device| stream::has_streams(device));
         let ready = |device| {
@@ -269,7 +268,7 @@ unsafe fn to_py_object<E: Exchange>(
             managed.into_raw();
             error
         })?;
-        // Leaked by a panic: the caller's tensor is then not deleted by us.
+        // A panic leaks it rather than delete the caller's tensor.
         let kept = ManuallyDrop::new(snapshot.clone());
         let imported = exchange.import(py, snapshot);
         let kept = ManuallyDrop::into_inner(kept);
@@ -282,7 +281,7 @@ unsafe fn to_py_object<E: Exchange>(
             }
         };
         drop(kept);
-        // SAFETY: `out_py_object` is the caller's to be written (S2).
+        // SAFETY: `out_py_object` is the caller's place for the result (S2).
         unsafe { out_py_object.write(object.into_ptr().cast()) };
         Ok(())
     };
@@ -292,7 +291,7 @@ unsafe fn to_py_object<E: Exchange>(
 
 /// # Safety
 ///
-/// Called as `dlpack.h` says: attached, with a place for the result (S2).
+/// Call it as `dlpack.h` says: attached, with a place for the result (S2).
 unsafe fn work_stream<E: Exchange>(
     exchange: &E,
     device: DLDevice,
@@ -301,7 +300,7 @@ unsafe fn work_stream<E: Exchange>(
     let body = |py: Python<'_>| {
         let stream = exchange.current_work_stream(py, device)?;
         let stream = std::ptr::without_provenance_mut(stream as usize);
-        // SAFETY: `out_current_stream` is the caller's to be written (S2).
+        // SAFETY: `out_current_stream` is the caller's place for the result (S2).
         unsafe { out_current_stream.write(stream) };
         Ok(())
     };

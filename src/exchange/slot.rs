@@ -1,8 +1,8 @@
-//! The pool of tables: one for each class that dlx makes a producer, found again by class and by table.
+//! The pool of tables, one for each class that dlx turns into a producer, looked up by class or by table.
 //!
-//! `managed_tensor_to_py_object_no_sync` gets no context, so a consumer can hand back an instance of a class
-//! only if the function itself knows the class: each slot has functions of its own. A slot is given to one
-//! class and never to another. When the class dies its table stays, and answers with an exception.
+//! `managed_tensor_to_py_object_no_sync` gets no context, so a consumer can return an instance of a class only if the
+//! function itself knows the class: each slot has functions of its own. A slot serves one class and is never reused.
+//! When the class dies, its table stays and answers with an exception.
 
 use std::ptr::{from_ref, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -26,26 +26,26 @@ use crate::exchange::published::{ExchangeType, Published, table};
 use crate::stream::WorkStream;
 use crate::types::error::type_name;
 
-/// How many classes can have a table of their own.
+/// Maximum number of classes with a table of their own.
 pub(crate) const SLOTS: usize = 512;
 
 static POOL: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
 static USED: AtomicUsize = AtomicUsize::new(0);
 static CLAIMING: Mutex<()> = Mutex::new(());
 
-/// The place of one class in the pool.
+/// One class's place in the pool.
 pub(crate) struct Slot {
-    /// The class while it lives, else NULL. Never followed: it is compared with the types of live objects.
+    /// The class while it lives, else NULL. Never dereferenced, only compared with the types of live objects.
     class: AtomicPtr<ffi::PyObject>,
     holder: OnceLock<Holder>,
-    /// One more than the number of the slot of a later class at the address of the dead one, if instances of it
-    /// came with this table: a consumer that knows types by address alone takes one class for the other.
+    /// 1 + the index of the slot of a later class at the same address, once one of its instances came with this table:
+    /// a consumer that identifies types by address alone confuses the two. 0 if there is none.
     heir: AtomicUsize,
-    /// The stream of the library that the last export on a device with streams came from.
+    /// The work stream of the library behind the last export on a device with streams.
     work_stream: Mutex<Option<WorkStream>>,
 }
 
-/// What a slot knows of its class.
+/// The class of a slot, and what was decided when it was defined.
 pub(crate) struct Holder {
     class: Py<PyWeakrefReference>,
     address: usize,
@@ -65,7 +65,7 @@ impl Slot {
         }
     }
 
-    /// Gives `class` a slot; `None` when the pool is used up.
+    /// Gives `class` a slot; `None` if the pool is exhausted.
     pub(crate) fn claim(
         class: &Bound<'_, PyType>,
         origin: Origin,
@@ -74,7 +74,7 @@ impl Slot {
         let forget = wrap_pyfunction!(forget, class.py())?;
         let weak = PyWeakrefReference::new_with(class, forget)?.unbind();
         let name = type_name(class);
-        // What ran until here may have been asked for a slot of the same class.
+        // The code above may have run Python that claimed a slot for the same class.
         let _claiming = CLAIMING.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(slot) = POOL.iter().find(|slot| slot.is_for(class.as_ptr())) {
             return Ok(Some(slot));
@@ -109,7 +109,7 @@ impl Slot {
         Ok(slot.filter(|slot| slot.is_for(class.as_ptr())))
     }
 
-    /// The slot that a table belongs to, if it is one of the pool.
+    /// The slot that owns this table, if the table is from the pool.
     pub(crate) fn of_table(table: usize) -> Option<&'static Self> {
         let offset = table.checked_sub(POOL.as_ptr().addr())?;
         let slot = POOL.get(offset / size_of::<Self>())?;
@@ -117,35 +117,35 @@ impl Slot {
         (own.addr().get() == table).then_some(slot)
     }
 
-    /// Its table, which lives as long as the process (R114).
+    /// The table, which lives as long as the process (R114).
     pub(crate) fn table(&'static self) -> Option<&'static Published> {
         self.holder.get().map(|holder| &holder.table)
     }
 
-    /// What it knows of its class, dead or alive.
+    /// The class that the slot was given to, dead or alive.
     pub(crate) fn holder(&self) -> Option<&Holder> {
         self.holder.get()
     }
 
-    /// The hooks of the class that its table stands for.
+    /// The hooks of the class that the table serves, or of its heir.
     pub(crate) fn hooks(&self) -> Hooks {
         let heir = self.is_for(null_mut()).then(|| self.heir()).flatten();
         let holder = heir.unwrap_or(self).holder.get();
         holder.map(|holder| holder.hooks).unwrap_or_default()
     }
 
-    /// The slot of the class that took the place of a dead one.
+    /// The slot of the class that replaced a dead one at its address.
     fn heir(&self) -> Option<&'static Self> {
         let number = self.heir.load(Ordering::Acquire).checked_sub(1)?;
         POOL.get(number)
     }
 
-    /// Whether it is the slot of the class at this address, which is alive.
+    /// Whether this is the slot of the live class at this address.
     pub(crate) fn is_for(&self, class: *mut ffi::PyObject) -> bool {
         self.class.load(Ordering::Acquire) == class
     }
 
-    /// Whether it is the slot of a base of `class`, or of `class` itself.
+    /// Whether this is the slot of `class` or of one of its bases.
     pub(crate) fn is_for_base_of(&self, class: &Bound<'_, PyType>) -> bool {
         class.mro().iter().any(|base| self.is_for(base.as_ptr()))
     }
@@ -157,20 +157,20 @@ impl Slot {
             .find(|slot| slot.is_for(class) && slot.is_provided())
     }
 
-    /// Whether its class is not dlx's.
+    /// Whether dlx provides the table for a class that is not its own.
     pub(crate) fn is_provided(&self) -> bool {
         let itself = |holder: &Holder| matches!(holder.origin, Origin::Itself { .. });
         self.holder.get().is_some_and(itself)
     }
 
-    /// Whether its table lends views.
+    /// Whether the table lends views.
     pub(crate) fn lends(&self) -> bool {
         self.holder
             .get()
             .is_some_and(|holder| holder.origin.lends())
     }
 
-    /// The error of a table that got an object of another type (R127).
+    /// The error of a table that was given an object of another type (R127).
     #[cold]
     pub(crate) fn stranger(&self, class: &Bound<'_, PyType>) -> PyErr {
         let own = self.holder.get().map_or("a class", |holder| &holder.name);
@@ -178,19 +178,19 @@ impl Slot {
         PyBufferError::new_err(format!("the exchange table of {own} was given {name}"))
     }
 
-    /// Whether `class` lives where the class of this slot died.
+    /// Whether `class` has the address of this slot's class, which is dead.
     pub(crate) fn was_at(&self, class: &Bound<'_, PyType>) -> bool {
         let was = |holder: &Holder| holder.address == class.as_ptr().addr();
         self.is_for(null_mut()) && self.holder.get().is_some_and(was)
     }
 
-    /// Lets the table stand for a later class, which [`Self::was_at`] found at the same address.
+    /// Lets the table serve a later class at the same address, found by [`Self::was_at`].
     pub(crate) fn inherit(&self, heir: &Self) {
         let number = (from_ref(heir).addr() - POOL.as_ptr().addr()) / size_of::<Self>();
         self.heir.store(number + 1, Ordering::Release);
     }
 
-    /// The class and what is known of it, or the class that took the place of a dead one.
+    /// The live class of the slot, or of its heir, with its holder.
     ///
     /// # Errors
     ///
@@ -211,7 +211,7 @@ impl Slot {
         )))
     }
 
-    /// Notes whose stream the consumer of an export should run on.
+    /// Stores the work stream that the consumer of an export should run on.
     pub(crate) fn set_work_stream(&self, work_stream: WorkStream) {
         let mut place = self
             .work_stream
@@ -220,7 +220,7 @@ impl Slot {
         *place = Some(work_stream);
     }
 
-    /// The stream noted last.
+    /// The work stream stored last.
     pub(crate) fn work_stream(&self) -> Option<WorkStream> {
         *self
             .work_stream
@@ -229,7 +229,7 @@ impl Slot {
     }
 }
 
-/// A class has died: its slot no longer recognises it, so that a later class at its address is not taken for it.
+/// Clears the slot of a class that has died, so that a later class at its address does not match.
 #[pyfunction]
 fn forget(weak: &Bound<'_, PyAny>) {
     let holds = |slot: &&Slot| {
@@ -242,7 +242,7 @@ fn forget(weak: &Bound<'_, PyAny>) {
     }
 }
 
-/// Stands for the slot of this number in the functions of its table.
+/// Identifies slot `N` to the functions of its table.
 struct Numbered<const N: usize>;
 
 impl<const N: usize> ExchangeType for Numbered<N> {
@@ -278,7 +278,7 @@ macro_rules! rows {
     };
 }
 
-/// The tables of the pool, all with a borrow.
+/// The tables of the pool, all with a borrow function.
 static TABLES: [[Published; ROW]; SLOTS / ROW] = rows![
     0 16 32 48 64 80 96 112 128 144 160 176 192 208 224 240
     256 272 288 304 320 336 352 368 384 400 416 432 448 464 480 496

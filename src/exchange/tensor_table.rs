@@ -16,10 +16,10 @@ use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::{Error, type_name};
 
-/// The table, one for the process (R114).
+/// The table, one per process (R114).
 pub(crate) static TABLE: Published = published::table::<Tensors>();
 
-/// The object as a tensor, or the error of a table that got another type (R127).
+/// The object as a tensor, or the error of a table that was given another type (R127).
 #[inline(always)]
 fn tensor<'a>(object: &'a Borrowed<'_, '_, PyAny>) -> PyResult<&'a Tensor> {
     match Tensor::of(object) {
@@ -28,7 +28,7 @@ fn tensor<'a>(object: &'a Borrowed<'_, '_, PyAny>) -> PyResult<&'a Tensor> {
     }
 }
 
-/// What it is, ready for the stream that this table names; mostly it is so already (R126).
+/// The snapshot, ready for the stream that this table names; mostly it is ready already (R126).
 #[inline(always)]
 fn ready<'a>(py: Python<'_>, tensor: &'a Tensor) -> PyResult<&'a Snapshot> {
     let snapshot = tensor.snapshot()?;
@@ -67,7 +67,7 @@ impl ExchangeType for Tensors {
     }
 }
 
-/// A new tensor in memory of dlx's own.
+/// A new tensor in dlx's own memory.
 pub(crate) fn allocate(
     shape: &[i64],
     dtype: DLDataType,

@@ -1,4 +1,4 @@
-//! Objects and memory of another library, made through its table.
+//! Creates objects and memory of another library through its table.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{NonNull, null_mut};
@@ -21,21 +21,21 @@ const TO_PY: &str = "managed_tensor_to_py_object_no_sync";
 const ALLOCATOR: &str = "managed_tensor_allocator";
 
 impl Table {
-    /// Whether it makes instances of managed tensors.
+    /// Whether the table makes objects from managed tensors.
     pub(crate) fn imports(&self) -> bool {
         self.to_py.is_some()
     }
 
-    /// Whether it has an allocator.
+    /// Whether the table has an allocator.
     pub(crate) fn allocates(&self) -> bool {
         self.allocator.is_some()
     }
 
-    /// The object that the table, which is that of `class`, makes of what is offered.
+    /// The object that the table, which belongs to `class`, makes from the offer.
     ///
     /// # Errors
     ///
-    /// As for [`Self::export`]; the tensor is deleted then, by the library or else here (R131).
+    /// As for [`Self::export`]; the tensor is then deleted, by the library or else here (R131).
     #[inline(always)]
     pub(crate) fn import<'py, O: Send + 'static>(
         &self,
@@ -47,13 +47,12 @@ impl Table {
             return Err(broken(class, TO_PY, "is not there", None));
         };
         let mut out = null_mut();
-        // SAFETY: a function of a table, called attached, with a tensor that is offered to it and a place of ours.
+        // SAFETY: a table function, called attached, with a tensor offered to it and an out place of ours.
         let code = unsafe { to_py(offer.as_ptr(), &mut out) };
         if code != 0 {
             return Err(failed(class, TO_PY));
         }
-        // SAFETY: a table that succeeds gives a new reference (R130); PyO3 takes NULL for the exception that is
-        // set, or makes one.
+        // SAFETY: on success the table returns a new reference (R130); NULL is handled below.
         let made = unsafe { Bound::from_owned_ptr_or_opt(py, out.cast()) };
         let Some(made) = made else {
             let cause = PyErr::take(py);
@@ -69,7 +68,7 @@ impl Table {
         Err(broken(class, TO_PY, what, cause))
     }
 
-    /// The stream that the library works on now, the default one where it names none.
+    /// The stream that the library works on now; the default stream if it names none.
     pub(crate) fn stream_of(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
         let named = self.work_stream.map(|stream| stream.get(py, device));
         match named.transpose()? {
@@ -78,12 +77,12 @@ impl Table {
         }
     }
 
-    /// A new tensor of the library's own memory.
+    /// A new tensor in the library's own memory.
     ///
     /// # Errors
     ///
-    /// `BufferError` where the library does not give even a tensor without elements, which takes no memory: it has no
-    /// such dtype, or not on this device. Otherwise the exception that the library names.
+    /// `BufferError` if the library cannot even allocate an empty tensor, which takes no memory: it lacks the dtype, or
+    /// lacks it on this device. Otherwise the exception that the library reports.
     pub(crate) fn allocate(
         &self,
         class: &Bound<'_, PyType>,
@@ -117,7 +116,7 @@ impl Table {
         let mut prototype = DLTensor {
             data: null_mut(),
             device,
-            // At most MAX_NDIM, the caller has seen to that.
+            // At most MAX_NDIM: the caller has checked.
             ndim: shape.len() as i32,
             dtype,
             shape: shape.as_mut_ptr(),
@@ -127,15 +126,14 @@ impl Table {
         let mut reported = Reported(None);
         let mut out = null_mut();
         let context = (&raw mut reported).cast();
-        // SAFETY: a function of a table, with a prototype, a place for the result, and a callback with its context,
-        // all ours.
+        // SAFETY: a table function, with a prototype, an out place, and a callback with its context, all ours.
         let code = unsafe { allocator(&mut prototype, &mut out, context, Some(report)) };
-        // SAFETY: what an allocator writes to `out` is given to the caller, and nobody else has it (S3).
+        // SAFETY: the allocator passes ownership of what it writes to `out` (S3).
         let managed = NonNull::new(out).map(|out| unsafe { Managed::from_raw(out) });
         match (code, managed) {
             (0, Some(managed)) => Ok(managed),
             (0, None) => Err(broken(class, ALLOCATOR, "succeeded without a tensor", None)),
-            // A table that failed must not have given a tensor; what it wrote is not followed.
+            // A failing table must not return a tensor; do not dereference what it wrote.
             (_, managed) => {
                 std::mem::forget(managed);
                 Err(match reported.0 {
@@ -147,23 +145,23 @@ impl Table {
     }
 }
 
-/// What an allocator reported: the name of an exception, and its message.
+/// What an allocator reported: the name and message of an exception.
 struct Reported(Option<(String, String)>);
 
-/// The `SetError` of dlx.
+/// The `SetError` that dlx passes.
 unsafe extern "C" fn report(context: *mut c_void, kind: *const c_char, message: *const c_char) {
     let text = |text: *const c_char| {
-        // SAFETY: the allocator passes C strings, or nothing.
+        // SAFETY: the allocator passes C strings or NULL.
         let text = (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) });
         text.map(|text| text.to_string_lossy().into_owned())
             .unwrap_or_default()
     };
     let body = || {
-        // SAFETY: the context is the one that `allocate` passed with this callback, for the time of the call.
+        // SAFETY: `allocate` passed this context with the callback, and keeps it for the call.
         let reported = unsafe { &mut *context.cast::<Reported>() };
         reported.0 = Some((text(kind), text(message)));
     };
-    // A callback has no way to report.
+    // A callback cannot return an error.
     guard(body, unraisable);
 }
 
@@ -182,9 +180,9 @@ fn has_none(class: &Bound<'_, PyType>, dtype: DLDataType, device: DLDevice, why:
     refused
 }
 
-/// The builtin exception of this name, or a `RuntimeError` that tells the name.
+/// The builtin exception of this name, or a `RuntimeError` that mentions the name.
 fn named(py: Python<'_>, kind: &str, message: &str) -> PyErr {
-    // Libraries in C++ append a trace of their functions.
+    // C++ libraries append a stack trace.
     let message = message.lines().next().unwrap_or_default().to_owned();
     let found = py
         .import("builtins")

@@ -1,4 +1,4 @@
-//! The allocator of a table, which is called without Python.
+//! The allocator of a table, which runs without Python.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 
@@ -8,11 +8,11 @@ use crate::cpython::boundary::{guard, panic_message};
 use crate::tensor::checked::extents;
 use crate::types::error::Error;
 
-/// Reports through `SetError` alone, exactly when it fails (R135, R136).
+/// Allocates, and reports failures through `SetError` alone (R135, R136).
 ///
 /// # Safety
 ///
-/// Called as `dlpack.h` says: with a prototype, a place for the result, and a callback with its context (S2).
+/// Call it as `dlpack.h` says: with a prototype, a place for the result, and a callback with its context (S2).
 pub(super) unsafe fn allocate<E: Exchange>(
     exchange: &E,
     prototype: *mut DLTensor,
@@ -22,7 +22,7 @@ pub(super) unsafe fn allocate<E: Exchange>(
 ) -> c_int {
     let result = guard(
         || {
-            // SAFETY: the caller passes a prototype whose dtype, ndim, shape and device are set (R134).
+            // SAFETY: the caller has set dtype, ndim, shape and device of the prototype (R134).
             let (shape, dtype, device) = unsafe { prototype_fields(prototype) }?;
             exchange.allocate(shape, dtype, device)
         },
@@ -30,7 +30,7 @@ pub(super) unsafe fn allocate<E: Exchange>(
     );
     match result {
         Ok(managed) => {
-            // SAFETY: `out` is the caller's to be written (S2).
+            // SAFETY: `out` is the caller's place for the result (S2).
             unsafe { out.write(managed.into_raw().as_ptr()) };
             0
         }
@@ -38,7 +38,7 @@ pub(super) unsafe fn allocate<E: Exchange>(
             if let Some(set_error) = set_error {
                 let message = CString::new(error.message()).unwrap_or_default();
                 let (kind, message): (*const c_char, _) = (error.kind().as_ptr(), message.as_ptr());
-                // SAFETY: the context is the one that goes with this callback; both strings outlive the call.
+                // SAFETY: the context belongs to this callback, and both strings outlive the call.
                 unsafe { set_error(error_ctx, kind, message) };
             }
             -1
@@ -46,7 +46,7 @@ pub(super) unsafe fn allocate<E: Exchange>(
     }
 }
 
-/// The four fields of a prototype that mean anything (R134).
+/// The four fields of a prototype that are defined (R134).
 ///
 /// # Safety
 ///
@@ -54,8 +54,8 @@ pub(super) unsafe fn allocate<E: Exchange>(
 unsafe fn prototype_fields<'a>(
     prototype: *mut DLTensor,
 ) -> Result<(&'a [i64], DLDataType, DLDevice), Error> {
-    // SAFETY: the caller's promise; the fields not named in R134 may be uninitialized, but they are plain
-    // bytes that are not looked at.
+    // SAFETY: the caller's promise. The other fields may be uninitialized (R134), but they are plain bytes and never
+    // read.
     let DLTensor {
         device,
         ndim,
@@ -63,7 +63,7 @@ unsafe fn prototype_fields<'a>(
         shape,
         ..
     } = unsafe { &*prototype };
-    // SAFETY: as promised, `shape` holds `ndim` extents.
+    // SAFETY: `shape` holds `ndim` extents, as the caller promises.
     let shape = unsafe { extents(*shape, *ndim) }?;
     Ok((shape, *dtype, *device))
 }

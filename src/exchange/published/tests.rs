@@ -1,4 +1,4 @@
-//! What Python cannot see: a class whose every function panics, behind a table that must not (R144).
+//! A case that Python cannot build: functions that all panic, behind a table that must not (R144).
 
 #![allow(clippy::panic, clippy::expect_used)]
 
@@ -64,19 +64,19 @@ const SCALAR: DLTensor = DLTensor {
     byte_offset: 0,
 };
 
-/// Calls `function` attached, and checks that it failed with a `PanicException` of this message.
+/// Calls `function` attached and checks that it fails with a `PanicException` with this message.
 fn panics(message: &str, function: impl FnOnce(*mut c_void) -> c_int) {
     Python::attach(|py| {
         let code = function(py.None().as_ptr().cast());
-        // Not `PyErr::take`, which would resume the panic.
+        // `PyErr::take` would resume the panic.
         let (mut kind, mut value, mut traceback) = (null_mut(), null_mut(), null_mut());
         #[allow(deprecated)]
-        // SAFETY: attached, and the three places are ours.
+        // SAFETY: attached, and the three out places are ours.
         unsafe {
             ffi::PyErr_Fetch(&mut kind, &mut value, &mut traceback)
         };
         assert_eq!(code, -1);
-        // SAFETY: the references that were fetched.
+        // SAFETY: an owned reference, or NULL, fetched above.
         let kind = unsafe { Bound::from_owned_ptr_or_opt(py, kind) }.expect("an exception");
         // SAFETY: as above.
         let value = unsafe { Bound::from_owned_ptr_or_opt(py, value) }.expect("a value");
@@ -118,7 +118,7 @@ fn a_panic_in_managed_tensor_to_py_object_no_sync_is_an_exception() {
         2,
         "the tensor is still the caller's"
     );
-    // SAFETY: it is.
+    // SAFETY: we still own the tensor, as just checked.
     drop(unsafe { Managed::from_raw(tensor) });
     assert_eq!(Arc::strong_count(&owner), 1);
 }

@@ -1,4 +1,4 @@
-//! Where the exports of a class come from, and which hooks it has: decided when the class is defined.
+//! What instances of a class export, and which hooks the class overrides: decided when it is defined.
 
 use std::cell::Cell;
 
@@ -14,17 +14,17 @@ use crate::types::error::type_name;
 
 static MIXIN: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
-/// The mixin, which is `class` unless there is one.
+/// The mixin; the first call makes `class` the mixin.
 pub(crate) fn root_or<'a, 'py>(class: &'a Bound<'py, PyType>) -> &'a Bound<'py, PyType> {
     let py = class.py();
     let root = MIXIN.get_or_init(py, || class.clone().unbind());
     root.bind(py)
 }
 
-/// Whether `class` is `dlx.ExchangeMixin` or one of its subclasses.
+/// Whether `class` is `dlx.ExchangeMixin` or a subclass.
 pub(crate) fn is_mixin(class: &Bound<'_, PyType>) -> bool {
     let mixin = MIXIN.get(class.py());
-    // SAFETY: two live types; their bases are read, nothing is called.
+    // SAFETY: both types are alive; this reads their bases and calls nothing.
     mixin.is_some_and(|mixin| unsafe {
         ffi::PyType_IsSubtype(class.as_type_ptr(), mixin.bind(class.py()).as_type_ptr()) != 0
     })
@@ -35,19 +35,19 @@ pub(crate) fn is_root(class: &Bound<'_, PyType>) -> bool {
     MIXIN.get(class.py()).is_some_and(|mixin| mixin.is(class))
 }
 
-/// Where the export of an instance comes from.
+/// What an instance exports.
 pub(crate) enum Origin {
-    /// An attribute; `stored` if reading it makes nothing.
+    /// An attribute; `stored` if the instance holds it, so that reading it creates nothing.
     Attribute { name: Py<PyString>, stored: bool },
-    /// What the method `__dlx_export__` returns.
+    /// The result of its method `__dlx_export__`.
     Method,
-    /// The instance itself, of a type that is not dlx's. `import` makes one of a `dlx.Tensor`, or without it the
+    /// The instance itself, of a foreign type. `import` makes an instance from a `dlx.Tensor`; the default is the
     /// class's own `from_dlpack`.
     Itself { import: Option<Py<PyAny>> },
 }
 
 impl Origin {
-    /// What a subclass of the mixin says: `exchange="name"` marks the `__dlx_export__` that it makes.
+    /// The choice of a subclass of the mixin: `exchange="name"` marks the `__dlx_export__` that it generates.
     pub(crate) fn of(class: &Bound<'_, PyType>) -> PyResult<Self> {
         let py = class.py();
         let method = class.getattr(intern!(py, "__dlx_export__"))?;
@@ -60,7 +60,7 @@ impl Origin {
         Ok(Self::Attribute { name, stored })
     }
 
-    /// What to export in place of `object`.
+    /// Reads the object to export for `object`.
     #[inline(always)]
     pub(crate) fn read<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         match self {
@@ -69,7 +69,7 @@ impl Origin {
         }
     }
 
-    /// As [`Self::read`], where that may run code of the class.
+    /// As [`Self::read`], if that may run Python code of the class.
     #[inline(never)]
     fn compute<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let py = object.py();
@@ -84,12 +84,12 @@ impl Origin {
         }
     }
 
-    /// Whether what is exported belongs to the instance, so that its shapes have an owner when it is lent.
+    /// Whether the instance holds what it exports, so that a lent shape has an owner.
     pub(crate) fn lends(&self) -> bool {
         matches!(self, Self::Attribute { stored: true, .. })
     }
 
-    /// How an error calls what was read.
+    /// How error messages refer to the object that was read.
     pub(crate) fn describe(&self, py: Python<'_>) -> String {
         match self {
             Self::Attribute { name, .. } => format!(".{} is", name.bind(py)),
@@ -99,7 +99,7 @@ impl Origin {
     }
 }
 
-/// Runs code of a class that may come back here, to a depth that the stack of any thread has room for.
+/// Runs code of a class that may recurse into dlx, up to a depth that fits on any thread's stack.
 pub(crate) fn nested<'py>(
     class: &Bound<'py, PyType>,
     run: impl FnOnce() -> PyResult<Bound<'py, PyAny>>,
@@ -121,11 +121,10 @@ pub(crate) fn nested<'py>(
     run()
 }
 
-/// Whether the attribute `name` of an instance is an object that the instance holds: read from its dictionary
-/// or a slot, and not computed.
+/// Whether instances hold the attribute `name`, in their dictionary or a slot, rather than compute it.
 fn is_stored(class: &Bound<'_, PyType>, name: &Bound<'_, PyString>) -> PyResult<bool> {
     let py = class.py();
-    // SAFETY: a live type; the slot is a function pointer, which is only compared.
+    // SAFETY: the type is alive; the slot's function pointer is only compared.
     let getattro = unsafe { ffi::PyType_GetSlot(class.as_type_ptr(), ffi::Py_tp_getattro) };
     let generic: ffi::getattrofunc = ffi::PyObject_GenericGetAttr;
     if getattro.addr() != generic as usize {
@@ -142,7 +141,7 @@ fn is_stored(class: &Bound<'_, PyType>, name: &Bound<'_, PyString>) -> PyResult<
     Ok(true)
 }
 
-/// The optional hooks that a class has of its own.
+/// The optional hooks that a class overrides.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Hooks {
     /// `__dlx_empty__`
@@ -154,7 +153,7 @@ pub(crate) struct Hooks {
 }
 
 impl Hooks {
-    /// Those of a subclass of the mixin, which has defaults for them.
+    /// The hooks that a subclass of the mixin overrides.
     pub(crate) fn of(class: &Bound<'_, PyType>) -> PyResult<Self> {
         let py = class.py();
         let Some(mixin) = MIXIN.get(py) else {
@@ -171,7 +170,7 @@ impl Hooks {
     }
 }
 
-/// Whether a class of the mixin says itself on which devices its instances are too.
+/// Whether a mixin class names the aliases of its instances' devices itself.
 pub(crate) fn names_devices(class: &Bound<'_, PyType>) -> PyResult<bool> {
     let hooks = match Slot::of_class(class)? {
         Some(slot) => slot.hooks(),
@@ -190,14 +189,15 @@ fn function<'py>(
     Ok(function.unwrap_or(method))
 }
 
-/// How many objects may stand for one another before something is exported.
+/// Maximum number of objects that may export one another before one that is not of a mixin class.
 pub(crate) const MAX_HOPS: usize = 100;
 
-/// What is exported in place of `object`, an instance of a mixin class, and the last such instance on the way.
+/// Follows exports from `object`, an instance of a mixin class, to the first object of another class; also returns the
+/// last mixin instance on the way.
 ///
 /// # Errors
 ///
-/// `RecursionError` where objects export one another; what attributes and methods of the class raise.
+/// `RecursionError` if objects export one another; whatever attributes and methods of the class raise.
 pub(crate) fn innermost<'py>(
     object: &Bound<'py, PyAny>,
 ) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
@@ -212,7 +212,7 @@ pub(crate) fn innermost<'py>(
     Err(endless(&object.get_type()))
 }
 
-/// What one instance of a mixin class exports, and whether its shapes have an owner then.
+/// One step of [`innermost`], and whether the shape of the export has an owner.
 fn hop<'py>(object: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, bool)> {
     let class = object.get_type();
     let derived;
@@ -226,17 +226,17 @@ fn hop<'py>(object: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, bool)> {
     Ok((origin.read(object)?, origin.lends()))
 }
 
-/// The object whose dimensions are lent in place of those of `object`, which exports `inner`.
+/// The object that lends its dimensions for those of `object`, which exports `inner`.
 ///
 /// # Errors
 ///
-/// `BufferError` where nothing but this call holds it: what a table lends belongs to a live object (R129, S14).
+/// `BufferError` if only this call holds it: what a table lends must belong to a live object (R129, S14).
 pub(crate) fn lent<'py>(
     object: &Bound<'py, PyAny>,
     mut inner: Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {
     for _ in 0..MAX_HOPS {
-        // SAFETY: a live object; one reference to it is ours.
+        // SAFETY: a live object, to which we hold a reference.
         if unsafe { ffi::Py_REFCNT(inner.as_ptr()) } < 2 {
             return Err(lends_nothing(object));
         }
@@ -261,7 +261,7 @@ pub(crate) fn lends_nothing(x: &Bound<'_, PyAny>) -> PyErr {
     ))
 }
 
-/// The error for objects that stand for one another.
+/// The error for objects that export one another.
 #[cold]
 pub(crate) fn endless(class: &Bound<'_, PyType>) -> PyErr {
     PyRecursionError::new_err(format!(
