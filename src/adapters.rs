@@ -1,7 +1,7 @@
-//! One file or folder for each library that needs its own reading, and for each protocol other than DLPack's.
+//! One file or folder per library that needs special treatment, and per protocol other than DLPack.
 //!
-//! An adapter knows its library or protocol and the rooms below. It knows no other adapter, unless its library builds on
-//! that one, and not the ladder that asks it.
+//! An adapter knows its library or protocol and the rooms below. It knows no other adapter, unless its library builds
+//! on that one, and does not know `import`, which calls it.
 
 mod array_interface;
 mod arrow;
@@ -23,15 +23,15 @@ use crate::tensor::snapshot::Snapshot;
 
 type Reader = fn(&Bound<'_, PyAny>) -> PyResult<Option<Snapshot>>;
 
-/// Rung 5: what `x` says of itself by a protocol that is not DLPack's; `None` if it has none of them.
+/// Rung 5: imports `x` through a protocol other than DLPack; `None` if it has none.
 ///
-/// The first that `x` has is the one that counts, in NumPy's order: the buffer protocol, `__array_struct__`,
-/// `__array_interface__`; then CUDA's interface, and last Arrow's, which is read on the CPU alone.
+/// The first protocol that `x` has decides, in NumPy's order: buffer protocol, `__array_struct__`,
+/// `__array_interface__`; then CUDA's interface, and last Arrow's, which is read on the CPU only.
 pub(crate) fn snapshot(
     x: &Bound<'_, PyAny>,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
-    // The buffer of a `numpy.datetime64` is a row of bytes, and does not say of what.
+    // The buffer of a `numpy.datetime64` is bytes without their meaning.
     let buffer = (!numpy::is_time(x)?).then_some(buffer::snapshot as Reader);
     let of_numpy: [Reader; 2] = [array_interface::from_struct, array_interface::from_dict];
     for read in buffer.into_iter().chain(of_numpy) {
@@ -45,7 +45,7 @@ pub(crate) fn snapshot(
     }
 }
 
-/// Whether `x` has one of these protocols, though it may be of no use.
+/// Whether `x` has one of these protocols, even one that fails.
 pub(crate) fn is_known(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = x.py();
     let no_order = stream::NO_SYNC.into_pyobject(py)?.into_any();

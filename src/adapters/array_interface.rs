@@ -1,5 +1,4 @@
-//! NumPy's array interface, version 3: the C struct of `__array_struct__` and the dict of
-//! `__array_interface__`, for objects that have nothing better.
+//! NumPy's array interface, version 3: the C struct in `__array_struct__` and the dict in `__array_interface__`.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::{NonNull, with_exposed_provenance_mut};
@@ -20,7 +19,7 @@ use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::error::Error;
 use crate::types::layout;
 
-/// `PyArrayInterface` of NumPy's documentation.
+/// `PyArrayInterface`, as NumPy documents it.
 #[repr(C)]
 struct PyArrayInterface {
     two: c_int,
@@ -37,8 +36,8 @@ struct PyArrayInterface {
 const NOTSWAPPED: c_int = 0x200;
 const WRITEABLE: c_int = 0x400;
 
-/// The tensor of an object that has `__array_struct__`; it holds the object and the capsule, since either may
-/// own the memory. DLPack promises no alignment, so the ALIGNED flag means nothing here.
+/// Imports an object that has `__array_struct__`. The tensor holds the object and the capsule, since either may own the
+/// memory. DLPack guarantees no alignment, so the ALIGNED flag is ignored.
 pub(super) fn from_struct(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     let name = intern!(x.py(), "__array_struct__");
     let Some(answer) = attribute(x, name)? else {
@@ -48,14 +47,14 @@ pub(super) fn from_struct(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
         return Err(wrong_answer(x, name, &answer, "a capsule"));
     };
     let interface = capsule::contents(capsule, None)?.cast::<PyArrayInterface>();
-    // SAFETY: the capsule of `__array_struct__` points to this struct while it lives (S11).
+    // SAFETY: the capsule of `__array_struct__` points to this struct while the capsule lives (S11).
     let two = unsafe { (*interface.as_ptr()).two };
     if two != 2 {
         return Err(PyBufferError::new_err(format!(
             "__array_struct__ begins with {two}; a PyArrayInterface begins with 2"
         )));
     }
-    // SAFETY: as above; the first field says that it is the struct.
+    // SAFETY: as above; the first field confirms the struct.
     let interface = unsafe { interface.as_ref() };
     // SAFETY: shape and strides have `nd` values where they are not NULL, while the capsule lives (S11).
     let (shape, strides) = unsafe { dimensions(interface) }?;
@@ -85,21 +84,19 @@ pub(super) fn from_struct(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
 ///
 /// # Safety
 ///
-/// Where they are not NULL, `shape` and `strides` point to `nd` values that stay valid and unchanged for as
-/// long as the slices are used.
+/// `shape` and `strides`, where not NULL, point to `nd` values that stay valid and unchanged while the slices are used.
 unsafe fn dimensions(interface: &PyArrayInterface) -> Result<(&[i64], Option<&[i64]>), Error> {
     // SAFETY: the caller's promise.
     let shape = unsafe { extents(interface.shape.cast(), interface.nd) }?;
     let Some(strides) = NonNull::new(interface.strides) else {
         return Ok((shape, None));
     };
-    // SAFETY: the caller's promise; `nd` was checked with the shape.
+    // SAFETY: the caller's promise; `extents` has checked `nd`.
     let strides = unsafe { std::slice::from_raw_parts(strides.as_ptr().cast(), shape.len()) };
     Ok((shape, Some(strides)))
 }
 
-/// The tensor of an object that has `__array_interface__`; it holds the object, and the buffer where `data`
-/// is one.
+/// Imports an object that has `__array_interface__`. The tensor holds the object, and the buffer if `data` is one.
 pub(super) fn from_dict(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     let name = intern!(x.py(), "__array_interface__");
     let Some(interface) = Interface::of(x, name)? else {

@@ -1,4 +1,4 @@
-//! Arrow's PyCapsule interface: primitive arrays on the CPU, which nobody may write.
+//! Arrow's PyCapsule interface: primitive arrays on the CPU, read-only.
 
 mod schema;
 
@@ -22,7 +22,7 @@ use crate::types::error::Error;
 
 use schema::{ArrowSchema, dtype, extended};
 
-/// `ArrowArray` of Arrow's C data interface.
+/// `ArrowArray` of the Arrow C data interface.
 #[repr(C)]
 struct ArrowArray {
     length: i64,
@@ -37,7 +37,7 @@ struct ArrowArray {
     private_data: *mut c_void,
 }
 
-/// `ArrowDeviceArray` of Arrow's C device data interface, whose device types are DLPack's.
+/// `ArrowDeviceArray` of the Arrow C device data interface, whose device types are DLPack's.
 #[repr(C)]
 struct ArrowDeviceArray {
     array: ArrowArray,
@@ -47,22 +47,22 @@ struct ArrowDeviceArray {
     reserved: [i64; 3],
 }
 
-/// An array that we took over: dropping it releases it, once.
+/// An array that dlx owns; dropping it releases it, once.
 struct Taken(ArrowArray);
 
-// SAFETY: Arrow lets any thread release an array, and until then it is immutable (S12).
+// SAFETY: Arrow lets any thread release an array, which is immutable until then (S12).
 unsafe impl Send for Taken {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Taken {}
 
 impl Taken {
-    /// Moves the array out of the struct where its producer put it, which is then marked as released.
+    /// Moves the array out of its producer's struct and marks that as released.
     ///
     /// # Safety
     ///
-    /// `array` points to a live array that the caller may take, and to which nobody else writes meanwhile.
+    /// `array` points to a live array that the caller may take, and nothing else writes to it meanwhile.
     unsafe fn from_raw(array: NonNull<ArrowArray>) -> Self {
-        // SAFETY: alive, as the caller promises; the copy is the array from the next statement on.
+        // SAFETY: alive, as the caller promises; from the next statement on, the copy is the array.
         let taken = Self(unsafe { array.read() });
         // SAFETY: as above.
         unsafe { (*array.as_ptr()).release = None };
@@ -75,10 +75,10 @@ impl Hold for Taken {}
 impl Drop for Taken {
     fn drop(&mut self) {
         if let Some(release) = self.0.release {
-            // SAFETY: we own the array and never touch it again (S12).
+            // SAFETY: we own the array and do not touch it again (S12).
             let let_go = || unsafe { release(&mut self.0) };
             if !within(let_go) {
-                // SAFETY: ours to move, and what is left is not released a second time (S12).
+                // SAFETY: the array is ours to move, and the original is marked as released (S12).
                 let this = unsafe { Self::from_raw(NonNull::from(&mut self.0)) };
                 later(|| drop(this));
             }
@@ -86,8 +86,8 @@ impl Drop for Taken {
     }
 }
 
-/// The tensor of an object that has `__arrow_c_device_array__` or `__arrow_c_array__`, in this order, because
-/// an object on a device may answer the second with a copy.
+/// Imports an object that has `__arrow_c_device_array__` or `__arrow_c_array__`, in this order, because an object on a
+/// device may answer the second with a copy.
 pub(super) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     let py = x.py();
     if let Some(method) = attribute(x, intern!(py, "__arrow_c_device_array__"))? {
@@ -108,7 +108,7 @@ pub(super) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     Ok(None)
 }
 
-/// The capsules that a method of the interface returns: of the schema, and of the array.
+/// The schema and array capsules that a method of the interface returns.
 fn capsules<'py>(
     method: &Bound<'py, PyAny>,
 ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
@@ -120,7 +120,7 @@ fn capsules<'py>(
     })
 }
 
-/// Refuses memory that is not on the CPU, or that somebody may still write (R153).
+/// Refuses memory off the CPU, or still being written (R153).
 fn check_place(array: &ArrowDeviceArray) -> Result<(), Error> {
     if array.device_type != kDLCPU {
         let device = device::name(DLDevice {
@@ -139,26 +139,26 @@ fn check_place(array: &ArrowDeviceArray) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes the array over, or leaves it to its capsule with the reason.
+/// Takes the array, or fails and leaves it to its capsule.
 ///
 /// # Safety
 ///
-/// `array` points to an array in `capsule` that a producer gave to us, and that stays where it is for the call.
+/// `array` points to the array in `capsule`, which a producer gave to us, and does not move during the call.
 unsafe fn take(
     schema: &Bound<'_, PyCapsule>,
     capsule: &Bound<'_, PyCapsule>,
     array: NonNull<ArrowArray>,
 ) -> PyResult<Snapshot> {
     let found = capsule::contents(schema, Some(c"arrow_schema"))?.cast::<ArrowSchema>();
-    // SAFETY: the capsule of this name points to a schema, which it releases when it dies (S12).
+    // SAFETY: the capsule of this name points to a schema, which it releases when it is destroyed (S12).
     let dtype = dtype(unsafe { found.as_ref() })?;
-    // Two threads may have been given the same capsule: nothing here lets the other in (S25).
+    // Two threads may have the same capsule: nothing in here suspends the critical section (S25).
     with_critical_section(capsule, || {
         // SAFETY: the caller's promise; the reference ends with the statement.
         let (meta, length) = memory(unsafe { array.as_ref() }, dtype)?;
         let shape = [length];
         let checked = Checked::new(meta, &shape, None)?;
-        // SAFETY: `length` bytes that nobody writes, which the array keeps (S12).
+        // SAFETY: `length` bytes that the array keeps and nothing writes (S12).
         if dtype.code == kDLBool && unsafe { any_bit(meta.data.cast(), checked.size) } > 1 {
             let what = "of which some byte is neither 0 nor 1, as those of a bool tensor are";
             return Err(extended(b"arrow.bool8", what).into());
@@ -169,7 +169,7 @@ unsafe fn take(
     })
 }
 
-/// The elements of a primitive array without nulls, and their number.
+/// The memory of a primitive array without nulls, and its length.
 fn memory(array: &ArrowArray, dtype: DLDataType) -> Result<(Meta, i64), Error> {
     let &ArrowArray {
         length,
@@ -198,14 +198,14 @@ fn memory(array: &ArrowArray, dtype: DLDataType) -> Result<(Meta, i64), Error> {
             "the Arrow array has length {length} and offset {offset}"
         )));
     }
-    // SAFETY: the array is not released, and has two buffers (S12).
+    // SAFETY: the array is not released and has two buffers (S12).
     let validity: *const u8 = unsafe { *buffers }.cast();
     // SAFETY: as above.
     let second = unsafe { buffers.add(1) };
     // SAFETY: as above.
     let data = unsafe { *second };
     let nulls = match null_count {
-        // SAFETY: the bitmap has a bit for every element up to the end of the array (S12).
+        // SAFETY: the bitmap has a bit per element up to the end of the array (S12).
         -1 if !validity.is_null() => unsafe { zeros(validity, offset, length) },
         -1 => 0,
         count => count,
@@ -228,11 +228,11 @@ fn memory(array: &ArrowArray, dtype: DLDataType) -> Result<(Meta, i64), Error> {
     Ok((Meta::of(&tensor, DLPACK_FLAG_BITMASK_READ_ONLY)?, length))
 }
 
-/// The bits that are set in any of `length` bytes.
+/// The bits set in any of `length` bytes.
 ///
 /// # Safety
 ///
-/// `bytes` points to so many that nobody writes.
+/// `length` bytes are readable at `bytes`, and nothing writes them.
 unsafe fn any_bit(bytes: *const u8, length: i64) -> u8 {
     let byte = |index: i64| {
         // SAFETY: the caller's promise.
@@ -243,11 +243,11 @@ unsafe fn any_bit(bytes: *const u8, length: i64) -> u8 {
     (0..length).fold(0, |all, index| all | byte(index))
 }
 
-/// How many of `length` bits from bit `offset` on are 0.
+/// The number of zeros among the `length` bits from bit `offset` on.
 ///
 /// # Safety
 ///
-/// `bitmap` has `offset + length` bits, neither of them negative.
+/// `bitmap` has `offset + length` bits, and neither is negative.
 unsafe fn zeros(bitmap: *const u8, offset: i64, length: i64) -> i64 {
     let zero = |bit: &i64| {
         // SAFETY: the caller's promise.

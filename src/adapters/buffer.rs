@@ -1,4 +1,4 @@
-//! The buffer protocol (PEP 3118): the memory of `bytes`, `array.array`, `mmap`, ctypes and the like.
+//! The buffer protocol (PEP 3118): `bytes`, `array.array`, `mmap`, ctypes and others.
 
 use std::ffi::{CStr, c_int, c_long};
 use std::ptr::null_mut;
@@ -14,40 +14,40 @@ use crate::tensor::snapshot::{Hold, Snapshot, Source};
 use crate::types::error::Error;
 use crate::types::layout;
 
-/// A buffer that an object exports to us. While it is held, the object keeps the memory where it is: a
-/// `bytearray` refuses to be resized, a `memoryview` to be released.
+/// A buffer exported to dlx. While it is held, the exporter keeps the memory in place: a `bytearray` refuses to be
+/// resized, a `memoryview` to be released.
 pub(super) struct Buffer(*mut ffi::Py_buffer);
 
-// SAFETY: CPython lets any thread that is attached release a buffer (S10).
+// SAFETY: CPython lets any attached thread release a buffer (S10).
 unsafe impl Send for Buffer {}
 // SAFETY: as for `Send`; shared access only reads.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
-    /// The buffer of `x`, as the `PyBUF_*` in `flags` ask for it.
+    /// Requests the buffer of `x` with the `PyBUF_*` in `flags`.
     ///
     /// # Errors
     ///
-    /// The exporter's own: `ValueError` for a released `memoryview`, for one.
+    /// The exporter's, such as `ValueError` for a released `memoryview`.
     pub(super) fn get(x: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Self> {
-        // Exporters let fields point into the struct, so it never moves.
+        // Exporters may point fields into the struct, so it must not move.
         let view = Box::into_raw(Box::new(ffi::Py_buffer::new()));
-        // SAFETY: a live object, attached, and a struct of ours to fill.
+        // SAFETY: a live object, attached, and our struct to fill.
         if unsafe { ffi::PyObject_GetBuffer(x.as_ptr(), view, flags) } != 0 {
-            // SAFETY: the box just made; nothing was exported, so nobody else has it.
+            // SAFETY: the box made above; nothing was exported, so nothing else refers to it.
             drop(unsafe { Box::from_raw(view) });
             return Err(PyErr::fetch(x.py()));
         }
         Ok(Self(view))
     }
 
-    /// What the exporter says.
+    /// The exporter's description of the buffer.
     pub(super) fn view(&self) -> &ffi::Py_buffer {
         // SAFETY: filled by `get`, and not written until `self` is dropped (S10).
         unsafe { &*self.0 }
     }
 
-    /// Whether the memory must not be written, as flags of DLPack.
+    /// The DLPack flag READ_ONLY if the buffer is.
     pub(super) fn flags(&self) -> u64 {
         match self.view().readonly {
             0 => 0,
@@ -55,7 +55,7 @@ impl Buffer {
         }
     }
 
-    /// The format of one element; NULL means bytes.
+    /// The format of an element; NULL means bytes.
     fn format(&self) -> &CStr {
         let format = self.view().format;
         if format.is_null() {
@@ -65,7 +65,7 @@ impl Buffer {
         unsafe { CStr::from_ptr(format) }
     }
 
-    /// The extents; an exporter may leave out that of a single dimension.
+    /// The shape; exporters may omit it if there is one dimension.
     fn shape(&self, item: i64) -> Result<Vec<i64>, Error> {
         let view = self.view();
         if view.ndim == 1 && view.shape.is_null() {
@@ -76,10 +76,10 @@ impl Buffer {
         Ok(shape.to_vec())
     }
 
-    /// The strides in bytes, where there are any.
+    /// The strides in bytes, if any.
     fn strides(&self, ndim: usize) -> Option<&[i64]> {
         let strides: *const i64 = self.view().strides.cast();
-        // SAFETY: where it is not NULL, `strides` points to `ndim` steps until the release (S10).
+        // SAFETY: where it is not NULL, `strides` points to `ndim` strides until the release (S10).
         (!strides.is_null()).then(|| unsafe { std::slice::from_raw_parts(strides, ndim) })
     }
 
@@ -94,7 +94,7 @@ impl Buffer {
         suboffsets.iter().any(|&suboffset| suboffset >= 0)
     }
 
-    /// The tensor that the exporter describes; it holds the buffer.
+    /// The tensor over the buffer; it holds the buffer.
     fn into_snapshot(self) -> Result<Snapshot, Error> {
         let view = self.view();
         let (dtype, item) = element(self.format())?;
@@ -144,9 +144,9 @@ impl Drop for Buffer {
     fn drop(&mut self) {
         let let_go = || {
             give_up(|_py| {
-                // SAFETY: attached; filled by `get`, and released once, here.
+                // SAFETY: attached; `get` filled it, and this is the only release (S10).
                 unsafe { ffi::PyBuffer_Release(self.0) };
-                // SAFETY: the box that `get` made; its exporter has let go of it.
+                // SAFETY: the box that `get` made; after the release the exporter does not use it.
                 drop(unsafe { Box::from_raw(self.0) });
             });
         };
@@ -157,9 +157,9 @@ impl Drop for Buffer {
     }
 }
 
-/// The tensor of an object that has a buffer; `None` if it has none.
+/// Imports an object that supports the buffer protocol; `None` if it does not.
 pub(super) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
-    // SAFETY: a live object; its type is looked at.
+    // SAFETY: a live object; only its type is inspected.
     if unsafe { ffi::PyObject_CheckBuffer(x.as_ptr()) } == 0 {
         return Ok(None);
     }
@@ -167,15 +167,14 @@ pub(super) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     Ok(Some(buffer.into_snapshot()?))
 }
 
-/// The dtype and the size of an element that the `struct` module writes so: one number in the byte order of
-/// this machine.
+/// The dtype and itemsize of a `struct` format: one number in native byte order.
 fn element(format: &CStr) -> Result<(DLDataType, i64), Error> {
     let text = format.to_bytes();
     let (order, letters) = match text {
         [order @ (b'@' | b'=' | b'<' | b'>' | b'!'), letters @ ..] => (*order, letters),
         _ => (b'@', text),
     };
-    // Without a prefix, or with '@', sizes are those of the C compiler.
+    // With '@' or no prefix, sizes are those of the C compiler.
     let native = order == b'@';
     let long = if native {
         size_of::<c_long>() as i64

@@ -1,4 +1,4 @@
-//! `__cuda_array_interface__`, versions 0 to 3: memory of an object on a CUDA device, and the stream to wait for.
+//! `__cuda_array_interface__`, versions 0 to 3: an object's memory on a CUDA device, and the stream to wait for.
 
 #![forbid(unsafe_code)]
 
@@ -23,7 +23,7 @@ use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::error::{Error, type_name};
 
-/// The tensor of an object that has the interface, ordered as requested; it holds the object.
+/// Imports an object that has the interface, ordered as requested; the tensor holds the object.
 pub(super) fn snapshot(
     x: &Bound<'_, PyAny>,
     request: &Request<'_, '_>,
@@ -60,7 +60,7 @@ pub(super) fn snapshot(
     };
     let mut checked = Checked::new(meta, &shape, strides.as_deref())?.addressable()?;
     let mut ahead = None;
-    // Where there are no elements, there is nothing to find or to wait for.
+    // Without elements there is no device to look up and no stream to wait for.
     if checked.size > 0 {
         checked.meta.device = device_of(x, address, request)?;
         ahead = handle.map(|handle| Stream::new(handle, checked.meta.device, None));
@@ -81,8 +81,8 @@ fn is_cuda(device: DLDevice) -> bool {
     matches!(device.device_type, kDLCUDA | kDLCUDAManaged)
 }
 
-/// The device of the memory at `address`, which the interface does not tell. Without a driver the caller is believed
-/// who asks for the tensor on one.
+/// The device of the memory at `address`, which the interface does not state. Without a driver, the caller's `device=`
+/// decides.
 fn device_of(
     x: &Bound<'_, PyAny>,
     address: usize,
@@ -112,7 +112,7 @@ fn device_of(
     }
 }
 
-/// The order of a tensor whose producer works on `ahead`, by one event to the stream that was asked for.
+/// Orders a tensor whose producer works on `ahead`, with one event to the requested stream.
 fn usage(
     x: &Bound<'_, PyAny>,
     ahead: Option<Stream>,
@@ -120,7 +120,7 @@ fn usage(
     request: &Request<'_, '_>,
 ) -> PyResult<Option<StreamUsage>> {
     let wanted = match request.device {
-        // The stream that was asked for is one of where the tensor goes (R85).
+        // The requested stream belongs to the device that the tensor goes to (R85).
         Some(there) if there != here => Wanted::Unset,
         _ => request.wanted(here)?,
     };
@@ -137,24 +137,24 @@ fn usage(
         then,
     };
     let mut usage = request.order(wanted, producer)?;
-    // What is asked of who makes another stream wait (R150).
+    // The interface requires a consumer that syncs into its own stream to make the producer's stream wait (R150).
     if usage.release == Release::Auto {
         usage.release = Release::WaitBack;
     }
     Ok(Some(usage))
 }
 
-/// `x` as the one to ask for its stream.
+/// `x` as the library to ask for its stream.
 fn library(x: &Bound<'_, PyAny>) -> Library {
     Library::Interface(Arc::new(PythonOwner::new(x.clone().unbind())))
 }
 
-/// Who makes `x`, an object on `device`, if it names a stream; what it raises instead says nothing.
+/// The producer of `x`, an object on `device`, if it names a stream; exceptions it raises instead are ignored.
 pub(crate) fn producer(x: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<Option<Producer>> {
     if !is_cuda(device) {
         return Ok(None);
     }
-    // PyO3 must know of the attachment where an exception is dropped.
+    // PyO3 must count the attachment where an exception is dropped.
     let then = Python::attach(|py| match stream::interface::stream(x, device) {
         Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
         then => then,
@@ -165,7 +165,7 @@ pub(crate) fn producer(x: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<Optio
     }))
 }
 
-/// `x` as the one to ask for its stream, if it names one.
+/// `x` as the library to ask for its stream, if it names one.
 pub(crate) fn asked(x: &Bound<'_, PyAny>, device: Option<DLDevice>) -> PyResult<Option<Library>> {
     let producer = producer(x, device.unwrap_or(FIRST))?;
     Ok(producer.map(|producer| producer.library))

@@ -1,4 +1,4 @@
-//! What NumPy's array interface and CUDA's have in common: a dict of the same entries.
+//! The dict that NumPy's array interface and CUDA's share.
 
 #![forbid(unsafe_code)]
 
@@ -13,17 +13,17 @@ use crate::types::dtype::canonical;
 use crate::types::error::type_name;
 use crate::types::layout;
 
-/// The dict of an interface; an entry that is None counts as absent.
+/// The dict of an interface; entries that are None count as absent.
 pub(super) struct Interface<'a, 'py> {
-    /// The attribute that it is.
+    /// The attribute it came from.
     name: &'a Bound<'py, PyString>,
     dict: Bound<'py, PyDict>,
 }
 
-/// What an interface says of its elements, but for where they are.
+/// Dtype, shape and strides of an interface, without their address.
 pub(super) struct Elements {
     pub(super) dtype: DLDataType,
-    /// Bytes of one.
+    /// Itemsize in bytes.
     pub(super) item: i64,
     pub(super) shape: Vec<i64>,
     /// In elements; `None` for compact row-major.
@@ -31,7 +31,7 @@ pub(super) struct Elements {
 }
 
 impl<'a, 'py> Interface<'a, 'py> {
-    /// The one that `x` has under `name`, if any.
+    /// The interface in attribute `name` of `x`, if any.
     pub(super) fn of(
         x: &Bound<'py, PyAny>,
         name: &'a Bound<'py, PyString>,
@@ -74,7 +74,7 @@ impl<'a, 'py> Interface<'a, 'py> {
         })
     }
 
-    /// The value of an entry.
+    /// Converts the value of an entry.
     pub(super) fn extract<T: FromPyObjectOwned<'py>>(
         &self,
         key: &str,
@@ -89,7 +89,7 @@ impl<'a, 'py> Interface<'a, 'py> {
         })
     }
 
-    /// Type, extents and strides of the elements; a mask is refused.
+    /// Dtype, shape and strides; refuses a mask.
     pub(super) fn elements(&self) -> PyResult<Elements> {
         if let Some(mask) = self.get("mask")? {
             return Err(self.malformed("mask", &mask, "none"));
@@ -117,7 +117,7 @@ impl<'a, 'py> Interface<'a, 'py> {
         })
     }
 
-    /// What `typestr` says, and `descr` must not contradict; with the size of an element.
+    /// The dtype and itemsize of `typestr`; `descr` must not contradict it.
     fn dtype(&self) -> PyResult<(DLDataType, i64)> {
         let py = self.dict.py();
         let typestr: Bound<'py, PyString> = self.required("typestr", "a str such as '<f4'")?;
@@ -149,7 +149,7 @@ impl<'a, 'py> Interface<'a, 'py> {
         Ok(found)
     }
 
-    /// The error for an entry that says what is not accepted.
+    /// The error for an entry whose value is not accepted.
     #[cold]
     fn malformed(&self, key: &str, value: &Bound<'_, PyAny>, accepted: &str) -> PyErr {
         match value.repr() {
@@ -162,7 +162,7 @@ impl<'a, 'py> Interface<'a, 'py> {
     }
 }
 
-/// The dtype of a `typekind` and a size in bytes.
+/// The dtype of a `typekind` and an itemsize.
 pub(super) fn dtype(kind: u8, itemsize: i64) -> Option<DLDataType> {
     let (code, sizes): (_, &[i64]) = match kind {
         b'b' => (kDLBool, &[1]),
@@ -188,7 +188,7 @@ pub(super) fn read_only(yes: bool) -> u64 {
     }
 }
 
-/// The error for elements that are not accepted.
+/// The error for an element type that is not accepted.
 #[cold]
 pub(super) fn refused_type(found: &str) -> PyErr {
     PyBufferError::new_err(format!(
@@ -197,7 +197,7 @@ pub(super) fn refused_type(found: &str) -> PyErr {
     ))
 }
 
-/// The error for an attribute that is of a wrong type.
+/// The error for an attribute of a wrong type.
 #[cold]
 pub(super) fn wrong_answer(
     x: &Bound<'_, PyAny>,

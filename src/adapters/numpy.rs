@@ -1,8 +1,8 @@
-//! NumPy arrays, read from their struct (rung 3): no call, no object on the way.
+//! NumPy arrays, read from their struct (rung 3) without a call or an intermediate object.
 //!
-//! NumPy's C API is not used, so one build reads NumPy 1.26 and 2.x. The structs below are what both have in
-//! common. Before the first array is read, arrays made for it must show that NumPy lays them out so
-//! (invariant S9 of `docs/safety.md`); otherwise arrays go through `__dlpack__`.
+//! dlx does not use NumPy's C API here, so one build reads NumPy 1.26 and 2.x; the structs below are their common part.
+//! It first verifies NumPy's layout on arrays made for the purpose (S9, `docs/safety.md`); if that fails, arrays go
+//! through `__dlpack__`.
 
 mod element;
 mod fast;
@@ -32,7 +32,7 @@ use crate::types::error::Error;
 pub(crate) use fast::fast;
 pub(crate) use make::array;
 
-/// `PyArrayObject_fields` of `ndarraytypes.h`, up to the last field that is read.
+/// `PyArrayObject_fields` of `ndarraytypes.h`, up to the last field that dlx reads.
 #[repr(C)]
 struct PyArrayObject {
     _ob_base: ffi::PyObject,
@@ -45,7 +45,7 @@ struct PyArrayObject {
     flags: c_int,
 }
 
-/// The fields of `PyArray_Descr` that NumPy 1.x and 2.x share.
+/// The part of `PyArray_Descr` that NumPy 1.x and 2.x share.
 #[repr(C)]
 struct PyArray_Descr {
     _ob_base: ffi::PyObject,
@@ -62,19 +62,19 @@ const _: () = assert!(size_of::<isize>() == size_of::<i64>());
 
 const NPY_ARRAY_WRITEABLE: c_int = 0x0400;
 
-/// Up to so many dimensions take no allocation while they are read.
+/// Arrays with up to this many dimensions are read without an allocation.
 const FEW: usize = 8;
 
 /// `numpy.ndarray`, once its layout is proven (S9).
 static NDARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
-/// Whether objects of the type of `x` are read here; NumPy is not imported for it.
+/// Whether dlx reads objects of the type of `x` from their struct; does not import NumPy.
 ///
-/// Subclasses are, unless they answer the protocol themselves.
+/// That includes subclasses, unless they override the protocol.
 ///
 /// # Errors
 ///
-/// `BufferError` for masked arrays: what their memory holds is not what they mean.
+/// `BufferError` for masked arrays: their memory does not show the mask.
 #[inline(always)]
 pub(crate) fn is_native(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let class = x.get_type_ptr();
@@ -101,32 +101,32 @@ fn is_read_here(x: &Bound<'_, PyAny>, ndarray: &Bound<'_, PyType>) -> PyResult<b
     Ok(true)
 }
 
-/// Whether `x` is an array, of whatever class.
+/// Whether `x` is an array of any class.
 #[inline(always)]
 pub(crate) fn is_array(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let ndarray = ndarray(x.py())?;
     Ok(ndarray.is_some_and(|ndarray| is_subclass(x.get_type_ptr(), ndarray.as_type_ptr())))
 }
 
-/// Whether `x` is an array of the class itself, and the layout of that is proven.
+/// Whether `x` is of the array class itself, whose layout is proven.
 pub(crate) fn is_ndarray(x: &Bound<'_, PyAny>) -> bool {
     NDARRAY
         .get(x.py())
         .is_some_and(|ndarray| x.get_type_ptr() == ndarray.as_ptr().cast())
 }
 
-/// Whether `to` is the array class itself, and the layout of arrays is proven.
+/// Whether `to` is the array class itself, whose layout is proven.
 pub(crate) fn is_class(to: &Bound<'_, PyAny>) -> bool {
     NDARRAY.get(to.py()).is_some_and(|ndarray| ndarray.is(to))
 }
 
-/// Whether `class` is the array class or derived from it, once the layout of arrays is proven.
+/// Whether `class` is the array class or a subclass, and the layout is proven.
 pub(crate) fn is_subclass_of_ndarray(class: &Bound<'_, PyType>) -> PyResult<bool> {
     let ndarray = ndarray(class.py())?;
     Ok(ndarray.is_some_and(|ndarray| is_subclass(class.as_type_ptr(), ndarray.as_type_ptr())))
 }
 
-/// Whether `x` is a point in time or a span of it, as a scalar of NumPy.
+/// Whether `x` is a NumPy scalar of time, `datetime64` or `timedelta64`.
 pub(super) fn is_time(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let (py, class) = (x.py(), x.get_type());
     for name in [intern!(py, "datetime64"), intern!(py, "timedelta64")] {
@@ -140,8 +140,8 @@ pub(super) fn is_time(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// The array as a snapshot that holds it.
 ///
-/// `x.resize(..., refcheck=False)` and `x.__setstate__` free the memory under every consumer, as they do
-/// under those of NumPy's own `__dlpack__`.
+/// `x.resize(..., refcheck=False)` and `x.__setstate__` free the memory under any consumer, including those of NumPy's
+/// own `__dlpack__`.
 pub(crate) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
     read(x, |checked, _, _| {
         let owner = PythonOwner::new(x.clone().unbind());
@@ -149,7 +149,7 @@ pub(crate) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
     })
 }
 
-/// The array as a managed tensor that holds it; for the inside of a table function.
+/// The array as a managed tensor that holds it, for use in table functions.
 pub(crate) fn export(x: &Bound<'_, PyAny>) -> PyResult<Managed<DLManagedTensorVersioned>> {
     let export = |tensor, flags, shape: &[i64], strides: &[i64]| {
         let owner = PythonOwner::new(x.clone().unbind());
@@ -164,7 +164,7 @@ pub(crate) fn export(x: &Bound<'_, PyAny>) -> PyResult<Managed<DLManagedTensorVe
     }
 }
 
-/// The array as an offer that holds it, and its dtype, if its flags, shape and strides fit.
+/// An offer that holds the array, with its dtype, if `fits` accepts its tensor, flags, shape and strides.
 pub(crate) fn offer(
     x: &Bound<'_, PyAny>,
     fits: impl Fn(&DLTensor, u64, &[i64], &[i64]) -> bool,
@@ -186,7 +186,7 @@ pub(crate) fn offer(
     }
 }
 
-/// A view of the array that points to its own shape, and to strides that are kept for it.
+/// A view that points to the array's own shape, and to strides kept for the process.
 pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>) -> PyResult<DLTensor> {
     read(x, |checked, shape, strides| {
         Ok(DLTensor {
@@ -197,9 +197,9 @@ pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>) -> PyResult<DLTensor> {
     })
 }
 
-/// What `make` makes of an array, its shape, and its strides in elements.
+/// Calls `make` with the array, its shape, and its strides in elements.
 ///
-/// `make` must not run Python code, which could give the array another shape meanwhile.
+/// `make` must not run Python code, which could reshape the array meanwhile.
 fn read<R>(
     x: &Bound<'_, PyAny>,
     make: impl FnOnce(Checked<'_>, &[i64], &[i64]) -> Result<R, Error>,
@@ -207,15 +207,15 @@ fn read<R>(
     let fields = fields(x)?;
     // SAFETY: `x` is an array of the proven layout (S9).
     let descr = unsafe { (*fields).descr };
-    // SAFETY: the array holds its dtype; `element::of` holds it itself where it runs Python code.
+    // SAFETY: the array holds its dtype; `element::of` takes a reference before it runs Python code.
     let dtype = element_of(unsafe { Borrowed::from_ptr(x.py(), descr) })?;
-    // Finding the dtype may have run Python code, so all else is read after it.
+    // Finding the dtype may have run Python code, so read everything else after it.
     // SAFETY: as for the dtype.
     let array = unsafe { fields.read() };
     if array.descr != descr {
         return Err(Error::refused("the NumPy array was given another dtype meanwhile").into());
     }
-    // SAFETY: the array has `nd` extents, which stay as they are until Python code runs (S9).
+    // SAFETY: the array has `nd` extents, unchanged until Python code runs (S9).
     let shape = unsafe { extents(array.dimensions.cast(), array.nd) }?;
     // SAFETY: as for the extents.
     let byte_strides = unsafe { extents(array.strides.cast(), array.nd) }?;
@@ -230,7 +230,7 @@ fn read<R>(
     let item = i64::from(dtype::bits(dtype).div_ceil(8));
     let mut whole = true;
     for ((stride, &bytes), &extent) in strides.iter_mut().zip(byte_strides).zip(shape) {
-        // `item` is a power of two, whatever the dtype.
+        // `item` is a power of two for every dtype.
         *stride = bytes >> item.trailing_zeros();
         // The stride of a dimension of extent 1 carries no meaning (R99).
         whole &= bytes & (item - 1) == 0 || extent == 1;
@@ -247,7 +247,7 @@ fn read<R>(
         flags |= DLPACK_FLAG_BITMASK_READ_ONLY;
     }
     if dtype.bits < 8 {
-        // ml_dtypes gives each element a byte.
+        // ml_dtypes stores one element per byte.
         flags |= DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
     }
     let meta = Meta {
@@ -261,7 +261,7 @@ fn read<R>(
     Ok(make(checked, shape, strides)?)
 }
 
-/// Where the fields of `x` are, if it is an array of the proven class or one derived from it.
+/// The struct of `x`, if it is an array of the proven class or a subclass.
 fn fields(x: &Bound<'_, PyAny>) -> PyResult<*const PyArrayObject> {
     let ndarray = NDARRAY.get(x.py()).map(|ndarray| ndarray.as_ptr().cast());
     if !ndarray.is_some_and(|ndarray| is_subclass(x.get_type_ptr(), ndarray)) {
@@ -270,20 +270,20 @@ fn fields(x: &Bound<'_, PyAny>) -> PyResult<*const PyArrayObject> {
     Ok(x.as_ptr().cast())
 }
 
-/// The type of the elements that `descr`, the dtype of an array of the proven layout, describes.
+/// The dtype that `descr` describes, which belongs to an array of the proven layout.
 fn element_of(descr: Borrowed<'_, '_, PyAny>) -> PyResult<DLDataType> {
     // SAFETY: the layout of dtypes is proven with that of arrays (S9).
     let fields = unsafe { descr.as_ptr().cast::<PyArray_Descr>().read() };
     element::of(descr, fields.type_num, fields.byteorder as u8)
 }
 
-/// Whether the one type is the other or derived from it, whatever their metaclasses say.
+/// Whether `class` is `base` or a subclass, ignoring metaclasses.
 fn is_subclass(class: *mut ffi::PyTypeObject, base: *mut ffi::PyTypeObject) -> bool {
-    // SAFETY: both are types that are alive; nothing is called.
+    // SAFETY: both types are alive; this calls nothing.
     class == base || unsafe { ffi::PyType_IsSubtype(class, base) } != 0
 }
 
-/// `numpy.ndarray`, if NumPy is there and its arrays are as [`PyArrayObject`] says.
+/// `numpy.ndarray`, if NumPy is loaded and its arrays have the layout of [`PyArrayObject`].
 #[inline(always)]
 fn ndarray(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyType>>> {
     match NDARRAY.get(py) {
@@ -302,7 +302,7 @@ fn proven(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyType>>> {
     Ok(NDARRAY.get(py).map(|ndarray| ndarray.bind(py)))
 }
 
-/// The class of this name in a module that has been imported.
+/// The class of this name in a module, if the module is loaded.
 fn find_class<'py>(
     module: &Bound<'py, PyString>,
     name: &Bound<'py, PyString>,
@@ -310,7 +310,7 @@ fn find_class<'py>(
     let Some(module) = loaded(module)? else {
         return Ok(None);
     };
-    // Whatever stands in for the module in `sys.modules` need not have a class there.
+    // A stand-in for the module in `sys.modules` need not have a class there.
     let class = module.getattr_opt(name)?;
     Ok(class.and_then(|class| class.cast_into().ok()))
 }

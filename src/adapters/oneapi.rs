@@ -1,7 +1,7 @@
-//! oneAPI: memory that the CPU may read too, and queues in place of streams.
+//! oneAPI: memory that the CPU may be able to read, and queues in place of streams.
 //!
-//! DLPack names every array of SYCL `kDLOneAPI`, whatever it lies on. dpctl and dpnp say more by two attributes:
-//! `usm_type`, which the runtime answers for the address, and `sycl_queue`.
+//! DLPack calls every SYCL array `kDLOneAPI`, wherever its memory is. dpctl and dpnp add two attributes: `usm_type`,
+//! which the runtime reports for the address, and `sycl_queue`.
 
 #![forbid(unsafe_code)]
 
@@ -16,13 +16,13 @@ use crate::stream::NO_SYNC;
 use crate::types::device;
 use crate::types::error::type_name;
 
-/// Whether a device is one of oneAPI's.
+/// Whether the device is a oneAPI device.
 pub(crate) fn is_one(device: DLDevice) -> bool {
     device.device_type == kDLOneAPI
 }
 
-/// The queue of `x` where its memory can be read by the CPU at the address that it has, once the queue has been
-/// waited for: unified shared memory that is not the device's alone.
+/// The queue to wait for before the CPU reads the memory of `x` in place; `None` if it cannot read it. It can read
+/// unified shared memory, unless that belongs to the device alone.
 pub(crate) fn host_queue<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let py = x.py();
     let Some(kind) = attribute(x, intern!(py, "usm_type"))? else {
@@ -37,19 +37,19 @@ pub(crate) fn host_queue<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'p
     }
 }
 
-/// The queue that the work on `x` goes to.
+/// The queue that work on `x` is submitted to.
 fn own_queue<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let queue = attribute(x, intern!(x.py(), "sycl_queue"))?;
     Ok(queue.filter(|queue| !queue.is_none()))
 }
 
-/// The queue that the caller passed as `stream`, where `x` is to be had on oneAPI and has queues of that class.
+/// The queue that the caller passed as `stream`, if `x` is requested on oneAPI and has queues of that class.
 ///
-/// `None` where there is no queue, and what was passed says as little as on any device without streams.
+/// `None` without queues: the argument then means as little as on any device without streams.
 ///
 /// # Errors
 ///
-/// `TypeError` for what is no queue, integers too: oneAPI has no handles.
+/// `TypeError` for anything but a queue, integers included: oneAPI has no handles.
 pub(crate) fn queue<'a, 'py>(
     x: &Bound<'py, PyAny>,
     stream: Option<&'a Bound<'py, PyAny>>,
@@ -76,7 +76,7 @@ pub(crate) fn queue<'a, 'py>(
     )))
 }
 
-/// Whether `stream` is a queue, which whoever exported what is on `here` has been given already.
+/// Whether `stream` is a queue, which the exporter of a tensor on `here` has already been given.
 pub(crate) fn is_queue(stream: Option<&Bound<'_, PyAny>>, here: DLDevice) -> bool {
     is_one(here) && stream.is_some_and(|stream| !stream.is_instance_of::<PyInt>())
 }

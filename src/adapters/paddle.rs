@@ -1,5 +1,5 @@
-//! What a Paddle tensor must be asked before its table is believed: that exports tensors which record gradients,
-//! which Paddle's own `__dlpack__` refuses, and reads sparse ones as if they were dense.
+//! Checks of Paddle tensors. Their exchange table exports tensors that record gradients, which Paddle's `__dlpack__`
+//! refuses, and reads sparse ones as if they were dense.
 
 #![forbid(unsafe_code)]
 
@@ -11,14 +11,14 @@ use pyo3::types::PyType;
 use crate::cpython::modules::loaded;
 use crate::exchange::Table;
 
-/// `table`, which was found on `class`, with the question that tensors of Paddle are asked.
+/// Adds the guard to `table`, found on `class`, if it is Paddle's.
 pub(crate) fn guarded(table: Table, class: &Bound<'_, PyType>) -> PyResult<Table> {
     let py = class.py();
     let Some(paddle) = loaded(intern!(py, "paddle"))? else {
         return Ok(table);
     };
     let tensor = paddle.getattr_opt(intern!(py, "Tensor"))?;
-    // Whatever stands in for Paddle in `sys.modules` need not have a class there.
+    // A stand-in for Paddle in `sys.modules` need not have a class there.
     let is_tensor = tensor
         .and_then(|tensor| tensor.cast_into::<PyType>().ok())
         .is_some_and(|tensor| class.is_subclass(&tensor).unwrap_or(false));
@@ -29,11 +29,11 @@ pub(crate) fn guarded(table: Table, class: &Bound<'_, PyType>) -> PyResult<Table
     })
 }
 
-/// Refuses a tensor that is not dense, or records gradients where they matter.
+/// Refuses a tensor that is not dense, or that records gradients if they matter.
 fn refuse(tensor: &Bound<'_, PyAny>, gradients_matter: bool) -> PyResult<()> {
     let py = tensor.py();
     if !tensor.call_method0(intern!(py, "is_dense"))?.is_truthy()? {
-        // What else is not dense, the rows of an embedding's gradient, has no method that makes it so.
+        // Other tensors that are not dense (selected rows of an embedding's gradient) have no method to make them so.
         let call = if tensor.call_method0(intern!(py, "is_sparse"))?.is_truthy()? {
             "pass tensor.to_dense()"
         } else {

@@ -1,5 +1,5 @@
-//! What a tensor of TensorFlow must be asked before its `__dlpack__` is called: that of one whose elements are no
-//! numbers (strings, variants, resources) ends the process.
+//! The check of TensorFlow tensors before `__dlpack__` is called, which aborts the process for elements that are not
+//! numbers (strings, variants, resources).
 
 #![forbid(unsafe_code)]
 
@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use crate::cpython::modules::{is_loaded, loaded};
 use crate::types::dtype::DType;
 
-/// Refuses a tensor of TensorFlow of whose dtype DLPack has no name; TensorFlow is not imported for it.
+/// Refuses a TensorFlow tensor with a dtype that DLPack lacks; does not import TensorFlow.
 #[inline(always)]
 pub(crate) fn check(x: &Bound<'_, PyAny>) -> PyResult<()> {
     if is_loaded(intern!(x.py(), "tensorflow"))? {
@@ -27,7 +27,7 @@ fn of_loaded(x: &Bound<'_, PyAny>) -> PyResult<()> {
     let Some(tensorflow) = loaded(intern!(py, "tensorflow"))? else {
         return Ok(());
     };
-    // Whatever stands in for TensorFlow in `sys.modules` need not have a class there.
+    // A stand-in for TensorFlow in `sys.modules` need not have a class there.
     let Some(tensor) = tensorflow.getattr_opt(intern!(py, "Tensor"))? else {
         return Ok(());
     };

@@ -1,7 +1,7 @@
-//! What a torch tensor must be asked before its memory may be believed.
+//! The checks of a torch tensor before its memory is trusted.
 //!
-//! torch's exchange table exports views whose elements are lazily conjugated or negated as if they were
-//! not, and tensors that record gradients; its `__dlpack__` still exports negated ones (R125).
+//! torch's exchange table exports lazily conjugated or negated views as if they were not, and tensors that record
+//! gradients; its `__dlpack__` still exports negated ones (R125).
 
 mod class;
 mod keys;
@@ -30,24 +30,24 @@ use questions::{Getter, Predicate, ask, is_lazy};
 pub(crate) use refusal::{explain, outside};
 use refusal::{nowhere, refused};
 
-/// How a type of torch is read.
+/// How to read a torch type.
 #[derive(Clone, Copy)]
 pub(crate) enum TorchClass {
-    /// `torch.Tensor` or `torch.nn.Parameter` themselves: through the table, with these guards.
+    /// Exactly `torch.Tensor` or `torch.nn.Parameter`: through the table, with these guards.
     Plain(Guards),
-    /// Another subclass, which may mean something else by its data or veto the export with
-    /// `__torch_function__`: through `__dlpack__`, which asks it.
+    /// Any other subclass, whose data may mean something else, or whose `__torch_function__` may veto the export:
+    /// through `__dlpack__`, which calls it.
     Subclass,
 }
 
-/// Whether `x` is torch's; torch is not imported for it.
+/// Whether `x` is a torch tensor; does not import torch.
 #[inline(always)]
 pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let tensor = tensor_class(x.py())?;
     Ok(tensor.is_some_and(|tensor| is_subtype(x.get_type_ptr(), tensor.as_type_ptr())))
 }
 
-/// How to read tensors of the type of `x`, if it is torch's; torch is not imported for it.
+/// How to read tensors of the type of `x`, if it is torch's; does not import torch.
 #[inline(always)]
 pub(crate) fn kind(x: &Bound<'_, PyAny>) -> PyResult<Option<TorchClass>> {
     let class = x.get_type_ptr();
@@ -58,7 +58,7 @@ pub(crate) fn kind(x: &Bound<'_, PyAny>) -> PyResult<Option<TorchClass>> {
 }
 
 fn of_tensor(x: &Bound<'_, PyAny>, tensor: &Bound<'_, PyType>) -> PyResult<TorchClass> {
-    // By `__dlpack__` every tensor can be read.
+    // `__dlpack__` reads every tensor.
     let Some(torch) = loaded(intern!(x.py(), "torch"))? else {
         return Ok(TorchClass::Subclass);
     };
@@ -73,7 +73,7 @@ fn of_tensor(x: &Bound<'_, PyAny>, tensor: &Bound<'_, PyType>) -> PyResult<Torch
     Ok(TorchClass::Subclass)
 }
 
-/// The questions, found once per type.
+/// The checks, looked up once per type.
 #[derive(Clone, Copy)]
 pub(crate) struct Guards {
     is_conj: Option<Predicate>,
@@ -82,7 +82,7 @@ pub(crate) struct Guards {
     layout: Option<Layout>,
 }
 
-/// How often a tensor is read that reaches outside of its storage.
+/// How often to reread a tensor that reaches outside its storage.
 const TRIES: usize = 1000;
 
 impl Guards {
@@ -100,19 +100,19 @@ impl Guards {
         })
     }
 
-    /// What `tensor` itself tells.
+    /// What the struct of `tensor` shows.
     #[inline(always)]
     fn found(&self, tensor: &Bound<'_, PyAny>) -> Found {
         match self.layout {
-            // SAFETY: guards are for `torch.Tensor` and `Parameter` themselves, which have one layout.
+            // SAFETY: guards are only for `torch.Tensor` and `Parameter` themselves, which share a layout (S13).
             Some(layout) => unsafe { layout.read(tensor) },
             None => Found::Unknown,
         }
     }
 
-    /// Refuses an export whose elements are not what its memory holds, or which records gradients.
+    /// Refuses an export whose elements differ from what the memory holds, or that records gradients.
     ///
-    /// Only floating and complex tensors can record gradients, only complex ones be conjugated.
+    /// Only floating-point and complex tensors can record gradients, and only complex ones can be conjugated.
     #[inline(always)]
     fn check(
         &self,
@@ -126,7 +126,7 @@ impl Guards {
         }
     }
 
-    /// As [`Self::check`], by asking.
+    /// The slow path of [`Self::check`], which asks torch.
     #[inline(never)]
     fn ask(
         &self,
@@ -159,17 +159,17 @@ impl Guards {
         }
     }
 
-    /// Whether the storage of `tensor` holds the elements, the first of which is that of `meta`.
+    /// Whether the storage of `tensor` contains the elements, the first of which is at the address in `meta`.
     #[inline(always)]
     fn holds(&self, tensor: &Bound<'_, PyAny>, meta: &Meta, last: u32) -> bool {
         let (base, nbytes) = self.storage(tensor);
         let bytes = (u64::from(last) + 1) * u64::from(dtype::bits(meta.dtype) / 8);
         let start = (meta.data.addr() as u64).wrapping_sub(base);
-        // Without memory, the address is nothing but the offset.
+        // Without memory, the address is only the offset.
         base != 0 && start < nbytes && bytes <= nbytes - start
     }
 
-    /// As [`Self::holds`], of any elements.
+    /// As [`Self::holds`], for any shape and strides.
     #[cold]
     #[inline(never)]
     fn holds_any(&self, tensor: &Bound<'_, PyAny>, made: &Snapshot) -> bool {
@@ -180,7 +180,7 @@ impl Guards {
         let (base, nbytes) = self.storage(tensor);
         let start = i128::from(meta.data.addr() as u64) - i128::from(base);
         let steps = made.shape().iter().zip(made.strides());
-        // At most 64 products of 126 bits.
+        // At most 64 products of 126 bits each.
         let mut steps =
             steps.map(|(&extent, &stride)| (i128::from(extent) - 1) * i128::from(stride));
         let end = steps
@@ -193,7 +193,7 @@ impl Guards {
         base != 0 && start >= 0 && end.is_some_and(|end| start < end && end <= i128::from(nbytes))
     }
 
-    /// Where the storage of `tensor` begins, and its size in bytes; 0 where torch does not tell.
+    /// Start and size in bytes of the storage of `tensor`; 0 if torch does not say.
     #[inline(always)]
     fn storage(&self, tensor: &Bound<'_, PyAny>) -> (u64, u64) {
         match self.layout {
@@ -203,7 +203,7 @@ impl Guards {
         }
     }
 
-    /// Refuses a view whose elements are still to be negated or conjugated.
+    /// Refuses a lazily negated or conjugated view.
     #[inline(always)]
     fn check_values(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
         match self.found(tensor) {
@@ -212,7 +212,7 @@ impl Guards {
         }
     }
 
-    /// As [`Self::check_values`], by asking.
+    /// The slow path of [`Self::check_values`], which asks torch.
     #[inline(never)]
     fn ask_values(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
         let py = tensor.py();
@@ -226,7 +226,7 @@ impl Guards {
     }
 }
 
-/// Whether an address is the offset of `tensor`, an instance of a subclass, in no memory.
+/// Whether `address` is only the offset of a subclass's `tensor` without memory.
 #[cold]
 #[inline(never)]
 fn is_offset(tensor: &Bound<'_, PyAny>, address: usize) -> bool {
@@ -234,11 +234,11 @@ fn is_offset(tensor: &Bound<'_, PyAny>, address: usize) -> bool {
         let module = py.import("dlx._torch")?;
         (module.call_method1("is_offset", (tensor, address))?).extract::<bool>()
     };
-    // What torch does not say is refused.
+    // Refuse if torch does not say.
     Python::attach(|py| ask(py).unwrap_or(true))
 }
 
-/// As [`Guards::storage`], by asking.
+/// The slow path of [`Guards::storage`], which asks torch.
 #[cold]
 #[inline(never)]
 fn storage(tensor: &Bound<'_, PyAny>) -> (u64, u64) {
@@ -251,8 +251,7 @@ fn storage(tensor: &Bound<'_, PyAny>) -> (u64, u64) {
     Python::attach(|_| ask().unwrap_or((0, 0)))
 }
 
-/// The tensor that `read` gives, once the storage of `tensor` holds it: another thread that changes the shape needs
-/// no more than time to be done.
+/// Rereads a tensor until its storage contains it: another thread that changes the shape only needs time to finish.
 #[cold]
 #[inline(never)]
 pub(crate) fn settled(
@@ -270,7 +269,7 @@ pub(crate) fn settled(
     Err(explain(Some(kind), tensor, outside()))
 }
 
-/// Where torch's tensors say what they are, found once in the process; not where `DLX_TORCH_FAST=0` says otherwise.
+/// The layout of torch's tensors, found once per process; `None` with `DLX_TORCH_FAST=0`.
 fn layout(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Option<Layout>> {
     static LAYOUT: PyOnceLock<Option<Layout>> = PyOnceLock::new();
     let py = torch.py();
@@ -279,7 +278,7 @@ fn layout(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Optio
             return Ok(None);
         }
         match Layout::find(torch, class) {
-            // Under a mode of torch that makes other tensors, the trial may fail.
+            // The search may fail under a torch mode that makes other tensors.
             Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
             found => found,
         }
@@ -288,12 +287,12 @@ fn layout(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Optio
 }
 
 impl TorchClass {
-    /// Whether the table makes tensors that need no checking.
+    /// Whether the table exports tensors of this type without further checks.
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self, Self::Plain(_))
     }
 
-    /// Refuses what the exchange table of torch would export wrongly.
+    /// Refuses a tensor that torch's exchange table would export wrongly.
     #[inline(always)]
     pub(crate) fn check_table(
         &self,
@@ -307,7 +306,7 @@ impl TorchClass {
         }
     }
 
-    /// Refuses what a kernel would read wrongly. That a gradient is recorded does not matter to it.
+    /// Refuses a tensor that a kernel would read wrongly. Recording gradients does not matter.
     pub(crate) fn check_borrow(
         &self,
         tensor: &Bound<'_, PyAny>,
@@ -319,10 +318,10 @@ impl TorchClass {
         }
     }
 
-    /// Whether the elements of `made`, read from `tensor`, lie in its storage; another thread may have changed the
-    /// shape while it was read. Elsewhere than on the CPU this is believed.
+    /// Whether the storage of `tensor` contains the elements of `made`, read from it; another thread may have changed
+    /// the shape meanwhile. Tensors off the CPU are trusted.
     ///
-    /// The last element is `last` elements behind the first, where that is known.
+    /// `last` is the offset of the last element from the first, if known.
     #[inline(always)]
     pub(crate) fn holds(
         &self,
@@ -337,7 +336,7 @@ impl TorchClass {
         }
     }
 
-    /// Refuses the address of a tensor without memory, which is nothing but its offset: NULL, but for a view.
+    /// Refuses a tensor without memory: its address is only its offset, and not NULL if it is a view.
     #[inline(always)]
     pub(crate) fn check_address(
         &self,
@@ -347,7 +346,7 @@ impl TorchClass {
         let is_offset = match self {
             _ if address.is_null() => false,
             Self::Plain(guards) => guards.storage(tensor).0 == 0,
-            // What such a class exports may be memory of another tensor.
+            // Such a class may export the memory of another tensor.
             Self::Subclass => is_offset(tensor, address.addr()),
         };
         if is_offset {
@@ -357,8 +356,8 @@ impl TorchClass {
         }
     }
 
-    /// Refuses what `__dlpack__` of torch would export wrongly, and what it refuses only after a question that may end the
-    /// process: see [`is_lazy_on_cpu`].
+    /// Refuses a tensor that torch's `__dlpack__` would export wrongly, or would refuse only after a query that may end
+    /// the process: see [`is_lazy_on_cpu`].
     pub(crate) fn check_protocol(self, tensor: &Bound<'_, PyAny>) -> PyResult<()> {
         let py = tensor.py();
         let is_lazy = match self {

@@ -1,4 +1,4 @@
-//! What an Arrow schema says: the dtype of the numbers, or why they are not only numbers.
+//! The dtype of an Arrow schema, or the reason why its elements are not plain numbers.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::NonNull;
@@ -7,7 +7,7 @@ use std::slice;
 use crate::abi::*;
 use crate::types::error::Error;
 
-/// `ArrowSchema` of Arrow's C data interface.
+/// `ArrowSchema` of the Arrow C data interface.
 #[repr(C)]
 pub(super) struct ArrowSchema {
     format: *const c_char,
@@ -21,14 +21,14 @@ pub(super) struct ArrowSchema {
     private_data: *mut c_void,
 }
 
-/// The dtype of a schema that has one.
+/// The dtype of a schema.
 pub(super) fn dtype(schema: &ArrowSchema) -> Result<DLDataType, Error> {
     if schema.release.is_none() || schema.format.is_null() {
         return Err(Error::refused("the Arrow schema was released already"));
     }
-    // SAFETY: a C string that the schema, which is not released, keeps (S12).
+    // SAFETY: a C string that the unreleased schema keeps (S12).
     let format = unsafe { CStr::from_ptr(schema.format) };
-    // SAFETY: NULL or the metadata of the schema, which keeps them as long (S12).
+    // SAFETY: NULL or the metadata, which the unreleased schema keeps (S12).
     let extension = unsafe { entry(schema.metadata, b"ARROW:extension:name") };
     let is_bool8 = extension == Some(b"arrow.bool8") && format.to_bytes() == b"c";
     let (code, bits) = match format.to_bytes() {
@@ -65,17 +65,17 @@ pub(super) fn dtype(schema: &ArrowSchema) -> Result<DLDataType, Error> {
     })
 }
 
-/// What the metadata of a schema say under `key`.
+/// The value of `key` in the metadata of a schema.
 ///
 /// # Safety
 ///
-/// `metadata` is NULL, or as Arrow's C data interface lays it out for `'a`: a number of entries, and of each the key and
-/// the value, with the length before either.
+/// `metadata` is NULL, or laid out for `'a` as the Arrow C data interface says: the number of entries, then the key and
+/// the value of each, both preceded by their length.
 unsafe fn entry<'a>(metadata: *const c_char, key: &[u8]) -> Option<&'a [u8]> {
     let mut at = NonNull::new(metadata.cast_mut())?.cast::<u8>();
     let mut bytes = |count: usize| {
         let start = at;
-        // SAFETY: the caller's promise, as no more is passed than the numbers before say.
+        // SAFETY: the caller's promise; `count` comes from the lengths in the metadata.
         at = unsafe { at.add(count) };
         // SAFETY: as above.
         unsafe { slice::from_raw_parts(start.as_ptr(), count) }
@@ -96,7 +96,7 @@ unsafe fn entry<'a>(metadata: *const c_char, key: &[u8]) -> Option<&'a [u8]> {
     None
 }
 
-/// The error for an extension type whose storage does not say all.
+/// The error for an extension type whose storage is not all of its meaning.
 #[cold]
 pub(super) fn extended(name: &[u8], what: &str) -> Error {
     Error::refused(format!(

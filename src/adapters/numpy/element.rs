@@ -1,4 +1,4 @@
-//! The dtypes of NumPy by their numbers, and those of ml_dtypes by their names.
+//! The dtypes of NumPy by number, and those of ml_dtypes by name.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ use crate::types::dtype;
 use crate::types::dtype::DType;
 use crate::types::error::Error;
 
-/// The dtypes of NumPy itself by `type_num`, and the names of those that DLPack does not have.
+/// NumPy's own dtypes by `type_num`, and the names of those that DLPack lacks.
 const BUILTIN: [Result<DLDataType, &str>; 24] = [
     Ok(scalar(kDLBool, 8)),
     Ok(scalar(kDLInt, 8)),
@@ -50,18 +50,17 @@ const fn scalar(code: DLDataTypeCode, bits: u32) -> DLDataType {
     }
 }
 
-/// Numbers from here on go to dtypes that packages register, one after the other, for as long as the
-/// process lives.
+/// First number of the dtypes that packages register, in order of registration and for the life of the process.
 const NPY_USERDEF: c_int = 256;
 
-/// How NumPy may write the native byte order, beside `=` and, where there is none, `|`.
+/// How NumPy may spell native byte order, besides `=`, and `|` where order does not apply.
 const NATIVE: u8 = if cfg!(target_endian = "little") {
     b'<'
 } else {
     b'>'
 };
 
-/// The type of the elements of a dtype, by its `type_num` and `byteorder`.
+/// The dtype of an array by the `type_num` and `byteorder` of its descriptor.
 pub(super) fn of(
     descr: Borrowed<'_, '_, PyAny>,
     type_num: c_int,
@@ -85,7 +84,7 @@ pub(super) fn of(
     Ok(dtype)
 }
 
-/// The type of the elements of a dtype of NumPy's own in native byte order, `None` for any other.
+/// The same for NumPy's own dtypes in native byte order, `None` for any other.
 #[inline(always)]
 pub(super) fn fast(type_num: c_int, byteorder: u8) -> Option<DLDataType> {
     let known = BUILTIN.get(usize::try_from(type_num).ok()?)?;
@@ -94,7 +93,7 @@ pub(super) fn fast(type_num: c_int, byteorder: u8) -> Option<DLDataType> {
         .filter(|_| matches!(byteorder, b'=' | b'|' | NATIVE))
 }
 
-/// The number of the dtype of NumPy itself that has such elements.
+/// The `type_num` of NumPy's own dtype for these elements.
 pub(super) fn number(dtype: DLDataType) -> Option<c_int> {
     let DLDataType { code, bits, lanes } = dtype;
     let of_code = NUMBERS.get(usize::from(code.0)).filter(|_| lanes == 1)?;
@@ -102,7 +101,7 @@ pub(super) fn number(dtype: DLDataType) -> Option<c_int> {
     number.filter(|_| bits.is_power_of_two())
 }
 
-/// The numbers by code and by the power of two that the bits are: the first of each, as C has two names for some.
+/// Those numbers by code and log2 of the bits; the first where C has two names for a type.
 const NUMBERS: [[Option<c_int>; 8]; 7] = {
     let mut numbers = [[None; 8]; 7];
     let mut number = BUILTIN.len();
@@ -115,7 +114,7 @@ const NUMBERS: [[Option<c_int>; 8]; 7] = {
     numbers
 };
 
-/// A dtype of ml_dtypes, found by its name and then known by its number.
+/// A dtype of ml_dtypes, looked up by name once and by number from then on.
 fn registered(descr: &Bound<'_, PyAny>, type_num: c_int) -> PyResult<DLDataType> {
     static KNOWN: [OnceLock<DLDataType>; 64] = [const { OnceLock::new() }; 64];
     let slot = type_num.checked_sub(NPY_USERDEF);
@@ -123,7 +122,7 @@ fn registered(descr: &Bound<'_, PyAny>, type_num: c_int) -> PyResult<DLDataType>
     if let Some(&dtype) = slot.and_then(OnceLock::get) {
         return Ok(dtype);
     }
-    // PyO3 drops references on this way, so it must know of the attachment.
+    // PyO3 drops references below, so it must count the attachment.
     let found = Python::try_attach(|py| {
         let module = descr
             .getattr(intern!(py, "type"))?
@@ -140,7 +139,7 @@ fn registered(descr: &Bound<'_, PyAny>, type_num: c_int) -> PyResult<DLDataType>
     Ok(slot.map_or(dtype, |slot| *slot.get_or_init(|| dtype)))
 }
 
-/// The refusal of a dtype that DLPack does not have.
+/// The error for a dtype that DLPack lacks.
 #[cold]
 fn unknown(name: &str) -> PyErr {
     let message = format!(

@@ -1,4 +1,4 @@
-//! The usual array, read in one piece.
+//! The fast path for common arrays.
 
 use std::ptr::null_mut;
 
@@ -11,19 +11,19 @@ use crate::tensor::checked::{Meta, extents};
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::device;
 
-/// What a usual array is: of the class itself, with a dtype of NumPy's own in native byte order and strides that are
-/// multiples of the itemsize.
+/// An array of the class itself, with one of NumPy's own dtypes in native byte order and strides that are multiples of
+/// the itemsize.
 struct FastArray<'a> {
     meta: Meta,
     shape: &'a [i64],
     byte_strides: &'a [i64],
-    /// By which a stride in bytes is one in elements.
+    /// log2 of the itemsize: byte strides shifted right by it are in elements.
     shift: u32,
 }
 
-/// The usual array as a snapshot that holds it; `None` says nothing about others.
+/// The array as a snapshot that holds it; `None` means that the slow path decides.
 ///
-/// NumPy has made sure that shape and strides stay within an address space. Nothing here runs Python code.
+/// NumPy has verified that shape and strides stay within the address space. Runs no Python code.
 #[inline(always)]
 pub(crate) fn fast(x: &Bound<'_, PyAny>) -> Option<Snapshot> {
     let FastArray {
@@ -37,8 +37,8 @@ pub(crate) fn fast(x: &Bound<'_, PyAny>) -> Option<Snapshot> {
     Some(Snapshot::unchecked(meta, owner, shape.len(), dimension))
 }
 
-/// What `make` makes of a usual array of few dimensions: its tensor, whose dimensions are still to be set, flags, shape
-/// and strides in elements. `None` says nothing about others.
+/// Calls `make` for a fast array of few dimensions: with its tensor, whose dimensions `make` sets, flags, shape, and
+/// strides in elements. `None` means that the slow path decides.
 #[inline(always)]
 pub(super) fn few<R>(
     x: &Bound<'_, PyAny>,
@@ -54,7 +54,7 @@ pub(super) fn few<R>(
     Some(make(tensor, fast.meta.flags, fast.shape, strides))
 }
 
-/// The fields of a usual array.
+/// The fields of a fast array.
 #[inline(always)]
 fn read<'a>(x: &'a Bound<'_, PyAny>) -> Option<FastArray<'a>> {
     if !is_ndarray(x) {
@@ -65,7 +65,7 @@ fn read<'a>(x: &'a Bound<'_, PyAny>) -> Option<FastArray<'a>> {
     // SAFETY: the layout of dtypes is proven with that of arrays (S9).
     let descr = unsafe { array.descr.cast::<PyArray_Descr>().read() };
     let dtype = element::fast(descr.type_num, descr.byteorder as u8)?;
-    // SAFETY: the array has `nd` extents, which stay as they are until Python code runs (S9).
+    // SAFETY: the array has `nd` extents, unchanged until Python code runs (S9).
     let shape = unsafe { extents(array.dimensions.cast(), array.nd) }.ok()?;
     // SAFETY: as for the extents.
     let byte_strides = unsafe { extents(array.strides.cast(), array.nd) }.ok()?;

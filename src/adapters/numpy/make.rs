@@ -1,8 +1,8 @@
-//! NumPy arrays over memory that something else holds, made through NumPy's own C functions.
+//! NumPy arrays over foreign memory, made by NumPy's C functions.
 //!
-//! Their table, which NumPy keeps in a capsule for extension modules, has had these entries at the same places since
-//! NumPy 1.7. Before the first array is made for a caller, one made for trial must be what was asked for (invariant
-//! S16 of `docs/safety.md`); otherwise arrays are made by NumPy's Python functions.
+//! NumPy keeps their table in a capsule for extension modules; these entries have had the same places since NumPy 1.7.
+//! dlx uses them only once a trial array is as requested (S16, `docs/safety.md`), and NumPy's Python functions
+//! otherwise.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::mem::transmute;
@@ -23,7 +23,7 @@ use crate::tensor::checked::Dimensions;
 use crate::tensor::managed::PROTECTED;
 use crate::types::{dtype, layout};
 
-/// The functions that are used, of `__multiarray_api.h`.
+/// The functions of `__multiarray_api.h` that dlx uses.
 #[derive(Clone, Copy)]
 struct Api {
     ndarray: NonNull<ffi::PyTypeObject>,
@@ -46,20 +46,20 @@ type NewFromDescr = unsafe extern "C" fn(
 ) -> *mut ffi::PyObject;
 type SetBaseObject = unsafe extern "C" fn(*mut ffi::PyObject, *mut ffi::PyObject) -> c_int;
 
-// SAFETY: functions of NumPy and its array type, all of which live as long as the process.
+// SAFETY: functions of NumPy and its array type, which live as long as the process.
 unsafe impl Send for Api {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Api {}
 
-/// An array that does not hold its memory yet.
+/// An array that does not yet hold its memory.
 pub(crate) struct Unheld<'py>(Bound<'py, PyAny>, SetBaseObject);
 
 impl<'py> Unheld<'py> {
-    /// The array, which holds `base` as long as it lives.
+    /// The array, which now holds `base`.
     #[inline(always)]
     pub(crate) fn held_by(self, base: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let Self(array, set_base_object) = self;
-        // SAFETY: the function of NumPy, with an array that has no base; it takes the reference to `base` over.
+        // SAFETY: NumPy's function, with an array that has no base; it steals the reference to `base`.
         match unsafe { set_base_object(array.as_ptr(), base.into_ptr()) } {
             0 => Ok(array),
             _ => Err(PyErr::fetch(array.py())),
@@ -67,12 +67,12 @@ impl<'py> Unheld<'py> {
     }
 }
 
-/// An array over the memory of `tensor`, which is on the CPU and has passed the checks of a snapshot; `None` where
-/// NumPy has no dtype of its own for it, or is not what was expected.
+/// An array over the memory of `tensor`, which is on the CPU and has passed the checks of a snapshot. `None` if NumPy
+/// has no dtype of its own for it, or its C functions are not as expected.
 ///
 /// # Errors
 ///
-/// `BufferError` for more dimensions than NumPy has.
+/// `BufferError` for more dimensions than NumPy supports.
 pub(crate) fn array<'py>(
     py: Python<'py>,
     tensor: &DLTensor,
@@ -103,20 +103,20 @@ pub(crate) fn array<'py>(
             Some(strides) => strides[index],
             None => layout::row_major(shape, index),
         };
-        // Strides that no element is reached by may be anything (R99).
+        // A stride that reaches no element may be anything (R99).
         *step = stride.wrapping_mul(item) as isize;
     }
-    // NumPy would take NULL for a wish to allocate.
+    // NumPy would allocate for NULL.
     static NOTHING: [u64; 32] = [0; 32];
     let data = if tensor.data.is_null() {
         NOTHING.as_ptr().cast_mut().cast()
     } else {
         tensor.data
     };
-    // SAFETY: a number of NumPy's own dtypes; a new reference, or NULL with an exception (S16).
+    // SAFETY: the number of one of NumPy's own dtypes; returns a new reference, or NULL with an exception (S16).
     let descr = unsafe { (api.descr_from_type)(type_num) };
-    // SAFETY: as many extents and strides as stated, memory that holds the elements that they lead to, and a dtype
-    // whose reference is taken over. Without data of its own, NumPy writes nothing there (S16).
+    // SAFETY: as many extents and strides as stated, which reach only elements of the memory at `data`; the call steals
+    // the reference to `descr`. NumPy does not initialize memory that it is given (S16).
     let array = unsafe {
         (api.new_from_descr)(
             api.ndarray.as_ptr(),
@@ -146,7 +146,7 @@ pub(crate) fn array<'py>(
     }
 }
 
-/// NumPy's functions, once an array made by them was what it should be.
+/// NumPy's functions, once a trial array has been as requested.
 fn api(py: Python<'_>) -> Option<Api> {
     static API: PyOnceLock<Option<Api>> = PyOnceLock::new();
     if let Some(api) = API.get(py) {
@@ -157,7 +157,7 @@ fn api(py: Python<'_>) -> Option<Api> {
     *API.get_or_init(py, || api)
 }
 
-/// The functions in the capsule of the module that `ndarray`, the class that was proven, belongs to.
+/// The functions in the capsule of the module of `ndarray`, the proven class.
 fn find(ndarray: &Bound<'_, PyType>) -> PyResult<Option<Api>> {
     let py = ndarray.py();
     for name in [
@@ -186,16 +186,16 @@ fn find(ndarray: &Bound<'_, PyType>) -> PyResult<Option<Api>> {
         }
         // SAFETY: the first entry is this function in every NumPy; NULL becomes `None` (S16).
         let version = unsafe { transmute::<*mut c_void, Option<GetNDArrayCVersion>>(entry(0)) };
-        // SAFETY: it takes nothing and answers with the version of the C interface.
+        // SAFETY: it takes no arguments and returns the version of the C interface.
         let version = version.map(|version| unsafe { version() } >> 24);
         if !matches!(version, Some(1 | 2)) {
             continue;
         }
-        // SAFETY: the entry is this function; NULL becomes `None` (S16).
+        // SAFETY: entry 45 is this function; NULL becomes `None` (S16).
         let descr_from_type = unsafe { transmute::<*mut c_void, Option<DescrFromType>>(entry(45)) };
-        // SAFETY: as above.
+        // SAFETY: as above, for entry 94.
         let new_from_descr = unsafe { transmute::<*mut c_void, Option<NewFromDescr>>(entry(94)) };
-        // SAFETY: as above.
+        // SAFETY: as above, for entry 282.
         let set_base_object =
             unsafe { transmute::<*mut c_void, Option<SetBaseObject>>(entry(282)) };
         let (Some(descr_from_type), Some(new_from_descr), Some(set_base_object)) =
@@ -216,7 +216,7 @@ fn find(ndarray: &Bound<'_, PyType>) -> PyResult<Option<Api>> {
     Ok(None)
 }
 
-/// Whether an array that `api` makes is what it was asked for.
+/// Whether an array that `api` makes is as requested.
 fn is_as_expected(py: Python<'_>, api: Api) -> PyResult<bool> {
     let base = PyBytes::new(py, &[0; 64]);
     let data = base.as_bytes().as_ptr().cast_mut();

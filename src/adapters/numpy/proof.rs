@@ -1,4 +1,4 @@
-//! The proof that NumPy lays its arrays out as dlx believes (invariant S9 of `docs/safety.md`).
+//! Verifies that NumPy lays arrays out as dlx assumes (S9, `docs/safety.md`).
 
 use std::ffi::c_int;
 use std::slice;
@@ -11,7 +11,7 @@ use super::{NPY_ARRAY_WRITEABLE, PyArray_Descr, PyArrayObject};
 use crate::cpython::lookup::is_immutable;
 use crate::cpython::modules::loaded;
 
-/// Whether arrays of `ndarray` are what [`PyArrayObject`] says, by the example of three unusual ones.
+/// Whether three unusual arrays of `ndarray` match [`PyArrayObject`].
 pub(super) fn is_as_expected(ndarray: &Bound<'_, PyType>) -> PyResult<bool> {
     let py = ndarray.py();
     let Some(numpy) = loaded(intern!(py, "numpy"))? else {
@@ -19,7 +19,7 @@ pub(super) fn is_as_expected(ndarray: &Bound<'_, PyType>) -> PyResult<bool> {
     };
     let version = numpy.getattr("__version__")?;
     let version = version.cast::<PyString>()?.to_cow()?;
-    // Python code makes no immutable type.
+    // Python code cannot make an immutable type.
     if !matches!(version.split_once('.'), Some(("1" | "2", _))) || !is_immutable(ndarray) {
         return Ok(false);
     }
@@ -39,14 +39,14 @@ pub(super) fn is_as_expected(ndarray: &Bound<'_, PyType>) -> PyResult<bool> {
     Ok(true)
 }
 
-/// Whether the fields of `x`, which has three dimensions, agree with its attributes.
+/// Whether the fields of `x`, a three-dimensional array, agree with its attributes.
 fn agrees(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let descr = x.getattr("dtype")?;
     let size = |x: &Bound<'_, PyAny>| x.get_type().getattr("__basicsize__")?.extract::<usize>();
     if size(x)? < size_of::<PyArrayObject>() || size(&descr)? < size_of::<PyArray_Descr>() {
         return Ok(false);
     }
-    // SAFETY: an object of at least this size, as its type says.
+    // SAFETY: its type says that the object is at least this large.
     let array = unsafe { x.as_ptr().cast::<PyArrayObject>().read() };
     // SAFETY: as for the array.
     let dtype = unsafe { descr.as_ptr().cast::<PyArray_Descr>().read() };
@@ -70,7 +70,7 @@ fn agrees(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     if !agree || array.dimensions.is_null() || array.strides.is_null() {
         return Ok(false);
     }
-    // SAFETY: all around the two pointers is in its place, so these are they, and lead to three values (S9).
+    // SAFETY: the fields around them are in place, so these are `dimensions` and `strides`, of three values each (S9).
     let shape = unsafe { slice::from_raw_parts(array.dimensions, 3) };
     // SAFETY: as for the shape.
     let strides = unsafe { slice::from_raw_parts(array.strides, 3) };

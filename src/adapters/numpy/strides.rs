@@ -1,7 +1,6 @@
-//! Strides in elements for arrays that are lent: NumPy's own count bytes, and nobody would own others.
+//! Strides in elements for lent arrays: NumPy's own are in bytes, and nothing else would own converted ones.
 //!
-//! Arrays have few different strides, so each combination is kept for as long as the process lives, up to a
-//! bound.
+//! Programs use few different strides, so each combination is kept for the life of the process, up to a limit.
 
 #![forbid(unsafe_code)]
 
@@ -10,16 +9,16 @@ use std::sync::{PoisonError, RwLock};
 
 use crate::types::error::Error;
 
-/// How many combinations are kept: a few megabytes of them.
+/// Maximum number of combinations: a few megabytes.
 const MOST: usize = 1 << 16;
 
 static KEPT: RwLock<Option<HashSet<&'static [i64]>>> = RwLock::new(None);
 
-/// The same strides, for ever.
+/// The same strides, kept for the life of the process.
 ///
 /// # Errors
 ///
-/// `BufferError` when too many different ones have been kept.
+/// `BufferError` if too many combinations have been kept.
 pub(super) fn keep(strides: &[i64]) -> Result<&'static [i64], Error> {
     let kept = KEPT.read().unwrap_or_else(PoisonError::into_inner);
     if let Some(found) = kept.as_ref().and_then(|kept| kept.get(strides)) {
@@ -28,7 +27,7 @@ pub(super) fn keep(strides: &[i64]) -> Result<&'static [i64], Error> {
     drop(kept);
     let mut kept = KEPT.write().unwrap_or_else(PoisonError::into_inner);
     let kept = kept.get_or_insert_default();
-    // Another thread may have kept them meanwhile.
+    // Another thread may have added them since.
     if let Some(found) = kept.get(strides) {
         return Ok(found);
     }

@@ -1,4 +1,4 @@
-//! `torch.Tensor`, and what is derived from it.
+//! `torch.Tensor` and its subclasses.
 
 use pyo3::ffi;
 use pyo3::intern;
@@ -11,7 +11,7 @@ use crate::cpython::modules::loaded;
 
 static TENSOR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
-/// `torch.Tensor`, if torch has been imported.
+/// `torch.Tensor`, if torch is loaded.
 #[inline(always)]
 pub(super) fn tensor_class(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyType>>> {
     match TENSOR.get(py) {
@@ -20,13 +20,13 @@ pub(super) fn tensor_class(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyType>
     }
 }
 
-/// It is believed to be that, whatever `sys.modules` says later, once it is derived from a class that Python code cannot
-/// have made.
+/// Trusted for the life of the process, whatever `sys.modules` says later, if its base is a class that Python code
+/// cannot make.
 #[inline(never)]
 fn find_tensor_class(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyType>>> {
     if let Some(torch) = loaded(intern!(py, "torch"))?
         && let Some(tensor) = torch.getattr_opt(intern!(py, "Tensor"))?
-        // Whatever stands in for torch in `sys.modules` need not have a class there.
+        // A stand-in for torch in `sys.modules` need not have a class there.
         && let Ok(tensor) = tensor.cast_into::<PyType>()
         && let Ok(base) = tensor.getattr(intern!(py, "__base__"))?.cast_into::<PyType>()
         && !base.is(py.get_type::<PyAny>())
@@ -39,8 +39,8 @@ fn find_tensor_class(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyType>>> {
     Ok(TENSOR.get(py).map(|tensor| tensor.bind(py)))
 }
 
-/// Whether objects of `class` begin as those of `base` do, whatever their metaclasses say.
+/// Whether `class` is a subtype of `base`, ignoring metaclasses.
 pub(super) fn is_subtype(class: *mut ffi::PyTypeObject, base: *mut ffi::PyTypeObject) -> bool {
-    // SAFETY: two live types; their bases are read, nothing is called.
+    // SAFETY: both types are alive; this reads their bases and calls nothing.
     unsafe { ffi::PyType_IsSubtype(class, base) != 0 }
 }

@@ -1,9 +1,21 @@
-//! Where a torch tensor says what it is: the set of its dispatch keys, by which torch itself decides. Found by trial.
+//! Finds and reads the words by which a torch tensor shows what it is, above all its dispatch key set.
 //!
-//! To ask `requires_grad`, `is_neg` and `is_conj` costs more than the export of the tensor. All that makes a tensor
-//! something else than its memory shows (lazily conjugated or negated, sparse, without memory, wrapped by a
-//! transform) is a key of this set, which is one word of the `TensorImpl`. torch does not promise where, but names the
-//! set of any tensor, so the word is looked for among many tensors, and if it is not found every tensor is asked.
+//! Calling `requires_grad`, `is_neg` and `is_conj` costs more than exporting the tensor. Whatever makes the elements
+//! differ from what the memory holds (lazy conjugation or negation, sparsity, no memory, a transform) is a key in the
+//! set, one word of the `TensorImpl`. torch does not document where, but can print the set of any tensor, so
+//! [`Layout::find`] searches for the word, and for the others, among samples:
+//!
+//! ```text
+//! samples      = tensors of many kinds, plain ones in CPU memory and others, with what torch says of each
+//! tensor_impl  = the only word of the Python objects that is `_cdata` in every sample
+//! keys         = the only word of the TensorImpls that is the key set in every sample
+//! autograd     = the only word before `keys` that is NULL exactly in samples without autograd state
+//! storage      = the only word before `keys` that points to the StorageImpl in every plain sample
+//! base, nbytes = the only words of the StorageImpls that are start and size of the memory in every plain sample
+//! plain        = the key sets of the plain samples, two (the second of inference mode), which no other sample has
+//! ```
+//!
+//! If any of this fails, dlx asks torch about every tensor.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -13,59 +25,60 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-/// Where the words are, in bytes, and what they are in a tensor whose memory holds its elements.
+/// The offsets of these words in bytes, and the key sets of plain tensors.
 #[derive(Clone, Copy)]
 pub(super) struct Layout {
-    /// In the Python object: the `TensorImpl`.
+    /// In the Python object: the pointer to the `TensorImpl`.
     tensor_impl: usize,
-    /// In the `TensorImpl`: the set of dispatch keys.
+    /// In the `TensorImpl`: the dispatch key set.
     keys: usize,
-    /// In the `TensorImpl`: the autograd state, NULL without.
+    /// In the `TensorImpl`: the pointer to the autograd state, or NULL.
     autograd: usize,
-    /// In the `TensorImpl`: the `StorageImpl`; in that one: where the memory begins, and its size in bytes.
+    /// In the `TensorImpl`: the pointer to the `StorageImpl`. In that: start and size of the memory.
     storage: usize,
     base: usize,
     nbytes: usize,
-    /// The keys of a tensor in the memory of the CPU, and of one of inference mode.
+    /// The keys of a plain CPU tensor, outside and in inference mode.
     plain: [u64; 2],
 }
 
-/// What a tensor says of itself.
+/// What the words of a tensor show.
 pub(super) enum Found {
-    /// Its memory holds its elements, and it records no gradient.
+    /// Its memory holds its elements, and it records no gradients.
     Plain,
-    /// Its memory holds its elements; whether it records a gradient has to be asked.
+    /// Its memory holds its elements; torch must be asked whether it records gradients.
     MayRecord,
-    /// It has to be asked.
+    /// torch must be asked.
     Unknown,
 }
 
 const WORD: usize = size_of::<usize>();
-/// Where the `TensorImpl` may be in a Python object: behind its head.
+/// Where the search for the `TensorImpl` starts in a Python object: behind its head.
 const HEAD: usize = size_of::<ffi::PyObject>();
-/// How much of a `TensorImpl` is looked at.
+/// How many words of a struct to search.
 const WORDS: usize = 32;
 
-/// A tensor of which everything is known.
+/// A tensor with its expected values.
 struct Sample {
     object: *const u8,
     address: u64,
     words: [u64; WORDS],
     keys: u64,
     has_state: Option<bool>,
-    /// Address, where the memory begins, its size: of a tensor whose memory holds its elements.
+    /// For a plain tensor, the address of the `StorageImpl`, and start and size of the memory.
     storage: Option<(u64, u64, u64)>,
     storage_words: [u64; WORDS],
 }
 
 impl Layout {
-    /// Looks for it in tensors of `class`, which is `torch.Tensor`; `None` if torch keeps it otherwise.
+    /// Searches for the words in samples of `class`, which is `torch.Tensor`; `None` if torch lays them out
+    /// differently.
     pub(super) fn find(
         torch: &Bound<'_, PyAny>,
         class: &Bound<'_, PyType>,
     ) -> PyResult<Option<Self>> {
         let py = torch.py();
-        // Read as a file, memory that is not there is an error.
+        // Read as a file, unmapped memory is an error and not a fault.
         let memory = File::open("/proc/self/mem")?;
         let made = py.import("dlx._torch")?.call_method1("samples", (torch,))?;
         let mut samples = Vec::new();
@@ -94,7 +107,7 @@ impl Layout {
         let all = |is: &dyn Fn(&Sample) -> bool| samples.iter().all(is);
         let holds = |&place: &usize| {
             all(&|sample| {
-                // SAFETY: the list holds the object, which has `size` bytes; these are the word at `place`.
+                // SAFETY: the sample keeps the object, which has `size` bytes; the word at `place` lies within them.
                 let found = unsafe { word(sample.object, place) };
                 found == sample.address
             })
@@ -131,7 +144,7 @@ impl Layout {
             return Ok(None);
         };
         let mut sets: Vec<u64> = plain().map(|(sample, _)| sample.keys).collect();
-        // Those of inference mode are the last.
+        // Samples of inference mode come last, so equal sets are adjacent.
         sets.dedup();
         let lies = |sample: &Sample| sample.storage.is_none() && sets.contains(&sample.keys);
         let &[first, second] = &sets[..] else {
@@ -152,23 +165,23 @@ impl Layout {
     ///
     /// # Safety
     ///
-    /// `tensor` has the layout of the type that [`Self::find`] looked at.
+    /// `tensor` has the layout of the type that [`Self::find`] examined.
     #[inline(always)]
     unsafe fn tensor_impl(self, tensor: &Bound<'_, PyAny>) -> *const u8 {
-        // SAFETY: a live tensor of that layout, as the caller promises.
+        // SAFETY: a live tensor with that layout, as the caller promises.
         pointer(unsafe { word(tensor.as_ptr().cast_const().cast(), self.tensor_impl) })
     }
 
-    /// What `tensor` says of itself.
+    /// What the words of `tensor` show.
     ///
     /// # Safety
     ///
-    /// `tensor` has the layout of the type that [`Self::find`] looked at.
+    /// `tensor` has the layout of the type that [`Self::find`] examined.
     #[inline(always)]
     pub(super) unsafe fn read(self, tensor: &Bound<'_, PyAny>) -> Found {
         // SAFETY: the caller's promise.
         let tensor_impl = unsafe { self.tensor_impl(tensor) };
-        // SAFETY: the tensor keeps its `TensorImpl`, every one of which has this word (S13).
+        // SAFETY: the tensor keeps its `TensorImpl` alive, and every `TensorImpl` has this word (S13).
         let keys = unsafe { word(tensor_impl, self.keys) };
         // SAFETY: as above.
         let autograd = unsafe { word(tensor_impl, self.autograd) };
@@ -179,11 +192,11 @@ impl Layout {
         }
     }
 
-    /// Where the storage of `tensor` begins, and its size in bytes; 0 without a storage.
+    /// Start and size in bytes of the storage of `tensor`; 0 without a storage.
     ///
     /// # Safety
     ///
-    /// `tensor` has the layout of the type that [`Self::find`] looked at.
+    /// `tensor` has the layout of the type that [`Self::find`] examined.
     #[inline(always)]
     pub(super) unsafe fn storage(self, tensor: &Bound<'_, PyAny>) -> (u64, u64) {
         // SAFETY: the caller's promise.
@@ -193,7 +206,7 @@ impl Layout {
         if storage.is_null() {
             return (0, 0);
         }
-        // SAFETY: the storage that the tensor holds (S13).
+        // SAFETY: the tensor keeps its `StorageImpl` alive (S13).
         let base = unsafe { word(storage, self.base) };
         // SAFETY: as above.
         let nbytes = unsafe { word(storage, self.nbytes) };
@@ -201,7 +214,7 @@ impl Layout {
     }
 }
 
-/// The words from `address` on.
+/// The first words at `address`.
 fn words_at(mut memory: &File, address: u64) -> PyResult<[u64; WORDS]> {
     let mut bytes = [0; WORDS * 8];
     memory.seek(SeekFrom::Start(address))?;
@@ -213,22 +226,22 @@ fn words_at(mut memory: &File, address: u64) -> PyResult<[u64; WORDS]> {
     Ok(words)
 }
 
-/// The pointer that a word is.
+/// A word as a pointer.
 #[inline(always)]
 fn pointer(word: u64) -> *const u8 {
     std::ptr::with_exposed_provenance(word as usize)
 }
 
-/// The one item; more than one would mean that this is not understood.
+/// The only item; several would mean an ambiguous search.
 fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
     items.next().filter(|_| items.next().is_none())
 }
 
-/// The word that is `offset` bytes into `object`.
+/// The word at byte `offset` of `object`.
 ///
 /// # Safety
 ///
-/// `object` is aligned, and this word of it can be read.
+/// The word is aligned and readable.
 #[inline(always)]
 unsafe fn word(object: *const u8, offset: usize) -> u64 {
     // SAFETY: the caller's promise.

@@ -1,4 +1,4 @@
-//! What torch is asked of a tensor, through the C functions behind its methods and attributes.
+//! Queries about a torch tensor, through the C functions behind its methods and attributes.
 
 use std::ffi::c_void;
 use std::mem::transmute;
@@ -11,20 +11,20 @@ use pyo3::types::{PyCFunction, PyString};
 
 use super::is_tensor;
 
-/// A method of a builtin type that takes nothing and answers a bool, as the C function behind it.
+/// The C function behind a builtin type's method that takes no arguments and returns a bool.
 #[derive(Clone, Copy)]
 pub(super) struct Predicate(ffi::PyCFunction);
 
-/// An attribute of a builtin type, as its descriptor, which is kept for ever, and the C function that reads it.
+/// The descriptor of a builtin type's attribute, never released, and the C function that reads it.
 #[derive(Clone, Copy)]
 pub(super) struct Getter(*mut ffi::PyObject, ffi::descrgetfunc);
 
-// SAFETY: a descriptor that lives as long as the process and is used attached.
+// SAFETY: the descriptor lives as long as the process and is used attached.
 unsafe impl Send for Getter {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Getter {}
 
-/// What the method `name` of `tensor` answers, through the C function where there is one.
+/// Calls the method `name` of `tensor`, through its C function if there is one.
 pub(super) fn ask(
     predicate: Option<Predicate>,
     tensor: &Bound<'_, PyAny>,
@@ -36,14 +36,14 @@ pub(super) fn ask(
     }
 }
 
-/// Whether `tensor` is still to be conjugated or negated, whatever its class makes of torch's functions.
+/// Whether `tensor` is lazily conjugated or negated, bypassing what its class overrides.
 pub(super) fn is_lazy(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     let module = tensor.py().import("dlx._torch")?;
     (module.call_method1("is_lazy", (tensor,))?).extract()
 }
 
-/// Whether `tensor` is a lazy view of torch on the CPU. To say whether it is pinned, torch resolves a copy of it; where
-/// the memory was given up, that ends the process.
+/// Whether `tensor` is a lazy torch view on the CPU. To say whether such a view is pinned, torch resolves a copy of it,
+/// which ends the process if the memory has been released.
 pub(crate) fn is_lazy_on_cpu(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(is_tensor(tensor)?
         && is_lazy(tensor)?
@@ -51,9 +51,9 @@ pub(crate) fn is_lazy_on_cpu(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 impl Predicate {
-    /// The C function behind the method `name` of the type of `tensor`, if it is one that takes nothing.
+    /// The C function behind the method `name` of the type of `tensor`, if it takes no arguments.
     ///
-    /// Found on the type and bound to `tensor`: an attribute of this one tensor must not answer for others.
+    /// Looked up on the type and bound to `tensor`: an attribute of this instance must not answer for others.
     pub(super) fn of(
         tensor: &Bound<'_, PyAny>,
         name: &Bound<'_, PyString>,
@@ -75,10 +75,10 @@ impl Predicate {
         Ok(function.map(Self))
     }
 
-    /// Its answer for `tensor`.
+    /// Calls it for `tensor`.
     fn ask(self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
-        // SAFETY: the function is a METH_NOARGS method of a builtin base of torch.Tensor, found through an
-        // object of the exact type of `tensor`, and its code is never unloaded (S8).
+        // SAFETY: the function is a METH_NOARGS method of a builtin base of torch.Tensor, found through an object of
+        // the exact type of `tensor`, and its code is never unloaded (S8).
         let answer = unsafe { (self.0)(tensor.as_ptr(), null_mut()) };
         // SAFETY: it returned a new reference, or NULL with an exception.
         unsafe { Bound::from_owned_ptr_or_err(tensor.py(), answer) }?.is_truthy()
@@ -86,8 +86,7 @@ impl Predicate {
 }
 
 impl Getter {
-    /// The C function that reads the attribute `name` of the type of `tensor`, if that is an attribute of a builtin
-    /// type.
+    /// The C function that reads the attribute `name` of the type of `tensor`, if that is a builtin type's attribute.
     pub(super) fn of(
         tensor: &Bound<'_, PyAny>,
         name: &Bound<'_, PyString>,
@@ -97,21 +96,20 @@ impl Getter {
         if class.as_type_ptr() != &raw mut ffi::PyGetSetDescr_Type {
             return Ok(None);
         }
-        // SAFETY: a live type, of which this slot is asked.
+        // SAFETY: a live type; this only reads the slot.
         let get = unsafe { ffi::PyType_GetSlot(class.as_type_ptr(), ffi::Py_tp_descr_get) };
         if get.is_null() {
             return Ok(None);
         }
-        // SAFETY: what this slot holds is of this type.
+        // SAFETY: this slot holds a function of this type.
         let get = unsafe { transmute::<*mut c_void, ffi::descrgetfunc>(get) };
         Ok(Some(Self(descriptor.into_ptr(), get)))
     }
 
-    /// Whether the attribute is true of `tensor`.
+    /// Whether the attribute of `tensor` is true.
     pub(super) fn get(self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
         let class = tensor.get_type_ptr().cast();
-        // SAFETY: the descriptor's own function, which checks that the attribute is one of `tensor`, a live object of
-        // that type.
+        // SAFETY: the descriptor's own function, which checks that `tensor`, a live object, is of its type (S8).
         let answer = unsafe { (self.1)(self.0, tensor.as_ptr(), class) };
         // SAFETY: it returned a new reference, or NULL with an exception.
         unsafe { Bound::from_owned_ptr_or_err(tensor.py(), answer) }?.is_truthy()

@@ -1,4 +1,4 @@
-//! Why a tensor of torch is refused, and what to call, in one line.
+//! Explains in one line why a torch tensor is refused, and what to call instead.
 
 #![forbid(unsafe_code)]
 
@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use super::TorchClass;
 use crate::types::error::first_line;
 
-/// Says of `error`, which torch or a check raised for `tensor`, what the tensor is and what to call (R60).
+/// Explains `error`, which torch or a check raised for `tensor`: what the tensor is and what to call (R60).
 #[cold]
 #[inline(never)]
 pub(crate) fn explain(kind: Option<&TorchClass>, tensor: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
@@ -17,18 +17,18 @@ pub(crate) fn explain(kind: Option<&TorchClass>, tensor: &Bound<'_, PyAny>, erro
     }
     Python::attach(|py| {
         let is_buffer_error = error.is_instance_of::<PyBufferError>(py);
-        // Subclasses of it say what else has failed: that there is no memory left, for one.
+        // Its subclasses report other failures, such as running out of memory.
         let class = error.get_type(py);
         let is_runtime_error = class.is(py.get_type::<PyRuntimeError>())
             || class.is(py.get_type::<PyNotImplementedError>());
-        // Of a device that DLPack has no number for.
+        // Raised for a device that DLPack has no number for.
         let is_value_error = class.is(py.get_type::<PyValueError>());
         if !is_buffer_error && !is_runtime_error && !is_value_error {
             return error;
         }
         // No `ValueError` is about gradients.
         let message = match refusal(tensor, !is_value_error) {
-            // It has been explained already, where torch was asked for the device.
+            // Already explained, when torch was asked for the device.
             Some(message) if is_buffer_error && error.value(py).to_string() == message => {
                 return error;
             }
@@ -52,7 +52,7 @@ pub(super) fn refused(tensor: &Bound<'_, PyAny>, grad: bool) -> PyErr {
     }))
 }
 
-/// What keeps DLPack from carrying `tensor`, and what to call.
+/// What DLPack cannot carry about `tensor`, and what to call.
 fn refusal(tensor: &Bound<'_, PyAny>, grad: bool) -> Option<String> {
     let found = || {
         let module = tensor.py().import("dlx._torch")?;
@@ -60,11 +60,11 @@ fn refusal(tensor: &Bound<'_, PyAny>, grad: bool) -> Option<String> {
             .call_method1("refusal", (tensor, grad))?
             .extract::<Option<String>>()
     };
-    // A tensor that does not even tell is refused without.
+    // If even the query fails, refuse without an explanation.
     found().unwrap_or(None)
 }
 
-/// The error for a tensor without memory, whose address is nothing but its offset.
+/// The error for a tensor without memory, whose address is only its offset.
 #[cold]
 pub(super) fn nowhere(tensor: &Bound<'_, PyAny>) -> PyErr {
     match Python::attach(|_| refusal(tensor, true)) {
@@ -73,7 +73,7 @@ pub(super) fn nowhere(tensor: &Bound<'_, PyAny>) -> PyErr {
     }
 }
 
-/// The error for a tensor whose elements are not all in its storage.
+/// The error for a tensor with elements outside its storage.
 #[cold]
 pub(crate) fn outside() -> PyErr {
     PyBufferError::new_err(
