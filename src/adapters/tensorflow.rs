@@ -1,5 +1,5 @@
-//! The check of TensorFlow tensors before `__dlpack__` is called, which aborts the process for elements that are not
-//! numbers (strings, variants, resources).
+//! Checks TensorFlow tensors before calling their `__dlpack__`, which aborts the process if the elements are not numbers
+//! (strings, variants, resources).
 
 #![forbid(unsafe_code)]
 

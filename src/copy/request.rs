@@ -30,7 +30,7 @@ pub(crate) struct Request<'a, 'py> {
     pub(crate) stream: Option<&'a Bound<'py, PyAny>>,
     /// Without `stream`: asks the library that the tensor is for which stream it works on.
     pub(crate) stream_of: Option<StreamOf<'a>>,
-    /// How memory is released after a stream other than its producer's.
+    /// How memory that is used on a stream other than its producer's is released.
     pub(crate) release: Release,
 }
 
@@ -50,7 +50,7 @@ impl Request<'_, '_> {
         self.device.is_none() && self.copy.is_none() && self.stream.is_none()
     }
 
-    /// …and no target stream was named.
+    /// As [`Self::is_nothing`], and no target stream is named.
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
         self.is_nothing() && self.stream_of.is_none()
@@ -124,7 +124,7 @@ impl Request<'_, '_> {
     }
 }
 
-/// Copies or moves a tensor that dlx already holds, as requested. The stream has been dealt with.
+/// Copies or moves a tensor that dlx already holds, as requested. Its order has been settled.
 pub(crate) fn again(
     py: Python<'_>,
     snapshot: Snapshot,

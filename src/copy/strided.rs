@@ -8,9 +8,10 @@
 //! copy(loops):
 //!     []                 copy one element
 //!     [run]              memcpy, fill, or copy element by element
-//!     [rows, columns]    if reading strides along columns: for each tile of one cache line by one cache line,
-//!                        load it, transpose it in registers, store whole lines past the caches
-//!     [outer, inner...]  if outer reads the same elements again and inner writes a dense block:
+//!     [rows, columns]    if rows are closer together than columns in the source, for each tile of one cache
+//!                        line by one: transpose it in registers and store whole lines past the caches;
+//!                        copy tiles that are cut off, or not contiguous in the source, row by row
+//!     [outer, inner...]  if outer is a broadcast loop and inner writes a dense block:
 //!                        copy(inner), then append copies of what is written until outer is done
 //!     [outer, inner...]  for each step of outer: copy(inner)
 //! ```
@@ -47,7 +48,7 @@ pub(crate) struct Walk {
     item: i64,
 }
 
-/// Size of a cache line, and an upper bound of what caches hold, in bytes.
+/// Bytes of a cache line, and those that the caches may hold.
 const CACHE_LINE: usize = 64;
 const CACHED: i64 = 32 << 20;
 
@@ -130,8 +131,8 @@ impl Walk {
     ///
     /// # Safety
     ///
-    /// Every element that the walk reaches from `from` is readable, every one that it reaches from `to` is writable,
-    /// and the two do not overlap.
+    /// Every element that the walk reaches from `from` is readable, every one that it reaches from `to` is writable and
+    /// then readable, and the two do not overlap.
     pub(crate) unsafe fn copy(&self, from: *const u8, to: *mut u8) {
         let walk: unsafe fn(&[Dimension], *const u8, *mut u8, i64) = match self.item {
             1 => nest::<u8, 64, 8>,

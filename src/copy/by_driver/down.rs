@@ -61,7 +61,7 @@ fn is_direct(source: &Snapshot, steps: &[Step]) -> bool {
     let calls = plan::calls(steps);
     let (low, high) = bytes(source);
     let around = (high - low).saturating_sub(source.nbytes());
-    // The host does broadcasts better.
+    // The host repeats broadcast elements.
     steps.len() == 1 && (calls == 1 || around > CALL.saturating_mul(calls - 1))
 }
 
@@ -78,7 +78,7 @@ fn bytes(source: &Snapshot) -> (i64, i64) {
     )
 }
 
-/// Fetches the memory around the elements to the host, at the same strides.
+/// Fetches the memory around the elements to the host, and keeps the strides.
 fn fetched(source: &Snapshot, stream: &Stream) -> PyResult<Snapshot> {
     let (low, high) = bytes(source);
     let memory = Memory::new(high - low)?;

@@ -9,8 +9,8 @@
 //!             copy the first min(done, extent - done) blocks of the destination behind the last one
 //!             done += as many
 //! each step:
-//!     choose a contiguous loop as the row and another as the rows of one call, so that the remaining
-//!     loops need the fewest calls
+//!     one call copies rows: a row is a contiguous loop, or one element, and another loop repeats it
+//!     choose both loops so that the remaining ones need the fewest calls
 //! ```
 
 #![forbid(unsafe_code)]
@@ -94,7 +94,7 @@ fn again(extent: i64, to: i64) -> Dimension {
 }
 
 impl RowCopy {
-    /// The choice of row and rows that needs the fewest calls.
+    /// The choice of both loops that needs the fewest calls.
     fn of(walk: &Walk) -> Self {
         let item = walk.item;
         let all = 0..walk.dimensions.len();
@@ -118,7 +118,7 @@ impl RowCopy {
         best
     }
 
-    /// Takes the loop `run` as the row (one element without it) and the loop `rows` as the rows.
+    /// The copy whose row is the loop `run`, or one element, and which the loop `rows` repeats.
     fn along(walk: &Walk, run: Option<usize>, rows: Option<usize>) -> Self {
         let places = walk.dimensions.iter().enumerate();
         let places = places.filter(|&(index, _)| Some(index) != run && Some(index) != rows);
