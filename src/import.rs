@@ -1,7 +1,7 @@
-//! The way in, from any object to a snapshot: the ladder, the table of a type, the Python protocol, what is remembered
-//! of a type, and memory that is on several devices.
+//! Imports: from any object to a snapshot. Holds the ladder, exchange tables, the Python protocol, the cache of types,
+//! and device aliases.
 //!
-//! Knows every adapter and all below. Knows nothing of who asks: neither Python functions nor mixin classes.
+//! May use every adapter and the rooms below. Does not know its callers, neither Python functions nor mixin classes.
 
 pub(crate) mod aliases;
 pub(crate) mod cache;

@@ -1,6 +1,6 @@
 //! dlx: zero-copy tensor exchange between Python array libraries, through DLPack 1.3.
 //!
-//! `docs/design.md` tells who owns what, `docs/safety.md` numbers the invariants that SAFETY comments cite.
+//! `docs/design.md` explains ownership; `docs/safety.md` numbers the invariants that SAFETY comments cite.
 
 pub mod abi;
 
@@ -57,7 +57,7 @@ mod _core {
     #[allow(non_upper_case_globals)]
     const __version__: &str = env!("CARGO_PKG_VERSION");
 
-    /// Gives back what still waits for a stream, when the interpreter exits.
+    /// Releases memory that still waits for a stream; runs when the interpreter exits.
     #[pyfunction]
     fn finalize() {
         crate::stream::release::finish();
@@ -77,7 +77,7 @@ mod _core {
         )?;
         let parsed = wrap_pyfunction!(crate::api::from_dlpack::from_dlpack, module)?;
         let tensor = Tensor::class(py)?;
-        // R112 to R114: the class behind has none, because its objects would be of this one.
+        // R112 to R114: PyO3's base class gets no table, because the table makes objects of the derived class.
         let table = crate::exchange::publish(py, &crate::exchange::tensor_table::TABLE)?;
         tensor.setattr("__dlpack_c_exchange_api__", table)?;
         module.add("Tensor", tensor)?;

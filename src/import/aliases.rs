@@ -1,5 +1,5 @@
-//! Tensors that live under two names: memory that is reached as one device or as another, by
-//! `__dlpack_device_aliases__`, which is dlx's proposal (`docs/devices.md`).
+//! Device aliases: memory that several devices can address, declared by `__dlpack_device_aliases__`, which is dlx's
+//! own proposal (`docs/devices.md`).
 
 #![forbid(unsafe_code)]
 
@@ -24,22 +24,22 @@ use crate::tensor::snapshot::{Aliases, Snapshot};
 use crate::types::device;
 use crate::types::error::type_name;
 
-/// How many devices a producer may name; an iterable that goes on beyond is taken for one that never ends.
+/// The most devices that a producer may name; guards against an endless iterable.
 const MAX_ALIASES: usize = 64;
 
-/// The devices that `snapshot` is on besides its own.
+/// The devices of `snapshot` besides its own.
 pub(crate) fn of_snapshot(snapshot: &Snapshot) -> &[DLDevice] {
     snapshot
         .aliases()
         .map_or(&[][..], |aliases| &aliases.devices)
 }
 
-/// Whether the caller asks for `snapshot` under another of its names.
+/// Whether the requested device is one of the aliases of `snapshot`.
 pub(crate) fn is_asked(snapshot: &Snapshot, there: Option<DLDevice>) -> bool {
     there.is_some_and(|there| of_snapshot(snapshot).contains(&there))
 }
 
-/// The devices that `x` is on besides its own, as far as it says; `None` if it says nothing.
+/// The device aliases that `x` declares; `None` if it declares none.
 pub(crate) fn of(x: &Bound<'_, PyAny>) -> PyResult<Option<Vec<DLDevice>>> {
     let method = attribute(x, intern!(x.py(), "__dlpack_device_aliases__"))?;
     let declared = method.map(|method| answer_of(x, &method)).transpose()?;
@@ -51,7 +51,7 @@ pub(crate) fn of(x: &Bound<'_, PyAny>) -> PyResult<Option<Vec<DLDevice>>> {
     Ok(Some(devices))
 }
 
-/// What `__dlpack_device_aliases__` answers.
+/// Calls `__dlpack_device_aliases__` and checks its result.
 fn answer_of(x: &Bound<'_, PyAny>, method: &Bound<'_, PyAny>) -> PyResult<Vec<DLDevice>> {
     let answer = call(method, None)?;
     let Ok(pairs) = answer.try_iter() else {
@@ -74,7 +74,7 @@ fn answer_of(x: &Bound<'_, PyAny>, method: &Bound<'_, PyAny>) -> PyResult<Vec<DL
     Ok(devices)
 }
 
-/// `devices` without `here`, each once.
+/// `devices` without `here` and without duplicates.
 fn others(devices: &[DLDevice], here: DLDevice) -> Box<[DLDevice]> {
     let mut others = Vec::new();
     for &device in devices {
@@ -85,10 +85,10 @@ fn others(devices: &[DLDevice], here: DLDevice) -> Box<[DLDevice]> {
     others.into()
 }
 
-/// What was read of `exporter` for `request`, with the other names that it has; `stand_in` is the instance of a
-/// mixin class that the caller gave in its place, whose class may say them instead.
+/// `snapshot`, with its producer's device aliases. `stand_in` is the mixin instance that the caller passed in place of
+/// `exporter`; its class may declare the aliases instead.
 ///
-/// Memory on the CPU that nobody asked for by name is not looked at: its imports cost no more for this.
+/// Skips CPU memory unless a device is requested, so that plain CPU imports pay nothing.
 #[inline(always)]
 pub(crate) fn named(
     stand_in: Option<&Bound<'_, PyAny>>,
@@ -111,10 +111,10 @@ fn looked_at(
     request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     let here = snapshot.meta().device;
-    // What dlx holds already is no answer to the request yet.
+    // The request has not been applied yet to a tensor that dlx already holds.
     let own = Tensor::of(exporter).is_some();
     let copied = request.copy == Some(true) || snapshot.has(DLPACK_FLAG_BITMASK_IS_COPIED);
-    // A copy is where it is, and nowhere else.
+    // A fresh copy has no aliases.
     if copied && !own {
         return Ok(snapshot);
     }
@@ -129,12 +129,12 @@ fn looked_at(
     let names = protocol::device(exporter)?.into_iter().chain(declared);
     let names: Vec<DLDevice> = names.collect();
     let devices = others(&names, here);
-    // Elsewhere the producer has made other memory.
+    // On a device that is not among the names, the producer has made other memory.
     if !names.contains(&here) || *devices == *of_snapshot(&snapshot) {
         return Ok(snapshot);
     }
     let exporter = if own {
-        // Of whom it was imported, if that one is known.
+        // The object it was imported from, if known.
         exporter_of(exporter.py(), &snapshot)
     } else {
         Some(exporter)
@@ -143,16 +143,16 @@ fn looked_at(
     Ok(snapshot.aliased(Aliases { devices, exporter })?)
 }
 
-/// Whom to ask for `snapshot` under another of its names.
+/// The producer to ask for `snapshot` on one of its aliases.
 fn exporter_of<'a, 'py>(py: Python<'py>, snapshot: &'a Snapshot) -> Option<&'a Bound<'py, PyAny>> {
     snapshot.aliases()?.exporter.as_ref()?.bind(py)
 }
 
-/// `snapshot` under another of its names, where `request` asks for one.
+/// `snapshot` on an alias, if `request` names one.
 ///
 /// # Errors
 ///
-/// `BufferError` where the exporter gives another tensor by now; what it raises.
+/// `BufferError` if the exporter now returns another tensor; the exporter's own exceptions.
 pub(crate) fn again(
     py: Python<'_>,
     snapshot: &Snapshot,
@@ -178,7 +178,7 @@ pub(crate) fn again(
     Ok(Some(found.aliased(Aliases { devices, exporter })?))
 }
 
-/// What `exporter`, of whom `snapshot` was read, gives on the device that is asked for.
+/// Asks `exporter`, which produced `snapshot`, for its tensor on the requested device.
 fn asked(
     exporter: &Bound<'_, PyAny>,
     snapshot: &Snapshot,
@@ -189,7 +189,7 @@ fn asked(
     let found = found.ok_or_else(|| no_protocol(exporter, "__dlpack__"))?;
     let (was, is) = (snapshot.meta(), found.meta());
     let copied = request.copy == Some(true) || found.has(DLPACK_FLAG_BITMASK_IS_COPIED);
-    // Where one of the devices has handles, the addresses cannot be compared.
+    // Handles cannot be compared with addresses.
     let comparable = device::has_addresses(was.device) && device::has_addresses(is.device);
     let moved = (comparable && was.data != is.data) || snapshot.strides() != found.strides();
     if (moved && !copied) || was.dtype != is.dtype || snapshot.shape() != found.shape() {
@@ -203,7 +203,7 @@ fn asked(
     Ok(found)
 }
 
-/// What a class of dlx's mixin describes by a `dlx.Tensor`, at the same address on `there`, as the class says.
+/// `snapshot` at the same address on `there`: for mixin classes that declare aliases and export a `dlx.Tensor`.
 fn readdressed(
     py: Python<'_>,
     snapshot: &Snapshot,
@@ -230,7 +230,7 @@ fn readdressed(
     finish(py, snapshot.on(there)?, request)
 }
 
-/// `snapshot` for an export with these keywords of `__dlpack__`, where they name it by another of its names.
+/// `snapshot` for an export with these keywords of `__dlpack__`, if `dl_device` is one of its aliases.
 pub(crate) fn export(
     py: Python<'_>,
     snapshot: &Snapshot,
@@ -260,7 +260,7 @@ pub(crate) fn export(
     Ok(snapshot)
 }
 
-/// The answer of `__dlpack_device_aliases__`: pairs as those of `__dlpack_device__`.
+/// The result of `__dlpack_device_aliases__`: pairs like that of `__dlpack_device__`.
 pub(crate) fn to_tuple<'py>(
     py: Python<'py>,
     devices: &[DLDevice],

@@ -1,8 +1,8 @@
-//! How objects of a type are imported, remembered where the type cannot change it.
+//! The cache of import paths, for types that cannot change theirs.
 //!
-//! Remembered are types that live as long as the process and keep what they have: types of extension modules that
-//! were not made at run time, torch's own two classes, and `dlx.Tensor`. Any other type is asked at each import, so
-//! that the answer to one object does not depend on what was imported before it (invariant S6).
+//! It holds types that live as long as the process and cannot change: static types of extension modules, torch's own
+//! two classes, and `dlx.Tensor`. Every other type is asked at each import, so that no result depends on earlier
+//! imports (S6).
 
 #![forbid(unsafe_code)]
 
@@ -21,21 +21,21 @@ use crate::tensor::object::Tensor;
 /// How objects of a type are imported.
 #[derive(Clone, Copy)]
 pub(crate) enum Way {
-    /// As what it is: a `dlx.Tensor`.
+    /// The object is a `dlx.Tensor`.
     Tensor,
-    /// Through the table of the type, with torch's guards where it is torch's.
+    /// Through the exchange table of the type, with torch's guards for torch's own table.
     Table(Table, Option<torch::TorchClass>),
     /// From the struct of a NumPy array.
     Numpy,
     /// Through `__dlpack__`, with torch's guards.
     Protocol(torch::TorchClass),
-    /// As the object that an instance of a mixin class stands for.
+    /// As the object that the mixin instance exports.
     Mixin,
-    /// The type has no table; an object may name another that has (rung 2), else `__dlpack__`.
+    /// The type has no table: the object may name another one that has (rung 2), else `__dlpack__`.
     Undecided,
 }
 
-/// A type that lives as long as the process, and the way of its objects.
+/// A type that lives as long as the process, and how its objects are imported.
 struct Entry {
     class: Py<PyType>,
     way: Way,
@@ -44,10 +44,10 @@ struct Entry {
 const SLOTS: usize = 256;
 const PROBES: usize = 16;
 
-/// What finds no place is asked anew each time.
+/// Types that find no free slot are asked at each import.
 static CACHE: [OnceLock<Entry>; SLOTS] = [const { OnceLock::new() }; SLOTS];
 
-/// How objects of the type of `x` are imported, if that is remembered; nothing is remembered by asking.
+/// Looks up the type of `x`; never inserts.
 #[inline(always)]
 pub(crate) fn remembered(x: &Bound<'_, PyAny>) -> Option<&'static Way> {
     let class: *mut ffi::PyObject = x.get_type_ptr().cast();
@@ -61,12 +61,12 @@ pub(crate) fn remembered(x: &Bound<'_, PyAny>) -> Option<&'static Way> {
 ///
 /// # Errors
 ///
-/// What metaclasses raise; `BufferError` for masked arrays.
+/// Exceptions of metaclasses; `BufferError` for masked arrays.
 pub(crate) fn way(x: &Bound<'_, PyAny>) -> PyResult<Way> {
     way_in(&mut None, x).copied()
 }
 
-/// As [`way`], where it lies; `room` is for one that lies nowhere.
+/// As [`way`], by reference: into the cache, or into `room` for a type that is not cached.
 ///
 /// # Errors
 ///
@@ -80,7 +80,7 @@ pub(crate) fn way_in<'a>(room: &'a mut Option<Way>, x: &Bound<'_, PyAny>) -> PyR
     }
 }
 
-/// As [`way`], where that is not remembered.
+/// As [`way`], for a type that is not cached.
 ///
 /// # Errors
 ///
@@ -93,7 +93,7 @@ pub(crate) fn asked(x: &Bound<'_, PyAny>) -> PyResult<Way> {
     }
 }
 
-/// Whether [`decided`] would find nothing: of types that are not remembered, the most frequent answer.
+/// Whether [`decided`] would return `Undecided`, the most common result for types that are not cached.
 #[inline(never)]
 fn is_undecided(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let class = x.get_type();
@@ -131,7 +131,7 @@ fn find(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Way> {
     if let Some(kind @ torch::TorchClass::Subclass) = kind {
         return Ok(Way::Protocol(kind));
     }
-    // What dlx provides for others to use is no way for dlx itself.
+    // dlx itself does not import through the tables that it provides to others.
     let provided = |table: &Table| Slot::of_table(table.address).is_some();
     let table = Table::of_type(class)?.filter(|table| !provided(table));
     Ok(match (table, kind) {
@@ -143,7 +143,7 @@ fn find(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Way> {
     })
 }
 
-/// Puts a type into the first place that is free for it.
+/// Puts a type into its first free slot.
 fn remember(class: Bound<'_, PyType>, way: Way) {
     let address = class.as_ptr();
     let mut entry = Entry {
@@ -155,7 +155,7 @@ fn remember(class: Bound<'_, PyType>, way: Way) {
             Ok(()) => return,
             Err(back) => entry = back,
         }
-        // Another thread may have been faster.
+        // Another thread may have inserted it first.
         if place
             .get()
             .is_some_and(|there| there.class.as_ptr() == address)
@@ -165,10 +165,10 @@ fn remember(class: Bound<'_, PyType>, way: Way) {
     }
 }
 
-/// Where a class may be: at the first place that was free.
+/// The slots that a class may be in, in probing order.
 #[inline(always)]
 fn places(class: *mut ffi::PyObject) -> impl Iterator<Item = &'static OnceLock<Entry>> {
-    // Types are allocated at multiples of 16; the upper bits are mixed in by the multiplication.
+    // Type addresses are multiples of 16; the multiplication mixes in the upper bits.
     let hash = (class.addr() >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56;
     (0..PROBES).map(move |probe| &CACHE[(hash + probe) % SLOTS])
 }

@@ -1,4 +1,4 @@
-//! `from_dlpack`: the ladder from an object to a snapshot, each rung left only for the failure named.
+//! `from_dlpack`: the ladder from an object to a snapshot. Each rung falls through only for the failure it names.
 
 #![forbid(unsafe_code)]
 
@@ -24,13 +24,13 @@ use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
 use crate::types::error::type_name;
 
-/// The tensor that `x` describes, as requested.
+/// Imports the tensor that `x` describes, as requested.
 pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
     if let Ok(capsule) = x.cast::<PyCapsule>() {
         return from_capsule(capsule, request);
     }
     if numpy::is_ndarray(x) {
-        // The usual array, without a look into the cache.
+        // Plain arrays skip the cache lookup.
         return from_numpy(x, request);
     }
     let given = x;
@@ -48,10 +48,10 @@ pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> Py
     Err(endless(&x.get_type()))
 }
 
-/// What a rung leads to.
+/// The outcome of one step.
 enum Rung<'py> {
     There(Snapshot),
-    /// Another object that stands for this one, and the instance of a mixin class that says so, if it is one.
+    /// Another object to import instead, and the mixin instance that named it, if one did.
     Next(Bound<'py, PyAny>, Option<Bound<'py, PyAny>>),
 }
 
@@ -83,7 +83,7 @@ fn step<'py>(
     aliases::named(stand_in, x, snapshot?, request).map(Rung::There)
 }
 
-/// A tensor of dlx's own, for which `stand_in` may have been given.
+/// Imports a `dlx.Tensor`; `stand_in` is the mixin instance that the caller passed in its place, if any.
 pub(crate) fn from_tensor(
     x: &Bound<'_, Tensor>,
     stand_in: Option<&Bound<'_, PyAny>>,
@@ -101,7 +101,7 @@ pub(crate) fn from_tensor(
     }
 }
 
-/// A snapshot that dlx holds, for use on the stream that was asked for.
+/// Orders a snapshot that dlx already holds for use on the requested stream.
 pub(crate) fn used(snapshot: &Snapshot, request: &Request<'_, '_>) -> PyResult<Snapshot> {
     let here = snapshot.meta().device;
     let Wanted::Stream(stream) = request.wanted(here)? else {
@@ -119,7 +119,7 @@ pub(crate) fn used(snapshot: &Snapshot, request: &Request<'_, '_>) -> PyResult<S
     Ok(snapshot.used(request.ready_on(stream, producer))?)
 }
 
-/// Rungs 4 and 5: `__dlpack__`, or else a protocol that is not DLPack's.
+/// Rungs 4 and 5: `__dlpack__`, else a protocol other than DLPack.
 fn without_table(
     x: &Bound<'_, PyAny>,
     kind: Option<torch::TorchClass>,
@@ -135,7 +135,7 @@ fn without_table(
     again(x.py(), snapshot, request)
 }
 
-/// Rung 2: the object that `x` names in place of a table, where that object's type has one.
+/// Rung 2: the object that `x` names in place of a table, if the type of that object has a table.
 #[inline(always)]
 pub(crate) fn forwarded<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     let Some(inner) = attribute(x, intern!(x.py(), "__dlpack_c_exchange_api__"))? else {
@@ -151,13 +151,13 @@ fn leading(inner: Bound<'_, PyAny>) -> PyResult<Option<Bound<'_, PyAny>>> {
     Ok(leads.then_some(inner))
 }
 
-/// Rung 3: a NumPy array from its struct, which dlx moves where it is wanted on another device.
+/// Rung 3: reads a NumPy array from its struct, and moves it if another device is requested.
 fn from_numpy(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
     request.wanted(request.device.unwrap_or(device::CPU))?;
     finish(x.py(), numpy::snapshot(x)?, request)
 }
 
-/// Rung 6: a capsule that the user made.
+/// Rung 6: consumes a capsule that the caller passed.
 fn from_capsule(capsule: &Bound<'_, PyCapsule>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
     if request.stream.is_some() {
         return Err(PyValueError::new_err(
@@ -167,7 +167,7 @@ fn from_capsule(capsule: &Bound<'_, PyCapsule>, request: &Request<'_, '_>) -> Py
     again(capsule.py(), capsule::import(capsule, None)?, request)
 }
 
-/// Whether `from_dlpack` has a way for objects like `x`, though it may fail.
+/// Whether `from_dlpack` accepts objects like `x`; the import itself may still fail.
 pub(crate) fn is_accepted(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let way = cache::way(x)?;
     Ok(!matches!(way, Way::Protocol(_) | Way::Undecided)
@@ -176,7 +176,7 @@ pub(crate) fn is_accepted(x: &Bound<'_, PyAny>) -> PyResult<bool> {
         || adapters::is_known(x)?)
 }
 
-/// Names the class and the hook where what it gave is nothing that `from_dlpack` takes.
+/// Rewrites an `AttributeError` to name the class and hook whose result `from_dlpack` does not take.
 pub(crate) fn explain(object: &Bound<'_, PyAny>, inner: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let py = object.py();
     if !error.is_instance_of::<PyAttributeError>(py) {

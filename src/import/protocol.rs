@@ -29,7 +29,8 @@ use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
 use crate::types::error::type_name;
 
-/// The tensor of `__dlpack__`, moved or copied by dlx where the producer refuses to; `None` if `x` has no such method.
+/// Imports through `__dlpack__`; dlx moves or copies the tensor if the producer refuses to. `None` if `x` has no such
+/// method.
 pub(crate) fn from_protocol(
     x: &Bound<'_, PyAny>,
     kind: Option<torch::TorchClass>,
@@ -62,7 +63,7 @@ pub(crate) fn from_protocol(
     let stream = stream.map(|handle| PyInt::new(py, handle).into_any());
     let as_it_is = Request {
         stream: stream.as_ref(),
-        // A copy holds what it reads.
+        // The copy holds its own source.
         release: Release::None,
         ..Request::NOTHING
     };
@@ -72,7 +73,7 @@ pub(crate) fn from_protocol(
     Ok(Some(by_driver::copied(py, &source, there, on)?))
 }
 
-/// The answer of `__dlpack__`, asked for DLPack 1.3, and for a device, a copy or a stream where that is needed.
+/// Calls `__dlpack__` with `max_version=(1, 3)`, and with a device, a copy or a stream where needed.
 pub(crate) fn ask(
     x: &Bound<'_, PyAny>,
     kind: Option<torch::TorchClass>,
@@ -85,7 +86,7 @@ pub(crate) fn ask(
     ask_checked(x, kind, request).map_err(|error| torch::explain(kind.as_ref(), x, error))
 }
 
-/// As [`ask`], of what has been checked.
+/// As [`ask`], for an object that has passed the checks.
 #[inline(always)]
 fn ask_checked(
     x: &Bound<'_, PyAny>,
@@ -98,10 +99,10 @@ fn ask_checked(
     }
     let here = match asked_device(x) {
         Ok(Some(here)) => here,
-        // The type has the method, and the object may hide it.
+        // The type has the method, but the object may hide it.
         Ok(None) if attribute(x, intern!(py, "__dlpack__"))?.is_none() => return Ok(None),
         Ok(None) => return Err(no_protocol(x, "__dlpack_device__")),
-        // Where it was not asked first, it would not have been asked.
+        // The fast path exports without asking for the device, so a failing __dlpack_device__ does not count here.
         Err(error) if request.is_plain() && error.is_instance_of::<PyException>(py) => {
             let snapshot = on_cpu(x)?.ok_or(error)?;
             check_memory(x, kind, &snapshot)?;
@@ -116,7 +117,7 @@ fn ask_checked(
         Some(_) => (None, Order::Ready(None)),
         None => of_request(x, request, here, there)?,
     };
-    // Memory that both can read is not moved; to wait for it is enough.
+    // Memory that both sides can read is not moved; waiting for it suffices.
     let on_host = if oneapi::is_one(here) && there == device::CPU {
         oneapi::host_queue(x)?
     } else {
@@ -127,7 +128,7 @@ fn ask_checked(
         stream,
         queue,
         device: (here != wanted).then_some(wanted),
-        // Where dlx can copy, the producer need not know how.
+        // Where dlx can copy itself, it does not ask the producer to.
         copy: request
             .copy
             .filter(|&copy| !(copy && here == wanted && host::can(there))),
@@ -136,7 +137,7 @@ fn ask_checked(
         Ok(capsule) => capsule,
         Err(error) => return unless_absent(x, asked.explain(py, error, here)),
     };
-    // After the export, which may have given the stream work of its own.
+    // Only now: the export itself may have queued work on the stream.
     let usage = order.usage(request)?;
     let snapshot = capsule::import(&capsule, usage)?;
     if (asked.copy, asked.device) == (None, None) {
@@ -159,7 +160,7 @@ fn ask_checked(
         None => snapshot,
     };
     let snapshot = match asked.copy {
-        // torch copies and does not say so (R37).
+        // torch copies without setting IS_COPIED (R37).
         Some(true) if kind.is_some() => snapshot.copied()?,
         Some(true) => snapshot,
         _ => finish(py, snapshot, request)?,
@@ -167,7 +168,7 @@ fn ask_checked(
     Ok(Some(snapshot))
 }
 
-/// Refuses what torch exports of memory that `x` does not have.
+/// Refuses a torch export whose memory is not that of `x`.
 fn check_memory(
     x: &Bound<'_, PyAny>,
     kind: Option<torch::TorchClass>,
@@ -184,7 +185,7 @@ fn check_memory(
     }
 }
 
-/// The failure of `__dlpack__` of `x`, `None` where an object hides what its type has.
+/// Passes on the failure of `__dlpack__`; `None` if the object hides the method that its type has.
 #[cold]
 fn unless_absent<T>(x: &Bound<'_, PyAny>, error: PyErr) -> PyResult<Option<T>> {
     let py = x.py();
@@ -193,7 +194,7 @@ fn unless_absent<T>(x: &Bound<'_, PyAny>, error: PyErr) -> PyResult<Option<T>> {
     if absent { Ok(None) } else { Err(error) }
 }
 
-/// The device that `x` says it is on, `None` where it does not say.
+/// The device that `x` reports; `None` if it reports none.
 pub(crate) fn device(x: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
     if torch::is_lazy_on_cpu(x)? {
         return Ok(Some(device::CPU));
@@ -201,7 +202,7 @@ pub(crate) fn device(x: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
     asked_device(x)
 }
 
-/// As [`fn@device`], of what has been checked.
+/// As [`fn@device`], for an object that has passed the checks.
 fn asked_device(x: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
     let name = intern!(x.py(), "__dlpack_device__");
     let answer = answer(x, name, None).map_err(|error| {
@@ -213,7 +214,7 @@ fn asked_device(x: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
         .transpose()
 }
 
-/// The device that the method `name` of `x` answered.
+/// The device in the `answer` of the method `name` of `x`.
 pub(crate) fn device_of(
     x: &Bound<'_, PyAny>,
     name: &str,
@@ -224,7 +225,7 @@ pub(crate) fn device_of(
         .map_err(PyErr::from)
         .and_then(|pair| pair.extract());
     let numbered = pair.ok().and_then(|(device_type, device_id)| {
-        // Paddle's CPU has no number.
+        // Paddle reports its CPU with the id None.
         let only = (device_type == kDLCPU.0).then_some(0);
         Some((device_type, device_id.or(only)?))
     });

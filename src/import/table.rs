@@ -20,7 +20,7 @@ use crate::tensor::managed::Managed;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
 
-/// Rung 1: the table, which moves and orders nothing; what needs more goes to `__dlpack__`.
+/// Rung 1: the table. It neither moves nor orders; requests that need either go to `__dlpack__`.
 pub(super) fn from_table(
     x: &Bound<'_, PyAny>,
     table: Table,
@@ -30,9 +30,9 @@ pub(super) fn from_table(
     exported(x, table.export(x), table, kind, request)
 }
 
-/// `from_dlpack(x)` where the type of `x` is known to have a table: the usual tensor takes no more than that.
+/// `from_dlpack(x)` for a type that is known to have a table; all that a plain tensor needs.
 ///
-/// PyO3 need not know of the attachment.
+/// The thread need not be attached through PyO3.
 #[inline(always)]
 pub(crate) fn of_known(
     x: &Bound<'_, PyAny>,
@@ -48,9 +48,9 @@ pub(crate) fn of_known(
     }
 }
 
-/// As [`of_known`], of a tensor of torch.
+/// As [`of_known`], for a torch tensor.
 ///
-/// A function of its own, which needs few registers: callers need many.
+/// Not inlined: it needs few registers, its callers need many.
 #[inline(never)]
 fn of_torch(x: &Bound<'_, PyAny>, table: &Table, kind: &torch::TorchClass) -> PyResult<Snapshot> {
     match table.export(x).map(Snapshot::import_fast) {
@@ -60,7 +60,7 @@ fn of_torch(x: &Bound<'_, PyAny>, table: &Table, kind: &torch::TorchClass) -> Py
     }
 }
 
-/// As [`of_known`], of a tensor of torch that is on the CPU; `None` where it is not, or has to be asked in full.
+/// As [`of_known`], for a torch tensor on the CPU; `None` if it is elsewhere or has to take the slow path.
 #[inline(never)]
 pub(crate) fn on_cpu(
     x: &Bound<'_, PyAny>,
@@ -77,7 +77,7 @@ fn is_on_cpu(managed: &Managed<DLManagedTensorVersioned>) -> bool {
     (managed.read()).is_ok_and(|(tensor, _)| tensor.device == device::CPU)
 }
 
-/// As [`of_known`], of what may run Python code.
+/// As [`of_known`], for cases that may run Python code.
 #[inline(never)]
 fn of_unusual(
     x: &Bound<'_, PyAny>,
@@ -91,7 +91,7 @@ fn of_unusual(
     })
 }
 
-/// What a table has exported, or what the protocol says instead.
+/// Imports the `export` of a table, or falls back to the protocol.
 fn exported(
     x: &Bound<'_, PyAny>,
     export: PyResult<Managed<DLManagedTensorVersioned>>,
@@ -121,7 +121,7 @@ fn exported(
     let usage = if !has_streams {
         None
     } else if moves {
-        // The copy is ordered, on whatever stream it runs.
+        // The copy waits for the producer, on whatever stream it runs.
         in_no_order(table, here, request, py)?
     } else {
         order(table, here, request, py)?
@@ -167,7 +167,7 @@ fn exported(
     finish(py, snapshot, request)
 }
 
-/// An export of a table as it is: there is nothing to order, to move or to copy.
+/// Imports a table's export as it is, with nothing to order, move or copy.
 fn by_rules(
     x: &Bound<'_, PyAny>,
     managed: Managed<DLManagedTensorVersioned>,
@@ -177,7 +177,7 @@ fn by_rules(
     imported.map_err(|(error, _)| torch::explain(kind, x, error.into()))
 }
 
-/// A tensor of torch on the CPU, which was read while others may have changed it.
+/// Checks a snapshot of a torch tensor on the CPU; reads it again if another thread was changing it.
 #[inline(always)]
 fn checked(
     x: &Bound<'_, PyAny>,
@@ -195,7 +195,7 @@ fn checked(
     }
 }
 
-/// What is known of a tensor from a table that is waited for when it is copied.
+/// The usage of a tensor that is about to be copied: only the copy waits for the producer.
 fn in_no_order(
     table: Table,
     here: DLDevice,
@@ -216,8 +216,8 @@ fn in_no_order(
     }))
 }
 
-/// The order of a tensor that comes from a table, by one event from the stream that its library works on to
-/// the one that was asked for; `None` if dlx cannot, for want of a driver, though its producer may.
+/// Orders a tensor from a table, by one event from its library's stream to the requested one. `None` if there is no
+/// driver to do so; the producer's `__dlpack__` may still order.
 fn order(
     table: Table,
     here: DLDevice,
@@ -235,7 +235,7 @@ fn order(
     }
 }
 
-/// The library of a table, and the stream that it works on now.
+/// The library of a table, and its current stream.
 fn producer(work_stream: WorkStream, here: DLDevice, py: Python<'_>) -> PyResult<Producer> {
     stream::note_producer(work_stream, here);
     Ok(Producer {
@@ -244,7 +244,7 @@ fn producer(work_stream: WorkStream, here: DLDevice, py: Python<'_>) -> PyResult
     })
 }
 
-/// Rung 4 for an object that has a table; `error` says why the table will not do, if it has nothing else.
+/// Rung 4 for an object with a table; raises `error`, the reason why the table does not do, if it has no `__dlpack__`.
 fn instead_of_table(
     x: &Bound<'_, PyAny>,
     kind: Option<torch::TorchClass>,

@@ -1,8 +1,8 @@
-//! The usual export: asked for nothing but the version.
+//! The common export: `__dlpack__(max_version=(1, 3))`, without other keywords.
 //!
-//! `__dlpack_device__` is asked for what `stream` is to be, and on the CPU that is nothing: there the capsule alone tells
-//! all. NumPy takes nothing else, so for NumPy every object is asked for the capsule at once, as NumPy does itself. For
-//! others it is a matter of order, and the order alone is guessed: see [`fast_import`].
+//! `__dlpack_device__` only determines `stream`, which the CPU does not have; there the capsule alone tells everything.
+//! NumPy takes only CPU memory, so conversions to NumPy request the capsule at once, as NumPy itself does. Elsewhere
+//! dlx guesses which of the two to call first, and nothing else: see [`fast_import`].
 
 #![forbid(unsafe_code)]
 
@@ -25,21 +25,22 @@ use crate::tensor::snapshot::Snapshot;
 use crate::tensor::{capsule, checked};
 use crate::types::device;
 
-/// For living types by their addresses, how many of their tensors were on the CPU, up to [`SETTLED`]; or [`ELSEWHERE`]. The
-/// count is kept in the bits that addresses of types have free.
+/// Per live type, by address: how many of its tensors were on the CPU, up to [`SETTLED`], or [`ELSEWHERE`]. The count
+/// is kept in the low bits of the address, which are free.
 static FOUND: [AtomicUsize; PLACES] = [const { AtomicUsize::new(0) }; PLACES];
-/// Weak references to these types, whose callback empties their places.
+/// Weak references to these types, whose callback clears the slot.
 static TYPES: [Lock<Option<Py<PyWeakrefReference>>>; PLACES] = [const { Lock::new(None) }; PLACES];
 const PLACES: usize = 512;
 const COUNT: usize = 15;
 const SETTLED: usize = 14;
 const ELSEWHERE: usize = 15;
 
-/// The tensor of `x` on the CPU, as [`super::from_protocol`] would get it; `None` where `x` has to be asked in full.
+/// The tensor of `x` on the CPU, as [`super::from_protocol`] would import it; `None` if `x` has to take the slow path.
 ///
-/// A type whose tensors were on the CPU is asked for the capsule first; the answer is the same in either order. An
-/// export that turns out to be elsewhere is let go: it was made for the legacy default stream, so no order that anybody
-/// relies on is missing. After it the type is asked in full for good, unless another type takes its place here.
+/// For a type whose tensors were all on the CPU, calls `__dlpack__` before `__dlpack_device__`; the result is the same
+/// in either order. An export that turns out to be on another device is dropped: it was ordered after the legacy
+/// default stream, so no required order is lost. From then on the type takes the slow path, unless another type evicts
+/// it here.
 #[inline(always)]
 pub(crate) fn fast_import(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     let (place, address) = place(x);
@@ -52,11 +53,11 @@ pub(crate) fn fast_import(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     on_cpu(x)
 }
 
-/// The tensor of `x` where it is on the CPU and exported without any question; `None` where it is not.
+/// Exports `x` without asking for its device; `None` if that fails or the tensor is not on the CPU.
 ///
 /// # Errors
 ///
-/// Exceptions that end the program or a thread.
+/// Exceptions that do not derive from `Exception`, such as `KeyboardInterrupt`.
 #[inline(always)]
 pub(super) fn on_cpu(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     let answer = question::fast(x).and_then(|capsule| capsule::import(&capsule, None));
@@ -71,12 +72,12 @@ pub(super) fn on_cpu(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     }
 }
 
-/// Notes where `x` says that it is.
+/// Records the device that `x` reports.
 pub(super) fn note(x: &Bound<'_, PyAny>, here: DLDevice) -> PyResult<()> {
     let (place, address) = place(x);
     let before = FOUND[place].load(Ordering::Relaxed).wrapping_sub(address);
     if before > COUNT {
-        // It was free, or another type's.
+        // The slot was free or held another type.
         watch(&x.get_type(), place)?;
     }
     let after = match before {
@@ -89,7 +90,7 @@ pub(super) fn note(x: &Bound<'_, PyAny>, here: DLDevice) -> PyResult<()> {
     Ok(())
 }
 
-/// Sees to it that the place is empty once `class` is dead, so that a later type at its address begins anew.
+/// Clears the slot when `class` dies, so that a later type at its address starts over.
 #[cold]
 fn watch(class: &Bound<'_, PyType>, place: usize) -> PyResult<()> {
     static FORGET: PyOnceLock<Py<PyCFunction>> = PyOnceLock::new();
@@ -103,7 +104,7 @@ fn watch(class: &Bound<'_, PyType>, place: usize) -> PyResult<()> {
     Ok(())
 }
 
-/// A type has died.
+/// The weak reference's callback: a type has died.
 #[pyfunction]
 fn forget(weak: &Bound<'_, PyAny>) {
     for place in 0..PLACES {
@@ -111,7 +112,7 @@ fn forget(weak: &Bound<'_, PyAny>) {
         if held.as_ref().is_some_and(|held| held.is(weak)) {
             FOUND[place].store(0, Ordering::Relaxed);
             let dead = held.take();
-            // No lock is held where Python may run.
+            // Dropping may run Python, so release the lock first.
             drop(held);
             drop(dead);
             return;
@@ -119,7 +120,7 @@ fn forget(weak: &Bound<'_, PyAny>) {
     }
 }
 
-/// Where the type of `x` is noted, and by what.
+/// The slot of the type of `x`, and its address without the count.
 #[inline(always)]
 fn place(x: &Bound<'_, PyAny>) -> (usize, usize) {
     let address = x.get_type_ptr().addr() & !COUNT;
@@ -127,19 +128,19 @@ fn place(x: &Bound<'_, PyAny>) -> (usize, usize) {
     (hash % PLACES, address)
 }
 
-/// What a capsule held.
+/// The tensor of a capsule.
 pub(crate) enum FastExport {
-    /// As it was or as dlx writes it.
+    /// A versioned tensor, as the producer wrote it or rewritten by dlx.
     Managed(Managed<DLManagedTensorVersioned>),
-    /// An unversioned tensor, which has no flags: what it cannot say, only a snapshot can note.
+    /// An unversioned tensor, which has no flags: only a snapshot can record what it cannot say.
     Snapshot(Snapshot),
 }
 
-/// The tensor of `x`, on the CPU; `None` where `x` has to be asked in full.
+/// The tensor of `x` if it is on the CPU; `None` if `x` has to take the slow path.
 ///
 /// # Errors
 ///
-/// What `__dlpack__` raises.
+/// The exceptions of `__dlpack__`.
 pub(crate) fn fast_export(
     x: &Bound<'_, PyAny>,
     kind: Option<torch::TorchClass>,

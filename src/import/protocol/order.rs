@@ -1,4 +1,4 @@
-//! What `__dlpack__` gets as `stream`, and what the tensor waits for then.
+//! The `stream` argument of `__dlpack__`, and what the resulting tensor waits for.
 
 #![forbid(unsafe_code)]
 
@@ -13,16 +13,16 @@ use crate::stream::usage::{Producer, StreamUsage};
 use crate::stream::{Stream, Wanted};
 use crate::types::error;
 
-/// The order of an export that has yet to be made.
+/// How an export that is about to be made will be ordered.
 pub(super) enum Order {
-    /// The producer makes its own.
+    /// The producer orders it.
     Ready(Option<StreamUsage>),
-    /// Whatever the producer's stream has been given when the export is there.
+    /// The tensor waits for all work queued on the producer's stream by the end of the export.
     Point(Producer),
 }
 
 impl Order {
-    /// What the tensor waits for, now that it has been exported.
+    /// What the tensor waits for; call after the export.
     pub(super) fn usage(
         self,
         request: &Request<'_, '_>,
@@ -34,7 +34,7 @@ impl Order {
     }
 }
 
-/// The argument and the order of an export of `x`, which is on `here`, to `there`.
+/// The `stream` argument and the order for an export of `x` from `here` to `there`.
 pub(super) fn of_request(
     x: &Bound<'_, PyAny>,
     request: &Request<'_, '_>,
@@ -63,7 +63,8 @@ pub(super) fn of_request(
             let usage = request.ready_on(stream, producer);
             (argument, Order::Ready(Some(usage)))
         }
-        // No stream has to wait for one that is known, least of all the legacy default one, which would wait for all.
+        // The producer's stream is known, so no stream need wait yet, least of all the legacy default stream, which
+        // would wait for every other.
         (Wanted::Unset, Some(producer)) if driver::of(here).is_ok() => {
             (Some(stream::NO_SYNC), Order::Point(producer))
         }

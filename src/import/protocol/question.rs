@@ -1,5 +1,4 @@
-//! The call of `__dlpack__`: what it is asked for, once more without that for producers of before (R32), and what its
-//! failures say.
+//! The call of `__dlpack__`: its keywords, the second call without them for older producers (R32), and its errors.
 
 #![forbid(unsafe_code)]
 
@@ -16,25 +15,25 @@ use crate::cpython::call::{Keyword, attribute, call, call_method};
 use crate::types::device;
 use crate::types::error::type_name;
 
-/// What goes to `__dlpack__` beside `max_version`.
+/// The keywords of `__dlpack__` besides `max_version`.
 #[derive(Default)]
 pub(super) struct Question<'a, 'py> {
     pub(super) stream: Option<i64>,
-    /// A queue of oneAPI, which goes in place of a stream.
+    /// A oneAPI queue, passed in place of a stream.
     pub(super) queue: Option<&'a Bound<'py, PyAny>>,
     pub(super) device: Option<DLDevice>,
     pub(super) copy: Option<bool>,
 }
 
 impl<'py> Question<'_, 'py> {
-    /// The capsule that `__dlpack__` of `x` answers.
+    /// Calls `__dlpack__` of `x` and returns its capsule.
     ///
-    /// Whether it knows the new keywords is asked at each call: a class that forwards to others says for each of its
-    /// objects something else.
+    /// Each call finds out anew whether the producer knows the new keywords: a class that forwards to others may answer
+    /// differently for each instance.
     ///
     /// # Errors
     ///
-    /// What it raises, to the second question if that got further; see [`failed`].
+    /// The producer's exception, that of the second call if it got further; see [`failed`].
     pub(super) fn call(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyCapsule>> {
         let unordered = self.stream.is_none() && self.queue.is_none();
         if unordered && self.device.is_none() && self.copy.is_none() {
@@ -62,7 +61,7 @@ impl<'py> Question<'_, 'py> {
         call(&x.getattr(intern!(py, "__dlpack__"))?, Some(&keywords))
     }
 
-    /// What comes of it after the first call has raised `error`.
+    /// Retries after the first call raised `error`, if a retry can succeed.
     #[cold]
     fn call_again(&self, x: &Bound<'py, PyAny>, error: PyErr) -> PyResult<Bound<'py, PyCapsule>> {
         let needs_new = self.device.is_some() || self.copy == Some(true);
@@ -75,12 +74,12 @@ impl<'py> Question<'_, 'py> {
             .and_then(|answer| of_answer(x, answer))
     }
 
-    /// The question without the new keywords, after `first`, a `TypeError`.
+    /// Calls without the new keywords, after the `TypeError` `first`.
     fn call_old(&self, x: &Bound<'py, PyAny>, first: PyErr) -> PyResult<Bound<'py, PyAny>> {
         let py = x.py();
         let method = x.getattr(intern!(py, "__dlpack__"))?;
         call(&method, Some(&self.streams(py)?)).map_err(|second| {
-            // It was raised at the call, and only the first question was heard.
+            // Without a traceback the second call failed on its arguments; only the first one entered the method.
             let unheard =
                 second.is_instance_of::<PyTypeError>(py) && second.traceback(py).is_none();
             if unheard && first.traceback(py).is_some() {
@@ -88,14 +87,14 @@ impl<'py> Question<'_, 'py> {
             }
             let (context, error) = (first.value(py), second.value(py));
             if !context.is(error) {
-                // As after an `except` clause of Python; without it the error says as much.
+                // As in a Python `except` clause. If this fails, the error still says enough.
                 let _ = error.setattr(intern!(py, "__context__"), context);
             }
             second
         })
     }
 
-    /// The keywords of before: the stream or queue that is to wait.
+    /// The keywords of older producers: the stream or queue that is to wait.
     fn streams(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let keywords = PyDict::new(py);
         let name = intern!(py, "stream");
@@ -107,7 +106,7 @@ impl<'py> Question<'_, 'py> {
         Ok(keywords)
     }
 
-    /// The error of a call that failed: the producer's own (R60), unless it says what only dlx knows.
+    /// The error of a failed call: the producer's own (R60), unless dlx can say more.
     pub(super) fn explain(&self, py: Python<'_>, error: PyErr, here: DLDevice) -> PyErr {
         let is = |class: &Bound<'_, PyType>| error.is_instance(py, class);
         let unheard =
@@ -119,7 +118,7 @@ impl<'py> Question<'_, 'py> {
             Some(there) if self.copy == Some(false) && (unheard || refused) => {
                 elsewhere(py, here, there)
             }
-            // Of such arrays one can expect more than one device, so the error says which there are.
+            // Such arrays may well be on more than one device, so the error names both.
             Some(there)
                 if oneapi::is_one(here)
                     && (unheard || refused || is(&py.get_type::<PyRuntimeError>())) =>
@@ -145,7 +144,7 @@ impl<'py> Question<'_, 'py> {
     }
 }
 
-/// The capsule of `x`, asked for nothing but the version.
+/// The capsule of `x`, requested with `max_version` alone.
 #[inline(always)]
 pub(super) fn fast<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyCapsule>> {
     let py = x.py();
@@ -155,7 +154,7 @@ pub(super) fn fast<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyCapsule>
     }
 }
 
-/// The name of the keyword `max_version`, and the version of DLPack that dlx speaks.
+/// The keyword `max_version`, and the DLPack version that dlx implements.
 #[inline(always)]
 fn max_version(py: Python<'_>) -> PyResult<Keyword<'_, '_>> {
     static KEYWORD: PyOnceLock<(Py<PyTuple>, Py<PyTuple>)> = PyOnceLock::new();
@@ -167,7 +166,7 @@ fn max_version(py: Python<'_>) -> PyResult<Keyword<'_, '_>> {
     Ok((names.bind(py), version.bind(py).as_any()))
 }
 
-/// What `__dlpack__` of `x` answered, if that is a capsule.
+/// Checks that `__dlpack__` of `x` returned a capsule.
 #[inline(always)]
 fn of_answer<'py>(
     x: &Bound<'py, PyAny>,
@@ -182,8 +181,8 @@ fn of_answer<'py>(
     })
 }
 
-/// What a method of `x` raised: it passes unchanged (R60), unless `x` says itself that it has been deleted. JAX fails
-/// then wherever its code comes across it first.
+/// The error for an exception of a method of `x`: the exception itself (R60), unless `x` reports itself deleted. A
+/// deleted JAX array raises whatever its code meets first.
 #[cold]
 pub(super) fn failed(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let py = x.py();
