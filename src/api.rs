@@ -1,7 +1,7 @@
-//! What Python calls: `from_dlpack`, the methods of `Tensor` and `Stream`, `borrow`.
+//! The Python API: `from_dlpack`, the methods of `Tensor` and `Stream`, `borrow`.
 //!
-//! Parses arguments and words the answers; what is done is done below. A function with a fast entry (`fast.rs`) behaves
-//! in both alike.
+//! Parses arguments and builds results; the rooms below do the work. A function with a fast entry (`fast.rs`) behaves
+//! the same through either.
 
 pub(crate) mod borrow;
 pub(crate) mod fast;

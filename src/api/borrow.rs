@@ -1,7 +1,7 @@
-//! Tensors lent for a block: `dlx.borrow` for the arguments of a kernel (N0), `Tensor.use` for a tensor that is kept.
+//! Tensors lent for a `with` block: `dlx.borrow` for kernel arguments (N0), `Tensor.use` for a tensor that dlx holds.
 //!
-//! At the beginning the block's stream waits for the streams of the tensors, at the end they wait for it (H1, H2).
-//! Nothing is done where they are the same.
+//! On entry the block's stream waits for the streams of the tensors; on exit they wait for it (H1, H2). Equal streams
+//! need no wait.
 
 #![forbid(unsafe_code)]
 
@@ -21,7 +21,7 @@ use crate::stream::{PyStream, Stream, Wanted};
 use crate::tensor::object::Tensor;
 use crate::types::device;
 
-/// What was lent for a block, and the stream that it is used on; `None` where there is no order to keep.
+/// The tensors lent for a block, and the stream that uses them; `None` if nothing has to be ordered.
 #[derive(Default)]
 struct Loan {
     stream: Option<Stream>,
@@ -30,7 +30,7 @@ struct Loan {
 }
 
 impl Loan {
-    /// Lends `x`, ready for the stream of the block, and gives the view of it.
+    /// Lends `x`, ready on the stream of the block, and returns its view.
     fn lend<'py>(
         &mut self,
         x: &Bound<'py, PyAny>,
@@ -54,13 +54,13 @@ impl Loan {
             }
             _ => lent.snapshot,
         };
-        // Who is lent it may keep it.
+        // The borrower may keep the view.
         let view = Tensor::holding(py, snapshot)?;
         self.views.push(view.clone().unbind());
         Ok(view)
     }
 
-    /// Finds the stream of the block by the first tensor on a device; whether there is one.
+    /// Determines the stream of the block from the first tensor on a device with streams; returns whether there is one.
     fn begin(
         &mut self,
         first: &Lent,
@@ -70,7 +70,7 @@ impl Loan {
         let device = first.snapshot.meta().device;
         self.stream = match stream::wanted(wanted, device)? {
             Wanted::NoOrder => None,
-            // The tensor's own stream is one of its device.
+            // The tensor's own stream belongs to its device, so there is nothing to check.
             Wanted::Stream(stream) if first.stream(py)?.is(&stream) => Some(stream.verified()),
             Wanted::Stream(stream) => Some(stream::check_device(stream)?),
             Wanted::Unset => Some(first.stream(py)?),
@@ -78,7 +78,7 @@ impl Loan {
         Ok(self.stream.is_some())
     }
 
-    /// Ends what was lent, and makes the streams of the tensors wait for that of the block.
+    /// Ends the views, and makes the streams of the tensors wait for that of the block.
     fn end(&mut self, py: Python<'_>) -> PyResult<()> {
         for view in take(&mut self.views) {
             view.get().end();
@@ -87,7 +87,7 @@ impl Loan {
         let mut result = Ok(());
         if let Some(stream) = self.stream.take() {
             for lent in &lent {
-                // Each one is joined, whatever becomes of the others.
+                // Join every tensor, even if another one fails.
                 let joined = lent.join_back(py, &stream);
                 result = result.and(joined);
             }
@@ -96,7 +96,7 @@ impl Loan {
     }
 }
 
-/// The place of a block that has been entered.
+/// The loan of a block, while it is entered.
 #[derive(Default)]
 struct Entered(Mutex<Option<Loan>>);
 
@@ -114,7 +114,7 @@ impl Entered {
             return entered;
         }
         drop(place);
-        // What was joined already goes back; a capture could not end otherwise.
+        // Streams that have joined a capture must be joined back, or the capture could not end.
         block.end(py)?;
         entered.and(Err(PyRuntimeError::new_err(
             "the block has been entered already",
@@ -132,19 +132,20 @@ impl Entered {
 
 /// ``with dlx.borrow(a, b, out=c, stream=None) as (ta, tb, tc, s):`` lends tensors of any library to a kernel.
 ///
-/// ``ta``, ``tb``, ``tc`` are `Tensor` views, valid in the block; ``out`` is one tensor or a sequence, which must be
-/// writable. ``s`` is the `Stream` to launch on, None if all tensors are on the CPU: the one that ``stream`` names, or
-/// else the one that the library of the first tensor on a device works on, so that no driver is called where all
-/// agree. It is one of the device of the first tensor; others may be elsewhere. Other streams wait for each other at both ends of the block, also when the body raises. ``stream=-1`` orders
-/// nothing.
+/// ``ta``, ``tb`` and ``tc`` are `Tensor` views that are valid in the block. ``out`` is a writable tensor or a sequence
+/// of them. ``s`` is the `Stream` to launch on, None if all tensors are on the CPU: ``stream`` if given, else the
+/// current stream of the library of the first tensor on a device. It belongs to that tensor's device; other tensors may
+/// be elsewhere. ``s`` waits for the tensors' streams on entry, and they wait for ``s`` on exit, also when the body
+/// raises; streams that are the same cost no call of the driver. ``stream=-1`` orders nothing.
 ///
-/// Tensors of torch that require grad are lent as they are, since a kernel records none. A library that cannot say
-/// which stream it works on (it has neither a table nor ``__cuda_array_interface__``) is asked to make ``s`` wait, and
-/// cannot be made to wait for it.
+/// torch tensors that require grad are accepted, because a kernel records no gradients. A library that cannot name its
+/// stream (it has neither a table nor ``__cuda_array_interface__``) is asked to make ``s`` wait; its own stream does
+/// not wait for ``s``.
 ///
-/// Raises ``BufferError`` for what cannot be lent, for ``out`` that is read-only, repeats elements, or is not known to
-/// be writable, and for what would end the capture of a graph. Arrays of JAX, MLX and TensorFlow are immutable; where
-/// an unversioned capsule cannot say, the buffer protocol and array interfaces are asked. Sources: dlpack.h (N0), R122, R143, H1, H2.
+/// Raises ``BufferError`` for tensors that cannot be lent, for an ``out`` that is read-only, repeats elements or is not
+/// known to be writable, and for waits that would invalidate a graph capture. Arrays of JAX, MLX and TensorFlow are
+/// immutable; where an unversioned capsule does not tell, the buffer protocol and the array interfaces decide. Sources:
+/// dlpack.h (N0), R122, R143, H1, H2.
 #[pyclass(frozen, name = "borrow", module = "dlx")]
 pub(crate) struct Borrow {
     tensors: Vec<Py<PyAny>>,
@@ -177,7 +178,8 @@ impl Borrow {
         })
     }
 
-    /// What is lent may hold this object. To break such a cycle is up to what has changed since: this never does.
+    /// The tensors may refer back to this object. There is no `__clear__`: this object never changes, so another object
+    /// closed the cycle, and that one breaks it.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         for object in self.tensors.iter().chain(&self.out).chain(&self.stream) {
             visit.call(object)?;
@@ -211,7 +213,7 @@ impl Borrow {
     }
 }
 
-/// ``with t.use(stream=s) as v:`` uses a tensor that is kept on another stream.
+/// ``with t.use(stream=s) as v:`` uses a `Tensor` on another stream; see `Tensor.use`.
 #[pyclass(frozen, name = "Use", module = "dlx._core")]
 pub(crate) struct Use {
     tensor: Py<Tensor>,
@@ -220,7 +222,7 @@ pub(crate) struct Use {
 }
 
 impl Use {
-    /// The use of `tensor` on a stream.
+    /// A use of `tensor` on `stream`.
     pub(crate) fn new(tensor: Py<Tensor>, stream: Option<Py<PyAny>>) -> Self {
         Self {
             tensor,

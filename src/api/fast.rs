@@ -1,6 +1,6 @@
-//! The two functions that cost less than the parsing of their arguments, as CPython calls them: `from_dlpack` of an
-//! object and nothing else, and `Tensor.__dlpack__` with what consumers usually ask for. Every other call goes on to
-//! what PyO3 has made (invariant S20 of `docs/safety.md`).
+//! Fast entries, called by CPython directly, for two functions that cost less than parsing their arguments:
+//! `from_dlpack(x)` without keywords, and `Tensor.__dlpack__` with the usual keywords. Every other call goes on to
+//! PyO3's function. A fast entry keeps the calling convention of the function it replaces (S20 of `docs/safety.md`).
 
 use std::ffi::{CString, c_int};
 use std::mem::transmute;
@@ -27,7 +27,7 @@ use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::dtype;
 
-/// What PyO3 has made, as CPython calls it.
+/// A function made by PyO3, with the C signature that CPython calls.
 type Function = unsafe extern "C" fn(
     *mut ffi::PyObject,
     *const *mut ffi::PyObject,
@@ -40,15 +40,15 @@ static DLPACK: OnceLock<Function> = OnceLock::new();
 
 const FLAGS: c_int = ffi::METH_FASTCALL | ffi::METH_KEYWORDS;
 
-/// The C function behind a builtin function or bound method, if it is called as an entry is.
+/// The C function of a builtin function or bound method, if it has the calling convention of an entry.
 fn behind(function: &Bound<'_, PyAny>) -> PyResult<Function> {
     let function = function.cast::<PyCFunction>()?;
-    // SAFETY: attached, with a builtin function.
+    // SAFETY: the thread is attached, and the cast has checked that this is a builtin function.
     let flags = unsafe { ffi::PyCFunction_GetFlags(function.as_ptr()) };
     // SAFETY: as above.
     let behind = unsafe { ffi::PyCFunction_GetFunction(function.as_ptr()) };
     match behind.filter(|_| flags == FLAGS) {
-        // SAFETY: its flags say that it is called so (S20).
+        // SAFETY: the flags are those of this signature (S20).
         Some(behind) => Ok(unsafe { transmute::<ffi::PyCFunction, Function>(behind) }),
         None => Err(PyTypeError::new_err(
             "the function takes no vector of arguments",
@@ -56,7 +56,7 @@ fn behind(function: &Bound<'_, PyAny>) -> PyResult<Function> {
     }
 }
 
-/// A definition with the signature and the documentation of `parsed`; it lives for ever.
+/// A method definition with the signature and docstring of `parsed`; leaked, because CPython keeps a pointer to it.
 fn definition(
     parsed: &Bound<'_, PyAny>,
     name: &str,
@@ -75,7 +75,7 @@ fn definition(
     })))
 }
 
-/// The function `from_dlpack` to register in place of `parsed`.
+/// The entry `from_dlpack`, to be registered in place of `parsed`.
 pub(crate) fn from_dlpack<'py>(
     parsed: &Bound<'py, PyCFunction>,
     module: &Bound<'py, PyModule>,
@@ -84,32 +84,34 @@ pub(crate) fn from_dlpack<'py>(
     let behind = behind(parsed)?;
     FROM_DLPACK.get_or_init(|| behind);
     let (receiver, name) = (module.as_ptr(), module.name()?);
-    // SAFETY: attached; the definition is as `called` is, and the name is a string.
+    // SAFETY: attached; the leaked definition has the flags of `called`, and the receiver and the name are live objects,
+    // the name a string.
     let function = unsafe { ffi::PyCFunction_NewEx(definition, receiver, name.as_ptr()) };
     // SAFETY: a new reference, or NULL with an exception.
     unsafe { Bound::from_owned_ptr_or_err(module.py(), function) }
 }
 
-/// Puts the entry of `__dlpack__` into the class `Tensor`.
+/// Installs the entry `__dlpack__` on the class `Tensor`.
 pub(crate) fn set_dlpack(py: Python<'_>) -> PyResult<()> {
-    // A method tells its C function only when it is bound.
+    // Only a bound method reveals its C function.
     let sample = Tensor::new(py, Snapshot::allocate(&[0], dtype::BYTE, 0)?)?;
     let (class, name) = (sample.get_type(), intern!(py, "__dlpack__"));
     let behind = behind(&sample.getattr(name)?)?;
     DLPACK.get_or_init(|| behind);
     let definition = definition(&class.getattr(name)?, "__dlpack__", exported)?;
-    // SAFETY: attached; the definition is as `exported` is.
+    // SAFETY: attached; the class is live, and the leaked definition has the flags of `exported`.
     let method = unsafe { ffi::PyDescr_NewMethod(class.as_type_ptr(), definition) };
     // SAFETY: a new reference, or NULL with an exception.
     let method = unsafe { Bound::from_owned_ptr_or_err(py, method) }?;
     class.setattr(name, method)
 }
 
-/// `from_dlpack(x)`.
+/// The entry of `from_dlpack(x)`.
 ///
 /// # Safety
 ///
-/// Called by CPython: attached, with `count` arguments, and the names of the keywords among them or NULL.
+/// Called by CPython with the thread attached, `count` positional arguments, then one value for each name in
+/// `keywords`, which is a tuple or NULL.
 unsafe extern "C" fn called(
     module: *mut ffi::PyObject,
     arguments: *const *mut ffi::PyObject,
@@ -117,17 +119,17 @@ unsafe extern "C" fn called(
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     if count == 1 && keywords.is_null() {
-        // SAFETY: there is one argument, which the caller holds; attached.
+        // SAFETY: attached, with exactly one argument, which the caller holds.
         let made = guard(|| unsafe { of_one(arguments) }, |_| None);
         if let Some(made) = made {
             return made;
         }
     }
-    // SAFETY: as this function is called.
+    // SAFETY: the caller's promise, passed on unchanged.
     unsafe { parse(&FROM_DLPACK, module, arguments, count, keywords) }
 }
 
-/// The tensor of one argument, or NULL with an exception.
+/// Imports the one argument; NULL with an exception, or `None` to let PyO3's function try.
 ///
 /// # Safety
 ///
@@ -151,7 +153,7 @@ unsafe fn of_one(arguments: *const *mut ffi::PyObject) -> Option<*mut ffi::PyObj
             let snapshot = crate::import::table::of_known(&x, table, kind.as_ref());
             snapshot.and_then(|snapshot| Ok(Tensor::new(py, snapshot)?.into_ptr()))
         }
-        // Whatever else it is may run Python code, so PyO3 has to know of the attachment.
+        // All other imports may run Python code, so they attach through PyO3.
         _ => Python::attach(|_| {
             let snapshot = ladder::from_dlpack(&x, &Request::NOTHING)?;
             Ok(Tensor::holding(py, snapshot)?.into_ptr())
@@ -160,13 +162,13 @@ unsafe fn of_one(arguments: *const *mut ffi::PyObject) -> Option<*mut ffi::PyObj
     Some(made.unwrap_or_else(raised))
 }
 
-/// A `dlx.Tensor`, which is given back as it is.
+/// Returns a `dlx.Tensor` itself, if its block has not ended.
 fn itself(tensor: &Bound<'_, Tensor>) -> PyResult<*mut ffi::PyObject> {
     tensor.get().snapshot()?;
     Ok(tensor.clone().into_ptr())
 }
 
-/// Sets the exception of an entry.
+/// Sets `error` as the exception, and returns NULL.
 #[cold]
 #[inline(never)]
 fn raised(error: PyErr) -> *mut ffi::PyObject {
@@ -174,23 +176,23 @@ fn raised(error: PyErr) -> *mut ffi::PyObject {
     null_mut()
 }
 
-/// The reference to give away; a failure is forgotten, and found again by who tries the other way.
+/// The owned reference; an error is dropped, and the slow path raises it again.
 fn owned<T>(made: PyResult<Bound<'_, T>>) -> Option<NonNull<ffi::PyObject>> {
     match made {
         Ok(made) => NonNull::new(made.into_ptr()),
         Err(error) => {
-            // PyO3 does not know of the attachment of an entry.
+            // PyO3 does not count the attachment of an entry (S20).
             Python::attach(|_| drop(error));
             None
         }
     }
 }
 
-/// `tensor.__dlpack__(**keywords)`, where the keywords ask for a versioned capsule as it is.
+/// The entry of `tensor.__dlpack__(**keywords)`, for a versioned capsule without a copy.
 ///
 /// # Safety
 ///
-/// As for [`called`], with a `Tensor` as receiver, which a method descriptor sees to.
+/// As for [`called`], with a `Tensor` as receiver, which the method descriptor checks.
 unsafe extern "C" fn exported(
     tensor: *mut ffi::PyObject,
     arguments: *const *mut ffi::PyObject,
@@ -198,7 +200,7 @@ unsafe extern "C" fn exported(
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     if count == 0 && !keywords.is_null() {
-        // SAFETY: as this function is called.
+        // SAFETY: the caller's promise; `keywords` is not NULL.
         let made = guard(
             || unsafe { of_tensor(tensor, arguments, keywords) },
             |_| None,
@@ -207,15 +209,15 @@ unsafe extern "C" fn exported(
             return made.as_ptr();
         }
     }
-    // SAFETY: as this function is called.
+    // SAFETY: the caller's promise, passed on unchanged.
     unsafe { parse(&DLPACK, tensor, arguments, count, keywords) }
 }
 
-/// The capsule of a tensor without streams for a consumer that asks for nothing special; `None` otherwise.
+/// The capsule of a tensor without streams, for the usual keywords; `None` for any other call.
 ///
 /// # Safety
 ///
-/// As for [`exported`].
+/// As for [`exported`], with `keywords` not NULL and no positional arguments.
 unsafe fn of_tensor(
     tensor: *mut ffi::PyObject,
     values: *const *mut ffi::PyObject,
@@ -228,12 +230,12 @@ unsafe fn of_tensor(
     // SAFETY: the caller's promise.
     let keywords = unsafe { Borrowed::from_ptr(py, keywords) };
     let keywords = keywords.cast::<PyTuple>().ok()?;
-    // SAFETY: a value for each keyword.
+    // SAFETY: the caller passes one value for each keyword.
     let values = unsafe { slice::from_raw_parts(values, keywords.len()) };
     let tensor = Tensor::of(&tensor)?.get();
     let mut versioned = false;
     for (index, &value) in values.iter().enumerate() {
-        // SAFETY: a value that the caller holds.
+        // SAFETY: a live object, which the caller holds during the call.
         let value = unsafe { Borrowed::from_ptr(py, value) };
         let name = keywords.get_borrowed_item(index).ok()?;
         if name.is(intern!(py, "max_version")) {
@@ -257,21 +259,21 @@ unsafe fn of_tensor(
     owned(capsule::export(py, managed))
 }
 
-/// Whether a keyword of `__dlpack__` other than `max_version` has this name.
+/// Whether `name` is a keyword of `__dlpack__` other than `max_version`.
 fn is_known(py: Python<'_>, name: &Bound<'_, PyAny>) -> bool {
     name.is(intern!(py, "copy"))
         || name.is(intern!(py, "dl_device"))
         || name.is(intern!(py, "stream"))
 }
 
-/// The first number of a pair.
+/// The major version in a pair.
 fn major(version: &Bound<'_, PyAny>) -> Option<i64> {
     let version = version.cast_exact::<PyTuple>().ok()?;
     let major = version.get_borrowed_item(0).ok()?;
     (version.len() == 2).then(|| major.extract().ok())?
 }
 
-/// Calls what PyO3 has made.
+/// Calls PyO3's function.
 ///
 /// # Safety
 ///
@@ -285,9 +287,9 @@ unsafe fn parse(
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     match parsed.get() {
-        // SAFETY: called as CPython has called the entry.
+        // SAFETY: it has the calling convention of the entry (S20), and gets the entry's own arguments.
         Some(parsed) => unsafe { parsed(receiver, arguments, count, keywords) },
-        // An entry is registered after this is set.
+        // Unreachable: the function is stored before its entry is registered.
         None => null_mut(),
     }
 }

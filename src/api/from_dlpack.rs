@@ -32,32 +32,33 @@ use crate::types::device::Device;
 use crate::types::dtype::DType;
 use crate::types::error::{bad_integers, type_name};
 
-/// The tensor that ``x`` describes, sharing its memory.
+/// Import ``x`` as a `Tensor` that shares its memory.
 ///
-/// ``x`` is an object with a C exchange table (``__dlpack_c_exchange_api__`` on its type), a NumPy array, one
+/// ``x`` is an object with a C exchange table (``__dlpack_c_exchange_api__`` on its type), a NumPy array, an object
 /// with ``__dlpack__`` and ``__dlpack_device__``, or a DLPack capsule, which is consumed. Objects without
-/// ``__dlpack__`` may have a Python buffer, ``__array_struct__``, ``__array_interface__``,
-/// ``__arrow_c_device_array__`` or ``__arrow_c_array__``, of memory on the CPU, or ``__cuda_array_interface__``.
+/// ``__dlpack__`` may support the Python buffer protocol, ``__array_struct__``, ``__array_interface__``,
+/// ``__arrow_c_device_array__`` or ``__arrow_c_array__`` for memory on the CPU, or ``__cuda_array_interface__``.
 ///
-/// ``device`` is where the result must be, as a name, a pair or a `Device`; the producer is asked for it there, and if it
-/// refuses, dlx copies between the CPU and CUDA or ROCm devices itself, on ``stream`` or else its current stream.
-/// ``copy=True`` always copies; copies that dlx makes are compact, row-major and aligned to 256 bytes.
-/// ``copy=False`` never copies and raises `CopyRefused` where a copy is needed.
-/// ``stream`` is the stream that the elements will be used on: an int as DLPack defines it for the device, which must
-/// live as long as the tensor, or a `Stream` or the stream object of a library, which is kept alive; it waits for the
-/// producer's stream. -1 asks for no order.
-/// Without it the tensor remembers when its elements are ready, and streams that need them later wait for that. On the
-/// CPU there is none; on oneAPI it is a queue of the producer's kind (``dpctl.SyclQueue``), which the producer gets as
-/// it is.
-/// ``release`` says how the memory is given back while ``stream``, where that is not the producer's, may still use it:
-/// ``"auto"`` when the stream is done with what it has been given, ``"wait-back"`` at once after the producer's stream
-/// was made to wait, ``"record_stream"`` by the method of torch's tensors, ``"sync"`` after the host has waited,
-/// ``"none"`` at once.
+/// ``device`` is where the result must be: a name, a pair or a `Device`. The producer is asked first; if it refuses,
+/// dlx copies between the CPU and CUDA or ROCm devices itself, on ``stream`` or else on its current stream.
 ///
-/// Raises ``BufferError`` for what DLPack or dlx cannot describe, ``AttributeError`` for an object without
-/// any of these, ``ValueError`` and ``TypeError`` for bad arguments; the producer's own exceptions pass
-/// through; `CudaError` is what a driver reports. Sources: dlpack.h 1.3, array API ``from_dlpack``, R28 to R35, R56 to
-/// R62, R70 to R87, R148 to R154.
+/// ``copy=True`` always copies; dlx's own copies are compact, row-major and aligned to 256 bytes. ``copy=False`` never
+/// copies and raises `CopyRefused` if a copy is needed.
+///
+/// ``stream`` is the stream that will use the elements; it waits for the producer's stream. It is an int as DLPack
+/// defines it for the device, which must live as long as the tensor, or a `Stream` or a library's stream object, which
+/// is kept alive. -1 requests no order. Without ``stream`` the tensor remembers when its elements are ready, and streams
+/// that use them later wait for that. The CPU has no streams; on oneAPI ``stream`` is a queue of the producer's kind
+/// (``dpctl.SyclQueue``), passed on to the producer.
+///
+/// ``release`` says when the memory is released if ``stream``, other than the producer's, may still use it: ``"auto"``
+/// once ``stream`` has finished the work queued on it, ``"wait-back"`` at once, after making the producer's stream wait,
+/// ``"record_stream"`` through that method of torch's tensors, ``"sync"`` after the host has waited, ``"none"`` at once.
+///
+/// Raises ``BufferError`` for tensors that DLPack or dlx cannot describe, ``AttributeError`` for an object that supports
+/// none of these protocols, ``ValueError`` and ``TypeError`` for bad arguments, and `CudaError` for errors of the
+/// driver. The producer's own exceptions pass through. Sources: dlpack.h 1.3, array API ``from_dlpack``, R28 to R35,
+/// R56 to R62, R70 to R87, R148 to R154.
 #[pyfunction]
 #[pyo3(signature = (x, /, *, device=None, copy=None, stream=None, release="auto"))]
 pub(crate) fn from_dlpack<'py>(
@@ -92,7 +93,8 @@ pub(crate) fn from_dlpack<'py>(
     Tensor::holding(x.py(), ladder::from_dlpack(x, &request)?)
 }
 
-/// A tensor whose producer is told which stream uses it, so that it holds the memory back itself.
+/// Imports for ``release="record_stream"``: tells the producer which stream uses the tensor, so that its own allocator
+/// keeps the memory.
 fn recorded<'py>(
     x: &Bound<'py, PyAny>,
     request: &Request<'_, 'py>,
@@ -109,7 +111,7 @@ fn recorded<'py>(
     if let (Some(used), Some(given)) = (used, request.stream) {
         let torch = loaded(intern!(py, "torch"))?;
         let external = match torch {
-            // torch takes streams of its own only.
+            // torch accepts only its own stream objects.
             Some(torch) if x.is_instance(&torch.getattr("Tensor")?)? => {
                 let cuda = torch.getattr("cuda")?;
                 if given.is_instance(&cuda.getattr("Stream")?)? {
@@ -128,11 +130,11 @@ fn recorded<'py>(
     Tensor::new(py, snapshot)
 }
 
-/// Whether ``x`` is a tensor of some library: a `dlx.Tensor`, an array of NumPy, or an instance of a class with an
-/// exchange table or ``__dlpack__``.
+/// Whether ``x`` is a tensor of some library: a `dlx.Tensor`, a NumPy array, or an instance of a class with an exchange
+/// table or ``__dlpack__``.
 ///
-/// Numbers, strings, buffers such as ``bytes``, and classes are none. Only the class is asked, so nothing runs
-/// that an instance could bring along.
+/// Numbers, strings, buffers such as ``bytes``, and classes are not. Only the class is inspected, so no code of the
+/// instance runs.
 #[pyfunction]
 #[pyo3(signature = (x, /))]
 pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -161,15 +163,15 @@ pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(false)
 }
 
-/// A tensor over memory that somebody else owns.
+/// Make a `Tensor` over memory that dlx does not own.
 ///
-/// ``ptr`` is the address of the first element; ``shape`` and ``strides`` count elements (compact row-major
-/// without ``strides``). ``owner`` is kept alive until the tensor and all its exports are gone; without it the
-/// caller answers for the memory. An ``owner`` may refer to the tensor: the garbage collector knows the tensor then.
-/// ``stream`` is the stream on which the elements become ready, None if they are.
+/// ``ptr`` is the address of the first element in bytes; ``shape`` and ``strides`` count elements (compact and row-major
+/// without ``strides``). ``owner`` is kept alive until the tensor and all its exports are gone; without an owner, the
+/// caller must keep the memory valid. An ``owner`` may refer to the tensor: the garbage collector then tracks the tensor.
+/// ``stream`` is the stream on which the elements become ready, None if they are ready.
 ///
-/// Raises ``ValueError`` for extents that are negative or more than the address space has from ``ptr`` on, NULL with
-/// elements, and unknown devices.
+/// Raises ``ValueError`` for negative extents, extents that overflow the address space from ``ptr`` on, a NULL ``ptr``
+/// with elements, and unknown devices.
 #[pyfunction]
 #[pyo3(signature = (ptr, shape, dtype, *, device=None, strides=None, owner=None, readonly=false, stream=None))]
 #[allow(
@@ -225,7 +227,7 @@ pub(crate) fn from_pointer<'py>(
     Tensor::holding(py, checked.with_usage(source, usage))
 }
 
-/// The integers of an argument.
+/// Extracts the integers of an argument.
 fn number<'py, T: FromPyObjectOwned<'py>>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<T> {
     let extracted = value.extract().map_err(Into::into);
     extracted.map_err(|error: PyErr| {
@@ -234,7 +236,7 @@ fn number<'py, T: FromPyObjectOwned<'py>>(value: &Bound<'py, PyAny>, name: &str)
     })
 }
 
-/// Whether `x` is of a type that most arguments have that are no tensors.
+/// Whether `x` is of a common non-tensor argument type.
 pub(crate) fn is_plain(x: &Bound<'_, PyAny>) -> bool {
     x.is_none()
         || x.is_exact_instance_of::<PyInt>()

@@ -1,4 +1,4 @@
-//! One tensor lent for a block: its memory, and how to find the streams that go with it.
+//! One tensor lent for a block: its memory, and the streams that use it.
 
 #![forbid(unsafe_code)]
 
@@ -28,18 +28,18 @@ use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::Error;
 
-/// A tensor lent for a block.
+/// A tensor lent for a `with` block.
 pub(crate) struct Lent {
     pub(crate) snapshot: Snapshot,
-    /// The library whose stream it is used on; without it, the snapshot itself knows.
+    /// The library whose current stream uses the tensor; without it, the snapshot's usage tells.
     library: Option<Library>,
-    /// The ends of uses that the block has waited for.
+    /// The ends of earlier uses that the block has waited for.
     covered: Vec<Arc<Event>>,
 }
 
-/// Lends `x`, for use on `stream` where that is known already.
+/// Lends `x`, for use on the block's `stream` if that is known already.
 ///
-/// A library that cannot be asked for its stream is given the one of the block, or the one that was asked for.
+/// A library that cannot name its stream is passed the one of the block, else the `wanted` one.
 pub(crate) fn lend(
     x: &Bound<'_, PyAny>,
     stream: Option<&Stream>,
@@ -67,15 +67,15 @@ pub(crate) fn lend(
     }
 }
 
-/// A view that the table lends, of which one has been seen.
+/// Borrows from the table again, after a first view has been read.
 fn lent_again(x: &Bound<'_, PyAny>, table: Table) -> PyResult<Snapshot> {
     let lent = table.lend(x)?;
     lent.ok_or_else(|| PyBufferError::new_err("the table of the tensor lends no view any more"))
 }
 
-/// A view that the table lends, or an export, without order.
+/// Borrows a view from the table, or exports; orders nothing.
 fn of_table(x: &Bound<'_, PyAny>, table: Table, kind: Option<TorchClass>) -> PyResult<Lent> {
-    // A view has no flags: only torch, which knows no read-only tensors, need not export.
+    // A view has no flags, so it can replace an export only for torch, which has no read-only tensors.
     let lent = match kind {
         Some(kind) => match table.lend(x) {
             Ok(Some(snapshot)) => {
@@ -115,7 +115,7 @@ fn of_table(x: &Bound<'_, PyAny>, table: Table, kind: Option<TorchClass>) -> PyR
     })
 }
 
-/// An import without order where the interface names the stream, else one for the stream of the block.
+/// Imports without order if `__cuda_array_interface__` names the stream, else for the stream of the block.
 fn of_protocol(
     x: &Bound<'_, PyAny>,
     stream: Option<&Stream>,
@@ -149,7 +149,7 @@ impl Lent {
         self.snapshot.meta().device
     }
 
-    /// The stream that its library works on, where that can be asked.
+    /// The current stream of its library, if the library can tell.
     fn now(&self, py: Python<'_>) -> PyResult<Option<Stream>> {
         match &self.library {
             Some(library) => library.stream(py, self.device()),
@@ -157,7 +157,7 @@ impl Lent {
         }
     }
 
-    /// The stream that work on the tensor goes to, where the block has none of its own.
+    /// The stream for work on the tensor, if the block has no stream of its own.
     pub(crate) fn stream(&self, py: Python<'_>) -> PyResult<Stream> {
         let device = self.device();
         if let Some(stream) = self.now(py)? {
@@ -191,7 +191,7 @@ impl Lent {
         }
     }
 
-    /// The tensor as it is in the block.
+    /// The snapshot for the block's view: ready on `stream`.
     pub(crate) fn view(&self, stream: &Stream) -> Result<Snapshot, Error> {
         self.snapshot.used(StreamUsage::ready_after(stream.clone()))
     }
@@ -217,7 +217,7 @@ impl Lent {
             order::after(own, stream, Joined::Never)?;
             known = true;
         }
-        // Nobody else would know that the tensor was used.
+        // No stream was made to wait, so record the use in the tensor.
         if !known && !matches!(usage.ready, Ready::Now) {
             let end = order::point(stream)?;
             if end.capture().is_none() {

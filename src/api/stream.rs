@@ -25,19 +25,19 @@ impl PyStream {
         Self::of(stream, device).map(|stream| Self::new(stream.get().stream().clone()))
     }
 
-    /// The handle, as DLPack writes it: 1 is the legacy default stream of CUDA, 0 the default one of ROCm.
+    /// The handle as DLPack numbers it: 1 is CUDA's legacy default stream, 0 is ROCm's default stream.
     #[getter]
     fn handle(&self) -> i64 {
         self.stream().handle()
     }
 
-    /// The device that it belongs to.
+    /// The device that the stream belongs to.
     #[getter]
     fn device(&self) -> Device {
         Device(self.stream().device())
     }
 
-    /// ``(0, handle)``, by which other libraries read it (R154).
+    /// ``(0, handle)``, the protocol by which other libraries accept the stream (R154).
     fn __cuda_stream__(&self) -> (i32, i64) {
         (0, self.stream().handle())
     }
@@ -50,9 +50,9 @@ impl PyStream {
         self.stream().handle()
     }
 
-    /// Blocks until all that the stream has been given is done.
+    /// Block until all work queued on the stream is done.
     ///
-    /// Raises ``BufferError`` while it captures a graph, `CudaError` for what the driver reports.
+    /// Raises ``BufferError`` while the stream captures a graph, `CudaError` for errors of the driver.
     fn synchronize(&self) -> PyResult<()> {
         let waited = blocking(|| {
             let raw = self.stream().raw()?;
@@ -67,9 +67,9 @@ impl PyStream {
         Ok(waited?)
     }
 
-    /// Makes this stream wait for all that ``stream`` has been given, without blocking the host.
+    /// Make this stream wait for all work queued on ``stream`` so far, without blocking the host.
     ///
-    /// Raises ``BufferError`` where that would end the capture of a graph.
+    /// Raises ``BufferError`` if that would invalidate a graph capture.
     #[pyo3(signature = (stream, /))]
     fn wait(&self, stream: &Bound<'_, PyAny>) -> PyResult<()> {
         let other = if stream.is_instance_of::<PyInt>() {

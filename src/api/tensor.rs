@@ -1,4 +1,4 @@
-//! `dlx.Tensor`: what Python sees.
+//! The Python methods of `dlx.Tensor`.
 
 use std::ffi::c_int;
 
@@ -25,13 +25,13 @@ use crate::types::{device, dtype};
 
 #[pymethods]
 impl Tensor {
-    /// Extents.
+    /// Extent of each dimension, in elements.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.described().shape())
     }
 
-    /// Steps between neighbours of each dimension, in elements; never absent.
+    /// Stride of each dimension, in elements; never None.
     #[getter]
     fn strides<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         PyTuple::new(py, self.described().strides())
@@ -49,13 +49,13 @@ impl Tensor {
         self.described().size()
     }
 
-    /// Bytes of the elements alone; packed sub-byte elements are rounded up once over the whole (R110).
+    /// Bytes of the elements alone; for packed sub-byte elements the total is rounded up (R110).
     #[getter]
     fn nbytes(&self) -> i64 {
         self.described().nbytes()
     }
 
-    /// Bytes of one element, rounded up where it is smaller than a byte.
+    /// Bytes of one element, rounded up for sub-byte types.
     #[getter]
     fn itemsize(&self) -> u32 {
         dtype::bits(self.described().meta().dtype).div_ceil(8)
@@ -67,26 +67,26 @@ impl Tensor {
         DType(self.described().meta().dtype)
     }
 
-    /// Where the memory is.
+    /// Device that the memory is on.
     #[getter]
     #[pyo3(name = "device")]
     fn py_device(&self) -> Device {
         Device(self.device())
     }
 
-    /// The devices that the memory is on besides `device`, each of which ``device=`` may name.
+    /// Further devices that can address the memory, each accepted as ``device=``.
     ///
-    /// Those that the producer says (``__dlpack_device_aliases__``). A tensor that was imported on the CPU without
-    /// ``device=`` has none: its producer was not asked.
+    /// The producer declares them by ``__dlpack_device_aliases__``. A tensor imported on the CPU without ``device=`` has
+    /// none, because its producer was not asked.
     #[getter]
     fn device_aliases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let devices = aliases::of_snapshot(self.described()).iter().copied();
         PyTuple::new(py, devices.map(Device).collect::<Vec<_>>())
     }
 
-    /// Address of the first element, byte offset applied; 0 when there are no elements (R93, R95).
+    /// Address of the first element, byte offset applied; 0 if there are no elements (R93, R95).
     ///
-    /// On devices whose memory is a buffer object (Metal, OpenCL, Vulkan, WebGPU) its handle.
+    /// On devices whose memory is a buffer object (Metal, OpenCL, Vulkan, WebGPU), the handle of that object.
     #[getter]
     fn data_ptr(&self) -> PyResult<usize> {
         Ok(self.snapshot()?.meta().data.addr())
@@ -94,9 +94,9 @@ impl Tensor {
 
     /// Whether the memory must not be written: its producer says so (READ_ONLY, R39), or cannot say.
     ///
-    /// An unversioned capsule has no flags, so a tensor that came in one is handed on in one: each consumer takes its
-    /// memory as it would from the producer itself, NumPy as read-only and torch as writable (R43). ``copy=True`` gives
-    /// memory that may be written.
+    /// An unversioned capsule has no flags, so a tensor imported from one is exported in one: each consumer treats the
+    /// memory as if it came from the producer itself, NumPy as read-only and torch as writable (R43). ``copy=True``
+    /// gives writable memory.
     #[getter]
     fn readonly(&self) -> bool {
         self.described().is_protected()
@@ -108,34 +108,34 @@ impl Tensor {
         self.described().has(DLPACK_FLAG_BITMASK_IS_COPIED)
     }
 
-    /// Whether the elements lie in row-major order with nothing between them.
+    /// Whether the elements are row-major without gaps.
     #[getter]
     fn is_contiguous(&self) -> bool {
         self.described().is_row_major()
     }
 
-    /// The stream that the elements are used on or become ready on, or None: no stream, or none known.
+    /// The stream that the elements are used on or become ready on; None if there is none or it is unknown.
     #[getter]
     fn stream(&self) -> Option<PyStream> {
         let stream = self.described().usage().and_then(StreamUsage::stream);
         stream.cloned().map(PyStream::new)
     }
 
-    /// ``with t.use(stream=s) as v:`` uses the tensor on stream ``s``, that of its producer by default.
+    /// ``with t.use(stream=s) as v:`` uses the tensor on stream ``s``, by default that of its producer.
     ///
-    /// ``v`` is a `Tensor` that is valid in the block, and ``v.stream`` the stream to launch on. ``s`` waits for the
-    /// tensor's streams at the beginning, and they wait for ``s`` at the end, also when the body raises.
+    /// ``v`` is a `Tensor` that is valid in the block, and ``v.stream`` is the stream to launch on. ``s`` waits for the
+    /// tensor's streams on entry, and they wait for ``s`` on exit, also when the body raises.
     ///
-    /// Raises ``BufferError`` on devices without streams if ``stream`` is given, and for what would end the capture
-    /// of a graph.
+    /// Raises ``BufferError`` if ``stream`` is given on a device without streams, and for waits that would invalidate a
+    /// graph capture.
     #[pyo3(name = "use", signature = (*, stream=None))]
     fn r#use(slf: &Bound<'_, Self>, stream: Option<Py<PyAny>>) -> Use {
         Use::new(slf.clone().unbind(), stream)
     }
 
-    /// Blocks until the elements are ready, and all that their stream was given is done.
+    /// Block until the elements are ready and all work queued on their stream is done.
     ///
-    /// Raises ``BufferError`` while that stream captures a graph, `CudaError` for what the driver reports.
+    /// Raises ``BufferError`` while that stream captures a graph, `CudaError` for errors of the driver.
     fn synchronize(&self) -> PyResult<()> {
         match self.described().usage() {
             Some(usage) => Ok(blocking(|| usage.synchronize())?),
@@ -143,21 +143,21 @@ impl Tensor {
         }
     }
 
-    /// The elements as a NumPy array that shares the memory and keeps its read-only flag.
+    /// Return a NumPy array that shares the memory and keeps its read-only flag.
     ///
-    /// bfloat16, fp8 and padded sub-byte types come as the dtypes of ``ml_dtypes``.
+    /// bfloat16, fp8 and padded sub-byte types get the dtypes of ``ml_dtypes``.
     ///
-    /// Raises ``BufferError`` for memory not on the CPU, for packed sub-byte and vector types, and for
-    /// dtypes that need ``ml_dtypes`` where that is not installed.
+    /// Raises ``BufferError`` for memory that is not on the CPU, for packed sub-byte and vector types, and for dtypes
+    /// that need ``ml_dtypes`` if it is not installed.
     fn numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         to_numpy(slf)
     }
 
-    /// The tensor on ``device``, as a copy if ``copy=True``; itself where nothing has to change.
+    /// Return the tensor on ``device``, or a copy if ``copy=True``; the tensor itself if nothing has to change.
     ///
-    /// A copy on a device runs on dlx's current stream; one on the host is complete.
+    /// A copy to a device runs on dlx's current stream; a copy to the host is complete on return.
     ///
-    /// Raises ``BufferError`` where dlx cannot copy or has no driver, ``CopyRefused`` with ``copy=False``.
+    /// Raises ``BufferError`` if dlx cannot copy or finds no driver, `CopyRefused` if ``copy=False`` rules out the copy.
     #[pyo3(signature = (*, device=None, copy=None))]
     fn to<'py>(
         slf: &Bound<'py, Self>,
@@ -173,12 +173,12 @@ impl Tensor {
         again(slf, &request)
     }
 
-    /// A capsule with a managed tensor of its own over the same memory.
+    /// Export a capsule with its own managed tensor over the same memory.
     ///
-    /// ``max_version`` below ``(1, 0)`` or absent gives the unversioned struct (R22, R23), which cannot say
-    /// that memory is read-only or padded: ``BufferError`` then (R40). ``copy=True`` copies (R47), and so does a
-    /// ``dl_device`` other than the tensor's own and its `device_aliases` (R54): on ``stream`` (R50), which must be None
-    /// where the result is on the CPU (R55, R70).
+    /// Without ``max_version``, or below ``(1, 0)``, the capsule holds the unversioned struct (R22, R23), which cannot
+    /// express read-only memory or padding; such tensors raise ``BufferError`` (R40). ``copy=True`` copies (R47), as does
+    /// a ``dl_device`` other than `device` and `device_aliases` (R54): on ``stream`` (R50), which must be None if the
+    /// result is on the CPU (R55, R70).
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(
         &self,
@@ -214,14 +214,14 @@ impl Tensor {
         device::to_tuple(py, self.described().meta().device)
     }
 
-    /// The pairs of `device_aliases`, as dlx and others may ask any producer for them.
+    /// `device_aliases` as pairs ``(DeviceType, id)``.
     fn __dlpack_device_aliases__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         aliases::to_tuple(py, aliases::of_snapshot(self.described()))
     }
 
     /// NumPy's array interface, version 3, for memory on the CPU.
     ///
-    /// Raises ``BufferError`` for memory elsewhere and for dtypes that it cannot name.
+    /// Raises ``BufferError`` for memory elsewhere and for dtypes that the interface cannot name.
     #[getter]
     fn __array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         array_interface::cpu(py, self.snapshot()?)
@@ -229,7 +229,7 @@ impl Tensor {
 
     /// The CUDA array interface, version 3, for memory on CUDA devices (R148 to R152).
     ///
-    /// Raises ``AttributeError`` for memory elsewhere, ``BufferError`` for dtypes that it cannot name.
+    /// Raises ``AttributeError`` for memory elsewhere, ``BufferError`` for dtypes that the interface cannot name.
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         array_interface::cuda(py, self.snapshot()?)
@@ -245,7 +245,7 @@ impl Tensor {
         flags: c_int,
     ) -> PyResult<()> {
         let snapshot = slf.get().snapshot()?;
-        // SAFETY: CPython passes a `Py_buffer` to fill.
+        // SAFETY: CPython calls this slot attached, with a writable `Py_buffer` for the fields.
         unsafe { buffer::fill(slf, snapshot, view, flags) }
     }
 
@@ -254,7 +254,7 @@ impl Tensor {
         reason = "PyO3 declares the buffer slots unsafe; `tensor/buffer.rs` argues them"
     )]
     unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
-        // SAFETY: CPython releases a view that `__getbuffer__` filled.
+        // SAFETY: CPython calls this slot once for each view that `__getbuffer__` filled.
         unsafe { buffer::release(view) };
     }
 
@@ -263,7 +263,7 @@ impl Tensor {
     }
 }
 
-/// `slf` itself, or the copy of it that was asked for.
+/// `slf` itself, or the requested copy.
 pub(crate) fn again<'py>(
     slf: &Bound<'py, Tensor>,
     request: &Request<'_, '_>,

@@ -1,4 +1,4 @@
-//! Whether a tensor may be written to: what it says itself, and where it cannot say, its object by other protocols.
+//! Whether a tensor may be written to: by its own flags, and where it has none, by the object's other protocols.
 
 #![forbid(unsafe_code)]
 
@@ -20,11 +20,11 @@ use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::type_name;
 
-/// The tensor of `x`, to be written to.
+/// Returns the snapshot of `x` for writing, without the read-only marks.
 ///
 /// # Errors
 ///
-/// `BufferError` for what must not be written, and where nobody says that it may.
+/// `BufferError` if the memory must not be written, or is not known to be writable.
 pub(crate) fn writable(x: &Bound<'_, PyAny>, snapshot: Snapshot) -> PyResult<Snapshot> {
     if let Some(why) = refusal(x, &snapshot)? {
         return Err(PyBufferError::new_err(format!("out {why}")));
@@ -36,7 +36,7 @@ pub(crate) fn writable(x: &Bound<'_, PyAny>, snapshot: Snapshot) -> PyResult<Sna
     }
 }
 
-/// Why the tensor of `x` must not be written to, `None` if it may.
+/// The reason why the tensor of `x` must not be written; `None` if it may.
 pub(crate) fn refusal(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Option<String>> {
     if snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY) {
         let why = "is read-only; a tensor that may be written is accepted";
@@ -70,7 +70,7 @@ pub(crate) fn refusal(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Opt
     )))
 }
 
-/// The class that a library calls immutable though its exports do not say so, if `x` is an instance.
+/// The name of the class of `x`, if its library calls it immutable although its exports do not say so.
 fn immutable(x: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     if let Some(Way::Tensor | Way::Numpy | Way::Table(_, Some(_))) = cache::remembered(x) {
         return Ok(None);
@@ -79,7 +79,7 @@ fn immutable(x: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     provided.call_method1("immutable", (x,))?.extract()
 }
 
-/// Whether `x` says by another protocol that this very memory may be written.
+/// Whether another protocol of `x` exposes the same memory as writable.
 fn is_said(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<bool> {
     let py = x.py();
     if Tensor::of(x).is_some() {
@@ -99,9 +99,9 @@ fn is_said(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<bool> {
     }
 }
 
-/// ``x`` for who writes to it: itself, or a `Tensor` over its memory where only that can say that it may be written.
+/// Return ``x`` for writing: itself, or a `Tensor` over its memory if only that can tell that it is writable.
 ///
-/// Raises ``BufferError`` for what must not be written, and where nobody says that it may.
+/// Raises ``BufferError`` if the memory must not be written, or is not known to be writable.
 #[pyfunction]
 #[pyo3(signature = (x, /))]
 pub(crate) fn written<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -112,7 +112,7 @@ pub(crate) fn written<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>
         writable(x, lent)?;
         return Ok(x.clone());
     }
-    // Another export may say something else: what is given is what was asked.
+    // Another export may have other flags, so return the very export that was checked.
     let snapshot = writable(x, from_dlpack(x, &Request::NOTHING)?)?;
     Ok(Tensor::new(py, snapshot)?.into_any())
 }
