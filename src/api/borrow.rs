@@ -136,7 +136,7 @@ impl Entered {
 /// of them. ``s`` is the `Stream` to launch on, None if all tensors are on the CPU: ``stream`` if given, else the
 /// current stream of the library of the first tensor on a device. It belongs to that tensor's device; other tensors may
 /// be elsewhere. ``s`` waits for the tensors' streams on entry, and they wait for ``s`` on exit, also when the body
-/// raises; streams that are the same cost no call of the driver. ``stream=-1`` orders nothing.
+/// raises; equal streams need no wait. ``stream=-1`` orders nothing.
 ///
 /// torch tensors that require grad are accepted, because a kernel records no gradients. A library that cannot name its
 /// stream (it has neither a table nor ``__cuda_array_interface__``) is asked to make ``s`` wait; its own stream does

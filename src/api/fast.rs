@@ -84,8 +84,8 @@ pub(crate) fn from_dlpack<'py>(
     let behind = behind(parsed)?;
     FROM_DLPACK.get_or_init(|| behind);
     let (receiver, name) = (module.as_ptr(), module.name()?);
-    // SAFETY: attached; the leaked definition has the flags of `called`, and the receiver and the name are live objects,
-    // the name a string.
+    // SAFETY: attached; the leaked definition has the flags of `called`, and the receiver and the name are live
+    // objects, the name a string.
     let function = unsafe { ffi::PyCFunction_NewEx(definition, receiver, name.as_ptr()) };
     // SAFETY: a new reference, or NULL with an exception.
     unsafe { Bound::from_owned_ptr_or_err(module.py(), function) }

@@ -47,18 +47,19 @@ use crate::types::error::{bad_integers, type_name};
 ///
 /// ``stream`` is the stream that will use the elements; it waits for the producer's stream. It is an int as DLPack
 /// defines it for the device, which must live as long as the tensor, or a `Stream` or a library's stream object, which
-/// is kept alive. -1 requests no order. Without ``stream`` the tensor remembers when its elements are ready, and streams
-/// that use them later wait for that. The CPU has no streams; on oneAPI ``stream`` is a queue of the producer's kind
-/// (``dpctl.SyclQueue``), passed on to the producer.
+/// is kept alive. -1 requests no order. Without ``stream`` the tensor remembers when its elements are ready, and
+/// streams that use them later wait for that. The CPU has no streams; on oneAPI ``stream`` is a queue of the producer's
+/// kind (``dpctl.SyclQueue``), passed on to the producer.
 ///
 /// ``release`` says when the memory is released if ``stream``, other than the producer's, may still use it: ``"auto"``
-/// once ``stream`` has finished the work queued on it, ``"wait-back"`` at once, after making the producer's stream wait,
-/// ``"record_stream"`` through that method of torch's tensors, ``"sync"`` after the host has waited, ``"none"`` at once.
+/// once ``stream`` has finished the work queued on it, ``"wait-back"`` at once, after making the producer's stream
+/// wait, ``"record_stream"`` through that method of torch's tensors, ``"sync"`` after the host has waited, ``"none"``
+/// at once.
 ///
-/// Raises ``BufferError`` for tensors that DLPack or dlx cannot describe, ``AttributeError`` for an object that supports
-/// none of these protocols, ``ValueError`` and ``TypeError`` for bad arguments, and `CudaError` for errors of the
-/// driver. The producer's own exceptions pass through. Sources: dlpack.h 1.3, array API ``from_dlpack``, R28 to R35,
-/// R56 to R62, R70 to R87, R148 to R154.
+/// Raises ``BufferError`` for tensors that DLPack or dlx cannot describe, ``AttributeError`` for an object that
+/// supports none of these protocols, ``ValueError`` and ``TypeError`` for bad arguments, and `CudaError` for errors of
+/// the driver. The producer's own exceptions pass through. Sources: dlpack.h 1.3, array API ``from_dlpack``, R28 to
+/// R35, R56 to R62, R70 to R87, R148 to R154.
 #[pyfunction]
 #[pyo3(signature = (x, /, *, device=None, copy=None, stream=None, release="auto"))]
 pub(crate) fn from_dlpack<'py>(
@@ -165,10 +166,10 @@ pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 /// Make a `Tensor` over memory that dlx does not own.
 ///
-/// ``ptr`` is the address of the first element in bytes; ``shape`` and ``strides`` count elements (compact and row-major
+/// ``ptr`` is the address of the first element; ``shape`` and ``strides`` count elements (compact and row-major
 /// without ``strides``). ``owner`` is kept alive until the tensor and all its exports are gone; without an owner, the
-/// caller must keep the memory valid. An ``owner`` may refer to the tensor: the garbage collector then tracks the tensor.
-/// ``stream`` is the stream on which the elements become ready, None if they are ready.
+/// caller must keep the memory valid. An ``owner`` may refer to the tensor: the garbage collector then tracks the
+/// tensor. ``stream`` is the stream on which the elements become ready, None if they are ready.
 ///
 /// Raises ``ValueError`` for negative extents, extents that overflow the address space from ``ptr`` on, a NULL ``ptr``
 /// with elements, and unknown devices.

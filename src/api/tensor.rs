@@ -76,8 +76,8 @@ impl Tensor {
 
     /// Further devices that can address the memory, each accepted as ``device=``.
     ///
-    /// The producer declares them by ``__dlpack_device_aliases__``. A tensor imported on the CPU without ``device=`` has
-    /// none, because its producer was not asked.
+    /// The producer declares them by ``__dlpack_device_aliases__``. A tensor imported on the CPU without ``device=``
+    /// has none, because its producer was not asked.
     #[getter]
     fn device_aliases<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         let devices = aliases::of_snapshot(self.described()).iter().copied();
@@ -157,7 +157,8 @@ impl Tensor {
     ///
     /// A copy to a device runs on dlx's current stream; a copy to the host is complete on return.
     ///
-    /// Raises ``BufferError`` if dlx cannot copy or finds no driver, `CopyRefused` if ``copy=False`` rules out the copy.
+    /// Raises ``BufferError`` if dlx cannot copy or finds no driver, `CopyRefused` if ``copy=False`` rules out the
+    /// copy.
     #[pyo3(signature = (*, device=None, copy=None))]
     fn to<'py>(
         slf: &Bound<'py, Self>,
@@ -176,9 +177,9 @@ impl Tensor {
     /// Export a capsule with its own managed tensor over the same memory.
     ///
     /// Without ``max_version``, or below ``(1, 0)``, the capsule holds the unversioned struct (R22, R23), which cannot
-    /// express read-only memory or padding; such tensors raise ``BufferError`` (R40). ``copy=True`` copies (R47), as does
-    /// a ``dl_device`` other than `device` and `device_aliases` (R54): on ``stream`` (R50), which must be None if the
-    /// result is on the CPU (R55, R70).
+    /// express read-only memory or padding; such tensors raise ``BufferError`` (R40). ``copy=True`` copies (R47), as
+    /// does a ``dl_device`` other than `device` and `device_aliases` (R54): on ``stream`` (R50), which must be None if
+    /// the result is on the CPU (R55, R70).
     #[pyo3(signature = (*, stream=None, max_version=None, dl_device=None, copy=None))]
     fn __dlpack__<'py>(
         &self,

@@ -20,7 +20,7 @@ use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::type_name;
 
-/// Returns the snapshot of `x` for writing, without the read-only marks.
+/// Returns the snapshot of `x` for writing, without `MAYBE_READ_ONLY`.
 ///
 /// # Errors
 ///
