@@ -1,6 +1,7 @@
-//! Exchange tables for classes that are not dlx's: the mixins' methods, and types that `publish` gives a table.
+//! Exchange tables for classes that are not dlx's: the methods of the mixins, and types that `publish` gives a table.
 //!
-//! Knows how tensors come in (`import`) and are written (`api`). Does not know `convert`, which knows mixin classes.
+//! Uses `import`, and `api` for the check whether memory is writable. Does not know `convert`, which knows mixin
+//! classes.
 
 pub(crate) mod mixin;
 pub(crate) mod no_sync_export;

@@ -1,4 +1,4 @@
-//! `dlx.ExchangeMixin`: what its methods do, and how a class gets its table.
+//! `dlx.ExchangeMixin`: the implementation of its methods, and how a class gets its table.
 
 #![forbid(unsafe_code)]
 
@@ -29,7 +29,7 @@ use crate::types::device;
 use crate::types::device::Device;
 use crate::types::dtype::DType;
 
-/// The mixin of this process: ``class``, unless the module that defines it runs once more.
+/// Return the mixin of this process: the first ``class`` passed, also if the defining module runs again.
 #[pyfunction]
 pub(crate) fn mixin<'py>(class: Bound<'py, PyType>) -> PyResult<Bound<'py, PyType>> {
     let root = root_or(&class).clone();
@@ -39,9 +39,9 @@ pub(crate) fn mixin<'py>(class: Bound<'py, PyType>) -> PyResult<Bound<'py, PyTyp
     Ok(root)
 }
 
-/// Gives a subclass of the mixin, or that itself, its exchange table.
+/// Give the mixin or a subclass its exchange table.
 ///
-/// When the pool is used up a class shares the table of a base, and the first time there is a warning to say so.
+/// Once the pool is exhausted, a class shares the table of a base; the first time, the text of a warning is returned.
 #[pyfunction]
 pub(crate) fn register(class: &Bound<'_, PyType>) -> PyResult<Option<String>> {
     static WARNED: AtomicBool = AtomicBool::new(false);
@@ -58,7 +58,7 @@ pub(crate) fn register(class: &Bound<'_, PyType>) -> PyResult<Option<String>> {
         None => parent(class, lends)?.and_then(Slot::table),
     };
     if let Some(table) = table {
-        // Whatever a metaclass makes of assignments, the table belongs to the class.
+        // A metaclass may override assignment, so set the attribute through `type`.
         let name = intern!(py, "__dlpack_c_exchange_api__");
         let setattr = py
             .get_type::<PyType>()
@@ -75,7 +75,7 @@ pub(crate) fn register(class: &Bound<'_, PyType>) -> PyResult<Option<String>> {
     )))
 }
 
-/// The nearest base whose table lends no more than the class can.
+/// The nearest base whose table this class can share: one that lends views only if the class does.
 fn parent(class: &Bound<'_, PyType>, lends: bool) -> PyResult<Option<&'static Slot>> {
     for base in class.mro().iter().skip(1) {
         let slot = Slot::of_class(base.cast::<PyType>()?)?;
@@ -86,7 +86,7 @@ fn parent(class: &Bound<'_, PyType>, lends: bool) -> PyResult<Option<&'static Sl
     Ok(None)
 }
 
-/// ``__dlpack__`` of a mixin class: the capsule of what ``x`` stands for.
+/// ``__dlpack__`` of a mixin class: the capsule of the object that ``x`` exports.
 #[pyfunction]
 #[pyo3(signature = (x, *, stream, max_version, dl_device, copy))]
 pub(crate) fn dlpack<'py>(
@@ -124,12 +124,12 @@ pub(crate) fn dlpack<'py>(
     if !oneapi::is_queue(stream, snapshot.meta().device) {
         capsule::order_for_export(stream, &snapshot)?;
     }
-    // What comes from a producer was made for this export, what a dlx.Tensor holds is shared with it (R38).
+    // A producer's tensor was made for this export; a dlx.Tensor shares its own (R38).
     let fresh = copy == Some(true) || Tensor::of(&inner).is_none();
     capsule::of(py, &snapshot, max_version, fresh)
 }
 
-/// A producer that cannot serve another device says so in its own way; to a consumer it is a `BufferError` (R52).
+/// Turns a producer's own error for a device that it cannot serve into a `BufferError` (R52).
 fn elsewhere(x: &Bound<'_, PyAny>, error: PyErr, there: DLDevice) -> PyErr {
     let py = x.py();
     let refused =
@@ -144,7 +144,7 @@ fn elsewhere(x: &Bound<'_, PyAny>, error: PyErr, there: DLDevice) -> PyErr {
     explained
 }
 
-/// What ``x``, of a class that has ``__dlx_export__``, stands for.
+/// The tensor that ``x`` exports through ``__dlx_export__``.
 #[pyfunction]
 pub(crate) fn exported<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Tensor>> {
     let inner = Origin::of(&x.get_type())?.read(x)?;
@@ -168,7 +168,7 @@ pub(crate) fn dlpack_device<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, P
     device::to_tuple(x.py(), device)
 }
 
-/// ``__dlpack_device_aliases__`` of a mixin class: what the inner object says.
+/// ``__dlpack_device_aliases__`` of a mixin class: those of the inner object.
 #[pyfunction]
 pub(crate) fn dlpack_device_aliases<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
     let (inner, _) = innermost(x)?;
@@ -179,7 +179,7 @@ fn tensor_of(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
     from_dlpack(x, &Request::NOTHING)
 }
 
-/// An instance of ``cls`` over ``tensor``, through ``__dlx_import__``.
+/// Build an instance of ``cls`` over ``tensor``, through ``__dlx_import__``.
 #[pyfunction]
 pub(crate) fn import_tensor<'py>(
     cls: &Bound<'py, PyType>,
@@ -188,14 +188,14 @@ pub(crate) fn import_tensor<'py>(
     make(&Origin::Method, cls, tensor)
 }
 
-/// An instance of `class` over `tensor`.
+/// Builds an instance of `class` over `tensor`.
 fn make<'py>(
     origin: &Origin,
     class: &Bound<'py, PyType>,
     tensor: &Bound<'py, Tensor>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = class.py();
-    // Classes that share the table of the mixin itself.
+    // For classes that share the mixin's own table, a plain tensor.
     if is_root(class) {
         return Ok(tensor.clone().into_any());
     }
@@ -224,7 +224,7 @@ fn make<'py>(
     }
 }
 
-/// The stream of what instances of ``cls`` were last exported from; a ``dlx.Tensor``'s without.
+/// The current stream of the library whose tensor instances of ``cls`` exported last, else dlx's current stream.
 #[pyfunction]
 pub(crate) fn current_work_stream(
     cls: &Bound<'_, PyType>,
@@ -237,7 +237,7 @@ pub(crate) fn current_work_stream(
     }
 }
 
-/// The stream that `class` works on, the default one where it names none.
+/// The stream that `class` works on; dlx's current stream if it names none.
 pub(crate) fn stream_of(class: &Bound<'_, PyType>, device: DLDevice) -> PyResult<i64> {
     let named = match Slot::of_class(class)? {
         Some(slot) => Exchange::current_work_stream(slot, class.py(), device)?,
@@ -249,7 +249,7 @@ pub(crate) fn stream_of(class: &Bound<'_, PyType>, device: DLDevice) -> PyResult
     }
 }
 
-/// An instance of `class` over memory that its `__dlx_empty__` makes.
+/// Builds an instance of `class` over memory from its `__dlx_empty__`.
 pub(crate) fn empty<'py>(
     class: &Bound<'py, PyType>,
     shape: &[i64],
@@ -261,7 +261,7 @@ pub(crate) fn empty<'py>(
     import_tensor(class, &Tensor::new(class.py(), snapshot)?)
 }
 
-/// Uninitialized memory of dlx's own.
+/// Allocate uninitialized memory from dlx; ``shape`` counts elements.
 #[pyfunction]
 pub(crate) fn allocate<'py>(
     shape: Vec<i64>,

@@ -1,7 +1,7 @@
-//! Exports of any object as the functions of a table make them: without synchronization, and without a
-//! snapshot where the object's own library can be asked directly.
+//! Exports of any object for the functions of a table: without synchronization, and without a snapshot if the object's
+//! own library can export directly.
 //!
-//! Table functions call this, so nothing here drops an owned `Py<T>` unless it is properly attached.
+//! Table functions call this, so nothing here drops an owned `Py<T>` unless attached through PyO3 (S2).
 
 #![forbid(unsafe_code)]
 
@@ -29,16 +29,16 @@ use crate::tensor::managed::Managed;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 
-/// A managed tensor, and the stream on which its library works: that of a table, for a device with streams.
+/// A managed tensor, and the work stream of its library: from its table, for devices with streams.
 pub(crate) type TableExport = (Managed<DLManagedTensorVersioned>, Option<WorkStream>);
 
-/// A borrowed view, and the stream on which its library works.
+/// A borrowed view, and the work stream of its library.
 pub(crate) type TableBorrow = (DLTensor, Option<WorkStream>);
 
-/// A managed tensor of `x`.
+/// Exports `x` as a managed tensor.
 ///
-/// A table is asked without order, and its library's stream is named with the answer. A producer that has only
-/// `__dlpack__` cannot say on which stream it works; it is asked to make the one of `stream` wait.
+/// A table exports without order, and its library's stream is returned too. A producer that has only `__dlpack__`
+/// cannot name its stream, so it is asked to make `stream` wait.
 ///
 /// # Errors
 ///
@@ -55,16 +55,16 @@ pub(crate) fn managed_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyRe
     by_way(x, way, stream)
 }
 
-/// How to export `x`, of a type of which that is not remembered.
+/// Finds the import path of `x`, whose type is not cached.
 #[cold]
 #[inline(never)]
 fn find(x: &Bound<'_, PyAny>) -> PyResult<Way> {
-    // Finding the way runs Python code.
+    // This runs Python code.
     Python::attach(|_| cache::asked(x))
 }
 
-/// As [`managed_tensor`], where `x` has a table or a native reader, or for `any_stream` a usual export of `__dlpack__`;
-/// `None` where it has not. The caller is properly attached.
+/// As [`managed_tensor`], if `x` has a table, a native reader or, with `any_stream`, a plain `__dlpack__`; else `None`.
+/// The caller is attached through PyO3.
 #[inline(always)]
 pub(crate) fn fast_export(
     x: &Bound<'_, PyAny>,
@@ -73,7 +73,7 @@ pub(crate) fn fast_export(
 ) -> PyResult<Option<FastExport>> {
     let mut room = None;
     match cache::way_in(&mut room, x)? {
-        // Its dimensions have to be read once and checked.
+        // Other threads may change it, so its dimensions are copied before they are checked.
         Way::Table(table, Some(kind)) if kind.is_plain() => {
             Ok(table::on_cpu(x, table, kind)?.map(FastExport::Snapshot))
         }
@@ -81,7 +81,7 @@ pub(crate) fn fast_export(
     }
 }
 
-/// As [`fast_export`], of all but tensors of torch.
+/// As [`fast_export`], for all but plain torch tensors.
 #[inline(never)]
 fn fast_export_by_way(
     x: &Bound<'_, PyAny>,
@@ -104,8 +104,8 @@ fn fast_export_by_way(
     protocol::fast_export(x, kind).map_err(|error| torch::explain(kind.as_ref(), x, error))
 }
 
-/// As [`managed_tensor`], for dlx itself: a snapshot notes what an unversioned tensor cannot say. The caller is properly
-/// attached.
+/// As [`managed_tensor`], for dlx itself: a snapshot also records what an unversioned tensor cannot say. The caller is
+/// attached through PyO3.
 pub(crate) fn snapshot(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Snapshot> {
     let managed = match cache::way(x)? {
         Way::Mixin => return snapshot(&innermost(x)?.0, stream),
@@ -127,12 +127,12 @@ fn by_way(x: &Bound<'_, PyAny>, way: &Way, stream: StreamOf<'_>) -> PyResult<Tab
     }
 }
 
-/// What a `dlx.Tensor` shares.
+/// Exports a `dlx.Tensor`, which shares its memory.
 fn from_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<TableExport> {
     Ok((ordered(x, stream)?.export(false)?, None))
 }
 
-/// The snapshot of a `dlx.Tensor`, if its elements are ready for the consumer's stream.
+/// The snapshot of a `dlx.Tensor`, after the consumer's stream was made to wait for its elements.
 fn ordered<'a>(x: &'a Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<&'a Snapshot> {
     let tensor = Tensor::of(x).ok_or_else(|| no_protocol(x, "__dlpack__"))?;
     let snapshot = tensor.get().snapshot()?;
@@ -143,7 +143,7 @@ fn ordered<'a>(x: &'a Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<&'a Sn
     Ok(snapshot)
 }
 
-/// What the table gives, as it is if it is what dlx would write.
+/// Exports through the table; passes the tensor on as it is if it conforms, else rewritten.
 #[inline(always)]
 fn from_table(
     x: &Bound<'_, PyAny>,
@@ -185,12 +185,12 @@ fn from_table(
     Ok((managed, work_stream))
 }
 
-/// The stream of a table's library, for a device that has streams.
+/// The work stream of a table's library, for devices with streams.
 fn work_stream(table: &Table, device: DLDevice) -> Option<WorkStream> {
     table.work_stream.filter(|_| stream::has_streams(device))
 }
 
-/// What `from_dlpack` makes of `x`; everything on this way may run Python code.
+/// Exports through `from_dlpack`, all of which may run Python code.
 #[cold]
 fn from_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<TableExport> {
     Python::attach(|_| Ok((by_protocol(x, stream)?.export(true)?, None)))
@@ -205,11 +205,11 @@ fn by_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Snapshot>
     from_dlpack(x, &request)
 }
 
-/// A view of `x` whose dimensions belong to it, and the stream of its library.
+/// A borrowed view of `x`, which owns the dimensions, and the work stream of its library.
 ///
 /// # Errors
 ///
-/// `BufferError` where `x` lends no view; what its library raises.
+/// `BufferError` if `x` lends no view; exceptions of its library.
 pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<TableBorrow> {
     let found;
     let way = match cache::remembered(x) {
@@ -239,7 +239,7 @@ fn lent_by_way(
     }
 }
 
-/// What the table lends.
+/// Borrows through the table.
 fn from_borrow(
     x: &Bound<'_, PyAny>,
     table: &Table,

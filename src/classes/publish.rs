@@ -12,13 +12,14 @@ use crate::exchange::Table;
 use crate::exchange::slot::{Hooks, Origin, SLOTS, Slot, is_mixin};
 use crate::types::error::type_name;
 
-/// The capsule with the exchange table that dlx uses for a type: the type's own, or one that dlx provides.
+/// Return the capsule with the exchange table of a type: the type's own, or one that dlx provides.
 ///
 /// A type that has only ``__dlpack__`` and ``__dlpack_device__`` gets a table that exports its instances as
-/// `from_dlpack` reads them, natively where dlx can, and makes instances by its ``from_dlpack`` or that of its
-/// library. It lends no views (``dltensor_from_py_object_no_sync`` is NULL), because nothing owns strides in
-/// elements. That of NumPy's arrays does not export read-only ones: consumers of a table do not say that they would
-/// respect it, and NumPy's own ``__dlpack__`` asks them (R40). The same type always has the same table, which lives as long as the process (R114).
+/// `from_dlpack` reads them, natively if possible, and makes instances through its ``from_dlpack`` or that of its
+/// library. The table lends no views (``dltensor_from_py_object_no_sync`` is NULL), because no object owns strides in
+/// elements. The one for NumPy arrays does not export read-only arrays: the caller of a table does not declare that it
+/// respects the flag, as NumPy's own ``__dlpack__`` requires (R40). A type always has the same table, which lives as
+/// long as the process (R114).
 ///
 /// Raises ``TypeError`` for a type whose instances cannot be exported.
 #[pyfunction]
@@ -30,18 +31,18 @@ pub(crate) fn exchange_api<'py>(cls: &Bound<'py, PyType>) -> PyResult<Bound<'py,
     }
 }
 
-/// Sets the table that dlx provides for ``cls`` on the class, so that every C consumer finds it.
+/// Set the table that dlx provides for ``cls`` on the class, so that every C consumer finds it.
 ///
-/// It is found on subclasses too; those that export in their own way still do. A consumer that has met the type
-/// before may remember that it had no table. Publishing again changes nothing.
+/// Subclasses inherit it; those that override the export keep their own. A consumer that has seen the type before may
+/// have cached that it has no table. Publishing again has no effect.
 ///
-/// Raises ``TypeError`` for a type that has a table of its own, whose instances cannot be exported, or which
-/// cannot be changed safely.
+/// Raises ``TypeError`` for a type that has its own table, whose instances cannot be exported, or that cannot be
+/// changed safely.
 #[pyfunction]
 #[pyo3(signature = (cls, /))]
 pub(crate) fn publish(cls: &Bound<'_, PyType>) -> PyResult<()> {
     let name = attribute(cls);
-    // Other threads may publish and take back meanwhile, so each of the questions is about this one look.
+    // Other threads may publish and unpublish meanwhile, so all the checks use this one lookup.
     let found = cls.getattr_opt(name)?;
     if is_mixin(cls) || own_capsule(cls)?.is_some() || found.is_some() {
         if found.is_some_and(|found| is_published(cls, &found)) {
@@ -66,7 +67,7 @@ pub(crate) fn publish(cls: &Bound<'_, PyType>) -> PyResult<()> {
     namespace.set_item(name, &capsule)?;
     modified(cls);
     let is_it = |found: Option<Bound<'_, PyAny>>| found.is_some_and(|found| found.is(&capsule));
-    // Where it is there no more, another thread has taken it back or put one of its own in its place.
+    // If it is gone, another thread has unpublished or replaced it.
     if is_it(cls.getattr_opt(name)?) || !is_it(namespace.get_item(name)?) {
         return Ok(());
     }
@@ -78,16 +79,16 @@ pub(crate) fn publish(cls: &Bound<'_, PyType>) -> PyResult<()> {
     )))
 }
 
-/// Takes back what `publish` set; nothing happens where nothing was published.
+/// Remove the table that `publish` set on ``cls``; no effect if there is none.
 ///
-/// Consumers that remember the table go on using it: it keeps working.
+/// Consumers that cached the table may go on using it.
 ///
-/// Raises ``TypeError`` for a type whose table is its own.
+/// Raises ``TypeError`` for a type that has its own table.
 #[pyfunction]
 #[pyo3(signature = (cls, /))]
 pub(crate) fn unpublish(cls: &Bound<'_, PyType>) -> PyResult<()> {
     let name = attribute(cls);
-    // The interpreter remembers attributes without holding them: the capsule outlives what is remembered.
+    // The interpreter's type cache borrows attributes, so hold the capsule until the cache has been invalidated.
     let Some(found) = own(cls, name) else {
         return Ok(());
     };
@@ -104,7 +105,7 @@ pub(crate) fn unpublish(cls: &Bound<'_, PyType>) -> PyResult<()> {
     } else {
         cls.delattr(name)
     };
-    // Another thread may have taken it back meanwhile.
+    // Another thread may have unpublished it meanwhile.
     taken_back.or_else(|error| match own(cls, name) {
         Some(still) if still.is(&found) => Err(error),
         _ => Ok(()),
@@ -115,13 +116,13 @@ fn attribute<'py>(cls: &Bound<'py, PyType>) -> &'py Bound<'py, PyString> {
     intern!(cls.py(), "__dlpack_c_exchange_api__")
 }
 
-/// What `class` itself has under `name`.
+/// The attribute `name` of `class` itself, not of a base.
 fn own<'py>(class: &Bound<'py, PyAny>, name: &Bound<'py, PyString>) -> Option<Bound<'py, PyAny>> {
     let namespace = class.getattr(intern!(class.py(), "__dict__")).ok()?;
     namespace.get_item(name).ok()
 }
 
-/// The capsule of a table that dlx can read and did not provide.
+/// The capsule of the type's own table, if dlx can read it.
 fn own_capsule<'py>(cls: &Bound<'py, PyType>) -> PyResult<Option<Bound<'py, PyCapsule>>> {
     let py = cls.py();
     if Table::of_type(cls)?.is_none() {
@@ -137,14 +138,14 @@ fn own_capsule<'py>(cls: &Bound<'py, PyType>) -> PyResult<Option<Bound<'py, PyCa
     Ok(None)
 }
 
-/// Whether an attribute is the table that dlx provides for `cls`.
+/// Whether `attribute` is the table that dlx provides for `cls`.
 fn is_published(cls: &Bound<'_, PyType>, attribute: &Bound<'_, PyAny>) -> bool {
     let header = exchange::header_in(attribute).ok().flatten();
     let slot = header.and_then(|header| Slot::of_table(header.addr().get()));
     slot.is_some_and(|slot| slot.is_for(cls.as_ptr()) && slot.is_provided())
 }
 
-/// The slot of a type that dlx provides a table for.
+/// The slot for the table that dlx provides for `cls`; claims one if needed.
 fn provided(cls: &Bound<'_, PyType>) -> PyResult<&'static Slot> {
     let py = cls.py();
     if let Some(slot) = Slot::provided(cls) {
@@ -166,9 +167,9 @@ fn capsule<'py>(slot: &'static Slot, py: Python<'py>) -> PyResult<Bound<'py, PyC
     exchange::publish(py, table)
 }
 
-/// The dictionary behind the mapping proxy of a type that Python code cannot change.
+/// The dictionary behind the mapping proxy of an immutable type.
 ///
-/// Such a type belongs to an extension module, whose code sets attributes there as well when it makes the type.
+/// Such a type comes from an extension module, whose own code fills the same dictionary when it creates the type.
 fn namespace<'py>(cls: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyDict>> {
     let py = cls.py();
     let proxy = cls.getattr(intern!(py, "__dict__"))?;
@@ -183,8 +184,8 @@ fn namespace<'py>(cls: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyDict>> {
     }
 }
 
-/// Tells the interpreter that the dictionary of a type has changed.
+/// Invalidates the interpreter's caches after the dictionary of a type has changed.
 fn modified(cls: &Bound<'_, PyType>) {
-    // SAFETY: a live type, attached; the caller has changed its dictionary, which is what this is for.
+    // SAFETY: attached, with a live type; CPython documents the call for use after a change of the type's dictionary.
     unsafe { ffi::PyType_Modified(cls.as_type_ptr()) };
 }

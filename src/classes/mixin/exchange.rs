@@ -1,4 +1,4 @@
-//! What the tables of the pool do: for instances of mixin classes, and of types that dlx provides a table for.
+//! The table functions of the pool's slots: for mixin classes, and for types that dlx provides a table for.
 
 #![forbid(unsafe_code)]
 
@@ -91,7 +91,7 @@ impl Exchange for Slot {
         if !self.hooks().empty {
             return tensor_table::allocate(shape, dtype, device);
         }
-        // The hook is spared what dlx's own allocator refuses.
+        // Refuse what dlx's own allocator would, before the hook runs.
         let meta = Meta {
             device,
             ..Meta::on_cpu(NonNull::dangling().as_ptr(), dtype, 0)
@@ -106,7 +106,7 @@ impl Exchange for Slot {
                     .map_err(|error| Error::raised(py, &error))
             })
         };
-        // A caller of the allocator need not be attached.
+        // The allocator may be called without being attached (S2).
         let made = attach_uncounted(|_| made());
         made.unwrap_or_else(|| Err(Error::refused("Python is exiting")))
     }
@@ -124,12 +124,12 @@ impl Exchange for Slot {
 }
 
 impl Slot {
-    /// Whether `object` is of the very type that the table was provided for, so that there is nothing to read.
+    /// Whether `object` is exactly of the type that the table was provided for, so that it is itself what is exported.
     fn is_itself(&self, object: &Bound<'_, PyAny>) -> bool {
         self.is_for(object.get_type_ptr().cast()) && self.is_provided()
     }
 
-    /// What is exported in place of `object`.
+    /// Reads the object that is exported in place of `object`.
     fn read<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         match self.holder() {
             Some(holder) if self.is_for(object.get_type_ptr().cast()) => holder.origin.read(object),
@@ -137,7 +137,7 @@ impl Slot {
         }
     }
 
-    /// As [`Self::read`], for what is not of the very class of the table.
+    /// As [`Self::read`], for objects that are not exactly of the table's class.
     #[cold]
     fn read_other<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let class = object.get_type();
@@ -154,7 +154,7 @@ impl Slot {
         }
     }
 
-    /// The stream that consumers run on where the class does not say.
+    /// The stream of a class that does not name one.
     pub(super) fn inherited(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
         match self.work_stream() {
             Some(work_stream) => work_stream.get(py, device),
@@ -185,7 +185,7 @@ impl Slot {
         })
     }
 
-    /// What `__dlx_empty__` makes.
+    /// Allocates through `__dlx_empty__`.
     fn empty(
         &self,
         py: Python<'_>,
@@ -199,7 +199,7 @@ impl Slot {
     }
 }
 
-/// What `__dlx_empty__` of `class` makes, on the stream that the class works on.
+/// Allocates through `__dlx_empty__` of `class`, ordered for the stream that the class works on.
 pub(super) fn memory_of(
     class: &Bound<'_, PyType>,
     stream: StreamOf<'_>,
@@ -233,8 +233,8 @@ pub(super) fn memory_of(
     Ok(snapshot.writable()?)
 }
 
-/// The error of a table that dlx provides for a read-only array: NumPy's own `__dlpack__` gives that only to who says
-/// that it reads flags (R40), and a table is not told.
+/// The error of a provided table for a read-only NumPy array: NumPy's own `__dlpack__` exports one only to a consumer
+/// that declares that it reads flags (R40), and a table's caller declares nothing.
 #[cold]
 #[inline(never)]
 fn unasked(x: &Bound<'_, PyAny>) -> PyErr {
@@ -244,7 +244,7 @@ fn unasked(x: &Bound<'_, PyAny>) -> PyErr {
     ))
 }
 
-/// The error for a hook that returned something else.
+/// The error for a hook that returned the wrong thing.
 #[cold]
 pub(super) fn nonsense(
     class: &Bound<'_, PyType>,
