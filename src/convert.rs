@@ -1,5 +1,5 @@
-//! From one library to another: import and export in one call, for a value (`convert`), for new memory (`empty`) and for
-//! the arguments of a function (`bridge`).
+//! Conversions between libraries, import and export in one call: of a tensor (`convert`), of new memory (`empty`), and
+//! of a function's arguments and results (`bridge`).
 //!
 //! The top room: it may use all others, and only `lib.rs` uses it.
 

@@ -1,6 +1,6 @@
-//! The short way of a function that `dlx.bridge` made, for arguments of types that it has seen.
+//! The fast path of a function made by `dlx.bridge`, for arguments of types that it has seen.
 //!
-//! `python/dlx/_bridged.py` goes on where this way ends: at containers, new types, and what is written in place.
+//! `python/dlx/_bridged.py` is the slow path, for containers, new types, and `out`.
 
 #![forbid(unsafe_code)]
 
@@ -18,8 +18,8 @@ use crate::stream;
 use crate::types::device;
 use crate::types::dtype;
 
-/// What is remembered of the first types that a function meets, by identity: metaclasses have a say in hashes and in
-/// what is equal. What finds no place is asked each time.
+/// A map from the first 32 types that a function meets to values. It compares types by identity, because metaclasses
+/// can override hashing and equality. Types that find no slot are asked each time.
 #[pyclass(frozen, module = "dlx._core")]
 pub(crate) struct Types([OnceLock<(Py<PyType>, Py<PyAny>)>; PLACES]);
 
@@ -32,12 +32,12 @@ impl Types {
         Self([const { OnceLock::new() }; PLACES])
     }
 
-    /// What is remembered of ``cls``, or None.
+    /// The value for ``cls``, or None.
     fn get(&self, cls: &Bound<'_, PyType>) -> Option<Py<PyAny>> {
         Some(self.find(cls)?.clone_ref(cls.py()))
     }
 
-    /// Remembers it.
+    /// Add a value for ``cls``, if it has none and a slot is free.
     fn add(&self, cls: &Bound<'_, PyType>, value: Py<PyAny>) {
         let mut pair = (cls.clone().unbind(), value);
         for place in &self.0 {
@@ -45,7 +45,7 @@ impl Types {
                 Ok(()) => return,
                 Err(back) => pair = back,
             }
-            // Another thread may have been faster.
+            // Another thread may have inserted it first.
             if place.get().is_some_and(|(there, _)| there.is(cls)) {
                 return;
             }
@@ -71,7 +71,7 @@ impl Types {
     }
 }
 
-/// Where the elements of a tensor are, and what they are: address, shape, strides, dtype and device.
+/// Return the address, shape, strides (in elements), dtype and device of a tensor of any library.
 #[pyfunction]
 #[pyo3(signature = (x, /))]
 pub(crate) fn placed<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
@@ -93,9 +93,10 @@ pub(crate) fn placed<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>
         .into_pyobject(py)
 }
 
-/// One kind of tensor, ``to``, for the results of a call with arguments of one type, or for those arguments.
+/// A tensor type ``to`` that arguments or results are converted to.
 ///
-/// ``known`` says by exact type which objects are converted to become one. ``foreign`` says it of the arguments.
+/// ``known`` maps the exact type of an object to whether it is converted. ``foreign`` tells whether the arguments that
+/// this kind stands for are converted.
 #[pyclass(frozen, subclass, module = "dlx._core")]
 pub(crate) struct Kind {
     #[pyo3(get)]
@@ -118,7 +119,7 @@ impl Kind {
     }
 }
 
-/// What a function returned, as `kind` says.
+/// Converts what a function returned to `kind`.
 fn give<'py>(kind: &Bound<'py, Kind>, value: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = value.py();
     let Kind { to, known, .. } = kind.get();
@@ -130,13 +131,13 @@ fn give<'py>(kind: &Bound<'py, Kind>, value: Bound<'py, PyAny>) -> PyResult<Boun
     }
 }
 
-/// A function, and how it is called.
+/// A bridged function.
 ///
-/// ``to`` is what its arguments become. ``seen`` gives, by their exact type, the `Kind` that results become, unless
-/// ``result`` names one. ``receivers`` positional arguments are left alone, and ``out``
-/// is the position of what is written in place. ``arguments`` has the methods that go on.
+/// Arguments are converted to ``to``. ``seen`` maps the exact type of an argument to the `Kind` that results become,
+/// unless ``result`` names one. The first ``receivers`` positional arguments are left alone, and ``out`` is the
+/// position of the argument that is written in place. ``arguments`` has the methods of the slow path.
 ///
-/// It has no attributes of its own: those that it shows are the function's.
+/// The object has no attributes of its own; it shows those of the function.
 #[pyclass(frozen, subclass, module = "dlx._core")]
 pub(crate) struct Bridged {
     function: Py<PyAny>,
@@ -171,7 +172,7 @@ impl Bridged {
         }
     }
 
-    /// Call the function with its arguments converted, and convert what it returns.
+    /// Call the function with converted arguments, and convert what it returns.
     #[pyo3(signature = (*args, **kwargs))]
     fn __call__<'py>(
         &self,
@@ -232,7 +233,7 @@ impl Bridged {
     }
 }
 
-/// Whether these are no tensors, for sure, and nothing that is written in place.
+/// Whether no keyword is ``out`` and every value is of a common non-tensor type.
 fn are_plain(kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
     for (name, x) in kwargs.into_iter().flatten() {
         if !is_plain(&x) || name.eq("out")? {

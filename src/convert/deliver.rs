@@ -1,4 +1,23 @@
-//! How a tensor is given to another library: as a NumPy array, through its table, through a Python function.
+//! Hands a tensor to another library: as a NumPy array, through its table, or through its Python importer.
+//!
+//! NumPy takes every strided layout and the read-only flag. Other libraries may not, so these two share first, verify
+//! the result, and fall back to one compact copy (`CopyRefused` if `copy=False`):
+//!
+//! ```text
+//! to_table:     no misfit (negative strides, misaligned, read-only):  import; done
+//!               read-only:                  import; done if the result reports itself read-only
+//!               any misfit left:            import a compact copy
+//!
+//! to_function:  misaligned:                 replace the tensor by a compact copy
+//!               read-only without elements: clear the flag
+//!               call the importer
+//!               it refused, flag unknown:   call it again with READ_ONLY set, in case it takes only versioned capsules
+//!               the result lost READ_ONLY, or it refused a tensor that is read-only or not row-major:
+//!                                           call it with a compact copy
+//!               check that the result has the same dtype
+//!
+//! both:         check the class of the result and, if copy=False, that it has the same address
+//! ```
 
 #![forbid(unsafe_code)]
 
@@ -31,7 +50,7 @@ use crate::types::dtype::DType;
 use crate::types::error::{copy_refused, copy_refused_type, first_line};
 use crate::types::{device, layout};
 
-/// As a `numpy.ndarray`, which holds the tensor as its base.
+/// Converts to a `numpy.ndarray` whose base holds the tensor.
 pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Options) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
     let tensor = match Input::of(x, asked, |device| stream::current(py, device), true)? {
@@ -64,7 +83,7 @@ pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Options) -> PyResult<
     }
 }
 
-/// As an object that the table of the target makes of a NumPy array as it is; `None` where it does not fit.
+/// Imports a NumPy array through the target's table, without a snapshot; `None` if it does not fit as it is.
 pub(super) fn array_to_table<'py>(
     x: &Bound<'py, PyAny>,
     target: &Target<'py>,
@@ -84,7 +103,7 @@ pub(super) fn array_to_table<'py>(
     Ok(Some(made))
 }
 
-/// As an object that the table of the target makes.
+/// Imports through the target's table.
 pub(super) fn to_table<'py>(
     source: Input<'py>,
     target: &Target<'py>,
@@ -109,8 +128,7 @@ pub(super) fn to_table<'py>(
     }
     let why = format!("{} {why}", target.name());
     let on = if stream::has_streams(snapshot.meta().device) {
-        // What the library will use the copy on.
-
+        // The copy runs on the stream on which the library will use it.
         let device = snapshot.meta().device;
         On::asked(Stream::of_table(table.stream_of(py, device)?, device), true)
     } else {
@@ -120,7 +138,7 @@ pub(super) fn to_table<'py>(
     by_table(copied, target, table, asked, py)
 }
 
-/// As an object that the table of the target makes of a tensor that fits.
+/// Imports a tensor that fits through the target's table.
 fn by_table<'py>(
     source: Input<'py>,
     target: &Target<'py>,
@@ -152,7 +170,7 @@ fn by_table<'py>(
 const FORGETS: &str = "would not respect that the tensor is read-only";
 const MISALIGNED: &str = "needs memory that is aligned to its elements";
 
-/// What other libraries do not take, crash on, or forget.
+/// Why a table must not get the tensor: its library would refuse it, crash on it, or forget a flag.
 fn misfit(tensor: &DLTensor, flags: u64, shape: &[i64], strides: &[i64]) -> Option<&'static str> {
     let is_backward = |(&extent, &stride): (&i64, &i64)| extent > 1 && stride < 0;
     if shape.iter().zip(strides).any(is_backward) {
@@ -166,7 +184,7 @@ fn misfit(tensor: &DLTensor, flags: u64, shape: &[i64], strides: &[i64]) -> Opti
     }
 }
 
-/// Whether elements do not lie as compiled code expects, which may fail on such memory.
+/// Whether the first element is not aligned to its size, as compiled code expects.
 fn is_misaligned(tensor: &DLTensor) -> bool {
     let address = (tensor.data.addr() as u64).wrapping_add(tensor.byte_offset);
     !layout::is_aligned(address, tensor.dtype)
@@ -194,7 +212,7 @@ impl Input<'_> {
         }
     }
 
-    /// A compact copy of `snapshot`, made for the reason `why`, if one may be made.
+    /// Makes a compact copy of `snapshot`, for the reason `why`; `CopyRefused` if `copy=False`.
     fn copied<'py>(
         py: Python<'py>,
         asked: &Options,
@@ -219,7 +237,7 @@ impl Input<'_> {
     }
 }
 
-/// As what `function`, the importer of the target's library, makes of a `dlx.Tensor`.
+/// Imports through `function`, the importer of the target's library, called with a `dlx.Tensor`.
 pub(super) fn to_function<'py>(
     source: Input<'py>,
     target: &Target<'py>,
@@ -236,7 +254,7 @@ pub(super) fn to_function<'py>(
     }
     let mut readonly = snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY);
     if readonly && snapshot.size() == 0 {
-        // Nobody can write, so the library need not even know the flag.
+        // Without elements there is nothing to write, so the flag does not matter.
         tensor = Tensor::new(py, snapshot.writable()?)?;
         readonly = false;
     }
@@ -244,14 +262,14 @@ pub(super) fn to_function<'py>(
     let mut made = function.call1((&tensor,));
     let refused = |error: &PyErr| is_refusal(py, error);
     if made.as_ref().is_err_and(refused) && snapshot.has(MAYBE_READ_ONLY) {
-        // It may take no capsule of the kind that cannot say: read-only is then the safe thing to be told.
+        // It may refuse unversioned capsules. A versioned one has to decide the flag: READ_ONLY is safe.
         let told = Tensor::new(py, snapshot.readonly()?)?;
         if let Ok(again) = function.call1((&told,)) {
             (made, readonly) = (Ok(again), true);
         }
     }
     let why = match &made {
-        // Asked of what was made: what a library makes of one tensor says nothing of the next.
+        // Ask each result: how a library imports one tensor says nothing about the next.
         Ok(made) if readonly && !is_readonly(made) => Some(FORGETS.to_owned()),
         Err(error) if is_refusal(py, error) && (readonly || !snapshot.is_row_major()) => {
             let text = first_line(py, error);
@@ -274,7 +292,7 @@ pub(super) fn to_function<'py>(
     Ok(made)
 }
 
-/// What was given to a library.
+/// Address and dtype of the tensor that a library was given.
 struct Given {
     address: usize,
     dtype: DLDataType,
@@ -288,7 +306,7 @@ impl Given {
         }
     }
 
-    /// The error of a library that did not take it: a `BufferError` that tells what it was.
+    /// Turns a library's refusal into a `BufferError` that names the target and the dtype.
     #[cold]
     fn refused(&self, py: Python<'_>, target: &Target<'_>, error: PyErr) -> PyErr {
         if !is_refusal(py, &error) {
@@ -303,11 +321,11 @@ impl Given {
         refused
     }
 
-    /// Refuses elements that became others on the way (JAX without x64 has none of 64 bits, MLX never).
+    /// Refuses a result with another dtype (JAX without x64 narrows 64-bit types, MLX has no float64).
     fn check_dtype(&self, made: &Bound<'_, PyAny>, target: &Target<'_>) -> PyResult<()> {
         let py = made.py();
         let named = || DType::of(&made.getattr(intern!(py, "dtype"))?);
-        // The dtypes of some libraries do not tell what they are, and some cannot name all that they have.
+        // Some libraries' dtypes have no name that dlx can read; import the result to see its dtype.
         let found = named().or_else(|_| seen(made).map(|snapshot| snapshot.meta().dtype));
         match found {
             Ok(found) if found != self.dtype => Err(PyBufferError::new_err(format!(
@@ -320,7 +338,7 @@ impl Given {
         }
     }
 
-    /// Refuses a copy that the library has made.
+    /// Refuses a copy made by the library.
     fn check_shared(&self, made: &Bound<'_, PyAny>, target: &Target<'_>) -> PyResult<()> {
         let py = made.py();
         match seen(made) {
@@ -336,17 +354,17 @@ impl Given {
     }
 }
 
-/// What was made, as dlx sees it.
+/// Imports the result, to look at it.
 fn seen(made: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
     from_dlpack(made, &Request::NOTHING)
 }
 
-/// Whether what was made says that it is read-only.
+/// Whether the result reports itself read-only.
 fn is_readonly(made: &Bound<'_, PyAny>) -> bool {
     seen(made).is_ok_and(|snapshot| snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY))
 }
 
-/// Whether a library says by this exception that it does not take a tensor.
+/// Whether a library refuses a tensor by this exception.
 fn is_refusal(py: Python<'_>, error: &PyErr) -> bool {
     let refused = copy_refused_type(py).is_ok_and(|class| error.is_instance(py, class));
     !refused

@@ -1,4 +1,4 @@
-//! `empty`: uninitialized memory of any library's allocator.
+//! `empty`: uninitialized memory from any library's allocator.
 
 #![forbid(unsafe_code)]
 
@@ -24,16 +24,16 @@ use crate::types::dtype;
 use crate::types::dtype::DType;
 use crate::types::error::bad_integers;
 
-/// A tensor whose elements are not initialized: they hold whatever was in the memory before.
+/// Make a tensor with uninitialized elements, which hold whatever was in the memory before.
 ///
-/// ``shape`` is an int or a sequence of ints, ``dtype`` whatever `DType` takes. ``like`` is a tensor, an array type or
-/// a namespace whose kind the result is, from the allocator of its exchange table, or from ``__dlx_empty__`` of an
-/// `ExchangeMixin` class; other libraries get memory of dlx's own. Without it the result is a `Tensor`.
-/// ``device`` is that of the tensor ``like``, or else the CPU. Memory of dlx's own on CUDA and ROCm is there for work on
-/// dlx's current stream, and is freed in its order.
+/// ``shape`` is an int or a sequence of ints, in elements; ``dtype`` is anything that `DType` accepts. ``like`` is a
+/// tensor, an array type or a namespace that the result is an array of: its memory comes from the allocator of the
+/// exchange table or, for an `ExchangeMixin` class, from ``__dlx_empty__``; other libraries get memory from dlx.
+/// Without ``like`` the result is a `Tensor`. ``device`` defaults to that of a tensor ``like``, else to the CPU. dlx
+/// allocates and frees CUDA and ROCm memory in the order of its current stream.
 ///
-/// Raises ``ValueError`` for a shape that cannot be, ``BufferError`` for a dtype or a device that the library does not
-/// have or where there is no driver, ``MemoryError``, and what else its allocator reports, by name.
+/// Raises ``ValueError`` for an invalid shape, ``BufferError`` for a dtype or device that the library does not support
+/// or if there is no driver, ``MemoryError``, and other errors of the allocator.
 #[pyfunction]
 #[pyo3(signature = (shape, dtype, *, device=None, like=None))]
 pub(crate) fn empty<'py>(
@@ -54,7 +54,7 @@ pub(crate) fn empty<'py>(
         Some(like) => (Some(like.get_type().into_any()), protocol::device(like)?),
     };
     let device = given.or(here).unwrap_or(device::CPU);
-    // No allocator is asked for what no tensor can be.
+    // Check the shape before any allocator sees it.
     let meta = Meta {
         device,
         ..Meta::on_cpu(NonNull::dangling().as_ptr(), dtype, 0)
@@ -75,7 +75,7 @@ pub(crate) fn empty<'py>(
     }
 }
 
-/// Memory of a library's own allocator, as an object that the same table makes.
+/// Allocates through a library's table, and imports the memory through the same table.
 fn of_table<'py>(
     target: &Target<'py>,
     table: &Table,
@@ -103,7 +103,7 @@ fn of_table<'py>(
     Ok(made)
 }
 
-/// The extents of an int or a sequence of ints.
+/// The extents of a shape given as an int or a sequence of ints.
 fn extents(shape: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
     let one = shape.extract::<i64>().map(|extent| vec![extent]);
     one.or_else(|_| shape.extract()).map_err(|error| {

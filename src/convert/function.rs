@@ -1,4 +1,4 @@
-//! `convert`: a tensor of one library as one of another.
+//! `convert`: converts a tensor of one library to another.
 
 #![forbid(unsafe_code)]
 
@@ -16,19 +16,21 @@ use crate::stream;
 use crate::tensor::object::Tensor;
 use crate::types::device::Device;
 
-/// ``x`` as a tensor of another library: ``to`` is its array type (``torch.Tensor``, ``np.ndarray``,
-/// ``jax.Array``, a subclass of `ExchangeMixin`, `Tensor`) or its namespace (``torch``, ``jax.numpy``).
+/// Convert ``x`` to a tensor of another library.
 ///
-/// The memory is shared wherever the other library can describe it. Where it cannot, or would not respect that it
-/// is read-only, the elements are copied, unless ``copy=False``; ``copy=True`` always copies. NumPy arrays over memory
-/// whose producer cannot say whether it may be written (an array of JAX) are read-only. ``device`` is where
-/// the result must be, as a name, a pair or a `Device`.
+/// ``to`` is its array type (``torch.Tensor``, ``np.ndarray``, ``jax.Array``, a subclass of `ExchangeMixin`, `Tensor`)
+/// or its namespace (``torch``, ``jax.numpy``).
 ///
-/// ``x`` itself is returned where it is an instance of the type already and nothing else is asked for; of
-/// ``np.ndarray`` only arrays of that very class are, others are viewed as one.
+/// The result shares the memory if the other library can describe it. If it cannot, or would not respect that the
+/// memory is read-only, the elements are copied, unless ``copy=False``; ``copy=True`` always copies. A NumPy array is
+/// read-only if the producer cannot tell whether its memory may be written (JAX). ``device`` is where the result must
+/// be: a name, a pair or a `Device`.
 ///
-/// Raises ``BufferError`` for what the other library does not take, `CopyRefused` where ``copy=False`` rules out
-/// the copy that it would take, and what `from_dlpack` raises.
+/// Returns ``x`` itself if it is already an instance of the type and neither ``device`` nor ``copy`` asks for more. For
+/// ``np.ndarray``, instances of subclasses are returned as plain views.
+///
+/// Raises ``BufferError`` if the other library does not accept the tensor, `CopyRefused` if ``copy=False`` rules out a
+/// copy that it would accept, and the exceptions of `from_dlpack`.
 #[pyfunction]
 #[inline(always)]
 #[pyo3(signature = (x, to, /, *, device=None, copy=None))]
@@ -43,7 +45,7 @@ pub(crate) fn convert<'py>(
         copy,
     };
     if numpy::is_class(to) {
-        // The usual target, without a look at what is remembered.
+        // The most common target skips the lookup of tables.
         return if numpy::is_ndarray(x) && asked.is_met_by(x)? {
             Ok(x.clone())
         } else {
@@ -53,7 +55,7 @@ pub(crate) fn convert<'py>(
     make(x, &Target::of(to)?, &asked)
 }
 
-/// An instance of what `target` is.
+/// Makes an instance of the target's class.
 fn make<'py>(
     x: &Bound<'py, PyAny>,
     target: &Target<'py>,
@@ -62,7 +64,7 @@ fn make<'py>(
     let py = x.py();
     let class = &target.class;
     let is_one = match target.via {
-        // A subclass of an array may mean something else by its operators.
+        // A subclass of ndarray may give operators another meaning.
         Via::Numpy => x.get_type().is(class),
         _ => !numpy::is_ndarray(x) && target.is_class_of(x)?,
     };

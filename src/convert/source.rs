@@ -1,4 +1,4 @@
-//! A tensor on its way to another library, and what was asked for.
+//! The tensor to convert, and the options of the call.
 
 #![forbid(unsafe_code)]
 
@@ -19,7 +19,7 @@ use crate::tensor::managed::Managed;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 
-/// What the caller asked for.
+/// The options of a conversion.
 pub(crate) struct Options {
     pub(crate) device: Option<DLDevice>,
     pub(crate) copy: Option<bool>,
@@ -30,7 +30,7 @@ impl Options {
         self.device.is_none() && self.copy.is_none()
     }
 
-    /// Whether `x`, whose type is right, need not be converted.
+    /// Whether `x`, which has the right type, can be returned as it is.
     pub(super) fn is_met_by(&self, x: &Bound<'_, PyAny>) -> PyResult<bool> {
         Ok(self.copy != Some(true)
             && match self.device {
@@ -39,7 +39,7 @@ impl Options {
             })
     }
 
-    /// The tensor of `x`, ready on the stream that the other library works on.
+    /// Imports `x`, ordered for the stream that `stream_of` gives for its device.
     pub(super) fn import(
         &self,
         x: &Bound<'_, PyAny>,
@@ -56,11 +56,11 @@ impl Options {
     }
 }
 
-/// A tensor on its way.
+/// A tensor to convert.
 pub(super) enum Input<'py> {
-    /// As the producer's own library exports it, on the CPU.
+    /// On the CPU, as the producer's own library exports it.
     Managed(Managed<DLManagedTensorVersioned>),
-    /// As dlx holds it; `fresh` if nobody else does.
+    /// Held by dlx; `fresh` if the producer does not share the snapshot.
     Tensor {
         tensor: Bound<'py, Tensor>,
         fresh: bool,
@@ -68,8 +68,8 @@ pub(super) enum Input<'py> {
 }
 
 impl<'py> Input<'py> {
-    /// The tensor of `x`, ready on the stream of its device that `stream_of` tells; for `any_stream` it will be used on
-    /// the CPU or not at all.
+    /// Imports `x`, ordered for the stream that `stream_of` gives for its device. With `any_stream` the target takes
+    /// only CPU memory, so that no stream matters.
     pub(super) fn of(
         x: &Bound<'py, PyAny>,
         asked: &Options,
@@ -98,7 +98,7 @@ impl<'py> Input<'py> {
             Some(FastExport::Managed(managed)) => {
                 let (tensor, flags, _) = parts(&managed)?;
                 let copied = flags & DLPACK_FLAG_BITMASK_IS_COPIED != 0;
-                // What is on a device with streams has to be ordered; what is a copy may have to be refused.
+                // The direct path neither orders streams nor applies `copy` to a copy made by the producer.
                 let again = stream::has_streams(tensor.device) || (copied && asked.copy.is_some());
                 if !again {
                     return Ok(Self::Managed(managed));
@@ -113,7 +113,7 @@ impl<'py> Input<'py> {
             None => {}
         }
         let snapshot = asked.import(x, stream_of)?;
-        // What a producer exports is made for this, what dlx holds is shared (R38).
+        // A producer's tensor was made for this conversion; a dlx.Tensor shares its own (R38).
         let held = Tensor::of(x).is_some() || is_mixin(&x.get_type());
         Ok(Self::Tensor {
             tensor: Tensor::new(x.py(), snapshot)?,
@@ -121,7 +121,7 @@ impl<'py> Input<'py> {
         })
     }
 
-    /// As a `dlx.Tensor`.
+    /// Converts into a `dlx.Tensor`.
     pub(super) fn into_tensor(self, py: Python<'py>) -> PyResult<Bound<'py, Tensor>> {
         match self {
             Self::Managed(managed) => Tensor::new(py, snapshot(managed)?),

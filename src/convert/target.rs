@@ -1,7 +1,7 @@
-//! What a tensor is converted to, and how.
+//! The target of a conversion, and how its instances are made.
 //!
-//! A class or a module may change between two calls, or die: each call asks anew. Remembered are only the tables of
-//! classes that live as long as the process and keep what they have.
+//! A class or a module may change or die between two calls, so each call looks it up again. Only the tables of classes
+//! that live as long as the process and cannot change are cached.
 
 #![forbid(unsafe_code)]
 
@@ -24,27 +24,27 @@ use crate::types::error::type_name;
 pub(crate) enum Via<'py> {
     /// `dlx.Tensor`.
     Tensor,
-    /// As a NumPy array, and if the class is a subclass as a view of that.
+    /// As a NumPy array; for a subclass, as a view of that.
     Numpy,
-    /// By `__dlx_import__`.
+    /// Through `__dlx_import__`.
     Mixin,
-    /// By the table of the class.
+    /// Through the table of the class.
     Table(Table),
-    /// By the function that its library imports with.
+    /// Through the importer of its library.
     Function(Bound<'py, PyAny>),
 }
 
-/// A class, named itself or by its namespace.
+/// A target class, passed itself or as its namespace.
 pub(crate) struct Target<'py> {
     pub(crate) class: Bound<'py, PyType>,
     pub(crate) via: Via<'py>,
 }
 
-/// The tables that are remembered; what finds no place is asked anew each time.
+/// Cached tables; classes that find no slot are looked up at each call.
 static TABLES: [OnceLock<(Py<PyType>, Table)>; 8] = [const { OnceLock::new() }; 8];
 
 impl<'py> Target<'py> {
-    /// What `to` is.
+    /// Resolves the argument `to`.
     pub(crate) fn of(to: &Bound<'py, PyAny>) -> PyResult<Self> {
         let py = to.py();
         let class = match to.cast::<PyType>() {
@@ -79,17 +79,17 @@ impl<'py> Target<'py> {
         Ok(Self { class, via })
     }
 
-    /// How errors call it.
+    /// The name of the class for error messages.
     pub(crate) fn name(&self) -> String {
         type_name(&self.class)
     }
 
-    /// Whether `made` is an instance.
+    /// Whether `made` is an instance of the class.
     pub(crate) fn is_class_of(&self, made: &Bound<'_, PyAny>) -> PyResult<bool> {
         Ok(made.get_type().is(&self.class) || made.is_instance(&self.class)?)
     }
 
-    /// Refuses what is no instance: a table found on a subclass makes instances of its base.
+    /// Refuses a result that is not an instance: a table inherited by a subclass makes instances of its base.
     pub(crate) fn check(&self, made: &Bound<'_, PyAny>) -> PyResult<()> {
         if self.is_class_of(made)? {
             return Ok(());
@@ -110,7 +110,7 @@ fn array_type<'py>(module: &Bound<'py, PyModule>) -> PyResult<Bound<'py, PyType>
     Ok(found.cast_into()?)
 }
 
-/// Remembers the table of a class that no Python code has made or can change, and of torch's own.
+/// Caches the table of a class that Python code can neither make nor change, and that of `torch.Tensor`.
 fn remember(class: &Bound<'_, PyType>, table: Table) -> PyResult<()> {
     let py = class.py();
     if !is_immutable(class) {
@@ -130,7 +130,7 @@ fn remember(class: &Bound<'_, PyType>, table: Table) -> PyResult<()> {
     Ok(())
 }
 
-/// The table of a class, if it makes instances and is not one that dlx provides.
+/// The table of a class, if it can import and was not provided by dlx.
 fn own_table(class: &Bound<'_, PyType>) -> PyResult<Option<Table>> {
     let provided = |table: &Table| Slot::of_table(table.address).is_some();
     let table = Table::of_type(class)?;
