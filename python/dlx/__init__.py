@@ -1,7 +1,7 @@
 """Zero-copy tensor exchange between Python array libraries, through DLPack 1.3.
 
-``dlx.from_dlpack`` reads tensors of any library; ``dlx.Tensor`` hands them on, and
-``dlx.convert`` goes from one library to another.
+``dlx.from_dlpack`` imports tensors of any library, ``dlx.Tensor`` exports them, and
+``dlx.convert`` converts from one library to another.
 """
 
 import sys
@@ -59,7 +59,7 @@ __all__ = [
 if "enum" in sys.modules:
     from ._core import DeviceType
 else:
-    # CPython looks up names of a module that has this function more slowly.
+    # CPython looks up the names of a module with this function more slowly.
     def __getattr__(name: str) -> object:
-        """Give ``DeviceType``, which is made when it is first used."""
+        """Return ``DeviceType``, which is created on first use."""
         return getattr(_core, name)

@@ -1,4 +1,4 @@
-"""``dlx.bridge``: functions written for one framework take tensors of any."""
+"""``dlx.bridge``: call functions written for one framework with tensors of any."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     S = TypeVar("S")
 
     class Bridged(Protocol[P, R_co]):
-        """A bridged function: its own signature, and that of any tensors."""
+        """A bridged function: its own signature, and one that takes any tensors."""
 
         __name__: str
         __qualname__: str
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         ) -> Bridged[Q, R_co]: ...
 
     class Bridge(Protocol):
-        """What ``bridge`` returns."""
+        """The decorator that ``bridge`` returns."""
 
         @overload
         def __call__(
@@ -68,27 +68,28 @@ __all__ = ["bridge"]
 def bridge(to: Framework, *, result: Framework | None = None) -> Bridge:
     """Let a function written for tensors ``to`` take tensors of any framework.
 
-    ``to`` and ``result`` are what `dlx.convert` accepts. Tensors among the arguments,
-    also in containers (see `dlx.convert_tree`), become ``to``; instances of it and what
-    is no tensor pass through. Tensors in the result become what the first tensor
-    argument is (positional ones first, then keywords, in order), or ``result``; without
-    either they stay as they are.
+    ``to`` and ``result`` are anything that `dlx.convert` accepts. Tensor arguments,
+    also in containers (see `dlx.convert_tree`), are converted to ``to``; instances of
+    it and other values pass through. Tensors in the result are converted to ``result``,
+    or to the type of the first tensor argument (positional ones first, then keywords,
+    in order); without either they stay as they are.
 
-    The argument ``out`` is written in place: its tensors are never copied, and where
-    the function returns one of them, the caller gets its own object. ``BufferError``
-    where the function has given an ``out`` other memory or another shape instead. The
-    receiver of a method (a first parameter named ``self`` or ``cls``) is left alone.
+    The argument ``out`` is written in place: its tensors are never copied, and if the
+    function returns one of them, the caller gets its own object back. ``BufferError``
+    if the function gives an ``out`` other memory or another shape instead. The receiver
+    of a method (a first parameter named ``self`` or ``cls``) is not converted.
 
-    Coroutine functions stay such; class and static methods may be bridged before or
-    after they become one. Raises ``TypeError`` for generator functions, and where
-    ``to`` or ``result`` is neither a class nor a module. Errors of a conversion have a
-    note that names the argument; the function's own exceptions pass through.
+    Coroutine functions stay coroutine functions; class and static methods may be
+    bridged before or after they become one. Raises ``TypeError`` for generator
+    functions, and if ``to`` or ``result`` is neither a class nor a module. A failed
+    conversion adds a note that names the argument; the function's own exceptions pass
+    through.
     """
     kind = _array_type(to)
     named = None if result is None else _array_type(result)
 
     def decorate(function: Any) -> Any:
-        # Here, because it takes longer to import than the rest of dlx.
+        # Imported late, because it takes longer to import than the rest of dlx.
         from ._bridged import bridged
 
         return bridged(function, kind, named)

@@ -1,4 +1,4 @@
-"""What ``dlx.bridge`` makes of a function."""
+"""Bridged functions, and the slow path of their calls."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ if TYPE_CHECKING:
 
 __all__ = ["bridged"]
 
-# What a class that can be read has, itself or from its bases.
+# An importable class has one of these, itself or from a base.
 _EXPORTS = {"__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__", "__dlpack__"}
 
 
 class _Kind(_core.Kind):
-    """One kind of tensor, and how others become it."""
+    """A kind of tensor, and the conversion to it."""
 
     def __new__(cls, to: type, foreign: bool = False) -> Self:
         return super().__new__(cls, to, _core.Types(), foreign)
 
     def leaf(self, x: Any, copy: bool | None = None) -> Any:
         """Convert ``x`` if it is a tensor of another kind."""
-        # Types of what is no tensor are not remembered: they may become such later.
+        # Types of other objects are not remembered: they may become tensor types.
         if not _core.is_tensor(x):
             return x
         self.known.add(type(x), self.is_foreign(type(x)))
         return x if isinstance(x, self.to) else convert(x, self.to, copy=copy)
 
     def is_foreign(self, cls: type) -> bool:
-        """Tell whether instances of ``cls`` are converted; one alone cannot tell."""
-        # By identity: metaclasses have a say in what is equal.
+        """Whether instances of ``cls`` are converted, judged by its bases alone."""
+        # By identity: a metaclass can override equality.
         return all(base is not self.to for base in cls.__mro__)
 
     def give(self, value: Any) -> Any:
-        """Convert what a function returned."""
+        """Convert the result of a function."""
         return map_tree(self.leaf, value)
 
 
 class _Outs:
-    """What one call writes in place, and whose objects these are."""
+    """The ``out`` tensors of one call, and the caller's objects behind them."""
 
     def __init__(self) -> None:
-        # By the address of what the function sees, which the values keep alive.
+        # By the id of the object that the function sees, which the values keep alive.
         self.seen: dict[int, tuple[Any, Any]] = {}
-        # What the function sees in place of the caller's own, and as what.
+        # Objects passed in place of the caller's own, and their state before the call.
         self.tensors: list[tuple[Any, Any]] = []
         self.containers: list[tuple[Any, list[Any]]] = []
 
@@ -78,12 +78,12 @@ class _Outs:
         return new
 
     def note(self, new: Any, x: Any, rebuilt: list[Any]) -> None:
-        """Remember that the function sees ``new``, with new containers, for ``x``."""
+        """Record that ``new``, with its ``rebuilt`` containers, is passed for ``x``."""
         self.seen[id(new)] = (new, x)
         self.containers += [(container, held_by(container)) for container in rebuilt]
 
     def check(self) -> None:
-        """Refuse a result that the caller's own objects do not show."""
+        """Raise if the function replaced memory, so that the caller sees no result."""
         for new, before in self.tensors:
             try:
                 now = placed(new)
@@ -97,7 +97,7 @@ class _Outs:
                 raise _elsewhere("put something else into it")
 
     def give(self, kind: _Kind | None, value: Any) -> Any:
-        """Convert what a function returned, and give back what is the caller's own."""
+        """Convert the result, with the caller's own objects in place of ``out``."""
         if (own := self.seen.get(id(value))) is not None:
             return own[1]
 
@@ -122,12 +122,12 @@ def _described(placed: tuple[int, Any, Any, str, str]) -> str:
 
 
 class _Arguments:
-    """How the arguments of a function are converted that need a closer look."""
+    """The slow path of a bridged function's calls."""
 
     def __init__(self, function: Any, to: type, result: type | None) -> None:
         try:
             parameters = [*inspect.signature(function).parameters.values()]
-        except (TypeError, ValueError):  # not every builtin function tells it
+        except (TypeError, ValueError):  # some builtin functions have no signature
             parameters = []
         names = [p.name for p in parameters if p.kind <= p.POSITIONAL_OR_KEYWORD]
         self.function = function
@@ -145,7 +145,7 @@ class _Arguments:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        """Call the function, of whose arguments the first are ``taken`` already."""
+        """Call the function; ``taken`` holds its first arguments, converted."""
         outs = _Outs()
         kind = self.take(taken, kind, args, kwargs, outs)
         return self.give(kind, outs, self.function(*taken, **kwargs))
@@ -167,7 +167,7 @@ class _Arguments:
         kwargs: dict[str, Any],
         outs: _Outs,
     ) -> _Kind | None:
-        """Convert the other arguments in place, and tell what results become."""
+        """Convert the other arguments in place; return the kind of the results."""
         name: int | str = 0
         try:
             for name, x in enumerate(args[len(taken) :], len(taken)):
@@ -184,7 +184,7 @@ class _Arguments:
         return kind
 
     def give(self, kind: _Kind | None, outs: _Outs, value: Any) -> Any:
-        """Convert what the function returned, once what it wrote has been found."""
+        """Check the ``out`` tensors, and convert the result."""
         if outs.seen:
             try:
                 outs.check()
@@ -195,7 +195,7 @@ class _Arguments:
         return value if kind is None else kind.give(value)
 
     def argument(self, x: Any, outs: _Outs | None) -> tuple[Any, _Kind | None]:
-        """Convert one argument, and tell the kind of the first tensor in it."""
+        """Convert one argument; return it and the kind of the first tensor in it."""
         first = None
 
         def leaf(x: Any) -> Any:
@@ -213,10 +213,10 @@ class _Arguments:
         return new, first
 
     def kind_of(self, cls: type) -> _Kind:
-        """Tell what results become for ``cls``, of which an argument was."""
+        """Return the kind of the results for an argument of type ``cls``."""
         kind: _Kind | None = self.seen.get(cls)
         if kind is None:
-            # Not views, parameters and the like, but what these are of.
+            # The base that exports, not a view or parameter class derived from it.
             exporting = (
                 base for base in cls.__mro__ if not _EXPORTS.isdisjoint(vars(base))
             )
@@ -225,7 +225,7 @@ class _Arguments:
         return kind
 
     def note(self, error: BaseException, at: int | str) -> None:
-        """Add to an error which argument it is about."""
+        """Add a note to ``error`` that names the argument."""
         if isinstance(at, int) and at < len(self.names):
             at = self.names[at]
         name = getattr(self.function, "__qualname__", repr(self.function))
@@ -233,10 +233,10 @@ class _Arguments:
 
 
 class _Bridged(_core.Bridged):
-    """The function that others see, with the attributes of the bridged one."""
+    """The bridged function, with the attributes of the original."""
 
     def __getattr__(self, name: str) -> Any:
-        # From 3.14 on `update_wrapper` leaves them to be made when they are asked for.
+        # From 3.14 on, `update_wrapper` copies no annotations: they are lazy.
         if name == "__annotations__":
             return self.__wrapped__.__annotations__
         raise AttributeError(
@@ -249,7 +249,7 @@ class _Bridged(_core.Bridged):
         return self if instance is None else MethodType(self, instance)
 
     def __reduce__(self) -> str:
-        return str(self.__qualname__)  # by reference, as functions
+        return str(self.__qualname__)  # by reference, like functions
 
 
 def bridged(function: Any, to: type, result: type | None) -> Any:
@@ -286,5 +286,5 @@ def bridged(function: Any, to: type, result: type | None) -> Any:
 
 
 def _is(kind: Callable[[object], bool], function: Any) -> bool:
-    """Whether ``function`` or the method that calls it is of this kind."""
+    """Whether ``kind`` holds for ``function`` or its ``__call__`` method."""
     return kind(function) or kind(function.__call__)

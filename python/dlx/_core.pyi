@@ -1,4 +1,4 @@
-"""The Rust part of dlx; its names are re-exported by ``dlx``."""
+"""The Rust extension module of dlx, re-exported by ``dlx``."""
 
 import sys
 from collections.abc import Sequence
@@ -69,17 +69,17 @@ class _Queue(Protocol):
     def wait(self) -> object: ...
 
 class CopyRefused(BufferError, ValueError):
-    """``copy=False`` was asked for, and the request cannot be met without a copy."""
+    """``copy=False`` was passed, but the request needs a copy."""
 
 class CudaError(RuntimeError):
     """A function of the CUDA or HIP driver failed."""
 
     call: str | None
-    """Its name."""
+    """The name of the function."""
     code: int | None
-    """The number that it returned."""
+    """The error code that it returned."""
     name: str | None
-    """What the driver calls that."""
+    """The driver's name of the error."""
 
 class _CudaStream(Protocol):
     def __cuda_stream__(self) -> tuple[int, int]: ...
@@ -89,23 +89,23 @@ _Release: TypeAlias = Literal["auto", "wait-back", "record_stream", "sync", "non
 
 @final
 class Stream:
-    """A stream of a device: work that is given to it runs in order."""
+    """A stream of a device, whose work runs in order."""
 
     def __new__(
         cls, stream: _StreamLike, /, *, device: _DeviceLike | None = None
     ) -> Stream: ...
     @property
     def handle(self) -> int:
-        """The handle, as DLPack writes it."""
+        """The handle as DLPack numbers it."""
     @property
     def device(self) -> Device:
-        """The device that it belongs to."""
+        """The device that the stream belongs to."""
     def synchronize(self) -> None:
-        """Block until all that the stream has been given is done."""
+        """Block until all work queued on the stream is done."""
     def wait(self, stream: _StreamLike, /) -> None:
-        """Make this stream wait for all that ``stream`` has been given."""
+        """Make this stream wait for all work queued on ``stream`` so far."""
     def __cuda_stream__(self) -> tuple[int, int]:
-        """``(0, handle)``, by which other libraries read it (R154)."""
+        """``(0, handle)``, by which other libraries accept the stream (R154)."""
     def __int__(self) -> int: ...
     def __index__(self) -> int: ...
     def __eq__(self, other: object, /) -> bool: ...
@@ -124,7 +124,7 @@ class stream:
 
 @final
 class borrow:
-    """``with dlx.borrow(a, out=c, stream=None) as (ta, tc, s):`` for a kernel call."""
+    """``with dlx.borrow(a, out=c, stream=None) as (ta, tc, s):`` lends to a kernel."""
 
     def __new__(
         cls,
@@ -136,7 +136,7 @@ class borrow:
     def __exit__(self, *_exception: object) -> None: ...
 
 def current_stream(device: _DeviceLike, /) -> Stream:
-    """Give dlx's current stream of ``device`` in this thread."""
+    """Return dlx's current stream of ``device`` in this thread."""
 
 class DeviceType(IntEnum):
     """The device types of dlpack.h 1.3, equal to their integers (R67)."""
@@ -180,35 +180,35 @@ class DType:
     def __new__(cls, spec: DType | str | tuple[int, int, int] | object, /) -> DType: ...
     @property
     def code(self) -> int:
-        """``DLDataTypeCode``: 0 int, 1 uint, 2 float, and so on to 17."""
+        """``DLDataTypeCode``: 0 int, 1 uint, 2 float, ... up to 17."""
     @property
     def bits(self) -> int:
-        """Bits of one lane; for complex the whole number (R104)."""
+        """Bits of one lane; for complex types, of both parts together (R104)."""
     @property
     def lanes(self) -> int:
         """Values in one element; 1 unless the type is a vector."""
     @property
     def itemsize(self) -> int:
-        """Bytes of one element, rounded up where it is smaller than a byte."""
+        """Bytes of one element, rounded up for sub-byte types."""
     @property
     def name(self) -> str:
-        """The name, as ``str()`` gives it."""
+        """The name, equal to ``str()``."""
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
     def __hash__(self, /) -> int: ...
 
 @final
 class Tensor(Buffer):
-    """A strided view of memory that it keeps alive, all of it immutable."""
+    """An immutable, strided view of memory that it keeps alive."""
 
     __dlpack_c_exchange_api__: ClassVar[CapsuleType]
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Extents."""
+        """Extent of each dimension, in elements."""
     @property
     def strides(self) -> tuple[int, ...]:
-        """Steps between neighbours of each dimension, in elements; never absent."""
+        """Stride of each dimension, in elements; never None."""
     @property
     def ndim(self) -> int:
         """Number of dimensions."""
@@ -220,19 +220,19 @@ class Tensor(Buffer):
         """Bytes of the elements alone."""
     @property
     def itemsize(self) -> int:
-        """Bytes of one element, rounded up where it is smaller than a byte."""
+        """Bytes of one element, rounded up for sub-byte types."""
     @property
     def dtype(self) -> DType:
         """Type of one element."""
     @property
     def device(self) -> Device:
-        """Where the memory is."""
+        """Device that the memory is on."""
     @property
     def device_aliases(self) -> tuple[Device, ...]:
-        """The devices that the memory is on besides ``device``."""
+        """Further devices that can address the memory, accepted as ``device=``."""
     @property
     def data_ptr(self) -> int:
-        """Address of the first element; 0 when there are none (R93, R95)."""
+        """Address of the first element; 0 if there are no elements (R93, R95)."""
     @property
     def readonly(self) -> bool:
         """Whether the memory must not be written (READ_ONLY, R39)."""
@@ -241,22 +241,22 @@ class Tensor(Buffer):
         """Whether the memory is a copy made for this tensor (IS_COPIED, R37)."""
     @property
     def is_contiguous(self) -> bool:
-        """Whether the elements lie in row-major order with nothing between them."""
+        """Whether the elements are row-major without gaps."""
     @property
     def stream(self) -> Stream | None:
-        """The stream that the elements are used on or become ready on, or None."""
+        """The stream that the elements are used or become ready on, or None."""
     def use(
         self, *, stream: _StreamLike | None = None
     ) -> AbstractContextManager[Tensor]:
         """Use the tensor on another stream, in a ``with`` block."""
     def synchronize(self) -> None:
-        """Block until the elements are ready, and their stream's work is done."""
+        """Block until the elements are ready and their stream's work is done."""
     def numpy(self) -> NDArray[Any]:
-        """Give the elements as a NumPy array that shares the memory."""
+        """Return a NumPy array that shares the memory."""
     def to(
         self, *, device: _DeviceLike | None = None, copy: bool | None = None
     ) -> Tensor:
-        """Give the tensor on ``device``, as a copy if ``copy=True``."""
+        """Return the tensor on ``device``, or a copy if ``copy=True``."""
     def __dlpack__(
         self,
         *,
@@ -265,11 +265,11 @@ class Tensor(Buffer):
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
     ) -> CapsuleType:
-        """Export a capsule with a managed tensor of its own over the same memory."""
+        """Export a capsule with its own managed tensor over the same memory."""
     def __dlpack_device__(self) -> tuple[DeviceType, int]:
         """``(DeviceType, id)`` (R64)."""
     def __dlpack_device_aliases__(self) -> tuple[tuple[DeviceType, int], ...]:
-        """The pairs of `device_aliases`."""
+        """`device_aliases` as pairs ``(DeviceType, id)``."""
     @property
     def __array_interface__(self) -> dict[str, Any]:
         """NumPy's array interface, version 3, for memory on the CPU."""
@@ -289,7 +289,7 @@ def from_dlpack(
     stream: _StreamLike | None = None,
     release: _Release = "auto",
 ) -> Tensor:
-    """Give the tensor that ``x`` describes, sharing its memory."""
+    """Import ``x`` as a `Tensor` that shares its memory."""
 
 def from_pointer(
     ptr: SupportsIndex,
@@ -302,7 +302,7 @@ def from_pointer(
     readonly: bool = False,
     stream: _StreamLike | None = None,
 ) -> Tensor:
-    """Give a tensor over memory that somebody else owns."""
+    """Make a `Tensor` over memory that dlx does not own."""
 
 @overload
 def convert(
@@ -313,7 +313,7 @@ def convert(
     device: _DeviceLike | None = None,
     copy: bool | None = None,
 ) -> _T:
-    """Give ``x`` as a tensor of another library, sharing its memory."""
+    """Convert ``x`` to a tensor of another library, sharing the memory if possible."""
 
 @overload
 def convert(
@@ -332,7 +332,7 @@ def empty(
     device: _DeviceLike | None = None,
     like: None = None,
 ) -> Tensor:
-    """Give a tensor whose elements are not initialized."""
+    """Make a tensor with uninitialized elements."""
 
 @overload
 def empty(
@@ -362,35 +362,35 @@ def is_tensor(x: object, /) -> bool:
     """Whether ``x`` is a tensor of some library."""
 
 def exchange_api(cls: type, /) -> CapsuleType:
-    """Give the capsule with the exchange table that dlx uses for a type."""
+    """Return the capsule with the exchange table of a type."""
 
 def publish(cls: type, /) -> None:
     """Set the table that dlx provides for ``cls`` on the class."""
 
 def unpublish(cls: type, /) -> None:
-    """Take back what `publish` set."""
+    """Remove the table that `publish` set on ``cls``."""
 
-# What `bridge` is made of.
+# The parts of `bridge`.
 
 def written(x: object, /) -> Any:
-    """Give ``x`` or a `Tensor` over its memory to who writes to it."""
+    """Return ``x`` for writing, or a writable `Tensor` over its memory."""
 
 def placed(x: object, /) -> tuple[int, tuple[int, ...], tuple[int, ...], str, str]:
-    """Tell address, shape, strides, dtype and device of a tensor."""
+    """Return address, shape, strides (in elements), dtype and device of a tensor."""
 
 @final
 class Types:
-    """What is remembered of the first types that a function meets."""
+    """A map from the first 32 types that a function meets to values."""
 
     def __new__(cls) -> Self: ...
     def get(self, cls: type) -> Any:
-        """Give what is remembered of ``cls``, or None."""
+        """The value for ``cls``, or None."""
 
     def add(self, cls: type, value: object) -> None:
-        """Remember it, if there is a place for it."""
+        """Add a value for ``cls``, if it has none and a slot is free."""
 
 class Kind:
-    """One kind of tensor, and which objects are converted to become one."""
+    """A tensor type ``to`` that arguments or results are converted to."""
 
     def __new__(cls, to: type, known: Types, foreign: bool) -> Self: ...
     @property
@@ -399,7 +399,7 @@ class Kind:
     def known(self) -> Types: ...
 
 class Bridged:
-    """A function, and how it is called."""
+    """A bridged function."""
 
     def __new__(
         cls,
@@ -412,15 +412,15 @@ class Bridged:
         arguments: Any,
     ) -> Self: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function with its arguments converted; convert what it returns."""
+        """Call the function with converted arguments, and convert what it returns."""
 
-# What the methods of the mixins call.
+# Called by the methods of the mixins.
 
 def mixin(class_: type[_T]) -> type[_T]:
-    """Give the mixin of this process: the first class that comes, with its table."""
+    """Return the mixin of this process: the first class passed, with its table."""
 
 def register(class_: type) -> str | None:
-    """Give a subclass of the mixin its table, or a warning that it shares one."""
+    """Give the mixin or a subclass its table; return a warning if it shares one."""
 
 def dlpack(
     x: object,
@@ -430,27 +430,27 @@ def dlpack(
     dl_device: tuple[int, int] | None,
     copy: bool | None,
 ) -> CapsuleType:
-    """Export a capsule of what ``x`` stands for."""
+    """Export a capsule of the object that ``x`` exports."""
 
 def exported(x: object) -> Tensor:
-    """Give the tensor that ``x``, whose class has ``__dlx_export__``, stands for."""
+    """Return the tensor that ``x`` exports through ``__dlx_export__``."""
 
 def dlpack_device(x: object) -> tuple[DeviceType, int]:
-    """``(DeviceType, id)`` of what ``x`` stands for."""
+    """``(DeviceType, id)`` of the object that ``x`` exports."""
 
 def dlpack_device_aliases(x: object) -> tuple[tuple[DeviceType, int], ...]:
-    """Further pairs of what ``x`` stands for."""
+    """Device aliases of the object that ``x`` exports."""
 
 def import_tensor(cls: type[_T], tensor: Tensor) -> _T:
     """Build an instance of ``cls`` over ``tensor``, through ``__dlx_import__``."""
 
 def current_work_stream(cls: type, device: _DeviceLike) -> int:
-    """Give the stream of what instances of ``cls`` were last exported from."""
+    """Return the stream of the library whose tensor ``cls`` exported last."""
 
 def allocate(
     shape: Sequence[int], dtype: DType | str | tuple[int, int, int], device: _DeviceLike
 ) -> Tensor:
-    """Give uninitialized memory of dlx's own."""
+    """Allocate uninitialized memory from dlx."""
 
 def array_interface(tensor: Tensor) -> dict[str, Any]:
     """NumPy's array interface whose ``data`` is a buffer that owns the memory."""

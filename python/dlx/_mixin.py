@@ -1,4 +1,4 @@
-"""Base classes that make a class a producer: by DLPack, by the array interfaces."""
+"""Base classes that make a class a producer, by DLPack or the array interfaces."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["ArrayInterfaceMixin", "ExchangeMixin"]
 
 
 def _define_export(cls: type, exchange: str | None, mixin: str) -> None:
-    """Give ``cls`` the ``__dlx_export__`` that ``exchange`` names, or require one."""
+    """Define ``cls.__dlx_export__`` for the attribute ``exchange``, or require one."""
     if exchange is not None:
         exchange = _attribute_name(exchange, cls)
         if "__dlx_export__" in vars(cls):
@@ -32,7 +32,7 @@ def _define_export(cls: type, exchange: str | None, mixin: str) -> None:
         __dlx_export__.__qualname__ = f"{cls.__qualname__}.__dlx_export__"
         __dlx_export__.__doc__ = f"What is exported: the attribute ``{exchange}``."
         __dlx_export__.__dlx_attribute__ = exchange  # type: ignore[attr-defined]
-        # Whatever a metaclass makes of assignments.
+        # A metaclass may override assignment.
         type.__setattr__(cls, "__dlx_export__", __dlx_export__)
     elif not hasattr(cls, "__dlx_export__"):
         raise TypeError(
@@ -44,7 +44,7 @@ def _define_export(cls: type, exchange: str | None, mixin: str) -> None:
 
 
 def _attribute_name(name: object, cls: type) -> str:
-    """Give the attribute that ``name`` is in the body of ``cls``."""
+    """Return the attribute that ``name`` means in the body of ``cls``."""
     import keyword
 
     if not isinstance(name, str):
@@ -64,22 +64,21 @@ def _attribute_name(name: object, cls: type) -> str:
     return name
 
 
-# Where this module runs again, it is the class that there is.
+# If this module runs again, this returns the existing class.
 @_core.mixin
 class ExchangeMixin:
-    """Makes a class a producer and consumer of DLPack, with a C table of its own.
+    """Makes a class a producer and consumer of DLPack, with its own exchange table.
 
     ``class A(dlx.ExchangeMixin, exchange="data")`` exports the attribute ``data``;
-    a class without ``exchange`` defines ``__dlx_export__(self)``. Either gives
-    anything that `dlx.from_dlpack` takes: an array of any library, a `dlx.Tensor`,
-    another such object. The attribute is looked up when something is exported; which of
-    the two it is, is settled when the class is defined. A name that Python mangles in
-    the body of the class (``__data``) is mangled here too; ``ValueError`` for what is
-    no identifier.
+    a class without ``exchange`` defines ``__dlx_export__(self)``. Both return anything
+    that `dlx.from_dlpack` accepts: an array of any library, a `dlx.Tensor`, an instance
+    of another such class. Which of the two applies is fixed when the class is defined;
+    the attribute is read at each export. A private name (``__data``) is mangled as in
+    the body of the class; ``ValueError`` for a name that is not an identifier.
 
-    The mixin adds no storage: it goes with ``__slots__``, dataclasses, ``Generic``, and
-    extension types as further bases. The class's table lives as long as the process;
-    called after the class is gone, it raises (R114).
+    The mixin adds no storage, so it combines with ``__slots__``, dataclasses,
+    ``Generic``, and extension types as further bases. The table of the class lives as
+    long as the process; once the class is gone, its functions raise (R114).
     """
 
     __slots__ = ()
@@ -91,7 +90,7 @@ class ExchangeMixin:
             """Give what is exported in place of this object."""
 
     def __init_subclass__(cls, *, exchange: str | None = None, **keywords: Any) -> None:
-        """Settle what instances export, and give the class its table."""
+        """Determine what instances export, and give the class its table."""
         _define_export(cls, exchange, "ExchangeMixin")
         super().__init_subclass__(**keywords)
         if (warning := _core.register(cls)) is not None:
@@ -108,14 +107,14 @@ class ExchangeMixin:
     def __dlx_empty__(
         cls, shape: tuple[int, ...], dtype: DType, device: Device
     ) -> object:
-        """Allocate uninitialized memory for C code; the default is dlx's own."""
+        """Allocate uninitialized memory for C code; by default, dlx allocates."""
         return _core.allocate(shape, dtype, device)
 
     @classmethod
     def __dlx_stream__(cls, device: Device) -> int | None:
-        """Name the stream that the class works on now, for devices that have streams.
+        """Return the handle of the class's current stream, for devices with streams.
 
-        The default is the current stream of the library whose tensor was exported last.
+        Defaults to the current stream of the library whose tensor was exported last.
         """
         return _core.current_work_stream(cls, device)
 
@@ -155,20 +154,20 @@ class ExchangeMixin:
         return _core.dlpack_device(self)
 
     def __dlpack_device_aliases__(self) -> tuple[tuple[DeviceType, int], ...]:
-        """Further pairs under which the inner object exports; a class may name its own.
+        """Device aliases of the exported object; a class may declare its own.
 
-        `dlx.from_dlpack` asks the inner object for the tensor there (``dl_device``).
+        `dlx.from_dlpack` requests such a device from that object (``dl_device``).
         """
         return _core.dlpack_device_aliases(self)
 
 
 class ArrayInterfaceMixin:
-    """Makes a class readable through the array interfaces of NumPy and of CUDA.
+    """Makes a class readable through the array interfaces of NumPy and CUDA.
 
-    These are ``__array_interface__`` and ``__array__`` for memory on the CPU and
-    ``__cuda_array_interface__`` on CUDA. The class says what it exports as with
-    `ExchangeMixin`, and may take both. NumPy keeps the exported memory alive, not only
-    the object.
+    These are ``__array_interface__`` and ``__array__`` for memory on the CPU, and
+    ``__cuda_array_interface__`` for CUDA. The class defines what it exports as for
+    `ExchangeMixin`, and may use both mixins. NumPy arrays keep the exported memory
+    alive, not just the object.
     """
 
     __slots__ = ()
@@ -179,7 +178,7 @@ class ArrayInterfaceMixin:
             """Give what is exported in place of this object."""
 
     def __init_subclass__(cls, *, exchange: str | None = None, **keywords: Any) -> None:
-        """Settle what instances export."""
+        """Determine what instances export."""
         _define_export(cls, exchange, "ArrayInterfaceMixin")
         super().__init_subclass__(**keywords)
 
@@ -188,7 +187,7 @@ class ArrayInterfaceMixin:
         """NumPy's array interface, version 3; its ``data`` owns the memory.
 
         Raises ``AttributeError`` for memory that is not on the CPU, ``BufferError`` for
-        dtypes that it cannot name.
+        dtypes that the interface cannot name.
         """
         return _core.array_interface(_core.exported(self))
 
@@ -196,7 +195,7 @@ class ArrayInterfaceMixin:
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The CUDA array interface, version 3 (R148 to R152).
 
-        It has no place for an owner: this object must keep alive what it exports.
+        The interface has no owner: this object must keep alive what it exports.
         Raises ``AttributeError`` for memory that is not on a CUDA device.
         """
         return _core.exported(self).__cuda_array_interface__
@@ -204,7 +203,7 @@ class ArrayInterfaceMixin:
     def __array__(
         self, dtype: DTypeLike | None = None, copy: bool | None = None
     ) -> NDArray[Any]:
-        """Give a NumPy array over the memory, or a copy of another ``dtype``.
+        """Return a NumPy array over the memory, or a copy with another ``dtype``.
 
         Raises ``BufferError`` for memory that is not on the CPU, ``ValueError`` for
         ``copy=False`` with another ``dtype``.

@@ -1,4 +1,4 @@
-"""How instances of types that are not dlx's are made from a ``dlx.Tensor``."""
+"""Importers of other libraries: each makes an array of its own from a `dlx.Tensor`."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _mlx(tensor: Tensor) -> Any:
 def _tensorflow(tensor: Tensor) -> Any:
     import tensorflow as tf  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-    # Its kernels end the process on memory that is not aligned as its own is.
+    # Its kernels crash on memory that is less aligned than its own.
     copy = tensor.data_ptr % _alignment(tf.sysconfig) != 0 or None
     capsule = tensor.__dlpack__(copy=copy)  # It takes nothing else, and no newer one.
     try:
@@ -57,7 +57,7 @@ def _tensorflow(tensor: Tensor) -> Any:
 
 
 def _alignment(sysconfig: Any) -> int:
-    """Bytes of alignment that TensorFlow names, or else that of dlx's own memory."""
+    """TensorFlow's alignment in bytes, or else that of dlx's own memory."""
     for flag in sysconfig.get_compile_flags():
         name, _, value = flag.partition("=")
         if name == "-DEIGEN_MAX_ALIGN_BYTES":
@@ -81,11 +81,12 @@ def _tinygrad(tensor: Tensor) -> Any:
         made = tg.Tensor(flat)
     except KeyError as error:
         raise BufferError(f"tinygrad has no dtype for {error}") from error
-    # Left to itself it copies when it needs the elements, whatever became of them.
+    # Realize now: lazily, it would copy only when it needs the elements, which may
+    # have changed by then.
     return made.realize().reshape(tensor.shape)
 
 
-# Classes whose importer is not a ``from_dlpack`` beside them, or not the best.
+# Classes whose package has no ``from_dlpack``, or for which another importer is better.
 _CLASSES: tuple[tuple[str, str, Importer], ...] = (
     ("numpy", "ndarray", _numpy),
     ("jax", "Array", _jax),
@@ -104,9 +105,9 @@ def _is_exporter(cls: type) -> bool:
 
 
 def importer(cls: type) -> Importer | None:
-    """Find what makes an instance of ``cls``; None where its own ``from_dlpack`` does.
+    """Find the importer of ``cls``; None if the class itself has ``from_dlpack``.
 
-    What is returned does not keep ``cls`` alive.
+    The importer does not keep ``cls`` alive.
 
     Raises ``TypeError`` for a class whose instances cannot be exported.
     """
@@ -131,9 +132,9 @@ def importer(cls: type) -> Importer | None:
 
 
 def _of_package(cls: type) -> Importer | None:
-    """Find what the package of ``cls`` imports tensors with.
+    """Find the importer in the package of ``cls``.
 
-    What a class says of its module may be wrong; what is made is looked at.
+    A class's ``__module__`` may be wrong, so callers check what the importer returns.
     """
     for name, attribute, importer in _CLASSES:
         known = getattr(sys.modules.get(name), attribute, None)
@@ -148,13 +149,13 @@ def _of_package(cls: type) -> Importer | None:
     return None
 
 
-# Classes whose instances their libraries call immutable, though what they export does
-# not say so: a buffer of MLX even says the contrary.
+# Classes that their libraries call immutable although their exports do not say so;
+# MLX's buffers even claim to be writable.
 _IMMUTABLE = (("jax", "Array"), ("mlx.core", "array"), ("tensorflow", "Tensor"))
 
 
 def immutable(x: object) -> str | None:
-    """Find the immutable class that ``x`` is of."""
+    """Return the name of the immutable class of ``x``, if it has one."""
     for module, name in _IMMUTABLE:
         cls = getattr(sys.modules.get(module), name, None)
         if isinstance(cls, type) and isinstance(x, cls):
@@ -163,9 +164,9 @@ def immutable(x: object) -> str | None:
 
 
 def importing(cls: type) -> Importer:
-    """Find what makes an instance of ``cls``.
+    """Find the importer of ``cls``.
 
-    Raises ``TypeError`` for a class of which no instance can be made.
+    Raises ``TypeError`` for a class that has none.
     """
     if cls is getattr(sys.modules.get("pyarrow"), "FixedShapeTensorArray", None):
         return _pyarrow_fixed_shape
@@ -179,21 +180,21 @@ def importing(cls: type) -> Importer:
     return found
 
 
-# What the array type of a namespace is called.
+# Names of array types in namespaces.
 _ARRAY_TYPES = ("Tensor", "ndarray", "Array", "array")
 
 
 def array_type(namespace: Any) -> type:
     """Find the array type of a namespace, such as ``torch`` or ``jax.numpy``.
 
-    Raises ``TypeError`` where it has none.
+    Raises ``TypeError`` if it has none.
     """
-    # What is there first: a namespace may take long to say that something is not.
+    # Search the loaded names first: a lazy namespace is slow to report a missing one.
     for found in (vars(namespace).get, lambda name: getattr(namespace, name, None)):
         for name in _ARRAY_TYPES:
             if isinstance(kind := found(name), type):
                 return kind
-    # Some namespaces, array_api_strict's for one, keep the class to themselves.
+    # Some namespaces, such as array_api_strict, do not export their array type.
     if callable(empty := getattr(namespace, "empty", None)):
         return type(empty(0))
     raise TypeError(

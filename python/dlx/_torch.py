@@ -1,4 +1,4 @@
-"""What dlx asks torch in Python: samples of its tensors, and why one is refused."""
+"""Python calls to torch: sample tensors, and the reason why a tensor is refused."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    # The tensor, its dispatch key set, whether it has an autograd state where that is
-    # certain; and, of one whose memory holds its elements, its storage: the address,
-    # where the memory begins, and its size in bytes.
+    # The tensor; its dispatch key set; whether it has an autograd state, None if that
+    # may vary; and, if its elements are in memory, the address of its StorageImpl, the
+    # start of the memory, and its size in bytes.
     Sample = tuple[Any, int, bool | None, tuple[int, int, int] | None]
 
 
 def samples(torch: ModuleType) -> list[Sample]:
-    """Make tensors of every kind that needs neither a device nor a warning."""
+    """Make tensors of every kind that needs no device and causes no warning."""
     with torch.inference_mode(False), torch.enable_grad():
         real = torch.zeros(2, device="cpu", dtype=torch.float32)
         if type(real) is not torch.Tensor:  # of a mode that makes others
@@ -29,7 +29,7 @@ def samples(torch: ModuleType) -> list[Sample]:
         lazy: list[tuple[Any, bool | None]]
         plain = [(real, False), (whole, False), (number, False), (leaf, True)]
         plain += [(detached, None), (leaf * 1, True), (real[1:], True)]
-        # Memory whose owner is not the memory itself.
+        # Memory that torch did not allocate: the owner is not the data pointer.
         plain += [(torch.frombuffer(bytearray(40), dtype=torch.float64), False)]
         plain += [(whole.t(), True), (detached[:1].detach(), None)]
         lazy = [(conj, True), (conj.imag, True), (torch._neg_view(conj), True)]
@@ -53,7 +53,7 @@ def samples(torch: ModuleType) -> list[Sample]:
 
 
 def is_offset(tensor: Any, address: int) -> bool:
-    """Whether an address is the offset of a tensor that has no memory."""
+    """Whether ``address`` is just the byte offset of a tensor without memory."""
     torch_c: Any = sys.modules["torch._C"]
     base = torch_c.TensorBase  # whatever the class says
     with torch_c.DisableTorchFunctionSubclass():
@@ -62,7 +62,7 @@ def is_offset(tensor: Any, address: int) -> bool:
 
 
 def is_lazy(tensor: Any) -> bool:
-    """Whether a tensor is a view that is still to be conjugated or negated."""
+    """Whether a tensor is a lazily conjugated or negated view."""
     torch_c: Any = sys.modules["torch._C"]
     base = torch_c.TensorBase  # whatever the class says
     with torch_c.DisableTorchFunctionSubclass():
@@ -70,9 +70,9 @@ def is_lazy(tensor: Any) -> bool:
 
 
 def refusal(tensor: Any, grad: bool) -> str | None:
-    """Say what keeps DLPack from carrying a tensor, and what to call; None for nothing.
+    """Explain why DLPack cannot carry a tensor, and which calls help; None if it can.
 
-    `grad` says whether gradients matter.
+    ``grad`` tells whether ``requires_grad`` counts.
     """
     torch: Any = sys.modules["torch"]
     with torch._C.DisableTorchFunctionSubclass():
@@ -85,7 +85,7 @@ def refusal(tensor: Any, grad: bool) -> str | None:
 
 
 def _nowhere(torch: Any, tensor: Any) -> str | None:
-    """Say why no call makes a tensor with elements of this one."""
+    """Explain why no call can turn this tensor into one with elements."""
     fake = sys.modules.get("torch._subclasses.fake_tensor")
     if fake is not None and isinstance(tensor, fake.FakeTensor):
         return (
@@ -107,7 +107,7 @@ def _nowhere(torch: Any, tensor: Any) -> str | None:
 
 
 def _reasons(torch: Any, tensor: Any, grad: bool) -> tuple[list[str], list[str]]:
-    """What is wrong, and the calls that set it right, in their order."""
+    """List what is wrong, and the calls that fix it, in calling order."""
     found, calls = [], []
 
     def note(what: str, call: str) -> None:
@@ -117,7 +117,7 @@ def _reasons(torch: Any, tensor: Any, grad: bool) -> tuple[list[str], list[str]]
     if grad and tensor.requires_grad:
         note("requires grad, which DLPack cannot carry", ".detach()")
     if tensor.is_nested:
-        # What is not contiguous cannot be padded.
+        # torch cannot pad a nested tensor that is not contiguous.
         contiguous = "" if tensor.is_contiguous() else ".contiguous()"
         note("is nested", f"{contiguous}.to_padded_tensor(0.0)")
     elif tensor.layout != torch.strided:

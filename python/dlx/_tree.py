@@ -1,4 +1,4 @@
-"""Containers of tensors: every leaf mapped, everything around it kept."""
+"""Containers of tensors: map every leaf, keep everything around it."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def convert_tree(
     device: Device | str | tuple[int | str, int] | None = None,
     copy: bool | None = None,
 ) -> Any:
-    """Give ``tree`` with every tensor in it converted, as `dlx.convert` does.
+    """Return ``tree`` with every tensor in it converted, as by `dlx.convert`.
 
-    Tensors are looked for in lists, tuples, named tuples, dicts (among the values) and
-    the fields of dataclasses, in instances of subclasses too, at any depth. All else is
-    left as it is: keys, sets, deques, ``UserDict``, classes of attrs.
+    Searches lists, tuples, named tuples, the values of dicts and the fields of
+    dataclasses, including subclasses, at any depth. Everything else stays as it is:
+    keys, sets, deques, ``UserDict``, attrs classes.
 
-    These containers are rebuilt where something in them changed; ``tree`` itself is
-    never changed. What is at several places, a tensor or a container, is converted once
-    and stays one object. What is rebuilt keeps its type and its attributes without a
-    call of any method of its class: neither ``__init__`` nor ``__post_init__`` nor
-    ``__setitem__`` runs. Attributes that hold one of the converted items follow it.
+    A container is rebuilt if something in it changed; ``tree`` itself is never
+    modified. A tensor or container that occurs several times is converted once and
+    stays one object. A rebuilt container keeps its type and attributes, and no method
+    of its class is called: not ``__init__``, ``__post_init__`` or ``__setitem__``. An
+    attribute that holds a converted item gets the new one.
 
-    Raises ``ValueError`` for a container that contains itself and a tensor to be
-    converted, and what `dlx.convert` raises.
+    Raises ``ValueError`` for a container that contains itself and a tensor to convert,
+    and the exceptions of `dlx.convert`.
     """
 
     def convert(leaf: Any) -> Any:
@@ -51,18 +51,28 @@ def convert_tree(
 def map_tree(
     function: Callable[[Any], Any], tree: Any, rebuilt: list[Any] | None = None
 ) -> Any:
-    """Apply ``function`` to the leaves of ``tree``; rebuild what holds a changed one.
+    """Apply ``function`` to the leaves of ``tree``; rebuild containers that change.
 
-    What is a container, and how it is rebuilt, `convert_tree` says; tensors are leaves.
-    ``function`` is called once for each leaf, in order. Containers that are made are
-    appended to ``rebuilt``. Nothing here is recursive.
+    `convert_tree` defines what a container is and how it is rebuilt; tensors are
+    leaves. ``function`` is called once for each leaf, in order. New containers are
+    appended to ``rebuilt``. A depth-first walk with its own stack, so no depth is too
+    much::
+
+        visit(container):
+            for part in container, unless already mapped:
+                part is being visited:  note that it contains itself
+                part is a leaf:         mapped[part] = function(part)
+                part is a container:    visit(part)
+            changed = the parts whose mapped[part] is not part
+            if changed and container contains itself: raise ValueError
+            mapped[container] = container rebuilt with changed, if any
     """
     parts = _parts(tree)
     if parts is None:
         return function(tree)
-    # By identity, with what is mapped: it may have been made when it was asked for.
+    # By id, with the old object: it may be temporary, and its id must not be reused.
     mapped: dict[int, tuple[Any, Any]] = {}
-    # The containers that lead here, and whether they were met in themselves.
+    # The containers on the stack, and whether each contains itself.
     inside = {id(tree): False}
     way = [(tree, parts, iter(parts))]
     while way:
@@ -88,7 +98,7 @@ def map_tree(
                 old, new = mapped.get(id(part), (part, part))
                 if new is not old:
                     changed[id(old)] = new
-            # Where it was met in itself it was left as it is.
+            # Its occurrence in itself was not mapped, so it cannot be rebuilt.
             if inside.pop(id(container)) and changed:
                 raise ValueError(
                     f"{_name(container)} contains itself: it cannot be given again "
@@ -104,7 +114,7 @@ def map_tree(
 
 
 def _parts(tree: Any) -> list[Any] | tuple[Any, ...] | None:
-    """Give what a container holds; None for a leaf."""
+    """Return what a container holds; None for a leaf."""
     kind = type(tree)
     if kind is tuple:
         found: tuple[Any, ...] = tree
@@ -119,14 +129,14 @@ def _parts(tree: Any) -> list[Any] | tuple[Any, ...] | None:
         return None
     parts = [item for _, item in _items(tree)]
     for name in _fields(tree):
-        # An `init=False` field may not have been set.
+        # An `init=False` field may be unset.
         if (value := getattr(tree, name, _UNSET)) is not _UNSET:
             parts.append(value)
     return parts
 
 
 def held_by(container: Any) -> list[Any]:
-    """Give what a container holds, the keys of a dict with it."""
+    """Return what a container holds, including the keys of a dict."""
     keys = dict.keys(container) if isinstance(container, dict) else ()
     return [*keys, *(_parts(container) or ())]
 
@@ -135,7 +145,7 @@ _UNSET = object()
 
 
 def _fields(tree: Any) -> list[str]:
-    """Name the fields of a dataclass; none of anything else, of classes neither."""
+    """Return the field names of a dataclass instance; [] for anything else."""
     if type(getattr(type(tree), "__dataclass_fields__", None)) is not dict:
         return []
     from dataclasses import fields
@@ -144,7 +154,7 @@ def _fields(tree: Any) -> list[str]:
 
 
 def _items(tree: Any) -> Iterator[tuple[Any, Any]]:
-    """Give keys and items as they are stored, whatever methods of a subclass show."""
+    """Yield keys and items as stored, bypassing methods that a subclass overrides."""
     kind = type(tree)
     if issubclass(kind, dict):
         yield from _base(kind).items(tree)
@@ -183,7 +193,7 @@ def _rebuilt(tree: Any, changed: dict[int, Any]) -> Any:
             base.__setitem__(made, key, item)
     _take_attributes(made, tree, now)
     for name in _fields(tree):
-        # What is no attribute of the instance: a property, a default of the class.
+        # Fields that are not instance attributes: properties, defaults of the class.
         new = now(getattr(tree, name, _UNSET))
         if new is not _UNSET and getattr(made, name, _UNSET) is not new:
             object.__setattr__(made, name, new)  # frozen ones too
@@ -191,7 +201,7 @@ def _rebuilt(tree: Any, changed: dict[int, Any]) -> Any:
 
 
 def _blank(tree: Any, items: dict[Any, Any]) -> Any:
-    """Make an instance of the class of ``tree``; only tuples need their items now."""
+    """Make an empty instance of the class of ``tree``; a tuple gets its items here."""
     from collections import OrderedDict, defaultdict
 
     kind = type(tree)
@@ -207,7 +217,7 @@ def _blank(tree: Any, items: dict[Any, Any]) -> Any:
     except TypeError:
         pass  # There is C code below the class after all.
     if issubclass(kind, tuple):
-        # `torch.return_types.max`, say, takes an iterable.
+        # Such as `torch.return_types.max`, which takes an iterable.
         make, (_, *more), *_ = tree.__reduce__()
         made = make(tuple(items.values()), *more)
     else:
@@ -220,7 +230,7 @@ def _blank(tree: Any, items: dict[Any, Any]) -> Any:
 
 
 def _take_attributes(made: Any, tree: Any, now: Callable[[Any], Any]) -> None:
-    """Give ``made`` the attributes of ``tree``; those that hold an item follow it."""
+    """Copy the attributes of ``tree`` to ``made``, mapped by ``now``."""
     try:
         attributes = object.__getattribute__(tree, "__dict__")
     except AttributeError:

@@ -1,7 +1,7 @@
-"""Protocols to annotate with: what an object must have for dlx and others to read it.
+"""Protocols for type annotations: objects that dlx and other consumers can read.
 
-``isinstance`` works with both and looks at names alone. ``import dlx`` leaves this
-module out.
+``isinstance`` works with both and only checks that the names exist. ``import dlx`` does
+not import this module.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["SupportsDLPack", "SupportsExchangeAPI"]
 class SupportsDLPack(Protocol):
     """An object that exports itself through the Python protocol (R1, R64).
 
-    The other keywords of ``__dlpack__`` came later; `dlx.from_dlpack` can do without.
+    `dlx.from_dlpack` does not need the keywords that ``__dlpack__`` got later.
     """
 
     def __dlpack__(self, *, stream: int | None = ...) -> CapsuleType:
@@ -32,8 +32,8 @@ class SupportsDLPack(Protocol):
 class SupportsExchangeAPI(Protocol):
     """An object whose class has a C exchange table (R112, R113).
 
-    A property, because some libraries declare the attribute on the instance and as
-    ``object``; C consumers look it up on the class.
+    Declared as a property because some libraries annotate the attribute on the instance
+    and as ``object``; C consumers look it up on the class.
     """
 
     @property

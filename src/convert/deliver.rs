@@ -1,22 +1,22 @@
 //! Hands a tensor to another library: as a NumPy array, through its table, or through its Python importer.
 //!
-//! NumPy takes every strided layout and the read-only flag. Other libraries may not, so these two share first, verify
-//! the result, and fall back to one compact copy (`CopyRefused` if `copy=False`):
+//! NumPy takes every strided layout and the read-only flag. Other libraries may not, so dlx offers them the memory,
+//! verifies the result, and falls back to a compact copy (`CopyRefused` if `copy=False`):
 //!
 //! ```text
-//! to_table:     no misfit (negative strides, misaligned, read-only):  import; done
-//!               read-only:                  import; done if the result reports itself read-only
-//!               any misfit left:            import a compact copy
+//! to_table:     if strides are >= 0, elements aligned, and not READ_ONLY: return import(tensor)
+//!               if READ_ONLY is the only misfit: result = import(tensor); return it if it reports itself read-only
+//!               return import(compact copy)
 //!
-//! to_function:  misaligned:                 replace the tensor by a compact copy
-//!               read-only without elements: clear the flag
-//!               call the importer
-//!               it refused, flag unknown:   call it again with READ_ONLY set, in case it takes only versioned capsules
-//!               the result lost READ_ONLY, or it refused a tensor that is read-only or not row-major:
-//!                                           call it with a compact copy
-//!               check that the result has the same dtype
+//! to_function:  if misaligned: tensor = compact copy
+//!               if READ_ONLY without elements: clear the flag
+//!               result = importer(tensor)
+//!               if refused and MAYBE_READ_ONLY: result = importer(tensor with READ_ONLY), a versioned capsule
+//!               if refused and (READ_ONLY or not row-major), or the result forgot READ_ONLY:
+//!                   result = importer(compact copy)
+//!               refuse a result of another dtype
 //!
-//! both:         check the class of the result and, if copy=False, that it has the same address
+//! both:         refuse a result of another class and, if copy=False, at another address
 //! ```
 
 #![forbid(unsafe_code)]
@@ -170,7 +170,7 @@ fn by_table<'py>(
 const FORGETS: &str = "would not respect that the tensor is read-only";
 const MISALIGNED: &str = "needs memory that is aligned to its elements";
 
-/// Why a table must not get the tensor: its library would refuse it, crash on it, or forget a flag.
+/// Why a library may not handle the tensor: it may refuse it, crash on it, or forget the flag.
 fn misfit(tensor: &DLTensor, flags: u64, shape: &[i64], strides: &[i64]) -> Option<&'static str> {
     let is_backward = |(&extent, &stride): (&i64, &i64)| extent > 1 && stride < 0;
     if shape.iter().zip(strides).any(is_backward) {

@@ -1,6 +1,6 @@
 """The command line: `python -m dlx info`, `python -m dlx demo`.
 
-A subcommand is one file in this package that defines `COMMAND`, and its name in
+A subcommand is a module of this package that defines `COMMAND` and is listed in
 `COMMANDS` below.
 """
 
@@ -22,13 +22,13 @@ COMMANDS = (
     "info",
     "demo",
 )
-"""Modules of this package that are subcommands, in the order that help lists them."""
+"""The subcommands' modules, in the order of the help."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    0: done. 1: the command found something wrong. 2: it could not run.
+    0: success. 1: the command found a problem. 2: it could not run.
     """
     parser = _parser()
     args = parser.parse_args(argv)
@@ -65,7 +65,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _run_json(command: Command[Any], args: argparse.Namespace) -> int:
-    # stdout is the document's alone, whatever a framework prints while imported.
+    # Frameworks may print on import; stdout must hold only the document.
     with contextlib.redirect_stdout(sys.stderr):
         report = command.collect(args, Silent())
     print(json.dumps(dataclasses.asdict(report), indent=2))

@@ -1,4 +1,4 @@
-"""DLPack capsules read with ctypes: the exchange table's header, an export's flags."""
+"""DLPack capsules read with ctypes: headers of exchange tables, flags of exports."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Table:
 
 def find_table(tensor_type: type) -> Table | None:
     """Return the exchange table that a tensor type publishes, if it publishes one."""
-    # The second name is the one of drafts before DLPack 1.3.
+    # The second name is from drafts before DLPack 1.3.
     for attribute in ("__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"):
         capsule = getattr(tensor_type, attribute, None)
         if capsule is not None and _is_valid(capsule, _TABLE):
@@ -60,11 +60,11 @@ def find_table(tensor_type: type) -> Table | None:
 
 
 def exports_read_only(tensor: Any) -> bool:
-    """Return whether what `__dlpack__` exports says that it must not be written."""
+    """Return whether `__dlpack__` exports the tensor with READ_ONLY."""
     try:
         capsule = tensor.__dlpack__(max_version=(1, 3))
     except TypeError:
-        # A producer from before DLPack 1.0, which had no flags.
+        # A producer older than DLPack 1.0, which had no flags.
         return False
     if not _is_valid(capsule, _VERSIONED):
         return False

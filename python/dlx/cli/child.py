@@ -1,7 +1,6 @@
-"""A function of the command line in a process of its own, which a library may end.
+"""Runs a function of the command line in a child process, which a library may crash.
 
-Some libraries end the process when they are imported or used: beside another one, or
-for want of a driver.
+Some libraries crash on import or use, beside another library or without a driver.
 """
 
 from __future__ import annotations
@@ -23,10 +22,10 @@ _START += "from dlx.cli.child import serve; serve(*task[1:])"
 
 
 class Ended(Exception):
-    """The process ended before the function did; the message is how."""
+    """The process ended before the function returned; the message says how."""
 
     def __init__(self, how: str, step: str) -> None:
-        """Keep how it ended, and the step that had begun."""
+        """Store how it ended, and the step that was running."""
         super().__init__(how)
         self.step = step
 
@@ -36,8 +35,8 @@ def in_child(
 ) -> Any:
     """Call ``module.function(progress, *arguments)`` in a new interpreter.
 
-    Arguments and the result are what JSON can hold. What the process prints goes to
-    stderr. Raises `Ended`, and `CannotRun` where the function does.
+    Arguments and the result must fit into JSON. The child's output goes to stderr.
+    Raises `Ended`, and `CannotRun` if the function does.
     """
     progress = progress or Silent()
     task = json.dumps([sys.path, module, function, arguments])
@@ -67,10 +66,10 @@ def _how(code: int) -> str:
 
 
 class _Pipe:
-    """A `Progress` that tells the parent, as the result does."""
+    """A `Progress` that reports to the parent through the pipe of the result."""
 
     def __init__(self) -> None:
-        # The pipe is for these lines alone, whatever C code prints.
+        # C code may print to stdout, so send that to stderr and keep the pipe.
         self._pipe = os.fdopen(os.dup(1), "w", encoding="utf-8")
         os.dup2(2, 1)
 
@@ -85,12 +84,12 @@ class _Pipe:
 
 
 def serve(module: str, function: str, arguments: list[Any]) -> None:
-    """Be the child: call the function, answer, and end without any cleaning up."""
+    """Run in the child: call the function, send the result, exit without cleanup."""
     pipe = _Pipe()
     try:
         called = getattr(import_module(module), function)
         pipe.answer("result", called(pipe, *arguments))
     except CannotRun as reason:
         pipe.answer("cannot run", str(reason))
-    # What libraries do at exit, which may end badly too, is of no interest.
+    # Skip the libraries' exit handlers, which may crash as well.
     os._exit(0)

@@ -1,4 +1,4 @@
-"""What a subcommand is: facts first, then how to show them."""
+"""The interface of subcommands: collect a report, then render it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Report = TypeVar("Report")
 
 
 class CannotRun(Exception):
-    """The command cannot run here; the message is one line and says what to do."""
+    """The command cannot run here; the one-line message says what to do."""
 
 
 class Progress(Protocol):
-    """Where a command says how far it is."""
+    """Receives the progress of a command."""
 
     def begin(self, total: int) -> None:
         """Announce the number of steps."""
 
     def step(self, text: str) -> None:
-        """Say what the next step does, and count it when it is over."""
+        """Announce the next step; it counts once the one after it begins."""
 
 
 class Silent:
@@ -40,7 +40,7 @@ class Silent:
 
 
 def one_line(error: BaseException) -> str:
-    """Return what an exception says, cut to its first line."""
+    """Return the first line of an exception's message."""
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 

@@ -1,7 +1,7 @@
 """`python -m dlx demo`: every library's tensor through dlx into every other library.
 
-Nothing is taken on trust: an address is what the library at that end says, and a
-write is made through one library and read through the other.
+The demo verifies each hop: it compares the addresses that both libraries report, and
+writes through one library and reads through the other.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Outcome(StrEnum):
 
 
 class Access(StrEnum):
-    """What a hop showed of writing, or of the read-only flag."""
+    """What a hop showed about writes or the read-only flag."""
 
     BOTH_WAYS = "write seen both ways"
     ONE_WAY = "write seen, target immutable"
@@ -50,7 +50,7 @@ class Access(StrEnum):
 
 @dataclass
 class Hop:
-    """One way from library to library, and what it cost in nanoseconds."""
+    """One conversion from library to library, and its cost in nanoseconds."""
 
     source: str
     target: str
@@ -65,7 +65,7 @@ class Hop:
     direct_error: str | None = None
 
     def __post_init__(self) -> None:
-        """Take the values of enumerations too, as JSON has them."""
+        """Accept the values of the enumerations too, as read from JSON."""
         self.outcome, self.access = Outcome(self.outcome), Access(self.access)
 
 
@@ -102,14 +102,14 @@ def _collect(args: argparse.Namespace, progress: Progress) -> Demo:
         except Ended as end:
             if not end.step or end.step in fatal:
                 raise CannotRun(f"the demo {end}") from None
-            # Once more without what a library did.
+            # Run again without the step that ended the process.
             fatal[end.step] = str(end)
         else:
             return Demo(**demo | {"hops": [Hop(**hop) for hop in demo["hops"]]})
 
 
 def collect(progress: Progress, fatal: dict[str, str]) -> dict[str, Any]:
-    """Run the demo but for those steps that ended the process before, and how."""
+    """Run the demo, except the steps in ``fatal``, which ended the process before."""
     libraries, skipped = _load(progress, fatal)
     if "numpy" not in (each.name for each in libraries):
         raise CannotRun("the demo needs NumPy: pip install numpy")
@@ -122,7 +122,7 @@ def collect(progress: Progress, fatal: dict[str, str]) -> dict[str, Any]:
         (source, target, take)
         for source in libraries
         for target, take in targets
-        # NumPy alone still shows the way there and back.
+        # If only NumPy is installed, still show the round trip.
         if target is not source or len(libraries) == 1
     ]
     hops = []
