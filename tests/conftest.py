@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from simulated_driver import Simulation, simulation
+from support.simulated_driver import Simulation, simulation
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ import re
 import subprocess
 from pathlib import Path
 
-import dlpack_abi
 import pytest
-from dlpack_abi import dlpack_include
+from support import dlpack_abi
+from support.dlpack_abi import dlpack_include
 
 SOURCES = Path(__file__).parent / "abi"
 

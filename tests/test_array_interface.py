@@ -11,12 +11,12 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from fake_array_interface import (
+from hypothesis import given
+from support.fake_array_interface import (
     ByDict,
     ByStruct,
 )
-from fake_buffer import Exporter
-from hypothesis import given
+from support.fake_buffer import Exporter
 from test_layout_numpy import views
 
 KINDS = {

@@ -8,7 +8,9 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from fake_array_interface import (
+from hypothesis import given
+from hypothesis import strategies as st
+from support.fake_array_interface import (
     ALIGNED,
     NOTSWAPPED,
     WRITEABLE,
@@ -16,9 +18,7 @@ from fake_array_interface import (
     ByStruct,
     Struct,
 )
-from fake_buffer import Exporter
-from hypothesis import given
-from hypothesis import strategies as st
+from support.fake_buffer import Exporter
 
 # What the dict says
 

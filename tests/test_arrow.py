@@ -11,16 +11,16 @@ import dlx
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
-from dlpack_abi import capsule_name, for_ever
-from fake_arrow import (
+from hypothesis import given
+from hypothesis import strategies as st
+from support.dlpack_abi import capsule_name, for_ever
+from support.fake_arrow import (
     Answering,
     ByArray,
     ByDeviceArray,
     array_in,
     numbers,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 Show = type[ByArray]
 either = pytest.mark.parametrize("show", [ByArray, ByDeviceArray])

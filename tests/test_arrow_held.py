@@ -11,7 +11,7 @@ import dlx
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
-from fake_arrow import (
+from support.fake_arrow import (
     Answering,
     ByArray,
     ByDeviceArray,

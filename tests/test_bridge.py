@@ -10,7 +10,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from heavy import requires
+from support.optional_libraries import requires
 
 
 @dataclass

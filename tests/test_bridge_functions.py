@@ -15,7 +15,7 @@ from typing import Any, assert_type
 import dlx
 import numpy as np
 import pytest
-from heavy import requires
+from support.optional_libraries import requires
 
 X, Y = np.arange(6, dtype="float32").reshape(2, 3), np.ones((2, 3), "float32")
 

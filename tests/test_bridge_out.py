@@ -8,7 +8,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from heavy import requires
+from support.optional_libraries import requires
 
 X = np.arange(6, dtype="float32").reshape(2, 3)
 

@@ -11,7 +11,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from heavy import requires
+from support.optional_libraries import requires
 
 REFUSED = r"^out is written in place, where its owner looks, but the function "
 

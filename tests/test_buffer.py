@@ -13,11 +13,11 @@ import dlx
 import ml_dtypes
 import numpy as np
 import pytest
-from dlpack_abi import DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, for_ever
-from fake_buffer import PyBuffer
-from fake_producers import ADDRESS, Producer
 from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
+from support.dlpack_abi import DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, for_ever
+from support.fake_buffer import PyBuffer
+from support.fake_producers import ADDRESS, Producer
 
 Array = NDArray[Any]
 

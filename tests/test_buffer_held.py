@@ -16,7 +16,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from fake_buffer import Exporter
+from support.fake_buffer import Exporter
 
 
 def released() -> memoryview:

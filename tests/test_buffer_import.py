@@ -14,10 +14,10 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from fake_buffer import Exporter
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
+from support.fake_buffer import Exporter
 from test_layout_numpy import views
 
 SOURCES: dict[str, tuple[Callable[[], Any], str]] = {

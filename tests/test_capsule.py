@@ -14,7 +14,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlpack_abi import (
+from support.dlpack_abi import (
     DLPACK_FLAG_BITMASK_READ_ONLY,
     capsule_name,
     capsule_name_address,
@@ -22,10 +22,17 @@ from dlpack_abi import (
     managed_in,
     take,
 )
-from fake_producers import Producer
-from heavy import requires
-from libc import raw_thread
-from producers import HOLDERS, ByMethod, Maker, Stored, every_holder, every_producer
+from support.dlx_producers import (
+    HOLDERS,
+    ByMethod,
+    Maker,
+    Stored,
+    every_holder,
+    every_producer,
+)
+from support.fake_producers import Producer
+from support.libc import raw_thread
+from support.optional_libraries import requires
 
 VERSIONED = {"max_version": (1, 3)}
 LEGACY: dict[str, Any] = {}
@@ -181,7 +188,7 @@ def test_the_deleter_runs_on_a_thread_that_python_does_not_know(
 
 AFTER_PYTHON = """
 import ctypes, sys
-from dlpack_abi import for_ever, take
+from support.dlpack_abi import for_ever, take
 from test_capsule import HELD, VERSIONED, Memory
 
 def at_exit(function, argument):

@@ -12,15 +12,15 @@ from typing import Any, NoReturn
 import dlx
 import numpy as np
 import pytest
-from dlpack_abi import (
+from support.dlpack_abi import (
     DLPACK_FLAG_BITMASK_IS_COPIED,
     DLManagedTensorVersioned,
     capsule_name,
     capsule_name_address,
     set_capsule_name,
 )
-from fake_producers import Claiming, Producer
-from libc import untouchable
+from support.fake_producers import Claiming, Producer
+from support.libc import untouchable
 
 either_capsule = pytest.mark.parametrize("versioned", [True, False])
 

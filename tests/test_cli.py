@@ -19,7 +19,7 @@ import dlx
 import pytest
 from dlx.cli import main
 from dlx.cli.frameworks import FRAMEWORKS
-from heavy import requires
+from support.optional_libraries import requires
 
 DEMO_LIBRARIES = {
     "numpy": "numpy",

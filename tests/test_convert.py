@@ -14,12 +14,12 @@ import dlx
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
-from dlpack_abi import exported
-from fake_producers import Producer
-from fake_table import BY_TABLE, table_class
-from heavy import requires
 from numpy.typing import NDArray
-from producers import ByMethod, Stored
+from support.dlpack_abi import exported
+from support.dlx_producers import ByMethod, Stored
+from support.fake_producers import Producer
+from support.fake_table import BY_TABLE, table_class
+from support.optional_libraries import requires
 
 Array = NDArray[Any]
 

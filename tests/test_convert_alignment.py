@@ -9,9 +9,9 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from fake_producers import Producer
-from heavy import requires
 from numpy.typing import NDArray
+from support.fake_producers import Producer
+from support.optional_libraries import requires
 
 Array = NDArray[Any]
 

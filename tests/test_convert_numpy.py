@@ -11,14 +11,14 @@ import dlx
 import ml_dtypes
 import numpy as np
 import pytest
-from fake_producers import Producer
-from fake_table import table_class
-from fresh import run
-from heavy import requires
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from numpy.typing import NDArray
+from support.fake_producers import Producer
+from support.fake_table import table_class
+from support.optional_libraries import requires
+from support.python_process import run_python
 
 Array = NDArray[Any]
 
@@ -194,7 +194,7 @@ tensor = dlx.from_dlpack(np.arange(3.0))
 made = dlx.convert(tensor, np.ndarray)
 assert made.tolist() == [0, 1, 2] and made.base is not tensor, made.base
 """
-    assert run(code) == (0, "", "")
+    assert run_python(code) == (0, "", "")
 
 
 def test_the_c_functions_of_numpy_are_used() -> None:

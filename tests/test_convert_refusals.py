@@ -12,14 +12,14 @@ import dlx
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
-from dlpack_abi import DLManagedTensorVersioned, delete, give_reference
-from fake_producers import Producer, c_function
-from fake_table import hand_out, table_class
-from heavy import requires
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from numpy.typing import NDArray
+from support.dlpack_abi import DLManagedTensorVersioned, delete, give_reference
+from support.fake_producers import Producer, c_function
+from support.fake_table import hand_out, table_class
+from support.optional_libraries import requires
 
 Array = NDArray[Any]
 

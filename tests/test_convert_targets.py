@@ -12,8 +12,8 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from fake_table import table_class
-from heavy import requires
+from support.fake_table import table_class
+from support.optional_libraries import requires
 
 A = np.arange(3.0)
 

@@ -10,7 +10,10 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlpack_abi import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from support.dlpack_abi import (
     DLPACK_FLAG_BITMASK_IS_COPIED,
     DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED,
     delete,
@@ -18,11 +21,8 @@ from dlpack_abi import (
     from_table,
     table_of,
 )
-from fake_producers import ADDRESS, OldProducer, Producer, row_major
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from numpy.typing import NDArray
-from producers import Maker, every_holder, every_producer
+from support.dlx_producers import Maker, every_holder, every_producer
+from support.fake_producers import ADDRESS, OldProducer, Producer, row_major
 
 Array = NDArray[Any]
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import dlx
 import pytest
-from fake_producers import ADDRESS, Producer
+from support.fake_producers import ADDRESS, Producer
 
 CUDA, MANAGED = (2, 0), (13, 0)
 HANDLE = 0x7F12_3456_7890

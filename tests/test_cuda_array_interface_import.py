@@ -6,7 +6,7 @@ from typing import Any
 
 import dlx
 import pytest
-from fake_producers import ADDRESS, Producer
+from support.fake_producers import ADDRESS, Producer
 
 CUDA = (2, 0)
 

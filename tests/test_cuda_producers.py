@@ -7,7 +7,7 @@ from ctypes import byref, c_void_p
 from typing import Any
 
 import pytest
-from cuda_producers import (
+from support.cuda_producers import (
     KINDS,
     CudaArray,
     DLPackArray,
@@ -15,9 +15,9 @@ from cuda_producers import (
     TableArray,
     framework,
 )
-from dlpack_abi import delete, from_table, table_of, take
-from simulated_driver import Simulation
-from simulated_objects import LEGACY, PER_THREAD
+from support.dlpack_abi import delete, from_table, table_of, take
+from support.simulated_driver import Simulation
+from support.simulated_objects import LEGACY, PER_THREAD
 
 every_kind = pytest.mark.parametrize("kind", KINDS)
 every_dlpack = pytest.mark.parametrize("kind", [TableArray, DLPackArray])

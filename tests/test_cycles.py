@@ -14,9 +14,9 @@ from typing import Any, cast
 import dlx
 import numpy as np
 import pytest
-from fake_array_interface import Struct
-from fake_buffer import Exporter
-from heavy import requires
+from support.fake_array_interface import Struct
+from support.fake_buffer import Exporter
+from support.optional_libraries import requires
 
 
 class Subclass(np.ndarray[Any, Any]):

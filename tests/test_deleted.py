@@ -8,9 +8,9 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from fake_producers import Producer
-from heavy import requires
-from producers import ByMethod
+from support.dlx_producers import ByMethod
+from support.fake_producers import Producer
+from support.optional_libraries import requires
 
 
 def deleted() -> Any:

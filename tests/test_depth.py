@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from fresh import run
-from heavy import requires
+from support.optional_libraries import requires
+from support.python_process import run_python
 
 LINKS: dict[str, tuple[str, str]] = {
     "numpy()": ("", "dlx.from_dlpack(x).numpy()"),
@@ -55,7 +55,7 @@ def let_go_of_a_chain(links: int, prepare: str, link: str, stack: str = "") -> N
     """Make a chain over one owner, and let go of it."""
     if prepare.startswith("import torch"):
         requires("torch")
-    code, out, err = run(
+    code, out, err = run_python(
         f"""
 import threading, warnings, weakref
 import numpy as np

@@ -13,12 +13,12 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from fake_producers import Producer
-from fake_table import table_class
 from hypothesis import given
 from hypothesis import strategies as st
-from producers import ERRORS, ByMethod, Stored
-from two_names import CPU, CUDA, ONEAPI, OPENCL, TwoNames, aliases, names
+from support.alias_producers import CPU, CUDA, ONEAPI, OPENCL, TwoNames, aliases, names
+from support.dlx_producers import ERRORS, ByMethod, Stored
+from support.fake_producers import Producer
+from support.fake_table import table_class
 
 ALIAS = ["cuda:0", ("cuda", 0), (2, 0), dlx.Device("cuda:0")]
 HANDLE = 0x7F12_3456_7890
@@ -94,7 +94,8 @@ def test_a_producer_with_a_table_is_asked_too() -> None:
 def test_an_answer_that_is_no_iterable_is_a_type_error(answer: object) -> None:
     """It says which method of which class, and what is accepted."""
     with pytest.raises(
-        TypeError, match=r"aliases__ of two_names.TwoNames .* iterable of pairs"
+        TypeError,
+        match=r"aliases__ of .*alias_producers.TwoNames .* iterable of pairs",
     ):
         dlx.from_dlpack(TwoNames(aliases=lambda: answer))
 

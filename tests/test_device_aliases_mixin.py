@@ -7,8 +7,8 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from producers import ByMethod, Stored
-from two_names import CPU, CUDA, ONEAPI, OPENCL, TwoNames, aliases, names
+from support.alias_producers import CPU, CUDA, ONEAPI, OPENCL, TwoNames, aliases, names
+from support.dlx_producers import ByMethod, Stored
 
 HANDLE = 0x7F12_3456_7890
 

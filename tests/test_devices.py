@@ -8,13 +8,13 @@ from typing import Any
 
 import dlx
 import pytest
-from dlpack_abi import (
+from support.dlpack_abi import (
     DLPACK_FLAG_BITMASK_IS_COPIED,
     DLPACK_FLAG_BITMASK_READ_ONLY,
     exported,
 )
-from fake_producers import Claiming, Producer, Refusing
-from producers import Maker, every_holder, every_producer
+from support.dlx_producers import Maker, every_holder, every_producer
+from support.fake_producers import Claiming, Producer, Refusing
 
 CPU, CUDA, CUDA_HOST, ROCM, MANAGED = (1, 0), (2, 0), (3, 0), (10, 0), (13, 0)
 

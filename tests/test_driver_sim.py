@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from simulated_driver import Simulation, simulation
-from simulated_objects import LEGACY, PER_THREAD, DriverError
+from support.simulated_driver import Simulation, simulation
+from support.simulated_objects import LEGACY, PER_THREAD, DriverError
 
 
 def run_in_thread(function: Callable[[], None]) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from ctypes import byref, c_int32, c_uint64
 
 import pytest
-from simulated_driver import Simulation
-from simulated_objects import (
+from support.simulated_driver import Simulation
+from support.simulated_objects import (
     GLOBAL,
     LEGACY,
     RELAXED,

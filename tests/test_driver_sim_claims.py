@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from gpu.claims import CLAIMS, Codes
 from gpu.expected import EXPECTED
-from simulated_driver import Simulation, library_path
+from support.simulated_driver import Simulation, library_path
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 import threading
 
-from simulated_driver import Simulation
-from simulated_objects import Stream
+from support.simulated_driver import Simulation
+from support.simulated_objects import Stream
 
 
 def test_the_journal_has_every_call(sim: Simulation) -> None:

@@ -8,8 +8,8 @@ from ctypes import addressof, byref, c_int32, c_size_t, c_uint32, c_uint64, c_vo
 from typing import Any
 
 import pytest
-from simulated_driver import Simulation
-from simulated_objects import DriverError, Memory, Stream
+from support.simulated_driver import Simulation
+from support.simulated_objects import DriverError, Memory, Stream
 
 POISON = b"\xdd"
 

@@ -6,9 +6,9 @@ import ctypes
 from ctypes import byref, c_char_p, c_int32, c_uint64
 
 import pytest
-from fresh import run
-from simulated_driver import Simulation
-from simulated_objects import LEGACY, PER_THREAD, DriverError
+from support.python_process import run_python
+from support.simulated_driver import Simulation
+from support.simulated_objects import LEGACY, PER_THREAD, DriverError
 
 NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE = 3, 201, 400
 
@@ -103,8 +103,8 @@ def test_a_primary_context_is_counted(sim: Simulation) -> None:
 
 
 def test_a_primary_context_can_be_lost() -> None:
-    code, output, errors = run("""
-        from simulated_driver import simulation
+    code, output, errors = run_python("""
+        from support.simulated_driver import simulation
         sim = simulation()
         sim.start()
         event = sim.event()
@@ -193,8 +193,8 @@ def test_what_is_found_is_what_is_exported(sim: Simulation) -> None:
 
 
 def test_a_function_can_be_hidden() -> None:
-    code, output, errors = run("""
-        from simulated_driver import simulation
+    code, output, errors = run_python("""
+        from support.simulated_driver import simulation
         from ctypes import byref, c_uint64
         sim, place = simulation(), c_uint64()
         sim.hide("cuEventQuery")
@@ -208,8 +208,8 @@ def test_a_function_can_be_hidden() -> None:
 
 
 def test_nothing_works_before_it_is_initialized() -> None:
-    code, output, errors = run("""
-        from simulated_driver import simulation
+    code, output, errors = run_python("""
+        from support.simulated_driver import simulation
         from ctypes import byref, c_int32
         sim = simulation()
         count = ("cuDeviceGetCount", byref(c_int32()))
@@ -221,9 +221,9 @@ def test_nothing_works_before_it_is_initialized() -> None:
 
 
 def test_nothing_works_after_a_fork() -> None:
-    code, output, errors = run("""
+    code, output, errors = run_python("""
         import os
-        from simulated_driver import simulation
+        from support.simulated_driver import simulation
         sim = simulation()
         sim.start()
         event = sim.event()
@@ -238,9 +238,9 @@ def test_nothing_works_after_a_fork() -> None:
 
 
 def test_a_driver_can_be_initialized_after_a_fork() -> None:
-    code, output, errors = run("""
+    code, output, errors = run_python("""
         import os
-        from simulated_driver import simulation
+        from support.simulated_driver import simulation
         sim = simulation()
         child = os.fork()
         if child == 0:
@@ -251,8 +251,8 @@ def test_a_driver_can_be_initialized_after_a_fork() -> None:
 
 
 def test_a_reset_leaves_no_handle() -> None:
-    code, output, errors = run("""
-        from simulated_driver import simulation
+    code, output, errors = run_python("""
+        from support.simulated_driver import simulation
         sim = simulation()
         sim.start()
         event = sim.event()

@@ -13,8 +13,8 @@ import dlx
 import ml_dtypes
 import numpy as np
 import pytest
-from fake_producers import ADDRESS
-from heavy import requires
+from support.fake_producers import ADDRESS
+from support.optional_libraries import requires
 
 FP8 = "e3m4 e4m3 e4m3b11fnuz e4m3fn e4m3fnuz e5m2 e5m2fnuz e8m0fnu"
 DTYPES = {

@@ -10,9 +10,9 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlpack_abi import DLTensor
-from fake_table import table_class
-from heavy import requires
+from support.dlpack_abi import DLTensor
+from support.fake_table import table_class
+from support.optional_libraries import requires
 
 SetError = CFUNCTYPE(None, c_void_p, c_char_p, c_char_p)
 

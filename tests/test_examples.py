@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from compiled import load_doubled
 from ctypes_array import Array
-from heavy import requires
 from labelled import Labelled
 from mapped_file import Mapped, load, save
+from support.optional_libraries import requires
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NUMBERS = [[0.0, 1.0, 2.0], [3.0, 4.0, 5.0]]

@@ -15,7 +15,7 @@ import dlx
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
-from dlpack_abi import (
+from support.dlpack_abi import (
     DLPackExchangeAPI,
     capsule_destructor,
     capsule_name,
@@ -23,11 +23,11 @@ from dlpack_abi import (
     table_of,
     take_reference,
 )
-from fake_classes import mixin_class
-from fake_producers import Producer
-from fake_table import table_class
-from heavy import requires
-from producers import ByMethod, Stored
+from support.dlx_producers import ByMethod, Stored
+from support.fake_producers import Producer
+from support.fake_table import table_class
+from support.optional_libraries import requires
+from support.short_lived_classes import mixin_class
 
 NAME = b"dlpack_exchange_api"
 BORROW = "dltensor_from_py_object_no_sync"

@@ -10,9 +10,9 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlpack_abi import DLPACK_FLAG_BITMASK_IS_COPIED, DLPackExchangeAPI
-from fake_producers import Producer, c_function
-from fake_table import (
+from support.dlpack_abi import DLPACK_FLAG_BITMASK_IS_COPIED, DLPackExchangeAPI
+from support.fake_producers import Producer, c_function
+from support.fake_table import (
     BY_PROTOCOL,
     BY_TABLE,
     FROM_PY,
@@ -21,7 +21,7 @@ from fake_table import (
     table_class,
     without_protocol,
 )
-from fresh import run
+from support.python_process import run_python
 
 OTHER_ENTRIES = {name for name, _ in DLPackExchangeAPI._fields_[1:]} - {FROM_PY}
 
@@ -286,4 +286,4 @@ def test_a_tensor_of_dlx_is_given_back_as_it_is() -> None:
         assert dlx.from_dlpack(tensor) is tensor
         assert dlx.from_dlpack(tensor, copy=False) is tensor
         """
-    assert run(code) == (0, "", "")
+    assert run_python(code) == (0, "", "")

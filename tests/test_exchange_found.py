@@ -16,9 +16,9 @@ from unittest.mock import MagicMock, Mock
 import dlx
 import numpy as np
 import pytest
-from dlpack_abi import new_capsule
-from fake_producers import Producer, c_function
-from fake_table import (
+from support.dlpack_abi import new_capsule
+from support.fake_producers import Producer, c_function
+from support.fake_table import (
     BY_PROTOCOL,
     BY_TABLE,
     FROM_PY,
@@ -204,8 +204,8 @@ from types import SimpleNamespace
 from unittest.mock import MagicMock, Mock
 sys.modules["torch"] = {module}
 import dlx
-from fake_producers import Producer
-from fake_table import table_class
+from support.fake_producers import Producer
+from support.fake_table import table_class
 assert dlx.from_dlpack(Producer()).shape == (2, 3)
 assert dlx.from_dlpack(table_class()()).shape == (2, 3)
 """
@@ -303,8 +303,8 @@ def test_more_types_than_are_remembered_all_work() -> None:
     """R117: types die here and others get their addresses, with and without a table."""
     program = """
 import dlx
-from fake_producers import Producer
-from fake_table import BY_PROTOCOL, BY_TABLE, table_class
+from support.fake_producers import Producer
+from support.fake_table import BY_PROTOCOL, BY_TABLE, table_class
 base, buffer = table_class(), bytearray(1024)
 kept = [type("Kept", (base,), {}) for _ in range(50)]
 def check(cls, wanted):

@@ -11,7 +11,7 @@ from ctypes import addressof, byref, c_void_p
 from typing import Any
 
 import pytest
-from dlpack_abi import (
+from support.dlpack_abi import (
     UNTOUCHED,
     Allocation,
     DLManagedTensorVersioned,
@@ -19,9 +19,9 @@ from dlpack_abi import (
     table_of,
     take_reference,
 )
-from fake_producers import Producer, row_major
-from libc import untouchable
-from producers import OWNERS, every_table, inside
+from support.dlx_producers import OWNERS, every_table, inside
+from support.fake_producers import Producer, row_major
+from support.libc import untouchable
 
 ALIGNMENT = 256
 

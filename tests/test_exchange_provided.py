@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 import tvm_ffi
-from dlpack_abi import (
+from numpy.lib.stride_tricks import as_strided
+from support.dlpack_abi import (
     UNTOUCHED,
     Allocation,
     DLManagedTensorVersioned,
@@ -23,10 +24,9 @@ from dlpack_abi import (
     take,
     take_reference,
 )
-from fake_producers import Producer
-from libc import heap_in_use, needs_heap_in_use
-from numpy.lib.stride_tricks import as_strided
-from producers import Failure, fields_of
+from support.dlx_producers import Failure, fields_of
+from support.fake_producers import Producer
+from support.libc import heap_in_use, needs_heap_in_use
 from test_exchange_api import GRID, Importing, Own, jax_array, to_object
 
 TABLE = table_of(dlx.exchange_api(np.ndarray))

@@ -17,7 +17,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlpack_abi import (
+from support.dlpack_abi import (
     DLManagedTensorVersioned,
     DLPackExchangeAPI,
     DLTensor,
@@ -29,10 +29,10 @@ from dlpack_abi import (
     managed_in,
     table_of,
 )
-from fake_producers import Producer
-from fake_table import without_protocol
-from libc import heap_in_use, needs_heap_in_use
-from producers import HOLDERS, Maker, Stored, every_holder, fields_of
+from support.dlx_producers import HOLDERS, Maker, Stored, every_holder, fields_of
+from support.fake_producers import Producer
+from support.fake_table import without_protocol
+from support.libc import heap_in_use, needs_heap_in_use
 
 TABLE = table_of(dlx.Tensor)
 NAME = b"dlpack_exchange_api"
@@ -116,7 +116,7 @@ def test_the_table_outlives_its_capsule() -> None:
     program = """
 import ctypes, gc, weakref
 import dlx, numpy
-from dlpack_abi import DLTensor, table_of
+from support.dlpack_abi import DLTensor, table_of
 tensor = dlx.from_dlpack(numpy.arange(3.0))
 table = table_of(dlx.Tensor)
 del dlx.Tensor.__dlpack_c_exchange_api__

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textwrap import dedent
 
 import pytest
-from fresh import run
+from support.python_process import run_python
 
 INSIDE = """
         array = np.arange(3)
@@ -104,7 +104,7 @@ def test_the_interpreter_ends_in_peace(end: str) -> None:
         owner.memory = np.arange(3)
         tensor = dlx.from_pointer(owner.memory.ctypes.data, (3,), "int64", owner=owner)
         """
-    assert run(dedent(code) + dedent(end)) == (0, "", "")
+    assert run_python(dedent(code) + dedent(end)) == (0, "", "")
 
 
 def test_owners_are_left_alone_after_the_end() -> None:
@@ -114,7 +114,7 @@ def test_owners_are_left_alone_after_the_end() -> None:
         first = []
         atexit.register(first.clear)  # Runs after what dlx registers.
         import dlx
-        from fake_buffer import Exporter
+        from support.fake_buffer import Exporter
 
         class Owner:
             def __del__(self):
@@ -127,4 +127,4 @@ def test_owners_are_left_alone_after_the_end() -> None:
         first.append(dlx.from_pointer(8, (1,), "int8", owner=Owner()))
         first.append(dlx.from_dlpack(Buffer()))
         """
-    assert run(code) == (0, "", "")
+    assert run_python(code) == (0, "", "")

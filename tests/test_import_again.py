@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from fresh import run
+from support.python_process import run_python
 
 ONCE_MORE = {
     "the package": "sys.modules.pop('dlx')",
@@ -18,7 +18,7 @@ ONCE_MORE = {
 @pytest.mark.parametrize("again", ONCE_MORE.values(), ids=ONCE_MORE)
 def test_dlx_may_be_imported_again(again: str) -> None:
     """The types are those of the process, so what was made before goes on."""
-    code, out, err = run(
+    code, out, err = run_python(
         f"""
         import importlib, pickle, sys
         import dlx, dlx.types

@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow  # type: ignore[import-untyped]
 import pytest
 import tvm_ffi
-from fake_table import not_called
-from heavy import requires, take_view
+from support.fake_table import not_called
+from support.optional_libraries import requires, take_view
 
 Array = npt.NDArray[Any]
 

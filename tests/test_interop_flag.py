@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow  # type: ignore[import-untyped]
 import pytest
 import tvm_ffi
-from heavy import take_view
+from support.optional_libraries import take_view
 
 Array = npt.NDArray[Any]
 

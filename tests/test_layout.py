@@ -9,10 +9,10 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlpack_abi import exported
-from fake_producers import Producer
 from hypothesis import given
 from hypothesis import strategies as st
+from support.dlpack_abi import exported
+from support.fake_producers import Producer
 
 BIG = 2**62
 MIN, MAX = -(2**63), 2**63 - 1

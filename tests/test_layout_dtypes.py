@@ -6,12 +6,12 @@ from ctypes import string_at
 
 import dlx
 import pytest
-from dlpack_abi import (
+from support.dlpack_abi import (
     DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED,
     capsule_name,
     exported,
 )
-from fake_producers import Producer
+from support.fake_producers import Producer
 
 PADDED = DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED
 FP6, FP4 = (15, 6, 1), (17, 4, 1)

@@ -16,8 +16,8 @@ import dlx
 import numpy as np
 import pytest
 import tvm_ffi
-from convert_steps import CONVERSIONS, WATCHED
-from dlpack_abi import (
+from numpy.typing import NDArray
+from support.dlpack_abi import (
     DLManagedTensorVersioned,
     DLTensor,
     delete,
@@ -26,12 +26,12 @@ from dlpack_abi import (
     table_of,
     take_reference,
 )
-from fake_table import Forward
-from fresh import run
-from heavy import requires
-from libc import heap_in_use, needs_heap_in_use
-from numpy.typing import NDArray
-from producers import ByMethod, Stored
+from support.dlx_producers import ByMethod, Stored
+from support.fake_table import Forward
+from support.libc import heap_in_use, needs_heap_in_use
+from support.lifetime_steps import CONVERSIONS, WATCHED
+from support.optional_libraries import requires
+from support.python_process import run_python
 
 Array = NDArray[Any]
 
@@ -310,9 +310,9 @@ def test_a_pending_exception_survives_a_death(dying: str) -> None:
     code = f"""
         import dlx
         from ctypes import byref, c_void_p, cast
-        from dlpack_abi import Deleter, for_ever, new_capsule, table_of
-        from fake_buffer import Exporter
-        from fake_producers import Producer, c_function
+        from support.dlpack_abi import Deleter, for_ever, new_capsule, table_of
+        from support.fake_buffer import Exporter
+        from support.fake_producers import Producer, c_function
 
         class Buffer(Exporter):
             def release(self):
@@ -340,4 +340,4 @@ def test_a_pending_exception_survives_a_death(dying: str) -> None:
         except ZeroDivisionError as error:
             print(error)
         """
-    assert run(code) == (0, "let go\ndivision by zero\n", "")
+    assert run_python(code) == (0, "let go\ndivision by zero\n", "")

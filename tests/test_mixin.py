@@ -14,9 +14,9 @@ import dlx
 import numpy as np
 import pytest
 import tvm_ffi
-from heavy import requires
 from numpy.typing import NDArray
-from producers import ByMethod, Stored
+from support.dlx_producers import ByMethod, Stored
+from support.optional_libraries import requires
 
 Array = NDArray[Any]
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlpack_abi import DLTensor, from_table, table_of
+from support.dlpack_abi import DLTensor, from_table, table_of
 
 
 def stored() -> Any:

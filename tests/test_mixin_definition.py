@@ -8,8 +8,8 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlpack_abi import table_of
-from producers import ByMethod, Stored
+from support.dlpack_abi import table_of
+from support.dlx_producers import ByMethod, Stored
 
 GRID = np.arange(6.0).reshape(2, 3)
 

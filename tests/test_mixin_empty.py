@@ -10,13 +10,13 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlpack_abi import (
+from support.dlpack_abi import (
     UNTOUCHED,
     Allocation,
 )
-from fake_producers import Producer
-from heavy import requires
-from producers import ERRORS, Stored, with_hook
+from support.dlx_producers import ERRORS, Stored, with_hook
+from support.fake_producers import Producer
+from support.optional_libraries import requires
 
 CUDA = (2, 0)
 

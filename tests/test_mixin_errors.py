@@ -12,11 +12,11 @@ import dlx
 import numpy as np
 import pytest
 import tvm_ffi
-from dlpack_abi import DLTensor, from_table, table_of
-from fake_producers import Producer, Refusing
-from fresh import run
-from heavy import requires
-from producers import ByMethod, Failure, Stored
+from support.dlpack_abi import DLTensor, from_table, table_of
+from support.dlx_producers import ByMethod, Failure, Stored
+from support.fake_producers import Producer, Refusing
+from support.optional_libraries import requires
+from support.python_process import run_python
 
 
 def echo(tensor: Any) -> Any:
@@ -149,7 +149,7 @@ NONSENSE = [None, 5, "abc", [1.0, 2.0], {}, object(), 1.5, Failure]
 @pytest.mark.parametrize(
     ("kind", "where"),
     [
-        (Stored, "producers.Stored.data is"),
+        (Stored, "support.dlx_producers.Stored.data is"),
         (ByMethod, "ByMethod.__dlx_export__ return"),
     ],
 )
@@ -238,8 +238,8 @@ def test_an_export_that_asks_for_itself_is_a_recursion_error(body: str) -> None:
     code = f"""
         import ctypes
         import dlx, numpy as np
-        from dlpack_abi import from_table, table_of
-        from fake_table import Forward
+        from support.dlpack_abi import from_table, table_of
+        from support.fake_table import Forward
 
         class Wrapper:
             def __init__(self, inner):
@@ -266,7 +266,7 @@ def test_an_export_that_asks_for_itself_is_a_recursion_error(body: str) -> None:
             except (RecursionError, ctypes.ArgumentError):  # ctypes wraps the one.
                 pass
         """
-    assert run(code) == (0, "", "")
+    assert run_python(code) == (0, "", "")
 
 
 @pytest.mark.parametrize("hook", ["__dlx_import__", "__dlx_empty__", "__dlx_stream__"])
@@ -275,8 +275,8 @@ def test_a_hook_that_asks_for_itself_is_a_recursion_error(hook: str) -> None:
     code = f"""
         from ctypes import ArgumentError, byref, c_void_p
         import dlx
-        from dlpack_abi import Allocation, table_of
-        from fake_producers import Producer
+        from support.dlpack_abi import Allocation, table_of
+        from support.fake_producers import Producer
 
         producer = Producer()
 
@@ -298,7 +298,7 @@ def test_a_hook_that_asks_for_itself_is_a_recursion_error(hook: str) -> None:
         except (RecursionError, ZeroDivisionError, ArgumentError):
             pass
         """
-    assert run(code) == (0, "", "")
+    assert run_python(code) == (0, "", "")
 
 
 def test_a_long_chain_of_exports_is_no_ring() -> None:

@@ -10,7 +10,7 @@ import dlx
 import numpy as np
 import pytest
 import tvm_ffi
-from dlpack_abi import (
+from support.dlpack_abi import (
     UNTOUCHED,
     DLManagedTensorVersioned,
     delete,
@@ -18,9 +18,9 @@ from dlpack_abi import (
     table_of,
     take_reference,
 )
-from fake_producers import Producer
-from libc import heap_in_use, needs_heap_in_use
-from producers import ERRORS, ByMethod, Failure, Stored, with_hook
+from support.dlx_producers import ERRORS, ByMethod, Failure, Stored, with_hook
+from support.fake_producers import Producer
+from support.libc import heap_in_use, needs_heap_in_use
 
 
 def to_object(owner: Any, address: int) -> Any:

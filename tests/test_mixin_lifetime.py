@@ -12,12 +12,12 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlpack_abi import Allocation, capsule_pointer, delete, from_table, table_of
-from fake_classes import mixin_class, to_object
-from fake_producers import Producer
-from fresh import run
-from libc import needs_heap_in_use
-from producers import ByMethod, Stored
+from support.dlpack_abi import Allocation, capsule_pointer, delete, from_table, table_of
+from support.dlx_producers import ByMethod, Stored
+from support.fake_producers import Producer
+from support.libc import needs_heap_in_use
+from support.python_process import run_python
+from support.short_lived_classes import mixin_class, to_object
 
 
 def refuse(instance: Any) -> None:
@@ -153,9 +153,9 @@ def test_asking_for_the_table_changes_no_reference_count() -> None:
 MANY = """
     import gc, sys, warnings
     import dlx
-    from dlpack_abi import delete, from_table, table_of
-    from fake_classes import mixin_class
-    from libc import heap_in_use
+    from support.dlpack_abi import delete, from_table, table_of
+    from support.short_lived_classes import mixin_class
+    from support.libc import heap_in_use
 
     warnings.simplefilter("ignore")
     memory = memoryview(bytearray(12))
@@ -183,7 +183,7 @@ MANY = """
 def test_a_hundred_thousand_classes_come_and_go() -> None:
     """R114: neither memory nor objects stay, once the pool is used up."""
     code = MANY.format(first=600, count=100_000)
-    assert run(code) == (0, "True True True\n", "")
+    assert run_python(code) == (0, "True True True\n", "")
 
 
 @needs_heap_in_use
@@ -192,8 +192,8 @@ def test_a_dead_class_leaves_a_few_bytes() -> None:
     code = """
         import gc, sys
         import dlx
-        from fake_classes import mixin_class
-        from libc import heap_in_use
+        from support.short_lived_classes import mixin_class
+        from support.libc import heap_in_use
 
         def define(count):
             for number in range(count):
@@ -206,7 +206,7 @@ def test_a_dead_class_leaves_a_few_bytes() -> None:
         before = define(50)
         print((define(400) - before) // 400 < 1000)
         """
-    assert run(code) == (0, "True\n", "")
+    assert run_python(code) == (0, "True\n", "")
 
 
 def test_threads_define_classes_at_once() -> None:
@@ -215,8 +215,8 @@ def test_threads_define_classes_at_once() -> None:
         import gc, sys, threading, warnings
         from concurrent.futures import ThreadPoolExecutor
         import dlx
-        from dlpack_abi import capsule_pointer, delete, from_table, table_of
-        from fake_classes import mixin_class, to_object
+        from support.dlpack_abi import capsule_pointer, delete, from_table, table_of
+        from support.short_lived_classes import mixin_class, to_object
 
         sys.setswitchinterval(1e-6)
         warnings.simplefilter("ignore")
@@ -246,7 +246,7 @@ def test_threads_define_classes_at_once() -> None:
         print(len(pointers) == len(owners) >= 100)
         print(all(type(to_object(table_of(kind))) is kind for kind in owners))
         """
-    assert run(code) == (0, "True\nTrue\n", "")
+    assert run_python(code) == (0, "True\nTrue\n", "")
 
 
 def test_threads_export_instances_of_one_class() -> None:
@@ -302,10 +302,10 @@ sys.last = last
 def test_a_process_ends_quietly(ending: str) -> None:
     """R14: with classes, instances and exports alive."""
     code = (
-        "import atexit, sys, dlx\nfrom fake_classes import *\n"
+        "import atexit, sys, dlx\nfrom support.short_lived_classes import *\n"
         "memory = memoryview(bytearray(12))\n"
     )
-    assert run(code + ending) == (0, "", "")
+    assert run_python(code + ending) == (0, "", "")
 
 
 def test_pointers_of_tables_are_never_given_twice() -> None:

@@ -6,15 +6,15 @@ The pool is the process's, so what uses it up runs in a Python of its own.
 from __future__ import annotations
 
 import pytest
-from fresh import run
+from support.python_process import run_python
 
 PRELUDE = """
 import gc, sys, threading, warnings, weakref
 from ctypes import addressof, byref, c_void_p
 import dlx
-from dlpack_abi import *
-from fake_classes import *
-from fake_producers import Producer
+from support.dlpack_abi import *
+from support.short_lived_classes import *
+from support.fake_producers import Producer
 
 NAME = "__dlpack_c_exchange_api__"
 NUMBERS = (ctypes.c_double * 3)(0, 1, 2)
@@ -47,7 +47,7 @@ def exports(kind):
 def check(code: str) -> None:
     """Run code that prints nothing, whatever it asserts."""
     lines = "\n".join(line.removeprefix("        ") for line in code.splitlines())
-    assert run(PRELUDE + lines) == (0, "", "")
+    assert run_python(PRELUDE + lines) == (0, "", "")
 
 
 # More classes than tables.

@@ -8,10 +8,10 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlpack_abi import UNTOUCHED, delete, from_table, table_of, take_reference
-from fake_producers import Producer
-from fake_table import table_class
-from producers import ERRORS, ByMethod, Stored, with_hook
+from support.dlpack_abi import UNTOUCHED, delete, from_table, table_of, take_reference
+from support.dlx_producers import ERRORS, ByMethod, Stored, with_hook
+from support.fake_producers import Producer
+from support.fake_table import table_class
 
 CUDA, CUDA_1, ROCM, CPU = (2, 0), (2, 1), (10, 0), (1, 0)
 HANDLE = 0x7F12_3456_7890

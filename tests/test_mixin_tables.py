@@ -12,7 +12,7 @@ import dlx
 import numpy as np
 import pytest
 import tvm_ffi
-from dlpack_abi import (
+from support.dlpack_abi import (
     DLPackExchangeAPI,
     DLTensor,
     capsule_destructor,
@@ -22,11 +22,11 @@ from dlpack_abi import (
     from_table,
     table_of,
 )
-from fake_producers import Producer
-from fake_table import table_class
-from heavy import requires
-from libc import heap_in_use, needs_heap_in_use
-from producers import ByMethod, Stored, fields_of
+from support.dlx_producers import ByMethod, Stored, fields_of
+from support.fake_producers import Producer
+from support.fake_table import table_class
+from support.libc import heap_in_use, needs_heap_in_use
+from support.optional_libraries import requires
 
 NAME = b"dlpack_exchange_api"
 ENTRIES = [name for name, _ in DLPackExchangeAPI._fields_[1:]]

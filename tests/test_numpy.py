@@ -13,12 +13,12 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlpack_abi import exported
-from fake_producers import listening
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 from numpy.typing import NDArray
+from support.dlpack_abi import exported
+from support.fake_producers import listening
 
 Array = NDArray[Any]
 

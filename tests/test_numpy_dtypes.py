@@ -9,8 +9,8 @@ import dlx
 import ml_dtypes
 import numpy as np
 import pytest
-from dlpack_abi import DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, exported
 from numpy.typing import NDArray
+from support.dlpack_abi import DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, exported
 
 PADDED = DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED
 NUMBERS = "?bBhHiIlLqQpPefdFD"

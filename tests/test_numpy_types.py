@@ -9,9 +9,9 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from fake_producers import c_function, listening
-from fake_table import FROM_PY, table_class
-from fresh import run
+from support.fake_producers import c_function, listening
+from support.fake_table import FROM_PY, table_class
+from support.python_process import run_python
 
 
 @pytest.mark.parametrize("base", [np.ndarray, np.matrix, np.recarray, np.memmap])
@@ -166,7 +166,7 @@ NO_NUMPY = {
 def test_what_stands_in_for_numpy_is_not_read(setup: str, x: str) -> None:
     """R116: objects of its classes are asked, if they can be."""
     script = f"{ASKED}\n    {setup}\n    assert is_asked({x})"
-    assert run(script) == (0, "", "")
+    assert run_python(script) == (0, "", "")
 
 
 @pytest.mark.parametrize(
@@ -188,14 +188,14 @@ def test_a_numpy_that_dlx_does_not_know_is_asked(change: str, asked: bool) -> No
     """R116: through `__dlpack__`, which every NumPy has."""
     script = f"""{ASKED}
     import numpy as np
-    from fake_producers import listening
+    from support.fake_producers import listening
 
     array = np.arange(3).view(listening(np.ndarray))
     {change}
     assert is_asked(array) == {asked}
     assert dlx.from_dlpack(array).shape == (3,)
     """
-    assert run(script) == (0, "", "")
+    assert run_python(script) == (0, "", "")
 
 
 def test_numpy_is_not_imported_to_read_what_is_none() -> None:
@@ -203,4 +203,4 @@ def test_numpy_is_not_imported_to_read_what_is_none() -> None:
     script = (
         f"{ASKED}\n    assert is_asked(object())\n    assert 'numpy' not in sys.modules"
     )
-    assert run(script) == (0, "", "")
+    assert run_python(script) == (0, "", "")

@@ -11,10 +11,19 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from fake_producers import Producer
-from fake_table import table_class
-from producers import Stored
-from two_names import CPU, CUDA, ONEAPI, Queue, TwoNames, Usm, aliases, names
+from support.alias_producers import (
+    CPU,
+    CUDA,
+    ONEAPI,
+    Queue,
+    TwoNames,
+    Usm,
+    aliases,
+    names,
+)
+from support.dlx_producers import Stored
+from support.fake_producers import Producer
+from support.fake_table import table_class
 
 host_memory = pytest.mark.parametrize("usm_type", ["host", "shared"])
 IMPORTS: dict[str, Callable[[Any], dlx.Tensor]] = {
@@ -226,7 +235,9 @@ def test_no_order_is_no_queue(stream: int | None) -> None:
 def test_what_is_no_queue_is_a_type_error(stream: object) -> None:
     """R78: it says what is accepted, and the producer is not asked."""
     producer = Usm()
-    with pytest.raises(TypeError, match=r"oneapi:0 are a queue \(two_names.Queue\)"):
+    with pytest.raises(
+        TypeError, match=r"are a queue \(support.alias_producers.Queue\)"
+    ):
         dlx.from_dlpack(producer, stream=stream)
     assert producer.requests == []
 

@@ -12,9 +12,9 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlpack_abi import DLPACK_FLAG_BITMASK_READ_ONLY
-from fake_producers import ADDRESS, OldProducer, Producer
-from producers import Failure
+from support.dlpack_abi import DLPACK_FLAG_BITMASK_READ_ONLY
+from support.dlx_producers import Failure
+from support.fake_producers import ADDRESS, OldProducer, Producer
 
 IN_FULL = ["__dlpack_device__", "__dlpack__"]
 AT_ONCE = ["__dlpack__"]

@@ -6,18 +6,18 @@ They change types for the whole process, so each test has a Python of its own.
 from __future__ import annotations
 
 import pytest
-from fresh import run
-from heavy import requires
+from support.optional_libraries import requires
+from support.python_process import run_python
 
 PRELUDE = """
 import ctypes, gc, os, sys, weakref
 os.environ["JAX_PLATFORMS"] = "cpu"
 from ctypes import byref, c_void_p
 import dlx, numpy as np
-from dlpack_abi import *
-from fake_classes import *
-from fake_producers import Producer
-from producers import ByMethod, Stored
+from support.dlpack_abi import *
+from support.short_lived_classes import *
+from support.fake_producers import Producer
+from support.dlx_producers import ByMethod, Stored
 
 NAME = "__dlpack_c_exchange_api__"
 
@@ -47,7 +47,7 @@ class Own(Producer):
 def check(code: str) -> None:
     """Run code that prints nothing, whatever it asserts."""
     lines = "\n".join(line.removeprefix("        ") for line in code.splitlines())
-    assert run(PRELUDE + lines) == (0, "", "")
+    assert run_python(PRELUDE + lines) == (0, "", "")
 
 
 KINDS = {

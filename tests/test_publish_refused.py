@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from heavy import requires
+from support.optional_libraries import requires
 from test_publish import check
 
 

@@ -17,7 +17,8 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlpack_abi import (
+from support.concurrent_threads import FREE_THREADED, THREADS, in_step, together
+from support.dlpack_abi import (
     DLTensor,
     capsule_pointer,
     delete,
@@ -25,11 +26,10 @@ from dlpack_abi import (
     table_of,
     take,
 )
-from fake_arrow import ArrowArray, ByArray, count_releases
-from fake_producers import Producer
-from heavy import requires
-from producers import ByMethod, Stored
-from together import FREE_THREADED, THREADS, in_step, together
+from support.dlx_producers import ByMethod, Stored
+from support.fake_arrow import ArrowArray, ByArray, count_releases
+from support.fake_producers import Producer
+from support.optional_libraries import requires
 
 MANY = 2000 if FREE_THREADED else 200
 

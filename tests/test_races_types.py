@@ -7,9 +7,9 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from fresh import run
-from producers import Stored
-from together import together
+from support.concurrent_threads import together
+from support.dlx_producers import Stored
+from support.python_process import run_python
 
 
 def _called(function: Callable[[Any], Any], x: Any, index: int) -> list[Any]:
@@ -33,8 +33,8 @@ PRELUDE = """
 import faulthandler, gc, random, sys, threading, weakref
 faulthandler.dump_traceback_later(100, exit=True)
 import dlx, numpy as np
-from dlpack_abi import *
-from together import THREADS, together
+from support.dlpack_abi import *
+from support.concurrent_threads import THREADS, together
 
 NAME = "__dlpack_c_exchange_api__"
 array = np.arange(3.0)
@@ -87,7 +87,7 @@ def test_a_table_is_published_and_taken_back_by_all_threads_at_once(kind: str) -
         dlx.publish(Kind)
         assert NAME in vars(Kind) and value(x) == (0, 1, 2)
         """
-    assert run(PRELUDE + _dedented(kind) + _dedented(code)) == (0, "", "")
+    assert run_python(PRELUDE + _dedented(kind) + _dedented(code)) == (0, "", "")
 
 
 def test_mixin_classes_come_and_go_in_all_threads() -> None:
@@ -121,7 +121,7 @@ def test_mixin_classes_come_and_go_in_all_threads() -> None:
         assert len(classes) == 90 * THREADS
         assert not [one for one in classes if one() is not None]
         """
-    assert run(PRELUDE + _dedented(code)) == (0, "", "")
+    assert run_python(PRELUDE + _dedented(code)) == (0, "", "")
 
 
 def test_types_are_met_for_the_first_time_by_all_threads() -> None:
@@ -138,7 +138,7 @@ def test_types_are_met_for_the_first_time_by_all_threads() -> None:
 
         assert together(work) == [5000] * THREADS
         """
-    assert run(PRELUDE + _dedented(code)) == (0, "", "")
+    assert run_python(PRELUDE + _dedented(code)) == (0, "", "")
 
 
 def test_threads_may_work_while_others_collect_garbage() -> None:
@@ -163,7 +163,7 @@ def test_threads_may_work_while_others_collect_garbage() -> None:
 
         assert all(together(work))
         """
-    assert run(PRELUDE + _dedented(code)) == (0, "", "")
+    assert run_python(PRELUDE + _dedented(code)) == (0, "", "")
 
 
 def _dedented(code: str) -> str:

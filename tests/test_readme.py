@@ -4,8 +4,8 @@ import re
 from pathlib import Path
 
 import pytest
-from fresh import run
-from heavy import requires
+from support.optional_libraries import requires
+from support.python_process import run_python
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = ("README.md", "docs/classes.md", "docs/bridge.md", "docs/devices.md")
@@ -25,7 +25,7 @@ def test_a_block_runs(name: str, language: str, code: str) -> None:
         if f"import {module}" in code:
             requires(module)
     if "dlx.publish(" in code:  # changes the process
-        assert run(code) == (0, "", "")
+        assert run_python(code) == (0, "", "")
     else:
         exec(compile(code, name, "exec"), {})
 

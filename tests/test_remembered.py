@@ -17,11 +17,17 @@ import dlx
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
-from dlpack_abi import DLPACK_FLAG_BITMASK_READ_ONLY, new_capsule
-from fake_producers import ADDRESS, OldProducer, Producer
-from fake_table import BY_PROTOCOL, BY_TABLE, new_table, table_class, without_protocol
-from heavy import requires
-from libc import heap_in_use, needs_heap_in_use
+from support.dlpack_abi import DLPACK_FLAG_BITMASK_READ_ONLY, new_capsule
+from support.fake_producers import ADDRESS, OldProducer, Producer
+from support.fake_table import (
+    BY_PROTOCOL,
+    BY_TABLE,
+    new_table,
+    table_class,
+    without_protocol,
+)
+from support.libc import heap_in_use, needs_heap_in_use
+from support.optional_libraries import requires
 
 OFTEN = 200
 

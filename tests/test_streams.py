@@ -10,9 +10,9 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from fake_producers import OldProducer, Producer
-from fake_table import table_class
-from producers import ByMethod, Maker, Stored, every_holder, every_producer
+from support.dlx_producers import ByMethod, Maker, Stored, every_holder, every_producer
+from support.fake_producers import OldProducer, Producer
+from support.fake_table import table_class
 
 CPU, CUDA, CUDA_HOST, ROCM, ROCM_HOST = (1, 0), (2, 0), (3, 0), (10, 0), (11, 0)
 MANAGED, ONEAPI = (13, 0), (14, 0)

@@ -12,7 +12,7 @@ import dlx
 import ml_dtypes
 import numpy as np
 import pytest
-from dlpack_abi import (
+from support.dlpack_abi import (
     DLPACK_FLAG_BITMASK_IS_COPIED,
     DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED,
     DLPACK_FLAG_BITMASK_READ_ONLY,
@@ -20,8 +20,8 @@ from dlpack_abi import (
     from_table,
     table_of,
 )
-from fake_producers import ADDRESS, Producer
-from heavy import requires
+from support.fake_producers import ADDRESS, Producer
+from support.optional_libraries import requires
 
 METAL = 8
 USUAL: dict[str, Any] = {"ptr": ADDRESS, "shape": (2,), "dtype": "float32"}

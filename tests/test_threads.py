@@ -17,7 +17,8 @@ import dlx
 import numpy as np
 import pytest
 import tvm_ffi
-from dlpack_abi import (
+from support.concurrent_threads import THREADS, together
+from support.dlpack_abi import (
     DLManagedTensorVersioned,
     DLTensor,
     delete,
@@ -25,11 +26,10 @@ from dlpack_abi import (
     table_of,
     take,
 )
-from fake_producers import OldProducer, Producer
-from fake_table import table_class
-from heavy import requires
-from libc import raw_thread
-from together import THREADS, together
+from support.fake_producers import OldProducer, Producer
+from support.fake_table import table_class
+from support.libc import raw_thread
+from support.optional_libraries import requires
 
 ROUNDS = 300
 TABLE = table_of(dlx.Tensor)
@@ -273,7 +273,7 @@ def test_a_type_may_be_met_again_while_its_metaclass_answers(meeting: str) -> No
         faulthandler.dump_traceback_later(10, exit=True)
         sys.setswitchinterval(1e-6)
         import dlx
-        from fake_producers import Producer
+        from support.fake_producers import Producer
 
         barrier = threading.Barrier(4)
         asked = threading.local()

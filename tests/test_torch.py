@@ -13,8 +13,8 @@ from typing import Any
 
 import dlx
 import pytest
-from fake_table import Forward, not_called
-from heavy import requires
+from support.fake_table import Forward, not_called
+from support.optional_libraries import requires
 
 torch = requires("torch")
 

@@ -10,8 +10,8 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from fake_producers import Producer
-from heavy import requires
+from support.fake_producers import Producer
+from support.optional_libraries import requires
 
 torch = requires("torch")
 

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch_kinds
-from torch_kinds import HARMLESS, LAZY, PLAIN, WAYS, Make
+from support import torch_kinds
+from support.torch_kinds import HARMLESS, LAZY, PLAIN, WAYS, Make
 
 
 @pytest.mark.parametrize("make", PLAIN.values(), ids=PLAIN)
@@ -31,9 +31,10 @@ def test_what_memory_does_not_show_is_refused_with_advice_that_helps(name: str) 
 
 def test_asking_every_tensor_gives_the_same() -> None:
     """docs/safety.md, S13: where torch's layout is not found, every tensor is asked."""
-    program = Path(torch_kinds.__file__)
+    command = [sys.executable, "-m", torch_kinds.__name__]
     environment = os.environ | {"DLX_TORCH_FAST": "0"}
-    subprocess.run([sys.executable, str(program)], check=True, env=environment)
+    here = Path(__file__).parent
+    subprocess.run(command, check=True, cwd=here, env=environment)
 
 
 def test_an_interrupt_of_the_search_for_the_layout_passes() -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from heavy import requires
-from producers import Stored
+from support.dlx_producers import Stored
+from support.optional_libraries import requires
 
 torch = requires("torch")
 

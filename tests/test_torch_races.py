@@ -14,8 +14,8 @@ import dlx
 import numpy as np
 import pytest
 import tvm_ffi
-from dlpack_abi import DLTensor, table_of
-from heavy import requires
+from support.dlpack_abi import DLTensor, table_of
+from support.optional_libraries import requires
 
 torch = requires("torch")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from fresh import run
-from heavy import requires
+from support.optional_libraries import requires
+from support.python_process import run_python
 
 WAYS = {
     "table": "dlx.from_dlpack(theirs)",
@@ -23,7 +23,7 @@ def test_an_owner_is_let_go_of_while_torch_has_let_go_of_the_gil(way: str) -> No
     code = f"""
         import ctypes, weakref
         import dlx, numpy as np, torch
-        from producers import Stored
+        from support.dlx_producers import Stored
 
         class Owner:
             numbers = (ctypes.c_float * 6)(*range(6))
@@ -39,4 +39,4 @@ def test_an_owner_is_let_go_of_while_torch_has_let_go_of_the_gil(way: str) -> No
         del held
         print(gone() is None)
         """
-    assert run(code) == (0, "False\nTrue\n", "")
+    assert run_python(code) == (0, "False\nTrue\n", "")

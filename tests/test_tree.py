@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from dlx import _core
 from dlx._tree import map_tree
-from fake_table import Forward, table_class
-from heavy import requires
 from hypothesis import given
 from hypothesis import strategies as st
+from support.fake_table import Forward, table_class
+from support.optional_libraries import requires
 
 LEAVES = st.integers() | st.text() | st.none() | st.binary()
 TREES = st.recursive(

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from containers import (
+from support.containers import (
     Box,
     ByHand,
     Derived,

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from containers import (
+from support.containers import (
     Anything,
     ByAttribute,
     Doubled,
@@ -28,7 +28,7 @@ from containers import (
     is_of,
     to_dlx,
 )
-from heavy import requires
+from support.optional_libraries import requires
 
 A, B = np.arange(3.0), np.arange(4.0)
 

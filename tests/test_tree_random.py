@@ -10,7 +10,9 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from containers import (
+from hypothesis import given
+from hypothesis import strategies as st
+from support.containers import (
     ByAttribute,
     Derived,
     FrozenSlotted,
@@ -21,8 +23,6 @@ from containers import (
     Slotted,
     Strict,
 )
-from hypothesis import given
-from hypothesis import strategies as st
 
 
 def names(parts: list[Any]) -> dict[str, Any]:

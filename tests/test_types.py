@@ -4,8 +4,8 @@ import dlx
 import numpy as np
 import pytest
 from dlx.types import SupportsDLPack, SupportsExchangeAPI
-from fresh import run
-from heavy import requires
+from support.optional_libraries import requires
+from support.python_process import run_python
 
 
 class Over(dlx.ExchangeMixin, exchange="data"):
@@ -61,4 +61,4 @@ def test_importing_dlx_imports_neither_typing_nor_the_protocols() -> None:
         import dlx
         print(sys.modules.keys() & {"typing", "typing_extensions", "dlx.types"})
     """
-    assert run(code) == (0, "set()\n", "")
+    assert run_python(code) == (0, "set()\n", "")

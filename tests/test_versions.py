@@ -7,14 +7,14 @@ from typing import Any, NoReturn
 
 import dlx
 import pytest
-from dlpack_abi import (
+from support.dlpack_abi import (
     DLPACK_FLAG_BITMASK_IS_COPIED,
     DLPACK_FLAG_BITMASK_READ_ONLY,
     capsule_name,
     exported,
 )
-from fake_producers import OldProducer, Producer, Refusing
-from producers import Maker, every_producer
+from support.dlx_producers import Maker, every_producer
+from support.fake_producers import OldProducer, Producer, Refusing
 
 NAMES = {False: b"dltensor", True: b"dltensor_versioned"}
 

@@ -10,13 +10,13 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlpack_abi import delete, from_table, table_of
-from fake_buffer import PyBuffer
-from fake_producers import OldProducer, Producer
-from fresh import run
-from heavy import requires
 from numpy.typing import NDArray
-from producers import ByMethod, Maker, Stored, every_producer
+from support.dlpack_abi import delete, from_table, table_of
+from support.dlx_producers import ByMethod, Maker, Stored, every_producer
+from support.fake_buffer import PyBuffer
+from support.fake_producers import OldProducer, Producer
+from support.optional_libraries import requires
+from support.python_process import run_python
 
 Array = NDArray[Any]
 
@@ -255,7 +255,7 @@ WRITE_BY_TVM = """
 def test_a_published_class_is_as_protected_as_before() -> None:
     """`testing.echo(read_only)[0] = 1` ended the process; NumPy had refused."""
     requires("tvm_ffi")
-    code, _, errors = run(WRITE_BY_TVM)
+    code, _, errors = run_python(WRITE_BY_TVM)
     assert code == 0, errors
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from fake_producers import OldProducer
-from heavy import requires
 from numpy.typing import NDArray
-from producers import ByMethod, Stored
+from support.dlx_producers import ByMethod, Stored
+from support.fake_producers import OldProducer
+from support.optional_libraries import requires
 
 Array = NDArray[Any]
 COPY = r"dlx\.from_dlpack\(x, copy=True\)"

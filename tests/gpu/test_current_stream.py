@@ -9,7 +9,7 @@ from typing import Any
 
 import dlx
 import pytest
-from dlpack_abi import table_of
+from support.dlpack_abi import table_of
 
 from gpu.machine import Machine
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 
-import fresh
 import pytest
+from support.python_process import run_python
 
 from gpu.claims import CLAIMS, Codes
 from gpu.expected import EXPECTED
@@ -19,7 +19,7 @@ from gpu.report import found
 
 def answers(name: str) -> Codes:
     """What the driver answers to the calls of a claim."""
-    code, out, errors = fresh.run(
+    code, out, errors = run_python(
         f"""
         import json
         from gpu.claims import run

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dlx
-import fresh
 import pytest
+from support.python_process import run_python
 
 from gpu.clients import client_of
 from gpu.machine import NEW, OLD, Machine, one_value
@@ -72,7 +72,7 @@ def test_a_thousand_imports_order_each_its_own(gpu: Machine) -> None:
 def test_the_way_on_one_stream_needs_no_driver(gpu: Machine, code: str) -> None:
     """R81: none can be called, because the name that dlx is given leads nowhere."""
     client_of("torch")
-    ran, _, errors = fresh.run(
+    ran, _, errors = run_python(
         f"""
         import os, torch
         os.environ["DLX_LIBCUDA"] = "/nowhere/libcuda.so"
@@ -88,7 +88,7 @@ def test_the_way_on_one_stream_needs_no_driver(gpu: Machine, code: str) -> None:
 
 def test_a_child_process_is_told_that_it_cannot(gpu: Machine) -> None:
     """A forked child has no CUDA; dlx says so in place of a crash."""
-    code, out, errors = fresh.run(
+    code, out, errors = run_python(
         """
         import os
         import dlx

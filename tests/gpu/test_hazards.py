@@ -6,8 +6,8 @@ it they do not, once.
 
 from __future__ import annotations
 
-import fresh
 import pytest
+from support.python_process import run_python
 
 from gpu import hazards
 from gpu.clients import client_of
@@ -28,7 +28,7 @@ def struck(hazard: str, library: str, order: str) -> int:
 def struck_elsewhere(library: str, release: str) -> int:
     """In how many rounds H4 strikes, with the memory pools of the driver."""
     client_of(library)
-    code, out, errors = fresh.run(
+    code, out, errors = run_python(
         f"""
         from gpu import hazards
         hazards.use_pools_of_the_driver({library!r})

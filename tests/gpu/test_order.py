@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import dlx
-import fresh
 import numpy as np
 import pytest
+from support.python_process import run_python
 
 from gpu.clients import client_of
 from gpu.machine import COUNT, NEW, OLD, Machine, one_value
@@ -167,7 +167,7 @@ def test_a_stream_waits_for_what_jax_computes(gpu: Machine) -> None:
 def test_jax_can_be_asked_for_no_order(gpu: Machine) -> None:
     """R76: -1 is no handle, which would end the process if it were taken for one."""
     jax_on_gpu()
-    code, _, errors = fresh.run(
+    code, _, errors = run_python(
         """
         import dlx, jax
         x = jax.numpy.ones(8).block_until_ready()

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 import dlx
 import pytest
-from cuda_producers import Framework as CudaFramework
-from cuda_producers import TableArray, framework
-from simulated_driver import Simulation, library_path, simulation
+from support.cuda_producers import Framework as CudaFramework
+from support.cuda_producers import TableArray, framework
+from support.simulated_driver import Simulation, library_path, simulation
 
 os.environ["DLX_LIBCUDA"] = os.environ["DLX_LIBAMDHIP"] = str(library_path())
 

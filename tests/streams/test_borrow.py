@@ -9,11 +9,11 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from cuda_producers import DLPackArray, Framework, TableArray, framework
-from dlpack_abi import DLTensor, from_table, table_of
-from heavy import requires
-from kernels import in_thread, read, write
-from simulated_driver import Simulation
+from support.cuda_producers import DLPackArray, Framework, TableArray, framework
+from support.dlpack_abi import DLTensor, from_table, table_of
+from support.optional_libraries import requires
+from support.simulated_driver import Simulation
+from support.simulated_kernels import in_thread, read, write
 
 READ_ONLY = 1
 

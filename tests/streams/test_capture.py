@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dlx
 import pytest
-from cuda_producers import Framework
-from kernels import read, refused, write
-from simulated_driver import Simulation
-from simulated_objects import GLOBAL, RELAXED, THREAD_LOCAL, DriverError
+from support.cuda_producers import Framework
+from support.simulated_driver import Simulation
+from support.simulated_kernels import read, refused, write
+from support.simulated_objects import GLOBAL, RELAXED, THREAD_LOCAL, DriverError
 
 MODES = pytest.mark.parametrize("mode", [GLOBAL, THREAD_LOCAL, RELAXED])
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import dlx
 import pytest
-from cuda_producers import Framework
-from kernels import held_elsewhere, in_thread, read, refused
-from simulated_driver import Simulation
-from simulated_objects import GLOBAL
+from support.cuda_producers import Framework
+from support.simulated_driver import Simulation
+from support.simulated_kernels import held_elsewhere, in_thread, read, refused
+from support.simulated_objects import GLOBAL
 
 
 @pytest.fixture(autouse=True)

@@ -7,14 +7,14 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from cuda_producers import DLPackArray, Framework, framework
-from device_arrays import on_device, values, work
-from dlpack_abi import DLPACK_FLAG_BITMASK_IS_COPIED, delete, take
-from fake_producers import OldProducer, Producer
-from heavy import requires
-from kernels import read, refused, write
-from simulated_driver import Simulation
-from simulated_objects import LEGACY
+from support.cuda_producers import DLPackArray, Framework, framework
+from support.device_arrays import on_device, values, work
+from support.dlpack_abi import DLPACK_FLAG_BITMASK_IS_COPIED, delete, take
+from support.fake_producers import OldProducer, Producer
+from support.optional_libraries import requires
+from support.simulated_driver import Simulation
+from support.simulated_kernels import read, refused, write
+from support.simulated_objects import LEGACY
 
 ARRAY = np.arange(12, dtype="float32").reshape(3, 4)
 

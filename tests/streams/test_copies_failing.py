@@ -14,9 +14,9 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from cuda_producers import TableArray, framework
-from device_arrays import on_device
-from simulated_driver import Simulation
+from support.cuda_producers import TableArray, framework
+from support.device_arrays import on_device
+from support.simulated_driver import Simulation
 
 ARRAY = np.arange(12, dtype="float32").reshape(3, 4)
 
@@ -142,7 +142,7 @@ def test_memory_that_a_fork_inherits_is_leaked_quietly() -> None:
     in_process(
         """
         import os, dlx, numpy as np
-        from simulated_driver import simulation
+        from support.simulated_driver import simulation
         simulation().start()
         tensor = dlx.from_dlpack(np.arange(3), device="cuda:0")
         if child := os.fork():
@@ -163,7 +163,7 @@ def test_memory_that_is_left_at_exit_does_no_harm() -> None:
     in_process(
         """
         import dlx, numpy as np
-        from simulated_driver import simulation
+        from support.simulated_driver import simulation
         sim = simulation()
         sim.start()
         kept = [dlx.from_dlpack(np.arange(3), device="cuda:0") for _ in range(3)]

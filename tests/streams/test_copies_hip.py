@@ -5,8 +5,8 @@ from __future__ import annotations
 import dlx
 import numpy as np
 import pytest
-from device_arrays import values
-from simulated_driver import Simulation
+from support.device_arrays import values
+from support.simulated_driver import Simulation
 
 GRID = np.arange(24, dtype="float32").reshape(4, 6)
 

@@ -8,10 +8,10 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from device_arrays import on_device, values, work
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from simulated_driver import Simulation
+from support.device_arrays import on_device, values, work
+from support.simulated_driver import Simulation
 
 GRID = np.arange(6 * 8 * 10, dtype="float32").reshape(6, 8, 10)
 

@@ -9,12 +9,12 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from cuda_producers import Framework
-from device_arrays import values, work
-from dlpack_abi import Allocation, delete, take
-from kernels import OwnStream, in_thread, read, write
-from simulated_driver import Simulation
-from simulated_objects import LEGACY, RELAXED
+from support.cuda_producers import Framework
+from support.device_arrays import values, work
+from support.dlpack_abi import Allocation, delete, take
+from support.simulated_driver import Simulation
+from support.simulated_kernels import OwnStream, in_thread, read, write
+from support.simulated_objects import LEGACY, RELAXED
 
 ARRAY = np.arange(12, dtype="float32").reshape(3, 4)
 CUDA = (2, 0)

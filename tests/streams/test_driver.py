@@ -11,9 +11,9 @@ from textwrap import dedent
 
 import dlx
 import pytest
-from cuda_producers import DLPackArray, Framework, TableArray, framework
-from kernels import read, write
-from simulated_driver import Simulation, library_path
+from support.cuda_producers import DLPackArray, Framework, TableArray, framework
+from support.simulated_driver import Simulation, library_path
+from support.simulated_kernels import read, write
 
 TESTS = Path(__file__).parent.parent
 
@@ -34,8 +34,8 @@ def run_with(driver: str | None, code: str) -> str:
 SIMULATED = """
     import os
     import dlx
-    from cuda_producers import TableArray, framework
-    from simulated_driver import simulation
+    from support.cuda_producers import TableArray, framework
+    from support.simulated_driver import simulation
     sim = simulation()
     sim.start()
     library = framework(TableArray)
@@ -83,8 +83,8 @@ def test_without_a_driver_what_needs_one_is_one_clear_error(call: str) -> None:
     """R60, R80: with the file that was looked for."""
     code = f"""
         import dlx
-        from fake_producers import Producer
-        from fake_table import without_protocol
+        from support.fake_producers import Producer
+        from support.fake_table import without_protocol
         array = without_protocol()(device=(2, 0))
         try:
             {call}
@@ -112,7 +112,7 @@ def test_a_driver_without_a_function_says_which() -> None:
     """B.7: and what is accepted; what needs none goes on."""
     code = """
         import dlx
-        from fake_table import without_protocol
+        from support.fake_table import without_protocol
         array = without_protocol()(device=(2, 0))
         dlx.from_dlpack(array, stream=-1)
         try:

@@ -13,11 +13,11 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a system withou
 HAMMERED = """
     import atexit, ctypes, os, threading, time
     import dlx, numpy as np
-    from dlpack_abi import DLTensor, table_of
-    from fake_producers import c_library
-    from cuda_producers import TableArray, framework
-    from kernels import read
-    from simulated_driver import simulation
+    from support.dlpack_abi import DLTensor, table_of
+    from support.fake_producers import c_library
+    from support.cuda_producers import TableArray, framework
+    from support.simulated_kernels import read
+    from support.simulated_driver import simulation
 
     simulation().start()
 

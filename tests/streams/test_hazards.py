@@ -6,10 +6,17 @@ import gc
 
 import dlx
 import pytest
-from cuda_producers import DLPackArray, Framework, TableArray, framework
-from kernels import OwnStream, in_thread, read, refused, violation, write
-from simulated_driver import Simulation
-from simulated_objects import DriverError
+from support.cuda_producers import DLPackArray, Framework, TableArray, framework
+from support.simulated_driver import Simulation
+from support.simulated_kernels import (
+    OwnStream,
+    in_thread,
+    read,
+    refused,
+    violation,
+    write,
+)
+from support.simulated_objects import DriverError
 
 SAFE = ["auto", "wait-back", "record_stream", "sync"]
 

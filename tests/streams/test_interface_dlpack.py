@@ -6,11 +6,11 @@ from typing import Any
 
 import dlx
 import pytest
-from cuda_producers import DLPackArray, Framework, framework
-from fake_cuda_interface import InterfaceDLPackArray
-from kernels import read
-from simulated_driver import Simulation
-from simulated_objects import LEGACY
+from support.cuda_producers import DLPackArray, Framework, framework
+from support.fake_cuda_interface import InterfaceDLPackArray
+from support.simulated_driver import Simulation
+from support.simulated_kernels import read
+from support.simulated_objects import LEGACY
 
 ORDER = {"cuEventRecord", "cuStreamWaitEvent"}
 

@@ -10,9 +10,9 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from fake_cuda_interface import Shown
-from simulated_driver import Simulation
-from simulated_objects import LEGACY, PER_THREAD
+from support.fake_cuda_interface import Shown
+from support.simulated_driver import Simulation
+from support.simulated_objects import LEGACY, PER_THREAD
 
 ORDER = {"cuEventRecord", "cuStreamWaitEvent"}
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import dlx
 import pytest
-from cuda_producers import DLPackArray, Framework, InterfaceArray, framework
-from fake_cuda_interface import InterfaceDLPackArray, Shown
-from kernels import read, write
-from simulated_driver import Simulation
+from support.cuda_producers import DLPackArray, Framework, InterfaceArray, framework
+from support.fake_cuda_interface import InterfaceDLPackArray, Shown
+from support.simulated_driver import Simulation
+from support.simulated_kernels import read, write
 
 ORDER = {"cuEventRecord", "cuStreamWaitEvent"}
 

@@ -8,11 +8,11 @@ from ctypes import byref, c_void_p
 
 import dlx
 import pytest
-from cuda_producers import CUDA, DLPackArray, Framework, TableArray, framework
-from dlpack_abi import DLTensor, delete, from_table, table_of
-from kernels import read
-from simulated_driver import Simulation
-from simulated_objects import LEGACY, PER_THREAD
+from support.cuda_producers import CUDA, DLPackArray, Framework, TableArray, framework
+from support.dlpack_abi import DLTensor, delete, from_table, table_of
+from support.simulated_driver import Simulation
+from support.simulated_kernels import read
+from support.simulated_objects import LEGACY, PER_THREAD
 
 RECORD, WAIT, CREATE = "cuEventRecord", "cuStreamWaitEvent", "cuEventCreate"
 QUESTIONS = {

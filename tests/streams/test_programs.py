@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from cuda_producers import DLPackArray, InterfaceArray, TableArray, framework
 from hypothesis import Phase, example, find, given, settings
 from hypothesis import strategies as st
-from simulated_driver import Simulation, simulation
-from stream_programs import STEPS, Program, Step
+from support.cuda_producers import DLPackArray, InterfaceArray, TableArray, framework
+from support.simulated_driver import Simulation, simulation
+from support.stream_programs import STEPS, Program, Step
 
 NUMBERS = st.integers(0, 11)
 PROGRAMS = st.lists(

@@ -9,11 +9,11 @@ from typing import Any
 
 import dlx
 import pytest
-from cuda_producers import DLPackArray, Framework, framework
-from fresh import run
-from kernels import in_thread, read, violation, write
-from simulated_driver import Simulation, library_path
-from simulated_objects import LEGACY
+from support.cuda_producers import DLPackArray, Framework, framework
+from support.python_process import run_python
+from support.simulated_driver import Simulation, library_path
+from support.simulated_kernels import in_thread, read, violation, write
+from support.simulated_objects import LEGACY
 
 POLICIES = ["auto", "wait-back", "record_stream", "sync", "none"]
 every_policy = pytest.mark.parametrize("release", POLICIES)
@@ -284,9 +284,9 @@ def test_the_interpreter_ends_with_memory_that_waits() -> None:
         import os
         os.environ["DLX_LIBCUDA"] = {library!r}
         import dlx
-        from cuda_producers import TableArray, framework
-        from kernels import write
-        from simulated_driver import simulation
+        from support.cuda_producers import TableArray, framework
+        from support.simulated_kernels import write
+        from support.simulated_driver import simulation
 
         sim = simulation()
         sim.start()
@@ -304,7 +304,7 @@ def test_the_interpreter_ends_with_memory_that_waits() -> None:
     tests = os.path.dirname(os.path.dirname(__file__))
     for end in ["", "sim.set_error(4)", "s.begin_capture()"]:
         text = dedent(code).format(tests=tests, library=str(library_path()), end=end)
-        assert run(text) == (0, "", ""), end
+        assert run_python(text) == (0, "", ""), end
     gc.collect()
 
 

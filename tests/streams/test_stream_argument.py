@@ -11,9 +11,9 @@ from typing import Any
 
 import dlx
 import pytest
-from fake_cuda_interface import Shown
-from heavy import requires
-from simulated_driver import Simulation
+from support.fake_cuda_interface import Shown
+from support.optional_libraries import requires
+from support.simulated_driver import Simulation
 
 Take = Callable[[Simulation, Any], int | None]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import dlx
 import numpy as np
 import pytest
-from cuda_producers import DLPackArray, Framework, framework
-from kernels import OwnStream, read, write
-from simulated_driver import Simulation
+from support.cuda_producers import DLPackArray, Framework, framework
+from support.simulated_driver import Simulation
+from support.simulated_kernels import OwnStream, read, write
 
 
 def test_a_use_waits_for_what_the_producer_did_since_the_import(

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import dlx
-from fake_producers import Producer
+
+from support.fake_producers import Producer
 
 CPU, CUDA, OPENCL, ONEAPI = (1, 0), (2, 0), (4, 0), (14, 0)
 

@@ -11,8 +11,8 @@ import threading
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from simulated_driver import Simulation
-from simulated_objects import Event, Memory, Stream
+from support.simulated_driver import Simulation
+from support.simulated_objects import Event, Memory, Stream
 
 
 @dataclass(eq=False)

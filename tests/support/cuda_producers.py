@@ -16,12 +16,12 @@ from contextlib import contextmanager
 from ctypes import addressof, c_float, c_int64, c_void_p
 from typing import Any, ClassVar
 
-from cuda_allocator import CachingAllocator, Storage
-from dlpack_abi import Deleter, DLTensor, for_ever, new_capsule, take
-from fake_producers import Export, Producer
-from fake_table import new_table
-from simulated_driver import Simulation, simulation
-from simulated_objects import LEGACY, Stream
+from support.cuda_allocator import CachingAllocator, Storage
+from support.dlpack_abi import Deleter, DLTensor, for_ever, new_capsule, take
+from support.fake_producers import Export, Producer
+from support.fake_table import new_table
+from support.simulated_driver import Simulation, simulation
+from support.simulated_objects import LEGACY, Stream
 
 CUDA, ROCM = 2, 10
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import dlx
 import numpy as np
-from simulated_driver import Simulation
+
+from support.simulated_driver import Simulation
 
 WORK = {
     "cuMemAllocAsync": "allocate",

@@ -12,7 +12,8 @@ from typing import Any
 
 import dlx
 import pytest
-from dlpack_abi import DLTensor
+
+from support.dlpack_abi import DLTensor
 
 Maker = Callable[[Any], Any]
 

@@ -14,7 +14,8 @@ from ctypes import (
 from typing import Any
 
 import numpy as np
-from dlpack_abi import for_ever, new_capsule
+
+from support.dlpack_abi import for_ever, new_capsule
 
 
 class ByDict:

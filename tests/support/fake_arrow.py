@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
-from dlpack_abi import capsule_pointer, for_ever
+
+from support.dlpack_abi import capsule_pointer, for_ever
 
 Release = CFUNCTYPE(None, c_void_p)
 

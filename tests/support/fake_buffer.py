@@ -19,7 +19,7 @@ from ctypes import (
 )
 from typing import Any, ClassVar
 
-from dlpack_abi import for_ever, give_reference
+from support.dlpack_abi import for_ever, give_reference
 
 
 class PyBuffer(Structure):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from cuda_producers import DLPackArray
-from simulated_objects import Memory, Stream
+from support.cuda_producers import DLPackArray
+from support.simulated_objects import Memory, Stream
 
 
 class Shown:

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import EllipsisType
 from typing import Any, ClassVar, NoReturn, Self
 
-from dlpack_abi import (
+from support.dlpack_abi import (
     Deleter,
     DLManagedTensor,
     DLManagedTensorVersioned,

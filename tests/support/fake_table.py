@@ -11,14 +11,14 @@ from collections.abc import Callable
 from ctypes import addressof, c_void_p
 from typing import Any, ClassVar, NoReturn, TypeAlias
 
-from dlpack_abi import (
+from support.dlpack_abi import (
     DLPackExchangeAPI,
     DLTensor,
     for_ever,
     give_reference,
     new_capsule,
 )
-from fake_producers import Producer, c_library
+from support.fake_producers import Producer, c_library
 
 Entry: TypeAlias = Callable[..., int] | int | None
 """A Python function, an address (`c_function`), or None for NULL.

@@ -10,9 +10,10 @@ import dlx
 import numpy as np
 import pytest
 import tvm_ffi
-from fake_table import Forward
-from heavy import requires
-from producers import Stored
+
+from support.dlx_producers import Stored
+from support.fake_table import Forward
+from support.optional_libraries import requires
 
 ARRAY = np.arange(12.0).reshape(3, 4)[:, ::2]
 READ_ONLY = np.broadcast_to(1.0, (2, 3))

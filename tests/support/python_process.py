@@ -1,4 +1,4 @@
-"""A Python of its own, for what ends a process."""
+"""Runs code in a Python process of its own, for what ends a process."""
 
 import os
 import subprocess
@@ -7,10 +7,10 @@ from pathlib import Path
 from textwrap import dedent
 
 
-def run(code: str) -> tuple[int, str, str]:
-    """Exit code, output and errors of a Python of its own."""
+def run_python(code: str) -> tuple[int, str, str]:
+    """Return the exit code, output and errors of a new Python process."""
     inherited = filter(None, [os.environ.get("PYTHONPATH")])
-    paths = os.pathsep.join([str(Path(__file__).parent), *inherited])
+    paths = os.pathsep.join([str(Path(__file__).parents[1]), *inherited])
     own = {"PYTHONPATH": paths, "PYTHONMALLOC": "debug"}
     command, env = [sys.executable, "-c", dedent(code)], os.environ | own
     ran = subprocess.run(command, env=env, capture_output=True, text=True)

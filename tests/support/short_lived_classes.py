@@ -8,8 +8,9 @@ from ctypes import byref, c_void_p
 from typing import Any
 
 import dlx
-from dlpack_abi import DLPackExchangeAPI, table_of, take_reference
-from fake_producers import Producer
+
+from support.dlpack_abi import DLPackExchangeAPI, table_of, take_reference
+from support.fake_producers import Producer
 
 
 def _keep(instance: Any, data: Any = None) -> None:

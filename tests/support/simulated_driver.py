@@ -18,7 +18,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from simulated_objects import (
+from support.simulated_objects import (
     DISABLE_TIMING,
     LEGACY,
     NON_BLOCKING,
@@ -27,7 +27,7 @@ from simulated_objects import (
     Memory,
     Stream,
 )
-from simulated_reports import Access, Call, Race, Violation
+from support.simulated_reports import Access, Call, Race, Violation
 
 M = TypeVar("M", Stream, Event, Memory)
 
@@ -35,7 +35,7 @@ M = TypeVar("M", Stream, Event, Memory)
 @cache
 def library_path() -> Path:
     """Build the library, and say where it is."""
-    root = Path(__file__).parent.parent
+    root = Path(__file__).parents[2]
     command = ["cargo", "build", "--quiet", "--locked", "-p", "driver_sim"]
     command.append("--message-format=json-render-diagnostics")
     built = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, check=True)

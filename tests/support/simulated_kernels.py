@@ -9,8 +9,9 @@ from typing import Protocol, TypeVar
 
 import dlx
 import pytest
-from simulated_driver import Simulation, simulation
-from simulated_objects import Stream
+
+from support.simulated_driver import Simulation, simulation
+from support.simulated_objects import Stream
 
 T = TypeVar("T")
 

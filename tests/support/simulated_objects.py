@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from simulated_driver import Simulation
+    from support.simulated_driver import Simulation
 
 LEGACY, PER_THREAD = 1, 2
 NON_BLOCKING = 1

@@ -18,11 +18,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import dlx
-from cuda_producers import CUDA, CudaArray, DLPackArray, Framework, Imported
-from dlpack_abi import from_table, table_of
-from kernels import read, write
-from simulated_driver import Simulation
-from simulated_objects import Stream
+
+from support.cuda_producers import CUDA, CudaArray, DLPackArray, Framework, Imported
+from support.dlpack_abi import from_table, table_of
+from support.simulated_driver import Simulation
+from support.simulated_kernels import read, write
+from support.simulated_objects import Stream
 
 Release = Literal["auto", "wait-back", "record_stream", "sync", "none"]
 RELEASES: tuple[Release, ...] = ("auto", "wait-back", "record_stream", "sync")

@@ -1,7 +1,7 @@
 """Tensors of every kind that torch makes on the CPU, and every way into dlx.
 
-Each way gives the numbers as a nested list, or raises. `python torch_kinds.py` tries
-every kind in every way.
+Each way gives the numbers as a nested list, or raises. `python -m support.torch_kinds`
+tries every kind in every way.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Any
 import dlx
 import numpy as np
 import tvm_ffi
-from dlpack_abi import DLTensor, table_of
-from heavy import requires
-from producers import ByMethod, Stored
+
+from support.dlpack_abi import DLTensor, table_of
+from support.dlx_producers import ByMethod, Stored
+from support.optional_libraries import requires
 
 torch = requires("torch")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from heavy import requires
+from support.optional_libraries import requires
 
 from .session import fuzz
 
