@@ -37,20 +37,40 @@ from support.optional_libraries import requires
 VERSIONED = {"max_version": (1, 3)}
 LEGACY: dict[str, Any] = {}
 
-either_kind = pytest.mark.parametrize("asked", [VERSIONED, LEGACY])
+
+class Floats:
+    """0.0 to 5.0."""
+
+    def __init__(self) -> None:
+        """Allocate them."""
+        self.values = (c_float * 6)(*range(6))
 
 
 class Memory:
-    """Six floats; a weak reference tells when nobody needs them any more."""
+    """Makes tensors over floats that nobody else holds, and sees the last ones go."""
 
     def __init__(self) -> None:
-        """0.0 to 5.0."""
-        self.floats = (c_float * 6)(*range(6))
+        """Begin without any."""
+        self._last: weakref.ref[Floats]
 
     def tensor(self, **keywords: Any) -> dlx.Tensor:
-        """Describe the floats as 2 by 3."""
-        start = addressof(self.floats)
-        return dlx.from_pointer(start, (2, 3), "float32", owner=self, **keywords)
+        """Describe new floats as 2 by 3."""
+        owner = Floats()
+        self._last = weakref.ref(owner)
+        start = addressof(owner.values)
+        return dlx.from_pointer(start, (2, 3), "float32", owner=owner, **keywords)
+
+    @property
+    def held(self) -> bool:
+        """Whether somebody still holds the floats."""
+        return self._last() is not None
+
+    @property
+    def owner(self) -> Floats:
+        """The floats, which somebody still holds."""
+        owner = self._last()
+        assert owner is not None
+        return owner
 
 
 HELD: dict[str, Maker] = HOLDERS | {
@@ -60,7 +80,24 @@ HELD: dict[str, Maker] = HOLDERS | {
         requires("torch").from_dlpack(tensor)
     ),
 }
-every_export = pytest.mark.parametrize("make", HELD.values(), ids=HELD)
+
+
+@pytest.fixture
+def memory() -> Memory:
+    """Give what makes tensors and sees their memory go."""
+    return Memory()
+
+
+@pytest.fixture(params=list(HELD.values()), ids=list(HELD))
+def make(request: pytest.FixtureRequest) -> Any:
+    """Make an exporter of a tensor, in every way there is."""
+    return request.param
+
+
+@pytest.fixture(params=[VERSIONED, LEGACY], ids=["versioned", "legacy"])
+def asked(request: pytest.FixtureRequest) -> Any:
+    """Ask for a capsule of either kind."""
+    return request.param
 
 
 def fail() -> object:
@@ -68,86 +105,62 @@ def fail() -> object:
     raise KeyError("pending")
 
 
-@every_export
 @pytest.mark.parametrize(
     ("asked", "name"), [(LEGACY, b"dltensor"), (VERSIONED, b"dltensor_versioned")]
 )
 def test_an_export_bears_the_name_of_its_kind(
-    make: Maker, asked: dict[str, Any], name: bytes
+    make: Maker, asked: dict[str, Any], name: bytes, memory: Memory
 ) -> None:
     """R1."""
-    assert capsule_name(make(Memory().tensor()).__dlpack__(**asked)) == name
+    assert capsule_name(make(memory.tensor()).__dlpack__(**asked)) == name
 
 
-@every_export
-@either_kind
 def test_the_name_of_an_export_is_the_same_string_every_time(
-    make: Maker,
-    asked: dict[str, Any],
+    make: Maker, asked: dict[str, Any], memory: Memory
 ) -> None:
     """R2: static, so that it outlives capsule and exporter."""
-    first, second = (make(Memory().tensor()).__dlpack__(**asked) for _ in range(2))
+    first, second = (make(memory.tensor()).__dlpack__(**asked) for _ in range(2))
     assert capsule_name_address(first) == capsule_name_address(second)
 
 
-@every_export
-@either_kind
 def test_dropping_an_unused_capsule_lets_go_of_the_memory(
-    make: Maker,
-    asked: dict[str, Any],
+    make: Maker, asked: dict[str, Any], memory: Memory
 ) -> None:
     """R3."""
-    memory = Memory()
-    gone = weakref.ref(memory)
     capsule = make(memory.tensor()).__dlpack__(**asked)
-    del memory
-    assert gone() is not None
+    assert memory.held
     del capsule
-    assert gone() is None
+    assert not memory.held
 
 
-@every_export
-@either_kind
 def test_dropping_a_used_capsule_leaves_its_tensor_to_the_consumer(
-    make: Maker,
-    asked: dict[str, Any],
+    make: Maker, asked: dict[str, Any], memory: Memory
 ) -> None:
     """R4."""
-    memory = Memory()
-    gone = weakref.ref(memory)
     capsule = make(memory.tensor()).__dlpack__(**asked)
     struct = take(capsule)
-    del memory, capsule
-    assert gone() is not None
+    del capsule
+    assert memory.held
     delete(struct)
-    assert gone() is None
+    assert not memory.held
 
 
-@every_export
-@either_kind
 def test_an_unused_capsule_that_goes_while_an_exception_is_pending_is_deleted(
-    make: Maker,
-    asked: dict[str, Any],
+    make: Maker, asked: dict[str, Any], memory: Memory
 ) -> None:
     """R5: it is set while the interpreter drops the first half of a tuple."""
-    memory = Memory()
-    gone = weakref.ref(memory)
     with pytest.raises(KeyError, match="pending"):
         _ = (make(memory.tensor()).__dlpack__(**asked), fail())
-    del memory
-    assert gone() is None
+    assert not memory.held
 
 
-@every_export
-@either_kind
 def test_a_used_capsule_that_goes_while_an_exception_is_pending_keeps_that_exception(
-    make: Maker,
-    asked: dict[str, Any],
+    make: Maker, asked: dict[str, Any], memory: Memory
 ) -> None:
     """R5."""
 
     def used() -> Any:
-        capsule = make(Memory().tensor()).__dlpack__(**asked)
+        capsule = make(memory.tensor()).__dlpack__(**asked)
         dlx.from_dlpack(capsule)
         return capsule
 
@@ -155,35 +168,26 @@ def test_a_used_capsule_that_goes_while_an_exception_is_pending_keeps_that_excep
         _ = (used(), fail())
 
 
-@every_export
-@either_kind
 def test_the_struct_in_a_capsule_is_the_one_that_its_name_says(
-    make: Maker,
-    asked: dict[str, Any],
+    make: Maker, asked: dict[str, Any], memory: Memory
 ) -> None:
     """R6."""
-    memory = Memory()
     capsule = make(memory.tensor()).__dlpack__(**asked)
     tensor = managed_in(capsule).dl_tensor
     dtype = tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes
     found = tensor.data, tensor.ndim, dtype, tensor.shape[:2], tensor.strides[:2]
-    assert found == (addressof(memory.floats), 2, (2, 32, 1), [2, 3], [3, 1])
+    start = addressof(memory.owner.values)
+    assert found == (start, 2, (2, 32, 1), [2, 3], [3, 1])
 
 
-@every_export
-@either_kind
 def test_the_deleter_runs_on_a_thread_that_python_does_not_know(
-    make: Maker,
-    asked: dict[str, Any],
+    make: Maker, asked: dict[str, Any], memory: Memory
 ) -> None:
     """R13: without the GIL, and what it lets go of is a Python object."""
-    memory = Memory()
-    gone = weakref.ref(memory)
     struct = take(make(memory.tensor()).__dlpack__(**asked))
-    del memory
     join = raw_thread(struct.deleter, addressof(struct))
     join()
-    assert gone() is None
+    assert not memory.held
 
 
 AFTER_PYTHON = """
@@ -217,28 +221,23 @@ def test_the_deleter_is_harmless_when_there_is_no_interpreter_any_more(
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "before\nafter\n", "")
 
 
-@every_export
-@either_kind
 def test_an_export_stays_readable_when_its_exporter_is_gone(
-    make: Maker,
-    asked: dict[str, Any],
+    make: Maker, asked: dict[str, Any], memory: Memory
 ) -> None:
     """R15, R100: elements and shape."""
-    capsule = make(Memory().tensor()).__dlpack__(**asked)
+    capsule = make(memory.tensor()).__dlpack__(**asked)
     gc.collect()
     tensor = managed_in(capsule).dl_tensor
     floats = ctypes.cast(tensor.data, POINTER(c_float))[:6]
     assert (tensor.shape[:2], floats) == ([2, 3], [0, 1, 2, 3, 4, 5])
 
 
-@every_export
-@either_kind
 @pytest.mark.parametrize("first_to_go", [0, 1])
 def test_two_exports_do_not_share_a_managed_tensor(
-    make: Maker, asked: dict[str, Any], first_to_go: int
+    make: Maker, asked: dict[str, Any], first_to_go: int, memory: Memory
 ) -> None:
     """R16: one is deleted, the other stays whole."""
-    tensor = make(Memory().tensor())
+    tensor = make(memory.tensor())
     structs = [take(tensor.__dlpack__(**asked)) for _ in range(2)]
     del tensor
     delete(structs.pop(first_to_go))
@@ -248,18 +247,14 @@ def test_two_exports_do_not_share_a_managed_tensor(
     delete(other)
 
 
-@every_export
-@either_kind
 def test_an_export_that_comes_and_goes_changes_no_reference_count(
-    make: Maker,
-    asked: dict[str, Any],
+    make: Maker, asked: dict[str, Any], memory: Memory
 ) -> None:
     """R17: of the tensor and of the owner of its memory."""
-    memory = Memory()
     tensor = make(memory.tensor())
-    before = sys.getrefcount(tensor), sys.getrefcount(memory)
+    before = sys.getrefcount(tensor), sys.getrefcount(memory.owner)
     tensor.__dlpack__(**asked)
-    assert (sys.getrefcount(tensor), sys.getrefcount(memory)) == before
+    assert (sys.getrefcount(tensor), sys.getrefcount(memory.owner)) == before
 
 
 @every_holder
@@ -269,16 +264,14 @@ def test_an_export_that_comes_and_goes_changes_no_reference_count(
     ids=repr,
 )
 def test_an_export_that_fails_holds_on_to_nothing(
-    make: Maker, asked: dict[str, Any]
+    make: Maker, asked: dict[str, Any], memory: Memory
 ) -> None:
     """R21: read-only, so that even the plain legacy export is refused."""
-    memory = Memory()
-    gone = weakref.ref(memory)
     tensor = make(memory.tensor(readonly=True))
     with pytest.raises((BufferError, TypeError)):
         tensor.__dlpack__(**asked)
-    del memory, tensor
-    assert gone() is None
+    del tensor
+    assert not memory.held
 
 
 @every_producer

@@ -22,8 +22,6 @@ from support.dlpack_abi import (
 from support.fake_producers import Claiming, Producer
 from support.libc import untouchable
 
-either_capsule = pytest.mark.parametrize("versioned", [True, False])
-
 MALFORMED: dict[str, dict[str, Any]] = {
     "dtype code": {"dtype": (18, 32, 1)},
     "dtype bits": {"dtype": (2, 31, 1)},
@@ -41,12 +39,17 @@ malformed = pytest.mark.parametrize(
 )
 
 
+@pytest.fixture(params=[True, False], ids=["versioned", "legacy"])
+def versioned(request: pytest.FixtureRequest) -> Any:
+    """Export capsules of either kind."""
+    return request.param
+
+
 def fail() -> NoReturn:
     """Raise what a test catches."""
     raise KeyError("pending")
 
 
-@either_capsule
 def test_a_consumed_capsule_bears_the_used_name(versioned: bool) -> None:
     """R7."""
     capsule = Producer().capsule(versioned=versioned)
@@ -55,7 +58,6 @@ def test_a_consumed_capsule_bears_the_used_name(versioned: bool) -> None:
     assert capsule_name(capsule) == b"used_" + (name or b"")
 
 
-@either_capsule
 def test_the_used_name_is_the_same_string_every_time(versioned: bool) -> None:
     """R2, R7."""
     capsules = [Producer().capsule(versioned=versioned) for _ in range(2)]
@@ -64,7 +66,6 @@ def test_the_used_name_is_the_same_string_every_time(versioned: bool) -> None:
     assert len({capsule_name_address(capsule) for capsule in capsules}) == 1
 
 
-@either_capsule
 def test_the_deleter_is_called_once_when_the_tensor_dies(versioned: bool) -> None:
     """R8."""
     producer = Producer()
@@ -119,7 +120,6 @@ def test_a_copy_does_not_keep_its_source() -> None:
     assert copied.numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
-@either_capsule
 @pytest.mark.parametrize("data", [None, 0], ids=["accepted", "refused"])
 def test_a_null_deleter_is_never_called(versioned: bool, data: int | None) -> None:
     """R9: by the tensor that was made, nor by the failure to make one."""
@@ -131,7 +131,6 @@ def test_a_null_deleter_is_never_called(versioned: bool, data: int | None) -> No
             dlx.from_dlpack(capsule)
 
 
-@either_capsule
 def test_a_capsule_cannot_be_consumed_twice(versioned: bool) -> None:
     """R10."""
     producer = Producer()
@@ -166,7 +165,6 @@ def test_a_capsule_without_a_name_is_refused() -> None:
         dlx.from_dlpack(capsule)
 
 
-@either_capsule
 @malformed
 def test_a_refused_capsule_is_still_unused(
     fields: dict[str, Any], versioned: bool
@@ -182,7 +180,6 @@ def test_a_refused_capsule_is_still_unused(
     assert producer.deleted == 1
 
 
-@either_capsule
 @malformed
 def test_a_refused_export_of_an_object_is_deleted_once(
     fields: dict[str, Any], versioned: bool
@@ -247,7 +244,6 @@ def test_a_bad_argument_leaves_the_capsule_alone(wrong: dict[str, Any]) -> None:
     assert (capsule_name(capsule), producer.deleted) == (b"dltensor_versioned", 0)
 
 
-@either_capsule
 def test_imported_elements_outlive_the_capsule(versioned: bool) -> None:
     """R18."""
     capsule = Producer().capsule(versioned=versioned)

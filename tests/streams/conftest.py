@@ -15,6 +15,7 @@ import pytest
 from support.cuda_producers import Framework as CudaFramework
 from support.cuda_producers import TableArray, framework
 from support.simulated_driver import Simulation, library_path, simulation
+from support.simulated_objects import Stream
 
 os.environ["DLX_LIBCUDA"] = os.environ["DLX_LIBAMDHIP"] = str(library_path())
 
@@ -37,3 +38,29 @@ def sim() -> Iterator[Simulation]:
 def library(sim: Simulation) -> CudaFramework:
     """Give a library whose arrays have an exchange table."""
     return framework(TableArray)
+
+
+@pytest.fixture
+def p(sim: Simulation) -> Stream:
+    """Give the stream that the producer works on."""
+    return sim.stream()
+
+
+@pytest.fixture
+def s(sim: Simulation) -> Stream:
+    """Give the stream of the consumer."""
+    return sim.stream()
+
+
+@pytest.fixture
+def array(library: CudaFramework, p: Stream) -> Iterator[TableArray]:
+    """Give four elements that `p` fills, on which their library works in this test."""
+    with library.stream(p):
+        yield library.full((4,))
+
+
+@pytest.fixture
+def running(sim: Simulation, library: CudaFramework) -> None:
+    """Have the driver loaded and an event in the pool, as in a program that runs."""
+    with library.stream(sim.stream()):
+        dlx.from_dlpack(library.full((1,))).__dlpack__(stream=sim.stream().handle)

@@ -1,37 +1,35 @@
 """Captures of graphs: what joins them, and what dlx refuses before it breaks one.
 
-The rows are those of streams.md B.6. A capture that something has broken ends with an
-error, so each test ends its own.
+The cases are those of the table in docs/streams.md, Graphs. `Stream.capture` ends the
+capture, which raises if something has broken it (H6).
 """
 
 from __future__ import annotations
 
 import dlx
 import pytest
-from support.cuda_producers import Framework
+from support.cuda_producers import Framework, TableArray
 from support.simulated_driver import Simulation
 from support.simulated_kernels import read, refused, write
-from support.simulated_objects import GLOBAL, RELAXED, THREAD_LOCAL, DriverError
+from support.simulated_objects import (
+    GLOBAL,
+    RELAXED,
+    THREAD_LOCAL,
+    DriverError,
+    Stream,
+)
+
+pytestmark = pytest.mark.usefixtures("running")
 
 MODES = pytest.mark.parametrize("mode", [GLOBAL, THREAD_LOCAL, RELAXED])
 
 
-@pytest.fixture(autouse=True)
-def _loaded(sim: Simulation, library: Framework) -> None:
-    """Have the driver loaded and an event in the pool, as in a program that runs."""
-    with library.stream(sim.stream()):
-        dlx.from_dlpack(library.full((1,))).__dlpack__(stream=sim.stream().handle)
-
-
 @MODES
 def test_the_same_stream_needs_nothing(
-    sim: Simulation, library: Framework, mode: int
+    sim: Simulation, array: TableArray, p: Stream, mode: int
 ) -> None:
-    """B.6 row 1: the path of borrow."""
-    p = sim.stream()
-    with library.stream(p):
-        array = library.full((4,))
-        p.begin_capture(mode)
+    """H6: no call of the driver, which is how `borrow` works in a capture."""
+    with p.capture(mode):
         sim.clear_journal()
         with dlx.borrow(array) as (tensor, stream):
             write(stream, tensor)
@@ -39,37 +37,29 @@ def test_the_same_stream_needs_nothing(
         read(p, imported)
         del imported
         assert sim.called() == []
-    p.end_capture()
     assert sim.races == []
 
 
 @MODES
 def test_streams_that_do_not_capture_are_ordered_beside_a_capture(
-    sim: Simulation, library: Framework, mode: int
+    sim: Simulation, array: TableArray, p: Stream, s: Stream, mode: int
 ) -> None:
-    """B.6 row 2: while another one of this thread captures."""
-    p, s, captured = sim.stream(), sim.stream(), sim.stream()
-    with library.stream(p):
-        array = library.full((4,))
-        captured.begin_capture(mode)
+    """H6: while another stream of this thread captures."""
+    with sim.stream().capture(mode):
         tensor = dlx.from_dlpack(array, stream=s)
         read(s, tensor)
         with tensor.use(stream=p):
             pass
         del tensor
-    captured.end_capture()
     assert sim.races == []
 
 
 @MODES
 def test_streams_of_one_capture_are_ordered_in_its_graph(
-    sim: Simulation, library: Framework, mode: int
+    sim: Simulation, array: TableArray, p: Stream, s: Stream, mode: int
 ) -> None:
-    """B.6 row 3."""
-    p, s = sim.stream(), sim.stream()
-    with library.stream(p):
-        array = library.full((4,))
-        p.begin_capture(mode)
+    """H6: an event between them is an edge of the graph."""
+    with p.capture(mode):
         s.wait_for(p)
         array += 1
         tensor = dlx.from_dlpack(array, stream=s)
@@ -77,229 +67,175 @@ def test_streams_of_one_capture_are_ordered_in_its_graph(
         del tensor
         p.wait_for(s)
         array += 1
-    p.end_capture()
     assert sim.races == []
 
 
 def test_an_import_does_not_draw_a_stream_into_a_capture(
-    sim: Simulation, library: Framework
+    array: TableArray, p: Stream, s: Stream
 ) -> None:
-    """B.6 row 4: it would not come back (904)."""
-    p, s = sim.stream(), sim.stream()
-    with library.stream(p):
-        array = library.full((4,))
-        p.begin_capture()
-        with refused(p, s, match=r"904\); use dlx.borrow or Tensor.use"):
-            dlx.from_dlpack(array, stream=s)
-    p.end_capture()
+    """H6: nothing would join it back (904)."""
+    with p.capture(), refused(p, s, match=r"904\); use dlx.borrow or Tensor.use"):
+        dlx.from_dlpack(array, stream=s)
 
 
 def test_an_export_does_not_draw_a_stream_into_a_capture(
-    sim: Simulation, library: Framework
+    array: TableArray, p: Stream, s: Stream
 ) -> None:
-    """B.6 row 4."""
-    p, s = sim.stream(), sim.stream()
-    with library.stream(p):
-        tensor = dlx.from_dlpack(library.full((4,)), stream=p)
-        p.begin_capture()
-        with refused(p, s, match="904"):
-            tensor.__dlpack__(stream=s.handle)
-    p.end_capture()
+    """H6: nothing would join it back (904)."""
+    tensor = dlx.from_dlpack(array, stream=p)
+    with p.capture(), refused(p, s, match="904"):
+        tensor.__dlpack__(stream=s.handle)
 
 
 @MODES
 def test_a_borrow_draws_a_stream_into_a_capture_and_joins_it_back(
-    sim: Simulation, library: Framework, mode: int
+    sim: Simulation, array: TableArray, p: Stream, s: Stream, mode: int
 ) -> None:
-    """B.6 row 4."""
-    p, s = sim.stream(), sim.stream()
-    with library.stream(p):
-        array = library.full((4,))
-        p.begin_capture(mode)
+    """H6: the producer's stream captures, the borrower's does not."""
+    with p.capture(mode):
         array += 1
         with dlx.borrow(array, stream=s) as (tensor, stream):
             assert s.capture_status() == 1
             write(stream, tensor)
         array += 1
-    p.end_capture()
     assert s.capture_status() == 0
     assert sim.races == []
 
 
 def test_a_use_draws_a_stream_into_a_capture_and_joins_it_back(
-    sim: Simulation, library: Framework
+    sim: Simulation, array: TableArray, p: Stream, s: Stream
 ) -> None:
-    """B.6 row 4: of a tensor that was imported on the stream that captures."""
-    p, s = sim.stream(), sim.stream()
-    with library.stream(p):
-        array = library.full((4,))
-        kept = dlx.from_dlpack(array, stream=p)
-        p.begin_capture()
+    """H6: of a tensor that was imported on the stream that captures."""
+    kept = dlx.from_dlpack(array, stream=p)
+    with p.capture():
         array += 1
         with kept.use(stream=s) as tensor:
             write(s, tensor)
         array += 1
-    p.end_capture()
     assert sim.races == []
 
 
 def test_a_borrow_whose_body_raises_joins_back(
-    sim: Simulation, library: Framework
+    array: TableArray, p: Stream, s: Stream
 ) -> None:
-    """B.6 row 4: the capture could not end otherwise."""
-    p, s = sim.stream(), sim.stream()
-    with library.stream(p):
-        array = library.full((4,))
-        p.begin_capture()
+    """H6: the capture could not end otherwise (904)."""
+    with p.capture():
         block = dlx.borrow(array, stream=s)
         tensor, stream = block.__enter__()
         write(stream, tensor)
         block.__exit__(KeyError, KeyError(), None)
-    p.end_capture()
 
 
 def test_a_borrow_that_fails_at_the_second_tensor_joins_the_first_back(
-    sim: Simulation, library: Framework
+    array: TableArray, p: Stream, s: Stream
 ) -> None:
-    """B.6 row 4."""
-    p, s = sim.stream(), sim.stream()
-    with library.stream(p):
-        array = library.full((4,))
-        p.begin_capture()
-        with pytest.raises(AttributeError):
-            dlx.borrow(array, object(), stream=s).__enter__()
-        # Whatever it was given in between has to be joined as well.
-    p.end_capture()
+    """H6: what was given to the stream for the first tensor is joined as well."""
+    with p.capture(), pytest.raises(AttributeError):
+        dlx.borrow(array, object(), stream=s).__enter__()
     assert s.capture_status() == 0
 
 
 @pytest.mark.parametrize("way", ["import", "export", "borrow", "use"])
 def test_work_outside_is_not_waited_for_in_a_capture(
-    sim: Simulation, library: Framework, way: str
+    array: TableArray, p: Stream, s: Stream, way: str
 ) -> None:
-    """B.6 row 5 (905): refused before it is touched."""
-    p, s = sim.stream(), sim.stream()
-    with library.stream(p):
-        array = library.full((4,))
-        tensor = dlx.from_dlpack(array)
-        s.begin_capture()
-        with refused(p, s, match=r"905\); import .*, or pass stream=-1"):
-            if way == "import":
-                dlx.from_dlpack(array, stream=s)
-            elif way == "export":
-                tensor.__dlpack__(stream=s.handle)
-            elif way == "borrow":
-                dlx.borrow(array, stream=s).__enter__()
-            else:
-                tensor.use(stream=s).__enter__()
-    s.end_capture()
+    """H6: refused (905) before the driver is asked to wait."""
+    tensor = dlx.from_dlpack(array)
+    with s.capture(), refused(p, s, match=r"905\); import .*, or pass stream=-1"):
+        if way == "import":
+            dlx.from_dlpack(array, stream=s)
+        elif way == "export":
+            tensor.__dlpack__(stream=s.handle)
+        elif way == "borrow":
+            dlx.borrow(array, stream=s).__enter__()
+        else:
+            tensor.use(stream=s).__enter__()
 
 
 def test_without_order_a_tensor_comes_into_a_capture(
-    sim: Simulation, library: Framework
+    array: TableArray, s: Stream
 ) -> None:
-    """B.6 row 5: the way out that the error names."""
-    p, s = sim.stream(), sim.stream()
-    with library.stream(p):
-        array = library.full((4,))
-        s.begin_capture()
+    """H6, R76: `stream=-1`, which the error names, works."""
+    with s.capture():
         read(s, dlx.from_dlpack(array, stream=-1))
         with dlx.borrow(array, stream=-1) as (tensor, _):
             read(s, tensor)
-    s.end_capture()
 
 
 def test_work_that_is_done_is_not_waited_for_in_a_capture(
-    sim: Simulation, library: Framework
+    sim: Simulation, library: Framework, array: TableArray, s: Stream
 ) -> None:
-    """B.6 row 5: the other way out, a tensor that was ready before."""
-    p, q, s = sim.stream(), sim.stream(), sim.stream()
-    with library.stream(p):
-        tensor = dlx.from_dlpack(library.full((4,)))
+    """H6: a tensor that was ready before the capture may be used in it."""
+    other = sim.stream()
+    tensor = dlx.from_dlpack(array)
     tensor.synchronize()
-    s.begin_capture()
-    with library.stream(s):
+    with s.capture(), library.stream(s):
         tensor.__dlpack__(stream=s.handle)
-    s.end_capture()
-    assert q.capture_status() == 0
+    assert other.capture_status() == 0
 
 
-def test_two_captures_are_not_merged(sim: Simulation, library: Framework) -> None:
-    """B.6 row 6 (902)."""
-    p, s = sim.stream(), sim.stream()
-    with library.stream(p):
-        array = library.full((4,))
-        p.begin_capture()
-        s.begin_capture()
+def test_two_captures_are_not_merged(array: TableArray, p: Stream, s: Stream) -> None:
+    """H6: a wait between them would end both (902)."""
+    with p.capture(), s.capture():
         with refused(p, s, match=r"902\); capture both into one"):
             dlx.from_dlpack(array, stream=s)
         with refused(p, s, match="902"):
             dlx.borrow(array, stream=s).__enter__()
-    s.end_capture()
-    p.end_capture()
 
 
 def test_a_tensor_that_is_ready_in_a_capture_stays_there(
-    sim: Simulation, library: Framework
+    sim: Simulation, library: Framework, array: TableArray, p: Stream, s: Stream
 ) -> None:
-    """B.6 rows 4 and 6: also when that capture has ended."""
-    p, q, s = sim.stream(), sim.stream(), sim.stream()
-    with library.stream(p):
-        array = library.full((4,))
-        p.begin_capture()
+    """H6: during the capture (904), and when it has ended."""
+    with p.capture():
         tensor = dlx.from_dlpack(array)
-    with library.stream(q):
-        with refused(p, s, match="inside the capture"):
+        with (
+            library.stream(sim.stream()),
+            refused(p, s, match="inside the capture"),
+        ):
             tensor.__dlpack__(stream=s.handle)
-        p.end_capture()
-        with refused(s, match="inside the capture"):
-            tensor.__dlpack__(stream=s.handle)
+    with library.stream(sim.stream()), refused(s, match="inside the capture"):
+        tensor.__dlpack__(stream=s.handle)
 
 
 @pytest.mark.parametrize("blocking", [True, False])
 def test_the_legacy_stream_is_not_used_beside_the_capture_of_a_blocking_stream(
-    sim: Simulation, library: Framework, blocking: bool
+    sim: Simulation, library: Framework, s: Stream, blocking: bool
 ) -> None:
-    """B.6 row 7 (906): as the producer's."""
-    s, captured = sim.stream(), sim.stream(blocking=blocking)
+    """H6: the producer works on the legacy stream (906)."""
+    captured = sim.stream(blocking=blocking)
     array = library.full((4,))
-    captured.begin_capture()
-    if blocking:
-        with refused(captured, s, match=r"906\); capture with the tensor's own"):
-            dlx.from_dlpack(array, stream=s)
-        with refused(captured, match="906"):
-            dlx.from_dlpack(array)
-    else:
-        read(s, dlx.from_dlpack(array, stream=s))
-    captured.end_capture()
+    with captured.capture():
+        if blocking:
+            with refused(captured, s, match=r"906\); capture with the tensor's own"):
+                dlx.from_dlpack(array, stream=s)
+            with refused(captured, match="906"):
+                dlx.from_dlpack(array)
+        else:
+            read(s, dlx.from_dlpack(array, stream=s))
     assert sim.races == []
 
 
 def test_the_legacy_stream_does_not_wait_beside_the_capture_of_a_blocking_stream(
-    sim: Simulation, library: Framework
+    sim: Simulation, array: TableArray, p: Stream
 ) -> None:
-    """B.6 row 7 (906): as the consumer's, which None is too (R72)."""
-    p, captured = sim.stream(), sim.stream(blocking=True)
-    with library.stream(p):
-        tensor = dlx.from_dlpack(library.full((4,)))
-        captured.begin_capture()
+    """H6, R72: the consumer's stream is the legacy one (906), which None means too."""
+    captured = sim.stream(blocking=True)
+    tensor = dlx.from_dlpack(array)
+    with captured.capture():
         with refused(captured, p, match="906"):
             tensor.__dlpack__()
         with refused(captured, p, match="906"):
             tensor.__dlpack__(stream=1)
-    captured.end_capture()
 
 
 def test_a_capture_that_has_failed_is_said_to_have(
-    sim: Simulation, library: Framework
+    array: TableArray, p: Stream, s: Stream
 ) -> None:
-    """B.6 (901)."""
-    p, s = sim.stream(), sim.stream()
-    with library.stream(p):
-        array = library.full((4,))
-        p.begin_capture()
-        assert sim.answer("cuStreamQuery", p.handle) == 900
-        with refused(p, s, match=r"has failed \(901\); end it first"):
-            dlx.from_dlpack(array, stream=s)
+    """H6: another one broke it (901)."""
+    p.begin_capture()
+    assert p.answer("cuStreamQuery", p.handle) == 900
+    with refused(p, s, match=r"has failed \(901\); end it first"):
+        dlx.from_dlpack(array, stream=s)
     with pytest.raises(DriverError, match="901"):
         p.end_capture()

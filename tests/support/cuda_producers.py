@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from ctypes import addressof, c_float, c_int64, c_void_p
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from support.cuda_allocator import CachingAllocator, Storage
 from support.dlpack_abi import Deleter, DLTensor, for_ever, new_capsule, take
@@ -134,7 +134,7 @@ class CudaArray(Producer):
         self.launch(True)
         self._elements[:] = [value] * self.size
 
-    def __iadd__(self, value: float) -> CudaArray:
+    def __iadd__(self, value: float) -> Self:
         """Add to all elements."""
         self.launch(True)
         self._elements[:] = [element + value for element in self._elements]
