@@ -69,7 +69,7 @@ def test_a_strided_array_comes_in_as_it_is(
 
 @either
 def test_the_memory_is_shared(show: Callable[[Any], Any]) -> None:
-    """R49."""
+    """R49: a write to the tensor is seen in the array."""
     source = np.zeros(3)
     np.from_dlpack(dlx.from_dlpack(show(source)))[1] = 7
     assert source.tolist() == [0, 7, 0]
@@ -88,14 +88,14 @@ def test_the_memory_is_shared(show: Callable[[Any], Any]) -> None:
 def test_another_type_of_element_is_refused(
     source: Any, show: Callable[[Any], Any]
 ) -> None:
-    """R63, R101."""
+    """R63, R101: the error says what was found and what is accepted."""
     with pytest.raises(BufferError, match=r"(typestr|typekind) .*accepted are b1"):
         dlx.from_dlpack(show(source))
 
 
 @either
 def test_a_stride_between_elements_is_refused(show: Callable[[Any], Any]) -> None:
-    """R92."""
+    """R92: a stride of 5 bytes for elements of 4."""
     source = np.zeros(3, [("x", "i1"), ("y", "i4")])["y"]
     with pytest.raises(BufferError, match=r"strides \[5\] .* itemsize 4"):
         dlx.from_dlpack(show(source))
@@ -120,7 +120,7 @@ def test_memory_that_is_not_aligned_is_accepted(show: Callable[[Any], Any]) -> N
 def test_what_cannot_be_had_is_refused(
     asked: dict[str, Any], error: type[Exception], show: Callable[[Any], Any]
 ) -> None:
-    """R57, R58, R70."""
+    """R57, R58, R70: another device, or a stream, of memory on the CPU."""
     with pytest.raises(error) as caught:
         dlx.from_dlpack(show(np.zeros(3)), **asked)
     assert type(caught.value) is error
@@ -128,7 +128,7 @@ def test_what_cannot_be_had_is_refused(
 
 @either
 def test_a_copy_is_a_copy(show: Callable[[Any], Any]) -> None:
-    """R47, R59."""
+    """R47, R59: it keeps its values when the source changes."""
     source = np.arange(6.0).reshape(2, 3).T
     tensor = dlx.from_dlpack(show(source), copy=True)
     source[:] = 0
@@ -167,7 +167,7 @@ def test_an_attribute_of_another_type_is_a_type_error(name: str, answer: Any) ->
     [BufferError("not on the CPU"), RuntimeError("broken"), KeyboardInterrupt()],
 )
 def test_the_exception_of_a_property_passes(name: str, error: BaseException) -> None:
-    """R60."""
+    """R60: the very object that was raised."""
     with pytest.raises(type(error)) as caught:
         dlx.from_dlpack(raising(name, error))
     assert caught.value is error
@@ -175,7 +175,7 @@ def test_the_exception_of_a_property_passes(name: str, error: BaseException) -> 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_property_that_is_not_there_is_no_protocol(name: str) -> None:
-    """R61."""
+    """R61: a property that raises AttributeError counts as absent."""
     with pytest.raises(AttributeError, match=f"has no __dlpack__; .*{name}"):
         dlx.from_dlpack(raising(name, AttributeError("absent")))
 
@@ -191,7 +191,7 @@ class Everything(ByStruct, ByDict, Exporter):
 
 
 def test_the_order_is_numpys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """docs/design.md, rung 5: buffer, struct, dict."""
+    """docs/design.md, The way in: rung 5: buffer, struct, dict."""
     everything = Everything()
     assert np.asarray(everything).shape == dlx.from_dlpack(everything).shape == (2, 3)
     rest = type("Rest", (ByStruct, ByDict), {})(np.zeros(1))
@@ -206,7 +206,7 @@ def test_the_order_is_numpys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @either
 def test_the_object_lives_as_long_as_the_tensor(show: Callable[[Any], Any]) -> None:
-    """R15, docs/safety.md S11."""
+    """R15, S11: and as long as what the tensor was exported to."""
     source = show(np.arange(3.0))
     alive = weakref.ref(source)
     export = np.from_dlpack(dlx.from_dlpack(source))

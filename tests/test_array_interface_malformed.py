@@ -117,7 +117,7 @@ def test_data_may_be_a_buffer_with_an_offset() -> None:
 
 
 def test_data_in_bytes_are_read_only() -> None:
-    """R39."""
+    """R39: as their buffer is."""
     assert dlx.from_dlpack(by_buffer(b"\1\0\2\0", (2,))).readonly
 
 
@@ -168,7 +168,7 @@ def test_data_without_a_plain_buffer_are_refused(
 
 
 def test_a_buffer_is_held_and_given_back_once() -> None:
-    """R8, R15, docs/safety.md S10."""
+    """R8, R15, S10: where "data" is a buffer."""
     memory = Exporter()
     tensor = dlx.from_dlpack(by_buffer(memory, (12,)))
     assert (memory.exported, memory.released) == (1, 0)
@@ -177,7 +177,7 @@ def test_a_buffer_is_held_and_given_back_once() -> None:
 
 
 def test_a_refused_buffer_is_given_back() -> None:
-    """R11."""
+    """R11: one that is smaller than the elements."""
     memory = Exporter()
     with pytest.raises(BufferError, match="of a buffer of 24"):
         dlx.from_dlpack(by_buffer(memory, (13,)))
@@ -201,13 +201,13 @@ def test_null_strides_mean_row_major() -> None:
 
 
 def test_the_writeable_flag_is_carried() -> None:
-    """R39."""
+    """R39: a struct without NPY_ARRAY_WRITEABLE is read-only."""
     assert dlx.from_dlpack(Struct(flags=NOTSWAPPED)).readonly
 
 
 @pytest.mark.parametrize("flags", [0, NOTSWAPPED])
 def test_bytes_have_no_order(flags: int) -> None:
-    """R101."""
+    """R101: elements of one byte need no NPY_ARRAY_NOTSWAPPED."""
     source = Struct(typekind=b"u", itemsize=1, flags=flags, strides=(3, 1))
     assert dlx.from_dlpack(source).dtype == "uint8"
 

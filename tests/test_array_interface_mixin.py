@@ -112,7 +112,7 @@ def test_writes_reach_the_memory(kind: Any) -> None:
 
 @every_kind
 def test_read_only_memory_stays_read_only(kind: Any) -> None:
-    """R39, R42."""
+    """R39, R42: through both `__array_interface__` and `__array__`."""
     array = np.broadcast_to(np.float32(1), (3,))
     instance = kind(array)
     assert not np.asarray(instance).flags.writeable

@@ -67,7 +67,7 @@ def test_what_comes_from_arrow_is_read_only(show: Show) -> None:
 def test_a_slice_begins_where_it_says(
     show: Show, size: int, start: int, length: int, dtype: str
 ) -> None:
-    """R95."""
+    """R95: Arrow's offset counts elements."""
     source = numbers(dtype, size).slice(min(start, size), length)
     tensor = dlx.from_dlpack(show(source))
     assert tensor.data_ptr == (address(source) if len(source) else 0)
@@ -76,7 +76,7 @@ def test_a_slice_begins_where_it_says(
 
 @either
 def test_an_empty_array_may_have_no_memory(show: Show) -> None:
-    """R93."""
+    """R93: its buffer may be NULL."""
 
     def change(schema: Any, struct: Any) -> None:
         array_in(struct).buffers[1] = None
@@ -87,7 +87,7 @@ def test_an_empty_array_may_have_no_memory(show: Show) -> None:
 # It answers by a TypeError, so it is asked again without `max_version` (R32).
 @pytest.mark.filterwarnings("ignore:Exporting an unversioned:DeprecationWarning")
 def test_pyarrow_goes_by_dlpack() -> None:
-    """docs/design.md, rung 4: pyarrow knows it itself, and has its own reasons."""
+    """docs/design.md, The way in: rung 4, where pyarrow says what it lacks."""
     with pytest.raises(TypeError, match="DLPack"):
         dlx.from_dlpack(pa.array([True]))
 
@@ -152,7 +152,7 @@ TYPES: dict[str, tuple[Any, str]] = {
 def test_another_type_is_refused_by_its_format(
     source: Any, message: str, show: Show
 ) -> None:
-    """R63."""
+    """R63: the error names the format, and those accepted."""
     with pytest.raises(BufferError, match=f"has format {message}.*accepted are"):
         dlx.from_dlpack(show(source))
 
@@ -265,7 +265,7 @@ LIES: dict[str, tuple[Callable[[Any, Any], None], str]] = {
 def test_a_lie_is_refused(
     change: Callable[[Any, Any], None], message: str, show: Show
 ) -> None:
-    """R63, R88, R109, R111."""
+    """R63, R88, R109, R111: lengths, counts and buffers that cannot be."""
     with pytest.raises(BufferError, match=message):
         dlx.from_dlpack(show(numbers(), change))
 
@@ -306,7 +306,7 @@ def test_a_released_schema_is_refused(show: Show) -> None:
 def test_memory_that_may_not_be_read_yet_is_refused(
     fields: dict[str, Any], message: str
 ) -> None:
-    """R62, R153."""
+    """R62, R153: on another device, or behind a sync_event."""
 
     def change(schema: Any, struct: Any) -> None:
         for name, value in fields.items():
@@ -350,7 +350,7 @@ def test_capsules_of_other_names_are_refused(answer: Any, message: str) -> None:
     "error", [BufferError("full"), ValueError("broken"), KeyboardInterrupt()]
 )
 def test_the_exception_of_a_producer_passes(error: BaseException) -> None:
-    """R60."""
+    """R60: the very object that was raised."""
     with pytest.raises(type(error)) as caught:
         dlx.from_dlpack(Answering(error))
     assert caught.value is error
@@ -374,7 +374,7 @@ def test_a_stream_of_arrays_is_not_taken() -> None:
 def test_what_cannot_be_had_is_refused(
     asked: dict[str, Any], error: type[Exception], show: Show
 ) -> None:
-    """R57, R58, R70."""
+    """R57, R58, R70: another device, or a stream, of memory on the CPU."""
     with pytest.raises(error) as caught:
         dlx.from_dlpack(show(numbers()), **asked)
     assert type(caught.value) is error

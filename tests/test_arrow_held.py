@@ -58,7 +58,7 @@ def test_both_are_released_once(show: Show) -> None:
 
 @either
 def test_both_are_released_once_if_dlx_refuses(show: Show) -> None:
-    """R11."""
+    """R11: schema and array, of an array with nulls."""
     counted = Counted()
 
     def change(schema: Any, struct: Any) -> None:
@@ -72,7 +72,7 @@ def test_both_are_released_once_if_dlx_refuses(show: Show) -> None:
 
 @either
 def test_a_copy_releases_at_once(show: Show) -> None:
-    """R47."""
+    """R47: schema and array; the copy may be written."""
     counted = Counted()
     tensor = dlx.from_dlpack(show(numbers(), counted), copy=True)
     assert counted.released == ([1], [1])
@@ -91,7 +91,7 @@ def test_an_array_is_taken_out_of_its_capsule() -> None:
 
 
 def test_a_refused_array_is_left_in_its_capsule() -> None:
-    """R11."""
+    """R11: it can be imported afterwards."""
     capsules = numbers().__arrow_c_array__()
     with pytest.raises(BufferError, match="is on cpu"):
         dlx.from_dlpack(Answering(numbers().__arrow_c_array__()), device="cuda:0")
@@ -114,7 +114,7 @@ def test_the_memory_outlives_the_array(show: Show) -> None:
 
 
 def test_an_array_is_released_on_the_thread_that_lets_go_last() -> None:
-    """R13."""
+    """R13: which is another one than that of the import."""
     counted = Counted()
     held = [dlx.from_dlpack(ByArray(numbers(), counted))]
     thread = threading.Thread(target=held.clear)

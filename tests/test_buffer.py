@@ -167,7 +167,7 @@ def test_the_format_is_numpys(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMEABLE)
 def test_asarray_gives_the_dtype_and_the_memory(name: str) -> None:
-    """R49, R102 to R104."""
+    """R49, R102 to R104: `np.asarray` of a tensor over each dtype of NumPy."""
     array = np.ones((2, 3), name)
     shown = np.asarray(dlx.from_dlpack(array))
     assert shown.dtype == array.dtype
@@ -188,7 +188,7 @@ def test_a_numpy_array_has_the_layout_and_the_elements(
 
 
 def test_what_is_written_through_the_array_is_in_the_source() -> None:
-    """R49."""
+    """R49: the buffer shares the memory."""
     array = base()
     np.asarray(dlx.from_dlpack(array))[1, 2] = 99
     assert array[1, 2] == 99
@@ -237,7 +237,7 @@ def test_numpy_reads_the_array_interface(layout: str) -> None:
 
 @pytest.mark.parametrize("show", [memoryview, np.asarray, dlx.Tensor.numpy])
 def test_a_buffer_keeps_the_tensor_alive(show: Callable[[Any], Any]) -> None:
-    """R15."""
+    """R15: a view of it is the last to hold the tensor."""
     tensor = dlx.from_dlpack(base()[:, ::2])
     alive = weakref.ref(tensor)
     shown = show(tensor)
@@ -327,7 +327,7 @@ def test_numpy_refuses_packed_elements(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["float32x4", "bfloat16x2", "handle64"])
 def test_numpy_refuses_what_no_dtype_says(name: str) -> None:
-    """R108."""
+    """R108: dtypes with lanes, and those that NumPy lacks."""
     with pytest.raises(BufferError, match=name):
         dlx.from_pointer(ADDRESS, (2,), name).numpy()
 

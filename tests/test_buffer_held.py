@@ -39,7 +39,7 @@ def closed() -> mmap.mmap:
 def test_the_exception_of_an_exporter_passes(
     make: Callable[[], Any], message: str
 ) -> None:
-    """R60."""
+    """R60: a ValueError of a closed or released exporter."""
     with pytest.raises(ValueError, match=message) as caught:
         dlx.from_dlpack(make())
     assert type(caught.value) is ValueError
@@ -58,12 +58,12 @@ class Both(bytearray):
 
 
 def test_dlpack_comes_first() -> None:
-    """docs/design.md, rung 4 and 5."""
+    """docs/design.md, The way in: rungs 4 and 5."""
     assert dlx.from_dlpack(Both(5)).dtype == "float64"
 
 
 def test_half_of_dlpack_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """R61."""
+    """R61: an object with `__dlpack__` alone is not read as a buffer."""
     monkeypatch.delattr(Both, "__dlpack_device__")
     with pytest.raises(AttributeError, match="Both has no __dlpack_device__;"):
         dlx.from_dlpack(Both(5))
@@ -71,7 +71,7 @@ def test_half_of_dlpack_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("nothing", [1, "text", [1], {}, None, object(), bytes])
 def test_an_object_without_any_protocol_is_told_what_there_is(nothing: Any) -> None:
-    """R61."""
+    """R61: the AttributeError lists the protocols."""
     with pytest.raises(AttributeError, match=r"has no __dlpack__; .*Python buffers"):
         dlx.from_dlpack(nothing)
 
@@ -80,7 +80,7 @@ def test_an_object_without_any_protocol_is_told_what_there_is(nothing: Any) -> N
 
 
 def test_a_copy_is_a_copy_and_lets_go_of_the_buffer() -> None:
-    """R47, R59."""
+    """R47, R59: it keeps its values when the source changes."""
     source = Exporter()
     tensor = dlx.from_dlpack(source, copy=True)
     assert (tensor.is_copied, tensor.readonly, source.released) == (True, False, 1)
@@ -89,7 +89,7 @@ def test_a_copy_is_a_copy_and_lets_go_of_the_buffer() -> None:
 
 
 def test_a_copy_of_what_is_read_only_may_be_written() -> None:
-    """R59."""
+    """R59: and leaves the source as it is."""
     tensor = dlx.from_dlpack(b"abc", copy=True)
     np.from_dlpack(tensor)[0] = 0
     assert bytes(tensor) == b"\0bc"
@@ -99,7 +99,7 @@ def test_a_copy_of_what_is_read_only_may_be_written() -> None:
     "asked", [{"copy": False}, {"device": "cpu"}, {"stream": None}, {"stream": -1}]
 )
 def test_what_holds_already_may_be_asked_for(asked: dict[str, Any]) -> None:
-    """R49, R56, R71."""
+    """R49, R56, R71: `device="cpu"`, `copy=False`, no stream."""
     source = Exporter()
     address = addressof(source.memory)
     assert dlx.from_dlpack(source, **asked).data_ptr == address
@@ -118,7 +118,7 @@ def test_what_holds_already_may_be_asked_for(asked: dict[str, Any]) -> None:
 def test_what_cannot_be_had_is_refused(
     asked: dict[str, Any], error: type[Exception], message: str
 ) -> None:
-    """R57, R58, R70, R78."""
+    """R57, R58, R70, R78: and the buffer is released."""
     source = Exporter()
     with pytest.raises(error, match=message) as caught:
         dlx.from_dlpack(source, **asked)
@@ -157,7 +157,7 @@ def test_a_bytearray_keeps_its_size_as_long_as_somebody_holds_it(
 def test_a_memoryview_stays_as_long_as_somebody_holds_it(
     hold: Callable[[Any], Any],
 ) -> None:
-    """R15, docs/safety.md S10."""
+    """R15, S10: CPython refuses to release it."""
     source = memoryview(bytearray(8))
     held = hold(source)
     with pytest.raises(BufferError, match="export"):
@@ -168,7 +168,7 @@ def test_a_memoryview_stays_as_long_as_somebody_holds_it(
 
 @holders
 def test_a_buffer_is_released_once(hold: Callable[[Any], Any]) -> None:
-    """R8."""
+    """R8: when the last holder dies, and no reference is left."""
     source = Exporter()
     before = sys.getrefcount(source)
     held = hold(source)
@@ -179,7 +179,7 @@ def test_a_buffer_is_released_once(hold: Callable[[Any], Any]) -> None:
 
 
 def test_the_memory_outlives_the_names_of_its_exporter() -> None:
-    """R15."""
+    """R15: the tensor holds the exporter."""
     source = Exporter()
     alive = weakref.ref(source)
     tensor = dlx.from_dlpack(source)
@@ -191,7 +191,7 @@ def test_the_memory_outlives_the_names_of_its_exporter() -> None:
 
 
 def test_a_buffer_is_released_on_the_thread_that_lets_go_last() -> None:
-    """R13."""
+    """R13: which is another one than that of the import."""
     source = Exporter()
     held = [dlx.from_dlpack(source)]
     thread = threading.Thread(target=held.clear)

@@ -111,7 +111,7 @@ def fail() -> object:
 def test_an_export_bears_the_name_of_its_kind(
     make: Maker, asked: dict[str, Any], name: bytes, memory: Memory
 ) -> None:
-    """R1."""
+    """R1: `dltensor`, or `dltensor_versioned` if the consumer knows it."""
     assert capsule_name(make(memory.tensor()).__dlpack__(**asked)) == name
 
 
@@ -126,7 +126,7 @@ def test_the_name_of_an_export_is_the_same_string_every_time(
 def test_dropping_an_unused_capsule_lets_go_of_the_memory(
     make: Maker, asked: dict[str, Any], memory: Memory
 ) -> None:
-    """R3."""
+    """R3: the destructor calls the deleter."""
     capsule = make(memory.tensor()).__dlpack__(**asked)
     assert memory.held
     del capsule
@@ -136,7 +136,7 @@ def test_dropping_an_unused_capsule_lets_go_of_the_memory(
 def test_dropping_a_used_capsule_leaves_its_tensor_to_the_consumer(
     make: Maker, asked: dict[str, Any], memory: Memory
 ) -> None:
-    """R4."""
+    """R4: the destructor does nothing; the consumer calls the deleter."""
     capsule = make(memory.tensor()).__dlpack__(**asked)
     struct = take(capsule)
     del capsule
@@ -157,7 +157,7 @@ def test_an_unused_capsule_that_goes_while_an_exception_is_pending_is_deleted(
 def test_a_used_capsule_that_goes_while_an_exception_is_pending_keeps_that_exception(
     make: Maker, asked: dict[str, Any], memory: Memory
 ) -> None:
-    """R5."""
+    """R5: it is set while the interpreter drops the first half of a tuple."""
 
     def used() -> Any:
         capsule = make(memory.tensor()).__dlpack__(**asked)
@@ -171,7 +171,7 @@ def test_a_used_capsule_that_goes_while_an_exception_is_pending_keeps_that_excep
 def test_the_struct_in_a_capsule_is_the_one_that_its_name_says(
     make: Maker, asked: dict[str, Any], memory: Memory
 ) -> None:
-    """R6."""
+    """R6: read as that struct, the fields are those of the tensor."""
     capsule = make(memory.tensor()).__dlpack__(**asked)
     tensor = managed_in(capsule).dl_tensor
     dtype = tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes

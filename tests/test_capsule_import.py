@@ -51,7 +51,7 @@ def fail() -> NoReturn:
 
 
 def test_a_consumed_capsule_bears_the_used_name(versioned: bool) -> None:
-    """R7."""
+    """R7: the name that it had, after `used_`."""
     capsule = Producer().capsule(versioned=versioned)
     name = capsule_name(capsule)
     dlx.from_dlpack(capsule)
@@ -59,7 +59,7 @@ def test_a_consumed_capsule_bears_the_used_name(versioned: bool) -> None:
 
 
 def test_the_used_name_is_the_same_string_every_time(versioned: bool) -> None:
-    """R2, R7."""
+    """R2, R7: static, so that it outlives the capsule."""
     capsules = [Producer().capsule(versioned=versioned) for _ in range(2)]
     for capsule in capsules:
         dlx.from_dlpack(capsule)
@@ -67,7 +67,7 @@ def test_the_used_name_is_the_same_string_every_time(versioned: bool) -> None:
 
 
 def test_the_deleter_is_called_once_when_the_tensor_dies(versioned: bool) -> None:
-    """R8."""
+    """R8: and not again with the capsule."""
     producer = Producer()
     capsule = producer.capsule(versioned=versioned)
     tensor = dlx.from_dlpack(capsule)
@@ -102,7 +102,7 @@ def test_the_deleter_is_called_once_when_the_tensor_dies(versioned: bool) -> Non
     ],
 )
 def test_the_deleter_waits_for_the_last_view(view: Callable[[dlx.Tensor], Any]) -> None:
-    """R8."""
+    """R8: of arrays, buffers, capsules and tensors made of the tensor."""
     producer = Producer()
     kept = view(dlx.from_dlpack(producer))
     gc.collect()
@@ -113,7 +113,7 @@ def test_the_deleter_waits_for_the_last_view(view: Callable[[dlx.Tensor], Any]) 
 
 
 def test_a_copy_does_not_keep_its_source() -> None:
-    """R8, R59."""
+    """R8, R59: the deleter runs before the copy is returned."""
     producer = Producer()
     copied = dlx.from_dlpack(producer, copy=True)
     assert producer.deleted == 1
@@ -132,7 +132,7 @@ def test_a_null_deleter_is_never_called(versioned: bool, data: int | None) -> No
 
 
 def test_a_capsule_cannot_be_consumed_twice(versioned: bool) -> None:
-    """R10."""
+    """R10: the first consumer keeps the tensor."""
     producer = Producer()
     capsule = producer.capsule(versioned=versioned)
     first = dlx.from_dlpack(capsule)
@@ -147,7 +147,7 @@ def test_a_capsule_cannot_be_consumed_twice(versioned: bool) -> None:
     "name", [b"", b"DLTensor", b"dltensor_versioned_2", b"arrow_array", b"\xff\xfe"]
 )
 def test_a_capsule_of_another_name_is_refused_as_it_is(name: bytes) -> None:
-    """R10."""
+    """R10: neither renamed nor deleted."""
     producer = Producer()
     capsule = producer.capsule()
     set_capsule_name(capsule, name)
@@ -157,7 +157,7 @@ def test_a_capsule_of_another_name_is_refused_as_it_is(name: bytes) -> None:
 
 
 def test_a_capsule_without_a_name_is_refused() -> None:
-    """R10."""
+    """R10: its name is NULL."""
     capsule = Producer().capsule()
     set_name = ctypes.PYFUNCTYPE(c_int, ctypes.py_object, c_void_p)
     set_name(("PyCapsule_SetName", ctypes.pythonapi))(capsule, None)
@@ -184,7 +184,7 @@ def test_a_refused_capsule_is_still_unused(
 def test_a_refused_export_of_an_object_is_deleted_once(
     fields: dict[str, Any], versioned: bool
 ) -> None:
-    """R11."""
+    """R11: dlx holds the capsule alone, and drops it."""
     producer = Claiming(versioned=versioned, **fields)
     with pytest.raises(BufferError):
         dlx.from_dlpack(producer)
@@ -204,7 +204,7 @@ def test_a_capsule_that_is_not_on_the_device_asked_for_is_deleted_once() -> None
 
 
 def test_an_export_that_turns_out_to_be_a_copy_is_deleted_once() -> None:
-    """R11, R58."""
+    """R11, R58: a producer that ignores `copy=False` and says so."""
     producer = Producer(flags=DLPACK_FLAG_BITMASK_IS_COPIED)
     with pytest.raises(dlx.CopyRefused):
         dlx.from_dlpack(producer, copy=False)
@@ -220,7 +220,7 @@ def test_an_export_that_is_too_large_to_copy_is_deleted_once() -> None:
 
 
 def test_a_capsule_that_its_producer_drops_by_raising_is_deleted_once() -> None:
-    """R11."""
+    """R11: by its destructor, with an exception pending."""
 
     class Raising(Producer):
         def __dlpack__(self, **keywords: Any) -> Any:
@@ -236,7 +236,7 @@ def test_a_capsule_that_its_producer_drops_by_raising_is_deleted_once() -> None:
     "wrong", [{"device": "nonsense"}, {"device": 1.5}, {"stream": 1}, {"copy": "yes"}]
 )
 def test_a_bad_argument_leaves_the_capsule_alone(wrong: dict[str, Any]) -> None:
-    """R11."""
+    """R11: arguments are read before the capsule is consumed."""
     producer = Producer()
     capsule = producer.capsule()
     with pytest.raises((TypeError, ValueError)):
@@ -245,7 +245,7 @@ def test_a_bad_argument_leaves_the_capsule_alone(wrong: dict[str, Any]) -> None:
 
 
 def test_imported_elements_outlive_the_capsule(versioned: bool) -> None:
-    """R18."""
+    """R18: the tensor has taken them over."""
     capsule = Producer().capsule(versioned=versioned)
     tensor = dlx.from_dlpack(capsule)
     del capsule

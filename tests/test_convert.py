@@ -90,7 +90,7 @@ def test_every_library_is_reached_from_every_other(
 
 @pytest.mark.parametrize("to", TARGETS.values(), ids=TARGETS)
 def test_copy_true_gives_memory_of_its_own(to: Callable[[], Any]) -> None:
-    """R59."""
+    """R59: at another address, with the same elements."""
     array = aligned()
     made = dlx.convert(array, to(), copy=True)
     assert address(made) != array.ctypes.data
@@ -99,7 +99,7 @@ def test_copy_true_gives_memory_of_its_own(to: Callable[[], Any]) -> None:
 
 @pytest.mark.parametrize("to", TARGETS.values(), ids=TARGETS)
 def test_copy_false_shares_the_memory(to: Callable[[], Any]) -> None:
-    """R58."""
+    """R58: the result is at the address of the array."""
     array = aligned()
     assert address(dlx.convert(array, to(), copy=False)) == array.ctypes.data
 

@@ -180,7 +180,7 @@ class Forgetful:
 
 
 def test_read_only_memory_is_copied_for_who_forgets_the_flag() -> None:
-    """R39."""
+    """R39: a library whose tensors do not say that they are read-only."""
     array = constant()
     made = dlx.convert(array, Forgetful)
     assert made.tensor.data_ptr != array.ctypes.data

@@ -93,7 +93,7 @@ beyond_a_tile = views(
 @given(small)
 @settings(deadline=None, max_examples=300)
 def test_a_copy_of_any_layout_has_numpys_bytes(view: tuple[str, Array]) -> None:
-    """R47, R59, R97 to R99."""
+    """R47, R59, R97 to R99: any strides, compared with `tobytes`."""
     name, array = view
     copied = over(array, name).to(copy=True)
     assert copied.shape == array.shape
@@ -131,7 +131,7 @@ LARGE: dict[str, Callable[[], tuple[str, Array]]] = {
 
 @pytest.mark.parametrize("layout", LARGE)
 def test_a_copy_shared_by_threads_has_numpys_bytes(layout: str) -> None:
-    """R47, R59."""
+    """R47, R59: copies of 16 MiB and more are divided."""
     name, array = LARGE[layout]()
     assert array.nbytes >= 16 << 20
     assert elements(over(array, name).to(copy=True)) == array.tobytes()
@@ -193,7 +193,7 @@ def test_a_copy_of_padded_elements_stays_padded() -> None:
 def test_a_copy_is_aligned_row_major_and_says_that_it_is_one(
     view: tuple[str, Array],
 ) -> None:
-    """R37, R89, R96."""
+    """R37, R89, R96: at a multiple of 256, NULL without elements."""
     name, array = view
     copied = over(array, name).to(copy=True)
     assert copied.data_ptr % 256 == 0
@@ -203,7 +203,7 @@ def test_a_copy_is_aligned_row_major_and_says_that_it_is_one(
 
 
 def test_a_copy_and_its_source_share_nothing() -> None:
-    """R47, R59."""
+    """R47, R59: a write to either leaves the other."""
     source = np.arange(6.0).reshape(2, 3)
     copied = np.asarray(dlx.from_dlpack(source.T, copy=True))
     source[0, 1], copied[0, 0] = 70, 80
@@ -212,7 +212,7 @@ def test_a_copy_and_its_source_share_nothing() -> None:
 
 
 def test_a_copy_outlives_its_source() -> None:
-    """R15."""
+    """R15: the source's deleter has been called."""
     producer = Producer()
     copied = dlx.from_dlpack(producer, copy=True)
     assert producer.deleted == 1
@@ -261,7 +261,7 @@ def test_an_export_is_marked_copied_only_if_it_copied(
 def test_an_export_of_shared_memory_is_not_marked_copied(
     make: Maker, copy: bool | None
 ) -> None:
-    """R38, R48, R49."""
+    """R38, R48, R49: with `copy` None or False."""
     source = Producer()
     managed = exported(make(source), copy=copy)
     assert (managed.dl_tensor.data, managed.flags) == (source.data, 0)
@@ -269,7 +269,7 @@ def test_an_export_of_shared_memory_is_not_marked_copied(
 
 @every_holder
 def test_an_export_through_the_table_is_not_marked_copied(make: Maker) -> None:
-    """R38."""
+    """R38: not even if the tensor itself was a copy."""
     producer = make(dlx.from_dlpack(np.arange(3), copy=True))
     managed = from_table(table_of(type(producer)), producer)
     flags = managed.flags
@@ -287,7 +287,7 @@ def test_numpy_gets_a_copy_of_its_own(make: Maker) -> None:
 
 
 def test_copy_false_shares() -> None:
-    """R48."""
+    """R48: at the address of the array."""
     array = np.arange(3)
     assert dlx.from_dlpack(array, copy=False).data_ptr == array.ctypes.data
 
@@ -311,7 +311,7 @@ AGAIN = [dlx.Tensor.to, dlx.from_dlpack]
 def test_a_tensor_that_need_not_change_is_given_back(
     again: Any, device: Any, copy: bool | None
 ) -> None:
-    """R49, R53."""
+    """R49, R53: `to` and `from_dlpack` return the same object."""
     tensor = cuda()
     assert again(tensor, device=device, copy=copy) is tensor
 
@@ -332,14 +332,14 @@ def test_a_tensor_that_need_not_change_is_given_back(
 def test_what_dlx_cannot_do_to_a_tensor_is_refused(
     again: Any, options: dict[str, Any], error: type[Exception]
 ) -> None:
-    """R57, R58."""
+    """R57, R58: moves without a driver, and arguments that mean nothing."""
     with pytest.raises(error):
         again(cuda(), **options)
 
 
 @pytest.mark.parametrize("stream", [0, 1, 7])
 def test_from_dlpack_of_a_cpu_tensor_takes_no_stream(stream: int) -> None:
-    """R70, R71."""
+    """R70, R71: neither a default stream nor a handle."""
     with pytest.raises(BufferError, match="no streams"):
         dlx.from_dlpack(over(np.zeros(2), "float64"), stream=stream)
 

@@ -48,7 +48,7 @@ def repeated(draw: st.DrawFn) -> Array:
 @given(repeated())
 @settings(deadline=None, max_examples=300)
 def test_a_copy_of_any_broadcast_has_numpys_elements(array: Array) -> None:
-    """R47, R59, R98."""
+    """R47, R59, R98: strides of 0 in any dimensions."""
     np.testing.assert_array_equal(copied(array), array)
 
 
@@ -78,7 +78,7 @@ def test_a_broadcast_that_threads_share_has_numpys_elements(
 def test_a_permuted_broadcast_that_threads_share_has_numpys_elements(
     turned: tuple[int, ...],
 ) -> None:
-    """R47, R59, R98."""
+    """R47, R59, R98: large enough to be divided."""
     base = numbered((173, 1, 181), "float32").transpose(1, 2, 0)
     array = np.broadcast_to(base, (179, 181, 173)).transpose(turned)
     assert np.array_equal(copied(array), array)

@@ -19,7 +19,7 @@ def tensor(**keywords: Any) -> dlx.Tensor:
 
 
 def test_the_interface_is_of_version_3() -> None:
-    """R152."""
+    """R152: all its entries, of a contiguous tensor."""
     assert tensor().__cuda_array_interface__ == {
         "version": 3,
         "shape": (2, 3),
@@ -66,7 +66,7 @@ def test_strides_are_in_bytes_or_absent(strides: Any, expected: Any) -> None:
 
 
 def test_no_elements_are_at_address_0() -> None:
-    """R152."""
+    """R152: whatever address the tensor was given."""
     assert tensor(shape=(0, 3)).__cuda_array_interface__["data"] == (0, False)
 
 
@@ -77,14 +77,14 @@ def test_no_dimensions_are_an_empty_shape() -> None:
 
 
 def test_the_offset_is_in_the_address() -> None:
-    """R95."""
+    """R95: the interface has no entry for it."""
     producer = Producer(device=CUDA, byte_offset=8)
     data, _ = dlx.from_dlpack(producer).__cuda_array_interface__["data"]
     assert data == (producer.data or 0) + 8
 
 
 def test_read_only_memory_says_so() -> None:
-    """R39."""
+    """R39: the second of "data" is True."""
     assert tensor(readonly=True).__cuda_array_interface__["data"] == (ADDRESS, True)
 
 

@@ -54,7 +54,7 @@ def test_the_device_may_be_named(device: str) -> None:
 
 
 def test_it_is_no_memory_of_the_cpu() -> None:
-    """R63."""
+    """R63: `device="cpu"` needs a driver to tell."""
     with pytest.raises(BufferError, match="only a driver can tell"):
         dlx.from_dlpack(Shown(), device="cpu")
 
@@ -71,7 +71,7 @@ def test_a_named_stream_cannot_be_waited_for() -> None:
 def test_what_needs_no_order_needs_no_driver(
     stream: int, remembered: int | None
 ) -> None:
-    """R76, R81."""
+    """R76, R81: `stream=-1`, and the stream that the interface names."""
     tensor = dlx.from_dlpack(Shown(stream=5), device="cuda:0", stream=stream)
     assert tensor.stream == remembered
 
@@ -84,6 +84,6 @@ def test_a_producer_with_both_orders_by_itself() -> None:
 
 
 def test_an_object_without_any_protocol_is_told_of_this_one() -> None:
-    """R61."""
+    """R61: the AttributeError names the interface."""
     with pytest.raises(AttributeError, match="__cuda_array_interface__"):
         dlx.from_dlpack(object())

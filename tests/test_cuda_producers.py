@@ -43,7 +43,7 @@ def test_an_array_is_filled_on_the_current_stream(
 def test_a_framework_does_not_order_its_own_streams(
     sim: Simulation, kind: type[CudaArray]
 ) -> None:
-    """H10."""
+    """H10: work on two of them is a race."""
     fake = framework(kind)
     with fake.stream(sim.stream()):
         array = fake.full((2,))
@@ -56,7 +56,7 @@ def test_a_framework_does_not_order_its_own_streams(
 def test_the_current_stream_is_of_the_thread(
     sim: Simulation, kind: type[CudaArray]
 ) -> None:
-    """R140."""
+    """R140: another thread starts on the legacy stream."""
     fake, seen = framework(kind), []
     with fake.stream(sim.stream()):
         thread = threading.Thread(target=lambda: seen.append(fake.current_stream()))
@@ -120,7 +120,7 @@ def test_a_recorded_stream_is_waited_for(
 def test_the_consumers_stream_waits(
     sim: Simulation, kind: type[DLPackArray], consumer: Any
 ) -> None:
-    """R73, R80."""
+    """R73, R80: a handle, the legacy stream and that of the thread."""
     fake, a = framework(kind), sim.stream()
     b = sim.stream() if consumer == "own" else sim.default_stream(consumer)
     with fake.stream(a):
@@ -135,7 +135,7 @@ def test_the_consumers_stream_waits(
 def test_no_stream_means_the_legacy_one(
     sim: Simulation, kind: type[DLPackArray]
 ) -> None:
-    """R72."""
+    """R72: `__dlpack__()` orders it."""
     fake = framework(kind)
     with fake.stream(sim.stream()):
         array = fake.full((4,))
@@ -149,7 +149,7 @@ def test_no_stream_means_the_legacy_one(
 def test_nothing_is_called_where_nothing_is_to_be_ordered(
     sim: Simulation, kind: type[DLPackArray], same: bool
 ) -> None:
-    """R76, R81."""
+    """R76, R81: `stream=-1`, or the stream it works on."""
     fake, a = framework(kind), sim.stream()
     with fake.stream(a):
         array = fake.full((4,))
@@ -167,7 +167,7 @@ def test_nothing_is_called_where_nothing_is_to_be_ordered(
 def test_strange_streams_are_refused(
     sim: Simulation, kind: type[DLPackArray], stream: Any, error: type[Exception]
 ) -> None:
-    """R74, R77, R78."""
+    """R74, R77, R78: 0, below -1, and other types."""
     array = framework(kind).full((4,))
     with pytest.raises(error):
         array.__dlpack__(stream=stream)
@@ -175,7 +175,7 @@ def test_strange_streams_are_refused(
 
 @every_dlpack
 def test_an_export_outlives_the_array(sim: Simulation, kind: type[DLPackArray]) -> None:
-    """H5."""
+    """H5: its memory is not given out before its deleter has run."""
     fake = framework(kind)
     array = fake.full((4,))
     managed = take(array.__dlpack__(stream=-1, max_version=(1, 3)))
@@ -188,7 +188,7 @@ def test_an_export_outlives_the_array(sim: Simulation, kind: type[DLPackArray]) 
 
 
 def test_an_import_by_another_framework_is_ordered(sim: Simulation) -> None:
-    """R83."""
+    """R83: and what the producer writes later is not."""
     one, other = framework(DLPackArray, "one"), framework(DLPackArray, "other")
     with one.stream(sim.stream()):
         array = one.full((4,))
@@ -231,7 +231,7 @@ def test_the_consumers_stream_waits_on_hip(
 def test_streams_1_and_2_are_refused_on_hip(
     sim: Simulation, kind: type[DLPackArray], stream: int
 ) -> None:
-    """R75."""
+    """R75: and the driver never sees them."""
     array = framework(kind, hip=True).full((4,))
     with pytest.raises(ValueError, match=str(stream)):
         array.__dlpack__(stream=stream)
@@ -242,7 +242,7 @@ def test_streams_1_and_2_are_refused_on_hip(
 
 
 def test_the_table_names_the_current_stream(sim: Simulation) -> None:
-    """R139 to R141."""
+    """R139 to R141: for each device; NULL for the legacy one and the CPU."""
     fake, a, out = framework(TableArray), sim.stream(1), c_void_p()
     ask = table_of(fake.Array).current_work_stream
     with fake.stream(a):
@@ -252,7 +252,7 @@ def test_the_table_names_the_current_stream(sim: Simulation) -> None:
 
 
 def test_the_table_calls_nothing(sim: Simulation) -> None:
-    """R126."""
+    """R126: an export through it gives the driver no work."""
     fake = framework(TableArray)
     with fake.stream(sim.stream()):
         array = fake.full((4,))
@@ -268,7 +268,7 @@ def test_the_table_calls_nothing(sim: Simulation) -> None:
 
 
 def test_the_interface_names_the_current_stream(sim: Simulation) -> None:
-    """R148, R149, R152."""
+    """R148, R149, R152: version 3, and the stream it works on."""
     fake, a = framework(InterfaceArray), sim.stream()
     with fake.stream(a):
         array = fake.full((2, 3))

@@ -225,7 +225,7 @@ def test_a_tensor_that_the_collector_knows_is_like_any_other() -> None:
 
 
 def test_nobody_derives_from_a_class_of_tensors() -> None:
-    """R112, R130."""
+    """R112, R130: a table makes tensors of its class and no other."""
     for base in (dlx.Tensor, type(collected())):
         with pytest.raises(TypeError, match="base type"):
             type("Derived", (base,), {})

@@ -102,7 +102,7 @@ def test_an_answer_that_is_no_iterable_is_a_type_error(answer: object) -> None:
 
 @pytest.mark.parametrize("name", [2, "cuda:0", (2,), (2, 0, 0), ("cuda", 0), [2, 0]])
 def test_a_name_that_is_no_pair_of_ints_is_a_type_error(name: object) -> None:
-    """R64."""
+    """R64: and the tensor is deleted."""
     producer = TwoNames(aliases=[name])
     with pytest.raises(TypeError, match="not a pair of ints"):
         dlx.from_dlpack(producer)
@@ -111,7 +111,7 @@ def test_a_name_that_is_no_pair_of_ints_is_a_type_error(name: object) -> None:
 
 @pytest.mark.parametrize("name", [(0, 0), (99, 0), (2, -1)])
 def test_a_device_that_dlpack_does_not_know_is_refused(name: tuple[int, int]) -> None:
-    """R31."""
+    """R31: among the aliases as elsewhere."""
     with pytest.raises(BufferError, match="device"):
         dlx.from_dlpack(TwoNames(aliases=[name]))
 
@@ -126,7 +126,7 @@ def test_names_without_end_are_refused() -> None:
 def test_an_exception_of_the_method_passes_and_nothing_leaks(
     error: BaseException,
 ) -> None:
-    """R60."""
+    """R60: the very object that was raised."""
 
     def fail() -> None:
         raise error
@@ -196,7 +196,7 @@ def test_numpy_reads_what_is_on_the_cpu_too() -> None:
 
 
 def test_convert_names_an_alias() -> None:
-    """R57."""
+    """R57: `device="cpu"` of memory whose alias is the CPU shares it."""
     producer = TwoNames(aliases=[CPU])
     array = dlx.convert(producer, np.ndarray, device="cpu")
     assert array.ctypes.data == producer.data
@@ -206,7 +206,7 @@ def test_convert_names_an_alias() -> None:
 
 @pytest.mark.parametrize("device", ["cuda:1", "rocm:0"])
 def test_another_device_is_refused_as_ever(device: str) -> None:
-    """R52."""
+    """R52: one that is not among the aliases."""
     tensor = dlx.from_dlpack(TwoNames())
     with pytest.raises(BufferError, match=f"oneapi:0.*{device}"):
         tensor.to(device=device)
@@ -220,7 +220,7 @@ def test_a_stream_is_refused_on_an_alias_that_has_none() -> None:
 
 
 def test_what_the_exporter_raises_by_then_passes() -> None:
-    """R60."""
+    """R60: an alias that the exporter no longer gives."""
     producer = TwoNames(device=CUDA, aliases=[ONEAPI])
     tensor = dlx.from_dlpack(producer)
     producer.aliases = ()

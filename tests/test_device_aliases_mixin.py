@@ -29,7 +29,7 @@ def own(device: tuple[int, int] = ONEAPI, **options: Any) -> dlx.Tensor:
 
 
 def test_a_class_hands_on_what_its_inner_object_says() -> None:
-    """R64."""
+    """R64: a class without aliases has none."""
     assert Stored(TwoNames()).__dlpack_device_aliases__() == (CUDA,)
     assert Stored(np.zeros(3)).__dlpack_device_aliases__() == ()
 
@@ -83,7 +83,7 @@ def test_a_class_may_say_less_than_its_inner_object() -> None:
 
 
 def test_a_handle_cannot_be_given_as_an_address() -> None:
-    """R93."""
+    """R93: OpenCL's `data` is a handle, CUDA's is an address."""
     with pytest.raises(BufferError, match=r"opencl:0.*cuda:0.*handles"):
         dlx.from_dlpack(Declaring(own(OPENCL)), device="cuda:0")
 

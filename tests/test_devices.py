@@ -38,14 +38,14 @@ class Moving(Producer):
 
 
 def test_copy_refused_is_both_classes_of_the_standard() -> None:
-    """R58."""
+    """R58: BufferError and ValueError."""
     assert issubclass(dlx.CopyRefused, BufferError)
     assert issubclass(dlx.CopyRefused, ValueError)
 
 
 @every_producer
 def test_an_export_with_copy_true_is_other_memory_and_says_so(make: Maker) -> None:
-    """R37, R47."""
+    """R37, R47: another address, and IS_COPIED."""
     source = Producer()
     managed = exported(make(source), copy=True)
     assert managed.dl_tensor.data != source.data
@@ -54,7 +54,7 @@ def test_an_export_with_copy_true_is_other_memory_and_says_so(make: Maker) -> No
 
 @every_producer
 def test_writes_to_an_exported_copy_stay_there(make: Maker) -> None:
-    """R47."""
+    """R47: the producer keeps its elements."""
     producer = make(Producer())
     capsule = producer.__dlpack__(max_version=(1, 3), copy=True)
     dlx.from_dlpack(capsule).numpy()[:] = -1
@@ -79,7 +79,7 @@ def test_an_export_without_copy_is_the_same_memory(
 def test_dl_device_may_name_where_the_tensor_is(
     make: Maker, device: tuple[int, int], kind: Callable[[int], int] | None
 ) -> None:
-    """R51, R53."""
+    """R51, R53: as an enum member, an int, or None."""
     source = Producer(device=device)
     dl_device = kind and (kind(device[0]), device[1])
     managed = exported(make(source), dl_device=dl_device)
@@ -93,7 +93,7 @@ def test_dl_device_may_name_where_the_tensor_is(
 def test_dl_device_elsewhere_is_refused(
     make: Maker, device: tuple[int, int], dl_device: tuple[int, int], copy: bool | None
 ) -> None:
-    """R48, R52, R54."""
+    """R48, R52, R54: whatever `copy` is."""
     producer = make(Producer(device=device))
     with pytest.raises(
         BufferError, match=r"dl_device|device type|move it|asked|copy=False"
@@ -106,7 +106,7 @@ def test_dl_device_elsewhere_is_refused(
 def test_dlpack_device_is_an_enum_member_and_an_int(
     make: Maker, member: dlx.DeviceType
 ) -> None:
-    """R64, R67."""
+    """R64, R67: a member of `DeviceType`, with the header's value."""
     device = make(Producer(device=(member, 0))).__dlpack_device__()
     assert device == (member, 0)
     assert isinstance(device[0], enum.Enum)
@@ -118,7 +118,7 @@ def test_dlpack_device_is_an_enum_member_and_an_int(
 def test_dlpack_device_is_the_device_in_the_struct(
     make: Maker, device: tuple[int, int]
 ) -> None:
-    """R64."""
+    """R64: of every producer."""
     producer = make(Producer(device=device))
     found = exported(producer).dl_tensor.device
     assert (found.device_type, found.device_id) == producer.__dlpack_device__()
@@ -202,7 +202,7 @@ def test_a_device_that_was_asked_for_is_not_replaced_by_the_producer(
 
 @pytest.mark.parametrize("device", [CPU, CUDA, MANAGED, (2, 1)])
 def test_the_result_is_where_the_source_is(device: tuple[int, int]) -> None:
-    """R56."""
+    """R56: and `dl_device` is not passed."""
     producer = Producer(device=device)
     assert dlx.from_dlpack(producer).device == dlx.Device(device)
     assert "dl_device" not in producer.asked
@@ -220,7 +220,7 @@ def test_the_sources_own_device_is_not_passed_on(device: Any) -> None:
     "device", ["cuda:1", (dlx.DeviceType.CUDA, 1), dlx.Device("cuda:1")]
 )
 def test_another_device_is_passed_on_as_plain_ints(device: Any) -> None:
-    """R68."""
+    """R68: whether `device` is a name, a pair or a `Device`."""
     producer = Moving()
     tensor = dlx.from_dlpack(producer, device=device)
     passed = producer.asked["dl_device"]
@@ -237,7 +237,7 @@ def test_memory_elsewhere_comes_to_the_cpu_where_the_producer_moves_it() -> None
 
 
 def test_a_producer_that_ignores_dl_device_is_refused() -> None:
-    """R57."""
+    """R57: and its tensor is deleted."""
     producer = Producer()
     with pytest.raises(BufferError, match="asked for a tensor on cuda:0"):
         dlx.from_dlpack(producer, device="cuda:0")
@@ -260,7 +260,7 @@ def test_what_is_no_device_is_a_bad_argument(device: Any, error: Any) -> None:
 
 
 def test_a_copy_may_be_changed_without_side_effects() -> None:
-    """R59."""
+    """R59: the producer keeps its elements."""
     producer = Producer()
     tensor = dlx.from_dlpack(producer, copy=True)
     tensor.numpy()[:] = -1
@@ -269,7 +269,7 @@ def test_a_copy_may_be_changed_without_side_effects() -> None:
 
 @pytest.mark.parametrize("copy", [None, False])
 def test_memory_is_shared_where_no_copy_is_asked_for(copy: bool | None) -> None:
-    """R49, R59."""
+    """R49, R59: `copy` is None or False."""
     producer = Producer()
     tensor = dlx.from_dlpack(producer, copy=copy)
     assert (tensor.data_ptr, tensor.is_copied) == (producer.data, False)
@@ -277,7 +277,7 @@ def test_memory_is_shared_where_no_copy_is_asked_for(copy: bool | None) -> None:
 
 @pytest.mark.parametrize("flags", [0, DLPACK_FLAG_BITMASK_READ_ONLY])
 def test_a_copy_made_by_dlx_says_so_and_is_writable(flags: int) -> None:
-    """R37, R59."""
+    """R37, R59: whatever flags the source has."""
     tensor = dlx.from_dlpack(Producer(flags=flags), copy=True)
     assert (tensor.is_copied, tensor.readonly) == (True, False)
 
@@ -309,7 +309,7 @@ def test_a_move_without_a_copy_is_refused_as_both_classes(error: Exception) -> N
 @pytest.mark.parametrize("device", ["cpu", "cuda:0"])
 @pytest.mark.parametrize("copy", [None, True])
 def test_another_refusal_passes_unchanged(device: str, copy: bool | None) -> None:
-    """R60."""
+    """R60: the very BufferError that the producer raised."""
     producer = Refusing()
     producer.error = BufferError("no")
     with pytest.raises(BufferError) as caught:
@@ -333,7 +333,7 @@ def test_dlx_itself_moves_nothing(source: str, copy: bool | None, error: Any) ->
 
 @pytest.mark.parametrize("device_id", [1, 7])
 def test_there_is_one_cpu(device_id: int) -> None:
-    """R66."""
+    """R66: any device id of the CPU is 0."""
     tensor = dlx.from_dlpack(Producer(device=(1, device_id)).capsule())
     assert tensor.device == "cpu"
     assert tensor.__dlpack_device__() == (1, 0)

@@ -71,7 +71,7 @@ def test_an_event_orders_nothing_that_was_queued_after_it(sim: Simulation) -> No
 
 
 def test_a_wait_takes_the_event_as_it_is_then(sim: Simulation) -> None:
-    """B.5: recorded again at once, an event still orders the first wait."""
+    """docs/streams.md, How: an event may be recorded again right after the wait."""
     a, b, c, memory = sim.stream(), sim.stream(), sim.stream(), sim.allocate(64)
     a.write(memory)
     event = a.record()
@@ -197,7 +197,7 @@ def test_the_legacy_stream_orders_blocking_streams(sim: Simulation) -> None:
 
 
 def test_the_legacy_stream_of_another_device_joins_nothing(sim: Simulation) -> None:
-    """H7."""
+    """H7: it waits for blocking streams of its own context."""
     a, memory = sim.stream(blocking=True), sim.allocate(64)
     a.write(memory)
     with sim.on_device(1):
@@ -206,7 +206,7 @@ def test_the_legacy_stream_of_another_device_joins_nothing(sim: Simulation) -> N
 
 
 def test_each_thread_has_a_default_stream_of_its_own(sim: Simulation) -> None:
-    """H8."""
+    """H8: 2 in two threads is two streams."""
     memory = sim.allocate(64)
 
     def write() -> None:
@@ -222,7 +222,7 @@ def test_each_thread_has_a_default_stream_of_its_own(sim: Simulation) -> None:
 
 
 def test_stream_0_is_ambiguous_and_legacy(sim: Simulation) -> None:
-    """R74, R148."""
+    """R74, R148: a violation, and then taken for 1."""
     sim.default_stream(0).record()
     assert {violation.what.split(":")[0] for violation in sim.violations} == {
         "ambiguous stream 0"
@@ -231,7 +231,7 @@ def test_stream_0_is_ambiguous_and_legacy(sim: Simulation) -> None:
 
 
 def test_a_dead_stream_is_a_violation(sim: Simulation) -> None:
-    """H3."""
+    """H3: and the call fails."""
     a, event = sim.stream(), sim.event()
     a.destroy()
     with pytest.raises(DriverError, match="cuEventRecord: 400"):

@@ -1,9 +1,10 @@
-"""Captures on the simulated driver: each error of streams.md, B.6."""
+"""Captures on the simulated driver: what breaks them, and by which error (H6)."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from ctypes import byref, c_int32, c_uint64
 
 import pytest
@@ -40,8 +41,28 @@ def in_thread(function: Callable[[], object]) -> int:
     return codes[0]
 
 
-def test_a_capture_begins_and_ends(sim: Simulation) -> None:
-    a, memory = sim.stream(), sim.allocate(64)
+@contextmanager
+def broken(stream: Stream, mode: int = GLOBAL) -> Iterator[None]:
+    """Capture what the block queues, which must break the capture."""
+    stream.begin_capture(mode)
+    yield
+    assert code_of(stream.end_capture) == INVALIDATED
+
+
+@pytest.fixture
+def a(sim: Simulation) -> Stream:
+    """Give a stream, which most tests capture."""
+    return sim.stream()
+
+
+@pytest.fixture
+def b(sim: Simulation) -> Stream:
+    """Give another stream."""
+    return sim.stream()
+
+
+def test_a_capture_begins_and_ends(sim: Simulation, a: Stream) -> None:
+    memory = sim.allocate(64)
     assert a.capture_status() == 0
     with a.capture():
         assert a.capture_status() == ACTIVE
@@ -50,16 +71,18 @@ def test_a_capture_begins_and_ends(sim: Simulation) -> None:
     assert sim.counts["captures"] == sim.counts["graphs"] == 0
 
 
-def test_captured_work_does_not_happen(sim: Simulation) -> None:
-    a, b, memory = sim.stream(), sim.stream(), sim.allocate(64)
+def test_captured_work_does_not_happen(sim: Simulation, a: Stream, b: Stream) -> None:
+    memory = sim.allocate(64)
     with a.capture():
         a.write(memory)
         b.write(memory)
     assert sim.races == []
 
 
-def test_captured_work_races_with_its_own_capture(sim: Simulation) -> None:
-    a, b, memory = sim.stream(), sim.stream(), sim.allocate(64)
+def test_captured_work_races_with_its_own_capture(
+    sim: Simulation, a: Stream, b: Stream
+) -> None:
+    memory = sim.allocate(64)
     with a.capture():
         b.wait_for(a)
         a.write(memory)
@@ -68,9 +91,11 @@ def test_captured_work_races_with_its_own_capture(sim: Simulation) -> None:
     assert len(sim.races) == 1
 
 
-def test_an_event_is_an_edge_within_a_capture(sim: Simulation) -> None:
-    """B.6: capturing, capturing, same capture."""
-    a, b, memory = sim.stream(), sim.stream(), sim.allocate(64)
+def test_an_event_is_an_edge_within_a_capture(
+    sim: Simulation, a: Stream, b: Stream
+) -> None:
+    """H6: both streams are in one capture."""
+    memory = sim.allocate(64)
     with a.capture():
         a.write(memory)
         b.wait_for(a)
@@ -82,30 +107,26 @@ def test_an_event_is_an_edge_within_a_capture(sim: Simulation) -> None:
     assert sim.races == []
 
 
-def test_a_stream_that_does_not_join_back_is_unjoined(sim: Simulation) -> None:
-    """B.6: 904."""
-    a, b = sim.stream(), sim.stream()
+def test_a_stream_that_does_not_join_back_is_unjoined(a: Stream, b: Stream) -> None:
+    """H6 (904): the capture ends with an error."""
     a.begin_capture()
     b.wait_for(a)
     assert code_of(a.end_capture) == UNJOINED
     assert (a.capture_status(), b.capture_status()) == (0, 0)
 
 
-def test_work_from_outside_cannot_enter(sim: Simulation) -> None:
-    """B.6: 905, and the capture is lost."""
-    a, b = sim.stream(), sim.stream()
+def test_work_from_outside_cannot_enter(a: Stream, b: Stream) -> None:
+    """H6 (905): and the capture is lost."""
     outside = b.record()
-    a.begin_capture()
-    assert code_of(lambda: a.wait(outside)) == ISOLATION
-    assert a.capture_status() == BROKEN
-    assert code_of(a.record) == INVALIDATED
-    assert code_of(a.end_capture) == INVALIDATED
+    with broken(a):
+        assert code_of(lambda: a.wait(outside)) == ISOLATION
+        assert a.capture_status() == BROKEN
+        assert code_of(a.record) == INVALIDATED
     assert a.capture_status() == 0
 
 
-def test_captures_do_not_merge(sim: Simulation) -> None:
-    """B.6: 902, and both are lost."""
-    a, b = sim.stream(), sim.stream()
+def test_captures_do_not_merge(a: Stream, b: Stream) -> None:
+    """H6 (902): and both are lost."""
     a.begin_capture()
     b.begin_capture()
     event = a.record()
@@ -117,11 +138,10 @@ def test_captures_do_not_merge(sim: Simulation) -> None:
 def test_the_legacy_stream_breaks_the_capture_of_a_blocking_stream(
     sim: Simulation, use: str
 ) -> None:
-    """B.6: 906."""
+    """H6 (906): whatever it is used for."""
     a, memory = sim.stream(blocking=True), sim.allocate(64)
     legacy = sim.default_stream(LEGACY)
     event = sim.stream().record()
-    a.begin_capture()
     uses: dict[str, Callable[[], object]] = {
         "record": lambda: event.record(legacy),
         "wait": lambda: legacy.wait(event),
@@ -129,14 +149,14 @@ def test_the_legacy_stream_breaks_the_capture_of_a_blocking_stream(
         "synchronize": legacy.synchronize,
         "query": legacy.query,
     }
-    assert code_of(uses[use]) == IMPLICIT
-    assert a.capture_status() == BROKEN
-    assert code_of(a.end_capture) == INVALIDATED
+    with broken(a):
+        assert code_of(uses[use]) == IMPLICIT
+        assert a.capture_status() == BROKEN
     assert code_of(uses[use]) == 0
 
 
 def test_asking_the_legacy_stream_breaks_nothing(sim: Simulation) -> None:
-    """B.6: cuStreamIsCapturing(legacy) answers 906 harmlessly."""
+    """H6 (906): `cuStreamIsCapturing` answers it without harm."""
     a = sim.stream(blocking=True)
     with a.capture():
         assert code_of(sim.default_stream(LEGACY).capture_status) == IMPLICIT
@@ -155,28 +175,23 @@ def test_the_legacy_stream_cannot_capture(sim: Simulation) -> None:
     assert code_of(sim.default_stream(LEGACY).begin_capture) == UNSUPPORTED
 
 
-def test_the_legacy_stream_cannot_be_pulled_in(sim: Simulation) -> None:
-    a = sim.stream()
-    a.begin_capture()
-    event = a.record()
-    assert code_of(lambda: sim.default_stream(LEGACY).wait(event)) == IMPLICIT
-    assert code_of(a.end_capture) == INVALIDATED
+def test_the_legacy_stream_cannot_be_pulled_in(sim: Simulation, a: Stream) -> None:
+    with broken(a):
+        event = a.record()
+        assert code_of(lambda: sim.default_stream(LEGACY).wait(event)) == IMPLICIT
 
 
 @pytest.mark.parametrize("ask", ["query", "synchronize"])
 @pytest.mark.parametrize("mode", [GLOBAL, THREAD_LOCAL, RELAXED])
-def test_a_captured_event_has_no_status(sim: Simulation, ask: str, mode: int) -> None:
-    """B.6: 907."""
-    a = sim.stream()
-    a.begin_capture(mode)
-    event = a.record()
-    assert code_of(getattr(event, ask)) == CAPTURED_EVENT
-    assert code_of(a.end_capture) == INVALIDATED
+def test_a_captured_event_has_no_status(a: Stream, ask: str, mode: int) -> None:
+    """H6 (907): neither during the capture nor after it."""
+    with broken(a, mode):
+        event = a.record()
+        assert code_of(getattr(event, ask)) == CAPTURED_EVENT
     assert code_of(getattr(event, ask)) == CAPTURED_EVENT
 
 
-def test_a_captured_event_can_be_recorded_again(sim: Simulation) -> None:
-    a = sim.stream()
+def test_a_captured_event_can_be_recorded_again(a: Stream) -> None:
     with a.capture():
         event = a.record()
     event.record(a)
@@ -185,27 +200,23 @@ def test_a_captured_event_can_be_recorded_again(sim: Simulation) -> None:
 
 @pytest.mark.parametrize("ask", ["query", "synchronize", "destroy"])
 @pytest.mark.parametrize("mode", [GLOBAL, THREAD_LOCAL, RELAXED])
-def test_a_capturing_stream_has_no_status(sim: Simulation, ask: str, mode: int) -> None:
-    a = sim.stream()
-    a.begin_capture(mode)
-    assert code_of(getattr(a, ask)) == UNSUPPORTED
-    assert code_of(a.end_capture) == INVALIDATED
+def test_a_capturing_stream_has_no_status(a: Stream, ask: str, mode: int) -> None:
+    with broken(a, mode):
+        assert code_of(getattr(a, ask)) == UNSUPPORTED
 
 
 @pytest.mark.parametrize("name", ["cuStreamGetId", "cuStreamGetDevice"])
-def test_questions_break_a_capture(sim: Simulation, name: str) -> None:
-    """B.6: nothing but record and wait may be called."""
-    a = sim.stream()
-    a.begin_capture(RELAXED)
-    assert sim.answer(name, a.handle, byref(c_uint64())) == UNSUPPORTED
-    assert code_of(a.end_capture) == INVALIDATED
+def test_questions_break_a_capture(sim: Simulation, a: Stream, name: str) -> None:
+    """H6: nothing but record and wait may be called."""
+    with broken(a, RELAXED):
+        assert sim.answer(name, a.handle, byref(c_uint64())) == UNSUPPORTED
 
 
-def test_a_context_of_a_capture_cannot_be_waited_for(sim: Simulation) -> None:
-    a = sim.stream()
-    a.begin_capture(RELAXED)
-    assert sim.answer("cuCtxSynchronize") == UNSUPPORTED
-    assert code_of(a.end_capture) == INVALIDATED
+def test_a_context_of_a_capture_cannot_be_waited_for(
+    sim: Simulation, a: Stream
+) -> None:
+    with broken(a, RELAXED):
+        assert sim.answer("cuCtxSynchronize") == UNSUPPORTED
 
 
 def unsafe_calls(sim: Simulation) -> list[Callable[[], object]]:
@@ -242,7 +253,7 @@ def unsafe_calls(sim: Simulation) -> list[Callable[[], object]]:
 def test_unsafe_calls_break_captures_as_the_modes_say(
     sim: Simulation, call: int, capture: int, thread: int, here: bool, elsewhere: bool
 ) -> None:
-    """B.6: under GLOBAL, cuEventQuery from any other thread."""
+    """H6: in the global mode, calls from any other thread do."""
 
     def attempt() -> None:
         before = sim.capture_mode(thread)
@@ -264,27 +275,24 @@ def test_the_mode_of_a_thread_is_exchanged(sim: Simulation) -> None:
     assert sim.capture_mode(GLOBAL) == RELAXED
 
 
-def test_only_the_origin_ends_a_capture(sim: Simulation) -> None:
-    a, b = sim.stream(), sim.stream()
-    a.begin_capture()
-    b.wait_for(a)
-    assert code_of(b.end_capture) == UNMATCHED
-    assert code_of(a.end_capture) == INVALIDATED
+def test_only_the_origin_ends_a_capture(a: Stream, b: Stream) -> None:
+    with broken(a):
+        b.wait_for(a)
+        assert code_of(b.end_capture) == UNMATCHED
 
 
 @pytest.mark.parametrize(
     ("mode", "code"),
     [(GLOBAL, WRONG_THREAD), (THREAD_LOCAL, WRONG_THREAD), (RELAXED, 0)],
 )
-def test_a_capture_ends_in_its_thread(sim: Simulation, mode: int, code: int) -> None:
-    a = sim.stream()
+def test_a_capture_ends_in_its_thread(a: Stream, mode: int, code: int) -> None:
     a.begin_capture(mode)
     assert in_thread(a.end_capture) == code
 
 
-def test_a_capture_has_a_number(sim: Simulation) -> None:
-    """B.6: same capture id."""
-    a, b, c = sim.stream(), sim.stream(), sim.stream()
+def test_a_capture_has_a_number(sim: Simulation, a: Stream, b: Stream) -> None:
+    """H6: which tells one capture from two."""
+    c = sim.stream()
     with a.capture(), c.capture():
         b.wait_for(a)
         assert number_of(sim, a) == number_of(sim, b) != number_of(sim, c)
@@ -307,8 +315,7 @@ def number_of(sim: Simulation, stream: Stream) -> int:
     return number.value
 
 
-def test_pools_are_used_within_captures(sim: Simulation) -> None:
-    a = sim.stream()
+def test_pools_are_used_within_captures(sim: Simulation, a: Stream) -> None:
     with a.capture():
         memory = a.allocate(64)
         a.write(memory)
@@ -318,9 +325,9 @@ def test_pools_are_used_within_captures(sim: Simulation) -> None:
     memory.live = True
 
 
-def test_external_flags_are_for_captures(sim: Simulation) -> None:
-    """B.7: CU_EVENT_RECORD_EXTERNAL and CU_EVENT_WAIT_EXTERNAL."""
-    a, event = sim.stream(), sim.event()
+def test_external_flags_are_for_captures(sim: Simulation, a: Stream) -> None:
+    """CU_EVENT_RECORD_EXTERNAL and CU_EVENT_WAIT_EXTERNAL are errors elsewhere."""
+    event = sim.event()
     record = ("cuEventRecordWithFlags", event.handle, a.handle, 1)
     wait = ("cuStreamWaitEvent", a.handle, event.handle, 1)
     assert sim.answer(*record) == sim.answer(*wait) == 1
@@ -330,8 +337,7 @@ def test_external_flags_are_for_captures(sim: Simulation) -> None:
     assert event.query()
 
 
-def test_an_event_of_a_capture_that_ended_orders_nothing(sim: Simulation) -> None:
-    a, b = sim.stream(), sim.stream()
+def test_an_event_of_a_capture_that_ended_orders_nothing(a: Stream, b: Stream) -> None:
     with a.capture():
         event = a.record()
     assert code_of(lambda: b.wait(event)) == CAPTURED_EVENT

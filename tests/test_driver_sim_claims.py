@@ -32,5 +32,5 @@ def answers() -> dict[str, Codes]:
 def test_the_simulation_answers_like_the_table(
     sim: Simulation, answers: dict[str, Codes], name: str
 ) -> None:
-    """Section B.6 of the design: both are held to `gpu/expected.py`."""
+    """The simulated driver and the real one are both held to `gpu/expected.py`."""
     assert answers[name] == EXPECTED[name]

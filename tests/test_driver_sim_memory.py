@@ -53,7 +53,7 @@ def test_memory_of_a_pool_is_there_in_the_order_of_its_stream(sim: Simulation) -
 
 
 def test_a_free_races_with_use_elsewhere(sim: Simulation) -> None:
-    """H4."""
+    """H4: a free in stream order does not wait for another stream."""
     a, b = sim.stream(), sim.stream()
     memory = a.allocate(16)
     b.wait_for(a)
@@ -294,14 +294,14 @@ def test_a_pointer_says_what_it_is(
 
 
 def test_a_strange_pointer_is_no_error(sim: Simulation) -> None:
-    """B.7: cuPointerGetAttributes."""
+    """For `cuPointerGetAttributes`, unlike `cuPointerGetAttribute`."""
     assert attributes(sim, 0x1000) == (0, 0, 0, -2)
     place = c_int32()
     assert sim.answer("cuPointerGetAttribute", byref(place), ORDINAL, 0x1000) == 1
 
 
 def test_nobody_knows_what_a_freed_pointer_is(sim: Simulation) -> None:
-    """B.7: attributes of stream-freed memory are undefined."""
+    """The attributes of memory freed in stream order are undefined."""
     a = sim.stream()
     memory = a.allocate(8)
     a.free(memory)

@@ -14,7 +14,7 @@ NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE = 3, 201, 400
 
 
 def test_events_and_streams_have_one_context(sim: Simulation) -> None:
-    """B.5, H7."""
+    """H7: a record on a stream of another context fails."""
     a, event = sim.stream(1), sim.event(0)
     with pytest.raises(DriverError, match="cuEventRecord: 400"):
         event.record(a)
@@ -22,7 +22,7 @@ def test_events_and_streams_have_one_context(sim: Simulation) -> None:
 
 
 def test_waits_cross_contexts(sim: Simulation) -> None:
-    """B.5."""
+    """H7: an event of one device orders a stream of another."""
     a, b, memory = sim.stream(0), sim.stream(1), sim.allocate(8)
     a.write(memory)
     b.wait_for(a)
@@ -34,7 +34,7 @@ def test_waits_cross_contexts(sim: Simulation) -> None:
 def test_default_streams_are_of_the_current_context(
     sim: Simulation, handle: int
 ) -> None:
-    """H8, R86."""
+    """H8, R86: handles 1 and 2 need the event's context to be current."""
     event = sim.event(1)
     assert sim.answer("cuEventRecord", event.handle, handle) == INVALID_HANDLE
     with sim.on_device(1):
@@ -166,7 +166,7 @@ def look_up(
 
 
 def test_functions_are_found_by_name_and_version(sim: Simulation) -> None:
-    """B.7."""
+    """S19: by the name without its suffix, up to the driver's version."""
     assert look_up(sim, "cuEventDestroy", 12000) == (0, 0)
     assert look_up(sim, "cuEventDestroy_v2", 12000) == (500, 1)
     assert look_up(sim, "cuStreamGetId", 11080) == (500, 2)
@@ -179,7 +179,7 @@ def test_functions_are_found_by_name_and_version(sim: Simulation) -> None:
 def test_a_name_means_other_functions_in_newer_versions(
     sim: Simulation, name: str
 ) -> None:
-    """B.7: newer ones have other arities."""
+    """S19: newer ones have other parameters."""
     assert look_up(sim, name, 12000) == (0, 0)
     assert look_up(sim, name, 13000) == (500, 2)
 
@@ -272,7 +272,7 @@ def hip_event(sim: Simulation) -> int:
 
 
 def test_hip_has_no_streams_1_and_2(sim: Simulation) -> None:
-    """R75."""
+    """R75: they are invalid handles, and violations."""
     event = hip_event(sim)
     for handle in (1, 2):
         assert sim.answer("hipEventRecord", event, handle) == INVALID_HANDLE
@@ -288,7 +288,7 @@ def test_stream_0_of_hip_is_the_default_one(sim: Simulation) -> None:
 
 
 def test_a_pending_event_of_hip_is_not_recorded_again(sim: Simulation) -> None:
-    """B.5: undefined there, and fine on CUDA."""
+    """docs/streams.md, How: undefined on HIP, and fine on CUDA."""
     a, event = sim.get("hipStreamCreateWithFlags", 1), hip_event(sim)
     sim.call("hipEventRecord", event, a)
     sim.call("hipStreamWaitEvent", a, event, 0)
@@ -307,7 +307,7 @@ def test_an_event_of_hip_that_is_done_is_recorded_again(sim: Simulation) -> None
 
 
 def test_a_pending_event_of_cuda_is_recorded_again(sim: Simulation) -> None:
-    """B.5."""
+    """docs/streams.md, How: fine on CUDA, and undefined on HIP."""
     a, event = sim.stream(), sim.event()
     event.record(a)
     event.record(a)

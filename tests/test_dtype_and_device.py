@@ -57,7 +57,7 @@ def test_every_code_of_dlpack_is_tested_here() -> None:
 
 @each_dtype
 def test_a_name_has_its_code_and_bits(name: str) -> None:
-    """R102 to R106."""
+    """R102 to R106: the names of `DType`, against the header's values."""
     dtype = dlx.DType(name)
     assert (dtype.code, dtype.bits, dtype.lanes) == (*DTYPES[name], 1)
 
@@ -65,7 +65,7 @@ def test_a_name_has_its_code_and_bits(name: str) -> None:
 @each_dtype
 @pytest.mark.parametrize("lanes", [1, 2, 4, 65535])
 def test_a_triple_has_its_name(name: str, lanes: int) -> None:
-    """R102, R108."""
+    """R102, R108: with lanes, as in "float32x4"."""
     dtype = dlx.DType((*DTYPES[name], lanes))
     assert str(dtype) == dtype.name == (name if lanes == 1 else f"{name}x{lanes}")
 
@@ -181,7 +181,7 @@ def test_a_name_of_no_dtype_is_a_value_error(name: str) -> None:
     ],
 )
 def test_a_triple_of_no_dtype_is_a_value_error(triple: tuple[int, int, int]) -> None:
-    """R31, R102 to R106."""
+    """R31, R102 to R106: an unknown code, or bits that the code has not."""
     with pytest.raises(ValueError, match="dtype"):
         dlx.DType(triple)
 
@@ -230,7 +230,7 @@ def test_itemsize_is_rounded_up_to_a_byte(dtype: str, itemsize: int) -> None:
 
 
 def test_device_type_is_an_int_enum_of_the_header() -> None:
-    """R67."""
+    """R67: all names and values."""
     assert issubclass(dlx.DeviceType, enum.IntEnum)
     assert {kind.name: kind.value for kind in dlx.DeviceType} == KINDS
 
@@ -306,7 +306,7 @@ def test_a_device_differs_from_everything_else(other: object) -> None:
     ],
 )
 def test_a_device_that_dlpack_does_not_know_is_a_value_error(arguments: Any) -> None:
-    """R31, R67."""
+    """R31, R67: by name or by number."""
     with pytest.raises(ValueError, match="device"):
         dlx.Device(*arguments)
 

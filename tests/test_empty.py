@@ -163,7 +163,7 @@ def test_a_table_without_an_allocator_gets_memory_of_dlx() -> None:
 def test_what_an_allocator_reports_is_the_exception_of_that_name(
     kind: bytes | None, error: type[Exception], message: str
 ) -> None:
-    """R135, R136."""
+    """R135, R136: without its trace; other names are RuntimeErrors."""
 
     made = table_class("Made")(shape=(0,))
     allocate = failing(kind, b"not today\nframe #0: c10::Error", empty=made)
@@ -238,7 +238,7 @@ def test_an_allocator_that_gives_another_tensor_is_a_buffer_error() -> None:
 
 
 def test_memory_whose_object_fails_is_deleted_once() -> None:
-    """R131."""
+    """R131: `to_py` failed, so the tensor is still the caller's."""
     made = table_class("Made")()
 
     def allocate(prototype: int, out: int, context: int, set_error: int) -> int:

@@ -59,7 +59,7 @@ def test_an_example_runs_as_a_program(name: str) -> None:
 
 
 def test_numpy_shares_the_memory(x: Any) -> None:
-    """R49."""
+    """R49: a write to the array is seen in the object."""
     a = np.from_dlpack(x)
     assert a.tolist() == NUMBERS
     a[1, 1] = 9
@@ -67,7 +67,7 @@ def test_numpy_shares_the_memory(x: Any) -> None:
 
 
 def test_torch_shares_the_memory(x: Any) -> None:
-    """R49."""
+    """R49: a write to the tensor is seen in the object."""
     t = requires("torch").from_dlpack(x)
     assert t.tolist() == NUMBERS
     t[1, 1] = 9
@@ -75,7 +75,7 @@ def test_torch_shares_the_memory(x: Any) -> None:
 
 
 def test_compiled_code_reads_it_and_gives_back_its_own_class(x: Any) -> None:
-    """R130."""
+    """R130: the table makes an object of the class that went in."""
     y = load_doubled()(x)
     assert type(y) is type(x)
     assert np.from_dlpack(y).tolist() == (2 * np.array(NUMBERS)).tolist()

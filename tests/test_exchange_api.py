@@ -125,7 +125,7 @@ def test_a_provided_table_is_a_whole_one(kind_of: Callable[[], Any]) -> None:
 
 
 def test_a_subclass_has_a_table_of_its_own() -> None:
-    """R117, R130."""
+    """R117, R130: it makes objects of the subclass."""
     child = type("Child", (Importing,), {})
     assert pointer(child) != pointer(Importing)
     assert type(to_object(child)) is child
@@ -142,7 +142,7 @@ def test_a_type_without_the_protocol_is_a_type_error(other: Any) -> None:
 
 @pytest.mark.parametrize("methods", ["__dlpack__", "__dlpack_device__"])
 def test_half_of_the_protocol_is_a_type_error(methods: str) -> None:
-    """R61."""
+    """R61: a class with one of the two methods."""
     half = type("Half", (), {methods: lambda self: None})
     with pytest.raises(TypeError, match="Half has no __dlpack__"):
         dlx.exchange_api(half)
@@ -159,7 +159,7 @@ def test_what_is_no_type_is_a_type_error(other: Any) -> None:
 
 
 def test_threads_that_ask_at_once_get_one_table() -> None:
-    """R114, R145."""
+    """R114, R145: for a class that none of them has seen."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:

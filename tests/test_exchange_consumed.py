@@ -36,7 +36,7 @@ def failing(function: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("minor", [0, 3, 99])
 def test_any_minor_version_of_major_1_is_used(minor: int) -> None:
-    """R119, R30."""
+    """R119, R30: older and newer than 1.3."""
     producer = without_protocol(minor=minor)()
     dlx.from_dlpack(producer)
     assert producer.called == BY_TABLE
@@ -56,7 +56,7 @@ def test_newer_tables_lead_to_the_one_of_major_1(newer: list[int]) -> None:
 
 @pytest.mark.parametrize("major", [0, 2, 2**32 - 1])
 def test_a_table_of_another_major_version_leaves_the_protocol(major: int) -> None:
-    """R119, R116."""
+    """R119, R116: dlx asks `__dlpack__` instead."""
     producer = table_class(major=major)()
     dlx.from_dlpack(producer)
     assert producer.called == BY_PROTOCOL
@@ -64,7 +64,7 @@ def test_a_table_of_another_major_version_leaves_the_protocol(major: int) -> Non
 
 @pytest.mark.parametrize("options", [{"major": 2}, {FROM_PY: None}], ids=str)
 def test_an_unusable_table_is_no_protocol(options: dict[str, Any]) -> None:
-    """R61, R119."""
+    """R61, R119: of another major version, or without its export."""
     with pytest.raises(AttributeError, match=r"Fake has no __dlpack__;"):
         dlx.from_dlpack(without_protocol(**options)())
 
@@ -119,7 +119,7 @@ def test_success_with_an_exception_is_a_buffer_error_from_it() -> None:
 
 
 def test_a_buffer_error_of_the_table_leaves_the_protocol_once() -> None:
-    """R147."""
+    """R147: `__dlpack__` is asked once, and not the table again."""
     producer = table_class(**failing("fail_with_buffer_error"))()
     tensor = dlx.from_dlpack(producer)
     assert tensor.data_ptr == producer.data
@@ -127,7 +127,7 @@ def test_a_buffer_error_of_the_table_leaves_the_protocol_once() -> None:
 
 
 def test_a_buffer_error_of_the_table_passes_where_there_is_no_protocol() -> None:
-    """R60."""
+    """R60: with the message of the table."""
     with pytest.raises(BufferError, match=r"^fake buffer error$"):
         dlx.from_dlpack(without_protocol(**failing("fail_with_buffer_error"))())
 
@@ -184,7 +184,7 @@ def test_a_tensor_that_cannot_be_is_refused_and_deleted_once(
 
 @pytest.mark.parametrize("flags", [0, 1, 2, 3, 4], ids=bin)
 def test_flags_of_the_export_are_kept(flags: int) -> None:
-    """R42, R37, R45."""
+    """R42, R37, R45: READ_ONLY, IS_COPIED and the padding of sub-byte types."""
     tensor = dlx.from_dlpack(without_protocol()(dtype=(17, 4, 1), flags=flags))
     assert tensor.readonly is bool(flags & 1)
     assert tensor.is_copied is bool(flags & 2)
@@ -212,7 +212,7 @@ def test_an_order_on_a_stream_is_asked_of_the_protocol(stream: int | None) -> No
 
 
 def test_without_order_the_table_is_enough() -> None:
-    """R76, R126."""
+    """R76, R126: `stream=-1` needs no driver and no `__dlpack__`."""
     producer = without_protocol()(device=(2, 0))
     tensor = dlx.from_dlpack(producer, stream=-1)
     assert (producer.called, tensor.stream) == (BY_TABLE, None)
@@ -228,7 +228,7 @@ def test_a_copy_on_the_cpu_is_made_from_the_tables_tensor() -> None:
 
 
 def test_another_device_is_asked_of_the_protocol() -> None:
-    """R57, R68."""
+    """R57, R68: a table cannot move a tensor."""
     producer = table_class()(device=(2, 0))
     with pytest.raises(BufferError, match="asked for a tensor on cpu"):
         dlx.from_dlpack(producer, device="cpu")
@@ -240,7 +240,7 @@ def test_another_device_is_asked_of_the_protocol() -> None:
 
 
 def test_copy_false_refuses_a_copy_that_the_table_made() -> None:
-    """R48, R58."""
+    """R48, R58: the flag IS_COPIED tells."""
     producer = without_protocol()(flags=2)
     with pytest.raises(dlx.CopyRefused):
         dlx.from_dlpack(producer, copy=False)

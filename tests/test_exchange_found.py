@@ -46,7 +46,7 @@ def plain_class(**attributes: Any) -> type[Producer]:
 
 
 def test_the_table_of_the_type_is_used_and_nothing_else() -> None:
-    """R112, R117."""
+    """R112, R117: `__dlpack__` is not called."""
     producer = without_protocol()()
     tensor = dlx.from_dlpack(producer)
     assert tensor.data_ptr == producer.data
@@ -54,7 +54,7 @@ def test_the_table_of_the_type_is_used_and_nothing_else() -> None:
 
 
 def test_the_exported_tensor_is_deleted_once_with_the_import() -> None:
-    """R8."""
+    """R8: and not before."""
     producer = without_protocol()()
     tensor = dlx.from_dlpack(producer)
     assert producer.deleted == 0
@@ -63,7 +63,7 @@ def test_the_exported_tensor_is_deleted_once_with_the_import() -> None:
 
 
 def test_a_subclass_inherits_the_table() -> None:
-    """R117."""
+    """R117: the attribute is found on a base."""
     subclass = type("Sub", (without_protocol(),), {})
     producer = subclass()
     dlx.from_dlpack(producer)
@@ -141,7 +141,7 @@ LIES: dict[str, Callable[[type, str], Any]] = {
 def test_a_metaclass_that_has_every_attribute_leaves_the_protocol(
     lie: Callable[[type, str], Any],
 ) -> None:
-    """R113, R116."""
+    """R113, R116: its answer is no capsule of that name."""
     liar = type("Liar", (type,), {"__getattr__": lie})
     producer = liar("Lied", (Producer,), {})()
     tensor = dlx.from_dlpack(producer)
@@ -162,7 +162,7 @@ def test_an_exception_of_the_metaclass_passes() -> None:
 
 @pytest.mark.parametrize("mock", [Mock, MagicMock])
 def test_a_mock_has_no_protocol(mock: Callable[[], Any]) -> None:
-    """R61."""
+    """R61: it answers every attribute, and none of them as DLPack says."""
     with pytest.raises(AttributeError, match="has no __dlpack__"):
         dlx.from_dlpack(mock())
 
@@ -187,7 +187,7 @@ def test_the_cpu_needs_no_number() -> None:
 
 
 def test_other_devices_need_a_number() -> None:
-    """R64."""
+    """R64: a device that is no pair of ints is a TypeError."""
     with pytest.raises(TypeError, match="not a pair of ints"):
         dlx.from_dlpack(Numberless(device=(2, 0)))
 
@@ -226,7 +226,7 @@ def forward_by_attribute(inner: Any) -> Any:
 def test_an_object_named_by_the_instance_is_used(
     forward: Callable[[Any], Any],
 ) -> None:
-    """docs/design.md, rung 2: its type has the table."""
+    """docs/design.md, The way in: rung 2: its type has the table."""
     inner = without_protocol()()
     tensor = dlx.from_dlpack(forward(inner))
     assert tensor.data_ptr == inner.data
@@ -234,7 +234,7 @@ def test_an_object_named_by_the_instance_is_used(
 
 
 def test_a_tensor_named_by_the_instance_is_used() -> None:
-    """docs/design.md, rung 2, with a table that is real."""
+    """docs/design.md, The way in: rung 2, with a table that is real."""
     inner = dlx.from_dlpack(np.arange(6.0).reshape(2, 3).T)
     tensor = dlx.from_dlpack(Forward(inner))
     assert (tensor.data_ptr, tensor.strides) == (inner.data_ptr, (1, 3))
@@ -259,13 +259,13 @@ def test_a_wrapper_that_forwards_everything_works_by_its_protocol() -> None:
     ids=["Producer", "ndarray", "Forward", "capsule", "1", "None"],
 )
 def test_what_has_no_table_is_not_forwarded_to(inner: Any) -> None:
-    """docs/design.md, rung 2, is one step; R61."""
+    """docs/design.md, The way in: rung 2, is one step; R61."""
     with pytest.raises(AttributeError, match=r"Forward has no __dlpack__;"):
         dlx.from_dlpack(Forward(inner))
 
 
 def test_an_instance_that_names_itself_is_no_loop() -> None:
-    """docs/design.md, rung 2; R61."""
+    """docs/design.md, The way in; R61: an attribute that leads back to it."""
     loop = Forward(None)
     loop.inner = loop
     with pytest.raises(AttributeError, match=r"Forward has no __dlpack__;"):

@@ -38,7 +38,7 @@ def take_over(owner: Any, address: int | None) -> Any:
 
 @every_table
 def test_the_made_object_is_of_the_class_and_over_the_same_memory(owner: Any) -> None:
-    """R130."""
+    """R130: shape, strides, dtype and address are those of the tensor."""
     producer = Producer(strides=(1, 2))
     made = take_over(owner, producer.export())
     assert type(made) is owner
@@ -115,7 +115,7 @@ def test_null_in_place_of_a_tensor_is_a_buffer_error(owner: Any) -> None:
 @every_table
 @pytest.mark.parametrize("readonly", [False, True])
 def test_read_only_is_kept(owner: Any, readonly: bool) -> None:
-    """R133."""
+    """R133: and so is writable."""
     made = take_over(owner, Producer(flags=int(readonly)).export())
     assert inside(made).readonly is readonly
 
@@ -129,7 +129,7 @@ def test_read_only_is_kept(owner: Any, readonly: bool) -> None:
 def test_what_dlpack_lets_a_producer_do_is_accepted(
     owner: Any, fields: dict[str, Any]
 ) -> None:
-    """R30, R90, R9."""
+    """R30, R90, R9: a newer minor version, NULL strides, a NULL deleter."""
     producer = Producer(**fields)
     tensor = inside(take_over(owner, producer.export()))
     assert (tensor.data_ptr, tensor.strides) == (producer.data, (3, 1))
@@ -178,13 +178,13 @@ allocated = pytest.mark.parametrize(
 
 @allocated
 def test_new_memory_is_aligned(allocation: Allocation) -> None:
-    """R96."""
+    """R96: by 256 bytes."""
     assert (allocation.managed.dl_tensor.data or 0) % ALIGNMENT == 0
 
 
 @allocated
 def test_nothing_is_reported_on_success(allocation: Allocation) -> None:
-    """R135."""
+    """R135: SetError is called for failures alone."""
     assert allocation.errors == []
 
 
@@ -231,7 +231,7 @@ def test_a_device_id_is_kept_or_refused(owner: Any) -> None:
 
 @every_table
 def test_an_empty_tensor_has_no_memory(owner: Any) -> None:
-    """R93."""
+    """R93: its `data` is NULL."""
     made = Allocation(owner, (3, 0))
     assert made.managed.dl_tensor.data is None
     made.delete()
@@ -272,7 +272,7 @@ def test_a_failure_is_reported_exactly_once(
 def test_a_failure_without_set_error_is_survived(
     owner: Any, arguments: dict[str, Any], kind: bytes, message: str
 ) -> None:
-    """R137."""
+    """R137: SetError is NULL; the allocator answers -1."""
     failed = Allocation(owner, **arguments, reports=False)
     assert (failed.code, failed.address) == (-1, UNTOUCHED)
 

@@ -66,7 +66,7 @@ def test_the_table_of_numpy_exports_what_dunder_dlpack_does(
 
 
 def test_an_export_of_an_array_holds_it() -> None:
-    """R15, R16."""
+    """R15, R16: two exports; the second one's deleter lets go."""
     array = np.arange(3)
     gone = weakref.ref(array)
     exports = [from_table(TABLE, array) for _ in range(2)]
@@ -90,7 +90,7 @@ NOT_DESCRIBABLE: dict[str, Any] = {
 
 @pytest.mark.parametrize("array", NOT_DESCRIBABLE.values(), ids=NOT_DESCRIBABLE)
 def test_what_dlpack_cannot_describe_is_a_buffer_error(array: Any) -> None:
-    """R63, R124, R125, R92, R101."""
+    """R63, R124, R125, R92, R101: byte orders, strides, dtypes."""
     with pytest.raises(BufferError):
         from_table(TABLE, array)
 
@@ -101,7 +101,7 @@ def test_what_dlpack_cannot_describe_is_a_buffer_error(array: Any) -> None:
     ids=str,
 )
 def test_an_object_of_another_type_is_refused(other: Any) -> None:
-    """R127."""
+    """R127: the error names the type of the table."""
     with pytest.raises(BufferError, match=r"table of numpy\.ndarray was given"):
         from_table(TABLE, other)
 
@@ -141,7 +141,7 @@ def test_the_table_of_numpy_makes_arrays(flags: int) -> None:
 
 
 def test_each_library_makes_its_own_arrays() -> None:
-    """R130."""
+    """R130: array_api_strict, Arrow, and a class with `from_dlpack`."""
     strict = type(array_api_strict.asarray([1]))
     assert isinstance(to_object(strict), strict)
     array = to_object(pa.Array, shape=(3,))
@@ -152,7 +152,7 @@ def test_each_library_makes_its_own_arrays() -> None:
 
 
 def test_jax_makes_its_own_arrays() -> None:
-    """R130."""
+    """R130: by the table that dlx provides for JAX."""
     kind = jax_array()
     assert isinstance(to_object(kind), kind)
 
@@ -169,7 +169,7 @@ def test_a_class_that_nobody_can_make_is_a_buffer_error() -> None:
 
 
 def test_what_numpy_cannot_hold_is_refused() -> None:
-    """R63, R131."""
+    """R63, R131: another device, or lanes; the tensor stays with the caller."""
     for fields in ({"device": (2, 0)}, {"dtype": (2, 32, 4)}):
         producer = Producer(**fields)
         address = producer.export()
@@ -183,7 +183,7 @@ def test_what_numpy_cannot_hold_is_refused() -> None:
 
 
 def test_the_allocator_of_a_provided_table_gives_memory() -> None:
-    """R134, R138."""
+    """R134, R138: on the CPU, and no other device."""
     made = Allocation(dlx.exchange_api(np.ndarray), (2, 3))
     assert (made.code, made.errors) == (0, [])
     assert made.managed.dl_tensor.shape[:2] == [2, 3]
@@ -195,7 +195,7 @@ def test_the_allocator_of_a_provided_table_gives_memory() -> None:
 def test_the_stream_of_a_provided_table_is_the_default_one(
     device: tuple[int, int], stream: int | None
 ) -> None:
-    """R139, R141."""
+    """R139, R141: NULL on the CPU, 1 on CUDA."""
     out = c_void_p(UNTOUCHED)
     assert TABLE.current_work_stream(*device, byref(out)) == 0
     assert out.value == stream
@@ -203,7 +203,7 @@ def test_the_stream_of_a_provided_table_is_the_default_one(
 
 @needs_heap_in_use
 def test_the_table_of_numpy_leaks_nothing() -> None:
-    """R21."""
+    """R21: exports, imports and refusals by the thousand."""
     array = np.zeros((2, 3))
     masked = np.ma.array(array)
 

@@ -88,22 +88,22 @@ def by_table(tensor: Any) -> Iterator[DLManagedTensorVersioned]:
 
 
 def test_the_table_stands_on_the_type_itself() -> None:
-    """R112."""
+    """R112: in the `__dict__` of `dlx.Tensor`."""
     assert "__dlpack_c_exchange_api__" in vars(dlx.Tensor)
 
 
 def test_the_capsule_has_the_name_of_the_header() -> None:
-    """R113."""
+    """R113: `dlpack_exchange_api`."""
     assert capsule_name(dlx.Tensor.__dlpack_c_exchange_api__) == NAME
 
 
 def test_the_capsule_has_no_destructor() -> None:
-    """R115."""
+    """R115: so that dropping it does nothing."""
     assert capsule_destructor(dlx.Tensor.__dlpack_c_exchange_api__) is None
 
 
 def test_every_lookup_finds_the_same_table() -> None:
-    """R114."""
+    """R114: on the class and on instances."""
     found: list[Any] = [dlx.Tensor, type(dlx.from_dlpack(GRID)), dlx.from_dlpack(GRID)]
     capsules = [owner.__dlpack_c_exchange_api__ for owner in found]
     assert {capsule_pointer(capsule, NAME) for capsule in capsules} == {
@@ -112,7 +112,7 @@ def test_every_lookup_finds_the_same_table() -> None:
 
 
 def test_the_table_outlives_its_capsule() -> None:
-    """R114."""
+    """R114: the attribute is deleted, the table still works."""
     program = """
 import ctypes, gc, weakref
 import dlx, numpy
@@ -130,13 +130,13 @@ assert out.data == tensor.data_ptr
 
 
 def test_the_version_is_1_3() -> None:
-    """R119, R27."""
+    """R119, R27: in the header of the table."""
     version = TABLE.header.version
     assert (version.major, version.minor) == (1, 3)
 
 
 def test_there_is_no_older_table() -> None:
-    """R120."""
+    """R120: `prev_api` is NULL."""
     assert not TABLE.header.prev_api
 
 
@@ -154,7 +154,7 @@ def test_no_entry_is_null(entry: str) -> None:
 def test_the_table_exports_the_same_fields_as_dunder_dlpack(
     make: Maker, tensor_of: Callable[[], dlx.Tensor]
 ) -> None:
-    """R128."""
+    """R128: data, shape, strides, dtype, device and flags."""
     tensor = make(tensor_of())
     capsule = tensor.__dlpack__(max_version=(1, 3))
     by_protocol = managed_fields(managed_in(capsule))
@@ -165,7 +165,7 @@ def test_the_table_exports_the_same_fields_as_dunder_dlpack(
 @every_holder
 @pytest.mark.parametrize(("name", "flags"), [("read-only", 1), ("padded fp4", 4)])
 def test_flags_of_the_memory_are_exported(make: Maker, name: str, flags: int) -> None:
-    """R39, R44."""
+    """R39, R44: READ_ONLY, and the padding of sub-byte types."""
     with by_table(make(TENSORS[name]())) as managed:
         assert managed.flags == flags
 
@@ -212,7 +212,7 @@ def test_an_object_of_another_class_is_refused_with_minus_one() -> None:
 def test_another_object_is_a_buffer_error_and_out_is_untouched(
     entry: str, other: Any
 ) -> None:
-    """R127, R123, R124."""
+    """R127, R123, R124: for each entry that takes an object."""
     out = (ctypes.c_ubyte * 64)(*[0xAB] * 64)
     with pytest.raises(BufferError, match=r"table of dlx\.Tensor was given"):
         getattr(TABLE, entry)(other, out)
@@ -244,7 +244,7 @@ def test_what_dunder_dlpack_refuses_the_table_refuses(
 def test_a_borrowed_view_has_the_fields_of_an_export(
     make: Maker, tensor_of: Callable[[], dlx.Tensor]
 ) -> None:
-    """R129, R128."""
+    """R129, R128: of each kind of object and layout."""
     tensor, out = make(tensor_of()), DLTensor()
     borrow = table_of(type(tensor)).dltensor_from_py_object_no_sync
     assert borrow(tensor, byref(out)) == 0
@@ -265,7 +265,7 @@ def test_borrowed_dimensions_belong_to_the_tensor(make: Maker) -> None:
 
 
 def test_borrowing_takes_no_reference() -> None:
-    """R129."""
+    """R129: nor does it leave one."""
     tensor, out = dlx.from_dlpack(GRID), DLTensor()
     before = sys.getrefcount(tensor)
     TABLE.dltensor_from_py_object_no_sync(tensor, byref(out))

@@ -150,7 +150,7 @@ def watched() -> tuple[Array, weakref.ref[Array]]:
 
 @every_dtype
 def test_a_library_sees_each_dtype_as_dlx_does(library: str, dtype: str) -> None:
-    """R102 to R104, R49."""
+    """R102 to R104, R49: from dlx to the library."""
     take, see, _, _ = LIBRARIES[library]
     tensor = dlx.from_dlpack(grid(dtype)[1])
     assert see(take(tensor)) == see_dlx(tensor)
@@ -159,7 +159,7 @@ def test_a_library_sees_each_dtype_as_dlx_does(library: str, dtype: str) -> None
 
 @every_dtype
 def test_dlx_sees_each_dtype_as_a_library_does(library: str, dtype: str) -> None:
-    """R102 to R104, R49."""
+    """R102 to R104, R49: from the library to dlx."""
     take, see, _, _ = LIBRARIES[library]
     theirs = take(grid(dtype)[1])
     assert see_dlx(dlx.from_dlpack(theirs)) == see(theirs)
@@ -168,7 +168,7 @@ def test_dlx_sees_each_dtype_as_a_library_does(library: str, dtype: str) -> None
 
 @every_layout
 def test_a_library_sees_each_layout_as_dlx_does(library: str, layout: str) -> None:
-    """R89, R92, R95."""
+    """R89, R92, R95: from dlx to the library."""
     take, see, _, _ = LIBRARIES[library]
     tensor = dlx.from_dlpack(LAYOUTS[layout](grid()))
     assert see(take(tensor)) == see_dlx(tensor)
@@ -176,7 +176,7 @@ def test_a_library_sees_each_layout_as_dlx_does(library: str, layout: str) -> No
 
 @every_layout
 def test_dlx_sees_each_layout_as_a_library_does(library: str, layout: str) -> None:
-    """R89, R92, R95."""
+    """R89, R92, R95: from the library to dlx."""
     take, see, _, _ = LIBRARIES[library]
     theirs = take(LAYOUTS[layout](grid()))
     assert see_dlx(dlx.from_dlpack(theirs)) == see(theirs)
@@ -184,7 +184,7 @@ def test_dlx_sees_each_layout_as_a_library_does(library: str, layout: str) -> No
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_an_empty_tensor_goes_there_and_back(library: str) -> None:
-    """R93, R94."""
+    """R93, R94: its address is NULL on the way back."""
     take, see, _, _ = LIBRARIES[library]
     theirs = take(dlx.from_pointer(0, (0,), "int16"))
     assert see(theirs)[1::2] == ((0,), "int16")
@@ -194,7 +194,7 @@ def test_an_empty_tensor_goes_there_and_back(library: str) -> None:
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_library_holds_the_memory_that_it_took(library: str) -> None:
-    """R15, R8."""
+    """R15, R8: until its own array dies."""
     array, alive = watched()
     theirs = LIBRARIES[library].take(dlx.from_dlpack(array))
     del array
@@ -247,7 +247,7 @@ def test_a_tensor_comes_back_from_a_function_as_it_went(
     "float6_e2m3fn float6_e3m2fn float4_e2m1fn float32x4 int4 handle64".split(),
 )
 def test_every_dtype_comes_back_from_a_function(dtype: str) -> None:
-    """R102 to R108."""
+    """R102 to R108: through a function of tvm-ffi."""
     memory = np.zeros(64, dtype=np.uint8)
     tensor = dlx.from_pointer(memory.ctypes.data, (2, 2), dtype, owner=memory)
     assert see_dlx(echo(tensor)) == see_dlx(tensor)
@@ -282,6 +282,6 @@ def test_a_function_writes_into_a_dlx_tensor() -> None:
 
 @by_table
 def test_tvm_imports_through_the_table() -> None:
-    """R112."""
+    """R112: shape, strides and address are the same."""
     tensor = dlx.from_dlpack(grid().T)
     assert see_tvm(tvm_ffi.from_dlpack(tensor)) == see_dlx(tensor)

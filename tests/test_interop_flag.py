@@ -54,7 +54,7 @@ WRITABLE: dict[str, tuple[Callable[[Any], Any], Callable[[Any], bool]]] = {
 def test_a_library_learns_what_must_not_be_written(
     take: Callable[[Any], Any], is_writable: Callable[[Any], bool], writable: bool
 ) -> None:
-    """R39, R42."""
+    """R39, R42: libraries that know read-only arrays."""
     tensor = dlx.from_dlpack(np.arange(6.0) if writable else frozen())
     assert is_writable(take(tensor)) is writable
 
@@ -85,7 +85,7 @@ def test_a_library_learns_what_must_not_be_written(
 def test_dlx_learns_what_must_not_be_written(
     make: Callable[[], Any], readonly: bool
 ) -> None:
-    """R42."""
+    """R42: from the arrays of each library."""
     assert dlx.from_dlpack(make()).readonly is readonly
 
 

@@ -46,7 +46,7 @@ def test_64_dimensions_are_accepted_and_exported() -> None:
 
 @pytest.mark.parametrize("shape", [(-1,), (2, -3), (0, -1), (MIN,), (BIG, -BIG)])
 def test_a_negative_extent_is_refused(shape: tuple[int, ...]) -> None:
-    """R88."""
+    """R88: in any dimension."""
     with pytest.raises(BufferError, match="negative"):
         imported(shape=shape, strides=(0,) * len(shape))
 
@@ -84,14 +84,14 @@ def test_elements_that_fit_with_stride_0_are_accepted() -> None:
 def test_strides_that_leave_the_address_space_are_refused(
     shape: tuple[int, ...], strides: tuple[int, ...]
 ) -> None:
-    """R109."""
+    """R109: products and sums that overflow."""
     with pytest.raises(BufferError, match="spans more bytes"):
         imported(shape=shape, strides=strides)
 
 
 @pytest.mark.parametrize("strides", [None, ...])
 def test_a_null_shape_with_dimensions_is_refused(strides: Any) -> None:
-    """R88."""
+    """R88: with or without strides."""
     with pytest.raises(BufferError, match="shape is NULL"):
         imported(shape=None, ndim=2, strides=strides)
 
@@ -107,7 +107,7 @@ def test_null_strides_mean_compact_row_major(version: tuple[int, int] | None) ->
 @pytest.mark.parametrize("shape", [None, ()])
 @pytest.mark.parametrize("strides", [None, ()])
 def test_0_dimensions_need_neither_shape_nor_strides(shape: Any, strides: Any) -> None:
-    """R91."""
+    """R91: both may be NULL, or not."""
     tensor = imported(shape=shape, strides=strides, byte_offset=4)
     assert (tensor.shape, tensor.strides, tensor.size) == ((), (), 1)
     assert values(tensor) == 1.0
@@ -115,7 +115,7 @@ def test_0_dimensions_need_neither_shape_nor_strides(shape: Any, strides: Any) -
 
 @pytest.mark.parametrize("stride", [0, 1, -7, BIG, MIN, MAX])
 def test_the_stride_of_a_dimension_of_extent_1_means_nothing(stride: int) -> None:
-    """R99."""
+    """R99: the tensor counts as contiguous."""
     tensor = imported(shape=(1, 3), strides=(stride, 1))
     assert tensor.is_contiguous
     assert values(tensor) == [[0, 1, 2]]
@@ -170,7 +170,7 @@ def test_strides_of_any_sign_lead_to_their_elements(
 
 
 def test_the_first_element_is_at_data_plus_byte_offset() -> None:
-    """R95."""
+    """R95: in the address and in the values."""
     producer = Producer(shape=(3,), byte_offset=8)
     tensor = dlx.from_dlpack(producer)
     assert tensor.data_ptr == (producer.data or 0) + 8
@@ -179,7 +179,7 @@ def test_the_first_element_is_at_data_plus_byte_offset() -> None:
 
 @pytest.mark.parametrize("data", [None, 2**64 - 4])
 def test_an_offset_beyond_the_address_space_is_refused(data: int | None) -> None:
-    """R95, R109."""
+    """R95, R109: the sum overflows."""
     with pytest.raises(BufferError, match="no address"):
         imported(data=data, byte_offset=2**64 - 4)
 

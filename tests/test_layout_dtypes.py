@@ -68,7 +68,7 @@ def test_every_dtype_comes_in_under_its_name(
 
 @pytest.mark.parametrize("dtype", NAMES, ids=NAMES.values())
 def test_every_dtype_goes_out_as_it_came_in(dtype: tuple[int, int, int]) -> None:
-    """R102 to R106, R108."""
+    """R102 to R106, R108: code, bits and lanes."""
     found = exported(dlx.from_dlpack(Producer(dtype=dtype, shape=(2,)))).dl_tensor.dtype
     assert (found.code, found.bits, found.lanes) == dtype
 
@@ -76,7 +76,7 @@ def test_every_dtype_goes_out_as_it_came_in(dtype: tuple[int, int, int]) -> None
 @pytest.mark.parametrize("code", [18, 19, 127, 128, 255])
 @pytest.mark.parametrize("bits", [8, 32])
 def test_an_unknown_code_is_refused(code: int, bits: int) -> None:
-    """R31, R102."""
+    """R31, R102: the error names it."""
     with pytest.raises(BufferError, match=f"dtype code {code}"):
         dlx.from_dlpack(Producer(dtype=(code, bits, 1)))
 
@@ -96,7 +96,7 @@ def test_bits_that_a_code_does_not_have_are_refused(
 
 @pytest.mark.parametrize("dtype", [(2, 32, 0), (0, 8, 0), (17, 4, 0)])
 def test_no_lanes_are_refused(dtype: tuple[int, int, int]) -> None:
-    """R102, R108."""
+    """R102, R108: 0 lanes of any dtype."""
     with pytest.raises(BufferError, match="0 lanes"):
         dlx.from_dlpack(Producer(dtype=dtype))
 
@@ -110,7 +110,7 @@ def test_an_unknown_device_type_is_refused(device_type: int) -> None:
 
 @pytest.mark.parametrize("device_type", dlx.DeviceType)
 def test_a_device_id_below_0_is_refused(device_type: int) -> None:
-    """R31, R66."""
+    """R31, R66: of any device type."""
     with pytest.raises(BufferError, match="device id -1"):
         dlx.from_dlpack(Producer(device=(device_type, -1)).capsule())
 
@@ -163,7 +163,7 @@ def test_the_padded_flag_travels_with_the_elements(copy: bool | None) -> None:
 
 
 def test_packed_is_the_default() -> None:
-    """R44."""
+    """R44: fp4 without the flag goes out without it."""
     assert not exported(dlx.from_dlpack(Producer(dtype=FP4))).flags & PADDED
 
 

@@ -72,7 +72,7 @@ HOLDERS: dict[str, Callable[[Array], Any]] = {
 
 @pytest.mark.parametrize("hold", HOLDERS.values(), ids=HOLDERS)
 def test_one_reference_is_held_and_given_back(hold: Callable[[Array], Any]) -> None:
-    """R8, R15 to R18."""
+    """R8, R15 to R18: by each kind of holder."""
     array = strided()
     before = sys.getrefcount(array)
     held = hold(array)
@@ -83,7 +83,7 @@ def test_one_reference_is_held_and_given_back(hold: Callable[[Array], Any]) -> N
 
 @pytest.mark.parametrize("hold", HOLDERS.values(), ids=HOLDERS)
 def test_the_memory_lives_as_long_as_its_holder(hold: Callable[[Array], Any]) -> None:
-    """R15."""
+    """R15: and no longer."""
     array = strided()
     alive = weakref.ref(array)
     held = hold(array)
@@ -95,7 +95,7 @@ def test_the_memory_lives_as_long_as_its_holder(hold: Callable[[Array], Any]) ->
 
 
 def test_a_copy_holds_nothing() -> None:
-    """R47."""
+    """R47: no reference to its source."""
     array = strided()
     before = sys.getrefcount(array)
     copied = dlx.from_dlpack(array, copy=True)

@@ -58,7 +58,7 @@ def test_a_property_that_is_set_later_lends_what_somebody_holds() -> None:
 
 @pytest.mark.parametrize("name", ["__getattribute__", "__getattr__"])
 def test_attributes_that_are_made_up_later_are_read(name: str) -> None:
-    """R129."""
+    """R129: by `__getattribute__` or `__getattr__`; they are not lent."""
     cls = stored()
     holder = cls(np.arange(3.0))
 
@@ -76,7 +76,7 @@ def test_attributes_that_are_made_up_later_are_read(name: str) -> None:
 
 
 def test_a_base_may_get_the_property() -> None:
-    """R129."""
+    """R129: which is read for subclasses, and not lent."""
     cls = stored()
     derived: Any = type("Derived", (cls,), {})
     holder = derived(np.arange(3.0))
@@ -87,7 +87,7 @@ def test_a_base_may_get_the_property() -> None:
 
 
 def test_a_slot_may_be_replaced() -> None:
-    """R129."""
+    """R129: by a property, which is read, and not lent."""
 
     class Slotted(dlx.ExchangeMixin, exchange="data"):
         __slots__ = ("data",)
@@ -129,7 +129,7 @@ def test_names_of_keywords_need_not_be_interned(name: str) -> None:
 
 
 def test_a_name_that_is_not_known_is_refused_however_it_came() -> None:
-    """R20."""
+    """R20: a misspelt keyword, and one that is not interned."""
     tensor = dlx.from_dlpack(np.arange(3.0))
     keywords: dict[str, Any] = {"".join(["max", "_versio"]): None}
     with pytest.raises(TypeError, match="max_versio"):

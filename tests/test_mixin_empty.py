@@ -66,7 +66,7 @@ def test_new_memory_may_come_from_any_library(kind: str) -> None:
 
 
 def test_new_memory_lives_until_its_deleter_is_called() -> None:
-    """R138, R100."""
+    """R138, R100: the deleter of what `__dlx_empty__` returned."""
     producer = Producer()
     made = Allocation(with_hook("__dlx_empty__", lambda *asked: producer), (2, 3))
     assert producer.deleted == 0
@@ -134,7 +134,7 @@ IMPOSSIBLE: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("arguments", IMPOSSIBLE.values(), ids=IMPOSSIBLE)
 def test_what_nobody_could_allocate_is_not_asked_for(arguments: dict[str, Any]) -> None:
-    """R31, R88, R135."""
+    """R31, R88, R135: an unknown dtype, a negative extent."""
     kind = with_hook("__dlx_empty__", zeros)
     failed = Allocation(kind, **arguments)
     assert [reported for _, reported, _ in failed.errors] == [b"BufferError"]

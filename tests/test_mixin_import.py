@@ -38,7 +38,7 @@ def to_object(owner: Any, address: int) -> Any:
 
 
 def test_an_import_calls_the_class_with_a_tensor() -> None:
-    """R130."""
+    """R130: by the table and by `from_dlpack`."""
     made = to_object(Stored, Producer().export())
     assert (type(made), type(made.data)) == (Stored, dlx.Tensor)
     assert type(Stored.from_dlpack(np.zeros(3)).data) is dlx.Tensor
@@ -100,7 +100,7 @@ def test_an_import_that_makes_something_else_is_a_type_error(answer: Any) -> Non
 
 @pytest.mark.parametrize("error", ERRORS, ids=repr)
 def test_the_exception_of_an_import_passes_unchanged(error: BaseException) -> None:
-    """R123, R60."""
+    """R123, R60: the very object, with its traceback."""
     kind = with_hook("__dlx_import__", error)
     producer = Producer()
     address = producer.export()
@@ -190,7 +190,7 @@ def test_a_tensor_that_outlives_its_caller_is_deleted_by_whoever_is_last() -> No
 @needs_heap_in_use
 @pytest.mark.parametrize("answer", [None, Failure()], ids=repr)
 def test_imports_that_fail_leak_nothing(answer: Any) -> None:
-    """R21, R131."""
+    """R21, R131: `__dlx_import__` raises, or returns None."""
     kind = with_hook("__dlx_import__", answer)
     source = dlx.from_dlpack(np.zeros((2, 3)))
 

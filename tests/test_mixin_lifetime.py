@@ -129,7 +129,7 @@ def test_an_instance_that_owns_itself_is_collected() -> None:
 
 
 def test_a_made_object_holds_the_tensor_and_nobody_else_does() -> None:
-    """R130, R8."""
+    """R130, R8: by `from_dlpack` and by the class's own `__init__`."""
     producer = Producer()
     for make in (Stored.from_dlpack, lambda x: Stored(dlx.from_dlpack(x))):
         before = producer.deleted
@@ -140,7 +140,7 @@ def test_a_made_object_holds_the_tensor_and_nobody_else_does() -> None:
 
 
 def test_asking_for_the_table_changes_no_reference_count() -> None:
-    """R115, R129."""
+    """R115, R129: neither of the class nor of the instance."""
     kind, instance = Stored, Stored(np.zeros(3))
     before = sys.getrefcount(kind), sys.getrefcount(instance)
     for _ in range(10):
@@ -250,7 +250,7 @@ def test_threads_define_classes_at_once() -> None:
 
 
 def test_threads_export_instances_of_one_class() -> None:
-    """R145."""
+    """R145: all ways out at once."""
     producer = Producer()
     instances = [kind(producer) for kind in (Stored, ByMethod)]
     interval = sys.getswitchinterval()

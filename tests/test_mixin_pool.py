@@ -54,7 +54,7 @@ def check(code: str) -> None:
 
 
 def test_at_least_256_classes_have_tables_of_their_own() -> None:
-    """R112, R130."""
+    """R112, R130: each makes objects of its class."""
     check("""
         kinds = [mixin_class() for _ in range(256)]
         assert len({pointer(kind) for kind in kinds}) == 256
@@ -117,7 +117,7 @@ def test_a_computed_export_beyond_the_pool_is_not_lent() -> None:
 
 
 def test_a_table_beyond_the_pool_still_refuses_strangers() -> None:
-    """R127."""
+    """R127: it is that of the base, which takes its instances."""
     check("""
         parent = mixin_class()
         use_up()
@@ -187,7 +187,7 @@ def test_the_table_of_a_dead_class_raises() -> None:
 
 
 def test_what_a_dead_class_exported_lives_on() -> None:
-    """R15, R114."""
+    """R15, R114: until the deleter is called."""
     check("""
         kind, producer = mixin_class(), Producer()
         managed = from_table(table_of(kind), kind(producer))

@@ -48,7 +48,7 @@ def test_a_class_may_name_its_stream(handle: int) -> None:
 
 
 def test_a_class_may_name_the_legacy_default_stream_by_null() -> None:
-    """R141."""
+    """R141: `__dlx_stream__` returns 0."""
     assert current(with_hook("__dlx_stream__", 0), CUDA) is None
     assert current(with_hook("__dlx_stream__", 0), ROCM) is None
 
@@ -61,7 +61,7 @@ def test_a_class_that_names_no_stream_has_the_default() -> None:
 
 @pytest.mark.parametrize("device", [CPU, (3, 0), (4, 0), (99, 0)])
 def test_a_device_without_streams_is_not_asked_about(device: tuple[int, int]) -> None:
-    """R139."""
+    """R139: NULL is answered without the hook."""
     kind = with_hook("__dlx_stream__", HANDLE)
     assert current(kind, device) is None
     assert kind.asked == []
@@ -81,7 +81,7 @@ def test_what_is_no_stream_is_a_type_error(answer: Any) -> None:
 
 @pytest.mark.parametrize("error", ERRORS, ids=repr)
 def test_the_exception_of_the_hook_passes_unchanged(error: BaseException) -> None:
-    """R123, R60."""
+    """R123, R60: the very object that was raised."""
     with pytest.raises(type(error)) as caught:
         current(with_hook("__dlx_stream__", error), CUDA)
     assert caught.value is error
@@ -91,7 +91,7 @@ def test_the_exception_of_the_hook_passes_unchanged(error: BaseException) -> Non
 def test_a_hook_that_fails_while_a_tensor_is_made_leaves_it_to_the_caller(
     error: BaseException,
 ) -> None:
-    """R131, R143."""
+    """R131, R143: neither taken nor deleted."""
     producer = Producer(device=CUDA)
     out = c_void_p(UNTOUCHED)
     table = table_of(with_hook("__dlx_stream__", error))
@@ -103,7 +103,7 @@ def test_a_hook_that_fails_while_a_tensor_is_made_leaves_it_to_the_caller(
 
 
 def test_a_tensor_that_comes_back_is_ready_on_the_named_stream() -> None:
-    """R143."""
+    """R143: it remembers the stream."""
     kind = with_hook("__dlx_stream__", HANDLE)
     out = c_void_p()
     table = table_of(kind)
@@ -133,7 +133,7 @@ def test_a_borrow_tells_the_stream_too() -> None:
 
 
 def test_exports_on_the_cpu_do_not_change_the_stream() -> None:
-    """R140."""
+    """R140: it stays that of the library exported on CUDA before."""
     kind = type("Fresh", (Stored,), {})
     for device in (CUDA, CPU):
         instance = kind(library(HANDLE)(device=device))
@@ -166,7 +166,7 @@ def test_an_own_hook_may_fall_back_on_the_default() -> None:
 
 
 def test_the_error_of_the_library_is_the_error_of_the_class() -> None:
-    """R123."""
+    """R123: a library's table fails to name a stream."""
     broken = table_class(current_work_stream=lambda device_type, device_id, out: -1)
     kind = type("Fresh", (Stored,), {})
     delete(from_table(table_of(kind), kind(broken(device=CUDA))))

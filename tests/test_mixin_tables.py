@@ -68,7 +68,7 @@ def test_every_class_has_another_table() -> None:
 
 @pytest.mark.parametrize("kind", [Stored, ByMethod])
 def test_every_lookup_finds_the_same_table(kind: Any) -> None:
-    """R114, R113, R115."""
+    """R114, R113, R115: on the class and on an instance."""
     capsules = [kind.__dlpack_c_exchange_api__, kind(GRID).__dlpack_c_exchange_api__]
     assert len({capsule_pointer(capsule, NAME) for capsule in capsules}) == 1
     assert {capsule_name(capsule) for capsule in capsules} == {NAME}
@@ -77,7 +77,7 @@ def test_every_lookup_finds_the_same_table(kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", [Stored, ByMethod, dlx.ExchangeMixin])
 def test_the_version_is_1_3_and_there_is_no_older_table(kind: Any) -> None:
-    """R119, R120, R27."""
+    """R119, R120, R27: in the header of each class's table."""
     header = table_of(kind).header
     assert (header.version.major, header.version.minor) == (1, 3)
     assert not header.prev_api
@@ -86,12 +86,12 @@ def test_the_version_is_1_3_and_there_is_no_older_table(kind: Any) -> None:
 @pytest.mark.parametrize("kind", [Stored, ByMethod])
 @pytest.mark.parametrize("entry", [entry for entry in ENTRIES if entry != BORROW])
 def test_no_other_entry_than_the_borrow_is_null(kind: Any, entry: str) -> None:
-    """R121."""
+    """R121: those that the header demands."""
     assert getattr(table_of(kind), entry)
 
 
 def test_what_an_instance_goes_to_comes_back_as_its_class() -> None:
-    """R130."""
+    """R130: through a function of tvm-ffi."""
     for kind in (Stored, ByMethod, type("Child", (Stored,), {})):
         assert type(echo(kind(GRID))) is kind
 
@@ -141,7 +141,7 @@ def test_an_object_of_another_class_is_refused(entry: str, other: Any) -> None:
 
 
 def test_an_object_of_a_base_is_refused_by_the_table_of_a_subclass() -> None:
-    """R127."""
+    """R127: the error names both classes."""
     child = type("Child", (Stored,), {})
     with pytest.raises(BufferError, match=r"Child was given producers\.Stored"):
         from_table(table_of(child), Stored(GRID))
@@ -151,7 +151,7 @@ def test_an_object_of_a_base_is_refused_by_the_table_of_a_subclass() -> None:
 
 
 def test_an_export_holds_what_is_exported_and_not_the_instance() -> None:
-    """R15, R16."""
+    """R15, R16: two exports; the second one's deleter lets go."""
     producer = Producer()
     instance = Stored(dlx.from_dlpack(producer))
     before = sys.getrefcount(instance)
@@ -245,7 +245,7 @@ def test_what_is_computed_is_not_lent(make: Callable[[], Any]) -> None:
 
 @pytest.mark.parametrize("make", STORED.values(), ids=STORED)
 def test_what_is_stored_is_lent(make: Callable[[], Any]) -> None:
-    """R129."""
+    """R129: at its own address, without a copy."""
     kind = make()
     instance = kind.__new__(kind)
     if "data" not in vars(kind) or "__slots__" in vars(kind):
@@ -337,6 +337,6 @@ def test_a_numpy_array_is_lent_with_strides_in_elements() -> None:
     "inner", [GRID.astype(">f4"), Producer(), bytearray(4), ByMethod(GRID)], ids=str
 )
 def test_what_lends_nothing_itself_is_not_lent(inner: Any) -> None:
-    """R129, R124."""
+    """R129, R124: another byte order, other protocols, a class with a hook."""
     with pytest.raises(BufferError):
         borrow(Stored(inner))

@@ -72,7 +72,7 @@ def test_dlx_and_numpy_read_an_array_alike(array: Array) -> None:
 
 @given(laid_out().filter(is_in_whole_elements))
 def test_a_copy_of_any_layout_has_its_elements(array: Array) -> None:
-    """R59."""
+    """R59: contiguous, writable, marked as copied."""
     tensor = dlx.from_dlpack(array, copy=True)
     assert tensor.is_contiguous
     assert tensor.is_copied
@@ -83,7 +83,7 @@ def test_a_copy_of_any_layout_has_its_elements(array: Array) -> None:
 @given(laid_out().filter(lambda array: not is_in_whole_elements(array)))
 @pytest.mark.parametrize("copy", [None, True, False])
 def test_strides_between_elements_are_refused(copy: bool | None, array: Array) -> None:
-    """R92, R63."""
+    """R92, R63: with and without a copy."""
     with pytest.raises(BufferError, match=f"of its itemsize {array.itemsize}"):
         dlx.from_dlpack(array, copy=copy)
 
@@ -116,7 +116,7 @@ def test_an_array_without_elements_has_no_address() -> None:
 
 
 def test_a_read_only_array_is_exported_as_read_only() -> None:
-    """R39, R42."""
+    """R39, R42: through dlx to a capsule."""
     array = np.arange(3)
     array.flags.writeable = False
     assert exported(dlx.from_dlpack(array)).flags == 1
@@ -131,7 +131,7 @@ def test_a_read_only_array_is_exported_as_read_only() -> None:
 def test_what_asks_for_nothing_shares_the_memory(
     device: Any, stream: int | None, copy: bool | None
 ) -> None:
-    """R49, R56, R71."""
+    """R49, R56, R71: the CPU's name, no stream, no copy."""
     array = np.arange(3)
     tensor = dlx.from_dlpack(array, device=device, stream=stream, copy=copy)
     assert tensor.data_ptr == array.ctypes.data
@@ -156,7 +156,7 @@ def test_another_device_is_not_asked_for(copy: bool | None) -> None:
 
 
 def test_another_device_without_a_copy_is_refused_as_a_copy() -> None:
-    """R58."""
+    """R58: it is a CopyRefused."""
     with pytest.raises(dlx.CopyRefused):
         dlx.from_dlpack(np.arange(3), device="cuda:0", copy=False)
 
@@ -166,7 +166,7 @@ def test_another_device_without_a_copy_is_refused_as_a_copy() -> None:
 
 @pytest.mark.parametrize("base", [np.ndarray, listening(np.ndarray)])
 def test_the_array_lives_as_long_as_what_was_made_of_it(base: type[Any]) -> None:
-    """R15, R17."""
+    """R15, R17: one reference, until the last export dies."""
     array = np.arange(3).view(base)
     alive, count = weakref.ref(array), sys.getrefcount(array)
     tensor = dlx.from_dlpack(array)
@@ -186,7 +186,7 @@ def test_the_array_lives_as_long_as_what_was_made_of_it(base: type[Any]) -> None
     ids=["byte order", "object", "strides"],
 )
 def test_a_refused_array_is_let_go(array: Array) -> None:
-    """R21."""
+    """R21: no reference to it or its dtype is left."""
     count = sys.getrefcount(array), sys.getrefcount(array.dtype)
     for _ in range(10):
         with pytest.raises(BufferError):
@@ -205,7 +205,7 @@ def test_an_array_cannot_be_resized_under_a_tensor() -> None:
 
 
 def test_an_array_of_another_shape_later_changes_nothing() -> None:
-    """R100."""
+    """R100: the tensor has a copy of shape and strides."""
     array = np.arange(6)
     tensor = dlx.from_dlpack(array)
     with warnings.catch_warnings(action="ignore"):

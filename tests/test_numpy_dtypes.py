@@ -46,7 +46,7 @@ def test_a_number_comes_in_under_its_name(char: str) -> None:
     ["<i4" if np.little_endian else ">i4", "=i4", np.dtype("i4", metadata={"a": 1})],
 )
 def test_the_native_byte_order_has_several_names(dtype: Any) -> None:
-    """R101."""
+    """R101: the machine's own, "=", and a dtype that has metadata."""
     assert dlx.from_dlpack(np.zeros(2, dtype)).dtype == "int32"
 
 
@@ -78,7 +78,7 @@ def test_elements_of_ml_dtypes_below_a_byte_are_padded(name: str) -> None:
 
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_a_type_of_ml_dtypes_that_dlpack_has_not_is_refused(name: str) -> None:
-    """R63, R102."""
+    """R63, R102: the error names it, and those accepted."""
     with pytest.raises(BufferError, match=f"type {name}, accepted are"):
         dlx.from_dlpack(np.zeros(3, dtype_of(name)))
 
@@ -108,7 +108,7 @@ def test_a_type_that_dlpack_has_not_is_refused(
 
 @pytest.mark.parametrize("kind", [np.ndarray, np.recarray])
 def test_a_structured_array_is_refused_and_its_fields_are_not(kind: type[Any]) -> None:
-    """R63, R92."""
+    """R63, R92: a field has strides that suit its itemsize."""
     array = np.zeros(3, [("a", "i4"), ("b", "f4")]).view(kind)
     with pytest.raises(BufferError, match="type void"):
         dlx.from_dlpack(array)
@@ -126,7 +126,7 @@ def test_a_foreign_byte_order_is_refused(char: str) -> None:
 
 
 def test_strings_of_variable_length_are_refused() -> None:
-    """R63."""
+    """R63: the error names their type."""
     strings = pytest.importorskip("numpy", "2.0").dtypes.StringDType()
     with pytest.raises(BufferError, match="type StringDType"):
         dlx.from_dlpack(np.array(["a", "b"], strings))

@@ -199,7 +199,7 @@ def test_a_numpy_that_dlx_does_not_know_is_asked(change: str, asked: bool) -> No
 
 
 def test_numpy_is_not_imported_to_read_what_is_none() -> None:
-    """R116."""
+    """R116: an object without any protocol."""
     script = (
         f"{ASKED}\n    assert is_asked(object())\n    assert 'numpy' not in sys.modules"
     )

@@ -89,7 +89,7 @@ def test_numpy_takes_host_memory_without_a_copy() -> None:
 
 
 def test_a_copy_of_host_memory_is_made_by_dlx() -> None:
-    """R59."""
+    """R59: after it has waited for the queue."""
     producer = Usm()
     tensor = dlx.from_dlpack(producer, device="cpu", copy=True)
     assert tensor.is_copied
@@ -109,7 +109,7 @@ def test_memory_of_the_device_alone_is_copied_by_its_producer(usm_type: Any) -> 
 
 
 def test_a_copy_that_nobody_allowed_is_refused_with_both_devices() -> None:
-    """R48, R58."""
+    """R48, R58: memory of the device alone."""
     with pytest.raises(dlx.CopyRefused, match="on oneapi:0 and not on cpu"):
         dlx.from_dlpack(Usm(usm_type="device"), device="cpu", copy=False)
 
@@ -130,7 +130,7 @@ def test_an_exception_of_the_queue_passes_and_nothing_leaks() -> None:
 
 
 def test_memory_without_a_queue_to_wait_for_is_not_taken_for_ready() -> None:
-    """R55."""
+    """R55: so the producer makes the copy."""
     producer = Usm(sycl_queue=None)
     assert dlx.from_dlpack(producer, device="cpu").is_copied
 
@@ -185,7 +185,7 @@ def test_a_refusal_names_both_devices(error: Exception, there: str) -> None:
 
 
 def test_an_exception_that_is_no_refusal_passes() -> None:
-    """R60."""
+    """R60: the very object that was raised."""
     error = MemoryError()
     with pytest.raises(MemoryError) as caught:
         dlx.from_dlpack(TwoNames(aliases=[], refusal=error), device="cpu")
@@ -193,7 +193,7 @@ def test_an_exception_that_is_no_refusal_passes() -> None:
 
 
 def test_a_producer_that_ignores_dl_device_is_refused_with_both_devices() -> None:
-    """R57."""
+    """R57: the error names both."""
     with pytest.raises(BufferError, match="on cuda:0 and gave one on oneapi:0"):
         dlx.from_dlpack(Producer(device=ONEAPI), device="cuda:0")
 
@@ -225,7 +225,7 @@ def test_a_queue_goes_past_a_table() -> None:
 
 @pytest.mark.parametrize("stream", [None, -1])
 def test_no_order_is_no_queue(stream: int | None) -> None:
-    """R71, R76."""
+    """R71, R76: `stream` is not passed at all."""
     producer = Usm()
     dlx.from_dlpack(producer, stream=stream)
     assert "stream" not in producer.asked
@@ -244,7 +244,7 @@ def test_what_is_no_queue_is_a_type_error(stream: object) -> None:
 
 @pytest.mark.parametrize("stream", [1, "queue", Queue()])
 def test_a_producer_without_a_queue_takes_none(stream: object) -> None:
-    """R70."""
+    """R70: the only stream accepted is None."""
     with pytest.raises((BufferError, TypeError), match="None"):
         dlx.from_dlpack(
             Producer(device=ONEAPI),

@@ -21,14 +21,14 @@ def counted() -> Document:
 
 
 def test_the_tables_of_the_page_are_made_from_the_results() -> None:
-    """Speed, design.md section 9."""
+    """docs/performance.md has what `make performance` writes."""
     text = report.PAGE.read_text()
     assert report.page(text) == text, "run `make performance`"
     assert {block[2] for block in report.BLOCK.finditer(text)} == report.blocks().keys()
 
 
 def test_the_picture_is_made_from_the_summary() -> None:
-    """Speed."""
+    """docs/performance.svg is what `make performance` draws."""
     drawn = picture.svg(summary.load()["runs"])
     assert drawn == picture.PICTURE.read_text(), "run `make performance`"
 
@@ -54,7 +54,7 @@ def run(**values: float | None) -> Document:
 def test_the_summary_has_least_times_of_one_python_and_ratios_of_all(
     tmp_path: Path,
 ) -> None:
-    """Speed: the Python in which most rows ran comes first."""
+    """The Python in which most rows ran comes first."""
     runs = {"3.11": run(a=0.5, b=None), "3.12": run(a=2.0, b=0.123456789)}
     (tmp_path / "runs.json").write_text(json.dumps({"runs": runs}))
     made = summary.summarize({"scaling": {"machine": "kept"}}, tmp_path)
@@ -74,7 +74,7 @@ def test_the_summary_has_least_times_of_one_python_and_ratios_of_all(
 
 
 def test_a_part_of_the_comparisons_is_not_summarized(tmp_path: Path) -> None:
-    """Speed: the rest would be gone from the page."""
+    """The rest would be gone from the page."""
     part = run(a=0.5)
     part["machine"]["command"] += " --only torch"
     (tmp_path / "runs.json").write_text(json.dumps({"runs": {"3.11": part}}))
@@ -83,7 +83,7 @@ def test_a_part_of_the_comparisons_is_not_summarized(tmp_path: Path) -> None:
 
 
 def test_every_hot_path_has_a_count(counted: Document) -> None:
-    """Speed, design.md section 9."""
+    """Each path that is measured is also counted."""
     assert counted["paths"].keys() == PATHS.keys()
     assert all(each["dlx"] > 0 for each in counted["paths"].values())
 
@@ -94,7 +94,7 @@ def test_every_hot_path_has_a_count(counted: Document) -> None:
 def test_a_path_that_grows_by_more_than_three_percent_is_told(
     counted: Document, growth: float, accepted: bool
 ) -> None:
-    """Speed, design.md section 9."""
+    """`make ci` names it; a smaller growth passes."""
     now = copy.deepcopy(counted)
     path = "dlx.from_dlpack(torch)"
     now["paths"][path]["dlx"] *= growth
@@ -106,7 +106,7 @@ def test_a_path_that_grows_by_more_than_three_percent_is_told(
 def test_counts_of_another_compiler_are_not_compared_but_refused(
     counted: Document,
 ) -> None:
-    """Speed, design.md section 9."""
+    """Counts of two compilers differ for no fault of the code."""
     now = copy.deepcopy(counted)
     now["tools"]["rustc"] = "rustc 1.0.0"
     (wrong,) = instructions.differences(counted, now)
@@ -114,7 +114,7 @@ def test_counts_of_another_compiler_are_not_compared_but_refused(
 
 
 def test_callees_are_not_counted_as_the_function_that_calls_them() -> None:
-    """Speed, design.md section 9."""
+    """As callgrind writes them, each behind its `calls=` line."""
     dump = (
         "ob=(1) /lib/_core.abi3.so\nfn=(1) dlx::a\n5 10\ncob=(2) /lib/libc.so.6\n"
         "cfn=(2) malloc\ncalls=1 7\n5 99\n+1 3\n\nob=(2)\nfn=(2)\n7 99\n"

@@ -40,7 +40,7 @@ def settled(base: type[Any] = Producer, **attributes: Any) -> Any:
 
 @every_way
 def test_the_first_tensor_of_a_type(take: Callable[[Any], Any]) -> None:
-    """R32, R64, R71."""
+    """R32, R64, R71: what is asked, in which order, with which keywords."""
     producer = type("Young", (Producer,), {})()
     take(producer)
     assert producer.called == CALLED[take]
@@ -51,7 +51,7 @@ def test_the_first_tensor_of_a_type(take: Callable[[Any], Any]) -> None:
 def test_a_type_whose_tensors_were_on_the_cpu_is_asked_for_the_capsule_first(
     take: Callable[[Any], Any],
 ) -> None:
-    """R32, R71."""
+    """R32, R71: one call instead of two."""
     producer = settled()()
     take(producer)
     assert producer.called == AT_ONCE
@@ -78,7 +78,7 @@ def test_a_tensor_that_is_elsewhere_is_let_go_and_its_type_asked_in_full(
 
 
 def test_a_type_that_had_one_tensor_elsewhere_is_asked_in_full() -> None:
-    """R83."""
+    """R83: a stream may be needed, so the device is asked first."""
     cls = type("Mixed", (Producer,), {})
     dlx.from_dlpack(cls(data=ADDRESS, device=(2, 0)))
     for _ in range(100):
@@ -88,7 +88,7 @@ def test_a_type_that_had_one_tensor_elsewhere_is_asked_in_full() -> None:
 
 
 def test_numpy_does_not_get_a_tensor_that_is_elsewhere() -> None:
-    """R57."""
+    """R57: the capsule is dropped, the object asked in full."""
     producer = Producer(data=ADDRESS, device=(2, 0))
     with pytest.raises(BufferError, match="the tensor is on cuda:0"):
         dlx.convert(producer, np.ndarray)
@@ -100,7 +100,7 @@ def test_numpy_does_not_get_a_tensor_that_is_elsewhere() -> None:
     "asked", [{"device": "cpu"}, {"copy": True}, {"copy": False}, {"stream": -1}]
 )
 def test_whoever_asks_for_more_has_the_type_asked_in_full(asked: Any) -> None:
-    """R64, R70."""
+    """R64, R70: for a device, a copy or a stream."""
     producer = settled()()
     dlx.from_dlpack(producer, **asked)
     assert producer.called == IN_FULL
@@ -110,7 +110,7 @@ def test_whoever_asks_for_more_has_the_type_asked_in_full(asked: Any) -> None:
 def test_an_old_type_is_asked_again_without_keywords(
     take: Callable[[Any], Any],
 ) -> None:
-    """R32."""
+    """R32: after its TypeError."""
     producer = OldProducer()
     take(producer)
     assert producer.calls[-1] == ("__dlpack__", {})
@@ -121,7 +121,7 @@ def test_an_old_type_is_asked_again_without_keywords(
 def test_what_the_producer_raises_is_passed_on_and_a_new_type_not_asked_again(
     take: Callable[[Any], Any], error: BaseException
 ) -> None:
-    """R60."""
+    """R60: anything but a TypeError of an old producer."""
 
     class Refusing(Producer):
         def __dlpack__(self, **keywords: Any) -> Any:
@@ -140,7 +140,7 @@ def test_what_the_producer_raises_is_passed_on_and_a_new_type_not_asked_again(
 def test_what_the_producer_raises_is_passed_on_by_a_type_asked_first(
     take: Callable[[Any], Any], error: BaseException
 ) -> None:
-    """R60."""
+    """R60: by a type that worked until then."""
 
     def refuse(self: Any, **keywords: Any) -> Any:
         raise error
@@ -156,7 +156,7 @@ def test_what_the_producer_raises_is_passed_on_by_a_type_asked_first(
 def test_an_object_that_hides_the_method_of_its_type_is_one_without_it(
     take: Callable[[Any], Any],
 ) -> None:
-    """R61."""
+    """R61: the method is looked up on the object."""
 
     class Hiding(Producer):
         def __getattribute__(self, name: str) -> Any:
@@ -172,7 +172,7 @@ def test_an_object_that_hides_the_method_of_its_type_is_one_without_it(
 def test_a_type_that_lost_the_method_is_one_without_it(
     take: Callable[[Any], Any],
 ) -> None:
-    """R61."""
+    """R61: after it had worked."""
 
     cls: Any = type(
         "Losing",
@@ -190,7 +190,7 @@ def test_a_type_that_lost_the_method_is_one_without_it(
 
 @every_way
 def test_what_is_no_capsule_is_refused(take: Callable[[Any], Any]) -> None:
-    """R10."""
+    """R10: the error names what was returned."""
 
     class Lying(Producer):
         def __dlpack__(self, **keywords: Any) -> Any:
@@ -217,7 +217,7 @@ def test_what_is_no_capsule_is_refused(take: Callable[[Any], Any]) -> None:
 def test_numpy_gets_the_elements_of_either_capsule_and_lets_them_go_once(
     fields: Any,
 ) -> None:
-    """R8, R34, R90, R95."""
+    """R8, R34, R90, R95: as `from_dlpack` reads them."""
     producer, other = Producer(**fields), Producer(**fields)
     array = dlx.convert(producer, np.ndarray)
     assert producer.called == AT_ONCE
@@ -231,7 +231,7 @@ def test_numpy_gets_the_elements_of_either_capsule_and_lets_them_go_once(
 
 
 def test_numpy_gets_memory_that_is_read_only_as_such() -> None:
-    """R42."""
+    """R42: `convert` makes a read-only array."""
     producer = Producer(flags=DLPACK_FLAG_BITMASK_READ_ONLY)
     assert not dlx.convert(producer, np.ndarray).flags.writeable
 
@@ -243,7 +243,7 @@ def test_numpy_gets_memory_that_is_read_only_as_such() -> None:
 def test_what_cannot_be_described_is_refused_and_let_go(
     take: Callable[[Any], Any], fields: Any
 ) -> None:
-    """R12, R31, R88."""
+    """R12, R31, R88: by the deleter, once."""
     producer = Producer(**fields)
     with pytest.raises(BufferError):
         take(producer)

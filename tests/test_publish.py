@@ -180,7 +180,7 @@ def test_numpy_arrays_of_any_layout_reach_tvm() -> None:
 
 
 def test_what_came_back_holds_the_array_that_went() -> None:
-    """R15, R8."""
+    """R15, R8: as long as it lives itself."""
     check("""
         dlx.publish(np.ndarray)
         array = np.arange(3.0)
@@ -259,7 +259,7 @@ def test_the_guards_of_a_published_python_class_are_its_own() -> None:
 
 
 def test_a_published_class_dies_with_its_last_reference() -> None:
-    """R114."""
+    """R114: its table stays, and makes objects no more."""
     check("""
         kind = type("Fresh", (Own,), {})
         gone = weakref.ref(kind)

@@ -72,7 +72,7 @@ ONCE = {(True, False), (False, True)}
 
 @pytest.mark.parametrize("versioned", [True, False])
 def test_of_two_threads_one_consumes_a_capsule(versioned: bool) -> None:
-    """R10, R11."""
+    """R10, R11: at the same moment; each deleter runs once."""
     producer = Producer()
     capsules = [producer.capsule(versioned=versioned) for _ in range(MANY)]
     assert set(in_step(consumed, capsules)) <= ONCE

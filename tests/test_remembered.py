@@ -89,7 +89,7 @@ def test_an_old_producer_takes_no_protection_from_a_new_one(
 def test_memory_of_arrow_is_not_written_to_after_an_old_producer(
     base: type[Any],
 ) -> None:
-    """R42."""
+    """R42: the same class has held a producer without flags."""
     wrap = made(base)
     dlx.convert(wrap(OldProducer()), np.ndarray)
     array = dlx.convert(wrap(pa.array([1.0, 2.0])), np.ndarray)
@@ -102,7 +102,7 @@ def test_memory_of_arrow_is_not_written_to_after_an_old_producer(
 def test_a_new_producer_lends_no_keywords_to_an_old_one(
     base: type[Any], take: Callable[[Any], Any]
 ) -> None:
-    """R32."""
+    """R32: the same class has held a producer with them."""
     wrap = made(base)
     for _ in range(OFTEN):
         take(wrap(Producer()))
@@ -176,7 +176,7 @@ def test_an_export_that_needs_a_stream_gets_one_after_many_without() -> None:
 
 @every_wrapper
 def test_tensors_elsewhere_do_not_say_where_the_next_one_is(base: type[Any]) -> None:
-    """R71."""
+    """R71: the same class, on CUDA before and on the CPU now."""
     wrap = made(base)
     for _ in range(OFTEN):
         dlx.from_dlpack(wrap(Producer(data=ADDRESS, device=(2, 0))))
@@ -188,7 +188,7 @@ def test_tensors_elsewhere_do_not_say_where_the_next_one_is(base: type[Any]) -> 
 def test_an_object_that_cannot_say_where_it_is_is_refused_whatever_came_before() -> (
     None
 ):
-    """R64."""
+    """R64: the same class has held one that can."""
 
     class Silent(Producer):
         __dlpack_device__ = property()
@@ -223,7 +223,7 @@ class Naming:
 def test_whether_an_object_names_another_is_its_own_affair(
     often: str, take: Callable[[Any], Any]
 ) -> None:
-    """docs/design.md, rung 2."""
+    """docs/design.md, The way in: the attribute is asked of each instance."""
     cls, inner = made(Naming), without_protocol()()
     for _ in range(OFTEN):
         take(cls(inner if often == "with" else None))
@@ -234,7 +234,7 @@ def test_whether_an_object_names_another_is_its_own_affair(
 
 @pytest.mark.parametrize("static", [False, True])
 def test_other_devices_are_asked_of_each_object(static: bool) -> None:
-    """docs/devices.md."""
+    """docs/devices.md, The method: one instance has it, others of its class not."""
     base = Producer if not static else table_class()
 
     class Two(base):  # type: ignore[misc, valid-type]
@@ -254,7 +254,7 @@ def test_other_devices_are_asked_of_each_object(static: bool) -> None:
 
 
 def test_a_table_that_a_class_lost_is_not_used() -> None:
-    """R118."""
+    """R118: a type that may change is asked each time."""
     cls: Any = made(table_class())
     base = cls.__base__
     for _ in range(OFTEN):
@@ -266,7 +266,7 @@ def test_a_table_that_a_class_lost_is_not_used() -> None:
 
 
 def test_a_table_that_was_replaced_is_used_by_the_next() -> None:
-    """R118."""
+    """R118: a type that may change is asked each time."""
     cls: Any = table_class()
     for _ in range(OFTEN):
         dlx.from_dlpack(cls())
@@ -316,7 +316,7 @@ def test_another_metaclass_may_hide_a_table() -> None:
 
 
 def test_an_attribute_of_one_torch_tensor_says_nothing_of_the_next() -> None:
-    """R125."""
+    """R125: one instance has an `is_conj` of its own."""
     torch = requires("torch")
     first = torch.ones(2, dtype=torch.complex64)
     first.is_conj = lambda: False
@@ -386,7 +386,7 @@ def test_a_class_dies_after_an_import(make: Callable[[], Any]) -> None:
 
 @needs_heap_in_use
 def test_classes_that_die_leave_no_memory() -> None:
-    """S6."""
+    """S6: two thousand of them, each with a tensor taken."""
 
     def some(count: int) -> None:
         for _ in range(count):

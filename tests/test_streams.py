@@ -48,7 +48,7 @@ def test_a_producer_without_streams_is_told_none(
 def test_the_default_stream_is_named_explicitly(
     device: tuple[int, int], default: int
 ) -> None:
-    """R83, R84, R87."""
+    """R83, R84, R87: 1 on CUDA and for managed memory, 0 on ROCm."""
     producer = Producer(device=device)
     assert dlx.from_dlpack(producer).stream == default
     assert producer.asked["stream"] == default
@@ -61,7 +61,7 @@ def test_the_default_stream_is_named_explicitly(
 def test_a_stream_passes_to_the_producer_and_is_remembered(
     device: tuple[int, int], stream: int
 ) -> None:
-    """R73, R75, R83."""
+    """R73, R75, R83: each number that the device has."""
     producer = Producer(device=device)
     assert dlx.from_dlpack(producer, stream=stream).stream == stream
     assert producer.asked["stream"] == stream
@@ -71,14 +71,14 @@ def test_a_stream_passes_to_the_producer_and_is_remembered(
 def test_no_order_passes_to_the_producer_and_is_no_stream(
     device: tuple[int, int],
 ) -> None:
-    """R76."""
+    """R76: -1 is passed, and the tensor's stream is None."""
     producer = Producer(device=device)
     assert dlx.from_dlpack(producer, stream=-1).stream is None
     assert producer.asked["stream"] == -1
 
 
 def test_an_old_producer_gets_the_stream_that_was_given() -> None:
-    """R32, R83."""
+    """R32, R83: as its only keyword."""
     producer = OldProducer(device=CUDA)
     dlx.from_dlpack(producer, stream=HANDLE)
     assert producer.asked == {"stream": HANDLE}
@@ -143,7 +143,7 @@ def test_the_stream_is_one_of_the_device_that_was_asked_for(stream: int | None) 
 def test_a_stream_of_the_source_is_refused_where_the_result_is_on_the_cpu(
     stream: int,
 ) -> None:
-    """R55, R71, R85."""
+    """R55, R71, R85: before the producer is asked."""
     producer = Producer(device=CUDA)
     with pytest.raises(BufferError, match="stream"):
         dlx.from_dlpack(producer, device="cpu", stream=stream)
@@ -201,7 +201,7 @@ def test_what_must_be_ordered_goes_from_the_table_to_the_protocol(
 def test_what_needs_no_order_comes_through_the_table_alone(
     device: tuple[int, int], stream: int | None
 ) -> None:
-    """R76, R112."""
+    """R76, R112: `stream=-1`, or a device without streams."""
     producer = table_class()(device=device)
     tensor = dlx.from_dlpack(producer, stream=stream)
     assert producer.calls == [("managed_tensor_from_py_object_no_sync", {})]
@@ -231,7 +231,7 @@ def test_a_bad_stream_is_refused_through_a_table_too(
 def test_an_export_of_memory_without_streams_takes_only_none(
     make: Maker, device: tuple[int, int], stream: int
 ) -> None:
-    """R70."""
+    """R70: the error says so."""
     producer = make(Producer(device=device))
     with pytest.raises(BufferError, match="only None"):
         producer.__dlpack__(stream=stream)
@@ -243,7 +243,7 @@ def test_an_export_of_memory_without_streams_takes_only_none(
 def test_an_export_takes_no_stream_that_is_no_integer(
     make: Maker, device: tuple[int, int], stream: Any
 ) -> None:
-    """R78."""
+    """R78: a TypeError."""
     producer = make(Producer(device=device))
     with pytest.raises(TypeError, match="stream must be an int"):
         producer.__dlpack__(stream=stream)
@@ -257,7 +257,7 @@ def test_an_export_takes_no_stream_that_is_no_integer(
 def test_an_export_takes_no_integer_that_is_no_stream(
     make: Maker, device: tuple[int, int], stream: int
 ) -> None:
-    """R74, R75, R77."""
+    """R74, R75, R77: a ValueError."""
     producer = make(Producer(device=device))
     with pytest.raises(ValueError, match="stream"):
         producer.__dlpack__(stream=stream)
@@ -336,7 +336,7 @@ def test_the_stream_of_a_consumer_passes_to_what_a_mixin_exports(
 def test_importing_a_tensor_of_dlx_again_keeps_the_order(
     wanted: int, accepted: bool
 ) -> None:
-    """R80, R83."""
+    """R80, R83: the same stream, or none; others need a driver."""
     tensor = cuda_tensor(stream=2)
     if accepted:
         assert dlx.from_dlpack(tensor, stream=wanted).data_ptr == tensor.data_ptr

@@ -78,7 +78,7 @@ def test_extents_are_plain_ints() -> None:
 
 
 def test_the_byte_offset_is_applied_to_data_ptr() -> None:
-    """R95."""
+    """R95: `data_ptr` is the address of the first element."""
     producer = Producer(byte_offset=8)
     assert dlx.from_dlpack(producer).data_ptr == producer.tensor.data + 8
 
@@ -95,7 +95,7 @@ def test_data_ptr_is_zero_without_elements() -> None:
 
 
 def test_absent_strides_are_row_major() -> None:
-    """R90."""
+    """R90: NULL strides become numbers."""
     assert dlx.from_dlpack(Producer(strides=None)).strides == (3, 1)
 
 
@@ -130,7 +130,7 @@ def test_is_contiguous_means_compact_and_row_major(
     ],
 )
 def test_a_flag_of_the_producer_is_an_attribute(flag: int, attribute: str) -> None:
-    """R37, R42."""
+    """R37, R42: `readonly` and `is_copied`, each by its bit."""
     tensor = dlx.from_dlpack(Producer(flags=flag))
     is_set = {"readonly": tensor.readonly, "is_copied": tensor.is_copied}
     assert [name for name in is_set if is_set[name]] == [attribute]
@@ -146,14 +146,14 @@ def test_stream_is_the_one_the_elements_become_ready_on(
 
 @pytest.mark.parametrize("name", [*ATTRIBUTES, "new"])
 def test_an_attribute_cannot_be_set(name: str) -> None:
-    """docs/safety.md, threads: everything a `Tensor` holds is immutable."""
+    """docs/safety.md, Threads: everything a `Tensor` holds is immutable."""
     with pytest.raises(AttributeError):
         setattr(strided(), name, ATTRIBUTES.get(name))
 
 
 @pytest.mark.parametrize("name", ATTRIBUTES)
 def test_an_attribute_cannot_be_deleted(name: str) -> None:
-    """docs/safety.md, threads: everything a `Tensor` holds is immutable."""
+    """docs/safety.md, Threads: everything a `Tensor` holds is immutable."""
     with pytest.raises(AttributeError):
         delattr(strided(), name)
 
@@ -235,14 +235,14 @@ def test_the_repr_says_in_one_line_what_is_unusual(
 
 
 def test_the_elements_are_those_at_the_address() -> None:
-    """R15, R95."""
+    """R15, R95: of `from_pointer`."""
     array = np.arange(6.0)
     tensor = dlx.from_pointer(array.ctypes.data, (2, 3), "float64", owner=array)
     assert np.asarray(tensor).tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 def test_strides_count_elements_and_may_be_negative() -> None:
-    """R92, R97."""
+    """R92, R97: `from_pointer`, from the last element on."""
     array = np.arange(6.0)
     last = array[5:].ctypes.data
     tensor = dlx.from_pointer(last, (3, 2), "float64", strides=(-1, -3), owner=array)
@@ -251,7 +251,7 @@ def test_strides_count_elements_and_may_be_negative() -> None:
 
 @pytest.mark.parametrize("readonly", [False, True])
 def test_readonly_reaches_the_consumer(readonly: bool) -> None:
-    """R39."""
+    """R39: `from_pointer(readonly=True)` to NumPy."""
     array = np.arange(3)
     address = array.ctypes.data
     tensor = dlx.from_pointer(address, (3,), "int64", owner=array, readonly=readonly)
@@ -334,7 +334,7 @@ def test_the_device_is_whatever_device_takes(device: Any) -> None:
 def test_nonsense_is_refused(
     change: dict[str, Any], error: type[Exception], message: str | None
 ) -> None:
-    """R31, R70, R74, R77, R88, R109, R111."""
+    """R31, R70, R74, R77, R88, R109, R111: each argument of `from_pointer`."""
     with pytest.raises(error, match=message):
         dlx.from_pointer(**USUAL | change)
 
@@ -359,12 +359,12 @@ def test_what_ends_with_the_address_space_is_accepted(
 
 @pytest.mark.parametrize("ptr", [0, ADDRESS])
 def test_without_elements_any_address_is_accepted(ptr: int) -> None:
-    """R93, R94."""
+    """R93, R94: and `data_ptr` is 0."""
     assert dlx.from_pointer(ptr, (2, 0), "float32").data_ptr == 0
 
 
 def test_the_owner_lives_until_the_last_export_dies() -> None:
-    """R15."""
+    """R15: capsule, array and buffer, one after the other."""
     owner = Owner()
     alive = weakref.ref(owner)
     tensor = dlx.from_pointer(owner=owner, **USUAL)
@@ -392,7 +392,7 @@ def test_the_owner_may_be_let_go_by_a_deleter_on_another_thread() -> None:
 
 @pytest.mark.parametrize("change", [{"shape": (-1,)}, {"dtype": "no"}, {"ptr": None}])
 def test_a_refused_owner_is_not_kept(change: dict[str, Any]) -> None:
-    """R21."""
+    """R21: no reference to it is left."""
     owner = Owner()
     before = sys.getrefcount(owner)
     with pytest.raises((ValueError, TypeError)):

@@ -50,7 +50,7 @@ PRODUCERS: dict[str, Callable[[], Producer]] = {
 def test_each_import_of_the_same_object_is_deleted_once(
     make: Callable[[], Producer],
 ) -> None:
-    """R8, R16, R145."""
+    """R8, R16, R145: many threads import one producer."""
     producer = make()
 
     def work(index: int) -> set[tuple[int, ...]]:
@@ -76,7 +76,7 @@ def sources() -> list[Any]:
 
 
 def test_different_types_are_imported_side_by_side() -> None:
-    """R145."""
+    """R145: each thread gets the elements of its own source."""
     found = sources()
 
     def work(index: int) -> set[tuple[float, ...]]:
@@ -127,7 +127,7 @@ def test_a_type_may_be_met_by_all_threads_at_once(
 
 
 def test_a_capsule_is_consumed_by_one_thread() -> None:
-    """R10, R11."""
+    """R10, R11: all others are refused."""
     for _ in range(50):
         producer = Producer()
         capsule = producer.capsule()
@@ -158,7 +158,7 @@ EXPORTS: dict[str, Callable[[dlx.Tensor], Any]] = {
 def test_exports_of_one_tensor_let_go_of_it_once(
     export: Callable[[dlx.Tensor], Any],
 ) -> None:
-    """R8, R16, R145."""
+    """R8, R16, R145: many threads export one tensor."""
     producer = Producer()
     tensors = [dlx.from_dlpack(producer)]
 

@@ -95,7 +95,7 @@ def test_the_method_that_the_refusal_names_helps(
 def test_copy_makes_no_difference_to_the_refusal(
     make: Callable[[], Any], way: str, copy: bool
 ) -> None:
-    """R125."""
+    """R125: a copy would have the wrong numbers too."""
     with pytest.raises(BufferError, match=way):
         dlx.from_dlpack(make(), copy=copy)
 
@@ -112,7 +112,7 @@ def test_a_refused_tensor_is_let_go(make: Callable[[], Any], way: str) -> None:
 
 
 def test_an_imported_tensor_is_held_and_let_go() -> None:
-    """R15, R8."""
+    """R15, R8: by the import, and with it."""
     tensor = torch.ones(2)
     alive = weakref.ref(tensor)
     imported = dlx.from_dlpack(tensor)
@@ -132,7 +132,7 @@ def test_subclasses_are_guarded_too(make: str) -> None:
 
 @every_lazy
 def test_a_wrapped_tensor_is_guarded_too(make: Callable[[], Any], way: str) -> None:
-    """R125; docs/design.md, rung 2."""
+    """R125; docs/design.md, The way in: the wrapper names the tensor."""
     with pytest.raises(BufferError, match=way):
         dlx.from_dlpack(Forward(make()))
 
@@ -175,7 +175,7 @@ def no_protocol(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_tensors_and_parameters_come_through_the_table(
     keywords: dict[str, Any], grad: bool | None
 ) -> None:
-    """R112, R117."""
+    """R112, R117: whatever is asked, `__dlpack__` is not called."""
     tensor = torch.arange(3.0)
     if grad is not None:
         tensor = torch.nn.Parameter(tensor, requires_grad=grad)
@@ -184,7 +184,7 @@ def test_tensors_and_parameters_come_through_the_table(
 
 @pytest.mark.usefixtures("no_protocol")
 def test_a_wrapped_tensor_comes_through_the_table() -> None:
-    """docs/design.md, rung 2."""
+    """docs/design.md, The way in: the wrapper names the tensor."""
     tensor = torch.arange(3.0)
     assert dlx.from_dlpack(Forward(tensor)).data_ptr == tensor.data_ptr()
 
@@ -239,7 +239,7 @@ def test_a_subclass_can_export_something_else() -> None:
 
 @pytest.mark.parametrize("base", ["Tensor", "nn.Parameter"])
 def test_a_plain_subclass_is_read(base: str) -> None:
-    """R116."""
+    """R116: by `__dlpack__`, with its strides."""
     bases = {"Tensor": torch.Tensor, "nn.Parameter": torch.nn.Parameter}
     subclass = type("Sub", (bases[base],), {})
     tensor = torch.arange(6.0).reshape(2, 3).T.as_subclass(subclass)
@@ -352,7 +352,7 @@ def test_a_tensor_without_memory_is_refused_in_one_line(
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["sparse COO", "quantized", "meta", "nested", "vmap"])
 def test_what_torch_raised_is_the_cause(name: str) -> None:
-    """R60."""
+    """R60: torch's own RuntimeError."""
     with pytest.raises(BufferError) as caught:
         NO_MEMORY[name][0]()
     assert type(caught.value.__cause__) is RuntimeError

@@ -114,7 +114,7 @@ every_layout = pytest.mark.parametrize("make", LAYOUTS.values(), ids=LAYOUTS)
 
 @every_layout
 def test_a_layout_is_read_as_it_is(make: Callable[[], Any]) -> None:
-    """R89, R92, R95, R98."""
+    """R89, R92, R95, R98: shape, strides and address as torch says."""
     tensor = make()
     imported = dlx.from_dlpack(tensor)
     assert imported.data_ptr == tensor.data_ptr()
@@ -125,7 +125,7 @@ def test_a_layout_is_read_as_it_is(make: Callable[[], Any]) -> None:
 
 @every_layout
 def test_torch_reads_a_layout_as_it_is(make: Callable[[], Any]) -> None:
-    """R89, R128."""
+    """R89, R128: there and back, through the table."""
     tensor = make()
     back = torch.from_dlpack(dlx.from_dlpack(tensor))
     assert (back.data_ptr(), back.shape) == (tensor.data_ptr(), tensor.shape)
@@ -134,7 +134,7 @@ def test_torch_reads_a_layout_as_it_is(make: Callable[[], Any]) -> None:
 
 @pytest.mark.parametrize("shape", [(0,), (0, 3), (3, 0), (2, 0, 4)], ids=str)
 def test_empty_tensors_go_there_and_back(shape: tuple[int, ...]) -> None:
-    """R93, R94."""
+    """R93, R94: without an address."""
     imported = dlx.from_dlpack(torch.zeros(shape))
     assert (imported.shape, imported.data_ptr) == (shape, 0)
     assert torch.from_dlpack(imported).shape == shape
@@ -190,7 +190,7 @@ def test_the_shape_is_of_the_time_of_the_import(change: Callable[[Any], Any]) ->
 
 
 def test_what_torch_writes_dlx_shows() -> None:
-    """R49."""
+    """R49: the memory is shared."""
     tensor = torch.zeros(2, 3)
     imported = dlx.from_dlpack(tensor)
     tensor[1, 2] = 7
@@ -198,14 +198,14 @@ def test_what_torch_writes_dlx_shows() -> None:
 
 
 def test_what_dlx_is_written_torch_shows() -> None:
-    """R49."""
+    """R49: the memory is shared."""
     tensor = torch.zeros(2, 3)
     dlx.from_dlpack(tensor).numpy()[1, 2] = 7
     assert tensor.tolist() == [[0, 0, 0], [0, 0, 7]]
 
 
 def test_torch_writes_through_a_dlx_tensor() -> None:
-    """R49."""
+    """R49: to an array of NumPy."""
     array = np.zeros((2, 3))
     torch.from_dlpack(dlx.from_dlpack(array))[1, 2] = 7
     assert array.tolist() == [[0, 0, 0], [0, 0, 7]]

@@ -25,7 +25,7 @@ def takes_table(x: SupportsExchangeAPI) -> bool:
 
 
 def test_a_tensor_and_a_mixin_support_both() -> None:
-    """R1, R112."""
+    """R1, R112: `SupportsDLPack` and `SupportsExchangeAPI`."""
     tensor = dlx.from_dlpack(np.ones(3))
     assert takes_dlpack(tensor)
     assert takes_table(tensor)
@@ -34,14 +34,14 @@ def test_a_tensor_and_a_mixin_support_both() -> None:
 
 
 def test_an_ndarray_supports_dlpack_alone() -> None:
-    """R116."""
+    """R116: it has no table."""
     array = np.ones(3)
     assert takes_dlpack(array)
     assert takes_table(array) is False  # type: ignore[arg-type]
 
 
 def test_a_torch_tensor_supports_both() -> None:
-    """R1, R112."""
+    """R1, R112: torch puts its table on the type."""
     x = requires("torch").ones(3)
     assert takes_dlpack(x)
     assert takes_table(x)
@@ -49,7 +49,7 @@ def test_a_torch_tensor_supports_both() -> None:
 
 @pytest.mark.parametrize("x", [3, b"3", [3.0]])
 def test_what_is_no_tensor_supports_neither(x: object) -> None:
-    """R1, R112."""
+    """R1, R112: isinstance says so."""
     assert not isinstance(x, SupportsDLPack | SupportsExchangeAPI)
 
 

@@ -48,7 +48,7 @@ def refused(number: int, order: Callable[[], object]) -> None:
 
 
 def test_a_capture_orders_streams_that_it_holds(gpu: Machine) -> None:
-    """B.6: P and S in one capture; a wait is an edge."""
+    """H6: both streams are in one capture, where a wait is an edge."""
     tensor = tensor_of(gpu, gpu.p)
     with capture(gpu, gpu.p):
         gpu.driver.order(gpu.s.handle, gpu.p.handle)
@@ -57,7 +57,7 @@ def test_a_capture_orders_streams_that_it_holds(gpu: Machine) -> None:
 
 
 def test_an_import_would_draw_its_stream_into_the_capture(gpu: Machine) -> None:
-    """B.6: P captures and S does not; nothing would bring S back."""
+    """H6 (904): only the producer's stream captures; nothing would join the other."""
     tensor = tensor_of(gpu, gpu.p)
     with capture(gpu, gpu.p):
         refused(904, lambda: tensor.__dlpack__(stream=gpu.s.handle))
@@ -67,7 +67,7 @@ def test_an_import_would_draw_its_stream_into_the_capture(gpu: Machine) -> None:
 def test_a_block_draws_its_stream_into_the_capture_and_brings_it_back(
     gpu: Machine,
 ) -> None:
-    """B.6: P captures and S does not; borrow joins at its end."""
+    """H6: only the producer's stream captures; the block joins the other at its end."""
     tensor = tensor_of(gpu, gpu.p)
     with capture(gpu, gpu.p):
         with dlx.borrow(tensor, stream=gpu.s) as (view, _):
@@ -78,7 +78,7 @@ def test_a_block_draws_its_stream_into_the_capture_and_brings_it_back(
 
 
 def test_a_capture_does_not_wait_for_what_is_outside(gpu: Machine) -> None:
-    """B.6: S captures and P does not."""
+    """H6 (905): only the consumer's stream captures."""
     tensor = tensor_of(gpu, gpu.p)
     with capture(gpu, gpu.s):
         refused(905, lambda: tensor.__dlpack__(stream=gpu.s.handle))
@@ -86,7 +86,7 @@ def test_a_capture_does_not_wait_for_what_is_outside(gpu: Machine) -> None:
 
 
 def test_two_captures_are_not_merged(gpu: Machine) -> None:
-    """B.6: P and S capture two graphs."""
+    """H6 (902): the two streams capture two graphs."""
     tensor = tensor_of(gpu, gpu.p)
     with capture(gpu, gpu.p), capture(gpu, gpu.s):
         refused(902, lambda: tensor.__dlpack__(stream=gpu.s.handle))
@@ -94,7 +94,7 @@ def test_two_captures_are_not_merged(gpu: Machine) -> None:
 
 @pytest.mark.parametrize("side", ["producer", "consumer"])
 def test_the_legacy_stream_is_left_alone(gpu: Machine, side: str) -> None:
-    """B.6: a blocking stream captures, and the legacy stream is on either side."""
+    """H6 (906): a blocking stream captures, and the legacy stream is on either side."""
     tensor = tensor_of(gpu, 1 if side == "producer" else gpu.s)
     stream = gpu.s.handle if side == "producer" else 1
     with capture(gpu, Stream(gpu.driver, flags=0)):
@@ -111,7 +111,7 @@ def test_no_order_is_the_way_out(gpu: Machine) -> None:
 
 
 def test_deferred_releases_leave_a_capture_alone(gpu: Machine) -> None:
-    """B.6: a sweep asks events in a relaxed scope, also while another thread's
+    """H6: a sweep asks events in a relaxed scope, also while another thread's
     capture is in the global mode.
     """
     torch = client_of("torch")
@@ -151,7 +151,7 @@ def replayed(gpu: Machine, graph: Any, source: Any, target: Any) -> tuple[float,
 def test_a_graph_of_torch_replays_what_was_launched_in_a_block(
     gpu: Machine, torch: ModuleType, other: bool
 ) -> None:
-    """B.6: a kernel through `borrow`, on torch's stream or on one that is joined."""
+    """H6: a kernel through `borrow`, on torch's stream or on one that is joined."""
     source, target = (torch.zeros(COUNT, device="cuda:0") for _ in range(2))
     gpu.synchronize()
     with (
@@ -166,7 +166,7 @@ def test_a_graph_of_torch_replays_what_was_launched_in_a_block(
 def test_a_graph_of_torch_replays_what_torch_does_with_a_tensor_of_dlx(
     gpu: Machine, torch: ModuleType
 ) -> None:
-    """B.6: torch to dlx to torch, on the stream that captures."""
+    """H6: torch to dlx to torch, on the stream that captures."""
     source, target = (torch.zeros(COUNT, device="cuda:0") for _ in range(2))
     gpu.synchronize()
     with torch_graph(torch, gpu.p) as graph:
@@ -176,7 +176,7 @@ def test_a_graph_of_torch_replays_what_torch_does_with_a_tensor_of_dlx(
 
 
 def test_memory_is_given_back_in_a_capture(gpu: Machine, torch: ModuleType) -> None:
-    """B.6: at once, because an event of a graph could not be asked later."""
+    """H6: at once, because an event of a graph could not be asked later."""
     source, target = (torch.zeros(COUNT, device="cuda:0") for _ in range(2))
     gpu.synchronize()
     with torch_graph(torch, gpu.p) as graph:

@@ -112,7 +112,7 @@ def test_the_source_of_a_copy_may_change_at_once(gpu: Machine) -> None:
 
 
 def test_no_copy_is_made_that_was_not_allowed(gpu: Machine, torch: ModuleType) -> None:
-    """R48, R58."""
+    """R48, R58: `copy=False` to and from the GPU raises CopyRefused."""
     with pytest.raises(dlx.CopyRefused):
         dlx.from_dlpack(torch.zeros(3, device="cuda:0"), device="cpu", copy=False)
     with pytest.raises(dlx.CopyRefused):

@@ -86,7 +86,7 @@ def test_the_device_of_a_stream_is_found(gpu: Machine, torch: ModuleType) -> Non
 
 
 def test_a_stream_of_another_device_is_refused(gpu: Machine, torch: ModuleType) -> None:
-    """R86, H7."""
+    """R86, H7: an import on cuda:0 does not take a stream of cuda:1."""
     if torch.cuda.device_count() < 2:
         pytest.skip("one GPU")
     there = torch.cuda.Stream(device=1)

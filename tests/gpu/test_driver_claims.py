@@ -33,7 +33,7 @@ def answers(name: str) -> Codes:
 
 @pytest.mark.parametrize("name", CLAIMS)
 def test_the_driver_answers_as_documented(gpu: Machine, name: str) -> None:
-    """Section B.6 of the design: the rows of captures, and what may be asked in one."""
+    """H6: what each step of a capture answers, and what may be asked in one."""
     said = answers(name)
     if said == EXPECTED[name]:
         found(f"{name}: as documented")

@@ -11,7 +11,7 @@ from gpu.machine import NEW, OLD, Machine, one_value
 
 
 def test_an_event_is_free_again_when_a_stream_waits_for_it(gpu: Machine) -> None:
-    """B.5: a wait is for what the event had recorded then, not for what comes later."""
+    """docs/streams.md, How: a wait is for what the event had recorded by then."""
     driver, event = gpu.driver, gpu.driver.new_event()
     gpu.fill(gpu.memory[0], OLD, gpu.p)
     gpu.p.synchronize()
@@ -30,7 +30,7 @@ def test_an_event_is_free_again_when_a_stream_waits_for_it(gpu: Machine) -> None
 
 
 def test_an_event_may_be_destroyed_when_a_stream_waits_for_it(gpu: Machine) -> None:
-    """B.5: `cuEventDestroy` does not block, and the wait stands."""
+    """`cuEventDestroy` does not block, and the wait stands."""
     gpu.fill(gpu.memory[0], OLD, gpu.p)
     gpu.p.synchronize()
     with gpu.gate.closed(gpu.p):
@@ -44,7 +44,7 @@ def test_an_event_may_be_destroyed_when_a_stream_waits_for_it(gpu: Machine) -> N
 
 
 def test_a_thousand_imports_order_each_its_own(gpu: Machine) -> None:
-    """B.5: one event of dlx serves them all."""
+    """docs/streams.md, How: one event of dlx's pool serves them all."""
     torch = client_of("torch")
     with torch.stream(gpu.p):
         array = torch.full(OLD)

@@ -56,7 +56,7 @@ def test_without_order_the_hazard_strikes(
 def test_what_a_kernel_has_yet_to_read_is_not_mutated(
     gpu: Machine, library: str, order: str
 ) -> None:
-    """H1."""
+    """H1: the producer overwrites an input while a kernel waits to read it."""
     assert struck("mutate", library, order) == 0
 
 
@@ -65,7 +65,7 @@ def test_what_a_kernel_has_yet_to_read_is_not_mutated(
 def test_what_a_kernel_has_yet_to_read_is_not_handed_out(
     gpu: Machine, library: str, release: str
 ) -> None:
-    """H4."""
+    """H4: the input is dropped and its memory reused while a kernel waits to read."""
     assert struck("free", library, release) == 0
 
 

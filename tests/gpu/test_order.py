@@ -55,7 +55,7 @@ def read_of_late_write(gpu: Machine, library: str, way: str) -> tuple[float, boo
 def test_a_stream_waits_for_what_the_producer_was_given(
     gpu: Machine, library: str, way: str
 ) -> None:
-    """R80, R83, R150."""
+    """R80, R83, R150: a read on another stream sees a write that was queued late."""
     assert read_of_late_write(gpu, library, way) == (NEW, True)
 
 

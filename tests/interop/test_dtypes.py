@@ -16,7 +16,7 @@ MODULES = ["torch", "jax.numpy", "mlx.core", "paddle", "tensorflow", "warp"]
 
 @pytest.mark.parametrize("module", MODULES)
 def test_a_dtype_object_names_its_dtype(module: str) -> None:
-    """R102 to R108."""
+    """R102 to R108: `DType` takes the dtype objects of each library."""
     if importlib.util.find_spec(module.partition(".")[0]) is None:
         pytest.skip("not installed")
     code = f"""if True:

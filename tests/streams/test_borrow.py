@@ -76,7 +76,7 @@ def test_on_the_cpu_there_is_no_stream() -> None:
 
 
 def test_out_that_is_read_only_is_refused(sim: Simulation, library: Framework) -> None:
-    """R39."""
+    """R39: it may be an input."""
     with library.stream(sim.stream()):
         array = library.full((4,), flags=READ_ONLY)
         with dlx.borrow(array) as (tensor, _):
@@ -216,7 +216,7 @@ def test_a_producer_without_a_table_is_asked_to_order_the_lead(
 def test_no_order_is_kept_where_none_is_asked_for(
     sim: Simulation, library: Framework
 ) -> None:
-    """R76."""
+    """R76: with `stream=-1`, `borrow` calls no driver and names no stream."""
     with library.stream(sim.stream()):
         array = library.full((4,))
         sim.clear_journal()

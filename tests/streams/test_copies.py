@@ -70,7 +70,7 @@ def test_a_move_to_a_device_is_one_copy(sim: Simulation) -> None:
 
 
 def test_the_source_may_change_as_soon_as_it_was_copied(sim: Simulation) -> None:
-    """R59."""
+    """R59: host memory is overwritten right after its copy to the device."""
     array, s = ARRAY.copy(), sim.stream()
     tensor = dlx.from_dlpack(array, device="cuda:0", stream=s)
     sim.host_write(array.ctypes.data, array.nbytes)
@@ -112,7 +112,7 @@ def test_torch_on_the_cpu_goes_to_a_device(sim: Simulation, bases: int) -> None:
 
 
 def test_an_error_of_the_producer_that_is_no_refusal_passes(sim: Simulation) -> None:
-    """R60."""
+    """R60: dlx copies only after a BufferError."""
 
     class Failing(Producer):
         def __dlpack__(self, **keywords: Any) -> Any:
@@ -124,7 +124,7 @@ def test_an_error_of_the_producer_that_is_no_refusal_passes(sim: Simulation) -> 
 
 @pytest.mark.parametrize("make", [lambda: ARRAY, lambda: dlx.from_dlpack(ARRAY)])
 def test_a_move_without_a_copy_is_refused(sim: Simulation, make: Any) -> None:
-    """R48, R58."""
+    """R48, R58: `copy=False` gives the driver no work."""
     with pytest.raises(dlx.CopyRefused):
         dlx.from_dlpack(make(), device="cuda:0", copy=False)
     assert work(sim) == []
@@ -210,7 +210,7 @@ def test_a_copy_on_a_device_waits_for_the_source(
 def test_a_copy_on_the_stream_of_the_library_is_ordered_already(
     sim: Simulation, library: Framework
 ) -> None:
-    """R81."""
+    """R81: the driver is asked for memory and a copy, and for no event."""
     p = sim.stream()
     with library.stream(p):
         array = library.full((2, 3), 1.5)
@@ -225,7 +225,7 @@ def test_a_copy_on_the_stream_of_the_library_is_ordered_already(
 
 
 def test_a_copy_without_order_races(sim: Simulation, library: Framework) -> None:
-    """R76."""
+    """R76: `stream=-1` waits for nothing, as the race shows."""
     with library.stream(sim.stream()):
         array = library.full((4,))
         with dlx.stream(sim.stream(), device="cuda:0"):
@@ -268,7 +268,7 @@ def test_a_copy_goes_to_another_device(sim: Simulation, library: Framework) -> N
 def test_an_export_as_a_copy_is_made_on_the_stream_of_the_consumer(
     sim: Simulation,
 ) -> None:
-    """R37, R47, R50, R72."""
+    """R37, R47, R50, R72: also if that is the legacy stream, which None names."""
     tensor, s = (
         dlx.from_dlpack(ARRAY, device="cuda:0", stream=sim.stream()),
         sim.stream(),
@@ -286,7 +286,7 @@ def test_an_export_as_a_copy_is_made_on_the_stream_of_the_consumer(
 
 
 def test_an_export_goes_to_the_host_and_to_a_device(sim: Simulation) -> None:
-    """R54, R55."""
+    """R54, R55: the elements are complete on the host, in stream order on a device."""
     tensor = dlx.from_dlpack(ARRAY, device="cuda:0", stream=sim.stream())
     host = dlx.from_dlpack(tensor.__dlpack__(dl_device=(1, 0), max_version=(1, 3)))
     sim.host_read(host.data_ptr, host.nbytes)
@@ -299,14 +299,14 @@ def test_an_export_goes_to_the_host_and_to_a_device(sim: Simulation) -> None:
 
 @pytest.mark.parametrize("stream", [LEGACY, -1, 5])
 def test_an_export_to_the_host_takes_no_stream(sim: Simulation, stream: int) -> None:
-    """R55, R70."""
+    """R55, R70: `dl_device=(1, 0)` with a stream is refused."""
     tensor = dlx.from_dlpack(ARRAY, device="cuda:0")
     with pytest.raises(BufferError, match="cpu has no streams"):
         tensor.__dlpack__(dl_device=(1, 0), stream=stream)
 
 
 def test_an_export_elsewhere_without_a_copy_is_refused(sim: Simulation) -> None:
-    """R48, R54."""
+    """R48, R54: `dl_device=(1, 0), copy=False` for memory of a device."""
     tensor = dlx.from_dlpack(ARRAY, device="cuda:0")
     with pytest.raises(dlx.CopyRefused):
         tensor.__dlpack__(dl_device=(1, 0), copy=False)
@@ -340,7 +340,7 @@ def test_a_library_gets_what_was_on_the_host_or_a_device(
 
 
 def test_a_copy_is_refused_while_its_stream_captures(sim: Simulation) -> None:
-    """B.6: a graph would own the memory, and the host cannot wait for it."""
+    """H6: a graph would own the memory, and the host cannot wait for it."""
     tensor, s = dlx.from_dlpack(ARRAY, device="cuda:0"), sim.stream()
     ready = on_device(sim, ARRAY, stream=s)
     with s.capture():
@@ -360,7 +360,7 @@ def test_a_copy_is_refused_while_its_stream_captures(sim: Simulation) -> None:
 def test_the_legacy_stream_is_refused_while_another_one_captures(
     sim: Simulation,
 ) -> None:
-    """B.6: 906."""
+    """H6 (906): copies use the legacy stream where none is named."""
     tensor, s = dlx.from_dlpack(ARRAY, device="cuda:0"), sim.stream(blocking=True)
     with s.capture():
         with refused(s, match="captures a graph"):
@@ -370,7 +370,7 @@ def test_the_legacy_stream_is_refused_while_another_one_captures(
 
 
 def test_a_copy_on_another_stream_leaves_a_capture_alone(sim: Simulation) -> None:
-    """B.6."""
+    """H6: a copy to the device while another stream captures."""
     s, other = sim.stream(), sim.stream()
     with other.capture(2):
         tensor = dlx.from_dlpack(ARRAY, device="cuda:0", stream=s)

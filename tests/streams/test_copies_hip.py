@@ -36,7 +36,7 @@ def test_a_tensor_goes_to_a_rocm_device_and_back(sim: Simulation) -> None:
 
 
 def test_memory_of_a_rocm_device_is_given_back(sim: Simulation) -> None:
-    """R8."""
+    """R8: by `hipFreeAsync`, when the tensor dies."""
     before = sim.counts["allocations"]
     tensor = dlx.empty(3, "float32", device="rocm:0")
     assert sim.counts["allocations"] == before + 1

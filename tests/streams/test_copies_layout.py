@@ -50,7 +50,7 @@ any_view = settings(
 def test_any_layout_goes_to_the_device(
     sim: Simulation, view: np.ndarray[Any, Any]
 ) -> None:
-    """R59, R98."""
+    """R59, R98: the result is contiguous and has the same elements."""
     sim.start()
     tensor = dlx.from_dlpack(view, device="cuda:0")
     assert tensor.is_contiguous
@@ -64,7 +64,7 @@ def test_any_layout_goes_to_the_device(
 def test_any_layout_comes_from_the_device(
     sim: Simulation, view: np.ndarray[Any, Any]
 ) -> None:
-    """R55, R98."""
+    """R55, R98: with the same elements, moved to the CPU."""
     sim.start()
     np.testing.assert_array_equal(values(sim, on_device(sim, view)), view)
     assert sim.races == []
@@ -75,7 +75,7 @@ def test_any_layout_comes_from_the_device(
 def test_any_layout_is_copied_on_the_device(
     sim: Simulation, view: np.ndarray[Any, Any]
 ) -> None:
-    """R47, R98."""
+    """R47, R98: the copy is contiguous and has the same elements."""
     sim.start()
     tensor = on_device(sim, view).to(copy=True)
     assert tensor.is_contiguous

@@ -25,7 +25,7 @@ CUDA = (2, 0)
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 0, 4), (2, 3, 4)], ids=str)
 def test_uninitialized_memory_of_a_device(sim: Simulation, shape: Any) -> None:
-    """R93, R96, R138."""
+    """R93, R96, R138: aligned, writable, and at NULL without elements."""
     tensor = dlx.empty(shape, "float32", device="cuda:0")
     assert tensor.shape == shape
     assert tensor.dtype == "float32"
@@ -54,7 +54,7 @@ def test_empty_memory_is_of_the_current_stream(sim: Simulation) -> None:
 
 
 def test_another_stream_waits_for_memory_that_is_just_there(sim: Simulation) -> None:
-    """R80."""
+    """R80: memory is allocated in stream order, so its first use waits."""
     s = sim.stream()
     tensor = dlx.empty(3, "float32", device="cuda:0")
     with tensor.use(stream=s) as used:
@@ -76,7 +76,7 @@ def test_another_stream_waits_for_memory_that_is_just_there(sim: Simulation) -> 
 def test_memory_that_runs_out_is_a_memory_error(
     sim: Simulation, make: Callable[[], Any]
 ) -> None:
-    """R63."""
+    """R63: the driver's out-of-memory code is no BufferError."""
     sim.fail_next("cuMemAllocAsync", 2)
     with pytest.raises(MemoryError, match="could not allocate"):
         make()
@@ -84,7 +84,7 @@ def test_memory_that_runs_out_is_a_memory_error(
 
 @pytest.mark.parametrize("device", ["cuda_managed:0", "cuda_host:0", "metal:0"])
 def test_memory_of_other_kinds_is_refused(sim: Simulation, device: str) -> None:
-    """R62."""
+    """R62: pinned and managed memory, and a device without a driver."""
     with pytest.raises(BufferError, match="does not allocate on"):
         dlx.empty(3, "float32", device=device)
     with pytest.raises(BufferError, match="does not move it to"):
@@ -95,7 +95,7 @@ def test_memory_of_other_kinds_is_refused(sim: Simulation, device: str) -> None:
 
 
 def test_the_allocator_of_the_table_gives_device_memory(sim: Simulation) -> None:
-    """R134, R135, R138."""
+    """R134, R135, R138: compact strides, a deleter, no report of an error."""
     made = Allocation(dlx.Tensor, (2, 3), device=CUDA)
     tensor = made.managed.dl_tensor
     assert (made.code, made.errors) == (0, [])
@@ -118,7 +118,7 @@ def test_the_allocator_needs_no_python_of_its_caller(sim: Simulation) -> None:
 def test_the_allocator_reports_by_its_callback_alone(
     sim: Simulation, code: int, kind: bytes
 ) -> None:
-    """R135, R136, R137."""
+    """R135, R136, R137: the kind of the error, also where nobody listens."""
     sim.fail_next("cuMemAllocAsync", code, 2)
     made = Allocation(dlx.Tensor, (2, 3), device=CUDA)
     assert made.code == -1
@@ -130,7 +130,7 @@ def test_the_allocator_reports_by_its_callback_alone(
 
 
 def test_memory_lives_as_long_as_its_last_view(sim: Simulation) -> None:
-    """R15, R16."""
+    """R15, R16: two exports; the second one's deleter frees."""
     tensor = dlx.from_dlpack(ARRAY, device="cuda:0")
     exports = [
         take(tensor.__dlpack__(stream=LEGACY, max_version=(1, 3))) for _ in range(2)
@@ -162,7 +162,7 @@ def test_memory_is_freed_after_the_streams_that_used_it(sim: Simulation) -> None
 
 
 def test_a_stream_object_lives_as_long_as_memory_of_it(sim: Simulation) -> None:
-    """H3."""
+    """H3: the memory is freed on that stream, which is destroyed after that."""
     tensor = dlx.from_dlpack(ARRAY, device="cuda:0", stream=OwnStream(sim.stream()))
     gc.collect()
     assert values(sim, tensor).tolist() == ARRAY.tolist()
@@ -191,7 +191,7 @@ def test_memory_of_a_stream_that_may_be_gone_is_freed_elsewhere(
 
 
 def test_a_copy_for_a_consumer_does_not_keep_its_stream(sim: Simulation) -> None:
-    """R82."""
+    """R82: the consumer destroys its stream before it drops the copy."""
     tensor, s = dlx.from_dlpack(ARRAY, device="cuda:0"), sim.stream()
     managed = take(tensor.__dlpack__(stream=s.handle, copy=True, max_version=(1, 3)))
     s.launch(True, managed.dl_tensor.data, tensor.nbytes)
@@ -213,7 +213,7 @@ def test_memory_is_freed_in_any_thread(sim: Simulation) -> None:
 def test_memory_that_dies_in_a_capture_is_freed_after_it(
     sim: Simulation, mode: int
 ) -> None:
-    """B.6: the capture is not disturbed."""
+    """H6: a free would become part of the graph."""
     s = sim.stream()
     tensor = dlx.from_dlpack(ARRAY, device="cuda:0", stream=s)
     with s.capture(mode):
@@ -225,7 +225,7 @@ def test_memory_that_dies_in_a_capture_is_freed_after_it(
 
 
 def test_nothing_is_lost_over_many_copies(sim: Simulation, library: Framework) -> None:
-    """R8."""
+    """R8: streams, events and memory are as many as before."""
     p, s = sim.stream(), sim.stream()
     before: dict[str, int] = {}
     for index in range(20):

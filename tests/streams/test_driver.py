@@ -109,7 +109,7 @@ def test_no_driver_is_touched_at_import_or_on_the_cpu() -> None:
 
 
 def test_a_driver_without_a_function_says_which() -> None:
-    """B.7: and what is accepted; what needs none goes on."""
+    """S19: and what is accepted; what needs no function goes on."""
     code = """
         import dlx
         from support.fake_table import without_protocol
@@ -127,7 +127,7 @@ def test_a_driver_without_a_function_says_which() -> None:
 
 
 def test_a_function_that_is_not_known_by_version_is_found_by_its_symbol() -> None:
-    """B.7: symbols are stable, with their suffix."""
+    """S19: symbols with their suffix do not change."""
     code = """
         for name in ("cuCtxPushCurrent", "cuStreamGetCaptureInfo", "cuEventRecord"):
             sim.hide(name)
@@ -146,7 +146,7 @@ def test_a_function_that_is_not_known_by_version_is_found_by_its_symbol() -> Non
 
 
 def test_functions_are_asked_for_in_a_fixed_old_version() -> None:
-    """B.7: newer versions of a name may have other parameters."""
+    """S19: newer versions of a name may have other parameters."""
     code = """
         with library.stream(sim.stream()):
             dlx.from_dlpack(library.full((4,)), stream=sim.stream())
@@ -189,7 +189,7 @@ def test_a_fork_after_the_driver_was_used_is_one_clear_error() -> None:
 
 
 def test_an_error_has_call_number_and_name(sim: Simulation, library: Framework) -> None:
-    """R60."""
+    """R60: what the driver answers becomes a CudaError."""
     with library.stream(sim.stream()):
         array, s = library.full((4,)), sim.stream()
         sim.fail_next("cuEventRecord", 700)
@@ -265,7 +265,7 @@ def test_the_default_streams_of_cuda_are_none_of_rocm(
 
 
 def test_the_default_stream_of_rocm_is_0(sim: Simulation, rocm: Framework) -> None:
-    """R75, R84."""
+    """R75, R84: 0 is accepted, remembered and passed on."""
     s, array = sim.stream(hip=True), rocm.full((4,))
     tensor = dlx.from_dlpack(array, stream=0)
     assert tensor.stream == 0
@@ -277,7 +277,7 @@ def test_the_default_stream_of_rocm_is_0(sim: Simulation, rocm: Framework) -> No
 def test_a_borrow_on_rocm_is_joined_at_both_ends(
     sim: Simulation, rocm: Framework
 ) -> None:
-    """H1."""
+    """H1: the producer writes after the block."""
     s = sim.stream(hip=True)
     with rocm.stream(sim.stream(hip=True)):
         array = rocm.full((4,))
@@ -290,7 +290,7 @@ def test_a_borrow_on_rocm_is_joined_at_both_ends(
 def test_a_pending_event_of_hip_is_not_recorded_again(
     sim: Simulation, rocm: Framework
 ) -> None:
-    """B.5: others are made, until some are done; the fixture sees violations."""
+    """docs/streams.md, How: others are made until some are done."""
     p, s = sim.stream(hip=True), sim.stream(hip=True)
     with rocm.stream(p):
         array = rocm.full((4,))
@@ -305,7 +305,7 @@ def test_a_pending_event_of_hip_is_not_recorded_again(
 def test_memory_of_rocm_is_not_reused_before_the_kernel_is_done(
     sim: Simulation, rocm: Framework
 ) -> None:
-    """H4."""
+    """H4: the array is freed and its memory given out again."""
     s = sim.stream(hip=True)
     with rocm.stream(sim.stream(hip=True)):
         array = rocm.full((4,))

@@ -39,7 +39,7 @@ def test_a_producer_that_mutates_races_with_a_kernel_on_another_stream(
 def test_a_producer_that_mutates_after_a_borrow_waits_for_the_kernel(
     sim: Simulation, library: Framework
 ) -> None:
-    """H1, R150."""
+    """H1, R150: the end of the block makes the producer's stream wait."""
     p, s = sim.stream(), sim.stream()
     with library.stream(p):
         array = library.full((4,))
@@ -52,7 +52,7 @@ def test_a_producer_that_mutates_after_a_borrow_waits_for_the_kernel(
 def test_a_producer_that_mutates_after_a_use_waits_for_the_kernel(
     sim: Simulation, library: Framework
 ) -> None:
-    """H1, R150."""
+    """H1, R150: the end of the block makes the producer's stream wait."""
     p, s = sim.stream(), sim.stream()
     with library.stream(p):
         array = library.full((4,))
@@ -119,7 +119,7 @@ def test_the_bare_handle_of_a_destroyed_stream_dangles(
 def test_a_stream_object_lives_as_long_as_a_tensor_that_uses_it(
     sim: Simulation, library: Framework
 ) -> None:
-    """H3, R151."""
+    """H3, R151: its last name is deleted while the tensor lives."""
     p, consumer = sim.stream(), sim.stream()
     owner = OwnStream(sim.stream())
     handle = owner.stream.handle
@@ -182,7 +182,7 @@ def test_memory_that_is_freed_at_once_is_overwritten_under_the_kernel(
 def test_memory_is_not_reused_before_the_kernel_is_done(
     sim: Simulation, library: Framework, release: str
 ) -> None:
-    """H4."""
+    """H4: the library frees the array and allocates again."""
     drop_while_a_kernel_runs(sim, library, release)
     assert sim.races == []
 
@@ -225,7 +225,7 @@ def test_the_default_of_the_standard_breaks_a_capture(sim: Simulation) -> None:
 def test_dlx_refuses_what_would_break_a_capture(
     sim: Simulation, library: Framework
 ) -> None:
-    """H6."""
+    """H6: an export to the legacy stream, while a blocking stream captures."""
     p = sim.stream(blocking=True)
     with library.stream(p):
         tensor = dlx.from_dlpack(library.full((4,)))

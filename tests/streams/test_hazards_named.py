@@ -58,7 +58,7 @@ def test_a_stream_waits_for_one_of_another_device(sim: Simulation) -> None:
 def test_the_handle_of_a_threads_default_stream_names_another_in_each_thread(
     sim: Simulation,
 ) -> None:
-    """H8."""
+    """H8: without dlx, 2 in two threads is a race."""
     memory = sim.allocate(16)
     sim.default_stream(PER_THREAD).write(memory)
 
@@ -119,7 +119,7 @@ def test_special_handles_are_those_of_the_tensors_device(
 def test_null_is_the_legacy_default_stream(
     sim: Simulation, library: Framework, ordered: bool
 ) -> None:
-    """H9, R141."""
+    """H9, R141: a table that answers NULL is ordered after the legacy stream."""
     s = sim.stream()
     tensor = dlx.from_dlpack(library.full((4,)), stream=s if ordered else -1)
     read(s, tensor)
@@ -155,7 +155,7 @@ def test_work_on_another_stream_of_the_producer_is_the_users(
 def test_the_host_waits_before_it_looks(
     sim: Simulation, waits: bool, device: str
 ) -> None:
-    """H11."""
+    """H11: pinned and managed memory, with and without `synchronize`."""
     s = sim.stream()
     memory = sim.allocate(16, kind="managed")
     s.write(memory)
@@ -189,7 +189,7 @@ def test_a_consumer_waits_for_all_that_dlx_knows(
 def test_a_consumer_waits_for_a_tensor_that_came_without_a_stream(
     sim: Simulation, library: Framework, ordered: bool
 ) -> None:
-    """H12, R80."""
+    """H12, R80: the export orders it, and `stream=-1` does not."""
     p, consumer = sim.stream(), sim.stream()
     with library.stream(p):
         tensor = dlx.from_dlpack(library.full((4,)))

@@ -49,7 +49,7 @@ def test_without_a_stream_only_the_point_is_noted(
 def test_what_was_written_comes_before_a_later_consumer(
     sim: Simulation, cupy: Framework
 ) -> None:
-    """H12."""
+    """H12: the export waits for the point that the import noted."""
     s = sim.stream()
     with cupy.stream(sim.stream()):
         array = cupy.full((2, 3), 1.5)
@@ -123,7 +123,7 @@ def test_an_interface_that_fails_changes_nothing(
 
 
 def test_an_interrupt_is_not_lost(sim: Simulation) -> None:
-    """R60."""
+    """R60: only an Exception of the property counts as "no stream"."""
 
     class Interrupted(InterfaceDLPackArray):
         @property
@@ -138,7 +138,7 @@ def test_an_interrupt_is_not_lost(sim: Simulation) -> None:
 def test_a_stream_that_was_given_is_ordered_by_the_protocol(
     sim: Simulation, cupy: Framework
 ) -> None:
-    """R83."""
+    """R83: `__dlpack__` gets the stream, and dlx calls no driver."""
     s = sim.stream()
     with cupy.stream(sim.stream()):
         array = cupy.full((2, 3))
@@ -150,7 +150,7 @@ def test_a_stream_that_was_given_is_ordered_by_the_protocol(
 
 
 def test_the_same_stream_calls_no_driver(sim: Simulation, cupy: Framework) -> None:
-    """R81."""
+    """R81: the import names the stream that the library works on."""
     p = sim.stream()
     with cupy.stream(p):
         array = cupy.full((2, 3))
@@ -160,7 +160,7 @@ def test_the_same_stream_calls_no_driver(sim: Simulation, cupy: Framework) -> No
 
 
 def test_no_order_asks_nobody(sim: Simulation, cupy: Framework) -> None:
-    """R76."""
+    """R76: `stream=-1` goes to `__dlpack__`, and the interface is not read."""
     array = cupy.full((2, 3))
     tensor = dlx.from_dlpack(array, stream=-1)
     assert (array.asked["stream"], tensor.stream) == (-1, None)

@@ -83,19 +83,19 @@ def test_the_stream_of_a_library_that_names_it_is_named_again(
 
 @every_exporter
 def test_what_needs_no_waiting_names_no_stream(sim: Simulation, export: Any) -> None:
-    """R148."""
+    """R148: nothing was named by the source either."""
     assert named(export(Shown(sim.allocate(24)))) is None
 
 
 def test_the_stream_of_the_import_is_named(sim: Simulation) -> None:
-    """R148."""
+    """R148: it waits for the source, so consumers wait for it."""
     s = sim.stream()
     tensor = dlx.from_dlpack(Shown(sim.allocate(24), sim.stream()), stream=s)
     assert named(tensor) == s.handle
 
 
 def test_no_order_names_no_stream(sim: Simulation) -> None:
-    """R76, R148."""
+    """R76, R148: after `stream=-1` there is nothing to wait for."""
     shown = Shown(sim.allocate(24), sim.stream())
     assert named(dlx.from_dlpack(shown, stream=-1)) is None
 
@@ -114,7 +114,7 @@ def test_the_stream_of_the_import_has_seen_what_the_producer_wrote_since(
 
 
 def test_the_end_of_a_use_is_joined_too(sim: Simulation) -> None:
-    """R149."""
+    """R149: the named stream has waited for the work of the block."""
     memory, p, mine, c = sim.allocate(24), sim.stream(), sim.stream(), sim.stream()
     tensor = dlx.from_dlpack(Shown(memory, p))
     with tensor.use(stream=mine) as view:
@@ -167,7 +167,7 @@ def test_a_named_stream_lives_as_long_as_the_tensor(sim: Simulation) -> None:
 
 @every_exporter
 def test_no_elements_are_at_address_0(sim: Simulation, export: Any) -> None:
-    """R152."""
+    """R152: whatever address the source gave."""
     shown = Shown(sim.allocate(24), sim.stream(), shape=(0, 3))
     interface = export(shown).__cuda_array_interface__
     assert (interface["version"], interface["data"]) == (3, (0, False))

@@ -38,7 +38,7 @@ def test_an_array_comes_in_as_it_is(sim: Simulation, version: int) -> None:
 
 
 def test_the_device_is_that_of_the_memory(sim: Simulation) -> None:
-    """The interface does not tell it; the current device is another."""
+    """R69: the driver tells it by the address; the current device is another."""
     memory = sim.allocate(24, device=1)
     assert dlx.from_dlpack(Shown(memory)).device == "cuda:1"
 
@@ -52,7 +52,7 @@ def test_strides_are_in_bytes(sim: Simulation) -> None:
 
 
 def test_read_only_memory_says_so(sim: Simulation) -> None:
-    """R39."""
+    """R39: the second of "data" is `readonly`."""
     memory = sim.allocate(24)
     assert dlx.from_dlpack(Shown(memory, data=(memory.address, True))).readonly
 
@@ -80,7 +80,7 @@ def test_memory_moves_to_another_device_as_a_copy_alone(sim: Simulation) -> None
 
 
 def test_the_device_that_it_is_on_may_be_asked_for(sim: Simulation) -> None:
-    """Array API."""
+    """R57: nothing has to be moved."""
     memory = sim.allocate(24)
     assert dlx.from_dlpack(Shown(memory), device="cuda:0").data_ptr == memory.address
 
@@ -138,7 +138,7 @@ def test_a_malformed_dict_is_refused(
 
 
 def test_an_attribute_that_is_no_dict_is_refused(sim: Simulation) -> None:
-    """R63."""
+    """R63: the error names the attribute and the type found."""
     shown = Shown(sim.allocate(24))
     shown.interface = [("version", 3)]  # type: ignore[assignment]
     with pytest.raises(TypeError, match=r"__cuda_array_interface__ of .* is list"):
@@ -146,7 +146,7 @@ def test_an_attribute_that_is_no_dict_is_refused(sim: Simulation) -> None:
 
 
 def test_what_the_property_raises_passes_through(sim: Simulation) -> None:
-    """R60."""
+    """R60: an exception of the property, unchanged."""
 
     class Failing:
         @property
@@ -199,7 +199,7 @@ def test_the_same_stream_needs_no_order(sim: Simulation, handle: int | None) -> 
 def test_without_a_named_stream_there_is_nothing_to_wait_for(
     sim: Simulation, named: Any, version: int
 ) -> None:
-    """R148."""
+    """R148: "stream" is None or absent."""
     memory, s = sim.allocate(24), sim.stream()
     shown = Shown(memory, stream=named, version=version)
     assert dlx.from_dlpack(shown).stream is None
@@ -238,7 +238,7 @@ def test_later_work_of_the_producer_comes_before_an_export_too(
 
 
 def test_a_stream_of_another_device_is_refused(sim: Simulation) -> None:
-    """R86, H7."""
+    """R86, H7: the interface's memory is on cuda:0, the stream on cuda:1."""
     shown = Shown(sim.allocate(24), sim.stream())
     with pytest.raises(ValueError, match=r"one of cuda:1, but .* on cuda:0"):
         dlx.from_dlpack(shown, stream=sim.stream(device=1))

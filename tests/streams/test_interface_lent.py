@@ -42,7 +42,7 @@ def test_a_kernel_runs_on_the_stream_that_the_library_works_on(
 def test_another_stream_is_joined_at_both_ends(
     sim: Simulation, library: Framework
 ) -> None:
-    """H1, R150."""
+    """H1, R150: one event before the kernel, one after it."""
     mine = sim.stream()
     with library.stream(sim.stream()):
         a = library.full((2, 3), 1.0)
@@ -69,7 +69,7 @@ def test_without_order_there_is_a_race(sim: Simulation, library: Framework) -> N
 def test_two_libraries_on_two_streams_are_joined(
     sim: Simulation, library: Framework
 ) -> None:
-    """H2."""
+    """H2: each of them may write after the block."""
     other = framework(InterfaceDLPackArray, "another without a table")
     with library.stream(sim.stream()), other.stream(sim.stream()):
         a, b = library.full((2, 3)), other.full((2, 3))
@@ -101,7 +101,7 @@ def test_memory_may_be_freed_at_the_end(sim: Simulation, library: Framework) -> 
 def test_a_tensor_that_is_kept_asks_for_the_stream_of_now(
     sim: Simulation, library: Framework
 ) -> None:
-    """Streams B.3.4: at both ends."""
+    """docs/streams.md, Decisions: the producer is asked again at both ends."""
     p, q, r, mine = (sim.stream() for _ in range(4))
     with library.stream(p):
         a = library.full((2, 3))

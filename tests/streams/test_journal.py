@@ -67,7 +67,7 @@ def test_an_import_on_the_producers_stream_calls_nothing(
 def test_an_import_without_order_calls_nothing(
     sim: Simulation, library: Framework
 ) -> None:
-    """R76."""
+    """R76: nor do its export and its release."""
     with library.stream(sim.stream()):
         array = library.full((4,))
         with no_calls(sim):
@@ -94,7 +94,7 @@ def test_a_borrow_on_the_producers_stream_calls_nothing(
 def test_a_borrow_of_tensors_on_their_stream_calls_nothing(
     sim: Simulation, library: Framework
 ) -> None:
-    """R81."""
+    """R81: nor does a use."""
     p = sim.stream()
     with library.stream(p):
         tensor = dlx.from_dlpack(library.full((4,)), stream=p)
@@ -107,7 +107,7 @@ def test_a_borrow_of_tensors_on_their_stream_calls_nothing(
 def test_an_import_for_another_stream_is_one_record_and_one_wait(
     sim: Simulation, library: Framework
 ) -> None:
-    """R80, R83."""
+    """R80, R83: the record on the producer's stream, the wait on the given one."""
     p, s = sim.stream(), sim.stream()
     with library.stream(p):
         array = library.full((4,))
@@ -144,7 +144,7 @@ def test_a_deferred_release_is_one_record(sim: Simulation, library: Framework) -
 def test_a_borrow_on_another_stream_is_joined_once_at_each_end(
     sim: Simulation, library: Framework
 ) -> None:
-    """R80, R150, H1."""
+    """R80, R150, H1: one record and one wait each."""
     p, s = sim.stream(), sim.stream()
     with library.stream(p):
         block = dlx.borrow(library.full((4,)), stream=s)
@@ -157,7 +157,7 @@ def test_a_borrow_on_another_stream_is_joined_once_at_each_end(
 def test_a_use_on_another_stream_is_joined_once_at_each_end(
     sim: Simulation, library: Framework
 ) -> None:
-    """R80, R150, H1."""
+    """R80, R150, H1: one record and one wait each."""
     p, s = sim.stream(), sim.stream()
     with library.stream(p):
         use = dlx.from_dlpack(library.full((4,))).use(stream=s)
@@ -170,7 +170,7 @@ def test_a_use_on_another_stream_is_joined_once_at_each_end(
 def test_no_event_is_created_once_the_pool_is_warm(
     sim: Simulation, library: Framework
 ) -> None:
-    """streams.md B.5: to create one under load may take milliseconds."""
+    """docs/streams.md, How: creating one under load may take milliseconds."""
     p, s = sim.stream(), sim.stream()
 
     def everything() -> None:
@@ -215,7 +215,7 @@ def test_the_legacy_stream_is_left_alone_where_the_producers_is_known(
 def test_an_export_to_the_same_stream_calls_nothing(
     sim: Simulation, library: Framework
 ) -> None:
-    """R81."""
+    """R81: the consumer's stream is that of the import."""
     p = sim.stream()
     with library.stream(p):
         tensor = dlx.from_dlpack(library.full((4,)), stream=p)
@@ -226,7 +226,7 @@ def test_an_export_to_the_same_stream_calls_nothing(
 def test_an_export_waits_for_the_producer_and_for_the_stream_of_the_tensor(
     sim: Simulation, library: Framework
 ) -> None:
-    """R80, H12."""
+    """R80, H12: two streams, one record and one wait each."""
     p, s, consumer = sim.stream(), sim.stream(), sim.stream()
     with library.stream(p):
         tensor = dlx.from_dlpack(library.full((4,)), stream=s)

@@ -150,7 +150,7 @@ def test_another_name_is_refused(library: Framework, release: Any) -> None:
 
 @pytest.mark.parametrize("release", [None, 1, b"auto"])
 def test_what_is_no_name_is_refused(library: Framework, release: Any) -> None:
-    """R60."""
+    """R60: `release=` of another type is a TypeError."""
     with pytest.raises(TypeError):
         dlx.from_dlpack(library.full((4,)), release=release)
 

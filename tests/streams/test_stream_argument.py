@@ -1,4 +1,4 @@
-"""What `stream=` takes: streams.md B.4, row by row."""
+"""What `stream=` takes: the table of docs/streams.md, row by row."""
 
 from __future__ import annotations
 
@@ -85,19 +85,19 @@ class Value:
 def test_a_default_stream_is_named_by_its_number(
     sim: Simulation, take: Take, stream: int
 ) -> None:
-    """R73."""
+    """R73: 1 is the legacy default stream, 2 that of the thread."""
     assert take(sim, stream) == stream
 
 
 @every_taker
 def test_a_handle_is_an_int(sim: Simulation, take: Take) -> None:
-    """R73."""
+    """R73: an int above 2 is taken as it is."""
     handle = sim.stream().handle
     assert take(sim, handle) == handle
 
 
 def test_no_order_is_no_stream(sim: Simulation) -> None:
-    """R76."""
+    """R76: -1 is accepted where order is, but is no `dlx.Stream`."""
     assert (imported(sim, -1), exported(sim, -1)) == (None, None)
     with pytest.raises(ValueError, match="names no stream"):
         dlx.Stream(-1)
@@ -106,7 +106,7 @@ def test_no_order_is_no_stream(sim: Simulation) -> None:
 @every_taker
 @pytest.mark.parametrize("stream", [0, -2, 2**64, -(2**64)])
 def test_other_numbers_are_refused(sim: Simulation, take: Take, stream: int) -> None:
-    """R74, R77."""
+    """R74, R77: 0 on CUDA, below -1, beyond 64 bits."""
     with pytest.raises(ValueError, match="stream is"):
         take(sim, stream)
 
@@ -145,7 +145,7 @@ STRANGERS: dict[str, Any] = {
 def test_what_is_no_stream_is_refused(
     sim: Simulation, take: Take, stranger: Any
 ) -> None:
-    """R78."""
+    """R78: a TypeError that says what is accepted."""
     with pytest.raises(TypeError, match=r"stream must be an int, a dlx\.Stream"):
         take(sim, stranger)
 
@@ -173,7 +173,7 @@ def test_handle_0_of_an_object_is_the_legacy_stream(
 
 @every_taker
 def test_a_stream_of_dlx_is_one(sim: Simulation, take: Take) -> None:
-    """R154."""
+    """R154: and has the method itself."""
     stream = sim.stream()
     assert take(sim, dlx.Stream(stream)) == stream.handle
     assert dlx.Stream(stream).__cuda_stream__() == (0, stream.handle)
@@ -182,7 +182,7 @@ def test_a_stream_of_dlx_is_one(sim: Simulation, take: Take) -> None:
 @every_taker
 @pytest.mark.parametrize("version", [1, -1, 2**40])
 def test_another_version_is_refused(sim: Simulation, take: Take, version: int) -> None:
-    """R154."""
+    """R154: dlx reads version 0 of `__cuda_stream__`."""
     with pytest.raises(ValueError, match=f"version {version}, dlx reads version 0"):
         take(sim, Protocol((version, 5)))
 
@@ -214,7 +214,7 @@ def test_no_object_is_a_negative_stream(
 
 @every_taker
 def test_what_the_protocol_raises_passes_through(sim: Simulation, take: Take) -> None:
-    """R60."""
+    """R60: an exception of `__cuda_stream__`, unchanged."""
 
     class Failing:
         def __cuda_stream__(self) -> Any:
@@ -258,7 +258,7 @@ every_library = pytest.mark.parametrize(
 def test_an_older_stream_is_taken_by_its_attribute(
     sim: Simulation, take: Take, look_alike: Callable[[int], Any]
 ) -> None:
-    """B.4."""
+    """docs/streams.md, What `stream=` takes: torch, CuPy, Numba, cuda.bindings."""
     handle = sim.stream().handle
     assert take(sim, look_alike(handle)) == handle
 
@@ -268,7 +268,7 @@ def test_an_older_stream_is_taken_by_its_attribute(
 def test_an_older_default_stream_is_the_legacy_one(
     sim: Simulation, take: Take, look_alike: Callable[[int], Any]
 ) -> None:
-    """B.4: 0 or None there."""
+    """docs/streams.md, What `stream=` takes: theirs is 0 or None."""
     assert take(sim, look_alike(0)) == 1
 
 
@@ -280,7 +280,7 @@ def bindings() -> ModuleType:
 
 @every_taker
 def test_a_stream_of_cuda_bindings_is_one(sim: Simulation, take: Take) -> None:
-    """B.4: the real class, which needs no driver."""
+    """docs/streams.md, What `stream=` takes: the real class, without a driver."""
     handle = sim.stream().handle
     assert take(sim, bindings().CUstream(handle)) == handle
     assert take(sim, bindings().CUstream(0)) == 1
@@ -307,7 +307,7 @@ def test_the_default_streams_of_cuda_core_are_streams(
 
 
 def test_a_stream_object_lives_as_long_as_the_tensor(sim: Simulation) -> None:
-    """H3."""
+    """H3: and as long as what the tensor was exported to."""
     stream = Protocol((0, sim.stream().handle))
     gone = weakref.ref(stream)
     tensor = dlx.from_dlpack(Shown(sim.allocate(24)), stream=stream)
@@ -320,7 +320,7 @@ def test_a_stream_object_lives_as_long_as_the_tensor(sim: Simulation) -> None:
 
 
 def test_a_stream_of_dlx_keeps_the_object_too(sim: Simulation) -> None:
-    """H3."""
+    """H3: the one that it was made of."""
     stream = Protocol((0, sim.stream().handle))
     gone = weakref.ref(stream)
     kept = dlx.from_dlpack(Shown(sim.allocate(24)), stream=dlx.Stream(stream)).stream

@@ -92,7 +92,7 @@ def test_a_use_of_a_tensor_without_a_table_joins_its_stream(sim: Simulation) -> 
 
 
 def test_a_use_joins_when_its_body_raises(sim: Simulation, library: Framework) -> None:
-    """H1."""
+    """H1: the producer's stream waits for what was launched."""
     with library.stream(sim.stream()):
         array = library.full((4,))
         use = dlx.from_dlpack(array).use(stream=sim.stream())
@@ -106,7 +106,7 @@ def test_a_use_joins_when_its_body_raises(sim: Simulation, library: Framework) -
 def test_the_tensor_stays_when_the_view_is_dead(
     sim: Simulation, library: Framework
 ) -> None:
-    """R129."""
+    """R129: the view ends with the block, the tensor does not."""
     kept = dlx.from_dlpack(library.full((4,)))
     with kept.use() as tensor:
         assert tensor.data_ptr == kept.data_ptr
@@ -116,7 +116,7 @@ def test_the_tensor_stays_when_the_view_is_dead(
 
 
 def test_a_use_is_entered_once(sim: Simulation, library: Framework) -> None:
-    """R60."""
+    """A second entry, and an exit without an entry, are RuntimeErrors."""
     use = dlx.from_dlpack(library.full((4,))).use()
     with use, pytest.raises(RuntimeError, match="entered already"):
         use.__enter__()
@@ -125,7 +125,7 @@ def test_a_use_is_entered_once(sim: Simulation, library: Framework) -> None:
 
 
 def test_on_the_cpu_a_use_has_no_stream() -> None:
-    """R70."""
+    """R70: and refuses one."""
     kept = dlx.from_dlpack(np.arange(3))
     with kept.use() as tensor:
         assert tensor.stream is None
