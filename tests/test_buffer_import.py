@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
+from support.dlx_producers import ByMethod, Stored
 from support.fake_buffer import Exporter
 from test_layout_numpy import views
 
@@ -98,7 +99,7 @@ def test_a_numpy_scalar_comes_in_as_it_is(dtype: str) -> None:
 
 
 def test_the_memory_is_shared() -> None:
-    """R49."""
+    """R49: writes are seen on both sides."""
     source = bytearray(3)
     tensor = dlx.from_dlpack(source)
     source[1] = 7
@@ -162,7 +163,7 @@ def test_complex_numbers_are_known(letters: str, order: str) -> None:
 def test_a_foreign_byte_order_is_accepted_where_it_means_nothing(
     letter: str, order: str
 ) -> None:
-    """R101."""
+    """R101: in elements of one byte."""
     itemsize = struct.calcsize(order + letter)
     source = one(order + letter, itemsize)
     if itemsize == 1:
@@ -180,7 +181,7 @@ def test_a_foreign_byte_order_is_accepted_where_it_means_nothing(
     ],
 )
 def test_another_format_is_refused_by_its_name(text: str) -> None:
-    """R63."""
+    """R63: the error quotes the format."""
     source = Exporter(format=text.encode())
     with pytest.raises(BufferError) as refused:
         dlx.from_dlpack(source)
@@ -229,7 +230,7 @@ def test_strides_left_out_mean_row_major() -> None:
     ids=str,
 )
 def test_a_stride_between_elements_is_refused(dimensions: dict[str, Any]) -> None:
-    """R92."""
+    """R92: strides that are no multiple of the itemsize."""
     with pytest.raises(BufferError, match=r"strides .* itemsize 4"):
         dlx.from_dlpack(Exporter(**dimensions))
 
@@ -246,7 +247,7 @@ def test_a_stride_between_elements_is_refused(dimensions: dict[str, Any]) -> Non
 def test_a_stride_without_meaning_need_be_no_multiple(
     dimensions: dict[str, Any],
 ) -> None:
-    """R99."""
+    """R99: that of a dimension of extent 1, or without elements."""
     tensor = dlx.from_dlpack(Exporter(**dimensions))
     assert tensor.shape == dimensions["shape"]
 
@@ -262,6 +263,16 @@ def test_suboffsets_are_refused(suboffsets: tuple[int, int]) -> None:
     """PEP 3118: the elements do not lie in one strided piece of memory; R63."""
     with pytest.raises(BufferError, match="suboffsets"):
         dlx.from_dlpack(Exporter(suboffsets=suboffsets))
+
+
+@pytest.mark.parametrize("kind", [Stored, ByMethod])
+def test_a_class_does_not_export_what_has_suboffsets(kind: Any) -> None:
+    """R65: each method says why there is no strided memory."""
+    holder = kind(Exporter(suboffsets=(0, -1)))
+    with pytest.raises(BufferError, match="suboffsets"):
+        holder.__dlpack__()
+    with pytest.raises(BufferError, match="suboffsets"):
+        holder.__dlpack_device__()
 
 
 def test_suboffsets_that_lead_nowhere_are_accepted() -> None:
@@ -297,7 +308,7 @@ LIES: dict[str, tuple[dict[str, Any], str]] = {
 def test_a_lie_is_refused_and_the_buffer_given_back(
     fields: dict[str, Any], message: str
 ) -> None:
-    """R11, R63, R88, R109, R111."""
+    """R11, R63, R88, R109, R111: fields that contradict each other."""
     source = Exporter(**fields)
     before = sys.getrefcount(source)
     with pytest.raises(BufferError, match=message):

@@ -82,7 +82,7 @@ def test_the_version_in_the_struct_is_the_one_that_dlx_writes(
 
 @every_producer
 def test_positional_arguments_are_refused(make: Maker) -> None:
-    """R19."""
+    """R19: all four are keywords."""
     with pytest.raises(TypeError):
         make(Producer()).__dlpack__(None)
 
@@ -99,7 +99,7 @@ def test_every_keyword_may_be_present(make: Maker) -> None:
 
 @pytest.mark.parametrize("version", [(1, 0), (1, 2), (1, 3), (1, 4), (1, 2**32 - 1)])
 def test_every_minor_version_of_major_1_is_read(version: tuple[int, int]) -> None:
-    """R30."""
+    """R30: with the right elements."""
     tensor = dlx.from_dlpack(Producer(version=version))
     assert tensor.numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
 
@@ -121,7 +121,7 @@ def test_another_major_version_is_refused_though_max_version_was_passed(
 def test_what_only_a_newer_minor_version_knows_is_refused(
     field: dict[str, Any],
 ) -> None:
-    """R30, R31."""
+    """R30, R31: a dtype code and a device type of version 1.4."""
     with pytest.raises(BufferError, match=r"not one of DLPack 1\.3"):
         dlx.from_dlpack(Producer(version=(1, 4), **field).capsule())
 
@@ -134,7 +134,7 @@ def test_a_producer_may_answer_with_either_capsule(versioned: bool) -> None:
 
 
 def test_an_old_producer_may_answer_with_a_versioned_capsule() -> None:
-    """R34."""
+    """R34: though it knows no `max_version`."""
 
     class Mixed(OldProducer):
         def __dlpack__(self, *, stream: Any = None) -> Any:  # type: ignore[override]
@@ -147,21 +147,21 @@ def test_an_old_producer_may_answer_with_a_versioned_capsule() -> None:
 
 
 def test_the_first_request_names_the_newest_version_and_nothing_else() -> None:
-    """R32."""
+    """R32: `max_version=(1, 3)` is the only keyword."""
     producer = Producer()
     dlx.from_dlpack(producer)
     assert producer.requests == [{"max_version": (1, 3)}]
 
 
 def test_an_old_producer_is_asked_again_without_the_new_keywords() -> None:
-    """R32."""
+    """R32: after its TypeError."""
     producer = new_old_class()()
     assert dlx.from_dlpack(producer).numpy()[1, 2] == 5
     assert producer.requests == [{}]
 
 
 def test_an_old_producer_still_gets_the_stream() -> None:
-    """R32, R84."""
+    """R32, R84: which is older than the new keywords."""
     producer = new_old_class()(device=(2, 0))
     dlx.from_dlpack(producer)
     assert producer.requests == [{"stream": 1}]
@@ -276,7 +276,7 @@ def test_a_method_that_cannot_be_called_at_all_raises_its_own_error() -> None:
 def test_the_exception_of_a_producer_passes_unchanged(
     make: Callable[[], Refusing | DeviceRefusing], error: BaseException
 ) -> None:
-    """R60."""
+    """R60: the very object that was raised."""
     producer = make()
     producer.error = error
     with pytest.raises(type(error)) as caught:
@@ -288,7 +288,7 @@ def test_the_exception_of_a_producer_passes_unchanged(
 
 
 def test_a_copy_of_an_old_producers_tensor_is_made_by_dlx() -> None:
-    """R33, R59."""
+    """R33, R59: it cannot be asked for one."""
     producer = new_old_class()()
     tensor = dlx.from_dlpack(producer, copy=True)
     tensor.numpy()[:] = -1
@@ -327,7 +327,7 @@ def test_another_device_without_a_copy_is_refused_as_a_copy() -> None:
 
 
 def test_an_old_producers_own_device_may_be_asked_for() -> None:
-    """R33, R56."""
+    """R33, R56: it need not be asked for it."""
     producer = new_old_class()()
     assert dlx.from_dlpack(producer, device="cpu").device == "cpu"
 
@@ -337,7 +337,7 @@ def test_an_old_producers_own_device_may_be_asked_for() -> None:
 def test_a_flag_that_dlpack_1_3_does_not_know_is_not_exported(
     make: Maker, unknown: int
 ) -> None:
-    """R27, R30, R36: dlx writes version 1.3, in which these bits are 0."""
+    """R27, R30, R36, R46: dlx writes version 1.3, in which these bits are 0."""
     managed = exported(make(Producer(flags=unknown | DLPACK_FLAG_BITMASK_READ_ONLY)))
     assert managed.flags == DLPACK_FLAG_BITMASK_READ_ONLY
 
