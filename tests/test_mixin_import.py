@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterator
 from ctypes import byref, c_void_p
-from typing import Any
+from typing import Any, ClassVar
 
 import dlx
 import numpy as np
@@ -117,16 +118,29 @@ def test_the_exception_of_an_import_passes_unchanged(error: BaseException) -> No
     assert producer.deleted == 1
 
 
-def test_a_tensor_that_a_failed_import_left_behind_stays_readable() -> None:
+class Leaving(Stored):
+    """Leaves each tensor that it is given behind, and fails."""
+
+    left: ClassVar[list[dlx.Tensor]] = []
+
+    @classmethod
+    def __dlx_import__(cls, tensor: dlx.Tensor) -> Leaving:
+        """Keep the tensor outside of the class's instances."""
+        cls.left.append(tensor)
+        raise Failure
+
+
+@pytest.fixture
+def left() -> Iterator[list[dlx.Tensor]]:
+    """Give the tensors that `Leaving` has left behind."""
+    yield Leaving.left
+    Leaving.left.clear()
+
+
+def test_a_tensor_that_a_failed_import_left_behind_stays_readable(
+    left: list[dlx.Tensor],
+) -> None:
     """R131, R15: the caller deletes its tensor while the user's code still has one."""
-    left: list[dlx.Tensor] = []
-
-    class Leaving(Stored):
-        @classmethod
-        def __dlx_import__(cls, tensor: dlx.Tensor) -> Leaving:
-            left.append(tensor)
-            raise Failure
-
     producer = Producer()
     address = producer.export()
     with pytest.raises(Failure):
@@ -138,16 +152,8 @@ def test_a_tensor_that_a_failed_import_left_behind_stays_readable() -> None:
     assert producer.deleted == 1
 
 
-def test_a_tensor_may_be_offered_again_after_a_failure() -> None:
+def test_a_tensor_may_be_offered_again_after_a_failure(left: list[dlx.Tensor]) -> None:
     """R131: several times, to classes that keep it, before one takes it."""
-    left: list[dlx.Tensor] = []
-
-    class Leaving(Stored):
-        @classmethod
-        def __dlx_import__(cls, tensor: dlx.Tensor) -> Leaving:
-            left.append(tensor)
-            raise Failure
-
     producer = Producer()
     address = producer.export()
     for _ in range(3):
@@ -163,16 +169,10 @@ def test_a_tensor_may_be_offered_again_after_a_failure() -> None:
     assert producer.deleted == 1
 
 
-def test_a_tensor_that_outlives_its_caller_is_deleted_by_whoever_is_last() -> None:
+def test_a_tensor_that_outlives_its_caller_is_deleted_by_whoever_is_last(
+    left: list[dlx.Tensor],
+) -> None:
     """R131, R8: the user's tensor may go first, too; and a NULL deleter stays one."""
-    left: list[dlx.Tensor] = []
-
-    class Leaving(Stored):
-        @classmethod
-        def __dlx_import__(cls, tensor: dlx.Tensor) -> Leaving:
-            left.append(tensor)
-            raise Failure
-
     producer = Producer()
     address = producer.export()
     with pytest.raises(Failure):
