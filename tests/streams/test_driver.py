@@ -20,7 +20,8 @@ TESTS = Path(__file__).parent.parent
 
 def run_with(driver: str | None, code: str) -> str:
     """Output of a Python of its own, whose driver is this file; None for the usual."""
-    env = os.environ | {"PYTHONPATH": str(TESTS)}
+    paths = filter(None, [str(TESTS), os.environ.get("PYTHONPATH")])
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
     for variable in ("DLX_LIBCUDA", "DLX_LIBAMDHIP"):
         env.pop(variable, None)
         if driver is not None:
