@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import ctypes
 import importlib
@@ -174,6 +175,10 @@ def load(names: Any = MODULES, slow: bool = True) -> list[str]:
             if name == "paddle":
                 # Its handlers of signals sleep in a process that was forked.
                 sys.modules[module].disable_signal_handler()
+            if slow and name == "tvm_ffi":
+                # At its first exception it reads what C++ functions are called.
+                with contextlib.suppress(ValueError):
+                    sys.modules[module].dtype("unknown")
             found.append(name)
             if slow and name == "torch":
                 # Before Paddle: each brings an LLVM of its own.

@@ -278,8 +278,11 @@ READERS: dict[str, Callable[[Any], Said | None]] = {
 
 
 def package_of(x: Any) -> str:
-    """Name the package of a class; some of ctypes have no module."""
-    return str(getattr(type(x), "__module__", "")).partition(".")[0]
+    """Name the library of an object's class, or else the package."""
+    # Some classes of ctypes have no module.
+    modules = [getattr(kind, "__module__", "") for kind in type(x).__mro__]
+    names = [str(module).partition(".")[0] for module in modules]
+    return next((name for name in names if name in READERS), names[0])
 
 
 def says(x: Any) -> Said | None:
@@ -296,10 +299,7 @@ def says(x: Any) -> Said | None:
     if (inside := getattr(x, "__truth__", None)) is not None:
         found: Said | None = inside()
         return found
-    for kind in type(x).__mro__:
-        reader = READERS.get(str(kind.__module__).partition(".")[0])
-        if reader is not None:
-            return reader(x)
-        if kind.__module__.startswith("array_api_strict"):
-            return of_numpy(x._array)
-    return of_buffer(x)
+    name = package_of(x)
+    if name == "array_api_strict":
+        return of_numpy(x._array)
+    return READERS.get(name, of_buffer)(x)
