@@ -88,8 +88,7 @@ def hands_on_wrongly(x: Any, truth: Said | None) -> bool:
     """Whether a library's own ``__dlpack__`` is known to say something else.
 
     NumPy's forgets the mask, torch's the negation and what functionalization keeps
-    elsewhere. TensorFlow's ends the process for strings, and torch's for what it would
-    resolve without memory.
+    elsewhere. TensorFlow's ends the process for strings.
     """
     if isinstance(x, np.ma.MaskedArray):
         return True
@@ -97,9 +96,21 @@ def hands_on_wrongly(x: Any, truth: Said | None) -> bool:
         is_functional = sys.modules["torch"]._is_functional_tensor
         if not hasattr(x, "is_neg"):
             return False
-        without_memory = truth is None and x.is_conj()
-        return bool(x.is_neg() or is_functional(x) or without_memory)
+        return bool(x.is_neg() or is_functional(x) or is_lost(x, truth))
     return package_of(x) == "tensorflow" and truth is None
+
+
+def is_lost(x: Any, truth: Said | None) -> bool:
+    """Whether torch's own ``__dlpack__`` reads what has no memory, or gives an address.
+
+    It would resolve a view to say whether that is pinned; the address is the offset.
+    """
+    if truth is not None and not x._is_zerotensor():
+        return False
+    try:
+        return bool(x.is_conj() or x.storage_offset())
+    except RuntimeError:
+        return False
 
 
 def cannot_tell(x: Any, truth: Said | None) -> bool:
