@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import ctypes
-import importlib
+import importlib.util
 import io
 import mmap
 import os
@@ -179,6 +179,9 @@ def load(names: Any = MODULES, slow: bool = True) -> list[str]:
                 # At its first exception it reads what C++ functions are called.
                 with contextlib.suppress(ValueError):
                     sys.modules[module].dtype("unknown")
+            if name == "pa" and importlib.util.find_spec("dateutil") is None:
+                # It looks for it at every conversion, in all directories.
+                sys.modules["dateutil"] = None  # type: ignore[assignment]
             found.append(name)
             if slow and name == "torch":
                 # Before Paddle: each brings an LLVM of its own.

@@ -15,7 +15,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cache
 
 from .kit import namespace
@@ -89,7 +89,7 @@ class Board:
 
     def write(self, found: Outcome) -> None:
         """Say what is about to run, and what has been done."""
-        text = json.dumps(asdict(found)).encode()[: BOARD - 4]
+        text = json.dumps(vars(found)).encode()[: BOARD - 4]
         self.memory[4 : 4 + len(text)] = text
         self.memory[:4] = len(text).to_bytes(4, "little")
 
