@@ -80,6 +80,7 @@ def negated() -> Any:
 WAYS: dict[str, Callable[[Any], Any]] = {
     "from_dlpack": dlx.from_dlpack,
     "copy": lambda x: dlx.from_dlpack(x, copy=True),
+    "no copy": lambda x: dlx.from_dlpack(x, copy=False),
     "device": lambda x: dlx.from_dlpack(x, device="cpu"),
     "numpy": lambda x: dlx.convert(x, np.ndarray),
     "tree": lambda x: dlx.convert_tree([x], np.ndarray),

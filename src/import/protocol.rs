@@ -140,7 +140,7 @@ fn ask_checked(
     // Only now: the export itself may have queued work on the stream.
     let usage = order.usage(request)?;
     let snapshot = capsule::import(&capsule, usage)?;
-    if (asked.copy, asked.device) == (None, None) {
+    if asked.copy != Some(true) && asked.device.is_none() {
         check_memory(x, kind, &snapshot)?;
     }
     let found = snapshot.meta().device;
