@@ -133,6 +133,23 @@ def frozen_copy(x: Any) -> Any:
     return array
 
 
+def is_misaligned(y: Any) -> bool:
+    """Whether kernels of torch may end the process on a tensor."""
+    return package_of(y) == "torch" and bool(y.data_ptr() % y.element_size())
+
+
+def cloned(x: Any) -> bytes:
+    """Give the elements of a clone, with nothing left to do."""
+    import torch
+
+    if x._is_zerotensor():
+        clone = torch.zeros(x.shape, dtype=x.dtype)
+    else:
+        clone = x.clone().resolve_conj().resolve_neg().contiguous()
+    size = clone.numel() * clone.element_size()
+    return ctypes.string_at(clone.data_ptr(), size) if size else b""
+
+
 def of_torch(x: Any) -> Said | None:
     """Clone a tensor by torch's own operators; None if it has no numbers to give."""
     import torch
@@ -147,12 +164,12 @@ def of_torch(x: Any) -> Said | None:
         if not is_plain_torch(x):
             return None
         plain = x.detach().as_subclass(torch.Tensor)
-        if plain._is_zerotensor():
-            clone = torch.zeros(x.shape, dtype=x.dtype)
+        if is_misaligned(plain):
+            # From another library, so nothing about it is lazy.
+            item = plain.element_size()
+            data = memory(plain.data_ptr(), plain.shape, plain.stride(), item)
         else:
-            clone = plain.clone().resolve_conj().resolve_neg().contiguous()
-        size = clone.numel() * clone.element_size()
-        data = ctypes.string_at(clone.data_ptr(), size) if size else b""
+            data = cloned(plain)
     name = str(x.dtype).removeprefix("torch.").replace("_x2", "x2")
     return Said(tuple(x.shape), name, data, tracked=x.requires_grad)
 
