@@ -30,10 +30,18 @@ thread_local! {
         const { RefCell::new(ManuallyDrop::new(Vec::new())) };
 }
 
+/// A release that is running, also where a panic ends it.
+struct Nested<'a>(&'a Cell<i32>);
+
+impl Drop for Nested<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
 /// Runs `let_go` and returns true, or returns false without running it if too many releases are nested; the caller
 /// then passes it to [`later`].
-///
-/// A panic in `let_go` leaves the count too high: what this thread defers later leaks.
 #[inline(always)]
 pub(crate) fn within(let_go: impl FnOnce()) -> bool {
     DEPTH.with(|depth| {
@@ -41,8 +49,9 @@ pub(crate) fn within(let_go: impl FnOnce()) -> bool {
             return false;
         }
         depth.set(depth.get() + 1);
+        let nested = Nested(depth);
         let_go();
-        depth.set(depth.get() - 1);
+        drop(nested);
         if depth.get() < 0 {
             catch_up();
         }
@@ -104,5 +113,19 @@ mod tests {
         assert_eq!(seen.get(), (100_000, MOST));
         assert_eq!(DEPTH.get(), 0);
         assert_eq!(LATE.with_borrow(|late| late.capacity()), 0);
+    }
+
+    #[test]
+    fn after_a_panic_the_next_chain_is_released_whole() {
+        let panics = || within(|| std::panic::resume_unwind(Box::new(())));
+        assert!(std::panic::catch_unwind(panics).is_err());
+        let seen = std::rc::Rc::new(Cell::new((0, 0)));
+        let mut chain = None;
+        for _ in 0..1000 {
+            chain = Some(Box::new(Link(chain, seen.clone())));
+        }
+        drop(chain);
+        assert_eq!(seen.get(), (1000, MOST));
+        assert_eq!(DEPTH.get(), 0);
     }
 }
