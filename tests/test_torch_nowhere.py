@@ -91,9 +91,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize(
-    "make", [zero_tensor, resized, wrapper, meta_subclass, silent]
-)
+@pytest.mark.parametrize("make", [zero_tensor, resized, wrapper, meta_subclass, silent])
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 def test_an_offset_is_not_taken_for_an_address(
     make: Callable[[], Any], way: Callable[[Any], Any]
