@@ -420,7 +420,7 @@ def mixin(class_: type[_T]) -> type[_T]:
     """Return the mixin of this process: the first class passed, with its table."""
 
 def register(class_: type) -> str | None:
-    """Give the mixin or a subclass its table; return a warning if it shares one."""
+    """Assign the mixin or a subclass its table; return a warning if it shares one."""
 
 def dlpack(
     x: object,

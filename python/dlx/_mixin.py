@@ -87,7 +87,7 @@ class ExchangeMixin:
         __dlpack_c_exchange_api__: ClassVar[CapsuleType]
 
         def __dlx_export__(self) -> object:
-            """Give what is exported in place of this object."""
+            """Return the object that is exported in place of this one."""
 
     def __init_subclass__(cls, *, exchange: str | None = None, **keywords: Any) -> None:
         """Determine what instances export, and give the class its table."""
@@ -150,7 +150,7 @@ class ExchangeMixin:
         )
 
     def __dlpack_device__(self) -> tuple[DeviceType, int]:
-        """``(DeviceType, id)`` of what is exported (R64)."""
+        """``(DeviceType, id)`` of the exported object (R64)."""
         return _core.dlpack_device(self)
 
     def __dlpack_device_aliases__(self) -> tuple[tuple[DeviceType, int], ...]:
@@ -175,7 +175,7 @@ class ArrayInterfaceMixin:
     if TYPE_CHECKING:
 
         def __dlx_export__(self) -> object:
-            """Give what is exported in place of this object."""
+            """Return the object that is exported in place of this one."""
 
     def __init_subclass__(cls, *, exchange: str | None = None, **keywords: Any) -> None:
         """Determine what instances export."""

@@ -165,12 +165,16 @@ def _items(tree: Any) -> Iterator[tuple[Any, Any]]:
 
 
 def _base(kind: type) -> Any:
-    """Find the first base that is no Python class, whose instances may hide more."""
+    """Return the first base that is not a Python class; its C code may hold state."""
     return next(base for base in kind.__mro__ if base.__flags__ & _IMMUTABLE)
 
 
 def _rebuilt(tree: Any, changed: dict[int, Any]) -> Any:
-    """Give ``tree`` with what changed, by identity, in the place of what was there."""
+    """Rebuild ``tree``; ``changed`` maps the id of an old item to the new one.
+
+    Makes an empty instance of the same class (a tuple with its items), stores the
+    items through the builtin base, then copies attributes, slots and dataclass fields.
+    """
 
     kind = type(tree)
     if kind is list:

@@ -262,7 +262,7 @@ pub(super) fn to_function<'py>(
     let mut made = function.call1((&tensor,));
     let refused = |error: &PyErr| is_refusal(py, error);
     if made.as_ref().is_err_and(refused) && snapshot.has(MAYBE_READ_ONLY) {
-        // It may refuse unversioned capsules. A versioned one has to decide the flag: READ_ONLY is safe.
+        // It may refuse unversioned capsules. A versioned one must set the flag or not: READ_ONLY is safe.
         let told = Tensor::new(py, snapshot.readonly()?)?;
         if let Ok(again) = function.call1((&told,)) {
             (made, readonly) = (Ok(again), true);

@@ -60,7 +60,7 @@ impl Options {
 pub(super) enum Input<'py> {
     /// On the CPU, as the producer's own library exports it.
     Managed(Managed<DLManagedTensorVersioned>),
-    /// Held by dlx; `fresh` if it was made for this conversion, so that nobody else holds it.
+    /// Held by dlx; `fresh` if it was made for this conversion and is not shared.
     Tensor {
         tensor: Bound<'py, Tensor>,
         fresh: bool,

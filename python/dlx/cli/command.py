@@ -26,7 +26,7 @@ class Progress(Protocol):
         """Announce the number of steps."""
 
     def step(self, text: str) -> None:
-        """Announce the next step; it counts once the one after it begins."""
+        """Announce the next step; the previous one is done."""
 
 
 class Silent:
@@ -40,7 +40,7 @@ class Silent:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the first line of an exception's message."""
+    """Return an exception's type and the first line of its message."""
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 

@@ -128,7 +128,7 @@ def collect(progress: Progress, fatal: dict[str, str]) -> dict[str, Any]:
     hops = []
     progress.begin(len(pairs))
     with warnings.catch_warnings():
-        # torch and pyarrow warn of what is shown here: lost flags, old capsules.
+        # torch and pyarrow warn about what the demo shows: lost flags, old capsules.
         warnings.simplefilter("ignore")
         for source, target, take in pairs:
             step = f"{source.name} to {target.name}"
@@ -188,8 +188,8 @@ def _prove(source: _Library, target: _Library, take: _Take) -> Hop:
         except (BufferError, ValueError) as error:
             if not middle.readonly:
                 raise
-            # It asked for a capsule that cannot say read-only: better none than a lie.
-            # Or it got one, of what cannot say, and takes none.
+            # Either it asked for an unversioned capsule, which dlx refuses for
+            # read-only memory, or it does not take the unversioned one that it got.
             hop.outcome, hop.error = Outcome.REFUSED, one_line(error)
             return hop
         hop.same_address &= middle.data_ptr == there.address(end)
@@ -256,7 +256,7 @@ def _best_ns(function: _Take, argument: Any) -> float:
     names = {"function": function, "argument": argument}
     timer = timeit.Timer("function(argument)", globals=names)
     warm = timer.timeit(20) / 20
-    # About a millisecond a repeat: long beside the clock, short beside a time slice.
+    # About 1 ms a repeat: long for the clock's resolution, short for a time slice.
     number = min(max(int(1e-3 / warm), 1), 10_000)
     return round(min(timer.repeat(7, number)) / number * 1e9, 1)
 
@@ -287,7 +287,7 @@ def _render(demo: Demo, console: Console) -> None:
 
     tick = mark(True, console)
     cross = mark(False, console)
-    # What the table says for each kind of access, and what a legend adds to it.
+    # The table's text for each kind of access, and its entry in the legend.
     labels = {
         Access.BOTH_WAYS: (tick, ""),
         Access.ONE_WAY: (f"{tick} one way", "the target's tensors are immutable"),

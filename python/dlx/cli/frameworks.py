@@ -24,13 +24,13 @@ class Handling:
     take: str
     """Dotted name of the library's own `from_dlpack` within its module."""
     address: Callable[[Any], int]
-    """Where the library says that the first element is."""
+    """Address of the first element, as the library reports it."""
     read: Callable[[Any], float]
     """Read the first element."""
     write: Callable[[Any, float], None] | None
-    """Write the first element; None where the library's tensors are immutable."""
+    """Write the first element; None if the library's tensors are immutable."""
     exports_read_only: bool
-    """Whether the library keeps the read-only flag of what it takes."""
+    """Whether the library keeps the read-only flag of tensors that it imports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Framework:
     tensor_types: tuple[str, ...]
     """`module:name` of each type; a release may lack some of them."""
     handling: Handling | None = None
-    """None where tensors need a device, or have no way in or out on the CPU."""
+    """None if tensors need a device, or cannot be imported and exported on the CPU."""
 
     def is_installed(self) -> bool:
         """Return whether the module can be found, without importing it."""
@@ -51,7 +51,7 @@ class Framework:
             spec = find_spec(self.module)
         except (ImportError, ValueError):
             return False
-        # A directory that merely has the same name is found as a namespace package.
+        # A directory with the same name counts as a namespace package, without origin.
         return spec is not None and spec.origin is not None
 
     def version(self) -> str | None:
@@ -95,7 +95,7 @@ def _numpy() -> Any:
 
 
 def _aligned() -> Any:
-    # 64 bytes is what JAX asks before it shares memory; NumPy promises only 16.
+    # JAX shares memory only if it is aligned to 64 bytes; NumPy guarantees 16.
     np = _numpy()
     memory = np.empty(_SIZE + 16, np.float32)
     start = -memory.ctypes.data % 64 // memory.itemsize
@@ -105,7 +105,7 @@ def _aligned() -> Any:
 
 
 def _seen_by_numpy(tensor: Any) -> Any:
-    # For what a library has no element access or address of its own.
+    # For libraries without element access or addresses.
     return _numpy().from_dlpack(tensor)
 
 
@@ -117,7 +117,7 @@ def _set_first(tensor: Any, value: float) -> None:
     tensor[0] = value
 
 
-# torch comes before tvm-ffi, whose import gives older releases of torch a table.
+# torch comes before tvm-ffi, which on import gives older releases of torch a table.
 FRAMEWORKS = (
     Framework(
         "numpy",
@@ -239,4 +239,4 @@ FRAMEWORKS = (
     ),
     Framework("dask", "dask", ("dask",), ("dask.array:Array",)),
 )
-"""Every library that the command line looks for, in the order that it is shown."""
+"""Every library that the command line looks for, in display order."""

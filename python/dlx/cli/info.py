@@ -29,7 +29,7 @@ class TensorType:
 
 @dataclass
 class Found:
-    """What is known of one framework."""
+    """Facts about one framework."""
 
     name: str
     installed: bool
@@ -77,7 +77,7 @@ def _look_at(framework: Framework, *, load: bool) -> Found:
     if not load:
         return found
     try:
-        # Not here: some libraries end a process in which there is another one.
+        # In a child, because some libraries crash a process that has loaded another.
         facts = in_child(__name__, "look", framework.name)
     except Ended as end:
         facts = {"error": str(end)}
@@ -92,7 +92,7 @@ def _look_at(framework: Framework, *, load: bool) -> Found:
 
 
 def look(progress: Progress, name: str) -> dict[str, Any]:
-    """Import a framework, and find its types and their tables, or the error."""
+    """Import a framework; return its types and their tables, or the error."""
     framework = next(each for each in FRAMEWORKS if each.name == name)
     try:
         module = framework.load()

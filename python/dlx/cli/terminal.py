@@ -1,4 +1,4 @@
-"""The only place that makes rich objects for a terminal; rich is an optional extra."""
+"""Terminal output shared by the subcommands, through rich, an optional extra."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class _Bar:
 
 @contextmanager
 def progress_bar() -> Iterator[Steps]:
-    """Show a bar on stderr while the block runs; nothing when that is no terminal."""
+    """Show a bar on stderr while the block runs, if stderr is a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
@@ -77,7 +77,7 @@ def progress_bar() -> Iterator[Steps]:
         MofNCompleteColumn(),
         TextColumn("[progress.description]{task.description}"),
     )
-    # No refresh thread: it would take the GIL in the middle of a measurement.
+    # No refresh thread: it would take the GIL during a measurement.
     with Progress(
         *columns,
         console=console,

@@ -91,7 +91,7 @@ impl Exchange for Slot {
         if !self.hooks().empty {
             return tensor_table::allocate(shape, dtype, device);
         }
-        // Refuse what dlx's own allocator would, before the hook runs.
+        // Refuse here what dlx's own allocator would refuse, before the hook runs.
         let meta = Meta {
             device,
             ..Meta::on_cpu(NonNull::dangling().as_ptr(), dtype, 0)
@@ -124,7 +124,7 @@ impl Exchange for Slot {
 }
 
 impl Slot {
-    /// Whether `object` is exactly of the type that the table was provided for, so that it is itself what is exported.
+    /// Whether `object` is exactly of the type that the table was provided for, and so exports itself.
     fn is_itself(&self, object: &Bound<'_, PyAny>) -> bool {
         self.is_for(object.get_type_ptr().cast()) && self.is_provided()
     }

@@ -1,4 +1,4 @@
-//! The `stream` argument of `__dlpack__`, and what the resulting tensor waits for.
+//! The `stream` argument of `__dlpack__`, and the order of the resulting tensor.
 
 #![forbid(unsafe_code)]
 

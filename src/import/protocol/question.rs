@@ -28,7 +28,7 @@ pub(super) struct Question<'a, 'py> {
 impl<'py> Question<'_, 'py> {
     /// Calls `__dlpack__` of `x` and returns its capsule.
     ///
-    /// Each call finds out anew whether the producer knows the new keywords: a class that forwards to others may answer
+    /// Whether the producer knows the new keywords is tested at each call: a class that forwards to others may answer
     /// differently for each instance.
     ///
     /// # Errors
