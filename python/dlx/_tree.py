@@ -175,7 +175,6 @@ def _rebuilt(tree: Any, changed: dict[int, Any]) -> Any:
     Makes an empty instance of the same class (a tuple with its items), stores the
     items through the builtin base, then copies attributes, slots and dataclass fields.
     """
-
     kind = type(tree)
     if kind is list:
         return [changed.get(id(item), item) for item in tree]

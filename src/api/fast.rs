@@ -45,7 +45,7 @@ fn behind(function: &Bound<'_, PyAny>) -> PyResult<Function> {
     let function = function.cast::<PyCFunction>()?;
     // SAFETY: the thread is attached, and the cast has checked that this is a builtin function.
     let flags = unsafe { ffi::PyCFunction_GetFlags(function.as_ptr()) };
-    // SAFETY: as above.
+    // SAFETY: attached, with the same builtin function.
     let behind = unsafe { ffi::PyCFunction_GetFunction(function.as_ptr()) };
     match behind.filter(|_| flags == FLAGS) {
         // SAFETY: the flags are those of this signature (S20).

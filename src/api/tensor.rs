@@ -246,7 +246,7 @@ impl Tensor {
         flags: c_int,
     ) -> PyResult<()> {
         let snapshot = slf.get().snapshot()?;
-        // SAFETY: CPython calls this slot attached, with a writable `Py_buffer` for the fields.
+        // SAFETY: CPython calls this slot attached, with a `Py_buffer` to fill.
         unsafe { buffer::fill(slf, snapshot, view, flags) }
     }
 

@@ -30,7 +30,7 @@ use crate::types::error::bad_integers;
 /// tensor, an array type or a namespace that the result is an array of: its memory comes from the allocator of the
 /// exchange table or, for an `ExchangeMixin` class, from ``__dlx_empty__``; other libraries get memory from dlx.
 /// Without ``like`` the result is a `Tensor`. ``device`` defaults to that of a tensor ``like``, else to the CPU. dlx
-/// allocates and frees CUDA and ROCm memory in the order of its current stream.
+/// allocates CUDA and ROCm memory for work on its current stream, and frees it in the order of that stream.
 ///
 /// Raises ``ValueError`` for an invalid shape, ``BufferError`` for a dtype or device that the library does not support
 /// or if there is no driver, ``MemoryError``, and other errors of the allocator.
