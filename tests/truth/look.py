@@ -89,8 +89,8 @@ def answering(x: Any, entry: Entry) -> Any:
 def hands_on_wrongly(x: Any, truth: Said | None) -> bool:
     """Whether a library's own ``__dlpack__`` is known to say something else.
 
-    NumPy's forgets the mask, torch's the negation and what functionalization keeps
-    elsewhere. TensorFlow's ends the process for strings.
+    NumPy's forgets the mask; torch's the negation, that another dtype shows what is
+    quantized, and what functionalization keeps elsewhere. TensorFlow's ends the process for strings.
     """
     if isinstance(x, np.ma.MaskedArray):
         return True
@@ -98,7 +98,8 @@ def hands_on_wrongly(x: Any, truth: Said | None) -> bool:
         is_functional = sys.modules["torch"]._is_functional_tensor
         if not hasattr(x, "is_neg"):
             return False
-        return bool(x.is_neg() or is_functional(x) or is_lost(x, truth))
+        forgotten = x.is_neg() or x.is_quantized or is_functional(x)
+        return bool(forgotten or is_lost(x, truth))
     return package_of(x) == "tensorflow" and truth is None
 
 
