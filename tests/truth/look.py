@@ -90,7 +90,8 @@ def hands_on_wrongly(x: Any, truth: Said | None) -> bool:
     """Whether a library's own ``__dlpack__`` is known to say something else.
 
     NumPy's forgets the mask; torch's the negation, that another dtype shows what is
-    quantized, and what functionalization keeps elsewhere. TensorFlow's ends the process for strings.
+    quantized, and what functionalization keeps elsewhere. TensorFlow's ends the
+    process for strings.
     """
     if isinstance(x, np.ma.MaskedArray):
         return True
