@@ -135,7 +135,9 @@ def test_an_object_of_another_class_is_refused(entry: str, other: Any) -> None:
     """R127, R123, R124: another mixin class's too, and `out` is untouched."""
     out = (DLTensor * 2)()
     before = bytes(out)
-    with pytest.raises(BufferError, match=r"^the exchange table of .*producers\.Stored"):
+    with pytest.raises(
+        BufferError, match=r"^the exchange table of support\.dlx_producers\.Stored"
+    ):
         getattr(table_of(Stored), entry)(other, out)
     assert bytes(out) == before
 
@@ -143,7 +145,9 @@ def test_an_object_of_another_class_is_refused(entry: str, other: Any) -> None:
 def test_an_object_of_a_base_is_refused_by_the_table_of_a_subclass() -> None:
     """R127: the error names both classes."""
     child = type("Child", (Stored,), {})
-    with pytest.raises(BufferError, match=r"Child was given .*producers\.Stored"):
+    with pytest.raises(
+        BufferError, match=r"Child was given support\.dlx_producers\.Stored"
+    ):
         from_table(table_of(child), Stored(GRID))
 
 
