@@ -17,6 +17,13 @@ mod stream;
 mod tensor;
 mod types;
 
+/// Releases memory that still waits for a stream; runs when the interpreter exits.
+#[pyo3::pyfunction]
+fn finalize() {
+    stream::release::finish();
+    cpython::interpreter::finalize();
+}
+
 #[pyo3::pymodule(gil_used = false)]
 mod _core {
     use pyo3::prelude::*;
@@ -57,18 +64,11 @@ mod _core {
     #[allow(non_upper_case_globals)]
     const __version__: &str = env!("CARGO_PKG_VERSION");
 
-    /// Releases memory that still waits for a stream; runs when the interpreter exits.
-    #[pyfunction]
-    fn finalize() {
-        crate::stream::release::finish();
-        crate::cpython::interpreter::finalize();
-    }
-
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let py = module.py();
         crate::cpython::interpreter::one_interpreter(py)?;
-        let finalize = wrap_pyfunction!(finalize, module)?;
+        let finalize = wrap_pyfunction!(super::finalize, module)?;
         py.import("atexit")?.call_method1("register", (finalize,))?;
         crate::cpython::fork::watch();
         module.setattr(
