@@ -151,19 +151,19 @@ pub(crate) fn elsewhere(py: Python<'_>, here: DLDevice, there: DLDevice) -> PyEr
 /// Whether this exception is a producer declining to copy, so that dlx may. Assertions count: torch and Paddle assert
 /// that CPU tensors get no stream, and that they were built for the device. For the latter JAX raises a plain
 /// `RuntimeError`.
-pub(crate) fn is_refusal(py: Python<'_>, error: &PyErr) -> bool {
+pub(crate) fn is_refusal(py: Python<'_>, error: &PyErr, there: DLDevice) -> bool {
     let refused = copy_refused_type(py).is_ok_and(|class| error.is_instance(py, class));
     !refused
         && (error.is_instance_of::<PyBufferError>(py)
             || error.is_instance_of::<PyValueError>(py)
-            || is_about_builds(py, error))
+            || is_about_builds(py, error, there))
 }
 
-/// Whether this exception says that the producer was built without what it was asked for.
-pub(crate) fn is_about_builds(py: Python<'_>, error: &PyErr) -> bool {
-    // Subclasses of `RuntimeError` mean something else.
+/// Whether this exception says that the producer was built without the device `there`.
+pub(crate) fn is_about_builds(py: Python<'_>, error: &PyErr, there: DLDevice) -> bool {
+    // No build lacks the CPU, and subclasses of `RuntimeError` mean something else.
     let is_runtime_error = error.get_type(py).is(py.get_type::<PyRuntimeError>());
-    is_runtime_error || error.is_instance_of::<PyAssertionError>(py)
+    (is_runtime_error && there != device::CPU) || error.is_instance_of::<PyAssertionError>(py)
 }
 
 /// Fails if dlx cannot make the move that the producer refused: with the producer's own error (R60), unless that is
@@ -176,7 +176,7 @@ pub(crate) fn refused_by_both(
 ) -> Result<(), PyErr> {
     match by_driver::check(here, there) {
         Ok(()) => Ok(()),
-        Err(why) if is_about_builds(py, &error) => {
+        Err(why) if is_about_builds(py, &error, there) => {
             let explained = PyErr::from(why);
             explained.set_cause(py, Some(error));
             Err(explained)

@@ -360,3 +360,6 @@ unsafe fn nest_any(dimensions: &[Dimension], from: *const u8, to: *mut u8, item:
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

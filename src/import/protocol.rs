@@ -41,8 +41,9 @@ pub(crate) fn from_protocol(
         None => request.device.is_some(),
         Some(copy) => copy,
     };
+    let there = request.device.unwrap_or(device::CPU);
     let error = match ask(x, kind, request) {
-        Err(error) if may_copy && is_refusal(py, &error) => error,
+        Err(error) if may_copy && is_refusal(py, &error, there) => error,
         answer => return answer,
     };
     let Some(here) = device(x)? else {

@@ -140,16 +140,17 @@ fn exported(
         ))
     };
     if moves {
+        let there = request.device.unwrap_or(here);
         let can = table.work_stream.is_some() || !stream::has_streams(here);
         return match ask(x, kind, request) {
-            Err(error) if request.copy == Some(false) || !is_refusal(py, &error) || !can => {
+            Err(error) if request.copy == Some(false) || !is_refusal(py, &error, there) || !can => {
                 Err(error)
             }
             Ok(Some(moved)) => Ok(moved),
             Ok(None) if !can => Err(cannot("move or copy it in order")),
             Ok(None) => again(py, snapshot, request),
             Err(error) => {
-                refused_by_both(py, error, here, request.device.unwrap_or(here))?;
+                refused_by_both(py, error, here, there)?;
                 again(py, snapshot, request)
             }
         };

@@ -196,3 +196,6 @@ impl<T: Beside> Drop for Shared<T> {
         unsafe { System.dealloc(self.0.as_ptr().cast(), layout) };
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -289,3 +289,6 @@ unsafe extern "C" fn delete<M: ManagedTensor, O>(managed: *mut M) {
         unraisable,
     );
 }
+
+#[cfg(test)]
+mod tests;

@@ -113,7 +113,7 @@ impl<'py> Question<'_, 'py> {
             (self.device.is_some() || self.copy == Some(true)) && is(&py.get_type::<PyTypeError>());
         let refused = is(&py.get_type::<PyBufferError>())
             || is(&py.get_type::<PyValueError>())
-            || is_about_builds(py, &error);
+            || (self.device).is_some_and(|there| is_about_builds(py, &error, there));
         let explained = match self.device {
             Some(there) if self.copy == Some(false) && (unheard || refused) => {
                 elsewhere(py, here, there)

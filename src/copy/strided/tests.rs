@@ -1,0 +1,162 @@
+//! Strided copies against the definition: one element at a time.
+
+use super::rows::{StepSource, steps};
+use super::*;
+
+/// A small generator of numbers, the same in every run.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+}
+
+/// A source of random layout, and loops that copy it to a compact destination, outermost first.
+struct Case {
+    source: Vec<u8>,
+    start: i64,
+    loops: Vec<Dimension>,
+    item: i64,
+}
+
+impl Case {
+    /// Extents up to `longest`; strides that are permuted, reversed, repeated and spaced.
+    fn random(numbers: &mut Numbers, item: i64, longest: u64) -> Self {
+        let ndim = numbers.below(5) as usize;
+        // As many elements as two long dimensions have.
+        let longest = if ndim > 2 { 9 } else { longest };
+        let extents: Vec<i64> = (0..ndim)
+            .map(|_| 1 + numbers.below(longest) as i64)
+            .collect();
+        let mut order: Vec<usize> = (0..ndim).collect();
+        for index in (1..ndim).rev() {
+            order.swap(index, numbers.below(index as u64 + 1) as usize);
+        }
+        let (mut from, mut span, mut start) = (vec![0; ndim], item, 0);
+        for &index in order.iter().rev() {
+            let stride = span + item * numbers.below(2) as i64;
+            match numbers.below(6) {
+                0 => from[index] = 0,
+                1 => {
+                    from[index] = -stride;
+                    start += stride * (extents[index] - 1);
+                    span = stride * extents[index];
+                }
+                _ => {
+                    from[index] = stride;
+                    span = stride * extents[index];
+                }
+            }
+        }
+        let mut loops = vec![];
+        let mut to = item;
+        for index in (0..ndim).rev() {
+            loops.insert(0, Dimension::new(extents[index], from[index], to));
+            to *= extents[index];
+        }
+        let source = (0..span + item).map(|_| numbers.below(256) as u8).collect();
+        Self {
+            source,
+            start,
+            loops,
+            item,
+        }
+    }
+
+    /// The bytes of the destination, by the definition.
+    fn expected(&self) -> Vec<u8> {
+        let mut offsets = vec![self.start];
+        for each in &self.loops {
+            let inner = |&start: &i64| (0..each.extent).map(move |i| start + i * each.from);
+            offsets = offsets.iter().flat_map(inner).collect();
+        }
+        let element = |start: i64| &self.source[start as usize..(start + self.item) as usize];
+        offsets.into_iter().flat_map(element).copied().collect()
+    }
+
+    /// Where the first element is read.
+    fn from(&self) -> *const u8 {
+        self.source.as_ptr().wrapping_offset(self.start as isize)
+    }
+}
+
+#[test]
+fn every_walk_copies_what_its_definition_says() {
+    let mut numbers = Numbers(1);
+    for round in 0..600 {
+        let item = [1, 2, 4, 8, 16, 3, 12][round % 7];
+        let case = Case::random(&mut numbers, item, if round % 5 == 0 { 150 } else { 9 });
+        let expected = case.expected();
+        let walk = Walk::new(case.loops.clone(), item);
+        // The destination begins at and off a cache line.
+        for skip in [0, 1, 64] {
+            let mut made = vec![0xAA; expected.len() + 128];
+            // SAFETY: the walk reads within `source`, and writes `expected.len()` bytes behind `skip`.
+            unsafe { walk.copy(case.from(), made.as_mut_ptr().wrapping_add(skip)) };
+            assert!(made[skip..][..expected.len()] == expected, "{walk:?}");
+            assert!(made[..skip].iter().all(|&byte| byte == 0xAA), "{walk:?}");
+            assert!(
+                made[skip + expected.len()..]
+                    .iter()
+                    .all(|&byte| byte == 0xAA)
+            );
+        }
+    }
+}
+
+#[test]
+fn the_parts_of_a_walk_are_the_walk() {
+    let mut numbers = Numbers(2);
+    for _ in 0..200 {
+        let case = Case::random(&mut numbers, 4, 200);
+        let expected = case.expected();
+        let walk = Walk::new(case.loops.clone(), 4);
+        for count in [1, 2, 3, 16] {
+            let parts = walk.split(count);
+            assert!((1..=count).contains(&parts.len()));
+            let mut made = vec![0; expected.len()];
+            for (part, from, to) in parts {
+                let source = case.from().wrapping_offset(from as isize);
+                let target = made.as_mut_ptr().wrapping_offset(to as isize);
+                // SAFETY: a part of the walk, which stays within both.
+                unsafe { part.copy(source, target) };
+            }
+            assert!(made == expected, "{walk:?} in {count}");
+        }
+    }
+}
+
+#[test]
+fn the_steps_for_a_driver_are_the_copy() {
+    let mut numbers = Numbers(3);
+    for _ in 0..400 {
+        let case = Case::random(&mut numbers, 4, 6);
+        let expected = case.expected();
+        let mut made = vec![0; expected.len()];
+        for step in steps(case.loops.clone(), 4) {
+            let all: Result<(), ()> = step.rows.each(&mut |from, to| {
+                for row in 0..step.rows.height {
+                    let to = (step.to + to + row * step.rows.to_pitch) as usize;
+                    let from = from + row * step.rows.from_pitch;
+                    let width = step.rows.width as usize;
+                    let bytes = match step.origin {
+                        StepSource::Source => {
+                            let start = (case.start + from) as usize;
+                            case.source[start..start + width].to_vec()
+                        }
+                        StepSource::Written => made[from as usize..][..width].to_vec(),
+                    };
+                    made[to..to + width].copy_from_slice(&bytes);
+                }
+                Ok(())
+            });
+            assert_eq!(all, Ok(()));
+        }
+        assert!(made == expected, "{:?}", case.loops);
+    }
+}
