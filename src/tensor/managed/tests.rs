@@ -128,7 +128,9 @@ fn foreign(major: u32, with_deleter: bool) -> NonNull<DLManagedTensorVersioned> 
 fn a_tensor_of_another_version_is_refused_and_deleted() {
     // SAFETY: a box of ours, given up.
     let managed = unsafe { Managed::from_raw(foreign(2, true)) };
-    let error = managed.read().err().expect("version 2 is refused");
+    let Err(error) = managed.read() else {
+        panic!("version 2 is refused");
+    };
     assert!(
         error.message().contains("DLPack version 2."),
         "{}",
