@@ -1,4 +1,4 @@
-"""The function of `doubled.cc`, compiled when it is first asked for."""
+"""The function of `doubled.cc`, compiled on first use."""
 
 import os
 import shlex
@@ -15,7 +15,7 @@ FOLDER = SOURCE.parents[1] / "build" / "examples"
 
 
 def compile_doubled() -> Path:
-    """Give the shared library, built anew if its source is newer."""
+    """Return the shared library; rebuild it if its source is newer."""
     target = FOLDER / f"doubled-{tvm_ffi.__version__}.so"
     if target.exists() and target.stat().st_mtime >= SOURCE.stat().st_mtime:
         return target
@@ -31,7 +31,7 @@ def compile_doubled() -> Path:
 
 
 def load_doubled() -> Callable[[Any], Any]:
-    """Load ``doubled(x)``: a new tensor of ``x``'s class with twice its numbers."""
+    """Load ``doubled(x)``: a new tensor of ``x``'s class with its elements doubled."""
     module = tvm_ffi.load_module(compile_doubled())
     doubled: Callable[[Any], Any] = module.doubled
     return doubled

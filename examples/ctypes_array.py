@@ -1,6 +1,6 @@
-"""An array class in forty lines of Python, over memory of ctypes.
+"""An array class in forty lines of Python, over ctypes memory.
 
-It exports by method: each `__dlx_export__` describes the memory anew.
+It exports by method: each `__dlx_export__` call describes the memory afresh.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Array(dlx.ExchangeMixin):
 
     @classmethod
     def __dlx_import__(cls, tensor: dlx.Tensor) -> Self:
-        """Use the memory of ``tensor``, or a copy where ctypes could not."""
+        """Use the memory of ``tensor``, or a copy if ctypes cannot use it."""
         if tensor.readonly or not tensor.is_contiguous:
             tensor = tensor.to(copy=True)
         return cls(tensor.shape, str(tensor.dtype), tensor)
@@ -72,12 +72,12 @@ class Array(dlx.ExchangeMixin):
         self._numbers[self._offset(index)] = number
 
     def __repr__(self) -> str:
-        """Tell shape, dtype and numbers."""
+        """Show shape, dtype and numbers."""
         return f"Array({self.shape}, {self.dtype!r}, {list(self._numbers)})"
 
 
 def main() -> None:
-    """Pass an array to each library, and let compiled code make another one."""
+    """Pass an array to each library, and let compiled code make a new one."""
     a = Array((2, 3))
     a[1, 2] = 5
     if find_spec("numpy"):

@@ -1,7 +1,7 @@
-"""A labelled array: an array of any library, with a name for each dimension.
+"""A labelled array: an array of any library with named dimensions.
 
-It exports the attribute `data`, so C code reads it through the table of the array that
-it wraps, and `np.asarray` reads it through the array interface.
+It exports the attribute `data`, so C code reads it through the table of the wrapped
+array, and `np.asarray` reads it through the array interface.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ class Labelled(dlx.ExchangeMixin, dlx.ArrayInterfaceMixin, exchange="data"):
     """``data`` with the names ``dims``."""
 
     def __init__(self, data: Any, dims: tuple[str, ...] | None = None) -> None:
-        """Name the dimensions; without names they are numbered."""
+        """Name the dimensions; number them by default."""
         ndim = dlx.from_dlpack(data).ndim
         if dims is None:
             dims = tuple(f"dim_{i}" for i in range(ndim))
@@ -30,11 +30,11 @@ class Labelled(dlx.ExchangeMixin, dlx.ArrayInterfaceMixin, exchange="data"):
         return dict(zip(self.dims, dlx.from_dlpack(self).shape, strict=True))
 
     def rename(self, *dims: str) -> Self:
-        """Give the same array other names."""
+        """Return the same array with other names."""
         return type(self)(self.data, dims)
 
     def transpose(self, *dims: str) -> Self:
-        """Give a view with the dimensions in this order, whatever library has them."""
+        """Return a view with the dimensions in this order, in any library."""
         if sorted(dims) != sorted(self.dims):
             raise ValueError(f"{dims} are not an order of {self.dims}")
         axes = [self.dims.index(dim) for dim in dims]
@@ -52,7 +52,7 @@ class Labelled(dlx.ExchangeMixin, dlx.ArrayInterfaceMixin, exchange="data"):
         return type(self)(view, dims)
 
     def __repr__(self) -> str:
-        """Tell names, extents and whose array it is."""
+        """Show names, extents and the array's library."""
         sizes = ", ".join(f"{dim}: {size}" for dim, size in self.sizes.items())
         library = type(self.data).__module__.partition(".")[0]
         return f"Labelled({sizes}; {library})"

@@ -1,7 +1,7 @@
 """The tensors of a memory-mapped safetensors file, read without a copy.
 
 The format: the header's length in 8 bytes, the header in JSON, then the numbers. A file
-is mapped copy-on-write, so that tensors can be written and the file stays as it is.
+is mapped copy-on-write, so tensors are writable and the file stays unchanged.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _DTYPES = {
 
 @dataclass(frozen=True)
 class Mapped(dlx.ExchangeMixin, exchange="tensor"):
-    """A tensor of a file; one that a consumer made has no name."""
+    """A tensor of a file; those that consumers make have no name."""
 
     tensor: dlx.Tensor
     name: str | None = None
 
 
 def load(path: Path) -> dict[str, Mapped]:
-    """Map a file; it stays mapped until the last of its tensors is gone."""
+    """Map a file; it stays mapped as long as any of its tensors lives."""
     with path.open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     start = 8 + int.from_bytes(mapped[:8], "little")
@@ -63,7 +63,7 @@ def load(path: Path) -> dict[str, Mapped]:
 def _to_bytes(tensor: dlx.Tensor) -> bytes:
     if not tensor.is_contiguous:
         tensor = tensor.to(copy=True)
-    # As bytes, because a Python buffer can name no bfloat16.
+    # As bytes, because the buffer protocol has no bfloat16.
     address, size = tensor.data_ptr, (tensor.nbytes,)
     numbers = dlx.from_pointer(
         address, size, "uint8", device=tensor.device, owner=tensor
@@ -84,7 +84,7 @@ def save(path: Path, tensors: dict[str, object]) -> None:
         }
         data += _to_bytes(tensor)
     text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)  # numbers begin at a multiple of 8
+    text += b" " * (-len(text) % 8)  # the numbers start at a multiple of 8
     path.write_bytes(len(text).to_bytes(8, "little") + text + data)
 
 
