@@ -1,4 +1,4 @@
-"""Fake producers whose memory is on more devices than one, and those of oneAPI."""
+"""Fake producers whose memory is on several devices, and oneAPI producers."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ CPU, CUDA, OPENCL, ONEAPI = (1, 0), (2, 0), (4, 0), (14, 0)
 
 
 def aliases(tensor: dlx.Tensor) -> tuple[str, ...]:
-    """Give `Tensor.device_aliases` as names."""
+    """Return `Tensor.device_aliases` as names."""
     return tuple(map(str, tensor.device_aliases))
 
 
 def names(tensor: dlx.Tensor) -> tuple[str, tuple[str, ...]]:
-    """Give the names of all devices that a tensor is on."""
+    """Return the names of all devices that a tensor is on."""
     return str(tensor.device), aliases(tensor)
 
 
 @dataclass(eq=False, kw_only=True)
 class TwoNames(Producer):
-    """A producer of oneAPI that gives the same memory as each device of `aliases`.
+    """A oneAPI producer that exports the same memory on each device of `aliases`.
 
-    Asked for any other device it raises `refusal`.
+    It raises `refusal` if asked for any other device.
     """
 
     device: tuple[int, int] = ONEAPI
     aliases: Any = (CUDA,)
-    """What `__dlpack_device_aliases__` returns, called if it is a function."""
+    """Result of `__dlpack_device_aliases__`; a function is called for it."""
     refusal: BaseException = field(default_factory=lambda: BufferError("not there"))
     gives: dict[str, Any] = field(default_factory=dict)
-    """Fields of the producer that is exported under another name."""
+    """Fields of the producer that is exported under an alias."""
 
     def __dlpack__(self, **keywords: Any) -> Any:
-        """Export as it is, or under another name."""
+        """Export as is, or under an alias."""
         there = keywords.get("dl_device", self.device)
         if there == self.device:
             return super().__dlpack__(**keywords)
@@ -49,32 +49,32 @@ class TwoNames(Producer):
         return named.capsule()
 
     def __dlpack_device_aliases__(self) -> Any:
-        """Give the other names."""
+        """Return the aliases."""
         self.calls.append(("__dlpack_device_aliases__", {}))
         return self.aliases() if callable(self.aliases) else self.aliases
 
 
 class Queue:
-    """What a `dpctl.SyclQueue` is to dlx."""
+    """The part of a `dpctl.SyclQueue` that dlx uses."""
 
     def __init__(self) -> None:
-        """Start with nothing waited for."""
+        """Start without waits."""
         self.waited = 0
 
     def wait(self) -> None:
-        """Note the wait."""
+        """Count the wait."""
         self.waited += 1
 
 
 @dataclass(eq=False, kw_only=True)
 class Usm(Producer):
-    """An array as dpnp makes them: copies alone get to the CPU, queues are streams."""
+    """An array like dpnp's: only copies reach the CPU, and queues are streams."""
 
     device: tuple[int, int] = ONEAPI
     usm_type: Any = "shared"
     sycl_queue: Any = field(default_factory=Queue)
     copies: bool = True
-    """Whether it gives copies on the CPU."""
+    """Whether it makes copies on the CPU."""
 
     def __dlpack__(self, **keywords: Any) -> Any:
         """Export as dpnp does."""

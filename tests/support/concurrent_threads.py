@@ -1,4 +1,4 @@
-"""Threads that work at once: in turns, or in parallel where Python has no GIL."""
+"""Concurrent threads: interleaved, or parallel in a free-threaded Python."""
 
 import sys
 import sysconfig
@@ -14,12 +14,12 @@ T = TypeVar("T")
 THREADS = 8
 
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
-"""Whether this Python was built to have no GIL."""
+"""Whether this Python is a free-threaded build."""
 
 
 @contextmanager
 def _short_turns() -> Iterator[None]:
-    """Let threads that share a GIL take turns between almost any two bytecodes."""
+    """Make threads that share a GIL switch between almost any two bytecodes."""
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     try:
@@ -29,7 +29,7 @@ def _short_turns() -> Iterator[None]:
 
 
 def together(work: Callable[[int], R]) -> list[R]:
-    """Return what `work` returns in each of `THREADS` threads that start at once."""
+    """Return the results of `work` in `THREADS` threads that start together."""
     barrier = threading.Barrier(THREADS)
 
     def run(index: int) -> R:
@@ -41,10 +41,10 @@ def together(work: Callable[[int], R]) -> list[R]:
 
 
 def in_step(work: Callable[[T], R], items: Sequence[T]) -> list[tuple[R, R]]:
-    """Return what `work` returns in two threads, which begin each item together.
+    """Return the results of `work` in two threads that start each item together.
 
-    Threads that start at once are soon apart; these meet within less than a microsecond
-    where each has a core.
+    Threads that only start together soon drift apart; these stay within a microsecond
+    of each other if each has a core.
     """
     reached = [0, 0]
 
@@ -57,7 +57,7 @@ def in_step(work: Callable[[T], R], items: Sequence[T]) -> list[tuple[R, R]]:
                     pass
                 results.append(work(item))
         finally:
-            # Nobody waits for a thread that has failed.
+            # Do not wait for a thread that has failed.
             reached[index] = sys.maxsize
         return results
 

@@ -1,4 +1,4 @@
-"""Classes of containers, each with something that is hard to keep, and conversions."""
+"""Container classes that are hard to rebuild, and conversions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_of(made: Any, array: Any) -> bool:
 
 @dataclass
 class Plain:
-    """A dataclass with a field that its constructor does not take, as all here."""
+    """A dataclass with a field that its constructor does not take, like all below."""
 
     x: Any
     made: Any = field(init=False)
@@ -31,7 +31,7 @@ class Plain:
 
 @dataclass(frozen=True)
 class Frozen:
-    """One that cannot be assigned to."""
+    """A frozen one."""
 
     x: Any
     made: Any = field(init=False)
@@ -39,7 +39,7 @@ class Frozen:
 
 @dataclass(slots=True)
 class Slotted:
-    """One without a dictionary."""
+    """One without `__dict__`."""
 
     x: Any
     made: Any = field(init=False)
@@ -47,7 +47,7 @@ class Slotted:
 
 @dataclass(frozen=True, slots=True)
 class FrozenSlotted:
-    """Both."""
+    """A frozen one without `__dict__`."""
 
     x: Any
     made: Any = field(init=False)
@@ -55,7 +55,7 @@ class FrozenSlotted:
 
 @dataclass(frozen=True)
 class ByHand:
-    """A frozen dataclass whose slots were written by hand."""
+    """A frozen dataclass with handwritten slots."""
 
     __slots__ = ("made", "x")
     x: Any
@@ -64,13 +64,13 @@ class ByHand:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Derived(FrozenSlotted):
-    """One with inherited slots, and one for weak references."""
+    """One with inherited slots and a `__weakref__` slot."""
 
     y: Any = None
 
 
 class Sloppy(FrozenSlotted):
-    """A subclass whose instances have a dictionary beside their slots."""
+    """A subclass whose instances have a `__dict__` besides their slots."""
 
 
 @dataclass
@@ -88,7 +88,7 @@ class Pair(NamedTuple):
 
 
 class Further(Pair):
-    """A subclass of it without a dictionary."""
+    """A subclass of it without `__dict__`."""
 
     __slots__ = ()
 
@@ -103,17 +103,17 @@ class Own(tuple[Any, ...]):
     """A tuple whose class takes its items one by one."""
 
     def __new__(cls, first: Any, second: Any) -> Any:
-        """Make it of two items."""
+        """Make it from two items."""
         return super().__new__(cls, (first, second))
 
 
 class Row(list[Any]):
-    """A list with more to its making, and opinions on its items."""
+    """A list with an unusual constructor that restricts its methods."""
 
     __slots__ = ("unit",)
 
     def __init__(self, unit: str, items: Any) -> None:
-        """Take what no other list takes."""
+        """Take arguments that `list` does not."""
         super().__init__(items)
         self.unit = unit
 
@@ -127,10 +127,10 @@ class Row(list[Any]):
 
 
 class Strict(dict[str, Any]):
-    """A dict that nothing can be put into."""
+    """A dict that refuses new items."""
 
     def __init__(self, schema: str, items: dict[str, Any]) -> None:
-        """Take what no other dict takes."""
+        """Take arguments that `dict` does not."""
         super().__init__(items)
         self.schema = schema
 
@@ -140,7 +140,7 @@ class Strict(dict[str, Any]):
 
 
 class ByAttribute(dict[str, Any]):
-    """The idiom by which items are attributes."""
+    """The idiom that makes items attributes."""
 
     def __init__(self, **items: Any) -> None:
         """Take the items by name."""
@@ -149,7 +149,7 @@ class ByAttribute(dict[str, Any]):
 
 
 class InStep(dict[str, Any]):
-    """Items that are kept as attributes as well."""
+    """A dict whose items are also stored as attributes."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set both."""
@@ -158,23 +158,23 @@ class InStep(dict[str, Any]):
 
 
 class Doubled(defaultdict[Any, Any]):
-    """A default dict that is made in its own way."""
+    """A default dict with a constructor of its own."""
 
     def __init__(self, name: str) -> None:
-        """Take a name, and choose the factory."""
+        """Take a name and set the factory."""
         super().__init__(list)
         self.name = name
 
 
 @dataclass
 class Output(OrderedDict[str, Any]):
-    """As in transformers: a dataclass whose fields are items, too."""
+    """A dataclass whose fields are items, too, as in transformers."""
 
     loss: Any = None
     states: Any = None
 
     def __post_init__(self) -> None:
-        """Make items of the fields."""
+        """Make the fields items."""
         for name in ("loss", "states"):
             if (value := getattr(self, name)) is not None:
                 super().__setitem__(name, value)
@@ -189,7 +189,7 @@ class Output(OrderedDict[str, Any]):
 
 
 class Key:
-    """Something hashable that holds a tensor."""
+    """A hashable object that holds a tensor."""
 
     def __init__(self, x: Any) -> None:
         """Hold it."""
@@ -197,11 +197,11 @@ class Key:
 
 
 class Liar:
-    """An object whose `__class__` is another than its type."""
+    """An object whose `__class__` is not its type."""
 
     @property  # type: ignore[misc]
     def __class__(self) -> Any:
-        """Lie."""
+        """Return a wrong class."""
         return list
 
 
@@ -209,7 +209,7 @@ class EveryName(type):
     """Classes that have every attribute."""
 
     def __getattr__(cls, name: str) -> Any:
-        """Give anything, but not what makes a tensor."""
+        """Return anything except the attributes of a tensor."""
         if name.startswith(("__dlpack", "__c_")):
             raise AttributeError(name)
         return name

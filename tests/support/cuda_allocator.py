@@ -1,8 +1,8 @@
 """A caching allocator on the simulated driver, like torch's.
 
-A block belongs to the stream that it was allocated on. Freed on the host, it is on that
-stream's list at once and goes to the next who asks there, whatever other streams still
-do with it (H4).
+A block belongs to the stream that it was allocated on. Freeing it on the host puts it
+on that stream's free list at once, and the next allocation there may get it, whatever
+other streams still do with it (H4).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from support.simulated_objects import Event, Memory, Stream
 
 @dataclass(eq=False)
 class Storage:
-    """A block in use, counted by those who hold it."""
+    """A block in use, counted by its holders."""
 
     allocator: CachingAllocator = field(repr=False)
     memory: Memory
     stream: Stream
     holders: int = 1
     recorded: set[Stream] = field(default_factory=set)
-    """Streams that the block waits for before it is given out again."""
+    """Streams that the block waits for before it is reused."""
     round: int = field(init=False)
     """The test that it belongs to."""
 
@@ -33,12 +33,12 @@ class Storage:
         self.round = self.allocator.sim.rounds
 
     def retain(self) -> None:
-        """Hold it once more."""
+        """Add a holder."""
         with self.allocator.lock:
             self.holders += 1
 
     def release(self) -> None:
-        """Give one hold up; the last one frees."""
+        """Drop a holder; the last one frees the block."""
         with self.allocator.lock:
             self.holders -= 1
             assert self.holders >= 0, "a block was released too often"
@@ -50,7 +50,7 @@ class CachingAllocator:
     """Blocks of all devices."""
 
     def __init__(self, sim: Simulation) -> None:
-        """Begin with nothing."""
+        """Start empty."""
         self.sim = sim
         self.lock = threading.RLock()
         self._round = -1
@@ -72,7 +72,7 @@ class CachingAllocator:
                 self._waiting.append((events, storage))
 
     def allocate(self, nbytes: int, stream: Stream) -> Storage:
-        """Give the block that was freed last on this stream, or a new one."""
+        """Return the last large enough block freed on this stream, or a new one."""
         with self.lock:
             self._forget_earlier_tests()
             self._sweep()
@@ -85,7 +85,7 @@ class CachingAllocator:
             return Storage(self, memory, stream)
 
     def free(self, storage: Storage) -> None:
-        """Take a block back; nothing is waited for but the recorded streams."""
+        """Take a block back; wait only for the recorded streams."""
         if storage.round != self.sim.rounds:
             return
         if storage.recorded:

@@ -1,8 +1,8 @@
-"""Fake frameworks on the simulated driver, which work on their own current streams.
+"""Fake frameworks on the simulated driver, each with its own current stream.
 
 Three kinds of array: with an exchange table, with `__dlpack__` alone, and with
-`__cuda_array_interface__` alone, which is for CUDA. All are float32. A framework lives
-as long as the process, like its class; what it has allocated does not outlive a test.
+`__cuda_array_interface__` alone, which is CUDA only. All are float32. A framework lives
+as long as the process, like its class; its allocations do not outlive a test.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CUDA, ROCM = 2, 10
 
 
 class Framework:
-    """What the arrays of one class share."""
+    """State shared by the arrays of one class."""
 
     def __init__(
         self, sim: Simulation, name: str, base: type[CudaArray], hip: bool
@@ -62,13 +62,13 @@ class Framework:
         return current
 
     def current_stream(self, device: int = 0) -> Stream:
-        """Give the stream that this thread works on: at first the legacy default."""
+        """Return this thread's stream: at first the legacy default stream."""
         default = self.sim.default_stream(self.default, device, hip=self.hip)
         return self._current().get(device, default)
 
     @contextmanager
     def at_work(self, device: int) -> Iterator[Stream]:
-        """Have the device current, and the calls marked as the framework's."""
+        """Make the device current, and mark the calls as the framework's."""
         with self.sim.calls_by(self.name), self.sim.on_device(device, hip=self.hip):
             yield self.current_stream(device)
 
@@ -102,14 +102,14 @@ class CudaArray(Producer):
 
     framework: ClassVar[Framework]
     storage: Storage | None = None
-    """None where the memory is another's."""
+    """None if something else owns the memory."""
 
     @classmethod
     def finish(cls) -> None:
-        """Complete a class that has its framework now."""
+        """Complete a class, once it has its framework."""
 
     def own(self, storage: Storage) -> None:
-        """Hold a storage until the array is freed or dies."""
+        """Hold a storage until the array is freed or collected."""
         self.storage = storage
         self._freed = weakref.finalize(self, _release, self.framework, storage)
         self._freed.atexit = False
@@ -141,7 +141,7 @@ class CudaArray(Producer):
         return self
 
     def tolist(self) -> list[float]:
-        """Wait for the current stream, and give the elements."""
+        """Wait for the current stream, and return the elements."""
         self.launch(False)
         with self.framework.at_work(self.device[1]) as stream:
             stream.synchronize()
@@ -149,7 +149,7 @@ class CudaArray(Producer):
         return list(self._elements)
 
     def record_stream(self, stream: Stream) -> None:
-        """Keep the block from being used again before this stream is done with it."""
+        """Keep the block from being reused before this stream is done with it."""
         assert self.storage is not None
         self.storage.recorded.add(stream)
 
@@ -160,10 +160,10 @@ def _release(framework: Framework, storage: Storage) -> None:
 
 
 class DLPackArray(CudaArray):
-    """Exports by `__dlpack__`, which orders as CuPy's does; the keywords are kept."""
+    """Exports by `__dlpack__`, which orders like CuPy's and keeps its keywords."""
 
     def free(self) -> None:
-        """Give the memory up now, as far as no export holds it (H5)."""
+        """Release the memory now, unless an export holds it (H5)."""
         self._freed()
 
     def export(self, *, versioned: bool = True) -> int:
@@ -176,7 +176,7 @@ class DLPackArray(CudaArray):
         return address
 
     def __dlpack__(self, **keywords: Any) -> Any:
-        """Export; work queued on `stream` from then on comes after the array's."""
+        """Export; later work on `stream` runs after the array's."""
         if (keywords.get("dl_device") or self.device) != self.device:
             raise BufferError(f"the array stays on {self.device}")
         if keywords.get("copy"):
@@ -215,7 +215,7 @@ _delete = for_ever(Deleter(_deleted))
 
 
 class TableArray(DLPackArray):
-    """Exports by an exchange table too, which orders nothing (R126)."""
+    """Exports by an exchange table, too, which does not synchronize (R126)."""
 
     __dlpack_c_exchange_api__: ClassVar[Any]
 
@@ -270,7 +270,7 @@ class InterfaceArray(CudaArray):
 
 
 class Imported:
-    """What a framework has made of a tensor of another."""
+    """A framework's import of another library's tensor."""
 
     def __init__(self, framework: Framework, managed: Any) -> None:
         """Take the managed tensor."""
@@ -287,7 +287,7 @@ class Imported:
             stream.launch(write, self.data, self.nbytes)
 
     def drop(self) -> None:
-        """Delete the tensor, whatever is queued."""
+        """Delete the tensor, whatever work is queued."""
         managed, self._managed = self._managed, None
         managed.deleter(addressof(managed))
 
@@ -298,7 +298,7 @@ _frameworks: dict[tuple[type, str, bool], Framework] = for_ever({})
 def framework(
     base: type[CudaArray], name: str = "framework", *, hip: bool = False
 ) -> Framework:
-    """Give the framework of this name with this kind of array, on CUDA or on HIP."""
+    """Return the framework of this name and kind of array, on CUDA or HIP."""
     key = (base, name, hip)
     if key not in _frameworks:
         _frameworks[key] = Framework(simulation(), name, base, hip)

@@ -1,4 +1,4 @@
-"""NumPy arrays on the simulated device: the same layout, in memory of the driver."""
+"""NumPy arrays on the simulated device: the same layout in the driver's memory."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ WORK = {
     "cuStreamWaitEvent": "wait",
     "cuStreamSynchronize": "synchronize",
 }
-"""Calls that give a stream work, or wait for it."""
+"""Calls that queue work on a stream, or wait for it."""
 
 
 def work(sim: Simulation) -> list[str]:
-    """What dlx has given to streams since the journal was cleared."""
+    """Return the work that dlx has queued since the journal was cleared."""
     return [WORK[name] for name in sim.called() if name in WORK]
 
 
 def on_device(sim: Simulation, array: np.ndarray[Any, Any], **keywords: Any) -> Any:
-    """A tensor like a view of a whole array, over a device's copy of that whole."""
+    """Return a tensor laid out like `array`, over a device copy of its whole base."""
     whole = array
     while isinstance(whole.base, np.ndarray):
         whole = whole.base
@@ -47,7 +47,7 @@ def on_device(sim: Simulation, array: np.ndarray[Any, Any], **keywords: Any) -> 
 
 
 def values(sim: Simulation, tensor: dlx.Tensor) -> Any:
-    """The elements, fetched by dlx, and looked at by the host."""
+    """Return the elements, fetched by dlx and read by the host."""
     fetched = dlx.from_dlpack(tensor, device="cpu")
     if fetched.size:
         sim.host_read(fetched.data_ptr, fetched.nbytes)

@@ -1,7 +1,7 @@
 """`dlpack.h` 1.3 in ctypes under its C names, and the capsule functions of CPython.
 
 For tests that read or build tensors below the level of Python objects. Managed tensors
-are `Any` here, because their two kinds have most fields in common.
+are typed `Any` here, because their two kinds share most fields.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ DLPACK_FLAG_BITMASK_IS_COPIED = 2
 DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED = 4
 
 # Every pointer parameter is a `c_void_p`: callers may pass an address, `byref(...)` or
-# None, and a Python function behind such a type receives an address or None. What may
-# set a Python exception is called with the GIL held (R146), the rest without it.
+# None, and a Python function behind such a type receives an address or None. Functions
+# that may set a Python exception are called with the GIL held (R146), the rest without.
 Deleter = CFUNCTYPE(None, c_void_p)
 SetError = CFUNCTYPE(None, c_void_p, c_char_p, c_char_p)
 DLPackManagedTensorAllocator = CFUNCTYPE(c_int, c_void_p, c_void_p, c_void_p, c_void_p)
@@ -132,9 +132,9 @@ class DLPackExchangeAPI(Structure):
 
 
 def dlpack_include() -> Path:
-    """Folder for `#include <dlpack/dlpack.h>`: the header in the apache-tvm-ffi wheel.
+    """Return the include directory of `<dlpack/dlpack.h>` in the apache-tvm-ffi wheel.
 
-    Looked up without importing tvm_ffi, because that imports torch where there is one.
+    Found without importing tvm_ffi, because that imports torch if installed.
     """
     spec = importlib.util.find_spec("tvm_ffi")
     if spec is None or spec.origin is None:
@@ -146,7 +146,7 @@ def dlpack_include() -> Path:
 
 
 def _python(name: str, result: Any, *arguments: Any) -> Any:
-    """Bind a C API function privately: `ctypes.pythonapi.f` is shared by everybody."""
+    """Bind a C API function privately: `ctypes.pythonapi.f` is shared process-wide."""
     return PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
 
 
@@ -160,7 +160,7 @@ _Py_DecRef = _python("Py_DecRef", None, py_object)
 
 
 def for_ever(kept: T) -> T:
-    """Leak a reference, because C code holds addresses until the process ends."""
+    """Leak a reference, because C code keeps addresses until the process ends."""
     _Py_IncRef(kept)
     return kept
 
@@ -178,12 +178,12 @@ def new_capsule(pointer: int, name: bytes, destructor: int | None = None) -> Any
 
 
 def capsule_name(capsule: Any) -> bytes | None:
-    """Name of a capsule, None for NULL."""
+    """Return the name of a capsule, None for NULL."""
     return c_char_p(capsule_name_address(capsule)).value
 
 
 def capsule_name_address(capsule: Any) -> int | None:
-    """Address of a capsule's name, None for NULL: equal for a static string (R2)."""
+    """Return the address of a capsule's name (R2), None for NULL."""
     address: int | None = _PyCapsule_GetName(capsule)
     return address
 
@@ -194,13 +194,13 @@ def set_capsule_name(capsule: Any, name: bytes) -> None:
 
 
 def capsule_pointer(capsule: Any, name: bytes) -> int:
-    """Address in a capsule; ValueError where the name is another."""
+    """Return the address in a capsule; raise ValueError if the name differs."""
     pointer: int = _PyCapsule_GetPointer(capsule, name)
     return pointer
 
 
 def capsule_destructor(capsule: Any) -> int | None:
-    """Address of a capsule's destructor, None for NULL."""
+    """Return the address of a capsule's destructor, None for NULL."""
     destructor: int | None = _PyCapsule_GetDestructor(capsule)
     return destructor
 
@@ -212,14 +212,14 @@ _KINDS: dict[bytes, Any] = {
 
 
 def managed_in(capsule: Any) -> Any:
-    """Managed tensor in an unused capsule, to which it belongs."""
+    """Return the managed tensor in an unused capsule, which still owns it."""
     name = capsule_name(capsule)
     assert name is not None
     return _KINDS[name].from_address(capsule_pointer(capsule, name))
 
 
 def exported(tensor: Any, **keywords: Any) -> Any:
-    """Copy the managed tensor of an export, which itself is gone afterwards."""
+    """Return a copy of an export's managed tensor; the export itself is deleted."""
     capsule = tensor.__dlpack__(**{"max_version": (1, 3)} | keywords)
     managed = managed_in(capsule)
     return type(managed).from_buffer_copy(managed)
@@ -238,9 +238,9 @@ def delete(managed: Any) -> None:
 
 
 def table_of(source: Any) -> DLPackExchangeAPI:
-    """Exchange table of a type, or the one in a `dlpack_exchange_api` capsule.
+    """Return the exchange table of a type or of a `dlpack_exchange_api` capsule.
 
-    Through its entries that set Python exceptions, ctypes raises them.
+    ctypes raises the Python exceptions that its entries set.
     """
     capsule = getattr(source, "__dlpack_c_exchange_api__", source)
     return DLPackExchangeAPI.from_address(
@@ -270,11 +270,11 @@ def give_reference(given: Any, out: int) -> None:
 
 
 UNTOUCHED = 0x5AFE
-"""What `out` holds before a call that must not write it."""
+"""Value of `out` before a call that must not write it."""
 
 
 class Allocation:
-    """One call of the allocator, with every field poisoned that it must not read."""
+    """One allocator call, with every field poisoned that it must not read."""
 
     def __init__(
         self,
@@ -308,7 +308,7 @@ class Allocation:
 
     @property
     def managed(self) -> DLManagedTensorVersioned:
-        """What was allocated."""
+        """Return the allocated tensor."""
         return DLManagedTensorVersioned.from_address(self.address)
 
     def delete(self) -> None:

@@ -1,7 +1,7 @@
-"""What exports through dlx: `dlx.Tensor`, and mixin classes over the same source.
+"""Producers that export through dlx: `dlx.Tensor`, and mixin classes over one source.
 
-Tests of the producer's side are parametrized with `every_producer`: each maker gives an
-object that exports what `dlx.from_dlpack` reads from its argument.
+Producer tests are parametrized with `every_producer`: each maker returns an object that
+exports what `dlx.from_dlpack` reads from its argument.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Maker = Callable[[Any], Any]
 
 
 class Stored(dlx.ExchangeMixin, exchange="data"):
-    """Exports what its `__init__` sets."""
+    """Exports the attribute that its `__init__` sets."""
 
     def __init__(self, data: Any) -> None:
         """Keep `data`."""
@@ -27,14 +27,14 @@ class Stored(dlx.ExchangeMixin, exchange="data"):
 
 
 class ByMethod(dlx.ExchangeMixin):
-    """Exports what its method returns."""
+    """Exports the result of its method."""
 
     def __init__(self, data: Any) -> None:
         """Keep `data`."""
         self.data = data
 
     def __dlx_export__(self) -> Any:
-        """Give what is kept."""
+        """Return `data`."""
         return self.data
 
 
@@ -55,16 +55,16 @@ HOLDERS: dict[str, Maker] = {
 }
 
 every_holder = pytest.mark.parametrize("make", HOLDERS.values(), ids=HOLDERS)
-"""`make(tensor)` exports a `dlx.Tensor`, which all its exports share."""
+"""`make(tensor)` exports a `dlx.Tensor` that all its exports share."""
 every_producer = pytest.mark.parametrize("make", PRODUCERS.values(), ids=PRODUCERS)
 """`make(source)` exports what `source` does."""
 OWNERS = [dlx.Tensor, Stored, ByMethod]
 every_table = pytest.mark.parametrize("owner", OWNERS)
-"""Each of these classes has a table of its own."""
+"""Each of these classes has its own table."""
 
 
 def fields_of(tensor: DLTensor) -> dict[str, Any]:
-    """Values of a `DLTensor`, with those that its pointers lead to."""
+    """Return the fields of a `DLTensor`, with its pointers followed."""
     return {
         "data": tensor.data,
         "byte_offset": tensor.byte_offset,
@@ -76,21 +76,21 @@ def fields_of(tensor: DLTensor) -> dict[str, Any]:
 
 
 def inside(producer: Any) -> dlx.Tensor:
-    """The tensor that is exported, without order."""
+    """Return the exported tensor, unsynchronized."""
     return dlx.from_dlpack(producer, stream=-1)
 
 
 class Failure(Exception):
-    """An exception that dlx cannot know."""
+    """An exception unknown to dlx."""
 
 
 ERRORS = [Failure("own", 1), KeyError("key"), MemoryError(), KeyboardInterrupt()]
-"""What user code raises."""
+"""Exceptions that user code raises."""
 
 
 @cache
 def hooked(hook: str) -> Any:
-    """Make a class whose hook records what it is asked, and gives `answer`."""
+    """Make a class whose hook records its arguments and returns `answer`."""
 
     def give(cls: Any, *arguments: Any) -> Any:
         cls.asked.append(arguments)
@@ -102,7 +102,7 @@ def hooked(hook: str) -> Any:
 
 
 def with_hook(hook: str, answer: Any) -> Any:
-    """Give a class whose hook gives `answer`, raised if it is an exception."""
+    """Return a class whose hook returns `answer`, or raises it if an exception."""
     kind = hooked(hook)
     kind.answer = staticmethod(answer) if callable(answer) else answer
     kind.asked = []

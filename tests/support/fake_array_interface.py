@@ -1,4 +1,4 @@
-"""Arrays that have nothing but NumPy's array interface, as a dict or as a C struct."""
+"""Arrays that have only NumPy's array interface, as a dict or as a C struct."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from support.dlpack_abi import for_ever, new_capsule
 
 
 class ByDict:
-    """An array that has nothing but `__array_interface__`, some of it changed."""
+    """An array that has only `__array_interface__`, partly changed."""
 
     def __init__(self, array: Any, **changed: Any) -> None:
-        """Show `array`; what is changed to ... is left out."""
+        """Describe `array`; entries changed to ... are left out."""
         self.array = array
         interface = array.__array_interface__ | changed
         self.interface = {
@@ -31,20 +31,20 @@ class ByDict:
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
-        """The dict."""
+        """Return the dict."""
         return self.interface
 
 
 class ByStruct:
-    """An array that has nothing but `__array_struct__`."""
+    """An array that has only `__array_struct__`."""
 
     def __init__(self, array: Any) -> None:
-        """Show `array`."""
+        """Describe `array`."""
         self.array = array
 
     @property
     def __array_struct__(self) -> Any:
-        """Its capsule."""
+        """Return its capsule."""
         return self.array.__array_struct__
 
 
@@ -65,10 +65,10 @@ MEMORY = for_ever(np.arange(6, dtype="f4"))
 
 
 class Struct:
-    """Something with a struct of its own: by default `MEMORY` in two rows of three."""
+    """An object with its own struct: by default `MEMORY` in two rows of three."""
 
     def __init__(self, *, name: bytes | None = None, **fields: Any) -> None:
-        """Say `fields`; dimensions are tuples of bytes, None for NULL."""
+        """Set `fields`; dimensions are tuples of bytes, None for NULL."""
         usual = {
             "two": 2,
             "nd": 2,
@@ -90,7 +90,7 @@ class Struct:
 
     @property
     def __array_struct__(self) -> Any:
-        """A capsule around the struct."""
+        """Return a capsule around the struct."""
         if self.name is None:
             return nameless_capsule(addressof(self.struct), None, None)
         return new_capsule(addressof(self.struct), self.name)

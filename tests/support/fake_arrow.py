@@ -1,4 +1,4 @@
-"""Arrow's C data interface in ctypes, and exports of pyarrow with changes."""
+"""Arrow's C data interface in ctypes, and modified pyarrow exports."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class ArrowDeviceArray(Structure):
 
 
 def count_releases(struct: Any) -> list[int]:
-    """Count how often a struct, or what it is moved to, is released."""
+    """Count how often a struct is released, also after it is moved."""
     original, calls = Release(cast(struct.release, c_void_p).value or 0), []
 
     def release(address: int) -> None:
@@ -76,21 +76,21 @@ Change = Callable[[Any, Any], object]
 
 
 class ByArray:
-    """An array of pyarrow that has nothing but `__arrow_c_array__`.
+    """A pyarrow array that has only `__arrow_c_array__`.
 
-    What `change` is given is what the capsules point to.
+    `change` gets the structs that the capsules point to.
     """
 
     NAME = b"arrow_array"
     STRUCT: Any = ArrowArray
 
     def __init__(self, array: Any, change: Change = lambda schema, array: None) -> None:
-        """Show `array`."""
+        """Wrap `array`."""
         self.array = array
         self.change = change
 
     def changed(self, capsules: tuple[Any, Any]) -> tuple[Any, Any]:
-        """Change what the capsules point to."""
+        """Change the structs that the capsules point to."""
         schema, array = capsules
         self.change(
             ArrowSchema.from_address(capsule_pointer(schema, b"arrow_schema")),
@@ -99,48 +99,48 @@ class ByArray:
         return capsules
 
     def __arrow_c_array__(self, requested_schema: Any = None) -> tuple[Any, Any]:
-        """Give the capsules of pyarrow."""
+        """Return pyarrow's capsules."""
         return self.changed(self.array.__arrow_c_array__(requested_schema))
 
 
 class ByDeviceArray(ByArray):
-    """An array of pyarrow that has `__arrow_c_device_array__`, and a trap."""
+    """A pyarrow array with `__arrow_c_device_array__`; its other method is a trap."""
 
     NAME = b"arrow_device_array"
     STRUCT = ArrowDeviceArray
 
     def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
-        """Be asked by nobody."""
+        """Fail if called."""
         raise AssertionError("__arrow_c_device_array__ comes first")
 
     def __arrow_c_device_array__(
         self, requested_schema: Any = None, **keywords: Any
     ) -> tuple[Any, Any]:
-        """Give the capsules of pyarrow."""
+        """Return pyarrow's capsules."""
         assert not keywords
         return self.changed(self.array.__arrow_c_device_array__(requested_schema))
 
 
 class Answering:
-    """An object whose `__arrow_c_array__` answers anything."""
+    """An object whose `__arrow_c_array__` returns anything."""
 
     def __init__(self, answer: Any) -> None:
-        """Answer `answer`."""
+        """Return `answer` when asked."""
         self.answer = answer
 
     def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
-        """Answer, or raise."""
+        """Return the answer, or raise it."""
         if isinstance(self.answer, BaseException):
             raise self.answer
         return self.answer
 
 
 def numbers(dtype: str = "int64", size: int = 5) -> Any:
-    """0, 1, 2 and so on, in memory of Arrow's own."""
+    """Return 0, 1, 2 and so on, in Arrow's own memory."""
     array = pa.array(np.arange(size, dtype=dtype))
     return pa.concat_arrays([array, array.slice(0, 0)])
 
 
 def array_in(struct: Any) -> Any:
-    """`ArrowArray` in what either class gives to `change`."""
+    """Return the `ArrowArray` in a struct that either class passes to `change`."""
     return getattr(struct, "array", struct)

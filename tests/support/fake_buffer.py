@@ -1,4 +1,4 @@
-"""`Py_buffer` in ctypes, and exporters that fill one with anything, true or not."""
+"""`Py_buffer` in ctypes, and exporters that fill one with any values, true or not."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _release(exporter: Any, view: int) -> None:
 
 
 def _new_type() -> Any:
-    """Make a type with the two slots, which Python classes have from 3.12 on."""
+    """Make a type with the two slots; Python classes support them from 3.12 on."""
     get = PYFUNCTYPE(c_int, py_object, POINTER(PyBuffer), c_int)(_get)
     release = PYFUNCTYPE(None, py_object, c_void_p)(_release)
     for_ever((get, release))
@@ -93,7 +93,7 @@ class Exporter(_new_type()):  # type: ignore[misc]
     """
 
     def __init__(self, **fields: Any) -> None:
-        """Say `fields` instead of the truth."""
+        """Report `fields` instead of the true values."""
         self.memory = (c_float * 6)(*range(6))
         usual = {
             "buf": addressof(self.memory),
@@ -112,5 +112,5 @@ class Exporter(_new_type()):  # type: ignore[misc]
         self.released = 0
 
     def release(self) -> None:
-        """Count what CPython gives back."""
+        """Count the buffers that CPython releases."""
         self.released += 1

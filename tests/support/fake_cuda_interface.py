@@ -1,4 +1,4 @@
-"""Arrays that show memory of the simulated driver by `__cuda_array_interface__`."""
+"""Arrays that export simulated device memory by `__cuda_array_interface__`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from support.simulated_objects import Memory, Stream
 
 
 class Shown:
-    """Memory as two rows of three float32, or as changed; ... leaves an entry out."""
+    """Two rows of three float32 by default; an entry changed to ... is left out."""
 
     def __init__(
         self, memory: Memory, p: Stream | None = None, /, **changed: Any
@@ -28,7 +28,7 @@ class Shown:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """The dict."""
+        """Return the dict."""
         self.asked += 1
         return self.interface
 
@@ -38,7 +38,7 @@ class InterfaceDLPackArray(DLPackArray):
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """Version 3, with the stream that the framework works on now."""
+        """Version 3, with the framework's current stream."""
         return {
             "version": 3,
             "shape": tuple(self.shape or ()),

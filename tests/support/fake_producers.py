@@ -1,4 +1,4 @@
-"""Fake DLPack producers: every field of the tensor is free, every deleter counted."""
+"""Fake DLPack producers: every tensor field is settable, every deleter counted."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from support.dlpack_abi import (
 )
 
 ADDRESS = 0x10000
-"""What no test reads."""
+"""An address that no test reads."""
 
 KEYWORDS = frozenset({"stream", "max_version", "dl_device", "copy"})
 
 
 @cache
 def c_library() -> ctypes.PyDLL:
-    """`fake_table.c`, compiled once per process."""
+    """Return `fake_table.c`, compiled once per process."""
     source = Path(__file__).with_name("fake_table.c")
     flags = ["-shared", "-fPIC", f"-I{dlpack_include()}"]
     if sys.platform == "darwin":
@@ -48,17 +48,17 @@ def c_library() -> ctypes.PyDLL:
 
 @cache
 def c_function(name: str) -> int:
-    """Address of a function of `fake_table.c`."""
+    """Return the address of a function of `fake_table.c`."""
     return ctypes.cast(c_library()[name], c_void_p).value or 0
 
 
 def row_major(shape: Sequence[int]) -> list[int]:
-    """Strides of a compact row-major tensor, in elements."""
+    """Return the strides of a compact row-major tensor, in elements."""
     return [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
 
 class Export:
-    """One managed tensor given away by a producer, which lives at least as long."""
+    """A managed tensor that a producer gave away; the producer outlives it."""
 
     def __init__(self, producer: Producer, versioned: bool) -> None:
         """Build the struct; its deleter counts in `deleted` unless overridden."""
@@ -80,11 +80,11 @@ class Export:
 
     @property
     def deleted(self) -> int:
-        """How often the deleter was called."""
+        """Return how often the deleter was called."""
         return self._deleted.value
 
 
-# Exports whose deleter has not run: nothing else may hold what a consumer still uses.
+# Exports whose deleter has not run: a consumer may use what nothing else keeps alive.
 _alive: list[Export] = for_ever([])
 _exporting = threading.Lock()
 
@@ -95,10 +95,10 @@ def _forget_deleted() -> None:
 
 @dataclass(eq=False, kw_only=True)
 class Producer:
-    """An object with `__dlpack__` over memory of its own: float32 0.0 to 255.0.
+    """An object with `__dlpack__` over its own memory: float32 0.0 to 255.0.
 
-    The fields are written to the tensor as they are given, right or wrong. Each export
-    is a managed tensor of its own; all share the shape and strides of `tensor`.
+    The fields are written to the tensor as given, right or wrong. Each export has its
+    own managed tensor; all share the shape and strides of `tensor`.
     """
 
     memory: Any = field(default=None, repr=False)
@@ -115,17 +115,17 @@ class Producer:
     dtype: tuple[int, int, int] = (2, 32, 1)
     device: tuple[int, int] = (1, 0)
     versioned: bool | None = None
-    """Kind of every export; by default as the consumer's `max_version` asks."""
+    """Kind of every export; by default the one that `max_version` asks for."""
     version: tuple[int, int] = (1, 3)
     flags: int = 0
     deleter: Any = ...
     """Address or ctypes function, None for NULL; by default one that only counts."""
     managed_at: int | None = None
-    """Address to build the managed tensor at, in memory of the caller."""
+    """Address in the caller's memory to build the managed tensor at."""
     tensor: DLTensor = field(init=False, repr=False)
-    """The unmanaged view; a change shows in later exports."""
+    """The unmanaged view; changes show in later exports."""
     exports: list[Export] = field(init=False, repr=False, default_factory=list)
-    """Every managed tensor made, first to last."""
+    """Every managed tensor made, in order."""
     calls: list[tuple[str, dict[str, Any]]] = field(init=False, default_factory=list)
     """Protocol methods called, with the keywords given."""
 
@@ -170,28 +170,28 @@ class Producer:
 
     @property
     def deleted(self) -> int:
-        """How often a deleter was called, over all exports."""
+        """Return how often a deleter was called, over all exports."""
         _forget_deleted()
         return sum(export.deleted for export in self.exports)
 
     @property
     def called(self) -> list[str]:
-        """Names of the protocol methods called, in order."""
+        """Return the names of the protocol methods called, in order."""
         return [name for name, _ in self.calls]
 
     @property
     def requests(self) -> list[dict[str, Any]]:
-        """Keywords of each call of `__dlpack__` that its signature accepts."""
+        """Return the keywords of each `__dlpack__` call that its signature accepts."""
         return [keywords for name, keywords in self.calls if name == "__dlpack__"]
 
     @property
     def asked(self) -> dict[str, Any]:
-        """Keywords of the only call of `__dlpack__`."""
+        """Return the keywords of the only `__dlpack__` call."""
         [keywords] = self.requests
         return keywords
 
     def export(self, *, versioned: bool = True) -> int:
-        """Address of a new managed tensor; the field `versioned` overrules."""
+        """Return the address of a new managed tensor; the field `versioned` wins."""
         export = Export(self, self._is_versioned(versioned))
         with _exporting:
             _forget_deleted()
@@ -209,7 +209,7 @@ class Producer:
         return new_capsule(address, name, c_function("destroy_capsule"))
 
     def __dlpack__(self, **keywords: Any) -> Any:
-        """Export as DLPack 1 asks; the keywords are recorded and not obeyed."""
+        """Export as DLPack 1 asks; the keywords are recorded, not obeyed."""
         if unknown := keywords.keys() - KEYWORDS:
             raise TypeError(f"unexpected keyword arguments {sorted(unknown)}")
         self.calls.append(("__dlpack__", keywords))
@@ -222,7 +222,7 @@ class Producer:
 
 
 class OldProducer(Producer):
-    """A producer from before DLPack 1: it knows `stream` alone."""
+    """A producer from before DLPack 1: it takes only `stream`."""
 
     def __dlpack__(self, *, stream: Any = None) -> Any:  # type: ignore[override]
         """Export a legacy capsule; a `stream` of None is recorded as not given."""
@@ -243,17 +243,17 @@ class Refusing(Producer):
 
 
 class Claiming(Producer):
-    """A producer whose `__dlpack_device__` answers `claim`, whatever it hands out."""
+    """A producer whose `__dlpack_device__` returns `claim`, whatever it exports."""
 
     claim: Any = (1, 0)
 
     def __dlpack_device__(self) -> Any:
-        """Answer the claim."""
+        """Return the claim."""
         return self.claim
 
 
 def listening(base: type[Any]) -> type[Any]:
-    """Make a subclass whose objects note what they are asked for."""
+    """Make a subclass whose instances record attribute lookups."""
 
     class Listening(base):  # type: ignore[misc]
         heard: ClassVar[list[str]] = []

@@ -1,6 +1,6 @@
-"""Fake exchange tables: classes whose table does what a test says.
+"""Fake exchange tables: classes whose table does what a test wants.
 
-`Forward` and `not_called` lead to a table that is there already, fake or not.
+`Forward` and `not_called` expose an existing table, fake or not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Entry: TypeAlias = Callable[..., int] | int | None
 """A Python function, an address (`c_function`), or None for NULL.
 
 A Python function gets objects and addresses; it must return 0 or -1 and cannot leave an
-exception set: entries that do are in `fake_table.c`.
+exception set: entries that do so are in `fake_table.c`.
 """
 
 _ENTRIES = dict(DLPackExchangeAPI._fields_[1:])
@@ -37,14 +37,14 @@ BY_PROTOCOL = ["__dlpack_device__", "__dlpack__"]
 
 
 class TableProducer(Producer):
-    """What `table_class` makes: a producer with an exchange table of its own."""
+    """A producer with its own exchange table, as `table_class` makes it."""
 
     table: ClassVar[DLPackExchangeAPI]
     __dlpack_c_exchange_api__: ClassVar[Any]
 
 
 def _working_entries(owner: type[Producer]) -> dict[str, Entry]:
-    """Entries that keep the contract, for instances of `owner`."""
+    """Return entries that keep the contract, for instances of `owner`."""
 
     def allocate(prototype: int, out: int, context: int, set_error: int) -> int:
         wanted = DLTensor.from_address(prototype)
@@ -89,7 +89,7 @@ def new_table(
     prev: DLPackExchangeAPI | None = None,
     **entries: Entry,
 ) -> DLPackExchangeAPI:
-    """Make a table whose entries work, apart from those given under their C names.
+    """Make a table of working entries, except those passed by their C names.
 
     `prev` is the table that `prev_api` points to; `owner` is the class that
     `managed_tensor_to_py_object_no_sync` makes.
@@ -116,7 +116,7 @@ def table_class(name: str = "Fake", **options: Any) -> type[TableProducer]:
 
 
 def without_protocol(**options: Any) -> type[TableProducer]:
-    """Make a class with a table and nothing else: an empty property has no getter."""
+    """Make a class with only a table: an empty property has no getter."""
     made = table_class(**options)
     made.__dlpack__ = property()  # type: ignore[assignment]
     made.__dlpack_device__ = property()  # type: ignore[assignment]
@@ -124,12 +124,12 @@ def without_protocol(**options: Any) -> type[TableProducer]:
 
 
 def not_called(*arguments: Any, **keywords: Any) -> NoReturn:
-    """Stand in for a `__dlpack__`, so that only the table is left."""
+    """Stand in for `__dlpack__`, so that only the table can be used."""
     raise AssertionError("__dlpack__ was called")
 
 
 class Forward:
-    """A wrapper that names another object, whose type has a table, in place of one."""
+    """A wrapper whose table attribute is an object whose type has a table."""
 
     def __init__(self, inner: Any) -> None:
         """Wrap `inner`."""
@@ -137,7 +137,7 @@ class Forward:
 
     @property
     def __dlpack_c_exchange_api__(self) -> Any:
-        """What is wrapped."""
+        """Return the wrapped object."""
         return self.inner
 
 

@@ -1,4 +1,4 @@
-"""What the tests ask of the C library: its heap, its threads, pages out of reach."""
+"""C library functions for tests: the heap, threads, inaccessible pages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Mallinfo2(ctypes.Structure):
 
 
 def heap_in_use() -> int:
-    """Bytes that malloc has given out and not got back, whatever it keeps in store."""
+    """Return the bytes allocated by malloc and not freed, free lists excluded."""
     assert _mallinfo2 is not None
     _mallinfo2.restype = _Mallinfo2
     info = _mallinfo2()
@@ -40,7 +40,7 @@ def heap_in_use() -> int:
 
 
 def raw_thread(function: Any, argument: int) -> Callable[[], None]:
-    """Start a thread that Python knows nothing of; what is returned joins it."""
+    """Start a thread unknown to Python; return a function that joins it."""
     thread, start = c_ulong(), ctypes.cast(function, c_void_p)
     assert _libc.pthread_create(byref(thread), None, start, c_void_p(argument)) == 0
 
@@ -52,7 +52,7 @@ def raw_thread(function: Any, argument: int) -> Callable[[], None]:
 
 @contextmanager
 def untouchable(page: int) -> Iterator[None]:
-    """Have the process killed if it reads or writes the page."""
+    """Make any access to the page kill the process."""
     mprotect = _libc.mprotect
     mprotect.argtypes = (c_void_p, c_size_t, c_int)
     assert mprotect(page, mmap.PAGESIZE, 0) == 0

@@ -23,7 +23,7 @@ STORED = Stored(TENSOR)
 TREE = {"a": [ARRAY, (TENSOR, 3)], "b": STORED}
 OUT = np.zeros_like(ARRAY)
 WATCHED = [ARRAY, READ_ONLY, TENSOR, FORWARD, STORED, OUT, Stored]
-"""What no round may leave with more references than it had."""
+"""Objects whose reference counts no round may increase."""
 
 
 @dlx.bridge(np.ndarray)
@@ -34,12 +34,12 @@ def doubled(array: Any, *, out: Any = None) -> Any:
 
 @dlx.bridge(np.ndarray)
 def divided(array: Any) -> Any:
-    """Fail with an array at hand."""
+    """Fail while holding an array."""
     raise ZeroDivisionError
 
 
 def fail(call: Callable[..., Any], error: type[Exception], *arguments: Any) -> None:
-    """Call what must raise."""
+    """Call a function that must raise."""
     with pytest.raises(error):
         call(*arguments)
 
@@ -55,13 +55,13 @@ def refuse_a_copy() -> None:
 
 @cache
 def torch_tensor() -> Any:
-    """A tensor of a type that has a table."""
+    """Return a tensor whose type has a table."""
     return requires("torch").zeros(3, 4)
 
 
 @cache
 def torch_type() -> Any:
-    """That type; to look for the module takes longer than to convert."""
+    """Return its type; finding the module takes longer than converting."""
     return requires("torch").Tensor
 
 

@@ -1,4 +1,4 @@
-"""Libraries that `make test` does not install, and `make ci` does."""
+"""Libraries that `make ci` installs and `make test` does not."""
 
 import importlib
 import os
@@ -9,7 +9,7 @@ import pytest
 
 
 def requires(name: str) -> ModuleType:
-    """Return the module ``name``; skip where it is missing, fail where CI has it."""
+    """Return the module ``name``; if missing, skip, or fail in CI."""
     if os.environ.get("DLX_REQUIRE_HEAVY") == "1":
         return importlib.import_module(name)
     library = name.partition(".")[0].replace("cuda", "cuda-core")
@@ -19,6 +19,6 @@ def requires(name: str) -> ModuleType:
 
 
 def take_view(x: Any) -> Any:
-    """Import into cuda.core: `StridedMemoryView.from_dlpack`, without order."""
+    """Import into cuda.core: `StridedMemoryView.from_dlpack`, unsynchronized."""
     view = requires("cuda.core.utils").StridedMemoryView
     return view.from_dlpack(x, stream_ptr=-1)

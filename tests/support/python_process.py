@@ -1,4 +1,4 @@
-"""Runs code in a Python process of its own, for what ends a process."""
+"""Runs code in a separate Python process, for code that ends its process."""
 
 import os
 import subprocess

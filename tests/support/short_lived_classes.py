@@ -1,4 +1,4 @@
-"""Mixin classes that come and go, and classes in the place of dead ones."""
+"""Short-lived mixin classes, and classes at the addresses of dead ones."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _keep(instance: Any, data: Any = None) -> None:
 
 
 def mixin_class(*bases: Any, **body: Any) -> Any:
-    """Make a class that keeps `data`, and exports it unless its bases say otherwise."""
+    """Make a class that keeps `data` and by default exports it."""
     keywords = {} if "__dlx_export__" in body or bases else {"exchange": "data"}
     return type(
         "Made", bases or (dlx.ExchangeMixin,), {"__init__": _keep} | body, **keywords
@@ -34,14 +34,14 @@ def plain_class(**body: Any) -> Any:
 def taken_place(
     first: Callable[[], Any] = mixin_class, second: Callable[[], Any] = mixin_class
 ) -> tuple[DLPackExchangeAPI, Any]:
-    """The table of a class that is dead, and a class that lives at its address.
+    """Return the table of a dead class, and a live class at the same address.
 
-    A consumer that knows types by address alone, and keeps none of them alive, takes
-    this table for the one of the later class.
+    A consumer that identifies types by address, and keeps none of them alive, mistakes
+    this table for the later class's.
     """
     tables: dict[int, DLPackExchangeAPI] = {}
     for number in range(60):
-        # Some allocators give out two addresses in turn.
+        # Some allocators alternate between two addresses.
         for _ in range(1 + number % 2):
             dead = first()
             tables[id(dead)] = table_of(dead)
@@ -56,7 +56,7 @@ def taken_place(
 
 
 def to_object(table: DLPackExchangeAPI) -> Any:
-    """What the table makes of a tensor, which is deleted by somebody in any case."""
+    """Return the table's object for a tensor, which is deleted even on failure."""
     producer, out = Producer(), c_void_p()
     address = producer.export()
     try:

@@ -1,8 +1,8 @@
 """The simulated driver (`tests/driver_sim`) in Python.
 
-`simulation()` builds and loads it once per process. dlx takes the same library through
-`DLX_LIBCUDA` or `DLX_LIBAMDHIP`, and then both see one machine. What is called from
-here is marked in the journal; what dlx calls is not.
+`simulation()` builds and loads it once per process. dlx loads the same library through
+`DLX_LIBCUDA` or `DLX_LIBAMDHIP`, so both see one machine. Calls from here are marked in
+the journal; dlx's calls are not.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ M = TypeVar("M", Stream, Event, Memory)
 
 @cache
 def library_path() -> Path:
-    """Build the library, and say where it is."""
+    """Build the library and return its path."""
     root = Path(__file__).parents[2]
     command = ["cargo", "build", "--quiet", "--locked", "-p", "driver_sim"]
     command.append("--message-format=json-render-diagnostics")
@@ -47,7 +47,7 @@ def library_path() -> Path:
 
 
 class Simulation:
-    """The machine. There is one per process, which `simulation` gives."""
+    """The machine. There is one per process, which `simulation` returns."""
 
     def __init__(self, path: Path) -> None:
         """Load the library."""
@@ -60,9 +60,9 @@ class Simulation:
         """How many tests have started."""
 
     def answer(self, name: str, *arguments: Any) -> int:
-        """Call a function of the driver, and give the code.
+        """Call a driver function and return its error code.
 
-        Every int goes as 64 bits, in which the callee finds smaller ones as well.
+        Every int is passed as 64 bits, which also work for smaller parameters.
         """
         function = getattr(self._library, name)
         passed = [c_size_t(a) if isinstance(a, int) else a for a in arguments]
@@ -73,19 +73,19 @@ class Simulation:
         return code
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function of the driver; an error is raised."""
+        """Call a driver function; raise on error."""
         if code := self.answer(name, *arguments):
             raise DriverError(name, code)
 
     def get(self, name: str, *arguments: Any) -> int:
-        """Call a function whose first argument is the place of a pointer or number."""
+        """Call a function that writes its result to its first argument."""
         place = c_uint64()
         self.call(name, byref(place), *arguments)
         return place.value
 
     @contextmanager
     def calls_by(self, caller: str) -> Iterator[None]:
-        """Mark what this thread calls from here, in place of "test"."""
+        """Mark this thread's calls from here with `caller` instead of "test"."""
         before = getattr(self._local, "caller", "test")
         self._local.caller = caller
         try:
@@ -96,9 +96,9 @@ class Simulation:
     # Machine.
 
     def start(self) -> None:
-        """Begin a test: nothing of the last one is left, device 0 is current.
+        """Begin a test: clear the last one's state and make device 0 current.
 
-        What dlx holds stays alive, and its work is done.
+        Whatever dlx holds stays alive, and its work is done.
         """
         self.rounds += 1
         self._library.sim_clear()
@@ -111,14 +111,14 @@ class Simulation:
         self._library.sim_clear()
 
     def reset(self, devices: int = 2) -> None:
-        """Make the machine anew: nothing of before is alive, dlx's objects neither."""
+        """Reset the machine: no earlier object is alive, not even dlx's."""
         self.rounds += 1
         self._library.sim_reset(devices)
         self._contexts.clear()
         self._made.clear()
 
     def context(self, device: int = 0) -> int:
-        """Primary context of a device, which is retained once and for all."""
+        """Return the primary context of a device, retained for good."""
         if device not in self._contexts:
             self._contexts[device] = self.get("cuDevicePrimaryCtxRetain", device)
         return self._contexts[device]
@@ -133,7 +133,7 @@ class Simulation:
 
     @contextmanager
     def on_device(self, device: int, *, hip: bool = False) -> Iterator[None]:
-        """Have a device current for a while."""
+        """Make a device current within the block."""
         if hip:
             before = self.get("hipGetDevice")
             self.call("hipSetDevice", device)
@@ -151,7 +151,7 @@ class Simulation:
     def stream(
         self, device: int = 0, *, blocking: bool = False, hip: bool = False
     ) -> Stream:
-        """Make a stream, by default one that the legacy stream leaves alone."""
+        """Make a stream, by default not synchronized with the legacy stream."""
         flags = 0 if blocking else NON_BLOCKING
         create = "hipStreamCreateWithFlags" if hip else "cuStreamCreate"
         with self.on_device(device, hip=hip):
@@ -161,7 +161,7 @@ class Simulation:
     def default_stream(
         self, handle: int = LEGACY, device: int = 0, *, hip: bool = False
     ) -> Stream:
-        """Give a default stream: its device has to be current where it is used."""
+        """Return a default stream: its device must be current where it is used."""
         return Stream(self, handle, device, hip)
 
     def event(self, device: int = 0, *, hip: bool = False) -> Event:
@@ -192,19 +192,19 @@ class Simulation:
     # The host, and time.
 
     def host_read(self, address: int, nbytes: int) -> None:
-        """Have the host read memory, as far as races go."""
+        """Record a host read for race detection."""
         self.call("sim_host_access", 0, address, nbytes)
 
     def host_write(self, address: int, nbytes: int) -> None:
-        """Have the host write memory, as far as races go."""
+        """Record a host write for race detection."""
         self.call("sim_host_access", 1, address, nbytes)
 
     def advance(self) -> None:
-        """Let all work be done, without the host's knowledge."""
+        """Finish all work, without the host noticing."""
         self.call("sim_advance_all")
 
     def capture_mode(self, mode: int) -> int:
-        """Replace the thread's capture mode, and give the one before."""
+        """Replace the thread's capture mode, and return the previous one."""
         place = c_int32(mode)
         self.call("cuThreadExchangeStreamCaptureMode", byref(place))
         return place.value
@@ -212,18 +212,18 @@ class Simulation:
     # Errors on demand.
 
     def fail_next(self, name: str, code: int, count: int = 1, after: int = 0) -> None:
-        """Have the next calls of a function fail, without effect.
+        """Make the next `count` calls of a function fail without effect.
 
-        So many calls before work.
+        The first `after` calls succeed.
         """
         self._library.sim_fail_next(name.encode(), code, count, after)
 
     def set_error(self, code: int) -> None:
-        """Have every call fail; 0 ends that, and what `fail_next` has left."""
+        """Make every call fail; 0 ends that and any pending `fail_next`."""
         self._library.sim_set_error(code)
 
     def hide(self, name: str) -> None:
-        """Hide a function from `cuGetProcAddress`, until a reset."""
+        """Hide a function from `cuGetProcAddress` until a reset."""
         self._library.sim_hide(name.encode())
 
     # Reports.
@@ -239,15 +239,15 @@ class Simulation:
 
     @property
     def journal(self) -> list[Call]:
-        """All calls."""
+        """Return all calls."""
         return [Call(**entry) for entry in self._report("sim_journal")]
 
     def calls(self, caller: str = "") -> list[Call]:
-        """Calls of one caller, by default of dlx."""
+        """Return the calls of one caller, by default dlx."""
         return [call for call in self.journal if call.caller == caller]
 
     def called(self, caller: str = "") -> list[str]:
-        """Names of the calls of one caller, by default of dlx."""
+        """Return the names of one caller's calls, by default dlx's."""
         return [call.name for call in self.calls(caller)]
 
     def clear_journal(self) -> None:
@@ -256,23 +256,23 @@ class Simulation:
 
     @property
     def races(self) -> list[Race]:
-        """What was found until now."""
+        """Return the races found so far."""
         races = self._report("sim_races")
         return [Race(Access(**r["first"]), Access(**r["second"])) for r in races]
 
     @property
     def violations(self) -> list[Violation]:
-        """What was found until now."""
+        """Return the violations found so far."""
         return [Violation(**entry) for entry in self._report("sim_violations")]
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many objects of each kind are alive."""
+        """Return how many objects of each kind are alive."""
         counts: dict[str, int] = self._report("sim_counts")
         return counts
 
 
 @cache
 def simulation() -> Simulation:
-    """Give the simulated machine of this process."""
+    """Return the simulated machine of this process."""
     return Simulation(library_path())

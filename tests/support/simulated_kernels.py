@@ -1,4 +1,4 @@
-"""Kernels on tensors of dlx, which the simulated driver queues, and what it finds."""
+"""Kernels on dlx tensors, queued on the simulated driver, and its findings."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ T = TypeVar("T")
 
 
 class Named(Protocol):
-    """What has the handle of a stream: `dlx.Stream`, or one of the simulation."""
+    """An object with a stream handle: `dlx.Stream`, or a simulated stream."""
 
     @property
     def handle(self) -> int:
-        """What drivers call it."""
+        """Return the driver's handle."""
 
 
 def read(stream: Named | None, tensor: dlx.Tensor) -> None:
@@ -42,7 +42,7 @@ def _launch(stream: Named | None, tensor: dlx.Tensor, *, write: bool) -> None:
 
 @contextmanager
 def violation(sim: Simulation, match: str) -> Iterator[None]:
-    """Expect a violation of the driver's rules, and start anew."""
+    """Expect a violation of the driver's rules, then start afresh."""
     yield
     assert any(match in found.what for found in sim.violations), sim.violations
     sim.start()
@@ -50,7 +50,7 @@ def violation(sim: Simulation, match: str) -> Iterator[None]:
 
 @contextmanager
 def refused(*streams: Stream, match: str) -> Iterator[None]:
-    """Expect a `BufferError`, and that no capture of these streams is broken by it."""
+    """Expect a `BufferError` that leaves the captures of these streams intact."""
     before = [stream.capture_status() for stream in streams]
     with pytest.raises(BufferError, match=match):
         yield
@@ -58,13 +58,13 @@ def refused(*streams: Stream, match: str) -> Iterator[None]:
 
 
 def in_thread(function: Callable[[], T]) -> T:
-    """Call in a thread of its own, which has no context of a device current."""
+    """Call `function` in a new thread, without a current context."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(function).result()
 
 
 class OwnStream:
-    """A stream object of some library: the stream is destroyed with it."""
+    """A library's stream object: the stream is destroyed with it."""
 
     def __init__(self, stream: Stream) -> None:
         """Own a stream."""
@@ -83,7 +83,7 @@ class OwnStream:
 def held_elsewhere(
     begin: Callable[[], None], end: Callable[[], None]
 ) -> Iterator[None]:
-    """Begin something in another thread, and end it there after the block."""
+    """Call `begin` in another thread, and `end` there after the block."""
     with ThreadPoolExecutor(1) as pool:
         pool.submit(begin).result()
         try:

@@ -32,7 +32,7 @@ _HIP_NAMES = {
 
 
 def driver_name(name: str, hip: bool) -> str:
-    """Name of a function in CUDA's driver, or of the one that is the same in HIP."""
+    """Return the name of a CUDA driver function, or of its HIP counterpart."""
     return _HIP_NAMES.get(name, "hip" + name.removeprefix("cu")) if hip else name
 
 
@@ -56,11 +56,11 @@ class DriverObject:
     hip: bool = False
 
     def answer(self, name: str, *arguments: Any) -> int:
-        """Call a function of the driver by its name in CUDA, and give the code."""
+        """Call a driver function by its CUDA name, and return its error code."""
         return self.sim.answer(driver_name(name, self.hip), *arguments)
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function of the driver by its name in CUDA; an error is raised."""
+        """Call a driver function by its CUDA name; raise on error."""
         self.sim.call(driver_name(name, self.hip), *arguments)
 
     def done(self, name: str) -> bool:
@@ -91,7 +91,7 @@ class Stream(DriverObject):
         self.call("sim_launch", self.handle, int(write), address, nbytes)
 
     def allocate(self, nbytes: int) -> Memory:
-        """Allocate in the order of this stream, from its pool."""
+        """Allocate in stream order, from the pool."""
         address = self.sim.get(
             driver_name("cuMemAllocAsync", self.hip), nbytes, self.handle
         )
@@ -99,7 +99,7 @@ class Stream(DriverObject):
         return self.sim.keep(Memory(self.sim, address, nbytes, free))
 
     def free(self, memory: Memory) -> None:
-        """Free in the order of this stream, to its pool."""
+        """Free in stream order, to the pool."""
         self.call("cuMemFreeAsync", memory.address, self.handle)
         memory.live = False
 
@@ -118,7 +118,7 @@ class Stream(DriverObject):
         self.wait(other.record())
 
     def query(self) -> bool:
-        """Whether all is done."""
+        """Whether all work is done."""
         return self.done("cuStreamQuery")
 
     def synchronize(self) -> None:
@@ -126,17 +126,17 @@ class Stream(DriverObject):
         self.call("cuStreamSynchronize", self.handle)
 
     def advance(self) -> None:
-        """Let all be done, without the host's knowledge."""
+        """Finish all work, without the host noticing."""
         self.call("sim_advance", self.handle)
 
     def capture_status(self) -> int:
-        """0 if nothing is captured, 1 if something is, 2 if that was broken."""
+        """Return 0 if not capturing, 1 if capturing, 2 if the capture is broken."""
         place = c_int32()
         self.call("cuStreamIsCapturing", self.handle, byref(place))
         return place.value
 
     def begin_capture(self, mode: int = GLOBAL) -> None:
-        """Begin to capture."""
+        """Begin a capture."""
         self.call("cuStreamBeginCapture_v2", self.handle, mode)
 
     def end_capture(self) -> None:
@@ -147,7 +147,7 @@ class Stream(DriverObject):
 
     @contextmanager
     def capture(self, mode: int = GLOBAL) -> Iterator[None]:
-        """Capture what the block queues; at its end the capture must be whole."""
+        """Capture the work queued in the block; it must be intact at the end."""
         self.begin_capture(mode)
         try:
             yield
@@ -165,7 +165,7 @@ class Stream(DriverObject):
         self.call("cuStreamDestroy_v2", self.handle)
 
     def discard(self) -> None:
-        """Destroy the stream, if it is there, with what it captures."""
+        """Destroy the stream, if it exists, with its capture."""
         self.sim.answer(
             driver_name("cuStreamEndCapture", self.hip), self.handle, byref(c_uint64())
         )
@@ -192,7 +192,7 @@ class Event(DriverObject):
         self.call("cuEventDestroy_v2", self.handle)
 
     def discard(self) -> None:
-        """Destroy the event, if it is there."""
+        """Destroy the event, if it exists."""
         self.answer("cuEventDestroy_v2", self.handle)
 
 
@@ -208,7 +208,7 @@ class Memory:
 
     @property
     def content(self) -> memoryview:
-        """The bytes; to look at them is no access."""
+        """Return the bytes; reading them here is not recorded as an access."""
         return memoryview((c_char * self.nbytes).from_address(self.address)).cast("B")
 
     def free(self) -> None:
@@ -217,6 +217,6 @@ class Memory:
         self.live = False
 
     def discard(self) -> None:
-        """Free what is not freed."""
+        """Free the memory unless it is freed."""
         if self.live:
             self.free()

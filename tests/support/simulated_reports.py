@@ -1,4 +1,4 @@
-"""What the simulated driver reports (`simulated_driver`)."""
+"""Reports of the simulated driver (`simulated_driver`)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ class Call:
     index: int
     name: str
     arguments: dict[str, Any]
-    """Without the places of results."""
+    """Without result pointers."""
     results: list[int]
-    """What was written to those, as far as it is a number."""
+    """Numbers written through those."""
     code: int
     thread: int
     caller: str
-    """Empty for dlx, "test" for what is called from here."""
+    """Empty for dlx, "test" for calls from here."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Access:
 
 @dataclass(frozen=True)
 class Race:
-    """Two accesses that conflict and are in no order."""
+    """Two conflicting accesses that are not ordered."""
 
     first: Access
     second: Access
@@ -45,7 +45,7 @@ class Race:
 
 @dataclass(frozen=True)
 class Violation:
-    """A use that drivers do not promise to survive."""
+    """A use that drivers are not guaranteed to survive."""
 
     what: str
     index: int

@@ -1,12 +1,12 @@
-"""Random programs on streams: arrays of three libraries, tensors of dlx, consumers.
+"""Random programs on streams: arrays of three libraries, dlx tensors, consumers.
 
-A program keeps the rules that users have to keep, and no others. A library that goes to
-another stream makes that wait for the last one. Work on an imported tensor outside of
-`use` and `borrow` is told to nobody: the library leaves the array alone until the host
-has waited, and what the library does makes the tensor stale until it is used by a block
-or imported again. A library without a table is never told. A consumer is done with a
-tensor before it deletes it, or worked on the tensor's own stream. All else is dlx's: a
-race is its fault.
+A program keeps the rules that users have to keep, and no others. A library that
+switches streams makes the new one wait for the old. No library is told of work on an
+imported tensor outside of `use` and `borrow`: it leaves the array alone until the host
+has waited, and its own work makes the tensor stale until a block uses it or it is
+imported again. A library without a table is never told. A consumer finishes with a
+tensor before it deletes it, or works on the tensor's own stream. The rest is up to dlx:
+any race is its fault.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Release = Literal["auto", "wait-back", "record_stream", "sync", "none"]
 RELEASES: tuple[Release, ...] = ("auto", "wait-back", "record_stream", "sync")
 
 Step = tuple[str, int, int, int]
-"""An operation and three numbers, which choose what it is done with."""
+"""An operation and three numbers, which choose its operands."""
 
 
 @dataclass(eq=False)
@@ -39,14 +39,14 @@ class Item:
     library: Framework
     array: CudaArray | None
     tensors: list[dlx.Tensor] = field(default_factory=list)
-    """The last one is the one in use."""
+    """The last one is in use."""
     consumers: list[tuple[Imported, Stream]] = field(default_factory=list)
     lent: bool = False
-    """Whether a block has it."""
+    """Whether a block holds it."""
     unknown: bool = False
-    """Whether work was done on it that its library does not wait for."""
+    """Whether there is work on it that its library does not wait for."""
     stale: bool = False
-    """Whether the tensor's stream does not wait for what the library did."""
+    """Whether the tensor's stream does not wait for work of the library."""
 
     @property
     def is_free(self) -> bool:
@@ -59,7 +59,7 @@ class Item:
         return hasattr(self.library.Array, "__dlpack_c_exchange_api__")
 
     def free(self) -> None:
-        """Have the library free the array, as far as nobody else holds it."""
+        """Make the library free the array, unless something else holds it."""
         array, self.array = self.array, None
         if isinstance(array, DLPackArray):
             array.free()
@@ -77,23 +77,23 @@ class Block:
 
     context: Any
     items: list[tuple[Item, bool]]
-    """With whether the array itself was lent, and not a tensor."""
+    """Each with whether the array itself was lent, not a tensor."""
     views: Sequence[dlx.Tensor]
     stream: dlx.Stream
 
 
 @dataclass(eq=False)
 class Program:
-    """The state of a program that runs."""
+    """State of a running program."""
 
     sim: Simulation
     libraries: Sequence[Framework]
     consumer: Framework
     streams: Sequence[Stream]
     release: Release | None = None
-    """In place of what the program says, to switch dlx's order off."""
+    """Overrides the program's value, to switch dlx's ordering off."""
     unordered: bool = False
-    """Whether `stream=-1` stands for every stream, to switch dlx's order off."""
+    """Whether `stream=-1` replaces every stream, to switch dlx's ordering off."""
     items: list[Item] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     _current: ExitStack = field(default_factory=ExitStack)
@@ -126,29 +126,29 @@ class Program:
         found = [item for item in self.items if allowed(item)]
         return found[number % len(found)] if found else None
 
-    # What libraries do.
+    # Operations of libraries.
 
     def new(self, a: int, b: int, c: int) -> None:
-        """Make an array, of memory that was freed if there is any."""
+        """Make an array, from freed memory if there is any."""
         library = self.libraries[a % len(self.libraries)]
         self.items.append(Item(library, library.full((4,))))
 
     def change(self, a: int, b: int, c: int) -> None:
-        """Have an array's library write it."""
+        """Make an array's library write to it."""
         item = self._find(a, lambda item: item.is_free and item.array is not None)
         if item is not None and item.array is not None:
             item.array.launch(True)
             item.worked()
 
     def look(self, a: int, b: int, c: int) -> None:
-        """Have an array's library read it."""
+        """Make an array's library read it."""
         item = self._find(a, lambda item: item.is_free and item.array is not None)
         if item is not None and item.array is not None:
             item.array.launch(False)
             item.worked()
 
     def switch(self, a: int, b: int, c: int) -> None:
-        """Have a library go on on another stream."""
+        """Make a library switch to another stream."""
         library, stream = self.libraries[a % len(self.libraries)], self._stream(b)
         with library.at_work(0) as before:
             if before.handle != stream.handle:
@@ -156,15 +156,15 @@ class Program:
         self._current.enter_context(library.stream(stream))
 
     def free(self, a: int, b: int, c: int) -> None:
-        """Have a library free an array, as far as nobody else holds it."""
+        """Make a library free an array, unless something else holds it."""
         item = self._find(a, lambda item: item.array is not None and not item.lent)
         if item is not None and item.array is not None:
             item.free()
 
-    # What dlx does.
+    # Operations of dlx.
 
     def take(self, a: int, b: int, c: int) -> None:
-        """Import an array, for a stream or for none in particular."""
+        """Import an array, with or without a stream."""
         item = self._find(a, lambda item: item.is_free and item.array is not None)
         if item is None:
             return
@@ -177,7 +177,7 @@ class Program:
         item.stale = False
 
     def take_again(self, a: int, b: int, c: int) -> None:
-        """Import a tensor of dlx for another stream."""
+        """Import a dlx tensor for another stream."""
         item = self._find(a, lambda item: bool(item.tensors) and not item.lent)
         if item is not None and not item.consumers:
             release = self.release or ("auto", "wait-back", "sync")[c % 3]
@@ -211,7 +211,7 @@ class Program:
             return
         index = b % len(item.tensors)
         if item.unknown and index == len(item.tensors) - 1:
-            # Then nobody knows of the work, and the array is never used again.
+            # The work is then unknown to everyone, so the array is never used again.
             item.tensors.clear()
             self._forget(item)
         else:
@@ -224,20 +224,20 @@ class Program:
             item.free()
 
     def wait(self, a: int, b: int, c: int) -> None:
-        """Have the host wait for a tensor."""
+        """Make the host wait for a tensor."""
         item = self._find(a, lambda item: bool(item.tensors))
         if item is not None and not self.unordered:
             item.tensors[-1].synchronize()
             item.unknown = False
 
     def advance(self, a: int, b: int, c: int) -> None:
-        """Let all work be done."""
+        """Finish all work."""
         self.sim.advance()
 
     # Blocks.
 
     def borrow(self, a: int, b: int, c: int) -> None:
-        """Lend arrays or tensors for a block, on a stream or that of the first."""
+        """Lend arrays or tensors for a block, on a given stream or the first one's."""
         items: list[tuple[Item, bool]] = []
         lent: list[Any] = []
         for number in (a, b):
@@ -280,7 +280,7 @@ class Program:
             (write if c % 2 else read)(block.stream, view)
 
     def leave(self, a: int, b: int, c: int) -> None:
-        """Leave one of the blocks, in whatever order."""
+        """Leave one of the blocks, in any order."""
         if not self.blocks:
             return
         block = self.blocks.pop(a % len(self.blocks))
@@ -296,7 +296,7 @@ class Program:
     # Consumers.
 
     def give(self, a: int, b: int, c: int) -> None:
-        """Export a tensor to a library, by its `__dlpack__`."""
+        """Export a tensor to a library through `__dlpack__`."""
         item = self._find(a, lambda item: bool(item.tensors) and not item.lent)
         if item is None or item.consumers:
             return
@@ -307,7 +307,7 @@ class Program:
         item.consumers.append((imported, stream))
 
     def give_by_table(self, a: int, b: int, c: int) -> None:
-        """Export a tensor by dlx's table, for dlx's current stream."""
+        """Export a tensor through dlx's table, for dlx's current stream."""
         item = self._find(a, lambda item: bool(item.tensors) and not item.lent)
         if item is None or item.consumers:
             return
@@ -323,7 +323,7 @@ class Program:
         item.consumers.append((imported, stream))
 
     def end_consumer(self, a: int, b: int, c: int) -> None:
-        """Have a consumer delete what it got, when it is done with it."""
+        """Make a consumer delete its tensor, once it is done with it."""
         item = self._find(a, lambda item: bool(item.consumers))
         if item is not None:
             self._end_consumer(item, b, wait=bool(c % 2))

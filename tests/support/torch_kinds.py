@@ -1,7 +1,7 @@
 """Tensors of every kind that torch makes on the CPU, and every way into dlx.
 
-Each way gives the numbers as a nested list, or raises. `python -m support.torch_kinds`
-tries every kind in every way.
+Each way returns the numbers as a nested list, or raises.
+`python -m support.torch_kinds` tries every kind in every way.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def numbers(**keywords: Any) -> Any:
 
 
 def gradient() -> Any:
-    """The gradient of a leaf, which came back through `conj()`."""
+    """Return the gradient of a leaf after a backward pass through `conj()`."""
     leaf = numbers(requires_grad=True)
     (leaf.conj() * numbers()).sum().abs().backward()
     return leaf.grad
@@ -49,7 +49,7 @@ def inferred(make: Make) -> Make:
 
 
 def quiet(make: Make) -> Make:
-    """Make it without the warnings of what torch is about to give up."""
+    """Make it without torch's deprecation warnings."""
 
     def inside() -> Any:
         with warnings.catch_warnings():
@@ -60,34 +60,34 @@ def quiet(make: Make) -> Make:
 
 
 def parameter(tensor: Any) -> Any:
-    """A parameter that records nothing."""
+    """Return a parameter that records no gradients."""
     return torch.nn.Parameter(tensor, requires_grad=False)
 
 
 def subclassed(tensor: Any) -> Any:
-    """As a subclass of `torch.Tensor`."""
+    """Return it as a subclass of `torch.Tensor`."""
     return tensor.as_subclass(type("Sub", (torch.Tensor,), {}))
 
 
 def quantized() -> Any:
-    """Three numbers in eight bits each."""
+    """Return three numbers in eight bits each."""
     return torch.quantize_per_tensor(torch.arange(3.0), 0.5, 0, torch.qint8)
 
 
 def nested(layout: Any) -> Any:
-    """Two rows that differ in length."""
+    """Return two rows of different length."""
     rows = [torch.arange(2.0), torch.arange(3.0)]
     return torch.nested.nested_tensor(rows, layout=layout)
 
 
 def square() -> Any:
-    """Two matrices of one size in a jagged tensor."""
+    """Return two matrices of equal size in a jagged tensor."""
     rows = [torch.arange(4.0).reshape(2, 2)] * 2
     return torch.nested.nested_tensor(rows, layout=torch.jagged)
 
 
 def narrowed() -> Any:
-    """Parts of rows, with holes between them."""
+    """Return parts of rows, with gaps between them."""
     starts, lengths = torch.tensor([0, 1]), torch.tensor([1, 2])
     return torch.nested.narrow(
         torch.ones(2, 4), 1, starts, lengths, layout=torch.jagged
@@ -95,7 +95,7 @@ def narrowed() -> Any:
 
 
 def changed_base() -> Any:
-    """A view of what has been made to record gradients in place."""
+    """Return a view whose base came to record gradients in place."""
     base = torch.zeros(3)
     view = base[:2]
     base.mul_(torch.ones(3, requires_grad=True))
@@ -171,9 +171,9 @@ KINDS = PLAIN | LAZY
 
 
 def lent(tensor: Any) -> Any:
-    """What the table of a mixin class lends."""
+    """Return the numbers that a mixin class's table lends."""
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-        # No table asks a subclass: nothing is lent, and a consumer exports instead.
+        # Tables do not ask subclasses: nothing is lent, and a consumer exports instead.
         return np.from_dlpack(tvm_ffi.from_dlpack(Stored(tensor))).tolist()
     out = DLTensor()
     instance = Stored(tensor)
@@ -189,13 +189,13 @@ def lent(tensor: Any) -> Any:
 
 
 def borrowed(tensor: Any) -> Any:
-    """What is lent for a block."""
+    """Return the numbers lent to a block."""
     with dlx.borrow(tensor) as (view, _):
         return view.numpy().tolist()
 
 
 def in_jax(tensor: Any) -> Any:
-    """As an array of JAX, which has no 64 bits."""
+    """Return it as a JAX array, which has no 64-bit types."""
     jax = requires("jax")
     if tensor.dtype == torch.int64:
         tensor = tensor.to(torch.int32)
@@ -232,11 +232,11 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "mixin, lent": lent,
 }
 HARMLESS = {"borrow", "mixin, lent"}
-"""Ways on which no gradient is lost, because a kernel records none."""
+"""Ways that lose no gradient, because a kernel records none."""
 
 
 def truth(tensor: Any) -> Any:
-    """The numbers of a tensor, by torch's own operators."""
+    """Return the numbers of a tensor, through torch's own operators."""
     with torch.no_grad():
         plain = tensor.as_subclass(torch.Tensor) if _is_sub(tensor) else tensor
         if plain.is_nested:
@@ -253,16 +253,16 @@ def _is_sub(tensor: Any) -> bool:
 
 
 def advised(tensor: Any, message: str) -> Any:
-    """What a message says to pass."""
+    """Return what a message says to pass."""
     found = re.search(r"pass (tensor(\.\w+\([^()]*\))+)$", message)
     assert found, message
     return eval(found[1], {"tensor": tensor})
 
 
 def check(make: Make, way: Callable[[Any], Any]) -> str | None:
-    """Give the message where the way refuses; where it does not, the numbers are right.
+    """Return the message if the way refuses, else check the numbers.
 
-    The message's advice leads to the right numbers.
+    The message's advice must lead to the right numbers, too.
     """
     tensor = make()
     given, message = None, None
@@ -278,7 +278,7 @@ def check(make: Make, way: Callable[[Any], Any]) -> str | None:
 
 
 def main() -> None:
-    """Try every kind in every way, but for JAX, which takes long to begin."""
+    """Try every kind in every way except JAX, which is slow to start."""
     warnings.simplefilter("ignore")
     del WAYS["convert to JAX"]
     for name, make in KINDS.items():
