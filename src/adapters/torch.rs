@@ -159,14 +159,14 @@ impl Guards {
         }
     }
 
-    /// Whether the storage of `tensor` contains the elements, the first of which is at the address in `meta`.
+    /// Whether the storage of `tensor`, which has memory, contains the elements, the first of which is at the address in
+    /// `meta`. [`Self::check`] has refused tensors without memory, whose address is only an offset.
     #[inline(always)]
     fn holds(&self, tensor: &Bound<'_, PyAny>, meta: &Meta, last: u32) -> bool {
         let (base, nbytes) = self.storage(tensor);
         let bytes = (u64::from(last) + 1) * u64::from(dtype::bits(meta.dtype) / 8);
         let start = (meta.data.addr() as u64).wrapping_sub(base);
-        // Without memory, the address is only the offset.
-        base != 0 && start < nbytes && bytes <= nbytes - start
+        start < nbytes && bytes <= nbytes - start
     }
 
     /// As [`Self::holds`], for any shape and strides.
