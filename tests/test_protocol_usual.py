@@ -77,6 +77,18 @@ def test_a_tensor_that_is_elsewhere_is_let_go_and_its_type_asked_in_full(
     assert [export.deleted for export in first.exports] == [1, 1]
 
 
+@every_way
+@pytest.mark.parametrize("of", [settled, lambda: type("Young", (Producer,), {})])
+def test_a_tensor_that_is_refused_is_exported_once(
+    take: Callable[[Any], Any], of: Callable[[], Any]
+) -> None:
+    """R11, R88: whatever tensors of its type there were before."""
+    producer = of()(shape=(-1,), strides=(1,))
+    with pytest.raises(BufferError, match="-1"):
+        take(producer)
+    assert (len(producer.exports), producer.deleted) == (1, 1)
+
+
 def test_a_type_that_had_one_tensor_elsewhere_is_asked_in_full() -> None:
     """R83: a stream may be needed, so the device is asked first."""
     cls = type("Mixed", (Producer,), {})

@@ -60,15 +60,30 @@ pub(crate) fn fast_import(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
 /// Exceptions that do not derive from `Exception`, such as `KeyboardInterrupt`.
 #[inline(always)]
 pub(super) fn on_cpu(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
-    let answer = question::fast(x).and_then(|capsule| capsule::import(&capsule, None));
-    match answer {
+    let capsule = match question::fast(x) {
+        Ok(capsule) => capsule,
+        Err(error) if error.is_instance_of::<PyException>(x.py()) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    match capsule::import(&capsule, None) {
         Ok(snapshot) if snapshot.meta().device == device::CPU => Ok(Some(snapshot)),
         Ok(snapshot) => {
             note(x, snapshot.meta().device)?;
             Ok(None)
         }
-        Err(error) if error.is_instance_of::<PyException>(x.py()) => Ok(None),
-        Err(error) => Err(error),
+        Err(error) => refused(x, error),
+    }
+}
+
+/// What the slow path would answer about an export that dlx refuses with `error`: the same, if `x` says that it is on the
+/// CPU. No second export is needed for that.
+#[cold]
+#[inline(never)]
+fn refused(x: &Bound<'_, PyAny>, error: PyErr) -> PyResult<Option<Snapshot>> {
+    match super::device(x) {
+        Ok(Some(here)) if here == device::CPU => Err(error),
+        Err(error) if !error.is_instance_of::<PyException>(x.py()) => Err(error),
+        _ => Ok(None),
     }
 }
 
