@@ -35,6 +35,11 @@ FRAMES = (
 """Where any library's tensor is looked at from."""
 
 
+ROUNDS = 12
+"""How often a program that is wrong runs without dlx: memory that was never written reads
+as one of two bools, so that few runs would agree by chance."""
+
+
 class Fleeting(Exception):
     """A program that its own library runs once, and fails when it runs it again."""
 
@@ -50,7 +55,7 @@ class Program:
 
     def is_sure(self) -> bool:
         """Whether the library says the same numbers each time."""
-        for _ in range(3):
+        for _ in range(ROUNDS):
             heard = Heard()
             try:
                 execute(self.lines, namespace() | {"look": heard})
