@@ -36,8 +36,8 @@ FRAMES = (
 
 
 ROUNDS = 12
-"""How often a program that is wrong runs without dlx: memory that was never written reads
-as one of two bools, so that few runs would agree by chance."""
+"""How often a program that is wrong runs without dlx: memory that was never written may
+read as the same bool several times."""
 
 
 class Fleeting(Exception):
