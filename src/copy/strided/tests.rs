@@ -135,7 +135,7 @@ fn the_parts_of_a_walk_are_the_walk() {
 fn the_steps_for_a_driver_are_the_copy() {
     let mut numbers = Numbers(3);
     for _ in 0..400 {
-        let case = Case::random(&mut numbers, 4, 6);
+        let case = Case::random(&mut numbers, 4, 40);
         let expected = case.expected();
         let mut made = vec![0; expected.len()];
         for step in steps(case.loops.clone(), 4) {
