@@ -9,9 +9,11 @@ BIN := $(VENV)/bin
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find src python -name '*.rs' -o -name '*.py' -o -name '*.pyi')
 
 # These take most of the time of `make test`: they start many processes, or threads for long.
-SLOW := cli copy_repeated cycles depth examples finalization import_again lifetime publish races races_types threads \
-	torch_kinds torch_races torch_release tree_random
+SLOW := cli cli_demo cli_info copy_repeated cycles depth examples finalization gpu_kit import_again lifetime publish \
+	races races_types threads torch_kinds torch_races torch_release tree_random
 QUICK := $(filter-out $(SLOW:%=tests/test_%.py), $(wildcard tests/test_*.py))
+
+ONEAPI := build/oneapi
 
 FREE_THREADED_VENV := build/free_threaded_venv
 FREE_THREADED_BIN := $(FREE_THREADED_VENV)/bin
@@ -20,7 +22,7 @@ export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help demo test quick check fmt heavy lint types bench scaling instructions summary performance gpu wheel \
-	ci ci-long lifetime interop interop-report fuzz free-threaded free-threaded-races clean
+	ci ci-long lifetime interop interop-report fuzz free-threaded free-threaded-races drivers oneapi gpu-kit clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 22
@@ -86,6 +88,11 @@ gpu: $(VENV)/built $(VENV)/gpu  ## run the tests and benchmarks that need a CUDA
 	DLX_REQUIRE_GPU=1 $(BIN)/python -m pytest -rs tests/gpu
 	$(BIN)/python benches/gpu/bench_gpu.py --json
 
+gpu-kit: $(VENV)/tools  ## make build/gpu-kit, which runs on a GPU machine without a network
+	rm -rf build/gpu-kit-wheel
+	$(BIN)/maturin build --release --locked --quiet --out build/gpu-kit-wheel
+	$(BIN)/python tests/gpu_kit/build.py build/gpu-kit-wheel/*.whl $(PYTHONS)
+
 wheel: $(VENV)/tools  ## build the abi3 wheel and the sdist, and try the wheel in fresh environments
 	rm -rf dist
 	$(BIN)/maturin build --release --locked --out dist
@@ -100,6 +107,13 @@ interop: $(VENV)/built $(VENV)/interop  ## every library to every other, with th
 
 interop-report: $(VENV)/built $(VENV)/interop  ## write docs/interop.md from what every library does
 	PYTHONPATH=tests $(BIN)/python -m interop.report
+
+drivers: $(VENV)/built  ## try NVIDIA's and AMD's own libraries, from Debian's packages, without a GPU
+	$(BIN)/python tests/drivers/fetch.py
+	$(BIN)/python -m pytest tests/drivers
+
+oneapi: $(VENV)/built $(ONEAPI)/built  ## exchange arrays with dpctl and dpnp, on Intel's OpenCL for the CPU
+	DLX_REQUIRE_HEAVY=1 $(ONEAPI)/bin/python -m pytest tests/oneapi
 
 free-threaded: free-threaded-races  ## build for a Python without a GIL, run the tests there, and measure threads
 	$(FREE_THREADED_BIN)/python -m pytest
@@ -120,6 +134,8 @@ ci-long:
 	$(BIN)/python benches/instructions.py --check
 	$(MAKE) test
 	$(MAKE) interop
+	$(MAKE) drivers
+	$(MAKE) oneapi
 
 clean:  ## remove what was built
 	rm -rf $(VENV) build dist target
@@ -157,6 +173,13 @@ $(VENV)/interop: $(VENV)/heavy requirements-interop.txt
 $(VENV)/heavy: $(VENV)/bin/python requirements-heavy.txt
 	$(BIN)/python -m pip install "uv>=0.13"
 	$(BIN)/uv pip install --quiet --no-cache --system-certs --python $(BIN)/python -r requirements-heavy.txt
+	touch $@
+
+# oneAPI brings a BLAS, an OpenMP and a TBB of its own, so it has its own environment, which sees the other's packages.
+$(ONEAPI)/built: $(VENV)/heavy requirements-oneapi.txt
+	$(BIN)/python -m venv --clear --without-pip $(ONEAPI)
+	$(BIN)/uv pip install --quiet --no-cache --system-certs --python $(ONEAPI)/bin/python -r requirements-oneapi.txt
+	$(BIN)/python tests/oneapi/beside.py $(ONEAPI)/bin/python
 	touch $@
 
 $(VENV)/bench: $(VENV)/heavy pyproject.toml

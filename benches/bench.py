@@ -31,7 +31,7 @@ LIBRARIES = {
 
 
 def imported(modules: dict[str, str], console: Console) -> dict[str, ModuleType]:
-    """Import what is installed, under the names that the statements use."""
+    """Import the installed libraries, under the names that the statements use."""
     libraries = {}
     for name, module in modules.items():
         try:
@@ -58,7 +58,7 @@ def load_libraries(console: Console) -> dict[str, ModuleType]:
 
 
 def selected(rows: list[Row], substring: str) -> list[Row]:
-    """Those rows that have a substring in their names."""
+    """Return the rows whose name contains a substring."""
     wanted = substring.lower()
     return [row for row in rows if wanted in f"{row.path} {row.against}".lower()]
 
@@ -80,7 +80,7 @@ def run(
 
 
 def duration(side: Timing | str, which: str = "minimum") -> str:
-    """Format a timing, in ns unless it is long; a side that did not run says why."""
+    """Format a timing, or the reason why a side did not run."""
     if isinstance(side, str):
         return side if which == "minimum" else ""
     value = getattr(side, which)
@@ -125,7 +125,7 @@ def render(
 
 
 def fail_if_broken(results: list[Result]) -> None:
-    """End with an error if a statement failed; one that is not installed did not."""
+    """Exit with an error if a statement failed; a missing library is not a failure."""
     sides = [side for result in results for side in (result.ours, result.theirs)]
     if any(isinstance(side, str) and side != NOT_INSTALLED for side in sides):
         sys.exit("a statement failed: see the table")

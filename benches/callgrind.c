@@ -1,4 +1,4 @@
-/* What callgrind is told from inside: begin, forget what was counted, write down what was. */
+/* Requests to callgrind: start counting, set the counts to zero, dump them. */
 #include <valgrind/callgrind.h>
 
 void callgrind_start(void) { CALLGRIND_START_INSTRUMENTATION; }

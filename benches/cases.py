@@ -1,7 +1,7 @@
-"""What is compared with what: the rows of the table, their objects and budgets.
+"""The comparisons: the rows of the table, their objects and budgets.
 
-A row names two statements over one set of objects. A statement whose names are not all
-there, because a library is not installed, is not timed.
+A row names two statements over one set of objects. A statement is not timed if one of
+its names is missing, because a library is not installed.
 """
 
 import enum
@@ -34,7 +34,7 @@ class Row:
 
     @property
     def absolute(self) -> bool:
-        """Whether the budget is a difference in milliseconds and not a ratio."""
+        """Whether the budget is a difference in milliseconds instead of a ratio."""
         return self.clock is Clock.PROCESS
 
 
@@ -90,7 +90,7 @@ _MIXIN_DLX = ("tvm-ffi call, three MyArr over dlx", "nop(md, md2, md3)")
 _COMPACT = ("copy=True, 64 MiB compact", "dlx.from_dlpack(a, copy=True)")
 _TRANSPOSED = ("copy=True, 64 MiB transposed", "dlx.from_dlpack(aT, copy=True)")
 
-# What else takes a tensor of any library: a function's name, a call, further arguments.
+# Other functions that take any library's tensor: name, call, further arguments.
 _TAKERS = (
     ("nanobind", "nb.take", ""),
     ("dlpark", "dlpark.take", ""),
@@ -191,7 +191,7 @@ ROWS = [
     Row(*_TVM_OUT, "tvm_ffi.from_dlpack(C Tensor)", "tvm_ffi.from_dlpack(k)"),
     Row(*_TORCH_OUT, "torch.from_dlpack(ndarray)", "torch.from_dlpack(a)"),
     Row(*_TORCH_OUT, "torch.from_dlpack(C Tensor)", "torch.from_dlpack(k)"),
-    # A class of Python, against what its attribute holds.
+    # A Python class, against the object in its attribute.
     _mixin(*_MIXIN_TORCH, "three torch tensors", "nop(t, t2, t3)", 1.3),
     _mixin(*_MIXIN_NUMPY, "three torch tensors", "nop(t, t2, t3)", 1.3),
     _mixin(*_MIXIN_DLX, "three dlx tensors", "nop(d, d2, d3)"),
@@ -223,7 +223,7 @@ ROWS = [
         "c.borrow_loop_table(d_table, d, n)",
         clock=Clock.LOOP,
     ),
-    # A class of somebody else: at least 1.3 times faster.
+    # A published class of another library: at least 1.3 times faster.
     Row(
         "tvm-ffi call, three ndarrays, published",
         "after(n)",

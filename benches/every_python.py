@@ -2,9 +2,9 @@
 
     python benches/every_python.py WHEELS PYTHON... -- OPTION...
 
-The interpreter that runs this one has everything installed. Each other PYTHON that
-exists gets an environment in `build/`, with the wheel of the folder WHEELS and the
-libraries that are small: there the rows of torch say `not installed`.
+The interpreter that runs this script has everything installed. Each other PYTHON that
+exists gets an environment in `build/`, with the wheel in WHEELS and the small
+libraries; there the rows of torch say `not installed`.
 """
 
 import argparse

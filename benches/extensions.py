@@ -1,7 +1,8 @@
 """Build and load the extensions that dlx is compared with, for this Python.
 
-C by hand (`c_exchange.c`), what a user of nanobind writes (`nb_exchange.cpp`) and what
-one of dlpark writes (`dlpark_exchange`). Builds stay until a source changes.
+Hand-written C (`c_exchange.c`), what a user of nanobind would write (`nb_exchange.cpp`)
+and what a user of dlpark would (`dlpark_exchange`). Builds are kept until a source
+changes.
 """
 
 import importlib
@@ -22,7 +23,7 @@ SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 
 
 def folder_of(name: str) -> Path:
-    """Find where an installed package is; `RuntimeError` if it is not installed."""
+    """Return the folder of a package; `RuntimeError` if it is not installed."""
     spec = importlib.util.find_spec(name)
     if spec is None or not spec.submodule_search_locations:
         raise RuntimeError(f"{name} is not installed")
@@ -66,7 +67,7 @@ def load(name: str, path: Path) -> ModuleType:
 
 
 def by_hand() -> ModuleType:
-    """C by hand; tvm-ffi brings `dlpack.h`."""
+    """Build the hand-written C; tvm-ffi has `dlpack.h`."""
     compiler = [*shlex.split(os.environ.get("CC", "cc")), "-O3"]
     source = HERE / "c_exchange.c"
     return compiled(
@@ -75,7 +76,7 @@ def by_hand() -> ModuleType:
 
 
 def nanobind() -> ModuleType:
-    """What a user of nanobind writes, built as nanobind builds itself."""
+    """Build what a user of nanobind would write, with nanobind's own flags."""
     package = folder_of("nanobind")
     compiler = shlex.split(os.environ.get("CXX", "c++"))
     compiler += ["-std=c++17", "-O3", "-DNDEBUG"]
@@ -86,14 +87,14 @@ def nanobind() -> ModuleType:
 
 
 def dlpark() -> ModuleType:
-    """What a user of dlpark writes; cargo knows what has to be built again."""
+    """Build what a user of dlpark would write; cargo decides what to rebuild."""
     manifest = HERE / "dlpark_exchange" / "Cargo.toml"
     target = BUILD / "dlpark"
     command = ["cargo", "build", "--quiet", "--release", "--locked"]
     command += ["--manifest-path", str(manifest), "--target-dir", str(target)]
     subprocess.run(command, check=True)
     library = "libdlpark_exchange" + (".dylib" if sys.platform == "darwin" else ".so")
-    # Under the suffix of an extension, which the import system asks for.
+    # The import system requires the suffix of an extension.
     built = target / f"dlpark_exchange{SUFFIX}"
     built.unlink(missing_ok=True)
     built.symlink_to(target / "release" / library)

@@ -1,9 +1,9 @@
-"""Measure how much the work of several threads gains where Python has no GIL.
+"""Measure how calls scale with threads where Python has no GIL.
 
     python benches/free_threads.py [--quick] [--json]
 
-Each thread imports an object of its own, or all of them the same one, whose reference
-count they share. With a GIL the same program shows what that costs. `--json` writes to
+Each thread imports its own object, or all import the same one, whose reference count
+they share. With a GIL the same program shows the cost of the GIL. `--json` writes to
 `build/results`.
 """
 
@@ -34,12 +34,12 @@ def export(x: Any) -> Any:
 
 
 def python(x: Any) -> Any:
-    """Do a little, as a yardstick."""
+    """Do a little Python work, for comparison."""
     return x is None
 
 
 def kinds() -> dict[str, tuple[Callable[[Any], Any], Callable[[], Any]]]:
-    """What is called, and what makes its argument."""
+    """Return what is called, and what makes its argument."""
     found: dict[str, tuple[Callable[[Any], Any], Callable[[], Any]]] = {
         "dlx.from_dlpack(ndarray)": (dlx.from_dlpack, lambda: np.ones((3, 4))),
         "tensor.__dlpack__(...)": (export, lambda: dlx.from_dlpack(np.ones((3, 4)))),
@@ -54,7 +54,7 @@ def kinds() -> dict[str, tuple[Callable[[Any], Any], Callable[[], Any]]]:
 
 
 def elapsed(function: Callable[[Any], Any], xs: list[Any], calls: int) -> float:
-    """Call `function` with each of `xs` in a thread of its own: ns for all of it."""
+    """Call `function` with each of `xs` in its own thread; return ns for all of it."""
     barrier = threading.Barrier(len(xs) + 1)
 
     def work(x: Any) -> None:
@@ -73,7 +73,7 @@ def elapsed(function: Callable[[Any], Any], xs: list[Any], calls: int) -> float:
 
 
 def measured(rounds: int) -> Document:
-    """Million calls per second of all threads, by object and number of threads."""
+    """Return million calls per second of all threads, by object and thread count."""
     found: Document = {}
     for path, (function, make) in kinds().items():
         for whose in ("objects of their own", "one object"):

@@ -2,8 +2,9 @@
 
     valgrind --tool=callgrind --instr-atstart=no python instruction_paths.py FILE
 
-FILE is the build of `callgrind.c`. Each path runs two numbers of times, and what was
-executed is written down after each: their difference is free of what happens once.
+FILE is the build of `callgrind.c`. Each path runs twice, with different numbers of
+calls, and callgrind dumps its counts after each. The difference excludes what runs
+once.
 """
 
 import ctypes
@@ -17,7 +18,7 @@ from types import ModuleType
 from extensions import by_hand
 from objects import Scope, wrapped
 
-# Path: what is run; `n` in it is a number of calls that C makes.
+# Path: the statement; `n` in it is the number of calls that C makes.
 PATHS = {
     "dlx.from_dlpack(ndarray)": "dlx.from_dlpack(a)",
     "dlx.from_dlpack(torch)": "dlx.from_dlpack(t)",
@@ -39,7 +40,7 @@ PATHS = {
     "tvm-ffi call, three dlx tensors": "nop(d, d2, d3)",
     "tvm-ffi call, three MyArr over torch": "nop(mt, mt2, mt3)",
 }
-# What a path is compared with: all that it executes, in every library.
+# The floors of paths: all instructions, in every library.
 FLOORS = {
     "table: dltensor_from_py": "c.borrow_loop_table(k_table, k, n)",
     "table: from_py + deleter": "c.from_py_loop(k_table, k, n)",
@@ -57,7 +58,7 @@ FLOORS = {
     "tvm-ffi call, three dlx tensors": "nop(t, t2, t3)",
     "tvm-ffi call, three MyArr over torch": "nop(t, t2, t3)",
 }
-# A type without a table is known after 64 imports.
+# dlx has learned a type without a table after 64 imports.
 WARM_UP, FEW, MANY = 100, 100, 1100
 
 
@@ -70,7 +71,7 @@ def runner(statement: str, scope: Scope) -> Callable[[int], object]:
 
 
 def main() -> None:
-    """Run every path, and have callgrind write down what it cost."""
+    """Run every path, and have callgrind dump its counts."""
     libraries: dict[str, ModuleType] = {
         name: importlib.import_module(module)
         for name, module in (

@@ -1,11 +1,11 @@
-"""Count the instructions of dlx's hot paths, and compare them with those of before.
+"""Count the instructions of dlx's hot paths, and compare with the committed counts.
 
     python benches/instructions.py [--check]
 
-callgrind counts what is executed inside dlx's own extension: neither the machine nor
-the interpreter moves that. The counts go to `results/instructions.json`; `--check`
-compares with it instead, and fails where a path has grown by more than 3 %. Only for a
-release build, which is to the byte what the wheel holds.
+callgrind counts what is executed inside dlx's own extension, which depends neither on
+the machine nor on the interpreter. The counts go to `results/instructions.json`;
+`--check` compares with that file instead, and fails if a path has grown by more than
+3 %. It requires a release build, byte for byte that of the wheel.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from results import RESULTS, Document, dump, versions
 
 TARGET = RESULTS / "instructions.json"
 TOLERANCE = 0.03
-# The order of addresses in a cache is worth an instruction.
+# The order of addresses in a cache costs an instruction or saves it.
 LEAST = 2.0
 ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
@@ -42,18 +42,18 @@ class Count(NamedTuple):
     """Instructions per call."""
 
     all: float  # in every object: interpreter, libraries, libc
-    functions: dict[str, float]  # in dlx's extension alone, callees not included
+    functions: dict[str, float]  # in dlx's extension alone, without callees
 
     @property
     def dlx(self) -> float:
-        """In all functions of dlx's extension."""
+        """Instructions in all functions of dlx's extension."""
         return round(sum(self.functions.values()), 1)
 
 
 def executed(text: str, names: dict[str, str]) -> dict[tuple[str, str], int]:
-    """Add up what a dump of callgrind says was executed, by object and function.
+    """Sum the instructions in a dump of callgrind, by object and function.
 
-    `names` are those that were written so far: each is written only once.
+    `names` are those defined so far: a dump defines each only once.
     """
     found: dict[tuple[str, str], int] = defaultdict(int)
     current, inclusive = {"ob": "", "fn": ""}, False
@@ -78,7 +78,7 @@ def executed(text: str, names: dict[str, str]) -> dict[tuple[str, str], int]:
 
 
 def short(function: str) -> str:
-    """The name of a function of Rust without crates, types of impls and generics."""
+    """Return a Rust function's name without crates, types of impls and generics."""
     while (less := re.sub(r"<[^<>]*>", "", function)) != function:
         function = less
     parts = [part for part in function.split("::") if part and "{{" not in part]
@@ -142,7 +142,7 @@ def count() -> dict[str, dict[str, Count]]:
 
 
 def tools() -> dict[str, str | None]:
-    """Tell what the counts depend on: the compiler most of all."""
+    """Return what the counts depend on, above all the compiler."""
 
     def say(*command: str) -> str:
         return subprocess.run(
@@ -159,13 +159,13 @@ def tools() -> dict[str, str | None]:
 
 
 def largest(count: Count) -> dict[str, float]:
-    """The functions of dlx that a twentieth of its instructions are in."""
+    """Return the functions of dlx with at least 5 % of its instructions."""
     order = sorted(count.functions.items(), key=lambda each: -each[1])
     return {name: round(k, 1) for name, k in order if k >= 0.05 * count.dlx}
 
 
 def document(counted: dict[str, dict[str, Count]]) -> Document:
-    """Put the counts into what JSON can hold."""
+    """Return the counts as JSON values."""
     return {
         "unit": "instructions per call",
         "tools": tools(),
@@ -182,7 +182,7 @@ def document(counted: dict[str, dict[str, Count]]) -> Document:
 
 
 def differences(before: Document, now: Document) -> list[str]:
-    """Say what is wrong with `now`; empty if nothing is."""
+    """Return what is wrong with `now`; empty if nothing is."""
     for name in ("rustc", "architecture"):
         old, new = before["tools"][name], now["tools"][name]
         if old != new:

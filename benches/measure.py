@@ -1,7 +1,7 @@
-"""Time the two sides of a row in turn, in one process, and judge the result.
+"""Time the two sides of a row in turn, in one process, and compare the results.
 
-Nothing is subtracted: both sides pay the same loop. The minimum decides a ratio,
-because other load only ever adds time; the median shows how much there was.
+Nothing is subtracted, because both sides pay for the same loop. The minimum decides a
+ratio, because other load only adds time; the median shows how much there was.
 """
 
 import ast
@@ -27,7 +27,7 @@ NOT_INSTALLED = "not installed"
 
 @dataclass(frozen=True)
 class Effort:
-    """How long to measure: at most so many rounds, and about so many ns, for a row."""
+    """The limits for a row: a number of rounds, and about a number of ns."""
 
     rounds: int
     row_ns: float
@@ -49,7 +49,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Result:
-    """A row with what was measured; a side that cannot run says why instead."""
+    """A row with its timings; for a side that cannot run, the reason."""
 
     row: Row
     ours: Timing | str
@@ -57,7 +57,7 @@ class Result:
 
     @property
     def value(self) -> float | None:
-        """Ratio of the minima, or for an absolute row the medians' difference in ms."""
+        """The ratio of minima; for an absolute row, the medians' difference in ms."""
         if isinstance(self.ours, str) or isinstance(self.theirs, str):
             return None
         if self.row.absolute:
@@ -84,7 +84,7 @@ def missing(code: str, scope: Scope) -> bool:
 
 
 def sampler(clock: Clock, code: str, scope: Scope) -> Sampler:
-    """Return a function that runs `code` a number of times: ns per call."""
+    """Return a function that runs `code` a number of times and returns ns per call."""
     if clock is Clock.LOOP:
         expression = compile(code, "<bench>", "eval")
         return lambda n: eval(expression, scope, {"n": n})
@@ -95,7 +95,7 @@ def sampler(clock: Clock, code: str, scope: Scope) -> Sampler:
 
 
 def _run(code: str) -> float:
-    # As for users, the first run leaves the bytecode for the next.
+    # The first run writes the bytecode for the next, as for users.
     environment = dict(os.environ)
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     start = time.perf_counter_ns()
@@ -131,7 +131,7 @@ def measure(row: Row, scope: Scope, effort: Effort) -> Result:
                 samplers[side] = sampler(row.clock, code, scope)
                 calls[side] = 1 if row.absolute else calls_per_sample(samplers[side])
                 round_ns += samplers[side](calls[side]) * calls[side]
-            except Exception as error:  # one broken path must not hide the others
+            except Exception as error:  # a broken path must not hide the others
                 samplers.pop(side, None)
                 problems[side] = f"{type(error).__name__}: {error}".splitlines()[0]
         samples: dict[str, list[float]] = {side: [] for side in samplers}

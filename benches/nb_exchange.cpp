@@ -1,4 +1,4 @@
-// What a user of nanobind writes: functions that take arrays of any library.
+// What a user of nanobind would write: functions that take arrays of any library.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 

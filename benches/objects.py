@@ -16,7 +16,7 @@ class Described:
     """A Python class that has `__dlpack__` and no table."""
 
     def __init__(self, array: Any) -> None:
-        """Keep what is exported."""
+        """Keep the exported object."""
         self.array = array
 
     def __dlpack__(
@@ -31,12 +31,12 @@ class Described:
         return self.array.__dlpack__(max_version=max_version)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        """Say that it is on the CPU."""
+        """Return the CPU."""
         return (1, 0)
 
 
 def small(libraries: dict[str, ModuleType]) -> Scope:
-    """A (3, 4) float32 CPU tensor of each kind: what a call costs, not its data."""
+    """A (3, 4) float32 CPU tensor of each kind: the cost is that of the call."""
     scope: Scope = dict(libraries)
     np, torch, tvm_ffi, dlx, c = map(
         libraries.get, ("np", "torch", "tvm_ffi", "dlx", "c")
@@ -73,10 +73,10 @@ def wrapped(libraries: dict[str, ModuleType]) -> Scope:
     from dlx import ExchangeMixin
 
     class MyArr(ExchangeMixin, exchange="data"):
-        """The class of the README."""
+        """The class in the README."""
 
         def __init__(self, data: object) -> None:
-            """Keep what is exported."""
+            """Keep the exported object."""
             self.data = data
 
     scope["m_table"] = MyArr.__dlpack_c_exchange_api__
@@ -91,15 +91,15 @@ def wrapped(libraries: dict[str, ModuleType]) -> Scope:
 
 
 def check_class(back: object, wanted: type) -> None:
-    """Make sure that C code gave back what it was given."""
+    """Check that C code returned instances of the class that it was given."""
     if type(back) is not wanted:
         raise AssertionError(f"{wanted} came back from C as {type(back)}")
 
 
 def published(libraries: dict[str, ModuleType]) -> Scope:
-    """Two threads that call with arrays; one met the class while it was published.
+    """Two threads that call with arrays; one first met the class while published.
 
-    tvm-ffi remembers types by thread, so afterwards each goes on in its own way.
+    tvm-ffi remembers types per thread, so the two keep to different paths.
     """
     scope = small(libraries)
     if not {"dlx", "tvm_ffi", "np"} <= scope.keys():
@@ -123,7 +123,7 @@ def published(libraries: dict[str, ModuleType]) -> Scope:
 
 
 def bridged(libraries: dict[str, ModuleType]) -> Scope:
-    """What calls of a NumPy function with two torch tensors add to the bare call."""
+    """The overhead of a bridge over a NumPy function with two torch tensors."""
     scope = small(libraries)
     if not {"dlx", "np", "torch"} <= scope.keys():
         return scope
@@ -132,7 +132,7 @@ def bridged(libraries: dict[str, ModuleType]) -> Scope:
     scope["g"] = dlx.bridge(np.ndarray)(scope["f"])
 
     def shortest(statement: str, n: int) -> float:
-        # A difference of times is soon disturbed, and short samples are so the least.
+        # A difference of times is sensitive to other load, short samples the least.
         number = min(n, 100)
         timer = timeit.Timer(statement, globals=scope)
         return min(timer.repeat(max(1, n // number), number)) / number * 1e9

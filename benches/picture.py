@@ -12,12 +12,12 @@ PICTURE = Path(__file__).resolve().parent.parent / "docs" / "performance.svg"
 COLOURS = {"dlx": "#d1495b", "C by hand": "#3d405b"}
 OTHER = "#b8bcc8"
 WIDTH = 720
-LEFT = 280  # where the bars begin; names stand before it
+LEFT = 280  # where the bars begin, to the right of the names
 DECADE = 100  # a factor of ten, in pixels
 STEP = 19  # from bar to bar
 E, M = ' text-anchor="end"', ' text-anchor="middle"'
 
-# Hop: the row's path, and who is compared in it under which name.
+# Hop: the row's path, and the columns compared, with their names.
 HOPS: dict[str, tuple[str, dict[str, str]]] = {
     "torch → NumPy": (
         "dlx.convert(torch, np.ndarray)",
@@ -67,14 +67,14 @@ class Bar(NamedTuple):
 
 
 def bars(runs: Document) -> list[Bar]:
-    """Pick what is drawn: for each hop dlx first, the rest from fast to slow."""
+    """Return the bars: for each hop dlx first, the others from fast to slow."""
     drawn = []
     for hop, (path, others) in HOPS.items():
         rows = [row for row in runs["rows"] if row["path"] == path]
         own = [row["dlx"] for row in rows if row["dlx"] is not None]
         if not own:
             continue
-        # The least of several would be luckier than the others' one.
+        # The minimum of several would be unfair to the single times of the others.
         drawn.append(Bar(hop, "dlx", statistics.median(own)))
         rest = [
             Bar(hop, others[row["against"]], row["its"])
@@ -86,17 +86,17 @@ def bars(runs: Document) -> list[Bar]:
 
 
 def amount(ns: float) -> str:
-    """A number as it stands at its bar."""
+    """Format the number at a bar."""
     return f"{ns:,.0f}" if ns >= 9.95 else f"{ns:.1f}"
 
 
 def text(x: float, y: float, said: str, attributes: str = "") -> str:
-    """One piece of text, its middle at `y`."""
+    """Return a text element, centred at `y`."""
     return f'<text x="{x:g}" y="{y + 4:g}"{attributes}>{escape(said)}</text>'
 
 
 def svg(runs: Document) -> str:
-    """The picture: a block of bars for each hop, the length a logarithm."""
+    """Return the picture: a block of bars for each hop, of logarithmic length."""
     about = runs["machine"]
     lines, y, hop = [], 30, ""
     lines.append(text(WIDTH / 2, 14, "ns per hop of a small CPU tensor (log scale)", M))

@@ -2,7 +2,7 @@
 
     python benches/report.py
 
-A table stands between `<!-- begin NAME -->` and `<!-- end -->`; the rest of the page is
+Each table is between `<!-- begin NAME -->` and `<!-- end -->`; the rest of the page is
 written by hand.
 """
 
@@ -19,13 +19,13 @@ BLOCK = re.compile(r"(<!-- begin (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def table(head: list[str], lines: list[list[str]]) -> str:
-    """Write a table; all columns but the first hold numbers."""
+    """Format a table; all columns but the first hold numbers."""
     rule = ["---", *["---:"] * (len(head) - 1)]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in (head, rule, *lines))
 
 
 def where(about: Document) -> str:
-    """Say where, when and with what numbers were taken."""
+    """Format where, when and with what the numbers were measured."""
     versions = ", ".join(f"{k} {v}" for k, v in about["versions"].items() if v)
     return (
         f"{about['cpu']}, {about['cores']} cores, {about['system']}; "
@@ -35,7 +35,7 @@ def where(about: Document) -> str:
 
 
 def ns(value: float | None) -> str:
-    """A time."""
+    """Format a time."""
     if value is None:
         return "-"
     if value >= 1e5:
@@ -44,19 +44,19 @@ def ns(value: float | None) -> str:
 
 
 def number(value: float) -> str:
-    """A measured number with three digits, or all before the point."""
+    """Format a number with three digits, or with all before the point."""
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def ratio(row: Document, python: str) -> str:
-    """The ratio in one Python, or the difference in ms."""
+    """Format the ratio in one Python, or the difference in ms."""
     if "ms" in row:
         return f"{row['ms'][python]:.2f} ms" if python in row["ms"] else "-"
     return f"{row['ratio'][python]:.2f}" if python in row["ratio"] else "-"
 
 
 def verdict(row: Document, python: str) -> str:
-    """Whether the budget was met in one Python."""
+    """Return whether the budget was met in one Python, as text."""
     value = row["ms" if "ms" in row else "ratio"].get(python)
     if value is None:
         return ""
@@ -64,7 +64,7 @@ def verdict(row: Document, python: str) -> str:
 
 
 def budgets(runs: Document) -> str:
-    """Each path that has a budget, in every Python."""
+    """Format the paths that have a budget, in every Python."""
     main, *others = runs["pythons"]
     head = ["path", "dlx", "compared with", "its", f"ratio, {main}", *others]
     lines = [
@@ -87,7 +87,7 @@ def budgets(runs: Document) -> str:
 
 
 def rest(runs: Document) -> str:
-    """What a user could pick instead, without a budget."""
+    """Format the alternatives, which have no budget."""
     main = runs["pythons"][0]
     lines = [
         [row["path"], ns(row["dlx"]), row["against"], ns(row["its"]), ratio(row, main)]
@@ -98,7 +98,7 @@ def rest(runs: Document) -> str:
 
 
 def instructions(counted: Document) -> str:
-    """Instructions of each path."""
+    """Format the instructions of each path."""
     lines = [
         [
             name,
@@ -119,7 +119,7 @@ def instructions(counted: Document) -> str:
 
 
 def functions(counted: Document) -> str:
-    """The functions of dlx that a path spends most in."""
+    """Format the functions of dlx in which a path spends most."""
     lines = []
     for name, each in counted["paths"].items():
         most = (f"`{function}` {k:.0f}" for function, k in each["functions"].items())
@@ -128,7 +128,7 @@ def functions(counted: Document) -> str:
 
 
 def growth(scaling: Document) -> str:
-    """How each cost grows, one table for each part."""
+    """Format how each cost grows, one table for each part."""
     text = where(scaling["machine"])
     for name, part in scaling["parts"].items():
         points = list(
@@ -143,13 +143,13 @@ def growth(scaling: Document) -> str:
 
 
 def parallel(measured: Document) -> str:
-    """What several threads gain, with or without a GIL."""
+    """Format how calls scale with threads, with and without a GIL."""
     gil = "with a GIL" if measured["machine"]["gil"] else "without a GIL"
     return growth(measured).replace("; Python ", f"; {gil}, Python ", 1)
 
 
 def blocks() -> dict[str, str]:
-    """Every table of the page, by its name."""
+    """Return every table of the page, by its name."""
     summary = load()
     counted = json.loads((RESULTS / "instructions.json").read_text())
     return {
@@ -163,7 +163,7 @@ def blocks() -> dict[str, str]:
 
 
 def page(text: str) -> str:
-    """The page with its tables as the results are."""
+    """Return the page with tables of the current results."""
     made = blocks()
     return BLOCK.sub(lambda block: f"{block[1]}{made[block[2]]}{block[3]}", text)
 

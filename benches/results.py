@@ -1,4 +1,4 @@
-"""Results as JSON: what is written, and where it is kept."""
+"""Results as JSON: contents and files."""
 
 import datetime
 import importlib.metadata
@@ -16,9 +16,9 @@ from typing import Any
 from measure import Result, Timing
 
 RESULTS = Path(__file__).resolve().parent / "results"
-"""What is committed: the counts of instructions, and the summary of all else."""
+"""Committed: the counts of instructions, and the summary of everything else."""
 BUILD = RESULTS.parent.parent / "build" / "results"
-"""Everything that was measured, with medians and statements; not committed."""
+"""Everything measured, with medians and statements; not committed."""
 DISTRIBUTIONS = (
     "dlx",
     "numpy",
@@ -31,7 +31,7 @@ Document = dict[str, Any]
 
 
 def cpu_model() -> str:
-    """Return the processor's name as the system gives it."""
+    """Return the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -41,7 +41,7 @@ def cpu_model() -> str:
 
 
 def versions(distributions: Iterable[str] = DISTRIBUTIONS) -> dict[str, str | None]:
-    """Tell which version of each distribution is installed."""
+    """Return the installed version of each distribution."""
     found: dict[str, str | None] = {}
     for name in distributions:
         try:
@@ -54,7 +54,7 @@ def versions(distributions: Iterable[str] = DISTRIBUTIONS) -> dict[str, str | No
 def machine(
     libraries: dict[str, ModuleType], program: str = "benches/bench.py"
 ) -> Document:
-    """Describe where and how the numbers were taken."""
+    """Describe where and how the numbers were measured."""
     torch = libraries.get("torch")
     return {
         "cpu": cpu_model(),
@@ -70,7 +70,7 @@ def machine(
 
 
 def document(results: list[Result], about: Document) -> Document:
-    """Put machine and rows into what JSON can hold."""
+    """Return machine and rows as JSON values."""
 
     def side(name: str, code: str, timing: Timing | str) -> Document:
         if isinstance(timing, str):
@@ -103,13 +103,13 @@ def dump(written: Document, target: str | Path) -> None:
 
 
 def place(kind: str) -> Path:
-    """Name the file of full results of a kind."""
+    """Return the file of the full results of a kind."""
     BUILD.mkdir(parents=True, exist_ok=True)
     return BUILD / f"{kind}.json"
 
 
 def keep(written: Document) -> Path:
-    """Put the run of one Python beside those of the others of the same day."""
+    """Store the run of one Python beside the others of the same day."""
     target, about = place("runs"), written["machine"]
     runs = json.loads(target.read_text())["runs"] if target.exists() else {}
 

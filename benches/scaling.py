@@ -2,8 +2,8 @@
 
     python benches/scaling.py [--quick] [--json]
 
-Times are minima of samples that take turns; memory is the resident size of a process of
-its own. `--json` writes to `build/results`.
+Times are minima of alternating samples; memory is the resident size of a separate
+process. `--json` writes to `build/results`.
 """
 
 import argparse
@@ -33,7 +33,7 @@ SAMPLE_NS = 1e6
 def shortest(
     statements: dict[str, tuple[str, dict[str, Any]]], rounds: int
 ) -> dict[str, float]:
-    """Time statements in turn: the least ns of each."""
+    """Time statements in turn; return the minimum ns of each."""
     timers, calls = {}, {}
     for name, (statement, scope) in statements.items():
         timer = timeit.Timer(statement, globals=scope)
@@ -49,7 +49,7 @@ def shortest(
 
 
 def arguments(rounds: int) -> Document:
-    """Calls of a tvm-ffi function with 1 to 64 tensors of dlx and of torch."""
+    """Time calls of a tvm-ffi function with 1 to 64 tensors of dlx and of torch."""
     nop = tvm_ffi.get_global_func("testing.nop")
     counts = (1, 2, 4, 8, 16, 32, 64)
     makers: dict[str, Callable[[], Any]] = {
@@ -67,7 +67,7 @@ def arguments(rounds: int) -> Document:
 
 
 def dimensions(rounds: int) -> Document:
-    """Imports and exports of tensors with 0 to 32 dimensions."""
+    """Time imports and exports of tensors with 0 to 32 dimensions."""
     statements: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
         "dlx.from_dlpack(ndarray)": {},
         "dlx.from_dlpack(torch)": {},
@@ -87,7 +87,7 @@ def dimensions(rounds: int) -> Document:
 
 
 def types(rounds: int) -> Document:
-    """Imports of instances of 1 to 1000 classes, one after the other: ns per call."""
+    """Time imports of instances of 1 to 1000 classes in turn: ns per call."""
     classes = [type(f"Array{i}", (np.ndarray,), {}) for i in range(1000)]
     a = np.ones((3, 4), np.float32)
     every: list[Any] = [a.view(each) for each in classes]
@@ -101,7 +101,7 @@ def types(rounds: int) -> Document:
 
 
 def threads(rounds: int) -> Document:
-    """Calls per thread, with 1 to 8 threads that hold the GIL in turn: ns per call."""
+    """Time calls in 1 to 8 threads that hold the GIL in turn: ns per call."""
     calls = 100_000
     kinds = {
         "dlx.from_dlpack(ndarray)": (dlx.from_dlpack, np.ones((3, 4), np.float32)),
@@ -159,7 +159,7 @@ print(json.dumps({"bytes": (middle - before) / n, "ns to make": made / n,
 
 
 def live(most: int) -> Document:
-    """Up to `most` live tensors and exports: bytes of memory and ns for each."""
+    """Measure bytes and ns per object, for up to `most` live tensors and exports."""
     found: Document = {}
     for kind in ("tensors", "exports"):
         for power in range(3, len(str(most))):
@@ -171,7 +171,7 @@ def live(most: int) -> Document:
 
 
 def copies(rounds: int) -> Document:
-    """Copies of 64 MiB: GB/s of elements written, dlx beside NumPy and torch."""
+    """Measure copies of 64 MiB: GB/s written, by dlx, NumPy and torch."""
     n = 4096
     a = np.arange(n * n, dtype=np.float32).reshape(n, n)
     wide = np.broadcast_to(a[0], (n, n))
@@ -220,7 +220,7 @@ def copies(rounds: int) -> Document:
 
 
 def four_bit(a: Any) -> dlx.Tensor:
-    """Give the bytes of an array the dtype of 4-bit integers."""
+    """View the bytes of an array as 4-bit integers."""
     return dlx.from_pointer(a.ctypes.data, (a.nbytes * 2,), "int4", owner=a)
 
 

@@ -2,7 +2,7 @@
 
     python benches/summary.py
 
-Takes what `bench.py`, `scaling.py` and `free_threads.py` left in `build/results`. A
+Reads what `bench.py`, `scaling.py` and `free_threads.py` wrote to `build/results`. A
 part that was not measured stays as it is.
 """
 
@@ -14,11 +14,11 @@ from results import BUILD, RESULTS, Document
 
 SUMMARY = RESULTS / "summary.json"
 WIDTH = 240
-"""Room for a comparison on a line of its own."""
+"""Maximum length of a line of JSON."""
 
 
 def chosen(runs: Document) -> str:
-    """The Python whose times are shown: the one in which most rows could run."""
+    """Return the Python whose times are shown: the one in which most rows ran."""
 
     def timed(name: str) -> int:
         return sum(row["value"] is not None for row in runs[name]["rows"])
@@ -27,7 +27,7 @@ def chosen(runs: Document) -> str:
 
 
 def comparisons(measured: Document) -> Document:
-    """Times in one Python, and the ratios in each; that one comes first."""
+    """Return the times in one Python, and the ratios in each, that one first."""
     runs = measured["runs"]
     main = chosen(runs)
     pythons = [main, *(name for name in runs if name != main)]
@@ -60,7 +60,7 @@ def comparisons(measured: Document) -> Document:
 
 
 def rounded(value: Any) -> Any:
-    """The same with six digits of each number, more than any table shows."""
+    """Round each number to six digits, more than any table shows."""
     if isinstance(value, dict):
         return {key: rounded(each) for key, each in value.items()}
     if isinstance(value, list):
@@ -69,14 +69,14 @@ def rounded(value: Any) -> Any:
 
 
 def check(about: Document) -> None:
-    """Refuse what was measured in part or in a hurry."""
+    """Refuse partial runs, and runs with `--quick`."""
     for option in ("--only", "--quick"):
         if option in about["command"]:
             raise ValueError(f"not for the summary: `{about['command']}`")
 
 
 def summarize(before: Document, build: Path = BUILD) -> Document:
-    """Replace the parts of a summary that are in `build`."""
+    """Replace the parts of a summary that `build` has results for."""
     summary = dict(before)
     for kind in ("runs", "scaling", "free-threads"):
         file = build / f"{kind}.json"
@@ -90,7 +90,7 @@ def summarize(before: Document, build: Path = BUILD) -> Document:
 
 
 def pretty(value: Any, indent: str = "") -> str:
-    """JSON in lines: what fits on one is not broken."""
+    """Format JSON; what fits on a line stays on it."""
     text = json.dumps(value)
     if len(indent) + len(text) <= WIDTH or not isinstance(value, (dict, list)):
         return text
@@ -104,7 +104,7 @@ def pretty(value: Any, indent: str = "") -> str:
 
 
 def load() -> Document:
-    """The summary that is committed."""
+    """Return the committed summary."""
     summary: Document = json.loads(SUMMARY.read_text())
     return summary
 

@@ -7,5 +7,6 @@ pub(crate) mod bridge;
 mod deliver;
 pub(crate) mod empty;
 pub(crate) mod function;
+mod result;
 mod source;
 mod target;

@@ -4,6 +4,5 @@
 
 pub(crate) mod by_driver;
 pub(crate) mod host;
-pub(crate) mod plan;
 pub(crate) mod request;
 pub(crate) mod strided;

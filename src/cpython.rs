@@ -11,3 +11,4 @@ pub(crate) mod interpreter;
 pub(crate) mod lookup;
 pub(crate) mod modules;
 pub(crate) mod symbol;
+pub(crate) mod type_map;

@@ -5,6 +5,7 @@
 
 mod argument;
 pub(crate) mod current;
+pub(crate) mod end;
 mod handle;
 pub(crate) mod interface;
 mod object;
@@ -13,8 +14,10 @@ pub(crate) mod release;
 pub(crate) mod usage;
 mod work_stream;
 
-pub(crate) use argument::{Wanted, check_device, named_handle, wanted};
+pub(crate) use argument::{Wanted, check_device, named_handle, synchronize, wanted};
 pub(crate) use current::{current, note_producer, set, working};
-pub(crate) use handle::{NO_SYNC, Stream, checked, default, has_streams, no_streams};
+pub(crate) use handle::{
+    NO_SYNC, Stream, checked, default, has_streams, no_streams, warn_if_experimental,
+};
 pub(crate) use object::PyStream;
 pub(crate) use work_stream::WorkStream;

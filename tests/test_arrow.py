@@ -115,14 +115,14 @@ def test_nulls_are_refused_and_only_they(
     if source.null_count == 0:
         assert dlx.from_dlpack(show(source, change)).shape == (len(source),)
     else:
-        with pytest.raises(BufferError, match=f"null_count {source.null_count},"):
+        with pytest.raises(BufferError, match=f"null_count {source.null_count};"):
             dlx.from_dlpack(show(source, change))
 
 
 # What is refused
 
 TYPES: dict[str, tuple[Any, str]] = {
-    "booleans": (pa.array([True]), '"b", booleans of a bit each'),
+    "booleans": (pa.array([True]), '"b" [(]one-bit booleans'),
     "nulls": (pa.nulls(2), '"n"'),
     "text": (pa.array(["a"]), '"u"'),
     "bytes": (pa.array([b"a"]), '"z"'),
@@ -130,7 +130,10 @@ TYPES: dict[str, tuple[Any, str]] = {
     "timestamps": (pa.array([1], pa.timestamp("s")), '"tss:"'),
     "dates": (pa.array([1], pa.date32()), '"tdD"'),
     "decimals": (pa.array([1], pa.decimal128(5)), '"d:5,0"'),
-    "a dictionary": (pa.array([7, 7]).dictionary_encode(), '"i", a dictionary\'s'),
+    "a dictionary": (
+        pa.array([7, 7]).dictionary_encode(),
+        '"i" [(]indices of a dictionary',
+    ),
     "lists": (pa.array([[1]]), r'"\+l"'),
     "lists of a width": (pa.array([[1]], pa.list_(pa.int8(), 1)), r'"\+w:1"'),
     "a tensor of a width": (
@@ -153,7 +156,7 @@ def test_another_type_is_refused_by_its_format(
     source: Any, message: str, show: Show
 ) -> None:
     """R63: the error names the format, and those accepted."""
-    with pytest.raises(BufferError, match=f"has format {message}.*accepted are"):
+    with pytest.raises(BufferError, match=f"has format {message}.*expected"):
         dlx.from_dlpack(show(source))
 
 
@@ -180,9 +183,9 @@ def test_bool8_is_bool(show: Show) -> None:
 @pytest.mark.parametrize(
     ("source", "message"),
     [
-        (storing("bool8", [0, 1, 2]), "arrow.bool8, of which some byte"),
-        (storing("bool8", [0, 1, -1]), "arrow.bool8, of which some byte"),
-        (storing("opaque", [1]), "arrow.opaque, whose elements mean more"),
+        (storing("bool8", [0, 1, 2]), "arrow.bool8, and a byte"),
+        (storing("bool8", [0, 1, -1]), "arrow.bool8, and a byte"),
+        (storing("opaque", [1]), "arrow.opaque, whose elements are more"),
         (storing("opaque", [1], pa.float64()), "arrow.opaque"),
     ],
     ids=str,
@@ -252,11 +255,11 @@ LIES: dict[str, tuple[Callable[[Any, Any], None], str]] = {
     "a dictionary": (array_field("dictionary", addressof(RELEASED)), "no dictionary"),
     "a dictionary in the schema": (
         schema_field("dictionary", addressof(RELEASED)),
-        "a dictionary's",
+        "indices of a dictionary",
     ),
     "null_count -2": (array_field("null_count", -2), "null_count -2"),
     "NULL memory": (without_memory, "NULL"),
-    "NULL format": (schema_field("format", None), "schema was released"),
+    "NULL format": (schema_field("format", None), "schema has already been released"),
 }
 
 
@@ -279,7 +282,7 @@ def test_a_released_array_is_refused(show: Show) -> None:
         array.release(addressof(array))
         array.buffers = None
 
-    with pytest.raises(BufferError, match="array was released or taken already"):
+    with pytest.raises(BufferError, match="array has already been released or moved"):
         dlx.from_dlpack(show(numbers(), change))
 
 
@@ -290,14 +293,14 @@ def test_a_released_schema_is_refused(show: Show) -> None:
     def change(schema: Any, struct: Any) -> None:
         schema.release(addressof(schema))
 
-    with pytest.raises(BufferError, match="schema was released"):
+    with pytest.raises(BufferError, match="schema has already been released"):
         dlx.from_dlpack(show(numbers(), change))
 
 
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"device_type": 2, "device_id": 3}, "on cuda:3, accepted is cpu"),
+        ({"device_type": 2, "device_id": 3}, "on cuda:3; expected cpu"),
         ({"device_type": 3}, "on cuda_host"),
         ({"sync_event": 8}, "sync_event"),
     ],
@@ -333,8 +336,8 @@ def test_what_is_no_pair_of_capsules_is_a_type_error(answer: Any) -> None:
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ((ARRAY, SCHEMA), 'named "arrow_schema"; accepted is one named "arrow_array"'),
-        ((ARRAY, ARRAY), 'named "arrow_array"; accepted is one named "arrow_schema"'),
+        ((ARRAY, SCHEMA), 'named "arrow_schema"; expected one named "arrow_array"'),
+        ((ARRAY, ARRAY), 'named "arrow_array"; expected one named "arrow_schema"'),
         (numbers().__arrow_c_device_array__(), 'named "arrow_device_array"'),
     ],
     ids=["exchanged", "no schema", "another array"],

@@ -282,9 +282,12 @@ def test_suboffsets_that_lead_nowhere_are_accepted() -> None:
 
 
 LIES: dict[str, tuple[dict[str, Any], str]] = {
-    "itemsize": ({"itemsize": 8}, "itemsize 8, .* have 4"),
-    "itemsize 0": ({"itemsize": 0}, "itemsize 0, .* have 4"),
-    "NULL format of four bytes": ({"format": None}, 'itemsize 4, .* "B" have 1'),
+    "itemsize": ({"itemsize": 8}, "itemsize 8, .* have itemsize 4"),
+    "itemsize 0": ({"itemsize": 0}, "itemsize 0, .* have itemsize 4"),
+    "NULL format of four bytes": (
+        {"format": None},
+        'itemsize 4, .* "B" have itemsize 1',
+    ),
     "len too small": ({"len": 20}, "20 bytes"),
     "len too large": ({"len": 28}, "28 bytes"),
     "negative len": ({"len": -24}, "-24 bytes"),

@@ -246,7 +246,7 @@ def test_an_exporter_that_holds_another_tensor_by_then_is_refused(
     producer = TwoNames()
     tensor = dlx.from_dlpack(producer)
     producer.gives = gives
-    with pytest.raises(BufferError, match="gives another tensor on cuda:0"):
+    with pytest.raises(BufferError, match="exports a different tensor on cuda:0"):
         tensor.to(device="cuda:0")
 
 

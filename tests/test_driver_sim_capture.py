@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from ctypes import byref, c_int32, c_uint64
+from ctypes import addressof, byref, c_int32, c_uint64, create_string_buffer
 
 import pytest
+from support.simulated_contexts import second_context
 from support.simulated_driver import Simulation
 from support.simulated_objects import (
     GLOBAL,
@@ -212,17 +213,49 @@ def test_questions_break_a_capture(sim: Simulation, a: Stream, name: str) -> Non
         assert sim.answer(name, a.handle, byref(c_uint64())) == UNSUPPORTED
 
 
+@pytest.mark.parametrize("exchanged", [GLOBAL, THREAD_LOCAL, RELAXED])
+@pytest.mark.parametrize("mode", [GLOBAL, THREAD_LOCAL, RELAXED])
 def test_a_context_of_a_capture_cannot_be_waited_for(
+    sim: Simulation, a: Stream, mode: int, exchanged: int
+) -> None:
+    """H6: in no mode, and from no thread."""
+
+    def synchronize() -> None:
+        sim.use_device(0)
+        sim.capture_mode(exchanged)
+        sim.call("cuCtxSynchronize")
+
+    for runs in (code_of, in_thread):
+        with broken(a, mode):
+            assert runs(synchronize) == UNSUPPORTED
+    sim.capture_mode(GLOBAL)
+
+
+def test_another_context_of_the_device_cannot_be_waited_for(
     sim: Simulation, a: Stream
 ) -> None:
-    with broken(a, RELAXED):
+    """H6: ROCm/rocm-systems#4508 has measured that the device counts."""
+    other = second_context(sim)
+    with broken(a, RELAXED), other.current():
         assert sim.answer("cuCtxSynchronize") == UNSUPPORTED
+
+
+def test_a_context_of_another_device_can_be_waited_for(
+    sim: Simulation, a: Stream
+) -> None:
+    with a.capture(RELAXED), sim.on_device(1):
+        sim.call("cuCtxSynchronize")
 
 
 def unsafe_calls(sim: Simulation) -> list[Callable[[], object]]:
     """Calls on nothing that captures."""
     other, event, memory = sim.stream(), sim.event(), sim.allocate(8)
+    host, target = create_string_buffer(8), sim.allocate(8)
     event.record(other)
+
+    def copy(to: int, source: int) -> Callable[[], object]:
+        return lambda: sim.call("cuMemcpyAsync", to, source, 8, other.handle)
+
     return [
         event.query,
         event.synchronize,
@@ -232,10 +265,12 @@ def unsafe_calls(sim: Simulation) -> list[Callable[[], object]]:
         lambda: sim.allocate(8),
         lambda: sim.allocate(8, kind="pinned"),
         lambda: sim.allocate(8, kind="managed"),
+        copy(target.address, addressof(host)),
+        copy(addressof(host), target.address),
     ]
 
 
-@pytest.mark.parametrize("call", range(8))
+@pytest.mark.parametrize("call", range(10))
 @pytest.mark.parametrize(
     ("capture", "thread", "here", "elsewhere"),
     [
@@ -256,6 +291,7 @@ def test_unsafe_calls_break_captures_as_the_modes_say(
     """H6: in the global mode, calls from any other thread do."""
 
     def attempt() -> None:
+        sim.use_device(0)
         before = sim.capture_mode(thread)
         try:
             unsafe()

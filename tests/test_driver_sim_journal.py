@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from ctypes import byref, c_uint64
 
 from support.simulated_driver import Simulation
 from support.simulated_objects import Stream
@@ -84,3 +85,12 @@ def test_threads_share_the_machine(sim: Simulation) -> None:
     assert len(by_thread) == 4
     sim.host_write(memory.address, 8)
     assert len(sim.races) == 400
+
+
+def test_the_journal_says_who_held_the_interpreter(sim: Simulation) -> None:
+    """A call that blocks while its thread is attached blocks all of Python."""
+    library = ctypes.PyDLL(str(sim.path))
+    sim.clear_journal()
+    sim.call("cuCtxGetCurrent", byref(c_uint64()))
+    library.cuCtxGetCurrent(byref(c_uint64()))
+    assert [call.gil for call in sim.journal] == [False, True]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from ctypes import addressof, byref, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import addressof, byref, c_int32, c_uint64, c_void_p
 from typing import Any
 
 import pytest
+from support.driver_structures import Copy2d, Copy3d
 from support.simulated_driver import Simulation
 from support.simulated_objects import DriverError, Memory, Stream
+from support.simulated_reports import violated
 
 POISON = b"\xdd"
 
@@ -89,11 +91,6 @@ def test_memory_freed_on_the_host_after_waiting_is_no_race(sim: Simulation) -> N
     assert sim.races == []
 
 
-def violated(sim: Simulation) -> list[str]:
-    """What the violations say, without the address."""
-    return [violation.what.rsplit(" at ", 1)[0] for violation in sim.violations]
-
-
 def test_a_kernel_on_freed_memory_is_a_violation(sim: Simulation) -> None:
     a, memory = sim.stream(), sim.allocate(16)
     memory.free()
@@ -141,7 +138,7 @@ COPIES: dict[str, Callable[[Memory, Memory, Stream], tuple[Any, ...]]] = {
     )
 }
 COPIES["cuMemcpyPeerAsync"] = lambda target, source, a: (
-    *(target.address, a.sim.context(0), source.address, a.sim.context(1)),
+    *(target.address, a.sim.context(0), source.address, a.sim.context(0)),
     *(4, a.handle),
 )
 COPIES["hipMemcpyAsync"] = lambda target, source, a: (
@@ -190,39 +187,6 @@ def test_a_fill_writes(sim: Simulation) -> None:
     assert len(sim.races) == 1
 
 
-SIDE_2D = (
-    *(("XInBytes", c_size_t), ("Y", c_size_t), ("MemoryType", c_uint32)),
-    *(("Host", c_void_p), ("Device", c_uint64), ("Array", c_void_p)),
-    ("Pitch", c_size_t),
-)
-SIDE_3D = (
-    *(("XInBytes", c_size_t), ("Y", c_size_t), ("Z", c_size_t), ("LOD", c_size_t)),
-    *(("MemoryType", c_uint32), ("Host", c_void_p), ("Device", c_uint64)),
-    *(("Array", c_void_p), ("Reserved", c_void_p)),
-    *(("Pitch", c_size_t), ("Height", c_size_t)),
-)
-
-
-class Copy2d(ctypes.Structure):
-    """`CUDA_MEMCPY2D`."""
-
-    _fields_ = (
-        *((f"src{name}", kind) for name, kind in SIDE_2D),
-        *((f"dst{name}", kind) for name, kind in SIDE_2D),
-        *(("WidthInBytes", c_size_t), ("Height", c_size_t)),
-    )
-
-
-class Copy3d(ctypes.Structure):
-    """`CUDA_MEMCPY3D`."""
-
-    _fields_ = (
-        *((f"src{name}", kind) for name, kind in SIDE_3D),
-        *((f"dst{name}", kind) for name, kind in SIDE_3D),
-        *(("WidthInBytes", c_size_t), ("Height", c_size_t), ("Depth", c_size_t)),
-    )
-
-
 def test_rows_are_copied_by_pitch(sim: Simulation) -> None:
     a, source, target = sim.stream(), sim.allocate(12), ctypes.create_string_buffer(6)
     source.content[:] = b"abcdefghijkl"
@@ -233,6 +197,20 @@ def test_rows_are_copied_by_pitch(sim: Simulation) -> None:
     )  # fmt: skip
     sim.call("cuMemcpy2DAsync_v2", byref(copy), a.handle)
     assert target.raw == b"bcfgjk"
+
+
+@pytest.mark.parametrize(("kind", "code"), [(1, 0), (4, 1)])
+def test_rows_of_pageable_memory_are_named_as_such(
+    sim: Simulation, kind: int, code: int
+) -> None:
+    """Memory of type "unified" is the driver's."""
+    a, source, target = sim.stream(), sim.allocate(12), ctypes.create_string_buffer(6)
+    copy = Copy2d(
+        srcMemoryType=4, srcDevice=source.address, srcPitch=4,
+        dstMemoryType=kind, dstHost=addressof(target), dstDevice=addressof(target),
+        dstPitch=2, WidthInBytes=2, Height=3,
+    )  # fmt: skip
+    assert sim.answer("cuMemcpy2DAsync_v2", byref(copy), a.handle) == code
 
 
 def test_rows_leave_the_gaps_alone(sim: Simulation) -> None:
@@ -263,6 +241,37 @@ def test_copies_of_a_capture_do_not_happen(sim: Simulation) -> None:
     with a.capture():
         sim.call("cuMemcpyAsync", target.address, source.address, 4, a.handle)
     assert target.content.tobytes() != b"abcd"
+
+
+# Captures.
+
+
+@pytest.mark.parametrize("up", [True, False])
+def test_a_copy_of_pinned_memory_breaks_no_capture(sim: Simulation, up: bool) -> None:
+    """Nothing is staged, unlike for pageable memory."""
+    a, b = sim.stream(), sim.stream()
+    memory = [sim.allocate(8).address, sim.allocate(8, kind="pinned").address]
+    target, source = memory if up else reversed(memory)
+    with a.capture():
+        sim.call("cuMemcpyAsync", target, source, 8, b.handle)
+
+
+def test_a_pageable_copy_is_captured(sim: Simulation) -> None:
+    """On the stream that captures: a node (pytorch/pytorch#172156)."""
+    a, memory, host = sim.stream(), sim.allocate(8), ctypes.create_string_buffer(8)
+    with a.capture():
+        sim.call("cuMemcpyAsync", memory.address, addressof(host), 8, a.handle)
+
+
+def test_a_capture_frees_no_memory_from_outside(sim: Simulation) -> None:
+    """`cuMemFreeAsync` in a capture takes an allocation of the graph."""
+    a = sim.stream()
+    memory = a.allocate(8)
+    a.begin_capture()
+    with pytest.raises(DriverError, match="cuMemFreeAsync: 1"):
+        a.free(memory)
+    with pytest.raises(DriverError, match="cuStreamEndCapture: 901"):
+        a.end_capture()
 
 
 # Pointers.

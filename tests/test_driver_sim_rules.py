@@ -23,7 +23,7 @@ def test_events_and_streams_have_one_context(sim: Simulation) -> None:
 
 def test_waits_cross_contexts(sim: Simulation) -> None:
     """H7: an event of one device orders a stream of another."""
-    a, b, memory = sim.stream(0), sim.stream(1), sim.allocate(8)
+    a, b, memory = sim.stream(0), sim.stream(1), sim.allocate(8, kind="managed")
     a.write(memory)
     b.wait_for(a)
     b.write(memory)
@@ -60,13 +60,38 @@ def test_some_calls_need_a_context(sim: Simulation, call: tuple[str, object]) ->
     assert sim.answer(*call) == INVALID_CONTEXT
 
 
-def test_named_streams_need_no_context(sim: Simulation) -> None:
+@pytest.mark.parametrize(
+    ("name", "of_event", "of_stream"),
+    [
+        ("cuEventRecord", True, True),
+        ("cuEventSynchronize", True, False),
+        ("cuStreamSynchronize", False, True),
+        ("cuStreamQuery", False, True),
+    ],
+)
+def test_some_calls_on_handles_need_a_context(
+    sim: Simulation, name: str, of_event: bool, of_stream: bool
+) -> None:
+    """H5: cuda.h says that they may answer 201."""
+    a, event = sim.stream(), sim.event()
+    handles = [event.handle] * of_event + [a.handle] * of_stream
+    sim.use_no_device()
+    assert sim.answer(name, *handles) == INVALID_CONTEXT
+    sim.use_device(1)
+    assert sim.answer(name, *handles) in (0, 600)
+
+
+def test_some_calls_on_handles_need_no_context(sim: Simulation) -> None:
+    """H5: cuda.h says so of some, and cuda.core relies on it for others."""
     a, event = sim.stream(), sim.event()
     sim.use_no_device()
-    event.record(a)
-    a.wait(event)
-    a.synchronize()
+    sim.call("cuStreamGetId", a.handle, byref(c_uint64()))
+    memory = a.allocate(8)
+    a.free(memory)
+    assert not a.capture_status()
     assert event.query()
+    event.destroy()
+    a.destroy()
 
 
 def test_contexts_are_a_stack(sim: Simulation) -> None:
@@ -174,7 +199,7 @@ def test_functions_are_found_by_name_and_version(sim: Simulation) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["cuStreamGetCtx", "cuCtxGetDevice", "cuStreamGetCaptureInfo"]
+    "name", ["cuCtxGetDevice", "cuCtxSynchronize", "cuStreamGetCaptureInfo"]
 )
 def test_a_name_means_other_functions_in_newer_versions(
     sim: Simulation, name: str

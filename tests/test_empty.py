@@ -183,7 +183,7 @@ def test_an_allocator_that_fails_without_elements_too_has_no_such_tensors(
         dlx.empty(2, "float6_e2m3fn", like=fake)
     assert str(info.value) == (
         f"{fake.__module__}.Fake has no float6_e2m3fn tensors on cpu: what; "
-        "a dtype that it has there is accepted"
+        "pass a dtype that it has there"
     )
     cause = info.value.__cause__
     assert (type(cause).__name__, str(cause)) == (kind.decode(), "what")
@@ -231,7 +231,7 @@ def test_an_allocator_that_gives_another_tensor_is_a_buffer_error() -> None:
 
     like = table_class("Fake", managed_tensor_allocator=allocate)
     with pytest.raises(
-        BufferError, match=r"float32\[2, 3\].*in place of a float32\[7\]"
+        BufferError, match=r"float32\[2, 3\].*instead of a float32\[7\]"
     ):
         dlx.empty(7, "float32", like=like)
     assert other.deleted == 1

@@ -79,7 +79,7 @@ def test_elements_of_ml_dtypes_below_a_byte_are_padded(name: str) -> None:
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_a_type_of_ml_dtypes_that_dlpack_has_not_is_refused(name: str) -> None:
     """R63, R102: the error names it, and those accepted."""
-    with pytest.raises(BufferError, match=f"type {name}, accepted are"):
+    with pytest.raises(BufferError, match=f"type {name}; expected"):
         dlx.from_dlpack(np.zeros(3, dtype_of(name)))
 
 
@@ -102,7 +102,7 @@ def test_a_type_that_dlpack_has_not_is_refused(
     name: str, dtype: str, shape: tuple[int, ...], copy: bool | None
 ) -> None:
     """R63, R102: elements or not, copy or not."""
-    with pytest.raises(BufferError, match=f"of type {name}, accepted are bool"):
+    with pytest.raises(BufferError, match=f"of type {name}; expected bool"):
         dlx.from_dlpack(np.zeros(shape, dtype), copy=copy)
 
 
@@ -119,7 +119,7 @@ def test_a_structured_array_is_refused_and_its_fields_are_not(kind: type[Any]) -
 def test_a_foreign_byte_order_is_refused(char: str) -> None:
     """R101: and what to pass instead."""
     array: NDArray[Any] = np.arange(3).astype(np.dtype(char).newbyteorder("S"))
-    with pytest.raises(BufferError, match=r"byte order '[<>]', accepted is"):
+    with pytest.raises(BufferError, match=r"byte order '[<>]'; expected native"):
         dlx.from_dlpack(array)
     native = array.astype(array.dtype.newbyteorder("="))
     assert dlx.from_dlpack(native).dtype == np.dtype(char).name
@@ -136,5 +136,5 @@ def test_a_type_of_another_package_is_refused() -> None:
     """R102: whatever its number."""
     tests = "numpy._core._rational_tests", "numpy.core._rational_tests"
     rational = importlib.import_module(tests[np.__version__ < "2"]).rational
-    with pytest.raises(BufferError, match="type rational, accepted are"):
+    with pytest.raises(BufferError, match="type rational; expected"):
         dlx.from_dlpack(np.zeros(2, rational))

@@ -1,14 +1,12 @@
-"""What is remembered of a type must not decide about an object (invariant S6).
+"""What dlx remembers of a type must not decide about an object (invariant S6).
 
 Each test imports one instance of a class many times, then one that differs.
 """
 
 from __future__ import annotations
 
-import gc
 import subprocess
 import sys
-import weakref
 from collections.abc import Callable
 from ctypes import addressof
 from typing import Any
@@ -26,37 +24,37 @@ from support.fake_table import (
     table_class,
     without_protocol,
 )
-from support.libc import heap_in_use, needs_heap_in_use
 from support.optional_libraries import requires
+from support.short_lived_classes import made
 
 OFTEN = 200
 
 
 class Proxy:
-    """A class whose instances stand for whatever they were given."""
+    """A class whose instances forward every attribute of the inner object."""
 
     def __init__(self, inner: Any) -> None:
         """Keep the object."""
         self.inner = inner
 
     def __getattr__(self, name: str) -> Any:
-        """Pass every question on."""
+        """Forward it."""
         return getattr(self.inner, name)
 
 
 class Forwarder:
-    """As pyarrow's `DLPackForwarder` and torch's `TensorDLPackWrapper` in tests."""
+    """Like pyarrow's `DLPackForwarder` and torch's `TensorDLPackWrapper` in tests."""
 
     def __init__(self, inner: Any) -> None:
         """Keep the object."""
         self.inner = inner
 
     def __dlpack__(self, **keywords: Any) -> Any:
-        """Pass the question on."""
+        """Forward it."""
         return self.inner.__dlpack__(**keywords)
 
     def __dlpack_device__(self) -> Any:
-        """Pass the question on."""
+        """Forward it."""
         return self.inner.__dlpack_device__()
 
 
@@ -64,11 +62,6 @@ every_wrapper = pytest.mark.parametrize("base", [Proxy, Forwarder])
 every_way = pytest.mark.parametrize(
     "take", [dlx.from_dlpack, lambda x: dlx.from_dlpack(dlx.convert(x, np.ndarray))]
 )
-
-
-def made(base: type[Any]) -> Any:
-    """Make a class without a past."""
-    return type("Made", (base,), {})
 
 
 @every_way
@@ -346,57 +339,3 @@ assert refused(conjugated)
 assert refused(conjugated.as_subclass(Derived))
 """
     subprocess.run([sys.executable, "-c", program], check=True)
-
-
-# Classes made at run time die.
-
-KINDS: dict[str, Callable[[], Any]] = {
-    "protocol": lambda: made(Producer)(),
-    "old": lambda: made(OldProducer)(),
-    "table": lambda: made(table_class())(),
-    "ndarray": lambda: np.arange(3.0).view(made(np.ndarray)),
-    "buffer": lambda: made(bytearray)(8),
-    "interface": lambda: type(
-        "Made", (), {"__array_interface__": np.arange(3.0).__array_interface__}
-    )(),
-    "torch": lambda: (
-        requires("torch").ones(2).as_subclass(made(requires("torch").Tensor))
-    ),
-}
-
-
-@pytest.mark.parametrize("make", KINDS.values(), ids=KINDS)
-def test_a_class_dies_after_an_import(make: Callable[[], Any]) -> None:
-    """S6: nothing holds it."""
-    classes = []
-    for _ in range(60):
-        x = make()
-        for _ in range(3):
-            dlx.from_dlpack(x)
-        dlx.from_dlpack(x, copy=True)
-        dlx.convert(x, np.ndarray)
-        with dlx.borrow(x):
-            pass
-        classes.append(weakref.ref(type(x)))
-        del x
-    Producer().deleted  # noqa: B018 - the fakes let go of exports that were deleted
-    gc.collect()
-    assert [each() for each in classes if each() is not None] == []
-
-
-@needs_heap_in_use
-def test_classes_that_die_leave_no_memory() -> None:
-    """S6: two thousand of them, each with a tensor taken."""
-
-    def some(count: int) -> None:
-        for _ in range(count):
-            cls: Any = type("Made", (Producer,), {"weight": bytearray(1024)})
-            dlx.from_dlpack(cls(memory=memory))
-            dlx.convert(cls(memory=memory), np.ndarray)
-        gc.collect()
-
-    memory = bytearray(1024)
-    some(500)
-    before = heap_in_use()
-    some(2000)
-    assert heap_in_use() - before < 2000 * 64

@@ -122,7 +122,7 @@ def test_what_only_a_newer_minor_version_knows_is_refused(
     field: dict[str, Any],
 ) -> None:
     """R30, R31: a dtype code and a device type of version 1.4."""
-    with pytest.raises(BufferError, match=r"not one of DLPack 1\.3"):
+    with pytest.raises(BufferError, match=r"not defined by DLPack 1\.3"):
         dlx.from_dlpack(Producer(version=(1, 4), **field).capsule())
 
 
@@ -305,7 +305,7 @@ def test_an_old_producer_shares_its_memory_where_no_copy_is_allowed() -> None:
 def test_a_copy_that_only_an_old_producer_could_make_is_refused() -> None:
     """R33: memory that dlx cannot read."""
     producer = new_old_class()(device=(2, 0))
-    with pytest.raises(BufferError, match="answers copy with a TypeError"):
+    with pytest.raises(BufferError, match="a TypeError for copy"):
         dlx.from_dlpack(producer, copy=True)
     assert producer.requests == []
 
@@ -316,7 +316,7 @@ def test_another_device_is_refused_where_the_producer_is_old(used_before: bool) 
     producer = new_old_class()()
     if used_before:
         dlx.from_dlpack(producer)
-    with pytest.raises(BufferError, match="answers dl_device with a TypeError"):
+    with pytest.raises(BufferError, match="a TypeError for dl_device"):
         dlx.from_dlpack(producer, device="cuda:0")
 
 

@@ -100,7 +100,7 @@ def test_a_tensor_says_that_it_may_be_read_only() -> None:
     assert "maybe readonly" in repr(tensor)
     assert tensor.__array_interface__["data"][1]
     assert memoryview(tensor).readonly
-    with pytest.raises(BufferError, match="does not say whether it may be written"):
+    with pytest.raises(BufferError, match="does not say whether it is writable"):
         ctypes.pythonapi.PyObject_GetBuffer(
             ctypes.py_object(tensor), ctypes.byref(PyBuffer()), PYBUF_WRITABLE
         )

@@ -1,4 +1,4 @@
-//! What a user of dlpark writes: a function that takes a tensor of any library.
+//! What a user of dlpark would write: a function that takes a tensor of any library.
 
 #![forbid(unsafe_code)]
 
@@ -6,7 +6,7 @@ use dlpark::python::from_dlpack;
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
-/// Imports its argument, checks it, and lets it go.
+/// Imports its argument, checks it, and releases it.
 #[pyfunction]
 fn take(x: &Bound<'_, PyAny>) -> PyResult<()> {
     let tensor = from_dlpack(x.as_borrowed(), None, None)?;

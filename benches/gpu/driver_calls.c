@@ -1,7 +1,7 @@
-/* What one call of the CUDA driver costs, in a loop of C, in one thread or several.
+/* The cost of a call of the CUDA driver, in a loop in C, with one thread or several.
  *
- * Each thread has a stream and an event of its own in the primary context of device 0,
- * which is how dlx calls the driver from several threads of Python. */
+ * Each thread has its own stream and event in the primary context of device 0, as when dlx
+ * calls the driver from several threads of Python. */
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>

@@ -1,4 +1,4 @@
-"""The raw costs of what dlx asks the driver for, with one thread and with eight."""
+"""The raw cost of the driver calls that dlx makes, with one thread and with eight."""
 
 import ctypes
 import os
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+BUILT = HERE.parent.parent / "build/driver_calls.so"
 # In the order of the enum in driver_calls.c.
 CALLS = (
     "cuStreamIsCapturing",
@@ -20,13 +21,13 @@ CALLS = (
     "cuEventRecord + cuStreamWaitEvent",
 )
 THREADS = (1, 8)
-COUNT = 500  # more would fill the queue of the GPU, and wait for it
+COUNT = 500  # more would fill the queue of the GPU, and block
 ROUNDS = 50
 
 
 @dataclass(frozen=True)
 class Cost:
-    """ns per call, in rounds that take turns with those of the other calls."""
+    """ns per call, in rounds that alternate with those of the other calls."""
 
     call: str
     threads: int
@@ -34,16 +35,21 @@ class Cost:
     median: float
 
 
-def build() -> ctypes.CDLL:
-    """Compile and load `driver_calls.c`."""
-    folder = HERE.parent.parent / "build"
-    folder.mkdir(exist_ok=True)
-    target = folder / "driver_calls.so"
+def build(target: Path) -> None:
+    """Compile `driver_calls.c`."""
+    target.parent.mkdir(exist_ok=True)
     compiler = shlex.split(os.environ.get("CC", "cc"))
     options = ["-std=gnu11", "-O2", "-shared", "-fPIC", "-pthread"]
     source = str(HERE / "driver_calls.c")
     command = [*compiler, *options, source, "-o", str(target), "-ldl"]
     subprocess.run(command, check=True)
+
+
+def load() -> ctypes.CDLL:
+    """Load the library; `DLX_DRIVER_CALLS` names it where no compiler need be."""
+    target = Path(os.environ.get("DLX_DRIVER_CALLS") or BUILT)
+    if target == BUILT:
+        build(target)
     library = ctypes.CDLL(str(target))
     library.driver_open.argtypes = [ctypes.c_char_p]
     library.driver_ns.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long]
@@ -53,7 +59,7 @@ def build() -> ctypes.CDLL:
 
 def measure_calls(rounds: int = ROUNDS) -> list[Cost]:
     """Measure each call with each number of threads; a driver must be there."""
-    library = build()
+    library = load()
     path = os.environ.get("DLX_LIBCUDA") or "libcuda.so.1"
     if code := library.driver_open(path.encode()):
         raise RuntimeError(f"the driver {path} cannot be had: {code}")

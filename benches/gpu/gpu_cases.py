@@ -1,7 +1,7 @@
-"""What is compared with what on a GPU: (3, 4) float32 tensors of torch and CuPy.
+"""The comparisons on a GPU: (3, 4) float32 tensors of torch and CuPy.
 
 `same` is the stream that torch and CuPy work on, `other` is another one. A row times
-what the host does; kernels of 2 us are done before the next one is launched.
+the host; kernels of 2 us are done before the next one is launched.
 """
 
 from ctypes import c_uint64
@@ -14,7 +14,7 @@ from objects import Scope
 
 
 def launcher(libraries: dict[str, ModuleType]) -> Any:
-    """Give a function that launches a copy of 4 KiB, through cuda.bindings."""
+    """Return a function that launches a copy of 4 KiB, through cuda.bindings."""
     gpu = machine()
     driver = libraries["driver"]
     kernel = driver.CUfunction(gpu.kernels["copy"])

@@ -85,7 +85,7 @@ class _CudaStream(Protocol):
     def __cuda_stream__(self) -> tuple[int, int]: ...
 
 _StreamLike: TypeAlias = Stream | int | _CudaStream | _Queue | object
-_Release: TypeAlias = Literal["auto", "wait-back", "record_stream", "sync", "none"]
+_Release: TypeAlias = Literal["auto", "record_stream", "none"]
 
 @final
 class Stream:
@@ -249,7 +249,7 @@ class Tensor(Buffer):
         self, *, stream: _StreamLike | None = None
     ) -> AbstractContextManager[Tensor]:
         """Use the tensor on another stream, in a ``with`` block."""
-    def synchronize(self) -> None:
+    def synchronize(self, *, stream: _StreamLike | None = None) -> None:
         """Block until the elements are ready and their stream's work is done."""
     def numpy(self) -> NDArray[Any]:
         """Return a NumPy array that shares the memory."""

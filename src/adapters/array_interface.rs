@@ -1,7 +1,7 @@
 //! NumPy's array interface, version 3: the C struct in `__array_struct__` and the dict in `__array_interface__`.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::ptr::{NonNull, with_exposed_provenance_mut};
+use std::ptr::with_exposed_provenance_mut;
 
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
@@ -14,7 +14,7 @@ use super::interface::{Elements, Interface, dtype, read_only, refused_type, wron
 use crate::cpython::call::attribute;
 use crate::cpython::interpreter::PythonOwner;
 use crate::tensor::capsule;
-use crate::tensor::checked::{Checked, Meta, extents};
+use crate::tensor::checked::{Checked, Meta, dimensions_at};
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::error::Error;
 use crate::types::layout;
@@ -47,7 +47,7 @@ pub(super) fn from_struct(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
         return Err(wrong_answer(x, name, &answer, "a capsule"));
     };
     let interface = capsule::contents(capsule, None)?.cast::<PyArrayInterface>();
-    // SAFETY: the capsule of `__array_struct__` points to this struct while the capsule lives (S11).
+    // SAFETY: the capsule of `__array_struct__` points to this struct while the capsule lives (S11, array interfaces).
     let two = unsafe { (*interface.as_ptr()).two };
     if two != 2 {
         return Err(PyBufferError::new_err(format!(
@@ -57,7 +57,13 @@ pub(super) fn from_struct(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     // SAFETY: as above; the first field confirms the struct.
     let interface = unsafe { interface.as_ref() };
     // SAFETY: shape and strides have `nd` values where they are not NULL, while the capsule lives (S11).
-    let (shape, strides) = unsafe { dimensions(interface) }?;
+    let (shape, strides) = unsafe {
+        dimensions_at(
+            interface.shape.cast(),
+            interface.strides.cast(),
+            interface.nd,
+        )
+    }?;
     let (kind, itemsize) = (interface.typekind as u8, i64::from(interface.itemsize));
     let swapped = itemsize > 1 && interface.flags & NOTSWAPPED == 0;
     let dtype = dtype(kind, itemsize).filter(|_| !swapped).ok_or_else(|| {
@@ -80,22 +86,6 @@ pub(super) fn from_struct(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     Ok(Some(checked.over(Source::Held(Box::new(held)))))
 }
 
-/// Shape, and strides in bytes if there are any.
-///
-/// # Safety
-///
-/// `shape` and `strides`, where not NULL, point to `nd` values that stay valid and unchanged while the slices are used.
-unsafe fn dimensions(interface: &PyArrayInterface) -> Result<(&[i64], Option<&[i64]>), Error> {
-    // SAFETY: the caller's promise.
-    let shape = unsafe { extents(interface.shape.cast(), interface.nd) }?;
-    let Some(strides) = NonNull::new(interface.strides) else {
-        return Ok((shape, None));
-    };
-    // SAFETY: the caller's promise; `extents` has checked `nd`.
-    let strides = unsafe { std::slice::from_raw_parts(strides.as_ptr().cast(), shape.len()) };
-    Ok((shape, Some(strides)))
-}
-
 /// Imports an object that has `__array_interface__`. The tensor holds the object, and the buffer if `data` is one.
 pub(super) fn from_dict(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     let name = intern!(x.py(), "__array_interface__");
@@ -105,7 +95,7 @@ pub(super) fn from_dict(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     let version: i64 = interface.required("version", "3")?;
     if version != 3 {
         return Err(PyBufferError::new_err(format!(
-            "__array_interface__ has version {version}, accepted is 3"
+            "__array_interface__ has version {version}; expected 3"
         )));
     }
     let Elements {
@@ -122,7 +112,7 @@ pub(super) fn from_dict(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
             interface.extract("data", &data, "(address, read-only)")?;
         if offset != 0 {
             return Err(PyBufferError::new_err(format!(
-                "__array_interface__ has offset {offset}, which is for data that are a buffer, not an address"
+                "__array_interface__ has offset {offset} and an address as data; an offset requires a buffer"
             )));
         }
         let address = with_exposed_provenance_mut(address);
@@ -160,7 +150,7 @@ fn check_inside(
     let (start, end) = (byte(low), byte(high) + i128::from(item));
     if start < 0 || end > i128::from(length) {
         return Err(Error::refused(format!(
-            "__array_interface__ has elements in bytes {start} to {end} of a buffer of {length}"
+            "__array_interface__ describes elements in bytes {start} to {end}, outside of the buffer of {length} bytes"
         )));
     }
     Ok(())

@@ -4,6 +4,7 @@ mod schema;
 
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
+use std::slice;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
@@ -50,7 +51,7 @@ struct ArrowDeviceArray {
 /// An array that dlx owns; dropping it releases it, once.
 struct Taken(ArrowArray);
 
-// SAFETY: Arrow lets any thread release an array, which is immutable until then (S12).
+// SAFETY: Arrow lets any thread release an array, which is immutable until then (S12, Arrow arrays).
 unsafe impl Send for Taken {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Taken {}
@@ -128,12 +129,12 @@ fn check_place(array: &ArrowDeviceArray) -> Result<(), Error> {
             device_id: i32::try_from(array.device_id).unwrap_or(0),
         });
         return Err(Error::refused(format!(
-            "the Arrow array is on {device}, accepted is cpu"
+            "the Arrow array is on {device}; expected cpu"
         )));
     }
     if !array.sync_event.is_null() {
         return Err(Error::refused(
-            "the Arrow array is on the CPU and has a sync_event, for which dlx cannot wait",
+            "the Arrow array is on the CPU but has a sync_event, which dlx cannot wait for",
         ));
     }
     Ok(())
@@ -152,15 +153,16 @@ unsafe fn take(
     let found = capsule::contents(schema, Some(c"arrow_schema"))?.cast::<ArrowSchema>();
     // SAFETY: the capsule of this name points to a schema, which it releases when it is destroyed (S12).
     let dtype = dtype(unsafe { found.as_ref() })?;
-    // Two threads may have the same capsule: nothing in here suspends the critical section (S25).
+    // Two threads may have the same capsule: nothing in here suspends the critical section (S25, capsules).
     with_critical_section(capsule, || {
         // SAFETY: the caller's promise; the reference ends with the statement.
         let (meta, length) = memory(unsafe { array.as_ref() }, dtype)?;
         let shape = [length];
         let checked = Checked::new(meta, &shape, None)?;
-        // SAFETY: `length` bytes that the array keeps and nothing writes (S12).
-        if dtype.code == kDLBool && unsafe { any_bit(meta.data.cast(), checked.size) } > 1 {
-            let what = "of which some byte is neither 0 nor 1, as those of a bool tensor are";
+        let is_bool = dtype.code == kDLBool && checked.size > 0;
+        // SAFETY: memory of `length` bytes, more than 0, that the array keeps and nothing writes (S12).
+        if is_bool && unsafe { any_bit(meta.data.cast(), checked.size) } > 1 {
+            let what = ", and a byte that is neither 0 nor 1";
             return Err(extended(b"arrow.bool8", what).into());
         }
         // SAFETY: the caller's promise.
@@ -182,20 +184,21 @@ fn memory(array: &ArrowArray, dtype: DLDataType) -> Result<(Meta, i64), Error> {
     } = array;
     if array.release.is_none() {
         return Err(Error::refused(
-            "the Arrow array was released or taken already",
+            "the Arrow array has already been released or moved",
         ));
     }
     if n_buffers != 2 || n_children != 0 || buffers.is_null() || !array.dictionary.is_null() {
         return Err(Error::refused(format!(
-            "the Arrow array has {n_buffers} buffers and {n_children} children; a primitive array has 2 and 0, \
-             and no dictionary"
+            "the Arrow array has {n_buffers} buffers and {n_children} children; expected a primitive array: \
+             2 buffers, no children, no dictionary"
         )));
     }
     let item = i64::from(dtype.bits / 8);
     let end = offset.checked_add(length);
     if length < 0 || offset < 0 || end.is_none_or(|end| end.checked_mul(item).is_none()) {
         return Err(Error::refused(format!(
-            "the Arrow array has length {length} and offset {offset}"
+            "the Arrow array has length {length} and offset {offset}; expected numbers from 0 on that an \
+             address space has room for"
         )));
     }
     // SAFETY: the array is not released and has two buffers (S12).
@@ -212,7 +215,7 @@ fn memory(array: &ArrowArray, dtype: DLDataType) -> Result<(Meta, i64), Error> {
     };
     if nulls != 0 {
         return Err(Error::refused(format!(
-            "the Arrow array has null_count {nulls}, accepted is 0: DLPack cannot mark nulls"
+            "the Arrow array has null_count {nulls}; expected 0: DLPack cannot represent nulls"
         )));
     }
     let tensor = DLTensor {
@@ -232,29 +235,22 @@ fn memory(array: &ArrowArray, dtype: DLDataType) -> Result<(Meta, i64), Error> {
 ///
 /// # Safety
 ///
-/// `length` bytes are readable at `bytes`, and nothing writes them.
+/// `bytes` is not NULL, `length` bytes are readable there, and nothing writes them.
 unsafe fn any_bit(bytes: *const u8, length: i64) -> u8 {
-    let byte = |index: i64| {
-        // SAFETY: the caller's promise.
-        let byte = unsafe { bytes.offset(index as isize) };
-        // SAFETY: as above.
-        unsafe { *byte }
-    };
-    (0..length).fold(0, |all, index| all | byte(index))
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { slice::from_raw_parts(bytes, length as usize) };
+    bytes.iter().fold(0, |all, byte| all | byte)
 }
 
 /// The number of zeros among the `length` bits from bit `offset` on.
 ///
 /// # Safety
 ///
-/// `bitmap` has `offset + length` bits, and neither is negative.
+/// `bitmap` is not NULL and has `offset + length` bits; neither is negative, and their sum does not overflow.
 unsafe fn zeros(bitmap: *const u8, offset: i64, length: i64) -> i64 {
-    let zero = |bit: &i64| {
-        // SAFETY: the caller's promise.
-        let byte = unsafe { bitmap.offset((bit / 8) as isize) };
-        // SAFETY: as above.
-        let byte = unsafe { *byte };
-        byte >> (bit % 8) & 1 == 0
-    };
+    // SAFETY: the caller's promise.
+    let bytes =
+        unsafe { slice::from_raw_parts(bitmap, ((offset + length) as u64).div_ceil(8) as usize) };
+    let zero = |bit: &i64| bytes[(bit / 8) as usize] >> (bit % 8) & 1 == 0;
     (offset..offset + length).filter(zero).count() as i64
 }

@@ -1,6 +1,6 @@
 //! The buffer protocol (PEP 3118): `bytes`, `array.array`, `mmap`, ctypes and others.
 
-use std::ffi::{CStr, c_int, c_long};
+use std::ffi::{CStr, c_int};
 use std::ptr::null_mut;
 
 use pyo3::ffi;
@@ -9,8 +9,10 @@ use pyo3::prelude::*;
 use crate::abi::*;
 use crate::cpython::depth::{later, within};
 use crate::cpython::interpreter::{PythonOwner, give_up};
+use crate::tensor::buffer::FORMATS;
 use crate::tensor::checked::{Checked, Meta, extents};
 use crate::tensor::snapshot::{Hold, Snapshot, Source};
+use crate::types::dtype::scalar;
 use crate::types::error::Error;
 use crate::types::layout;
 
@@ -18,7 +20,7 @@ use crate::types::layout;
 /// resized, a `memoryview` to be released.
 pub(super) struct Buffer(*mut ffi::Py_buffer);
 
-// SAFETY: CPython lets any attached thread release a buffer (S10).
+// SAFETY: CPython lets any attached thread release a buffer (S10, buffers).
 unsafe impl Send for Buffer {}
 // SAFETY: as for `Send`; shared access only reads.
 unsafe impl Sync for Buffer {}
@@ -100,7 +102,7 @@ impl Buffer {
         let (dtype, item) = element(self.format())?;
         if view.itemsize as i64 != item {
             return Err(Error::refused(format!(
-                "the buffer has itemsize {}, but elements of format {:?} have {item}",
+                "the buffer has itemsize {}, but elements of format {:?} have itemsize {item}",
                 view.itemsize,
                 self.format()
             )));
@@ -108,13 +110,13 @@ impl Buffer {
         let shape = self.shape(item)?;
         if self.is_indirect(shape.len()) {
             return Err(Error::refused(
-                "the buffer has suboffsets; accepted are strided elements in one piece of memory",
+                "the buffer has suboffsets; expected strided elements in one block of memory",
             ));
         }
         let size = layout::size(&shape)?;
         if size.checked_mul(item) != Some(view.len as i64) {
             return Err(Error::refused(format!(
-                "the buffer has {} bytes, but shape {shape:?} with itemsize {item} says otherwise",
+                "the buffer has {} bytes, but shape {shape:?} with itemsize {item} requires another number",
                 view.len
             )));
         }
@@ -174,52 +176,28 @@ fn element(format: &CStr) -> Result<(DLDataType, i64), Error> {
         [order @ (b'@' | b'=' | b'<' | b'>' | b'!'), letters @ ..] => (*order, letters),
         _ => (b'@', text),
     };
-    // With '@' or no prefix, sizes are those of the C compiler.
-    let native = order == b'@';
-    let long = if native {
-        size_of::<c_long>() as i64
-    } else {
-        4
-    };
-    let found = match letters {
-        b"?" => Some((kDLBool, 1)),
-        b"b" => Some((kDLInt, 1)),
-        b"B" | b"c" => Some((kDLUInt, 1)),
-        b"h" => Some((kDLInt, 2)),
-        b"H" => Some((kDLUInt, 2)),
-        b"i" => Some((kDLInt, 4)),
-        b"I" => Some((kDLUInt, 4)),
-        b"l" => Some((kDLInt, long)),
-        b"L" => Some((kDLUInt, long)),
-        b"q" => Some((kDLInt, 8)),
-        b"Q" => Some((kDLUInt, 8)),
-        b"n" if native => Some((kDLInt, size_of::<isize>() as i64)),
-        b"N" if native => Some((kDLUInt, size_of::<usize>() as i64)),
-        b"e" => Some((kDLFloat, 2)),
-        b"f" => Some((kDLFloat, 4)),
-        b"d" => Some((kDLFloat, 8)),
-        b"Zf" => Some((kDLComplex, 8)),
-        b"Zd" => Some((kDLComplex, 16)),
-        _ => None,
-    };
+    let known = FORMATS
+        .iter()
+        .find(|(format, ..)| format.to_bytes() == letters);
+    let found = known.and_then(|&(_, code, bits)| match letters {
+        // With '@' or no prefix, sizes are those of the C compiler.
+        _ if order == b'@' => Some((code, bits)),
+        b"l" | b"L" => Some((code, 32)),
+        b"n" | b"N" => None,
+        _ => Some((code, bits)),
+    });
     let foreign = if cfg!(target_endian = "little") {
         matches!(order, b'>' | b'!')
     } else {
         order == b'<'
     };
-    let (code, item) = found
-        .filter(|&(_, item)| item == 1 || !foreign)
+    let (code, bits) = found
+        .filter(|&(_, bits)| bits == 8 || !foreign)
         .ok_or_else(|| {
             Error::refused(format!(
-                "the buffer has elements of format {format:?}; accepted is one of ? c b B h H i I l L q Q n N \
+                "the buffer has elements of format {format:?}; expected one of ? c b B h H i I l L q Q n N \
                  e f d Zf Zd, in native byte order"
             ))
         })?;
-    let dtype = DLDataType {
-        code,
-        // At most 16 bytes.
-        bits: item as u8 * 8,
-        lanes: 1,
-    };
-    Ok((dtype, item))
+    Ok((scalar(code, bits), i64::from(bits / 8)))
 }

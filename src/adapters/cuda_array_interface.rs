@@ -15,10 +15,8 @@ use crate::abi::*;
 use crate::copy::request::Request;
 use crate::cpython::interpreter::PythonOwner;
 use crate::driver;
-use crate::stream;
-use crate::stream::usage::Release;
 use crate::stream::usage::{Library, Producer, StreamUsage};
-use crate::stream::{Stream, Wanted};
+use crate::stream::{self, Stream, Wanted};
 use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::error::{Error, type_name};
@@ -34,7 +32,7 @@ pub(super) fn snapshot(
     let version: i64 = interface.required("version", "0 to 3")?;
     if !(0..=3).contains(&version) {
         return Err(PyBufferError::new_err(format!(
-            "__cuda_array_interface__ has version {version}, accepted are 0 to 3"
+            "__cuda_array_interface__ has version {version}; expected 0 to 3"
         )));
     }
     let Elements {
@@ -47,7 +45,7 @@ pub(super) fn snapshot(
     let data: Bound<'_, PyTuple> = interface.required("data", accepted)?;
     let (address, flag): (usize, Bound<'_, PyAny>) =
         interface.extract("data", data.as_any(), accepted)?;
-    let handle = stream::interface::handle(interface.get("stream")?.as_ref())?;
+    let handle = stream::interface::handle(x, interface.get("stream")?.as_ref())?;
     let meta = Meta {
         data: with_exposed_provenance_mut(address),
         byte_offset: 0,
@@ -100,14 +98,14 @@ fn device_of(
         Err(error) if error.is_absent() => match request.device.filter(|&there| is_cuda(there)) {
             Some(there) => Ok(there),
             None => Err(refused(format!(
-                "whose device only a driver can tell: {error}; device= names it"
+                "whose device only a driver can tell: {error}; pass device="
             ))),
         },
         Err(error) if error.code() != Some(CUDA_ERROR_INVALID_VALUE) => {
             Err(Error::from(error).into())
         }
         Ok(_) | Err(_) => Err(refused(
-            "which is no memory that the driver knows".to_owned(),
+            "which is not memory that the driver knows".to_owned(),
         )),
     }
 }
@@ -126,9 +124,9 @@ fn usage(
     };
     let Some(then) = ahead else {
         return match wanted {
-            Wanted::Stream(stream) => {
-                Ok(Some(request.ready_on(stream::check_device(stream)?, None)))
-            }
+            Wanted::Stream(stream) => Ok(Some(
+                request.ready_on(stream::check_device(stream, here)?, None),
+            )),
             Wanted::NoOrder | Wanted::Unset => Ok(None),
         };
     };
@@ -136,12 +134,7 @@ fn usage(
         library: library(x),
         then,
     };
-    let mut usage = request.order(wanted, producer)?;
-    // The interface requires a consumer that syncs into its own stream to make the producer's stream wait (R150).
-    if usage.release == Release::Auto {
-        usage.release = Release::WaitBack;
-    }
-    Ok(Some(usage))
+    Ok(Some(request.order(wanted, producer)?))
 }
 
 /// `x` as the library to ask for its stream.

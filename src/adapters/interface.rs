@@ -9,8 +9,8 @@ use pyo3::types::{PyDict, PyList, PyString};
 
 use crate::abi::*;
 use crate::cpython::call::attribute;
-use crate::types::dtype::canonical;
-use crate::types::error::type_name;
+use crate::types::dtype::{canonical, scalar};
+use crate::types::error::{caused, type_name};
 use crate::types::layout;
 
 /// The dict of an interface; entries that are None count as absent.
@@ -67,10 +67,7 @@ impl<'a, 'py> Interface<'a, 'py> {
         accepted: &str,
     ) -> PyResult<T> {
         self.optional(key, accepted)?.ok_or_else(|| {
-            PyBufferError::new_err(format!(
-                "{} has no {key:?}, accepted is {accepted}",
-                self.name
-            ))
+            PyBufferError::new_err(format!("{} has no {key:?}; expected {accepted}", self.name))
         })
     }
 
@@ -82,11 +79,8 @@ impl<'a, 'py> Interface<'a, 'py> {
         accepted: &str,
     ) -> PyResult<T> {
         let extracted = value.extract().map_err(Into::into);
-        extracted.map_err(|cause: PyErr| {
-            let error = self.malformed(key, value, accepted);
-            error.set_cause(value.py(), Some(cause));
-            error
-        })
+        extracted
+            .map_err(|cause: PyErr| caused(value.py(), self.malformed(key, value, accepted), cause))
     }
 
     /// Dtype, shape and strides; refuses a mask.
@@ -102,7 +96,7 @@ impl<'a, 'py> Interface<'a, 'py> {
             .filter(|strides| strides.len() != shape.len())
         {
             return Err(PyBufferError::new_err(format!(
-                "{} has strides {strides:?} for shape {shape:?}: accepted is one per dimension",
+                "{} has strides {strides:?} for shape {shape:?}; expected one per dimension",
                 self.name
             )));
         }
@@ -139,11 +133,7 @@ impl<'a, 'py> Interface<'a, 'py> {
         if let Some(descr) = self.get("descr")? {
             let trivial = PyList::new(py, [("", &typestr)])?;
             if !descr.eq(trivial)? {
-                return Err(self.malformed(
-                    "descr",
-                    &descr,
-                    "none, or what says no more than typestr",
-                ));
+                return Err(self.malformed("descr", &descr, "none, or no more than typestr says"));
             }
         }
         Ok(found)
@@ -154,7 +144,7 @@ impl<'a, 'py> Interface<'a, 'py> {
     fn malformed(&self, key: &str, value: &Bound<'_, PyAny>, accepted: &str) -> PyErr {
         match value.repr() {
             Ok(value) => PyBufferError::new_err(format!(
-                "{} has {key} {value}, accepted is {accepted}",
+                "{} has {key} {value}; expected {accepted}",
                 self.name
             )),
             Err(error) => error,
@@ -172,12 +162,8 @@ pub(super) fn dtype(kind: u8, itemsize: i64) -> Option<DLDataType> {
         b'c' => (kDLComplex, &[8, 16]),
         _ => return None,
     };
-    sizes.contains(&itemsize).then(|| DLDataType {
-        code,
-        // At most 16 bytes.
-        bits: itemsize as u8 * 8,
-        lanes: 1,
-    })
+    // At most 16 bytes.
+    (sizes.contains(&itemsize)).then(|| scalar(code, itemsize as u8 * 8))
 }
 
 pub(super) fn read_only(yes: bool) -> u64 {
@@ -192,8 +178,8 @@ pub(super) fn read_only(yes: bool) -> u64 {
 #[cold]
 pub(super) fn refused_type(found: &str) -> PyErr {
     PyBufferError::new_err(format!(
-        "the array interface has elements of {found}; accepted are b1, i1 to i8, u1 to u8, f2 to f8, c8 and \
-         c16 in native byte order"
+        "the array interface has elements of {found}; expected b1, i1 to i8, u1 to u8, f2 to f8, c8 or c16 \
+         in native byte order"
     ))
 }
 

@@ -16,18 +16,17 @@ use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyString, PyType};
+use pyo3::types::PyType;
 
 use crate::abi::*;
 use crate::cpython::interpreter::PythonOwner;
-use crate::cpython::modules::loaded;
+use crate::cpython::lookup::is_subtype;
+use crate::cpython::modules::loaded_class;
 use crate::tensor::checked::{Checked, Meta, extents};
-use crate::tensor::managed;
-use crate::tensor::managed::{Managed, Offer};
+use crate::tensor::managed::{self, ManagedVersioned, Offer};
 use crate::tensor::snapshot::{Snapshot, Source};
-use crate::types::device;
-use crate::types::dtype;
 use crate::types::error::Error;
+use crate::types::{device, dtype};
 
 pub(crate) use fast::fast;
 pub(crate) use make::array;
@@ -65,7 +64,7 @@ const NPY_ARRAY_WRITEABLE: c_int = 0x0400;
 /// Arrays with up to this many dimensions are read without an allocation.
 const FEW: usize = 8;
 
-/// `numpy.ndarray`, once its layout is proven (S9).
+/// `numpy.ndarray`, once its layout is proven (S9, NumPy's layout).
 static NDARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 /// Whether dlx reads objects of the type of `x` from their struct; does not import NumPy.
@@ -77,9 +76,8 @@ static NDARRAY: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 /// `BufferError` for masked arrays: their memory does not show the mask.
 #[inline(always)]
 pub(crate) fn is_native(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let class = x.get_type_ptr();
     match ndarray(x.py())? {
-        Some(ndarray) if is_subclass(class, ndarray.as_type_ptr()) => is_read_here(x, ndarray),
+        Some(ndarray) if is_subtype(x.get_type_ptr(), ndarray) => is_read_here(x, ndarray),
         _ => Ok(false),
     }
 }
@@ -92,20 +90,12 @@ fn is_read_here(x: &Bound<'_, PyAny>, ndarray: &Bound<'_, PyType>) -> PyResult<b
             return Ok(false);
         }
     }
-    let masked = find_class(intern!(py, "numpy.ma"), intern!(py, "MaskedArray"))?;
-    if masked.is_some_and(|masked| is_subclass(class.as_type_ptr(), masked.as_type_ptr())) {
-        let message =
-            "the NumPy array is masked, and DLPack carries no mask; pass x.filled() or x.data";
+    let masked = loaded_class(intern!(py, "numpy.ma"), intern!(py, "MaskedArray"))?;
+    if masked.is_some_and(|masked| is_subtype(class.as_type_ptr(), &masked)) {
+        let message = "the NumPy array is masked, and DLPack cannot represent a mask; pass x.filled() or x.data";
         return Err(Error::refused(message).into());
     }
     Ok(true)
-}
-
-/// Whether `x` is an array of any class.
-#[inline(always)]
-pub(crate) fn is_array(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let ndarray = ndarray(x.py())?;
-    Ok(ndarray.is_some_and(|ndarray| is_subclass(x.get_type_ptr(), ndarray.as_type_ptr())))
 }
 
 /// Whether `x` is of the array class itself, whose layout is proven.
@@ -123,15 +113,15 @@ pub(crate) fn is_class(to: &Bound<'_, PyAny>) -> bool {
 /// Whether `class` is the array class or a subclass, and the layout is proven.
 pub(crate) fn is_subclass_of_ndarray(class: &Bound<'_, PyType>) -> PyResult<bool> {
     let ndarray = ndarray(class.py())?;
-    Ok(ndarray.is_some_and(|ndarray| is_subclass(class.as_type_ptr(), ndarray.as_type_ptr())))
+    Ok(ndarray.is_some_and(|ndarray| is_subtype(class.as_type_ptr(), ndarray)))
 }
 
 /// Whether `x` is a NumPy scalar of time, `datetime64` or `timedelta64`.
 pub(super) fn is_time(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let (py, class) = (x.py(), x.get_type());
+    let py = x.py();
     for name in [intern!(py, "datetime64"), intern!(py, "timedelta64")] {
-        let time = find_class(intern!(py, "numpy"), name)?;
-        if time.is_some_and(|time| is_subclass(class.as_type_ptr(), time.as_type_ptr())) {
+        let time = loaded_class(intern!(py, "numpy"), name)?;
+        if time.is_some_and(|time| is_subtype(x.get_type_ptr(), &time)) {
             return Ok(true);
         }
     }
@@ -150,7 +140,7 @@ pub(crate) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
 }
 
 /// The array as a managed tensor that holds it, for use in table functions.
-pub(crate) fn export(x: &Bound<'_, PyAny>) -> PyResult<Managed<DLManagedTensorVersioned>> {
+pub(crate) fn export(x: &Bound<'_, PyAny>) -> PyResult<ManagedVersioned> {
     let export = |tensor, flags, shape: &[i64], strides: &[i64]| {
         let owner = PythonOwner::new(x.clone().unbind());
         managed::export(tensor, shape, strides, flags, owner)
@@ -213,7 +203,9 @@ fn read<R>(
     // SAFETY: as for the dtype.
     let array = unsafe { fields.read() };
     if array.descr != descr {
-        return Err(Error::refused("the NumPy array was given another dtype meanwhile").into());
+        return Err(
+            Error::refused("the dtype of the NumPy array changed while it was read").into(),
+        );
     }
     // SAFETY: the array has `nd` extents, unchanged until Python code runs (S9).
     let shape = unsafe { extents(array.dimensions.cast(), array.nd) }?;
@@ -237,8 +229,8 @@ fn read<R>(
     }
     if !whole && !shape.contains(&0) {
         let message = format!(
-            "the NumPy array has strides {byte_strides:?} in bytes, accepted are multiples of its itemsize \
-             {item}; pass x.copy()"
+            "the NumPy array has byte strides {byte_strides:?}; expected multiples of its itemsize {item}; \
+             pass x.copy()"
         );
         return Err(Error::refused(message).into());
     }
@@ -263,9 +255,9 @@ fn read<R>(
 
 /// The struct of `x`, if it is an array of the proven class or a subclass.
 fn fields(x: &Bound<'_, PyAny>) -> PyResult<*const PyArrayObject> {
-    let ndarray = NDARRAY.get(x.py()).map(|ndarray| ndarray.as_ptr().cast());
-    if !ndarray.is_some_and(|ndarray| is_subclass(x.get_type_ptr(), ndarray)) {
-        return Err(Error::refused("the object is no NumPy array").into());
+    let ndarray = NDARRAY.get(x.py()).map(|ndarray| ndarray.bind(x.py()));
+    if !ndarray.is_some_and(|ndarray| is_subtype(x.get_type_ptr(), ndarray)) {
+        return Err(Error::refused("the object is not a NumPy array").into());
     }
     Ok(x.as_ptr().cast())
 }
@@ -275,12 +267,6 @@ fn element_of(descr: Borrowed<'_, '_, PyAny>) -> PyResult<DLDataType> {
     // SAFETY: the layout of dtypes is proven with that of arrays (S9).
     let fields = unsafe { descr.as_ptr().cast::<PyArray_Descr>().read() };
     element::of(descr, fields.type_num, fields.byteorder as u8)
-}
-
-/// Whether `class` is `base` or a subclass, ignoring metaclasses.
-fn is_subclass(class: *mut ffi::PyTypeObject, base: *mut ffi::PyTypeObject) -> bool {
-    // SAFETY: both types are alive; this calls nothing.
-    class == base || unsafe { ffi::PyType_IsSubtype(class, base) } != 0
 }
 
 /// `numpy.ndarray`, if NumPy is loaded and its arrays have the layout of [`PyArrayObject`].
@@ -294,23 +280,10 @@ fn ndarray(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyType>>> {
 
 #[inline(never)]
 fn proven(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyType>>> {
-    if let Some(ndarray) = find_class(intern!(py, "numpy"), intern!(py, "ndarray"))?
+    if let Some(ndarray) = loaded_class(intern!(py, "numpy"), intern!(py, "ndarray"))?
         && let Ok(true) = proof::is_as_expected(&ndarray)
     {
         NDARRAY.get_or_init(py, || ndarray.unbind());
     }
     Ok(NDARRAY.get(py).map(|ndarray| ndarray.bind(py)))
-}
-
-/// The class of this name in a module, if the module is loaded.
-fn find_class<'py>(
-    module: &Bound<'py, PyString>,
-    name: &Bound<'py, PyString>,
-) -> PyResult<Option<Bound<'py, PyType>>> {
-    let Some(module) = loaded(module)? else {
-        return Ok(None);
-    };
-    // A stand-in for the module in `sys.modules` need not have a class there.
-    let class = module.getattr_opt(name)?;
-    Ok(class.and_then(|class| class.cast_into().ok()))
 }

@@ -69,7 +69,7 @@ pub(crate) fn queue<'a, 'py>(
         return Ok(None);
     }
     Err(PyTypeError::new_err(format!(
-        "stream is a {}; accepted on {} are a queue ({}), None and -1 (no order)",
+        "stream is of type {}; {} expects a queue ({}), None or -1 (no order)",
         type_name(&stream.get_type()),
         device::name(there),
         type_name(&class)

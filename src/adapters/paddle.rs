@@ -8,24 +8,17 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::cpython::modules::loaded;
+use crate::cpython::lookup::is_subtype;
+use crate::cpython::modules::loaded_class;
 use crate::exchange::Table;
 
 /// Adds the guard to `table`, found on `class`, if it is Paddle's.
 pub(crate) fn guarded(table: Table, class: &Bound<'_, PyType>) -> PyResult<Table> {
     let py = class.py();
-    let Some(paddle) = loaded(intern!(py, "paddle"))? else {
-        return Ok(table);
-    };
-    let tensor = paddle.getattr_opt(intern!(py, "Tensor"))?;
-    // A stand-in for Paddle in `sys.modules` need not have a class there.
-    let is_tensor = tensor
-        .and_then(|tensor| tensor.cast_into::<PyType>().ok())
-        .is_some_and(|tensor| class.is_subclass(&tensor).unwrap_or(false));
-    Ok(if is_tensor {
-        table.guarded(refuse)
-    } else {
-        table
+    let tensor = loaded_class(intern!(py, "paddle"), intern!(py, "Tensor"))?;
+    Ok(match tensor {
+        Some(tensor) if is_subtype(class.as_type_ptr(), &tensor) => table.guarded(refuse),
+        _ => table,
     })
 }
 
@@ -37,10 +30,10 @@ fn refuse(tensor: &Bound<'_, PyAny>, gradients_matter: bool) -> PyResult<()> {
         let call = if tensor.call_method0(intern!(py, "is_sparse"))?.is_truthy()? {
             "pass tensor.to_dense()"
         } else {
-            "a dense tensor is accepted"
+            "pass a dense tensor"
         };
         return Err(PyBufferError::new_err(format!(
-            "the Paddle tensor is not dense, and DLPack carries nothing else; {call}"
+            "the Paddle tensor is not dense, as DLPack requires; {call}"
         )));
     }
     if !gradients_matter {
@@ -51,7 +44,7 @@ fn refuse(tensor: &Bound<'_, PyAny>, gradients_matter: bool) -> PyResult<()> {
         Ok(())
     } else {
         Err(PyBufferError::new_err(
-            "the Paddle tensor records gradients (stop_gradient=False), which DLPack cannot carry; \
+            "the Paddle tensor records gradients (stop_gradient=False), which DLPack cannot represent; \
              pass tensor.detach()",
         ))
     }

@@ -7,8 +7,9 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::cpython::modules::{is_loaded, loaded};
+use crate::cpython::modules::{is_loaded, loaded_class};
 use crate::types::dtype::DType;
+use crate::types::error::caused;
 
 /// Refuses a TensorFlow tensor with a dtype that DLPack lacks; does not import TensorFlow.
 #[inline(always)]
@@ -24,24 +25,17 @@ pub(crate) fn check(x: &Bound<'_, PyAny>) -> PyResult<()> {
 #[inline(never)]
 fn of_loaded(x: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = x.py();
-    let Some(tensorflow) = loaded(intern!(py, "tensorflow"))? else {
-        return Ok(());
-    };
-    // A stand-in for TensorFlow in `sys.modules` need not have a class there.
-    let Some(tensor) = tensorflow.getattr_opt(intern!(py, "Tensor"))? else {
-        return Ok(());
-    };
-    if !x.is_instance(&tensor).unwrap_or(false) {
+    let tensor = loaded_class(intern!(py, "tensorflow"), intern!(py, "Tensor"))?;
+    if !tensor.is_some_and(|tensor| x.is_instance(&tensor).unwrap_or(false)) {
         return Ok(());
     }
     let dtype = x.getattr(intern!(py, "dtype"))?;
     let Err(error) = DType::of(&dtype) else {
         return Ok(());
     };
-    let refused = PyBufferError::new_err(format!(
-        "the TensorFlow tensor has elements of {}; accepted are bool, integers, floating point and complex numbers",
+    let message = format!(
+        "the TensorFlow tensor has elements of {}; expected bool, integers, floating-point or complex numbers",
         dtype.str()?
-    ));
-    refused.set_cause(py, Some(error));
-    Err(refused)
+    );
+    Err(caused(py, PyBufferError::new_err(message), error))
 }

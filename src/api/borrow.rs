@@ -16,7 +16,8 @@ use pyo3::types::{PyList, PyTuple};
 use crate::api::lent::{Lent, lend};
 use crate::api::writing;
 use crate::stream;
-use crate::stream::order::Joined;
+use crate::stream::order;
+use crate::stream::order::{Joined, Waits};
 use crate::stream::{PyStream, Stream, Wanted};
 use crate::tensor::object::Tensor;
 use crate::types::device;
@@ -27,55 +28,51 @@ struct Loan {
     stream: Option<Stream>,
     lent: Vec<Lent>,
     views: Vec<Py<Tensor>>,
+    /// Whether the block's stream has been made to wait, so that others must wait for it at the end.
+    is_joined: bool,
 }
 
 impl Loan {
-    /// Lends `x`, ready on the stream of the block, and returns its view.
-    fn lend<'py>(
+    /// Lends `x`, and takes the stream of the first tensor on a device with streams, unless one is `wanted`.
+    fn lend(
         &mut self,
-        x: &Bound<'py, PyAny>,
-        wanted: Option<&Bound<'py, PyAny>>,
+        x: &Bound<'_, PyAny>,
+        wanted: Option<&Bound<'_, PyAny>>,
         writable: bool,
-    ) -> PyResult<Bound<'py, Tensor>> {
-        let py = x.py();
+    ) -> PyResult<()> {
         let mut lent = lend(x, self.stream.as_ref(), wanted)?;
-        let device = lent.snapshot.meta().device;
         if writable {
             lent.snapshot = writing::writable(x, lent.snapshot)?;
         }
-        let ordered = stream::has_streams(device)
-            && (self.stream.is_some() || self.begin(&lent, wanted, py)?);
-        let snapshot = match &self.stream {
-            Some(stream) if ordered => {
-                lent.order(py, stream, Joined::Back)?;
-                let view = lent.view(stream)?;
-                self.lent.push(lent);
-                view
-            }
-            _ => lent.snapshot,
-        };
-        // The borrower may keep the view.
-        let view = Tensor::holding(py, snapshot)?;
-        self.views.push(view.clone().unbind());
-        Ok(view)
+        if self.stream.is_none() && stream::has_streams(lent.device()) {
+            self.stream = stream_of(&lent, wanted, x.py())?;
+        }
+        self.lent.push(lent);
+        Ok(())
     }
 
-    /// Determines the stream of the block from the first tensor on a device with streams; returns whether there is one.
-    fn begin(
-        &mut self,
-        first: &Lent,
-        wanted: Option<&Bound<'_, PyAny>>,
-        py: Python<'_>,
-    ) -> PyResult<bool> {
-        let device = first.snapshot.meta().device;
-        self.stream = match stream::wanted(wanted, device)? {
-            Wanted::NoOrder => None,
-            // The tensor's own stream belongs to its device, so there is nothing to check.
-            Wanted::Stream(stream) if first.stream(py)?.is(&stream) => Some(stream.verified()),
-            Wanted::Stream(stream) => Some(stream::check_device(stream)?),
-            Wanted::Unset => Some(first.stream(py)?),
-        };
-        Ok(self.stream.is_some())
+    /// Makes the block's stream wait for the tensors, and returns their views.
+    fn join<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<Bound<'py, Tensor>>> {
+        if let Some(stream) = &self.stream {
+            let mut waits = Waits::default();
+            for lent in &mut self.lent {
+                lent.collect(py, &mut waits)?;
+            }
+            self.is_joined = true;
+            order::all(stream, &waits, Joined::Back)?;
+        }
+        let mut views = Vec::with_capacity(self.lent.len());
+        for lent in &self.lent {
+            let snapshot = match &self.stream {
+                Some(stream) if stream::has_streams(lent.device()) => lent.view(stream)?,
+                _ => lent.snapshot.clone(),
+            };
+            // The borrower may keep the view.
+            let view = Tensor::holding(py, snapshot)?;
+            self.views.push(view.clone().unbind());
+            views.push(view);
+        }
+        Ok(views)
     }
 
     /// Ends the views, and makes the streams of the tensors wait for that of the block.
@@ -84,16 +81,51 @@ impl Loan {
             view.get().end();
         }
         let lent = take(&mut self.lent);
-        let mut result = Ok(());
-        if let Some(stream) = self.stream.take() {
-            for lent in &lent {
-                // Join every tensor, even if another one fails.
-                let joined = lent.join_back(py, &stream);
-                result = result.and(joined);
-            }
+        match self.stream.take() {
+            Some(stream) if self.is_joined => join_back(py, &lent, &stream),
+            _ => Ok(()),
         }
-        result
     }
+}
+
+/// The stream of a block: the one `wanted`, or else that of the first tensor on a device with streams.
+fn stream_of(
+    first: &Lent,
+    wanted: Option<&Bound<'_, PyAny>>,
+    py: Python<'_>,
+) -> PyResult<Option<Stream>> {
+    let device = first.device();
+    Ok(match stream::wanted(wanted, device)? {
+        Wanted::NoOrder => None,
+        // The tensor's own stream belongs to its device, so there is nothing to check.
+        Wanted::Stream(stream) if first.stream(py)?.is(&stream) => Some(stream.verified()),
+        Wanted::Stream(stream) => Some(stream::check_device(stream, device)?),
+        Wanted::Unset => Some(first.stream(py)?),
+    })
+}
+
+/// Makes the streams of the tensors wait for that of the block, by one event.
+fn join_back(py: Python<'_>, lent: &[Lent], stream: &Stream) -> PyResult<()> {
+    let mut back = Waits::default();
+    let mut result = Ok(());
+    let mut has_changed = false;
+    for lent in lent {
+        // Join every tensor, even if another one fails.
+        match lent.collect_back(py, &mut back) {
+            Ok(changed) => has_changed |= changed,
+            Err(error) => result = result.and(Err(error)),
+        }
+    }
+    let is_needed = lent.iter().any(Lent::remembers);
+    match order::back(&back, stream, is_needed) {
+        Ok(Some(end)) => lent.iter().for_each(|lent| lent.add_use(&end)),
+        Ok(None) => {}
+        Err(error) => result = result.and(Err(error.into())),
+    }
+    if has_changed {
+        result = result.and(order::finish(stream).map_err(PyErr::from));
+    }
+    result
 }
 
 /// The loan of a block, while it is entered.
@@ -115,8 +147,9 @@ impl Entered {
         }
         drop(place);
         // Streams that have joined a capture must be joined back, or the capture could not end.
-        block.end(py)?;
-        entered.and(Err(PyRuntimeError::new_err(
+        let ended = block.end(py);
+        entered?;
+        ended.and(Err(PyRuntimeError::new_err(
             "the block has been entered already",
         )))
     }
@@ -190,15 +223,15 @@ impl Borrow {
     fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.entered.enter(py, |block| {
             let wanted = self.stream.as_ref().map(|stream| stream.bind(py));
-            let mut result = Vec::with_capacity(self.tensors.len() + self.out.len() + 1);
             let writable = (0..).map(|index| index >= self.tensors.len());
             for (x, writable) in self.tensors.iter().chain(&self.out).zip(writable) {
-                result.push(block.lend(x.bind(py), wanted, writable)?.into_any());
+                block.lend(x.bind(py), wanted, writable)?;
             }
-            let mut views = block.views.iter();
-            if !views.any(|view| stream::has_streams(view.get().device())) {
+            let mut devices = block.lent.iter().map(Lent::device);
+            if !devices.any(stream::has_streams) {
                 stream::wanted(wanted, device::CPU)?;
             }
+            let mut result: Vec<_> = block.join(py)?.into_iter().map(Bound::into_any).collect();
             let stream = block.stream.clone().map(PyStream::new);
             let stream = stream.map(|stream| Bound::new(py, stream)).transpose()?;
             let stream = stream.map_or_else(|| py.None().into_bound(py), Bound::into_any);
@@ -248,7 +281,9 @@ impl Use {
             if !stream::has_streams(device) {
                 stream::wanted(wanted, device)?;
             }
-            Ok(block.lend(tensor.as_any(), wanted, false)?.into_any())
+            block.lend(tensor.as_any(), wanted, false)?;
+            let view = block.join(py)?.pop();
+            Ok(view.map_or_else(|| py.None().into_bound(py), Bound::into_any))
         })
     }
 

@@ -18,8 +18,7 @@ use crate::abi::{DLManagedTensorVersioned, DLPACK_MAJOR_VERSION};
 use crate::adapters::numpy;
 use crate::copy::request::Request;
 use crate::cpython::boundary::guard;
-use crate::import::cache;
-use crate::import::cache::Way;
+use crate::import::cache::{self, Way};
 use crate::import::ladder;
 use crate::tensor::capsule;
 use crate::tensor::managed::MAYBE_READ_ONLY;
@@ -48,10 +47,10 @@ fn behind(function: &Bound<'_, PyAny>) -> PyResult<Function> {
     // SAFETY: attached, with the same builtin function.
     let behind = unsafe { ffi::PyCFunction_GetFunction(function.as_ptr()) };
     match behind.filter(|_| flags == FLAGS) {
-        // SAFETY: the flags are those of this signature (S20).
+        // SAFETY: the flags are those of this signature (S20, fast entries).
         Some(behind) => Ok(unsafe { transmute::<ffi::PyCFunction, Function>(behind) }),
         None => Err(PyTypeError::new_err(
-            "the function takes no vector of arguments",
+            "the function is not called with METH_FASTCALL | METH_KEYWORDS",
         )),
     }
 }

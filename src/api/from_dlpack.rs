@@ -17,18 +17,14 @@ use crate::copy::request::Request;
 use crate::cpython::interpreter::PythonOwner;
 use crate::cpython::modules::loaded;
 use crate::exchange::slot::is_mixin;
-use crate::import::cache;
-use crate::import::cache::Way;
+use crate::import::cache::{self, Way};
 use crate::import::{aliases, ladder};
-use crate::stream;
-use crate::stream::Wanted;
-use crate::stream::usage::Release;
-use crate::stream::usage::StreamUsage;
+use crate::stream::usage::{Release, StreamUsage};
+use crate::stream::{self, Wanted};
 use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Source;
-use crate::types::device;
-use crate::types::device::Device;
+use crate::types::device::{self, Device};
 use crate::types::dtype::DType;
 use crate::types::error::{bad_integers, type_name};
 
@@ -52,9 +48,8 @@ use crate::types::error::{bad_integers, type_name};
 /// kind (``dpctl.SyclQueue``), passed on to the producer.
 ///
 /// ``release`` says when the memory is released if ``stream``, other than the producer's, may still use it: ``"auto"``
-/// once ``stream`` has finished the work queued on it, ``"wait-back"`` at once, after making the producer's stream
-/// wait, ``"record_stream"`` through that method of torch's tensors, ``"sync"`` after the host has waited, ``"none"``
-/// at once.
+/// once ``stream`` has finished the work queued on it, ``"record_stream"`` through that method of torch's tensors,
+/// ``"none"`` at once.
 ///
 /// Raises ``BufferError`` for tensors that DLPack or dlx cannot describe, ``AttributeError`` for an object that
 /// supports none of these protocols, ``ValueError`` and ``TypeError`` for bad arguments, and `CudaError` for errors of
@@ -76,7 +71,7 @@ pub(crate) fn from_dlpack<'py>(
         stream,
         release: Release::of(release).ok_or_else(|| {
             PyValueError::new_err(format!(
-                "release is {release:?}; accepted are {}",
+                "release is {release:?}; expected one of {}",
                 Release::names()
             ))
         })?,
@@ -103,7 +98,7 @@ fn recorded<'py>(
     let py = x.py();
     let Some(record) = x.getattr_opt(intern!(py, "record_stream"))? else {
         return Err(PyBufferError::new_err(format!(
-            "release='record_stream' needs a tensor with the method record_stream, as torch's have; {} has none",
+            "release='record_stream' requires a tensor with a method record_stream, such as torch's; {} has none",
             type_name(&x.get_type())
         )));
     };
@@ -191,17 +186,17 @@ pub(crate) fn from_pointer<'py>(
 ) -> PyResult<Bound<'py, Tensor>> {
     let py = ptr.py();
     let device = device.map_or(Ok(device::CPU), Device::of)?;
-    let ptr: usize = number(ptr, "ptr")?;
-    let shape: Vec<i64> = number(shape, "shape")?;
+    let ptr: usize = number(ptr, "ptr", "an address")?;
+    let shape: Vec<i64> = number(shape, "shape", "64-bit integers")?;
     let strides: Option<Vec<i64>> = strides
-        .map(|strides| number(strides, "strides"))
+        .map(|strides| number(strides, "strides", "64-bit integers"))
         .transpose()?;
     if let Some(strides) = strides
         .as_ref()
         .filter(|strides| strides.len() != shape.len())
     {
         return Err(PyValueError::new_err(format!(
-            "strides {strides:?} do not go with shape {shape:?}: one per dimension is accepted"
+            "strides {strides:?} do not match shape {shape:?}; expected one per dimension"
         )));
     }
     let meta = Meta {
@@ -229,10 +224,14 @@ pub(crate) fn from_pointer<'py>(
 }
 
 /// Extracts the integers of an argument.
-fn number<'py, T: FromPyObjectOwned<'py>>(value: &Bound<'py, PyAny>, name: &str) -> PyResult<T> {
+fn number<'py, T: FromPyObjectOwned<'py>>(
+    value: &Bound<'py, PyAny>,
+    name: &str,
+    accepted: &str,
+) -> PyResult<T> {
     let extracted = value.extract().map_err(Into::into);
     extracted.map_err(|error: PyErr| {
-        let message = format!("{name} is {value}: integers that an address space has are accepted");
+        let message = format!("{name} is {value}; expected {accepted}");
         bad_integers(value.py(), &error, message)
     })
 }

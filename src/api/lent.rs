@@ -21,8 +21,8 @@ use crate::import::ladder::from_dlpack;
 use crate::import::protocol;
 use crate::stream;
 use crate::stream::Stream;
-use crate::stream::order;
-use crate::stream::order::Joined;
+use crate::stream::end::End;
+use crate::stream::order::Waits;
 use crate::stream::usage::{Library, Ready, StreamUsage};
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
@@ -34,7 +34,20 @@ pub(crate) struct Lent {
     /// The library whose current stream uses the tensor; without it, the snapshot's usage tells.
     library: Option<Library>,
     /// The ends of earlier uses that the block has waited for.
-    covered: Vec<Arc<Event>>,
+    covered: Vec<End>,
+    /// The stream that its library worked on when the block was entered.
+    entered: Option<Stream>,
+}
+
+impl Lent {
+    fn new(snapshot: Snapshot, library: Option<Library>) -> Self {
+        Self {
+            snapshot,
+            library,
+            covered: Vec::new(),
+            entered: None,
+        }
+    }
 }
 
 /// Lends `x`, for use on the block's `stream` if that is known already.
@@ -46,16 +59,11 @@ pub(crate) fn lend(
     wanted: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Lent> {
     match cache::way(x)? {
-        Way::Tensor => Ok(Lent {
-            snapshot: x.cast::<Tensor>()?.get().snapshot()?.clone(),
-            library: None,
-            covered: Vec::new(),
-        }),
-        Way::Numpy => Ok(Lent {
-            snapshot: numpy::snapshot(x)?,
-            library: None,
-            covered: Vec::new(),
-        }),
+        Way::Tensor => {
+            let snapshot = x.cast::<Tensor>()?.get().snapshot()?.clone();
+            Ok(Lent::new(snapshot, None))
+        }
+        Way::Numpy => Ok(Lent::new(numpy::snapshot(x)?, None)),
         Way::Mixin => lend(&innermost(x)?.0, stream, wanted),
         Way::Table(table, kind) => match of_table(x, table, kind) {
             Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => {
@@ -106,13 +114,8 @@ fn of_table(x: &Bound<'_, PyAny>, table: Table, kind: Option<TorchClass>) -> PyR
         }
     };
     let device = snapshot.meta().device;
-    Ok(Lent {
-        library: (table.work_stream)
-            .filter(|_| stream::has_streams(device))
-            .map(Library::Table),
-        snapshot,
-        covered: Vec::new(),
-    })
+    let work_stream = table.work_stream.filter(|_| stream::has_streams(device));
+    Ok(Lent::new(snapshot, work_stream.map(Library::Table)))
 }
 
 /// Imports without order if `__cuda_array_interface__` names the stream, else for the stream of the block.
@@ -126,10 +129,12 @@ fn of_protocol(
     let library = cuda_array_interface::asked(x, device)?;
     let stream = match (&library, stream) {
         (Some(_), _) => Some(stream::NO_SYNC.into_pyobject(py)?.into_any()),
-        (None, Some(stream)) => {
+        (None, Some(stream)) if device.is_none_or(|device| stream.serves(device)) => {
             let stream = stream::PyStream::new(stream.clone());
             Some(Bound::new(py, stream)?.into_any())
         }
+        // Its default stream is ordered for it, and the block's stream after that.
+        (None, Some(_)) => None,
         (None, None) => wanted.cloned(),
     };
     let is_ordered = library.is_some() || device.is_some_and(stream::has_streams);
@@ -137,23 +142,20 @@ fn of_protocol(
         stream: stream.as_ref().filter(|_| is_ordered),
         ..Request::NOTHING
     };
-    Ok(Lent {
-        snapshot: from_dlpack(x, &request)?,
-        library,
-        covered: Vec::new(),
-    })
+    Ok(Lent::new(from_dlpack(x, &request)?, library))
 }
 
 impl Lent {
-    fn device(&self) -> DLDevice {
+    /// Where the tensor is.
+    pub(crate) fn device(&self) -> DLDevice {
         self.snapshot.meta().device
     }
 
-    /// The current stream of its library, if the library can tell.
+    /// The stream that its library works on now, if the library can tell.
     fn now(&self, py: Python<'_>) -> PyResult<Option<Stream>> {
         match &self.library {
             Some(library) => library.stream(py, self.device()),
-            None => Ok(None),
+            None => Ok(self.snapshot.usage().and_then(StreamUsage::now)),
         }
     }
 
@@ -163,32 +165,24 @@ impl Lent {
         if let Some(stream) = self.now(py)? {
             return Ok(stream);
         }
-        let usage = self.snapshot.usage();
-        let known = usage.and_then(|usage| {
-            let now = usage.producer.as_ref().and_then(|producer| producer.now());
-            now.or_else(|| usage.stream().cloned())
-        });
-        match known {
-            Some(stream) => Ok(stream),
+        match self.snapshot.usage().and_then(StreamUsage::stream) {
+            Some(stream) => Ok(stream.clone()),
             None => Ok(Stream::of_table(stream::current(py, device)?, device)),
         }
     }
 
-    /// Makes `stream` wait for the tensor.
-    pub(crate) fn order(
-        &mut self,
-        py: Python<'_>,
-        stream: &Stream,
-        joined: Joined,
-    ) -> PyResult<()> {
-        match (self.now(py)?, self.snapshot.usage()) {
-            (Some(now), _) => Ok(order::after(stream, &now, joined)?),
+    /// Adds what the block's stream has to wait for.
+    pub(crate) fn collect(&mut self, py: Python<'_>, waits: &mut Waits) -> PyResult<()> {
+        let now = self.now(py)?;
+        match (&self.library, self.snapshot.usage()) {
             (None, Some(usage)) => {
                 self.covered = usage.uses().clone();
-                Ok(usage.order(stream, joined)?)
+                usage.collect(waits, now.as_ref());
             }
-            (None, None) => Ok(()),
+            _ => now.iter().for_each(|now| waits.add(now)),
         }
+        self.entered = now;
+        Ok(())
     }
 
     /// The snapshot for the block's view: ready on `stream`.
@@ -196,34 +190,34 @@ impl Lent {
         self.snapshot.used(StreamUsage::ready_after(stream.clone()))
     }
 
-    /// Makes the tensor's streams wait for `stream`.
-    pub(crate) fn join_back(&self, py: Python<'_>, stream: &Stream) -> PyResult<()> {
-        if let Some(now) = self.now(py)? {
-            return Ok(order::after(&now, stream, Joined::Never)?);
+    /// Adds the streams that have to wait for the block's stream; returns whether the library has changed its stream
+    /// since the block was entered, so that the earlier one, which may be gone, does not wait.
+    pub(crate) fn collect_back(&self, py: Python<'_>, back: &mut Waits) -> PyResult<bool> {
+        let now = self.now(py)?;
+        now.iter().for_each(|now| back.add(now));
+        if let (None, Some(usage)) = (&self.library, self.snapshot.usage())
+            && let Some(own) = usage.stream()
+        {
+            back.add(own);
         }
-        let Some(usage) = self.snapshot.usage() else {
-            return Ok(());
+        let is_same = match (&self.entered, &now) {
+            (Some(entered), Some(now)) => entered.is(now),
+            (Some(_), None) => false,
+            (None, _) => true,
         };
-        let now = usage
-            .producer
-            .as_ref()
-            .and_then(|producer| Some((producer.now()?, producer)));
-        let mut known = false;
-        if let Some((now, producer)) = now {
-            order::after(&now, stream, Joined::Never)?;
-            known = now.is(&producer.then);
+        Ok(!is_same)
+    }
+
+    /// Whether the tensor itself has to remember the end of the block: it has no stream of its own that waits for it.
+    pub(crate) fn remembers(&self) -> bool {
+        let usage = self.snapshot.usage().filter(|_| self.library.is_none());
+        usage.is_some_and(|usage| usage.stream().is_none() && !matches!(usage.ready, Ready::Now))
+    }
+
+    /// Notes the end of the block.
+    pub(crate) fn add_use(&self, end: &Arc<Event>) {
+        if let Some(usage) = self.snapshot.usage().filter(|_| self.remembers()) {
+            usage.add_use(End::Point(end.clone()), &self.covered);
         }
-        if let Some(own) = usage.stream() {
-            order::after(own, stream, Joined::Never)?;
-            known = true;
-        }
-        // No stream was made to wait, so record the use in the tensor.
-        if !known && !matches!(usage.ready, Ready::Now) {
-            let end = order::point(stream)?;
-            if end.capture().is_none() {
-                usage.add_use(Arc::new(end), &self.covered);
-            }
-        }
-        Ok(())
     }
 }

@@ -6,13 +6,10 @@ use pyo3::basic::CompareOp;
 use pyo3::prelude::*;
 use pyo3::types::PyInt;
 
-use crate::cpython::interpreter::blocking;
-use crate::driver;
 use crate::stream::order::Joined;
 use crate::stream::{PyStream, order};
 use crate::types::device::Device;
 use crate::types::dtype::equality;
-use crate::types::error::Error;
 
 #[pymethods]
 impl PyStream {
@@ -54,17 +51,7 @@ impl PyStream {
     ///
     /// Raises ``BufferError`` while the stream captures a graph, `CudaError` for errors of the driver.
     fn synchronize(&self) -> PyResult<()> {
-        let waited = blocking(|| {
-            let raw = self.stream().raw()?;
-            let current = driver::enter(self.stream().device())?;
-            match current.capture(raw)? {
-                driver::Capture::None => Ok(current.synchronize(raw)?),
-                _ => Err(Error::refused(
-                    "the stream captures a graph, whose work has no end yet",
-                )),
-            }
-        });
-        Ok(waited?)
+        Ok(order::synchronize(self.stream())?)
     }
 
     /// Make this stream wait for all work queued on ``stream`` so far, without blocking the host.
@@ -79,7 +66,8 @@ impl PyStream {
             Self::of(stream, None)?
         };
         let other = other.get().stream();
-        Ok(order::after(self.stream(), other, Joined::Never)?)
+        order::after(self.stream(), other, Joined::Never)?;
+        Ok(())
     }
 
     fn __repr__(&self) -> String {

@@ -9,19 +9,15 @@ use pyo3::types::{PyCapsule, PyDict, PyTuple};
 use crate::abi::*;
 use crate::api::borrow::Use;
 use crate::copy::by_driver;
-use crate::copy::request;
-use crate::copy::request::Request;
-use crate::cpython::interpreter::blocking;
+use crate::copy::request::{self, Request};
 use crate::import::aliases;
-use crate::stream::PyStream;
 use crate::stream::usage::StreamUsage;
+use crate::stream::{self, PyStream};
 use crate::tensor::numpy::to_numpy;
 use crate::tensor::object::Tensor;
-use crate::tensor::repr;
-use crate::tensor::{array_interface, buffer, capsule};
-use crate::types::device::Device;
-use crate::types::dtype::DType;
-use crate::types::{device, dtype};
+use crate::tensor::{array_interface, buffer, capsule, repr};
+use crate::types::device::{self, Device};
+use crate::types::dtype::{self, DType};
 
 #[pymethods]
 impl Tensor {
@@ -133,12 +129,19 @@ impl Tensor {
         Use::new(slf.clone().unbind(), stream)
     }
 
-    /// Block until the elements are ready and all work queued on their stream is done.
+    /// Block until the elements are ready and all work queued on their stream, and on ``stream`` if given, is done.
     ///
-    /// Raises ``BufferError`` while that stream captures a graph, `CudaError` for errors of the driver.
-    fn synchronize(&self) -> PyResult<()> {
-        match self.described().usage() {
-            Some(usage) => Ok(blocking(|| usage.synchronize())?),
+    /// Pinned memory has no stream that dlx could know, so it needs ``stream``: the one that last wrote it, or -1 if
+    /// there is none (H11).
+    ///
+    /// Raises ``BufferError`` while a stream captures a graph, and for pinned memory without ``stream``; `CudaError` for
+    /// errors of the driver.
+    #[pyo3(signature = (*, stream=None))]
+    fn synchronize(&self, stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let snapshot = self.described();
+        stream::synchronize(stream, snapshot.meta().device)?;
+        match snapshot.usage() {
+            Some(usage) => Ok(usage.synchronize()?),
             None => Ok(()),
         }
     }

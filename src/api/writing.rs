@@ -6,19 +6,17 @@ use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
 
 use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
-use crate::adapters;
 use crate::api::lent::lend;
 use crate::copy::request::Request;
 use crate::exchange::slot::{innermost, is_mixin};
-use crate::import::cache;
-use crate::import::cache::Way;
+use crate::import::cache::{self, Way};
 use crate::import::ladder::from_dlpack;
-use crate::stream;
 use crate::stream::usage::Release;
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::type_name;
+use crate::{adapters, stream};
 
 /// Returns the snapshot of `x` for writing, without `MAYBE_READ_ONLY`.
 ///
@@ -39,15 +37,15 @@ pub(crate) fn writable(x: &Bound<'_, PyAny>, snapshot: Snapshot) -> PyResult<Sna
 /// The reason why the tensor of `x` must not be written; `None` if it may.
 pub(crate) fn refusal(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Option<String>> {
     if snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY) {
-        let why = "is read-only; a tensor that may be written is accepted";
+        let why = "is read-only; pass a writable tensor";
         return Ok(Some(why.to_owned()));
     }
     let (shape, strides) = (snapshot.shape(), snapshot.strides());
     let repeats = |(&extent, &stride): (&i64, &i64)| extent > 1 && stride == 0;
     if snapshot.size() > 0 && shape.iter().zip(strides).any(repeats) {
         return Ok(Some(format!(
-            "has shape {shape:?} and strides {strides:?}, by which several elements are one; a tensor whose \
-             elements are apart is accepted"
+            "has shape {shape:?} and strides {strides:?}, which place several elements at one address; pass a \
+             tensor whose elements do not overlap"
         )));
     }
     let inner;
@@ -57,7 +55,7 @@ pub(crate) fn refusal(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Opt
     } else {
         x
     };
-    let copy = "dlx.from_dlpack(x, copy=True) makes a copy that may be written";
+    let copy = "dlx.from_dlpack(x, copy=True) makes a writable copy";
     if let Some(class) = immutable(x)? {
         return Ok(Some(format!("is a {class}, which is immutable; {copy}")));
     }
@@ -66,7 +64,7 @@ pub(crate) fn refusal(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Opt
     }
     let name = type_name(&x.get_type());
     Ok(Some(format!(
-        "may be read-only: nothing that {name} exports says that it may be written; {copy}"
+        "may be read-only: nothing that {name} exports says that it is writable; {copy}"
     )))
 }
 

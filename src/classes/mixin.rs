@@ -17,17 +17,16 @@ use crate::copy::by_driver;
 use crate::copy::request::Request;
 use crate::exchange::slot::{Hooks, Origin, SLOTS, Slot, innermost, is_root, nested, root_or};
 use crate::exchange::{Exchange, publish};
-use crate::import::aliases;
 use crate::import::ladder::{explain, from_dlpack, from_tensor};
-use crate::import::protocol;
+use crate::import::{aliases, protocol};
 use crate::stream;
 use crate::stream::usage::Release;
 use crate::tensor::capsule;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
-use crate::types::device;
-use crate::types::device::Device;
+use crate::types::device::{self, Device};
 use crate::types::dtype::DType;
+use crate::types::error::caused;
 
 /// Return the mixin of this process: the first ``class`` passed, also if the defining module runs again.
 #[pyfunction]
@@ -69,8 +68,8 @@ pub(crate) fn register(class: &Bound<'_, PyType>) -> PyResult<Option<String>> {
         return Ok(None);
     }
     Ok(Some(format!(
-        "{} shares the exchange table of its base, as all classes will from now on, because the {SLOTS} tables \
-         of dlx are used up: tensors that C code hands back come as that base, or as dlx.Tensor",
+        "{} shares the exchange table of its base, as all later classes will, because the {SLOTS} tables of dlx are \
+         used up: tensors that C code returns are instances of that base, or of dlx.Tensor",
         class.qualname()?
     )))
 }
@@ -138,10 +137,8 @@ fn elsewhere(x: &Bound<'_, PyAny>, error: PyErr, there: DLDevice) -> PyErr {
     if error.is_instance_of::<PyBufferError>(py) || !refused || is_there {
         return error;
     }
-    let there = device::name(there);
-    let explained = PyBufferError::new_err(format!("the tensor cannot be had on {there}"));
-    explained.set_cause(py, Some(error));
-    explained
+    let message = format!("the tensor is not available on {}", device::name(there));
+    caused(py, PyBufferError::new_err(message), error)
 }
 
 /// The tensor that ``x`` exports through ``__dlx_export__``.
@@ -219,7 +216,7 @@ fn make<'py>(
         Err(exchange::nonsense(
             class,
             hook,
-            format_args!("{}, an instance of the class", made.get_type()),
+            format_args!("{}; expected an instance of the class", made.get_type()),
         ))
     }
 }

@@ -1,7 +1,7 @@
 //! Exports of any object for the functions of a table: without synchronization, and without a snapshot if the object's
 //! own library can export directly.
 //!
-//! Table functions call this, so nothing here drops an owned `Py<T>` unless attached through PyO3 (S2).
+//! Table functions call this, so nothing here drops an owned `Py<T>` unless attached through PyO3 (S2, callers).
 
 #![forbid(unsafe_code)]
 
@@ -13,24 +13,19 @@ use crate::adapters::{numpy, torch};
 use crate::copy::request::{Request, StreamOf};
 use crate::exchange::Table;
 use crate::exchange::slot::{innermost, lends_nothing};
-use crate::import::cache;
-use crate::import::cache::Way;
+use crate::import::cache::{self, Way};
 use crate::import::ladder::{forwarded, from_dlpack};
-use crate::import::protocol;
-use crate::import::protocol::{FastExport, no_protocol};
+use crate::import::protocol::{self, FastExport, no_protocol};
 use crate::import::table;
-use crate::stream;
-use crate::stream::Stream;
-use crate::stream::WorkStream;
 use crate::stream::usage::Release;
-use crate::tensor::checked;
-use crate::tensor::checked::Meta;
-use crate::tensor::managed::Managed;
+use crate::stream::{self, Stream, WorkStream};
+use crate::tensor::checked::{self, Meta};
+use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 
 /// A managed tensor, and the work stream of its library: from its table, for devices with streams.
-pub(crate) type TableExport = (Managed<DLManagedTensorVersioned>, Option<WorkStream>);
+pub(crate) type TableExport = (ManagedVersioned, Option<WorkStream>);
 
 /// A borrowed view, and the work stream of its library.
 pub(crate) type TableBorrow = (DLTensor, Option<WorkStream>);
@@ -44,23 +39,23 @@ pub(crate) type TableBorrow = (DLTensor, Option<WorkStream>);
 ///
 /// As for `from_dlpack`.
 pub(crate) fn managed_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<TableExport> {
-    let found;
-    let way = match cache::remembered(x) {
-        Some(way) => way,
-        None => {
-            found = find(x)?;
-            &found
-        }
-    };
-    by_way(x, way, stream)
+    by_way(x, way_in(&mut None, x)?, stream)
 }
 
-/// Finds the import path of `x`, whose type is not cached.
+/// As [`cache::way_in`], for a thread that PyO3 need not count as attached.
+#[inline(always)]
+fn way_in<'a>(room: &'a mut Option<Way>, x: &Bound<'_, PyAny>) -> PyResult<&'a Way> {
+    match cache::remembered(x) {
+        Some(way) => Ok(way),
+        None => uncached(room, x),
+    }
+}
+
 #[cold]
 #[inline(never)]
-fn find(x: &Bound<'_, PyAny>) -> PyResult<Way> {
+fn uncached<'a>(room: &'a mut Option<Way>, x: &Bound<'_, PyAny>) -> PyResult<&'a Way> {
     // This runs Python code.
-    Python::attach(|_| cache::asked(x))
+    Python::attach(|_| cache::way_in(room, x))
 }
 
 /// As [`managed_tensor`], if `x` has a table, a native reader or, with `any_stream`, a plain `__dlpack__`; else `None`.
@@ -113,7 +108,7 @@ pub(crate) fn snapshot(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<S
         Way::Protocol(_) | Way::Undecided => return by_protocol(x, stream),
         way => by_way(x, &way, stream)?.0,
     };
-    Ok(Snapshot::import(managed, None).map_err(|(error, _)| error)?)
+    Ok(Snapshot::of(managed)?)
 }
 
 #[inline(always)]
@@ -121,19 +116,14 @@ fn by_way(x: &Bound<'_, PyAny>, way: &Way, stream: StreamOf<'_>) -> PyResult<Tab
     match way {
         Way::Table(table, kind) => from_table(x, table, kind.as_ref(), stream),
         Way::Numpy => Ok((numpy::export(x)?, None)),
-        Way::Tensor => from_tensor(x, stream),
+        Way::Tensor => Ok((ordered(x, stream)?.export(false)?, None)),
         Way::Mixin => Python::attach(|_| managed_tensor(&innermost(x)?.0, stream)),
         Way::Protocol(_) | Way::Undecided => from_protocol(x, stream),
     }
 }
 
-/// Exports a `dlx.Tensor`, which shares its memory.
-fn from_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<TableExport> {
-    Ok((ordered(x, stream)?.export(false)?, None))
-}
-
 /// The snapshot of a `dlx.Tensor`, after the consumer's stream was made to wait for its elements.
-fn ordered<'a>(x: &'a Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<&'a Snapshot> {
+pub(crate) fn ordered<'a>(x: &'a Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<&'a Snapshot> {
     let tensor = Tensor::of(x).ok_or_else(|| no_protocol(x, "__dlpack__"))?;
     let snapshot = tensor.get().snapshot()?;
     let device = snapshot.meta().device;
@@ -211,31 +201,11 @@ fn by_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Snapshot>
 ///
 /// `BufferError` if `x` lends no view; exceptions of its library.
 pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<TableBorrow> {
-    let found;
-    let way = match cache::remembered(x) {
-        Some(way) => way,
-        None => {
-            found = find(x)?;
-            &found
-        }
-    };
-    lent_by_way(x, way, stream)?.ok_or_else(|| lends_nothing(x))
-}
-
-#[inline(always)]
-fn lent_by_way(
-    x: &Bound<'_, PyAny>,
-    way: &Way,
-    stream: StreamOf<'_>,
-) -> PyResult<Option<TableBorrow>> {
-    match way {
+    match way_in(&mut None, x)? {
         Way::Table(table, kind) => from_borrow(x, table, kind.as_ref()),
-        Way::Numpy => Ok(Some((numpy::dl_tensor(x)?, None))),
-        Way::Tensor => {
-            let snapshot = ordered(x, stream)?;
-            Ok(Some((snapshot.dl_tensor(), None)))
-        }
-        Way::Mixin | Way::Protocol(_) | Way::Undecided => Ok(None),
+        Way::Numpy => Ok((numpy::dl_tensor(x)?, None)),
+        Way::Tensor => Ok((ordered(x, stream)?.dl_tensor(), None)),
+        Way::Mixin | Way::Protocol(_) | Way::Undecided => Err(lends_nothing(x)),
     }
 }
 
@@ -244,16 +214,15 @@ fn from_borrow(
     x: &Bound<'_, PyAny>,
     table: &Table,
     kind: Option<&torch::TorchClass>,
-) -> PyResult<Option<TableBorrow>> {
+) -> PyResult<TableBorrow> {
     let may_be_fast = kind.is_some_and(torch::TorchClass::is_plain);
     let lent = table.borrow(x, may_be_fast);
     let Some(tensor) = lent.map_err(|error| torch::explain(kind, x, error))? else {
-        return Ok(None);
+        return Err(lends_nothing(x));
     };
     if let Some(kind) = kind {
         kind.check_borrow(x, tensor.dtype)?;
         kind.check_address(x, tensor.data)?;
     }
-    let work_stream = work_stream(table, tensor.device);
-    Ok(Some((tensor, work_stream)))
+    Ok((tensor, work_stream(table, tensor.device)))
 }

@@ -7,9 +7,8 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyString, PyType};
 
 use crate::cpython::lookup::is_immutable;
-use crate::exchange;
-use crate::exchange::Table;
 use crate::exchange::slot::{Hooks, Origin, SLOTS, Slot, is_mixin};
+use crate::exchange::{self, Table};
 use crate::types::error::type_name;
 
 /// Return the capsule with the exchange table of a type: the type's own, or one that dlx provides.
@@ -94,7 +93,7 @@ pub(crate) fn unpublish(cls: &Bound<'_, PyType>) -> PyResult<()> {
     };
     if !is_published(cls, &found) {
         return Err(PyTypeError::new_err(format!(
-            "the exchange table of {} is its own, dlx did not publish it",
+            "the exchange table of {} is its own; dlx did not publish it",
             type_name(cls)
         )));
     }

@@ -4,8 +4,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::OnceLock;
-
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -14,60 +12,37 @@ use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 use crate::api::from_dlpack::is_plain;
 use crate::api::lent::lend;
 use crate::convert::function::convert;
+use crate::cpython::type_map::TypeMap;
 use crate::stream;
-use crate::types::device;
-use crate::types::dtype;
+use crate::types::{device, dtype};
 
-/// A map from the first 32 types that a function meets to values. It compares types by identity, because metaclasses
-/// can override hashing and equality. Types that find no slot are asked each time.
+/// A map from the types that a function meets to values. Types that find no slot are asked each time.
 #[pyclass(frozen, module = "dlx._core")]
-pub(crate) struct Types([OnceLock<(Py<PyType>, Py<PyAny>)>; PLACES]);
-
-const PLACES: usize = 32;
+pub(crate) struct Types(TypeMap<Py<PyAny>, 32>);
 
 #[pymethods]
 impl Types {
     #[new]
     fn new() -> Self {
-        Self([const { OnceLock::new() }; PLACES])
+        Self(TypeMap::new())
     }
 
     /// The value for ``cls``, or None.
     fn get(&self, cls: &Bound<'_, PyType>) -> Option<Py<PyAny>> {
-        Some(self.find(cls)?.clone_ref(cls.py()))
+        Some(self.0.get(cls.as_type_ptr())?.clone_ref(cls.py()))
     }
 
     /// Add a value for ``cls``, if it has none and a slot is free.
     fn add(&self, cls: &Bound<'_, PyType>, value: Py<PyAny>) {
-        let mut pair = (cls.clone().unbind(), value);
-        for place in &self.0 {
-            match place.set(pair) {
-                Ok(()) => return,
-                Err(back) => pair = back,
-            }
-            // Another thread may have inserted it first.
-            if place.get().is_some_and(|(there, _)| there.is(cls)) {
-                return;
-            }
-        }
+        self.0.add(cls, value);
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        for (class, value) in self.0.iter().map_while(OnceLock::get) {
+        for (class, value) in self.0.entries() {
             visit.call(class)?;
             visit.call(value)?;
         }
         Ok(())
-    }
-}
-
-impl Types {
-    #[inline]
-    fn find(&self, cls: &Bound<'_, PyType>) -> Option<&Py<PyAny>> {
-        let mut known = self.0.iter().map_while(OnceLock::get);
-        known
-            .find(|(there, _)| there.is(cls))
-            .map(|(_, value)| value)
     }
 }
 
@@ -123,7 +98,7 @@ impl Kind {
 fn give<'py>(kind: &Bound<'py, Kind>, value: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = value.py();
     let Kind { to, known, .. } = kind.get();
-    match known.get().find(&value.get_type()) {
+    match known.get().0.get(value.get_type_ptr()) {
         Some(foreign) if foreign.is_truthy(py)? => convert(&value, to.bind(py), None, None),
         Some(_) => Ok(value),
         None if is_plain(&value) => Ok(value),
@@ -191,7 +166,7 @@ impl Bridged {
             if position == self.out {
                 break;
             }
-            let Some(known) = seen.find(&x.get_type()) else {
+            let Some(known) = seen.0.get(x.get_type_ptr()) else {
                 if is_plain(&x) {
                     taken.push(x.to_owned());
                     continue;

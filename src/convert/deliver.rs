@@ -21,33 +21,24 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::{
-    PyBufferError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError,
-};
-use pyo3::intern;
+use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::adapters::numpy;
-use crate::convert::source::{Input, Options, snapshot};
+use crate::convert::result::{Given, is_readonly, is_refusal};
+use crate::convert::source::{Input, Options};
 use crate::convert::target::Target;
-use crate::copy::by_driver;
-use crate::copy::by_driver::On;
-use crate::copy::request::Request;
+use crate::copy::by_driver::{self, On};
 use crate::exchange::Table;
-use crate::import::ladder::from_dlpack;
-use crate::stream;
-use crate::stream::Stream;
+use crate::stream::{self, Stream};
 use crate::tensor::capsule;
-use crate::tensor::checked;
-use crate::tensor::checked::parts;
+use crate::tensor::checked::{self, parts};
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::numpy::to_numpy as to_numpy_by_buffer;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
-use crate::types::dtype;
-use crate::types::dtype::DType;
-use crate::types::error::{copy_refused, copy_refused_type, first_line};
+use crate::types::error::{caused, copy_refused, first_line};
 use crate::types::{device, layout};
 
 /// Converts to a `numpy.ndarray` whose base holds the tensor.
@@ -63,7 +54,7 @@ pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Options) -> PyResult<
             };
             match array {
                 Some(array) => return array.held_by(capsule::hold(py, managed)?.into_any()),
-                None => Tensor::new(py, snapshot(managed)?)?,
+                None => Tensor::new(py, Snapshot::of(managed)?)?,
             }
         }
         Input::Tensor { tensor, .. } => tensor,
@@ -72,7 +63,7 @@ pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Options) -> PyResult<
     let meta = snapshot.meta();
     if !device::is_readable(meta.device) {
         return Err(PyBufferError::new_err(format!(
-            "the tensor is on {}; numpy.ndarray takes memory on cpu, pass device='cpu'",
+            "the tensor is on {}, but numpy.ndarray requires memory on cpu; pass device='cpu'",
             device::name(meta.device)
         )));
     }
@@ -89,7 +80,6 @@ pub(super) fn array_to_table<'py>(
     target: &Target<'py>,
     table: &Table,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let py = x.py();
     let fits = |tensor: &DLTensor, flags, shape: &[i64], strides: &[i64]| {
         misfit(tensor, flags, shape, strides).is_none()
     };
@@ -98,8 +88,7 @@ pub(super) fn array_to_table<'py>(
     };
     let given = Given { address: 0, dtype };
     let made = table.import(&target.class, offer);
-    let made = made.map_err(|error| given.refused(py, target, error))?;
-    target.check(&made)?;
+    let made = given.accepted(made, target)?;
     Ok(Some(made))
 }
 
@@ -112,16 +101,13 @@ pub(super) fn to_table<'py>(
     py: Python<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let why = match source.misfit()? {
-        None => return by_table(source, target, table, asked, py),
+        None => return by_table(source, target, table, asked),
         Some(why) => why,
     };
     let snapshot = source.into_snapshot()?;
     if why == FORGETS {
-        let source = Input::Tensor {
-            tensor: Tensor::new(py, snapshot.clone())?,
-            fresh: false,
-        };
-        let made = by_table(source, target, table, asked, py)?;
+        let source = Input::holding(py, snapshot.clone(), false)?;
+        let made = by_table(source, target, table, asked)?;
         if is_readonly(&made) {
             return Ok(made);
         }
@@ -135,7 +121,7 @@ pub(super) fn to_table<'py>(
         On::Current
     };
     let copied = Input::copied(py, asked, &snapshot, on, &why)?;
-    by_table(copied, target, table, asked, py)
+    by_table(copied, target, table, asked)
 }
 
 /// Imports a tensor that fits through the target's table.
@@ -144,7 +130,6 @@ fn by_table<'py>(
     target: &Target<'py>,
     table: &Table,
     asked: &Options,
-    py: Python<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let class = &target.class;
     let given;
@@ -159,22 +144,21 @@ fn by_table<'py>(
             table.import(class, snapshot.offer(fresh)?)
         }
     };
-    let made = made.map_err(|error| given.refused(py, target, error))?;
-    target.check(&made)?;
+    let made = given.accepted(made, target)?;
     if asked.copy == Some(false) {
         given.check_shared(&made, target)?;
     }
     Ok(made)
 }
 
-const FORGETS: &str = "would not respect that the tensor is read-only";
-const MISALIGNED: &str = "needs memory that is aligned to its elements";
+const FORGETS: &str = "would ignore that the tensor is read-only";
+const MISALIGNED: &str = "requires memory that is aligned to its elements";
 
 /// Why a library may not handle the tensor: it may refuse it, crash on it, or forget the flag.
 fn misfit(tensor: &DLTensor, flags: u64, shape: &[i64], strides: &[i64]) -> Option<&'static str> {
     let is_backward = |(&extent, &stride): (&i64, &i64)| extent > 1 && stride < 0;
     if shape.iter().zip(strides).any(is_backward) {
-        Some("takes no negative strides")
+        Some("does not accept negative strides")
     } else if is_misaligned(tensor) {
         Some(MISALIGNED)
     } else if flags & DLPACK_FLAG_BITMASK_READ_ONLY != 0 && !shape.contains(&0) {
@@ -207,7 +191,7 @@ impl Input<'_> {
 
     fn into_snapshot(self) -> PyResult<Snapshot> {
         match self {
-            Self::Managed(managed) => snapshot(managed),
+            Self::Managed(managed) => Ok(Snapshot::of(managed)?),
             Self::Tensor { tensor, .. } => Ok(tensor.get().snapshot()?.clone()),
         }
     }
@@ -221,19 +205,14 @@ impl Input<'_> {
         why: &str,
     ) -> PyResult<Input<'py>> {
         if asked.copy == Some(false) {
-            let message = format!("copy=False, but {why}; copy=True would give it a compact copy");
+            let message = format!("copy=False, but {why}; pass copy=True for a compact copy");
             return Err(copy_refused(py, message));
         }
         let here = snapshot.meta().device;
         let copied = by_driver::copied(py, snapshot, here, on).map_err(|error| {
-            let refused = PyBufferError::new_err(format!("{why}: {error}"));
-            refused.set_cause(py, Some(error));
-            refused
+            caused(py, PyBufferError::new_err(format!("{why}: {error}")), error)
         })?;
-        Ok(Input::Tensor {
-            tensor: Tensor::new(py, copied)?,
-            fresh: true,
-        })
+        Input::holding(py, copied, true)
     }
 }
 
@@ -273,7 +252,7 @@ pub(super) fn to_function<'py>(
         Ok(made) if readonly && !is_readonly(made) => Some(FORGETS.to_owned()),
         Err(error) if is_refusal(py, error) && (readonly || !snapshot.is_row_major()) => {
             let text = first_line(py, error);
-            Some(format!("does not take the tensor as it lies: {text}"))
+            Some(format!("does not accept the tensor as it is: {text}"))
         }
         _ => None,
     };
@@ -283,94 +262,10 @@ pub(super) fn to_function<'py>(
         snapshot = tensor.get().snapshot()?.clone();
         made = function.call1((&tensor,));
     }
-    let made = made.map_err(|error| given.refused(py, target, error))?;
-    target.check(&made)?;
+    let made = given.accepted(made, target)?;
     given.check_dtype(&made, target)?;
     if asked.copy == Some(false) && snapshot.size() > 0 {
         given.check_shared(&made, target)?;
     }
     Ok(made)
-}
-
-/// Address and dtype of the tensor that a library was given.
-struct Given {
-    address: usize,
-    dtype: DLDataType,
-}
-
-impl Given {
-    fn of(tensor: &DLTensor) -> Self {
-        Self {
-            address: tensor.data.addr(),
-            dtype: tensor.dtype,
-        }
-    }
-
-    /// Turns a library's refusal into a `BufferError` that names the target and the dtype.
-    #[cold]
-    fn refused(&self, py: Python<'_>, target: &Target<'_>, error: PyErr) -> PyErr {
-        if !is_refusal(py, &error) {
-            return error;
-        }
-        let name = target.name();
-        let dtype = dtype::name(self.dtype);
-        let text = first_line(py, &error);
-        let refused =
-            PyBufferError::new_err(format!("{name} does not take the {dtype} tensor: {text}"));
-        refused.set_cause(py, Some(error));
-        refused
-    }
-
-    /// Refuses a result with another dtype (JAX without x64 narrows 64-bit types, MLX has no float64).
-    fn check_dtype(&self, made: &Bound<'_, PyAny>, target: &Target<'_>) -> PyResult<()> {
-        let py = made.py();
-        let named = || DType::of(&made.getattr(intern!(py, "dtype"))?);
-        // Some libraries' dtypes have no name that dlx can read; import the result to see its dtype.
-        let found = named().or_else(|_| seen(made).map(|snapshot| snapshot.meta().dtype));
-        match found {
-            Ok(found) if found != self.dtype => Err(PyBufferError::new_err(format!(
-                "{} would show {} as {}",
-                target.name(),
-                dtype::name(self.dtype),
-                dtype::name(found)
-            ))),
-            _ => Ok(()),
-        }
-    }
-
-    /// Refuses a copy made by the library.
-    fn check_shared(&self, made: &Bound<'_, PyAny>, target: &Target<'_>) -> PyResult<()> {
-        let py = made.py();
-        match seen(made) {
-            Ok(snapshot) if snapshot.meta().data.addr() == self.address => Ok(()),
-            _ => Err(copy_refused(
-                py,
-                format!(
-                    "copy=False, but {} makes a copy of the tensor",
-                    target.name()
-                ),
-            )),
-        }
-    }
-}
-
-/// Imports the result, to look at it.
-fn seen(made: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
-    from_dlpack(made, &Request::NOTHING)
-}
-
-/// Whether the result reports itself read-only.
-fn is_readonly(made: &Bound<'_, PyAny>) -> bool {
-    seen(made).is_ok_and(|snapshot| snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY))
-}
-
-/// Whether a library refuses a tensor by this exception.
-fn is_refusal(py: Python<'_>, error: &PyErr) -> bool {
-    let refused = copy_refused_type(py).is_ok_and(|class| error.is_instance(py, class));
-    !refused
-        && (error.is_instance_of::<PyBufferError>(py)
-            || error.is_instance_of::<PyRuntimeError>(py)
-            || error.is_instance_of::<PyTypeError>(py)
-            || error.is_instance_of::<PyValueError>(py)
-            || error.is_instance_of::<PyNotImplementedError>(py))
 }

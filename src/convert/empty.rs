@@ -2,8 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::ptr::NonNull;
-
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyModule, PyType};
@@ -15,13 +13,11 @@ use crate::convert::target::{Target, Via};
 use crate::copy::by_driver;
 use crate::exchange::Table;
 use crate::import::protocol;
-use crate::tensor::checked::{Checked, Meta};
+use crate::tensor::checked::Checked;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
-use crate::types::device;
-use crate::types::device::Device;
-use crate::types::dtype;
-use crate::types::dtype::DType;
+use crate::types::device::{self, Device};
+use crate::types::dtype::{self, DType};
 use crate::types::error::bad_integers;
 
 /// Make a tensor with uninitialized elements, which hold whatever was in the memory before.
@@ -55,11 +51,8 @@ pub(crate) fn empty<'py>(
     };
     let device = given.or(here).unwrap_or(device::CPU);
     // Check the shape before any allocator sees it.
-    let meta = Meta {
-        device,
-        ..Meta::on_cpu(NonNull::dangling().as_ptr(), dtype, 0)
-    };
-    Checked::new(meta, &shape, None).map_err(|error| PyValueError::new_err(error.message()))?;
+    Checked::planned(&shape, dtype, device)
+        .map_err(|error| PyValueError::new_err(error.message()))?;
     let Some(class) = class else {
         let snapshot = by_driver::empty(&shape, dtype, device)?;
         return Ok(Tensor::new(py, snapshot)?.into_any());
@@ -85,11 +78,11 @@ fn of_table<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let class = &target.class;
     let managed = table.allocate(class, shape, dtype, device)?;
-    let snapshot = Snapshot::import(managed, None).map_err(|(error, _)| error)?;
+    let snapshot = Snapshot::of(managed)?;
     let meta = snapshot.meta();
     if (snapshot.shape(), meta.dtype, meta.device) != (shape, dtype, device) {
         return Err(PyBufferError::new_err(format!(
-            "the allocator of {} gave a {}{:?} on {} in place of a {}{shape:?} on {}",
+            "the allocator of {} returned a {}{:?} on {} instead of a {}{shape:?} on {}",
             target.name(),
             dtype::name(meta.dtype),
             snapshot.shape(),
@@ -107,7 +100,7 @@ fn of_table<'py>(
 fn extents(shape: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
     let one = shape.extract::<i64>().map(|extent| vec![extent]);
     one.or_else(|_| shape.extract()).map_err(|error| {
-        let message = format!("shape is {shape}: an int or a sequence of ints is accepted");
+        let message = format!("shape is {shape}; expected an int or a sequence of ints");
         bad_integers(shape.py(), &error, message)
     })
 }

@@ -9,13 +9,11 @@ use crate::classes::no_sync_export;
 use crate::copy::request::Request;
 use crate::exchange::slot::is_mixin;
 use crate::import::ladder::from_dlpack;
-use crate::import::protocol;
-use crate::import::protocol::FastExport;
+use crate::import::protocol::{self, FastExport};
 use crate::stream;
-use crate::stream::Stream;
 use crate::stream::usage::Release;
 use crate::tensor::checked::parts;
-use crate::tensor::managed::Managed;
+use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 
@@ -59,7 +57,7 @@ impl Options {
 /// A tensor to convert.
 pub(super) enum Input<'py> {
     /// On the CPU, as the producer's own library exports it.
-    Managed(Managed<DLManagedTensorVersioned>),
+    Managed(ManagedVersioned),
     /// Held by dlx; `fresh` if it was made for this conversion and is not shared.
     Tensor {
         tensor: Bound<'py, Tensor>,
@@ -78,16 +76,9 @@ impl<'py> Input<'py> {
     ) -> PyResult<Self> {
         let asks_nothing = asked.device.is_none() && asked.copy != Some(true);
         if asks_nothing && let Some(tensor) = Tensor::of(x) {
-            let snapshot = tensor.get().snapshot()?;
-            if snapshot.usage().is_some() {
-                let device = snapshot.meta().device;
-                snapshot.order(&Stream::of_table(stream_of(device)?, device))?;
-            }
-            let tensor = tensor.clone();
-            return Ok(Self::Tensor {
-                tensor,
-                fresh: false,
-            });
+            no_sync_export::ordered(x, &stream_of)?;
+            let (tensor, fresh) = (tensor.clone(), false);
+            return Ok(Self::Tensor { tensor, fresh });
         }
         let direct = if asks_nothing {
             no_sync_export::fast_export(x, &stream_of, any_stream)?
@@ -105,31 +96,27 @@ impl<'py> Input<'py> {
                 }
             }
             Some(FastExport::Snapshot(snapshot)) => {
-                return Ok(Self::Tensor {
-                    tensor: Tensor::new(x.py(), snapshot)?,
-                    fresh: true,
-                });
+                return Self::holding(x.py(), snapshot, true);
             }
             None => {}
         }
         let snapshot = asked.import(x, stream_of)?;
         // A producer's tensor was made for this conversion; a dlx.Tensor shares its own (R38).
         let held = Tensor::of(x).is_some() || is_mixin(&x.get_type());
-        Ok(Self::Tensor {
-            tensor: Tensor::new(x.py(), snapshot)?,
-            fresh: asked.copy == Some(true) || !held,
-        })
+        Self::holding(x.py(), snapshot, asked.copy == Some(true) || !held)
+    }
+
+    /// The tensor of `snapshot`.
+    pub(super) fn holding(py: Python<'py>, snapshot: Snapshot, fresh: bool) -> PyResult<Self> {
+        let tensor = Tensor::new(py, snapshot)?;
+        Ok(Self::Tensor { tensor, fresh })
     }
 
     /// Converts into a `dlx.Tensor`.
     pub(super) fn into_tensor(self, py: Python<'py>) -> PyResult<Bound<'py, Tensor>> {
         match self {
-            Self::Managed(managed) => Tensor::new(py, snapshot(managed)?),
+            Self::Managed(managed) => Tensor::new(py, Snapshot::of(managed)?),
             Self::Tensor { tensor, .. } => Ok(tensor),
         }
     }
-}
-
-pub(super) fn snapshot(managed: Managed<DLManagedTensorVersioned>) -> PyResult<Snapshot> {
-    Ok(Snapshot::import(managed, None).map_err(|(error, _)| error)?)
 }

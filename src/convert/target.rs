@@ -5,8 +5,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::OnceLock;
-
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -14,7 +12,8 @@ use pyo3::types::{PyModule, PyType};
 
 use crate::adapters::numpy;
 use crate::cpython::lookup::is_immutable;
-use crate::cpython::modules::loaded;
+use crate::cpython::modules::loaded_class;
+use crate::cpython::type_map::TypeMap;
 use crate::exchange::Table;
 use crate::exchange::slot::{Slot, is_mixin};
 use crate::tensor::object::Tensor;
@@ -41,27 +40,22 @@ pub(crate) struct Target<'py> {
 }
 
 /// Cached tables; classes that find no slot are looked up at each call.
-static TABLES: [OnceLock<(Py<PyType>, Table)>; 8] = [const { OnceLock::new() }; 8];
+static TABLES: TypeMap<Table, 8> = TypeMap::new();
 
 impl<'py> Target<'py> {
     /// Resolves the argument `to`.
     pub(crate) fn of(to: &Bound<'py, PyAny>) -> PyResult<Self> {
-        let py = to.py();
-        let class = match to.cast::<PyType>() {
-            Ok(class) => class.clone(),
-            Err(_) => match to.cast::<PyModule>() {
-                Ok(module) => array_type(module)?,
-                Err(_) => {
-                    return Err(PyTypeError::new_err(format!(
-                        "to is {}: an array type (torch.Tensor, numpy.ndarray) or a namespace (torch, jax.numpy) \
-                         is accepted",
-                        to.repr()?
-                    )));
-                }
-            },
+        let class = if let Ok(class) = to.cast::<PyType>() {
+            class.clone()
+        } else if to.is_instance_of::<PyModule>() {
+            provided("array_type", to)?.cast_into()?
+        } else {
+            return Err(PyTypeError::new_err(format!(
+                "to is {}; expected an array type (torch.Tensor, numpy.ndarray) or a namespace (torch, jax.numpy)",
+                to.repr()?
+            )));
         };
-        let mut known = TABLES.iter().map_while(OnceLock::get);
-        let via = if let Some((_, table)) = known.find(|(there, _)| there.is(&class)) {
+        let via = if let Some(table) = TABLES.get(class.as_type_ptr()) {
             Via::Table(*table)
         } else if Tensor::is_class(&class)? {
             Via::Tensor
@@ -73,8 +67,7 @@ impl<'py> Target<'py> {
             remember(&class, table)?;
             Via::Table(table)
         } else {
-            let provided = py.import(intern!(py, "dlx._provided"))?;
-            Via::Function(provided.call_method1(intern!(py, "importing"), (&class,))?)
+            Via::Function(provided("importing", &class)?)
         };
         Ok(Self { class, via })
     }
@@ -95,38 +88,29 @@ impl<'py> Target<'py> {
             return Ok(());
         }
         Err(PyTypeError::new_err(format!(
-            "{} cannot be made of a tensor: its library makes {}",
+            "{} cannot be made from a tensor: its library makes {}",
             self.name(),
             type_name(&made.get_type())
         )))
     }
 }
 
-/// The array type of a namespace.
-fn array_type<'py>(module: &Bound<'py, PyModule>) -> PyResult<Bound<'py, PyType>> {
-    let py = module.py();
-    let provided = py.import(intern!(py, "dlx._provided"))?;
-    let found = provided.call_method1(intern!(py, "array_type"), (module,))?;
-    Ok(found.cast_into()?)
+/// What `function` of `dlx._provided` answers for `x`.
+fn provided<'py>(function: &str, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let module = x.py().import(intern!(x.py(), "dlx._provided"))?;
+    module.call_method1(function, (x,))
 }
 
 /// Caches the table of a class that Python code can neither make nor change, and that of `torch.Tensor`.
 fn remember(class: &Bound<'_, PyType>, table: Table) -> PyResult<()> {
     let py = class.py();
     if !is_immutable(class) {
-        let torch = loaded(intern!(py, "torch"))?;
-        let own = torch.and_then(|torch| torch.getattr(intern!(py, "Tensor")).ok());
+        let own = loaded_class(intern!(py, "torch"), intern!(py, "Tensor"))?;
         if !own.is_some_and(|own| own.is(class)) {
             return Ok(());
         }
     }
-    let mut pair = (class.clone().unbind(), table);
-    for place in &TABLES {
-        match place.set(pair) {
-            Ok(()) => break,
-            Err(back) => pair = back,
-        }
-    }
+    TABLES.add(class, table);
     Ok(())
 }
 

@@ -10,12 +10,11 @@ use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::copy::host;
-use crate::copy::plan;
-use crate::copy::plan::finished;
+use crate::copy::strided::rows::Rows;
 use crate::cpython::fork::Lock;
-use crate::cpython::interpreter::blocking;
 use crate::driver;
 use crate::stream;
+use crate::stream::end::End;
 use crate::stream::order;
 use crate::stream::order::Joined;
 use crate::stream::usage::{Ready, StreamUsage};
@@ -26,12 +25,11 @@ use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::error::Error;
 use crate::types::{device, layout};
 
+mod call;
 mod down;
 
+use call::{Call, rows};
 use down::{down, refuse_capture};
-
-/// Maximum driver calls per copy; a copy that needs more goes through the host.
-const CALLS: i64 = 256;
 
 /// The stream that a copy runs on.
 pub(crate) enum On {
@@ -131,7 +129,7 @@ pub(crate) fn for_export(stream: Option<&Bound<'_, PyAny>>, there: DLDevice) -> 
         Wanted::NoOrder if has_streams => On::Unordered,
         Wanted::NoOrder => return Err(stream::no_streams(there)),
         Wanted::Stream(stream) => {
-            let stream = stream::check_device(stream)?;
+            let stream = stream::check_device(stream, there)?;
             // The consumer still owns it (R82).
             On::asked(stream, true)
         }
@@ -180,14 +178,15 @@ fn up(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResult<Sn
         compacted = host::compact(py, source)?;
         &compacted
     };
-    if let Some(steps) = plan::plan(source).filter(|_| source.size() > 0) {
-        let (from, to) = (
-            source.meta().data.expose_provenance(),
-            memory.as_ptr().addr(),
-        );
+    if source.size() > 0 {
+        let call = Call {
+            rows: Rows::run(source.nbytes()),
+            from: (source.meta().data.expose_provenance(), source.meta().device),
+            to: (memory.as_ptr().addr(), there),
+        };
         // SAFETY: `from` points to the elements of `source` and `to` to the memory just allocated; both outlive the
         // wait.
-        unsafe { finished(&steps, from, to, &stream) }?;
+        unsafe { call.make(&stream, true) }?;
     }
     let ready = if lent {
         Ready::Now
@@ -205,37 +204,34 @@ fn up(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResult<Sn
     )?)
 }
 
-/// Device to device, or within one.
+/// Device to device, or within one: in one call, or else by way of the host.
 fn across(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResult<Snapshot> {
     let ordered = on.is_ordered();
     let (stream, lent) = on.stream(there)?;
-    let steps = match source.size() {
-        0 => Some(Vec::new()),
-        _ => plan::plan(source).filter(|steps| plan::calls(steps) <= CALLS),
-    };
-    let Some(steps) = steps else {
+    let (here, has_elements) = (source.meta().device, source.size() > 0);
+    let rows = rows(source).filter(|rows| here == there || rows.height == 1);
+    if has_elements && rows.is_none() {
         refuse_capture(&stream)?;
         let fetched = down(py, source, ordered)?;
         return up(py, &fetched, there, On::Stream { stream, lent });
-    };
+    }
     let memory = DeviceMemory::new(source.nbytes(), &stream, lent)?;
     if ordered {
         wait_for(source, &stream)?;
     }
-    let raw = stream.raw()?;
-    let current = driver::enter(there).map_err(Error::from)?;
-    let (from, to) = (source.meta().data.addr(), memory.as_ptr().addr());
-    // SAFETY: `hold` keeps the elements of `source` until the stream has read them; the memory was just allocated for
-    // this stream and is freed on it (S22).
-    let queued = unsafe { plan::queue(&steps, from, to, &current, raw) };
-    drop(current);
-    let held = if steps.is_empty() {
-        Ok(())
-    } else {
-        hold(source, &stream, ordered)
-    };
-    queued?;
-    held?;
+    if let Some(rows) = rows.filter(|_| has_elements) {
+        let call = Call {
+            rows,
+            from: (source.meta().data.addr(), here),
+            to: (memory.as_ptr().addr(), there),
+        };
+        // SAFETY: `hold` keeps the elements of `source` until the stream has read them; the memory was just allocated
+        // for this stream and is freed on it (S22).
+        let queued = unsafe { call.make(&stream, false) };
+        let held = hold(source, &stream, ordered);
+        queued?;
+        held?;
+    }
     let usage = if lent {
         StreamUsage::ready_now_on(stream, there)?
     } else {
@@ -253,7 +249,7 @@ fn wait_for(source: &Snapshot, stream: &Stream) -> Result<(), Error> {
     let known = source.usage().and_then(StreamUsage::stream);
     let lead = known.map_or_else(|| stream::working(here), |known| Ok(known.clone()))?;
     source.order(&lead)?;
-    order::after(stream, &lead, Joined::Never)
+    order::after(stream, &lead, Joined::Never).map(|_| ())
 }
 
 /// Keeps the memory of `source` until `stream` has read it, and orders its producer's next write after that (H1).
@@ -274,20 +270,16 @@ fn hold(source: &Snapshot, stream: &Stream, ordered: bool) -> Result<(), Error> 
     if producer.is_none() && (is_used || source.is_freed_on(stream)) {
         return Ok(());
     }
-    let end = Arc::new(match order::point(stream) {
+    let end = match order::point(stream) {
         Ok(end) => end,
         Err(error) => {
             // Without an event, wait on the host.
-            blocking(|| {
-                let current = driver::enter(stream.device())?;
-                Ok::<_, Error>(current.synchronize_stream(stream.raw()?)?)
-            })
-            .ok();
+            order::synchronize(stream).ok();
             return Err(error);
         }
-    });
-    let back = producer.map_or(Ok(()), |producer| order::wait(&producer, &end));
-    let uses = vec![end];
+    };
+    let back = producer.map_or(Ok(()), |producer| order::wait(&producer, &end).map(|_| ()));
+    let uses = vec![End::Point(end)];
     drop(source.used(StreamUsage {
         uses: Lock::new(uses),
         ..StreamUsage::default()
@@ -312,9 +304,10 @@ fn over(
     dtype: DLDataType,
     flags: u64,
     there: DLDevice,
-    memory: DeviceMemory,
+    mut memory: DeviceMemory,
     usage: StreamUsage,
 ) -> Result<Snapshot, Error> {
+    memory.ready_at(&usage);
     let meta = Meta {
         device: there,
         ..Meta::on_cpu(memory.as_ptr(), dtype, flags)

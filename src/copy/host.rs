@@ -33,7 +33,7 @@ pub(crate) fn compact(py: Python<'_>, source: &Snapshot) -> PyResult<Snapshot> {
     let device = source.meta().device;
     if !device::is_readable(device) {
         let name = device::name(device);
-        let message = format!("dlx does not copy what is on {name}, only what is on cpu");
+        let message = format!("dlx cannot copy memory on {name}, only on cpu");
         return Err(Error::refused(message).into());
     }
     let make = || copy(source);

@@ -6,19 +6,14 @@ use pyo3::exceptions::{PyAssertionError, PyBufferError, PyRuntimeError, PyValueE
 use pyo3::prelude::*;
 
 use crate::abi::{DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED};
-use crate::copy::by_driver;
-use crate::copy::by_driver::On;
+use crate::copy::by_driver::{self, On};
 use crate::copy::host;
-use crate::stream;
-use crate::stream::order;
-use crate::stream::order::Joined;
-use crate::stream::release;
-use crate::stream::usage::Release;
-use crate::stream::usage::{Producer, Ready, StreamUsage};
-use crate::stream::{Stream, Wanted};
+use crate::stream::order::{self, Captures, Joined};
+use crate::stream::usage::{Producer, Ready, Release, StreamUsage};
+use crate::stream::{self, Stream, Wanted, release};
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
-use crate::types::error::{Error, copy_refused, copy_refused_type};
+use crate::types::error::{Error, caused, copy_refused, copy_refused_type};
 
 /// Answers which stream a consumer will run on.
 pub(crate) type StreamOf<'a> = &'a dyn Fn(DLDevice) -> PyResult<i64>;
@@ -73,15 +68,16 @@ impl Request<'_, '_> {
         let ready = match wanted {
             Wanted::NoOrder => Ready::Now,
             Wanted::Stream(stream) => {
-                if !stream.is(&producer.then) {
-                    release::sweep();
-                    order::after(&stream, &producer.then, Joined::Never)?;
-                }
+                let captures = order::after(&stream, &producer.then, Joined::Never)?;
+                release::sweep_after(captures);
                 return Ok(self.ready_on(stream, Some(producer)));
             }
             Wanted::Unset => {
-                release::sweep();
-                Ready::Point(order::point(&producer.then)?)
+                let point = order::point(&producer.then)?;
+                if point.capture().is_none() {
+                    release::sweep_after(Captures::None);
+                }
+                Ready::Point(point)
             }
         };
         Ok(StreamUsage {
@@ -104,7 +100,7 @@ impl Request<'_, '_> {
             Wanted::Unset => On::Current,
             Wanted::NoOrder => On::Unordered,
             Wanted::Stream(stream) => {
-                let stream = stream::check_device(stream)?;
+                let stream = stream::check_device(stream, there)?;
                 // Asking for a release after a stream vouches for its handle.
                 On::asked(stream, self.release == Release::None)
             }
@@ -134,9 +130,8 @@ pub(crate) fn again(
     let there = request.device.unwrap_or(here);
     match request.copy {
         Some(false) if there != here => Err(elsewhere(py, here, there)),
-        Some(true) => by_driver::copied(py, &snapshot, there, request.on(there)?),
-        _ if there != here => by_driver::copied(py, &snapshot, there, request.on(there)?),
-        _ => Ok(snapshot),
+        Some(false) | None if there == here => Ok(snapshot),
+        _ => by_driver::copied(py, &snapshot, there, request.on(there)?),
     }
 }
 
@@ -176,11 +171,7 @@ pub(crate) fn refused_by_both(
 ) -> Result<(), PyErr> {
     match by_driver::check(here, there) {
         Ok(()) => Ok(()),
-        Err(why) if is_about_builds(py, &error, there) => {
-            let explained = PyErr::from(why);
-            explained.set_cause(py, Some(error));
-            Err(explained)
-        }
+        Err(why) if is_about_builds(py, &error, there) => Err(caused(py, why.into(), error)),
         Err(_) => Err(error),
     }
 }

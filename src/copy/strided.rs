@@ -18,43 +18,23 @@
 //!
 //! Tiles touch every cache line once on either side.
 
-use std::mem::size_of;
 use std::ptr::copy_nonoverlapping;
 
 mod bits;
+mod dimension;
 pub(crate) mod rows;
+mod tiles;
 
 pub(crate) use bits::{copy_bits, in_bytes};
-
-/// One loop: its extent, and its stride in bytes on either side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Dimension {
-    extent: i64,
-    from: i64,
-    to: i64,
-}
-
-impl Dimension {
-    /// A loop of `extent` steps; `from` and `to` are strides in bytes.
-    pub(crate) fn new(extent: i64, from: i64, to: i64) -> Self {
-        Self { extent, from, to }
-    }
-}
+pub(crate) use dimension::Dimension;
+use dimension::{step, step_mut};
+use tiles::{run, tiles};
 
 /// Loops, outermost first, around one element of `item` bytes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Walk {
     dimensions: Vec<Dimension>,
     item: i64,
-}
-
-/// Bytes of a cache line, and those that the caches may hold.
-const CACHE_LINE: usize = 64;
-const CACHED: i64 = 32 << 20;
-
-/// Whether `to` is aligned to a cache line.
-fn begins_line(to: *mut u8) -> bool {
-    to.addr().is_multiple_of(CACHE_LINE)
 }
 
 /// Parts of a walk have a multiple of this many steps, which keeps tiles and cache lines whole.
@@ -103,28 +83,18 @@ impl Walk {
             (extent.min(SHARE * parts as i64), to.abs())
         });
         let Some(index) = best else {
-            return vec![(self.part(0, None), 0, 0)];
+            return vec![(self.clone(), 0, 0)];
         };
         let Dimension { extent, from, to } = self.dimensions[index];
         let share = (extent as u64).div_ceil(parts as u64);
         let share = share.next_multiple_of(SHARE as u64) as i64;
         let starts = (0..extent).step_by(share as usize);
         let part = |start: i64| {
-            let extent = share.min(extent - start);
-            (self.part(index, Some(extent)), start * from, start * to)
+            let mut part = self.clone();
+            part.dimensions[index].extent = share.min(extent - start);
+            (part, start * from, start * to)
         };
         starts.map(part).collect()
-    }
-
-    fn part(&self, index: usize, extent: Option<i64>) -> Self {
-        let mut dimensions = self.dimensions.clone();
-        if let Some(extent) = extent {
-            dimensions[index].extent = extent;
-        }
-        Self {
-            dimensions,
-            item: self.item,
-        }
     }
 
     /// Copies every element.
@@ -153,16 +123,6 @@ impl Walk {
     }
 }
 
-/// The address `steps` strides after `base`.
-fn step(base: *const u8, stride: i64, steps: i64) -> *const u8 {
-    base.wrapping_offset((stride * steps) as isize)
-}
-
-/// As [`step`], for writing.
-fn step_mut(base: *mut u8, stride: i64, steps: i64) -> *mut u8 {
-    base.wrapping_offset((stride * steps) as isize)
-}
-
 /// Copies elements of type `T`. `LINE` of them fill a cache line, and `PART` by `PART` fit into registers.
 ///
 /// # Safety
@@ -178,64 +138,13 @@ unsafe fn nest<T: Copy + Default, const LINE: usize, const PART: usize>(
     match *dimensions {
         // SAFETY: one element on either side.
         [] => unsafe { copy_nonoverlapping(from, to, size_of::<T>()) },
-        [run] if run.from == size && run.to == size => {
-            // SAFETY: `extent` contiguous elements on either side.
-            unsafe { copy_nonoverlapping(from, to, (run.extent * size) as usize) };
-        }
-        [run] if run.from == 0 && run.to == size => {
-            // SAFETY: the element that every step reads.
-            let element = unsafe { from.cast::<T>().read_unaligned() };
-            for index in 0..run.extent as usize {
-                // SAFETY: one step of the walk.
-                unsafe { to.cast::<T>().wrapping_add(index).write_unaligned(element) };
-            }
-        }
-        [run] => {
-            for index in 0..run.extent {
-                let (from, to) = (step(from, run.from, index), step_mut(to, run.to, index));
-                // SAFETY: one step of the walk.
-                let element = unsafe { from.cast::<T>().read_unaligned() };
-                // SAFETY: as above.
-                unsafe { to.cast::<T>().write_unaligned(element) };
-            }
-        }
+        // SAFETY: the walk is this loop.
+        [one] => unsafe { run::<T>(one, from, to) },
         [rows, columns]
             if columns.to == size && rows.from != 0 && rows.from.abs() < columns.from.abs() =>
         {
-            let line = LINE as i64;
-            let count = |whole: Dimension| (whole.extent as usize).div_ceil(LINE);
-            let part = |whole: Dimension, index: usize| {
-                let start = index as i64 * line;
-                (start, line.min(whole.extent - start))
-            };
-            // Beyond the caches, scattered reads cost more than scattered writes of whole lines.
-            let in_lines = begins_line(to) && rows.to % CACHE_LINE as i64 == 0;
-            let (far, span) = (columns.from.abs(), columns.from.abs() * columns.extent);
-            let by_columns = in_lines && far >= rows.to.abs() / 4 && span >= CACHED;
-            for block in 0..count(rows) * count(columns) {
-                let (row, column) = if by_columns {
-                    (block % count(rows), block / count(rows))
-                } else {
-                    (block / count(columns), block % count(columns))
-                };
-                let ((row, height), (column, width)) = (part(rows, row), part(columns, column));
-                let from = step(step(from, rows.from, row), columns.from, column);
-                let to = step_mut(step_mut(to, rows.to, row), columns.to, column);
-                if rows.from == size && height == line && width == line {
-                    // SAFETY: a whole tile of the walk, contiguous along the rows of `from` and the columns of `to`.
-                    unsafe { transpose::<T, LINE, PART>(columns.from, rows.to, from, to) };
-                    continue;
-                }
-                for row in 0..height {
-                    let columns = [Dimension {
-                        extent: width,
-                        ..columns
-                    }];
-                    let (from, to) = (step(from, rows.from, row), step_mut(to, rows.to, row));
-                    // SAFETY: part of a row of the walk.
-                    unsafe { nest::<T, LINE, PART>(&columns, from, to, size) };
-                }
-            }
+            // SAFETY: the walk is these two loops; the inner one is contiguous in `to`.
+            unsafe { tiles::<T, LINE, PART>(rows, columns, from, to) };
         }
         [outer, ref inner @ ..] if outer.from == 0 && is_filled(inner, size, outer.to) => {
             // SAFETY: the walk within the first step.
@@ -284,62 +193,6 @@ unsafe fn repeat(to: *mut u8, bytes: usize, count: usize) {
             near = done;
         }
     }
-}
-
-/// Transposes a tile of `LINE` lines of `LINE` elements, `from_pitch` and `to_pitch` bytes apart.
-///
-/// # Safety
-///
-/// The tile is readable at `from` and writable at `to`.
-unsafe fn transpose<T: Copy + Default, const LINE: usize, const PART: usize>(
-    from_pitch: i64,
-    to_pitch: i64,
-    from: *const u8,
-    to: *mut u8,
-) {
-    let mut turned = [[T::default(); LINE]; LINE];
-    for column in (0..LINE).step_by(PART) {
-        for row in (0..LINE).step_by(PART) {
-            let mut part = [[T::default(); PART]; PART];
-            for (index, elements) in part.iter_mut().enumerate() {
-                let line = step(from, from_pitch, (column + index) as i64).cast::<T>();
-                let start = line.wrapping_add(row).cast::<[T; PART]>();
-                // SAFETY: `PART` elements of one line of the tile.
-                *elements = unsafe { start.read_unaligned() };
-            }
-            for index in 0..PART {
-                let across: [T; PART] = std::array::from_fn(|column| part[column][index]);
-                turned[row + index][column..column + PART].copy_from_slice(&across);
-            }
-        }
-    }
-    for (row, line) in turned.iter().enumerate() {
-        // SAFETY: one line of the tile, contiguous in `to`.
-        unsafe { write_line(line, step_mut(to, to_pitch, row as i64)) };
-    }
-}
-
-/// Writes one cache line, past the caches if it is aligned, since it is not read soon.
-///
-/// # Safety
-///
-/// The 64 bytes of `line` can be written to `to`.
-unsafe fn write_line<T: Copy, const LINE: usize>(line: &[T; LINE], to: *mut u8) {
-    #[cfg(target_arch = "x86_64")]
-    if begins_line(to) {
-        use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
-        let from: *const __m128i = line.as_ptr().cast();
-        let to: *mut __m128i = to.cast();
-        for index in 0..size_of_val(line) / size_of::<__m128i>() {
-            // SAFETY: 16 bytes of the line; SSE2 is part of every x86-64.
-            let quarter = unsafe { _mm_loadu_si128(from.wrapping_add(index)) };
-            // SAFETY: as above, and `to` is aligned.
-            unsafe { _mm_stream_si128(to.wrapping_add(index), quarter) };
-        }
-        return;
-    }
-    // SAFETY: the caller's promise.
-    unsafe { copy_nonoverlapping(line.as_ptr().cast(), to, size_of_val(line)) };
 }
 
 /// Copies elements of any size.

@@ -1,6 +1,6 @@
 //! The boundary between Rust and C: every `extern "C"` function of dlx runs its body inside [`guard`].
 //!
-//! Unwinding into C is undefined behaviour, so panics are caught here and only here (S1 of `docs/safety.md`).
+//! Unwinding into C is undefined behaviour, so panics are caught here and only here (S1, panics, in `docs/safety.md`).
 
 use std::any::Any;
 use std::ffi::c_int;
@@ -9,8 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use pyo3::panic::PanicException;
 use pyo3::prelude::*;
 
-use crate::cpython::interpreter::Pending;
-use crate::cpython::symbol::symbol;
+use crate::cpython::interpreter::{Pending, is_attached};
 
 /// Runs `body`; if it panics, returns `on_panic` of the payload.
 pub(crate) fn guard<R>(
@@ -28,10 +27,7 @@ pub(crate) fn guard<R>(
 /// attached, otherwise only through Rust's own message on `stderr`.
 #[cold]
 pub(crate) fn unraisable(payload: Box<dyn Any + Send>) {
-    // SAFETY: `PyGILState_Check` has had this signature since CPython 3.4 (S23).
-    let check: Option<unsafe extern "C" fn() -> c_int> = unsafe { symbol("PyGILState_Check") };
-    // SAFETY: callable on any thread at any time.
-    if check.is_none_or(|check| unsafe { check() } == 0) {
+    if is_attached() != Some(true) {
         return;
     }
     let message = panic_message(&*payload);
@@ -58,7 +54,7 @@ pub(crate) fn panic_message(payload: &(dyn Any + Send)) -> String {
 /// The thread is attached to the interpreter and stays attached for the call, as `dlpack.h` requires of callers
 /// (R146). `body` must not drop an owned `Py<T>`: PyO3 does not count this attachment.
 pub(crate) unsafe fn attached(body: impl FnOnce(Python<'_>) -> PyResult<()>) -> c_int {
-    // SAFETY: the caller promises an attached thread (S2).
+    // SAFETY: the caller promises an attached thread (S2, callers).
     let py = unsafe { Python::assume_attached() };
     guard(
         || match body(py) {

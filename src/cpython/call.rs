@@ -1,5 +1,5 @@
 //! Lookups of attributes without raising, and calls of methods without a dict, through functions of CPython outside
-//! the stable ABI of 3.11 (S23 of `docs/safety.md`). PyO3's functions are the fallback.
+//! the stable ABI of 3.11 (S23, CPython's functions, in `docs/safety.md`). PyO3's functions are the fallback.
 
 use std::hint::black_box;
 use std::mem::transmute;
@@ -206,8 +206,8 @@ mod tests {
             get_optional_attr,
             vectorcall_method,
         } = functions();
-        assert_eq!(get_optional_attr.is_some(), cfg!(unix));
-        assert_eq!(vectorcall_method.is_some(), cfg!(unix));
+        assert!(get_optional_attr.is_some());
+        assert!(vectorcall_method.is_some());
     }
 
     #[test]

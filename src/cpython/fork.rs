@@ -105,7 +105,6 @@ impl<T> DerefMut for Locked<'_, T> {
 }
 
 /// Installs the fork handlers of this process, once.
-#[cfg(unix)]
 pub(crate) fn watch() {
     extern "C" fn prepare() {
         let wait = || {
@@ -132,10 +131,7 @@ pub(crate) fn watch() {
     static WATCHED: AtomicBool = AtomicBool::new(false);
     if !WATCHED.swap(true, Ordering::Relaxed) {
         // SAFETY: the handlers access only atomics and a thread-local number, which a child may do, and do not unwind
-        // (S1). They stay mapped with this library, which Python does not unload.
+        // (S1, panics). They stay mapped with this library, which Python does not unload.
         let _: c_int = unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
     }
 }
-
-#[cfg(not(unix))]
-pub(crate) fn watch() {}

@@ -1,10 +1,12 @@
 //! The interpreter's lifetime: pending exceptions while objects are released, attaching, and finalization (S5 of
 //! `docs/safety.md`).
 
+use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::null_mut;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use pyo3::exceptions::PyImportError;
@@ -12,6 +14,7 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::cpython::depth::{later, within};
+use crate::cpython::symbol::symbol;
 
 /// The pending Python exception, saved while a destructor runs and restored on drop (R5).
 pub(crate) struct Pending<'py>(Option<[*mut ffi::PyObject; 3]>, PhantomData<Python<'py>>);
@@ -138,7 +141,7 @@ pub(crate) fn one_interpreter(_: Python<'_>) -> PyResult<()> {
 }
 
 /// Runs a release of Python references, on any thread: attached, with the pending exception saved, or not at all once
-/// the interpreter has begun to exit (S5).
+/// the interpreter has begun to exit (S5, Python references).
 pub(crate) fn give_up(release: impl FnOnce(Python<'_>)) {
     attach_uncounted(|py| {
         let _pending = Pending::save(py);
@@ -170,8 +173,21 @@ pub(crate) fn attach_uncounted<R>(body: impl FnOnce(Python<'_>) -> R) -> Option<
     Some(body(unsafe { Python::assume_attached() }))
 }
 
-/// Runs a long call detached: the device may be waiting for another Python thread.
+/// Whether this thread is attached; `None` if CPython's function is absent.
+pub(crate) fn is_attached() -> Option<bool> {
+    type Check = unsafe extern "C" fn() -> c_int;
+    static CHECK: OnceLock<Option<Check>> = OnceLock::new();
+    // SAFETY: `PyGILState_Check` has had this signature since Python 3.4 (S23).
+    let check = (*CHECK.get_or_init(|| unsafe { symbol("PyGILState_Check") }))?;
+    // SAFETY: callable at any time.
+    Some(unsafe { check() } != 0)
+}
+
+/// Runs a call that may block detached: the device may be waiting for another Python thread.
 pub(crate) fn blocking<R: Send>(body: impl Fn() -> R + Send + Sync) -> R {
+    if is_attached() == Some(false) {
+        return body();
+    }
     attach_uncounted(|py| py.detach(&body)).unwrap_or_else(&body)
 }
 

@@ -4,7 +4,7 @@
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyString};
+use pyo3::types::{PyDict, PyString, PyType};
 
 /// `sys.modules`.
 #[inline(always)]
@@ -27,4 +27,17 @@ pub(crate) fn is_loaded(name: &Bound<'_, PyString>) -> PyResult<bool> {
 /// This module, if it has been imported.
 pub(crate) fn loaded<'py>(name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
     modules(name.py())?.get_item(name)
+}
+
+/// The class of this name in a module, if the module has been imported.
+pub(crate) fn loaded_class<'py>(
+    module: &Bound<'py, PyString>,
+    name: &Bound<'py, PyString>,
+) -> PyResult<Option<Bound<'py, PyType>>> {
+    let Some(module) = loaded(module)? else {
+        return Ok(None);
+    };
+    // A stand-in for the module in `sys.modules` need not have a class there.
+    let class = module.getattr_opt(name)?;
+    Ok(class.and_then(|class| class.cast_into().ok()))
 }

@@ -16,6 +16,7 @@ use crate::cpython::fork::Lock;
 const CU_EVENT_DISABLE_TIMING: c_uint = 2;
 const CUDA_ERROR_NOT_READY: c_int = 600;
 const CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: c_int = 906;
+const CU_MEMORYTYPE_HOST: c_uint = 1;
 const CU_MEMORYTYPE_UNIFIED: c_uint = 4;
 const CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
 
@@ -40,7 +41,7 @@ impl Cuda {
         } else {
             &["libcuda.so.1"]
         };
-        let library = load("DLX_LIBCUDA", files)?;
+        let library = load("DLX_LIBCUDA", "libcuda.so", files)?;
         let functions = functions::find(library);
         let cuda = Self {
             functions,
@@ -69,10 +70,14 @@ impl Cuda {
         }
     }
 
-    /// The primary context of a device, retained once for the process.
-    fn primary(&self, device: i32) -> Result<Context, Error> {
+    fn known_primary(&self, device: i32) -> Option<Context> {
         let known = |(of, context): &(i32, Context)| (*of == device).then_some(*context);
-        if let Some(context) = self.primary.lock().iter().find_map(known) {
+        self.primary.lock().iter().find_map(known)
+    }
+
+    /// The primary context of a device, retained once for the process.
+    fn retained(&self, device: i32) -> Result<Context, Error> {
+        if let Some(context) = self.known_primary(device) {
             return Ok(context);
         }
         // Outside the lock, because it is slow. Two threads may both retain it, which is harmless: it is never
@@ -99,9 +104,28 @@ impl Cuda {
 }
 
 impl Driver for Cuda {
-    fn enter(&self, device: i32) -> Result<(Option<Context>, Context), Error> {
-        let primary = self.primary(device)?;
-        Ok((self.enter_context(primary)?, primary))
+    fn primary(&self, device: i32) -> Result<Context, Error> {
+        self.retained(device)
+    }
+
+    fn other_context(&self, device: i32) -> Result<Option<Context>, Error> {
+        let current = self.current()?;
+        if current == 0 || self.known_primary(device) == Some(current) {
+            return Ok(None);
+        }
+        let mut of = 0;
+        call!(self, cuCtxGetDevice(&mut of))?;
+        if of != device {
+            return Ok(None);
+        }
+        let (mut flags, mut active) = (0, 0);
+        call!(
+            self,
+            cuDevicePrimaryCtxGetState(device, &mut flags, &mut active)
+        )?;
+        // Retaining an active context creates nothing.
+        let is_primary = active != 0 && self.retained(device)? == current;
+        Ok((!is_primary).then_some(current))
     }
 
     fn enter_context(&self, context: Context) -> Result<Option<Context>, Error> {
@@ -149,6 +173,12 @@ impl Driver for Cuda {
         NonNull::new(event).ok_or(Error::Missing("cuEventCreate"))
     }
 
+    fn destroy_event(&self, event: RawEvent) {
+        let destroy = || call!(self, cuEventDestroy(event.as_ptr()));
+        // The event may have ended with its context or its driver.
+        destroy().ok();
+    }
+
     fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Error> {
         call!(self, cuEventRecord(event.as_ptr(), stream.as_ptr()))
     }
@@ -171,10 +201,6 @@ impl Driver for Cuda {
 
     fn synchronize_stream(&self, stream: RawStream) -> Result<(), Error> {
         call!(self, cuStreamSynchronize(stream.as_ptr()))
-    }
-
-    fn synchronize_context(&self) -> Result<(), Error> {
-        call!(self, cuCtxSynchronize())
     }
 
     fn capture(&self, stream: RawStream) -> Result<Capture, Error> {
@@ -223,7 +249,33 @@ impl Driver for Cuda {
         )
     }
 
+    unsafe fn copy_between(
+        &self,
+        to: usize,
+        from: usize,
+        devices: (i32, i32),
+        bytes: usize,
+        stream: RawStream,
+    ) -> Result<(), Error> {
+        let context = |device| {
+            self.primary(device)
+                .map(std::ptr::with_exposed_provenance_mut)
+        };
+        let (there, here) = (context(devices.0)?, context(devices.1)?);
+        call!(
+            self,
+            cuMemcpyPeerAsync(to as u64, there, from as u64, here, bytes, stream.as_ptr())
+        )
+    }
+
     unsafe fn copy_rows(&self, rows: Rows, stream: RawStream) -> Result<(), Error> {
+        // Pageable memory is not in the unified address space.
+        let (kind, host, device) = if rows.to_host {
+            let host = std::ptr::with_exposed_provenance_mut(rows.to);
+            (CU_MEMORYTYPE_HOST, host, 0)
+        } else {
+            (CU_MEMORYTYPE_UNIFIED, null_mut(), rows.to as u64)
+        };
         let rows = CUDA_MEMCPY2D {
             srcXInBytes: 0,
             srcY: 0,
@@ -234,11 +286,11 @@ impl Driver for Cuda {
             srcPitch: rows.from_pitch,
             dstXInBytes: 0,
             dstY: 0,
-            dstMemoryType: CU_MEMORYTYPE_UNIFIED,
-            dstHost: null_mut(),
-            dstDevice: rows.to as u64,
+            dstMemoryType: kind,
+            dstHost: host,
+            dstDevice: device,
             dstArray: null_mut(),
-            dstPitch: rows.to_pitch,
+            dstPitch: rows.width,
             WidthInBytes: rows.width,
             Height: rows.height,
         };

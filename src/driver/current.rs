@@ -2,7 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+use std::cell::Cell;
 use std::ops::Deref;
+use std::ptr;
 
 use crate::abi::{DLDevice, kDLCUDA, kDLCUDAManaged, kDLROCM};
 use crate::driver::error::Error;
@@ -22,53 +24,97 @@ pub(crate) fn of(device: DLDevice) -> Result<&'static dyn Driver, Error> {
     }
 }
 
-/// Runs `body` in relaxed capture mode, so its calls do not invalidate any thread's capture.
-pub(crate) fn relaxed<R>(
-    driver: &dyn Driver,
-    body: impl FnOnce() -> Result<R, Error>,
-) -> Result<R, Error> {
-    const RELAXED: i32 = 2;
-    let mode = driver.exchange_capture_mode(RELAXED)?;
-    let result = body();
-    driver.exchange_capture_mode(mode)?;
-    result
+/// Relaxed capture mode: until this is dropped, calls of this thread invalidate no thread's capture.
+pub(crate) struct Relaxed {
+    driver: &'static dyn Driver,
+    mode: i32,
+    outer: usize,
+}
+
+thread_local! {
+    /// The address of the driver whose mode is relaxed in this thread.
+    static RELAXED_IN: Cell<usize> = const { Cell::new(0) };
+}
+
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`, and HIP's.
+const RELAXED: i32 = 2;
+
+impl Relaxed {
+    /// Sets the mode, which costs nothing if it is set already.
+    pub(crate) fn enter(driver: &'static dyn Driver) -> Result<Option<Self>, Error> {
+        let address = ptr::from_ref(driver).addr();
+        let outer = RELAXED_IN.get();
+        if outer == address {
+            return Ok(None);
+        }
+        let mode = driver.exchange_capture_mode(RELAXED)?;
+        RELAXED_IN.set(address);
+        Ok(Some(Self {
+            driver,
+            mode,
+            outer,
+        }))
+    }
+}
+
+impl Drop for Relaxed {
+    fn drop(&mut self) {
+        RELAXED_IN.set(self.outer);
+        // Fails only if the driver has shut down.
+        self.driver.exchange_capture_mode(self.mode).ok();
+    }
 }
 
 /// A driver, with the context of a device current until this is dropped.
 pub(crate) struct Current {
     pub(super) driver: &'static dyn Driver,
-    device: i32,
     pub(super) context: Context,
+    /// Whether the context lives as long as the process, which retains it.
+    pub(super) is_permanent: bool,
     previous: Option<Context>,
 }
 
-/// Makes the primary context of `device` current in this thread.
-pub(crate) fn enter(device: DLDevice) -> Result<Current, Error> {
+/// Makes `context` current in this thread, or else the primary context of `device`.
+pub(crate) fn enter(device: DLDevice, context: Option<Context>) -> Result<Current, Error> {
     let driver = of(device)?;
-    let (previous, context) = driver.enter(device.device_id)?;
+    let (context, is_permanent) = match context {
+        Some(context) => (context, false),
+        None => (driver.primary(device.device_id)?, true),
+    };
     Ok(Current {
         driver,
-        device: device.device_id,
         context,
-        previous,
+        is_permanent,
+        previous: driver.enter_context(context)?,
+    })
+}
+
+/// The device of a stream. No context need be current, and none is created.
+pub(crate) fn device_of_stream(device: DLDevice, stream: RawStream) -> Result<DLDevice, Error> {
+    let driver = of(device)?;
+    let device_id = driver.device_of_context(driver.context_of(stream)?)?;
+    Ok(DLDevice {
+        device_id,
+        ..device
     })
 }
 
 impl Current {
-    /// The device of a stream.
-    pub(crate) fn device_of_stream(&self, stream: RawStream) -> Result<i32, Error> {
-        let context = self.driver.context_of(stream)?;
-        if context == self.context {
-            Ok(self.device)
-        } else {
-            self.driver.device_of_context(context)
-        }
+    /// Sets the relaxed capture mode.
+    pub(crate) fn relaxed(&self) -> Result<Option<Relaxed>, Error> {
+        Relaxed::enter(self.driver)
+    }
+
+    /// Whether a stream is one of this context.
+    pub(crate) fn owns(&self, stream: RawStream) -> Result<bool, Error> {
+        Ok(self.driver.context_of(stream)? == self.context)
     }
 
     /// Blocks until all work queued on `stream` is done. `stream` must not be capturing; no other capture is
     /// invalidated.
     pub(crate) fn synchronize(&self, stream: RawStream) -> Result<(), Error> {
-        relaxed(self.driver, || self.driver.synchronize_stream(stream))
+        let _relaxed = Relaxed::enter(self.driver)?;
+        self.driver.synchronize_stream(stream)
     }
 
     /// Makes the context of `stream` current, for streams outside the primary context.
@@ -76,8 +122,8 @@ impl Current {
         let context = self.driver.context_of(stream)?;
         Ok(Self {
             driver: self.driver,
-            device: self.device,
             context,
+            is_permanent: false,
             previous: self.driver.enter_context(context)?,
         })
     }

@@ -29,8 +29,6 @@ pub(crate) enum Error {
     Forked,
     /// The device has no streams.
     NoStreams,
-    /// The call would have invalidated a stream capture.
-    Captured,
 }
 
 impl Error {
@@ -47,10 +45,19 @@ impl Error {
         matches!(self, Self::NotFound { .. } | Self::NoStreams)
     }
 
-    /// Whether the driver and all its resources are gone for good.
+    /// Whether nothing runs any more, for good: there is no driver, it has shut down, or an error has ended all work of
+    /// the context.
     pub(crate) fn is_final(&self) -> bool {
-        const DEINITIALIZED: i32 = 4;
-        *self == Self::Forked || self.is_absent() || self.code() == Some(DEINITIALIZED)
+        /// `CUDA_ERROR_DEINITIALIZED`, and the errors of which `cuda.h` says that the process must be relaunched, or
+        /// that the context is destroyed. HIP has the same numbers.
+        const FINAL: [i32; 12] = [4, 214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719];
+        let is_final = |code| FINAL.contains(&code);
+        *self == Self::Forked || self.is_absent() || self.code().is_some_and(is_final)
+    }
+
+    /// Whether a handle is not, or no longer, one of the driver's.
+    pub(crate) fn is_invalid_handle(&self) -> bool {
+        self.code() == Some(400)
     }
 
     /// Whether the device is out of memory.
@@ -76,7 +83,6 @@ impl fmt::Display for Error {
                 "this process is a fork of one that used the device, and a driver does not survive a fork; \
                  start processes that use devices with the method 'spawn'",
             ),
-            Self::Captured => f.write_str("a stream captures a graph"),
             Self::NoStreams => f.write_str("the device has no streams that dlx knows"),
         }
     }

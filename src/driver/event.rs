@@ -1,8 +1,12 @@
 //! Events, pooled because creating one under load can take milliseconds.
+//!
+//! Only events of primary contexts return to the pool: other contexts may be destroyed, with their events. Events that
+//! were captured do not return either: on HIP even a query of one invalidates a capture that still goes on
+//! (`hip_event.cpp` of ROCm).
 
 use std::collections::VecDeque;
 
-use super::current::{Current, relaxed};
+use super::current::{Current, Relaxed};
 use super::error::Error;
 use super::interface::{Capture, Context, Driver, RawEvent, RawStream};
 use super::library::check_fork;
@@ -13,6 +17,8 @@ pub(crate) struct Event {
     driver: &'static dyn Driver,
     context: Context,
     raw: RawEvent,
+    /// Whether the event returns to the pool.
+    is_pooled: bool,
     /// The capture in which the event was recorded; it is then a node of that graph, not a point in time.
     capture: Option<u64>,
 }
@@ -35,20 +41,29 @@ unsafe impl Send for Idle {}
 /// The idle events; they live as long as the process.
 static POOL: Lock<VecDeque<Idle>> = Lock::new(VecDeque::new());
 
-/// An event of this driver and context from the pool, or a new one.
-fn take(driver: &'static dyn Driver, context: Context) -> Result<RawEvent, Error> {
+/// Takes the first event of this driver and context out of the pool.
+fn idle(driver: &'static dyn Driver, context: Context) -> Option<Idle> {
     let mut pool = POOL.lock();
     let fits = |idle: &Idle| std::ptr::addr_eq(idle.driver, driver) && idle.context == context;
-    // If events can only be re-recorded once done, the first is the oldest.
-    let ready = |idle: &Idle| {
-        driver.rerecords() || relaxed(driver, || driver.is_done(idle.raw)).unwrap_or(false)
-    };
-    let found = pool.iter().position(fits);
-    let found = found.filter(|&index| pool.get(index).is_some_and(ready));
-    if let Some(idle) = found.and_then(|index| pool.remove(index)) {
-        return Ok(idle.raw);
+    let found = pool.iter().position(fits)?;
+    pool.remove(found)
+}
+
+/// Whether the last record of a pooled event has completed.
+fn is_passed(idle: &Idle) -> bool {
+    let _relaxed = Relaxed::enter(idle.driver);
+    idle.driver.is_done(idle.raw).unwrap_or(false)
+}
+
+/// An event of this driver and context from the pool, or a new one.
+fn take(driver: &'static dyn Driver, context: Context) -> Result<RawEvent, Error> {
+    if let Some(idle) = idle(driver, context) {
+        // If events can only be re-recorded once done, the first is the oldest.
+        if driver.rerecords() || is_passed(&idle) {
+            return Ok(idle.raw);
+        }
+        POOL.lock().push_front(idle);
     }
-    drop(pool);
     driver.create_event()
 }
 
@@ -61,11 +76,10 @@ impl Event {
         stream: RawStream,
         capture: Capture,
     ) -> Result<Self, Error> {
-        const INVALID_HANDLE: i32 = 400;
         match Self::record_in(current, stream, capture) {
             // An event can only be recorded on a stream of its own context, and not every stream is in the primary
             // one.
-            Err(error) if error.code() == Some(INVALID_HANDLE) && capture == Capture::None => {
+            Err(error) if error.is_invalid_handle() && capture == Capture::None => {
                 Self::record_in(&current.enter_context_of(stream)?, stream, capture)
             }
             recorded => recorded,
@@ -77,6 +91,7 @@ impl Event {
             driver: current.driver,
             context: current.context,
             raw: take(current.driver, current.context)?,
+            is_pooled: current.is_permanent && capture == Capture::None,
             capture: match capture {
                 Capture::Active(id) => Some(id),
                 _ => None,
@@ -107,10 +122,17 @@ impl Event {
         self.ask(|| self.driver.synchronize_event(self.raw))
     }
 
+    /// Sets the relaxed capture mode of the event's driver.
+    pub(crate) fn relaxed(&self) -> Result<Option<Relaxed>, Error> {
+        check_fork()?;
+        Relaxed::enter(self.driver)
+    }
+
     fn ask<R>(&self, body: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
         check_fork()?;
-        let previous = self.driver.enter_context(self.context)?;
-        let answer = relaxed(self.driver, body);
+        // A green context that is current in another thread cannot be entered; the driver may answer without.
+        let previous = self.driver.enter_context(self.context).unwrap_or(None);
+        let answer = Relaxed::enter(self.driver).and_then(|_relaxed| body());
         if let Some(previous) = previous {
             self.driver.leave(previous);
         }
@@ -120,6 +142,12 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
+        if !self.is_pooled {
+            if check_fork().is_ok() {
+                self.driver.destroy_event(self.raw);
+            }
+            return;
+        }
         let idle = Idle {
             driver: self.driver,
             context: self.context,

@@ -20,8 +20,8 @@ functions! {
     hipInit(c_uint);
     hipGetDevice(*mut c_int);
     hipSetDevice(c_int);
-    hipDeviceSynchronize();
     hipEventCreateWithFlags(*mut *mut c_void, c_uint);
+    hipEventDestroy(*mut c_void);
     hipEventRecord(*mut c_void, *mut c_void);
     hipEventQuery(*mut c_void);
     hipEventSynchronize(*mut c_void);
@@ -32,6 +32,14 @@ functions! {
     hipStreamGetCaptureInfo(*mut c_void, *mut c_int, *mut u64);
     hipThreadExchangeStreamCaptureMode(*mut c_int);
     hipMemcpyAsync(*mut c_void, *const c_void, usize, c_int, *mut c_void);
+    hipMemcpyPeerAsync(
+        *mut c_void,
+        c_int,
+        *const c_void,
+        c_int,
+        usize,
+        *mut c_void,
+    );
     hipMemcpy2DAsync(
         *mut c_void,
         usize,
@@ -69,7 +77,7 @@ impl Hip {
             "libamdhip64.so",
             "amdhip64.dll",
         ];
-        let library = load("DLX_LIBAMDHIP", &files)?;
+        let library = load("DLX_LIBAMDHIP", "libamdhip64", &files)?;
         let address = |_: &'static str, name: &'static str| {
             // SAFETY: this only takes the address.
             let address = unsafe { symbol::<*mut c_void>(library, name) };
@@ -108,9 +116,12 @@ impl Hip {
 }
 
 impl Driver for Hip {
-    fn enter(&self, device: i32) -> Result<(Option<Context>, Context), Error> {
-        let context = device as Context;
-        Ok((self.enter_context(context)?, context))
+    fn primary(&self, device: i32) -> Result<Context, Error> {
+        Ok(device as Context)
+    }
+
+    fn other_context(&self, _device: i32) -> Result<Option<Context>, Error> {
+        Ok(None)
     }
 
     fn enter_context(&self, context: Context) -> Result<Option<Context>, Error> {
@@ -152,6 +163,12 @@ impl Driver for Hip {
         NonNull::new(event).ok_or(Error::Missing("hipEventCreateWithFlags"))
     }
 
+    fn destroy_event(&self, event: RawEvent) {
+        let destroy = || call!(self, hipEventDestroy(event.as_ptr()));
+        // The event may have ended with its runtime.
+        destroy().ok();
+    }
+
     fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Error> {
         call!(self, hipEventRecord(event.as_ptr(), stream.as_ptr()))
     }
@@ -174,10 +191,6 @@ impl Driver for Hip {
 
     fn synchronize_stream(&self, stream: RawStream) -> Result<(), Error> {
         call!(self, hipStreamSynchronize(stream.as_ptr()))
-    }
-
-    fn synchronize_context(&self) -> Result<(), Error> {
-        call!(self, hipDeviceSynchronize())
     }
 
     fn capture(&self, stream: RawStream) -> Result<Capture, Error> {
@@ -221,6 +234,22 @@ impl Driver for Hip {
         )
     }
 
+    unsafe fn copy_between(
+        &self,
+        to: usize,
+        from: usize,
+        devices: (i32, i32),
+        bytes: usize,
+        stream: RawStream,
+    ) -> Result<(), Error> {
+        let to = std::ptr::with_exposed_provenance_mut(to);
+        let from = std::ptr::with_exposed_provenance(from);
+        call!(
+            self,
+            hipMemcpyPeerAsync(to, devices.0, from, devices.1, bytes, stream.as_ptr())
+        )
+    }
+
     unsafe fn copy_rows(&self, rows: Rows, stream: RawStream) -> Result<(), Error> {
         let to = std::ptr::with_exposed_provenance_mut(rows.to);
         let from = std::ptr::with_exposed_provenance(rows.from);
@@ -228,7 +257,7 @@ impl Driver for Hip {
             self,
             hipMemcpy2DAsync(
                 to,
-                rows.to_pitch,
+                rows.width,
                 from,
                 rows.from_pitch,
                 rows.width,

@@ -28,8 +28,8 @@ impl RawStream {
 /// An event created by a driver; only `driver::Event` frees it.
 pub(super) type RawEvent = NonNull<c_void>;
 
-/// The owner of an event: a context address on CUDA, a device index on HIP.
-pub(super) type Context = usize;
+/// The owner of streams and events: a context address on CUDA, a device index on HIP.
+pub(crate) type Context = usize;
 
 /// What a stream does with the work queued on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,11 +56,12 @@ impl Capture {
     }
 }
 
-/// A 2D copy: `height` rows of `width` bytes, with the given pitch on each side.
+/// A 2D copy: `height` rows of `width` bytes, that lie `from_pitch` bytes apart, to memory without gaps.
 #[derive(Clone, Copy)]
 pub(crate) struct Rows {
     pub(crate) to: usize,
-    pub(crate) to_pitch: usize,
+    /// Whether `to` is memory of the host, which need not be the driver's.
+    pub(crate) to_host: bool,
     pub(crate) from: usize,
     pub(crate) from_pitch: usize,
     pub(crate) width: usize,
@@ -69,14 +70,17 @@ pub(crate) struct Rows {
 
 /// The functions of a runtime. Those without a context argument use the current one; see `current::enter`.
 pub(crate) trait Driver: Sync {
-    /// Makes the context of `device` current; returns what [`Self::leave`] must restore, and that context.
-    fn enter(&self, device: i32) -> Result<(Option<Context>, Context), Error>;
+    /// The context that runtimes use on `device`.
+    fn primary(&self, device: i32) -> Result<Context, Error>;
 
-    /// Restores the context that was current before [`Self::enter`] or [`Self::enter_context`].
-    fn leave(&self, previous: Context);
+    /// The current context, if it is one of `device` other than the primary one. Creates no context.
+    fn other_context(&self, device: i32) -> Result<Option<Context>, Error>;
 
-    /// Makes a context from [`Self::context_of`] current; returns what [`Self::leave`] must restore.
+    /// Makes a context current; returns what [`Self::leave`] must restore.
     fn enter_context(&self, context: Context) -> Result<Option<Context>, Error>;
+
+    /// Restores the context that was current before [`Self::enter_context`].
+    fn leave(&self, previous: Context);
 
     /// The context of a stream.
     fn context_of(&self, stream: RawStream) -> Result<Context, Error>;
@@ -89,6 +93,9 @@ pub(crate) trait Driver: Sync {
 
     /// A new event in the current context, without timing.
     fn create_event(&self) -> Result<RawEvent, Error>;
+
+    /// Destroys an event. Waits for it that are queued keep their order.
+    fn destroy_event(&self, event: RawEvent);
 
     /// Records `event` after all work queued on `stream`.
     fn record(&self, event: RawEvent, stream: RawStream) -> Result<(), Error>;
@@ -105,16 +112,13 @@ pub(crate) trait Driver: Sync {
     /// Blocks until all work queued on `stream` is done.
     fn synchronize_stream(&self, stream: RawStream) -> Result<(), Error>;
 
-    /// Blocks until all work of the current context is done.
-    fn synchronize_context(&self) -> Result<(), Error>;
-
     /// The capture state of `stream`.
     fn capture(&self, stream: RawStream) -> Result<Capture, Error>;
 
     /// Sets this thread's capture mode (2 is relaxed) and returns the previous one.
     fn exchange_capture_mode(&self, mode: i32) -> Result<i32, Error>;
 
-    /// Queues a copy of bytes between any two kinds of memory.
+    /// Queues a copy of bytes on a device, or between it and the host.
     ///
     /// # Safety
     ///
@@ -128,7 +132,22 @@ pub(crate) trait Driver: Sync {
         stream: RawStream,
     ) -> Result<(), Error>;
 
-    /// Queues a copy of rows between any two kinds of memory.
+    /// Queues a copy of bytes between two `devices`, that of `to` and that of `from`, neither of which need reach the
+    /// memory of the other.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::copy`].
+    unsafe fn copy_between(
+        &self,
+        to: usize,
+        from: usize,
+        devices: (i32, i32),
+        bytes: usize,
+        stream: RawStream,
+    ) -> Result<(), Error>;
+
+    /// Queues a copy of rows on a device, or from it to the host.
     ///
     /// # Safety
     ///

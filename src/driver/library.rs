@@ -3,6 +3,7 @@
 use std::env;
 use std::error::Error as _;
 use std::ffi::c_int;
+use std::fs;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,10 +13,14 @@ use super::error::Error;
 use crate::cpython::boundary::guard;
 use crate::cpython::fork::Inside;
 
-/// Loads the library named by the environment variable `variable`, or else the first of `files` that exists.
-pub(super) fn load(variable: &str, files: &[&str]) -> Result<&'static Library, Error> {
+/// Loads the library named by the environment variable `variable`, or else the one of this `stem` that the process has
+/// loaded, or else the first of `files` that exists.
+///
+/// Frameworks bring a ROCm runtime of their own, under any name; a second one would not know the streams of the first.
+pub(super) fn load(variable: &str, stem: &str, files: &[&str]) -> Result<&'static Library, Error> {
     let named = env::var(variable).ok().filter(|file| !file.is_empty());
-    let files: Vec<&str> = match &named {
+    let found = named.or_else(|| loaded(stem));
+    let files: Vec<&str> = match &found {
         Some(file) => vec![file],
         None => files.to_vec(),
     };
@@ -32,6 +37,19 @@ pub(super) fn load(variable: &str, files: &[&str]) -> Result<&'static Library, E
     Err(Error::NotFound {
         file: files.join(" or "),
         why,
+    })
+}
+
+/// The file of a library that is loaded and whose name begins with `stem`.
+fn loaded(stem: &str) -> Option<String> {
+    // On other systems than Linux there is no such file, and the loader finds what is loaded by its name alone.
+    let maps = fs::read("/proc/self/maps").ok()?;
+    let mut lines = maps.split(|&byte| byte == b'\n');
+    lines.find_map(|line| {
+        let path = line.get(line.iter().position(|&byte| byte == b'/')?..)?;
+        let path = str::from_utf8(path).ok()?;
+        let (_, name) = path.rsplit_once('/')?;
+        name.starts_with(stem).then(|| path.to_owned())
     })
 }
 

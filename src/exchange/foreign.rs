@@ -18,7 +18,7 @@ use crate::cpython::lookup::lacks;
 use crate::exchange::published::NAME;
 use crate::stream::WorkStream;
 use crate::tensor::checked::{Checked, Meta, dimensions, is_exact, is_fast};
-use crate::tensor::managed::Managed;
+use crate::tensor::managed::{Managed, ManagedVersioned};
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::error::{Error, type_name};
 
@@ -124,10 +124,7 @@ impl Table {
     ///
     /// That of the guard, the table's own exception, or `BufferError` if it breaks R123.
     #[inline(always)]
-    pub(crate) fn export(
-        &self,
-        object: &Bound<'_, PyAny>,
-    ) -> PyResult<Managed<DLManagedTensorVersioned>> {
+    pub(crate) fn export(&self, object: &Bound<'_, PyAny>) -> PyResult<ManagedVersioned> {
         if let Some(guard) = self.guard {
             Python::attach(|_| guard(object, true))?;
         }
@@ -135,10 +132,7 @@ impl Table {
     }
 
     /// As [`Self::export`], for a kernel, which records no gradients.
-    pub(crate) fn export_to_kernel(
-        &self,
-        object: &Bound<'_, PyAny>,
-    ) -> PyResult<Managed<DLManagedTensorVersioned>> {
+    pub(crate) fn export_to_kernel(&self, object: &Bound<'_, PyAny>) -> PyResult<ManagedVersioned> {
         if let Some(guard) = self.guard {
             Python::attach(|_| guard(object, false))?;
         }
@@ -146,31 +140,22 @@ impl Table {
     }
 
     #[inline(always)]
-    fn export_unguarded(
-        &self,
-        object: &Bound<'_, PyAny>,
-    ) -> PyResult<Managed<DLManagedTensorVersioned>> {
-        let py = object.py();
+    fn export_unguarded(&self, object: &Bound<'_, PyAny>) -> PyResult<ManagedVersioned> {
         let mut out = null_mut();
         // SAFETY: the table was found on the type of `object`, the thread is attached, and `out` is ours.
         let code = unsafe { (self.from_py)(object.as_ptr().cast(), &mut out) };
-        // SAFETY: the table passes ownership of what it writes to `out` (S3).
+        // SAFETY: the table passes ownership of what it writes to `out` (S3, managed tensors).
         let managed = NonNull::new(out).map(|out| unsafe { Managed::from_raw(out) });
         match (code, managed) {
             // SAFETY: attached.
             (0, Some(managed)) if unsafe { ffi::PyErr_Occurred() }.is_null() => Ok(managed),
-            (0, Some(_)) => Err(broken(
-                &object.get_type(),
-                FROM_PY,
-                "succeeded with an exception set",
-                PyErr::take(py),
-            )),
-            (0, None) => Err(broken(
-                &object.get_type(),
-                FROM_PY,
-                "succeeded without a tensor",
-                PyErr::take(py),
-            )),
+            (0, managed) => {
+                let how = match managed {
+                    Some(_) => EXCEPTION_SET,
+                    None => "succeeded without a tensor",
+                };
+                Err(broken(&object.get_type(), FROM_PY, how))
+            }
             // A failing table must not return a tensor; do not dereference what it wrote.
             (_, managed) => {
                 std::mem::forget(managed);
@@ -202,13 +187,7 @@ impl Table {
         }
         // SAFETY: attached.
         if !unsafe { ffi::PyErr_Occurred() }.is_null() {
-            let cause = PyErr::take(object.py());
-            return Err(broken(
-                &object.get_type(),
-                BORROW,
-                "succeeded with an exception set",
-                cause,
-            ));
+            return Err(broken(&object.get_type(), BORROW, EXCEPTION_SET));
         }
         // SAFETY: a table that succeeds has filled `out` (R123).
         let tensor = unsafe { out.assume_init() };
@@ -221,7 +200,7 @@ impl Table {
         }
         // A view cannot be corrected: nothing would own the correction.
         Err(Error::refused(
-            "the tensor has no strides, or data that has to be normalized: it can be exported, but not lent",
+            "the tensor has no strides, or a data pointer that dlx has to normalize, so it can be exported but not lent",
         )
         .into())
     }
@@ -271,12 +250,15 @@ const BORROW: &str = "dltensor_from_py_object_no_sync";
 #[cold]
 fn failed(class: &Bound<'_, PyType>, function: &str) -> PyErr {
     PyErr::take(class.py())
-        .unwrap_or_else(|| broken(class, function, "failed without an exception", None))
+        .unwrap_or_else(|| broken(class, function, "failed without an exception"))
 }
 
-/// The error for a table that breaks R123.
+const EXCEPTION_SET: &str = "succeeded with an exception set";
+
+/// The error for a table that breaks R123; its cause is the exception that is set, if any.
 #[cold]
-fn broken(class: &Bound<'_, PyType>, function: &str, how: &str, cause: Option<PyErr>) -> PyErr {
+fn broken(class: &Bound<'_, PyType>, function: &str, how: &str) -> PyErr {
+    let cause = PyErr::take(class.py());
     let name = type_name(class);
     let error = PyBufferError::new_err(format!("{function} of {name} {how}"));
     error.set_cause(class.py(), cause);

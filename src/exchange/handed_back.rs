@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 
 use crate::abi::DLManagedTensorVersioned;
 use crate::cpython::boundary::{guard, unraisable};
-use crate::cpython::fork::{Lock, Locked};
+use crate::cpython::fork::Lock;
 use crate::tensor::snapshot::Snapshot;
 
 /// The caller's share of a tensor, with the producer's deleter.
@@ -23,10 +23,6 @@ type Shares = HashMap<usize, Vec<Share>>;
 
 static SHARES: Lock<Option<Shares>> = Lock::new(None);
 
-fn shares() -> Locked<'static, Option<Shares>> {
-    SHARES.lock()
-}
-
 /// Hands `tensor`, which `snapshot` had taken over, back to the caller.
 ///
 /// # Safety
@@ -36,7 +32,7 @@ pub(crate) unsafe fn give_back(tensor: NonNull<DLManagedTensorVersioned>, snapsh
     let Err(snapshot) = snapshot.forget() else {
         return;
     };
-    // SAFETY: the snapshot keeps the tensor alive (S15).
+    // SAFETY: the snapshot keeps the tensor alive (S15, tensors handed back).
     let place = unsafe { &raw mut (*tensor.as_ptr()).deleter };
     // SAFETY: as above; nothing else accesses the field while the caller waits for this function (S15).
     let deleter = unsafe { place.replace(Some(give_up)) };
@@ -45,7 +41,7 @@ pub(crate) unsafe fn give_back(tensor: NonNull<DLManagedTensorVersioned>, snapsh
         _snapshot: snapshot,
     };
     let address = tensor.as_ptr().addr();
-    let mut shares = shares();
+    let mut shares = SHARES.lock();
     let shares = shares.get_or_insert_default();
     shares.entry(address).or_default().push(share);
 }
@@ -68,7 +64,7 @@ unsafe extern "C" fn give_up(tensor: *mut DLManagedTensorVersioned) {
 
 /// Removes the share that was added last.
 fn take(address: usize) -> Option<Share> {
-    let mut shares = shares();
+    let mut shares = SHARES.lock();
     let shares = shares.as_mut()?;
     let of_tensor = shares.get_mut(&address)?;
     let share = of_tensor.pop();

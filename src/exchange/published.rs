@@ -12,10 +12,9 @@ use pyo3::types::PyCapsule;
 use crate::abi::*;
 use crate::cpython::boundary::{attached, guard};
 use crate::exchange::handed_back::give_back;
-use crate::stream;
-use crate::stream::Stream;
 use crate::stream::usage::StreamUsage;
-use crate::tensor::managed::Managed;
+use crate::stream::{self, Stream};
+use crate::tensor::managed::{Managed, ManagedVersioned};
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::Error;
 
@@ -33,10 +32,7 @@ pub(crate) trait Exchange: Sync {
     }
 
     /// A new managed tensor for `object`, ordered before [`Self::current_work_stream`].
-    fn export(
-        &self,
-        object: Borrowed<'_, '_, PyAny>,
-    ) -> PyResult<Managed<DLManagedTensorVersioned>>;
+    fn export(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<ManagedVersioned>;
 
     /// A view whose dimensions belong to `object`: no allocation, no reference count (R129).
     fn borrow(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor>;
@@ -50,7 +46,7 @@ pub(crate) trait Exchange: Sync {
         shape: &[i64],
         dtype: DLDataType,
         device: DLDevice,
-    ) -> Result<Managed<DLManagedTensorVersioned>, Error>;
+    ) -> Result<ManagedVersioned, Error>;
 
     /// The stream that consumers of this table run on, as an integer; 0 if there is none (R139, R141).
     fn current_work_stream(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64>;
@@ -112,7 +108,7 @@ pub(crate) fn publish<'py>(
     py: Python<'py>,
     table: &'static Published,
 ) -> PyResult<Bound<'py, PyCapsule>> {
-    // SAFETY: the table is static and nothing writes to it (S14), although a capsule holds a mutable pointer.
+    // SAFETY: the table is static and nothing writes to it (S14, slots), although a capsule holds a mutable pointer.
     unsafe { PyCapsule::new_with_pointer(py, table.header().cast(), NAME) }
 }
 
@@ -120,7 +116,7 @@ unsafe extern "C" fn managed_tensor_from_py_object_no_sync<T: ExchangeType>(
     py_object: *mut c_void,
     out: *mut *mut DLManagedTensorVersioned,
 ) -> c_int {
-    // SAFETY: the caller of the table obeys `dlpack.h` (S2).
+    // SAFETY: the caller of the table obeys `dlpack.h` (S2, callers).
     unsafe { from_py_object(T::exchange(), py_object, out) }
 }
 

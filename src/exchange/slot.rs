@@ -6,7 +6,7 @@
 
 use std::ptr::{from_ref, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::ffi;
@@ -165,9 +165,7 @@ impl Slot {
 
     /// Whether the table lends views.
     pub(crate) fn lends(&self) -> bool {
-        self.holder
-            .get()
-            .is_some_and(|holder| holder.origin.lends())
+        (self.holder.get()).is_some_and(|holder| holder.origin.lends())
     }
 
     /// The error of a table that was given an object of another type (R127).
@@ -196,11 +194,8 @@ impl Slot {
     ///
     /// `RuntimeError` if the class is gone.
     pub(crate) fn living<'py>(&self, py: Python<'py>) -> PyResult<(&Holder, Bound<'py, PyType>)> {
-        for holder in [Some(self), self.heir()]
-            .into_iter()
-            .flatten()
-            .flat_map(Self::holder)
-        {
+        let slots = [Some(self), self.heir()].into_iter().flatten();
+        for holder in slots.flat_map(Self::holder) {
             if let Some(class) = holder.class.bind(py).upgrade_as::<PyType>()? {
                 return Ok((holder, class));
             }
@@ -213,30 +208,24 @@ impl Slot {
 
     /// Stores the work stream that the consumer of an export should run on.
     pub(crate) fn set_work_stream(&self, work_stream: WorkStream) {
-        let mut place = self
-            .work_stream
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *place = Some(work_stream);
+        *self.last_work_stream() = Some(work_stream);
     }
 
     /// The work stream stored last.
     pub(crate) fn work_stream(&self) -> Option<WorkStream> {
-        *self
-            .work_stream
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        *self.last_work_stream()
+    }
+
+    fn last_work_stream(&self) -> MutexGuard<'_, Option<WorkStream>> {
+        let place = self.work_stream.lock();
+        place.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Clears the slot of a class that has died, so that a later class at its address does not match.
 #[pyfunction]
 fn forget(weak: &Bound<'_, PyAny>) {
-    let holds = |slot: &&Slot| {
-        slot.holder
-            .get()
-            .is_some_and(|holder| holder.class.is(weak))
-    };
+    let holds = |slot: &&Slot| (slot.holder.get()).is_some_and(|holder| holder.class.is(weak));
     if let Some(slot) = POOL.iter().find(holds) {
         slot.class.store(null_mut(), Ordering::Release);
     }
@@ -257,24 +246,10 @@ const ROW: usize = 16;
 
 macro_rules! rows {
     ($($start:literal)*) => {
-        [$([
-            table::<Numbered<{ $start }>>(),
-            table::<Numbered<{ $start + 1 }>>(),
-            table::<Numbered<{ $start + 2 }>>(),
-            table::<Numbered<{ $start + 3 }>>(),
-            table::<Numbered<{ $start + 4 }>>(),
-            table::<Numbered<{ $start + 5 }>>(),
-            table::<Numbered<{ $start + 6 }>>(),
-            table::<Numbered<{ $start + 7 }>>(),
-            table::<Numbered<{ $start + 8 }>>(),
-            table::<Numbered<{ $start + 9 }>>(),
-            table::<Numbered<{ $start + 10 }>>(),
-            table::<Numbered<{ $start + 11 }>>(),
-            table::<Numbered<{ $start + 12 }>>(),
-            table::<Numbered<{ $start + 13 }>>(),
-            table::<Numbered<{ $start + 14 }>>(),
-            table::<Numbered<{ $start + 15 }>>(),
-        ]),*]
+        [$(rows![$start: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15]),*]
+    };
+    ($start:literal: $($step:literal)*) => {
+        [$(table::<Numbered<{ $start + $step }>>()),*]
     };
 }
 

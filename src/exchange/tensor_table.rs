@@ -7,11 +7,9 @@ use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::copy::by_driver;
-use crate::exchange::published;
-use crate::exchange::published::{Exchange, ExchangeType, Published};
-use crate::stream;
-use crate::stream::Stream;
-use crate::tensor::managed::Managed;
+use crate::exchange::published::{self, Exchange, ExchangeType, Published};
+use crate::stream::{self, Stream};
+use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::{Error, type_name};
@@ -72,7 +70,7 @@ pub(crate) fn allocate(
     shape: &[i64],
     dtype: DLDataType,
     device: DLDevice,
-) -> Result<Managed<DLManagedTensorVersioned>, Error> {
+) -> Result<ManagedVersioned, Error> {
     by_driver::empty(shape, dtype, device)?.export(true)
 }
 
@@ -82,10 +80,7 @@ impl Exchange for Tensors {
         Tensor::of(object)?.get().fast_snapshot()
     }
 
-    fn export(
-        &self,
-        object: Borrowed<'_, '_, PyAny>,
-    ) -> PyResult<Managed<DLManagedTensorVersioned>> {
+    fn export(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<ManagedVersioned> {
         Ok(ready(object.py(), tensor(&object)?)?.export(false)?)
     }
 
@@ -102,7 +97,7 @@ impl Exchange for Tensors {
         shape: &[i64],
         dtype: DLDataType,
         device: DLDevice,
-    ) -> Result<Managed<DLManagedTensorVersioned>, Error> {
+    ) -> Result<ManagedVersioned, Error> {
         allocate(shape, dtype, device)
     }
 

@@ -14,10 +14,8 @@ use crate::copy::request::{Request, finish};
 use crate::cpython::call::{attribute, call};
 use crate::cpython::interpreter::PythonOwner;
 use crate::exchange::slot::names_devices;
-use crate::import::protocol;
-use crate::import::protocol::{device_of, from_protocol, no_protocol};
-use crate::stream::usage::Ready;
-use crate::stream::usage::Release;
+use crate::import::protocol::{self, device_of, from_protocol, no_protocol};
+use crate::stream::usage::{Ready, Release};
 use crate::tensor::capsule;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::{Aliases, Snapshot};
@@ -194,7 +192,7 @@ fn asked(
     let moved = (comparable && was.data != is.data) || snapshot.strides() != found.strides();
     if (moved && !copied) || was.dtype != is.dtype || snapshot.shape() != found.shape() {
         return Err(PyBufferError::new_err(format!(
-            "{} gives another tensor on {} than the one that was imported on {}",
+            "{} exports a different tensor on {} than the one imported on {}",
             type_name(&exporter.get_type()),
             device::name(is.device),
             device::name(was.device)
@@ -214,7 +212,7 @@ fn readdressed(
     let (from, to) = (device::name(meta.device), device::name(there));
     if !(device::has_addresses(meta.device) && device::has_addresses(there)) {
         return Err(PyBufferError::new_err(format!(
-            "the tensor is on {from}, and its address says nothing on {to}: one of the two has handles"
+            "the tensor is on {from}, and its address means nothing on {to}: one of the two devices uses handles"
         )));
     }
     if snapshot
@@ -222,7 +220,7 @@ fn readdressed(
         .is_some_and(|usage| !matches!(usage.ready, Ready::Now))
     {
         return Err(PyBufferError::new_err(format!(
-            "the tensor becomes ready on a stream of {from}, which dlx does not order for {to}; \
+            "the tensor becomes ready on a stream of {from}, and dlx cannot make {to} wait for that; \
              import it with stream=-1 once it is ready"
         )));
     }

@@ -2,18 +2,16 @@
 //!
 //! It holds types that live as long as the process and cannot change: static types of extension modules, torch's own
 //! two classes, and `dlx.Tensor`. Every other type is asked at each import, so that no result depends on earlier
-//! imports (S6).
+//! imports (S6, remembered types).
 
 #![forbid(unsafe_code)]
 
-use std::sync::OnceLock;
-
-use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::adapters::{numpy, paddle, torch};
 use crate::cpython::lookup::is_static;
+use crate::cpython::type_map::TypeMap;
 use crate::exchange::Table;
 use crate::exchange::slot::{Slot, is_mixin};
 use crate::tensor::object::Tensor;
@@ -35,26 +33,13 @@ pub(crate) enum Way {
     Undecided,
 }
 
-/// A type that lives as long as the process, and how its objects are imported.
-struct Entry {
-    class: Py<PyType>,
-    way: Way,
-}
-
-const SLOTS: usize = 256;
-const PROBES: usize = 16;
-
 /// Types that find no free slot are asked at each import.
-static CACHE: [OnceLock<Entry>; SLOTS] = [const { OnceLock::new() }; SLOTS];
+static CACHE: TypeMap<Way, 256> = TypeMap::new();
 
 /// Looks up the type of `x`; never inserts.
 #[inline(always)]
 pub(crate) fn remembered(x: &Bound<'_, PyAny>) -> Option<&'static Way> {
-    let class: *mut ffi::PyObject = x.get_type_ptr().cast();
-    places(class)
-        .map_while(OnceLock::get)
-        .find(|entry| entry.class.as_ptr() == class)
-        .map(|entry| &entry.way)
+    CACHE.get(x.get_type_ptr())
 }
 
 /// How to import `x`.
@@ -80,19 +65,6 @@ pub(crate) fn way_in<'a>(room: &'a mut Option<Way>, x: &Bound<'_, PyAny>) -> PyR
     }
 }
 
-/// As [`way`], for a type that is not cached.
-///
-/// # Errors
-///
-/// As for [`way`].
-pub(crate) fn asked(x: &Bound<'_, PyAny>) -> PyResult<Way> {
-    if is_undecided(x)? {
-        Ok(Way::Undecided)
-    } else {
-        decided(x)
-    }
-}
-
 /// Whether [`decided`] would return `Undecided`, the most common result for types that are not cached.
 #[inline(never)]
 fn is_undecided(x: &Bound<'_, PyAny>) -> PyResult<bool> {
@@ -101,7 +73,7 @@ fn is_undecided(x: &Bound<'_, PyAny>) -> PyResult<bool> {
         && Tensor::of(x).is_none()
         && !torch::is_tensor(x)?
         && Table::is_absent(&class)
-        && !numpy::is_array(x)?)
+        && !numpy::is_subclass_of_ndarray(&class)?)
 }
 
 #[inline(never)]
@@ -118,7 +90,7 @@ fn decided(x: &Bound<'_, PyAny>) -> PyResult<Way> {
         Way::Protocol(_) | Way::Mixin | Way::Undecided => false,
     };
     if stays {
-        remember(class, found);
+        CACHE.add(&class, found);
     }
     Ok(found)
 }
@@ -141,34 +113,4 @@ fn find(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Way> {
         (None, None) if numpy::is_native(x)? => Way::Numpy,
         (None, None) => Way::Undecided,
     })
-}
-
-/// Puts a type into its first free slot.
-fn remember(class: Bound<'_, PyType>, way: Way) {
-    let address = class.as_ptr();
-    let mut entry = Entry {
-        class: class.unbind(),
-        way,
-    };
-    for place in places(address) {
-        match place.set(entry) {
-            Ok(()) => return,
-            Err(back) => entry = back,
-        }
-        // Another thread may have inserted it first.
-        if place
-            .get()
-            .is_some_and(|there| there.class.as_ptr() == address)
-        {
-            return;
-        }
-    }
-}
-
-/// The slots that a class may be in, in probing order.
-#[inline(always)]
-fn places(class: *mut ffi::PyObject) -> impl Iterator<Item = &'static OnceLock<Entry>> {
-    // Type addresses are multiples of 16; the multiplication mixes in the upper bits.
-    let hash = (class.addr() >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56;
-    (0..PROBES).map(move |probe| &CACHE[(hash + probe) % SLOTS])
 }

@@ -7,22 +7,20 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::adapters;
-use crate::adapters::{numpy, torch};
+use crate::adapters::{self, numpy, torch};
 use crate::copy::request::{Request, again, finish};
 use crate::cpython::call::attribute;
 use crate::exchange::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
-use crate::import::aliases;
-use crate::import::cache::Way;
+use crate::import::cache::{self, Way};
 use crate::import::protocol::{fast_import, from_protocol, no_protocol};
-use crate::import::{cache, table};
+use crate::import::{aliases, table};
 use crate::stream::Wanted;
 use crate::stream::usage::StreamUsage;
 use crate::tensor::capsule;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
-use crate::types::error::type_name;
+use crate::types::error::{caused, type_name};
 
 /// Imports the tensor that `x` describes, as requested.
 pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
@@ -161,7 +159,7 @@ fn from_numpy(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Snaps
 fn from_capsule(capsule: &Bound<'_, PyCapsule>, request: &Request<'_, '_>) -> PyResult<Snapshot> {
     if request.stream.is_some() {
         return Err(PyValueError::new_err(
-            "a capsule was ordered when it was made; pass stream= to the __dlpack__ that makes it",
+            "stream= does not apply to a capsule, which was ordered when it was made; pass it to __dlpack__",
         ));
     }
     again(capsule.py(), capsule::import(capsule, None)?, request)
@@ -198,15 +196,11 @@ pub(crate) fn explain(object: &Bound<'_, PyAny>, inner: &Bound<'_, PyAny>, error
         };
         let (class, kind) = (type_name(&class), type_name(&inner.get_type()));
         Ok::<_, PyErr>(Some(format!(
-            "{class}{how} {kind}; what dlx.from_dlpack takes is accepted"
+            "{class}{how} {kind}; expected an object that dlx.from_dlpack accepts"
         )))
     };
     match found() {
-        Ok(Some(message)) => {
-            let explained = PyTypeError::new_err(message);
-            explained.set_cause(py, Some(error));
-            explained
-        }
+        Ok(Some(message)) => caused(py, PyTypeError::new_err(message), error),
         _ => error,
     }
 }

@@ -17,8 +17,7 @@ use self::order::{Order, of_request};
 use self::question::{Question, failed};
 use crate::abi::*;
 use crate::adapters::{oneapi, tensorflow, torch};
-use crate::copy::by_driver;
-use crate::copy::by_driver::On;
+use crate::copy::by_driver::{self, On};
 use crate::copy::host;
 use crate::copy::request::{Request, finish, is_refusal, refused_by_both};
 use crate::cpython::call::{answer, attribute, has};
@@ -147,7 +146,7 @@ fn ask_checked(
     let found = snapshot.meta().device;
     if found != wanted && (request.device.is_some() || stream::has_streams(found)) {
         return Err(PyBufferError::new_err(format!(
-            "{} was asked for a tensor on {} and gave one on {}",
+            "{} was asked for a tensor on {} and returned one on {}",
             type_name(&x.get_type()),
             device::name(wanted),
             device::name(found)
@@ -233,7 +232,7 @@ pub(crate) fn device_of(
     let (device_type, device_id) = numbered.ok_or_else(|| {
         PyTypeError::new_err(format!(
             "{name} of {} returned {answer}, not a pair of ints",
-            x.get_type()
+            type_name(&x.get_type())
         ))
     })?;
     let device = DLDevice {

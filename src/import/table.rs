@@ -5,18 +5,15 @@
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
-use crate::abi::{DLDevice, DLManagedTensorVersioned};
+use crate::abi::DLDevice;
 use crate::adapters::{oneapi, torch};
 use crate::copy::request::{Request, again, finish, is_refusal, refused_by_both};
 use crate::exchange::Table;
 use crate::import::aliases;
 use crate::import::protocol::{ask, from_protocol};
-use crate::stream;
-use crate::stream::Stream;
-use crate::stream::WorkStream;
-use crate::stream::release;
-use crate::stream::usage::{Library, Producer, Ready, StreamUsage};
-use crate::tensor::managed::Managed;
+use crate::stream::usage::{Library, Producer, StreamUsage};
+use crate::stream::{self, Stream, Wanted, WorkStream};
+use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
 
@@ -73,7 +70,7 @@ pub(crate) fn on_cpu(
 }
 
 #[inline(always)]
-fn is_on_cpu(managed: &Managed<DLManagedTensorVersioned>) -> bool {
+fn is_on_cpu(managed: &ManagedVersioned) -> bool {
     (managed.read()).is_ok_and(|(tensor, _)| tensor.device == device::CPU)
 }
 
@@ -81,7 +78,7 @@ fn is_on_cpu(managed: &Managed<DLManagedTensorVersioned>) -> bool {
 #[inline(never)]
 fn of_unusual(
     x: &Bound<'_, PyAny>,
-    export: PyResult<Managed<DLManagedTensorVersioned>>,
+    export: PyResult<ManagedVersioned>,
     table: &Table,
     kind: Option<&torch::TorchClass>,
 ) -> PyResult<Snapshot> {
@@ -94,7 +91,7 @@ fn of_unusual(
 /// Imports the `export` of a table, or falls back to the protocol.
 fn exported(
     x: &Bound<'_, PyAny>,
-    export: PyResult<Managed<DLManagedTensorVersioned>>,
+    export: PyResult<ManagedVersioned>,
     table: Table,
     kind: Option<torch::TorchClass>,
     request: &Request<'_, '_>,
@@ -118,13 +115,10 @@ fn exported(
     }
     let moves = request.moves(here);
     let has_streams = stream::has_streams(here);
-    let usage = if !has_streams {
-        None
-    } else if moves {
-        // The copy waits for the producer, on whatever stream it runs.
-        in_no_order(table, here, request, py)?
+    let usage = if has_streams {
+        order(table, here, request, moves, py)?
     } else {
-        order(table, here, request, py)?
+        None
     };
     let unordered = has_streams && !moves && usage.is_none();
     let mut snapshot = Snapshot::import(managed, usage)
@@ -147,7 +141,7 @@ fn exported(
                 Err(error)
             }
             Ok(Some(moved)) => Ok(moved),
-            Ok(None) if !can => Err(cannot("move or copy it in order")),
+            Ok(None) if !can => Err(cannot("move or copy it in stream order")),
             Ok(None) => again(py, snapshot, request),
             Err(error) => {
                 refused_by_both(py, error, here, there)?;
@@ -160,9 +154,7 @@ fn exported(
         request.wanted(here)?;
     }
     if unordered || queued {
-        let cannot = || {
-            cannot("order streams (stream=-1 asks for no order), and there is no driver to do it")
-        };
+        let cannot = || cannot("order streams without a driver (stream=-1 skips this)");
         return instead_of_table(x, kind, request, cannot);
     }
     finish(py, snapshot, request)
@@ -171,11 +163,10 @@ fn exported(
 /// Imports a table's export as it is, with nothing to order, move or copy.
 fn by_rules(
     x: &Bound<'_, PyAny>,
-    managed: Managed<DLManagedTensorVersioned>,
+    managed: ManagedVersioned,
     kind: Option<&torch::TorchClass>,
 ) -> PyResult<Snapshot> {
-    let imported = Snapshot::import(managed, None);
-    imported.map_err(|(error, _)| torch::explain(kind, x, error.into()))
+    Snapshot::of(managed).map_err(|error| torch::explain(kind, x, error.into()))
 }
 
 /// Checks a snapshot of a torch tensor on the CPU; reads it again if another thread was changing it.
@@ -196,36 +187,21 @@ fn checked(
     }
 }
 
-/// The usage of a tensor that is about to be copied: only the copy waits for the producer.
-fn in_no_order(
-    table: Table,
-    here: DLDevice,
-    request: &Request<'_, '_>,
-    py: Python<'_>,
-) -> PyResult<Option<StreamUsage>> {
-    let Some(work_stream) = table.work_stream else {
-        return Ok(None);
-    };
-    let producer = producer(work_stream, here, py)?;
-    release::sweep();
-    Ok(Some(StreamUsage {
-        ready: Ready::Now,
-        used: None,
-        release: request.release,
-        producer: Some(producer),
-        ..StreamUsage::default()
-    }))
-}
-
 /// Orders a tensor from a table, by one event from its library's stream to the requested one. `None` if there is no
 /// driver to do so; the producer's `__dlpack__` may still order.
 fn order(
     table: Table,
     here: DLDevice,
     request: &Request<'_, '_>,
+    moves: bool,
     py: Python<'_>,
 ) -> PyResult<Option<StreamUsage>> {
-    let wanted = request.wanted(here)?;
+    let wanted = if moves {
+        // The copy waits for the producer, on whatever stream it runs.
+        Wanted::NoOrder
+    } else {
+        request.wanted(here)?
+    };
     let Some(work_stream) = table.work_stream else {
         return Ok(None);
     };
@@ -238,6 +214,7 @@ fn order(
 
 /// The library of a table, and its current stream.
 fn producer(work_stream: WorkStream, here: DLDevice, py: Python<'_>) -> PyResult<Producer> {
+    stream::warn_if_experimental(py, here)?;
     stream::note_producer(work_stream, here);
     Ok(Producer {
         library: Library::Table(work_stream),

@@ -2,16 +2,15 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyTuple, PyType};
 
-use crate::abi::{DLDevice, kDLCUDA};
+use crate::abi::{DLDevice, kDLCUDA, kDLCUDAHost, kDLROCMHost};
 use crate::cpython::interpreter::PythonOwner;
-use crate::driver;
 use crate::stream::handle::{
-    NO_SYNC, Stream, checked, default, elsewhere, has_streams, no_streams,
+    NO_SYNC, Stream, checked, default, elsewhere, has_streams, no_streams, warn_if_experimental,
 };
 use crate::stream::object::PyStream;
 use crate::stream::order;
@@ -38,12 +37,12 @@ pub(crate) fn wanted(stream: Option<&Bound<'_, PyAny>>, device: DLDevice) -> PyR
     let Some(stream) = stream else {
         return Ok(Wanted::Unset);
     };
+    warn_if_experimental(stream.py(), device)?;
     if let Ok(stream) = stream.cast::<PyStream>() {
         let stream = stream.get().stream();
         checked(stream.handle(), device)?;
-        if stream.device() != device {
-            let here = stream.device();
-            return Err(elsewhere(&Stream::new(stream.handle(), device, None), here).into());
+        if !stream.serves(device) {
+            return Err(elsewhere(stream.handle(), stream.device(), device).into());
         }
         return Ok(Wanted::Stream(stream.clone()));
     }
@@ -167,15 +166,36 @@ fn of_library(stream: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     handle.map(|handle| integer(&handle)).transpose()
 }
 
-/// Refuses a stream of another device, if the driver can tell; it cannot during a capture.
-pub(crate) fn check_device(stream: Stream) -> PyResult<Stream> {
+/// Waits on the host for the stream that is named to have last written memory of `device`.
+pub(crate) fn synchronize(stream: Option<&Bound<'_, PyAny>>, device: DLDevice) -> PyResult<()> {
+    let is_pinned = matches!(device.device_type, kDLCUDAHost | kDLROCMHost);
+    let stream = match stream {
+        Some(stream) if is_int(stream) && integer(stream)? == NO_SYNC => return Ok(()),
+        Some(stream) if is_pinned => Some(PyStream::of(stream, None)?.get().stream().clone()),
+        None if is_pinned => {
+            return Err(PyBufferError::new_err(
+                "the tensor is in pinned memory, which has no stream of its own; pass synchronize(stream=) the stream \
+                 that last wrote it, or -1 if none did",
+            ));
+        }
+        stream => match wanted(stream, device)? {
+            Wanted::Stream(stream) => Some(check_device(stream, device)?),
+            Wanted::NoOrder | Wanted::Unset => None,
+        },
+    };
+    Ok(stream.as_ref().map_or(Ok(()), order::synchronize)?)
+}
+
+/// Refuses a stream that cannot work on memory of `device`, if the driver can tell; it cannot during a capture (R86).
+pub(crate) fn check_device(stream: Stream, device: DLDevice) -> PyResult<Stream> {
     if stream.is_verified() {
         return Ok(stream);
     }
-    match driver::enter(stream.device()) {
-        Ok(current) => Ok(order::check_device(&current, stream)?),
+    match order::verified(stream.clone()) {
+        Ok(found) if found.serves(device) => Ok(found),
+        Ok(found) => Err(elsewhere(found.handle(), found.device(), device).into()),
         Err(error) if error.is_absent() => Ok(stream),
-        Err(error) => Err(Error::from(error).into()),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -219,20 +239,9 @@ impl PyStream {
         }
         let named = Stream::new(checked(handle, guess)?, guess, owner);
         let named = match device {
-            None if handle > 2 => of_its_device(named)?,
-            _ => check_device(named)?,
+            None if handle > 2 => named.of_its_device().map_err(Error::from)?,
+            _ => check_device(named, guess)?,
         };
         Bound::new(stream.py(), Self::new(named))
     }
-}
-
-/// The same handle on the device that the driver reports for it.
-fn of_its_device(stream: Stream) -> PyResult<Stream> {
-    let raw = stream.raw()?;
-    let current = driver::enter(stream.device()).map_err(Error::from)?;
-    let device_id = current.device_of_stream(raw).map_err(Error::from)?;
-    Ok(stream.on(DLDevice {
-        device_id,
-        ..stream.device()
-    }))
 }

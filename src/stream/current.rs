@@ -52,7 +52,7 @@ pub(crate) fn current(py: Python<'_>, device: DLDevice) -> PyResult<i64> {
     }
     let set = SET.try_with(|set| {
         let set = set.borrow();
-        let set = set.iter().rev().find(|stream| stream.device() == device);
+        let set = set.iter().rev().find(|stream| stream.serves(device));
         set.map(Stream::handle)
     });
     if let Ok(Some(handle)) = set {
@@ -74,7 +74,7 @@ pub(crate) fn current(py: Python<'_>, device: DLDevice) -> PyResult<i64> {
 pub(crate) fn set(device: DLDevice) -> Option<Stream> {
     let set = SET.try_with(|set| {
         let set = set.borrow();
-        let found = set.iter().rev().find(|stream| stream.device() == device);
+        let found = set.iter().rev().find(|stream| stream.serves(device));
         found.cloned()
     });
     set.ok().flatten()

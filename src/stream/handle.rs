@@ -1,14 +1,16 @@
 //! Streams: which devices have them, the meaning of their handles (R70 to R78), and their owners.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ThreadId};
 
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyRuntimeWarning, PyValueError};
 use pyo3::prelude::*;
 
 use crate::abi::*;
-use crate::cpython::interpreter::PythonOwner;
+use crate::cpython::interpreter::{PythonOwner, blocking};
 use crate::driver;
+use crate::driver::{Context, Current};
 use crate::types::device;
 use crate::types::error::Error;
 
@@ -33,9 +35,35 @@ fn family(device: DLDevice) -> Family {
     }
 }
 
+/// The device whose streams work on memory of `device`: managed memory has none of its own.
+pub(super) fn device_of_streams(device: DLDevice) -> DLDevice {
+    match device.device_type {
+        kDLCUDAManaged => DLDevice {
+            device_type: kDLCUDA,
+            ..device
+        },
+        _ => device,
+    }
+}
+
 /// Whether the device has streams with integer handles.
 pub(crate) fn has_streams(device: DLDevice) -> bool {
     !matches!(family(device), Family::None)
+}
+
+/// Warns once, where ROCm's runtime is there, that its streams have been tried on a simulation alone.
+pub(crate) fn warn_if_experimental(py: Python<'_>, device: DLDevice) -> PyResult<()> {
+    static WARNED: AtomicBool = AtomicBool::new(false);
+    if !matches!(family(device), Family::Rocm)
+        || WARNED.load(Ordering::Relaxed)
+        || driver::of(device).is_err()
+    {
+        return Ok(());
+    }
+    WARNED.store(true, Ordering::Relaxed);
+    let text =
+        c"dlx's support of ROCm streams is experimental: it has run on a simulated runtime only";
+    PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), text, 1)
 }
 
 /// The default stream of a device, as consumers pass it explicitly (R84).
@@ -75,56 +103,63 @@ pub(crate) fn no_streams(device: DLDevice) -> PyErr {
     ))
 }
 
-/// The error for a stream of a device other than the tensor's.
+/// The error for a stream of `there`, another device than the tensor's.
 #[cold]
-pub(crate) fn elsewhere(stream: &Stream, here: DLDevice) -> Error {
+pub(crate) fn elsewhere(handle: i64, there: DLDevice, tensor: DLDevice) -> Error {
     Error::Invalid(format!(
-        "stream {:#x} is one of {}, but the tensor is on {}",
-        stream.handle(),
-        device::name(here),
-        device::name(stream.device())
+        "stream {handle:#x} is one of {}, but the tensor is on {}",
+        device::name(there),
+        device::name(tensor)
     ))
+}
+
+/// The context that default streams of `device` belong to now, if it is not the primary one: one that the driver made, or
+/// a green context.
+fn context(device: DLDevice) -> Option<Context> {
+    // Without a driver there is none.
+    let driver = driver::of(device).ok()?;
+    driver.other_context(device.device_id).ok().flatten()
 }
 
 /// A stream of a device, and the object that keeps it alive.
 #[derive(Clone)]
 pub(crate) struct Stream {
     handle: i64,
+    /// Never managed memory.
     device: DLDevice,
     /// For the per-thread default stream, whose handle means another stream in each thread: its thread (H8).
     thread: Option<ThreadId>,
+    /// For a default stream, whose handle means another stream in each context: its context, if that is not the primary
+    /// one (H8).
+    context: Option<Context>,
     owner: Option<Arc<PythonOwner>>,
     /// Whether the stream is known to belong to the device.
     verified: bool,
 }
 
-/// The handle of the calling thread's default stream on CUDA.
+/// The handles of the default streams on CUDA.
+const LEGACY: i64 = 1;
 const PER_THREAD: i64 = 2;
 
 impl Stream {
     /// The stream of a handle that was checked for `device`.
     pub(crate) fn new(handle: i64, device: DLDevice, owner: Option<PythonOwner>) -> Self {
+        let device = device_of_streams(device);
         let is_thread = handle == PER_THREAD && matches!(family(device), Family::Cuda);
+        let is_default = (0..=PER_THREAD).contains(&handle);
         Self {
             handle,
             device,
             thread: is_thread.then(|| thread::current().id()),
+            context: if is_default { context(device) } else { None },
             owner: owner.map(Arc::new),
-            verified: (0..=2).contains(&handle),
+            verified: is_default,
         }
     }
 
     /// The default stream of a device that has streams.
     pub(crate) fn default(device: DLDevice) -> Self {
         Self::new(default(device).unwrap_or(0), device, None)
-    }
-
-    /// The non-blocking default stream if there is one, else the default stream, of a device that has streams.
-    pub(crate) fn thread_default(device: DLDevice) -> Self {
-        match family(device) {
-            Family::Cuda => Self::new(PER_THREAD, device, None),
-            Family::Rocm | Family::None => Self::default(device),
-        }
     }
 
     /// The stream from a table's `current_work_stream`; NULL is the default stream (R141).
@@ -143,13 +178,24 @@ impl Stream {
         }
     }
 
-    /// The stream of the same handle on `device`, as reported by the driver.
-    pub(crate) fn on(&self, device: DLDevice) -> Self {
-        Self {
-            device,
-            ..self.clone()
-        }
-        .verified()
+    /// The stream of the same handle on the device that the driver reports.
+    ///
+    /// # Errors
+    ///
+    /// Those of the driver.
+    pub(crate) fn of_its_device(self) -> Result<Self, driver::Error> {
+        let device = blocking(|| {
+            // SAFETY: a stream given by an argument is alive during that call (S18).
+            let raw = unsafe { driver::RawStream::of_handle(self.handle) };
+            driver::device_of_stream(self.device, raw)
+        })?;
+        Ok(Self { device, ..self }.verified())
+    }
+
+    /// Whether work on memory of `device` can be queued on the stream: managed memory takes streams of every GPU.
+    pub(crate) fn serves(&self, device: DLDevice) -> bool {
+        let there = device_of_streams(device);
+        there == self.device || there != device && there.device_type == self.device.device_type
     }
 
     /// Whether the stream is known to belong to its device: the driver was asked, or the handle is a special one.
@@ -184,7 +230,29 @@ impl Stream {
 
     /// Whether both are the same stream.
     pub(crate) fn is(&self, other: &Self) -> bool {
-        self.handle == other.handle && self.device == other.device && self.thread == other.thread
+        self.handle == other.handle
+            && self.device == other.device
+            && self.thread == other.thread
+            && self.context == other.context
+    }
+
+    /// Makes the context of the stream current.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::raw`]; those of the driver.
+    pub(crate) fn enter(&self) -> Result<(Current, driver::RawStream), Error> {
+        let raw = self.raw()?;
+        Ok((driver::enter(self.device, self.context)?, raw))
+    }
+
+    /// As [`Self::enter`], for a point that comes after all work queued on the stream. The legacy default stream waits
+    /// for the default streams of all threads, and stands in for that of another thread.
+    pub(crate) fn enter_for_end(&self) -> Result<(Current, driver::RawStream), Error> {
+        // SAFETY: the legacy default stream lives as long as its context.
+        let legacy = || unsafe { driver::RawStream::of_handle(LEGACY) };
+        let raw = self.raw().unwrap_or_else(|_| legacy());
+        Ok((driver::enter(self.device, self.context)?, raw))
     }
 
     /// The stream as a driver takes it.

@@ -9,9 +9,10 @@ use pyo3::types::{PyBool, PyDict};
 
 use crate::abi::DLDevice;
 use crate::cpython::call::attribute;
+use crate::cpython::modules::loaded;
 use crate::stream::handle::Stream;
 
-/// The stream that the interface of `x` currently names, if any.
+/// The stream that the interface of `x` currently names, if any; for arrays of Numba without one, the default stream.
 pub(crate) fn stream(x: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<Option<Stream>> {
     let py = x.py();
     let Some(interface) = attribute(x, intern!(py, "__cuda_array_interface__"))? else {
@@ -21,23 +22,27 @@ pub(crate) fn stream(x: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<Option<
         Ok(dict) => dict.get_item(intern!(py, "stream"))?,
         Err(_) => None,
     };
-    let handle = handle(value.as_ref())?;
+    let handle = handle(x, value.as_ref())?;
     Ok(handle.map(|handle| Stream::new(handle, device, None)))
 }
 
-/// The handle in the entry `stream`; none if it is absent or None.
+/// The handle in the entry `stream` of the interface of `x`; none if it is absent or None.
 ///
 /// # Errors
 ///
 /// `BufferError` for 0, which is ambiguous between the legacy and the per-thread default stream, and for invalid
 /// values.
-pub(crate) fn handle(value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<i64>> {
+pub(crate) fn handle(
+    x: &Bound<'_, PyAny>,
+    value: Option<&Bound<'_, PyAny>>,
+) -> PyResult<Option<i64>> {
     let Some(value) = value.filter(|value| !value.is_none()) else {
-        return Ok(None);
+        return of_numba(x);
     };
     let handle: PyResult<i64> = value.extract();
     match handle {
         Ok(handle) if handle > 0 && !value.is_instance_of::<PyBool>() => Ok(Some(handle)),
+        Ok(0) if let Some(default) = of_numba(x)? => Ok(Some(default)),
         found => {
             let error = PyBufferError::new_err(format!(
                 "__cuda_array_interface__ has stream {}, accepted is None, 1 (legacy default), 2 (per-thread \
@@ -48,4 +53,24 @@ pub(crate) fn handle(value: Option<&Bound<'_, PyAny>>) -> PyResult<Option<i64>> 
             Err(error)
         }
     }
+}
+
+/// The default stream of Numba if `x` is an array of its own, which names no stream while it works on that one.
+fn of_numba(x: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
+    let py = x.py();
+    let is_numbas = |class: &Bound<'_, PyAny>| {
+        let module = class.getattr(intern!(py, "__module__"));
+        let module = module.and_then(|module| module.extract::<String>());
+        module.is_ok_and(|module| matches!(module.split('.').next(), Some("numba" | "numba_cuda")))
+    };
+    if !x.get_type().mro().iter().any(|class| is_numbas(&class)) {
+        return Ok(None);
+    }
+    let config = loaded(intern!(py, "numba.core.config"))?;
+    let per_thread = match config {
+        Some(config) => config.getattr_opt(intern!(py, "CUDA_PER_THREAD_DEFAULT_STREAM"))?,
+        None => None,
+    };
+    let per_thread = per_thread.map_or(Ok(false), |flag| flag.is_truthy())?;
+    Ok(Some(if per_thread { 2 } else { 1 }))
 }

@@ -1,12 +1,15 @@
 //! Ordering of streams: an event recorded on the producing stream, which the consuming stream waits for.
 //!
-//! Whatever would invalidate a graph capture is refused before calling the driver.
+//! Whatever would invalidate a graph capture is refused before calling the driver. The driver is called detached from
+//! the interpreter: a call waits where a stream's queue is full, perhaps of a callback that needs the interpreter.
 
 #![forbid(unsafe_code)]
 
-use crate::abi::DLDevice;
+use std::sync::Arc;
+
+use crate::cpython::interpreter::blocking;
 use crate::driver;
-use crate::driver::{Capture, Current, Event};
+use crate::driver::{Capture, Current, Event, RawStream};
 use crate::stream::handle::{Stream, elsewhere};
 use crate::types::error::Error;
 
@@ -17,53 +20,50 @@ pub(crate) enum Joined {
     Never,
 }
 
+/// Whether one of the streams that were ordered may capture a graph; then no deleter should run, since many free memory,
+/// which invalidates captures.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Captures {
+    None,
+    Possible,
+}
+
+/// What a stream is to wait for: each stream and each point once.
+#[derive(Default)]
+pub(crate) struct Waits {
+    streams: Vec<Stream>,
+    points: Vec<Arc<Event>>,
+}
+
+impl Waits {
+    /// Adds all work queued on `stream` by the time of [`all`].
+    pub(crate) fn add(&mut self, stream: &Stream) {
+        if !self.streams.iter().any(|known| known.is(stream)) {
+            self.streams.push(stream.clone());
+        }
+    }
+
+    /// Adds a point.
+    pub(crate) fn add_point(&mut self, point: &Arc<Event>) {
+        if !self.points.iter().any(|known| Arc::ptr_eq(known, point)) {
+            self.points.push(point.clone());
+        }
+    }
+}
+
 /// Makes `consumer` wait for all work queued on `producer`; does nothing if they are the same stream (R81).
 ///
 /// # Errors
 ///
 /// `BufferError` if that would invalidate a capture; errors of the driver.
-pub(crate) fn after(consumer: &Stream, producer: &Stream, joined: Joined) -> Result<(), Error> {
-    if consumer.is(producer) {
-        return Ok(());
-    }
-    let (before, then) = (producer.raw()?, consumer.raw()?);
-    let unable = |error| unable(producer, consumer, error);
-    let here = driver::enter(producer.device()).map_err(unable)?;
-    let ahead = here.capture(before)?;
-    if consumer.device() == producer.device() {
-        let behind = here.capture(then)?;
-        allow(ahead, behind, joined, producer, consumer)?;
-        if !consumer.is_verified() && behind == Capture::None {
-            check_context(&here, consumer)?;
-        }
-        return Ok(Event::record(&here, before, ahead)?.wait(then)?);
-    }
-    let there = driver::enter(consumer.device())?;
-    let behind = there.capture(then)?;
-    allow(ahead, behind, joined, producer, consumer)?;
-    if !consumer.is_verified() && behind == Capture::None {
-        check_context(&there, consumer)?;
-    }
-    let here = driver::enter(producer.device())?;
-    let event = Event::record(&here, before, ahead)?;
-    drop(here);
-    Ok(event.wait(then)?)
-}
-
-/// The point that `producer` has reached in its work.
-///
-/// # Errors
-///
-/// As for [`after`].
-pub(crate) fn point(producer: &Stream) -> Result<Event, Error> {
-    let before = producer.raw()?;
-    let current = driver::enter(producer.device())?;
-    let capture = current.capture(before)?;
-    match capture {
-        Capture::None | Capture::Active(_) => Ok(Event::record(&current, before, capture)?),
-        Capture::Implicit => Err(implicit(producer)),
-        Capture::Invalidated => Err(invalidated(producer)),
-    }
+pub(crate) fn after(
+    consumer: &Stream,
+    producer: &Stream,
+    joined: Joined,
+) -> Result<Captures, Error> {
+    let mut waits = Waits::default();
+    waits.add(producer);
+    all(consumer, &waits, joined)
 }
 
 /// Makes `consumer` wait for a point.
@@ -71,65 +71,228 @@ pub(crate) fn point(producer: &Stream) -> Result<Event, Error> {
 /// # Errors
 ///
 /// As for [`after`].
-pub(crate) fn wait(consumer: &Stream, event: &Event) -> Result<(), Error> {
-    let then = consumer.raw()?;
-    let current = driver::enter(consumer.device())?;
-    let behind = current.capture(then)?;
-    if !consumer.is_verified() && behind == Capture::None {
-        check_context(&current, consumer)?;
+pub(crate) fn wait(consumer: &Stream, point: &Arc<Event>) -> Result<Captures, Error> {
+    let mut waits = Waits::default();
+    waits.add_point(point);
+    all(consumer, &waits, Joined::Never)
+}
+
+/// Makes `consumer` wait for all of `waits` but itself.
+///
+/// # Errors
+///
+/// As for [`after`].
+pub(crate) fn all(consumer: &Stream, waits: &Waits, joined: Joined) -> Result<Captures, Error> {
+    let Waits { streams, points } = waits;
+    if points.is_empty() && streams.iter().all(|stream| stream.is(consumer)) {
+        return Ok(Captures::Possible);
     }
-    match (event.capture(), behind) {
-        (None, Capture::None) => {}
-        (Some(ahead), Capture::Active(behind)) if ahead == behind => {}
-        // A completed event needs no wait, which would invalidate the capture.
-        (None, _) if event.is_done()? => return Ok(()),
-        (None, Capture::Active(_)) => return Err(isolated(consumer)),
-        (_, Capture::Implicit) => return Err(implicit(consumer)),
-        (_, Capture::Invalidated) => return Err(invalidated(consumer)),
-        (Some(_), _) => {
-            return Err(Error::refused(format!(
-                "the tensor becomes ready inside the capture of a graph, which stream {} is not part of; \
-                 use it on a stream of that capture, or import it outside",
-                consumer.handle()
-            )));
+    blocking(|| {
+        let unable = |error| unable(streams.first(), consumer, error);
+        let mut side = Side::of(consumer).map_err(unable)?;
+        for producer in streams.iter().filter(|stream| !stream.is(consumer)) {
+            let ahead = Side::of(producer).map_err(unable)?;
+            allow(&ahead, &side, joined)?;
+            side.check_context()?;
+            let event = ahead.record()?;
+            let capture = ahead.capture;
+            drop(ahead);
+            side.wait(&event)?;
+            // A wait for what is captured draws the stream into that capture.
+            side.capture = capture;
+        }
+        for point in points {
+            side.wait_for(point)?;
+        }
+        Ok(match side.capture {
+            Capture::None => Captures::None,
+            _ => Captures::Possible,
+        })
+    })
+}
+
+/// Makes all streams of `back` wait for the work queued on `producer`, by one event; goes on to the next if one fails.
+/// Returns that event, if it was recorded or `is_needed`, and is not part of a graph.
+///
+/// # Errors
+///
+/// The first one, as for [`after`].
+pub(crate) fn back(
+    back: &Waits,
+    producer: &Stream,
+    is_needed: bool,
+) -> Result<Option<Arc<Event>>, Error> {
+    let others = || back.streams.iter().filter(|stream| !stream.is(producer));
+    if !is_needed && others().next().is_none() {
+        return Ok(None);
+    }
+    blocking(|| {
+        let ahead = Side::of(producer)?;
+        let mut allowed = Vec::new();
+        let mut result = Ok(());
+        for consumer in others() {
+            let join = || {
+                let side = Side::of(consumer)?;
+                allow(&ahead, &side, Joined::Never)?;
+                Ok(side)
+            };
+            match join() {
+                Ok(side) => allowed.push(side.stream),
+                Err(error) => result = result.and(Err(error)),
+            }
+        }
+        if allowed.is_empty() && !is_needed {
+            return result.map(|()| None);
+        }
+        let end = Arc::new(ahead.record()?);
+        for consumer in allowed {
+            let wait = || {
+                let (_current, raw) = consumer.enter()?;
+                Ok(end.wait(raw)?)
+            };
+            result = result.and(wait());
+        }
+        result.map(|()| Some(end).filter(|end| end.capture().is_none()))
+    })
+}
+
+/// Blocks until the work queued on `stream` is done, at the end of a block whose library works on another stream by
+/// then.
+///
+/// # Errors
+///
+/// `BufferError` while it captures a graph; errors of the driver.
+pub(crate) fn finish(stream: &Stream) -> Result<(), Error> {
+    match synchronize(stream) {
+        Err(Error::Refused(_)) => Err(Error::refused(format!(
+            "the library of a lent tensor works on another stream than when the block was entered, and stream {} \
+             captures a graph, for which the earlier stream cannot wait; leave the block on the stream that it was \
+             entered on",
+            stream.handle()
+        ))),
+        result => result,
+    }
+}
+
+/// The point that `producer` has reached in its work.
+///
+/// # Errors
+///
+/// As for [`after`].
+pub(crate) fn point(producer: &Stream) -> Result<Arc<Event>, Error> {
+    blocking(|| {
+        let side = Side::of(producer)?;
+        match side.capture {
+            Capture::None | Capture::Active(_) => Ok(Arc::new(side.record()?)),
+            Capture::Implicit => Err(implicit(producer)),
+            Capture::Invalidated => Err(invalidated(producer)),
+        }
+    })
+}
+
+/// The stream with the device that the driver reports (R86). A capturing stream is returned as it is: asking for its
+/// context would invalidate the capture.
+///
+/// # Errors
+///
+/// Those of the driver.
+pub(crate) fn verified(stream: Stream) -> Result<Stream, Error> {
+    let found = blocking(|| {
+        let side = Side::of(&stream)?;
+        match side.capture {
+            Capture::None => Ok::<_, Error>(Some(stream.clone().of_its_device()?)),
+            _ => Ok(None),
+        }
+    })?;
+    Ok(found.unwrap_or(stream))
+}
+
+/// Blocks until all work queued on `stream` is done, detached from the interpreter.
+///
+/// # Errors
+///
+/// `BufferError` while it captures a graph; errors of the driver.
+pub(crate) fn synchronize(stream: &Stream) -> Result<(), Error> {
+    blocking(|| {
+        let side = Side::of(stream)?;
+        match side.capture {
+            Capture::None => Ok(side.current.synchronize(side.raw)?),
+            _ => Err(Error::refused(format!(
+                "stream {} captures a graph, whose work has no end yet; synchronize after the capture",
+                stream.handle()
+            ))),
+        }
+    })
+}
+
+/// One of the streams to be ordered, with its context current until this is dropped.
+struct Side<'a> {
+    stream: &'a Stream,
+    current: Current,
+    raw: RawStream,
+    capture: Capture,
+}
+
+impl<'a> Side<'a> {
+    fn of(stream: &'a Stream) -> Result<Self, Error> {
+        let (current, raw) = stream.enter()?;
+        let capture = current.capture(raw)?;
+        Ok(Self {
+            stream,
+            current,
+            raw,
+            capture,
+        })
+    }
+
+    fn record(&self) -> Result<Event, driver::Error> {
+        Event::record(&self.current, self.raw, self.capture)
+    }
+
+    fn wait(&self, event: &Event) -> Result<(), driver::Error> {
+        event.wait(self.raw)
+    }
+
+    fn wait_for(&self, point: &Event) -> Result<(), Error> {
+        self.check_context()?;
+        match (point.capture(), self.capture) {
+            (None, Capture::None) => {}
+            (Some(ahead), Capture::Active(behind)) if ahead == behind => {}
+            // A completed event needs no wait, which would invalidate the capture.
+            (None, _) if point.is_done()? => return Ok(()),
+            (None, Capture::Active(_)) => return Err(isolated(self.stream)),
+            (_, Capture::Implicit) => return Err(implicit(self.stream)),
+            (_, Capture::Invalidated) => return Err(invalidated(self.stream)),
+            (Some(_), _) => {
+                return Err(Error::refused(format!(
+                    "the tensor becomes ready inside the capture of a graph, which stream {} is not part of; \
+                     use it on a stream of that capture, or import it outside",
+                    self.stream.handle()
+                )));
+            }
+        }
+        Ok(self.wait(point)?)
+    }
+
+    /// Refuses a stream of another device than it is said to be of (R86).
+    fn check_context(&self) -> Result<(), Error> {
+        let stream = self.stream;
+        if stream.is_verified() || self.capture != Capture::None || self.current.owns(self.raw)? {
+            return Ok(());
+        }
+        let found = driver::device_of_stream(stream.device(), self.raw)?;
+        if found == stream.device() {
+            Ok(())
+        } else {
+            Err(elsewhere(stream.handle(), found, stream.device()))
         }
     }
-    Ok(event.wait(then)?)
 }
 
-/// Refuses a stream of another device (R86). A capturing stream is not checked: asking for its context would
-/// invalidate the capture.
-pub(crate) fn check_device(current: &Current, stream: Stream) -> Result<Stream, Error> {
-    if stream.is_verified() || current.capture(stream.raw()?)? != Capture::None {
-        return Ok(stream);
-    }
-    check_context(current, &stream)?;
-    Ok(stream.verified())
-}
-
-fn check_context(current: &Current, stream: &Stream) -> Result<(), Error> {
-    let device_id = current.device_of_stream(stream.raw()?)?;
-    let here = DLDevice {
-        device_id,
-        ..stream.device()
-    };
-    if here == stream.device() {
-        Ok(())
-    } else {
-        Err(elsewhere(stream, here))
-    }
-}
-
-/// The rules for captures: whether `consumer` may wait for `producer`. `ahead` is the capture state of the producer,
-/// `behind` that of the consumer.
-fn allow(
-    ahead: Capture,
-    behind: Capture,
-    joined: Joined,
-    producer: &Stream,
-    consumer: &Stream,
-) -> Result<(), Error> {
-    match (ahead, behind) {
+/// The rules for captures: whether `behind` may wait for `ahead`.
+fn allow(ahead: &Side<'_>, behind: &Side<'_>, joined: Joined) -> Result<(), Error> {
+    let (producer, consumer) = (ahead.stream, behind.stream);
+    match (ahead.capture, behind.capture) {
         (Capture::None, Capture::None) => Ok(()),
         (Capture::Active(ahead), Capture::Active(behind)) if ahead == behind => Ok(()),
         (Capture::Implicit, _) => Err(implicit(producer)),
@@ -142,6 +305,8 @@ fn allow(
             producer.handle(),
             consumer.handle()
         ))),
+        // The driver reports "not capturing" for the legacy default stream while a non-blocking stream captures.
+        (Capture::Active(_), Capture::None) if consumer.is_permanent() => Err(implicit(consumer)),
         (Capture::Active(_), Capture::None) if joined == Joined::Back => Ok(()),
         (Capture::Active(_), Capture::None) => Err(Error::refused(format!(
             "the producer's stream {} captures a graph, and stream {} would be drawn into it without coming back \
@@ -155,17 +320,17 @@ fn allow(
 
 /// The error for streams that cannot be ordered without a driver.
 #[cold]
-fn unable(producer: &Stream, consumer: &Stream, error: driver::Error) -> Error {
-    if error.is_absent() {
-        Error::Unordered(format!(
-            "the tensor is ready on stream {} and stream {} cannot be made to wait for it: {error}; import it with \
+fn unable(producer: Option<&Stream>, consumer: &Stream, error: Error) -> Error {
+    match producer {
+        Some(producer) if error.is_absent() => Error::Unordered(format!(
+            "the tensor is ready on stream {} and stream {} cannot be made to wait for it: {}; import it with \
              stream={}, or export with stream=-1 once the streams are ordered",
             producer.handle(),
             consumer.handle(),
+            error.message(),
             consumer.handle(),
-        ))
-    } else {
-        error.into()
+        )),
+        _ => error,
     }
 }
 

@@ -1,50 +1,45 @@
 //! Deferred release of memory that a stream may still use (H3 to H5).
 //!
-//! A deleter may run on any thread, attached or not, during a capture, and after the driver is gone. Whatever fails
-//! here, the deleter is called in the end.
+//! A deleter may run on any thread, attached or not, during a capture, inside a host function, and after the driver is
+//! gone. Memory is released once its streams have passed the ends of their uses, or nothing runs any more. An error
+//! that says neither leaves it for later.
 
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::mem::forget;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use crate::cpython::fork::{Lock, Locked};
 use crate::cpython::interpreter::blocking;
-use crate::driver;
-use crate::driver::{Capture, Event};
-use crate::stream::handle::Stream;
+use crate::stream::end::End;
 use crate::stream::order;
-use crate::stream::order::Joined;
+use crate::stream::order::Captures;
 use crate::stream::usage::{Release, StreamUsage};
-use crate::types::error::Error;
 
 /// Maximum number of deferred tensors.
 const COUNT: usize = 1024;
-/// Maximum number of deferred bytes.
+/// Maximum number of deferred bytes, not counting the tensor that was deferred last.
 const BYTES: usize = 1 << 30;
 /// Entries that one sweep checks.
-const LOOKS: usize = 8;
+const LOOKS: usize = 2;
 
-/// Memory to release once all of its points have been passed.
+/// Memory to release once all of its ends have been passed.
 struct Deferred {
-    ends: Vec<Arc<Event>>,
+    /// The order in which entries were deferred.
+    number: u64,
+    ends: Vec<End>,
     bytes: usize,
     memory: Box<dyn Send>,
 }
 
 impl Deferred {
-    /// Whether the memory is no longer used.
-    fn is_done(&self) -> bool {
-        // If a point cannot be queried, it has been passed or nothing runs any more.
-        self.ends.iter().all(|end| end.is_done().unwrap_or(true))
-    }
-
-    /// Waits until the memory is no longer used, then releases it.
-    fn finish(self) {
-        for end in &self.ends {
-            blocking(|| end.synchronize()).ok();
-        }
-        drop(self.memory);
+    /// Drops the ends that have been passed; returns whether none is left.
+    fn settle(&mut self) -> bool {
+        let ends = std::mem::take(&mut self.ends);
+        self.ends = ends.into_iter().filter_map(End::left).collect();
+        self.ends.is_empty()
     }
 }
 
@@ -52,15 +47,28 @@ impl Deferred {
 struct Waiting {
     entries: VecDeque<Deferred>,
     bytes: usize,
-    /// Where the next sweep starts.
-    next: usize,
+    /// Number of the next entry.
+    next: u64,
+    /// The entry with which the next sweep begins.
+    looked: u64,
 }
 
 impl Waiting {
+    fn add(&mut self, entry: Deferred) {
+        let place = self.place(entry.number);
+        self.bytes += entry.bytes;
+        self.entries.insert(place, entry);
+    }
+
     fn take(&mut self, index: usize) -> Option<Deferred> {
         let entry = self.entries.remove(index)?;
         self.bytes -= entry.bytes;
         Some(entry)
+    }
+
+    /// The index of the entry of this number, or of the first one after it.
+    fn place(&self, number: u64) -> usize {
+        (self.entries).partition_point(|known| known.number < number)
     }
 }
 
@@ -69,15 +77,16 @@ fn waiting() -> Locked<'static, Waiting> {
         entries: VecDeque::new(),
         bytes: 0,
         next: 0,
+        looked: 0,
     });
     WAITING.lock()
 }
 
-/// The points that memory with this `usage` must still wait for.
+/// The ends that memory with this `usage` must still wait for.
 ///
-/// For a view of a tensor with streams of its own, `viewed`, the remaining points are passed on to that tensor: an
-/// entry deferred here must not need the stream later, which may be gone by then (H3).
-pub(crate) fn ends(usage: &StreamUsage, viewed: Option<&StreamUsage>) -> Vec<Arc<Event>> {
+/// For a view of a tensor with streams of its own, `viewed`, the ends are passed on to that tensor, which is released
+/// after them.
+pub(crate) fn ends(usage: &StreamUsage, viewed: Option<&StreamUsage>) -> Vec<End> {
     let ends = ends_of(usage);
     let Some(viewed) = viewed.filter(|viewed| viewed.release != Release::None) else {
         return ends;
@@ -88,131 +97,147 @@ pub(crate) fn ends(usage: &StreamUsage, viewed: Option<&StreamUsage>) -> Vec<Arc
     Vec::new()
 }
 
-/// Drops `memory` once all of `ends` have been passed.
-pub(crate) fn defer(ends: Vec<Arc<Event>>, bytes: i64, memory: Box<dyn Send>) {
-    let bytes = usize::try_from(bytes).unwrap_or(0);
-    queue(Deferred {
-        ends,
-        bytes,
-        memory,
-    });
-}
-
-/// The points after which the memory is no longer used, except those that the release policy handles itself:
+/// The ends of all uses, except those of which the producer was told or that the caller takes care of.
 ///
-/// ```text
-/// None:            none
-/// RecordStream:    the ends in `usage.uses`
-/// Sync:            none, after the host has waited for those ends and for `usage.used`
-/// Auto, WaitBack:  those ends, and the point that `usage.used` has reached, unless the producer works on that stream
-///                  or (WaitBack) its stream can be made to wait for it
-/// ```
-fn ends_of(usage: &StreamUsage) -> Vec<Arc<Event>> {
+/// A use on the stream that the producer's library works on is one of the library's own: it frees or reuses the memory in
+/// the order of that stream, or has its own rule for memory that was allocated on another (`record_stream` of torch).
+fn ends_of(usage: &StreamUsage) -> Vec<End> {
     let mut ends: Vec<_> = usage.uses().drain(..).collect();
     match (&usage.used, usage.release) {
         (_, Release::None) => ends.clear(),
         (_, Release::RecordStream) | (None, _) => {}
-        (Some(used), Release::Sync) => {
-            blocking(|| synchronize(used)).ok();
-        }
-        (Some(used), release) => {
-            let is_seen_to = (usage.producer.as_ref())
-                .and_then(|producer| producer.steady())
-                .is_some_and(|producer| {
-                    let waits = || order::after(&producer, used, Joined::Never).is_ok();
-                    producer.is(used) || (release == Release::WaitBack && waits())
-                });
-            if !is_seen_to {
-                // A captured graph may be replayed at any later time; a driver that fails runs nothing any more.
-                ends.extend(point(used).ok().flatten().map(Arc::new));
+        (Some(used), Release::Auto) if usage.now().is_some_and(|now| now.is(used)) => {}
+        (Some(used), Release::Auto) => {
+            let Some(end) = End::of(used) else {
+                // Nor does what those wait for that were deferred before.
+                sweep();
+                return Vec::new();
+            };
+            if let (End::Point(point), Some(producer)) = (&end, &usage.producer)
+                && producer.is_held()
+            {
+                // The object that the tensor holds keeps this stream alive (R151). Its library writes next on it (R150).
+                order::wait(&producer.then, point).ok();
             }
-        }
-    }
-    if usage.release == Release::Sync {
-        for end in ends.drain(..) {
-            blocking(|| end.synchronize()).ok();
+            ends.push(end);
         }
     }
     ends
 }
 
-/// The point that the stream has reached; `None` during a capture.
-fn point(used: &Stream) -> Result<Option<Event>, Error> {
-    let current = driver::enter(used.device())?;
-    let Ok(stream) = used.raw() else {
-        // The per-thread default stream of another thread has no handle in this one.
-        drop(current);
-        blocking(|| {
-            let current = driver::enter(used.device())?;
-            driver::relaxed(&*current, || current.synchronize_context())
-        })?;
-        return Ok(None);
-    };
-    match current.capture(stream)? {
-        Capture::None => Ok(Some(Event::record(&current, stream, Capture::None)?)),
-        _ => Ok(None),
+/// Drops `memory` once all of `ends` have been passed; beyond the limits, waits for older entries.
+pub(crate) fn defer(ends: Vec<End>, bytes: i64, memory: Box<dyn Send>) {
+    if ends.iter().any(|end| matches!(end, End::Never)) {
+        return forget(memory);
     }
-}
-
-/// Waits for the stream, unless it is capturing.
-fn synchronize(used: &Stream) -> Result<(), Error> {
-    let stream = used.raw()?;
-    let current = driver::enter(used.device())?;
-    match current.capture(stream)? {
-        Capture::None => Ok(current.synchronize(stream)?),
-        _ => Ok(()),
+    let bytes = usize::try_from(bytes).unwrap_or(0);
+    // Without a point, a stream captures or a host function runs, and no deleter should.
+    if ends.iter().all(|end| end.point().is_some()) {
+        sweep();
     }
-}
-
-/// Queues `entry` and releases those that are done; over the limits, waits for the oldest.
-fn queue(entry: Deferred) {
-    sweep();
     let mut waiting = waiting();
-    waiting.bytes += entry.bytes;
-    waiting.entries.push_back(entry);
+    let number = waiting.next;
+    waiting.next += 1;
+    waiting.add(Deferred {
+        number,
+        ends,
+        bytes,
+        memory,
+    });
     drop(waiting);
-    while let Some(oldest) = beyond_bounds() {
-        oldest.finish();
+    while let Some(oldest) = beyond_bounds(number) {
+        let mut is_done = true;
+        for end in &oldest.ends {
+            is_done &= end.synchronize().is_ok();
+        }
+        release([oldest]);
+        if !is_done {
+            return;
+        }
     }
 }
 
-/// The oldest entry, removed, if the limits are exceeded.
-fn beyond_bounds() -> Option<Deferred> {
+/// The oldest entry that can be waited for, removed, if the limits are exceeded. The entry `last` is not: the host does
+/// not wait for work that it has just queued.
+fn beyond_bounds(last: u64) -> Option<Deferred> {
     let mut waiting = waiting();
-    if waiting.entries.len() > COUNT || waiting.bytes > BYTES {
-        waiting.take(0)
-    } else {
-        None
+    let newest = waiting.entries.back().filter(|entry| entry.number == last);
+    let bytes = waiting.bytes - newest.map_or(0, |entry| entry.bytes);
+    if waiting.entries.len() <= COUNT && bytes <= BYTES {
+        return None;
+    }
+    let is_recorded = |entry: &Deferred| entry.ends.iter().all(|end| end.point().is_some());
+    let can_wait = |entry: &Deferred| entry.number != last && is_recorded(entry);
+    let oldest = waiting.entries.iter().position(can_wait)?;
+    waiting.take(oldest)
+}
+
+/// Releases entries that are done, unless a stream may capture; calls the driver only if there are any.
+pub(crate) fn sweep_after(captures: Captures) {
+    if captures == Captures::None {
+        sweep();
     }
 }
 
 /// Releases entries that are done; calls the driver only if there are entries.
-pub(crate) fn sweep() {
-    let mut done = Vec::new();
+///
+/// Entries are taken out to be checked: the driver may block, and no lock may be held then.
+fn sweep() {
     let mut waiting = waiting();
+    if waiting.entries.is_empty() {
+        return;
+    }
+    // Each sweep continues where the last one stopped, so one hanging stream does not hold up the others.
+    let mut index = waiting.place(waiting.looked);
+    let mut looked = Vec::new();
     for _ in 0..LOOKS.min(waiting.entries.len()) {
-        // Each sweep continues where the last one stopped, so one hanging stream does not hold up the others.
-        let index = match waiting.next {
-            next if next < waiting.entries.len() => next,
-            _ => 0,
-        };
-        match waiting.entries.get(index).map(Deferred::is_done) {
-            Some(true) => done.extend(waiting.take(index)),
-            Some(false) => waiting.next = index + 1,
-            None => break,
+        if index >= waiting.entries.len() {
+            index = 0;
+        }
+        looked.extend(waiting.take(index));
+    }
+    waiting.looked = looked.last().map_or(0, |entry| entry.number + 1);
+    drop(waiting);
+    release(looked);
+}
+
+/// Releases those of `entries` that are done, and puts the others back.
+fn release(entries: impl IntoIterator<Item = Deferred>) {
+    let entries: Vec<_> = entries.into_iter().collect();
+    // Deleters free memory, which else invalidates captures of other threads.
+    let mut points = entries
+        .iter()
+        .flat_map(|entry| &entry.ends)
+        .filter_map(End::point);
+    let _relaxed = points.next().map(|point| point.relaxed());
+    let mut done = Vec::new();
+    for mut entry in entries {
+        if entry.settle() {
+            done.push(entry.memory);
+        } else {
+            waiting().add(entry);
         }
     }
-    drop(waiting);
     // Deleters may re-enter this module.
     drop(done);
 }
 
-/// Waits for all remaining entries and releases them, at interpreter exit.
+/// Releases the remaining entries at interpreter exit, as they become done; after a second, leaves the rest to the
+/// operating system: a kernel may never end.
 pub(crate) fn finish() {
+    const LIMIT: Duration = Duration::from_secs(1);
+    const MOMENT: Duration = Duration::from_millis(1);
+    let begin = Instant::now();
     loop {
-        let Some(oldest) = waiting().take(0) else {
+        let entries = std::mem::take(&mut waiting().entries);
+        waiting().bytes = 0;
+        release(entries);
+        if waiting().entries.is_empty() {
             return;
-        };
-        oldest.finish();
+        }
+        if begin.elapsed() > LIMIT {
+            return forget(std::mem::take(&mut waiting().entries));
+        }
+        blocking(|| sleep(MOMENT));
     }
 }

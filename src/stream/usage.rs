@@ -2,18 +2,19 @@
 
 #![forbid(unsafe_code)]
 
+use std::mem::{replace, take};
 use std::sync::Arc;
 
 use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
 use crate::cpython::fork::{Lock, Locked};
-use crate::cpython::interpreter::{Pending, PythonOwner, attach_uncounted};
-use crate::driver;
+use crate::cpython::interpreter::{Pending, PythonOwner, attach_uncounted, blocking};
 use crate::driver::Event;
+use crate::stream::end::End;
 use crate::stream::handle::Stream;
 use crate::stream::order;
-use crate::stream::order::Joined;
+use crate::stream::order::{Captures, Joined, Waits};
 use crate::stream::work_stream::WorkStream;
 use crate::stream::{current, interface};
 use crate::types::error::Error;
@@ -23,23 +24,17 @@ use crate::types::error::Error;
 pub(crate) enum Release {
     /// Once the stream has passed the point at which the tensor died.
     Auto,
-    /// Immediately, after making the producer's stream wait for the stream.
-    WaitBack,
     /// Immediately: the producer was told at import, and itself defers reuse of the memory.
     RecordStream,
-    /// After the host has waited for the stream.
-    Sync,
     /// Immediately.
     None,
 }
 
 impl Release {
     /// The values of the argument `release=`.
-    const NAMES: [(&'static str, Self); 5] = [
+    const NAMES: [(&'static str, Self); 3] = [
         ("auto", Self::Auto),
-        ("wait-back", Self::WaitBack),
         ("record_stream", Self::RecordStream),
-        ("sync", Self::Sync),
         ("none", Self::None),
     ];
 
@@ -63,7 +58,7 @@ pub(crate) enum Ready {
     /// All work queued on this stream.
     After(Stream),
     /// A point in the work of a stream, which the stream need not outlive.
-    Point(Event),
+    Point(Arc<Event>),
 }
 
 /// The streams of a tensor.
@@ -77,7 +72,7 @@ pub(crate) struct StreamUsage {
     /// Where the tensor comes from.
     pub(crate) producer: Option<Producer>,
     /// Ends of uses that the producer's stream has not been made to wait for.
-    pub(crate) uses: Lock<Vec<Arc<Event>>>,
+    pub(crate) uses: Lock<Vec<End>>,
     /// The streams reported to consumers, kept alive as long as the tensor (R151).
     pub(crate) named: Lock<Vec<Stream>>,
 }
@@ -131,14 +126,6 @@ impl Producer {
     /// Whether the tensor holds the object that names the stream, and thereby the stream (R151).
     pub(crate) fn is_held(&self) -> bool {
         matches!(self.library, Library::Interface(_))
-    }
-
-    /// The stream at import, if it is still alive and orders reuse of the memory: the library still works on it (R142),
-    /// or the tensor holds the object that names it (R151).
-    pub(crate) fn steady(&self) -> Option<Stream> {
-        let is_same = |now: Stream| now.is(&self.then);
-        let is_steady = self.is_held() || self.now().is_some_and(is_same);
-        is_steady.then(|| self.then.clone())
     }
 }
 
@@ -197,44 +184,61 @@ impl StreamUsage {
     /// Makes `consumer` wait for everything that is known of the elements (H12).
     ///
     /// This includes work queued on the producer's stream since the import, if the producer can name that stream.
-    pub(crate) fn order(&self, consumer: &Stream, joined: Joined) -> Result<(), Error> {
-        let covered = match &self.producer {
-            Some(producer) => match producer.now() {
-                Some(now) => {
-                    order::after(consumer, &now, joined)?;
-                    // Events on one stream complete in its order.
-                    now.is(&producer.then)
-                }
-                None => false,
-            },
-            None => false,
-        };
+    pub(crate) fn order(&self, consumer: &Stream, joined: Joined) -> Result<Captures, Error> {
+        let mut waits = Waits::default();
+        self.collect(&mut waits, self.now().as_ref());
+        order::all(consumer, &waits, joined)
+    }
+
+    /// The stream that the producer works on in this thread, if it can tell.
+    pub(crate) fn now(&self) -> Option<Stream> {
+        self.producer.as_ref().and_then(Producer::now)
+    }
+
+    /// Adds all that a consumer has to wait for; the producer works on the stream `now`.
+    pub(crate) fn collect(&self, waits: &mut Waits, now: Option<&Stream>) {
+        if let Some(now) = now {
+            waits.add(now);
+        }
         match &self.ready {
-            Ready::After(stream) => order::after(consumer, stream, joined)?,
-            Ready::Point(event) if !covered => order::wait(consumer, event)?,
+            Ready::After(stream) => waits.add(stream),
+            Ready::Point(point) if !self.covers(now) => waits.add_point(point),
             Ready::Now | Ready::Point(_) => {}
         }
         for end in self.uses().iter() {
-            order::wait(consumer, end)?;
+            end.collect(waits);
         }
-        match &self.used {
-            Some(used) if !matches!(&self.ready, Ready::After(stream) if stream.is(used)) => {
-                order::after(consumer, used, joined)
-            }
-            _ => Ok(()),
+        if let Some(used) = &self.used {
+            waits.add(used);
         }
     }
 
+    /// Whether the work on `now` follows the point at which the tensor became ready: it is the stream of the import, which
+    /// has been alive since, and not a new one with the handle of one that was destroyed.
+    fn covers(&self, now: Option<&Stream>) -> bool {
+        let (Some(now), Some(producer)) = (now, &self.producer) else {
+            return false;
+        };
+        now.is(&producer.then) && (now.is_permanent() || producer.is_held())
+    }
+
     /// Notes the end of a use that came after the ends in `covered`.
-    pub(crate) fn add_use(&self, end: Arc<Event>, covered: &[Arc<Event>]) {
+    pub(crate) fn add_use(&self, end: End, covered: &[End]) {
         /// Number of uses kept before asking the driver which have completed.
         const MANY: usize = 16;
+        let is_covered = |earlier: &End| covered.iter().any(|known| known.is(earlier));
         let mut uses = self.uses();
-        uses.retain(|earlier| !covered.iter().any(|known| Arc::ptr_eq(known, earlier)));
-        if uses.len() >= MANY {
-            uses.retain(|earlier| !earlier.is_done().unwrap_or(true));
-        }
+        uses.retain(|earlier| !is_covered(earlier));
         uses.push(end);
+        if uses.len() <= MANY {
+            return;
+        }
+        // Not under the lock, because the driver may block.
+        let all = take(&mut *uses);
+        drop(uses);
+        let left = all.into_iter().filter_map(End::left).collect();
+        let later = replace(&mut *self.uses(), left);
+        self.uses().extend(later);
     }
 
     /// Keeps alive a stream reported to consumers.
@@ -246,7 +250,7 @@ impl StreamUsage {
     }
 
     /// The ends of uses that are still to be waited for.
-    pub(crate) fn uses(&self) -> Locked<'_, Vec<Arc<Event>>> {
+    pub(crate) fn uses(&self) -> Locked<'_, Vec<End>> {
         self.uses.lock()
     }
 
@@ -254,34 +258,22 @@ impl StreamUsage {
     pub(crate) fn synchronize(&self) -> Result<(), Error> {
         // A clone, so that threads that add a use do not wait for the device.
         let ends = self.uses().clone();
-        for end in ends {
+        for end in &ends {
             end.synchronize()?;
         }
-        if let Ready::Point(event) = &self.ready {
-            if event.capture().is_some() {
-                return Err(captured());
-            }
-            event.synchronize()?;
+        match &self.ready {
+            Ready::Point(point) if point.capture().is_some() => return Err(captured()),
+            Ready::Point(point) => blocking(|| point.synchronize())?,
+            Ready::After(stream) => order::synchronize(stream)?,
+            Ready::Now => {}
         }
-        let ready = match &self.ready {
-            Ready::After(stream) => Some(stream),
-            _ => None,
-        };
-        for stream in ready.into_iter().chain(&self.used) {
-            let raw = stream.raw()?;
-            let current = driver::enter(stream.device())?;
-            match current.capture(raw)? {
-                driver::Capture::None => current.synchronize(raw)?,
-                _ => return Err(captured()),
-            }
-        }
-        Ok(())
+        self.used.as_ref().map_or(Ok(()), order::synchronize)
     }
 }
 
 #[cold]
 fn captured() -> Error {
     Error::refused(
-        "the tensor's stream captures a graph, whose work has no end yet; synchronize after the capture",
+        "the tensor becomes ready inside the capture of a graph, whose work has no end yet; synchronize after the capture",
     )
 }

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 
 use crate::abi::{DLDevice, DLPackCurrentWorkStream};
 use crate::driver;
+use crate::stream::handle::device_of_streams;
 use crate::types::device;
 
 /// The `current_work_stream` of a foreign table.
@@ -26,6 +27,7 @@ impl WorkStream {
 
     /// The handle for `device`; 0 for NULL.
     pub(crate) fn get(self, _: Python<'_>, device: DLDevice) -> PyResult<i64> {
+        let device = device_of_streams(device);
         // Some libraries leave it unwritten if there is no stream.
         let mut out = null_mut();
         // SAFETY: the foreign table's function, called attached; the out-pointer is a local.

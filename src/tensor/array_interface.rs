@@ -8,9 +8,8 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::abi::*;
 use crate::cpython::interpreter::PythonOwner;
-use crate::stream;
-use crate::stream::Stream;
 use crate::stream::usage::Ready;
+use crate::stream::{self, Stream};
 use crate::tensor::buffer::{byte_strides, describe, is_nameable};
 use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::object::Tensor;
@@ -93,7 +92,7 @@ pub(crate) fn cuda<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<
     }
     if !is_nameable(dtype) {
         return Err(PyBufferError::new_err(format!(
-            "__cuda_array_interface__ cannot name {}; the tensor travels by DLPack",
+            "__cuda_array_interface__ cannot describe {}; use DLPack",
             dtype::name(dtype)
         )));
     }
@@ -109,7 +108,7 @@ pub(crate) fn cuda<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<
 /// The error that makes `hasattr` return False.
 fn absent(name: &str, device: DLDevice) -> PyErr {
     PyAttributeError::new_err(format!(
-        "the tensor is on {}, where there is no {name}",
+        "a tensor on {} has no {name}",
         device::name(device)
     ))
 }

@@ -1,7 +1,7 @@
 //! The storage of a snapshot: a `DLTensor`, a value and the dimensions in one reference-counted allocation.
 //!
 //! It differs from `Arc` where hot paths gain: dropping a sole reference does not write to the count, and the
-//! dimensions are written in place (S21 of `docs/safety.md`).
+//! dimensions are written in place (S21, blocks, in `docs/safety.md`).
 
 use std::alloc::{GlobalAlloc, Layout, System, handle_alloc_error};
 use std::marker::PhantomData;

@@ -1,6 +1,6 @@
 //! The buffer protocol, for tensors in host memory.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_int, c_long, c_void};
 use std::ptr::null_mut;
 
 use pyo3::exceptions::PyBufferError;
@@ -10,41 +10,38 @@ use pyo3::prelude::*;
 use crate::abi::*;
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::snapshot::Snapshot;
-use crate::types::{device, dtype, layout};
+use crate::types::dtype::{self, scalar};
+use crate::types::{device, layout};
 
-/// The `struct` format of a dtype, or `None` if it has none. 64-bit integers get the letter of C's `long` where that
-/// has 64 bits, because NumPy distinguishes `long` from `long long`.
+/// The `struct` formats of one number, with its type and its bits in C. The first of several for a type is the one to
+/// write: `l` where C's `long` has 64 bits, because NumPy distinguishes `long` from `long long`.
+pub(crate) const FORMATS: [(&CStr, DLDataTypeCode, u8); 19] = [
+    (c"?", kDLBool, 8),
+    (c"b", kDLInt, 8),
+    (c"B", kDLUInt, 8),
+    (c"c", kDLUInt, 8),
+    (c"h", kDLInt, 16),
+    (c"H", kDLUInt, 16),
+    (c"i", kDLInt, 32),
+    (c"I", kDLUInt, 32),
+    (c"l", kDLInt, c_long::BITS as u8),
+    (c"L", kDLUInt, c_long::BITS as u8),
+    (c"q", kDLInt, 64),
+    (c"Q", kDLUInt, 64),
+    (c"n", kDLInt, isize::BITS as u8),
+    (c"N", kDLUInt, usize::BITS as u8),
+    (c"e", kDLFloat, 16),
+    (c"f", kDLFloat, 32),
+    (c"d", kDLFloat, 64),
+    (c"Zf", kDLComplex, 64),
+    (c"Zd", kDLComplex, 128),
+];
+
+/// The `struct` format of a dtype, or `None` if it has none.
 pub(crate) fn format(dtype: DLDataType) -> Option<&'static CStr> {
-    let long = size_of::<std::ffi::c_long>() == 8;
-    Some(match (dtype.code, dtype.bits, dtype.lanes) {
-        (kDLBool, 8, 1) => c"?",
-        (kDLInt, 8, 1) => c"b",
-        (kDLInt, 16, 1) => c"h",
-        (kDLInt, 32, 1) => c"i",
-        (kDLInt, 64, 1) => {
-            if long {
-                c"l"
-            } else {
-                c"q"
-            }
-        }
-        (kDLUInt, 8, 1) => c"B",
-        (kDLUInt, 16, 1) => c"H",
-        (kDLUInt, 32, 1) => c"I",
-        (kDLUInt, 64, 1) => {
-            if long {
-                c"L"
-            } else {
-                c"Q"
-            }
-        }
-        (kDLFloat, 16, 1) => c"e",
-        (kDLFloat, 32, 1) => c"f",
-        (kDLFloat, 64, 1) => c"d",
-        (kDLComplex, 64, 1) => c"Zf",
-        (kDLComplex, 128, 1) => c"Zd",
-        _ => return None,
-    })
+    let mut formats = FORMATS.iter();
+    let found = formats.find(|&&(_, code, bits)| scalar(code, bits) == dtype);
+    found.map(|&(format, ..)| format)
 }
 
 /// Refuses memory that is not host memory, pinned or not, and dtypes that have no buffer format.
@@ -52,12 +49,12 @@ pub(crate) fn describe(snapshot: &Snapshot) -> PyResult<&'static CStr> {
     let meta = snapshot.meta();
     if !device::is_readable(meta.device) {
         let name = device::name(meta.device);
-        let message = format!("the tensor is on {name}, only memory on cpu can be a Python buffer");
+        let message = format!("the tensor is on {name}; a Python buffer requires memory on cpu");
         return Err(PyBufferError::new_err(message));
     }
     format(meta.dtype).ok_or_else(|| {
         PyBufferError::new_err(format!(
-            "a Python buffer cannot name {}; the tensor travels by DLPack, and numpy() may know the dtype",
+            "a Python buffer cannot describe {}; use DLPack or numpy(), which may know the dtype",
             dtype::name(meta.dtype)
         ))
     })
@@ -103,7 +100,7 @@ pub(crate) unsafe fn fill(
     let column_major = layout::is_column_major(snapshot.shape(), snapshot.strides());
     let refused = if asks(ffi::PyBUF_WRITABLE) && readonly {
         Some(if snapshot.has(MAYBE_READ_ONLY) {
-            "the tensor's producer does not say whether it may be written"
+            "the tensor's producer does not say whether it is writable"
         } else {
             "the tensor is read-only"
         })
@@ -114,7 +111,7 @@ pub(crate) unsafe fn fill(
     } else if asks(ffi::PyBUF_ANY_CONTIGUOUS) && !row_major && !column_major {
         Some("the tensor is not contiguous")
     } else if !asks(ffi::PyBUF_STRIDES) && !row_major {
-        Some("the tensor is not row-major contiguous, and no strides were asked for")
+        Some("the tensor is not row-major contiguous, and the consumer requested no strides")
     } else {
         None
     };
@@ -154,7 +151,7 @@ pub(crate) unsafe fn fill(
     }
     filled.obj = owner.clone().into_ptr();
     // SAFETY: the caller's, to be filled. Shape and format live as long as `obj`, to which the view holds a reference;
-    // the strides live until `release` (S4).
+    // the strides live until `release` (S4, exports).
     unsafe { view.write(filled) };
     Ok(())
 }
@@ -175,13 +172,9 @@ pub(crate) unsafe fn release(view: *mut ffi::Py_buffer) {
 
 /// A dtype of the same size that has a buffer format.
 pub(crate) fn stand_in(dtype: DLDataType) -> Option<DLDataType> {
-    let bits = match dtype.bits {
-        ..=8 => 8,
-        bits => bits,
-    };
     let stand_in = DLDataType {
         code: kDLUInt,
-        bits,
+        bits: dtype.bits.max(8),
         lanes: dtype.lanes,
     };
     format(stand_in).map(|_| stand_in)

@@ -14,8 +14,7 @@ use crate::cpython::boundary::{guard, unraisable};
 use crate::cpython::interpreter::quietly;
 use crate::stream::usage::StreamUsage;
 use crate::stream::{Stream, Wanted, has_streams, no_streams, wanted};
-use crate::tensor::managed::MAYBE_READ_ONLY;
-use crate::tensor::managed::{Managed, ManagedTensor};
+use crate::tensor::managed::{MAYBE_READ_ONLY, Managed, ManagedTensor};
 use crate::tensor::snapshot::{Snapshot, Source};
 
 /// A managed struct and the names of its capsules.
@@ -41,16 +40,7 @@ pub(crate) fn export<M: CapsuleNames>(
     py: Python<'_>,
     managed: Managed<M>,
 ) -> PyResult<Bound<'_, PyCapsule>> {
-    let tensor = managed.into_raw();
-    // SAFETY: ownership of `tensor` passes to the capsule; `destroy` is its destructor and may run on any thread.
-    let capsule = unsafe {
-        PyCapsule::new_with_pointer_and_destructor(py, tensor.cast(), M::NAME, Some(destroy::<M>))
-    };
-    if capsule.is_err() {
-        // SAFETY: no capsule was created, so the tensor is still ours.
-        drop(unsafe { Managed::from_raw(tensor) });
-    }
-    capsule
+    owning(py, managed, M::NAME, destroy::<M>)
 }
 
 /// Name of a capsule that is never consumed.
@@ -61,10 +51,21 @@ pub(crate) fn hold(
     py: Python<'_>,
     managed: Managed<DLManagedTensorVersioned>,
 ) -> PyResult<Bound<'_, PyCapsule>> {
+    owning(py, managed, HELD, let_go)
+}
+
+/// A capsule that owns `managed`, with a destructor that may run on any thread.
+#[inline(always)]
+fn owning<'py, M: ManagedTensor>(
+    py: Python<'py>,
+    managed: Managed<M>,
+    name: &'static CStr,
+    destructor: ffi::PyCapsule_Destructor,
+) -> PyResult<Bound<'py, PyCapsule>> {
     let tensor = managed.into_raw();
-    // SAFETY: ownership of `tensor` passes to the capsule; `let_go` is its destructor and may run on any thread.
+    // SAFETY: ownership of `tensor` passes to the capsule, whose destructor deletes it.
     let capsule = unsafe {
-        PyCapsule::new_with_pointer_and_destructor(py, tensor.cast(), HELD, Some(let_go))
+        PyCapsule::new_with_pointer_and_destructor(py, tensor.cast(), name, Some(destructor))
     };
     if capsule.is_err() {
         // SAFETY: no capsule was created, so the tensor is still ours.
@@ -73,24 +74,42 @@ pub(crate) fn hold(
     capsule
 }
 
-/// Destructor of the capsules from [`hold`]; preserves the pending exception (R5).
+/// Destructor of exported capsules: deletes the tensor unless it was consumed (R3, R4).
+unsafe extern "C" fn destroy<M: CapsuleNames>(capsule: *mut ffi::PyObject) {
+    // SAFETY: CPython's call of a destructor; an exported capsule of this name owns its tensor.
+    unsafe { end(capsule, M::NAME, Managed::<M>::delete) };
+}
+
+/// Destructor of the capsules from [`hold`].
 unsafe extern "C" fn let_go(capsule: *mut ffi::PyObject) {
-    guard(
-        || {
-            // SAFETY: CPython calls destructors attached (S2).
-            let py = unsafe { Python::assume_attached() };
-            quietly(py, || {
-                // SAFETY: a capsule that is being destroyed; had it been renamed, this would return NULL.
-                let tensor = unsafe { ffi::PyCapsule_GetPointer(capsule, HELD.as_ptr()) };
-                // SAFETY: the capsule has owned the tensor until now.
-                drop(
-                    NonNull::new(tensor.cast::<DLManagedTensorVersioned>())
-                        .map(|tensor| unsafe { Managed::from_raw(tensor) }),
-                );
-            });
-        },
-        unraisable,
-    );
+    // SAFETY: CPython's call of a destructor; a capsule from `hold` owns its tensor.
+    unsafe { end(capsule, HELD, drop::<Managed<DLManagedTensorVersioned>>) };
+}
+
+/// Ends a capsule that is being destroyed, and its tensor if the capsule still has `name`; preserves the pending
+/// exception (R5).
+///
+/// # Safety
+///
+/// Attached, with a live capsule that owns a tensor of type `M` if it has this name.
+#[inline(always)]
+unsafe fn end<M: ManagedTensor>(
+    capsule: *mut ffi::PyObject,
+    name: &CStr,
+    delete: impl FnOnce(Managed<M>),
+) {
+    let body = || {
+        // SAFETY: attached (S2).
+        let py = unsafe { Python::assume_attached() };
+        quietly(py, || {
+            // SAFETY: attached (S2), with a live capsule.
+            if let Some(tensor) = unsafe { pointer(capsule, name) } {
+                // SAFETY: the capsule owns the tensor, and is being destroyed.
+                delete(unsafe { Managed::from_raw(tensor) });
+            }
+        });
+    };
+    guard(body, unraisable);
 }
 
 /// The capsule that `__dlpack__` returns to a consumer of this version; unversioned below 1.0 (R22, R23).
@@ -113,65 +132,45 @@ pub(crate) fn of<'py>(
     }
     if snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY | DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) {
         return Err(PyBufferError::new_err(
-            "an unversioned capsule cannot say that the tensor is read-only or padded; \
-             ask for max_version=(1, 0) or later, or for copy=True",
+            "an unversioned capsule cannot mark the tensor as read-only or padded; \
+             pass max_version=(1, 0) or later, or copy=True",
         ));
     }
     export(py, snapshot.export::<DLManagedTensor>(fresh)?)
 }
 
-/// Destructor of exported capsules: deletes the tensor unless it was consumed (R3, R4); preserves the pending
-/// exception (R5).
-unsafe extern "C" fn destroy<M: CapsuleNames>(capsule: *mut ffi::PyObject) {
-    guard(
-        || {
-            // SAFETY: CPython calls destructors attached (S2).
-            let py = unsafe { Python::assume_attached() };
-            quietly(py, || {
-                // SAFETY: `capsule` is a live capsule, and CPython calls destructors attached (S2).
-                let tensor = unsafe { pointer::<M>(capsule) };
-                // SAFETY: the capsule still has the unused name, so it owns the tensor, and it is being destroyed.
-                let tensor = tensor.map(|tensor| unsafe { Managed::from_raw(tensor) });
-                if let Some(tensor) = tensor {
-                    tensor.delete();
-                }
-            });
-        },
-        unraisable,
-    );
-}
-
-/// The tensor of a capsule that still has the unused name of `M`.
+/// The tensor of a capsule that has this name.
 ///
 /// # Safety
 ///
 /// The thread is attached and `capsule` is a Python object.
-unsafe fn pointer<M: CapsuleNames>(capsule: *mut ffi::PyObject) -> Option<NonNull<M>> {
+unsafe fn pointer<M>(capsule: *mut ffi::PyObject, name: &CStr) -> Option<NonNull<M>> {
     // SAFETY: attached, as the caller guarantees; `IsValid` accepts any object.
-    if unsafe { ffi::PyCapsule_IsValid(capsule, M::NAME.as_ptr()) } == 0 {
+    if unsafe { ffi::PyCapsule_IsValid(capsule, name.as_ptr()) } == 0 {
         return None;
     }
     // SAFETY: a valid capsule of this name, so this cannot fail.
-    let tensor: *mut c_void = unsafe { ffi::PyCapsule_GetPointer(capsule, M::NAME.as_ptr()) };
+    let tensor: *mut c_void = unsafe { ffi::PyCapsule_GetPointer(capsule, name.as_ptr()) };
     NonNull::new(tensor.cast())
 }
 
 /// Consumes a capsule of either kind (R34); leaves a refused one unchanged (R11).
 ///
 /// `usage` says what its producer was asked to order. Only one of several threads gets the tensor: nothing between the
-/// check of the name and the renaming suspends the critical section (S25).
+/// check of the name and the renaming suspends the critical section (S25, capsules).
 pub(crate) fn import(
     capsule: &Bound<'_, PyCapsule>,
     usage: Option<StreamUsage>,
 ) -> PyResult<Snapshot> {
     with_critical_section(capsule, || {
         // SAFETY: `Bound` proves attachment and a live object.
-        if let Some(tensor) = unsafe { pointer::<DLManagedTensorVersioned>(capsule.as_ptr()) } {
-            return consume(capsule, tensor, usage);
+        let versioned = unsafe { pointer(capsule.as_ptr(), DLManagedTensorVersioned::NAME) };
+        if let Some(tensor) = versioned {
+            return consume::<DLManagedTensorVersioned>(capsule, tensor, usage);
         }
         // SAFETY: as above.
-        if let Some(tensor) = unsafe { pointer::<DLManagedTensor>(capsule.as_ptr()) } {
-            return consume(capsule, tensor, usage);
+        if let Some(tensor) = unsafe { pointer(capsule.as_ptr(), DLManagedTensor::NAME) } {
+            return consume::<DLManagedTensor>(capsule, tensor, usage);
         }
         Err(refuse(capsule))
     })
@@ -207,7 +206,7 @@ where
 pub(crate) fn take<M: CapsuleNames>(capsule: &Bound<'_, PyCapsule>) -> Option<Managed<M>> {
     with_critical_section(capsule, || {
         // SAFETY: `Bound` proves attachment and a live object.
-        let tensor = unsafe { pointer::<M>(capsule.as_ptr()) }?;
+        let tensor = unsafe { pointer(capsule.as_ptr(), M::NAME) }?;
         // SAFETY: a live capsule and a static name (R2); renaming a valid capsule succeeds.
         unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), M::USED.as_ptr()) };
         // SAFETY: the capsule owned the tensor and has just released it, to this thread only (R7, S25).
@@ -226,7 +225,7 @@ pub(crate) fn contents(
     };
     capsule.pointer_checked(accepted).map_err(|_| {
         PyBufferError::new_err(format!(
-            "the capsule is {}; accepted is one {}",
+            "the capsule is {}; expected one {}",
             text(name(capsule)),
             text(accepted)
         ))
@@ -246,16 +245,16 @@ fn name<'a>(capsule: &'a Bound<'_, PyCapsule>) -> Option<&'a CStr> {
 pub(crate) fn refuse(capsule: &Bound<'_, PyCapsule>) -> PyErr {
     let Some(name) = name(capsule) else {
         return PyBufferError::new_err(
-            "the capsule has no name; accepted are 'dltensor' and 'dltensor_versioned'",
+            "the capsule has no name; expected 'dltensor' or 'dltensor_versioned'",
         );
     };
     if name == DLManagedTensor::USED || name == DLManagedTensorVersioned::USED {
         return PyBufferError::new_err(format!(
-            "the capsule was consumed already ({name:?}); call __dlpack__ again for another"
+            "the capsule has already been consumed ({name:?}); call __dlpack__ again for another"
         ));
     }
     PyBufferError::new_err(format!(
-        "the capsule is named {name:?}; accepted are \"dltensor\" and \"dltensor_versioned\""
+        "the capsule is named {name:?}; expected \"dltensor\" or \"dltensor_versioned\""
     ))
 }
 

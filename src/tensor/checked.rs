@@ -1,12 +1,11 @@
 //! Checks of a tensor's fields: descriptions that are valid in DLPack 1.3.
 
 use std::ffi::c_void;
-use std::ptr::null_mut;
+use std::ptr::{NonNull, null_mut};
 use std::slice;
 
 use crate::abi::*;
-use crate::tensor::managed;
-use crate::tensor::managed::{Managed, Offer};
+use crate::tensor::managed::{self, ManagedVersioned, Offer};
 use crate::types::error::Error;
 use crate::types::{device, dtype, layout};
 
@@ -57,7 +56,7 @@ impl Meta {
             let address = usize::try_from(meta.byte_offset)
                 .ok()
                 .and_then(|offset| meta.data.addr().checked_add(offset))
-                .ok_or_else(|| Error::refused("data + byte_offset is no address"))?;
+                .ok_or_else(|| Error::refused("data + byte_offset is not an address"))?;
             meta.data = meta.data.with_addr(address);
             meta.byte_offset = 0;
         }
@@ -83,9 +82,7 @@ impl Meta {
 
     /// The fields of a tensor for which [`is_fast`] holds, from a library that is trusted for those.
     #[inline(always)]
-    pub(crate) fn of_fast(
-        managed: &Managed<DLManagedTensorVersioned>,
-    ) -> Option<(&DLTensor, Self)> {
+    pub(crate) fn of_fast(managed: &ManagedVersioned) -> Option<(&DLTensor, Self)> {
         let (tensor, flags) = managed.read().ok()?;
         let meta = Self::on_cpu(tensor.data, tensor.dtype, 0);
         is_fast(tensor, flags).then_some((tensor, meta))
@@ -152,6 +149,17 @@ impl<'a> Checked<'a> {
         })
     }
 
+    /// The description of contiguous memory that is still to be allocated.
+    pub(crate) fn planned(
+        shape: &'a [i64],
+        dtype: DLDataType,
+        device: DLDevice,
+    ) -> Result<Self, Error> {
+        let mut meta = Meta::on_cpu(NonNull::dangling().as_ptr(), dtype, 0);
+        meta.device = device;
+        Self::new(meta, shape, None)
+    }
+
     /// Refuses elements that would lie outside the address space; for memory known only by its address.
     #[cold]
     pub(crate) fn addressable(self) -> Result<Self, Error> {
@@ -209,13 +217,28 @@ pub(crate) type Dimensions<'a> = (&'a [i64], Option<&'a [i64]>);
 /// `shape` and `strides`, if not NULL, point to `ndim` values that stay valid and unchanged while the slices are used.
 #[inline(always)]
 pub(crate) unsafe fn dimensions<'a>(tensor: &DLTensor) -> Result<Dimensions<'a>, Error> {
+    // SAFETY: the caller guarantees the pointers.
+    unsafe { dimensions_at(tensor.shape, tensor.strides, tensor.ndim) }
+}
+
+/// As [`dimensions`], of any struct.
+///
+/// # Safety
+///
+/// As for [`dimensions`].
+#[inline(always)]
+pub(crate) unsafe fn dimensions_at<'a>(
+    shape: *const i64,
+    strides: *const i64,
+    ndim: i32,
+) -> Result<Dimensions<'a>, Error> {
     // SAFETY: the caller guarantees the pointer.
-    let shape = unsafe { extents(tensor.shape, tensor.ndim) }?;
-    if tensor.strides.is_null() {
+    let shape = unsafe { extents(shape, ndim) }?;
+    if strides.is_null() {
         return Ok((shape, None));
     }
     // SAFETY: as for the shape; `ndim` was checked with it.
-    let strides = unsafe { slice::from_raw_parts(tensor.strides, shape.len()) };
+    let strides = unsafe { slice::from_raw_parts(strides, shape.len()) };
     Ok((shape, Some(strides)))
 }
 
@@ -246,7 +269,7 @@ fn bad_ndim(what: &str, ndim: i32) -> Error {
 #[inline(never)]
 fn too_many_dimensions(ndim: usize) -> Error {
     Error::refused(format!(
-        "the tensor has {ndim} dimensions, dlx accepts up to {}",
+        "the tensor has {ndim} dimensions; expected at most {}",
         layout::MAX_NDIM
     ))
 }
@@ -254,19 +277,15 @@ fn too_many_dimensions(ndim: usize) -> Error {
 /// Checks the fields of `managed`. Also returns whether an export of its snapshot would have the same fields, so that
 /// it can be passed on unchanged.
 #[inline(always)]
-pub(crate) fn of_managed(
-    managed: &Managed<DLManagedTensorVersioned>,
-) -> Result<(&DLTensor, bool), Error> {
+pub(crate) fn of_managed(managed: &ManagedVersioned) -> Result<(&DLTensor, bool), Error> {
     let (tensor, flags) = managed.read()?;
-    // SAFETY: `managed` owns the tensor, so its dimensions are valid while it is borrowed (S3).
+    // SAFETY: `managed` owns the tensor, so its dimensions are valid while it is borrowed (S3, managed tensors).
     let exact = unsafe { is_exact(tensor, flags) }?;
     Ok((tensor, exact))
 }
 
 /// The fields, shape and strides of `managed`, which has passed [`of_managed`].
-pub(crate) fn parts(
-    managed: &Managed<DLManagedTensorVersioned>,
-) -> Result<(&DLTensor, u64, Dimensions<'_>), Error> {
+pub(crate) fn parts(managed: &ManagedVersioned) -> Result<(&DLTensor, u64, Dimensions<'_>), Error> {
     let (tensor, flags) = managed.read()?;
     // SAFETY: `managed` owns the tensor, so its dimensions are valid while it is borrowed (S3).
     let dimensions = unsafe { dimensions(tensor) }?;
@@ -274,9 +293,7 @@ pub(crate) fn parts(
 }
 
 /// An offer of `managed`, which has passed [`of_managed`]; its dimensions are copied.
-pub(crate) fn offer(
-    managed: Managed<DLManagedTensorVersioned>,
-) -> Result<Offer<Managed<DLManagedTensorVersioned>>, Error> {
+pub(crate) fn offer(managed: ManagedVersioned) -> Result<Offer<ManagedVersioned>, Error> {
     let (tensor, flags) = managed.read()?;
     // SAFETY: `managed` owns the tensor and moves into the offer, which outlives these slices (S3).
     let (shape, strides) = unsafe { dimensions(tensor) }?;
@@ -288,9 +305,7 @@ pub(crate) fn offer(
 }
 
 /// A new managed tensor of dlx's that owns `managed` and describes the same memory.
-pub(crate) fn rewritten(
-    managed: Managed<DLManagedTensorVersioned>,
-) -> Result<Managed<DLManagedTensorVersioned>, Error> {
+pub(crate) fn rewritten(managed: ManagedVersioned) -> Result<ManagedVersioned, Error> {
     let (tensor, flags) = managed.read()?;
     // SAFETY: `managed` owns the tensor and moves into the export, which copies the dimensions before it can be
     // deleted (S3).

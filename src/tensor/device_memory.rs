@@ -1,19 +1,27 @@
 //! dlx's own memory on devices with streams, allocated and freed in stream order.
 //!
-//! It may be released on any thread, attached or not, during a capture, and after the driver is gone.
+//! It may be released on any thread, attached or not, during a capture, and after the driver is gone. A block is freed
+//! on a stream that is alive:
+//!
+//! ```text
+//! its own stream              if that is kept alive, or is current in this thread
+//! none yet                    while the stream captures, or may be gone: kept back until it does neither
+//! the legacy default stream   beyond the bytes that may be kept back, after the work that is known of other streams
+//! ```
 
+use std::collections::VecDeque;
 use std::ffi::c_void;
-use std::mem::take;
+use std::sync::Arc;
 
 use crate::abi::DLDevice;
 use crate::cpython::fork::Lock;
-use crate::cpython::interpreter::attach_uncounted;
 use crate::cpython::interpreter::blocking;
-use crate::driver;
-use crate::driver::Capture;
-use crate::stream;
-use crate::stream::Stream;
-use crate::stream::release::sweep;
+use crate::driver::{Capture, Event};
+use crate::stream::order::{self, Captures, Joined, Waits};
+use crate::stream::release::sweep_after;
+use crate::stream::usage::{Ready, StreamUsage};
+use crate::stream::{self, Stream};
+use crate::types::device;
 use crate::types::error::Error;
 
 /// A block of device memory, freed on drop; has no address if it has no bytes (R93).
@@ -22,14 +30,21 @@ pub(crate) struct DeviceMemory(Option<Allocation>);
 /// An allocation and the stream to free it on.
 struct Allocation {
     address: usize,
-    device: DLDevice,
+    bytes: usize,
     stream: Stream,
     /// Whether the stream may be destroyed before the memory is freed.
     lent: bool,
+    /// The point at which the memory was handed over to a lent stream.
+    ready: Option<Arc<Event>>,
 }
 
-/// Allocations that could not be freed yet, mostly because of a capture.
-static KEPT_BACK: Lock<Vec<Allocation>> = Lock::new(Vec::new());
+/// Allocations that could not be freed yet, oldest first.
+static KEPT_BACK: Lock<VecDeque<Allocation>> = Lock::new(VecDeque::new());
+
+/// Maximum bytes to keep back for streams that may be gone.
+const KEPT: usize = 256 << 20;
+/// Allocations to try again whenever one is freed; whenever one is made, it is all of them.
+const LOOKS: usize = 2;
 
 impl DeviceMemory {
     /// A block of `bytes` bytes, for work queued on `stream` from now on.
@@ -40,27 +55,32 @@ impl DeviceMemory {
     ///
     /// `BufferError` without a driver or while the stream is capturing; `MemoryError`; errors of the driver.
     pub(crate) fn new(bytes: i64, stream: &Stream, lent: bool) -> Result<Self, Error> {
-        let device = stream.device();
-        let current = driver::enter(device).map_err(|error| no_driver(device, error))?;
-        let raw = stream.raw()?;
-        if current.capture(raw)? != Capture::None {
-            return Err(captured(stream));
+        let captures = blocking(|| {
+            let (current, raw) = stream.enter()?;
+            Ok::<_, Error>(current.capture(raw)?)
+        });
+        match captures.map_err(|error| no_driver(stream.device(), error))? {
+            Capture::None => sweep_after(Captures::None),
+            _ => return Err(captured(stream)),
         }
-        sweep();
-        free_kept_back();
+        free_kept_back(usize::MAX);
         let bytes = usize::try_from(bytes).map_err(|_| Error::OutOfMemory(usize::MAX))?;
         if bytes == 0 {
             return Ok(Self(None));
         }
-        let address = match current.allocate(bytes, raw) {
-            Err(error) if error.is_out_of_memory() => return Err(Error::OutOfMemory(bytes)),
-            allocated => allocated?,
-        };
+        let address = blocking(|| {
+            let (current, raw) = stream.enter()?;
+            match current.allocate(bytes, raw) {
+                Err(error) if error.is_out_of_memory() => Err(Error::OutOfMemory(bytes)),
+                allocated => Ok(allocated?),
+            }
+        })?;
         Ok(Self(Some(Allocation {
             address,
-            device,
+            bytes,
             stream: stream.clone(),
             lent,
+            ready: None,
         })))
     }
 
@@ -68,6 +88,13 @@ impl DeviceMemory {
     pub(crate) fn as_ptr(&self) -> *mut c_void {
         let address = self.0.as_ref().map_or(0, |block| block.address);
         std::ptr::with_exposed_provenance_mut(address)
+    }
+
+    /// Notes when the memory is ready, for the case that its stream is gone when it is freed.
+    pub(crate) fn ready_at(&mut self, usage: &StreamUsage) {
+        if let (Some(block), Ready::Point(point)) = (&mut self.0, &usage.ready) {
+            block.ready = Some(point.clone());
+        }
     }
 
     /// Whether the block is freed in the order of `stream`.
@@ -80,85 +107,115 @@ impl DeviceMemory {
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
         if let Some(block) = self.0.take() {
-            free_kept_back();
+            free_kept_back(LOOKS);
             free(block);
         }
     }
 }
 
-/// Frees the allocations that could not be freed before.
-fn free_kept_back() {
-    let blocks = take(&mut *KEPT_BACK.lock());
-    blocks.into_iter().for_each(free);
+/// Tries again to free allocations that could not be freed before, the oldest first and at most `count`.
+fn free_kept_back(count: usize) {
+    let kept = KEPT_BACK.lock().len();
+    for _ in 0..count.min(kept) {
+        let Some(block) = KEPT_BACK.lock().pop_front() else {
+            return;
+        };
+        free(block);
+    }
 }
 
 /// Frees an allocation, or keeps it for later; once the driver is gone, so is the memory.
-fn free(block: Allocation) {
-    if let Err(error) = block.free()
-        && !error.is_final()
-    {
-        KEPT_BACK.lock().push(block);
+fn free(mut block: Allocation) {
+    let freed = match block.living_stream() {
+        Some(stream) => block.free_on(stream),
+        None => Ok(false),
+    };
+    if is_over(freed) {
+        return;
+    }
+    // Whoever has named the stream keeps it only as long as the tensor.
+    block.lent |= !block.stream.is_kept();
+    KEPT_BACK.lock().push_back(block);
+    while let Some(oldest) = beyond_bounds() {
+        let freed = oldest
+            .default_stream()
+            .and_then(|stream| oldest.free_on(&stream));
+        if !is_over(freed) {
+            return KEPT_BACK.lock().push_back(oldest);
+        }
     }
 }
 
+/// Whether the memory has been freed, or nothing runs any more.
+fn is_over(freed: Result<bool, Error>) -> bool {
+    match freed {
+        Ok(freed) => freed,
+        Err(Error::Driver(error)) => error.is_final(),
+        Err(_) => false,
+    }
+}
+
+/// The oldest allocation of a stream that may be gone, removed, if these have too many bytes.
+fn beyond_bounds() -> Option<Allocation> {
+    let mut kept = KEPT_BACK.lock();
+    let lent = kept.iter().filter(|block| block.lent);
+    if lent.fold(0_usize, |sum, block| sum.saturating_add(block.bytes)) <= KEPT {
+        return None;
+    }
+    let oldest = kept.iter().position(|block| block.lent)?;
+    kept.remove(oldest)
+}
+
 impl Allocation {
-    fn free(&self) -> Result<(), driver::Error> {
-        let alive = self.living_stream();
-        let current = driver::enter(self.device)?;
-        let stream = match alive {
-            Some(stream) => stream,
-            None => {
-                // Then all work of the context is done, including that of the stream, which may be gone.
-                blocking(|| driver::relaxed(&*current, || current.synchronize_context()))?;
-                self.default_stream()
+    /// Frees the block in the order of `stream`; returns false while that captures.
+    fn free_on(&self, stream: &Stream) -> Result<bool, Error> {
+        blocking(|| {
+            let (current, raw) = stream.enter_for_end()?;
+            if current.capture(raw)? != Capture::None {
+                return Ok(false);
             }
-        };
-        if current.capture(stream)? != Capture::None {
-            return Err(driver::Error::Captured);
-        }
-        // SAFETY: allocated by `new`. Every tensor over it holds this block (S22) and is released after the other
-        // streams that used it (`stream/release.rs`). This stream is the one that it was used on, or no work is left.
-        unsafe { current.free(self.address, stream) }
+            // SAFETY: allocated by `new`. Every tensor over it holds this block (S22) and is released after the other
+            // streams that used it (`stream/release.rs`). This stream is the one that it was used on, or waits for all
+            // work on it that dlx knows of.
+            unsafe { current.free(self.address, raw) }?;
+            Ok(true)
+        })
     }
 
-    /// The stream, unless it may be gone or has no handle in this thread.
-    fn living_stream(&self) -> Option<driver::RawStream> {
-        let current = || {
-            let handle = attach_uncounted(|py| match stream::current(py, self.device) {
-                Ok(handle) => Some(handle),
-                Err(error) => {
-                    // PyO3 does not count this attachment.
-                    pyo3::Python::attach(|_| drop(error));
-                    None
-                }
-            });
-            handle.flatten() == Some(self.stream.handle())
-        };
-        if !self.lent || current() {
-            self.stream.raw().ok()
-        } else {
-            None
-        }
+    /// The stream of the memory, unless it may be gone.
+    fn living_stream(&self) -> Option<&Stream> {
+        let is_current = || self.working().is_some_and(|now| now.is(&self.stream));
+        (!self.lent || is_current()).then_some(&self.stream)
     }
 
-    /// A default stream that, unlike the legacy one, does not invalidate captures of other streams.
-    fn default_stream(&self) -> driver::RawStream {
-        let stream = Stream::thread_default(self.device);
-        // SAFETY: default streams live as long as their context (S18).
-        unsafe { driver::RawStream::of_handle(stream.handle()) }
+    /// dlx's current stream.
+    fn working(&self) -> Option<Stream> {
+        stream::working(self.stream.device()).ok()
+    }
+
+    /// The default stream, which waits for all blocking streams by itself, after the work that is known of others: that
+    /// before the memory was ready, and that of dlx's current stream.
+    fn default_stream(&self) -> Result<Stream, Error> {
+        let stream = Stream::default(self.stream.device());
+        let mut waits = Waits::default();
+        self.ready.iter().for_each(|point| waits.add_point(point));
+        self.working().iter().for_each(|now| waits.add(now));
+        order::all(&stream, &waits, Joined::Never)?;
+        Ok(stream)
     }
 }
 
 /// The error for a device without a driver.
 #[cold]
-fn no_driver(device: DLDevice, error: driver::Error) -> Error {
+fn no_driver(device: DLDevice, error: Error) -> Error {
     if error.is_absent() {
         Error::refused(format!(
-            "dlx has no memory on {}: {error}",
-            crate::types::device::name(device)
+            "dlx has no memory on {}: {}",
+            device::name(device),
+            error.message()
         ))
     } else {
-        error.into()
+        error
     }
 }
 

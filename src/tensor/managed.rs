@@ -128,12 +128,15 @@ impl ManagedTensor for DLManagedTensor {
 #[inline(never)]
 fn other_version(major: u32, minor: u32) -> Error {
     Error::refused(format!(
-        "the tensor has DLPack version {major}.{minor}, dlx reads {DLPACK_MAJOR_VERSION}.x"
+        "the tensor has DLPack version {major}.{minor}; dlx reads {DLPACK_MAJOR_VERSION}.x"
     ))
 }
 
 /// The sole owner of a managed tensor: dropping it calls the deleter exactly once (R8).
 pub(crate) struct Managed<M: ManagedTensor>(NonNull<M>);
+
+/// The owner of a tensor from a table or a `dltensor_versioned` capsule.
+pub(crate) type ManagedVersioned = Managed<DLManagedTensorVersioned>;
 
 // SAFETY: dlpack.h lets any thread call the deleter (R13), and the struct is only read until then.
 unsafe impl<M: ManagedTensor> Send for Managed<M> {}
@@ -172,7 +175,7 @@ impl<M: ManagedTensor> Managed<M> {
     /// The only call of the deleter.
     #[inline(always)]
     fn call_deleter(&self) {
-        // SAFETY: we own the tensor, so it is alive until the deleter is called (S3).
+        // SAFETY: we own the tensor, so it is alive until the deleter is called (S3, managed tensors).
         if let Some(deleter) = unsafe { M::deleter(self.0) } {
             // SAFETY: we own the tensor and never access it again (S3).
             unsafe { deleter(self.0.as_ptr()) };
@@ -190,7 +193,7 @@ impl<M: ManagedTensor> Drop for Managed<M> {
 }
 
 /// An export: the managed struct and its owner, followed by shape and strides in the same allocation. The struct is
-/// the first field, so its address is that of the allocation (S4).
+/// the first field, so its address is that of the allocation (S4, exports).
 #[repr(C)]
 struct Export<M, O> {
     managed: M,
@@ -198,23 +201,12 @@ struct Export<M, O> {
     ndim: usize,
 }
 
-/// The layout of an [`Export`]'s allocation, and the offset of its dimensions.
-fn layout<M, O>(ndim: usize) -> Result<(Layout, usize), Error> {
-    Layout::array::<i64>(2 * ndim)
-        .and_then(|dimensions| Layout::new::<Export<M, O>>().extend(dimensions))
-        .map_err(|_| Error::OutOfMemory(usize::MAX))
-}
-
-/// The layout of an existing [`Export`]'s allocation.
-///
-/// # Safety
-///
-/// `place` has made an allocation for `ndim` dimensions.
+/// The layout of an [`Export`]'s allocation for `ndim` dimensions.
 #[inline(always)]
-unsafe fn placed<M, O>(ndim: usize) -> Layout {
+fn layout<M, O>(ndim: usize) -> Layout {
     const { assert!(size_of::<Export<M, O>>().is_multiple_of(align_of::<i64>())) };
     let size = size_of::<Export<M, O>>() + size_of::<i64>() * 2 * ndim;
-    // SAFETY: the alignment is that of a Rust type; the same size did not overflow in `layout`.
+    // SAFETY: the alignment is that of a Rust type; no address space has so many dimensions that the size overflows.
     unsafe { Layout::from_size_align_unchecked(size, align_of::<Export<M, O>>()) }
 }
 
@@ -247,14 +239,14 @@ fn place<M: ManagedTensor, O>(
     deleter: unsafe extern "C" fn(*mut M),
 ) -> Result<NonNull<Export<M, O>>, Error> {
     let ndim = shape.len().min(strides.len());
-    let (layout, dimensions) = layout::<M, O>(ndim)?;
+    let layout = layout::<M, O>(ndim);
     // SAFETY: the size is not zero, since it includes the struct.
     let block = unsafe { System.alloc(layout) };
-    let Some(start) = NonNull::new(block.cast()) else {
+    let Some(start) = NonNull::new(block.cast::<Export<M, O>>()) else {
         return Err(Error::OutOfMemory(layout.size()));
     };
-    // SAFETY: `dimensions` is the dimensions' offset in the allocation.
-    tensor.shape = unsafe { block.add(dimensions) }.cast();
+    // SAFETY: the dimensions follow the struct in the same allocation.
+    tensor.shape = unsafe { start.add(1) }.cast().as_ptr();
     // SAFETY: the allocation has room for `2 * ndim` values; the strides are the second half.
     tensor.strides = unsafe { tensor.shape.add(ndim) };
     // SAFETY: both sides have `ndim` values, and the allocation is new.
@@ -280,10 +272,8 @@ unsafe extern "C" fn delete<M: ManagedTensor, O>(managed: *mut M) {
             // SAFETY: only `export` installs this deleter, on the start of such an allocation, and its caller gives
             // the tensor up (S4). It reads no field that a consumer may write.
             let Export { owner, ndim, .. } = unsafe { block.read() };
-            // SAFETY: allocated by `place` for this many dimensions.
-            let layout = unsafe { placed::<M, O>(ndim) };
             // SAFETY: allocated by `place` with this same layout.
-            unsafe { System.dealloc(block.cast(), layout) };
+            unsafe { System.dealloc(block.cast(), layout::<M, O>(ndim)) };
             drop(owner);
         },
         unraisable,

@@ -52,6 +52,7 @@ impl Memory {
         // SAFETY: the size is not 0.
         let start = unsafe { alloc(layout(size)?) };
         let start = NonNull::new(start).ok_or(Error::OutOfMemory(size))?;
+        #[cfg(target_os = "linux")]
         advise(start, size);
         Ok(Self {
             start: Some(start),
@@ -72,7 +73,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if let (Some(start), Ok(layout)) = (self.start, layout(self.size)) {
-            // SAFETY: allocated by `new` with this layout; every tensor over it holds this `Memory` (S4).
+            // SAFETY: allocated by `new` with this layout; every tensor over it holds this `Memory` (S4, exports).
             unsafe { dealloc(start.as_ptr(), layout) };
         }
     }
@@ -88,6 +89,3 @@ fn advise(start: NonNull<u8>, size: usize) {
         unsafe { libc::madvise(start.as_ptr().cast(), whole, libc::MADV_HUGEPAGE) };
     }
 }
-
-#[cfg(not(target_os = "linux"))]
-fn advise(_start: NonNull<u8>, _size: usize) {}

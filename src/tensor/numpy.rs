@@ -28,9 +28,10 @@ pub(crate) fn to_numpy<'py>(slf: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyA
     }
     let name = dtype::name(dtype).to_string();
     let padded = snapshot.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
-    let unknown = |why: &str| PyBufferError::new_err(format!("NumPy cannot show {name}: {why}"));
+    let unknown =
+        |why: &str| PyBufferError::new_err(format!("NumPy cannot represent {name}: {why}"));
     if dtype.lanes != 1 || (dtype.bits < 8 && !padded) {
-        return Err(unknown("it knows neither vectors nor packed elements"));
+        return Err(unknown("it has neither vectors nor packed elements"));
     }
     let Some(stand_in) = buffer::stand_in(dtype) else {
         return Err(unknown("it has no dtype of that size"));
@@ -38,9 +39,7 @@ pub(crate) fn to_numpy<'py>(slf: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyA
     let ml_dtype = match py.import("ml_dtypes") {
         Ok(ml_dtypes) => ml_dtypes.getattr_opt(name.as_str())?,
         Err(error) if error.is_instance_of::<PyImportError>(py) => {
-            return Err(unknown(
-                "that takes the package ml_dtypes, which is not installed",
-            ));
+            return Err(unknown("this requires ml_dtypes, which is not installed"));
         }
         Err(error) => return Err(error),
     };

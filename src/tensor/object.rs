@@ -79,7 +79,7 @@ impl Tensor {
 #[inline(never)]
 fn ended() -> PyErr {
     PyBufferError::new_err(
-        "the tensor was lent for a block that has ended; import what is to be kept with dlx.from_dlpack",
+        "the tensor was lent for a `with` block that has ended; use dlx.from_dlpack for a tensor that outlives the block",
     )
 }
 
@@ -277,7 +277,7 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
 #[inline(always)]
 pub(super) unsafe fn end(object: *mut ffi::PyObject) {
     let place = object.cast::<Object>();
-    // SAFETY: still intact here (S24).
+    // SAFETY: still intact here (S24, tensor objects).
     let weak = unsafe { &(*place).weak };
     if !weak.load(Ordering::Relaxed).is_null() {
         // SAFETY: attached, with an object without references, as the caller guarantees.

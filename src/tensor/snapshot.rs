@@ -16,10 +16,9 @@ use pyo3::ffi;
 
 use crate::abi::*;
 use crate::cpython::depth::{later, within};
-use crate::stream::Stream;
 use crate::stream::order::Joined;
-use crate::stream::release;
 use crate::stream::usage::StreamUsage;
+use crate::stream::{Stream, release};
 use crate::tensor::block::{Beside, Shared};
 use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::managed::PROTECTED;
@@ -163,9 +162,10 @@ impl Snapshot {
 
     /// The same memory with another dtype of the same size.
     pub(crate) fn reinterpret(&self, dtype: DLDataType) -> Result<Self, Error> {
-        let mut meta = self.meta();
-        meta.dtype = dtype;
-        self.other(meta)
+        self.other(Meta {
+            dtype,
+            ..self.meta()
+        })
     }
 
     /// The same tensor, marked as a copy that the producer made on request (torch does not say so, R37).
@@ -173,9 +173,7 @@ impl Snapshot {
         if self.has(DLPACK_FLAG_BITMASK_IS_COPIED) {
             return Ok(self);
         }
-        let mut meta = self.meta();
-        meta.flags |= DLPACK_FLAG_BITMASK_IS_COPIED;
-        self.other(meta)
+        self.flagged(self.meta().flags | DLPACK_FLAG_BITMASK_IS_COPIED)
     }
 
     /// The same tensor, with the other devices that it is on.
@@ -196,9 +194,10 @@ impl Snapshot {
 
     /// The same memory, accessed by another device at the same address; the elements must be ready.
     pub(crate) fn on(&self, device: DLDevice) -> Result<Self, Error> {
-        let mut meta = self.meta();
-        meta.device = device;
-        self.other(meta)
+        self.other(Meta {
+            device,
+            ..self.meta()
+        })
     }
 
     /// Another description of the same elements.
@@ -236,7 +235,7 @@ impl Snapshot {
     /// `BufferError` if that would invalidate a capture, or without a driver.
     pub(crate) fn order(&self, consumer: &Stream) -> Result<(), Error> {
         match self.usage() {
-            Some(usage) => usage.order(consumer, Joined::Never),
+            Some(usage) => usage.order(consumer, Joined::Never).map(|_| ()),
             None => Ok(()),
         }
     }
@@ -316,15 +315,19 @@ impl Snapshot {
 
     /// The same tensor, read-only.
     pub(crate) fn readonly(&self) -> Result<Self, Error> {
-        let mut meta = self.meta();
-        meta.flags = meta.flags & !PROTECTED | DLPACK_FLAG_BITMASK_READ_ONLY;
-        self.other(meta)
+        self.flagged(self.meta().flags & !PROTECTED | DLPACK_FLAG_BITMASK_READ_ONLY)
     }
 
     /// The same tensor, writable.
     pub(crate) fn writable(&self) -> Result<Self, Error> {
-        let mut meta = self.meta();
-        meta.flags &= !PROTECTED;
-        self.other(meta)
+        self.flagged(self.meta().flags & !PROTECTED)
+    }
+
+    /// The same tensor, with these flags.
+    fn flagged(&self, flags: u64) -> Result<Self, Error> {
+        self.other(Meta {
+            flags,
+            ..self.meta()
+        })
     }
 }

@@ -89,8 +89,8 @@ fn refused(device: DLDevice, kind: Option<&DeviceInfo>) -> Error {
         device_id,
     } = device;
     Error::refused(match kind {
-        None => format!("device type {} is not one of DLPack 1.3", device_type.0),
-        Some(_) => format!("device id {device_id} is negative, 0 and above are accepted"),
+        None => format!("device type {} is not defined by DLPack 1.3", device_type.0),
+        Some(_) => format!("device id {device_id} is negative; expected 0 or above"),
     })
 }
 
@@ -112,7 +112,7 @@ pub(crate) fn of_pair(pair: (i64, i64), here: DLDevice) -> Result<DLDevice, Erro
         // Naming the tensor's own device is always accepted.
         Some(device) if device == here || check(device).is_ok() => Ok(device),
         _ => Err(Error::refused(format!(
-            "dl_device is ({device_type}, {device_id}), which is no device; the tensor is on {}",
+            "dl_device is ({device_type}, {device_id}), which is not a device; the tensor is on {}",
             name(here)
         ))),
     }
@@ -239,12 +239,12 @@ impl Device {
             let text = text.to_cow()?;
             parse(&text).ok_or_else(|| {
                 PyValueError::new_err(format!(
-                    "{text:?} is not a device; accepted are names such as 'cpu' and 'cuda:0'"
+                    "{text:?} is not a device; expected a name such as 'cpu' or 'cuda:0'"
                 ))
             })
         } else if let Ok(pair) = spec.cast::<PyTuple>() {
             let refused = |error: PyErr| {
-                let message = format!("{pair} is not a device: a pair is (type, id)");
+                let message = format!("{pair} is not a device; expected a pair (type, id)");
                 bad_integers(spec.py(), &error, message)
             };
             let (kind, id): (Bound<'_, PyAny>, i32) = pair.extract().map_err(refused)?;
@@ -254,7 +254,7 @@ impl Device {
             let name = name.to_cow()?;
             let named = kind_named(&name).ok_or_else(|| {
                 PyValueError::new_err(format!(
-                    "{name:?} is not a device type; accepted are names such as 'cpu' and 'cuda'"
+                    "{name:?} is not a device type; expected a name such as 'cpu' or 'cuda'"
                 ))
             })?;
             checked(named.device_type.0, id)
@@ -274,7 +274,9 @@ impl Device {
     fn new(spec: &Bound<'_, PyAny>, id: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
         if !spec.is_instance_of::<PyInt>() {
             return match id {
-                Some(_) => Err(PyTypeError::new_err("an id goes with a device type")),
+                Some(_) => Err(PyTypeError::new_err(
+                    "an id requires a device type as the first argument",
+                )),
                 None => Self::of(spec).map(Self),
             };
         }

@@ -14,11 +14,13 @@ use crate::abi::*;
 use crate::types::error::{Error, bad_integers};
 
 /// `uint8`, the dtype of raw bytes.
-pub(crate) const BYTE: DLDataType = DLDataType {
-    code: kDLUInt,
-    bits: 8,
-    lanes: 1,
-};
+pub(crate) const BYTE: DLDataType = scalar(kDLUInt, 8);
+
+/// A type of one lane.
+pub(crate) const fn scalar(code: DLDataTypeCode, bits: u8) -> DLDataType {
+    let lanes = 1;
+    DLDataType { code, bits, lanes }
+}
 
 /// Each code's name and widths. A dtype's name includes the width unless the code has only one.
 const CODES: [(DLDataTypeCode, &str, &[u8]); 18] = [
@@ -80,15 +82,15 @@ static ACCEPTED: [[bool; 129]; CODES.len()] = {
 fn refused(DLDataType { code, bits, .. }: DLDataType) -> Error {
     let Some((_, name, widths)) = CODES.get(usize::from(code.0)) else {
         return Error::refused(format!(
-            "dtype code {} is not one of DLPack 1.3 (0 to 17)",
+            "dtype code {} is not defined by DLPack 1.3 (0 to 17)",
             code.0
         ));
     };
     if widths.contains(&bits) {
-        Error::refused("dtype has 0 lanes, at least 1 is accepted")
+        Error::refused("dtype has 0 lanes; expected at least 1")
     } else {
         Error::refused(format!(
-            "dtype code {} ({name}) has {bits} bits, accepted are {widths:?}",
+            "dtype code {} ({name}) has {bits} bits; expected one of {widths:?}",
             code.0
         ))
     }
@@ -167,7 +169,8 @@ impl DType {
         }
         if let Ok(triple) = spec.cast::<PyTuple>() {
             let (code, bits, lanes) = triple.extract().map_err(|error: PyErr| {
-                let message = format!("{triple} is not a dtype: a triple is (code, bits, lanes)");
+                let message =
+                    format!("{triple} is not a dtype; expected a triple (code, bits, lanes)");
                 bad_integers(spec.py(), &error, message)
             })?;
             let code = DLDataTypeCode(code);
@@ -184,8 +187,8 @@ impl DType {
         let text = text.to_cow()?;
         parse(bare(&text)).ok_or_else(|| {
             let message = format!(
-                "{text:?} is not a dtype of DLPack; accepted are names such as 'float32', 'bfloat16', \
-                 'float8_e4m3fn', triples (code, bits, lanes), and dtypes of NumPy, torch, MLX, Paddle and TensorFlow"
+                "{text:?} is not a dtype of DLPack; expected a name such as 'float32', 'bfloat16' or \
+                 'float8_e4m3fn', a triple (code, bits, lanes), or a dtype of NumPy, torch, MLX, Paddle or TensorFlow"
             );
             if spec.is_instance_of::<PyString>() {
                 PyValueError::new_err(message)

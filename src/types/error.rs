@@ -122,6 +122,12 @@ pub(crate) fn type_name(class: &Bound<'_, PyType>) -> String {
     name.unwrap_or_else(|_| "a type".to_owned())
 }
 
+/// `error`, raised because of `cause`.
+pub(crate) fn caused(py: Python<'_>, error: PyErr, cause: PyErr) -> PyErr {
+    error.set_cause(py, Some(cause));
+    error
+}
+
 /// The message of an exception, without the C++ backtrace that may follow it.
 #[cold]
 pub(crate) fn first_line(py: Python<'_>, error: &PyErr) -> String {
@@ -139,29 +145,36 @@ pub(crate) fn bad_integers(py: Python<'_>, error: &PyErr, message: String) -> Py
     }
 }
 
+/// A new exception class of dlx.
+fn exception<'py>(
+    name: &str,
+    bases: Bound<'py, PyTuple>,
+    doc: &str,
+    attributes: &[&str],
+) -> PyResult<Py<PyType>> {
+    let py = bases.py();
+    let namespace = PyDict::new(py);
+    namespace.set_item("__module__", "dlx")?;
+    namespace.set_item("__doc__", doc)?;
+    for attribute in attributes {
+        namespace.set_item(attribute, py.None())?;
+    }
+    let class = py.get_type::<PyType>().call1((name, bases, namespace))?;
+    Ok(class.cast_into()?.unbind())
+}
+
 /// `dlx.CopyRefused(BufferError, ValueError)`: both classes that the standard allows for `copy=False` (R58).
 pub(crate) fn copy_refused_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let class = TYPE.get_or_try_init(py, || {
-        let bases = PyTuple::new(
-            py,
-            [
-                py.get_type::<PyBufferError>(),
-                py.get_type::<PyValueError>(),
-            ],
-        )?;
-        let namespace = PyDict::new(py);
-        namespace.set_item("__module__", "dlx")?;
-        namespace.set_item(
-            "__doc__",
-            "``copy=False`` was asked for, and the request cannot be met without a copy (R58).",
-        )?;
-        let class = py
-            .get_type::<PyType>()
-            .call1(("CopyRefused", bases, namespace))?;
-        Ok::<_, PyErr>(class.cast_into::<PyType>()?.unbind())
-    })?;
-    Ok(class.bind(py))
+        let bases = (
+            py.get_type::<PyBufferError>(),
+            py.get_type::<PyValueError>(),
+        );
+        let doc = "``copy=False`` was passed, but the request cannot be met without a copy (R58).";
+        exception("CopyRefused", bases.into_pyobject(py)?, doc, &[])
+    });
+    Ok(class?.bind(py))
 }
 
 /// A `dlx.CopyRefused` with this message.
@@ -177,23 +190,13 @@ pub(crate) fn copy_refused(py: Python<'_>, message: String) -> PyErr {
 pub(crate) fn cuda_error_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let class = TYPE.get_or_try_init(py, || {
-        let namespace = PyDict::new(py);
-        namespace.set_item("__module__", "dlx")?;
-        namespace.set_item(
-            "__doc__",
-            "A function of the CUDA or HIP driver failed: ``call`` is its name, ``code`` the number that it \
-             returned, and ``name`` what the driver calls that.",
-        )?;
-        for attribute in ["call", "code", "name"] {
-            namespace.set_item(attribute, py.None())?;
-        }
         let bases = (py.get_type::<PyRuntimeError>(),);
-        let class = py
-            .get_type::<PyType>()
-            .call1(("CudaError", bases, namespace))?;
-        Ok::<_, PyErr>(class.cast_into::<PyType>()?.unbind())
-    })?;
-    Ok(class.bind(py))
+        let doc = "A function of the CUDA or HIP driver failed: ``call`` is its name, ``code`` the error code that \
+                   it returned, and ``name`` the name of that code.";
+        let attributes = ["call", "code", "name"];
+        exception("CudaError", bases.into_pyobject(py)?, doc, &attributes)
+    });
+    Ok(class?.bind(py))
 }
 
 /// The `dlx.CudaError` of a failure.

@@ -85,7 +85,7 @@ pub(crate) fn element_strides(
     let odd = steps.any(|(&extent, &stride)| extent > 1 && stride % item != 0);
     if odd && !shape.contains(&0) {
         return Err(Error::refused(format!(
-            "strides {strides:?} are in bytes, and not all are multiples of the itemsize {item}"
+            "byte strides {strides:?} are not all multiples of the itemsize {item}"
         )));
     }
     Ok(strides.iter().map(|stride| stride / item).collect())
@@ -137,7 +137,7 @@ fn negative(shape: &[i64]) -> Error {
 #[inline(never)]
 fn overflow(shape: &[i64]) -> Error {
     Error::refused(format!(
-        "shape {shape:?} has more bytes than an address space"
+        "shape {shape:?} takes more bytes than the address space has"
     ))
 }
 
@@ -145,6 +145,6 @@ fn overflow(shape: &[i64]) -> Error {
 #[inline(never)]
 fn overflow_strides(shape: &[i64], strides: &[i64]) -> Error {
     Error::refused(format!(
-        "shape {shape:?} with strides {strides:?} spans more bytes than an address space"
+        "shape {shape:?} with strides {strides:?} spans more bytes than the address space has"
     ))
 }

@@ -1,1 +1,1 @@
-"""Tests that need a CUDA GPU: what the simulated driver stands for, on a real one."""
+"""Tests that need a CUDA GPU: what the simulated driver replaces, on a real one."""

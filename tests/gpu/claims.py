@@ -1,7 +1,7 @@
 """What docs/streams.md says of the driver, as raw calls; each claim in its own process.
 
-A claim returns the codes that the driver answered, by the name of the call. A capture
-that is invalidated stays so, which is why processes are not shared.
+A claim returns the codes that the driver answered, by the name of the call. Processes
+are not shared, because an invalidated capture stays invalid.
 
     python -m gpu.claims [NAME]     # DLX_LIBCUDA may name the simulated driver
 """
@@ -11,55 +11,43 @@ from __future__ import annotations
 import ctypes
 import json
 import sys
-from collections.abc import Callable
 from ctypes import byref, c_int, c_uint64, c_void_p
-from threading import Thread
 
+from gpu import (
+    claims_contexts,
+    claims_errors,
+    claims_host,
+    claims_memory,
+    claims_threads,
+)
+from gpu.claimed import (
+    BLOCKING,
+    CLAIMS,
+    GLOBAL,
+    LEGACY,
+    PER_THREAD,
+    RELAXED,
+    THREAD_LOCAL,
+    Codes,
+    begin,
+    claim,
+    during,
+    elsewhere,
+    end,
+    status,
+)
 from gpu.driver import Driver
 
-GLOBAL, THREAD_LOCAL, RELAXED = 0, 1, 2
-LEGACY, PER_THREAD = 1, 2
-BLOCKING = 0
+__all__ = ["CLAIMS", "Codes", "run"]
 
-Codes = dict[str, int]
-Claim = Callable[[Driver], Codes]
-CLAIMS: dict[str, Claim] = {}
-
-
-def claim(function: Claim) -> Claim:
-    """Add a claim."""
-    CLAIMS[function.__name__] = function
-    return function
-
-
-def begin(cuda: Driver, mode: int = GLOBAL, flags: int = 1) -> int:
-    """Begin a capture on a new stream."""
-    stream = cuda.new_stream(flags)
-    cuda.call("cuStreamBeginCapture_v2", stream, mode)
-    return stream
-
-
-def end(cuda: Driver, stream: int) -> int:
-    """End a capture: 0 if nothing has broken it."""
-    graph = c_void_p()
-    code = cuda.answer("cuStreamEndCapture", stream, byref(graph))
-    if graph:
-        cuda.call("cuGraphDestroy", graph)
-    return code
-
-
-def status(cuda: Driver, stream: int, codes: Codes, name: str) -> None:
-    """Ask whether a stream captures: 0 no, 1 yes, 2 in a capture that has failed."""
-    place = c_int()
-    codes[name] = cuda.answer("cuStreamIsCapturing", stream, byref(place))
-    if codes[name] == 0:
-        codes[f"{name} status"] = place.value
-
-
-def during(cuda: Driver, name: str, call: Callable[[int], int]) -> Codes:
-    """Make a call while a stream captures in the global mode."""
-    stream = begin(cuda)
-    return {name: call(stream), "end": end(cuda, stream)}
+_ELSEWHERE = (
+    claims_contexts,
+    claims_errors,
+    claims_host,
+    claims_memory,
+    claims_threads,
+)
+"""Where the claims are that are not about captures alone: they add themselves."""
 
 
 @claim
@@ -106,7 +94,7 @@ def two_captures_do_not_merge(cuda: Driver) -> Codes:
 
 @claim
 def to_ask_the_legacy_stream_is_harmless(cuda: Driver) -> Codes:
-    """906 for the question, and the capture goes on."""
+    """906 for the query, and the capture goes on."""
     codes: Codes = {}
     stream = begin(cuda, flags=BLOCKING)
     status(cuda, LEGACY, codes, "blocking")
@@ -153,7 +141,7 @@ def a_relaxed_thread_may_query(cuda: Driver) -> Codes:
 
 @claim
 def a_query_in_another_thread_leaves_a_thread_local_capture(cuda: Driver) -> Codes:
-    """The mode is of the thread that began."""
+    """The mode is that of the thread that began the capture."""
     return query_in_a_thread(cuda, THREAD_LOCAL, None)
 
 
@@ -165,7 +153,6 @@ def query_in_a_thread(cuda: Driver, mode: int, exchanged: int | None) -> Codes:
     stream = begin(cuda, mode)
 
     def query() -> None:
-        cuda.use_primary_context()
         place = c_int(-1 if exchanged is None else exchanged)
         if exchanged is not None:
             codes["exchange"] = cuda.answer(
@@ -174,9 +161,7 @@ def query_in_a_thread(cuda: Driver, mode: int, exchanged: int | None) -> Codes:
             codes["mode before"] = place.value
         codes["query"] = cuda.answer("cuEventQuery", event)
 
-    thread = Thread(target=query)
-    thread.start()
-    thread.join()
+    elsewhere(cuda, query)
     status(cuda, stream, codes, "after")
     return codes | {"end": end(cuda, stream)}
 
@@ -210,7 +195,7 @@ def memory_is_not_allocated(cuda: Driver) -> Codes:
 
 
 def asking(name: str, *, stream: bool) -> None:
-    """Claim that one question is harmless in a global capture."""
+    """Claim that a query is harmless in a global capture."""
 
     def ask(cuda: Driver) -> Codes:
         """0, and the capture goes on."""
@@ -230,7 +215,7 @@ for _name in ("cuCtxGetCurrent", "cuCtxGetDevice"):
 
 @claim
 def cuStreamGetCaptureInfo_in_a_capture(cuda: Driver) -> Codes:
-    """0: the id by which two streams of one capture are told."""
+    """0: the id that tells whether two streams are in one capture."""
     place, number, nothing = c_int(), c_uint64(), c_void_p()
     return during(
         cuda,
@@ -247,7 +232,7 @@ def cuStreamGetCaptureInfo_in_a_capture(cuda: Driver) -> Codes:
 
 @claim
 def cuPointerGetAttributes_in_a_capture(cuda: Driver) -> Codes:
-    """0: where memory is may be asked for (`CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`)."""
+    """0: the device can be queried (`CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`)."""
     address = cuda.get("cuMemAlloc_v2", 256)
     ordinal, which = c_int(-1), (c_int * 1)(9)
     places = (c_void_p * 1)(ctypes.addressof(ordinal))
@@ -308,7 +293,7 @@ def the_default_streams_are_those_of_the_current_context(cuda: Driver) -> Codes:
 
 @claim
 def an_event_outlives_its_stream(cuda: Driver) -> Codes:
-    """0: what is kept of a producer's stream that may be destroyed (H3)."""
+    """0: dlx keeps the event of a producer's stream, which may be destroyed (H3)."""
     stream, event = cuda.new_stream(), cuda.new_event()
     cuda.call("cuEventRecord", event, stream)
     cuda.call("cuStreamDestroy_v2", stream)
@@ -320,7 +305,7 @@ def an_event_outlives_its_stream(cuda: Driver) -> Codes:
 
 
 def run(name: str) -> Codes:
-    """Try one claim."""
+    """Run one claim."""
     cuda = Driver()
     cuda.use_primary_context()
     return CLAIMS[name](cuda)

@@ -15,7 +15,7 @@ from gpu.machine import COUNT, Stream
 
 
 class Client(ABC):
-    """One library; `ImportError` where it is not installed."""
+    """A library; `ImportError` if it is not installed."""
 
     needs: ClassVar[str]
 
@@ -29,15 +29,15 @@ class Client(ABC):
 
     @abstractmethod
     def full(self, value: float) -> Any:
-        """Make an array of `COUNT` elements, on the stream that is worked on."""
+        """Make an array of `COUNT` elements, on the current stream."""
 
     @abstractmethod
     def write(self, array: Any, value: float) -> None:
-        """Write to all elements, on the stream that is worked on."""
+        """Write to all elements, on the current stream."""
 
     @abstractmethod
     def take(self, tensor: Any) -> Any:
-        """Import a tensor of dlx, for the stream that is worked on."""
+        """Import a tensor of dlx, for the current stream."""
 
 
 class Torch(Client):
@@ -109,7 +109,7 @@ class Numba(Client):
 
     @contextmanager
     def stream(self, stream: Stream) -> Iterator[None]:
-        """Work on a stream: its users name one at each call."""
+        """Work on a stream, which its users name at each call."""
         before, self._stream = (
             self._stream,
             self.library.external_stream(stream.handle),
@@ -149,7 +149,7 @@ class CudaCore(Client):
 
     @contextmanager
     def stream(self, stream: Stream) -> Iterator[None]:
-        """Work on a stream: its users name one at each call."""
+        """Work on a stream, which its users name at each call."""
         before, self._stream = self._stream, self.device.create_stream(stream)
         try:
             yield
@@ -157,7 +157,7 @@ class CudaCore(Client):
             self._stream = before
 
     def full(self, value: float) -> Any:
-        """Make a buffer, which for other libraries is one of bytes."""
+        """Make a buffer, which other libraries import as bytes."""
         buffer = self.device.allocate(4 * COUNT, stream=self._stream)
         self.write(buffer, value)
         return buffer
@@ -181,6 +181,6 @@ CLIENTS: dict[str, type[Client]] = {
 
 
 def client_of(name: str) -> Client:
-    """Give a library, or skip the test where it is not installed."""
+    """Return a library, or skip the test if it is not installed."""
     pytest.importorskip(CLIENTS[name].needs, exc_type=ImportError)
     return CLIENTS[name]()

@@ -1,4 +1,4 @@
-"""The folder runs on the first CUDA GPU, and is skipped as a whole without one."""
+"""Runs the folder on the first CUDA GPU, and skips it without one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let warnings of the frameworks pass here: their versions are the machine's."""
+    """Ignore warnings of the frameworks here, whose versions are the machine's."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.filterwarnings("default"))
@@ -26,7 +26,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _driver_of_dlx() -> None:
-    """Leave dlx the real driver, or skip; in its place would be the simulated one."""
+    """Make dlx load the real driver, not the simulated one; skip without a GPU."""
     for name in ("DLX_LIBCUDA", "DLX_LIBAMDHIP"):
         os.environ.pop(name, None)
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
@@ -43,7 +43,7 @@ def _driver_of_dlx() -> None:
 
 @pytest.fixture
 def gpu(_driver_of_dlx: None) -> Iterator[Machine]:
-    """Give the machine, with nothing running on it before and after."""
+    """Return the machine, with nothing running on it before and after."""
     found_machine = machine()
     found_machine.driver.call("cuCtxSetCurrent", found_machine.context)
     found_machine.synchronize()
@@ -53,7 +53,7 @@ def gpu(_driver_of_dlx: None) -> Iterator[Machine]:
 
 @pytest.fixture
 def torch(gpu: Machine) -> ModuleType:
-    """Give torch, or skip the test."""
+    """Return torch, or skip the test."""
     pytest.importorskip("torch")
     return import_module("torch")
 
@@ -61,7 +61,7 @@ def torch(gpu: Machine) -> ModuleType:
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter,
 ) -> None:
-    """Say what was found out, and whether all claims held."""
+    """Print what was measured, and whether all claims held."""
     if not FOUND:
         return
     terminalreporter.section("GPU")

@@ -1,7 +1,7 @@
 """The CUDA driver, called without a framework.
 
-`DLX_LIBCUDA` may name another library, such as the simulated driver: the claims of
-`claims.py` then say what that one answers.
+`DLX_LIBCUDA` may name another library, such as the simulated driver, which then answers
+the claims of `claims.py`.
 """
 
 from __future__ import annotations
@@ -36,40 +36,44 @@ class Driver:
         self._library = ctypes.CDLL(os.environ.get("DLX_LIBCUDA") or usual)
         self.call("cuInit", 0)
 
-    def answer(self, name: str, *arguments: Any) -> int:
-        """Call a function, and give the code.
+    def has(self, name: str) -> bool:
+        """Whether the library has a function of this name."""
+        return hasattr(self._library, name)
 
-        Every int goes as 64 bits, in which the callee finds smaller ones as well.
+    def answer(self, name: str, *arguments: Any) -> int:
+        """Call a function, and return its code.
+
+        Every int is passed as 64 bits, which also work for smaller parameters.
         """
         passed = [c_size_t(a) if isinstance(a, int) else a for a in arguments]
         code: int = getattr(self._library, name)(*passed)
         return code
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function; an error is raised."""
+        """Call a function; raise on error."""
         if code := self.answer(name, *arguments):
             raise DriverError(name, code, self.error_name(code))
 
     def get(self, name: str, *arguments: Any) -> int:
-        """Call a function whose first argument is the place of a pointer or number."""
+        """Call a function that writes its result to its first argument."""
         place = c_uint64()
         self.call(name, byref(place), *arguments)
         return place.value
 
     def error_name(self, code: int) -> str:
-        """Give the name of an error, without the prefix."""
+        """Return the name of an error, without the prefix."""
         name = c_char_p()
         self.answer("cuGetErrorName", code, byref(name))
         return (name.value or b"unknown").decode().removeprefix("CUDA_ERROR_")
 
     def version(self) -> str:
-        """Give the version of CUDA that the driver is for."""
+        """Return the version of CUDA that the driver supports."""
         version = c_int()
         self.call("cuDriverGetVersion", byref(version))
         return f"{version.value // 1000}.{version.value % 1000 // 10}"
 
     def device_name(self) -> str:
-        """Give the name of the first GPU."""
+        """Return the name of the first GPU."""
         name = ctypes.create_string_buffer(256)
         self.call("cuDeviceGetName", name, len(name), 0)
         return name.value.decode()
@@ -81,7 +85,7 @@ class Driver:
         return context
 
     def new_stream(self, flags: int = NON_BLOCKING) -> int:
-        """Create a stream; by default one that the legacy stream does not wait for."""
+        """Create a stream, by default not synchronized with the legacy stream."""
         return self.get("cuStreamCreate", flags)
 
     def new_event(self) -> int:
@@ -89,7 +93,7 @@ class Driver:
         return self.get("cuEventCreate", DISABLE_TIMING)
 
     def order(self, then: int, before: int) -> None:
-        """Make stream `then` wait for all that stream `before` has been given."""
+        """Make stream `then` wait for the work queued on stream `before`."""
         event = self.new_event()
         self.call("cuEventRecord", event, before)
         self.call("cuStreamWaitEvent", then, event, 0)

@@ -1,4 +1,4 @@
-"""Hazards of streams.md, each as a program that counts in how many rounds it strikes.
+"""Hazards of streams.md, each as a program that counts the rounds in which it strikes.
 
 The gate makes every round the worst case: the consumer's kernel, on S, has not begun
 when the producer goes on.
@@ -19,11 +19,11 @@ from gpu.machine import NEW, OLD, Machine, machine, one_value
 ROUNDS = 1000
 
 Hazard = Callable[[Machine, Client, str], bool]
-"""One round: whether the consumer saw what it must not see."""
+"""One round; True if the consumer saw what it must not see."""
 
 
 def mutate(gpu: Machine, client: Client, order: str) -> bool:
-    """H1: the producer mutates, on P, what a kernel on S has yet to read.
+    """H1: the producer writes, on P, to what a kernel on S has yet to read.
 
     `order` is what orders the two: "borrow", "use" or nothing ("none").
     """
@@ -59,7 +59,7 @@ def free(gpu: Machine, client: Client, release: str) -> bool:
                 del tensor
         else:
             del tensor
-        # One of them is where the array was, if the pool has that back.
+        # One of them reuses the memory of the array, if the pool has it back.
         again = [client.full(NEW) for _ in range(8)]
         gpu.p.settles()
         gpu.gate.open()
@@ -74,7 +74,7 @@ HAZARDS: dict[str, Hazard] = {"mutate": mutate, "free": free}
 def two_streams(gpu: Machine, one: Client, other: Client, order: str) -> bool:
     """H2: a kernel on S reads what two libraries write on X and Y, then both write.
 
-    Whether it began before either write, or was overtaken by one that came after.
+    True if it began before either write, or if a later write overtook it.
     """
     stream: Any = -1 if order == "none" else gpu.s
     with one.stream(gpu.x), other.stream(gpu.y):
@@ -94,7 +94,7 @@ def two_streams(gpu: Machine, one: Client, other: Client, order: str) -> bool:
 
 
 def count(hazard: str, library: str, order: str, rounds: int = ROUNDS) -> int:
-    """Give the number of rounds, of so many, in which a hazard strikes."""
+    """Return in how many of `rounds` a hazard strikes."""
     gpu, client = machine(), CLIENTS[library]()
     with client.stream(gpu.p):
         HAZARDS[hazard](gpu, client, "none")
@@ -102,7 +102,7 @@ def count(hazard: str, library: str, order: str, rounds: int = ROUNDS) -> int:
 
 
 def use_pools_of_the_driver(library: str) -> None:
-    """Have a library, which has allocated nothing yet, take cudaMallocAsync."""
+    """Make a library, which has allocated nothing yet, use cudaMallocAsync."""
     if library == "torch":
         os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "backend:cudaMallocAsync"
         backend = import_module("torch").cuda.memory.get_allocator_backend()

@@ -1,7 +1,7 @@
 """Three kernels, in PTX that the driver itself compiles.
 
-`gate` holds up a stream until the host opens it, so that a test decides when the work
-before an event ends. It gives up after a time, and says so in the word behind its flag.
+`gate` blocks a stream until the host opens it, so that a test decides when the work
+before an event ends. After a timeout it gives up, and sets the word after its flag.
 """
 
 PTX = """

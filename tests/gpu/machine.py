@@ -1,4 +1,4 @@
-"""The GPU as the tests see it: streams, a gate that holds one up, memory, kernels."""
+"""The GPU as the tests see it: streams, a gate that blocks one, memory, kernels."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ COUNT = 1024
 """Elements of each tensor, all float32."""
 OLD, NEW = 1.0, 2.0
 SETTLED_S = 0.002
-"""How long a stream that nothing holds up may take."""
+"""Seconds within which a stream that nothing blocks is done."""
 LANDINGS = 32
 GATE_S = 5.0
 PORTABLE_MAPPED = 3
 
 
 class Stream:
-    """A stream of the test's own."""
+    """A stream that belongs to the test."""
 
     def __init__(self, driver: Driver, flags: int = NON_BLOCKING) -> None:
         """Create it, independent of the legacy default stream unless flags say 0."""
@@ -46,7 +46,7 @@ class Stream:
         return code == 0
 
     def settles(self, seconds: float = SETTLED_S) -> bool:
-        """Whether all its work is done within a time."""
+        """Whether all its work is done within a timeout."""
         end = time.perf_counter() + seconds
         while not (done := self.is_done()) and time.perf_counter() < end:
             pass
@@ -58,7 +58,7 @@ class Stream:
 
 
 class Gate:
-    """Holds up a stream until the host opens it; one at a time."""
+    """Blocks a stream until the host opens it; one stream at a time."""
 
     def __init__(self, machine: Machine, address: int) -> None:
         """Keep the two words: open, and timed out."""
@@ -68,7 +68,7 @@ class Gate:
 
     @contextmanager
     def closed(self, stream: Stream) -> Iterator[Gate]:
-        """Hold up `stream` until `open`, and at the latest until the block ends."""
+        """Block `stream` until `open` is called or the `with` block ends."""
         self._words[:] = [0, 0]
         limit = int(GATE_S * 1e9)
         self._machine.launch("gate", stream.handle, self._address, limit, threads=1)
@@ -90,7 +90,7 @@ class Gate:
 
     @contextmanager
     def opened_after(self, seconds: float) -> Iterator[None]:
-        """Open it from another thread, for a block that waits on the host."""
+        """Open it from another thread, because the `with` block waits on the host."""
         timer = threading.Timer(seconds, self.open)
         timer.start()
         try:
@@ -102,7 +102,7 @@ class Gate:
 class Machine:
     """The first GPU with all that a test needs, made before any framework's streams.
 
-    Nothing is allocated or loaded later: that would wait for a stream that is held up.
+    Nothing is allocated or loaded later: that would wait for a blocked stream.
     """
 
     def __init__(self) -> None:
@@ -156,7 +156,7 @@ class Machine:
     def read(self, address: int, stream: Stream | int) -> Any:
         """Queue a kernel that reads `COUNT` elements.
 
-        They are in the result when the stream is done, until 32 more were read.
+        The result holds them once the stream is done, until 32 more reads.
         """
         self._landing = (self._landing + 1) % LANDINGS
         place = self._pinned + 4 * COUNT * self._landing
@@ -176,7 +176,7 @@ class Machine:
 
 
 def one_value(read: Any) -> float:
-    """Give the value that all elements have; a mixture is an error."""
+    """Return the value that all elements have; raise if they differ."""
     values = set(read)
     if len(values) != 1:
         raise AssertionError(f"elements of several kernels: {sorted(values)}")
@@ -186,5 +186,5 @@ def one_value(read: Any) -> float:
 
 @cache
 def machine() -> Machine:
-    """Give the machine, which is made once per process."""
+    """Return the machine, which is made once per process."""
     return Machine()

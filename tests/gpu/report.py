@@ -1,4 +1,4 @@
-"""What the tests found out, for the end of pytest's output."""
+"""Measurements of the tests, for the end of pytest's output."""
 
 from __future__ import annotations
 

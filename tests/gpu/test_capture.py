@@ -1,7 +1,7 @@
 """Captures of graphs, by the driver and by torch (written without a GPU).
 
-What would break a capture is refused before it does, and the capture ends well; what
-is allowed becomes part of the graph, which shows when it is replayed.
+dlx refuses what would invalidate a capture, and the capture ends well. What it allows
+becomes part of the graph, as a replay shows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gpu.machine import COUNT, NEW, OLD, Machine, Stream, one_value
 
 
 def tensor_of(gpu: Machine, stream: Any) -> dlx.Tensor:
-    """Give a tensor that becomes ready on a stream."""
+    """Return a tensor that becomes ready on a stream."""
     return dlx.from_pointer(
         gpu.memory[0], (COUNT,), "float32", device="cuda:0", stream=stream
     )
@@ -29,7 +29,7 @@ def tensor_of(gpu: Machine, stream: Any) -> dlx.Tensor:
 
 @contextmanager
 def capture(gpu: Machine, stream: Stream) -> Iterator[None]:
-    """Capture in the global mode, and make sure that nothing has broken it."""
+    """Capture in the global mode, and check that nothing has invalidated it."""
     graph = c_void_p()
     gpu.driver.call("cuStreamBeginCapture_v2", stream.handle, 0)
     try:
@@ -42,7 +42,7 @@ def capture(gpu: Machine, stream: Stream) -> Iterator[None]:
 
 
 def refused(number: int, order: Callable[[], object]) -> None:
-    """Make sure that the order is refused because of this error of the driver."""
+    """Check that dlx refuses the order, naming this error of the driver."""
     with pytest.raises(BufferError, match=re.escape(f"({number})")):
         order()
 
@@ -94,7 +94,7 @@ def test_two_captures_are_not_merged(gpu: Machine) -> None:
 
 @pytest.mark.parametrize("side", ["producer", "consumer"])
 def test_the_legacy_stream_is_left_alone(gpu: Machine, side: str) -> None:
-    """H6 (906): a blocking stream captures, and the legacy stream is on either side."""
+    """H6 (906): a blocking stream captures; the legacy stream is the other one."""
     tensor = tensor_of(gpu, 1 if side == "producer" else gpu.s)
     stream = gpu.s.handle if side == "producer" else 1
     with capture(gpu, Stream(gpu.driver, flags=0)):
@@ -111,7 +111,7 @@ def test_no_order_is_the_way_out(gpu: Machine) -> None:
 
 
 def test_deferred_releases_leave_a_capture_alone(gpu: Machine) -> None:
-    """H6: a sweep asks events in a relaxed scope, also while another thread's
+    """H6: a sweep queries events in a relaxed scope, also while another thread's
     capture is in the global mode.
     """
     torch = client_of("torch")
@@ -129,7 +129,7 @@ def test_deferred_releases_leave_a_capture_alone(gpu: Machine) -> None:
 
 @contextmanager
 def torch_graph(torch: ModuleType, stream: Stream) -> Iterator[Any]:
-    """Capture what torch does on a stream, in torch's own way."""
+    """Capture what torch does on a stream, with torch's own API."""
     graph = torch.cuda.CUDAGraph()
     external = torch.cuda.ExternalStream(stream.handle, device=0)
     with torch.cuda.graph(graph, stream=external):
@@ -137,7 +137,7 @@ def torch_graph(torch: ModuleType, stream: Stream) -> Iterator[Any]:
 
 
 def replayed(gpu: Machine, graph: Any, source: Any, target: Any) -> tuple[float, float]:
-    """Give the target's value after replays with OLD and with NEW in the source."""
+    """Return the target's value after replays with OLD and with NEW in the source."""
     seen = []
     for value in (OLD, NEW):
         source.fill_(value)
@@ -176,7 +176,7 @@ def test_a_graph_of_torch_replays_what_torch_does_with_a_tensor_of_dlx(
 
 
 def test_memory_is_given_back_in_a_capture(gpu: Machine, torch: ModuleType) -> None:
-    """H6: at once, because an event of a graph could not be asked later."""
+    """H6: at once, because an event of a graph could not be queried later."""
     source, target = (torch.zeros(COUNT, device="cuda:0") for _ in range(2))
     gpu.synchronize()
     with torch_graph(torch, gpu.p) as graph:

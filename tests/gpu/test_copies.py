@@ -27,7 +27,7 @@ DTYPES = ["uint8", "int16", "float32", "complex128"]
 
 
 def numbers(dtype: str) -> Any:
-    """Give a matrix of numbers that all differ, or nearly."""
+    """Return a matrix of numbers that (nearly) all differ."""
     return np.arange(40 * 50).reshape(40, 50).astype(dtype)
 
 
@@ -76,7 +76,7 @@ def test_a_layout_is_made_compact_on_the_device(
 def test_a_copy_to_the_host_comes_after_the_work(
     gpu: Machine, torch: ModuleType
 ) -> None:
-    """R55: what the producer's stream was given is in it, when the call returns."""
+    """R55: when the call returns, it contains what the producer's stream had queued."""
     external = torch.cuda.ExternalStream(gpu.p.handle, device=0)
     with torch.cuda.stream(external):
         x = torch.full((COUNT,), OLD, device="cuda:0")
@@ -91,7 +91,7 @@ def test_a_copy_to_the_host_comes_after_the_work(
 def test_a_copy_to_the_device_is_on_the_stream_that_was_named(
     gpu: Machine, torch: ModuleType
 ) -> None:
-    """R50: other work of that stream comes before it, and it waits for nothing else."""
+    """R50: it runs after earlier work of that stream, and waits for nothing else."""
     source = np.full(COUNT, NEW, np.float32)
     dlx.from_dlpack(source, device="cuda:0", stream=gpu.s)
     with gpu.gate.closed(gpu.p):
@@ -133,7 +133,7 @@ def test_empty_memory_of_the_device_can_be_used(
 
 
 def test_memory_of_the_device_is_given_back(gpu: Machine, torch: ModuleType) -> None:
-    """Nothing is lost over thousands of tensors that fill the device many times."""
+    """Thousands of tensors, many times the memory of the device, leak nothing."""
     free, total = torch.cuda.mem_get_info()
     nbytes = total // 20
     for _ in range(100):

@@ -1,4 +1,4 @@
-"""The stream that a library works on, as its table tells it (written without a GPU)."""
+"""The stream that a library works on, as its table says (written without a GPU)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CUDA = (2, 0)
 
 
 def stream_of(owner: Any) -> int:
-    """What a table's `current_work_stream` answers; NULL is 0."""
+    """Return the answer of a table's `current_work_stream`; NULL is 0."""
     out = c_void_p()
     assert table_of(owner).current_work_stream(*CUDA, byref(out)) == 0
     return out.value or 0
@@ -49,7 +49,7 @@ def test_the_current_stream_of_torch_is_of_the_thread(
 def test_a_block_runs_on_the_current_stream_of_torch(
     gpu: Machine, torch: ModuleType
 ) -> None:
-    """R143: the stream that `borrow` gives, without one being named."""
+    """R143: the stream of `borrow` if the caller names none."""
     x, stream = torch.zeros(8, device="cuda:0"), torch.cuda.Stream()
     with dlx.borrow(x) as (_, default):
         assert default == 1
@@ -60,7 +60,7 @@ def test_a_block_runs_on_the_current_stream_of_torch(
 def test_the_table_of_dlx_relays_the_only_library(
     gpu: Machine, torch: ModuleType
 ) -> None:
-    """R139: in a thread that has imported from torch alone."""
+    """R139: in a thread that has imported tensors of torch alone."""
     x, stream = torch.zeros(8, device="cuda:0"), torch.cuda.Stream()
 
     def ask() -> tuple[int, int]:

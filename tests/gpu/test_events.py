@@ -11,7 +11,7 @@ from gpu.machine import NEW, OLD, Machine, one_value
 
 
 def test_an_event_is_free_again_when_a_stream_waits_for_it(gpu: Machine) -> None:
-    """docs/streams.md, How: a wait is for what the event had recorded by then."""
+    """docs/streams.md, How: a wait covers what the event had recorded by then."""
     driver, event = gpu.driver, gpu.driver.new_event()
     gpu.fill(gpu.memory[0], OLD, gpu.p)
     gpu.p.synchronize()
@@ -70,7 +70,7 @@ def test_a_thousand_imports_order_each_its_own(gpu: Machine) -> None:
     ],
 )
 def test_the_way_on_one_stream_needs_no_driver(gpu: Machine, code: str) -> None:
-    """R81: none can be called, because the name that dlx is given leads nowhere."""
+    """R81: dlx finds no driver, because `DLX_LIBCUDA` names no library."""
     client_of("torch")
     ran, _, errors = run_python(
         f"""
@@ -87,7 +87,7 @@ def test_the_way_on_one_stream_needs_no_driver(gpu: Machine, code: str) -> None:
 
 
 def test_a_child_process_is_told_that_it_cannot(gpu: Machine) -> None:
-    """A forked child has no CUDA; dlx says so in place of a crash."""
+    """A forked child has no CUDA; dlx raises instead of crashing."""
     code, out, errors = run_python(
         """
         import os

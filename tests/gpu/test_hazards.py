@@ -1,7 +1,7 @@
 """H1, H2 and H4 of docs/streams.md, 1000 rounds each (written without a GPU).
 
-Without dlx's order they strike, which shows that the rounds are the worst case; with
-it they do not, once.
+Without dlx's order they strike, which shows that the rounds are the worst case. With
+it they do not strike once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LIBRARIES = ["torch", "cupy"]
 
 
 def struck(hazard: str, library: str, order: str) -> int:
-    """In how many rounds it strikes, here."""
+    """Return in how many rounds a hazard strikes, in this process."""
     client_of(library)
     rounds = hazards.count(hazard, library, order)
     found(f"{hazard} {library} {order}: strikes in {rounds} of {hazards.ROUNDS}")
@@ -26,7 +26,7 @@ def struck(hazard: str, library: str, order: str) -> int:
 
 
 def struck_elsewhere(library: str, release: str) -> int:
-    """In how many rounds H4 strikes, with the memory pools of the driver."""
+    """Return in how many rounds H4 strikes, with the memory pools of the driver."""
     client_of(library)
     code, out, errors = run_python(
         f"""
@@ -47,7 +47,7 @@ def struck_elsewhere(library: str, release: str) -> int:
 def test_without_order_the_hazard_strikes(
     gpu: Machine, library: str, hazard: str
 ) -> None:
-    """H1, H4: the control, which the others are worth as much as."""
+    """H1, H4: the control, without which the other tests prove nothing."""
     assert struck(hazard, library, "none") > 0
 
 

@@ -1,7 +1,7 @@
-"""A consumer sees what its producer has been told to write (written without a GPU).
+"""A consumer sees what its producer has queued (written without a GPU).
 
-The producer's stream P is held up by a gate before it writes NEW over OLD. A read on S
-that waits for P sees NEW; one that does not sees OLD while the gate is still closed.
+A gate blocks the producer's stream P before it writes NEW over OLD. A read on S that
+waits for P sees NEW; one that does not sees OLD while the gate is still closed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CONSUMERS = ["torch", "cupy", "cuda.core"]
 
 
 def read_of_late_write(gpu: Machine, library: str, way: str) -> tuple[float, bool]:
-    """Read on S what `library` has yet to write on P: the value, and whether S waits.
+    """Read on S what `library` has yet to write on P; return the value, and if S waits.
 
     `way` is how S is to be ordered: "import", "export" of an import without a stream,
     "unordered" import, or "wait" of streams.
@@ -77,7 +77,7 @@ def test_cuda_core_orders_nothing(gpu: Machine) -> None:
 
 
 def late_tensor(gpu: Machine) -> dlx.Tensor:
-    """Give a tensor that P has yet to write."""
+    """Return a tensor that P has yet to write."""
     address = gpu.memory[1]
     gpu.fill(address, NEW, gpu.p)
     return dlx.from_pointer(
@@ -93,7 +93,7 @@ def make_old(gpu: Machine) -> None:
 
 @pytest.mark.parametrize("library", CONSUMERS)
 def test_the_stream_of_a_consumer_waits(gpu: Machine, library: str) -> None:
-    """R73, R80: its current stream, or the one that its user names."""
+    """R73, R80: the consumer's current stream, or the one that its user names."""
     client = client_of(library)
     make_old(gpu)
     with client.stream(gpu.s):
@@ -123,7 +123,7 @@ def test_numba_waits_on_the_host_for_the_stream_of_the_interface(
 
 
 def jax_on_gpu() -> Any:
-    """Give JAX, or skip the test where it has no GPU."""
+    """Return JAX, or skip the test if it has no GPU."""
     jax = pytest.importorskip("jax")
     if jax.default_backend() != "gpu":
         pytest.skip("this JAX has no GPU")
@@ -165,7 +165,7 @@ def test_a_stream_waits_for_what_jax_computes(gpu: Machine) -> None:
 
 
 def test_jax_can_be_asked_for_no_order(gpu: Machine) -> None:
-    """R76: -1 is no handle, which would end the process if it were taken for one."""
+    """R76: -1 is not a handle; used as one, it would end the process."""
     jax_on_gpu()
     code, _, errors = run_python(
         """

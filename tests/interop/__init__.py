@@ -1,5 +1,5 @@
 """Every producer against every consumer, through dlx, with the real libraries.
 
-`make interop` runs it and compares with `docs/interop.md`, which `make interop-report`
-writes. What is expected of whom is data: `producers.py` and `consumers.py`.
+`make interop` runs these tests and compares the results with `docs/interop.md`, which
+`make interop-report` writes. `producers.py` and `consumers.py` list what is expected.
 """

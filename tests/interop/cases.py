@@ -38,19 +38,19 @@ SIZE = 24
 
 
 def numpy_dtype(dtype: str) -> np.dtype[Any]:
-    """NumPy's dtype of this name, or that of ml_dtypes."""
+    """Return the dtype of this name, of NumPy or ml_dtypes."""
     return np.dtype(getattr(ml_dtypes, dtype, dtype))
 
 
 def aligned(nbytes: int, offset: int = 0) -> Array:
-    """Bytes that begin `offset` bytes behind a multiple of 256, so that runs agree."""
+    """Return bytes that start `offset` after a multiple of 256, alike in every run."""
     memory = np.zeros(nbytes + 512, dtype=np.uint8)
     start = -memory.ctypes.data % 256 + offset
     return memory[start : start + nbytes]
 
 
 def ones_and_twos(dtype: str, offset: int = 0) -> Array:
-    """4 by 6 elements that every dtype has: 1, 2, 1, 2, and so on; of bool 1, 0."""
+    """Return 4 by 6 elements that every dtype has: 1, 2, 1, 2, ...; of bool 1, 0."""
     kind = numpy_dtype(dtype)
     array: Array = aligned(SIZE * kind.itemsize, offset).view(kind).reshape(SHAPE)
     array[...] = (np.arange(SIZE).reshape(SHAPE) % 2 + 1).astype(kind)
@@ -60,14 +60,14 @@ def ones_and_twos(dtype: str, offset: int = 0) -> Array:
 
 
 def elements() -> Array:
-    """4 by 6 different elements of float32, which layouts are tried on."""
+    """Return 4 by 6 different elements of float32, from which layouts are made."""
     array = aligned(SIZE * 4).view(np.float32).reshape(SHAPE)
     array[...] = np.arange(SIZE).reshape(SHAPE)
     return array
 
 
 def deep(x: Any) -> Any:
-    """Give 32 dimensions."""
+    """Return a view with 32 dimensions."""
     return x.reshape((1,) * 30 + SHAPE)
 
 
@@ -86,13 +86,13 @@ LAYOUTS: dict[str, Callable[[Any], Any]] = {
     "misaligned": lambda x: x,
     "read-only": lambda x: x,
 }
-"""What is done to the array of `elements`; libraries spell some of it otherwise."""
+"""How a layout is made from `elements`; some libraries spell it differently."""
 FLAT: dict[str, Callable[[Any], Any]] = {
     "1-d": lambda x: x,
     "empty": lambda x: x[:0],
     "offset": lambda x: x[1:],
 }
-"""The same for libraries that know one dimension."""
+"""The same for libraries whose arrays have one dimension."""
 
 
 class Case(NamedTuple):
@@ -107,7 +107,7 @@ class Case(NamedTuple):
 
 
 def expected_elements(case: Case, flat: bool) -> Array:
-    """Elements of a case, as NumPy forms them."""
+    """Return the elements of a case, made by NumPy."""
     if not case.layout:
         if case.dtype in NAMELESS:
             return np.zeros(SHAPE, dtype="V1")
@@ -122,7 +122,7 @@ def expected_elements(case: Case, flat: bool) -> Array:
 
 
 def is_compact(tensor: dlx.Tensor) -> bool:
-    """Whether the elements lie without gaps, in the order of some permutation."""
+    """Whether the elements have no gaps, for some order of the dimensions."""
     step = 1
     for stride, extent in sorted(zip(tensor.strides, tensor.shape, strict=True)):
         if extent > 1:
@@ -133,12 +133,12 @@ def is_compact(tensor: dlx.Tensor) -> bool:
 
 
 def is_protected(tensor: dlx.Tensor) -> bool:
-    """Whether its producer says that it is read-only; some cannot say anything."""
+    """Whether its producer says that it is read-only; some cannot say."""
     return tensor.readonly and "maybe readonly" not in repr(tensor)
 
 
 def traits(tensor: dlx.Tensor) -> set[str]:
-    """Name what consumers may stumble over; computed from what is sent alone."""
+    """Return the names of what consumers may refuse; computed from the tensor alone."""
     found = {"any", *(f"ndim>{n}" for n in range(tensor.ndim))}
     spans = [
         stride
@@ -164,7 +164,7 @@ def traits(tensor: dlx.Tensor) -> set[str]:
 
 
 def memory(tensor: dlx.Tensor) -> bytes:
-    """Elements of a tensor in row-major order, read from its address."""
+    """Return the elements in row-major order, read from their address."""
     if tensor.size == 0:
         return b""
     if tensor.is_contiguous:

@@ -1,4 +1,4 @@
-"""One pair of libraries: what comes of every case, and what should have."""
+"""One pair of libraries: the outcome of every case, and the expected one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from .ways import (
 
 
 class Cell(NamedTuple):
-    """A case between two libraries, on one of the ways."""
+    """A case between two libraries, by one of the ways."""
 
     way: str
     case: str
@@ -53,14 +53,14 @@ DLX = "dlx"
 
 
 def cases(producer: Producer) -> list[Case]:
-    """Every tensor that a library can make and dlx reads."""
+    """Return every tensor that a library can make and dlx reads."""
     return [Case(dtype, "") for dtype in producer.dtypes.split()] + [
         Case("float32", layout) for layout in producer.layouts.split()
     ]
 
 
 def make(producer: Producer, case: Case, flat: bool = False) -> Any:
-    """Make the object of a case; of one dimension if `flat`, where it is a dtype."""
+    """Make the object of a case; with `flat`, a dtype's has one dimension."""
     if case.layout:
         return producer.of_layout(case.layout)
     return producer.of_dtype(case.dtype, flat)
@@ -70,26 +70,26 @@ def make(producer: Producer, case: Case, flat: bool = False) -> Any:
 
 
 def row_major(shape: tuple[int, ...]) -> list[int]:
-    """Strides without gaps."""
+    """Return the strides of the contiguous layout."""
     return [int(np.prod(shape[n + 1 :])) for n in range(len(shape))]
 
 
 def steps(shape: tuple[int, ...], strides: Any) -> list[int]:
-    """Strides of the dimensions in which a step is ever taken."""
+    """Return the strides that are used: those of extents above 1."""
     if 0 in shape:
         return []
     return [step for extent, step in zip(shape, strides, strict=True) if extent > 1]
 
 
 def wrong_in(producer: Producer, case: Case, x: Any, tensor: dlx.Tensor) -> str:
-    """Name what dlx sees otherwise than the library; "" where nothing is."""
+    """Return the names of what dlx sees differently from the library, or ""."""
     array = expected_elements(case, producer.flat)
     strides = [stride // array.itemsize for stride in array.strides]
     if not producer.views:
         strides = row_major(array.shape)
     readonly = producer.readonly == "all" or case.layout in producer.readonly.split()
     address = producer.address(x) if producer.address and array.size else None
-    # Any bytes of dlx's own; elements smaller than a byte may be packed.
+    # dlx's own tensors hold arbitrary bytes; elements below a byte may be packed.
     any_bytes = isinstance(producer, Own) and not case.layout
     any_bytes = any_bytes or tensor.nbytes != array.nbytes
     checks = {
@@ -105,7 +105,7 @@ def wrong_in(producer: Producer, case: Case, x: Any, tensor: dlx.Tensor) -> str:
 
 
 def imported(producer: Producer) -> Iterator[Cell]:
-    """What dlx makes of every tensor of a library."""
+    """Import every tensor of a library with dlx."""
     for case in cases(producer):
         yield Cell(DLX, str(case), "", "")
         x = make(producer, case)
@@ -119,7 +119,7 @@ def imported(producer: Producer) -> Iterator[Cell]:
 
 
 def refusal(x: object) -> str:
-    """Name of the error that dlx raises, or of the dtype that it sees."""
+    """Return the name of the error that dlx raises, or of the dtype that it sees."""
     try:
         return str(dlx.from_dlpack(x).dtype)
     except Exception as error:
@@ -130,7 +130,7 @@ def refusal(x: object) -> str:
 
 
 def usual(producer: Producer, consumer: Consumer) -> Case:
-    """Give the case that lifetimes and times are tried with."""
+    """Return the case for the tests of lifetime and time."""
     layout = "1-d" if consumer.one_dimension or producer.flat else "row-major"
     if layout in producer.layouts.split():
         return Case("float32", layout)
@@ -138,13 +138,13 @@ def usual(producer: Producer, consumer: Consumer) -> Case:
 
 
 def outcome(consumer: Consumer, way: Way, case: Case, x: Any, expected: str) -> str:
-    """Say what a library makes of an object."""
+    """Return the outcome of importing an object into a library."""
     tensor = dlx.from_dlpack(x)
     try:
         taken = way.take(x)
         seen = consumer.see(taken)
     except Exception as error:
-        # dlx raises a subclass where a copy might have done.
+        # dlx raises a subclass if a copy would have helped.
         refused = expected == "BufferError" and isinstance(error, BufferError)
         return expected if refused else type(error).__name__
     if seen.dtype != tensor.dtype:
@@ -157,7 +157,7 @@ def outcome(consumer: Consumer, way: Way, case: Case, x: Any, expected: str) -> 
         shown = consumer.values(taken)
         if not np.array_equal(shown.ravel(), np.asarray(tensor.numpy()).ravel()):
             return MISREAD
-    # What is shared without a copy is what `dlx.convert` shares anyway.
+    # With copy=False it is the same memory as without.
     if way.name != WITHOUT_COPY and (wrong := miscounted(consumer, taken, tensor)):
         return wrong
     if tensor.size == 0:
@@ -169,7 +169,7 @@ def outcome(consumer: Consumer, way: Way, case: Case, x: Any, expected: str) -> 
 
 
 def miscounted(consumer: Consumer, taken: Any, tensor: dlx.Tensor) -> str:
-    """Let a library compute; "" where that is right and what was sent unchanged."""
+    """Let a library compute; return "" if the sum is right and the source unchanged."""
     if consumer.double is None or str(tensor.dtype) not in consumer.doubles.split():
         return ""
     sent = memory(tensor)
@@ -182,7 +182,7 @@ def miscounted(consumer: Consumer, taken: Any, tensor: dlx.Tensor) -> str:
 
 
 def expectation(producer: Producer, consumer: Consumer, way: Way, x: Any) -> str:
-    """Say what has to come of an object; `convert` gives back what is one already."""
+    """Return the expected outcome; `convert` returns an instance of its target."""
     is_one = producer.name == consumer.name and hasattr(x, "__dlpack__")
     if is_one and way.name != ITSELF:
         return SHARED
@@ -190,7 +190,7 @@ def expectation(producer: Producer, consumer: Consumer, way: Way, x: Any) -> str
 
 
 def exchanged(producer: Producer, consumer: Consumer) -> Iterator[Cell]:
-    """Send every tensor of one library to another, on all ways."""
+    """Send every tensor of one library to another, by every way."""
     for way in consumer.ways():
         for case in cases(producer):
             yield Cell(way.name, str(case), "", "")
@@ -206,7 +206,7 @@ def exchanged(producer: Producer, consumer: Consumer) -> Iterator[Cell]:
 
 
 def lives(producer: Producer, consumer: Consumer, way: Way) -> Iterator[Cell]:
-    """Try who may die first, and take the time."""
+    """Test which side may die first, and take the time."""
     case = usual(producer, consumer)
     x = make(producer, case, consumer.one_dimension)
     if expectation(producer, consumer, way, x) not in (SHARED, COPIED, UNPROTECTED):
@@ -222,7 +222,7 @@ def lives(producer: Producer, consumer: Consumer, way: Way) -> Iterator[Cell]:
 
 
 def watch(x: Any) -> Callable[[], Any]:
-    """Find out later whether an object is alive; None too where it cannot be told."""
+    """Return a function that returns the object while it lives, or None if unknown."""
     try:
         return weakref.ref(x)
     except TypeError:
@@ -230,26 +230,26 @@ def watch(x: Any) -> Callable[[], Any]:
 
 
 def churn() -> None:
-    """Write over memory that was given back."""
+    """Overwrite memory that was freed."""
     for _ in range(100):
         np.full(SIZE, 77.0, dtype=np.float32)
         ones_and_twos("float64")
 
 
 def as_sent(sent: Array, shown: Any) -> str:
-    """Compare elements with those that were sent."""
+    """Compare the elements with those that were sent."""
     same = np.array_equal(np.asarray(shown).ravel(), sent.ravel())
     return RIGHT if same else "wrong elements"
 
 
 def end(alive: Callable[[], Any], so_far: str) -> str:
-    """Add to the outcome whether the producer's object is gone."""
+    """Add to the outcome whether the producer's object is still alive."""
     gc.collect()
     return so_far if alive() is None else f"{so_far}, kept alive"
 
 
 def producer_first(producer: Producer, consumer: Consumer, way: Way, case: Case) -> str:
-    """Let the producer's object go before the consumer's."""
+    """Release the producer's object before the consumer's."""
     x = make(producer, case, consumer.one_dimension)
     alive = watch(x)
     taken = way.take(x)
@@ -262,7 +262,7 @@ def producer_first(producer: Producer, consumer: Consumer, way: Way, case: Case)
 
 
 def consumer_first(producer: Producer, consumer: Consumer, way: Way, case: Case) -> str:
-    """Let the consumer's object go before the producer's."""
+    """Release the consumer's object before the producer's."""
     x = make(producer, case, consumer.one_dimension)
     alive = watch(x)
     tensor = dlx.from_dlpack(x)
@@ -276,7 +276,7 @@ def consumer_first(producer: Producer, consumer: Consumer, way: Way, case: Case)
 
 
 def thread(producer: Producer, consumer: Consumer, way: Way, case: Case) -> str:
-    """Let the consumer's object, the last, go on another thread."""
+    """Release the consumer's object, which is the last, on another thread."""
     x = make(producer, case, consumer.one_dimension)
     alive = watch(x)
     box = [way.take(x)]
@@ -307,13 +307,13 @@ LIFETIMES = {
 
 
 def best(call: Callable[[], object]) -> float:
-    """Seconds of a call, the best of five."""
+    """Return the seconds of a call, the best of five."""
     rounds = max(1, int(1e-3 / max(once(call, 1), 1e-7)))
     return min(once(call, rounds) / rounds for _ in range(5))
 
 
 def once(call: Callable[[], object], rounds: int) -> float:
-    """Seconds of so many calls."""
+    """Return the seconds that this many calls take."""
     start = time.perf_counter()
     for _ in range(rounds):
         call()
@@ -321,7 +321,7 @@ def once(call: Callable[[], object], rounds: int) -> float:
 
 
 def ratio(consumer: Consumer, way: Way, x: Any) -> str:
-    """Time of a way by that of the consumer's own import; "" where it has none."""
+    """Return the time relative to the consumer's own import, or "" if it has none."""
     if not hasattr(x, "__dlpack__"):
         return ""  # MLX crashes on such objects.
     try:

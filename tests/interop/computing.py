@@ -9,14 +9,14 @@ from .making import late
 
 
 def double_warp(x: Any) -> Any:
-    """Warp compiles a function of its own."""
+    """Double in Warp, which compiles its own function."""
     warp = late("warp")
     return warp.map(warp.add, x, x)
 
 
 @cache
 def adder(element_type: int) -> Any:
-    """Make a session of ONNX Runtime that adds."""
+    """Return an ONNX Runtime session that adds."""
     helper = late("onnx.helper")
     x = helper.make_tensor_value_info("x", element_type, None)
     y = helper.make_tensor_value_info("y", element_type, None)
@@ -29,6 +29,6 @@ def adder(element_type: int) -> Any:
 
 
 def double_onnxruntime(x: Any) -> Any:
-    """ONNX Runtime runs models."""
+    """Double in ONNX Runtime, which runs models."""
     (y,) = adder(x.element_type()).run_with_ort_values(["y"], {"x": x})
     return y

@@ -1,4 +1,4 @@
-"""How each library takes a tensor, and what must come of it."""
+"""How each library imports a tensor, and the expected outcome."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .ways import COPIED, MISREAD, NOT_SENT, SHARED, UNPROTECTED, Consumer
 SIGNED = "int8 int16 int32 int64 uint8 float32 float64"
 
 UNVERSIONED = (("read-only", "BufferError"), ("padded", "BufferError"))
-"""Rules of consumers that ask for an unversioned capsule: it has no flags."""
+"""Rules of consumers that ask for an unversioned capsule, which has no flags."""
 
 
 def no_numpy(x: Any) -> Array:
@@ -24,7 +24,7 @@ def no_numpy(x: Any) -> Array:
 
 
 def take_tensorflow(x: Any) -> Any:
-    """TensorFlow takes capsules."""
+    """TensorFlow imports capsules."""
     return late("tensorflow").experimental.dlpack.from_dlpack(x.__dlpack__())
 
 
@@ -34,12 +34,12 @@ def take_arrow(x: Any) -> Any:
 
 
 def take_tinygrad(x: Any) -> Any:
-    """Tinygrad takes NumPy's arrays."""
+    """Tinygrad imports NumPy arrays."""
     return late("tinygrad").Tensor(np.from_dlpack(x)).realize()
 
 
 def see_view(view: Any) -> dlx.Tensor:
-    """`cuda.core` imports more dtypes than it exports, and finds out late."""
+    """`cuda.core` imports dtypes that it cannot export, so read the view's fields."""
     dtype = view.dtype.name
     return dlx.from_pointer(
         view.ptr,
@@ -52,7 +52,7 @@ def see_view(view: Any) -> dlx.Tensor:
 
 
 def is_writable(array: Any) -> bool:
-    """Look at NumPy's flag."""
+    """Whether NumPy imports it as writable."""
     return bool(np.from_dlpack(array).flags.writeable)
 
 

@@ -1,4 +1,4 @@
-"""What other libraries do otherwise than `dlpack.h`, the array API or they say."""
+"""Where other libraries deviate from `dlpack.h`, the array API or their own docs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 
 class Deviation(NamedTuple):
-    """A finding, and code that ends as it says as long as the finding is true."""
+    """A finding, and code that ends as described as long as the finding holds."""
 
     library: str
     what: str
     code: str
     ends: str = ""
-    """The error that the code ends with, or `signal` and its number; "" if well."""
+    """The error that the code ends with, `signal` and its number, or "" for none."""
 
 
 DEVIATIONS = [

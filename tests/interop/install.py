@@ -1,4 +1,4 @@
-"""Install the libraries one by one, and note which cannot be."""
+"""Install the libraries one by one, and record those that cannot be installed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 FAILED = Path(sys.prefix) / "interop-failed.json"
-"""What pip said of the libraries that it could not install, by name."""
+"""pip's last line for each library that it could not install."""
 
 
 def install(requirement: str) -> str:
-    """Install one; what pip said last, or "" if it is there."""
+    """Install one; return pip's last line, or "" on success."""
     command = [sys.executable, "-m", "pip", "install", requirement]
     ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode == 0:
@@ -22,7 +22,7 @@ def install(requirement: str) -> str:
 
 
 def main(requirements: Path) -> None:
-    """Install all of a file."""
+    """Install every requirement in a file."""
     failed = {}
     for line in requirements.read_text().splitlines():
         requirement = line.partition("#")[0].strip()

@@ -16,7 +16,7 @@ Form = Callable[[Any], Any]
 
 
 def late(name: str) -> Any:
-    """Import a module when it is needed."""
+    """Import a module when it is first used."""
     return importlib.import_module(name)
 
 
@@ -24,12 +24,12 @@ def late(name: str) -> Any:
 
 
 def own(numbers: Any) -> Any:
-    """Give the array itself."""
+    """Return the array itself."""
     return numbers
 
 
 def misaligned(numbers: Any) -> Any:
-    """Give the same elements one byte further."""
+    """Return the same elements, misaligned by one byte."""
     memory = aligned(numbers.nbytes, 1).view(np.uint8)
     moved = memory[: numbers.nbytes].view(numbers.dtype).reshape(numbers.shape)
     moved[...] = numbers
@@ -37,14 +37,14 @@ def misaligned(numbers: Any) -> Any:
 
 
 def frozen(numbers: Any) -> Any:
-    """Give an array that must not be written."""
+    """Return a read-only view."""
     view = numbers.view()
     view.flags.writeable = False
     return view
 
 
 def view_of(x: Any) -> Any:
-    """`cuda.core`'s view of an array."""
+    """Return `cuda.core`'s view of an array."""
     view = late("cuda.core.utils").StridedMemoryView
     return view.from_dlpack(x, stream_ptr=-1)
 
@@ -60,7 +60,7 @@ NUMPY: dict[str, Form] = {
 
 
 def tensor_of(dtype: str, shape: tuple[int, ...]) -> dlx.Tensor:
-    """24 elements of any dtype, with the bytes 0, 1, 2 and so on."""
+    """Return 24 elements of any dtype, with the bytes 0, 1, 2 and so on."""
     kind = dlx.DType(dtype)
     nbytes = -(-SIZE * kind.bits * kind.lanes // 8)
     memory = aligned(nbytes)
@@ -72,12 +72,12 @@ def tensor_of(dtype: str, shape: tuple[int, ...]) -> dlx.Tensor:
 
 
 def bytes_of(numbers: Any) -> bytes:
-    """Give the elements as `bytes`."""
+    """Return the elements as `bytes`."""
     return numbers.astype(np.uint8).tobytes()  # type: ignore[no-any-return]
 
 
 def in_bytearray(numbers: Any) -> tuple[bytearray, int]:
-    """Give a bytearray with the elements, and where in it they begin: aligned."""
+    """Return a bytearray with the elements, and the aligned offset where they begin."""
     memory = bytearray(numbers.nbytes + 256)
     start = -np.frombuffer(memory, dtype=np.uint8).ctypes.data % 256
     memory[start : start + numbers.nbytes] = numbers.tobytes()
@@ -85,7 +85,7 @@ def in_bytearray(numbers: Any) -> tuple[bytearray, int]:
 
 
 def in_ctypes(numbers: Any) -> Any:
-    """Give a ctypes array of as many dimensions."""
+    """Return a ctypes array with the same dimensions."""
     kind: Any = np.ctypeslib.as_ctypes_type(numbers.dtype)
     for extent in reversed(numbers.shape):
         kind *= extent
@@ -93,14 +93,14 @@ def in_ctypes(numbers: Any) -> Any:
 
 
 def in_memoryview(numbers: Any) -> Any:
-    """Give a memoryview with the shape of the array."""
+    """Return a memoryview with the same dimensions."""
     memory, start = in_bytearray(numbers)
     view = memoryview(memory)[start : start + numbers.nbytes]
     return view.cast(numbers.dtype.char, numbers.shape)
 
 
 def badly(make: Callable[[], Any]) -> Any:
-    """Make a buffer whose place is luck until it lies badly."""
+    """Make a buffer again until it is not aligned to 64 bytes, so that runs agree."""
     spacers = []
     for size in range(100):
         made = make()
@@ -111,7 +111,7 @@ def badly(make: Callable[[], Any]) -> Any:
 
 
 def in_array(numbers: Any) -> Any:
-    """Give an `array.array`."""
+    """Return an `array.array`."""
     return badly(lambda: array.array(numbers.dtype.char, numbers.tolist()))
 
 
@@ -119,7 +119,7 @@ def in_array(numbers: Any) -> Any:
 
 
 def in_torch(numbers: Any) -> Any:
-    """torch knows fewer of NumPy's dtypes than it has."""
+    """Return a torch tensor; torch does not convert every NumPy dtype that it has."""
     torch = late("torch")
     name = str(numbers.dtype)
     if name.startswith(("bfloat", "float8")):
@@ -130,7 +130,7 @@ def in_torch(numbers: Any) -> Any:
 
 
 def in_paddle(numbers: Any) -> Any:
-    """Paddle's `to_tensor` takes only the usual dtypes."""
+    """Return a Paddle tensor; `to_tensor` accepts only the common dtypes."""
     paddle = late("paddle")
     name = str(numbers.dtype)
     if name.startswith(("bfloat", "float8")):
@@ -139,7 +139,7 @@ def in_paddle(numbers: Any) -> Any:
 
 
 def in_mlx(numbers: Any) -> Any:
-    """MLX reads float64 as float32 unless told."""
+    """Return an MLX array; MLX reads float64 as float32 unless told."""
     mlx = late("mlx.core")
     name = str(numbers.dtype)
     if name == "bfloat16":
@@ -148,7 +148,7 @@ def in_mlx(numbers: Any) -> Any:
 
 
 def in_warp(numbers: Any) -> Any:
-    """Warp has dtypes of its own."""
+    """Return a Warp array, of Warp's own dtypes."""
     warp = late("warp")
     dtype = getattr(warp, str(numbers.dtype))
     if str(numbers.dtype) == "bfloat16":
@@ -157,10 +157,10 @@ def in_warp(numbers: Any) -> Any:
 
 
 def in_onnxruntime(numbers: Any) -> Any:
-    """ONNX Runtime refers to the array."""
+    """Return an ONNX Runtime value, which refers to the array."""
     return late("onnxruntime").OrtValue.ortvalue_from_numpy(numbers)
 
 
 def in_tinygrad(numbers: Any) -> Any:
-    """Give the buffer that tinygrad hands out."""
+    """Return the buffer of a tinygrad tensor."""
     return badly(lambda: late("tinygrad").Tensor(numbers).data())

@@ -1,4 +1,4 @@
-"""Run every pair in a process of its own, forked from one that has all libraries."""
+"""Run every pair in its own process, forked from one that imported all libraries."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .install import FAILED
 from .producers import PRODUCERS
 
 SECONDS = 60.0
-"""What a pair may take."""
+"""The time limit of a pair."""
 ENVIRONMENT = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
     "JAX_PLATFORMS": "cpu",
@@ -48,12 +48,12 @@ MODULES = {
     "ndonnx": "ndonnx",
     "tinygrad": "tinygrad",
 }
-"""Module of each library, in the order of import: TensorFlow after Paddle, which
-otherwise ends the process."""
+"""The module of each library, in the order of import. TensorFlow comes after Paddle,
+which otherwise ends the process."""
 
 
 class Pair(NamedTuple):
-    """All that came of two libraries."""
+    """The results of two libraries."""
 
     producer: str
     consumer: str
@@ -61,7 +61,7 @@ class Pair(NamedTuple):
 
 
 def load() -> dict[str, str]:
-    """Import all libraries; what is wrong with those that cannot be."""
+    """Import all libraries; return the errors of those that cannot be imported."""
     os.environ.update(ENVIRONMENT)
     missing = {}
     for name, module in MODULES.items():
@@ -72,12 +72,12 @@ def load() -> dict[str, str]:
     if FAILED.exists():
         missing |= json.loads(FAILED.read_text())
     gc.collect()
-    gc.freeze()  # What the libraries are made of need not be searched in each pair.
+    gc.freeze()  # Spares each pair the collection of their objects.
     return missing
 
 
 def versions() -> dict[str, str]:
-    """Version of every library that is installed."""
+    """Return the version of every installed library."""
     found = {}
     for name in MODULES:
         try:
@@ -88,7 +88,7 @@ def versions() -> dict[str, str]:
 
 
 def cells_of(producer: str, consumer: str) -> Iterator[Cell]:
-    """Run one pair here."""
+    """Run one pair in this process."""
     giving = next(each for each in PRODUCERS if each.name == producer)
     if consumer == DLX:
         return imported(giving)
@@ -96,7 +96,7 @@ def cells_of(producer: str, consumer: str) -> Iterator[Cell]:
 
 
 def child(producer: str, consumer: str, results: int) -> None:
-    """Write the cells of a pair to a file, each before and after it is run."""
+    """Write the cells of a pair to a file, each before and after it runs."""
     if "warp-lang" in (producer, consumer):
         warp = importlib.import_module("warp")
         warp.config.quiet = True
@@ -106,7 +106,7 @@ def child(producer: str, consumer: str, results: int) -> None:
 
 
 def run_pair(producer: str, consumer: str) -> Pair:
-    """Run one pair in a child; how it ended, if not well, is the outcome of a cell."""
+    """Run one pair in a child; a crash is the outcome of the cell that was running."""
     with tempfile.TemporaryFile() as results, tempfile.TemporaryFile() as errors:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -133,7 +133,7 @@ def run_pair(producer: str, consumer: str) -> Pair:
 
 
 def how_it_ended(pid: int) -> str:
-    """Wait for a child; "" if it ended well."""
+    """Wait for a child; return how it failed, or ""."""
     handle = os.pidfd_open(pid)
     try:
         ready, _, _ = select.select([handle], [], [], SECONDS)
@@ -151,7 +151,7 @@ def how_it_ended(pid: int) -> str:
 
 
 def run(missing: dict[str, str]) -> Iterator[Pair]:
-    """Run all pairs of libraries that are there."""
+    """Run all pairs of installed libraries."""
     for producer in PRODUCERS:
         if producer.name in missing:
             continue

@@ -1,4 +1,4 @@
-"""How each library makes the tensors that are sent, and what dlx must see of them."""
+"""How each library makes the tensors that are sent, and what dlx must see."""
 
 from __future__ import annotations
 
@@ -46,39 +46,39 @@ EVERYWHERE = "row-major 1-d 0-d empty size-1 strided transposed"
 
 @dataclass(frozen=True)
 class Producer:
-    """A library that hands out tensors; what it says of them is what dlx must see."""
+    """A library that exports tensors; dlx must see what the library says of them."""
 
     name: str
-    """As PyPI calls the library."""
+    """The name of the library on PyPI."""
     make: Callable[[Any], Any]
-    """An object with the elements of a NumPy array of 4 by 6, or of 24."""
+    """Make an object with the elements of a NumPy array, 4 by 6 or 24."""
     dtypes: str = ""
-    """Dtypes that its objects can have and dlx reads."""
+    """Dtypes of its objects that dlx reads."""
     layouts: str = EVERYWHERE
     forms: Mapping[str, Form] = field(default_factory=dict)
-    """Layouts that it spells in its own way."""
+    """Layouts that it spells differently."""
     formed_by_numpy: bool = False
-    """Whether NumPy makes the layout, for objects without indexing."""
+    """Whether NumPy makes the layout, because its objects cannot be indexed."""
     views: bool = True
-    """Whether a layout has its strides, or is written anew in row-major order."""
+    """Whether a layout is a view with strides; if not, a row-major copy."""
     flat: bool = False
-    """Whether it knows one dimension only."""
+    """Whether its objects have one dimension."""
     readonly: str = ""
-    """Layouts that dlx must see as read-only; "all" are all tensors."""
+    """Layouts that dlx must see as read-only; "all" for every tensor."""
     unversioned: bool = False
-    """Whether its capsules cannot say so."""
+    """Whether its capsules cannot say read-only."""
     address: Callable[[Any], int] | None = None
-    """The address of the first element, where the library tells it."""
+    """The address of the first element, if the library reveals it."""
     refused: Mapping[str, str] = field(default_factory=dict)
-    """Dtypes that it has and dlx cannot read, and the error; "" are all dtypes."""
+    """Dtypes that dlx refuses, with the error; "" for all dtypes."""
 
     def of_dtype(self, dtype: str, flat: bool) -> Any:
-        """Ones and twos of a dtype."""
+        """Make ones and twos of a dtype."""
         numbers = ones_and_twos(dtype)
         return self.make(numbers.reshape(-1) if flat or self.flat else numbers)
 
     def of_layout(self, layout: str) -> Any:
-        """Different float32 in a layout."""
+        """Make a layout of different float32 numbers."""
         form = self.forms.get(layout, (FLAT if self.flat else LAYOUTS)[layout])
         plain = elements().reshape(-1) if self.flat else elements()
         return (
@@ -87,10 +87,10 @@ class Producer:
 
 
 class Own(Producer):
-    """dlx as producer: it need not know how to compute with a dtype."""
+    """dlx as producer, of dtypes with which nothing can compute, too."""
 
     def of_dtype(self, dtype: str, flat: bool) -> Any:
-        """Any bytes."""
+        """Make a tensor of arbitrary bytes."""
         return tensor_of(dtype, (SIZE,) if flat else SHAPE)
 
 

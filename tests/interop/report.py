@@ -1,8 +1,6 @@
-"""`docs/interop.md`: what came of every pair, in tables.
+"""Runs every pair and writes the results to `docs/interop.md`.
 
-    PYTHONPATH=tests python -m interop.report
-
-Runs every pair and writes the file.
+PYTHONPATH=tests python -m interop.report
 """
 
 from __future__ import annotations
@@ -84,7 +82,7 @@ REFUSED = "refused"
 
 
 def kind(outcome: str) -> str:
-    """Sort an outcome into those that the matrix counts."""
+    """Return the kind of outcome that the matrix counts."""
     if outcome in (SHARED, COPIED):
         return outcome
     if outcome.startswith((UNPROTECTED, MISREAD, MISCOUNTED, CHANGED, NOT_SENT)):
@@ -93,7 +91,7 @@ def kind(outcome: str) -> str:
 
 
 def entry(pair: Pair, way: str) -> str:
-    """Give one field of a matrix."""
+    """Format one field of a matrix."""
     cells = [cell for cell in pair.cells if cell.way == way]
     sent = [cell for cell in cells if cell.case not in (*LIFETIMES, RATIO)]
     counts = Counter(kind(cell.outcome) for cell in sent)
@@ -105,13 +103,13 @@ def entry(pair: Pair, way: str) -> str:
 
 
 def table(rows: list[list[str]]) -> list[str]:
-    """Format rows, of which the first is the head."""
+    """Format rows; the first is the head."""
     head, *body = [f"| {' | '.join(row)} |" for row in rows]
     return [head, "|" + " --- |" * len(rows[0]), *body, ""]
 
 
 def matrix(pairs: list[Pair], way: str) -> list[str]:
-    """Producers by those consumers that a way leads to."""
+    """Format the table of producers and of the consumers that a way leads to."""
     found = {
         (pair.producer, pair.consumer): entry(pair, cell.way)
         for pair in pairs
@@ -133,7 +131,7 @@ def matrix(pairs: list[Pair], way: str) -> list[str]:
 
 
 def rules() -> list[str]:
-    """What every consumer does, as the suite asserts it."""
+    """Format the rules that the tests assert of each consumer."""
     rows = [["consumer", "dtypes that it takes", CONVERT, "its own import"]]
     for each in CONSUMERS:
         ways = [
@@ -145,7 +143,7 @@ def rules() -> list[str]:
 
 
 def deviations() -> list[str]:
-    """What was found in other libraries."""
+    """Format the deviations found in other libraries."""
     lines = []
     for number, each in enumerate(DEVIATIONS, 1):
         ends = f" Ends with {each.ends}." if each.ends else ""
@@ -160,7 +158,7 @@ def deviations() -> list[str]:
 
 
 def render(pairs: list[Pair], versions: dict[str, str], missing: dict[str, str]) -> str:
-    """Give the whole document."""
+    """Return the whole document."""
     lines = [
         *HEAD.splitlines(),
         "",
@@ -197,11 +195,11 @@ PLACED = r"(\d+)/(\d+)/(\d+)(?: (\d+)!)?"
 
 
 def outcomes(document: str) -> list[str]:
-    """Give the lines that must not change by themselves: no times, no versions.
+    """Return the lines that must not change: all except times and versions.
 
-    Where a library puts its memory decides what JAX and TensorFlow, which want it at 64
-    bytes, copy or do not get: of what these take only the sum counts. Each cell has its
-    own expectation.
+    JAX and TensorFlow share memory that is aligned to 64 bytes, which depends on where
+    a library puts it. So for these two only the sum of shared, copied and wrong tensors
+    is compared here. Each cell has its own expectation.
     """
     same = re.sub(r" x[\d.]+", "", document).partition("## Versions")[0]
 

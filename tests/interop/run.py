@@ -12,11 +12,11 @@ from .cells import Cell
 from .matrix import ENVIRONMENT, Pair, load, run, versions
 
 MARK = "results: "
-"""Before the line of the output that is meant; libraries print too."""
+"""Marks the line of results, because libraries print, too."""
 
 
 def results() -> tuple[list[Pair], dict[str, str], dict[str, str]]:
-    """All pairs, the versions of the libraries, and those that are missing."""
+    """Return all pairs, the versions of the libraries, and the missing ones."""
     tests = str(Path(__file__).parents[1])
     paths = filter(None, [tests, os.environ.get("PYTHONPATH")])
     ran = subprocess.run(

@@ -1,4 +1,4 @@
-"""Dtype objects of every library are what they print."""
+"""`dlx.DType` of the dtype objects of every library."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MODULES = ["torch", "jax.numpy", "mlx.core", "paddle", "tensorflow", "warp"]
 
 @pytest.mark.parametrize("module", MODULES)
 def test_a_dtype_object_names_its_dtype(module: str) -> None:
-    """R102 to R108: `DType` takes the dtype objects of each library."""
+    """R102 to R108: `DType` reads the name that each library's dtype object prints."""
     if importlib.util.find_spec(module.partition(".")[0]) is None:
         pytest.skip("not installed")
     code = f"""if True:

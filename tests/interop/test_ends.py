@@ -1,4 +1,4 @@
-"""A pair that ends badly is a cell that fails, not a gap."""
+"""A pair that crashes, raises or hangs is a failing cell, not a missing one."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from .matrix import run_pair
 
 
 def crash(producer: str, consumer: str, results: int) -> None:
-    """End as a bug in C does."""
+    """Crash, as a bug in C code does."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def fail(producer: str, consumer: str, results: int) -> None:
-    """End with an exception."""
+    """Raise an exception."""
     raise KeyError("lost")
 
 
 def hang(producer: str, consumer: str, results: int) -> None:
-    """Do not end."""
+    """Hang."""
     time.sleep(60)
 
 
 def begin(producer: str, consumer: str, results: int) -> None:
-    """End within a case."""
+    """Crash while a case runs."""
     os.write(results, b'["", "strided", "", ""]\n')
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -49,7 +49,7 @@ def test_a_pair_that_ends_badly_says_where_and_how(
     case: str,
     outcome: str,
 ) -> None:
-    """No cell may crash the process unseen."""
+    """The failing cell names the case, and how the process ended."""
     monkeypatch.setattr(matrix, "child", child)
     monkeypatch.setattr(matrix, "SECONDS", 0.1 if child is hang else 10)
     (cell,) = run_pair("numpy", "torch").cells

@@ -1,4 +1,4 @@
-"""Arrays that their libraries call immutable, and others that only can be written."""
+"""Arrays that their libraries call immutable, and others that are writable."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ PADDLE = """
 
 
 def run(library: str, code: str) -> None:
-    """Run code in a process of its own."""
+    """Run code in a separate process."""
     if importlib.util.find_spec(library) is None:
         pytest.skip(f"{library} is not installed")
     ran = subprocess.run(
@@ -136,17 +136,17 @@ def run(library: str, code: str) -> None:
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_what_a_library_calls_immutable_is_not_written(library: str) -> None:
-    """R42, R43: their unversioned capsules cannot say it."""
+    """R42, R43: dlx refuses them as `out`; their capsules cannot say read-only."""
     run(library, dedent(LIBRARIES[library]) + dedent(NEVER_WRITTEN))
 
 
 @pytest.mark.parametrize(("library", "code"), [("tensorflow", CONSTANT), ("mlx", LAZY)])
 def test_a_write_changes_no_other_result(library: str, code: str) -> None:
-    """`tf.constant(1.0)` was 5.0 for the whole process."""
+    """A write would change cached constants: `tf.constant(1.0)` was 5.0 afterwards."""
     run(library, dedent(code))
 
 
 @pytest.mark.parametrize(("library", "code"), [("warp", WARP), ("paddle", PADDLE)])
 def test_what_may_be_written_is(library: str, code: str) -> None:
-    """R43: Warp's capsules cannot say it, its array interface can."""
+    """R43: Warp's capsules cannot say writable, its array interface can."""
     run(library, dedent(code))

@@ -1,6 +1,6 @@
-"""Every pair comes out as the tables say, and as `docs/interop.md` says.
+"""Every pair has the outcome that the rules and `docs/interop.md` say.
 
-Nothing here writes that file: `make interop-report` does.
+Only `make interop-report` writes that file.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ from .report import DOCUMENT, outcomes, render
 from .run import results
 
 REAL = 10
-"""How many real libraries there are at least."""
+"""The minimum number of real libraries."""
 
 Everything = tuple[dict[tuple[str, str], Pair], str]
 
 
 @pytest.fixture(scope="module")
 def everything() -> Everything:
-    """All pairs, and the document that they make."""
+    """Return all pairs, and the document made from them."""
     pairs, versions, missing = results()
     by_ends = {(pair.producer, pair.consumer): pair for pair in pairs}
     return by_ends, render(pairs, versions, missing)
 
 
 def there(name: str) -> bool:
-    """Whether a library is installed; what is no library always is."""
+    """Whether a library is installed; what is not a library always is."""
     module = MODULES.get(name, "sys").partition(".")[0]
     return importlib.util.find_spec(module) is not None
 
@@ -64,13 +64,13 @@ def test_a_pair_comes_out_as_expected(
 
 
 def test_there_are_enough_real_libraries() -> None:
-    """Named ones, at either end."""
+    """At least ten of those that are named are installed."""
     names = {each.name for each in PRODUCERS} | {each.name for each in CONSUMERS}
     assert len([name for name in names if name in MODULES and there(name)]) >= REAL
 
 
 def test_the_document_says_what_came_out(everything: Everything) -> None:
-    """Where the change is meant, `make interop-report` writes it."""
+    """After an intended change, `make interop-report` writes the document."""
     _, now = everything
     assert outcomes(DOCUMENT.read_text()) == outcomes(now), "run `make interop-report`"
 
@@ -79,7 +79,7 @@ def test_the_document_says_what_came_out(everything: Everything) -> None:
     "deviation", DEVIATIONS, ids=[f"{each.library}-{each.what}" for each in DEVIATIONS]
 )
 def test_a_deviation_is_as_described(deviation: Deviation) -> None:
-    """Where this fails, a library has changed: remove the deviation, or its rule."""
+    """If this fails, a library has changed: remove the deviation, or its rule."""
     if not there(deviation.library):
         pytest.skip("not installed")
     ran = subprocess.run(

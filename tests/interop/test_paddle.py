@@ -77,12 +77,12 @@ assert dlx.convert(sparse.to_dense(), np.ndarray).tolist() == [[0, 1], [2, 0]]
 
 
 def test_a_tensor_that_is_not_dense_is_refused() -> None:
-    """R125: the table reads it as if it were, and the advice leads to one that is."""
+    """R125: the table would export it as dense; the advice leads to a dense tensor."""
     pytest.importorskip("paddle")
     subprocess.run([sys.executable, "-c", SPARSE], check=True)
 
 
 def test_a_tensor_that_records_gradients_is_refused_and_detached_it_is_right() -> None:
-    """R125 for Paddle, and the advice of the error."""
+    """R125 for Paddle: refused, and the advice of the error works."""
     pytest.importorskip("paddle")
     subprocess.run([sys.executable, "-c", PROGRAM], check=True)

@@ -1,4 +1,4 @@
-"""TensorFlow ends the process where other libraries raise: dlx does not let it."""
+"""TensorFlow ends the process where other libraries raise; dlx prevents it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def array(offset, dtype="f4", size=64):
 
 
 def run(code: str) -> None:
-    """Run code in a process of its own."""
+    """Run code in a separate process."""
     if importlib.util.find_spec("tensorflow") is None:
         pytest.skip("not installed")
     ran = subprocess.run(
@@ -60,7 +60,7 @@ TAKES = [
 
 
 def test_elements_that_are_no_numbers_are_refused() -> None:
-    """Whether or not many tensors of numbers came before."""
+    """Also after many tensors of numbers, when dlx asks fewer questions."""
     tensors = ",\n".join(f'("{kind}", {make})' for kind, make in TENSORS)
     run(f"""
 class Holder(dlx.ExchangeMixin, exchange="inner"):
@@ -92,7 +92,7 @@ OPERATIONS = [
 
 
 def test_tensorflow_computes_with_memory_at_any_address() -> None:
-    """It promises nothing below its own alignment, and ends the process."""
+    """TensorFlow ends the process below its own alignment, so it gets a copy."""
     operations = indent(",\n".join(f"lambda x: {each}" for each in OPERATIONS), "    ")
     run(f"""
 operations = [
@@ -112,7 +112,7 @@ for dtype in ("f4", "c16", "i4"):
 
 
 def test_tensorflow_shares_what_is_aligned_as_it_says() -> None:
-    """R58: it names its alignment among the flags that extensions need."""
+    """R58: TensorFlow states its alignment in the compile flags for extensions."""
     run("""
 [wanted] = [
     int(flag.partition("=")[2])

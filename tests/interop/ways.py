@@ -1,4 +1,4 @@
-"""The ways to a consumer, and how it is said what must come of them."""
+"""The ways to a consumer, and the rules for the expected outcome."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ import numpy as np
 from .cases import NUMBERS, Array, traits
 
 SHARED = "shared"
-"""The consumer reads and writes the memory that was sent."""
+"""The consumer uses the memory that was sent."""
 COPIED = "copied"
-"""It has the same elements elsewhere."""
+"""It has the same elements in other memory."""
 UNPROTECTED = "unprotected"
-"""It would write to memory that was sent as read-only."""
+"""It has memory that was sent as read-only as writable."""
 MISREAD = "misread"
 """It shows other elements than were sent."""
 MISCOUNTED = "miscounted"
-"""It shows the elements, and computes something else of them."""
+"""It shows the elements, but computes a wrong result."""
 CHANGED = "changed"
-"""It wrote to the memory that was sent while it computed."""
+"""It changed the memory that was sent while it computed."""
 NOT_SENT = "not sent"
-"""It would read outside of the memory, or end the process."""
+"""Not tried: it would read outside of the memory, or end the process."""
 REFUSED = {COPIED: "CopyRefused"}
-"""What becomes of an outcome if nothing may be copied."""
+"""The outcomes that change with `copy=False`."""
 
 CONVERT = "dlx.convert"
 WITHOUT_COPY = "dlx.convert, copy=False"
 ITSELF = "from_dlpack"
-"""Ways from one library to another: the last is the consumer's own."""
+"""The ways from one library to another; the last is the consumer's own import."""
 
 Rules = tuple[tuple[str, str], ...]
 
@@ -40,7 +40,7 @@ ALIGNED = ("misaligned", COPIED)
 
 
 class Way(NamedTuple):
-    """How a library comes to a tensor of another one."""
+    """How a library imports another library's tensor."""
 
     name: str
     take: Callable[[Any], Any]
@@ -49,41 +49,41 @@ class Way(NamedTuple):
 
 @dataclass(frozen=True)
 class Consumer:
-    """A library that takes tensors. The first rule that holds says what must happen."""
+    """A library that imports tensors. The first rule that matches gives the outcome."""
 
     name: str
-    """As PyPI calls the library."""
+    """The name of the library on PyPI."""
     take: Callable[[Any], Any]
     """Its own import."""
     values: Callable[[Any], Array]
-    """What the library itself shows: the elements as NumPy has them."""
+    """The elements as the library shows them, as a NumPy array."""
     dtypes: str
-    """Dtypes that it takes."""
+    """Dtypes that it accepts."""
     rules: Rules = ()
     """Trait of a tensor (several: `a+b`) and outcome or error; `dtype` is any other."""
     to: Callable[[], Any] | None = None
     """Its type, for `dlx.convert`."""
     converts: Rules = ()
-    """Rules for what `dlx.convert` makes."""
+    """Rules for `dlx.convert`."""
     unseen: Rules = ()
-    """Rules before these with `copy=False`: that it was shared, dlx must see."""
+    """Rules that precede these with `copy=False`, where dlx must see the address."""
     imports: bool = True
-    """Whether `take` is an import of its own, and a way through a `dlx.Tensor`."""
+    """Whether `take` is its own import, which a `dlx.Tensor` can go through."""
     writable: Callable[[Any], bool] = lambda x: False
-    """Whether the library lets its user write to the elements."""
+    """Whether the library lets users write to the elements."""
     see: Callable[[Any], dlx.Tensor] = dlx.from_dlpack
-    """Address, shape and dtype of what it made."""
+    """Read address, shape and dtype of the result."""
     double: Callable[[Any], Any] | None = lambda x: x + x
-    """An operation of its own, an array plus itself; None where it has none."""
+    """Its own sum of an array and itself; None if it has none."""
     doubles: str = NUMBERS
-    """Dtypes that it computes with."""
+    """Dtypes that it can add."""
     flat: bool = False
-    """Whether it takes the elements and forgets the shape."""
+    """Whether it imports the elements without the shape."""
     one_dimension: bool = False
-    """Whether it takes one dimension only: dtypes are tried in that."""
+    """Whether it accepts one dimension only; dtypes are then sent in that."""
 
     def ways(self) -> Iterator[Way]:
-        """Give the ways to it."""
+        """Yield the ways to it."""
         if self.to is not None:
             to = self.to()
             converts = self.converts if to is np.ndarray else (*self.converts, ALIGNED)
@@ -98,7 +98,7 @@ class Consumer:
             yield Way(ITSELF, lambda x: self.take(dlx.from_dlpack(x)), self.rules)
 
     def expected(self, tensor: dlx.Tensor, rules: Rules) -> str:
-        """Outcome for a tensor: shared, unless a rule says otherwise."""
+        """Return the outcome for a tensor: shared, unless a rule says otherwise."""
         dtype = str(tensor.dtype)
         found = traits(tensor) | {dtype}
         if dtype not in self.dtypes.split():

@@ -1,6 +1,6 @@
-"""Every step of the lifetime tests a few hundred times, for valgrind to watch.
+"""Runs every step of the lifetime tests a few hundred times, for valgrind.
 
-torch's steps are left out: importing it under valgrind takes longer than all the rest.
+The steps of torch are left out: importing it under valgrind takes longer than the rest.
 """
 
 import sys

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import dlx
 import pytest
 from support.cuda_producers import Framework, TableArray
@@ -39,26 +37,53 @@ def test_waiting_for_the_oldest_does_not_break_the_capture_of_another_thread(
         assert "cuEventSynchronize" in sim.called()
 
 
-@pytest.mark.parametrize("release", ["auto", "wait-back", "sync"])
-def test_a_release_in_a_capture_gives_back_at_once(
-    array: TableArray, s: Stream, release: Any
+def test_what_dies_in_a_capture_waits_for_the_work_before_it(
+    sim: Simulation, library: Framework, array: TableArray, s: Stream
 ) -> None:
-    """H6: an event of a graph cannot be asked; who replays keeps the source."""
-    tensor = dlx.from_dlpack(array, stream=s, release=release)
+    """H4, H6: no event can be recorded until the capture has ended."""
+    tensor = dlx.from_dlpack(array, stream=s)
+    read(s, tensor)
     with s.capture():
         read(s, tensor)
         del tensor
-        assert array.deleted == 1
+        assert array.deleted == 0
+    dlx.from_dlpack(library.full((1,)), stream=s)
+    assert array.deleted == 0
+    sim.advance()
+    dlx.from_dlpack(library.full((1,)), stream=s)
+    assert array.deleted == 1
 
 
 def test_a_release_in_a_capture_by_another_thread_does_not_break_it(
-    array: TableArray, s: Stream
+    sim: Simulation, library: Framework, array: TableArray, s: Stream
 ) -> None:
     """H6, H5: that thread has a mode of its own and no context."""
     held = [dlx.from_dlpack(array, stream=s)]
     with s.capture():
         in_thread(held.clear)
-        assert array.deleted == 1
+    for _ in range(2):
+        sim.advance()
+        dlx.from_dlpack(library.full((1,)), stream=s)
+    assert array.deleted == 1
+
+
+def test_no_deleter_runs_while_a_stream_concerned_captures(
+    sim: Simulation, library: Framework, array: TableArray, s: Stream
+) -> None:
+    """H6: what frees memory breaks the capture."""
+    tensor = dlx.from_dlpack(array, stream=s)
+    read(s, tensor)
+    del tensor
+    sim.advance()
+    p, other = library.current_stream(), library.full((1,))
+    with p.capture():
+        with dlx.borrow(other, stream=s):
+            pass
+        kept = [dlx.from_dlpack(other, stream=p), dlx.from_dlpack(other)]
+        assert array.deleted == 0
+    kept.clear()
+    dlx.from_dlpack(other)
+    assert array.deleted == 1
 
 
 def test_the_host_does_not_wait_for_a_capture(array: TableArray, p: Stream) -> None:

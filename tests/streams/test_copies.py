@@ -280,6 +280,7 @@ def test_an_export_as_a_copy_is_made_on_the_stream_of_the_consumer(
         assert managed.dl_tensor.data != tensor.data_ptr
         assert managed.flags == DLPACK_FLAG_BITMASK_IS_COPIED
         stream.launch(True, managed.dl_tensor.data, tensor.nbytes)
+        stream.synchronize()
         delete(managed)
     assert values(sim, tensor).tolist() == ARRAY.tolist()
     assert sim.races == []

@@ -79,11 +79,11 @@ def test_a_failing_call_is_reported_and_loses_nothing(
         sim.advance()
         dlx.empty(1, "int8", device="cuda:0")
         allocations = sim.counts["allocations"]
-        sim.fail_next(name, 700, after=after)
+        sim.fail_next(name, 999, after=after)
         if error := failure(copy):
             failed.add(name)
             assert (error.call or "").removesuffix("_v2") == name.removesuffix("_v2")
-            assert (error.code, error.name) == (700, "CUDA_ERROR_ILLEGAL_ADDRESS")
+            assert (error.code, error.name) == (999, "CUDA_ERROR_UNKNOWN")
         sim.set_error(0)
         gc.collect()
         sim.advance()

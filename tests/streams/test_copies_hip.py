@@ -8,7 +8,7 @@ import pytest
 from support.device_arrays import values
 from support.simulated_driver import Simulation
 
-GRID = np.arange(24, dtype="float32").reshape(4, 6)
+GRID = np.arange(80, dtype="float32").reshape(2, 40)
 
 
 def test_a_tensor_goes_to_a_rocm_device_and_back(sim: Simulation) -> None:
@@ -19,19 +19,29 @@ def test_a_tensor_goes_to_a_rocm_device_and_back(sim: Simulation) -> None:
     assert whole.stream == s.handle
     part = dlx.from_pointer(
         whole.data_ptr,
-        (6, 2),
+        (2, 20),
         "float32",
         device="rocm:0",
-        strides=(1, 12),
+        strides=(40, 1),
         owner=whole,
         stream=s,
     )
     sim.clear_journal()
     copied = dlx.from_dlpack(part, copy=True, stream=s)
     called = [name for name in sim.called() if "Memcpy" in name or "Malloc" in name]
-    assert called == ["hipMallocAsync", "hipMemcpy2DAsync", "hipMemcpy2DAsync"]
-    np.testing.assert_array_equal(values(sim, copied), GRID[::2].T)
+    assert called == ["hipMallocAsync", "hipMemcpy2DAsync"]
+    np.testing.assert_array_equal(values(sim, copied), GRID[:, :20])
     np.testing.assert_array_equal(values(sim, whole), GRID)
+    assert sim.races == []
+
+
+def test_a_tensor_goes_to_another_rocm_device(sim: Simulation) -> None:
+    """R50, R57: by a call that names both, since neither need reach the other."""
+    tensor = dlx.from_dlpack(GRID, device="rocm:0")
+    sim.clear_journal()
+    moved = tensor.to(device="rocm:1")
+    assert [name for name in sim.called() if "Memcpy" in name] == ["hipMemcpyPeerAsync"]
+    np.testing.assert_array_equal(values(sim, moved), GRID)
     assert sim.races == []
 
 

@@ -45,7 +45,7 @@ def test_streams_are_ordered_in_their_own_contexts_whatever_is_current(
 def test_a_stream_waits_for_one_of_another_device(sim: Simulation) -> None:
     """H7: waits cross devices where they are asked for by name."""
     one, other = sim.stream(device=0), sim.stream(device=1)
-    memory = sim.allocate(16)
+    memory = sim.allocate(16, kind="managed")
     one.write(memory)
     dlx.Stream(other).wait(dlx.Stream(one))
     other.read(memory)

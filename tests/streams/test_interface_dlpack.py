@@ -167,7 +167,7 @@ def test_no_order_asks_nobody(sim: Simulation, cupy: Framework) -> None:
     assert sim.called() == []
 
 
-@pytest.mark.parametrize(("release", "races"), [("wait-back", 0), ("none", 1)])
+@pytest.mark.parametrize(("release", "races"), [("auto", 0), ("none", 1)])
 def test_the_stream_can_be_made_to_wait_back(
     sim: Simulation, cupy: Framework, release: Any, races: int
 ) -> None:

@@ -12,10 +12,10 @@ import pytest
 from support.cuda_producers import DLPackArray, Framework, framework
 from support.python_process import run_python
 from support.simulated_driver import Simulation, library_path
-from support.simulated_kernels import in_thread, read, violation, write
+from support.simulated_kernels import in_thread, read, unraisable, violation, write
 from support.simulated_objects import LEGACY
 
-POLICIES = ["auto", "wait-back", "record_stream", "sync", "none"]
+POLICIES = ["auto", "record_stream", "none"]
 every_policy = pytest.mark.parametrize("release", POLICIES)
 
 
@@ -48,58 +48,14 @@ def test_auto_is_bounded_in_number(sim: Simulation, library: Framework) -> None:
 
 
 def test_auto_is_bounded_in_bytes(sim: Simulation, library: Framework) -> None:
-    """H4: beyond 1 GiB the host waits for the oldest; nothing here is touched."""
+    """H4: beyond 1 GiB, without the last, the host waits for the oldest."""
     with library.stream(sim.stream()):
         s, array = sim.stream(), library.full((4,))
         array.tensor.shape[0] = 1 << 27
-        for _ in range(3):
+        for _ in range(4):
             dlx.from_dlpack(array, stream=s)
             write(s, dlx.from_dlpack(library.full((1,)), stream=-1))
         assert array.deleted == 1
-
-
-def test_wait_back_frees_at_once(sim: Simulation, library: Framework) -> None:
-    """H4: the producer's stream waits in place of the deleter."""
-    p, s = sim.stream(), sim.stream()
-    with library.stream(p):
-        array = library.full((4,))
-        tensor = dlx.from_dlpack(array, stream=s, release="wait-back")
-        write(s, tensor)
-        sim.clear_journal()
-        del tensor
-        assert array.deleted == 1
-        [wait] = [call for call in sim.calls() if call.name == "cuStreamWaitEvent"]
-        assert wait.arguments["stream"] == p.handle
-        array += 1
-    assert sim.races == []
-
-
-def test_wait_back_defers_where_the_producer_works_elsewhere(
-    sim: Simulation, library: Framework
-) -> None:
-    """H3, R142: the handle of before may be gone, so nobody uses it."""
-    p, q, s = sim.stream(), sim.stream(), sim.stream()
-    with library.stream(p):
-        array = library.full((4,))
-        tensor = dlx.from_dlpack(array, stream=s, release="wait-back")
-    p.destroy()
-    with library.stream(q):
-        del tensor
-        assert array.deleted == 0
-        sim.advance()
-        dlx.from_dlpack(library.full((1,)))
-        assert array.deleted == 1
-
-
-def test_wait_back_defers_for_a_producer_that_cannot_be_asked(sim: Simulation) -> None:
-    """H4: it has no table."""
-    library, s = framework(DLPackArray), sim.stream()
-    with library.stream(sim.stream()):
-        array = library.full((4,))
-        tensor = dlx.from_dlpack(array, stream=s, release="wait-back")
-        read(s, tensor)
-        del tensor
-        assert array.deleted == 0
 
 
 def test_record_stream_tells_the_producer_at_import(
@@ -115,19 +71,6 @@ def test_record_stream_tells_the_producer_at_import(
         assert array.deleted == 1
 
 
-def test_sync_waits_on_the_host(sim: Simulation, library: Framework) -> None:
-    """H4: which may look at the memory then (H11)."""
-    with library.stream(sim.stream()):
-        array, s = library.full((4,)), sim.stream()
-        tensor = dlx.from_dlpack(array, stream=s, release="sync")
-        write(s, tensor)
-        address, nbytes = tensor.data_ptr, tensor.nbytes
-        del tensor
-        assert array.deleted == 1
-        sim.host_read(address, nbytes)
-    assert sim.races == []
-
-
 def test_none_frees_at_once(sim: Simulation, library: Framework) -> None:
     """H4: the caller's matter; nothing is called."""
     with library.stream(sim.stream()):
@@ -139,11 +82,11 @@ def test_none_frees_at_once(sim: Simulation, library: Framework) -> None:
         assert sim.called() == []
 
 
-@pytest.mark.parametrize("release", ["", "Auto", "wait_back", "nothing"])
+@pytest.mark.parametrize("release", ["", "Auto", "wait-back", "sync"])
 def test_another_name_is_refused(library: Framework, release: Any) -> None:
     """R60: with the names that are accepted, before anything is exported."""
     array = library.full((4,))
-    with pytest.raises(ValueError, match="'auto', 'wait-back', 'record_stream'"):
+    with pytest.raises(ValueError, match="'auto', 'record_stream', 'none'"):
         dlx.from_dlpack(array, release=release)
     assert array.exports == []
 
@@ -187,8 +130,8 @@ def test_a_call_that_fails_at_the_release_loses_nothing(
         tensor = dlx.from_dlpack(array, stream=sim.stream(), release=release)
         sim.fail_next(call, 1)
         del tensor
-        sim.advance()
         for _ in range(3):
+            sim.advance()
             try:
                 dlx.from_dlpack(library.full((1,)))
             except dlx.CudaError:
@@ -251,14 +194,18 @@ def test_an_export_keeps_the_memory_until_its_deleter(
 def test_memory_on_the_default_stream_of_a_thread_is_released_by_another(
     sim: Simulation, library: Framework
 ) -> None:
-    """H8: the context is waited for, as that stream has no name there."""
+    """H8: after the legacy default stream, which waits for that of each thread."""
     with library.stream(sim.stream()):
         array = library.full((4,))
         held = [dlx.from_dlpack(array, stream=2)]
         write(held[0].stream, held[0])
         sim.clear_journal()
         in_thread(held.clear)
-        assert "cuCtxSynchronize" in sim.called()
+        [record] = [call for call in sim.calls() if call.name == "cuEventRecord"]
+        assert record.arguments["stream"] == LEGACY
+        assert array.deleted == 0
+        sim.advance()
+        dlx.from_dlpack(library.full((1,)))
         assert array.deleted == 1
 
 
@@ -308,17 +255,22 @@ def test_the_interpreter_ends_with_memory_that_waits() -> None:
     gc.collect()
 
 
-def test_a_destroyed_stream_keeps_no_memory(
+def test_the_memory_of_a_destroyed_stream_is_kept(
     sim: Simulation, library: Framework
 ) -> None:
-    """H3, H5: its handle is the caller's to keep; the deleter runs all the same."""
+    """H3, H4: its handle is the caller's to keep; nothing tells when its work ends."""
     with library.stream(sim.stream()):
         array, s = library.full((4,)), sim.stream()
         tensor = dlx.from_dlpack(array, stream=s.handle)
         s.destroy()
-        with violation(sim, "dead stream"):
+        with (
+            violation(sim, "dead stream"),
+            unraisable(BufferError, "Keep a stream alive as long as its tensors"),
+        ):
             del tensor
-            assert array.deleted == 1
+            sim.advance()
+            dlx.from_dlpack(library.full((1,)))
+            assert array.deleted == 0
 
 
 def test_the_default_stream_counts_for_a_producer_that_is_elsewhere(

@@ -153,7 +153,7 @@ def test_synchronize_waits_for_uses_too(sim: Simulation, library: Framework) -> 
     with library.stream(q), kept.use(stream=s) as tensor:
         write(s, tensor)
     kept.synchronize()
-    sim.host_read(kept.data_ptr, kept.nbytes)
+    sim.fetch(kept.data_ptr, kept.nbytes)
     assert sim.races == []
 
 

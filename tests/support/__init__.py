@@ -1,4 +1,4 @@
-"""Shared test helpers: producers and consumers, the simulated driver, processes.
+"""Shared by tests: producers and consumers, the simulated driver, processes.
 
 ``dlpack_abi`` has the structs; ``fake_*`` are exporters that tests configure freely,
 ``dlx_producers`` and ``alias_producers`` export through dlx or on several devices;

@@ -1,8 +1,10 @@
-"""A caching allocator on the simulated driver, like torch's.
+"""A caching allocator on the simulated driver, like torch's and CuPy's.
 
-A block belongs to the stream that it was allocated on. Freeing it on the host puts it
-on that stream's free list at once, and the next allocation there may get it, whatever
-other streams still do with it (H4).
+A block belongs to the stream that it was allocated on, not to the one that is current
+when it is freed (`BlockPool` in PyTorch's `CUDACachingAllocator.cpp`, the arenas by
+stream of CuPy's `SingleDeviceMemoryPool`). Freeing it on the host puts it on that
+stream's free list at once, and the next allocation there may get it, whatever other
+streams still do with it (H4).
 """
 
 from __future__ import annotations
@@ -84,12 +86,26 @@ class CachingAllocator:
             memory = self.sim.allocate(max(nbytes, 1), stream.device, kind=kind)
             return Storage(self, memory, stream)
 
+    def empty_cache(self) -> None:
+        """Give unused blocks back to the driver, as when memory runs out.
+
+        `cuMemFree` breaks captures of the global mode (pytorch/pytorch#159594).
+        """
+        with self.lock:
+            self._forget_earlier_tests()
+            self._sweep()
+            for blocks in self._free.values():
+                while blocks:
+                    blocks.pop().free()
+
     def free(self, storage: Storage) -> None:
         """Take a block back; wait only for the recorded streams."""
         if storage.round != self.sim.rounds:
             return
         if storage.recorded:
-            events = [stream.record() for stream in storage.recorded]
+            device, hip = storage.stream.device, storage.stream.hip
+            with self.sim.on_device(device, hip=hip):
+                events = [stream.record() for stream in storage.recorded]
             self._waiting.append((events, storage))
         else:
             self._put_back(storage)

@@ -78,12 +78,18 @@ class Framework:
         value: float = 0.0,
         *,
         device: int = 0,
+        home: Stream | None = None,
         **fields: Any,
     ) -> Any:
-        """Make an array, which a kernel on the current stream fills."""
+        """Make an array, which a kernel on the current stream fills.
+
+        Its block is one of `home`, which the current stream waits for.
+        """
         nbytes = 4 * math.prod(shape)
         with self.at_work(device) as stream:
-            storage = self.allocator.allocate(nbytes, stream)
+            storage = self.allocator.allocate(nbytes, home or stream)
+            if home is not None:
+                stream.wait_for(home)
         fields |= {"data": storage.memory.address, "device": (self.device_type, device)}
         array = self.Array(memory=bytearray(1), shape=tuple(shape), **fields)
         array.own(storage)
@@ -145,7 +151,6 @@ class CudaArray(Producer):
         self.launch(False)
         with self.framework.at_work(self.device[1]) as stream:
             stream.synchronize()
-            self.framework.sim.host_read(self.data or 0, 4 * self.size)
         return list(self._elements)
 
     def record_stream(self, stream: Stream) -> None:

@@ -15,6 +15,7 @@ WORK = {
     "cuMemFreeAsync": "free",
     "cuMemcpyAsync": "copy",
     "cuMemcpy2DAsync_v2": "copy rows",
+    "cuMemcpyPeerAsync": "copy between devices",
     "cuEventRecord": "record",
     "cuStreamWaitEvent": "wait",
     "cuStreamSynchronize": "synchronize",

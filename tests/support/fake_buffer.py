@@ -15,7 +15,9 @@ from ctypes import (
     c_uint,
     c_void_p,
     cast,
+    memset,
     py_object,
+    sizeof,
 )
 from typing import Any, ClassVar
 
@@ -59,6 +61,8 @@ TPFLAGS_BASETYPE = 1 << 10
 def _get(exporter: Any, view: Any, flags: int) -> int:
     exporter.exported += 1
     buffer = view[0]
+    # CPython passes memory that it has not initialized, such as memoryview's own.
+    memset(addressof(buffer), 0, sizeof(buffer))
     for name, value in exporter.fields.items():
         setattr(buffer, name, value)
     give_reference(exporter, addressof(buffer) + PyBuffer.obj.offset)

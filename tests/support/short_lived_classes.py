@@ -1,4 +1,4 @@
-"""Short-lived mixin classes, and classes at the addresses of dead ones."""
+"""Short-lived classes, and classes at the addresses of dead ones."""
 
 from __future__ import annotations
 
@@ -23,6 +23,11 @@ def mixin_class(*bases: Any, **body: Any) -> Any:
     return type(
         "Made", bases or (dlx.ExchangeMixin,), {"__init__": _keep} | body, **keywords
     )
+
+
+def made(base: type[Any]) -> Any:
+    """Make a subclass that nothing has been imported from."""
+    return type("Made", (base,), {})
 
 
 def plain_class(**body: Any) -> Any:

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import ctypes
 import json
+import shutil
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ctypes import byref, c_int32, c_size_t, c_uint64, c_void_p
+from ctypes import byref, c_int32, c_size_t, c_uint64, c_void_p, create_string_buffer
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from support.simulated_objects import (
     DISABLE_TIMING,
@@ -29,7 +31,15 @@ from support.simulated_objects import (
 )
 from support.simulated_reports import Access, Call, Race, Violation
 
-M = TypeVar("M", Stream, Event, Memory)
+
+class Made(Protocol):
+    """What a test has made, which is gone when the next one starts."""
+
+    def discard(self) -> None:
+        """Destroy or free it, unless that has happened."""
+
+
+M = TypeVar("M", bound=Made)
 
 
 @cache
@@ -46,6 +56,15 @@ def library_path() -> Path:
     raise FileNotFoundError("cargo has built no driver_sim")
 
 
+def library_in(folder: Path, *names: str) -> list[Path]:
+    """Copy the library under each name: whoever loads two has two machines.
+
+    ROCm's runtime is found as `libamdhip64.so`, with or without a version, and in the
+    folder of a wheel; processes with two of them exist.
+    """
+    return [Path(shutil.copy(library_path(), folder / name)) for name in names]
+
+
 class Simulation:
     """The machine. There is one per process, which `simulation` returns."""
 
@@ -53,9 +72,11 @@ class Simulation:
         """Load the library."""
         self.path = path
         self._library = ctypes.CDLL(str(path))
+        has_gil = getattr(sys, "_is_gil_enabled", lambda: True)()
+        self._library.sim_gil(int(has_gil))
         self._local = threading.local()
         self._contexts: dict[int, int] = {}
-        self._made: list[Stream | Event | Memory] = []
+        self._made: list[Made] = []
         self.rounds = 0
         """How many tests have started."""
 
@@ -148,6 +169,18 @@ class Simulation:
         finally:
             self.call("cuCtxPopCurrent_v2", None)
 
+    def enable_peers(self, one: int = 0, other: int = 1) -> None:
+        """Let kernels of two devices reach each other's `cuMemAlloc` memory."""
+        for device, peer in ((one, other), (other, one)):
+            with self.on_device(device):
+                self.call("cuCtxEnablePeerAccess", self.context(peer), 0)
+
+    def open_pool(self, device: int, to: int) -> None:
+        """Let a device reach memory of another's pool."""
+        access = (c_int32 * 3)(1, to, 3)
+        pool = self.get("cuDeviceGetDefaultMemPool", device)
+        self.call("cuMemPoolSetAccess", pool, byref(access), 1)
+
     def stream(
         self, device: int = 0, *, blocking: bool = False, hip: bool = False
     ) -> Stream:
@@ -199,9 +232,27 @@ class Simulation:
         """Record a host write for race detection."""
         self.call("sim_host_access", 1, address, nbytes)
 
+    def fetch(self, address: int, nbytes: int) -> None:
+        """Copy memory of device 0 to the host, on a stream that waits for nothing.
+
+        It comes after the work that the host has waited for, and after no other.
+        """
+        place, stream = create_string_buffer(nbytes), self.stream()
+        with self.calls_by("test"):
+            self.call("cuMemcpyDtoHAsync_v2", place, address, nbytes, stream.handle)
+            stream.synchronize()
+
     def advance(self) -> None:
         """Finish all work, without the host noticing."""
         self.call("sim_advance_all")
+
+    def lock_functions(self) -> None:
+        """Let the calls of other threads wait while a host function runs."""
+        self._library.sim_lock_functions(1)
+
+    def limit(self, seconds: float) -> None:
+        """End the process when a call has waited so long for a host function."""
+        self._library.sim_limit(c_uint64(int(seconds * 1000)))
 
     def capture_mode(self, mode: int) -> int:
         """Replace the thread's capture mode, and return the previous one."""
@@ -264,6 +315,12 @@ class Simulation:
     def violations(self) -> list[Violation]:
         """Return the violations found so far."""
         return [Violation(**entry) for entry in self._report("sim_violations")]
+
+    @property
+    def retained(self) -> dict[int, int]:
+        """Return how often each device's primary context is retained."""
+        retained: dict[str, int] = self._report("sim_retained")
+        return {int(device): count for device, count in retained.items()}
 
     @property
     def counts(self) -> dict[str, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -63,6 +65,17 @@ def in_thread(function: Callable[[], T]) -> T:
         return pool.submit(function).result()
 
 
+def settle(sim: Simulation, work: Callable[[], object]) -> None:
+    """Let all work be done, and dlx find that out when it does some `work`.
+
+    It looks at a few of those that wait each time, and may record then what it could
+    not record before, so that this takes some rounds.
+    """
+    for _ in range(20):
+        sim.advance()
+        work()
+
+
 class OwnStream:
     """A library's stream object: the stream is destroyed with it."""
 
@@ -91,3 +104,18 @@ def held_elsewhere(
         finally:
             ended = pool.submit(end)
         ended.result()
+
+
+@contextmanager
+def unraisable(kind: type[BaseException], match: str) -> Iterator[None]:
+    """Expect one report to `sys.unraisablehook`."""
+    found: list[BaseException | None] = []
+    before = sys.unraisablehook
+    sys.unraisablehook = lambda report: found.append(report.exc_value)
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
+    [error] = found
+    assert isinstance(error, kind)
+    assert re.search(match, str(error))

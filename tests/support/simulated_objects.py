@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from ctypes import byref, c_char, c_int32, c_uint64
+from ctypes import CFUNCTYPE, byref, c_char, c_int32, c_size_t, c_uint64
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,10 @@ GLOBAL, THREAD_LOCAL, RELAXED = 0, 1, 2
 """`CUstreamCaptureMode`."""
 
 NOT_READY = 600
+
+_HostFunction = CFUNCTYPE(None, c_size_t)
+_host_functions: list[object] = []
+"""Those queued, which the driver may call at any time."""
 
 
 _HIP_NAMES = {
@@ -54,6 +58,8 @@ class DriverObject:
     handle: int
     device: int = 0
     hip: bool = False
+    live: bool = field(default=True, repr=False)
+    """Until it is destroyed: then its handle may be that of something else."""
 
     def answer(self, name: str, *arguments: Any) -> int:
         """Call a driver function by its CUDA name, and return its error code."""
@@ -125,6 +131,28 @@ class Stream(DriverObject):
         """Wait on the host."""
         self.call("cuStreamSynchronize", self.handle)
 
+    def host_function(self, *steps: Callable[[], object]) -> None:
+        """Queue a host function: a thread of the driver takes the GIL and the steps."""
+
+        def run(_: int) -> None:
+            for step in steps:
+                step()
+
+        call = _HostFunction(run)
+        _host_functions.append(call)
+        self.call("cuLaunchHostFunc", self.handle, call, 0)
+
+    def fault(self) -> None:
+        """Fail: every call for the device answers 700 until the process ends."""
+        self.call("sim_fault", self.handle)
+
+    def bound(self, length: int) -> None:
+        """Limit the queue: a call that finds it full waits for the oldest work.
+
+        What is queued already does not count.
+        """
+        self.call("sim_bound", self.handle, length)
+
     def advance(self) -> None:
         """Finish all work, without the host noticing."""
         self.call("sim_advance", self.handle)
@@ -163,9 +191,12 @@ class Stream(DriverObject):
     def destroy(self) -> None:
         """Destroy the stream."""
         self.call("cuStreamDestroy_v2", self.handle)
+        self.live = False
 
     def discard(self) -> None:
-        """Destroy the stream, if it exists, with its capture."""
+        """Destroy the stream, unless it is destroyed, with its capture."""
+        if not self.live:
+            return
         self.sim.answer(
             driver_name("cuStreamEndCapture", self.hip), self.handle, byref(c_uint64())
         )
@@ -190,10 +221,12 @@ class Event(DriverObject):
     def destroy(self) -> None:
         """Destroy the event."""
         self.call("cuEventDestroy_v2", self.handle)
+        self.live = False
 
     def discard(self) -> None:
-        """Destroy the event, if it exists."""
-        self.answer("cuEventDestroy_v2", self.handle)
+        """Destroy the event, unless it is destroyed."""
+        if self.live:
+            self.answer("cuEventDestroy_v2", self.handle)
 
 
 @dataclass(eq=False)

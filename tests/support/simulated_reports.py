@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from support.simulated_driver import Simulation
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,10 @@ class Call:
     thread: int
     caller: str
     """Empty for dlx, "test" for calls from here."""
+    gil: bool
+    """Whether the thread held the GIL."""
+    waited: bool
+    """Whether the call had to wait for a host function."""
 
 
 @dataclass(frozen=True)
@@ -49,3 +56,8 @@ class Violation:
 
     what: str
     index: int
+
+
+def violated(sim: Simulation) -> list[str]:
+    """Return what the violations say, without the address."""
+    return [violation.what.rsplit(" at ", 1)[0] for violation in sim.violations]

@@ -25,8 +25,8 @@ from support.simulated_driver import Simulation
 from support.simulated_kernels import read, write
 from support.simulated_objects import Stream
 
-Release = Literal["auto", "wait-back", "record_stream", "sync", "none"]
-RELEASES: tuple[Release, ...] = ("auto", "wait-back", "record_stream", "sync")
+Release = Literal["auto", "record_stream", "none"]
+RELEASES: tuple[Release, ...] = ("auto", "record_stream")
 
 Step = tuple[str, int, int, int]
 """An operation and three numbers, which choose its operands."""
@@ -180,7 +180,7 @@ class Program:
         """Import a dlx tensor for another stream."""
         item = self._find(a, lambda item: bool(item.tensors) and not item.lent)
         if item is not None and not item.consumers:
-            release = self.release or ("auto", "wait-back", "sync")[c % 3]
+            release = self.release or "auto"
             stream, before = self._stream(b), item.tensors[-1].stream
             tensor = dlx.from_dlpack(
                 item.tensors[-1], stream=self._order(stream), release=release

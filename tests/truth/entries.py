@@ -1,4 +1,4 @@
-"""Every way of dlx from ``x`` to something else, as the text of a program."""
+"""Every entry point of dlx that takes ``x``, as the text of an expression."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ TARGETS = {
     "pa": "pa.Array",
     "dlx": "dlx.Tensor",
 }
-"""What `dlx.convert` makes, by the name of the library that it needs."""
+"""Targets of `dlx.convert`, by the name of the library that each needs."""
 
 
 FORWARDS = ("Forward(x)", "Old(x)", "Proxy(x)", "x.__dlpack__")
-"""In the text of ways through objects that hand on another one's protocol."""
+"""Parts of the entries whose object forwards another object's protocol."""
 
 
 class Entry(NamedTuple):
-    """One way, and what it promises."""
+    """One entry point, and what it promises."""
 
     text: str
     copy: bool | None = None
-    """Whether the memory must be another one, must be the same, or may be either."""
+    """Whether it must be a copy (True), must share (False), or may be either."""
     writes: bool = False
-    """Whether it asks to write: what is protected must be refused."""
+    """Whether it asks to write; protected memory must then be refused."""
     lends: bool = False
-    """Whether a consumer takes the tensor that ignores READ_ONLY on its own."""
+    """Whether the consumer is one that ignores READ_ONLY."""
     needs: tuple[str, ...] = ()
 
     @property
     def lends_gradients(self) -> bool:
-        """Whether it is for a kernel, which records none."""
+        """Whether the tensor goes to a kernel, which records no gradients."""
         return self.text.startswith("dlx.borrow")
 
     @property
     def takes_all_for_writable(self) -> bool:
-        """Whether a library takes part to which READ_ONLY has to be said."""
+        """Whether a library is involved that writes unless READ_ONLY is set."""
         return any(name in self.text for name in ("torch", "paddle", "tvm", "echo"))
 
     @property
     def forwards(self) -> bool:
-        """Whether dlx sees only what the library's own ``__dlpack__`` gives."""
+        """Whether dlx sees only what the library's own ``__dlpack__`` returns."""
         return any(way in self.text for way in FORWARDS)
 
     @property
     def ends_elsewhere(self) -> bool:
-        """Whether a library's own function has the first word, or the last."""
+        """Whether the first or the last call is a function of a library."""
         return "x.__dlpack__" in self.text or not self.text.startswith(
             ("dlx.", "bridge", "seen", "out", "memoryview")
         )
@@ -158,7 +158,7 @@ ENTRIES = {each.text: each for each in (*_imports(), *_conversions(), *_classes(
 
 @cache
 def available(modules: frozenset[str]) -> tuple[tuple[str, ...], ...]:
-    """Texts of the ways whose libraries are there, each kind of way by itself."""
+    """Return the entries whose libraries are imported, grouped by kind."""
     kinds: dict[str, list[str]] = {}
     for text, entry in ENTRIES.items():
         if all(need == "dlx" or need in modules for need in entry.needs):
@@ -168,7 +168,7 @@ def available(modules: frozenset[str]) -> tuple[tuple[str, ...], ...]:
 
 
 def present(names: object = None) -> frozenset[str]:
-    """Names of the libraries that were imported, as programs call them."""
+    """Return the names by which programs call the imported libraries."""
     from .kit import MODULES
 
     return frozenset(n for n, m in MODULES.items() if m in sys.modules)

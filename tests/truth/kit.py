@@ -1,4 +1,4 @@
-"""The names that programs use, beside those of the libraries."""
+"""The names that programs use, besides those of the libraries."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ MODULES = {
     "tf": "tensorflow",
     "mx": "mlx.core",
 }
-"""What a program calls each library, in the order of import: TensorFlow after Paddle,
-which otherwise ends the process."""
+"""The name of each library in programs, in the order of import. TensorFlow comes after
+Paddle, which otherwise ends the process."""
 
 ENVIRONMENT = {
     "TF_CPP_MIN_LOG_LEVEL": "3",
@@ -56,7 +56,7 @@ def echo(x: Any) -> Any:
 
 
 def mapped(numbers: Any, mode: str = "r+") -> Any:
-    """Give an array over a file: ``r`` cannot be written, not even by C."""
+    """Return an array over a mapped file; with ``r`` not even C code can write."""
     with tempfile.NamedTemporaryFile() as file:
         file.write(numbers.tobytes() or b"0")
         file.flush()
@@ -66,7 +66,7 @@ def mapped(numbers: Any, mode: str = "r+") -> Any:
 
 
 def mapped_bytes(size: int, writable: bool = True) -> mmap.mmap:
-    """Give a mapping of the standard library, with the bytes 1, 2, 3 and so on."""
+    """Return an ``mmap.mmap`` with the bytes 1, 2, 3 and so on."""
     with tempfile.TemporaryFile() as file:
         file.write(bytes(n % 251 + 1 for n in range(size)))
         file.flush()
@@ -75,7 +75,7 @@ def mapped_bytes(size: int, writable: bool = True) -> mmap.mmap:
 
 
 def misaligned(numbers: Any) -> Any:
-    """Give the same elements one byte further."""
+    """Return the same elements, misaligned by one byte."""
     memory = np.zeros(numbers.nbytes + 1, np.uint8)[1:]
     moved = memory.view(numbers.dtype).reshape(numbers.shape)
     moved[...] = numbers
@@ -83,19 +83,19 @@ def misaligned(numbers: Any) -> Any:
 
 
 def frozen(x: Any) -> Any:
-    """Give a view that must not be written."""
+    """Return a read-only view."""
     view = x.view()
     view.flags.writeable = False
     return view
 
 
 def pickled(x: Any) -> Any:
-    """Give what comes back from a pickle."""
+    """Return ``x`` after pickling and unpickling."""
     return pickle.loads(pickle.dumps(x))
 
 
 def saved(x: Any) -> Any:
-    """Give what comes back from `torch.save`."""
+    """Return ``x`` after `torch.save` and `torch.load`."""
     import torch
 
     file = io.BytesIO()
@@ -105,20 +105,20 @@ def saved(x: Any) -> Any:
 
 
 def seen_by(bridged: Any, x: Any) -> Any:
-    """Give what the function below a bridge sees."""
+    """Return the argument that a bridged function receives for ``x``."""
     seen: list[Any] = []
     bridged(x, seen.append)
     return seen[0]
 
 
 def identity(x: Any, see: Any = lambda x: None) -> Any:
-    """Show an argument and give it back; below a bridge."""
+    """Pass the argument to ``see`` and return it; this is what gets bridged."""
     see(x)
     return x
 
 
 def in_thread(function: Any) -> None:
-    """Call a function in a thread of its own, and raise what it raises."""
+    """Call a function in a new thread, and raise what it raises."""
     failed: list[BaseException] = []
 
     def run() -> None:
@@ -138,19 +138,19 @@ _BRIDGES: dict[Any, Any] = {}
 
 
 def bridge(to: Any) -> Any:
-    """Give `identity`, bridged: one function per target, as a program would have it."""
+    """Return `identity`, bridged; one function per target, as a program would have."""
     if to not in _BRIDGES:
         _BRIDGES[to] = dlx.bridge(to)(identity)
     return _BRIDGES[to]
 
 
 def keep_out(see: Any, out: Any) -> Any:
-    """Show what is to be written; below a bridge."""
+    """Pass ``out`` to ``see``; this is what gets bridged."""
     see(out)
 
 
 def out_seen_by(to: Any, x: Any) -> Any:
-    """Give what a bridged function is to write to where its ``out`` is ``x``."""
+    """Return the ``out`` that a bridged function receives for ``out=x``."""
     if (to, "out") not in _BRIDGES:
         _BRIDGES[to, "out"] = dlx.bridge(to)(keep_out)
     seen: list[Any] = []
@@ -159,10 +159,10 @@ def out_seen_by(to: Any, x: Any) -> Any:
 
 
 def load(names: Any = MODULES, slow: bool = True) -> list[str]:
-    """Import the libraries that are there; the names of those.
+    """Import the libraries that are installed, and return their names.
 
-    Without ``slow``, what takes seconds is left out, and programs that need it are not
-    drawn.
+    Without ``slow``, imports that take seconds are left out, and programs that need
+    them are not drawn.
     """
     os.environ.update({k: v for k, v in ENVIRONMENT.items() if k not in os.environ})
     found = []
@@ -173,25 +173,25 @@ def load(names: Any = MODULES, slow: bool = True) -> list[str]:
             except ImportError:
                 continue
             if name == "paddle":
-                # Its handlers of signals sleep in a process that was forked.
+                # Its signal handlers sleep in a forked process.
                 sys.modules[module].disable_signal_handler()
             if slow and name == "tvm_ffi":
-                # At its first exception it reads what C++ functions are called.
+                # Its first exception reads the symbols of C++ functions: slow.
                 with contextlib.suppress(ValueError):
                     sys.modules[module].dtype("unknown")
             if name == "pa" and importlib.util.find_spec("dateutil") is None:
-                # It looks for it at every conversion, in all directories.
+                # pyarrow looks for it in every directory, at every conversion.
                 sys.modules["dateutil"] = None  # type: ignore[assignment]
             found.append(name)
             if slow and name == "torch":
-                # Before Paddle: each brings an LLVM of its own.
+                # Before Paddle: each has its own LLVM.
                 importlib.import_module(".torch_kit", __package__).load_slow()
     namespace()
     return found
 
 
 def namespace() -> dict[str, Any]:
-    """Names for a program: those of the libraries that were imported, and the kit."""
+    """Return the names for a program: the imported libraries, and the kit."""
     found = {n: sys.modules[m] for n, m in MODULES.items() if m in sys.modules}
     if "torch" in found:
         from .torch_kit import KIT as more

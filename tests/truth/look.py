@@ -1,4 +1,4 @@
-"""Judge what one entry point of dlx made of one tensor."""
+"""Compares what an entry point of dlx made of a tensor with what the library says."""
 
 from __future__ import annotations
 
@@ -19,55 +19,54 @@ from .writing import computes_wrongly, flip, writable_address
 
 
 class Wrong(AssertionError):
-    """What dlx made is not what the library said."""
+    """The result of dlx differs from what the library says."""
 
 
 ACCEPTED: tuple[tuple[type[BaseException], str], ...] = (
     (BufferError, ""),
-    # Of objects that have no protocol, or hand on that of one that has none.
+    # Objects without a protocol, or forwarding that of such an object.
     (AttributeError, "no attribute '?__(dlpack|arrow|array)|has no __dlpack"),
-    (TypeError, "(what|anything) dlx.from_dlpack takes is accepted"),
-    # Of a class that gives tensors and takes none, for what a bridge returns.
+    (TypeError, "expected an object that dlx.from_dlpack accepts"),
+    # A bridge cannot return a class that only exports tensors.
     (TypeError, "cannot be made from a tensor: it has no exchange table"),
-    # What scalars answer who asks for their buffer.
+    # Scalars that are asked for their buffer.
     (TypeError, "can only exported as a buffer without format"),
     (ValueError, "^cannot include dtype .* in a buffer$"),
     (ValueError, "^Cannot export buffer from null Arrow Scalar$"),
-    # What JAX raises for integers of 4 bits and below a transform, Paddle for a tensor
-    # that was cleared, and torch for a masked one.
+    # JAX for 4-bit integers and inside a transform, Paddle for a cleared tensor, and
+    # torch for a masked one.
     (RuntimeError, "has no DLPack equivalent"),
     (RuntimeError, "Tensor (holds no memory|not initialized yet)"),
     (TypeError, "^Abstract tracer value"),
     (TypeError, "^Multiple dispatch failed for 'torch"),
-    # What pyarrow's own `__dlpack__` raises; it names the type.
+    # pyarrow's own `__dlpack__`, whose message names the type.
     (TypeError, "DLPack"),
     (NotImplementedError, "^Legacy DLPack support is not implemented"),
-    # What MLX raises for what is still to be computed, by a stream of another thread.
+    # MLX for an array that another thread's stream has yet to compute.
     (RuntimeError, r"^There is no Stream\(cpu, \d+\) in current thread"),
-    # What torch's own `__dlpack_device__` raises, behind what hands it on.
+    # torch's own `__dlpack_device__`, called by an object that forwards it.
     (ValueError, "^Unknown device type .* for Dlpack$"),
 )
-"""Refusals: the class, and what the message has to match."""
+"""Exceptions that count as refusals: class, and pattern of the message."""
 
 THEIRS = (RuntimeError, TypeError, ValueError)
-"""What a consumer's import raises for what it does not take, or an export that is
-handed on."""
+"""Exceptions by which a consumer's import, or a forwarded export, refuses a tensor."""
 
 WITNESS = "w"
-"""What programs call a tensor that must not change with ``x``."""
+"""The name in programs of a tensor that must not change with ``x``."""
 
 JUNK = 4096
-"""Bytes of the garbage that is put where memory may have been freed."""
+"""Bytes of garbage written over memory that may have been freed."""
 
 
 @cache
 def compiled(text: str, mode: str) -> CodeType:
-    """Compile a line once."""
+    """Compile a line, once."""
     return compile(text, "<program>", mode)
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether an entry point may refuse like this."""
+    """Whether an entry point may raise this exception."""
     text = str(error)
     return any(
         isinstance(error, kind) and re.search(pattern, text)
@@ -76,7 +75,7 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def answering(x: Any, entry: Entry) -> Any:
-    """Give the object whose own ``__dlpack__`` is the answer to an entry, if any."""
+    """Return the object whose own ``__dlpack__`` answers the entry, if there is one."""
     found = x if entry.forwards else None
     while type(x) in INNER:
         inner = vars(x)[INNER[type(x)]]
@@ -87,11 +86,11 @@ def answering(x: Any, entry: Entry) -> Any:
 
 
 def hands_on_wrongly(x: Any, truth: Said | None) -> bool:
-    """Whether a library's own ``__dlpack__`` is known to say something else.
+    """Whether a library's own ``__dlpack__`` is known to export something else.
 
-    NumPy's forgets the mask; torch's the negation, that another dtype shows what is
-    quantized, and what functionalization keeps elsewhere. TensorFlow's ends the
-    process for strings.
+    NumPy's forgets the mask. torch's forgets the negation, that a quantized tensor is
+    seen with another dtype, and what functionalization keeps elsewhere. TensorFlow's
+    ends the process for strings.
     """
     if isinstance(x, np.ma.MaskedArray):
         return True
@@ -105,9 +104,10 @@ def hands_on_wrongly(x: Any, truth: Said | None) -> bool:
 
 
 def is_lost(x: Any, truth: Said | None) -> bool:
-    """Whether torch's own ``__dlpack__`` reads what has no memory, or gives an address.
+    """Whether torch's own ``__dlpack__`` fails for a tensor without memory.
 
-    It would resolve a view to say whether that is pinned; the address is the offset.
+    It resolves a lazy view, to see whether that is pinned, which reads the memory. Of
+    a tensor with an offset, it exports the offset as the address.
     """
     if truth is not None and not x._is_zerotensor():
         return False
@@ -118,12 +118,12 @@ def is_lost(x: Any, truth: Said | None) -> bool:
 
 
 def cannot_tell(x: Any, truth: Said | None) -> bool:
-    """Whether nobody knows the numbers: tvm-ffi names no complex dtype."""
+    """Whether the numbers cannot be read: tvm-ffi has no names for complex dtypes."""
     return package_of(x) == "tvm_ffi" and truth is None
 
 
 def judge(text: str, names: dict[str, Any], x: Any, truth: Said | None) -> Any:
-    """Run an entry; raise `Wrong`, or give what it made (None if it refused)."""
+    """Run an entry; return its result, None if it refused, or raise `Wrong`."""
     entry = ENTRIES[text]
     own = answering(x, entry)
     if hands_on_wrongly(own, truth) or cannot_tell(x, truth):
@@ -147,7 +147,7 @@ def judge(text: str, names: dict[str, Any], x: Any, truth: Said | None) -> Any:
 
 
 def is_empty(y: Any) -> bool:
-    """Whether there are no elements that could be wrong."""
+    """Whether there are no elements to compare."""
     shape = getattr(y, "shape", None)
     return not len(y) if shape is None else 0 in shape
 
@@ -157,7 +157,7 @@ def compare(entry: Entry, x: Any, y: Any, truth: Said | None, other: Any) -> Non
     if y is x and entry.copy is not True and not entry.writes:
         return
     if truth is None:
-        # Not read: it may lead anywhere.
+        # Not read: the pointer may be invalid.
         stood_for = vars(x)[INNER[type(x)]] if type(x) in INNER else None
         if isinstance(y, type(x)) or y is stood_for:
             return
@@ -172,7 +172,7 @@ def compare(entry: Entry, x: Any, y: Any, truth: Said | None, other: Any) -> Non
     if truth.tracked and not found.tracked and not entry.lends_gradients:
         raise Wrong("gradients were lost without a word")
     if found.dtype != truth.dtype and entry.text.startswith("jnp."):
-        # Without 64-bit types JAX takes their halves.
+        # Without x64, JAX uses the 32-bit types.
         return
     if found.content() != truth.content():
         raise Wrong(f"it is {found}, and not {truth}")
@@ -182,14 +182,14 @@ def compare(entry: Entry, x: Any, y: Any, truth: Said | None, other: Any) -> Non
         raise Wrong("memory that must not be written was given for writing")
     check_memory(entry, x, y, truth, other)
     if entry.lends and is_misaligned(y):
-        # Taken by torch itself, which does not look at the address.
+        # Imported by torch itself, which does not check the alignment.
         return
     if problem := computes_wrongly(y, truth):
         raise Wrong(problem)
 
 
 def check_memory(entry: Entry, x: Any, y: Any, truth: Said, other: Any) -> None:
-    """Write through ``y``; look at ``x``, and at what shares its memory in secret."""
+    """Write through ``y``, and check whether ``x`` and the witness change."""
     address = writable_address(y)
     if not address or (entry.lends and truth.protected) or y is x:
         return
@@ -211,23 +211,23 @@ def check_memory(entry: Entry, x: Any, y: Any, truth: Said, other: Any) -> None:
 
 
 class Heard:
-    """``look`` of the first run: what the library says, before dlx has seen it."""
+    """``look`` of the first run: records what the library says, without dlx."""
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Start empty."""
         self.truths: list[Said | None] = []
 
     def __call__(self, x: Any, _text: str) -> Any:
-        """Note what the library says."""
+        """Record what the library says."""
         self.truths.append(says(x))
         return x
 
 
 class Look:
-    """``look`` of the second run: whether dlx says the same."""
+    """``look`` of the second run: checks that dlx says the same."""
 
     def __init__(self, names: dict[str, Any], truths: list[Said | None] | None) -> None:
-        """Compare with ``truths``, in order; None to ask the library again."""
+        """Compare with ``truths``, in order; with None, ask the library again."""
         self.names = names
         self.truths: Iterator[Said | None] | None = (
             None if truths is None else iter(truths)
@@ -236,7 +236,7 @@ class Look:
         self.refused = 0
 
     def __call__(self, x: Any, text: str) -> Any:
-        """Judge one entry."""
+        """Check one entry."""
         truth = says(x) if self.truths is None else next(self.truths)
         try:
             y = judge(text, self.names, x, truth)
@@ -250,7 +250,7 @@ class Look:
         return x
 
     def read_again(self) -> None:
-        """Look at what the last entry made after everything else is gone."""
+        """Read the result of the last entry again, after its source is gone."""
         junk = bytearray(b"\xa5") * JUNK
         for y, truth in self.made[-1:]:
             found = says(y)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from random import Random
 from typing import Any
 
+from .first_tensor import draw_numbers
 from .program import Library
 
-SHAPES = ((3,), (2, 3), (), (0,), (2, 2), (2, 3, 4), (33,))
 DTYPES = (
     "float32 int32 int64 bool_ uint8 complex64 float16 bfloat16 int8 uint16 uint32 "
     "uint64 int16 float64"
@@ -63,14 +62,8 @@ FRAMES = (
 
 def start(r: Random) -> str:
     """Draw the first line."""
-    shape, dtype = r.choice(SHAPES), r.choice(DTYPES.split())
-    size = math.prod(shape)
-    made = f"np.arange(1, {size + 1}).reshape({shape})"
-    if dtype.startswith("complex"):
-        made += " * (1 + 2j)"
-    if dtype.startswith("bool"):
-        made += " % 2"
-    return f"x = mx.array({made}).astype(mx.{dtype})"
+    numbers, dtype = draw_numbers(r, DTYPES)
+    return f"x = mx.array({numbers}).astype(mx.{dtype})"
 
 
 def step(r: Random, x: Any) -> str:

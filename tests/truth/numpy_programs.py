@@ -46,7 +46,7 @@ ANY = (
     "x = x.astype('O')",
     "x = x.astype(x.dtype.newbyteorder())",
     "x = x.view(x.dtype.newbyteorder())",
-    # Of a scalar that is a string, NumPy gives memory that nobody wrote.
+    # NumPy exports uninitialized memory for a scalar string.
     "x = x.byteswap() if x.dtype.kind != 'S' else x",
     "x = frozen(x)",
     "x = frozen(x)",
@@ -106,7 +106,7 @@ IN_PLACE = (
 )
 FRAMES = (
     "look(memoryview(x), TEXT)",
-    # No view of it: nobody knows its padding.
+    # Not viewed with another dtype: its padding is undefined.
     "look(np.arange(1, 4).astype('g'), TEXT)",
     "look(x.view(), TEXT)",
     "look(x[...], TEXT)",
@@ -130,7 +130,7 @@ def start(r: Random) -> str:
 
 
 def view(r: Random, x: Any) -> str:
-    """Draw a line that gives other dimensions."""
+    """Draw a line that changes the dimensions."""
     if x.ndim == 0:
         return "x = x[None]"
     axis, other = r.randrange(x.ndim), r.randrange(x.ndim)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from random import Random
 from typing import Any
 
+from .first_tensor import draw_numbers
 from .program import Library
 
-SHAPES = ((3,), (2, 3), (), (0,), (2, 2), (2, 3, 4), (33,))
 DTYPES = (
     "float32 float64 int32 int64 bool uint8 complex64 complex128 float16 bfloat16 int8 "
     "int16 float8_e4m3fn float8_e5m2"
@@ -78,17 +77,10 @@ FRAMES = (
 
 def start(r: Random) -> str:
     """Draw the first line."""
-    shape, dtype = r.choice(SHAPES), r.choice(DTYPES.split())
-    size = math.prod(shape)
+    numbers, dtype = draw_numbers(r, DTYPES)
     if dtype.startswith(("bfloat", "float8")):
-        made = f"np.arange(1, {size + 1}, dtype='f4').reshape({shape})"
-        return f"x = paddle.to_tensor({made}).astype('{dtype}')"
-    made = f"np.arange(1, {size + 1}).reshape({shape})"
-    if dtype.startswith("complex"):
-        made += " * (1 + 2j)"
-    if dtype == "bool":
-        made += " % 2"
-    return f"x = paddle.to_tensor(({made}).astype('{dtype}'))"
+        return f"x = paddle.to_tensor({numbers}.astype('f4')).astype('{dtype}')"
+    return f"x = paddle.to_tensor({numbers}.astype('{dtype}'))"
 
 
 def step(r: Random, x: Any) -> str:

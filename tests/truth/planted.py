@@ -1,7 +1,7 @@
-"""Bugs that are planted to see that the fuzzer finds them.
+"""Planted bugs, which the fuzzer must find.
 
-Each is a line that a worker runs before its programs. It puts something between the
-programs and dlx that spoils what dlx gives, as the bug would.
+A worker plants a bug before it runs its programs: functions of dlx are replaced by
+others that spoil the result as the bug would.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _convert, _from_dlpack = dlx.convert, dlx.from_dlpack
 def _plant(
     convert: Callable[..., Any], from_dlpack: Callable[..., Any] = _from_dlpack
 ) -> None:
-    """Give programs a dlx with other functions."""
+    """Replace functions of dlx in the namespace of programs."""
 
     class Shim:
         def __getattr__(self, name: str) -> Any:
@@ -33,11 +33,11 @@ def _plant(
 
 
 def believe_in_autograd() -> None:
-    """Ask torch about conj and neg only where a tensor has an autograd state."""
+    """Ask torch about conj and neg only if the tensor has an autograd state."""
     import torch
 
     def raw(x: Any) -> Any:
-        """Give the elements as they lie in memory, if nobody asks about them."""
+        """Return the elements as stored, where the bug does not ask torch."""
         if isinstance(x, torch.Tensor) and x.grad_fn is None and not x.requires_grad:
             x = x.detach()
             if x.layout == torch.strided and x.device.type == "cpu":
@@ -60,7 +60,7 @@ def drop_read_only() -> None:
     def convert(x: Any, *args: Any, **keywords: Any) -> Any:
         made = _convert(x, *args, **keywords)
         if type(made) is np.ndarray and not made.flags.writeable and made.size:
-            # The flags of an array: its struct has them behind six pointers.
+            # The flags follow six pointers in the struct of an array.
             flags = ctypes.c_int.from_address(id(made) + 16 + 6 * 8)
             flags.value |= 0x0400
         return made
@@ -69,7 +69,7 @@ def drop_read_only() -> None:
 
 
 def swap_strides() -> None:
-    """Hand on the strides of matrices in the wrong order."""
+    """Return square matrices with their strides swapped."""
 
     def convert(x: Any, *args: Any, **keywords: Any) -> Any:
         made = _convert(x, *args, **keywords)

@@ -15,14 +15,14 @@ from .said import Said
 
 
 class Library(NamedTuple):
-    """What programs of one library are made of."""
+    """The lines that programs of one library consist of."""
 
     start: Callable[[random.Random], str]
     """Draw the line that makes ``x``."""
     step: Callable[[random.Random, Any], str]
-    """Draw a line that makes something else of ``x``, which it is given."""
+    """Draw a line that replaces or changes ``x``, which is passed."""
     frames: tuple[str, ...] = ()
-    """Lines with ``TEXT`` in place of an entry: other places to look from."""
+    """Lines with ``TEXT`` for the entry: other places to look from."""
     needs: tuple[str, ...] = ()
 
 
@@ -32,21 +32,21 @@ FRAMES = (
     "y = x; look(x, TEXT); x = y",
     "in_thread(lambda: look(x, TEXT))",
 )
-"""Where any library's tensor is looked at from."""
+"""Places to look from, for the tensors of every library."""
 
 
 ROUNDS = 12
-"""How often a program that is wrong runs without dlx: memory that was never written may
-read as the same bool several times."""
+"""How often a failing program is run again without dlx: uninitialized memory may read
+as the same bool several times."""
 
 
 class Fleeting(Exception):
-    """A program that its own library runs once, and fails when it runs it again."""
+    """A program that runs without dlx once, and fails the second time."""
 
 
 @dataclass
 class Program:
-    """Lines of Python, and how the run went."""
+    """Lines of Python, and the result of running them."""
 
     lines: list[str] = field(default_factory=list)
     truths: list[Said | None] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Program:
     refused: int = 0
 
     def is_sure(self) -> bool:
-        """Whether the library says the same numbers each time."""
+        """Whether the library reports the same numbers in each run."""
         for _ in range(ROUNDS):
             heard = Heard()
             try:
@@ -82,14 +82,14 @@ def draw_look(r: random.Random, library: Library, modules: frozenset[str]) -> st
 
 
 def draw(r: random.Random, library: Library) -> Program:
-    """Draw a program, and run it without dlx to hear what its library says."""
+    """Draw a program while running it without dlx, and record what its library says."""
     modules = present()
     heard = Heard()
     names = namespace() | {"look": heard}
     program = Program()
 
     def run(line: str) -> None:
-        """Add a line, unless it fails: then nothing has happened."""
+        """Add a line; if it fails, restore the state before it."""
         nonlocal names, heard
         try:
             exec(compiled(line, "exec"), names)
@@ -117,14 +117,14 @@ def draw(r: random.Random, library: Library) -> Program:
 
 
 def check(program: Program) -> None:
-    """Run a program for dlx; raises `Wrong` where that says something else."""
+    """Run a program with dlx; raises `Wrong` where dlx differs from the library."""
     names = namespace()
     look = Look(names, program.truths)
     names["look"] = look
     try:
         for line in program.lines:
             if "look(" not in line:
-                # It may change what was looked at, in place.
+                # It may change a result in place.
                 look.made.clear()
             exec(compiled(line, "exec"), names)
     finally:
@@ -144,7 +144,7 @@ def replay(lines: Iterable[str]) -> None:
 
 
 def snippet(lines: Iterable[str], before: Iterable[str] = ()) -> str:
-    """Give a program as Python that stands for itself."""
+    """Return a program as a complete Python file."""
     body = [*before, *lines]
     return "\n".join(
         [

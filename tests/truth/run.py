@@ -1,7 +1,7 @@
 """Run the fuzzer: ``python -m truth.run --seconds 60 --seed 1 --libraries torch``.
 
-The libraries are imported here once, and every worker is forked from this process, so
-that one that ends is replaced in no time.
+The libraries are imported here once, and every worker is forked from this process, so a
+worker that crashes is replaced quickly.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ from .worker import (
 )
 
 QUICK = 100
-"""Seconds up to which a run leaves out what takes long to import."""
+"""Runs of at most this many seconds leave out slow imports."""
 
 SLOW = ("func.", "fake_mode", "two_tensor", "dual(", "nested.")
-"""What programs say that need what takes long to import."""
+"""Parts of programs that need a slow import."""
 
 SLICES = 5.0, 30.0
-"""Seconds that a worker runs before another one takes its place, at least and most."""
+"""Seconds that a worker runs before another replaces it: minimum and maximum."""
 
 
 def kind_of(wrong: str) -> str:
-    """Give what findings of one cause have in common."""
+    """Return a key that findings of the same cause share."""
     what, _, where = wrong.rpartition(" in ")
     head = (what or wrong).split("[")[0][:40]
     return f"{head} {where.partition('(')[0]}"
 
 
 class Finding:
-    """A program that is wrong, as short as it gets."""
+    """A failing program, minimized."""
 
     def __init__(self, chunk: Chunk, outcome: Outcome, shrink: bool) -> None:
-        """Shrink the last program of an outcome."""
+        """Minimize the last program of an outcome."""
         self.chunk, self.outcome = chunk, outcome
         self.lines, self.problem = outcome.lines, outcome.wrong
         self.alone = True
@@ -66,7 +66,7 @@ class Finding:
                 self.lines, self.problem = lines, problem
 
     def __str__(self) -> str:
-        """Give the program, and how to run it again."""
+        """Return the program, and how to run it again."""
         how = f"SEED={self.chunk.seed} LIBRARIES={self.chunk.library}"
         text = snippet(self.lines, self.chunk.before)
         note = (
@@ -79,7 +79,7 @@ class Finding:
 
 
 class Run:
-    """Workers for some time."""
+    """A run of workers for a given time."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         """Import the libraries."""
@@ -102,7 +102,7 @@ class Run:
         self.findings: list[Finding] = []
 
     def chunks(self) -> Iterator[Chunk]:
-        """Give what to run next, for ever: the same for the same seed."""
+        """Yield chunks without end; the same ones for the same seed."""
         seed = self.options.seed
         for number in itertools.count():
             r = random.Random(f"{seed}/{number}")
@@ -115,7 +115,7 @@ class Run:
                 )
 
     def run(self) -> None:
-        """Run until it is time."""
+        """Run until the time is up."""
         chunks = self.chunks()
         running: list[tuple[Child, Chunk]] = []
         while True:
@@ -139,11 +139,11 @@ class Run:
             running = still
 
     def is_enough(self) -> bool:
-        """Whether to stop at what has been found."""
+        """Whether the findings so far suffice."""
         return bool(self.findings) and self.options.first
 
     def note(self, chunk: Chunk, outcome: Outcome) -> Chunk | None:
-        """Count, and look closer at what is wrong; give the rest of the chunk."""
+        """Count, examine a failure, and return the rest of the chunk."""
         self.programs[chunk.library] += outcome.programs
         self.looks[chunk.library] += outcome.looks
         self.refused[chunk.library] += outcome.refused
@@ -157,7 +157,7 @@ class Run:
         return rest
 
     def look_closer(self, chunk: Chunk, outcome: Outcome) -> None:
-        """Keep the first finding of each kind, as short as it gets."""
+        """Minimize and keep the first finding of each kind."""
         kind = f"{chunk.library}: {kind_of(outcome.wrong)}"
         self.kinds[kind] += 1
         if self.kinds[kind] == 1 and not self.is_enough():
@@ -166,7 +166,7 @@ class Run:
             print(finding, flush=True)
 
     def report(self) -> None:
-        """Say how much ran."""
+        """Print how much ran."""
         total = sum(self.programs.values())
         each = ", ".join(f"{name} {n}" for name, n in self.programs.items())
         looks, refused = sum(self.looks.values()), sum(self.refused.values())
@@ -177,7 +177,7 @@ class Run:
 
 
 def before(r: random.Random, modules: list[str]) -> tuple[str, ...]:
-    """Draw what a worker does once, before its programs."""
+    """Draw the lines that a worker runs once, before its programs."""
     lines = []
     if r.randrange(4) == 3:
         lines.append("dlx.publish(np.ndarray)")
@@ -187,7 +187,7 @@ def before(r: random.Random, modules: list[str]) -> tuple[str, ...]:
 
 
 def versions() -> str:
-    """Name the libraries that took part."""
+    """Return the names and versions of the libraries."""
     names = {"pa": "pyarrow", "np": "numpy", "tvm_ffi": "apache-tvm-ffi"}
     names |= {"tf": "tensorflow-cpu", "mx": "mlx", "paddle": "paddlepaddle"}
     names |= {"xp": "array-api-strict", "ml_dtypes": "ml_dtypes"}
@@ -212,7 +212,7 @@ def lines_of(path: Path) -> list[str]:
 
 
 def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Read the command line, and the environment for what it leaves out."""
+    """Parse the command line; defaults come from the environment."""
     known: Any = os.environ.get
     parser = argparse.ArgumentParser(description=__doc__)
     add = parser.add_argument
@@ -230,7 +230,7 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run; 1 if anything was wrong."""
+    """Run the fuzzer; return 1 if anything was wrong."""
     warnings.simplefilter("ignore")
     options = parsed(arguments)
     if options.program:
@@ -240,7 +240,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("results: " + json.dumps(found))
         return int(any(found.values()))
     run = Run(options)
-    # What the libraries are made of need not be searched in each worker.
+    # Spare each worker the collection of the libraries' own objects.
     gc.collect()
     gc.freeze()
     run.run()

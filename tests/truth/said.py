@@ -1,4 +1,4 @@
-"""What a library itself says of a tensor: never by dlx, never by DLPack."""
+"""What a library itself says of a tensor, read without dlx and without DLPack."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ TRUE = bytes([0, *[1] * 255])
 
 
 class Said(NamedTuple):
-    """The elements in row-major order and native bytes, and who may write to them."""
+    """The elements in row-major order and native bytes, and their writability."""
 
     shape: tuple[int, ...]
     dtype: str
     data: bytes
     protected: bool = False
-    """Whether the library lets nobody write to the memory."""
+    """Whether the library treats the memory as read-only."""
     unsaid: bool = False
-    """Whether its exports cannot say so: who takes that for writable gets it so."""
+    """Whether its exports cannot say so: some consumers then import it as writable."""
     tracked: bool = False
     """Whether operations are recorded for gradients, which an export would lose."""
 
     def __str__(self) -> str:
-        """Give the elements as numbers, where NumPy can name their dtype."""
+        """Return the elements as numbers, where NumPy has the dtype, else in hex."""
         try:
             numbers = str(self.numbers().tolist())
         except TypeError:
@@ -38,19 +38,19 @@ class Said(NamedTuple):
         return f"{self.dtype}{list(self.shape)} {numbers}"
 
     def content(self) -> tuple[Any, ...]:
-        """Give what must be the same; any byte but 0 is True."""
+        """Return what is compared; in a bool, any byte other than 0 is True."""
         data = self.data
         if self.dtype == "bool":
             data = data.translate(TRUE)
         return self.shape, self.dtype, data
 
     def numbers(self) -> Any:
-        """Give the elements as a NumPy array."""
+        """Return the elements as a NumPy array."""
         return np.frombuffer(self.data, numpy_dtype(self.dtype)).reshape(self.shape)
 
 
 def numpy_dtype(name: str) -> Any:
-    """NumPy's dtype of this name, or that of ml_dtypes."""
+    """Return the dtype of this name, of NumPy or ml_dtypes."""
     import ml_dtypes
 
     return np.dtype(getattr(ml_dtypes, name, name))
@@ -59,7 +59,7 @@ def numpy_dtype(name: str) -> Any:
 def memory(
     address: int, shape: Sequence[int], strides: Sequence[int], item: int
 ) -> bytes:
-    """Read elements of ``item`` bytes from an address; strides count elements."""
+    """Return elements of ``item`` bytes from an address; strides count elements."""
     if 0 in shape:
         return b""
     steps = [
@@ -74,19 +74,19 @@ def memory(
 
 
 def of_dlx(x: dlx.Tensor) -> Said | None:
-    """Read a tensor of dlx by its fields alone."""
+    """Read a `dlx.Tensor` through its attributes alone."""
     data = memory(x.data_ptr, x.shape, x.strides, x.itemsize)
     unsaid = x.readonly and "maybe readonly" in repr(x)
     return Said(x.shape, str(x.dtype), data, x.readonly, unsaid)
 
 
 def of_numpy(x: Any) -> Said | None:
-    """Read an array of NumPy; None if its elements are no numbers, or masked."""
+    """Read a NumPy array; None if its elements are masked or not numbers."""
     dtype = x.dtype
     ours = dtype.type.__module__ == "ml_dtypes"
     if isinstance(x, np.ma.MaskedArray) or not (ours or dtype.kind in "biufc"):
         return None
-    # A plain array, because a subclass may say something else.
+    # A plain array: a subclass may override methods.
     plain = x.view(np.ndarray)
     if not dtype.isnative:
         plain = plain.astype(dtype.newbyteorder("="))
@@ -94,7 +94,7 @@ def of_numpy(x: Any) -> Said | None:
 
 
 def is_plain_torch(x: Any) -> bool:
-    """Whether a tensor of torch has memory of its own, with numbers in it."""
+    """Whether a torch tensor has memory of its own that holds its numbers."""
     import torch
 
     if x.is_nested or x.layout != torch.strided or x.device.type != "cpu":
@@ -109,7 +109,7 @@ def is_plain_torch(x: Any) -> bool:
     disabled = torch._C._disabled_torch_dispatch_impl
     if getattr(type(x), "__torch_dispatch__", disabled) is disabled:
         return True
-    # A wrapper's memory is elsewhere, unless it was given some: that is exported.
+    # The memory of a wrapper subclass is elsewhere, unless it has some of its own.
     try:
         return bool(storage.data_ptr())
     except RuntimeError:
@@ -117,7 +117,7 @@ def is_plain_torch(x: Any) -> bool:
 
 
 def bytes_needed(x: Any) -> int:
-    """How large the storage of a tensor of torch has to be."""
+    """Return how many bytes the storage of a torch tensor needs."""
     if x.numel() == 0 or x._is_zerotensor():
         return 0
     last = sum(
@@ -127,19 +127,19 @@ def bytes_needed(x: Any) -> int:
 
 
 def frozen_copy(x: Any) -> Any:
-    """Give a scalar of NumPy as an array that must not be written."""
+    """Return a NumPy scalar as a read-only array."""
     array = np.array(x)
     array.flags.writeable = False
     return array
 
 
 def is_misaligned(y: Any) -> bool:
-    """Whether kernels of torch may end the process on a tensor."""
+    """Whether a torch tensor is misaligned, so that kernels may end the process."""
     return package_of(y) == "torch" and bool(y.data_ptr() % y.element_size())
 
 
 def cloned(x: Any) -> bytes:
-    """Give the elements of a clone, with nothing left to do."""
+    """Return the elements of a clone without lazy operations."""
     import torch
 
     if x._is_zerotensor():
@@ -151,13 +151,13 @@ def cloned(x: Any) -> bytes:
 
 
 def of_torch(x: Any) -> Said | None:
-    """Clone a tensor by torch's own operators; None if it has no numbers to give."""
+    """Read a clone made by torch's own operators; None if the tensor has no numbers."""
     import torch
     from torch.utils._python_dispatch import _disable_current_modes
 
     if not isinstance(x, torch.Tensor):
         return None
-    # The functions below must mean what they say wherever `x` is looked at.
+    # No mode or subclass may override the functions below.
     functions = torch._C.DisableTorchFunctionSubclass()
     dispatch = torch._C._DisableTorchDispatch()
     with functions, dispatch, _disable_current_modes(), torch.no_grad():
@@ -165,7 +165,7 @@ def of_torch(x: Any) -> Said | None:
             return None
         plain = x.detach().as_subclass(torch.Tensor)
         if is_misaligned(plain):
-            # From another library, so nothing about it is lazy.
+            # It comes from another library, so it is not lazy.
             item = plain.element_size()
             data = memory(plain.data_ptr(), plain.shape, plain.stride(), item)
         else:
@@ -175,7 +175,7 @@ def of_torch(x: Any) -> Said | None:
 
 
 def of_jax(x: Any) -> Said | None:
-    """Ask JAX for NumPy's array."""
+    """Read a JAX array through NumPy."""
     jax = sys.modules["jax"]
     if isinstance(x, jax.core.Tracer) or jax.dtypes.issubdtype(
         x.dtype, jax.dtypes.extended
@@ -188,7 +188,7 @@ def of_jax(x: Any) -> Said | None:
 
 
 def of_tensorflow(x: Any) -> Said | None:
-    """Ask TensorFlow for NumPy's array; None for strings, handles and symbols."""
+    """Read a TensorFlow tensor through NumPy; None for strings, handles and symbols."""
     tf = sys.modules["tensorflow"]
     if isinstance(x, tf.Variable):
         x = x.value()
@@ -202,7 +202,7 @@ def of_tensorflow(x: Any) -> Said | None:
 
 
 def of_mlx(x: Any) -> Said | None:
-    """Read by MLX's buffer protocol, which knows no bfloat16."""
+    """Read an MLX array through its buffer protocol, which lacks bfloat16."""
     import mlx.core as mx
 
     name = str(x.dtype).removeprefix("mlx.core.").removesuffix("_")
@@ -211,19 +211,19 @@ def of_mlx(x: Any) -> Said | None:
 
 
 def of_paddle(x: Any) -> Said | None:
-    """Ask Paddle for NumPy's array, in which bfloat16 and float8 are integers."""
+    """Read a Paddle tensor through NumPy, where bfloat16 and float8 are integers."""
     if not x.is_dense() or (x.size and not x._is_initialized()):
         return None
     name = str(x.dtype).removeprefix("paddle.")
     if name == "bfloat16" and "dtype=uint16" in repr(x.detach()):
-        # It calls both the same.
+        # Paddle has one name for both.
         name = "uint16"
     data = x.detach().numpy().tobytes()
     return Said(tuple(x.shape), name, data, tracked=not x.stop_gradient)
 
 
 def of_arrow(x: Any) -> Said | None:
-    """Read an array of Arrow by its own conversion; None where elements are absent."""
+    """Read an Arrow array through pyarrow's conversion; None if it has nulls."""
     pa = sys.modules["pyarrow"]
     if isinstance(x, pa.Bool8Array) and not x.null_count:
         plain = x.to_numpy(zero_copy_only=False).astype(bool)
@@ -244,11 +244,11 @@ def of_arrow(x: Any) -> Said | None:
 
 
 def of_tvm(x: Any) -> Said | None:
-    """Read a tensor of tvm-ffi by its fields; it cannot name complex dtypes."""
+    """Read a tvm-ffi tensor through its attributes; None for complex dtypes."""
     try:
         name = str(x.dtype)
     except ValueError:
-        # Nothing else tells how many bytes an element has.
+        # Without a dtype the itemsize is unknown.
         return None
     item = x.dtype.itemsize
     data = memory(x.data_ptr(), x.shape, x.strides, item)
@@ -266,7 +266,7 @@ FORMATS = {
 
 
 def of_buffer(x: Any) -> Said | None:
-    """Read a Python buffer; one item of a format is one number."""
+    """Read a Python buffer; None unless its format is one number."""
     try:
         view = memoryview(x)
     except (TypeError, ValueError, BufferError):
@@ -295,7 +295,7 @@ READERS: dict[str, Callable[[Any], Said | None]] = {
 
 
 def package_of(x: Any) -> str:
-    """Name the library of an object's class, or else the package."""
+    """Return the name of an object's library, or else of its package."""
     # Some classes of ctypes have no module.
     modules = [getattr(kind, "__module__", "") for kind in type(x).__mro__]
     names = [str(module).partition(".")[0] for module in modules]
@@ -303,13 +303,13 @@ def package_of(x: Any) -> str:
 
 
 def says(x: Any) -> Said | None:
-    """Ask the library of ``x``; None if it has no numbers that DLPack can describe."""
+    """Return what the library says of ``x``; None if DLPack cannot describe it."""
     if isinstance(x, dlx.Tensor):
         return of_dlx(x)
     if isinstance(x, np.ndarray):
         return of_numpy(x)
     if isinstance(x, np.generic) and not isinstance(x, BUFFERS):
-        # An array of its own, because nobody writes to a scalar.
+        # A new read-only array: a scalar is immutable.
         return of_numpy(frozen_copy(x))
     if isinstance(x, BUFFERS):
         return of_buffer(x)

@@ -1,4 +1,4 @@
-"""Run the fuzzer from a test, in a process of its own."""
+"""Runs the fuzzer from a test, in a separate process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects that stand for others: by dlx's mixins, or by handing on a protocol."""
+"""Objects that stand in for others: mixin classes, and forwarders of a protocol."""
 
 from __future__ import annotations
 
@@ -12,47 +12,47 @@ from .said import Said, package_of, says
 
 
 class Held(dlx.ExchangeMixin, exchange="data"):
-    """Stands for what its attribute holds."""
+    """Exports its attribute."""
 
     def __init__(self, data: Any) -> None:
-        """Keep what it stands for."""
+        """Keep the inner object."""
         self.data = data
 
     def __truth__(self) -> Said | None:
-        """Say what that says."""
+        """Return what the inner object says."""
         return says(self.data)
 
 
 class Given(dlx.ExchangeMixin):
-    """Stands for what its method gives."""
+    """Exports the result of its method."""
 
     def __init__(self, data: Any) -> None:
-        """Keep what it stands for."""
+        """Keep the inner object."""
         self.data = data
 
     def __dlx_export__(self) -> Any:
-        """Hand on."""
+        """Forward to the inner object."""
         return self.data
 
     def __truth__(self) -> Said | None:
-        """Say what that says."""
+        """Return what the inner object says."""
         return says(self.data)
 
 
 class Interface(dlx.ArrayInterfaceMixin, exchange="data"):
-    """Shows what its attribute holds by NumPy's array interface."""
+    """Exports its attribute, also through NumPy's array interface."""
 
     def __init__(self, data: Any) -> None:
-        """Keep what it stands for."""
+        """Keep the inner object."""
         self.data = data
 
     def __truth__(self) -> Said | None:
-        """Say what that says."""
+        """Return what the inner object says."""
         return says(self.data)
 
 
 def handed_on(inner: Any) -> Said | None:
-    """Say what an object's own ``__dlpack__`` gives.
+    """Return what an object's own ``__dlpack__`` exports.
 
     NumPy's forgets the mask, and torch's the negation.
     """
@@ -64,83 +64,83 @@ def handed_on(inner: Any) -> Said | None:
 
 
 class Forward:
-    """Forwards the protocol as it is, as wrappers in torch's tests do."""
+    """Forwards the protocol unchanged, like the wrappers in torch's tests."""
 
     def __init__(self, inner: Any) -> None:
-        """Keep what answers."""
+        """Keep the inner object."""
         self.inner = inner
 
     def __dlpack__(self, **keywords: Any) -> Any:
-        """Hand on."""
+        """Forward to the inner object."""
         return self.inner.__dlpack__(**keywords)
 
     def __dlpack_device__(self) -> Any:
-        """Hand on."""
+        """Forward to the inner object."""
         return self.inner.__dlpack_device__()
 
     def __truth__(self) -> Said | None:
-        """Say what the inner object says."""
+        """Return what the inner object says."""
         return handed_on(self.inner)
 
 
 class Old:
-    """A producer of before versions: nothing in its capsule can say read-only."""
+    """A producer from before DLPack 1, whose capsules cannot say read-only."""
 
     def __init__(self, inner: Any) -> None:
-        """Keep what answers."""
+        """Keep the inner object."""
         self.inner = inner
 
     def __dlpack__(self, stream: Any = None) -> Any:
-        """Hand on."""
+        """Forward to the inner object."""
         return self.inner.__dlpack__()
 
     def __dlpack_device__(self) -> Any:
-        """Hand on."""
+        """Forward to the inner object."""
         return self.inner.__dlpack_device__()
 
     def __truth__(self) -> Said | None:
-        """Say what the inner object says."""
+        """Return what the inner object says."""
         said = handed_on(self.inner)
         return None if said is None else said._replace(unsaid=True)
 
 
 class Proxy:
-    """Answers what its inner object answers, by ``__getattr__``."""
+    """Forwards every attribute, through ``__getattr__``."""
 
     def __init__(self, inner: Any) -> None:
-        """Keep what answers."""
+        """Keep the inner object."""
         self._inner = inner
 
     def __getattr__(self, name: str) -> Any:
-        """Hand on."""
+        """Forward to the inner object."""
         return getattr(self._inner, name)
 
     def __dlpack__(self, *positional: Any, **keywords: Any) -> Any:
-        """Hand on."""
+        """Forward to the inner object."""
         return self._inner.__dlpack__(*positional, **keywords)
 
     def __dlpack_device__(self) -> Any:
-        """Hand on."""
+        """Forward to the inner object."""
         return self._inner.__dlpack_device__()
 
     def __truth__(self) -> Said | None:
-        """Say what the inner object says."""
+        """Return what the inner object says."""
         return handed_on(self._inner)
 
 
 class Carrier:
-    """Gives the capsules of an Arrow array, and is none."""
+    """Not an Arrow array, but returns the capsules of one."""
 
     def __init__(self, inner: Any) -> None:
-        """Keep what answers."""
+        """Keep the inner object."""
         self.inner = inner
 
     def __arrow_c_array__(self, requested_schema: Any = None) -> Any:
-        """Hand on."""
+        """Forward to the inner object."""
         return self.inner.__arrow_c_array__(requested_schema)
 
     def __truth__(self) -> Said | None:
-        """Say what the inner object says."""
+        """Return what the inner object says."""
         return says(self.inner)
 
 
@@ -149,7 +149,7 @@ INNER: dict[type, str] = {
     **dict.fromkeys((Forward, Old, Carrier), "inner"),
     Proxy: "_inner",
 }
-"""Where each class keeps what its objects stand for."""
+"""The attribute in which each class keeps the inner object."""
 
 FORWARDERS = (Forward, Old, Proxy)
-"""The classes whose answer is the own ``__dlpack__`` of what they stand for."""
+"""The classes that forward the inner object's own ``__dlpack__``."""

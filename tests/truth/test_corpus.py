@@ -1,4 +1,4 @@
-"""Programs that were wrong once."""
+"""Programs for which dlx was wrong once."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def is_missing(path: Path) -> bool:
 
 @cache
 def problems() -> dict[str, str]:
-    """What is wrong with each program: all in one session, each in its process."""
+    """Return what is wrong with each program: one run, a process for each."""
     ran = fuzz(*(f"--program={path}" for path in CORPUS if not is_missing(path)))
     lines = [line for line in ran.stdout.splitlines() if line.startswith("results: ")]
     assert lines, ran.stderr

@@ -1,4 +1,4 @@
-"""The fuzzer finds what is planted, within a minute."""
+"""The fuzzer finds each planted bug within a minute."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PLANT = "import truth.planted; truth.planted."
 
 
 def found_with(bug: str, library: str) -> str:
-    """Run the fuzzer for up to a minute with a bug; what it says."""
+    """Run the fuzzer with a bug for up to a minute, and return its output."""
     ran = fuzz(
         "--seconds=60",
         "--first",

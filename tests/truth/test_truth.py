@@ -1,4 +1,4 @@
-"""What dlx hands on is what the source's library says."""
+"""dlx passes on what the source's library says, in random programs."""
 
 from __future__ import annotations
 

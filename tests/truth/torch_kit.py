@@ -1,4 +1,4 @@
-"""What programs of torch use beside torch."""
+"""Names for programs of torch, besides torch itself."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Subclass(torch.Tensor):  # type: ignore[misc]
 
 
 class Talking(torch.Tensor):  # type: ignore[misc]
-    """A subclass that is asked about everything, and does what torch does."""
+    """A subclass whose ``__torch_function__`` does what torch does."""
 
     @classmethod
     def __torch_function__(
@@ -28,12 +28,12 @@ class Talking(torch.Tensor):  # type: ignore[misc]
 
 
 def two_tensor(x: Any) -> Any:
-    """Give a wrapper without memory of its own."""
+    """Return a wrapper subclass without memory of its own."""
     return TwoTensor(x, x)
 
 
 def leaked(transform: Any, x: Any) -> Any:
-    """Give the wrapper that a function sees below a transform, after its end."""
+    """Return the wrapper that a transform passed to its function, once it has ended."""
     seen: list[Any] = []
 
     def keep(t: Any) -> Any:
@@ -45,7 +45,7 @@ def leaked(transform: Any, x: Any) -> Any:
 
 
 def dual(x: Any) -> Any:
-    """Give a tensor with a tangent."""
+    """Return a tensor with a tangent."""
     return fwd.make_dual(x, x.clone())
 
 
@@ -58,7 +58,7 @@ KIT = {
 
 
 def load_slow() -> None:
-    """Import what takes seconds, so that no worker does it again."""
+    """Do the slow imports once, for all workers."""
     import torch._decomp.decompositions_for_jvp
     import torch._dynamo
 

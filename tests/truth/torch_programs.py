@@ -51,7 +51,7 @@ ANY = (
     "x = torch.view_as_real(x)",
     "x = torch.view_as_complex(x)",
     "x = torch.ops.aten.alias(x)",
-    # Of a clone: of what was loaded, such a tensor ends the process of torch.
+    # Of a clone: a lazy clone of a loaded tensor ends the process, also without dlx.
     "x = torch._lazy_clone(x.clone())",
     "w = x.clone(); x = torch._lazy_clone(w)",
     "x = x.clone(); w = torch._lazy_clone(x)",
@@ -105,7 +105,7 @@ GRADS = (
     "x = func.grad(lambda t: t.conj().real.sum())(x)",
     "x = func.jvp(lambda t: t.conj(), (x,), (x,))[1]",
     "x = func.functionalize(lambda t: t.conj())(x)",
-    # It squares the number of elements.
+    # The result has the square of the number of elements.
     "x = func.jacrev(lambda t: t.conj().real)(x) if x.numel() < 50 else x",
 )
 IN_PLACE = (
@@ -185,7 +185,7 @@ def start(r: Random) -> str:
 
 
 def view(r: Random, x: Any) -> str:
-    """Draw a line that gives other dimensions."""
+    """Draw a line that changes the dimensions."""
     if x.ndim == 0:
         return "x = x.expand(3)"
     axis, other = r.randrange(x.ndim), r.randrange(x.ndim)

@@ -1,4 +1,4 @@
-"""One process that runs programs until something is wrong, or it is time."""
+"""A process that runs programs until one fails or the time is up."""
 
 from __future__ import annotations
 
@@ -33,24 +33,24 @@ LIBRARIES = {
     "arrow": "arrow_programs",
     "wrapped": "wrapped_programs",
 }
-"""Where the programs of each library are drawn."""
+"""The module that draws the programs of each library."""
 
 DRAWING = "# being drawn"
-"""In place of the lines of a program whose own library may end the process."""
+"""Stands for the lines of a program while it is drawn, when its library may crash."""
 
 HANGS = 20.0
-"""Seconds after which a program is ended."""
+"""Seconds after which a program counts as hanging."""
 
 PATIENCE = 5.0
-"""Seconds that a process has to say where it hangs."""
+"""Seconds for a hanging process to report where it is."""
 
 BOARD = 1 << 16
-"""Bytes of the memory in which a worker writes what it is about to run."""
+"""Bytes of memory that a worker shares with its parent."""
 
 
 @cache
 def library(name: str) -> Library:
-    """Find what the programs of a library are made of."""
+    """Return the lines that the programs of a library consist of."""
     module = importlib.import_module(f".{LIBRARIES[name]}", __package__)
     found: Library = module.LIBRARY
     return found
@@ -58,7 +58,7 @@ def library(name: str) -> Library:
 
 @dataclass
 class Chunk:
-    """Programs to run: ``before`` once, then those of a seed from the first number."""
+    """Programs to run: ``before`` once, then those of ``seed`` from ``first`` on."""
 
     library: str
     seed: str
@@ -71,7 +71,7 @@ class Chunk:
 
 @dataclass
 class Outcome:
-    """How a chunk went; with ``wrong``, the last program is that which was wrong."""
+    """The result of a chunk; if ``wrong`` is set, ``lines`` is the failing program."""
 
     programs: int = 0
     looks: int = 0
@@ -81,26 +81,26 @@ class Outcome:
 
 
 class Board:
-    """Memory shared with a child, which outlives it."""
+    """Memory shared with a child process, still readable after the child has ended."""
 
     def __init__(self) -> None:
-        """Share some memory."""
+        """Allocate shared memory."""
         self.memory = mmap.mmap(-1, BOARD)
 
     def write(self, found: Outcome) -> None:
-        """Say what is about to run, and what has been done."""
+        """Write the program that is about to run, and the counts so far."""
         text = json.dumps(vars(found)).encode()[: BOARD - 4]
         self.memory[4 : 4 + len(text)] = text
         self.memory[:4] = len(text).to_bytes(4, "little")
 
     def read(self) -> Outcome:
-        """Give what was said last."""
+        """Return what was written last."""
         size = int.from_bytes(self.memory[:4], "little")
         return Outcome(**json.loads(self.memory[4 : 4 + size])) if size else Outcome()
 
 
 def problem_of(error: BaseException) -> str:
-    """Give one text for what was wrong."""
+    """Describe an exception in one line."""
     notes = " in ".join(["", *getattr(error, "__notes__", ())])
     if isinstance(error, Wrong):
         return f"{error}{notes}"
@@ -110,7 +110,7 @@ def problem_of(error: BaseException) -> str:
 
 
 def run_one(r: random.Random, chunk: Chunk, found: Outcome, board: Board) -> None:
-    """Draw a program and check it; raises what is wrong."""
+    """Draw a program and check it; raises if it is wrong."""
     found.lines = [DRAWING]
     board.write(found)
     try:
@@ -123,8 +123,8 @@ def run_one(r: random.Random, chunk: Chunk, found: Outcome, board: Board) -> Non
     try:
         check(program)
     except Exception:
-        # A program that goes otherwise each time without dlx, as one that reads
-        # padding, tells nothing.
+        # A program whose numbers differ between runs without dlx, such as one that
+        # reads padding, proves nothing.
         if program.is_sure():
             raise
     finally:
@@ -148,7 +148,7 @@ def run_chunk(chunk: Chunk, board: Board) -> Outcome:
 
 
 def run_hypothesis(chunk: Chunk, board: Board) -> Outcome:
-    """Let hypothesis draw the programs, and shrink what is wrong."""
+    """Let hypothesis draw the programs, and shrink a failing one."""
     import hypothesis
     from hypothesis import strategies as st
 
@@ -177,7 +177,7 @@ def run_hypothesis(chunk: Chunk, board: Board) -> Outcome:
 
 
 def quiet(trace: int) -> None:
-    """Keep what libraries say out of the report, but for where a process ended."""
+    """Discard the output of libraries, except the trace of a crash."""
     faulthandler.enable(trace)
     warnings.simplefilter("ignore")
     nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -186,7 +186,7 @@ def quiet(trace: int) -> None:
 
 
 class Child:
-    """A forked process that runs one function and reports by a board."""
+    """A forked process that runs one function and reports through a board."""
 
     def __init__(self, work: Callable[[Board], Outcome]) -> None:
         """Start it."""
@@ -202,11 +202,11 @@ class Child:
         self.handle = os.pidfd_open(self.pid)
 
     def run(self, work: Callable[[Board], Outcome]) -> None:
-        """Work, in the child."""
+        """Do the work, in the child."""
         code = 1
         try:
             quiet(self.trace)
-            # Only the last lines of a crash would be wanted, and nobody reads them.
+            # On an interrupt, end at once and without a traceback.
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             self.board.write(work(self.board))
             code = 0
@@ -217,7 +217,7 @@ class Child:
             os._exit(code)
 
     def poll(self) -> Outcome | None:
-        """Give the outcome, if the child has ended or hangs."""
+        """Return the outcome if the child has ended or hangs, else None."""
         ready, _, _ = select.select([self.handle], [], [], 0)
         hangs = False
         if not ready:
@@ -229,7 +229,7 @@ class Child:
                 return None
             os.kill(self.pid, signal.SIGABRT)
             if not select.select([self.handle], [], [], PATIENCE)[0]:
-                # A library's own handler of signals may sleep for ever.
+                # A library's own signal handler may sleep forever.
                 os.kill(self.pid, signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
         os.close(self.handle)
@@ -238,7 +238,7 @@ class Child:
         if hangs:
             found.wrong = f"no answer in {HANGS:g} s{self.ended_at()}"
         elif code < 0 and found.lines == [DRAWING]:
-            found.programs += 1  # It is torch's own affair, say.
+            found.programs += 1  # A crash of the library itself.
         elif code < 0:
             found.wrong = f"ended by {signal.Signals(-code).name}{self.ended_at()}"
         elif code:
@@ -246,7 +246,7 @@ class Child:
         return found
 
     def ended_at(self) -> str:
-        """Say which Python code ran last."""
+        """Return the line of Python that ran last."""
         os.lseek(self.trace, 0, os.SEEK_SET)
         lines = os.read(self.trace, BOARD).decode(errors="replace").splitlines()
         os.close(self.trace)
@@ -268,7 +268,7 @@ def start(chunk: Chunk) -> Child:
 
 
 def problem_with(lines: list[str], before: tuple[str, ...] = ()) -> str:
-    """Run a program alone in a child; say what is wrong with it, "" if nothing is."""
+    """Run a program alone in a child; return what is wrong, or ""."""
 
     def work(board: Board) -> Outcome:
         execute(before, namespace())
@@ -279,7 +279,7 @@ def problem_with(lines: list[str], before: tuple[str, ...] = ()) -> str:
         except Wrong as wrong:
             found.wrong = problem_of(wrong)
         except Exception as error:
-            # Without the lines that were left out, it is no program.
+            # The lines do not run without those that were left out.
             found.wrong = "" if lines else problem_of(error)
         return found
 
@@ -287,7 +287,7 @@ def problem_with(lines: list[str], before: tuple[str, ...] = ()) -> str:
 
 
 def minimized(lines: list[str], before: tuple[str, ...]) -> tuple[list[str], str]:
-    """Leave out lines as long as something is wrong; give the rest, and what it is."""
+    """Drop lines while the program stays wrong; return the rest, and what is wrong."""
     problem = problem_with(lines, before)
     if not problem:
         return lines, ""

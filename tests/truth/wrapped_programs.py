@@ -1,4 +1,4 @@
-"""Programs of objects that stand for others: mixins, forwarders, old producers."""
+"""Programs of objects that stand in for others: mixins, forwarders, old producers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WRAPPERS = (
     "look(Forward(Old(x)), 'dlx.from_dlpack(x)'); x = Forward(x)",
     "look(Proxy(Old(x)), 'dlx.convert(x, np.ndarray)'); x = Proxy(x)",
     "x = xp.asarray(x)",
-    # tvm-ffi names no complex dtype, and forgets that memory is read-only.
+    # tvm-ffi has no names for complex dtypes, and forgets READ_ONLY.
     "x = tvm_ffi.from_dlpack(x) if 'complex' not in str(x.dtype) "
     "and not getattr(x, 'readonly', False) else x",
     "x = Interface(x)",

@@ -1,4 +1,4 @@
-"""What is done with a result beside reading it: written to, and computed with."""
+"""Writes to a result, and computes with it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .said import BUFFERS, Said, package_of, says
 
 
 def writable_address(y: Any) -> int:
-    """Where the first element is, if its library lets its user write there; else 0."""
+    """Return the address of the first element if the library lets users write, or 0."""
     kind = package_of(y)
     if isinstance(y, np.ndarray):
         return int(y.ctypes.data) if y.flags.writeable else 0
@@ -26,7 +26,7 @@ def writable_address(y: Any) -> int:
             return ctypes.addressof(ctypes.c_char.from_buffer(y))
         try:
             return int(np.asarray(view).ctypes.data)
-        except ValueError:  # of pointers NumPy has no dtype
+        except ValueError:  # NumPy has no dtype for pointers
             return 0
     if kind in ("torch", "paddle", "tvm_ffi"):
         return int(y.data_ptr())
@@ -36,21 +36,21 @@ def writable_address(y: Any) -> int:
 
 
 def flip(address: int) -> None:
-    """Change the number at an address, and by a second call change it back."""
+    """Change the number at an address; a second call restores it."""
     byte = ctypes.c_ubyte.from_address(address)
     byte.value ^= 1
 
 
 ROUNDED = ("float8_e8m0fnu", "float8_e8m0", "float6_e2m3fn", "float4_e2m1fn")
-"""Dtypes in which libraries round a sum as each likes."""
+"""Dtypes in which libraries round a sum differently."""
 
 
 COMPILED = ((3,), (2, 3), (), (0,))
-"""Shapes for which JAX may compile a sum: that takes longer than a hundred programs."""
+"""The only shapes for which JAX compiles a sum, which takes as long as 100 programs."""
 
 
 def doubled(y: Any) -> Said | None:
-    """Add ``y`` to itself by its library; None where that knows no such operation."""
+    """Return ``y + y`` as its library computes it; None if it cannot."""
     if package_of(y).startswith("jax") and tuple(y.shape) not in COMPILED:
         return None
     try:
@@ -60,12 +60,12 @@ def doubled(y: Any) -> Said | None:
             y = np.asarray(memoryview(y))
         return says(y + y)
     except Exception:
-        # Whether it can add is its own affair: that it lives on is ours.
+        # A library need not be able to add; it must not crash.
         return None
 
 
 def computes_wrongly(y: Any, truth: Said) -> str:
-    """Say what is wrong with the sum of ``y`` and itself; "" if nothing is."""
+    """Return what is wrong with ``y + y``, or ""."""
     with np.errstate(all="ignore"):
         found = doubled(y)
         if found is None or found.dtype != truth.dtype or truth.dtype in ROUNDED:
@@ -75,7 +75,7 @@ def computes_wrongly(y: Any, truth: Said) -> str:
             expected = (numbers + numbers).astype(numbers.dtype)
             given = found.numbers()
             if given.dtype.kind in "fcVW":
-                # Some processors are told to take the smallest numbers for 0.
+                # Some libraries flush denormal numbers to 0.
                 is_complex = given.dtype.name.startswith("complex")
                 wide = np.complex128 if is_complex else np.float64
                 given, expected = given.astype(wide), expected.astype(wide)

@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 use std::slice;
 
 use crate::abi::*;
+use crate::types::dtype::scalar;
 use crate::types::error::Error;
 
 /// `ArrowSchema` of the Arrow C data interface.
@@ -24,9 +25,9 @@ pub(super) struct ArrowSchema {
 /// The dtype of a schema.
 pub(super) fn dtype(schema: &ArrowSchema) -> Result<DLDataType, Error> {
     if schema.release.is_none() || schema.format.is_null() {
-        return Err(Error::refused("the Arrow schema was released already"));
+        return Err(Error::refused("the Arrow schema has already been released"));
     }
-    // SAFETY: a C string that the unreleased schema keeps (S12).
+    // SAFETY: a C string that the unreleased schema keeps (S12, Arrow arrays).
     let format = unsafe { CStr::from_ptr(schema.format) };
     // SAFETY: NULL or the metadata, which the unreleased schema keeps (S12).
     let extension = unsafe { entry(schema.metadata, b"ARROW:extension:name") };
@@ -34,7 +35,7 @@ pub(super) fn dtype(schema: &ArrowSchema) -> Result<DLDataType, Error> {
     let (code, bits) = match format.to_bytes() {
         b"c" if is_bool8 => (kDLBool, 8),
         _ if !schema.dictionary.is_null() => {
-            return Err(refused(format, ", a dictionary's indices"));
+            return Err(refused(format, " (indices of a dictionary)"));
         }
         b"c" => (kDLInt, 8),
         b"C" => (kDLUInt, 8),
@@ -48,21 +49,14 @@ pub(super) fn dtype(schema: &ArrowSchema) -> Result<DLDataType, Error> {
         b"f" => (kDLFloat, 32),
         b"g" => (kDLFloat, 64),
         b"b" => {
-            return Err(refused(
-                format,
-                ", booleans of a bit each, which DLPack lacks",
-            ));
+            return Err(refused(format, " (one-bit booleans, which DLPack lacks)"));
         }
         _ => return Err(refused(format, "")),
     };
     if let Some(name) = extension.filter(|_| !is_bool8) {
-        return Err(extended(name, "whose elements mean more than numbers"));
+        return Err(extended(name, ", whose elements are more than numbers"));
     }
-    Ok(DLDataType {
-        code,
-        bits,
-        lanes: 1,
-    })
+    Ok(scalar(code, bits))
 }
 
 /// The value of `key` in the metadata of a schema.
@@ -100,7 +94,7 @@ unsafe fn entry<'a>(metadata: *const c_char, key: &[u8]) -> Option<&'a [u8]> {
 #[cold]
 pub(super) fn extended(name: &[u8], what: &str) -> Error {
     Error::refused(format!(
-        "the Arrow array is of the extension type {}, {what}; pass its storage (.storage in pyarrow) for the bare numbers",
+        "the Arrow array has the extension type {}{what}; pass its storage (.storage in pyarrow) for the plain numbers",
         String::from_utf8_lossy(name)
     ))
 }
@@ -109,7 +103,7 @@ pub(super) fn extended(name: &[u8], what: &str) -> Error {
 #[cold]
 fn refused(format: &CStr, what: &str) -> Error {
     Error::refused(format!(
-        "the Arrow array has format {format:?}{what}; accepted are integers (c C s S i I l L) and floating \
-         point numbers (e f g)"
+        "the Arrow array has format {format:?}{what}; expected integers (c C s S i I l L) or \
+         floating-point numbers (e f g)"
     ))
 }

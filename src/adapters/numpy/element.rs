@@ -9,8 +9,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::abi::*;
-use crate::types::dtype;
-use crate::types::dtype::DType;
+use crate::types::dtype::{self, DType, scalar};
 use crate::types::error::Error;
 
 /// NumPy's own dtypes by `type_num`, and the names of those that DLPack lacks.
@@ -22,10 +21,10 @@ const BUILTIN: [Result<DLDataType, &str>; 24] = [
     Ok(scalar(kDLUInt, 16)),
     Ok(scalar(kDLInt, 32)),
     Ok(scalar(kDLUInt, 32)),
-    Ok(scalar(kDLInt, c_long::BITS)),
-    Ok(scalar(kDLUInt, c_long::BITS)),
-    Ok(scalar(kDLInt, c_longlong::BITS)),
-    Ok(scalar(kDLUInt, c_longlong::BITS)),
+    Ok(scalar(kDLInt, c_long::BITS as u8)),
+    Ok(scalar(kDLUInt, c_long::BITS as u8)),
+    Ok(scalar(kDLInt, c_longlong::BITS as u8)),
+    Ok(scalar(kDLUInt, c_longlong::BITS as u8)),
     Ok(scalar(kDLFloat, 32)),
     Ok(scalar(kDLFloat, 64)),
     Err("longdouble"),
@@ -40,15 +39,6 @@ const BUILTIN: [Result<DLDataType, &str>; 24] = [
     Err("timedelta64"),
     Ok(scalar(kDLFloat, 16)),
 ];
-
-const fn scalar(code: DLDataTypeCode, bits: u32) -> DLDataType {
-    DLDataType {
-        code,
-        // At most 128.
-        bits: bits as u8,
-        lanes: 1,
-    }
-}
 
 /// First number of the dtypes that packages register, in order of registration and for the life of the process.
 const NPY_USERDEF: c_int = 256;
@@ -74,7 +64,7 @@ pub(super) fn of(
     };
     if !matches!(byteorder, b'=' | b'|' | NATIVE) {
         let message = format!(
-            "the NumPy array has elements of type {} in byte order '{}', accepted is the native one; \
+            "the NumPy array has elements of type {} in byte order '{}'; expected native byte order; \
              pass x.astype(x.dtype.newbyteorder('='))",
             dtype::name(dtype),
             char::from(byteorder)
@@ -143,8 +133,8 @@ fn registered(descr: &Bound<'_, PyAny>, type_num: c_int) -> PyResult<DLDataType>
 #[cold]
 fn unknown(name: &str) -> PyErr {
     let message = format!(
-        "the NumPy array has elements of type {name}, accepted are bool, integers, float16 to float64, \
-         complex64, complex128 and the types of ml_dtypes"
+        "the NumPy array has elements of type {name}; expected bool, integers, float16 to float64, \
+         complex64, complex128 or a type of ml_dtypes"
     );
     Error::refused(message).into()
 }

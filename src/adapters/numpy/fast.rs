@@ -60,7 +60,7 @@ fn read<'a>(x: &'a Bound<'_, PyAny>) -> Option<FastArray<'a>> {
     if !is_ndarray(x) {
         return None;
     }
-    // SAFETY: `x` is an array of the proven layout (S9).
+    // SAFETY: `x` is an array of the proven layout (S9, NumPy's layout).
     let array = unsafe { x.as_ptr().cast::<PyArrayObject>().read() };
     // SAFETY: the layout of dtypes is proven with that of arrays (S9).
     let descr = unsafe { array.descr.cast::<PyArray_Descr>().read() };

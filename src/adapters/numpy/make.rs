@@ -5,7 +5,6 @@
 //! otherwise.
 
 use std::ffi::{c_int, c_uint, c_void};
-use std::mem::transmute;
 use std::ptr::{NonNull, null_mut};
 
 use pyo3::exceptions::PyBufferError;
@@ -21,6 +20,7 @@ use crate::abi::*;
 use crate::cpython::modules::loaded;
 use crate::tensor::checked::Dimensions;
 use crate::tensor::managed::PROTECTED;
+use crate::types::error::caused;
 use crate::types::{dtype, layout};
 
 /// The functions of `__multiarray_api.h` that dlx uses.
@@ -116,7 +116,7 @@ pub(crate) fn array<'py>(
     // SAFETY: the number of one of NumPy's own dtypes; returns a new reference, or NULL with an exception (S16).
     let descr = unsafe { (api.descr_from_type)(type_num) };
     // SAFETY: as many extents and strides as stated, which reach only elements of the memory at `data`; the call steals
-    // the reference to `descr`. NumPy does not initialize memory that it is given (S16).
+    // the reference to `descr`. NumPy does not initialize memory that it is given (S16, NumPy's functions).
     let array = unsafe {
         (api.new_from_descr)(
             api.ndarray.as_ptr(),
@@ -135,13 +135,11 @@ pub(crate) fn array<'py>(
         Ok(array) => Ok(Some(Unheld(array, api.set_base_object))),
         Err(error) => {
             let message = format!(
-                "numpy.ndarray does not take {} with {} dimensions: {error}",
+                "numpy.ndarray does not accept {} with {} dimensions: {error}",
                 dtype::name(tensor.dtype),
                 shape.len()
             );
-            let refused = PyBufferError::new_err(message);
-            refused.set_cause(py, Some(error));
-            Err(refused)
+            Err(caused(py, PyBufferError::new_err(message), error))
         }
     }
 }
@@ -171,49 +169,50 @@ fn find(ndarray: &Bound<'_, PyType>) -> PyResult<Option<Api>> {
             continue;
         };
         let table = capsule.cast::<PyCapsule>()?.pointer_checked(None)?;
-        let table: NonNull<*mut c_void> = table.cast();
-        let entry = |index: usize| {
-            // SAFETY: NumPy's table has some three hundred entries (S16).
-            let place = unsafe { table.add(index) };
-            // SAFETY: as above.
-            unsafe { place.read() }
-        };
-        let Some(class) = NonNull::new(entry(2).cast::<ffi::PyTypeObject>()) else {
-            continue;
-        };
-        if class.as_ptr() != ndarray.as_type_ptr() {
-            continue;
-        }
-        // SAFETY: the first entry is this function in every NumPy; NULL becomes `None` (S16).
-        let version = unsafe { transmute::<*mut c_void, Option<GetNDArrayCVersion>>(entry(0)) };
-        // SAFETY: it takes no arguments and returns the version of the C interface.
-        let version = version.map(|version| unsafe { version() } >> 24);
-        if !matches!(version, Some(1 | 2)) {
-            continue;
-        }
-        // SAFETY: entry 45 is this function; NULL becomes `None` (S16).
-        let descr_from_type = unsafe { transmute::<*mut c_void, Option<DescrFromType>>(entry(45)) };
-        // SAFETY: as above, for entry 94.
-        let new_from_descr = unsafe { transmute::<*mut c_void, Option<NewFromDescr>>(entry(94)) };
-        // SAFETY: as above, for entry 282.
-        let set_base_object =
-            unsafe { transmute::<*mut c_void, Option<SetBaseObject>>(entry(282)) };
-        let (Some(descr_from_type), Some(new_from_descr), Some(set_base_object)) =
-            (descr_from_type, new_from_descr, set_base_object)
-        else {
-            continue;
-        };
-        let api = Api {
-            ndarray: class,
-            descr_from_type,
-            new_from_descr,
-            set_base_object,
-        };
-        if is_as_expected(py, api)? {
+        if let Some(api) = functions(table, ndarray)
+            && is_as_expected(py, api)?
+        {
             return Ok(Some(api));
         }
     }
     Ok(None)
+}
+
+/// The functions in NumPy's table, if that is a version of it that has `ndarray` as its array class.
+fn functions(table: NonNull<c_void>, ndarray: &Bound<'_, PyType>) -> Option<Api> {
+    // SAFETY: entry 2 is the array class in every NumPy (S16).
+    let class = unsafe { entry::<NonNull<ffi::PyTypeObject>>(table, 2) }?;
+    if class.as_ptr() != ndarray.as_type_ptr() {
+        return None;
+    }
+    // SAFETY: entry 0 is this function in every NumPy (S16).
+    let version = unsafe { entry::<GetNDArrayCVersion>(table, 0) }?;
+    // SAFETY: it takes no arguments and returns the version of the C interface.
+    if !matches!(unsafe { version() } >> 24, 1 | 2) {
+        return None;
+    }
+    Some(Api {
+        ndarray: class,
+        // SAFETY: in these versions, entry 45 is this function (S16).
+        descr_from_type: unsafe { entry(table, 45) }?,
+        // SAFETY: as above, for entry 94.
+        new_from_descr: unsafe { entry(table, 94) }?,
+        // SAFETY: as above, for entry 282.
+        set_base_object: unsafe { entry(table, 282) }?,
+    })
+}
+
+/// Entry `index` of NumPy's table; `None` for NULL.
+///
+/// # Safety
+///
+/// `table` is NumPy's table, which has some three hundred entries, and this one is a `T`: a pointer or a function.
+unsafe fn entry<T: Copy>(table: NonNull<c_void>, index: usize) -> Option<T> {
+    const { assert!(size_of::<Option<T>>() == size_of::<*mut c_void>()) };
+    // SAFETY: the caller's promise.
+    let place = unsafe { table.cast::<Option<T>>().add(index) };
+    // SAFETY: as above; NULL is `None`, since `T` and `Option<T>` have the same size.
+    unsafe { place.read() }
 }
 
 /// Whether an array that `api` makes is as requested.

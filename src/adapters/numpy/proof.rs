@@ -1,4 +1,4 @@
-//! Verifies that NumPy lays arrays out as dlx assumes (S9, `docs/safety.md`).
+//! Verifies that NumPy lays arrays out as dlx assumes (S9, NumPy's layout, in `docs/safety.md`).
 
 use std::ffi::c_int;
 use std::slice;

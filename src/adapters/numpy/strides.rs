@@ -33,8 +33,8 @@ pub(super) fn keep(strides: &[i64]) -> Result<&'static [i64], Error> {
     }
     if kept.len() == MOST {
         return Err(Error::refused(
-            "NumPy arrays of too many different strides have been lent; \
-             managed_tensor_from_py_object_no_sync exports this one",
+            "NumPy arrays with too many different strides have been lent; \
+             use managed_tensor_from_py_object_no_sync for this one",
         ));
     }
     let strides = Box::leak(Box::from(strides));

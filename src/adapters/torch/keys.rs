@@ -181,7 +181,7 @@ impl Layout {
     pub(super) unsafe fn read(self, tensor: &Bound<'_, PyAny>) -> Found {
         // SAFETY: the caller's promise.
         let tensor_impl = unsafe { self.tensor_impl(tensor) };
-        // SAFETY: the tensor keeps its `TensorImpl` alive, and every `TensorImpl` has this word (S13).
+        // SAFETY: the tensor keeps its `TensorImpl` alive, and every `TensorImpl` has this word (S13, torch's layout).
         let keys = unsafe { word(tensor_impl, self.keys) };
         // SAFETY: as above.
         let autograd = unsafe { word(tensor_impl, self.autograd) };

@@ -78,7 +78,7 @@ impl Predicate {
     /// Calls it for `tensor`.
     fn ask(self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
         // SAFETY: the function is a METH_NOARGS method of a builtin base of torch.Tensor, found through an object of
-        // the exact type of `tensor`, and its code is never unloaded (S8).
+        // the exact type of `tensor`, and its code is never unloaded (S8, torch's functions).
         let answer = unsafe { (self.0)(tensor.as_ptr(), null_mut()) };
         // SAFETY: it returned a new reference, or NULL with an exception.
         unsafe { Bound::from_owned_ptr_or_err(tensor.py(), answer) }?.is_truthy()

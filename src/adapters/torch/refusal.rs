@@ -6,7 +6,7 @@ use pyo3::exceptions::{PyBufferError, PyNotImplementedError, PyRuntimeError, PyV
 use pyo3::prelude::*;
 
 use super::TorchClass;
-use crate::types::error::first_line;
+use crate::types::error::{caused, first_line};
 
 /// Explains `error`, which torch or a check raised for `tensor`: what the tensor is and what to call (R60).
 #[cold]
@@ -36,9 +36,7 @@ pub(crate) fn explain(kind: Option<&TorchClass>, tensor: &Bound<'_, PyAny>, erro
             None if !is_runtime_error => return error,
             None => format!("torch cannot export the tensor: {}", first_line(py, &error)),
         };
-        let explained = PyBufferError::new_err(message);
-        explained.set_cause(py, Some(error));
-        explained
+        caused(py, PyBufferError::new_err(message), error)
     })
 }
 
@@ -48,7 +46,7 @@ pub(crate) fn explain(kind: Option<&TorchClass>, tensor: &Bound<'_, PyAny>, erro
 pub(super) fn refused(tensor: &Bound<'_, PyAny>, grad: bool) -> PyErr {
     let message = Python::attach(|_| refusal(tensor, grad));
     PyBufferError::new_err(message.unwrap_or_else(|| {
-        "the torch tensor is not what its memory holds; pass tensor.clone()".to_owned()
+        "the values of the torch tensor are not those in its memory; pass tensor.clone()".to_owned()
     }))
 }
 
@@ -77,7 +75,7 @@ pub(super) fn nowhere(tensor: &Bound<'_, PyAny>) -> PyErr {
 #[cold]
 pub(crate) fn outside() -> PyErr {
     PyBufferError::new_err(
-        "the torch tensor reaches outside of its storage, which was resized or is being changed in another thread; \
-         a tensor inside of its storage is accepted",
+        "the torch tensor reaches outside of its storage, which was resized or is being changed by another thread; \
+         pass a tensor that lies within its storage",
     )
 }

@@ -2,8 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::ptr::NonNull;
-
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -16,26 +14,20 @@ use crate::api::writing;
 use crate::classes::no_sync_export;
 use crate::copy::request::StreamOf;
 use crate::cpython::interpreter::attach_uncounted;
-use crate::exchange::Exchange;
 use crate::exchange::slot::{Origin, Slot, is_mixin, lent, nested};
-use crate::exchange::tensor_table;
+use crate::exchange::{Exchange, tensor_table};
 use crate::import::ladder::{explain, is_accepted};
 use crate::stream;
-use crate::tensor::checked::{Checked, Meta};
-use crate::tensor::managed::Managed;
+use crate::tensor::checked::Checked;
+use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
-use crate::types::device;
-use crate::types::device::Device;
-use crate::types::dtype;
-use crate::types::dtype::DType;
+use crate::types::device::{self, Device};
+use crate::types::dtype::{self, DType};
 use crate::types::error::{Error, type_name};
 
 impl Exchange for Slot {
-    fn export(
-        &self,
-        object: Borrowed<'_, '_, PyAny>,
-    ) -> PyResult<Managed<DLManagedTensorVersioned>> {
+    fn export(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<ManagedVersioned> {
         let read;
         let inner = if self.is_itself(&object) {
             &*object
@@ -87,18 +79,16 @@ impl Exchange for Slot {
         shape: &[i64],
         dtype: DLDataType,
         device: DLDevice,
-    ) -> Result<Managed<DLManagedTensorVersioned>, Error> {
+    ) -> Result<ManagedVersioned, Error> {
         if !self.hooks().empty {
             return tensor_table::allocate(shape, dtype, device);
         }
         // Refuse here what dlx's own allocator would refuse, before the hook runs.
-        let meta = Meta {
-            device,
-            ..Meta::on_cpu(NonNull::dangling().as_ptr(), dtype, 0)
-        };
-        if Checked::new(meta, shape, None)?.meta.device != device {
+        if Checked::planned(shape, dtype, device)?.meta.device != device {
             let name = device::name(device);
-            return Err(Error::refused(format!("there is one cpu, not {name}")));
+            return Err(Error::refused(format!(
+                "{name} does not exist; expected cpu:0"
+            )));
         }
         let made = || {
             Python::attach(|py| {
@@ -106,7 +96,7 @@ impl Exchange for Slot {
                     .map_err(|error| Error::raised(py, &error))
             })
         };
-        // The allocator may be called without being attached (S2).
+        // The allocator may be called without being attached (S2, callers).
         let made = attach_uncounted(|_| made());
         made.unwrap_or_else(|| Err(Error::refused("Python is exiting")))
     }
@@ -178,7 +168,7 @@ impl Slot {
                 &class,
                 "__dlx_stream__",
                 format_args!(
-                    "{named}, the handle of a stream of {} or None",
+                    "{named}; expected the handle of a stream of {} or None",
                     device::name(device)
                 ),
             )
@@ -192,7 +182,7 @@ impl Slot {
         shape: &[i64],
         dtype: DLDataType,
         device: DLDevice,
-    ) -> PyResult<Managed<DLManagedTensorVersioned>> {
+    ) -> PyResult<ManagedVersioned> {
         let (_, class) = self.living(py)?;
         let stream = |device| self.current_work_stream(py, device);
         Ok(memory_of(&class, &stream, shape, dtype, device)?.export(true)?)
@@ -214,7 +204,7 @@ pub(super) fn memory_of(
     let snapshot = match no_sync_export::snapshot(&made, stream) {
         Ok(snapshot) => snapshot,
         Err(_) if !is_accepted(&made)? => {
-            let wanted = format_args!("{made}, what dlx.from_dlpack takes");
+            let wanted = format_args!("{made}; expected an object that dlx.from_dlpack accepts");
             return Err(nonsense(class, "__dlx_empty__", wanted));
         }
         Err(error) => return Err(error),
@@ -224,7 +214,7 @@ pub(super) fn memory_of(
         || writing::refusal(&made, &snapshot)?.is_some()
     {
         let wanted = format_args!(
-            "{made}, a writable {}{shape:?} on {}",
+            "{made}; expected a writable {}{shape:?} on {}",
             dtype::name(dtype),
             device::name(device)
         );
@@ -239,7 +229,7 @@ pub(super) fn memory_of(
 #[inline(never)]
 fn unasked(x: &Bound<'_, PyAny>) -> PyErr {
     PyBufferError::new_err(format!(
-        "the {} is read-only, and the consumer of an exchange table does not say that it will not write; pass a copy",
+        "the {} is read-only, and the consumer of an exchange table does not promise not to write; pass a copy",
         type_name(&x.get_type())
     ))
 }
@@ -252,7 +242,5 @@ pub(super) fn nonsense(
     found_and_wanted: std::fmt::Arguments<'_>,
 ) -> PyErr {
     let name = type_name(class);
-    PyTypeError::new_err(format!(
-        "{name}.{hook} returned {found_and_wanted} is accepted"
-    ))
+    PyTypeError::new_err(format!("{name}.{hook} returned {found_and_wanted}"))
 }

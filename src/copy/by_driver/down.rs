@@ -1,26 +1,22 @@
-//! Device to host: copies only the elements, or fetches the memory around them and lets the host pick them out.
+//! Device to host: copies only the elements if one call can, or else all memory around them, from which the host picks
+//! them out.
 
 use pyo3::prelude::*;
 
+use super::call::{Call, rows};
 use super::flags;
 use crate::abi::*;
 use crate::copy::host;
-use crate::copy::plan;
-use crate::copy::plan::finished;
-use crate::copy::strided::rows::Step;
-use crate::driver;
+use crate::copy::strided::rows::Rows;
+use crate::cpython::interpreter::blocking;
 use crate::driver::Capture;
 use crate::stream;
 use crate::stream::Stream;
-use crate::stream::usage::StreamUsage;
 use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::memory::Memory;
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::error::Error;
 use crate::types::{device, layout};
-
-/// Bytes that transfer in about the time of one call.
-const CALL: i64 = 64 << 10;
 
 /// Device to host.
 pub(super) fn down(py: Python<'_>, source: &Snapshot, ordered: bool) -> PyResult<Snapshot> {
@@ -32,37 +28,30 @@ pub(super) fn down(py: Python<'_>, source: &Snapshot, ordered: bool) -> PyResult
             flags(source),
         )?);
     }
-    let stream = match source
-        .usage()
-        .and_then(StreamUsage::stream)
-        .filter(|_| ordered)
-    {
-        Some(stream) => stream.clone(),
+    // The producer's stream needs no other to wait, least of all the legacy default stream.
+    let usage = source.usage().filter(|_| ordered);
+    let known = usage.and_then(|usage| usage.stream().cloned().or_else(|| usage.now()));
+    let stream = match known {
+        Some(stream) => stream,
         None => stream::working(here)?,
     };
     refuse_capture(&stream)?;
     if ordered {
         source.order(&stream)?;
     }
-    if let Some(steps) = plan::plan(source).filter(|steps| is_direct(source, steps)) {
-        let copied = Snapshot::allocate(source.shape(), source.meta().dtype, flags(source))?;
-        let from = source.meta().data.addr();
-        let to = copied.meta().data.expose_provenance();
-        // SAFETY: `source` holds its elements and `copied` its own memory; both outlive the wait (S22).
-        unsafe { finished(&steps, from, to, &stream) }?;
-        return Ok(copied);
-    }
-    let fetched = fetched(source, &stream)?;
-    host::compact(py, &fetched)
-}
-
-/// Whether copying only the elements beats fetching the memory around them.
-fn is_direct(source: &Snapshot, steps: &[Step]) -> bool {
-    let calls = plan::calls(steps);
-    let (low, high) = bytes(source);
-    let around = (high - low).saturating_sub(source.nbytes());
-    // The host repeats broadcast elements.
-    steps.len() == 1 && (calls == 1 || around > CALL.saturating_mul(calls - 1))
+    let Some(rows) = rows(source) else {
+        let fetched = fetched(source, &stream)?;
+        return host::compact(py, &fetched);
+    };
+    let copied = Snapshot::allocate(source.shape(), source.meta().dtype, flags(source))?;
+    let call = Call {
+        rows,
+        from: (source.meta().data.addr(), here),
+        to: (copied.meta().data.expose_provenance(), device::CPU),
+    };
+    // SAFETY: `source` holds its elements and `copied` its own memory; both outlive the wait (S22).
+    unsafe { call.make(&stream, true) }?;
+    Ok(copied)
 }
 
 /// The range of bytes that the elements span, relative to the first one.
@@ -82,11 +71,15 @@ fn bytes(source: &Snapshot) -> (i64, i64) {
 fn fetched(source: &Snapshot, stream: &Stream) -> PyResult<Snapshot> {
     let (low, high) = bytes(source);
     let memory = Memory::new(high - low)?;
-    let steps = plan::run(high - low);
     let from = source.meta().data.addr().wrapping_add_signed(low as isize);
+    let call = Call {
+        rows: Rows::run(high - low),
+        from: (from, source.meta().device),
+        to: (memory.as_ptr().expose_provenance(), device::CPU),
+    };
     // SAFETY: the elements span these bytes of one allocation, which `source` holds, and `memory` has room for them;
     // both outlive the wait.
-    unsafe { finished(&steps, from, memory.as_ptr().expose_provenance(), stream) }?;
+    unsafe { call.make(stream, true) }?;
     let meta = Meta {
         data: memory.as_ptr().wrapping_byte_offset(-low as isize),
         device: device::CPU,
@@ -98,8 +91,11 @@ fn fetched(source: &Snapshot, stream: &Stream) -> PyResult<Snapshot> {
 
 /// Refuses a capturing stream: the host would have to wait for it.
 pub(super) fn refuse_capture(stream: &Stream) -> Result<(), Error> {
-    let current = driver::enter(stream.device())?;
-    match current.capture(stream.raw()?)? {
+    let capture = blocking(|| {
+        let (current, raw) = stream.enter()?;
+        Ok::<_, Error>(current.capture(raw)?)
+    })?;
+    match capture {
         Capture::None => Ok(()),
         _ => Err(Error::refused(format!(
             "stream {} captures a graph, which waiting for a copy to or from the host would end; copy before the \

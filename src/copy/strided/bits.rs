@@ -1,6 +1,7 @@
 //! Sub-byte elements, packed in little-endian bit order (R107).
 
-use super::{Dimension, Walk, step, step_mut};
+use super::Walk;
+use super::dimension::{Dimension, step, step_mut};
 
 /// The same walk in bytes, if every innermost run starts and ends at a byte boundary.
 pub(crate) fn in_bytes(walk: &Walk, bits: i64) -> Option<Walk> {

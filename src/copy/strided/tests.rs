@@ -1,6 +1,6 @@
 //! Strided copies against the definition: one element at a time.
 
-use super::rows::{StepSource, steps};
+use super::rows::Rows;
 use super::*;
 
 /// A small generator of numbers, the same in every run.
@@ -132,31 +132,45 @@ fn the_parts_of_a_walk_are_the_walk() {
 }
 
 #[test]
-fn the_steps_for_a_driver_are_the_copy() {
+fn the_rows_for_a_driver_are_the_copy() {
     let mut numbers = Numbers(3);
-    for _ in 0..400 {
+    let (mut runs, mut several) = (0, 0);
+    for _ in 0..2000 {
         let case = Case::random(&mut numbers, 4, 40);
-        let expected = case.expected();
-        let mut made = vec![0; expected.len()];
-        for step in steps(case.loops.clone(), 4) {
-            let all: Result<(), ()> = step.rows.each(&mut |from, to| {
-                for row in 0..step.rows.height {
-                    let to = (step.to + to + row * step.rows.to_pitch) as usize;
-                    let from = from + row * step.rows.from_pitch;
-                    let width = step.rows.width as usize;
-                    let bytes = match step.origin {
-                        StepSource::Source => {
-                            let start = (case.start + from) as usize;
-                            case.source[start..start + width].to_vec()
-                        }
-                        StepSource::Written => made[from as usize..][..width].to_vec(),
-                    };
-                    made[to..to + width].copy_from_slice(&bytes);
-                }
-                Ok(())
-            });
-            assert_eq!(all, Ok(()));
-        }
-        assert!(made == expected, "{:?}", case.loops);
+        let Some(Rows {
+            width,
+            height,
+            pitch,
+        }) = Rows::of(case.loops.clone(), 4)
+        else {
+            continue;
+        };
+        let starts = (0..height).map(|row| (case.start + row * pitch) as usize);
+        let bytes = starts.flat_map(|start| &case.source[start..start + width as usize]);
+        assert!(bytes.eq(&case.expected()), "{:?}", case.loops);
+        *if height == 1 { &mut runs } else { &mut several } += 1;
     }
+    assert!(runs > 100 && several > 10, "{runs} {several}");
+}
+
+#[test]
+fn short_rows_are_no_rows_unless_they_are_far_apart() {
+    let of = |width: i64, pitch: i64| {
+        let loops = vec![Dimension::new(9, pitch, width), Dimension::new(width, 1, 1)];
+        Rows::of(loops, 1)
+    };
+    let rows = |width: i64, pitch: i64| {
+        Some(Rows {
+            width,
+            height: 9,
+            pitch,
+        })
+    };
+    assert_eq!(of(64, 65), rows(64, 65));
+    assert_eq!(of(63, 65), None);
+    assert_eq!(of(63, 4096), rows(63, 4096));
+    assert_eq!(of(64, i64::from(i32::MAX) + 1), None);
+    assert_eq!(of(64, 64), Some(Rows::run(9 * 64)));
+    // Rows that overlap, go backwards, or are all the same.
+    assert_eq!([of(64, 63), of(64, -64), of(64, 0)], [None; 3]);
 }

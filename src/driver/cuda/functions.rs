@@ -16,12 +16,13 @@ functions! {
     cuInit(c_uint);
     cuGetErrorName(c_int, *mut *const c_char);
     cuDevicePrimaryCtxRetain(*mut *mut c_void, c_int);
+    cuDevicePrimaryCtxGetState(c_int, *mut c_uint, *mut c_int);
     cuCtxGetCurrent(*mut *mut c_void);
     cuCtxPushCurrent(*mut c_void) as "cuCtxPushCurrent_v2";
     cuCtxPopCurrent(*mut *mut c_void) as "cuCtxPopCurrent_v2";
     cuCtxGetDevice(*mut c_int);
-    cuCtxSynchronize();
     cuEventCreate(*mut *mut c_void, c_uint);
+    cuEventDestroy(*mut c_void) as "cuEventDestroy_v2";
     cuEventRecord(*mut c_void, *mut c_void);
     cuEventQuery(*mut c_void);
     cuEventSynchronize(*mut c_void);
@@ -39,6 +40,7 @@ functions! {
     ) as "cuStreamGetCaptureInfo_v2";
     cuThreadExchangeStreamCaptureMode(*mut c_int);
     cuMemcpyAsync(u64, u64, usize, *mut c_void);
+    cuMemcpyPeerAsync(u64, *mut c_void, u64, *mut c_void, usize, *mut c_void);
     cuMemcpy2DAsync(*const CUDA_MEMCPY2D, *mut c_void) as "cuMemcpy2DAsync_v2";
     cuMemAllocAsync(*mut u64, usize, *mut c_void);
     cuMemFreeAsync(u64, *mut c_void);

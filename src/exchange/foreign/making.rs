@@ -8,14 +8,13 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use super::{Table, broken, failed};
+use super::{EXCEPTION_SET, Table, broken, failed};
 use crate::abi::*;
 use crate::cpython::boundary::{guard, unraisable};
 use crate::stream;
-use crate::tensor::managed::{Managed, Offer};
-use crate::types::device;
-use crate::types::dtype;
-use crate::types::error::type_name;
+use crate::tensor::managed::{Managed, ManagedVersioned, Offer};
+use crate::types::error::{caused, type_name};
+use crate::types::{device, dtype};
 
 const TO_PY: &str = "managed_tensor_to_py_object_no_sync";
 const ALLOCATOR: &str = "managed_tensor_allocator";
@@ -44,7 +43,7 @@ impl Table {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = class.py();
         let Some(to_py) = self.to_py else {
-            return Err(broken(class, TO_PY, "is not there", None));
+            return Err(broken(class, TO_PY, "is missing"));
         };
         let mut out = null_mut();
         // SAFETY: a table function, called attached, with a tensor offered to it and an out place of ours.
@@ -55,17 +54,14 @@ impl Table {
         // SAFETY: on success the table returns a new reference (R130); NULL is handled below.
         let made = unsafe { Bound::from_owned_ptr_or_opt(py, out.cast()) };
         let Some(made) = made else {
-            let cause = PyErr::take(py);
-            return Err(broken(class, TO_PY, "succeeded without an object", cause));
+            return Err(broken(class, TO_PY, "succeeded without an object"));
         };
         offer.accepted();
         // SAFETY: attached.
         if unsafe { ffi::PyErr_Occurred() }.is_null() {
             return Ok(made);
         }
-        let cause = PyErr::take(py);
-        let what = "succeeded with an exception set";
-        Err(broken(class, TO_PY, what, cause))
+        Err(broken(class, TO_PY, EXCEPTION_SET))
     }
 
     /// The stream that the library works on now; the default stream if it names none.
@@ -89,7 +85,7 @@ impl Table {
         shape: &[i64],
         dtype: DLDataType,
         device: DLDevice,
-    ) -> PyResult<Managed<DLManagedTensorVersioned>> {
+    ) -> PyResult<ManagedVersioned> {
         let found = self.allocate_once(class, shape, dtype, device);
         let Err(error) = &found else {
             return found;
@@ -108,9 +104,9 @@ impl Table {
         shape: &[i64],
         dtype: DLDataType,
         device: DLDevice,
-    ) -> PyResult<Managed<DLManagedTensorVersioned>> {
+    ) -> PyResult<ManagedVersioned> {
         let Some(allocator) = self.allocator else {
-            return Err(broken(class, ALLOCATOR, "is not there", None));
+            return Err(broken(class, ALLOCATOR, "is missing"));
         };
         let mut shape = shape.to_vec();
         let mut prototype = DLTensor {
@@ -128,11 +124,11 @@ impl Table {
         let context = (&raw mut reported).cast();
         // SAFETY: a table function, with a prototype, an out place, and a callback with its context, all ours.
         let code = unsafe { allocator(&mut prototype, &mut out, context, Some(report)) };
-        // SAFETY: the allocator passes ownership of what it writes to `out` (S3).
+        // SAFETY: the allocator passes ownership of what it writes to `out` (S3, managed tensors).
         let managed = NonNull::new(out).map(|out| unsafe { Managed::from_raw(out) });
         match (code, managed) {
             (0, Some(managed)) => Ok(managed),
-            (0, None) => Err(broken(class, ALLOCATOR, "succeeded without a tensor", None)),
+            (0, None) => Err(broken(class, ALLOCATOR, "succeeded without a tensor")),
             // A failing table must not return a tensor; do not dereference what it wrote.
             (_, managed) => {
                 std::mem::forget(managed);
@@ -169,15 +165,14 @@ unsafe extern "C" fn report(context: *mut c_void, kind: *const c_char, message: 
 #[cold]
 fn has_none(class: &Bound<'_, PyType>, dtype: DLDataType, device: DLDevice, why: PyErr) -> PyErr {
     let py = class.py();
-    let refused = PyBufferError::new_err(format!(
-        "{} has no {} tensors on {}: {}; a dtype that it has there is accepted",
+    let message = format!(
+        "{} has no {} tensors on {}: {}; pass a dtype that it has there",
         type_name(class),
         dtype::name(dtype),
         device::name(device),
         why.value(py),
-    ));
-    refused.set_cause(py, Some(why));
-    refused
+    );
+    caused(py, PyBufferError::new_err(message), why)
 }
 
 /// The builtin exception of this name, or a `RuntimeError` that mentions the name.

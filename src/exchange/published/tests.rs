@@ -10,6 +10,7 @@ use pyo3::panic::PanicException;
 
 use super::*;
 use crate::types::device::CPU;
+use crate::types::dtype;
 
 struct Panicky;
 
@@ -54,11 +55,7 @@ const SCALAR: DLTensor = DLTensor {
     data: NonNull::<c_void>::dangling().as_ptr(),
     device: CPU,
     ndim: 0,
-    dtype: DLDataType {
-        code: kDLFloat,
-        bits: 32,
-        lanes: 1,
-    },
+    dtype: dtype::scalar(kDLFloat, 32),
     shape: null_mut(),
     strides: null_mut(),
     byte_offset: 0,

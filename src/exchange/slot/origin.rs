@@ -10,6 +10,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 
 use super::Slot;
+use crate::cpython::lookup::is_subtype;
 use crate::types::error::type_name;
 
 static MIXIN: PyOnceLock<Py<PyType>> = PyOnceLock::new();
@@ -24,10 +25,7 @@ pub(crate) fn root_or<'a, 'py>(class: &'a Bound<'py, PyType>) -> &'a Bound<'py, 
 /// Whether `class` is `dlx.ExchangeMixin` or a subclass.
 pub(crate) fn is_mixin(class: &Bound<'_, PyType>) -> bool {
     let mixin = MIXIN.get(class.py());
-    // SAFETY: both types are alive; this reads their bases and calls nothing.
-    mixin.is_some_and(|mixin| unsafe {
-        ffi::PyType_IsSubtype(class.as_type_ptr(), mixin.bind(class.py()).as_type_ptr()) != 0
-    })
+    mixin.is_some_and(|mixin| is_subtype(class.as_type_ptr(), mixin.bind(class.py())))
 }
 
 /// Whether `class` is `dlx.ExchangeMixin` itself.
@@ -255,8 +253,8 @@ pub(crate) fn lent<'py>(
 #[cold]
 pub(crate) fn lends_nothing(x: &Bound<'_, PyAny>) -> PyErr {
     PyBufferError::new_err(format!(
-        "{} lends no view, because nothing holds its shape and strides in elements; \
-         managed_tensor_from_py_object_no_sync exports it",
+        "{} lends no view, because no object owns its shape and its strides in elements; \
+         use managed_tensor_from_py_object_no_sync",
         type_name(&x.get_type())
     ))
 }
@@ -265,7 +263,7 @@ pub(crate) fn lends_nothing(x: &Bound<'_, PyAny>) -> PyErr {
 #[cold]
 pub(crate) fn endless(class: &Bound<'_, PyType>) -> PyErr {
     PyRecursionError::new_err(format!(
-        "{} exports itself: {MAX_HOPS} objects or calls were followed, each of which leads to the next",
+        "{} exports itself: dlx followed {MAX_HOPS} objects or calls and reached no tensor",
         type_name(class)
     ))
 }

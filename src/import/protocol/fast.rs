@@ -20,7 +20,7 @@ use crate::adapters::{tensorflow, torch};
 use crate::cpython::call::has;
 use crate::cpython::fork::Lock;
 use crate::cpython::lookup::is_in_type;
-use crate::tensor::managed::Managed;
+use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::snapshot::Snapshot;
 use crate::tensor::{capsule, checked};
 use crate::types::device;
@@ -146,7 +146,7 @@ fn place(x: &Bound<'_, PyAny>) -> (usize, usize) {
 /// The tensor of a capsule.
 pub(crate) enum FastExport {
     /// A versioned tensor, as the producer wrote it or rewritten by dlx.
-    Managed(Managed<DLManagedTensorVersioned>),
+    Managed(ManagedVersioned),
     /// An unversioned tensor, which has no flags: only a snapshot can record what it cannot say.
     Snapshot(Snapshot),
 }

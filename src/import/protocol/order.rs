@@ -8,9 +8,8 @@ use crate::abi::DLDevice;
 use crate::adapters::cuda_array_interface;
 use crate::copy::request::Request;
 use crate::driver;
-use crate::stream;
 use crate::stream::usage::{Producer, StreamUsage};
-use crate::stream::{Stream, Wanted};
+use crate::stream::{self, Stream, Wanted};
 use crate::types::error;
 
 /// How an export that is about to be made will be ordered.
@@ -57,7 +56,7 @@ pub(super) fn of_request(
             let stream = if is_producers {
                 stream
             } else {
-                stream::check_device(stream)?
+                stream::check_device(stream, there)?
             };
             let argument = Some(stream.handle());
             let usage = request.ready_on(stream, producer);

@@ -13,7 +13,7 @@ use crate::adapters::oneapi;
 use crate::copy::request::{elsewhere, is_about_builds};
 use crate::cpython::call::{Keyword, attribute, call, call_method};
 use crate::types::device;
-use crate::types::error::type_name;
+use crate::types::error::{caused, type_name};
 
 /// The keywords of `__dlpack__` besides `max_version`.
 #[derive(Default)]
@@ -124,13 +124,13 @@ impl<'py> Question<'_, 'py> {
                     && (unheard || refused || is(&py.get_type::<PyRuntimeError>())) =>
             {
                 PyBufferError::new_err(format!(
-                    "the tensor is on {}, and its producer does not give it on {}",
+                    "the tensor is on {}, and its producer does not export it to {}",
                     device::name(here),
                     device::name(there)
                 ))
             }
             _ if unheard => PyBufferError::new_err(format!(
-                "__dlpack__ answers {} with a TypeError, so the tensor cannot be had on another device or as a copy",
+                "__dlpack__ raised a TypeError for {}, so its producer can neither move nor copy the tensor",
                 if self.device.is_some() {
                     "dl_device"
                 } else {
@@ -139,8 +139,7 @@ impl<'py> Question<'_, 'py> {
             )),
             _ => return error,
         };
-        explained.set_cause(py, Some(error));
-        explained
+        caused(py, explained, error)
     }
 }
 
@@ -194,11 +193,10 @@ pub(super) fn failed(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     if !error.is_instance_of::<PyException>(py) || !is_deleted().unwrap_or(false) {
         return error;
     }
-    let explained = PyBufferError::new_err(format!(
+    let message = format!(
         "the {} has been deleted (is_deleted() is True), so it has no elements; import it before it is deleted or \
          donated",
         type_name(&x.get_type())
-    ));
-    explained.set_cause(py, Some(error));
-    explained
+    );
+    caused(py, PyBufferError::new_err(message), error)
 }

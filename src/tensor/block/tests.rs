@@ -3,14 +3,15 @@
 #![allow(clippy::panic, clippy::expect_used)]
 
 use std::ffi::c_void;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use super::*;
 use crate::abi::kDLFloat;
-use crate::types::device::CPU;
+use crate::tensor::checked::Meta;
+use crate::types::dtype;
 
 /// A value that counts what happens to it.
 struct Counted {
@@ -51,19 +52,8 @@ impl Drop for Counted {
 
 /// A block of `ndim` dimensions: extents 2, 3, 4, ... and strides 10, 20, 30, ...
 fn block(ndim: usize, value: Counted) -> Shared<Counted> {
-    let tensor = DLTensor {
-        data: NonNull::<c_void>::dangling().as_ptr(),
-        device: CPU,
-        ndim: -1,
-        dtype: DLDataType {
-            code: kDLFloat,
-            bits: 32,
-            lanes: 1,
-        },
-        shape: null_mut(),
-        strides: null_mut(),
-        byte_offset: 0,
-    };
+    let data = NonNull::<c_void>::dangling().as_ptr();
+    let tensor = Meta::on_cpu(data, dtype::scalar(kDLFloat, 32), 0).tensor(0);
     Shared::new(value, tensor, ndim, |index| {
         (index as i64 + 2, 10 * (index as i64 + 1))
     })

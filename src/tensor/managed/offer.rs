@@ -2,14 +2,14 @@
 //!
 //! `dlpack.h` does not say whether a failing peer calls the deleter, and peers differ. An offer's deleter drops the
 //! owner like any other, but the allocation lives until both peer and offerer have released it, so the offerer can see
-//! whether the deleter ran (S17 of `docs/safety.md`).
+//! whether the deleter ran (S17, offers, in `docs/safety.md`).
 
 use std::alloc::{GlobalAlloc, System};
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use super::{Export, place, placed};
+use super::{Export, layout, place};
 use crate::abi::{DLManagedTensorVersioned, DLTensor};
 use crate::cpython::boundary::{guard, unraisable};
 use crate::types::error::Error;
@@ -102,8 +102,7 @@ unsafe fn let_go<O>(block: NonNull<OfferedExport<O>>) {
     // SAFETY: as above; this field is only accessed by shared reference.
     let holders = unsafe { &(*block.as_ptr()).owner.holders };
     if holders.fetch_sub(1, Ordering::AcqRel) == 1 {
-        // SAFETY: allocated by `place` for this many dimensions.
-        let layout = unsafe { placed::<DLManagedTensorVersioned, Offered<O>>(ndim) };
+        let layout = layout::<DLManagedTensorVersioned, Offered<O>>(ndim);
         // SAFETY: allocated by `place` with this layout; both shares are released.
         unsafe { System.dealloc(block.as_ptr().cast(), layout) };
     }

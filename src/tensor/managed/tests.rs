@@ -9,8 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use super::*;
-use crate::abi::{DLDataType, kDLFloat};
+use crate::abi::kDLFloat;
 use crate::types::device::CPU;
+use crate::types::dtype;
 
 /// An owner that counts how often it is dropped.
 struct Owner(Arc<AtomicUsize>);
@@ -34,11 +35,7 @@ const TENSOR: DLTensor = DLTensor {
     data: NonNull::<c_void>::dangling().as_ptr(),
     device: CPU,
     ndim: 2,
-    dtype: DLDataType {
-        code: kDLFloat,
-        bits: 32,
-        lanes: 1,
-    },
+    dtype: dtype::scalar(kDLFloat, 32),
     shape: null_mut(),
     strides: null_mut(),
     byte_offset: 0,

@@ -115,7 +115,7 @@ unsafe extern "C" fn traverse(
         // SAFETY: a live head, as the caller guarantees.
         let class = unsafe { ffi::Py_TYPE(object) };
         let place = object.cast::<Object>();
-        // SAFETY: intact as long as the collector tracks it (S24).
+        // SAFETY: intact as long as the collector tracks it (S24, tensor objects).
         let value = unsafe { &(*place).value };
         let [first, second] = value.snapshot.objects();
         for held in [class.cast(), first, second] {

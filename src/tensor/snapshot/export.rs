@@ -4,8 +4,7 @@
 
 use super::Snapshot;
 use crate::abi::*;
-use crate::tensor::managed;
-use crate::tensor::managed::{Managed, ManagedTensor, Offer};
+use crate::tensor::managed::{self, Managed, ManagedTensor, Offer};
 use crate::types::error::Error;
 
 impl Snapshot {

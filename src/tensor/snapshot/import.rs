@@ -6,10 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::{Snapshot, Source};
-use crate::abi::*;
 use crate::stream::usage::StreamUsage;
 use crate::tensor::checked::{Checked, Meta, dimensions};
-use crate::tensor::managed::{Managed, ManagedTensor};
+use crate::tensor::managed::{Managed, ManagedTensor, ManagedVersioned};
 use crate::types::error::Error;
 use crate::types::layout::MAX_NDIM;
 
@@ -30,7 +29,7 @@ impl Snapshot {
             Err(error) => return Err((error, managed)),
         };
         // SAFETY: `managed` owns the tensor, so its dimensions are valid (R100), and stay valid during this function:
-        // `managed` moves into the snapshot or back to the caller (S3).
+        // `managed` moves into the snapshot or back to the caller (S3, managed tensors).
         let dimensions = unsafe { dimensions(tensor) };
         let checked = dimensions
             .and_then(|(shape, strides)| Checked::new(Meta::of(tensor, flags)?, shape, strides));
@@ -43,12 +42,17 @@ impl Snapshot {
         }
     }
 
+    /// As [`Self::import`], without streams; deletes a tensor that it refuses.
+    pub(crate) fn of(managed: ManagedVersioned) -> Result<Self, Error> {
+        Self::import(managed, None).map_err(|(error, _)| error)
+    }
+
     /// Takes ownership of a tensor that [`Meta::of_fast`] accepts; returns others. Also returns the offset of the last
     /// element from the first, in elements, if it fits 32 bits and its computation cannot have overflowed.
     #[inline(always)]
     pub(crate) fn import_fast(
-        managed: Managed<DLManagedTensorVersioned>,
-    ) -> Result<(Self, Option<u32>), Managed<DLManagedTensorVersioned>> {
+        managed: ManagedVersioned,
+    ) -> Result<(Self, Option<u32>), ManagedVersioned> {
         let Some((tensor, meta)) = Meta::of_fast(&managed) else {
             return Err(managed);
         };
@@ -60,7 +64,7 @@ impl Snapshot {
         let read = |values: *mut i64, index: usize| {
             // SAFETY: `managed` owns the tensor, which has `ndim` extents and strides (S3).
             let value = unsafe { values.add(index) };
-            // SAFETY: as above; another thread may change it, so it is read once and atomically (S13).
+            // SAFETY: as above; another thread may change it, so it is read once and atomically (S13, torch's layout).
             unsafe { AtomicI64::from_ptr(value) }.load(Ordering::Relaxed)
         };
         let (last, bits) = (Cell::new(0_i64), Cell::new(0));

@@ -11,7 +11,7 @@ use crate::abi::*;
 use crate::cpython::interpreter::PythonOwner;
 use crate::stream::usage::StreamUsage;
 use crate::tensor::device_memory::DeviceMemory;
-use crate::tensor::managed::Managed;
+use crate::tensor::managed::{Managed, ManagedVersioned};
 use crate::tensor::memory::Memory;
 
 /// An owner from another protocol; dropping it releases the memory.
@@ -37,7 +37,7 @@ impl Hold for (PythonOwner, PythonOwner) {
 /// The owner of a snapshot's memory; dropping it releases the memory. Every snapshot has room for the largest variant.
 pub(crate) enum Source {
     /// A tensor from a table or a `dltensor_versioned` capsule.
-    Versioned(Managed<DLManagedTensorVersioned>),
+    Versioned(ManagedVersioned),
     /// A tensor from a `dltensor` capsule.
     Legacy(#[expect(dead_code, reason = "held for its deleter")] Managed<DLManagedTensor>),
     /// Memory owned by a Python object, passed to `from_pointer`.
@@ -56,8 +56,8 @@ pub(crate) enum Source {
     Static,
 }
 
-impl From<Managed<DLManagedTensorVersioned>> for Source {
-    fn from(managed: Managed<DLManagedTensorVersioned>) -> Self {
+impl From<ManagedVersioned> for Source {
+    fn from(managed: ManagedVersioned) -> Self {
         Self::Versioned(managed)
     }
 }

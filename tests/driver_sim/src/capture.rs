@@ -203,12 +203,14 @@ impl Sim {
         Err(CAPTURE_UNSUPPORTED)
     }
 
-    /// The same for a context, of which a stream may capture.
-    pub(crate) fn check_context_not_capturing(&mut self, context: Handle) -> Answer {
+    /// The same for a device, of which a stream may capture: a wait for a context breaks each capture on its device,
+    /// whatever the modes of captures and threads (NVIDIA/TensorRT#2888; measured in ROCm/rocm-systems#4508, with the
+    /// code 900).
+    pub(crate) fn check_device_not_capturing(&mut self, device: i32) -> Answer {
         let streams = self
             .streams
             .values()
-            .filter(|stream| stream.context == context);
+            .filter(|stream| self.device_of(stream.context) == Ok(device));
         let parts = streams.filter_map(|stream| stream.capture.as_ref());
         let captures: Vec<u64> = parts.map(|part| part.capture).collect();
         if captures.is_empty() {

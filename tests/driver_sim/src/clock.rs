@@ -27,6 +27,14 @@ impl Clock {
         }
     }
 
+    /// The same without the last step of a timeline.
+    pub(crate) fn before_last(&self, timeline: Timeline) -> Self {
+        let mut before = self.clone();
+        let time = before.0.entry(timeline).or_default();
+        *time = time.saturating_sub(1);
+        before
+    }
+
     /// Lets one step pass on a timeline.
     pub(crate) fn tick(&mut self, timeline: Timeline) -> u64 {
         let time = self.0.entry(timeline).or_default();

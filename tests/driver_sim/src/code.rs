@@ -37,6 +37,9 @@ macro_rules! codes {
     };
 }
 
+/// A part of a call that has to wait first; `sim::call` tries it again then. No caller sees it.
+pub(crate) const BLOCKED: Code = -1;
+
 codes! {
     INVALID_VALUE = 1, c"CUDA_ERROR_INVALID_VALUE", c"hipErrorInvalidValue";
     OUT_OF_MEMORY = 2, c"CUDA_ERROR_OUT_OF_MEMORY", c"hipErrorOutOfMemory";
@@ -51,6 +54,7 @@ codes! {
     NOT_READY = 600, c"CUDA_ERROR_NOT_READY", c"hipErrorNotReady";
     ILLEGAL_ADDRESS = 700, c"CUDA_ERROR_ILLEGAL_ADDRESS", c"hipErrorIllegalAddress";
     CONTEXT_IS_DESTROYED = 709, c"CUDA_ERROR_CONTEXT_IS_DESTROYED", c"hipErrorContextIsDestroyed";
+    NOT_PERMITTED = 800, c"CUDA_ERROR_NOT_PERMITTED", c"hipErrorNotPermitted";
     NOT_SUPPORTED = 801, c"CUDA_ERROR_NOT_SUPPORTED", c"hipErrorNotSupported";
     CAPTURE_UNSUPPORTED = 900, c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", c"hipErrorStreamCaptureUnsupported";
     CAPTURE_INVALIDATED = 901, c"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED", c"hipErrorStreamCaptureInvalidated";
@@ -61,5 +65,6 @@ codes! {
     CAPTURE_IMPLICIT = 906, c"CUDA_ERROR_STREAM_CAPTURE_IMPLICIT", c"hipErrorStreamCaptureImplicit";
     CAPTURED_EVENT = 907, c"CUDA_ERROR_CAPTURED_EVENT", c"hipErrorCapturedEvent";
     CAPTURE_WRONG_THREAD = 908, c"CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD", c"hipErrorStreamCaptureWrongThread";
+    STREAM_DETACHED = 917, c"CUDA_ERROR_STREAM_DETACHED", c"hipErrorUnknown";
     UNKNOWN = 999, c"CUDA_ERROR_UNKNOWN", c"hipErrorUnknown";
 }

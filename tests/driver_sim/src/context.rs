@@ -4,19 +4,28 @@
 
 use std::collections::BTreeMap;
 
-use crate::abi::Handle;
+use crate::abi::{Code, Handle};
 use crate::capture::Mode;
-use crate::code::{Answer, CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE};
+use crate::code::{
+    Answer, CONTEXT_IS_DESTROYED, ILLEGAL_ADDRESS, INVALID_CONTEXT, INVALID_DEVICE, INVALID_VALUE,
+};
+use crate::green::Green;
 use crate::sim::Sim;
 
 /// A context of a device.
 pub(crate) struct Context {
     pub(crate) device: i32,
     pub(crate) alive: bool,
+    /// Its number, which no other context of the process has.
+    pub(crate) id: u64,
     /// How often it was retained, if it is the primary one.
     pub(crate) retained: Option<u32>,
+    /// Whose it is, if it was made from a green context.
+    pub(crate) green: Option<Green>,
     /// Its legacy default stream, once that was used.
     pub(crate) legacy: Option<Handle>,
+    /// What every call answers since a kernel has failed, 0 before.
+    pub(crate) error: Code,
 }
 
 /// What the driver keeps for a thread.
@@ -30,6 +39,31 @@ pub(crate) struct Thread {
     /// The per-thread default stream of each context.
     pub(crate) streams: BTreeMap<Handle, Handle>,
 }
+
+/// Calls that may answer `CUDA_ERROR_INVALID_CONTEXT` without a current context, whatever their handles name: cuda.h
+/// lists that error for them. Not so for `cuEventQuery`, and for `cuMemAllocAsync` and `cuMemFreeAsync` only with a
+/// default stream; `cuStreamGetCtx` and its kin name a current context only for default streams. `cuStreamDestroy` and
+/// `cuEventDestroy` list it, too, but cuda.core calls them from any thread's garbage collection.
+const NEED_CONTEXT: [&str; 18] = [
+    "cuEventRecord",
+    "cuEventRecordWithFlags",
+    "cuEventSynchronize",
+    "cuLaunchHostFunc",
+    "cuMemcpyAsync",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemcpyDtoDAsync_v2",
+    "cuMemcpyPeerAsync",
+    "cuMemcpy2DAsync_v2",
+    "cuMemcpy3DAsync_v2",
+    "cuMemcpy3DPeerAsync",
+    "cuMemFree_v2",
+    "cuMemFreeHost",
+    "cuMemsetD8Async",
+    "cuStreamQuery",
+    "cuStreamSynchronize",
+    "cuStreamWaitEvent",
+];
 
 impl Sim {
     /// The calling thread.
@@ -49,24 +83,39 @@ impl Sim {
     /// Makes a context.
     pub(crate) fn create_context(&mut self, device: i32, retained: Option<u32>) -> Answer<Handle> {
         let device = self.device(device)?;
-        let handle = self.new_handle();
+        let id = self.new_handle() as u64;
+        let handle = self.handle_of(|freed| &mut freed.contexts);
         let context = Context {
             device,
             alive: true,
+            id,
             retained,
+            green: None,
             legacy: None,
+            error: 0,
         };
         self.contexts.insert(handle, context);
         Ok(handle)
     }
 
-    /// The context, if it lives.
+    /// The context, if it lives and works.
     pub(crate) fn context(&self, handle: Handle) -> Answer<&Context> {
         match self.contexts.get(&handle) {
+            Some(context) if context.alive && context.error != 0 => Err(context.error),
             Some(context) if context.alive => Ok(context),
             Some(_) => Err(CONTEXT_IS_DESTROYED),
             None => Err(INVALID_CONTEXT),
         }
+    }
+
+    /// A context that a call is given: "a context that has had cuCtxDestroy() invoked on it" is no valid handle
+    /// (cuda.h, `CUDA_ERROR_INVALID_CONTEXT`).
+    fn given_context(&self, handle: Handle) -> Answer<&Context> {
+        let destroyed_is_invalid = |code| match code {
+            CONTEXT_IS_DESTROYED => INVALID_CONTEXT,
+            code => code,
+        };
+        self.context(handle).map_err(destroyed_is_invalid)
     }
 
     /// The context that the call works in: of HIP, the primary one of the thread's device.
@@ -74,7 +123,7 @@ impl Sim {
         if self.is_hip() {
             let device = self.this_thread().device;
             return match self.primary(device) {
-                Some(handle) => Ok(handle),
+                Some(handle) => self.context(handle).map(|_| handle),
                 None => self.create_context(device, Some(1)),
             };
         }
@@ -82,6 +131,14 @@ impl Sim {
         let current = current.ok_or(INVALID_CONTEXT)?;
         self.context(current)?;
         Ok(current)
+    }
+
+    /// Refuses a call that may need a current context where there is none.
+    pub(crate) fn check_current(&mut self, name: &str) -> Answer {
+        if NEED_CONTEXT.contains(&name) {
+            self.current_context()?;
+        }
+        Ok(())
     }
 
     /// The primary context of a device, if it is active.
@@ -100,6 +157,7 @@ impl Sim {
         let Some(handle) = self.primary(device) else {
             return self.create_context(device, Some(1));
         };
+        self.context(handle)?;
         if let Some(context) = self.contexts.get_mut(&handle) {
             context.retained = context.retained.map(|count| count + 1);
         }
@@ -111,17 +169,27 @@ impl Sim {
         let handle = self.primary(self.device(device)?).ok_or(INVALID_CONTEXT)?;
         let context = self.contexts.get_mut(&handle).ok_or(INVALID_CONTEXT)?;
         context.retained = context.retained.map(|count| count.saturating_sub(1));
-        context.alive = context.retained != Some(0);
+        if context.retained == Some(0) {
+            self.end_context(handle, CONTEXT_IS_DESTROYED);
+        }
         Ok(())
+    }
+
+    /// How often the primary context of each device is retained.
+    pub(crate) fn retained(&self) -> BTreeMap<i32, u32> {
+        let contexts = self.contexts.values().filter(|context| context.alive);
+        contexts
+            .filter_map(|context| Some((context.device, context.retained?)))
+            .collect()
     }
 
     /// Ends a context that is no primary one.
     pub(crate) fn destroy_context(&mut self, handle: Handle) -> Answer {
-        self.context(handle)?;
-        match self.contexts.get_mut(&handle) {
-            Some(context) if context.retained.is_none() => context.alive = false,
-            _ => return Err(INVALID_CONTEXT),
+        let context = self.given_context(handle)?;
+        if context.retained.is_some() || context.green.is_some() {
+            return Err(INVALID_CONTEXT);
         }
+        self.end_context(handle, CONTEXT_IS_DESTROYED);
         let stack = &mut self.this_thread().stack;
         if stack.last() == Some(&handle) {
             stack.pop();
@@ -132,16 +200,49 @@ impl Sim {
     /// Ends the primary context of a device, whoever has retained it.
     pub(crate) fn reset_primary(&mut self, device: i32) -> Answer {
         let device = self.device(device)?;
-        let primary = self.primary(device);
-        if let Some(context) = primary.and_then(|handle| self.contexts.get_mut(&handle)) {
+        if let Some(handle) = self.primary(device) {
+            self.end_context(handle, CONTEXT_IS_DESTROYED);
+        }
+        Ok(())
+    }
+
+    /// Ends a context. Its streams and events answer a code from then on; its handle may be another context's.
+    pub(crate) fn end_context(&mut self, handle: Handle, code: Code) {
+        self.forget_functions(handle);
+        if let Some(context) = self.contexts.get_mut(&handle) {
             context.alive = false;
+        }
+        let streams = self.streams.values_mut();
+        for stream in streams.filter(|stream| stream.context == handle && stream.lost == 0) {
+            stream.lost = code;
+        }
+        self.lose_events(handle);
+        for thread in self.threads.values_mut() {
+            thread.streams.remove(&handle);
+        }
+        self.freed.contexts.push(handle);
+    }
+
+    /// Lets a kernel of a resolved stream fail. "This leaves the process in an inconsistent state and any further CUDA
+    /// work will return the same error. To continue using CUDA, the process must be terminated and relaunched." (cuda.h,
+    /// `CUDA_ERROR_ILLEGAL_ADDRESS`.) Here it is the stream's primary context and the green ones of that device that
+    /// answer nothing else, until `sim_reset`.
+    pub(crate) fn fail_context(&mut self, stream: Handle) -> Answer {
+        let context = self.stream(stream)?.context;
+        let (regular, _) = self.regular_and_green(context)?;
+        for handle in self.with_green(regular) {
+            self.forget_functions(handle);
+            if let Some(context) = self.contexts.get_mut(&handle) {
+                context.error = ILLEGAL_ADDRESS;
+            }
         }
         Ok(())
     }
 
     /// Puts a context on the thread's stack.
     pub(crate) fn push_context(&mut self, handle: Handle) -> Answer {
-        self.context(handle)?;
+        self.given_context(handle)?;
+        self.check_green_elsewhere(handle)?;
         self.this_thread().stack.push(handle);
         Ok(())
     }
@@ -154,7 +255,8 @@ impl Sim {
     /// Replaces the current context; 0 leaves none.
     pub(crate) fn set_context(&mut self, handle: Handle) -> Answer {
         if handle != 0 {
-            self.context(handle)?;
+            self.given_context(handle)?;
+            self.check_green_elsewhere(handle)?;
         }
         let stack = &mut self.this_thread().stack;
         stack.pop();

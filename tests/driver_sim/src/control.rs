@@ -3,12 +3,14 @@
 //! Texts that these functions return are freed with `sim_free_text`.
 
 use std::ffi::{CString, c_char};
+use std::time::Duration;
 
 use crate::abi::{Address, Code, Handle, Text, exports};
 use crate::access::Race;
 use crate::journal::{list, object};
-use crate::sim::{Failing, Violation, lock, set_caller};
+use crate::sim::{Failing, lock, set_caller};
 use crate::stream::Stream;
+use crate::violation::Violation;
 
 /// A text that the caller frees. JSON has no zero byte in it; if it had, the text would be empty.
 fn given(text: String) -> *mut c_char {
@@ -51,10 +53,8 @@ pub(crate) extern "C" fn sim_violations() -> *mut c_char {
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn sim_counts() -> *mut c_char {
     let sim = lock();
-    let named =
-        |stream: &&Stream| stream.name > 2 && stream.alive && sim.context(stream.context).is_ok();
-    let retained = sim.contexts.values().filter(|context| context.alive);
-    let retained: u32 = retained.filter_map(|context| context.retained).sum();
+    let named = |stream: &&Stream| stream.name > 2 && stream.alive && stream.lost == 0;
+    let retained: u32 = sim.retained().values().sum();
     let count = |number: usize| number.to_string();
     given(object([
         ("streams", count(sim.streams.values().filter(named).count())),
@@ -73,6 +73,20 @@ pub(crate) extern "C" fn sim_counts() -> *mut c_char {
         ("captures", count(sim.captures.len())),
         ("graphs", count(sim.graphs.len())),
     ]))
+}
+
+/// How often the primary context of each device is retained, an object in JSON.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn sim_retained() -> *mut c_char {
+    let retained = lock().retained();
+    let fields = retained.iter();
+    let fields: Vec<(String, String)> = fields
+        .map(|(device, count)| (device.to_string(), count.to_string()))
+        .collect();
+    let named = fields.iter();
+    given(object(
+        named.map(|(device, count)| (&**device, count.clone())),
+    ))
 }
 
 /// Starts anew with as many devices: all objects are gone.
@@ -146,6 +160,24 @@ pub(crate) extern "C" fn sim_hide(name: Text) -> Code {
     }
 }
 
+/// How many milliseconds a call may wait for a host function before the process is ended.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn sim_limit(milliseconds: u64) {
+    lock().limit = Duration::from_millis(milliseconds);
+}
+
+/// Whether this Python has a GIL: a call that waits for a host function while its caller has it ends the process.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn sim_gil(exists: i32) {
+    lock().gil = exists != 0;
+}
+
+/// Whether the driver holds its lock while a host function runs, so that calls of other threads wait.
+#[unsafe(no_mangle)]
+pub(crate) extern "C" fn sim_lock_functions(locked: i32) {
+    lock().functions_lock = locked != 0;
+}
+
 exports! {
     /// A kernel that reads or writes a range.
     fn sim_launch(stream: Handle, write: i32, address: Address, nbytes: usize) in sim {
@@ -162,7 +194,7 @@ exports! {
     /// The host reads or writes a range.
     fn sim_host_access(write: i32, address: Address, nbytes: usize) in sim {
         let moment = sim.host_moment();
-        sim.check_range(address, nbytes);
+        sim.check_host_range(address, nbytes);
         sim.access(write != 0, &[(address, address + nbytes)], &moment);
         Ok(())
     }
@@ -171,21 +203,30 @@ exports! {
     fn sim_advance(stream: Handle) in sim {
         let stream = sim.resolve(stream)?;
         let clock = sim.stream(stream)?.clock.clone();
-        sim.complete(&clock);
-        Ok(())
+        sim.complete(&clock)
     }
 
     /// The same on HIP.
     fn hip_sim_advance(stream: Handle) in sim {
         let stream = sim.resolve(stream)?;
         let clock = sim.stream(stream)?.clock.clone();
-        sim.complete(&clock);
-        Ok(())
+        sim.complete(&clock)
     }
 
     /// Lets all work be done, without the host's knowledge.
     fn sim_advance_all() in sim {
-        sim.complete_all();
-        Ok(())
+        sim.complete_all()
+    }
+
+    /// A kernel that writes where nothing is. It fails at once.
+    fn sim_fault(stream: Handle) in sim {
+        let stream = sim.resolve(stream)?;
+        sim.fail_context(stream)
+    }
+
+    /// Limits the queue of a stream to so much work; 0 is no limit.
+    fn sim_bound(stream: Handle, bound: usize) in sim {
+        let stream = sim.resolve(stream)?;
+        sim.bound_queue(stream, bound)
     }
 }

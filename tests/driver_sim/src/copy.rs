@@ -13,6 +13,8 @@ pub(crate) struct Side {
     pub(crate) plane: usize,
     /// Whether the caller says that it is memory of the device.
     pub(crate) device: bool,
+    /// The context that a copy between peers names for it.
+    pub(crate) context: Option<Handle>,
 }
 
 /// How much is copied.
@@ -32,6 +34,7 @@ impl Side {
             pitch: 0,
             plane: 0,
             device: false,
+            context: None,
         }
     }
 
@@ -40,6 +43,14 @@ impl Side {
         Self {
             device: true,
             ..Self::plain(start)
+        }
+    }
+
+    /// Memory of the device of a context.
+    pub(crate) fn of_peer(start: Address, context: Handle) -> Self {
+        Self {
+            context: Some(context),
+            ..Self::on_device(start)
         }
     }
 
@@ -86,7 +97,12 @@ impl Sim {
         self.copy_rows(to, from, extent, stream)
     }
 
-    /// Queues a copy on a resolved stream. No host memory is pageable here: the host has to wait, as for pinned memory.
+    /// Queues a copy on a resolved stream.
+    ///
+    /// A copy of pageable memory "might be synchronous with respect to host", for which the driver may wait for the
+    /// stream ("API synchronization behavior", asynchronous memcpy). So nothing is known to be done after it, and it is
+    /// a call that a capture of another stream may forbid; the stream's own capture gets a node (pytorch/pytorch#172156).
+    /// That captures elsewhere forbid it is not documented.
     pub(crate) fn copy_rows(
         &mut self,
         to: Side,
@@ -96,6 +112,15 @@ impl Sim {
     ) -> Answer {
         if extent.width * extent.height * extent.depth == 0 {
             return Ok(());
+        }
+        for side in [from, to] {
+            match side.context {
+                Some(context) => self.check_peer(side.start, context)?,
+                None => self.check_copy_reach(side.start, stream)?,
+            }
+            if self.block(side.start).is_none() && self.stream(stream)?.capture.is_none() {
+                self.check_unsafe_call()?;
+            }
         }
         let moment = self.enqueue(stream)?;
         if !from.check(extent, self) || !to.check(extent, self) {
@@ -128,6 +153,8 @@ impl Sim {
         if !self.check_device_range(start, nbytes) {
             return Err(INVALID_VALUE);
         }
+        let context = self.stream(stream)?.context;
+        self.check_kernel_reach(start, context);
         self.access(true, &[(start, start + nbytes)], &moment);
         if moment.capture.is_none() {
             // SAFETY: the bytes lie in a living block.
@@ -145,7 +172,9 @@ impl Sim {
         stream: Handle,
     ) -> Answer {
         let moment = self.enqueue(stream)?;
+        let context = self.stream(stream)?.context;
         self.check_device_range(start, nbytes);
+        self.check_kernel_reach(start, context);
         self.access(write, &[(start, start + nbytes)], &moment);
         Ok(())
     }

@@ -2,7 +2,9 @@
 
 mod context;
 mod event;
+mod green;
 mod memory;
+mod peer;
 mod pointer;
 pub(crate) mod proc_address;
 mod stream;

@@ -18,8 +18,9 @@ const CREATE_FLAGS: u32 = 7;
 /// An event.
 pub(crate) struct Event {
     context: Handle,
-    pub(crate) alive: bool,
-    recorded: Option<Moment>,
+    /// Whether its context has ended.
+    lost: bool,
+    pub(crate) recorded: Option<Moment>,
 }
 
 impl Event {
@@ -43,10 +44,10 @@ impl Sim {
             return Err(INVALID_VALUE);
         }
         let context = self.current_context()?;
-        let handle = self.new_handle();
+        let handle = self.handle_of(|freed| &mut freed.events);
         let event = Event {
             context,
-            alive: true,
+            lost: false,
             recorded: None,
         };
         self.events.insert(handle, event);
@@ -56,16 +57,17 @@ impl Sim {
     /// The event of a handle, if it and its context live.
     fn event(&mut self, handle: Handle) -> Answer<&mut Event> {
         let Some(event) = self.events.get(&handle) else {
-            self.violation(format!("use of {handle:#x}, which is no event"));
+            self.violation(if self.freed.events.contains(&handle) {
+                format!("use of dead event {handle:#x}")
+            } else {
+                format!("use of {handle:#x}, which is no event")
+            });
             return Err(INVALID_HANDLE);
         };
-        if !event.alive {
-            self.violation(format!("use of dead event {handle:#x}"));
-            return Err(INVALID_HANDLE);
-        }
-        if self.context(event.context).is_err() {
+        if event.lost {
             return Err(CONTEXT_IS_DESTROYED);
         }
+        self.context(event.context)?;
         self.events.get_mut(&handle).ok_or(INVALID_HANDLE)
     }
 
@@ -84,12 +86,13 @@ impl Sim {
             return Err(INVALID_VALUE);
         }
         let recorded = self.event(handle)?.recorded.clone();
-        if self.is_hip() && recorded.is_some_and(|moment| !self.done(&moment)) {
+        let pending = recorded.is_some_and(|moment| !self.done(&moment));
+        let moment = self.enqueue(stream)?;
+        if self.is_hip() && pending {
             self.violation(format!(
                 "event {handle:#x} is recorded again while it is pending"
             ));
         }
-        let moment = self.enqueue(stream)?;
         if flags == EXTERNAL {
             // A node of the graph, which records the event only when it runs.
             return Ok(());
@@ -176,20 +179,29 @@ impl Sim {
         let Some(moment) = self.queried_event(handle)? else {
             return Ok(());
         };
-        self.complete(&moment.clock);
+        self.complete(&moment.clock)?;
         self.host.join(&moment.clock);
         Ok(())
     }
 
     /// Destroys an event, pending or not.
     pub(crate) fn destroy_event(&mut self, handle: Handle) -> Answer {
-        self.event(handle)?.alive = false;
+        self.event(handle)?;
+        self.events.remove(&handle);
+        self.freed.events.push(handle);
         Ok(())
+    }
+
+    /// Loses the events of a context that ends.
+    pub(crate) fn lose_events(&mut self, context: Handle) {
+        let events = self.events.values_mut();
+        for event in events.filter(|event| event.context == context) {
+            event.lost = true;
+        }
     }
 
     /// How many events there are.
     pub(crate) fn living_events(&self) -> usize {
-        let living = |event: &&Event| event.alive && self.context(event.context).is_ok();
-        self.events.values().filter(living).count()
+        self.events.values().filter(|event| !event.lost).count()
     }
 }

@@ -4,9 +4,10 @@ use std::ffi::c_char;
 
 use crate::abi::{Address, Handle, Out, exports};
 use crate::capture::{Mode, Status};
-use crate::code::{INVALID_VALUE, hip_name};
+use crate::code::{Answer, CAPTURED_EVENT, INVALID_DEVICE, INVALID_VALUE, hip_name};
 use crate::copy::{Extent, Side};
 use crate::memory::Kind;
+use crate::sim::Sim;
 
 /// `hipPointerAttribute_t` since HIP 6.
 #[repr(C)]
@@ -32,6 +33,28 @@ pub(crate) extern "C" fn hipGetErrorName(error: i32) -> *const c_char {
 #[allow(non_snake_case, reason = "the driver's name")]
 pub(crate) extern "C" fn hipGetErrorString(error: i32) -> *const c_char {
     hip_name(error).as_ptr()
+}
+
+/// Refuses to ask for an event whose last stream captures, even if it was recorded there before the capture, which is
+/// broken then: the stream is all that an event remembers (`hipEventQuery` in ROCm's `hip_event.cpp`).
+fn check_stream_of(sim: &mut Sim, event: Handle) -> Answer {
+    let recorded = sim
+        .events
+        .get(&event)
+        .and_then(|event| event.recorded.as_ref());
+    let Some(timeline) = recorded.map(|moment| moment.timeline) else {
+        return Ok(());
+    };
+    let mut streams = sim
+        .streams
+        .values()
+        .filter(|stream| stream.timeline == timeline);
+    let Some(capture) = streams.find_map(|stream| stream.capture.as_ref()) else {
+        return Ok(());
+    };
+    let id = capture.capture;
+    sim.invalidate(&[id]);
+    Err(CAPTURED_EVENT)
 }
 
 exports! {
@@ -107,11 +130,13 @@ exports! {
 
     /// Whether an event is done.
     fn hipEventQuery(event: Handle) in sim {
+        check_stream_of(sim, event)?;
         sim.query_event(event)
     }
 
     /// Waits for an event.
     fn hipEventSynchronize(event: Handle) in sim {
+        check_stream_of(sim, event)?;
         sim.synchronize_event(event)
     }
 
@@ -181,7 +206,7 @@ exports! {
         let memory_type = match block.map(|block| block.kind) {
             None => 0,
             Some(Kind::Host) => 1,
-            Some(Kind::Device) => 2,
+            Some(Kind::Device | Kind::Pool) => 2,
             Some(Kind::Managed) => 3,
         };
         place.set(Attributes {
@@ -222,6 +247,17 @@ exports! {
     fn hipMemcpyAsync(target: Address, source: Address, nbytes: usize, kind: i32, stream: Handle) in sim {
         let stream = sim.resolve(stream)?;
         sim.copy(Side::plain(target), Side::plain(source), nbytes, stream)
+    }
+
+    /// Copies between devices, whoever reaches whom.
+    fn hipMemcpyPeerAsync(
+        target: Address, target_device: i32, source: Address, source_device: i32,
+        nbytes: usize, stream: Handle,
+    ) in sim {
+        let stream = sim.resolve(stream)?;
+        let primary = |device| sim.primary(device).ok_or(INVALID_DEVICE);
+        let (to, from) = (primary(target_device)?, primary(source_device)?);
+        sim.copy(Side::of_peer(target, to), Side::of_peer(source, from), nbytes, stream)
     }
 
     /// Copies rows.

@@ -8,6 +8,8 @@ use crate::abi::Code;
 
 /// One call.
 pub(crate) struct Entry {
+    /// Of all calls, which other threads' calls do not change.
+    pub(crate) number: u64,
     pub(crate) name: &'static str,
     /// Names and values, in JSON.
     pub(crate) arguments: Vec<(&'static str, String)>,
@@ -17,6 +19,10 @@ pub(crate) struct Entry {
     pub(crate) thread: u64,
     /// Whom the thread worked for: empty unless `sim_calls_by` has said so.
     pub(crate) caller: String,
+    /// Whether the caller's thread held Python's GIL.
+    pub(crate) gil: bool,
+    /// Whether the call had to wait for a host function.
+    pub(crate) waited: bool,
 }
 
 /// A string in JSON.
@@ -62,6 +68,8 @@ impl Entry {
             ("code", self.code.to_string()),
             ("thread", self.thread.to_string()),
             ("caller", quoted(&self.caller)),
+            ("gil", self.gil.to_string()),
+            ("waited", self.waited.to_string()),
         ])
     }
 }

@@ -14,7 +14,11 @@ const ALIGNMENT: usize = 512;
 /// Where memory would be.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Kind {
+    /// Of `cuMemAlloc`.
     Device,
+    /// Of `cuMemAllocAsync`, from the device's default pool.
+    Pool,
+    /// Pinned. Memory that no block holds is pageable.
     Host,
     Managed,
 }
@@ -31,6 +35,8 @@ pub(crate) struct Block {
     pub(crate) live: bool,
     /// Whether it was freed in the order of a stream, which then goes on being its pool.
     pool: Option<Handle>,
+    /// The capture whose graph allocates it.
+    graph: Option<u64>,
 }
 
 // SAFETY: a block owns its bytes, which only the thread that holds the simulation's lock reaches through it.
@@ -56,6 +62,7 @@ impl Block {
             nbytes,
             live: true,
             pool: None,
+            graph: None,
         };
         block.poison();
         Ok(block)
@@ -92,7 +99,8 @@ impl Sim {
         (address - block.start() < block.layout.size()).then_some(block)
     }
 
-    /// Allocates; the memory is there at once.
+    /// Allocates; the memory is there at once. An unsafe call for captures (`cuThreadExchangeStreamCaptureMode`), also
+    /// for pinned memory (pytorch/pytorch#175425).
     pub(crate) fn allocate(&mut self, kind: Kind, nbytes: usize) -> Answer<Address> {
         let context = self.current_context()?;
         self.check_unsafe_call()?;
@@ -103,7 +111,8 @@ impl Sim {
         Ok(start)
     }
 
-    /// Frees at once what `allocate` or a pool gave. Real drivers may wait here, and do not promise to.
+    /// Frees at once what `allocate` or a pool gave. Real drivers may wait here, and do not promise to. An unsafe call
+    /// for captures, too, which it breaks (pytorch/pytorch#187795).
     pub(crate) fn free(&mut self, address: Address) -> Answer {
         if address == 0 {
             return Ok(());
@@ -122,12 +131,17 @@ impl Sim {
             self.violation(format!("second free of {address:#x}"));
             return Err(INVALID_VALUE);
         }
-        // What a capture frees is freed when the graph runs.
-        if moment.capture.is_none() {
-            block.live = false;
-            block.pool = pool;
+        let (nbytes, of_graph) = (block.nbytes, block.graph);
+        match moment.capture {
+            None => (block.live, block.pool) = (false, pool),
+            // What a capture frees is freed when the graph runs, and must be an allocation of that graph
+            // (`cuMemFreeAsync`). The code, and that the capture ends, are not documented.
+            Some(capture) if of_graph != Some(capture) => {
+                self.invalidate(&[capture]);
+                return Err(INVALID_VALUE);
+            }
+            Some(_) => {}
         }
-        let nbytes = block.nbytes;
         self.access(true, &[(address, address + nbytes)], moment);
         Ok(())
     }
@@ -148,7 +162,11 @@ impl Sim {
                 (block.live, block.nbytes) = (true, nbytes);
                 block.start()
             }
-            None => self.insert_block(Block::new(Kind::Device, context, device, nbytes)?),
+            None => {
+                let mut block = Block::new(Kind::Pool, context, device, nbytes)?;
+                block.graph = moment.capture;
+                self.insert_block(block)
+            }
         };
         self.access(true, &[(start, start + nbytes)], &moment);
         Ok(start)
@@ -178,6 +196,15 @@ impl Sim {
     /// Checks memory of any kind. Of what was not allocated here nothing is known.
     pub(crate) fn check_range(&mut self, start: Address, nbytes: usize) -> bool {
         self.block(start).is_none() || self.check_device_range(start, nbytes)
+    }
+
+    /// Checks memory that the host is about to use: of a device it has no mapping.
+    pub(crate) fn check_host_range(&mut self, start: Address, nbytes: usize) {
+        let is_mapped = |block: &Block| matches!(block.kind, Kind::Host | Kind::Managed);
+        if self.block(start).is_some_and(|block| !is_mapped(block)) {
+            self.violation(format!("the host on memory of a device at {start:#x}"));
+        }
+        self.check_range(start, nbytes);
     }
 
     /// How many blocks are allocated.

@@ -6,23 +6,23 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use crate::abi::{Code, Handle, Noted, Out};
 use crate::access::{Access, Race};
 use crate::capture::{Capture, Mode};
 use crate::clock::{Clock, HOST, Moment, Timeline};
-use crate::code::{Answer, NOT_INITIALIZED};
+use crate::code::{Answer, BLOCKED, NOT_INITIALIZED, NOT_PERMITTED};
 use crate::context::{Context, Thread};
 use crate::event::Event;
-use crate::journal::{Entry, object, quoted};
+use crate::handle::Freed;
+use crate::host::{self, HostFunction};
+use crate::journal::Entry;
 use crate::memory::Block;
+use crate::python;
+use crate::reach::Reach;
 use crate::stream::Stream;
-
-/// Something that no driver promises to survive, and that need not show as an error.
-pub(crate) struct Violation {
-    pub(crate) what: String,
-    pub(crate) index: usize,
-}
+use crate::violation::Violation;
 
 /// An answer that a test has put in the way of a function.
 pub(crate) struct Failing {
@@ -41,16 +41,30 @@ pub(crate) struct Sim {
     pub(crate) contexts: BTreeMap<Handle, Context>,
     pub(crate) threads: BTreeMap<u64, Thread>,
     pub(crate) streams: BTreeMap<Handle, Stream>,
+    /// The streams that handles name.
+    pub(crate) named: BTreeMap<Handle, Handle>,
     pub(crate) events: BTreeMap<Handle, Event>,
+    pub(crate) freed: Freed,
     pub(crate) captures: BTreeMap<u64, Capture>,
     pub(crate) graphs: BTreeSet<Handle>,
     /// By address. Memory is kept until `sim_reset`, so that no address means two things.
     pub(crate) blocks: BTreeMap<usize, Block>,
+    pub(crate) reach: Reach,
 
     /// What the host knows to be done.
     pub(crate) host: Clock,
     /// What is done.
     pub(crate) completed: Clock,
+    /// How far the device may go: to `completed`, unless a host function is in the way.
+    pub(crate) reached: Clock,
+    /// Host functions that have not ended, in the order in which they were queued.
+    pub(crate) functions: Vec<HostFunction>,
+    /// How long a call may wait for them.
+    pub(crate) limit: Duration,
+    /// Whether calls wait while a host function runs.
+    pub(crate) functions_lock: bool,
+    /// Whether host functions, all of which are Python's here, need the GIL.
+    pub(crate) gil: bool,
 
     pub(crate) accesses: Vec<Access>,
     pub(crate) races: Vec<Race>,
@@ -65,6 +79,9 @@ pub(crate) struct Sim {
 
     /// The thread that calls.
     pub(crate) thread: u64,
+    /// Number and name of its call.
+    call: (u64, &'static str),
+    calls: u64,
     timelines: Timeline,
     handles: usize,
 }
@@ -75,8 +92,20 @@ static OWNER: AtomicU32 = AtomicU32::new(0);
 
 static THREADS: AtomicU64 = AtomicU64::new(0);
 thread_local! {
-    static THREAD: u64 = THREADS.fetch_add(1, Ordering::Relaxed);
+    static THREAD: Attached = Attached(THREADS.fetch_add(1, Ordering::Relaxed));
     static CALLER: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
+/// A thread, by its number. When it ends, it has no context any more.
+struct Attached(u64);
+
+impl Drop for Attached {
+    fn drop(&mut self) {
+        // In a fork another thread may have held the lock, which nothing gives back then.
+        if !forked() {
+            lock().threads.remove(&self.0);
+        }
+    }
 }
 
 fn devices_by_default() -> i32 {
@@ -105,28 +134,44 @@ pub(crate) fn forked() -> bool {
 pub(crate) fn call(
     name: &'static str,
     arguments: &[(&'static str, Option<String>)],
-    body: impl FnOnce(&mut Sim) -> Answer,
+    mut body: impl FnMut(&mut Sim) -> Answer,
 ) -> Code {
     if forked() {
         return NOT_INITIALIZED;
     }
+    let gil = python::holds_gil();
     let mut sim = lock();
-    sim.thread = THREAD.with(|&thread| thread);
+    let thread = THREAD.with(|thread| thread.0);
+    sim.calls += 1;
+    let number = sim.calls;
     let arguments = arguments.iter().cloned();
     let entry = Entry {
+        number,
         name,
         arguments: arguments
             .filter_map(|(name, value)| Some((name, value?)))
             .collect(),
         results: Vec::new(),
         code: 0,
-        thread: sim.thread,
+        thread,
         caller: CALLER.with_borrow(String::clone),
+        gil,
+        waited: false,
     };
     sim.journal.push(entry);
-    let answer = sim.refusal(name).and_then(|()| body(&mut sim));
+    (sim.thread, sim.call) = (thread, (number, name));
+    let mut answer = sim.refusal(name).and_then(|()| sim.attempt(&mut body));
+    let since = Instant::now();
+    while answer == Err(BLOCKED) {
+        if let Some(entry) = sim.entry() {
+            entry.waited = true;
+        }
+        sim = host::wait(sim, name, gil, since);
+        (sim.thread, sim.call) = (thread, (number, name));
+        answer = sim.attempt(&mut body);
+    }
     let code = answer.err().unwrap_or(0);
-    if let Some(entry) = sim.journal.last_mut() {
+    if let Some(entry) = sim.entry() {
         entry.code = code;
     }
     code
@@ -137,16 +182,20 @@ impl Sim {
     pub(crate) fn new(devices: i32) -> Self {
         Self {
             devices,
+            limit: Duration::from_secs(20),
             ..Self::default()
         }
     }
 
-    /// Starts anew with as many devices. Handles are never used twice, so those of before stay invalid.
+    /// Starts anew with as many devices. Handles of before are never used again, so that they stay invalid.
     pub(crate) fn reset(&mut self, devices: i32) {
         *self = Self {
             initialized: self.initialized,
             timelines: self.timelines,
             handles: self.handles,
+            limit: self.limit,
+            gil: self.gil,
+            calls: self.calls,
             ..Self::new(devices)
         };
     }
@@ -157,20 +206,23 @@ impl Sim {
         // Where everything is done and known, empty clocks say so too.
         self.host = Clock::default();
         self.completed = Clock::default();
+        self.reached = Clock::default();
+        self.clear_functions();
         self.captures.clear();
         self.streams.retain(|_, stream| stream.alive);
         for stream in self.streams.values_mut() {
             stream.clock = Clock::default();
             stream.capture = None;
+            stream.queue = None;
         }
         for thread in self.threads.values_mut() {
             thread.mode = Mode::Global;
         }
-        self.events.retain(|_, event| event.alive);
         for event in self.events.values_mut() {
             event.settle();
         }
         self.blocks.retain(|_, block| block.live);
+        self.reach = Reach::default();
         self.accesses.clear();
         self.races.clear();
         self.violations.clear();
@@ -183,6 +235,12 @@ impl Sim {
     pub(crate) fn init(&mut self) {
         OWNER.store(std::process::id(), Ordering::Relaxed);
         self.initialized = true;
+    }
+
+    /// Runs the body of a call, unless that has to wait first.
+    fn attempt(&mut self, body: &mut impl FnMut(&mut Self) -> Answer) -> Answer {
+        self.check_lock()?;
+        body(self)
     }
 
     /// What is answered instead of doing anything.
@@ -202,8 +260,13 @@ impl Sim {
             }
             failing.after -= 1;
         }
-        if name.starts_with("sim_") || ALWAYS.contains(&name) {
+        if name.contains("sim_") || ALWAYS.contains(&name) {
             return Ok(());
+        }
+        // "The host function must not make any CUDA API calls. Attempting to use a CUDA API may result in
+        // CUDA_ERROR_NOT_PERMITTED, but this is not required." (cuda.h, cuLaunchHostFunc)
+        if host::inside() {
+            return Err(NOT_PERMITTED);
         }
         if self.error != 0 {
             return Err(self.error);
@@ -212,21 +275,33 @@ impl Sim {
             // HIP starts itself.
             self.init();
         }
-        if self.initialized || name == "cuInit" {
-            Ok(())
-        } else {
-            Err(NOT_INITIALIZED)
+        if !self.initialized && name != "cuInit" {
+            return Err(NOT_INITIALIZED);
         }
+        self.check_current(name)
     }
 
     /// Place of the running call in the journal.
     pub(crate) fn index(&self) -> usize {
-        self.journal.len().saturating_sub(1)
+        let number = self.call.0;
+        let place = self
+            .journal
+            .iter()
+            .rposition(|entry| entry.number == number);
+        place.unwrap_or(0)
+    }
+
+    /// The running call in the journal, unless that was cleared while it waited.
+    fn entry(&mut self) -> Option<&mut Entry> {
+        let number = self.call.0;
+        self.journal
+            .iter_mut()
+            .rfind(|entry| entry.number == number)
     }
 
     /// Name of the running call.
     pub(crate) fn running(&self) -> &'static str {
-        self.journal.last().map_or("", |entry| entry.name)
+        self.call.1
     }
 
     /// Whether the running call is one of HIP.
@@ -237,19 +312,13 @@ impl Sim {
     /// Writes a result, and notes it in the journal.
     pub(crate) fn give<T: Copy + Noted>(&mut self, place: Out<T>, value: T) -> Answer {
         place.set(value)?;
-        if let (Some(entry), Some(noted)) = (self.journal.last_mut(), value.noted()) {
+        if let (Some(entry), Some(noted)) = (self.entry(), value.noted()) {
             entry.results.push(noted);
         }
         Ok(())
     }
 
-    /// Reports a violation.
-    pub(crate) fn violation(&mut self, what: impl Into<String>) {
-        let (what, index) = (what.into(), self.index());
-        self.violations.push(Violation { what, index });
-    }
-
-    /// A handle that never was and never will be another's. It looks like a pointer, which it is not.
+    /// A number that never was and never will be another's. It looks like a pointer, which it is not.
     pub(crate) fn new_handle(&mut self) -> Handle {
         self.handles += 1;
         0x5100_0000_0000 + self.handles * 0x40
@@ -271,15 +340,5 @@ impl Sim {
             capture: None,
             stream: None,
         }
-    }
-}
-
-impl Violation {
-    /// The violation in JSON.
-    pub(crate) fn json(&self) -> String {
-        object([
-            ("what", quoted(&self.what)),
-            ("index", self.index.to_string()),
-        ])
     }
 }

@@ -2,12 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-use crate::abi::Handle;
+use crate::abi::{Code, Handle};
 use crate::capture::Captured;
 use crate::clock::{Clock, Moment, Timeline};
 use crate::code::{
-    Answer, CAPTURE_IMPLICIT, CONTEXT_IS_DESTROYED, INVALID_HANDLE, INVALID_VALUE, NOT_READY,
+    Answer, CAPTURE_IMPLICIT, INVALID_HANDLE, INVALID_VALUE, NOT_READY, STREAM_DETACHED,
 };
+use crate::queue::Queue;
 use crate::sim::Sim;
 
 /// The legacy default stream of the current context.
@@ -24,26 +25,37 @@ pub(crate) struct Stream {
     /// Whether the legacy stream waits for it and it for the legacy stream.
     pub(crate) blocking: bool,
     pub(crate) alive: bool,
+    /// What it answers since its context has ended, 0 before.
+    pub(crate) lost: Code,
     pub(crate) timeline: Timeline,
     /// What comes before the next work.
     pub(crate) clock: Clock,
     pub(crate) capture: Option<Captured>,
+    /// What is queued, where that is limited.
+    pub(crate) queue: Option<Queue>,
 }
 
 impl Sim {
     fn insert_stream(&mut self, context: Handle, name: Option<Handle>, flags: u32) -> Handle {
-        let handle = self.new_handle();
+        let inside = self.new_handle();
+        let name = name.unwrap_or_else(|| {
+            let handle = self.handle_of(|freed| &mut freed.streams);
+            self.named.insert(handle, inside);
+            handle
+        });
         let stream = Stream {
             context,
-            name: name.unwrap_or(handle),
-            blocking: flags & NON_BLOCKING == 0 && name != Some(LEGACY),
+            name,
+            blocking: flags & NON_BLOCKING == 0 && name != LEGACY,
             alive: true,
+            lost: 0,
             timeline: self.new_timeline(),
             clock: Clock::default(),
             capture: None,
+            queue: None,
         };
-        self.streams.insert(handle, stream);
-        handle
+        self.streams.insert(inside, stream);
+        inside
     }
 
     /// Makes a stream in the current context.
@@ -52,10 +64,16 @@ impl Sim {
             return Err(INVALID_VALUE);
         }
         let context = self.current_context()?;
-        Ok(self.insert_stream(context, None, flags))
+        Ok(self.create_stream_in(context, flags))
     }
 
-    /// The stream that a handle names; default streams have one of their own inside.
+    /// Makes a stream in a context.
+    pub(crate) fn create_stream_in(&mut self, context: Handle, flags: u32) -> Handle {
+        let stream = self.insert_stream(context, None, flags);
+        self.streams.get(&stream).map_or(0, |stream| stream.name)
+    }
+
+    /// The stream that a handle names. Inside, every stream has a number of its own, which none had before.
     pub(crate) fn resolve(&mut self, handle: Handle) -> Answer<Handle> {
         match handle {
             0 if !self.is_hip() => {
@@ -76,18 +94,19 @@ impl Sim {
     }
 
     fn living_stream(&mut self, handle: Handle) -> Answer<Handle> {
-        let Some(stream) = self.streams.get(&handle) else {
-            self.violation(format!("use of {handle:#x}, which is no stream"));
-            return Err(INVALID_HANDLE);
-        };
-        if !stream.alive {
-            self.violation(format!("use of dead stream {handle:#x}"));
-            return Err(INVALID_HANDLE);
+        if let Some(&inside) = self.named.get(&handle) {
+            let stream = self.stream(inside)?;
+            if stream.lost != 0 {
+                return Err(stream.lost);
+            }
+            return self.context(stream.context).map(|_| inside);
         }
-        match self.context(stream.context) {
-            Ok(_) => Ok(handle),
-            Err(_) => Err(CONTEXT_IS_DESTROYED),
-        }
+        self.violation(if self.freed.streams.contains(&handle) {
+            format!("use of dead stream {handle:#x}")
+        } else {
+            format!("use of {handle:#x}, which is no stream")
+        });
+        Err(INVALID_HANDLE)
     }
 
     fn legacy(&mut self) -> Answer<Handle> {
@@ -102,14 +121,29 @@ impl Sim {
         Ok(stream)
     }
 
+    /// "Specifying CU_STREAM_PER_THREAD will return CUDA_ERROR_INVALID_HANDLE if a green context is current" (cuda.h,
+    /// cuStreamGetCtx_v2); whether work may be queued on it is not documented.
     fn per_thread(&mut self) -> Answer<Handle> {
         let context = self.current_context()?;
+        if self.context(context)?.green.is_some() {
+            return Err(INVALID_HANDLE);
+        }
         if let Some(&stream) = self.this_thread().streams.get(&context) {
             return Ok(stream);
         }
         let stream = self.insert_stream(context, Some(PER_THREAD), 0);
         self.this_thread().streams.insert(context, stream);
         Ok(stream)
+    }
+
+    /// The context of the stream that a handle names. For a default stream it is the current one, which need not have
+    /// that stream (cuda.h, cuStreamGetCtx).
+    pub(crate) fn context_of_stream(&mut self, handle: Handle) -> Answer<Handle> {
+        if !self.is_hip() && matches!(handle, LEGACY | PER_THREAD) {
+            return self.current_context();
+        }
+        let stream = self.resolve(handle)?;
+        Ok(self.stream(stream)?.context)
     }
 
     /// The stream behind a resolved handle.
@@ -152,6 +186,7 @@ impl Sim {
         if let Some(moment) = self.enqueue_captured(handle)? {
             return Ok(moment);
         }
+        self.make_room(handle)?;
         let mut before = self.host.clone();
         let stream = self.stream(handle)?;
         for other in self
@@ -168,31 +203,30 @@ impl Sim {
         let stream = self.stream_mut(handle)?;
         stream.clock.join(&before);
         let time = stream.clock.tick(stream.timeline);
-        Ok(Moment {
+        let moment = Moment {
             timeline: stream.timeline,
             time,
             clock: stream.clock.clone(),
             capture: None,
             stream: Some(stream.name),
-        })
-    }
-
-    /// Lets the work that a clock comes after be done.
-    pub(crate) fn complete(&mut self, clock: &Clock) {
-        self.completed.join(clock);
+        };
+        self.note_queued(handle, &moment)?;
+        Ok(moment)
     }
 
     /// Lets all work be done.
-    pub(crate) fn complete_all(&mut self) {
+    pub(crate) fn complete_all(&mut self) -> Answer {
+        let mut clock = Clock::default();
         for stream in self.streams.values() {
-            self.completed.join(&stream.clock);
+            clock.join(&stream.clock);
         }
+        self.complete(&clock)
     }
 
     /// Waits on the host for all work of a stream.
     pub(crate) fn synchronize_stream(&mut self, handle: Handle) -> Answer {
         let clock = self.queried(handle)?;
-        self.complete(&clock);
+        self.complete(&clock)?;
         self.host.join(&clock);
         Ok(())
     }
@@ -219,17 +253,18 @@ impl Sim {
     /// Waits on the host for all work of the current context.
     pub(crate) fn synchronize_context(&mut self) -> Answer {
         let context = self.current_context()?;
-        self.check_context_not_capturing(context)?;
+        self.check_device_not_capturing(self.device_of(context)?)?;
         self.check_unsafe_call()?;
+        let contexts = self.with_green(context);
         let mut clock = Clock::default();
         for stream in self
             .streams
             .values()
-            .filter(|stream| stream.context == context)
+            .filter(|stream| contexts.contains(&stream.context))
         {
             clock.join(&stream.clock);
         }
-        self.complete(&clock);
+        self.complete(&clock)?;
         self.host.join(&clock);
         Ok(())
     }
@@ -239,9 +274,15 @@ impl Sim {
         if handle <= PER_THREAD {
             return Err(INVALID_HANDLE);
         }
-        let handle = self.living_stream(handle)?;
-        self.check_not_capturing(handle)?;
-        self.stream_mut(handle)?.alive = false;
+        let detached = |stream: &Stream| stream.lost == STREAM_DETACHED;
+        let stream = match self.named.get(&handle) {
+            Some(&inside) if self.stream(inside).is_ok_and(detached) => inside,
+            _ => self.living_stream(handle)?,
+        };
+        self.check_not_capturing(stream)?;
+        self.stream_mut(stream)?.alive = false;
+        self.named.remove(&handle);
+        self.freed.streams.push(handle);
         Ok(())
     }
 }

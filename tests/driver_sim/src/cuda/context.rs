@@ -110,6 +110,13 @@ exports! {
         sim.give(device, found)
     }
 
+    /// The number of a context, or of the current one for 0, which no other has.
+    fn cuCtxGetId(context: Handle, id: Out<u64>) in sim {
+        let context = if context == 0 { sim.current_context()? } else { context };
+        let found = sim.context(context)?.id;
+        sim.give(id, found)
+    }
+
     /// Waits for all work of the current context.
     fn cuCtxSynchronize() in sim {
         sim.synchronize_context()

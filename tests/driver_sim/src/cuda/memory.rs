@@ -31,16 +31,27 @@ struct Plane {
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Copy3d {
-    source: Volume,
-    target: Volume,
+    pub(crate) source: Volume,
+    pub(crate) target: Volume,
     width_in_bytes: usize,
     height: usize,
     depth: usize,
 }
 
+impl Copy3d {
+    /// How much it copies.
+    pub(crate) fn extent(&self) -> Extent {
+        Extent {
+            width: self.width_in_bytes,
+            height: self.height,
+            depth: self.depth,
+        }
+    }
+}
+
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Volume {
+pub(crate) struct Volume {
     x_in_bytes: usize,
     y: usize,
     z: usize,
@@ -49,7 +60,8 @@ struct Volume {
     host: Address,
     device: Address,
     array: usize,
-    reserved: usize,
+    /// Of `CUDA_MEMCPY3D_PEER` the context; reserved elsewhere.
+    pub(crate) context: Handle,
     pitch: usize,
     height: usize,
 }
@@ -78,12 +90,13 @@ impl Plane {
             pitch,
             plane: 0,
             device,
+            context: None,
         })
     }
 }
 
 impl Volume {
-    fn side(self, extent: Extent) -> Answer<Side> {
+    pub(crate) fn side(self, extent: Extent) -> Answer<Side> {
         let (base, device) = base(self.memory_type, self.host, self.device)?;
         let pitch = if self.pitch == 0 {
             extent.width
@@ -105,6 +118,7 @@ impl Volume {
             pitch,
             plane,
             device,
+            context: None,
         })
     }
 }
@@ -181,21 +195,15 @@ exports! {
         sim.copy(Side::on_device(target), Side::on_device(source), nbytes, stream)
     }
 
-    /// Copies between devices.
-    fn cuMemcpyPeerAsync(
-        target: Address, target_context: Handle, source: Address, source_context: Handle,
-        nbytes: usize, stream: Handle,
-    ) in sim {
-        let stream = sim.resolve(stream)?;
-        sim.context(target_context)?;
-        sim.context(source_context)?;
-        sim.copy(Side::on_device(target), Side::on_device(source), nbytes, stream)
-    }
-
     /// Copies rows.
     fn cuMemcpy2DAsync_v2(copy: Out<Copy2d>, stream: Handle) in sim {
         let copy = copy.get()?;
         let stream = sim.resolve(stream)?;
+        // Whether `CU_MEMORYTYPE_UNIFIED` takes pageable memory, which is in no unified address space, is not documented.
+        let is_strange = |plane: Plane| plane.memory_type == 4 && sim.block(plane.device).is_none();
+        if is_strange(copy.source) || is_strange(copy.target) {
+            return Err(INVALID_VALUE);
+        }
         let extent = Extent { width: copy.width_in_bytes, height: copy.height, depth: 1 };
         let (target, source) = (copy.target.side(extent.width)?, copy.source.side(extent.width)?);
         sim.copy_rows(target, source, extent, stream)
@@ -205,7 +213,7 @@ exports! {
     fn cuMemcpy3DAsync_v2(copy: Out<Copy3d>, stream: Handle) in sim {
         let copy = copy.get()?;
         let stream = sim.resolve(stream)?;
-        let extent = Extent { width: copy.width_in_bytes, height: copy.height, depth: copy.depth };
+        let extent = copy.extent();
         sim.copy_rows(copy.target.side(extent)?, copy.source.side(extent)?, extent, stream)
     }
 }

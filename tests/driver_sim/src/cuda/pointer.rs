@@ -18,11 +18,13 @@ fn attribute(sim: &Sim, attribute: i32, address: Address) -> Answer<Value> {
         .filter(|block| block.live)
         .ok_or(INVALID_VALUE)?;
     Ok(match attribute {
+        // UCX takes memory without a context for that of a pool (`cuda_copy_md.c`); this is not documented.
+        1 if block.kind == Kind::Pool => Value::Long(0),
         1 => Value::Long(block.context),
         2 if block.kind == Kind::Host => Value::Int(1),
         2 => Value::Int(2),
         3 => Value::Long(address),
-        4 if block.kind == Kind::Device => return Err(INVALID_VALUE),
+        4 if matches!(block.kind, Kind::Device | Kind::Pool) => return Err(INVALID_VALUE),
         4 => Value::Long(address),
         8 => Value::Int((block.kind == Kind::Managed).into()),
         9 => Value::Int(block.device),

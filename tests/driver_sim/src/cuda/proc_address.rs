@@ -2,7 +2,7 @@
 
 use crate::abi::{Address, Out, Text, exports};
 use crate::code::{Answer, INVALID_VALUE, NOT_FOUND};
-use crate::cuda::{context::*, event::*, memory::*, pointer::*, stream::*};
+use crate::cuda::{context::*, event::*, green::*, memory::*, peer::*, pointer::*, stream::*};
 use crate::sim::Sim;
 
 /// `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`.
@@ -58,12 +58,22 @@ fn functions() -> impl Iterator<Item = Function> {
         2000 "cuStreamSynchronize" cuStreamSynchronize;
         2000 "cuStreamQuery" cuStreamQuery;
         9020..12050 "cuStreamGetCtx" cuStreamGetCtx;
+        12050 "cuStreamGetCtx" cuStreamGetCtx_v2;
+        12040 "cuStreamGetGreenCtx" cuStreamGetGreenCtx;
+        12040 "cuDeviceGetDevResource" cuDeviceGetDevResource;
+        12040 "cuDevResourceGenerateDesc" cuDevResourceGenerateDesc;
+        12040 "cuGreenCtxCreate" cuGreenCtxCreate;
+        12040 "cuGreenCtxDestroy" cuGreenCtxDestroy;
+        12040 "cuCtxFromGreenCtx" cuCtxFromGreenCtx;
+        12050 "cuGreenCtxStreamCreate" cuGreenCtxStreamCreate;
+        12000 "cuCtxGetId" cuCtxGetId;
         12000 "cuStreamGetId" cuStreamGetId;
         12080 "cuStreamGetDevice" cuStreamGetDevice;
         10000 "cuStreamIsCapturing" cuStreamIsCapturing;
         11030..12030 "cuStreamGetCaptureInfo" cuStreamGetCaptureInfo_v2;
         10010 "cuStreamBeginCapture" cuStreamBeginCapture_v2;
         10000 "cuStreamEndCapture" cuStreamEndCapture;
+        10000..13010 "cuLaunchHostFunc" cuLaunchHostFunc;
         10000 "cuGraphDestroy" cuGraphDestroy;
         10010 "cuThreadExchangeStreamCaptureMode" cuThreadExchangeStreamCaptureMode;
         2000 "cuEventCreate" cuEventCreate;
@@ -90,6 +100,12 @@ fn functions() -> impl Iterator<Item = Function> {
         4000 "cuMemcpyPeerAsync" cuMemcpyPeerAsync;
         3020 "cuMemcpy2DAsync" cuMemcpy2DAsync_v2;
         3020 "cuMemcpy3DAsync" cuMemcpy3DAsync_v2;
+        4000 "cuMemcpy3DPeerAsync" cuMemcpy3DPeerAsync;
+        4000 "cuDeviceCanAccessPeer" cuDeviceCanAccessPeer;
+        4000 "cuCtxEnablePeerAccess" cuCtxEnablePeerAccess;
+        4000 "cuCtxDisablePeerAccess" cuCtxDisablePeerAccess;
+        11020 "cuDeviceGetDefaultMemPool" cuDeviceGetDefaultMemPool;
+        11020 "cuMemPoolSetAccess" cuMemPoolSetAccess;
     }
     .into_iter()
 }

@@ -1,8 +1,9 @@
 //! Streams and captures.
 
-use crate::abi::{Handle, Out, exports};
+use crate::abi::{Address, Handle, Out, exports};
 use crate::capture::{Mode, Status};
 use crate::code::{Answer, INVALID_HANDLE};
+use crate::host::Function;
 use crate::sim::Sim;
 
 fn give_status(sim: &mut Sim, stream: Handle, place: Out<i32>) -> Answer<(u64, Handle)> {
@@ -48,8 +49,7 @@ exports! {
 
     /// The context of a stream.
     fn cuStreamGetCtx(stream: Handle, context: Out<Handle>) in sim {
-        let stream = sim.resolve(stream)?;
-        let found = sim.stream(stream)?.context;
+        let found = sim.context_of_stream(stream)?;
         sim.give(context, found)
     }
 
@@ -108,6 +108,12 @@ exports! {
         let stream = sim.resolve(stream)?;
         let captured = sim.end_capture(stream)?;
         sim.give(graph, captured)
+    }
+
+    /// Queues a host function.
+    fn cuLaunchHostFunc(stream: Handle, function: Function, data: Address) in sim {
+        let stream = sim.resolve(stream)?;
+        sim.launch_host(stream, function, data)
     }
 
     /// Destroys a graph.

@@ -1,41 +1,18 @@
-"""dlx with dpnp, on the CPU device of Intel's OpenCL: what the fakes claim is so.
-
-dpnp is 2.9 GB with what it needs, so `make ci` does without. In an environment with dlx
-and its test extra:
-
-    pip install dpnp intel-opencl-rt
-    OCL_ICD_FILENAMES=$VIRTUAL_ENV/lib/libintelocl.so pytest tests/oneapi/check_dpnp.py
-"""
+"""dlx with dpnp, on the CPU: what the fakes of `test_oneapi.py` claim is so."""
 
 from __future__ import annotations
 
 import gc
-from importlib import import_module
 from typing import Any
 
 import dlx
 import numpy as np
 import pytest
 
-dpctl: Any = import_module("dpctl")
-dpnp: Any = import_module("dpnp")
-
-USM = ["device", "shared", "host"]
-HOST = USM[1:]
+from oneapi.arrays import address_of, array, by_host_memory, by_memory, dpctl, dpnp
 
 
-def array(usm_type: str, size: int = 6) -> Any:
-    """Make 0.0, 1.0 and so on."""
-    return dpnp.arange(size, dtype="float32", usm_type=usm_type)
-
-
-def address_of(x: Any) -> int:
-    """Where dpnp says that the first element is."""
-    address: int = x.__sycl_usm_array_interface__["data"][0]
-    return address
-
-
-@pytest.mark.parametrize("usm_type", USM)
+@by_memory
 def test_an_array_is_where_dpnp_says(usm_type: str) -> None:
     x = array(usm_type)
     tensor = dlx.from_dlpack(x)
@@ -45,7 +22,7 @@ def test_an_array_is_where_dpnp_says(usm_type: str) -> None:
     )
 
 
-@pytest.mark.parametrize("usm_type", HOST)
+@by_host_memory
 def test_host_memory_is_shared_with_the_cpu(usm_type: str) -> None:
     x = array(usm_type)
     tensor = dlx.from_dlpack(x, device="cpu", copy=False)
@@ -58,7 +35,7 @@ def test_host_memory_is_shared_with_the_cpu(usm_type: str) -> None:
     assert tensor.to(device="oneapi:0").data_ptr == address_of(x)
 
 
-@pytest.mark.parametrize("usm_type", HOST)
+@by_host_memory
 def test_the_elements_are_there_when_the_import_returns(usm_type: str) -> None:
     """A kernel that takes a while is waited for."""
     x = array(usm_type, 1 << 22)
@@ -68,7 +45,7 @@ def test_the_elements_are_there_when_the_import_returns(usm_type: str) -> None:
     assert found[-1] == np.float32((1 << 22) - 1) + 20
 
 
-@pytest.mark.parametrize("usm_type", HOST)
+@by_host_memory
 def test_a_tensor_goes_to_the_cpu_later(usm_type: str) -> None:
     x = array(usm_type)
     tensor = dlx.from_dlpack(x)
@@ -88,13 +65,13 @@ def test_memory_of_the_device_comes_as_a_copy() -> None:
         dlx.from_dlpack(x, device="cpu", copy=False)
 
 
-@pytest.mark.parametrize("usm_type", USM)
+@by_memory
 def test_a_device_that_is_not_there_is_refused(usm_type: str) -> None:
     with pytest.raises(BufferError, match=r"oneapi:0.*cuda:0"):
         dlx.from_dlpack(array(usm_type), device=("cuda", 0))
 
 
-@pytest.mark.parametrize("usm_type", USM)
+@by_memory
 def test_a_queue_is_the_stream(usm_type: str) -> None:
     x = array(usm_type)
     for queue in [x.sycl_queue, dpctl.SyclQueue()]:
@@ -106,7 +83,7 @@ def test_a_queue_is_the_stream(usm_type: str) -> None:
             dlx.from_dlpack(x, stream=stream)
 
 
-@pytest.mark.parametrize("usm_type", HOST)
+@by_host_memory
 def test_dpnp_takes_the_tensor_back(usm_type: str) -> None:
     x = array(usm_type)
     back = dpnp.from_dlpack(dlx.from_dlpack(x))

@@ -1,0 +1,209 @@
+//! The checks of a tensor of `torch.Tensor` itself or `Parameter`: by the words of its struct, else by asking torch.
+
+use std::env;
+use std::ffi::c_void;
+
+use pyo3::exceptions::PyException;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::PyType;
+
+use super::keys::{Found, Layout};
+use super::questions::{Getter, Predicate, ask};
+use super::refusal::{nowhere, refused};
+use crate::abi::{DLDataType, kDLBool, kDLComplex, kDLInt, kDLUInt};
+use crate::tensor::checked::Meta;
+use crate::tensor::snapshot::Snapshot;
+use crate::types::{device, dtype};
+
+/// The checks, looked up once per type.
+#[derive(Clone, Copy)]
+pub(crate) struct Guards {
+    is_conj: Option<Predicate>,
+    is_neg: Option<Predicate>,
+    requires_grad: Option<Getter>,
+    layout: Option<Layout>,
+}
+
+impl Guards {
+    pub(super) fn of(
+        torch: &Bound<'_, PyAny>,
+        class: &Bound<'_, PyType>,
+        tensor: &Bound<'_, PyAny>,
+    ) -> PyResult<Self> {
+        let py = tensor.py();
+        Ok(Self {
+            is_conj: Predicate::of(tensor, intern!(py, "is_conj"))?,
+            is_neg: Predicate::of(tensor, intern!(py, "is_neg"))?,
+            requires_grad: Getter::of(tensor, intern!(py, "requires_grad"))?,
+            layout: layout(torch, class)?,
+        })
+    }
+
+    /// What the struct of `tensor` shows.
+    #[inline(always)]
+    fn found(&self, tensor: &Bound<'_, PyAny>) -> Found {
+        match self.layout {
+            // SAFETY: guards are only for `torch.Tensor` and `Parameter` themselves, which share a layout (S13).
+            Some(layout) => unsafe { layout.read(tensor) },
+            None => Found::Unknown,
+        }
+    }
+
+    /// Refuses an export whose elements differ from what the memory holds, or that records gradients.
+    ///
+    /// Only floating-point and complex tensors can record gradients, and only complex ones can be conjugated.
+    #[inline(always)]
+    pub(super) fn check(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        dtype: DLDataType,
+        address: *mut c_void,
+    ) -> PyResult<()> {
+        match self.found(tensor) {
+            Found::Plain if self.storage(tensor).0 != 0 => Ok(()),
+            found => self.ask(tensor, dtype, address, matches!(found, Found::Unknown)),
+        }
+    }
+
+    /// The slow path of [`Self::check`], which asks torch.
+    #[inline(never)]
+    fn ask(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        dtype: DLDataType,
+        address: *mut c_void,
+        values: bool,
+    ) -> PyResult<()> {
+        if !address.is_null() && self.storage(tensor).0 == 0 {
+            return Err(nowhere(tensor));
+        }
+        let floating = !matches!(dtype.code, kDLInt | kDLUInt | kDLBool);
+        if floating && self.records(tensor)? {
+            return Err(refused(tensor, true));
+        }
+        if values {
+            self.ask_values(tensor, dtype)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether `tensor` records gradients.
+    fn records(&self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+        match self.requires_grad {
+            Some(getter) => getter.get(tensor),
+            None => tensor
+                .getattr(intern!(tensor.py(), "requires_grad"))?
+                .is_truthy(),
+        }
+    }
+
+    /// Whether the storage of `tensor`, which has memory, contains the elements, the first of which is at the address in
+    /// `meta`. [`Self::check`] has refused tensors without memory, whose address is only an offset.
+    #[inline(always)]
+    pub(super) fn holds(&self, tensor: &Bound<'_, PyAny>, meta: &Meta, last: u32) -> bool {
+        let (base, nbytes) = self.storage(tensor);
+        let bytes = (u64::from(last) + 1) * u64::from(dtype::bits(meta.dtype) / 8);
+        let start = (meta.data.addr() as u64).wrapping_sub(base);
+        start < nbytes && bytes <= nbytes - start
+    }
+
+    /// As [`Self::holds`], for any shape and strides.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn holds_any(&self, tensor: &Bound<'_, PyAny>, made: &Snapshot) -> bool {
+        let meta = made.meta();
+        if meta.device != device::CPU || meta.data.is_null() {
+            return true;
+        }
+        let (base, nbytes) = self.storage(tensor);
+        let start = i128::from(meta.data.addr() as u64) - i128::from(base);
+        let steps = made.shape().iter().zip(made.strides());
+        // At most 64 products of 126 bits each.
+        let mut steps =
+            steps.map(|(&extent, &stride)| (i128::from(extent) - 1) * i128::from(stride));
+        let end = steps
+            .try_fold(0, i128::checked_add)
+            .and_then(|last| {
+                last.checked_add(1)?
+                    .checked_mul(i128::from(dtype::bits(meta.dtype) / 8))
+            })
+            .and_then(|bytes| start.checked_add(bytes));
+        base != 0 && start >= 0 && end.is_some_and(|end| start < end && end <= i128::from(nbytes))
+    }
+
+    /// Start and size in bytes of the storage of `tensor`; 0 if torch does not say.
+    #[inline(always)]
+    pub(super) fn storage(&self, tensor: &Bound<'_, PyAny>) -> (u64, u64) {
+        match self.layout {
+            // SAFETY: as in `found`.
+            Some(layout) => unsafe { layout.storage(tensor) },
+            None => storage(tensor),
+        }
+    }
+
+    /// Refuses a lazily negated or conjugated view.
+    #[inline(always)]
+    pub(super) fn check_values(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        dtype: DLDataType,
+    ) -> PyResult<()> {
+        match self.found(tensor) {
+            Found::Unknown => self.ask_values(tensor, dtype),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether `tensor` is a lazily negated or conjugated view.
+    pub(super) fn is_lazy(&self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let py = tensor.py();
+        Ok(ask(self.is_neg, tensor, intern!(py, "is_neg"))?
+            || ask(self.is_conj, tensor, intern!(py, "is_conj"))?)
+    }
+
+    /// The slow path of [`Self::check_values`], which asks torch.
+    #[inline(never)]
+    fn ask_values(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
+        let py = tensor.py();
+        if ask(self.is_neg, tensor, intern!(py, "is_neg"))?
+            || (dtype.code == kDLComplex && ask(self.is_conj, tensor, intern!(py, "is_conj"))?)
+            || tensor.getattr(intern!(py, "is_quantized"))?.is_truthy()?
+        {
+            return Err(refused(tensor, false));
+        }
+        Ok(())
+    }
+}
+
+/// The slow path of [`Guards::storage`], which asks torch.
+#[cold]
+#[inline(never)]
+fn storage(tensor: &Bound<'_, PyAny>) -> (u64, u64) {
+    let ask = || {
+        let storage = tensor.call_method0("untyped_storage")?;
+        let base = storage.call_method0("data_ptr")?.extract()?;
+        let nbytes = storage.call_method0("nbytes")?.extract()?;
+        Ok::<_, PyErr>((base, nbytes))
+    };
+    Python::attach(|_| ask().unwrap_or((0, 0)))
+}
+
+/// The layout of torch's tensors, found once per process; `None` with `DLX_TORCH_FAST=0`.
+fn layout(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Option<Layout>> {
+    static LAYOUT: PyOnceLock<Option<Layout>> = PyOnceLock::new();
+    let py = torch.py();
+    let found = LAYOUT.get_or_try_init(py, || {
+        if env::var_os("DLX_TORCH_FAST").is_some_and(|fast| fast == "0") {
+            return Ok(None);
+        }
+        match Layout::find(torch, class) {
+            // The search may fail under a torch mode that makes other tensors.
+            Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
+            found => found,
+        }
+    });
+    found.copied()
+}

@@ -1,0 +1,112 @@
+//! What another library made of a tensor: its refusals, and whether its result shows the tensor that it was given.
+
+#![forbid(unsafe_code)]
+
+use pyo3::exceptions::{
+    PyBufferError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError,
+};
+use pyo3::intern;
+use pyo3::prelude::*;
+
+use crate::abi::{DLDataType, DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor};
+use crate::convert::target::Target;
+use crate::copy::request::Request;
+use crate::import::ladder::from_dlpack;
+use crate::tensor::snapshot::Snapshot;
+use crate::types::dtype::{self, DType};
+use crate::types::error::{caused, copy_refused, copy_refused_type, first_line};
+
+/// Address and dtype of the tensor that a library was given.
+pub(super) struct Given {
+    pub(super) address: usize,
+    pub(super) dtype: DLDataType,
+}
+
+impl Given {
+    pub(super) fn of(tensor: &DLTensor) -> Self {
+        Self {
+            address: tensor.data.addr(),
+            dtype: tensor.dtype,
+        }
+    }
+
+    /// The result, if the library made one of the right class.
+    #[inline(always)]
+    pub(super) fn accepted<'py>(
+        &self,
+        made: PyResult<Bound<'py, PyAny>>,
+        target: &Target<'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let made = made.map_err(|error| self.refused(target, error))?;
+        target.check(&made)?;
+        Ok(made)
+    }
+
+    /// Turns a library's refusal into a `BufferError` that names the target and the dtype.
+    #[cold]
+    pub(super) fn refused(&self, target: &Target<'_>, error: PyErr) -> PyErr {
+        let py = target.class.py();
+        if !is_refusal(py, &error) {
+            return error;
+        }
+        let name = target.name();
+        let dtype = dtype::name(self.dtype);
+        let text = first_line(py, &error);
+        let message = format!("{name} does not accept the {dtype} tensor: {text}");
+        caused(py, PyBufferError::new_err(message), error)
+    }
+
+    /// Refuses a result with another dtype (JAX without x64 narrows 64-bit types, MLX has no float64).
+    pub(super) fn check_dtype(&self, made: &Bound<'_, PyAny>, target: &Target<'_>) -> PyResult<()> {
+        let py = made.py();
+        let named = || DType::of(&made.getattr(intern!(py, "dtype"))?);
+        // Some libraries' dtypes have no name that dlx can read; import the result to see its dtype.
+        let found = named().or_else(|_| seen(made).map(|snapshot| snapshot.meta().dtype));
+        match found {
+            Ok(found) if found != self.dtype => Err(PyBufferError::new_err(format!(
+                "{} would import {} as {}",
+                target.name(),
+                dtype::name(self.dtype),
+                dtype::name(found)
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a copy made by the library.
+    pub(super) fn check_shared(
+        &self,
+        made: &Bound<'_, PyAny>,
+        target: &Target<'_>,
+    ) -> PyResult<()> {
+        match seen(made) {
+            Ok(snapshot) if snapshot.meta().data.addr() == self.address => Ok(()),
+            _ => {
+                let name = target.name();
+                let message = format!("copy=False, but {name} makes a copy of the tensor");
+                Err(copy_refused(made.py(), message))
+            }
+        }
+    }
+}
+
+/// Imports the result, to look at it.
+fn seen(made: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
+    from_dlpack(made, &Request::NOTHING)
+}
+
+/// Whether the result reports itself read-only.
+pub(super) fn is_readonly(made: &Bound<'_, PyAny>) -> bool {
+    seen(made).is_ok_and(|snapshot| snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY))
+}
+
+/// Whether a library refuses a tensor by this exception.
+pub(super) fn is_refusal(py: Python<'_>, error: &PyErr) -> bool {
+    let refused = copy_refused_type(py).is_ok_and(|class| error.is_instance(py, class));
+    !refused
+        && (error.is_instance_of::<PyBufferError>(py)
+            || error.is_instance_of::<PyRuntimeError>(py)
+            || error.is_instance_of::<PyTypeError>(py)
+            || error.is_instance_of::<PyValueError>(py)
+            || error.is_instance_of::<PyNotImplementedError>(py))
+}

@@ -1,0 +1,124 @@
+//! The ends of uses: points that a stream must pass before memory is released or read again.
+
+#![forbid(unsafe_code)]
+
+use std::sync::Arc;
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
+
+use crate::cpython::interpreter::{Pending, attach_uncounted, blocking};
+use crate::driver::{Capture, Event};
+use crate::stream::handle::Stream;
+use crate::stream::order;
+use crate::stream::order::Waits;
+use crate::types::error;
+
+/// The end of a use.
+#[derive(Clone)]
+pub(crate) enum End {
+    /// A point in the work of a stream, which the stream need not outlive.
+    Point(Arc<Event>),
+    /// All work queued on the stream. The driver refused to record a point, as it does while the stream captures, in a
+    /// host function, or without memory; that says nothing about the work.
+    Unrecorded(Stream),
+    /// Unknown for ever: the stream was destroyed, although its work may still go on.
+    Never,
+}
+
+impl End {
+    /// The end of all work queued on `stream` so far; `None` if nothing runs any more.
+    ///
+    /// While the stream captures, this is the end of all work by the time the capture has ended. Of the graph it says
+    /// nothing: that may be launched at any later time.
+    pub(crate) fn of(stream: &Stream) -> Option<Self> {
+        match record(stream) {
+            Ok(Some(point)) => Some(Self::Point(Arc::new(point))),
+            Err(error::Error::Driver(error)) if error.is_final() => None,
+            Err(error::Error::Driver(error)) if error.is_invalid_handle() => {
+                report(stream);
+                Some(Self::Never)
+            }
+            Ok(None) | Err(_) => Some(Self::Unrecorded(stream.clone())),
+        }
+    }
+
+    /// Whether both are the same end.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Point(one), Self::Point(other)) => Arc::ptr_eq(one, other),
+            (Self::Unrecorded(one), Self::Unrecorded(other)) => one.is(other),
+            (Self::Never, Self::Never) => true,
+            _ => false,
+        }
+    }
+
+    /// Adds this end to what a stream is to wait for.
+    pub(crate) fn collect(&self, waits: &mut Waits) {
+        match self {
+            Self::Point(point) => waits.add_point(point),
+            Self::Unrecorded(stream) => waits.add(stream),
+            Self::Never => {}
+        }
+    }
+
+    /// The end, with its point recorded if the driver now permits that; `None` if it has been passed, or nothing runs any
+    /// more.
+    pub(crate) fn left(self) -> Option<Self> {
+        match &self {
+            Self::Point(point) => match blocking(|| point.is_done()) {
+                Ok(is_done) => (!is_done).then_some(self),
+                Err(error) => (!error.is_final()).then_some(self),
+            },
+            Self::Unrecorded(stream) => Self::of(stream),
+            Self::Never => Some(self),
+        }
+    }
+
+    /// The point, if it is recorded.
+    pub(crate) fn point(&self) -> Option<&Arc<Event>> {
+        match self {
+            Self::Point(point) => Some(point),
+            Self::Unrecorded(_) | Self::Never => None,
+        }
+    }
+
+    /// Blocks until the point has been passed.
+    ///
+    /// # Errors
+    ///
+    /// `BufferError` while the stream captures a graph; errors of the driver.
+    pub(crate) fn synchronize(&self) -> Result<(), error::Error> {
+        match self {
+            Self::Point(point) => Ok(blocking(|| point.synchronize())?),
+            Self::Unrecorded(stream) => order::synchronize(stream),
+            Self::Never => Ok(()),
+        }
+    }
+}
+
+/// A point after all work on `stream`; `None` while work queued on it becomes part of a graph.
+fn record(stream: &Stream) -> Result<Option<Event>, error::Error> {
+    blocking(|| {
+        let (current, raw) = stream.enter_for_end()?;
+        match current.capture(raw)? {
+            Capture::None => Ok(Some(Event::record(&current, raw, Capture::None)?)),
+            _ => Ok(None),
+        }
+    })
+}
+
+/// Reports a stream that was destroyed before a tensor that used it, to `sys.unraisablehook`.
+#[cold]
+fn report(stream: &Stream) {
+    let message = format!(
+        "stream {:#x} was destroyed before a tensor that used it died; the memory is kept, because nothing tells when \
+         the stream's work ends. Keep a stream alive as long as its tensors, or pass a dlx.Stream of its object",
+        stream.handle()
+    );
+    attach_uncounted(|py| {
+        let _pending = Pending::save(py);
+        // PyO3 must count the attachment where an exception is dropped.
+        Python::attach(|py| PyBufferError::new_err(message).write_unraisable(py, None));
+    });
+}

@@ -1,0 +1,1 @@
+"""Tests on the libraries of NVIDIA and AMD themselves, on a machine without a GPU."""

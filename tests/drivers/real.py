@@ -1,0 +1,78 @@
+"""A driver that `fetch.py` has unpacked, and what dlx looks up in it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from textwrap import dedent
+
+import pytest
+
+from drivers.fetch import ABSENT, CUDA, DRIVERS, FOLDER, library_in
+
+TESTS = Path(__file__).parents[1]
+SOURCE = TESTS.parent / "src/driver"
+VARIABLES = {"cuda": "DLX_LIBCUDA", "hip": "DLX_LIBAMDHIP"}
+TOO_OLD = ("cuda-460", "hip-5.2")
+"""What dlx does not accept: before CUDA 11.3 and ROCm 5.3."""
+ACCEPTED = [name for name in DRIVERS if name not in TOO_OLD]
+
+
+def kind_of(name: str) -> str:
+    """Whether it is "cuda" or "hip"."""
+    return "cuda" if name in CUDA else "hip"
+
+
+def table_of(kind: str) -> dict[str, str]:
+    """Read the functions that dlx looks up, and their symbols, from its source."""
+    file = SOURCE / {"cuda": "cuda/functions.rs", "hip": "hip.rs"}[kind]
+    table = re.search(r"^functions! \{$(.*?)^\}$", file.read_text(), re.M | re.S)
+    assert table is not None
+    found = re.findall(r"(\w+)\([^;]*?\)(?: as \"(\w+)\")?;", table[1])
+    return {name: symbol or name for name, symbol in found}
+
+
+def version_asked() -> int:
+    """Read the version of CUDA that dlx asks `cuGetProcAddress_v2` for."""
+    text = (SOURCE / "cuda/functions.rs").read_text()
+    found = re.search(r"^const VERSION: c_int = (\d+);$", text, re.M)
+    assert found is not None
+    return int(found[1])
+
+
+class Driver:
+    """One of the drivers, or a skipped test with the reason why it is not there."""
+
+    def __init__(self, name: str) -> None:
+        """Find its library."""
+        self.name, self.kind, self.folder = name, kind_of(name), FOLDER / name
+        if not self.folder.exists():
+            absent = json.loads(ABSENT.read_text()) if ABSENT.exists() else {}
+            reason = absent.get(name, "`make drivers` fetches it")
+            pytest.skip(f"no driver {name}: {reason}")
+        self.file = library_in(self.folder, DRIVERS[name].file)
+
+    def command(self) -> list[str | Path]:
+        """Give the Python to run: with HIP, on the C library that HIP was built for."""
+        if self.kind == "cuda":
+            return [sys.executable]
+        loader = next(self.folder.glob("**/ld-linux*.so.*"))
+        folders = {str(file.parent) for file in self.folder.glob("**/lib*.so.*")}
+        return [loader, "--library-path", os.pathsep.join(folders), sys.executable]
+
+    def run(self, code: str) -> str:
+        """Output of a Python of its own, in which this is the driver of dlx."""
+        paths = filter(None, [str(TESTS), os.environ.get("PYTHONPATH")])
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
+        for kind, variable in VARIABLES.items():
+            environment[variable] = str(self.file) if kind == self.kind else "/nowhere"
+        command = [*self.command(), "-W", "error", "-c", dedent(code)]
+        ran = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=120
+        )
+        assert (ran.returncode, ran.stderr) == (0, "")
+        return ran.stdout.strip()

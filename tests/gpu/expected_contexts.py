@@ -1,0 +1,240 @@
+"""Answers about contexts, handles, host functions, other threads and final errors.
+
+A part of `expected.py`. Where a row says "not confirmed", documentation allows other
+answers, or is silent, and the row is the harshest of what drivers may do.
+"""
+
+from gpu.claimed import Codes
+
+EXPECTED_OF_CONTEXTS: dict[str, Codes] = {
+    # Not confirmed: cuda.h says of cuLaunchHostFunc that a CUDA API "may result in
+    # CUDA_ERROR_NOT_PERMITTED, but this is not required".
+    "a_host_function_may_not_call_the_driver": {
+        "launch": 0,
+        "query": 800,
+        "record": 800,
+        "current": 800,
+        "free": 800,
+    },
+    "a_host_function_holds_up_its_stream": {
+        "before": 0,
+        "behind": 600,
+        "behind after": 0,
+    },
+    "a_captured_host_function_does_not_run": {"launch": 0, "end": 0, "runs": 0},
+    # Not confirmed: cuda.h lists 201 for each, and says that it "most frequently"
+    # means that the thread has no context; only for default streams it is certain.
+    "some_calls_need_a_current_context": {
+        "create event": 201,
+        "record": 201,
+        "wait": 201,
+        "synchronize event": 201,
+        "query stream": 201,
+        "synchronize stream": 201,
+        "synchronize context": 201,
+        "legacy": 201,
+        "context of legacy": 201,
+        "free": 201,
+    },
+    # Not confirmed for cuStreamGetId and cuStreamIsCapturing, for which cuda.h does not
+    # list 201, and for the destruction, for which it does (cuda.core relies on it).
+    "some_calls_need_no_current_context": {
+        "context of stream": 0,
+        "id": 0,
+        "is capturing": 0,
+        "query event": 0,
+        "allocate": 0,
+        "free": 0,
+        "destroy event": 0,
+        "destroy stream": 0,
+    },
+    # Not confirmed: nothing is documented; 0 for a handle would be kinder. Numbers are
+    # "unique for the life of the program" (cuda.h, cuStreamGetId).
+    "handles_are_used_again": {"stream": 1, "number": 0, "event": 1},
+    # cuda.h, cuStreamGetCtx and cuStreamGetCtx_v2.
+    "the_streams_of_a_green_context": {
+        "legacy": 0,
+        "legacy as said": 1,
+        "legacy both": 0,
+        "legacy primary": 1,
+        "legacy green": 1,
+        "made": 0,
+        "made as said": 1,
+        "made both": 0,
+        "made primary": 1,
+        "made green": 1,
+    },
+    # cuda.h, cuStreamGetCtx_v2, for "contexts"; "query" is not confirmed.
+    "a_green_context_has_no_per_thread_stream": {"contexts": 400, "query": 400},
+    # Not confirmed: "a green context can be current to only one thread at a time"
+    # (cuda.h, cuGreenCtxCreate), which need not be an error.
+    "a_green_context_is_current_in_one_thread": {"first": 0, "second": 201},
+    # Not confirmed: "must be from the same context" (cuda.h, cuEventRecord), but
+    # cuGreenCtxRecordEvent asks for the same primary context only.
+    "an_event_is_of_one_context_green_or_not": {
+        "primary on green": 400,
+        "green on primary": 400,
+        "green on green": 0,
+        "wait": 0,
+    },
+    "cuStreamQuery_beside_captures": {
+        "global": 900,
+        "global, end": 901,
+        "global from relaxed": 0,
+        "global from relaxed, end": 0,
+        "thread-local": 0,
+        "thread-local, end": 0,
+        "thread-local from relaxed": 0,
+        "thread-local from relaxed, end": 0,
+        "relaxed": 0,
+        "relaxed, end": 0,
+        "relaxed from relaxed": 0,
+        "relaxed from relaxed, end": 0,
+    },
+    "cuStreamSynchronize_beside_captures": {
+        "global": 900,
+        "global, end": 901,
+        "global from relaxed": 0,
+        "global from relaxed, end": 0,
+        "thread-local": 0,
+        "thread-local, end": 0,
+        "thread-local from relaxed": 0,
+        "thread-local from relaxed, end": 0,
+        "relaxed": 0,
+        "relaxed, end": 0,
+        "relaxed from relaxed": 0,
+        "relaxed from relaxed, end": 0,
+    },
+    "cuEventQuery_beside_captures": {
+        "global": 900,
+        "global, end": 901,
+        "global from relaxed": 0,
+        "global from relaxed, end": 0,
+        "thread-local": 0,
+        "thread-local, end": 0,
+        "thread-local from relaxed": 0,
+        "thread-local from relaxed, end": 0,
+        "relaxed": 0,
+        "relaxed, end": 0,
+        "relaxed from relaxed": 0,
+        "relaxed from relaxed, end": 0,
+    },
+    "cuEventSynchronize_beside_captures": {
+        "global": 900,
+        "global, end": 901,
+        "global from relaxed": 0,
+        "global from relaxed, end": 0,
+        "thread-local": 0,
+        "thread-local, end": 0,
+        "thread-local from relaxed": 0,
+        "thread-local from relaxed, end": 0,
+        "relaxed": 0,
+        "relaxed, end": 0,
+        "relaxed from relaxed": 0,
+        "relaxed from relaxed, end": 0,
+    },
+    # NVIDIA/TensorRT#2888 and ROCm/rocm-systems#4508 (measured on two GPUs); a comment
+    # in ROCm/rocm-systems#11698 says that a thread-local capture survives.
+    "cuCtxSynchronize_beside_captures": {
+        "global": 900,
+        "global, end": 901,
+        "global from relaxed": 900,
+        "global from relaxed, end": 901,
+        "thread-local": 900,
+        "thread-local, end": 901,
+        "thread-local from relaxed": 900,
+        "thread-local from relaxed, end": 901,
+        "relaxed": 900,
+        "relaxed, end": 901,
+        "relaxed from relaxed": 900,
+        "relaxed from relaxed, end": 901,
+    },
+    "cuEventRecord_beside_captures": {
+        "global": 0,
+        "global, end": 0,
+        "global from relaxed": 0,
+        "global from relaxed, end": 0,
+        "thread-local": 0,
+        "thread-local, end": 0,
+        "thread-local from relaxed": 0,
+        "thread-local from relaxed, end": 0,
+        "relaxed": 0,
+        "relaxed, end": 0,
+        "relaxed from relaxed": 0,
+        "relaxed from relaxed, end": 0,
+    },
+    "cuStreamWaitEvent_beside_captures": {
+        "global": 0,
+        "global, end": 0,
+        "global from relaxed": 0,
+        "global from relaxed, end": 0,
+        "thread-local": 0,
+        "thread-local, end": 0,
+        "thread-local from relaxed": 0,
+        "thread-local from relaxed, end": 0,
+        "relaxed": 0,
+        "relaxed, end": 0,
+        "relaxed from relaxed": 0,
+        "relaxed from relaxed, end": 0,
+    },
+    "legacy_cuEventRecord_beside_captures": {
+        "global": 906,
+        "global, end": 901,
+        "global from relaxed": 906,
+        "global from relaxed, end": 901,
+        "thread-local": 906,
+        "thread-local, end": 901,
+        "thread-local from relaxed": 906,
+        "thread-local from relaxed, end": 901,
+        "relaxed": 906,
+        "relaxed, end": 901,
+        "relaxed from relaxed": 906,
+        "relaxed from relaxed, end": 901,
+    },
+    # Measured in ROCm/rocm-systems#4508.
+    "legacy_cuStreamSynchronize_beside_captures": {
+        "global": 906,
+        "global, end": 901,
+        "global from relaxed": 906,
+        "global from relaxed, end": 901,
+        "thread-local": 906,
+        "thread-local, end": 901,
+        "thread-local from relaxed": 906,
+        "thread-local from relaxed, end": 901,
+        "relaxed": 906,
+        "relaxed, end": 901,
+        "relaxed from relaxed": 906,
+        "relaxed from relaxed, end": 901,
+    },
+    # Not confirmed: "the legacy stream is not supported for stream capture" (cuda.h,
+    # cuStreamIsCapturing); 906 may be another code.
+    "the_legacy_stream_is_not_drawn_into_a_capture": {
+        "global": 906,
+        "global, end": 901,
+        "thread-local": 906,
+        "thread-local, end": 901,
+        "relaxed": 906,
+        "relaxed, end": 901,
+    },
+    # cuda.h, CUDA_ERROR_ILLEGAL_ADDRESS: "any further CUDA work will return the same
+    # error". Not confirmed for what is no work: the two questions about the stream,
+    # "destroy event", "retain" and "push".
+    "an_illegal_address_ends_the_context": {
+        "synchronize": 700,
+        "again": 700,
+        "record": 700,
+        "query": 700,
+        "wait": 700,
+        "is capturing": 700,
+        "context of stream": 700,
+        "synchronize context": 700,
+        "create event": 700,
+        "destroy event": 700,
+        "free": 700,
+        "free async": 700,
+        "retain": 700,
+        "push": 700,
+        "current": 0,
+        "current as before": 1,
+    },
+}
