@@ -54,11 +54,7 @@ def free(gpu: Machine, client: Client, release: str) -> bool:
         tensor = dlx.from_dlpack(array, **keywords)
         seen = gpu.read(tensor.data_ptr, gpu.s)
         del array
-        if release == "sync":
-            with gpu.gate.opened_after(0.05):
-                del tensor
-        else:
-            del tensor
+        del tensor
         # One of them reuses the memory of the array, if the pool has it back.
         again = [client.full(NEW) for _ in range(8)]
         gpu.p.settles()
