@@ -61,12 +61,18 @@ impl Loan {
             self.is_joined = true;
             order::all(stream, &waits, Joined::Back)?;
         }
-        let mut views = Vec::with_capacity(self.lent.len());
-        for lent in &self.lent {
-            let snapshot = match &self.stream {
-                Some(stream) if stream::has_streams(lent.device()) => lent.view(stream)?,
-                _ => lent.snapshot.clone(),
-            };
+        let stream = self.stream.as_ref();
+        let ordered = |lent: &Lent| stream.filter(|_| stream::has_streams(lent.device()));
+        let snapshot = |lent| match ordered(lent) {
+            Some(stream) => lent.view(stream),
+            None => Ok(lent.snapshot.clone()),
+        };
+        let snapshots: Result<Vec<_>, _> = self.lent.iter().map(snapshot).collect();
+        let snapshots = snapshots?;
+        // The garbage collector looks only into tensors that alone hold their memory.
+        self.lent.retain(|lent| ordered(lent).is_some());
+        let mut views = Vec::with_capacity(snapshots.len());
+        for snapshot in snapshots {
             // The borrower may keep the view.
             let view = Tensor::holding(py, snapshot)?;
             self.views.push(view.clone().unbind());

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
 use crate::adapters::{oneapi, torch};
+use crate::copy::by_driver;
 use crate::copy::request::{Request, again, finish, is_refusal, refused_by_both};
 use crate::exchange::Table;
 use crate::import::aliases;
@@ -120,7 +121,8 @@ fn exported(
     } else {
         None
     };
-    let unordered = has_streams && !moves && usage.is_none();
+    let is_ordered = usage.is_some();
+    let unordered = has_streams && !moves && !is_ordered;
     let mut snapshot = Snapshot::import(managed, usage)
         .map_err(|(error, _)| torch::explain(kind.as_ref(), x, error.into()))?;
     if let Some(kind) = &kind {
@@ -133,6 +135,14 @@ fn exported(
             device::name(here)
         ))
     };
+    if moves
+        && is_ordered
+        && request.copy != Some(false)
+        && by_driver::is_one_call_down(&snapshot, request.device)
+    {
+        // Others may wait for the device with the GIL held (torch 2.11).
+        return again(py, snapshot, request);
+    }
     if moves {
         let there = request.device.unwrap_or(here);
         let can = table.work_stream.is_some() || !stream::has_streams(here);

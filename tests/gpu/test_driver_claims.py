@@ -25,7 +25,7 @@ def answers(name: str) -> Codes:
     code, out, errors = run_python(
         f"""
         import json
-        from gpu.claims_memory import run
+        from gpu.claims import run
         print(json.dumps(run({name!r})))
         """
     )
