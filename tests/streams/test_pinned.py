@@ -5,9 +5,10 @@ from __future__ import annotations
 import dlx
 import pytest
 from support.simulated_driver import Simulation
+from support.simulated_objects import Memory
 
 
-def pinned(sim: Simulation) -> tuple[dlx.Tensor, object]:
+def pinned(sim: Simulation) -> tuple[dlx.Tensor, Memory]:
     """Give a tensor in pinned memory, and what holds the memory."""
     memory = sim.allocate(16, kind="pinned")
     tensor = dlx.from_pointer(
