@@ -9,12 +9,17 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from ctypes import byref, c_char_p, c_int, c_size_t, c_uint64
+from collections.abc import Callable
+from ctypes import CFUNCTYPE, byref, c_char_p, c_int, c_size_t, c_uint64, c_void_p
 from typing import Any
 
+HostFunction = CFUNCTYPE(None, c_void_p)
+"""`CUhostFn`: the driver calls it in a thread of its own."""
+NOT_PERMITTED = 800
 NOT_READY = 600
 NON_BLOCKING = 1
 DISABLE_TIMING = 2
+USED_MEM_CURRENT = 7
 
 
 class DriverError(Exception):
@@ -33,7 +38,8 @@ class Driver:
     def __init__(self) -> None:
         """Load and initialize it."""
         usual = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
-        self._library = ctypes.CDLL(os.environ.get("DLX_LIBCUDA") or usual)
+        self.file = os.environ.get("DLX_LIBCUDA") or usual
+        self._library = ctypes.CDLL(self.file)
         self.call("cuInit", 0)
 
     def has(self, name: str) -> bool:
@@ -98,3 +104,19 @@ class Driver:
         self.call("cuEventRecord", event, before)
         self.call("cuStreamWaitEvent", then, event, 0)
         self.call("cuEventDestroy_v2", event)
+
+    def new_green_stream(self, green: int) -> int:
+        """Create a stream of a green context, which need not be current."""
+        return self.get("cuGreenCtxStreamCreate", green, NON_BLOCKING, 0)
+
+    def launch_host_function(self, stream: int, call: Callable[[], object]) -> Any:
+        """Queue a Python function; keep the result until it has run."""
+        function = HostFunction(lambda _: call() and None)
+        self.call("cuLaunchHostFunc", stream, function, c_void_p())
+        return function
+
+    def used_by_the_pool(self) -> int:
+        """Return how many bytes of the first GPU's default pool are allocated."""
+        pool, used = self.get("cuDeviceGetDefaultMemPool", 0), c_uint64()
+        self.call("cuMemPoolGetAttribute", pool, USED_MEM_CURRENT, byref(used))
+        return used.value
