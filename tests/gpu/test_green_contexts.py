@@ -212,9 +212,10 @@ def test_the_legacy_stream_is_that_of_the_green_context_that_is_current(
     gpu: Machine, green: Green, direction: str, order: str
 ) -> None:
     """H8: as under torch's `GreenContext.set_context` (pytorch#185527)."""
-    pair = (gpu.p, green.default) if direction == "to" else (green.default, gpu.s)
+    there = green.default
+    writer, reader = (gpu.p, there) if direction == "to" else (there, gpu.s)
     with green.current():
-        assert read_of_late_write(gpu, *pair, order) == (NEW, True)
+        assert read_of_late_write(gpu, writer, reader, order) == (NEW, True)
 
 
 @pytest.mark.parametrize("direction", ["to", "back"])
@@ -222,9 +223,10 @@ def test_without_order_the_legacy_stream_of_a_green_context_does_not_wait(
     gpu: Machine, green: Green, direction: str
 ) -> None:
     """The control."""
-    pair = (gpu.p, green.default) if direction == "to" else (green.default, gpu.s)
+    there = green.default
+    writer, reader = (gpu.p, there) if direction == "to" else (there, gpu.s)
     with green.current():
-        assert read_of_late_write(gpu, *pair, "none") == (OLD, False)
+        assert read_of_late_write(gpu, writer, reader, "none") == (OLD, False)
 
 
 def test_the_threads_own_stream_of_a_green_context_is_refused_or_ordered(
