@@ -159,13 +159,18 @@ fn ask_checked(
         }
         None => snapshot,
     };
-    let snapshot = match asked.copy {
-        // torch copies without setting IS_COPIED (R37).
-        Some(true) if kind.is_some() => snapshot.copied()?,
-        Some(true) => snapshot,
-        _ => finish(py, snapshot, request)?,
+    // torch copies without setting IS_COPIED (R37); only pinned memory is the host's, too, without a copy.
+    let is_moved =
+        asked.device.is_some() && stream::has_streams(here) != stream::has_streams(there);
+    let snapshot = if kind.is_some() && (asked.copy == Some(true) || is_moved) {
+        snapshot.copied()?
+    } else {
+        snapshot
     };
-    Ok(Some(snapshot))
+    match asked.copy {
+        Some(true) => Ok(Some(snapshot)),
+        _ => finish(py, snapshot, request).map(Some),
+    }
 }
 
 /// Refuses a torch export whose memory is not that of `x`.

@@ -70,6 +70,8 @@ impl DeviceMemory {
         }
         let address = blocking(|| {
             let (current, raw) = stream.enter()?;
+            // The pool may have to grow, which a capture in another thread forbids in any mode but the relaxed one.
+            let _relaxed = current.relaxed()?;
             match current.allocate(bytes, raw) {
                 Err(error) if error.is_out_of_memory() => Err(Error::OutOfMemory(bytes)),
                 allocated => Ok(allocated?),
@@ -174,6 +176,7 @@ impl Allocation {
             if current.capture(raw)? != Capture::None {
                 return Ok(false);
             }
+            let _relaxed = current.relaxed()?;
             // SAFETY: allocated by `new`. Every tensor over it holds this block (S22) and is released after the other
             // streams that used it (`stream/release.rs`). This stream is the one that it was used on, or waits for all
             // work on it that dlx knows of.

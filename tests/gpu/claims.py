@@ -66,7 +66,18 @@ def one_capture_is_one_graph(cuda: Driver) -> Codes:
 
 @claim
 def a_stream_drawn_in_must_come_back(cuda: Driver) -> Codes:
-    """904."""
+    """904, if work was queued on it."""
+    memory = cuda.get("cuMemAlloc_v2", 256)
+    one, other, event = begin(cuda), cuda.new_stream(), cuda.new_event()
+    cuda.call("cuEventRecord", event, one)
+    codes = {"wait": cuda.answer("cuStreamWaitEvent", other, event, 0)}
+    codes["work"] = cuda.answer("cuMemsetD8Async", memory, 0, 256, other)
+    return codes | {"end": end(cuda, one)}
+
+
+@claim
+def a_stream_drawn_in_without_work_need_not_come_back(cuda: Driver) -> Codes:
+    """0: the graph has nothing of it."""
     one, other, event = begin(cuda), cuda.new_stream(), cuda.new_event()
     cuda.call("cuEventRecord", event, one)
     code = cuda.answer("cuStreamWaitEvent", other, event, 0)
@@ -116,7 +127,7 @@ def to_record_on_the_legacy_stream_is_not(cuda: Driver) -> Codes:
 
 @claim
 def a_captured_event_cannot_be_asked(cuda: Driver) -> Codes:
-    """907 for query and synchronize."""
+    """907 for query and synchronize; 1 once the capture is over."""
     event, stream = cuda.new_event(), begin(cuda)
     cuda.call("cuEventRecord", event, stream)
     codes = {"query": cuda.answer("cuEventQuery", event)}

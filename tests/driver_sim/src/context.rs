@@ -109,13 +109,12 @@ impl Sim {
     }
 
     /// A context that a call is given: "a context that has had cuCtxDestroy() invoked on it" is no valid handle
-    /// (cuda.h, `CUDA_ERROR_INVALID_CONTEXT`).
-    fn given_context(&self, handle: Handle) -> Answer<&Context> {
-        let destroyed_is_invalid = |code| match code {
-            CONTEXT_IS_DESTROYED => INVALID_CONTEXT,
-            code => code,
-        };
-        self.context(handle).map_err(destroyed_is_invalid)
+    /// (cuda.h, `CUDA_ERROR_INVALID_CONTEXT`). One that has failed still is.
+    fn given_context(&self, handle: Handle) -> Answer {
+        match self.context(handle) {
+            Err(CONTEXT_IS_DESTROYED | INVALID_CONTEXT) => Err(INVALID_CONTEXT),
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     /// The context that the call works in: of HIP, the primary one of the thread's device.
@@ -157,7 +156,7 @@ impl Sim {
         let Some(handle) = self.primary(device) else {
             return self.create_context(device, Some(1));
         };
-        self.context(handle)?;
+        self.given_context(handle)?;
         if let Some(context) = self.contexts.get_mut(&handle) {
             context.retained = context.retained.map(|count| count + 1);
         }
@@ -185,7 +184,8 @@ impl Sim {
 
     /// Ends a context that is no primary one.
     pub(crate) fn destroy_context(&mut self, handle: Handle) -> Answer {
-        let context = self.given_context(handle)?;
+        self.given_context(handle)?;
+        let context = self.contexts.get(&handle).ok_or(INVALID_CONTEXT)?;
         if context.retained.is_some() || context.green.is_some() {
             return Err(INVALID_CONTEXT);
         }

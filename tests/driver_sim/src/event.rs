@@ -155,6 +155,9 @@ impl Sim {
     fn queried_event(&mut self, handle: Handle) -> Answer<Option<Moment>> {
         let recorded = self.event(handle)?.recorded.clone();
         if let Some(capture) = recorded.as_ref().and_then(|moment| moment.capture) {
+            if !self.captures.contains_key(&capture) {
+                return Err(INVALID_VALUE);
+            }
             self.invalidate(&[capture]);
             return Err(CAPTURED_EVENT);
         }

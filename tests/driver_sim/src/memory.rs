@@ -135,19 +135,20 @@ impl Sim {
         match moment.capture {
             None => (block.live, block.pool) = (false, pool),
             // What a capture frees is freed when the graph runs, and must be an allocation of that graph
-            // (`cuMemFreeAsync`). The code, and that the capture ends, are not documented.
-            Some(capture) if of_graph != Some(capture) => {
-                self.invalidate(&[capture]);
-                return Err(INVALID_VALUE);
-            }
+            // (`cuMemFreeAsync`). The code is not documented; a GPU has answered it, and the capture went on.
+            Some(capture) if of_graph != Some(capture) => return Err(INVALID_VALUE),
             Some(_) => {}
         }
         self.access(true, &[(address, address + nbytes)], moment);
         Ok(())
     }
 
-    /// Allocates in the order of a resolved stream: a block freed in that order is given out again at once.
+    /// Allocates in the order of a resolved stream: a block freed in that order is given out again at once. An unsafe
+    /// call for captures, unless the stream itself captures: the pool may have to grow.
     pub(crate) fn allocate_on(&mut self, nbytes: usize, stream: Handle) -> Answer<Address> {
+        if self.stream(stream)?.capture.is_none() {
+            self.check_unsafe_call()?;
+        }
         let moment = self.enqueue(stream)?;
         let context = self.stream(stream)?.context;
         let device = self.device_of(context)?;
@@ -172,8 +173,11 @@ impl Sim {
         Ok(start)
     }
 
-    /// Frees in the order of a resolved stream, into its pool.
+    /// Frees in the order of a resolved stream, into its pool; for captures, as unsafe as to allocate.
     pub(crate) fn free_on(&mut self, address: Address, stream: Handle) -> Answer {
+        if self.stream(stream)?.capture.is_none() {
+            self.check_unsafe_call()?;
+        }
         let moment = self.enqueue(stream)?;
         self.free_block(address, Some(stream), &moment)
     }
