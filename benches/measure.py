@@ -74,7 +74,8 @@ class Result:
 
 def missing(code: str, scope: Scope) -> bool:
     """Whether `code` reads or imports a name that it does not have from `scope`."""
-    names, bound = set(), {"n"}
+    names: set[str] = set()
+    bound = {"n"}
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Name):
             (names if isinstance(node.ctx, ast.Load) else bound).add(node.id)
