@@ -55,7 +55,7 @@ def the_segments_are_expandable(gpu: Machine, torch: Any) -> None:
 
 @check
 def an_import_shares_the_memory(gpu: Machine, torch: Any) -> None:
-    """R28: with and without a stream, and back."""
+    """R73, R76: with and without a stream, and back."""
     x = torch.arange(12.0, device="cuda:0").reshape(3, 4)
     for keywords in ({}, {"stream": gpu.s}, {"stream": -1}):
         tensor = dlx.from_dlpack(x, **keywords)

@@ -53,7 +53,7 @@ def pinned(library: str) -> tuple[dlx.Tensor, Any]:
 
 
 def test_the_device_of_pinned_memory_is_what_torch_exports(gpu: Machine) -> None:
-    """R65: dlx reads it from the exported tensor, and torch has two answers."""
+    """R64: dlx reads it from the exported tensor, and torch has two answers."""
     x, address = of_torch()
     managed = take(x.__dlpack__(max_version=(1, 3)))
     exported = managed.dl_tensor.device
@@ -72,7 +72,7 @@ def test_the_device_of_pinned_memory_is_what_torch_exports(gpu: Machine) -> None
 
 @pytest.mark.parametrize("library", MEMORY)
 def test_pinned_memory_is_host_memory_of_numpy(gpu: Machine, library: str) -> None:
-    """R28: it is shared with NumPy by any of its names."""
+    """R66: it is shared with NumPy by any of its names."""
     owner, address = MEMORY[library]()
     for tensor in (dlx.from_dlpack(owner), pinned(library)[0]):
         np.testing.assert_array_equal(tensor.numpy(), np.full(COUNT, OLD))
