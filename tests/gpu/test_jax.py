@@ -210,7 +210,7 @@ def struck(gpu: Machine, jax: Any, release: Any) -> int:
             tensor = dlx.from_dlpack(x, stream=gpu.s.handle, release=release)
             read = gpu.read(tensor.data_ptr, gpu.s)
             del x, tensor
-            again = [fill(new).block_until_ready() for _ in range(8)]
+            again = [fill(new).block_until_ready() for _ in range(64)]
             gpu.gate.open()
             gpu.s.synchronize()
         del again
