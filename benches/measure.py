@@ -73,14 +73,15 @@ class Result:
 
 
 def missing(code: str, scope: Scope) -> bool:
-    """Whether `code` reads or imports a name that is not in `scope`."""
-    names = set()
+    """Whether `code` reads or imports a name that it does not have from `scope`."""
+    names: set[str] = set()
+    bound = {"n"}
     for node in ast.walk(ast.parse(code)):
         if isinstance(node, ast.Name):
-            names.add(node.id)
+            (names if isinstance(node.ctx, ast.Load) else bound).add(node.id)
         elif isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
-    return not names <= scope.keys() | {"n"}
+    return not names <= scope.keys() | bound
 
 
 def sampler(clock: Clock, code: str, scope: Scope) -> Sampler:

@@ -38,7 +38,11 @@ def test_the_groups_end_within_45_minutes() -> None:
 
 
 def test_each_test_of_a_divided_file_is_in_one_group() -> None:
-    """A file in two groups is divided by an expression and its opposite."""
+    """A file in two groups is divided by an expression and its opposite.
+
+    In one group it is whole: without an expression, or by one that the file's own name
+    meets, as pytest counts it among the names of its tests.
+    """
     shared: dict[Path, list[str]] = {}
     for group in GROUPS:
         for file in files_of(group)[0]:
@@ -48,7 +52,8 @@ def test_each_test_of_a_divided_file_is_in_one_group() -> None:
             (without, those) = only
             assert without == f"not ({those})", file
         else:
-            assert only == [""], file
+            (words,) = (expression.split(" or ") for expression in only)
+            assert any(word in file.name for word in words), file
 
 
 # The runner.

@@ -1,0 +1,168 @@
+"""Drops of tensors of 2 GiB that a stream has yet to use (written without a GPU).
+
+A gate keeps the stream S from its end, so what waits for S on the host waits until the
+gate is opened.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+import dlx
+import pytest
+
+from gpu.machine import COUNT, NEW, OLD, Machine, one_value
+from gpu.report import found
+
+GIB = 1 << 30
+SOON_S = 0.2
+"""Seconds within which a call that waits for nothing returns."""
+OPENED_S = 0.5
+"""Seconds until the gate is opened, for calls that wait."""
+
+
+@pytest.fixture
+def memory(gpu: Machine, torch: ModuleType) -> Iterator[Callable[[], int]]:
+    """Return what counts the bytes that torch has not got back since the start."""
+    settle(gpu, torch)
+    begin = torch.cuda.memory_allocated()
+    yield lambda: int(torch.cuda.memory_allocated() - begin)
+    settle(gpu, torch)
+    torch.cuda.empty_cache()
+
+
+def settle(gpu: Machine, torch: ModuleType) -> None:
+    """Let dlx give back what is done; it looks at two entries whenever it orders."""
+    gpu.synchronize()
+    some = torch.zeros(1, device="cuda:0")
+    for _ in range(16):
+        dlx.from_dlpack(some, stream=gpu.y, release="none")
+    gpu.synchronize()
+
+
+def imported(gpu: Machine, torch: ModuleType, nbytes: int) -> dlx.Tensor:
+    """Return a tensor for S, which alone holds memory of torch."""
+    x = torch.empty(nbytes, dtype=torch.uint8, device="cuda:0")
+    return dlx.from_dlpack(x, stream=gpu.s.handle)
+
+
+def drop(tensors: list[dlx.Tensor]) -> float:
+    """Drop the first of the tensors, and return how many seconds that took."""
+    begin = time.perf_counter()
+    del tensors[0]
+    return time.perf_counter() - begin
+
+
+def test_a_drop_of_2_gib_does_not_wait(
+    gpu: Machine, torch: ModuleType, memory: Callable[[], int]
+) -> None:
+    """Rule 6: the one that came last may have any size."""
+    tensors = [imported(gpu, torch, 2 * GIB)]
+    with gpu.gate.closed(gpu.s):
+        seconds = drop(tensors)
+        assert not gpu.s.is_done()
+        held = memory()
+    settle(gpu, torch)
+    found(f"a drop of 2 GiB takes {seconds * 1e6:.0f} us")
+    assert seconds < SOON_S
+    assert held == 2 * GIB, "the memory was given back while a stream may use it"
+    assert memory() == 0, "the memory was not given back after the stream's end"
+
+
+def handed_out(gpu: Machine, torch: ModuleType, release: Any) -> bool:
+    """Drop 2 GiB that S has yet to read; whether torch hands that out meanwhile."""
+    both = sorted(
+        (torch.empty(2 * GIB, dtype=torch.uint8, device="cuda:0") for _ in range(2)),
+        key=lambda x: int(x.data_ptr()),
+        reverse=True,
+    )
+    both[0][: 4 * COUNT].view(torch.float32).fill_(OLD)  # loads the kernel
+    # torch takes the lowest address of equal blocks: the dropped one before the spare.
+    x, spare = both.pop(), both[0].data_ptr()
+    first = x.data_ptr()
+    gpu.fill(first, OLD, gpu.s)
+    gpu.s.synchronize()
+    both.clear()
+    with gpu.gate.closed(gpu.s):
+        tensor = dlx.from_dlpack(x, stream=gpu.s.handle, release=release)
+        read = gpu.read(tensor.data_ptr, gpu.s)
+        del x, tensor
+        again = torch.empty(2 * GIB, dtype=torch.uint8, device="cuda:0")
+        place = again.data_ptr()
+        again[: 4 * COUNT].view(torch.float32).fill_(NEW)
+        torch.cuda.current_stream().synchronize()
+        assert not gpu.s.is_done()
+    assert place in (first, spare)
+    assert (one_value(read) == NEW) == (place == first)
+    return bool(place == first)
+
+
+def test_2_gib_that_a_stream_has_yet_to_read_are_not_handed_out(
+    gpu: Machine, torch: ModuleType, memory: Callable[[], int]
+) -> None:
+    """H4: torch takes another block."""
+    assert not handed_out(gpu, torch, "auto")
+
+
+def test_without_order_2_gib_are_handed_out(
+    gpu: Machine, torch: ModuleType, memory: Callable[[], int]
+) -> None:
+    """H4: the control."""
+    assert handed_out(gpu, torch, "none")
+
+
+def test_drops_of_1_gib_before_the_last_do_not_wait(
+    gpu: Machine, torch: ModuleType, memory: Callable[[], int]
+) -> None:
+    """Rule 6: the list holds 1 GiB, and the tensor that came last."""
+    sizes = [GIB // 4] * 4 + [2 * GIB]
+    tensors = [imported(gpu, torch, nbytes) for nbytes in sizes]
+    with gpu.gate.closed(gpu.s):
+        seconds = sum([drop(tensors) for _ in sizes])
+        assert not gpu.s.is_done()
+        held = memory()
+    settle(gpu, torch)
+    assert seconds < SOON_S
+    assert held == sum(sizes)
+    assert memory() == 0
+
+
+@pytest.mark.parametrize("first", [2 * GIB, GIB + (2 << 20)])
+def test_the_next_drop_waits_for_the_oldest(
+    gpu: Machine, torch: ModuleType, memory: Callable[[], int], first: int
+) -> None:
+    """Rule 6: beyond 1 GiB without the last, dlx waits, and gives the oldest back."""
+    second = GIB // 4
+    tensors = [imported(gpu, torch, nbytes) for nbytes in (first, second)]
+    with gpu.gate.closed(gpu.s), gpu.gate.opened_after(OPENED_S):
+        without_a_wait = drop(tensors)
+        waited = drop(tensors)
+        left = memory()
+    settle(gpu, torch)
+    assert without_a_wait < SOON_S
+    assert waited > OPENED_S / 2, "the list has more than 1 GiB, and nothing waited"
+    assert left <= second, "the oldest was waited for, and not given back"
+    assert memory() == 0
+
+
+def test_memory_of_dlx_is_freed_in_order(
+    gpu: Machine, torch: ModuleType, memory: Callable[[], int]
+) -> None:
+    """H4: 2 GiB of `dlx.empty` are dropped before a kernel on their stream reads."""
+    with dlx.stream(gpu.s):
+        tensors = [dlx.empty((2 * GIB,), "uint8", device="cuda:0")]
+    gpu.fill(tensors[0].data_ptr, OLD, gpu.s)
+    gpu.synchronize()
+    with gpu.gate.closed(gpu.s), gpu.gate.opened_after(OPENED_S):
+        read = gpu.read(tensors[0].data_ptr, gpu.s)
+        seconds = drop(tensors)
+        # The driver may wait for S, on the host or on X, before it hands the memory on.
+        with dlx.stream(gpu.x):
+            other = dlx.empty((2 * GIB,), "uint8", device="cuda:0")
+        gpu.fill(other.data_ptr, NEW, gpu.x)
+        gpu.x.settles(OPENED_S / 4)
+    assert seconds < SOON_S
+    assert one_value(read) == OLD
