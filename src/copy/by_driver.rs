@@ -106,11 +106,11 @@ pub(crate) fn check(here: DLDevice, there: DLDevice) -> Result<(), Error> {
     }
 }
 
-/// Whether one call of the driver copies `source` to the host, if that is where it is to go.
-pub(crate) fn is_one_call_down(source: &Snapshot, there: Option<DLDevice>) -> bool {
+/// Whether `source` goes to the host in one run of bytes.
+pub(crate) fn is_run_down(source: &Snapshot, there: Option<DLDevice>) -> bool {
     let here = source.meta().device;
     let is_down = there.is_some_and(|there| matches!(way(here, there), Some(Direction::Down)));
-    is_down && (source.size() == 0 || rows(source).is_some()) && driver::of(here).is_ok()
+    is_down && source.is_row_major() && driver::of(here).is_ok()
 }
 
 #[cold]

@@ -138,9 +138,9 @@ fn exported(
     if moves
         && is_ordered
         && request.copy != Some(false)
-        && by_driver::is_one_call_down(&snapshot, request.device)
+        && by_driver::is_run_down(&snapshot, request.device)
     {
-        // Others may wait for the device with the GIL held (torch 2.11).
+        // torch 2.11 waits for the device with the GIL held. Other layouts are its own: it has kernels for them.
         return again(py, snapshot, request);
     }
     if moves {

@@ -69,6 +69,11 @@ class CuPy(Client):
 
     needs = "cupy"
 
+    def __init__(self) -> None:
+        """Import the library, and have it load its kernels: later that would wait."""
+        super().__init__()
+        self.write(self.full(0.0), 0.0)
+
     def stream(self, stream: Stream) -> AbstractContextManager[Any]:
         """Work on a stream."""
         current: AbstractContextManager[Any]

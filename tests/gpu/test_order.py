@@ -30,7 +30,7 @@ def read_of_late_write(gpu: Machine, library: str, way: str) -> tuple[float, boo
     client = client_of(library)
     with client.stream(gpu.p):
         array = client.full(OLD)
-        # The library may load its kernel now: later it would wait for the gate.
+        # The library loads its kernel now: later that would wait for the gate.
         client.write(array, OLD)
         dlx.from_dlpack(array, stream=gpu.s)
         gpu.synchronize()

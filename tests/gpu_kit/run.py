@@ -33,7 +33,7 @@ from gpu_kit.processes import Environment, run_program, run_tests  # noqa: E402
 
 Result = dict[str, Any]
 BAD = ("failed", "error", "crashed", "hung")
-WANTED = ["dlx", "pytest", "rich", "numba-cuda"]
+WANTED = ["dlx", "pytest", "rich", "numba-cuda", "numpy<2.5"]
 TOOLKIT = [
     *("nvidia-cuda-cccl", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime"),
     *("nvidia-nvjitlink", "nvidia-nvvm"),

@@ -2,11 +2,13 @@
 
 #![forbid(unsafe_code)]
 
+use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
 use crate::adapters::cuda_array_interface;
 use crate::copy::request::Request;
+use crate::cpython::modules::loaded_class;
 use crate::driver;
 use crate::stream::usage::{Producer, StreamUsage};
 use crate::stream::{self, Stream, Wanted};
@@ -48,7 +50,8 @@ pub(super) fn of_request(
     };
     Ok(match (wanted, producer) {
         (Wanted::NoOrder, _) => {
-            let argument = stream::has_streams(there).then_some(stream::NO_SYNC);
+            let knows = stream::has_streams(there) && !is_of_jax(x)?;
+            let argument = knows.then_some(stream::NO_SYNC);
             (argument, Order::Ready(None))
         }
         (Wanted::Stream(stream), producer) => {
@@ -74,4 +77,12 @@ pub(super) fn of_request(
             (argument, Order::Ready(usage))
         }
     })
+}
+
+/// Whether `x` is an array of JAX, which takes -1 for a handle (0.11). Without a stream it waits on the host for its
+/// elements.
+#[cold]
+fn is_of_jax(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let array = loaded_class(intern!(x.py(), "jax"), intern!(x.py(), "Array"))?;
+    Ok(array.is_some_and(|array| x.is_instance(&array).unwrap_or(false)))
 }
