@@ -27,5 +27,5 @@ def answers(name: str) -> Codes:
 
 @pytest.mark.parametrize("name", CLAIMS)
 def test_the_simulation_answers_like_the_table(name: str) -> None:
-    """It is held to `gpu/expected.py` like the real one, which it is never kinder than."""
+    """It is never kinder than the real one, whose answers `gpu/expected.py` has."""
     assert answers(name) == SIMULATED[name]

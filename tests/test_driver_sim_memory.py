@@ -270,8 +270,7 @@ def test_a_capture_frees_no_memory_from_outside(sim: Simulation) -> None:
     a.begin_capture()
     with pytest.raises(DriverError, match="cuMemFreeAsync: 1"):
         a.free(memory)
-    with pytest.raises(DriverError, match="cuStreamEndCapture: 901"):
-        a.end_capture()
+    a.end_capture()
 
 
 # Pointers.

@@ -93,6 +93,11 @@ def count(hazard: str, library: str, order: str, rounds: int = ROUNDS) -> int:
     """Return in how many of `rounds` a hazard strikes."""
     gpu, client = machine(), CLIENTS[library]()
     with client.stream(gpu.p):
+        # What loads something when it is first used does so here, not behind the gate.
+        array = client.full(OLD)
+        client.write(array, OLD)
+        with dlx.borrow(array, stream=-1):
+            gpu.synchronize()
         HAZARDS[hazard](gpu, client, "none")
         return sum(HAZARDS[hazard](gpu, client, order) for _ in range(rounds))
 

@@ -59,7 +59,9 @@ impl Sim {
     /// Refuses to make a green context current in a second thread: "a green context can be current to only one thread
     /// at a time" (cuda.h, cuGreenCtxCreate). Which error that is, or whether it is one, is not documented.
     pub(crate) fn check_green_elsewhere(&self, handle: Handle) -> Answer {
-        let green = self.context(handle)?.green.is_some();
+        let green = self
+            .context(handle)
+            .is_ok_and(|context| context.green.is_some());
         let mut others = self.threads.iter().filter(|&(&id, _)| id != self.thread);
         if green && others.any(|(_, thread)| thread.stack.contains(&handle)) {
             return Err(INVALID_CONTEXT);
