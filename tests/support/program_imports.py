@@ -35,7 +35,8 @@ class ImportOperations(State):
         stream = self.order(self.streams[b]) if c % 5 else None
         if release == "record_stream" and (stream is None or self.unordered):
             release = "auto"
-        array, order = item.array, {"stream": stream, "release": release}
+        array = item.array
+        order: dict[str, Any] = {"stream": stream, "release": release}
         tensor = self.call("take", lambda: dlx.from_dlpack(array, **order))
         if tensor is not REFUSED:
             self.fork(self.streams[b])
@@ -107,7 +108,8 @@ class ImportOperations(State):
         if self.capturing and item.tensors and _AVOIDS_DEATH:
             item.tensors.insert(index, gone.pop())
             return
-        recorded = item.array.storage.recorded if item.array else set()
+        storage = item.array.storage if item.array is not None else None
+        recorded = storage.recorded if storage is not None else set()
         elsewhere = not c % 4 and all(s.handle != PER_THREAD for s in recorded)
         if _AVOIDS_LEGACY:
             elsewhere = elsewhere and all(tensor.stream != LEGACY for tensor in gone)

@@ -199,7 +199,7 @@ class State:
     @contextmanager
     def muting(self, path: str) -> Iterator[None]:
         """Make the driver ignore the waits of a path, if that is the muted one."""
-        names = MUTED_CALLS if path == self.muted else ()
+        names: tuple[str, ...] = MUTED_CALLS if path == self.muted else ()
         if self.muted == "release":
             # Memory is given back as if all work were done.
             names = ("cuEventQuery", "cuEventSynchronize")

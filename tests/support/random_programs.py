@@ -64,14 +64,14 @@ def fault(steps: Sequence[Step], **switched_off: Any) -> str:
     return faults[0] if faults else ""
 
 
-def shorter(steps: list[Step]) -> list[Step]:
+def shorter(steps: list[Step], **switched_off: Any) -> list[Step]:
     """Return steps of which none can be left out, that fail in the same way."""
-    kind, size = fault(steps)[:12], len(steps)
+    kind, size = fault(steps, **switched_off)[:12], len(steps)
     while size := size // 2:
         start = 0
         while start < len(steps):
             fewer = steps[:start] + steps[start + size :]
-            if fault(fewer)[:12] == kind:
+            if fault(fewer, **switched_off)[:12] == kind:
                 steps = fewer
             else:
                 start += size
