@@ -56,16 +56,25 @@ class CachingAllocator:
         self.sim = sim
         self.lock = threading.RLock()
         self._round = -1
-        self._free: dict[tuple[int, int], list[Memory]] = defaultdict(list)
+        self._free: dict[tuple[int, int], list[Storage]] = defaultdict(list)
         self._waiting: list[tuple[list[Event], Storage]] = []
+        self.captures = False
+        """Whether a stream captures: then nothing is recorded, as in torch's."""
+        self._after_capture: list[Storage] = []
 
     def _forget_earlier_tests(self) -> None:
         if self._round != self.sim.rounds:
             self._round = self.sim.rounds
             self._free.clear()
             self._waiting.clear()
+            self._after_capture.clear()
 
     def _sweep(self) -> None:
+        if self.captures:
+            return
+        later, self._after_capture = self._after_capture, []
+        for storage in later:
+            self.free(storage)
         waiting, self._waiting = self._waiting, []
         for events, storage in waiting:
             if all(event.query() for event in events):
@@ -80,8 +89,8 @@ class CachingAllocator:
             self._sweep()
             free = self._free[stream.device, stream.handle]
             for index in reversed(range(len(free))):
-                if free[index].nbytes >= nbytes:
-                    return Storage(self, free.pop(index), stream)
+                if free[index].memory.nbytes >= nbytes:
+                    return Storage(self, free.pop(index).memory, stream)
             kind = "hip" if stream.hip else "device"
             memory = self.sim.allocate(max(nbytes, 1), stream.device, kind=kind)
             return Storage(self, memory, stream)
@@ -96,13 +105,15 @@ class CachingAllocator:
             self._sweep()
             for blocks in self._free.values():
                 while blocks:
-                    blocks.pop().free()
+                    blocks.pop().memory.free()
 
     def free(self, storage: Storage) -> None:
         """Take a block back; wait only for the recorded streams."""
         if storage.round != self.sim.rounds:
             return
-        if storage.recorded:
+        if storage.recorded and self.captures:
+            self._after_capture.append(storage)
+        elif storage.recorded:
             device, hip = storage.stream.device, storage.stream.hip
             with self.sim.on_device(device, hip=hip):
                 events = [stream.record() for stream in storage.recorded]
@@ -111,5 +122,6 @@ class CachingAllocator:
             self._put_back(storage)
 
     def _put_back(self, storage: Storage) -> None:
+        # A stream lives as long as its blocks: its handle is never another's then.
         stream = storage.stream
-        self._free[stream.device, stream.handle].append(storage.memory)
+        self._free[stream.device, stream.handle].append(storage)

@@ -57,6 +57,13 @@ class Framework:
             else:
                 current[stream.device] = before
 
+    def work_on(self, stream: Stream | None, device: int = 0) -> None:
+        """Work on a stream in this thread from now on; None: on the default stream."""
+        if stream is None:
+            self._current().pop(device, None)
+        else:
+            self._current()[device] = stream
+
     def _current(self) -> dict[int, Stream]:
         current: dict[int, Stream] = self._local.__dict__.setdefault("streams", {})
         return current

@@ -1,0 +1,132 @@
+"""What dlx takes for granted of streams, where it is not so."""
+
+from __future__ import annotations
+
+import dlx
+from support.cuda_producers import DLPackArray, Framework, InterfaceArray, framework
+from support.simulated_contexts import green_context, second_context
+from support.simulated_driver import Simulation
+from support.simulated_kernels import in_thread, read, unraisable, write
+from support.simulated_objects import LEGACY, Stream
+
+
+def test_memory_is_not_freed_on_a_new_stream_with_the_handle_of_the_old_one(
+    sim: Simulation, library: Framework, p: Stream
+) -> None:
+    """H3, H4: that the library is on this handle does not mean that it was before."""
+
+    def run() -> None:
+        sim.use_device(0)
+        with library.stream(p):
+            dlx.from_dlpack(library.full((2,)), stream=-1)
+            tensor = dlx.empty(3, "float32", device="cuda:0")
+            write(p, tensor)
+        p.destroy()
+        again = sim.stream()
+        assert again.handle == p.handle
+        with library.stream(again):
+            del tensor
+            dlx.empty(3, "float32", device="cuda:0")
+
+    in_thread(run)
+    assert sim.races == []
+
+
+def test_the_memory_of_a_stream_of_a_green_context_that_is_gone_is_reported(
+    sim: Simulation, library: Framework, p: Stream
+) -> None:
+    """H3: each call answers that the stream is detached (`cuGreenCtxDestroy`)."""
+    green = green_context(sim)
+    s = green.stream()
+    with library.stream(p):
+        tensor = dlx.from_dlpack(library.full((4,)), stream=s)
+        write(s, tensor)
+        green.destroy()
+        with unraisable(BufferError, "was destroyed before a tensor"):
+            del tensor
+
+
+def test_the_stream_that_an_interface_names_at_the_release_waits(
+    sim: Simulation, p: Stream, s: Stream
+) -> None:
+    """R150: its library has changed streams since the import."""
+    library, q = framework(InterfaceArray), sim.stream()
+    with library.stream(p):
+        array = library.full((4,))
+        tensor = dlx.from_dlpack(array, stream=s)
+        write(s, tensor)
+    q.wait_for(p)
+    with library.stream(q):
+        del tensor
+        array += 1
+    assert sim.races == []
+
+
+def test_memory_that_came_without_order_waits_for_its_uses(
+    sim: Simulation, p: Stream, s: Stream
+) -> None:
+    """H4, R76: `stream=-1` says when it is ready, not when a later use of it ends."""
+    library = framework(DLPackArray)
+    with library.stream(p):
+        array = library.full((4,))
+        p.synchronize()
+        tensor = dlx.from_dlpack(array, stream=-1)
+        with tensor.use(stream=s) as view:
+            write(s, view)
+        del tensor, view
+        array.free()
+        library.full((4,))
+    assert sim.races == []
+
+
+def test_uses_of_a_tensor_that_came_without_order_wait_for_each_other(
+    sim: Simulation, p: Stream, s: Stream
+) -> None:
+    """H2, R76: the same for the next use."""
+    library, t = framework(DLPackArray), sim.stream()
+    with library.stream(p):
+        array = library.full((4,))
+        p.synchronize()
+        tensor = dlx.from_dlpack(array, stream=-1)
+        for stream in (s, t):
+            with tensor.use(stream=stream) as view:
+                write(stream, view)
+        sim.call("cuCtxSynchronize")
+    assert sim.races == []
+
+
+def test_the_current_stream_of_dlx_is_that_of_its_context_in_a_block(
+    sim: Simulation,
+) -> None:
+    """H8: `dlx.stream` remembers which context the default stream was of."""
+    context = second_context(sim)
+    memory = sim.allocate(16)
+    with context.current():
+        stream = dlx.Stream(LEGACY, device="cuda:0")
+        sim.default_stream().write(memory)
+    tensor = dlx.from_pointer(
+        memory.address, (4,), "float32", device="cuda:0", owner=memory
+    )
+    with dlx.stream(stream), tensor.use() as view:
+        assert view.stream is not None
+        sim.clear_journal()
+        view.stream.synchronize()
+    assert sim.get("cuCtxGetCurrent") == sim.context(0)
+    pushed = [call for call in sim.calls() if call.name == "cuCtxPushCurrent_v2"]
+    assert [call.arguments["context"] for call in pushed] == [context.handle]
+
+
+def test_a_tensor_of_a_view_may_die_after_its_block(
+    sim: Simulation, library: Framework, p: Stream, s: Stream
+) -> None:
+    """H4: the array is kept until the stream of that tensor is done."""
+    t = sim.stream()
+    with library.stream(p):
+        array = library.full((4,))
+        with dlx.borrow(array, stream=s) as (tensor, _):
+            other = dlx.from_dlpack(tensor, stream=t)
+            read(t, other)
+        del tensor, other
+        array.free()
+        library.full((4,))
+    assert sim.races == []

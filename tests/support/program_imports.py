@@ -1,0 +1,178 @@
+"""Imports, exports and releases in random programs (`stream_programs`)."""
+
+from __future__ import annotations
+
+from ctypes import byref, c_void_p
+from typing import Any
+
+import dlx
+
+from support.cuda_producers import CUDA, Imported
+from support.dlpack_abi import from_table, table_of
+from support.program_state import AVOIDED, REFUSED, Item, Release, State
+from support.program_streams import MortalStream
+from support.simulated_kernels import in_thread, read, write
+from support.simulated_objects import LEGACY, PER_THREAD, Stream
+
+RELEASES: tuple[Release, ...] = ("auto", "record_stream")
+
+_AVOIDS_DEATH = "one of several tensors that dies in a capture" in AVOIDED
+
+_AVOIDS_LEGACY = (
+    "tensors of a stream that their library is on where they die" in AVOIDED
+)
+
+
+class ImportOperations(State):
+    """Operations on imported tensors, and those of consumers."""
+
+    def take(self, a: int, b: int, c: int) -> None:
+        """Import an array, with or without a stream."""
+        item = self.find(a, self.may_be_taken)
+        if item is None:
+            return
+        release = self.release or RELEASES[c % len(RELEASES)]
+        stream = self.order(self.streams[b]) if c % 5 else None
+        if release == "record_stream" and (stream is None or self.unordered):
+            release = "auto"
+        array = item.array
+        order: dict[str, Any] = {"stream": stream, "release": release}
+        tensor = self.call("take", lambda: dlx.from_dlpack(array, **order))
+        if tensor is not REFUSED:
+            self.fork(self.streams[b])
+            self.add(item, tensor)
+            item.stale = False
+            item.told()
+
+    def take_own(self, a: int, b: int, c: int) -> None:
+        """Allocate memory of dlx, on a stream of the program or the current one."""
+        library = self.libraries[0]
+        item = Item(library, None)
+
+        mortal = isinstance(library.current_stream(), MortalStream)
+        mortal &= "memory for a stream that only a library keeps" in AVOIDED
+
+        def make() -> dlx.Tensor:
+            if c % 2 and not mortal:
+                return dlx.empty(4, "float32", device="cuda:0")
+            with dlx.stream(self.streams[b]):
+                return dlx.empty(4, "float32", device="cuda:0")
+
+        tensor = self.call("take_own", make)
+        if tensor is not REFUSED and not self.capturing:
+            item.tensors.append(tensor)
+            self.items.append(item)
+
+    def take_again(self, a: int, b: int, c: int) -> None:
+        """Import a dlx tensor for another stream."""
+        item = self.find(a, lambda item: item.is_in_use)
+        if item is None:
+            return
+        stream, before = self.streams[b], item.tensors[-1].stream
+        order: Any = {"stream": self.order(stream), "release": self.release or "auto"}
+        last = item.tensors[-1]
+        tensor = self.call("take_again", lambda: dlx.from_dlpack(last, **order))
+        if tensor is not REFUSED:
+            self.fork(stream)
+            self.add(item, tensor)
+            item.stale &= before is not None and before.handle == stream.handle
+
+    def kernel(self, a: int, b: int, c: int) -> None:
+        """Run a kernel on the stream of a tensor."""
+
+        def allowed(item: Item) -> bool:
+            return item.is_in_use and (self.unordered or not item.stale)
+
+        item = self.find(a, allowed)
+        if item is None:
+            return
+        tensor = item.tensors[-1]
+        stream = self.streams[b] if self.unordered else tensor.stream
+        if stream is not None and self.may_launch(stream):
+            (write if c % 2 else read)(stream, tensor)
+            item.unknown = True
+
+    def drop(self, a: int, b: int, c: int) -> None:
+        """Drop any of the tensors, in any thread."""
+        item = self.find(a, lambda item: bool(item.tensors) and not item.lent)
+        if item is None:
+            return
+        index = b % len(item.tensors)
+        is_last = index == len(item.tensors) - 1
+        if item.unknown and is_last:
+            # The work is then unknown to everyone, so the array is never used again.
+            gone, item.tensors = item.tensors, []
+        else:
+            item.stale |= is_last
+            gone = [item.tensors.pop(index)]
+        if self.capturing and item.tensors and _AVOIDS_DEATH:
+            item.tensors.insert(index, gone.pop())
+            return
+        storage = item.array.storage if item.array is not None else None
+        recorded = storage.recorded if storage is not None else set()
+        elsewhere = not c % 4 and all(s.handle != PER_THREAD for s in recorded)
+        if _AVOIDS_LEGACY:
+            elsewhere = elsewhere and all(tensor.stream != LEGACY for tensor in gone)
+        drop = gone.clear
+        self.call("drop", (lambda: in_thread(drop)) if elsewhere else drop)
+        if item.unknown and is_last:
+            self.forget(item)
+
+    def wait(self, a: int, b: int, c: int) -> None:
+        """Make the host wait for a tensor."""
+        item = self.find(a, lambda item: bool(item.tensors))
+        if item is not None and not self.unordered:
+            tensor = item.tensors[-1]
+            if self.call("wait", tensor.synchronize) is not REFUSED:
+                item.unknown = False
+
+    # Consumers.
+
+    def give(self, a: int, b: int, c: int) -> None:
+        """Export a tensor to a library through `__dlpack__`."""
+        item = self.find(a, lambda item: item.is_in_use)
+        if item is None:
+            return
+        stream, tensor = self.streams[b], item.tensors[-1]
+        with self.consumer.stream(stream):
+            imported = self.call("give", lambda: self.consumer.from_dlpack(tensor))
+        self._given(item, imported, stream, write=bool(c % 2))
+
+    def give_by_table(self, a: int, b: int, c: int) -> None:
+        """Export a tensor through dlx's table, for dlx's current stream."""
+        item = self.find(a, lambda item: item.is_in_use)
+        if item is None:
+            return
+        tensor, place = item.tensors[-1], c_void_p()
+
+        def export() -> Imported:
+            table = table_of(dlx.Tensor)
+            assert table.current_work_stream(CUDA, 0, byref(place)) == 0
+            return Imported(self.consumer, from_table(table, tensor))
+
+        with dlx.stream(self.streams[b]):
+            imported = self.call("give_by_table", export)
+        self._given(item, imported, self.streams[b], write=bool(c % 2))
+
+    def _given(self, item: Item, imported: Any, stream: Stream, *, write: bool) -> None:
+        if imported is REFUSED:
+            return
+        if self.may_launch(stream):
+            with self.consumer.stream(stream):
+                imported.launch(write)
+        item.consumers.append((imported, stream))
+
+    def end_consumer(self, a: int, b: int, c: int) -> None:
+        """Make a consumer delete its tensor, once it is done with it."""
+        item = self.find(a, lambda item: bool(item.consumers))
+        if item is not None and self.capturing is None:
+            self._end_consumer(item, b, wait=bool(c % 2))
+
+    def _end_consumer(self, item: Item, index: int, *, wait: bool) -> None:
+        imported, stream = item.consumers.pop(index % len(item.consumers))
+        known = item.tensors[-1].stream if item.tensors else None
+        if known is not None and known.handle == stream.handle and not wait:
+            item.unknown = True
+        else:
+            stream.synchronize()
+        self.call("end_consumer", imported.drop)

@@ -1,0 +1,102 @@
+"""The streams of random programs (`stream_programs`): of every kind, some replaced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from support.simulated_contexts import Context, green_context, second_context
+from support.simulated_driver import Simulation
+from support.simulated_objects import (
+    DISABLE_TIMING,
+    NON_BLOCKING,
+    PER_THREAD,
+    Event,
+    Stream,
+)
+
+
+class ForeignStream(Stream):
+    """A stream of another context than the primary one, where its events are made."""
+
+    context: Context
+
+    def record(self) -> Event:
+        """Record a new event, in the stream's context."""
+        with self.context.current():
+            event = Event(self.sim, self.sim.get("cuEventCreate", DISABLE_TIMING))
+            event.record(self)
+        return self.sim.keep(event)
+
+
+def _foreign(make: Callable[[Simulation], Context], sim: Simulation) -> Stream:
+    context = make(sim)
+    stream = ForeignStream(sim, context.stream().handle)
+    stream.context = context
+    return stream
+
+
+class MortalStream(Stream):
+    """A stream that is destroyed with its last reference: its handle is used again."""
+
+    def __del__(self) -> None:
+        """Destroy the stream, whatever it still does."""
+        self.discard()
+
+
+def _mortal(sim: Simulation) -> Stream:
+    return MortalStream(sim, sim.get("cuStreamCreate", NON_BLOCKING))
+
+
+_KINDS: list[Callable[[Simulation], Stream]] = [
+    lambda sim: sim.stream(),
+    lambda sim: sim.stream(),
+    lambda sim: sim.stream(blocking=True),
+    lambda sim: sim.default_stream(),
+    _mortal,
+    lambda sim: _foreign(second_context, sim),
+    _mortal,
+    lambda sim: _foreign(green_context, sim),
+    lambda sim: sim.default_stream(PER_THREAD),
+]
+
+BLOCKING, FOREIGN = frozenset({2, 8}), frozenset({5, 7})
+"""The numbers of those that wait for the legacy stream, or are in other contexts."""
+
+
+@dataclass(eq=False)
+class Streams:
+    """The streams of one program, each made when it is first needed."""
+
+    sim: Simulation
+    without: frozenset[int] = frozenset()
+    """Those that the first stream stands in for."""
+    _made: dict[int, Stream] = field(default_factory=dict)
+
+    def __getitem__(self, number: int) -> Stream:
+        """Return the stream of a number; there are nine, and any number names one."""
+        index = number % len(_KINDS)
+        if index in self.without:
+            index = 0
+        if index not in self._made:
+            self._made[index] = _KINDS[index](self.sim)
+        return self._made[index]
+
+    def __contains__(self, handle: object) -> bool:
+        """Whether a handle is that of one of the streams."""
+        return any(made.handle == handle for made in self._made.values())
+
+    def replace(self, number: int) -> tuple[Stream, Callable[[], Stream]] | None:
+        """Give up a mortal stream: return it, and what makes the one in its place.
+
+        The new one has its handle if the old one is gone by then.
+        """
+        mortal = [
+            index
+            for index, made in self._made.items()
+            if isinstance(made, MortalStream)
+        ]
+        if not mortal:
+            return None
+        index = mortal[number % len(mortal)]
+        return self._made.pop(index), lambda: self[index]

@@ -1,0 +1,122 @@
+"""Many random programs on streams (`stream_programs`), from a seed.
+
+```sh
+PYTHONPATH=tests .venv/bin/python -m support.random_programs --count 1000000 --seed 1
+```
+
+This takes about an hour on one core. A program that fails is made shorter and printed,
+with its number: `--first NUMBER --count 1` runs it alone. dlx keeps its pools and lists
+from one program to the next, so that a failure may need the ones before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+from support.cuda_producers import (
+    DLPackArray,
+    Framework,
+    InterfaceArray,
+    TableArray,
+    framework,
+)
+from support.program_state import Step
+from support.simulated_driver import library_path, simulation
+from support.stream_programs import STEPS, Program
+
+NUMBERS = 24
+"""How many numbers there are to choose operands."""
+
+
+@cache
+def libraries() -> tuple[list[Framework], Framework]:
+    """Return the libraries of all programs, and the consumer."""
+    kinds = {"one": TableArray, "two": InterfaceArray, "three": DLPackArray}
+    made = [framework(kind, name) for name, kind in kinds.items()]
+    return made, framework(DLPackArray, "consumer")
+
+
+def run(steps: Sequence[Step], **switched_off: Any) -> Program:
+    """Run a program on a machine where nothing has happened."""
+    sim = simulation()
+    sim.start()
+    producers, consumer = libraries()
+    program = Program(sim, producers, consumer, **switched_off)
+    program.run(steps)
+    return program
+
+
+def fault(steps: Sequence[Step], **switched_off: Any) -> str:
+    """Run a program; return what went wrong, or nothing."""
+    try:
+        sim = run(steps, **switched_off).sim
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    faults = [f"race: {race}" for race in sim.races]
+    faults += [f"violation: {violation}" for violation in sim.violations]
+    return faults[0] if faults else ""
+
+
+def shorter(steps: list[Step], **switched_off: Any) -> list[Step]:
+    """Return steps of which none can be left out, that fail in the same way."""
+    kind, size = fault(steps, **switched_off)[:12], len(steps)
+    while size := size // 2:
+        start = 0
+        while start < len(steps):
+            fewer = steps[:start] + steps[start + size :]
+            if fault(fewer, **switched_off)[:12] == kind:
+                steps = fewer
+            else:
+                start += size
+    return steps
+
+
+def program(seed: str, number: int) -> list[Step]:
+    """Return the steps of a program."""
+    source = random.Random(f"{seed} {number}")
+    count = source.randint(4, 60)
+    numbers = iter(source.choices(range(NUMBERS), k=3 * count))
+    names = source.choices(STEPS, k=count)
+    return list(zip(names, numbers, numbers, numbers, strict=True))
+
+
+def failing(seed: str, numbers: Sequence[int]) -> Iterator[tuple[int, str, list[Step]]]:
+    """Run programs; yield those that fail, made shorter, with what went wrong."""
+    for number in numbers:
+        steps = program(seed, number)
+        if found := fault(steps):
+            fewer = shorter(steps)
+            yield number, fault(fewer) or f"not again: {found}", fewer
+
+
+def main() -> int:
+    """Run programs from the command line; return 1 if one fails."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--count", type=int, default=10_000)
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("--first", type=int, default=0)
+    options = parser.parse_args()
+    os.environ["DLX_LIBCUDA"] = str(library_path())
+    begin, failures = time.monotonic(), 0
+    numbers = range(options.first, options.first + options.count)
+    for number, found, steps in failing(options.seed, numbers):
+        failures += 1
+        sys.stdout.write(f"program {number}: {found}\n    {steps}\n")
+        sys.stdout.flush()
+    seconds = time.monotonic() - begin
+    sys.stdout.write(
+        f"{options.count} programs with seed {options.seed} in {seconds:.0f} s: "
+        f"{failures} failed\n"
+    )
+    return int(bool(failures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
