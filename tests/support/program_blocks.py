@@ -96,7 +96,7 @@ class BlockOperations(State):
             index = max(i for i, block in enumerate(self.blocks) if block.captured)
         block = self.blocks.pop(index)
         was_joined = block.captured or not self.captures(block.stream)
-        if not was_joined:
+        if not (was_joined and any(whole for _, whole in block.items)):
             self.fork(block.stream)
         left = self.call(block.path, lambda: block.context.__exit__(None, None, None))
         for item, whole in block.items:
