@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dlx
+import pytest
 from support.cuda_producers import DLPackArray, Framework, InterfaceArray, framework
 from support.simulated_contexts import green_context, second_context
 from support.simulated_driver import Simulation
@@ -129,4 +130,38 @@ def test_a_tensor_of_a_view_may_die_after_its_block(
         del tensor, other
         array.free()
         library.full((4,))
+    assert sim.races == []
+
+
+@pytest.mark.parametrize("imported", [True, False])
+def test_the_stream_of_a_tensor_waits_for_a_copy_on_another(
+    sim: Simulation, library: Framework, p: Stream, s: Stream, imported: bool
+) -> None:
+    """H1: as the stream of its library does, and as after a `use`."""
+    u = sim.stream()
+    with library.stream(p):
+        if imported:
+            tensor = dlx.from_dlpack(library.full((4,)), stream=u)
+        else:
+            with dlx.stream(u):
+                tensor = dlx.empty(4, "float32", device="cuda:0")
+        copied = dlx.from_dlpack(tensor, copy=True, stream=s)
+        write(u, tensor)
+    assert sim.races == []
+    sim.call("cuCtxSynchronize")
+    del copied
+
+
+@pytest.mark.parametrize("streams", [0, 1])
+def test_the_host_waits_for_what_the_library_has_queued_since_the_import(
+    sim: Simulation, library: Framework, p: Stream, streams: int
+) -> None:
+    """H11, H12: as a consumer of an export does."""
+    with library.stream(p):
+        array = library.full((4,))
+        stream = sim.stream() if streams else None
+        tensor = dlx.from_dlpack(array, stream=stream)
+        array += 1
+        tensor.synchronize()
+        sim.fetch(array.data, 16)
     assert sim.races == []
