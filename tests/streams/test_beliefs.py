@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import dlx
 import pytest
 from support.cuda_producers import DLPackArray, Framework, InterfaceArray, framework
 from support.simulated_contexts import green_context, second_context
 from support.simulated_driver import Simulation
-from support.simulated_kernels import in_thread, read, unraisable, write
+from support.simulated_kernels import alone, in_thread, read, unraisable, write
 from support.simulated_objects import LEGACY, Stream
 
 
@@ -165,3 +167,24 @@ def test_the_host_waits_for_what_the_library_has_queued_since_the_import(
         tensor.synchronize()
         sim.fetch(array.data, 16)
     assert sim.races == []
+
+
+@pytest.mark.parametrize("is_green", [False, True])
+@alone
+def test_memory_that_is_too_much_is_freed_after_all_blocking_streams(
+    sim: Simulation, library: Framework, is_green: bool
+) -> None:
+    """H8: those of its own context, whichever is current where it dies."""
+    p, green = sim.stream(blocking=True), green_context(sim)
+    with library.stream(p):
+        dlx.from_dlpack(library.full((2,)), stream=-1)
+        box = [dlx.empty(16 << 20, "float32", device="cuda:0") for _ in range(5)]
+        for tensor in box:
+            write(p, tensor)
+        del tensor
+    with green.current() if is_green else nullcontext():
+        box.clear()
+    assert "cuMemFreeAsync" in sim.called()
+    assert sim.races == []
+    with library.stream(p):
+        dlx.empty(1, "int8", device="cuda:0")

@@ -58,8 +58,10 @@ class BlockOperations(State):
     ) -> None:
         entered = self.call(path, block.__enter__)
         if entered is REFUSED:
+            # What was refused may have drawn streams into the capture.
             for item, _ in items:
                 item.lent = False
+                self.fork(item.library.current_stream())
                 for tensor in item.tensors:
                     self.fork(tensor.stream)
             self.fork(self.streams[kinds])

@@ -49,7 +49,8 @@ Each has a test in `tests/streams`: in order, a stream of another context is joi
 to a capture; the end of a block on the legacy stream breaks no capture; memory is not
 freed under a kernel of a block whose end was forbidden; memory is not freed on a new
 stream with the handle of the old one; a use of a tensor whose import died in a capture;
-a tensor may die where its library works on its stream.
+a tensor may die where its library works on its stream. A program also joins back what
+a borrow draws into a capture before it is refused.
 """
 
 MUTED_CALLS = ("cuStreamWaitEvent", "cuEventSynchronize", "cuStreamSynchronize")
