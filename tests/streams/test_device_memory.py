@@ -13,7 +13,7 @@ from support.cuda_producers import Framework
 from support.device_arrays import values, work
 from support.dlpack_abi import Allocation, delete, take
 from support.simulated_driver import Simulation
-from support.simulated_kernels import OwnStream, in_thread, read, write
+from support.simulated_kernels import OwnStream, alone, in_thread, read, write
 from support.simulated_objects import LEGACY, RELAXED, Stream
 
 ARRAY = np.arange(12, dtype="float32").reshape(3, 4)
@@ -187,6 +187,7 @@ def frees(sim: Simulation) -> list[int]:
     return [call.arguments["stream"] for call in called]
 
 
+@alone
 def test_memory_of_a_stream_that_is_current_is_freed_on_it(
     sim: Simulation, library: Framework
 ) -> None:
@@ -200,6 +201,7 @@ def test_memory_of_a_stream_that_is_current_is_freed_on_it(
     assert sim.races == []
 
 
+@alone
 def test_memory_of_a_stream_that_may_be_gone_is_kept_back(
     sim: Simulation, library: Framework
 ) -> None:
@@ -218,6 +220,7 @@ def test_memory_of_a_stream_that_may_be_gone_is_kept_back(
     del again
 
 
+@alone
 def test_memory_that_is_too_much_to_keep_back_is_freed_after_known_work(
     sim: Simulation, library: Framework
 ) -> None:

@@ -58,8 +58,10 @@ class BlockOperations(State):
     ) -> None:
         entered = self.call(path, block.__enter__)
         if entered is REFUSED:
+            # What was refused may have drawn streams into the capture.
             for item, _ in items:
                 item.lent = False
+                self.fork(item.library.current_stream())
                 for tensor in item.tensors:
                     self.fork(tensor.stream)
             self.fork(self.streams[kinds])
@@ -96,7 +98,7 @@ class BlockOperations(State):
             index = max(i for i, block in enumerate(self.blocks) if block.captured)
         block = self.blocks.pop(index)
         was_joined = block.captured or not self.captures(block.stream)
-        if not was_joined:
+        if not (was_joined and any(whole for _, whole in block.items)):
             self.fork(block.stream)
         left = self.call(block.path, lambda: block.context.__exit__(None, None, None))
         for item, whole in block.items:

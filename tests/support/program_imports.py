@@ -38,8 +38,8 @@ class ImportOperations(State):
         array = item.array
         order: dict[str, Any] = {"stream": stream, "release": release}
         tensor = self.call("take", lambda: dlx.from_dlpack(array, **order))
+        self.fork(self.streams[b])
         if tensor is not REFUSED:
-            self.fork(self.streams[b])
             self.add(item, tensor)
             item.stale = False
             item.told()
@@ -72,8 +72,8 @@ class ImportOperations(State):
         order: Any = {"stream": self.order(stream), "release": self.release or "auto"}
         last = item.tensors[-1]
         tensor = self.call("take_again", lambda: dlx.from_dlpack(last, **order))
+        self.fork(stream)
         if tensor is not REFUSED:
-            self.fork(stream)
             self.add(item, tensor)
             item.stale &= before is not None and before.handle == stream.handle
 
@@ -155,6 +155,7 @@ class ImportOperations(State):
         self._given(item, imported, self.streams[b], write=bool(c % 2))
 
     def _given(self, item: Item, imported: Any, stream: Stream, *, write: bool) -> None:
+        self.fork(stream)
         if imported is REFUSED:
             return
         if self.may_launch(stream):

@@ -43,7 +43,15 @@ AVOIDED = frozenset(
         "tensors of a stream that their library is on where they die",
     }
 )
-"""What programs do not do, because dlx is known to fail there."""
+"""What programs do not do, because dlx fails there: without one of these they show it.
+
+Each has a test in `tests/streams`: in order, a stream of another context is joined back
+to a capture; the end of a block on the legacy stream breaks no capture; memory is not
+freed under a kernel of a block whose end was forbidden; memory is not freed on a new
+stream with the handle of the old one; a use of a tensor whose import died in a capture;
+a tensor may die where its library works on its stream. A program also joins back what
+a borrow draws into a capture before it is refused.
+"""
 
 MUTED_CALLS = ("cuStreamWaitEvent", "cuEventSynchronize", "cuStreamSynchronize")
 

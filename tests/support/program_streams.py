@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from weakref import WeakSet
 
 from support.simulated_contexts import Context, green_context, second_context
 from support.simulated_driver import Simulation
@@ -72,6 +73,7 @@ class Streams:
     without: frozenset[int] = frozenset()
     """Those that the first stream stands in for."""
     _made: dict[int, Stream] = field(default_factory=dict)
+    _given_up: WeakSet[Stream] = field(default_factory=WeakSet)
 
     def __getitem__(self, number: int) -> Stream:
         """Return the stream of a number; there are nine, and any number names one."""
@@ -83,8 +85,9 @@ class Streams:
         return self._made[index]
 
     def __contains__(self, handle: object) -> bool:
-        """Whether a handle is that of one of the streams."""
-        return any(made.handle == handle for made in self._made.values())
+        """Whether a handle is that of one of the streams, also of one given up."""
+        alive = [*self._made.values(), *self._given_up]
+        return any(stream.handle == handle for stream in alive)
 
     def replace(self, number: int) -> tuple[Stream, Callable[[], Stream]] | None:
         """Give up a mortal stream: return it, and what makes the one in its place.
@@ -99,4 +102,6 @@ class Streams:
         if not mortal:
             return None
         index = mortal[number % len(mortal)]
-        return self._made.pop(index), lambda: self[index]
+        old = self._made.pop(index)
+        self._given_up.add(old)
+        return old, lambda: self[index]

@@ -7,7 +7,8 @@ import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from functools import wraps
+from typing import ParamSpec, Protocol, TypeVar
 
 import dlx
 import pytest
@@ -16,6 +17,7 @@ from support.simulated_driver import Simulation, simulation
 from support.simulated_objects import Stream
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Named(Protocol):
@@ -63,6 +65,24 @@ def in_thread(function: Callable[[], T]) -> T:
     """Call `function` in a new thread, without a current context."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(function).result()
+
+
+def alone(test: Callable[P, None]) -> Callable[P, None]:
+    """Run a test in a new thread, of which dlx has met no other library.
+
+    dlx's current stream is that of the library that a thread's tensors come from, if
+    that is one.
+    """
+
+    @wraps(test)
+    def run(*arguments: P.args, **fixtures: P.kwargs) -> None:
+        def body() -> None:
+            simulation().use_device(0)
+            test(*arguments, **fixtures)
+
+        in_thread(body)
+
+    return run
 
 
 def settle(sim: Simulation, work: Callable[[], object]) -> None:
