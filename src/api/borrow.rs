@@ -16,6 +16,7 @@ use pyo3::types::{PyList, PyTuple};
 use crate::api::lent::{Lent, lend};
 use crate::api::writing;
 use crate::stream;
+use crate::stream::end::End;
 use crate::stream::order;
 use crate::stream::order::{Joined, Waits};
 use crate::stream::{PyStream, Stream, Wanted};
@@ -122,11 +123,15 @@ fn join_back(py: Python<'_>, lent: &[Lent], stream: &Stream) -> PyResult<()> {
             Err(error) => result = result.and(Err(error)),
         }
     }
-    let is_needed = lent.iter().any(Lent::remembers);
-    match order::back(&back, stream, is_needed) {
-        Ok(Some(end)) => lent.iter().for_each(|lent| lent.add_use(&end)),
-        Ok(None) => {}
-        Err(error) => result = result.and(Err(error.into())),
+    let (point, joined) = order::back(&back, stream);
+    result = result.and(joined.map_err(PyErr::from));
+    // A stream that could not be joined back does not wait for the kernel, so the tensor has to remember it.
+    let is_lost = result.is_err();
+    let remembers = || lent.iter().filter(|lent| is_lost || lent.remembers());
+    if remembers().next().is_some()
+        && let Some(end) = point.map(End::Point).or_else(|| End::of(stream))
+    {
+        remembers().for_each(|lent| lent.add_use(&end));
     }
     if has_changed {
         result = result.and(order::finish(stream).map_err(PyErr::from));

@@ -211,8 +211,9 @@ pub(crate) fn from_pointer<'py>(
         },
     };
     let usage = match stream::wanted(stream, device)? {
-        Wanted::Stream(stream) => Some(Arc::new(StreamUsage::ready_after(stream))),
-        Wanted::NoOrder | Wanted::Unset => None,
+        Wanted::Stream(stream) => Some(StreamUsage::ready_after(stream)),
+        // Later uses of it have to wait for each other.
+        Wanted::NoOrder | Wanted::Unset => stream::has_streams(device).then(StreamUsage::default),
     };
     let checked = Checked::new(meta, &shape, strides.as_deref())
         .and_then(Checked::addressable)
@@ -220,7 +221,7 @@ pub(crate) fn from_pointer<'py>(
     let source = owner.map_or(Source::Static, |owner| {
         Source::Python(PythonOwner::new(owner))
     });
-    Tensor::holding(py, checked.with_usage(source, usage))
+    Tensor::holding(py, checked.with_usage(source, usage.map(Arc::new)))
 }
 
 /// Extracts the integers of an argument.

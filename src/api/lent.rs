@@ -2,8 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::Arc;
-
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
@@ -12,7 +10,6 @@ use crate::adapters::torch;
 use crate::adapters::torch::TorchClass;
 use crate::adapters::{cuda_array_interface, numpy};
 use crate::copy::request::Request;
-use crate::driver::Event;
 use crate::exchange::Table;
 use crate::exchange::slot::innermost;
 use crate::import::cache;
@@ -23,7 +20,7 @@ use crate::stream;
 use crate::stream::Stream;
 use crate::stream::end::End;
 use crate::stream::order::Waits;
-use crate::stream::usage::{Library, Ready, StreamUsage};
+use crate::stream::usage::{Library, StreamUsage};
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::Error;
@@ -167,7 +164,7 @@ impl Lent {
         }
         match self.snapshot.usage().and_then(StreamUsage::stream) {
             Some(stream) => Ok(stream.clone()),
-            None => Ok(Stream::of_table(stream::current(py, device)?, device)),
+            None => stream::of_thread(py, device),
         }
     }
 
@@ -211,13 +208,13 @@ impl Lent {
     /// Whether the tensor itself has to remember the end of the block: it has no stream of its own that waits for it.
     pub(crate) fn remembers(&self) -> bool {
         let usage = self.snapshot.usage().filter(|_| self.library.is_none());
-        usage.is_some_and(|usage| usage.stream().is_none() && !matches!(usage.ready, Ready::Now))
+        usage.is_some_and(|usage| usage.stream().is_none())
     }
 
     /// Notes the end of the block.
-    pub(crate) fn add_use(&self, end: &Arc<Event>) {
-        if let Some(usage) = self.snapshot.usage().filter(|_| self.remembers()) {
-            usage.add_use(End::Point(end.clone()), &self.covered);
+    pub(crate) fn add_use(&self, end: &End) {
+        if let Some(usage) = self.snapshot.usage().filter(|_| self.library.is_none()) {
+            usage.add_use(end.clone(), &self.covered);
         }
     }
 }

@@ -152,6 +152,15 @@ impl Driver for Cuda {
         Ok(context.expose_provenance())
     }
 
+    fn number(&self, stream: RawStream) -> Result<Option<u64>, Error> {
+        let mut number = 0;
+        match call!(self, cuStreamGetId(stream.as_ptr(), &mut number)) {
+            Ok(()) => Ok(Some(number)),
+            Err(Error::Missing(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     fn device_of_context(&self, context: Context) -> Result<i32, Error> {
         let entered = self.enter_context(context)?;
         let mut device = 0;

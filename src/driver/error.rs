@@ -60,6 +60,13 @@ impl Error {
         self.code() == Some(400)
     }
 
+    /// Whether a stream was destroyed, or the green context that it belonged to.
+    pub(crate) fn is_stream_gone(&self) -> bool {
+        /// `CUDA_ERROR_STREAM_DETACHED`
+        const DETACHED: i32 = 917;
+        self.is_invalid_handle() || self.code() == Some(DETACHED)
+    }
+
     /// Whether the device is out of memory.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         self.code() == Some(2)

@@ -76,12 +76,14 @@ impl Event {
         stream: RawStream,
         capture: Capture,
     ) -> Result<Self, Error> {
+        // An event can only be recorded on a stream of its own context, and not every stream is in the primary one.
+        let there = || Self::record_in(&current.enter_context_of(stream)?, stream, capture);
+        // A capture is not tried with the wrong one: the error may end it.
+        if capture != Capture::None && !current.owns(stream)? {
+            return there();
+        }
         match Self::record_in(current, stream, capture) {
-            // An event can only be recorded on a stream of its own context, and not every stream is in the primary
-            // one.
-            Err(error) if error.is_invalid_handle() && capture == Capture::None => {
-                Self::record_in(&current.enter_context_of(stream)?, stream, capture)
-            }
+            Err(error) if error.is_invalid_handle() && capture == Capture::None => there(),
             recorded => recorded,
         }
     }

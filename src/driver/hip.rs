@@ -146,6 +146,11 @@ impl Driver for Hip {
         Ok(device as Context)
     }
 
+    fn number(&self, _stream: RawStream) -> Result<Option<u64>, Error> {
+        // hipStreamGetId came with ROCm 7.
+        Ok(None)
+    }
+
     fn device_of_context(&self, context: Context) -> Result<i32, Error> {
         Ok(context as i32)
     }

@@ -85,6 +85,10 @@ pub(crate) trait Driver: Sync {
     /// The context of a stream.
     fn context_of(&self, stream: RawStream) -> Result<Context, Error>;
 
+    /// The number of a stream, which no other stream of this process gets, even after its end; `None` if the driver has
+    /// no such numbers. Invalidates a capture of the stream.
+    fn number(&self, stream: RawStream) -> Result<Option<u64>, Error>;
+
     /// The device of a context.
     fn device_of_context(&self, context: Context) -> Result<i32, Error>;
 

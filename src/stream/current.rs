@@ -80,24 +80,29 @@ pub(crate) fn set(device: DLDevice) -> Option<Stream> {
     set.ok().flatten()
 }
 
-/// dlx's current stream, with its owner if it has one. The thread need not be attached.
+/// dlx's current stream, with its owner if it has one, on a device with streams.
+pub(crate) fn of_thread(py: Python<'_>, device: DLDevice) -> PyResult<Stream> {
+    match set(device) {
+        Some(stream) => Ok(stream),
+        None => Ok(Stream::of_table(current(py, device)?, device)),
+    }
+}
+
+/// As [`of_thread`]. The thread need not be attached.
 ///
 /// # Errors
 ///
 /// The library's own, when it is asked for its stream.
 pub(crate) fn working(device: DLDevice) -> Result<Stream, Error> {
-    if let Some(stream) = set(device) {
-        return Ok(stream);
-    }
     let asked = attach_uncounted(|py| {
-        current(py, device).map_err(|error| {
+        of_thread(py, device).map_err(|error| {
             let told = Error::raised(py, &error);
             // PyO3 does not count this attachment.
             Python::attach(|_| drop(error));
             told
         })
     });
-    Ok(Stream::of_table(asked.unwrap_or(Ok(0))?, device))
+    asked.unwrap_or_else(|| Ok(set(device).unwrap_or_else(|| Stream::default(device))))
 }
 
 /// ``with dlx.stream(s):`` makes ``s`` dlx's current stream of its device, in this thread and this block.
@@ -154,8 +159,5 @@ pub(crate) fn current_stream(device: &Bound<'_, PyAny>) -> PyResult<PyStream> {
     if !has_streams(device) {
         return Err(no_streams(device));
     }
-    Ok(PyStream::new(match set(device) {
-        Some(stream) => stream,
-        None => Stream::of_table(current(py, device)?, device),
-    }))
+    of_thread(py, device).map(PyStream::new)
 }

@@ -35,7 +35,7 @@ impl End {
         match record(stream) {
             Ok(Some(point)) => Some(Self::Point(Arc::new(point))),
             Err(error::Error::Driver(error)) if error.is_final() => None,
-            Err(error::Error::Driver(error)) if error.is_invalid_handle() => {
+            Err(error::Error::Driver(error)) if error.is_stream_gone() => {
                 report(stream);
                 Some(Self::Never)
             }
@@ -57,7 +57,7 @@ impl End {
     pub(crate) fn collect(&self, waits: &mut Waits) {
         match self {
             Self::Point(point) => waits.add_point(point),
-            Self::Unrecorded(stream) => waits.add(stream),
+            Self::Unrecorded(stream) => waits.add_outside(stream),
             Self::Never => {}
         }
     }

@@ -32,6 +32,8 @@ pub(crate) enum Captures {
 #[derive(Default)]
 pub(crate) struct Waits {
     streams: Vec<Stream>,
+    /// Streams of which work is awaited that no graph has.
+    outside: Vec<Stream>,
     points: Vec<Arc<Event>>,
 }
 
@@ -41,6 +43,12 @@ impl Waits {
         if !self.streams.iter().any(|known| known.is(stream)) {
             self.streams.push(stream.clone());
         }
+    }
+
+    /// As [`Self::add`], for work that was queued before a capture that may still go on.
+    pub(crate) fn add_outside(&mut self, stream: &Stream) {
+        self.add(stream);
+        self.outside.push(stream.clone());
     }
 
     /// Adds a point.
@@ -83,17 +91,23 @@ pub(crate) fn wait(consumer: &Stream, point: &Arc<Event>) -> Result<Captures, Er
 ///
 /// As for [`after`].
 pub(crate) fn all(consumer: &Stream, waits: &Waits, joined: Joined) -> Result<Captures, Error> {
-    let Waits { streams, points } = waits;
-    if points.is_empty() && streams.iter().all(|stream| stream.is(consumer)) {
+    let Waits {
+        streams, points, ..
+    } = waits;
+    let others = || streams.iter().filter(|stream| !stream.is(consumer));
+    if points.is_empty() && others().next().is_none() {
         return Ok(Captures::Possible);
     }
     blocking(|| {
         let unable = |error| unable(streams.first(), consumer, error);
         let mut side = Side::of(consumer).map_err(unable)?;
-        for producer in streams.iter().filter(|stream| !stream.is(consumer)) {
+        side.check_context()?;
+        if others().count() + points.len() > 1 {
+            check(&side, waits, joined)?;
+        }
+        for producer in others() {
             let ahead = Side::of(producer).map_err(unable)?;
-            allow(&ahead, &side, joined)?;
-            side.check_context()?;
+            waits.allow(&ahead, &side, joined)?;
             let event = ahead.record()?;
             let capture = ahead.capture;
             drop(ahead);
@@ -111,23 +125,47 @@ pub(crate) fn all(consumer: &Stream, waits: &Waits, joined: Joined) -> Result<Ca
     })
 }
 
-/// Makes all streams of `back` wait for the work queued on `producer`, by one event; goes on to the next if one fails.
-/// Returns that event, if it was recorded or `is_needed`, and is not part of a graph.
-///
-/// # Errors
-///
-/// The first one, as for [`after`].
-pub(crate) fn back(
-    back: &Waits,
-    producer: &Stream,
-    is_needed: bool,
-) -> Result<Option<Arc<Event>>, Error> {
+/// Checks that `side` may wait for all of `waits`, before it waits for any: one that captures draws it into the capture,
+/// where it could not wait for the others.
+fn check(side: &Side<'_>, waits: &Waits, joined: Joined) -> Result<(), Error> {
+    let mut behind = side.capture;
+    let mut captures = Vec::new();
+    for producer in waits
+        .streams
+        .iter()
+        .filter(|stream| !stream.is(side.stream))
+    {
+        let ahead = Side::of(producer)?;
+        waits.allow(&ahead, side, joined)?;
+        captures.push(ahead.capture);
+    }
+    if let (Capture::None, Some(&drawn)) = (
+        behind,
+        captures.iter().find(|&&ahead| ahead != Capture::None),
+    ) {
+        behind = drawn;
+    }
+    if captures.iter().any(|&ahead| ahead != behind) {
+        return Err(both(side.stream));
+    }
+    for point in &waits.points {
+        side.may_wait_for(point, behind)?;
+    }
+    Ok(())
+}
+
+/// Makes all streams of `back` wait for the work queued on `producer`, by one event; goes on to the next if one fails,
+/// and returns the first error. Returns that event, unless it is part of a graph.
+pub(crate) fn back(back: &Waits, producer: &Stream) -> (Option<Arc<Event>>, Result<(), Error>) {
     let others = || back.streams.iter().filter(|stream| !stream.is(producer));
-    if !is_needed && others().next().is_none() {
-        return Ok(None);
+    if others().next().is_none() {
+        return (None, Ok(()));
     }
     blocking(|| {
-        let ahead = Side::of(producer)?;
+        let ahead = match Side::of(producer) {
+            Ok(ahead) => ahead,
+            Err(error) => return (None, Err(error)),
+        };
         let mut allowed = Vec::new();
         let mut result = Ok(());
         for consumer in others() {
@@ -141,10 +179,13 @@ pub(crate) fn back(
                 Err(error) => result = result.and(Err(error)),
             }
         }
-        if allowed.is_empty() && !is_needed {
-            return result.map(|()| None);
+        if allowed.is_empty() {
+            return (None, result);
         }
-        let end = Arc::new(ahead.record()?);
+        let end = match ahead.record() {
+            Ok(end) => Arc::new(end),
+            Err(error) => return (None, result.and(Err(error.into()))),
+        };
         for consumer in allowed {
             let wait = || {
                 let (_current, raw) = consumer.enter()?;
@@ -152,7 +193,7 @@ pub(crate) fn back(
             };
             result = result.and(wait());
         }
-        result.map(|()| Some(end).filter(|end| end.capture().is_none()))
+        (Some(end).filter(|end| end.capture().is_none()), result)
     })
 }
 
@@ -254,12 +295,19 @@ impl<'a> Side<'a> {
     }
 
     fn wait_for(&self, point: &Event) -> Result<(), Error> {
-        self.check_context()?;
-        match (point.capture(), self.capture) {
+        if self.may_wait_for(point, self.capture)? {
+            self.wait(point)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the stream has to wait for a point, in the state `capture`.
+    fn may_wait_for(&self, point: &Event, capture: Capture) -> Result<bool, Error> {
+        match (point.capture(), capture) {
             (None, Capture::None) => {}
             (Some(ahead), Capture::Active(behind)) if ahead == behind => {}
             // A completed event needs no wait, which would invalidate the capture.
-            (None, _) if point.is_done()? => return Ok(()),
+            (None, _) if point.is_done()? => return Ok(false),
             (None, Capture::Active(_)) => return Err(isolated(self.stream)),
             (_, Capture::Implicit) => return Err(implicit(self.stream)),
             (_, Capture::Invalidated) => return Err(invalidated(self.stream)),
@@ -271,7 +319,7 @@ impl<'a> Side<'a> {
                 )));
             }
         }
-        Ok(self.wait(point)?)
+        Ok(true)
     }
 
     /// Refuses a stream of another device than it is said to be of (R86).
@@ -285,6 +333,17 @@ impl<'a> Side<'a> {
             Ok(())
         } else {
             Err(elsewhere(stream.handle(), found, stream.device()))
+        }
+    }
+}
+
+impl Waits {
+    /// As [`allow`]; of a stream that captures, what was queued before is not to be had.
+    fn allow(&self, ahead: &Side<'_>, behind: &Side<'_>, joined: Joined) -> Result<(), Error> {
+        let is_outside = self.outside.iter().any(|stream| stream.is(ahead.stream));
+        match ahead.capture {
+            Capture::Active(_) if is_outside => Err(before(ahead.stream)),
+            _ => allow(ahead, behind, joined),
         }
     }
 }
@@ -340,6 +399,24 @@ fn isolated(consumer: &Stream) -> Error {
         "stream {} captures a graph, and waiting for work outside of it would end the capture (905); import the \
          tensor before the capture begins, or pass stream=-1 if the streams are in order",
         consumer.handle()
+    ))
+}
+
+#[cold]
+fn both(consumer: &Stream) -> Error {
+    Error::refused(format!(
+        "the tensors become ready inside the capture of a graph and outside of it, and stream {} cannot wait for both \
+         (905); import those outside before the capture begins, or pass stream=-1 if the streams are in order",
+        consumer.handle()
+    ))
+}
+
+#[cold]
+fn before(producer: &Stream) -> Error {
+    Error::refused(format!(
+        "stream {} used the tensor before it began the capture of a graph, and nothing can wait for that inside the \
+         capture; use the tensor after the capture, or pass stream=-1 if the streams are in order",
+        producer.handle()
     ))
 }
 

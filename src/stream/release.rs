@@ -106,8 +106,11 @@ fn ends_of(usage: &StreamUsage) -> Vec<End> {
     match (&usage.used, usage.release) {
         (_, Release::None) => ends.clear(),
         (_, Release::RecordStream) | (None, _) => {}
-        (Some(used), Release::Auto) if usage.now().is_some_and(|now| now.is(used)) => {}
         (Some(used), Release::Auto) => {
+            let now = usage.now();
+            if now.as_ref().is_some_and(|now| now.is(used)) {
+                return ends;
+            }
             let Some(end) = End::of(used) else {
                 // Nor does what those wait for that were deferred before.
                 sweep();
@@ -116,8 +119,11 @@ fn ends_of(usage: &StreamUsage) -> Vec<End> {
             if let (End::Point(point), Some(producer)) = (&end, &usage.producer)
                 && producer.is_held()
             {
-                // The object that the tensor holds keeps this stream alive (R151). Its library writes next on it (R150).
-                order::wait(&producer.then, point).ok();
+                // The object that the tensor holds keeps this stream alive (R151). Its library writes next on it, or on
+                // the one that it names now (R150).
+                for next in [Some(&producer.then), now.as_ref()].into_iter().flatten() {
+                    order::wait(next, point).ok();
+                }
             }
             ends.push(end);
         }

@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::mem::{replace, take};
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -233,12 +232,16 @@ impl StreamUsage {
         if uses.len() <= MANY {
             return;
         }
-        // Not under the lock, because the driver may block.
-        let all = take(&mut *uses);
+        // Not under the lock, because the driver may block; others see all of them meanwhile.
+        let all = uses.clone();
         drop(uses);
-        let left = all.into_iter().filter_map(End::left).collect();
-        let later = replace(&mut *self.uses(), left);
-        self.uses().extend(later);
+        let left: Vec<_> = all.iter().map(|end| end.clone().left()).collect();
+        let now = |end: &End| match all.iter().position(|known| known.is(end)) {
+            Some(index) => left[index].clone(),
+            None => Some(end.clone()),
+        };
+        let mut uses = self.uses();
+        *uses = uses.iter().filter_map(now).collect();
     }
 
     /// Keeps alive a stream reported to consumers.

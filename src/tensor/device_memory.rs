@@ -34,6 +34,8 @@ struct Allocation {
     stream: Stream,
     /// Whether the stream may be destroyed before the memory is freed.
     lent: bool,
+    /// The number of the stream, where that is not kept and the driver has numbers.
+    number: Option<u64>,
     /// The point at which the memory was handed over to a lent stream.
     ready: Option<Arc<Event>>,
 }
@@ -68,13 +70,18 @@ impl DeviceMemory {
         if bytes == 0 {
             return Ok(Self(None));
         }
-        let address = blocking(|| {
+        let (address, number) = blocking(|| {
             let (current, raw) = stream.enter()?;
+            let number = if stream.is_kept() {
+                None
+            } else {
+                current.number(raw)?
+            };
             // The pool may have to grow, which a capture in another thread forbids in any mode but the relaxed one.
             let _relaxed = current.relaxed()?;
             match current.allocate(bytes, raw) {
                 Err(error) if error.is_out_of_memory() => Err(Error::OutOfMemory(bytes)),
-                allocated => Ok(allocated?),
+                allocated => Ok((allocated?, number)),
             }
         })?;
         Ok(Self(Some(Allocation {
@@ -82,6 +89,7 @@ impl DeviceMemory {
             bytes,
             stream: stream.clone(),
             lent,
+            number,
             ready: None,
         })))
     }
@@ -169,11 +177,14 @@ fn beyond_bounds() -> Option<Allocation> {
 }
 
 impl Allocation {
-    /// Frees the block in the order of `stream`; returns false while that captures.
+    /// Frees the block in the order of `stream`; returns false while that captures, or is not the block's own any more.
     fn free_on(&self, stream: &Stream) -> Result<bool, Error> {
         blocking(|| {
             let (current, raw) = stream.enter_for_end()?;
             if current.capture(raw)? != Capture::None {
+                return Ok(false);
+            }
+            if self.lent && stream.is(&self.stream) && !self.is_number(current.number(raw)?) {
                 return Ok(false);
             }
             let _relaxed = current.relaxed()?;
@@ -183,6 +194,11 @@ impl Allocation {
             unsafe { current.free(self.address, raw) }?;
             Ok(true)
         })
+    }
+
+    /// Whether a stream of this number is that of the memory: it has the handle, but may be a new one.
+    fn is_number(&self, number: Option<u64>) -> bool {
+        number.is_some() && number == self.number
     }
 
     /// The stream of the memory, unless it may be gone.

@@ -29,6 +29,7 @@ functions! {
     cuStreamWaitEvent(*mut c_void, *mut c_void, c_uint);
     cuStreamSynchronize(*mut c_void);
     cuStreamGetCtx(*mut c_void, *mut *mut c_void);
+    cuStreamGetId(*mut c_void, *mut u64);
     cuStreamIsCapturing(*mut c_void, *mut c_int);
     cuStreamGetCaptureInfo(
         *mut c_void,

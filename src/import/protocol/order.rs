@@ -52,7 +52,9 @@ pub(super) fn of_request(
         (Wanted::NoOrder, _) => {
             let knows = stream::has_streams(there) && !is_of_jax(x)?;
             let argument = knows.then_some(stream::NO_SYNC);
-            (argument, Order::Ready(None))
+            // Later uses of it have to wait for each other.
+            let usage = stream::has_streams(there).then(StreamUsage::default);
+            (argument, Order::Ready(usage))
         }
         (Wanted::Stream(stream), producer) => {
             let is_producers = (producer.as_ref()).is_some_and(|known| known.then.is(&stream));
