@@ -259,22 +259,20 @@ fn wait_for(source: &Snapshot, stream: &Stream) -> Result<(), Error> {
     order::after(stream, &lead, Joined::Never).map(|_| ())
 }
 
-/// Keeps the memory of `source` until `stream` has read it, and orders its producer's next write after that (H1).
+/// Keeps the memory of `source` until `stream` has read it, and orders the next write of its producer, or on its own
+/// stream, after that (H1).
 fn hold(source: &Snapshot, stream: &Stream, ordered: bool) -> Result<(), Error> {
     let usage = source.usage();
-    let producer = usage.and_then(|usage| usage.producer.as_ref());
-    let producer = producer
-        .filter(|_| ordered)
-        .and_then(|producer| producer.now());
-    if producer
-        .as_ref()
-        .is_some_and(|producer| producer.is(stream))
-    {
-        return Ok(());
-    }
+    let known = usage.filter(|_| ordered);
+    let producer = known.and_then(StreamUsage::now);
+    let own = known.and_then(StreamUsage::stream).cloned();
     let is_used = usage.and_then(|usage| usage.used.as_ref());
-    let is_used = is_used.is_some_and(|used| used.is(stream));
-    if producer.is_none() && (is_used || source.is_freed_on(stream)) {
+    let is_held = match &producer {
+        Some(producer) => producer.is(stream),
+        None => is_used.is_some_and(|used| used.is(stream)) || source.is_freed_on(stream),
+    };
+    let writers: Vec<_> = [producer, own].into_iter().flatten().collect();
+    if is_held && writers.iter().all(|writer| writer.is(stream)) {
         return Ok(());
     }
     let end = match order::point(stream) {
@@ -285,7 +283,8 @@ fn hold(source: &Snapshot, stream: &Stream, ordered: bool) -> Result<(), Error> 
             return Err(error);
         }
     };
-    let back = producer.map_or(Ok(()), |producer| order::wait(&producer, &end).map(|_| ()));
+    let wait = |writer: &Stream| order::wait(writer, &end).map(|_| ());
+    let back = (writers.iter().filter(|writer| !writer.is(stream))).try_for_each(wait);
     let uses = vec![End::Point(end)];
     drop(source.used(StreamUsage {
         uses: Lock::new(uses),

@@ -162,6 +162,14 @@ impl Stream {
         Self::new(default(device).unwrap_or(0), device, None)
     }
 
+    /// The default stream of the device's primary context.
+    pub(crate) fn primary_default(device: DLDevice) -> Self {
+        Self {
+            context: None,
+            ..Self::default(device)
+        }
+    }
+
     /// The stream from a table's `current_work_stream`; NULL is the default stream (R141).
     pub(crate) fn of_table(handle: i64, device: DLDevice) -> Self {
         match handle {

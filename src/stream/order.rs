@@ -128,26 +128,21 @@ pub(crate) fn all(consumer: &Stream, waits: &Waits, joined: Joined) -> Result<Ca
 /// Checks that `side` may wait for all of `waits`, before it waits for any: one that captures draws it into the capture,
 /// where it could not wait for the others.
 fn check(side: &Side<'_>, waits: &Waits, joined: Joined) -> Result<(), Error> {
-    let mut behind = side.capture;
-    let mut captures = Vec::new();
-    for producer in waits
-        .streams
-        .iter()
-        .filter(|stream| !stream.is(side.stream))
-    {
+    let mut known: Option<(&Stream, Capture)> = None;
+    let others = waits.streams.iter();
+    for producer in others.filter(|stream| !stream.is(side.stream)) {
         let ahead = Side::of(producer)?;
         waits.allow(&ahead, side, joined)?;
-        captures.push(ahead.capture);
+        match known {
+            Some((_, capture)) if capture == ahead.capture => {}
+            Some((other, Capture::Active(_))) if ahead.capture != Capture::None => {
+                return Err(merged(other, producer));
+            }
+            Some(_) => return Err(both(side.stream)),
+            None => known = Some((producer, ahead.capture)),
+        }
     }
-    if let (Capture::None, Some(&drawn)) = (
-        behind,
-        captures.iter().find(|&&ahead| ahead != Capture::None),
-    ) {
-        behind = drawn;
-    }
-    if captures.iter().any(|&ahead| ahead != behind) {
-        return Err(both(side.stream));
-    }
+    let behind = known.map_or(side.capture, |(_, capture)| capture);
     for point in &waits.points {
         side.may_wait_for(point, behind)?;
     }
@@ -358,12 +353,7 @@ fn allow(ahead: &Side<'_>, behind: &Side<'_>, joined: Joined) -> Result<(), Erro
         (_, Capture::Implicit) => Err(implicit(consumer)),
         (Capture::Invalidated, _) => Err(invalidated(producer)),
         (_, Capture::Invalidated) => Err(invalidated(consumer)),
-        (Capture::Active(_), Capture::Active(_)) => Err(Error::refused(format!(
-            "streams {} and {} capture two different graphs, and a wait would merge them (902); \
-             capture both into one, or pass stream=-1",
-            producer.handle(),
-            consumer.handle()
-        ))),
+        (Capture::Active(_), Capture::Active(_)) => Err(merged(producer, consumer)),
         // The driver reports "not capturing" for the legacy default stream while a non-blocking stream captures.
         (Capture::Active(_), Capture::None) if consumer.is_permanent() => Err(implicit(consumer)),
         (Capture::Active(_), Capture::None) if joined == Joined::Back => Ok(()),
@@ -399,6 +389,16 @@ fn isolated(consumer: &Stream) -> Error {
         "stream {} captures a graph, and waiting for work outside of it would end the capture (905); import the \
          tensor before the capture begins, or pass stream=-1 if the streams are in order",
         consumer.handle()
+    ))
+}
+
+#[cold]
+fn merged(one: &Stream, other: &Stream) -> Error {
+    Error::refused(format!(
+        "streams {} and {} capture two different graphs, and a wait would merge them (902); capture both into one, or \
+         pass stream=-1",
+        one.handle(),
+        other.handle()
     ))
 }
 

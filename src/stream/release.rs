@@ -99,16 +99,21 @@ pub(crate) fn ends(usage: &StreamUsage, viewed: Option<&StreamUsage>) -> Vec<End
 
 /// The ends of all uses, except those of which the producer was told or that the caller takes care of.
 ///
-/// A use on the stream that the producer's library works on is one of the library's own: it frees or reuses the memory in
-/// the order of that stream, or has its own rule for memory that was allocated on another (`record_stream` of torch).
+/// A use on the stream that the producer's library worked on at the import, and works on now, is one of the library's
+/// own: it frees or reuses the memory in the order of that stream, or has its own rule for memory that was allocated on
+/// another (`record_stream` of torch).
 fn ends_of(usage: &StreamUsage) -> Vec<End> {
     let mut ends: Vec<_> = usage.uses().drain(..).collect();
     match (&usage.used, usage.release) {
         (_, Release::None) => ends.clear(),
         (_, Release::RecordStream) | (None, _) => {}
         (Some(used), Release::Auto) => {
+            let then = usage.producer.as_ref().map(|producer| &producer.then);
             let now = usage.now();
-            if now.as_ref().is_some_and(|now| now.is(used)) {
+            if [then, now.as_ref()]
+                .iter()
+                .all(|own| own.is_some_and(|own| own.is(used)))
+            {
                 return ends;
             }
             let Some(end) = End::of(used) else {
@@ -121,7 +126,9 @@ fn ends_of(usage: &StreamUsage) -> Vec<End> {
             {
                 // The object that the tensor holds keeps this stream alive (R151). Its library writes next on it, or on
                 // the one that it names now (R150).
-                for next in [Some(&producer.then), now.as_ref()].into_iter().flatten() {
+                let then = &producer.then;
+                let now = now.as_ref().filter(|now| !now.is(then));
+                for next in [Some(then), now].into_iter().flatten() {
                     order::wait(next, point).ok();
                 }
             }

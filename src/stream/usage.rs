@@ -270,7 +270,8 @@ impl StreamUsage {
             Ready::After(stream) => order::synchronize(stream)?,
             Ready::Now => {}
         }
-        self.used.as_ref().map_or(Ok(()), order::synchronize)
+        let streams = [self.used.clone(), self.now()];
+        streams.iter().flatten().try_for_each(order::synchronize)
     }
 }
 

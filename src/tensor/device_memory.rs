@@ -215,7 +215,7 @@ impl Allocation {
     /// The default stream, which waits for all blocking streams by itself, after the work that is known of others: that
     /// before the memory was ready, and that of dlx's current stream.
     fn default_stream(&self) -> Result<Stream, Error> {
-        let stream = Stream::default(self.stream.device());
+        let stream = Stream::primary_default(self.stream.device());
         let mut waits = Waits::default();
         self.ready.iter().for_each(|point| waits.add_point(point));
         self.working().iter().for_each(|now| waits.add(now));

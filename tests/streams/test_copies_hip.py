@@ -51,7 +51,7 @@ def test_memory_of_a_rocm_device_is_given_back(sim: Simulation) -> None:
     tensor = dlx.empty(3, "float32", device="rocm:0")
     assert sim.counts["allocations"] == before + 1
     del tensor
-    assert sim.called()[-1] == "hipFreeAsync"
+    assert "hipFreeAsync" in sim.called()
     assert sim.counts["allocations"] == before
 
 
