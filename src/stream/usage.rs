@@ -223,13 +223,13 @@ impl StreamUsage {
 
     /// Notes the end of a use that came after the ends in `covered`.
     pub(crate) fn add_use(&self, end: End, covered: &[End]) {
-        /// Number of uses kept before asking the driver which have completed.
+        /// Number of uses kept before asking the driver which have completed, and at each doubling of it.
         const MANY: usize = 16;
         let is_covered = |earlier: &End| covered.iter().any(|known| known.is(earlier));
         let mut uses = self.uses();
         uses.retain(|earlier| !is_covered(earlier));
         uses.push(end);
-        if uses.len() <= MANY {
+        if uses.len() < MANY || !uses.len().is_power_of_two() {
             return;
         }
         // Not under the lock, because the driver may block; others see all of them meanwhile.
