@@ -5,12 +5,17 @@
 
 #![forbid(unsafe_code)]
 
+mod rules;
+mod side;
+
 use std::sync::Arc;
 
+use rules::{allow, both, implicit, invalidated, merged, unable};
+use side::Side;
+
 use crate::cpython::interpreter::blocking;
-use crate::driver;
-use crate::driver::{Capture, Current, Event, RawStream};
-use crate::stream::handle::{Stream, elsewhere};
+use crate::driver::{Capture, Event};
+use crate::stream::handle::Stream;
 use crate::types::error::Error;
 
 /// Whether the waiting stream is joined back before the end of the block that uses it.
@@ -259,180 +264,4 @@ pub(crate) fn synchronize(stream: &Stream) -> Result<(), Error> {
             ))),
         }
     })
-}
-
-/// One of the streams to be ordered, with its context current until this is dropped.
-struct Side<'a> {
-    stream: &'a Stream,
-    current: Current,
-    raw: RawStream,
-    capture: Capture,
-}
-
-impl<'a> Side<'a> {
-    fn of(stream: &'a Stream) -> Result<Self, Error> {
-        let (current, raw) = stream.enter()?;
-        let capture = current.capture(raw)?;
-        Ok(Self {
-            stream,
-            current,
-            raw,
-            capture,
-        })
-    }
-
-    fn record(&self) -> Result<Event, driver::Error> {
-        Event::record(&self.current, self.raw, self.capture)
-    }
-
-    fn wait(&self, event: &Event) -> Result<(), driver::Error> {
-        event.wait(self.raw)
-    }
-
-    fn wait_for(&self, point: &Event) -> Result<(), Error> {
-        if self.may_wait_for(point, self.capture)? {
-            self.wait(point)?;
-        }
-        Ok(())
-    }
-
-    /// Whether the stream has to wait for a point, in the state `capture`.
-    fn may_wait_for(&self, point: &Event, capture: Capture) -> Result<bool, Error> {
-        match (point.capture(), capture) {
-            (None, Capture::None) => {}
-            (Some(ahead), Capture::Active(behind)) if ahead == behind => {}
-            // A completed event needs no wait, which would invalidate the capture.
-            (None, _) if point.is_done()? => return Ok(false),
-            (None, Capture::Active(_)) => return Err(isolated(self.stream)),
-            (_, Capture::Implicit) => return Err(implicit(self.stream)),
-            (_, Capture::Invalidated) => return Err(invalidated(self.stream)),
-            (Some(_), _) => {
-                return Err(Error::refused(format!(
-                    "the tensor becomes ready inside the capture of a graph, which stream {} is not part of; \
-                     use it on a stream of that capture, or import it outside",
-                    self.stream.handle()
-                )));
-            }
-        }
-        Ok(true)
-    }
-
-    /// Refuses a stream of another device than it is said to be of (R86).
-    fn check_context(&self) -> Result<(), Error> {
-        let stream = self.stream;
-        if stream.is_verified() || self.capture != Capture::None || self.current.owns(self.raw)? {
-            return Ok(());
-        }
-        let found = driver::device_of_stream(stream.device(), self.raw)?;
-        if found == stream.device() {
-            Ok(())
-        } else {
-            Err(elsewhere(stream.handle(), found, stream.device()))
-        }
-    }
-}
-
-impl Waits {
-    /// As [`allow`]; of a stream that captures, what was queued before is not to be had.
-    fn allow(&self, ahead: &Side<'_>, behind: &Side<'_>, joined: Joined) -> Result<(), Error> {
-        let is_outside = self.outside.iter().any(|stream| stream.is(ahead.stream));
-        match ahead.capture {
-            Capture::Active(_) if is_outside => Err(before(ahead.stream)),
-            _ => allow(ahead, behind, joined),
-        }
-    }
-}
-
-/// The rules for captures: whether `behind` may wait for `ahead`.
-fn allow(ahead: &Side<'_>, behind: &Side<'_>, joined: Joined) -> Result<(), Error> {
-    let (producer, consumer) = (ahead.stream, behind.stream);
-    match (ahead.capture, behind.capture) {
-        (Capture::None, Capture::None) => Ok(()),
-        (Capture::Active(ahead), Capture::Active(behind)) if ahead == behind => Ok(()),
-        (Capture::Implicit, _) => Err(implicit(producer)),
-        (_, Capture::Implicit) => Err(implicit(consumer)),
-        (Capture::Invalidated, _) => Err(invalidated(producer)),
-        (_, Capture::Invalidated) => Err(invalidated(consumer)),
-        (Capture::Active(_), Capture::Active(_)) => Err(merged(producer, consumer)),
-        // The driver reports "not capturing" for the legacy default stream while a non-blocking stream captures.
-        (Capture::Active(_), Capture::None) if consumer.is_permanent() => Err(implicit(consumer)),
-        (Capture::Active(_), Capture::None) if joined == Joined::Back => Ok(()),
-        (Capture::Active(_), Capture::None) => Err(Error::refused(format!(
-            "the producer's stream {} captures a graph, and stream {} would be drawn into it without coming back \
-             (904); use dlx.borrow or Tensor.use, which join the streams again, or the producer's own stream",
-            producer.handle(),
-            consumer.handle()
-        ))),
-        (Capture::None, Capture::Active(_)) => Err(isolated(consumer)),
-    }
-}
-
-/// The error for streams that cannot be ordered without a driver.
-#[cold]
-fn unable(producer: Option<&Stream>, consumer: &Stream, error: Error) -> Error {
-    match producer {
-        Some(producer) if error.is_absent() => Error::Unordered(format!(
-            "the tensor is ready on stream {} and stream {} cannot be made to wait for it: {}; import it with \
-             stream={}, or export with stream=-1 once the streams are ordered",
-            producer.handle(),
-            consumer.handle(),
-            error.message(),
-            consumer.handle(),
-        )),
-        _ => error,
-    }
-}
-
-#[cold]
-fn isolated(consumer: &Stream) -> Error {
-    Error::refused(format!(
-        "stream {} captures a graph, and waiting for work outside of it would end the capture (905); import the \
-         tensor before the capture begins, or pass stream=-1 if the streams are in order",
-        consumer.handle()
-    ))
-}
-
-#[cold]
-fn merged(one: &Stream, other: &Stream) -> Error {
-    Error::refused(format!(
-        "streams {} and {} capture two different graphs, and a wait would merge them (902); capture both into one, or \
-         pass stream=-1",
-        one.handle(),
-        other.handle()
-    ))
-}
-
-#[cold]
-fn both(consumer: &Stream) -> Error {
-    Error::refused(format!(
-        "the tensors become ready inside the capture of a graph and outside of it, and stream {} cannot wait for both \
-         (905); import those outside before the capture begins, or pass stream=-1 if the streams are in order",
-        consumer.handle()
-    ))
-}
-
-#[cold]
-fn before(producer: &Stream) -> Error {
-    Error::refused(format!(
-        "stream {} used the tensor before it began the capture of a graph, and nothing can wait for that inside the \
-         capture; use the tensor after the capture, or pass stream=-1 if the streams are in order",
-        producer.handle()
-    ))
-}
-
-#[cold]
-fn implicit(stream: &Stream) -> Error {
-    Error::refused(format!(
-        "stream {} is the legacy default stream, and using it while another stream captures a graph would end that \
-         capture (906); capture with the tensor's own stream, or pass stream=-1",
-        stream.handle()
-    ))
-}
-
-#[cold]
-fn invalidated(stream: &Stream) -> Error {
-    Error::refused(format!(
-        "the capture of stream {} has failed (901); end it first",
-        stream.handle()
-    ))
 }

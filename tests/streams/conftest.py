@@ -32,7 +32,7 @@ def sim() -> Iterator[Simulation]:
     machine.advance()
     looks = True
     while looks:
-        # Each time, two of those that wait are looked at, or an end is recorded for them.
+        # Each time two of those that wait are looked at, or their ends recorded.
         machine.clear_journal()
         dlx.empty(1, "int8", device="cuda:0")
         asked = {

@@ -1,0 +1,119 @@
+//! Which stream may wait for which while graphs are captured, and what dlx says where one may not.
+
+#![forbid(unsafe_code)]
+
+use super::side::Side;
+use super::{Joined, Waits};
+use crate::driver::Capture;
+use crate::stream::handle::Stream;
+use crate::types::error::Error;
+
+impl Waits {
+    /// As [`allow`]; of a stream that captures, what was queued before is not to be had.
+    pub(super) fn allow(
+        &self,
+        ahead: &Side<'_>,
+        behind: &Side<'_>,
+        joined: Joined,
+    ) -> Result<(), Error> {
+        let is_outside = self.outside.iter().any(|stream| stream.is(ahead.stream));
+        match ahead.capture {
+            Capture::Active(_) if is_outside => Err(before(ahead.stream)),
+            _ => allow(ahead, behind, joined),
+        }
+    }
+}
+
+/// The rules for captures: whether `behind` may wait for `ahead`.
+pub(super) fn allow(ahead: &Side<'_>, behind: &Side<'_>, joined: Joined) -> Result<(), Error> {
+    let (producer, consumer) = (ahead.stream, behind.stream);
+    match (ahead.capture, behind.capture) {
+        (Capture::None, Capture::None) => Ok(()),
+        (Capture::Active(ahead), Capture::Active(behind)) if ahead == behind => Ok(()),
+        (Capture::Implicit, _) => Err(implicit(producer)),
+        (_, Capture::Implicit) => Err(implicit(consumer)),
+        (Capture::Invalidated, _) => Err(invalidated(producer)),
+        (_, Capture::Invalidated) => Err(invalidated(consumer)),
+        (Capture::Active(_), Capture::Active(_)) => Err(merged(producer, consumer)),
+        // The driver reports "not capturing" for the legacy default stream while a non-blocking stream captures.
+        (Capture::Active(_), Capture::None) if consumer.is_permanent() => Err(implicit(consumer)),
+        (Capture::Active(_), Capture::None) if joined == Joined::Back => Ok(()),
+        (Capture::Active(_), Capture::None) => Err(Error::refused(format!(
+            "the producer's stream {} captures a graph, and stream {} would be drawn into it without coming back \
+             (904); use dlx.borrow or Tensor.use, which join the streams again, or the producer's own stream",
+            producer.handle(),
+            consumer.handle()
+        ))),
+        (Capture::None, Capture::Active(_)) => Err(isolated(consumer)),
+    }
+}
+
+/// The error for streams that cannot be ordered without a driver.
+#[cold]
+pub(super) fn unable(producer: Option<&Stream>, consumer: &Stream, error: Error) -> Error {
+    match producer {
+        Some(producer) if error.is_absent() => Error::Unordered(format!(
+            "the tensor is ready on stream {} and stream {} cannot be made to wait for it: {}; import it with \
+             stream={}, or export with stream=-1 once the streams are ordered",
+            producer.handle(),
+            consumer.handle(),
+            error.message(),
+            consumer.handle(),
+        )),
+        _ => error,
+    }
+}
+
+#[cold]
+pub(super) fn isolated(consumer: &Stream) -> Error {
+    Error::refused(format!(
+        "stream {} captures a graph, and waiting for work outside of it would end the capture (905); import the \
+         tensor before the capture begins, or pass stream=-1 if the streams are in order",
+        consumer.handle()
+    ))
+}
+
+#[cold]
+pub(super) fn merged(one: &Stream, other: &Stream) -> Error {
+    Error::refused(format!(
+        "streams {} and {} capture two different graphs, and a wait would merge them (902); capture both into one, or \
+         pass stream=-1",
+        one.handle(),
+        other.handle()
+    ))
+}
+
+#[cold]
+pub(super) fn both(consumer: &Stream) -> Error {
+    Error::refused(format!(
+        "the tensors become ready inside the capture of a graph and outside of it, and stream {} cannot wait for both \
+         (905); import those outside before the capture begins, or pass stream=-1 if the streams are in order",
+        consumer.handle()
+    ))
+}
+
+#[cold]
+pub(super) fn before(producer: &Stream) -> Error {
+    Error::refused(format!(
+        "stream {} used the tensor before it began the capture of a graph, and nothing can wait for that inside the \
+         capture; use the tensor after the capture, or pass stream=-1 if the streams are in order",
+        producer.handle()
+    ))
+}
+
+#[cold]
+pub(super) fn implicit(stream: &Stream) -> Error {
+    Error::refused(format!(
+        "stream {} is the legacy default stream, and using it while another stream captures a graph would end that \
+         capture (906); capture with the tensor's own stream, or pass stream=-1",
+        stream.handle()
+    ))
+}
+
+#[cold]
+pub(super) fn invalidated(stream: &Stream) -> Error {
+    Error::refused(format!(
+        "the capture of stream {} has failed (901); end it first",
+        stream.handle()
+    ))
+}
