@@ -166,3 +166,53 @@ def test_a_borrow_in_a_capture_records_nothing_that_it_does_not_use(
         return called
 
     assert "cuEventRecord" not in in_thread(run)
+
+
+@pytest.mark.parametrize("lend", [dlx.Tensor.use, dlx.borrow])
+def test_an_export_after_a_refused_block_waits_for_earlier_uses(
+    sim: Simulation,
+    library: Framework,
+    p: Stream,
+    s: Stream,
+    lend: Callable[..., dlx.borrow],
+) -> None:
+    """H6, H12: the refused block has not waited for them."""
+    captured, consumer = sim.stream(), sim.stream()
+
+    def run() -> None:
+        sim.use_device(0)
+        tensor = lent(library, p)
+        with tensor.use(stream=s) as view:
+            write(s, view)
+        with captured.capture(), refused(captured, match="905"):
+            lend(tensor, stream=captured).__enter__()
+        tensor.__dlpack__(stream=consumer.handle)
+        read(consumer, tensor)
+        sim.call("cuCtxSynchronize")
+
+    in_thread(run)
+    assert sim.races == []
+
+
+def test_memory_is_not_freed_under_a_use_before_a_refused_block(
+    sim: Simulation, library: Framework, p: Stream, s: Stream
+) -> None:
+    """H4, H6: the same for the release."""
+    captured = sim.stream()
+
+    def run() -> None:
+        sim.use_device(0)
+        tensor = lent(library, p)
+        with tensor.use(stream=s) as view:
+            write(s, view)
+        with captured.capture(), refused(captured, match="905"):
+            tensor.use(stream=captured).__enter__()
+        del view
+        with library.stream(p):
+            del tensor
+            for _ in range(3):
+                dlx.empty(4, "float32", device="cuda:0")
+                captured.advance()
+
+    in_thread(run)
+    assert sim.races == []

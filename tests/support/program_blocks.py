@@ -6,7 +6,7 @@ from typing import Any
 
 import dlx
 
-from support.program_state import AVOIDED, REFUSED, Block, Item, State
+from support.program_state import REFUSED, Block, Item, State
 from support.simulated_kernels import read, write
 
 
@@ -58,13 +58,8 @@ class BlockOperations(State):
     ) -> None:
         entered = self.call(path, block.__enter__)
         if entered is REFUSED:
-            # What was refused may have drawn streams into the capture.
             for item, _ in items:
                 item.lent = False
-                self.fork(item.library.current_stream())
-                for tensor in item.tensors:
-                    self.fork(tensor.stream)
-            self.fork(self.streams[kinds])
             return
         views = list(entered) if path == "borrow" else [entered]
         lead = views.pop() if path == "borrow" else entered.stream
@@ -119,7 +114,7 @@ class BlockOperations(State):
 
     def _not_joined(self, item: Item, whole: bool) -> None:
         """Note that a capture forbade to order the end of the block."""
-        if whole or "memory of blocks whose end was forbidden" in AVOIDED:
+        if whole:
             self.lose(item)
         else:
             # dlx still has to know when it may give the memory back.

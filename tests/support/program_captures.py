@@ -44,9 +44,10 @@ class CaptureOperations(BlockOperations):
     def _join_back(self, stream: Stream) -> None:
         """Join what the program itself has launched outside of blocks."""
         for handle in self.forked:
-            other = Stream(self.sim, handle)
-            is_other = handle in self.streams and handle != stream.handle
-            if is_other and self.captures(other):
+            other = self.streams.named(handle)
+            if other is None or handle == stream.handle:
+                continue
+            if self.captures(other):
                 stream.wait_for(other)
         self.forked.clear()
 

@@ -9,18 +9,11 @@ import dlx
 
 from support.cuda_producers import CUDA, Imported
 from support.dlpack_abi import from_table, table_of
-from support.program_state import AVOIDED, REFUSED, Item, Release, State
-from support.program_streams import MortalStream
+from support.program_state import REFUSED, Item, Release, State
 from support.simulated_kernels import in_thread, read, write
-from support.simulated_objects import LEGACY, PER_THREAD, Stream
+from support.simulated_objects import PER_THREAD, Stream
 
 RELEASES: tuple[Release, ...] = ("auto", "record_stream")
-
-_AVOIDS_DEATH = "one of several tensors that dies in a capture" in AVOIDED
-
-_AVOIDS_LEGACY = (
-    "tensors of a stream that their library is on where they die" in AVOIDED
-)
 
 
 class ImportOperations(State):
@@ -49,11 +42,8 @@ class ImportOperations(State):
         library = self.libraries[0]
         item = Item(library, None)
 
-        mortal = isinstance(library.current_stream(), MortalStream)
-        mortal &= "memory for a stream that only a library keeps" in AVOIDED
-
         def make() -> dlx.Tensor:
-            if c % 2 and not mortal:
+            if c % 2:
                 return dlx.empty(4, "float32", device="cuda:0")
             with dlx.stream(self.streams[b]):
                 return dlx.empty(4, "float32", device="cuda:0")
@@ -105,14 +95,9 @@ class ImportOperations(State):
         else:
             item.stale |= is_last
             gone = [item.tensors.pop(index)]
-        if self.capturing and item.tensors and _AVOIDS_DEATH:
-            item.tensors.insert(index, gone.pop())
-            return
         storage = item.array.storage if item.array is not None else None
         recorded = storage.recorded if storage is not None else set()
         elsewhere = not c % 4 and all(s.handle != PER_THREAD for s in recorded)
-        if _AVOIDS_LEGACY:
-            elsewhere = elsewhere and all(tensor.stream != LEGACY for tensor in gone)
         drop = gone.clear
         self.call("drop", (lambda: in_thread(drop)) if elsewhere else drop)
         if item.unknown and is_last:

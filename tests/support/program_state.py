@@ -33,26 +33,6 @@ Step = tuple[str, int, int, int]
 REFUSED = object()
 """What a call returns that a capture forbids."""
 
-AVOIDED = frozenset(
-    {
-        "foreign streams in captures",
-        "blocking streams in captures",
-        "memory of blocks whose end was forbidden",
-        "memory for a stream that only a library keeps",
-        "one of several tensors that dies in a capture",
-        "tensors of a stream that their library is on where they die",
-    }
-)
-"""What programs do not do, because dlx fails there: without one of these they show it.
-
-Each has a test in `tests/streams`: in order, a stream of another context is joined back
-to a capture; the end of a block on the legacy stream breaks no capture; memory is not
-freed under a kernel of a block whose end was forbidden; memory is not freed on a new
-stream with the handle of the old one; a use of a tensor whose import died in a capture;
-a tensor may die where its library works on its stream. A program also joins back what
-a borrow draws into a capture before it is refused.
-"""
-
 MUTED_CALLS = ("cuStreamWaitEvent", "cuEventSynchronize", "cuStreamSynchronize")
 
 
@@ -191,7 +171,7 @@ class State:
         if self.capturing is None:
             return True
         self.fork(stream)
-        return stream.handle != LEGACY and stream.handle in self.streams
+        return stream.handle != LEGACY and self.streams.named(stream.handle) is not None
 
     def captures(self, stream: Named) -> bool:
         """Whether a stream is part of the capture."""

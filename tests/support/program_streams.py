@@ -61,33 +61,26 @@ _KINDS: list[Callable[[Simulation], Stream]] = [
     lambda sim: sim.default_stream(PER_THREAD),
 ]
 
-BLOCKING, FOREIGN = frozenset({2, 8}), frozenset({5, 7})
-"""The numbers of those that wait for the legacy stream, or are in other contexts."""
-
 
 @dataclass(eq=False)
 class Streams:
     """The streams of one program, each made when it is first needed."""
 
     sim: Simulation
-    without: frozenset[int] = frozenset()
-    """Those that the first stream stands in for."""
     _made: dict[int, Stream] = field(default_factory=dict)
     _given_up: WeakSet[Stream] = field(default_factory=WeakSet)
 
     def __getitem__(self, number: int) -> Stream:
         """Return the stream of a number; there are nine, and any number names one."""
         index = number % len(_KINDS)
-        if index in self.without:
-            index = 0
         if index not in self._made:
             self._made[index] = _KINDS[index](self.sim)
         return self._made[index]
 
-    def __contains__(self, handle: object) -> bool:
-        """Whether a handle is that of one of the streams, also of one given up."""
+    def named(self, handle: int) -> Stream | None:
+        """Return the stream of a handle, also one given up, if it is alive."""
         alive = [*self._made.values(), *self._given_up]
-        return any(stream.handle == handle for stream in alive)
+        return next((stream for stream in alive if stream.handle == handle), None)
 
     def replace(self, number: int) -> tuple[Stream, Callable[[], Stream]] | None:
         """Give up a mortal stream: return it, and what makes the one in its place.

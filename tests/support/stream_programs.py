@@ -22,8 +22,7 @@ from support.program_blocks import BlockOperations
 from support.program_captures import CaptureOperations
 from support.program_imports import ImportOperations
 from support.program_libraries import LibraryOperations
-from support.program_state import AVOIDED, State, Step
-from support.program_streams import BLOCKING, FOREIGN
+from support.program_state import State, Step
 
 
 @dataclass(eq=False)
@@ -32,8 +31,6 @@ class Program(LibraryOperations, ImportOperations, CaptureOperations):
 
     def run(self, steps: Sequence[Step]) -> None:
         """Run all steps, and end."""
-        if any(name == "begin" for name, *_ in steps):
-            self.streams.without = self._unused()
         try:
             for index, library in enumerate(self.libraries):
                 library.work_on(self.streams[index])
@@ -46,12 +43,6 @@ class Program(LibraryOperations, ImportOperations, CaptureOperations):
             for library in self.libraries:
                 library.work_on(None)
             self._end_all()
-
-    def _unused(self) -> frozenset[int]:
-        blocking = "blocking streams in captures" in AVOIDED
-        foreign = "foreign streams in captures" in AVOIDED
-        none: frozenset[int] = frozenset()
-        return (BLOCKING if blocking else none) | (FOREIGN if foreign else none)
 
     def _finish(self) -> None:
         self.end(0, 0, 0)
