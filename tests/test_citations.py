@@ -26,7 +26,8 @@ DEFINED = {
 
 def cited(text: str) -> set[str]:
     """Give the numbers that a text cites, with those between the ends of a range."""
-    numbers = set(re.findall(r"\b[RSH]\d+\b", text))
+    # H100 is a GPU.
+    numbers = set(re.findall(r"\b[RSH]\d+\b", text)) - {"H100"}
     for kind, first, last in re.findall(r"\b([RSH])(\d+) to \1(\d+)\b", text):
         numbers |= {f"{kind}{number}" for number in range(int(first), int(last) + 1)}
     return numbers

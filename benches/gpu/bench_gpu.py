@@ -2,7 +2,7 @@
 
     python benches/gpu/bench_gpu.py [--quick] [--only SUBSTRING] [--json [FILE]]
 
-Written without a GPU. The rows are in `gpu_cases.py`, the harness is that of
+The rows are in `gpu_cases.py`, the harness is that of
 `benches/bench.py`. Without a CUDA GPU it says so and fails.
 """
 

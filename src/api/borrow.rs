@@ -22,6 +22,7 @@ use crate::stream::order::{Joined, Waits};
 use crate::stream::{PyStream, Stream, Wanted};
 use crate::tensor::object::Tensor;
 use crate::types::device;
+use crate::types::error::Error;
 
 /// The tensors lent for a block, and the stream that uses them; `None` if nothing has to be ordered.
 #[derive(Default)]
@@ -59,8 +60,13 @@ impl Loan {
             for lent in &mut self.lent {
                 lent.collect(py, &mut waits)?;
             }
-            self.is_joined = true;
-            order::all(stream, &waits, Joined::Back)?;
+            let joined = order::all(stream, &waits, Joined::Back);
+            // Refusals come before the first wait.
+            self.is_joined = matches!(joined, Ok(_) | Err(Error::Driver(_)));
+            if joined.is_err() {
+                self.lent.iter_mut().for_each(Lent::uncover);
+            }
+            joined?;
         }
         let stream = self.stream.as_ref();
         let ordered = |lent: &Lent| stream.filter(|_| stream::has_streams(lent.device()));

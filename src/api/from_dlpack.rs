@@ -35,8 +35,9 @@ use crate::types::error::{bad_integers, type_name};
 /// ``__dlpack__`` may support the Python buffer protocol, ``__array_struct__``, ``__array_interface__``,
 /// ``__arrow_c_device_array__`` or ``__arrow_c_array__`` for memory on the CPU, or ``__cuda_array_interface__``.
 ///
-/// ``device`` is where the result must be: a name, a pair or a `Device`. The producer is asked first; if it refuses,
-/// dlx copies between the CPU and CUDA or ROCm devices itself, on ``stream`` or else on its current stream.
+/// ``device`` is where the result must be: a name, a pair or a `Device`. The producer is asked first, but for a compact
+/// tensor that goes to the CPU; if it refuses, dlx copies between the CPU and CUDA or ROCm devices itself, on ``stream``
+/// or else on its current stream.
 ///
 /// ``copy=True`` always copies; dlx's own copies are compact, row-major and aligned to 256 bytes. ``copy=False`` never
 /// copies and raises `CopyRefused` if a copy is needed.

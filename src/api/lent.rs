@@ -182,6 +182,11 @@ impl Lent {
         Ok(())
     }
 
+    /// Notes that the block's stream does not wait for earlier uses after all.
+    pub(crate) fn uncover(&mut self) {
+        self.covered.clear();
+    }
+
     /// The snapshot for the block's view: ready on `stream`.
     pub(crate) fn view(&self, stream: &Stream) -> Result<Snapshot, Error> {
         self.snapshot.used(StreamUsage::ready_after(stream.clone()))

@@ -1,4 +1,4 @@
-"""H4 where memory was allocated under another stream (written without a GPU).
+"""H4 where memory was allocated under another stream.
 
 torch and CuPy give a freed block back to the stream that it was allocated on, here P.
 The library works on X when its array is used and dropped. Then it allocates on P again:

@@ -1,4 +1,4 @@
-"""Captures of graphs, by the driver and by torch (written without a GPU).
+"""Captures of graphs, by the driver and by torch.
 
 dlx refuses what would invalidate a capture, and the capture ends well. What it allows
 becomes part of the graph, as a replay shows.

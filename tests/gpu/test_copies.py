@@ -1,4 +1,4 @@
-"""Copies between host and GPU, against torch's own (written without a GPU)."""
+"""Copies between host and GPU, against torch's own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stream that a library works on, as its table says (written without a GPU)."""
+"""The stream that a library works on, as its table says."""
 
 from __future__ import annotations
 

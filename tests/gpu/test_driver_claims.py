@@ -1,4 +1,4 @@
-"""What docs/streams.md says of the driver during captures (written without a GPU).
+"""What docs/streams.md says of the driver during captures.
 
 Each claim is a series of raw calls in its own process (`claims.py`); the table of
 answers (`expected.py`) holds for the simulated driver, too.

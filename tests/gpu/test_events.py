@@ -1,4 +1,4 @@
-"""Events, and what costs nothing (written without a GPU)."""
+"""Events, and what costs nothing."""
 
 from __future__ import annotations
 

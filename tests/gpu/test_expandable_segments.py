@@ -1,4 +1,4 @@
-"""Memory of torch in expandable segments (written without a GPU)."""
+"""Memory of torch in expandable segments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that wait for room in a queue, without the GIL (written without a GPU).
+"""Calls that wait for room in a queue, without the GIL.
 
 A stream takes about a thousand launches, and then each call for it waits. Each program
 runs in a child process with a time limit. Where a call does not wait, nothing was

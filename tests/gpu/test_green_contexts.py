@@ -1,4 +1,4 @@
-"""Streams of a green context, beside those of the primary one (written without a GPU).
+"""Streams of a green context, beside those of the primary one.
 
 A stream of either kind waits for one of the other, and memory goes back behind it.
 Drivers before CUDA 12.4, and some machines, have no green contexts.

@@ -1,4 +1,4 @@
-"""H1, H2 and H4 of docs/streams.md, 1000 rounds each (written without a GPU).
+"""H1, H2 and H4 of docs/streams.md, 1000 rounds each.
 
 Without dlx's order they strike, which shows that the rounds are the worst case. With
 it they do not strike once.

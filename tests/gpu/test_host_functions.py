@@ -1,4 +1,4 @@
-"""Host functions, which may not call the driver (written without a GPU).
+"""Host functions, which may not call the driver.
 
 `cuda.h` says of `cuLaunchHostFunc` that calls from one "may result in" error 800, so a
 driver may also permit them. Each program runs in a child process with a time limit.

@@ -1,4 +1,4 @@
-"""JAX arrays on CUDA, in both directions (written without a GPU).
+"""JAX arrays on CUDA, in both directions.
 
 JAX launches on streams of its own, which no user sees. So a gate on P, which its input
 waits for, is what makes its computations late. Where JAX may wait on the host, another

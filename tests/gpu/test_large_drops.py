@@ -1,4 +1,4 @@
-"""Drops of tensors of 2 GiB that a stream has yet to use (written without a GPU).
+"""Drops of tensors of 2 GiB that a stream has yet to use.
 
 A gate keeps the stream S from its end, so what waits for S on the host waits until the
 gate is opened.

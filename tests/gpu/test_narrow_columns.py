@@ -1,4 +1,4 @@
-"""Columns of many rows and crops, copied by dlx itself (written without a GPU).
+"""Columns of many rows and crops, copied by dlx itself.
 
 The source is a dlx tensor, so no other library is asked to copy. A plan of one call
 for each row would take as many calls as a matrix has rows.

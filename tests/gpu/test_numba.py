@@ -1,4 +1,4 @@
-"""Numba's default stream, which its arrays do not name (written without a GPU)."""
+"""Numba's default stream, which its arrays do not name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A consumer sees what its producer has queued (written without a GPU).
+"""A consumer sees what its producer has queued.
 
 A gate blocks the producer's stream P before it writes NEW over OLD. A read on S that
 waits for P sees NEW; one that does not sees OLD while the gate is still closed.

@@ -1,4 +1,4 @@
-"""Pinned memory of torch and CuPy (written without a GPU).
+"""Pinned memory of torch and CuPy.
 
 It has no stream, but the device reads and writes it, and a stream may do so late (H11).
 """
