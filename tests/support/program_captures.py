@@ -35,7 +35,10 @@ class CaptureOperations(BlockOperations):
             item.unknown |= unknown
             item.stale |= stale
         for item, tensor in self.captured:
-            if tensor in item.tensors:
+            # One that a block has by now is none of the capture, whose blocks are left.
+            if tensor in item.tensors and not (
+                item.lent and tensor is item.tensors[-1]
+            ):
                 item.tensors.remove(tensor)
                 item.unknown = item.stale = True
         self.captured.clear()
