@@ -40,7 +40,7 @@ mod _core {
     #[pymodule_export]
     use crate::api::from_dlpack::{from_pointer, is_tensor};
     #[pymodule_export]
-    use crate::api::writing::written;
+    use crate::api::writing::{increment_version, written};
     #[pymodule_export]
     use crate::classes::mixin::{
         allocate, current_work_stream, dlpack, dlpack_device, dlpack_device_aliases, exported,

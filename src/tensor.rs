@@ -10,6 +10,7 @@ pub(crate) mod buffer;
 pub(crate) mod capsule;
 pub(crate) mod checked;
 pub(crate) mod device_memory;
+pub(crate) mod element;
 pub(crate) mod managed;
 pub(crate) mod memory;
 pub(crate) mod numpy;

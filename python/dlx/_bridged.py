@@ -82,6 +82,13 @@ class _Outs:
         self.seen[id(new)] = (new, x)
         self.containers += [(container, held_by(container)) for container in rebuilt]
 
+    def written(self) -> None:
+        """Let the owners know that the function may have written to their tensors."""
+        for new, x in self.seen.values():
+            # The function's own library knows what it does to its own tensors.
+            if new is not x:
+                _core.increment_version(x)
+
     def check(self) -> None:
         """Raise if the function replaced memory, so that the caller sees no result."""
         for new, before in self.tensors:
@@ -148,7 +155,11 @@ class _Arguments:
         """Call the function; ``taken`` holds its first arguments, converted."""
         outs = _Outs()
         kind = self.take(taken, kind, args, kwargs, outs)
-        return self.give(kind, outs, self.function(*taken, **kwargs))
+        try:
+            value = self.function(*taken, **kwargs)
+        finally:
+            outs.written()
+        return self.give(kind, outs, value)
 
     async def call_coroutine(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -157,7 +168,11 @@ class _Arguments:
         taken = [*args[: self.receivers]]
         outs = _Outs()
         kind = self.take(taken, self.result, args, kwargs, outs)
-        return self.give(kind, outs, await self.function(*taken, **kwargs))
+        try:
+            value = await self.function(*taken, **kwargs)
+        finally:
+            outs.written()
+        return self.give(kind, outs, value)
 
     def take(
         self,

@@ -48,6 +48,7 @@ __all__ = [
     "from_dlpack",
     "from_pointer",
     "import_tensor",
+    "increment_version",
     "is_tensor",
     "mixin",
     "placed",
@@ -60,7 +61,38 @@ __all__ = [
 
 __version__: Final[str]
 
-_DeviceLike: TypeAlias = Device | str | tuple[int | str, int]
+class _DeviceOfTorch(Protocol):
+    """A ``torch.device``."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def index(self) -> int: ...
+
+class _DeviceOfJax(Protocol):
+    """A ``jax.Device``."""
+
+    @property
+    def platform(self) -> str: ...
+    @property
+    def local_hardware_id(self) -> int: ...
+
+class _DeviceOfCupy(Protocol):
+    """A ``cupy.cuda.Device``."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def pci_bus_id(self) -> str: ...
+
+_DeviceLike: TypeAlias = (
+    Device
+    | str
+    | tuple[int | str, int]
+    | _DeviceOfTorch
+    | _DeviceOfJax
+    | _DeviceOfCupy
+)
 _T = TypeVar("_T")
 
 class _Queue(Protocol):
@@ -257,6 +289,11 @@ class Tensor(Buffer):
         self, *, device: _DeviceLike | None = None, copy: bool | None = None
     ) -> Tensor:
         """Return the tensor on ``device``, or a copy if ``copy=True``."""
+    def __bool__(self) -> bool: ...
+    def __index__(self) -> int: ...
+    def __int__(self) -> int: ...
+    def __float__(self) -> float: ...
+    def __complex__(self) -> complex: ...
     def __dlpack__(
         self,
         *,
@@ -371,6 +408,9 @@ def unpublish(cls: type, /) -> None:
     """Remove the table that `publish` set on ``cls``."""
 
 # The parts of `bridge`.
+
+def increment_version(x: object, /) -> None:
+    """Tell torch, if ``x`` is or exports a tensor of it, that it was written to."""
 
 def written(x: object, /) -> Any:
     """Return ``x`` for writing, or a writable `Tensor` over its memory."""

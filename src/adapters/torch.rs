@@ -55,6 +55,25 @@ fn find_tensor_class(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyType>>> {
     Ok(TENSOR.get(py).map(|tensor| tensor.bind(py)))
 }
 
+/// Tells torch that the memory of `x`, if it is torch's, was written to, so that a graph which has saved it raises.
+pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
+    static INCREMENT: PyOnceLock<Option<Py<PyAny>>> = PyOnceLock::new();
+    if !is_tensor(x)? {
+        return Ok(());
+    }
+    let py = x.py();
+    let increment = INCREMENT.get_or_try_init(py, || {
+        let graph = py.import("torch.autograd.graph")?;
+        // It came with torch 2.1.
+        let function = graph.getattr_opt("increment_version")?;
+        Ok::<_, PyErr>(function.map(Bound::unbind))
+    })?;
+    match increment {
+        Some(increment) => increment.bind(py).call1((x,)).map(drop),
+        None => Ok(()),
+    }
+}
+
 /// How to read a torch type.
 #[derive(Clone, Copy)]
 pub(crate) enum TorchClass {

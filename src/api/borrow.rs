@@ -259,7 +259,9 @@ impl Borrow {
 
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.entered.exit(py)
+        let exited = self.entered.exit(py);
+        let mut written = self.out.iter();
+        exited.and(written.try_for_each(|x| writing::increment_version(x.bind(py))))
     }
 }
 

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict, PyTuple};
+use pyo3::types::{PyCapsule, PyComplex, PyDict, PyFloat, PyTuple};
 
 use crate::abi::*;
 use crate::api::borrow::Use;
@@ -13,9 +13,10 @@ use crate::copy::request::{self, Request};
 use crate::import::aliases;
 use crate::stream::usage::StreamUsage;
 use crate::stream::{self, PyStream};
+use crate::tensor::element::Number;
 use crate::tensor::numpy::to_numpy;
 use crate::tensor::object::Tensor;
-use crate::tensor::{array_interface, buffer, capsule, repr};
+use crate::tensor::{array_interface, buffer, capsule, element, repr};
 use crate::types::device::{self, Device};
 use crate::types::dtype::{self, DType};
 
@@ -264,6 +265,51 @@ impl Tensor {
 
     fn __repr__(&self) -> String {
         repr::of(self)
+    }
+
+    fn __bool__(&self) -> PyResult<bool> {
+        Ok(match element::number(self.snapshot()?)? {
+            Number::Bool(value) => value,
+            Number::Int(value) => value != 0,
+            Number::UInt(value) => value != 0,
+            Number::Float(value) => value != 0.0,
+            Number::Complex(real, imaginary) => real != 0.0 || imaginary != 0.0,
+        })
+    }
+
+    fn __index__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match element::number(self.snapshot()?)? {
+            Number::Int(value) => Ok(value.into_pyobject(py)?.into_any()),
+            Number::UInt(value) => Ok(value.into_pyobject(py)?.into_any()),
+            _ => Err(element::no("an index", self.snapshot()?)),
+        }
+    }
+
+    fn __int__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        match element::number(self.snapshot()?)? {
+            Number::Bool(value) => Ok(i64::from(value).into_pyobject(py)?.into_any()),
+            Number::Float(value) => PyFloat::new(py, value).call_method0("__int__"),
+            Number::Complex(..) => Err(element::no("an int", self.snapshot()?)),
+            Number::Int(_) | Number::UInt(_) => self.__index__(py),
+        }
+    }
+
+    fn __float__(&self) -> PyResult<f64> {
+        Ok(match element::number(self.snapshot()?)? {
+            Number::Bool(value) => f64::from(value),
+            Number::Int(value) => value as f64,
+            Number::UInt(value) => value as f64,
+            Number::Float(value) => value,
+            Number::Complex(..) => return Err(element::no("a float", self.snapshot()?)),
+        })
+    }
+
+    fn __complex__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyComplex>> {
+        let (real, imaginary) = match element::number(self.snapshot()?)? {
+            Number::Complex(real, imaginary) => (real, imaginary),
+            _ => (self.__float__()?, 0.0),
+        };
+        Ok(PyComplex::from_doubles(py, real, imaginary))
     }
 }
 

@@ -6,6 +6,7 @@ use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
 
 use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
+use crate::adapters::torch;
 use crate::api::lent::lend;
 use crate::copy::request::Request;
 use crate::exchange::slot::{innermost, is_mixin};
@@ -95,6 +96,17 @@ fn is_said(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<bool> {
         Err(error) if !error.is_instance_of::<PyException>(py) => Err(error),
         _ => Ok(false),
     }
+}
+
+/// Notes that ``x``, or the object that it exports, was written to: torch then knows that what a graph has saved of it is
+/// gone.
+#[pyfunction]
+#[pyo3(signature = (x, /))]
+pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
+    if is_mixin(&x.get_type()) {
+        return torch::increment_version(&innermost(x)?.0);
+    }
+    torch::increment_version(x)
 }
 
 /// Return ``x`` for writing: itself, or a `Tensor` over its memory if only that can tell that it is writable.

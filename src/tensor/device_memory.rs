@@ -43,8 +43,9 @@ struct Allocation {
 /// Allocations that could not be freed yet, oldest first.
 static KEPT_BACK: Lock<VecDeque<Allocation>> = Lock::new(VecDeque::new());
 
-/// Maximum bytes to keep back for streams that may be gone.
+/// Maximum bytes to keep back for streams that may be gone, and maximum number of allocations.
 const KEPT: usize = 256 << 20;
+const COUNT: usize = 1024;
 /// Allocations to try again whenever one is freed; whenever one is made, it is all of them.
 const LOOKS: usize = 2;
 
@@ -65,7 +66,7 @@ impl DeviceMemory {
             Capture::None => sweep_after(Captures::None),
             _ => return Err(captured(stream)),
         }
-        free_kept_back(usize::MAX);
+        free_kept_back(usize::MAX, &mut Working(None));
         let bytes = usize::try_from(bytes).map_err(|_| Error::OutOfMemory(usize::MAX))?;
         if bytes == 0 {
             return Ok(Self(None));
@@ -117,26 +118,39 @@ impl DeviceMemory {
 impl Drop for DeviceMemory {
     fn drop(&mut self) {
         if let Some(block) = self.0.take() {
-            free_kept_back(LOOKS);
-            free(block);
+            let mut working = Working(None);
+            free_kept_back(LOOKS, &mut working);
+            free(block, &mut working);
         }
     }
 }
 
+/// dlx's current stream of a device, asked for once.
+struct Working(Option<(DLDevice, Option<Stream>)>);
+
+impl Working {
+    fn on(&mut self, device: DLDevice) -> Option<&Stream> {
+        if !matches!(&self.0, Some((known, _)) if *known == device) {
+            self.0 = Some((device, stream::working(device).ok()));
+        }
+        self.0.as_ref().and_then(|(_, stream)| stream.as_ref())
+    }
+}
+
 /// Tries again to free allocations that could not be freed before, the oldest first and at most `count`.
-fn free_kept_back(count: usize) {
+fn free_kept_back(count: usize, working: &mut Working) {
     let kept = KEPT_BACK.lock().len();
     for _ in 0..count.min(kept) {
         let Some(block) = KEPT_BACK.lock().pop_front() else {
             return;
         };
-        free(block);
+        free(block, working);
     }
 }
 
 /// Frees an allocation, or keeps it for later; once the driver is gone, so is the memory.
-fn free(mut block: Allocation) {
-    let freed = match block.living_stream() {
+fn free(mut block: Allocation, working: &mut Working) {
+    let freed = match block.living_stream(working) {
         Some(stream) => block.free_on(stream),
         None => Ok(false),
     };
@@ -148,7 +162,7 @@ fn free(mut block: Allocation) {
     KEPT_BACK.lock().push_back(block);
     while let Some(oldest) = beyond_bounds() {
         let freed = oldest
-            .default_stream()
+            .default_stream(working)
             .and_then(|stream| oldest.free_on(&stream));
         if !is_over(freed) {
             return KEPT_BACK.lock().push_back(oldest);
@@ -168,8 +182,11 @@ fn is_over(freed: Result<bool, Error>) -> bool {
 /// The oldest allocation of a stream that may be gone, removed, if these have too many bytes.
 fn beyond_bounds() -> Option<Allocation> {
     let mut kept = KEPT_BACK.lock();
-    let lent = kept.iter().filter(|block| block.lent);
-    if lent.fold(0_usize, |sum, block| sum.saturating_add(block.bytes)) <= KEPT {
+    let add = |(count, sum): (usize, usize), block: &Allocation| {
+        (count + 1, sum.saturating_add(block.bytes))
+    };
+    let (count, bytes) = kept.iter().filter(|block| block.lent).fold((0, 0), add);
+    if count <= COUNT && bytes <= KEPT {
         return None;
     }
     let oldest = kept.iter().position(|block| block.lent)?;
@@ -202,23 +219,22 @@ impl Allocation {
     }
 
     /// The stream of the memory, unless it may be gone.
-    fn living_stream(&self) -> Option<&Stream> {
-        let is_current = || self.working().is_some_and(|now| now.is(&self.stream));
-        (!self.lent || is_current()).then_some(&self.stream)
-    }
-
-    /// dlx's current stream.
-    fn working(&self) -> Option<Stream> {
-        stream::working(self.stream.device()).ok()
+    fn living_stream(&self, working: &mut Working) -> Option<&Stream> {
+        let is_living = !self.lent || {
+            let now = working.on(self.stream.device());
+            now.is_some_and(|now| now.is(&self.stream))
+        };
+        is_living.then_some(&self.stream)
     }
 
     /// The default stream, which waits for all blocking streams by itself, after the work that is known of others: that
     /// before the memory was ready, and that of dlx's current stream.
-    fn default_stream(&self) -> Result<Stream, Error> {
+    fn default_stream(&self, working: &mut Working) -> Result<Stream, Error> {
         let stream = Stream::primary_default(self.stream.device());
         let mut waits = Waits::default();
         self.ready.iter().for_each(|point| waits.add_point(point));
-        self.working().iter().for_each(|now| waits.add(now));
+        let now = working.on(self.stream.device());
+        now.iter().for_each(|now| waits.add(now));
         order::all(&stream, &waits, Joined::Never)?;
         Ok(stream)
     }

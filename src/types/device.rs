@@ -11,6 +11,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyInt, PyString, PyTuple, PyType};
 
 use crate::abi::*;
+use crate::cpython::modules::{loaded, loaded_class};
 use crate::types::dtype::{canonical, equality};
 use crate::types::error::{Error, bad_integers};
 
@@ -224,9 +225,9 @@ fn checked(device_type: i32, device_id: i32) -> PyResult<DLDevice> {
 
 /// Where memory lives: a device type and an id.
 ///
-/// Takes a name (``"cpu"``, ``"cuda:0"``), a type and an id, or a pair of both, ``("cuda", 0)`` too. Equal to its name,
-/// as ``str()`` gives it, and hashes as that; ``(type, id)`` is ``device.type, device.id``. Source: ``DLDevice`` in
-/// dlpack.h 1.3.
+/// Takes a name (``"cpu"``, ``"cuda:0"``), a type and an id, or a pair of both, ``("cuda", 0)`` too, or a device of torch
+/// (with an index), JAX or CuPy. Equal to these and to its name, as ``str()`` gives it, and hashes as that; ``(type,
+/// id)`` is ``device.type, device.id``. Source: ``DLDevice`` in dlpack.h 1.3.
 #[pyclass(frozen, module = "dlx")]
 pub struct Device(pub(crate) DLDevice);
 
@@ -258,13 +259,74 @@ impl Device {
                 ))
             })?;
             checked(named.device_type.0, id)
+        } else if let Some(device) = foreign(spec)? {
+            Ok(device)
         } else {
             Err(PyTypeError::new_err(format!(
-                "device must be a dlx.Device, a name such as 'cuda:0' or a pair (type, id), not {}",
+                "device must be a dlx.Device, a name such as 'cuda:0', a pair (type, id) or a device of torch, JAX or \
+                 CuPy, not {}",
                 spec.get_type().name()?
             )))
         }
     }
+}
+
+/// The device that an object of torch, JAX or CuPy stands for; `None` for anything else.
+///
+/// # Errors
+///
+/// `ValueError` for torch's current device of a kind, which has no index, and for kinds that DLPack lacks.
+fn foreign(spec: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
+    let py = spec.py();
+    let is = |module: &str, name: &str| {
+        let class = loaded_class(&PyString::new(py, module), &PyString::new(py, name))?;
+        Ok::<_, PyErr>(class.is_some_and(|class| spec.is_instance(&class).unwrap_or(false)))
+    };
+    if is("torch", "device")? {
+        let index: Option<i32> = spec.getattr("index")?.extract()?;
+        let kind: String = spec.getattr("type")?.extract()?;
+        return match (kind.as_str(), index) {
+            ("cpu", _) => Ok(Some(CPU)),
+            ("cuda", Some(index)) if is_rocm(py)? => checked(kDLROCM.0, index).map(Some),
+            ("cuda", Some(index)) => checked(kDLCUDA.0, index).map(Some),
+            _ => Err(PyValueError::new_err(format!(
+                "{} names no single device that DLPack has; expected torch's cpu, or its cuda with an index",
+                spec.repr()?
+            ))),
+        };
+    }
+    if is("jax", "Device")? {
+        let platform: String = spec.getattr("platform")?.extract()?;
+        if platform == "cpu" {
+            return Ok(Some(CPU));
+        }
+        let index = spec.getattr("local_hardware_id")?.extract()?;
+        let version: String = spec
+            .getattr("client")?
+            .getattr("platform_version")?
+            .extract()?;
+        return match platform.as_str() {
+            "gpu" | "cuda" | "rocm" if version.to_lowercase().contains("rocm") => {
+                checked(kDLROCM.0, index).map(Some)
+            }
+            "gpu" | "cuda" => checked(kDLCUDA.0, index).map(Some),
+            _ => Err(PyValueError::new_err(format!(
+                "{} is no device that DLPack has; expected one of the platforms cpu and gpu",
+                spec.repr()?
+            ))),
+        };
+    }
+    if is("cupy.cuda", "Device")? {
+        return checked(kDLCUDA.0, spec.getattr("id")?.extract()?).map(Some);
+    }
+    Ok(None)
+}
+
+/// Whether torch, which is loaded, was built for ROCm, whose devices it calls cuda.
+fn is_rocm(py: Python<'_>) -> PyResult<bool> {
+    let torch = loaded(&PyString::new(py, "torch"))?;
+    let hip = torch.map(|torch| torch.getattr("version")?.getattr_opt("hip"));
+    Ok(hip.transpose()?.flatten().is_some_and(|hip| !hip.is_none()))
 }
 
 #[pymethods]
@@ -317,7 +379,8 @@ impl Device {
         } else if let Ok(text) = other.cast::<PyString>() {
             Some(text.to_cow()? == self.__str__())
         } else {
-            None
+            // One that is none of dlx's is not equal.
+            foreign(other).ok().flatten().map(|other| self.0 == other)
         };
         Ok(equality(other.py(), equal, op))
     }

@@ -155,8 +155,8 @@ pub(crate) fn canonical<T: FromStr + ToString>(text: &str) -> Option<T> {
 /// The type of one element: a DLPack code, the bits of a lane, and the lanes of an element.
 ///
 /// Takes a name (``"float32"``, ``"bfloat16"``, ``"float8_e4m3fn"``, ``"float32x4"``), a triple
-/// ``(code, bits, lanes)``, or the dtype object of NumPy, ml_dtypes, torch, MLX, Paddle or TensorFlow. Equal to
-/// its name.
+/// ``(code, bits, lanes)``, or the dtype object of NumPy, ml_dtypes, torch, MLX, Paddle or TensorFlow. Equal to these
+/// objects and to its name, and hashes as that.
 /// Source: ``DLDataType`` in dlpack.h 1.3.
 #[pyclass(frozen, module = "dlx")]
 pub struct DType(pub(crate) DLDataType);
@@ -254,6 +254,8 @@ impl DType {
             Some(self.0 == other.get().0)
         } else if let Ok(text) = other.cast::<PyString>() {
             Some(text.to_cow()? == self.__str__())
+        } else if is_named_dtype(other)? {
+            Self::of(other).ok().map(|other| self.0 == other)
         } else {
             None
         };
@@ -263,6 +265,17 @@ impl DType {
     fn __reduce__(slf: &Bound<'_, Self>) -> (Py<PyType>, (String,)) {
         (slf.get_type().unbind(), (slf.get().__str__(),))
     }
+}
+
+/// Whether this is a scalar type, or a dtype by the name of its class: what else prints like one is none.
+fn is_named_dtype(spec: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if spec.is_instance_of::<PyType>() {
+        return Ok(true);
+    }
+    let class = spec.get_type();
+    let name = class.name()?;
+    let name = name.to_cow()?.to_lowercase();
+    Ok(name.contains("dtype") || name.contains("datatype"))
 }
 
 /// The result of `==` or `!=`; `NotImplemented` for orderings, and if equality is unknown.

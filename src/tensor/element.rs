@@ -1,0 +1,111 @@
+//! The value of a tensor of one element, as a number of Python.
+
+use std::ptr::copy_nonoverlapping;
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+use crate::abi::*;
+use crate::tensor::snapshot::Snapshot;
+use crate::types::{device, dtype};
+
+/// An element.
+pub(crate) enum Number {
+    Bool(bool),
+    Int(i64),
+    UInt(u64),
+    Float(f64),
+    Complex(f64, f64),
+}
+
+/// Bytes of the largest element that is a number.
+const LARGEST: usize = 16;
+
+/// The value of the only element of a tensor on the CPU.
+///
+/// # Errors
+///
+/// `TypeError` for more or fewer elements, for those on a device, and for those that Python has no number for.
+pub(crate) fn number(snapshot: &Snapshot) -> PyResult<Number> {
+    let (meta, shape) = (snapshot.meta(), snapshot.shape());
+    if snapshot.size() != 1 {
+        return Err(PyTypeError::new_err(format!(
+            "the tensor has shape {shape:?}; only one element has a value as a number"
+        )));
+    }
+    if meta.device != device::CPU {
+        return Err(PyTypeError::new_err(format!(
+            "the tensor is on {}; only an element on cpu has a value as a number: t.to(device=\"cpu\") copies it there",
+            device::name(meta.device)
+        )));
+    }
+    let size = (dtype::bits(meta.dtype) / 8) as usize;
+    let mut bytes = [0; LARGEST];
+    // Other sizes belong to no number.
+    if size <= LARGEST {
+        // SAFETY: the element is readable (S7) and has as many bytes; `bytes` has room for them.
+        unsafe { copy_nonoverlapping(meta.data.cast::<u8>(), bytes.as_mut_ptr(), size) };
+    }
+    decode(meta.dtype, bytes).ok_or_else(|| {
+        PyTypeError::new_err(format!(
+            "Python has no number for an element of {}; convert it to another dtype",
+            dtype::name(meta.dtype)
+        ))
+    })
+}
+
+/// The error for an element that is no such number.
+#[cold]
+pub(crate) fn no(what: &str, snapshot: &Snapshot) -> PyErr {
+    let dtype = dtype::name(snapshot.meta().dtype);
+    PyTypeError::new_err(format!("an element of {dtype} is not {what}"))
+}
+
+/// The number that the first of `bytes` are.
+fn decode(dtype: DLDataType, bytes: [u8; LARGEST]) -> Option<Number> {
+    let (halves, _) = bytes.as_chunks();
+    let (words, _) = bytes.as_chunks();
+    let (doubles, _) = bytes.as_chunks();
+    let byte = bytes[0];
+    let short = |at: usize| u16::from_ne_bytes(halves[at]);
+    let word = |at: usize| u32::from_ne_bytes(words[at]);
+    let double = |at: usize| u64::from_ne_bytes(doubles[at]);
+    let single = |at| f64::from(f32::from_bits(word(at)));
+    Some(match (dtype.code, dtype.bits, dtype.lanes) {
+        (kDLBool, 8, 1) => Number::Bool(byte != 0),
+        (kDLInt, 8, 1) => Number::Int(byte.cast_signed().into()),
+        (kDLInt, 16, 1) => Number::Int(short(0).cast_signed().into()),
+        (kDLInt, 32, 1) => Number::Int(word(0).cast_signed().into()),
+        (kDLInt, 64, 1) => Number::Int(double(0).cast_signed()),
+        (kDLUInt, 8, 1) => Number::UInt(byte.into()),
+        (kDLUInt, 16, 1) => Number::UInt(short(0).into()),
+        (kDLUInt, 32, 1) => Number::UInt(word(0).into()),
+        (kDLUInt, 64, 1) => Number::UInt(double(0)),
+        (kDLFloat, 16, 1) => Number::Float(half(short(0))),
+        (kDLFloat, 32, 1) => Number::Float(single(0)),
+        (kDLFloat, 64, 1) => Number::Float(f64::from_bits(double(0))),
+        (kDLBfloat, 16, 1) => Number::Float(f32::from_bits(u32::from(short(0)) << 16).into()),
+        (kDLComplex, 32, 1) => Number::Complex(half(short(0)), half(short(1))),
+        (kDLComplex, 64, 1) => Number::Complex(single(0), single(1)),
+        (kDLComplex, 128, 1) => {
+            Number::Complex(f64::from_bits(double(0)), f64::from_bits(double(1)))
+        }
+        _ => return None,
+    })
+}
+
+/// An IEEE half.
+fn half(bits: u16) -> f64 {
+    let (exponent, fraction) = (bits >> 10 & 0x1F, f64::from(bits & 0x3FF));
+    let magnitude = match exponent {
+        0 => fraction * 2f64.powi(-24),
+        0x1F if fraction == 0.0 => f64::INFINITY,
+        0x1F => f64::NAN,
+        exponent => (1024.0 + fraction) * 2f64.powi(i32::from(exponent) - 25),
+    };
+    if bits >> 15 == 0 {
+        magnitude
+    } else {
+        -magnitude
+    }
+}
