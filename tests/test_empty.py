@@ -182,8 +182,7 @@ def test_an_allocator_that_fails_without_elements_too_has_no_such_tensors(
     with pytest.raises(BufferError) as info:
         dlx.empty(2, "float6_e2m3fn", like=fake)
     assert str(info.value) == (
-        f"{fake.__module__}.Fake has no float6_e2m3fn tensors on cpu: what; "
-        "pass a dtype that it has there"
+        f"{fake.__module__}.Fake cannot make float6_e2m3fn tensors on cpu: what"
     )
     cause = info.value.__cause__
     assert (type(cause).__name__, str(cause)) == (kind.decode(), "what")
@@ -194,7 +193,7 @@ def test_an_allocator_that_fails_without_elements_too_has_no_such_tensors(
 )
 def test_what_torch_does_not_have_is_one_line(dtype: str, device: Any) -> None:
     torch = requires("torch")
-    with pytest.raises(BufferError, match=f"has no {dtype} tensors on ") as info:
+    with pytest.raises(BufferError, match=f"cannot make {dtype} tensors on ") as info:
         dlx.empty(3, dtype, like=torch, device=device)
     assert "\n" not in str(info.value)
     assert type(info.value.__cause__) is MemoryError

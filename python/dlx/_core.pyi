@@ -86,12 +86,7 @@ class _DeviceOfCupy(Protocol):
     def pci_bus_id(self) -> str: ...
 
 _DeviceLike: TypeAlias = (
-    Device
-    | str
-    | tuple[int | str, int]
-    | _DeviceOfTorch
-    | _DeviceOfJax
-    | _DeviceOfCupy
+    Device | str | tuple[int | str, int] | _DeviceOfTorch | _DeviceOfJax | _DeviceOfCupy
 )
 _T = TypeVar("_T")
 

@@ -61,7 +61,7 @@ impl Loan {
                 lent.collect(py, &mut waits)?;
             }
             let joined = order::all(stream, &waits, Joined::Back);
-            // Refusals come before the first wait.
+            // A refusal comes before the first wait, so nothing is joined; an error of the driver may come after one.
             self.is_joined = matches!(joined, Ok(_) | Err(Error::Driver(_)));
             if joined.is_err() {
                 self.lent.iter_mut().for_each(Lent::uncover);
@@ -76,7 +76,7 @@ impl Loan {
         };
         let snapshots: Result<Vec<_>, _> = self.lent.iter().map(snapshot).collect();
         let snapshots = snapshots?;
-        // The garbage collector looks only into tensors that alone hold their memory.
+        // Other tensors go now: the garbage collector looks only into those that alone hold their memory.
         self.lent.retain(|lent| ordered(lent).is_some());
         let mut views = Vec::with_capacity(snapshots.len());
         for snapshot in snapshots {
@@ -155,16 +155,16 @@ impl Entered {
         py: Python<'py>,
         body: impl FnOnce(&mut Loan) -> PyResult<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let mut block = Loan::default();
-        let entered = body(&mut block);
+        let mut loan = Loan::default();
+        let entered = body(&mut loan);
         let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if entered.is_ok() && place.is_none() {
-            *place = Some(block);
+            *place = Some(loan);
             return entered;
         }
         drop(place);
         // Streams that have joined a capture must be joined back, or the capture could not end.
-        let ended = block.end(py);
+        let ended = loan.end(py);
         entered?;
         ended.and(Err(PyRuntimeError::new_err(
             "the block has been entered already",
@@ -172,9 +172,9 @@ impl Entered {
     }
 
     fn exit(&self, py: Python<'_>) -> PyResult<()> {
-        let block = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match block {
-            Some(mut block) => block.end(py),
+        let loan = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match loan {
+            Some(mut loan) => loan.end(py),
             None => Err(PyRuntimeError::new_err("the block has not been entered")),
         }
     }
@@ -183,10 +183,10 @@ impl Entered {
 /// ``with dlx.borrow(a, b, out=c, stream=None) as (ta, tb, tc, s):`` lends tensors of any library to a kernel.
 ///
 /// ``ta``, ``tb`` and ``tc`` are `Tensor` views that are valid in the block. ``out`` is a writable tensor or a sequence
-/// of them. ``s`` is the `Stream` to launch on, None if all tensors are on the CPU: ``stream`` if given, else the
-/// current stream of the library of the first tensor on a device. It belongs to that tensor's device; other tensors may
-/// be elsewhere. ``s`` waits for the tensors' streams on entry, and they wait for ``s`` on exit, also when the body
-/// raises; equal streams need no wait. ``stream=-1`` orders nothing.
+/// of them. ``s`` is the `Stream` to launch on: ``stream`` if given, else the current stream of the library of the first
+/// tensor on a device with streams; None if there is no such tensor, and with ``stream=-1``, which orders nothing. It
+/// belongs to that tensor's device; other tensors may be elsewhere. ``s`` waits for the tensors' streams on entry, and
+/// they wait for ``s`` on exit, also when the body raises; equal streams need no wait.
 ///
 /// torch tensors that require grad are accepted, because a kernel records no gradients. A library that cannot name its
 /// stream (it has neither a table nor ``__cuda_array_interface__``) is asked to make ``s`` wait; its own stream does

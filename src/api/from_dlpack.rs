@@ -35,9 +35,10 @@ use crate::types::error::{bad_integers, type_name};
 /// ``__dlpack__`` may support the Python buffer protocol, ``__array_struct__``, ``__array_interface__``,
 /// ``__arrow_c_device_array__`` or ``__arrow_c_array__`` for memory on the CPU, or ``__cuda_array_interface__``.
 ///
-/// ``device`` is where the result must be: a name, a pair or a `Device`. The producer is asked first, but for a compact
-/// tensor that goes to the CPU; if it refuses, dlx copies between the CPU and CUDA or ROCm devices itself, on ``stream``
-/// or else on its current stream.
+/// ``device`` is where the result must be: a name, a pair, a `Device`, or a device of torch, JAX or CuPy. The producer is
+/// asked first, except for a compact tensor that goes to the CPU from a device whose table names its stream. If it
+/// refuses, dlx copies between the CPU and CUDA or ROCm devices itself, to a device on ``stream`` or else on its current
+/// stream.
 ///
 /// ``copy=True`` always copies; dlx's own copies are compact, row-major and aligned to 256 bytes. ``copy=False`` never
 /// copies and raises `CopyRefused` if a copy is needed.
@@ -188,9 +189,9 @@ pub(crate) fn from_pointer<'py>(
     let py = ptr.py();
     let device = device.map_or(Ok(device::CPU), Device::of)?;
     let ptr: usize = number(ptr, "ptr", "an address")?;
-    let shape: Vec<i64> = number(shape, "shape", "64-bit integers")?;
+    let shape: Vec<i64> = number(shape, "shape", "a sequence of ints, such as (2,)")?;
     let strides: Option<Vec<i64>> = strides
-        .map(|strides| number(strides, "strides", "64-bit integers"))
+        .map(|strides| number(strides, "strides", "a sequence of ints"))
         .transpose()?;
     if let Some(strides) = strides
         .as_ref()

@@ -33,7 +33,7 @@ pub(crate) struct Lent {
     /// The ends of earlier uses that the block has waited for.
     covered: Vec<End>,
     /// The stream that its library worked on when the block was entered.
-    entered: Option<Stream>,
+    then: Option<Stream>,
 }
 
 impl Lent {
@@ -42,7 +42,7 @@ impl Lent {
             snapshot,
             library,
             covered: Vec::new(),
-            entered: None,
+            then: None,
         }
     }
 }
@@ -130,7 +130,7 @@ fn of_protocol(
             let stream = stream::PyStream::new(stream.clone());
             Some(Bound::new(py, stream)?.into_any())
         }
-        // Its default stream is ordered for it, and the block's stream after that.
+        // The producer orders its device's default stream; the block's stream waits for that.
         (None, Some(_)) => None,
         (None, None) => wanted.cloned(),
     };
@@ -178,7 +178,7 @@ impl Lent {
             }
             _ => now.iter().for_each(|now| waits.add(now)),
         }
-        self.entered = now;
+        self.then = now;
         Ok(())
     }
 
@@ -202,8 +202,8 @@ impl Lent {
         {
             back.add(own);
         }
-        let is_same = match (&self.entered, &now) {
-            (Some(entered), Some(now)) => entered.is(now),
+        let is_same = match (&self.then, &now) {
+            (Some(then), Some(now)) => then.is(now),
             (Some(_), None) => false,
             (None, _) => true,
         };

@@ -64,7 +64,7 @@ impl Given {
         let found = named().or_else(|_| seen(made).map(|snapshot| snapshot.meta().dtype));
         match found {
             Ok(found) if found != self.dtype => Err(PyBufferError::new_err(format!(
-                "{} would import {} as {}",
+                "{} would import {} as {}; convert an array of a dtype that it has, or allow it there (JAX: jax_enable_x64)",
                 target.name(),
                 dtype::name(self.dtype),
                 dtype::name(found)

@@ -1,7 +1,7 @@
 //! Copies by a driver: host to device, device to host, and between or within devices.
 //!
-//! A copy runs on the requested stream, else on dlx's current one, and waits for whatever its source waits for. Nothing
-//! is started that would invalidate a graph capture.
+//! A copy to a device runs on the requested stream, else on dlx's current one, a copy to the host on the source's own
+//! stream. It waits for whatever its source waits for. Nothing is started that would invalidate a graph capture.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -105,7 +105,7 @@ pub(crate) fn check(here: DLDevice, there: DLDevice) -> Result<(), Error> {
 }
 
 /// Whether `source` goes to the host in one run of bytes.
-pub(crate) fn is_run_down(source: &Snapshot, there: Option<DLDevice>) -> bool {
+pub(crate) fn goes_down_in_one_run(source: &Snapshot, there: Option<DLDevice>) -> bool {
     let here = source.meta().device;
     let is_down = there.is_some_and(|there| matches!(way(here, there), Some(Direction::Down)));
     is_down && source.is_row_major() && driver::of(here).is_ok()

@@ -18,7 +18,8 @@ use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
 
-/// Rung 1: the table. It neither moves nor orders; requests that need either go to `__dlpack__`.
+/// Rung 1: the table, which neither moves nor orders. dlx orders by the driver, or asks `__dlpack__` without one; moves
+/// are asked of `__dlpack__` first, except for a compact copy to the host.
 pub(super) fn from_table(
     x: &Bound<'_, PyAny>,
     table: Table,
@@ -138,7 +139,7 @@ fn exported(
     if moves
         && is_ordered
         && request.copy != Some(false)
-        && by_driver::is_run_down(&snapshot, request.device)
+        && by_driver::goes_down_in_one_run(&snapshot, request.device)
     {
         // torch 2.11 waits for the device with the GIL held. Other layouts are its own: it has kernels for them.
         return again(py, snapshot, request);

@@ -1,6 +1,6 @@
 //! Ordering of streams: an event recorded on the producing stream, which the consuming stream waits for.
 //!
-//! Whatever would invalidate a graph capture is refused before calling the driver. The driver is called detached from
+//! Whatever would invalidate a graph capture is refused before such a call; the driver is asked for the captures first. The driver is called detached from
 //! the interpreter: a call waits where a stream's queue is full, perhaps of a callback that needs the interpreter.
 
 #![forbid(unsafe_code)]
@@ -37,7 +37,7 @@ pub(crate) enum Captures {
 #[derive(Default)]
 pub(crate) struct Waits {
     streams: Vec<Stream>,
-    /// Streams of which work is awaited that no graph has.
+    /// Those of which earlier work is awaited: it was queued before any capture, so no graph has it.
     outside: Vec<Stream>,
     points: Vec<Arc<Event>>,
 }
@@ -104,14 +104,14 @@ pub(crate) fn all(consumer: &Stream, waits: &Waits, joined: Joined) -> Result<Ca
         return Ok(Captures::Possible);
     }
     blocking(|| {
-        let unable = |error| unable(streams.first(), consumer, error);
-        let mut side = Side::of(consumer).map_err(unable)?;
+        let explain = |error| unable(streams.first(), consumer, error);
+        let mut side = Side::of(consumer).map_err(explain)?;
         side.check_context()?;
         if others().count() + points.len() > 1 {
             check(&side, waits, joined)?;
         }
         for producer in others() {
-            let ahead = Side::of(producer).map_err(unable)?;
+            let ahead = Side::of(producer).map_err(explain)?;
             waits.allow(&ahead, &side, joined)?;
             let event = ahead.record()?;
             let capture = ahead.capture;
@@ -149,7 +149,7 @@ fn check(side: &Side<'_>, waits: &Waits, joined: Joined) -> Result<(), Error> {
     }
     let behind = known.map_or(side.capture, |(_, capture)| capture);
     for point in &waits.points {
-        side.may_wait_for(point, behind)?;
+        side.must_wait_for(point, behind)?;
     }
     Ok(())
 }

@@ -97,6 +97,7 @@ fn hold(source: &Snapshot, stream: &Stream, ordered: bool) -> Result<(), Error> 
     let wait = |writer: &Stream| order::wait(writer, &end).map(|_| ());
     let back = (writers.iter().filter(|writer| !writer.is(stream))).try_for_each(wait);
     let uses = vec![End::Point(end)];
+    // A view that dies at once: its release keeps the memory until `end`.
     drop(source.used(StreamUsage {
         uses: Lock::new(uses),
         ..StreamUsage::default()

@@ -166,7 +166,7 @@ unsafe extern "C" fn report(context: *mut c_void, kind: *const c_char, message: 
 fn has_none(class: &Bound<'_, PyType>, dtype: DLDataType, device: DLDevice, why: PyErr) -> PyErr {
     let py = class.py();
     let message = format!(
-        "{} has no {} tensors on {}: {}; pass a dtype that it has there",
+        "{} cannot make {} tensors on {}: {}",
         type_name(class),
         dtype::name(dtype),
         device::name(device),

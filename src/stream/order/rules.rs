@@ -9,7 +9,8 @@ use crate::stream::handle::Stream;
 use crate::types::error::Error;
 
 impl Waits {
-    /// As [`allow`]; of a stream that captures, what was queued before is not to be had.
+    /// As [`allow`], but refuses a stream that captures if what is awaited was queued before: nothing inside the capture
+    /// can wait for it.
     pub(super) fn allow(
         &self,
         ahead: &Side<'_>,

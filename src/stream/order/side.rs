@@ -37,14 +37,14 @@ impl<'a> Side<'a> {
     }
 
     pub(super) fn wait_for(&self, point: &Event) -> Result<(), Error> {
-        if self.may_wait_for(point, self.capture)? {
+        if self.must_wait_for(point, self.capture)? {
             self.wait(point)?;
         }
         Ok(())
     }
 
-    /// Whether the stream has to wait for a point, in the state `capture`.
-    pub(super) fn may_wait_for(&self, point: &Event, capture: Capture) -> Result<bool, Error> {
+    /// Whether the stream, in the state `capture`, still has to wait for a point; an error if it may not.
+    pub(super) fn must_wait_for(&self, point: &Event, capture: Capture) -> Result<bool, Error> {
         match (point.capture(), capture) {
             (None, Capture::None) => {}
             (Some(ahead), Capture::Active(behind)) if ahead == behind => {}
