@@ -26,6 +26,13 @@ def fail(out: Any) -> None:
     raise RuntimeError("failed")
 
 
+@dlx.bridge(np.ndarray)
+def fill_all(value: float, out: list[Any]) -> None:
+    """Write one value to each."""
+    for each in out:
+        each[...] = value
+
+
 def by_borrow(x: Any) -> None:
     """Write in a block."""
     with dlx.borrow(out=x) as (lent, _):
@@ -57,13 +64,6 @@ WAYS = {
     "bridge, raises": by_failing_function,
     "bridge, a list": lambda x: fill_all(7, out=[x]),
 }
-
-
-@dlx.bridge(np.ndarray)
-def fill_all(value: float, out: list[Any]) -> None:
-    """Write one value to each."""
-    for each in out:
-        each[...] = value
 
 
 @pytest.mark.parametrize("write", WAYS.values(), ids=WAYS)
