@@ -102,7 +102,7 @@ def _array_type(framework: Any) -> type:
         return framework
     if not isinstance(framework, type(sys)):
         raise TypeError(
-            f"{framework!r} is no kind of tensor: a class or a module is accepted, "
+            f"{framework!r} is no kind of tensor; expected a class or a module, "
             "as in @dlx.bridge(np.ndarray)"
         )
     from ._provided import array_type

@@ -272,13 +272,13 @@ def bridged(function: Any, to: type, result: type | None) -> Any:
     if isinstance(function, (classmethod, staticmethod)):
         return type(function)(bridged(function.__func__, to, result))
     if not callable(function):
-        raise TypeError(f"{function!r} cannot be bridged: a callable is accepted")
+        raise TypeError(f"{function!r} cannot be bridged; expected a callable")
     if _is(inspect.isgeneratorfunction, function) or _is(
         inspect.isasyncgenfunction, function
     ):
         raise TypeError(
             f"{function!r} is a generator function, and what it yields is not "
-            "converted: a function that returns its result is accepted"
+            "converted; expected a function that returns its result"
         )
     arguments = _Arguments(function, to, result)
     if not _is(inspect.iscoroutinefunction, function):

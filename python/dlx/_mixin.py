@@ -23,7 +23,7 @@ def _define_export(cls: type, exchange: str | None, mixin: str) -> None:
         if "__dlx_export__" in vars(cls):
             raise TypeError(
                 f"{cls.__qualname__} has both exchange={exchange!r} and a "
-                "__dlx_export__: one of them is accepted"
+                "__dlx_export__; expected one of them"
             )
 
         def __dlx_export__(self: object) -> object:

@@ -114,7 +114,7 @@ def importer(cls: type) -> Importer | None:
     if not _is_exporter(cls):
         raise TypeError(
             f"{cls.__module__}.{cls.__qualname__} has no __dlpack__ and "
-            "__dlpack_device__; a class with these or an exchange table is accepted"
+            "__dlpack_device__; expected a class with these or with an exchange table"
         )
     if callable(getattr(cls, "from_dlpack", None)):
         return None
@@ -198,6 +198,6 @@ def array_type(namespace: Any) -> type:
     if callable(empty := getattr(namespace, "empty", None)):
         return type(empty(0))
     raise TypeError(
-        f"{namespace!r} has no array type: "
-        f"one called {', '.join(_ARRAY_TYPES)}, or a function empty, is accepted"
+        f"{namespace!r} has no array type; "
+        f"expected one called {', '.join(_ARRAY_TYPES)}, or a function empty"
     )

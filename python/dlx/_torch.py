@@ -88,20 +88,18 @@ def _nowhere(torch: Any, tensor: Any) -> str | None:
     """Explain why no call can turn this tensor into one with elements."""
     fake = sys.modules.get("torch._subclasses.fake_tensor")
     if fake is not None and isinstance(tensor, fake.FakeTensor):
-        return (
-            "is a FakeTensor, which has no elements; a tensor with memory is accepted"
-        )
+        return "is a FakeTensor, which has no elements; expected a tensor with memory"
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
-        return "is inside a transform of torch.func; tensors outside of it are accepted"
+        return "is inside a transform of torch.func; expected a tensor outside of it"
     if tensor.is_quantized and not str(tensor.dtype).startswith("torch.q"):
         return (
             f"is quantized and seen as {tensor.dtype}, which torch itself cannot read; "
-            "the int_repr() of what it is a view of is accepted"
+            "expected the int_repr() of what it is a view of"
         )
     if tensor.is_meta:
         return (
-            "is on the meta device, which has no elements; a tensor with memory is "
-            "accepted"
+            "is on the meta device, which has no elements; expected a tensor with "
+            "memory"
         )
     return None
 

@@ -45,14 +45,16 @@ impl Error {
         matches!(self, Self::NotFound { .. } | Self::NoStreams)
     }
 
-    /// Whether nothing runs any more, for good: there is no driver, it has shut down, or an error has ended all work of
-    /// the context.
+    /// Whether nothing runs any more, for good: there is no driver, it finds no device, it has shut down, or an error has
+    /// ended all work of the context.
     pub(crate) fn is_final(&self) -> bool {
         /// `CUDA_ERROR_DEINITIALIZED`, and the errors of which `cuda.h` says that the process must be relaunched, or
         /// that the context is destroyed. HIP has the same numbers.
         const FINAL: [i32; 12] = [4, 214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719];
         let is_final = |code| FINAL.contains(&code);
-        *self == Self::Forked || self.is_absent() || self.code().is_some_and(is_final)
+        let is_initialization = matches!(self, Self::Failed { call, .. } if call.ends_with("Init"));
+        let is_over = *self == Self::Forked || self.is_absent() || is_initialization;
+        is_over || self.code().is_some_and(is_final)
     }
 
     /// Whether a handle is not, or no longer, one of the driver's.
@@ -82,7 +84,7 @@ impl fmt::Display for Error {
             Self::Missing(call) => {
                 write!(
                     f,
-                    "the driver has no {call}; CUDA 11.3 or later, or ROCm 5.3 or later, is accepted"
+                    "the driver has no {call}; expected CUDA 11.3 or later, or ROCm 5.3 or later"
                 )
             }
             Self::Failed { call, code, name } => write!(f, "{call} failed with {code} ({name})"),

@@ -80,17 +80,17 @@ pub(crate) fn checked(stream: i64, device: DLDevice) -> PyResult<i64> {
     let accepted = match family(device) {
         Family::Cuda if stream == NO_SYNC || stream > 0 => return Ok(stream),
         Family::Rocm if stream == NO_SYNC || stream == 0 || stream > 2 => return Ok(stream),
-        Family::Cuda => "-1 (no order), 1 (legacy default), 2 (per-thread default) and handles",
-        Family::Rocm => "-1 (no order), 0 (default) and handles above 2",
+        Family::Cuda => "-1 (no order), 1 (legacy default), 2 (per-thread default) or a handle",
+        Family::Rocm => "-1 (no order), 0 (default) or a handle above 2",
         Family::None => {
             return Err(PyBufferError::new_err(format!(
-                "stream is {stream}, but {} has no streams: only None is accepted",
+                "stream is {stream}, but {} has no streams; expected None",
                 device::name(device)
             )));
         }
     };
     Err(PyValueError::new_err(format!(
-        "stream is {stream}; accepted on {} are {accepted}",
+        "stream is {stream}; expected on {}: {accepted}",
         device::name(device)
     )))
 }
@@ -98,7 +98,7 @@ pub(crate) fn checked(stream: i64, device: DLDevice) -> PyResult<i64> {
 #[cold]
 pub(crate) fn no_streams(device: DLDevice) -> PyErr {
     PyBufferError::new_err(format!(
-        "{} has no streams: only None is accepted",
+        "{} has no streams; expected None",
         device::name(device)
     ))
 }

@@ -45,7 +45,7 @@ pub(crate) fn handle(
         Ok(0) if let Some(default) = of_numba(x)? => Ok(Some(default)),
         found => {
             let error = PyBufferError::new_err(format!(
-                "__cuda_array_interface__ has stream {}, accepted is None, 1 (legacy default), 2 (per-thread \
+                "__cuda_array_interface__ has stream {}; expected None, 1 (legacy default), 2 (per-thread \
                  default) or a handle",
                 value.repr()?
             ));

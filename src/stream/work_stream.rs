@@ -51,7 +51,7 @@ fn without_stream(py: Python<'_>, device: DLDevice) -> PyErr {
         Err(why) if why.is_absent() => {
             let name = device::name(device);
             let explained =
-                PyBufferError::new_err(format!("nothing can be made or ordered on {name}: {why}"));
+                PyBufferError::new_err(format!("there is no stream on {name}: {why}"));
             explained.set_cause(py, Some(error));
             explained
         }

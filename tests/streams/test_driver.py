@@ -124,7 +124,7 @@ def test_a_driver_without_a_function_says_which() -> None:
     not_a_driver = find_library("m")
     assert not_a_driver is not None
     printed = run_with(not_a_driver, code)
-    assert printed.startswith("the driver has no cuInit; CUDA 11.3 or later")
+    assert printed.startswith("the driver has no cuInit; expected CUDA 11.3 or later")
 
 
 def test_a_function_that_is_not_known_by_version_is_found_by_its_symbol() -> None:
@@ -260,7 +260,7 @@ def test_the_default_streams_of_cuda_are_none_of_rocm(
     """R75: nothing is called."""
     array = rocm.full((4,))
     sim.clear_journal()
-    with pytest.raises(ValueError, match=f"stream is {stream}; accepted on rocm:0"):
+    with pytest.raises(ValueError, match=f"stream is {stream}; expected on rocm:0"):
         dlx.from_dlpack(array, stream=stream)
     assert sim.called() == []
 
