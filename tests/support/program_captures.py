@@ -40,6 +40,10 @@ class CaptureOperations(BlockOperations):
                 item.lent and tensor is item.tensors[-1]
             ):
                 item.tensors.remove(tensor)
+                # As in `drop`: what is unknown of it is unknown to everyone.
+                if item.unknown and not item.lent:
+                    item.tensors.clear()
+                    self.forget(item)
                 item.unknown = item.stale = True
         self.captured.clear()
         self.before.clear()

@@ -95,6 +95,8 @@ class ImportOperations(State):
         else:
             item.stale |= is_last
             gone = [item.tensors.pop(index)]
+        dropped = set(map(id, gone))
+        self.captured = [each for each in self.captured if id(each[1]) not in dropped]
         storage = item.array.storage if item.array is not None else None
         recorded = storage.recorded if storage is not None else set()
         elsewhere = not c % 4 and all(s.handle != PER_THREAD for s in recorded)
