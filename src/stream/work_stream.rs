@@ -50,8 +50,7 @@ fn without_stream(py: Python<'_>, device: DLDevice) -> PyErr {
     match driver::of(device) {
         Err(why) if why.is_absent() => {
             let name = device::name(device);
-            let explained =
-                PyBufferError::new_err(format!("there is no stream on {name}: {why}"));
+            let explained = PyBufferError::new_err(format!("there is no stream on {name}: {why}"));
             explained.set_cause(py, Some(error));
             explained
         }
