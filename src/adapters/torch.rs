@@ -64,7 +64,7 @@ pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = x.py();
     let increment = INCREMENT.get_or_try_init(py, || {
         let graph = py.import("torch.autograd.graph")?;
-        // It came with torch 2.1.
+        // Older versions of torch lack it.
         let function = graph.getattr_opt("increment_version")?;
         Ok::<_, PyErr>(function.map(Bound::unbind))
     })?;

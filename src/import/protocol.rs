@@ -159,10 +159,12 @@ fn ask_checked(
         }
         None => snapshot,
     };
-    // torch copies without setting IS_COPIED (R37); only pinned memory is the host's, too, without a copy.
-    let is_moved =
-        asked.device.is_some() && stream::has_streams(here) != stream::has_streams(there);
-    let snapshot = if kind.is_some() && (asked.copy == Some(true) || is_moved) {
+    // torch's own class copies without setting IS_COPIED (R37); only pinned memory is the host's, too, without a copy. A
+    // subclass may share memory between devices.
+    let is_moved = asked.device.is_some()
+        && stream::has_streams(here) != stream::has_streams(there)
+        && kind.is_some_and(|kind| kind.is_plain());
+    let snapshot = if is_moved || kind.is_some() && asked.copy == Some(true) {
         snapshot.copied()?
     } else {
         snapshot

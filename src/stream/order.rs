@@ -1,7 +1,8 @@
 //! Ordering of streams: an event recorded on the producing stream, which the consuming stream waits for.
 //!
-//! Whatever would invalidate a graph capture is refused before such a call; the driver is asked for the captures first. The driver is called detached from
-//! the interpreter: a call waits where a stream's queue is full, perhaps of a callback that needs the interpreter.
+//! Whatever would invalidate a graph capture is refused before such a call; the driver is asked for the captures first. It
+//! is called detached from the interpreter: a call waits where a stream's queue is full, perhaps of a callback that needs
+//! the interpreter.
 
 #![forbid(unsafe_code)]
 

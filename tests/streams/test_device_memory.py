@@ -250,6 +250,24 @@ def test_freeing_what_was_kept_back_takes_a_bounded_number_of_calls(
     sim.set_error(0)
 
 
+@alone
+def test_an_allocation_takes_as_many_calls_however_much_is_kept_back(
+    sim: Simulation, library: Framework
+) -> None:
+    """H3: blocks of streams that may be gone are passed over without the driver."""
+
+    def calls(kept: int) -> int:
+        p = sim.stream()
+        box = [lent(sim, library, p) for _ in range(kept)]
+        p.destroy()
+        box.clear()
+        sim.clear_journal()
+        dlx.empty(1, "int8", device="cuda:0")
+        return len(sim.called())
+
+    assert calls(1) == calls(100)
+
+
 def test_a_copy_for_a_consumer_does_not_keep_its_stream(sim: Simulation) -> None:
     """R82: the consumer destroys its stream before it drops the copy."""
     tensor, s = dlx.from_dlpack(ARRAY, device="cuda:0"), sim.stream()

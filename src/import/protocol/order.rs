@@ -81,8 +81,7 @@ pub(super) fn of_request(
     })
 }
 
-/// Whether `x` is an array of JAX, which takes -1 for a handle (0.11). Without a stream it waits on the host for its
-/// elements.
+/// Whether `x` is an array of JAX, which takes -1 for a handle (0.11).
 #[cold]
 fn is_of_jax(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let array = loaded_class(intern!(x.py(), "jax"), intern!(x.py(), "Array"))?;
