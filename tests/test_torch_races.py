@@ -7,7 +7,7 @@ import math
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import dlx
@@ -47,6 +47,7 @@ WAYS: dict[str, Callable[[Any], tuple[int, ...]]] = {
     "convert_tree": lambda x: in_numpy(dlx.convert_tree([x], np.ndarray)[0]),
     "borrow": borrowed,
 }
+SHARING = {name: way for name, way in WAYS.items() if name != "a copy"}
 every_way = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 
 
@@ -95,17 +96,14 @@ def test_a_view_may_end_with_its_storage(offset: int) -> None:
     assert dlx.from_dlpack(view).numpy().tolist() == view.tolist()
 
 
-@every_way
-def test_what_is_imported_while_it_is_transposed_lies_in_its_storage(
-    way: Callable[[Any], tuple[int, ...]],
-) -> None:
-    """docs/safety.md, Threads: torch lets go of the GIL, and stores one by one."""
+@contextmanager
+def transposed_all_the_time(tensor: Any) -> Iterator[None]:
+    """Another thread transposes the tensor, most of the time without the GIL."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         transpose = torch.jit.CompilationUnit(
             "def run(x: Tensor, n: int):\n    for _ in range(n):\n        x.t_()\n"
         ).run
-    tensor = torch.zeros(3, 4)
     done = threading.Event()
 
     def change() -> None:
@@ -115,9 +113,33 @@ def test_what_is_imported_while_it_is_transposed_lies_in_its_storage(
     thread = threading.Thread(target=change)
     thread.start()
     try:
-        for _ in range(2000):
-            n, m, step, other = way(tensor)
-            assert (n - 1) * step + (m - 1) * other < math.prod((3, 4))
+        yield
     finally:
         done.set()
         thread.join()
+
+
+@pytest.mark.parametrize("way", SHARING.values(), ids=SHARING)
+def test_what_is_imported_while_it_is_transposed_lies_in_its_storage(
+    way: Callable[[Any], tuple[int, ...]],
+) -> None:
+    """docs/safety.md, Threads: torch lets go of the GIL, and stores one by one."""
+    tensor = torch.zeros(3, 4)
+    with transposed_all_the_time(tensor):
+        for _ in range(2000):
+            with suppress(BufferError):
+                n, m, step, other = way(tensor)
+                assert (n - 1) * step + (m - 1) * other < math.prod((3, 4))
+
+
+def test_a_copy_made_while_the_tensor_is_transposed_holds_elements_of_its_storage() -> (
+    None
+):
+    """docs/safety.md, Threads: a copy has the shape that was read, and its own room."""
+    tensor = torch.full((5, 4), 3.0)[1:4].fill_(7)
+    with transposed_all_the_time(tensor):
+        for _ in range(2000):
+            with suppress(BufferError):
+                copy = dlx.from_dlpack(tensor, copy=True).numpy()
+                assert set(copy.shape) <= {3, 4}
+                assert np.isin(copy, [3, 7]).all()
