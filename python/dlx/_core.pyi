@@ -1,15 +1,16 @@
 """The Rust extension module of dlx, re-exported by ``dlx``."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from enum import IntEnum
-from types import ModuleType
+from types import EllipsisType, ModuleType
 from typing import (
     Any,
     ClassVar,
     Final,
     Literal,
+    NoReturn,
     Protocol,
     Self,
     SupportsIndex,
@@ -88,6 +89,7 @@ class _DeviceOfCupy(Protocol):
 _DeviceLike: TypeAlias = (
     Device | str | tuple[int | str, int] | _DeviceOfTorch | _DeviceOfJax | _DeviceOfCupy
 )
+_Index: TypeAlias = SupportsIndex | slice | EllipsisType | None
 _T = TypeVar("_T")
 
 class _Queue(Protocol):
@@ -284,6 +286,13 @@ class Tensor(Buffer):
         self, *, device: _DeviceLike | None = None, copy: bool | None = None
     ) -> Tensor:
         """Return the tensor on ``device``, or a copy if ``copy=True``."""
+    def tolist(self) -> Any:
+        """Return the elements as nested lists of Python numbers."""
+    def __len__(self, /) -> int: ...
+    def __getitem__(self, index: _Index | tuple[_Index, ...], /) -> Tensor:
+        """Elements chosen by ints, slices, ``None`` and ``...``, not copied."""
+    def __iter__(self, /) -> Iterator[Tensor]: ...
+    def __contains__(self, value: object, /) -> NoReturn: ...
     def __bool__(self) -> bool: ...
     def __index__(self) -> int: ...
     def __int__(self) -> int: ...
