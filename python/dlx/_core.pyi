@@ -89,8 +89,14 @@ class _DeviceOfCupy(Protocol):
 _DeviceLike: TypeAlias = (
     Device | str | tuple[int | str, int] | _DeviceOfTorch | _DeviceOfJax | _DeviceOfCupy
 )
+_DTypeLike: TypeAlias = DType | str | tuple[int, int, int] | object
 _Index: TypeAlias = SupportsIndex | slice | EllipsisType | None
 _T = TypeVar("_T")
+
+class _Namespace(Protocol):
+    """An array API namespace that is not a module."""
+
+    def __array_namespace_info__(self) -> Any: ...
 
 class _Queue(Protocol):
     """A queue of oneAPI, such as ``dpctl.SyclQueue``."""
@@ -206,7 +212,7 @@ class Device:
 class DType:
     """The type of one element: a DLPack code, the bits of a lane, and the lanes."""
 
-    def __new__(cls, spec: DType | str | tuple[int, int, int] | object, /) -> DType: ...
+    def __new__(cls, spec: _DTypeLike, /) -> DType: ...
     @property
     def code(self) -> int:
         """``DLDataTypeCode``: 0 int, 1 uint, 2 float, ... up to 17."""
@@ -335,7 +341,7 @@ def from_dlpack(
 def from_pointer(
     ptr: SupportsIndex,
     shape: Sequence[int],
-    dtype: DType | str | tuple[int, int, int] | object,
+    dtype: _DTypeLike,
     *,
     device: _DeviceLike | None = None,
     strides: Sequence[int] | None = None,
@@ -353,22 +359,26 @@ def convert(
     *,
     device: _DeviceLike | None = None,
     copy: bool | None = None,
+    dtype: _DTypeLike | None = None,
+    detach: bool = False,
 ) -> _T:
     """Convert ``x`` to a tensor of another library, sharing the memory if possible."""
 
 @overload
 def convert(
     x: object,
-    to: ModuleType,
+    to: ModuleType | _Namespace | str,
     /,
     *,
     device: _DeviceLike | None = None,
     copy: bool | None = None,
+    dtype: _DTypeLike | None = None,
+    detach: bool = False,
 ) -> Any: ...
 @overload
 def empty(
     shape: SupportsIndex | Sequence[int],
-    dtype: DType | str | tuple[int, int, int] | object,
+    dtype: _DTypeLike,
     *,
     device: _DeviceLike | None = None,
     like: None = None,
@@ -378,7 +388,7 @@ def empty(
 @overload
 def empty(
     shape: SupportsIndex | Sequence[int],
-    dtype: DType | str | tuple[int, int, int] | object,
+    dtype: _DTypeLike,
     *,
     device: _DeviceLike | None = None,
     like: ModuleType,
@@ -386,7 +396,7 @@ def empty(
 @overload
 def empty(
     shape: SupportsIndex | Sequence[int],
-    dtype: DType | str | tuple[int, int, int] | object,
+    dtype: _DTypeLike,
     *,
     device: _DeviceLike | None = None,
     like: type[_T],
@@ -394,7 +404,7 @@ def empty(
 @overload
 def empty(
     shape: SupportsIndex | Sequence[int],
-    dtype: DType | str | tuple[int, int, int] | object,
+    dtype: _DTypeLike,
     *,
     device: _DeviceLike | None = None,
     like: _T,

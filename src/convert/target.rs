@@ -8,7 +8,7 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyModule, PyType};
+use pyo3::types::{PyModule, PyString, PyType};
 
 use crate::adapters::numpy;
 use crate::cpython::lookup::is_immutable;
@@ -47,11 +47,13 @@ impl<'py> Target<'py> {
     pub(crate) fn of(to: &Bound<'py, PyAny>) -> PyResult<Self> {
         let class = if let Ok(class) = to.cast::<PyType>() {
             class.clone()
-        } else if to.is_instance_of::<PyModule>() {
+        } else if is_namespace(to)? {
             provided("array_type", to)?.cast_into()?
+        } else if let Ok(name) = to.cast::<PyString>() {
+            provided("array_type", to.py().import(name)?.as_any())?.cast_into()?
         } else {
             return Err(PyTypeError::new_err(format!(
-                "to is {}; expected an array type (torch.Tensor, numpy.ndarray) or a namespace (torch, jax.numpy)",
+                "to is {}; expected an array type (torch.Tensor, numpy.ndarray), a namespace (torch, jax.numpy) or its name",
                 to.repr()?
             )));
         };
@@ -93,6 +95,12 @@ impl<'py> Target<'py> {
             type_name(&made.get_type())
         )))
     }
+}
+
+/// Whether `to` is a module, or another object with the functions of the array API.
+fn is_namespace(to: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(to.is_instance_of::<PyModule>()
+        || to.hasattr(intern!(to.py(), "__array_namespace_info__"))?)
 }
 
 /// What `function` of `dlx._provided` answers for `x`.
