@@ -256,8 +256,8 @@ pub(crate) fn no_protocol(x: &Bound<'_, PyAny>, missing: &str) -> PyErr {
     PyAttributeError::new_err(format!(
         "{} has no {missing}; from_dlpack takes objects with an exchange table, objects with \
          __dlpack__ and __dlpack_device__, DLPack capsules, Python buffers, and objects with \
-         __array_struct__, __array_interface__, __cuda_array_interface__, __arrow_c_device_array__ or \
-         __arrow_c_array__",
+         __array_struct__, __array_interface__, __cuda_array_interface__, __arrow_c_device_array__, \
+         __arrow_c_array__, __arrow_c_stream__ or __array__",
         type_name(&x.get_type())
     ))
 }
