@@ -142,7 +142,7 @@ impl Arrays {
 ///
 /// Neither the object nor the stream says whether the array is a copy: with `copy=False` two streams have to show the
 /// same memory.
-pub(in crate::adapters) fn snapshot(
+pub(crate) fn snapshot(
     x: &Bound<'_, PyAny>,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
