@@ -10,6 +10,7 @@ from types import MethodType
 
 from . import _core
 from ._core import convert, placed
+from ._mixin import ExchangeMixin
 from ._tree import held_by, map_tree
 
 TYPE_CHECKING = False
@@ -27,24 +28,43 @@ class _Kind(_core.Kind):
     """A kind of tensor, and the conversion to it."""
 
     def __new__(cls, to: type, foreign: bool = False) -> Self:
-        return super().__new__(cls, to, _core.Types(), foreign)
+        default = ExchangeMixin.__dlx_like__
+        likes = getattr(to, "__dlx_like__", default) is not default
+        return super().__new__(cls, to, _core.Types(), foreign, likes)
 
-    def leaf(self, x: Any, copy: bool | None = None) -> Any:
-        """Convert ``x`` if it is a tensor of another kind."""
+    def leaf(self, x: Any, copy: bool | None = None, like: Any = None) -> Any:
+        """Convert ``x`` if it is a tensor of another kind, if need be ``like`` one."""
         # Types of other objects are not remembered: they may become tensor types.
         if not _core.is_tensor(x):
             return x
         self.known.add(type(x), self.is_foreign(type(x)))
-        return x if isinstance(x, self.to) else convert(x, self.to, copy=copy)
+        if isinstance(x, self.to):
+            return x
+        return convert(x, self.to if like is None else like, copy=copy)
 
     def is_foreign(self, cls: type) -> bool:
         """Whether instances of ``cls`` are converted, judged by its bases alone."""
         # By identity: a metaclass can override equality.
         return all(base is not self.to for base in cls.__mro__)
 
-    def give(self, value: Any) -> Any:
+    def give(self, value: Any, like: Any) -> Any:
         """Convert the result of a function."""
-        return map_tree(self.leaf, value)
+        return map_tree(lambda x: self.leaf(x, like=like), value)
+
+
+class _Results:
+    """The kind of the results of one call, and the argument that they are like."""
+
+    def __init__(self, kind: _Kind | None, like: Any = None) -> None:
+        self.kind = kind
+        self.like = like
+
+    def see(self, x: Any, kind: _Kind) -> None:
+        """Take an argument into account; the first one counts."""
+        if self.kind is None:
+            self.kind = kind
+        if kind.likes and self.like is None and kind.to is self.kind.to:
+            self.like = x
 
 
 class _Outs:
@@ -103,7 +123,7 @@ class _Outs:
             if len(now_held) != len(held) or not all(map(is_, now_held, held)):
                 raise _elsewhere("put something else into it")
 
-    def give(self, kind: _Kind | None, value: Any) -> Any:
+    def give(self, results: _Results, value: Any) -> Any:
         """Convert the result, with the caller's own objects in place of ``out``."""
         if (own := self.seen.get(id(value))) is not None:
             return own[1]
@@ -111,7 +131,8 @@ class _Outs:
         def leaf(x: Any) -> Any:
             if (own := self.seen.get(id(x))) is not None:
                 return own[1]
-            return x if kind is None else kind.leaf(x)
+            kind = results.kind
+            return x if kind is None else kind.leaf(x, like=results.like)
 
         return map_tree(leaf, value)
 
@@ -149,56 +170,54 @@ class _Arguments:
         self,
         taken: list[Any],
         kind: _Kind | None,
+        like: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
         """Call the function; ``taken`` holds its first arguments, converted."""
-        outs = _Outs()
-        kind = self.take(taken, kind, args, kwargs, outs)
+        results, outs = _Results(kind, like), _Outs()
+        self.take(taken, results, args, kwargs, outs)
         try:
             value = self.function(*taken, **kwargs)
         finally:
             outs.written()
-        return self.give(kind, outs, value)
+        return self.give(results, outs, value)
 
     async def call_coroutine(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Call a coroutine function."""
         taken = [*args[: self.receivers]]
-        outs = _Outs()
-        kind = self.take(taken, self.result, args, kwargs, outs)
+        results, outs = _Results(self.result), _Outs()
+        self.take(taken, results, args, kwargs, outs)
         try:
             value = await self.function(*taken, **kwargs)
         finally:
             outs.written()
-        return self.give(kind, outs, value)
+        return self.give(results, outs, value)
 
     def take(
         self,
         taken: list[Any],
-        kind: _Kind | None,
+        results: _Results,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         outs: _Outs,
-    ) -> _Kind | None:
-        """Convert the other arguments in place; return the kind of the results."""
+    ) -> None:
+        """Convert the other arguments in place."""
         name: int | str = 0
         try:
             for name, x in enumerate(args[len(taken) :], len(taken)):
-                new, found = self.argument(x, outs if name == self.out else None)
-                taken.append(new)
-                kind = kind or found
+                written = outs if name == self.out else None
+                taken.append(self.argument(x, written, results))
             for name, x in kwargs.items():
-                new, found = self.argument(x, outs if name == "out" else None)
-                kwargs[name] = new
-                kind = kind or found
+                written = outs if name == "out" else None
+                kwargs[name] = self.argument(x, written, results)
         except Exception as error:
             self.note(error, name)
             raise
-        return kind
 
-    def give(self, kind: _Kind | None, outs: _Outs, value: Any) -> Any:
+    def give(self, results: _Results, outs: _Outs, value: Any) -> Any:
         """Check the ``out`` tensors, and convert the result."""
         if outs.seen:
             try:
@@ -206,26 +225,25 @@ class _Arguments:
             except BufferError as error:
                 self.note(error, "out")
                 raise
-            return outs.give(kind, value)
-        return value if kind is None else kind.give(value)
+            return outs.give(results, value)
+        kind = results.kind
+        return value if kind is None else kind.give(value, results.like)
 
-    def argument(self, x: Any, outs: _Outs | None) -> tuple[Any, _Kind | None]:
-        """Convert one argument; return it and the kind of the first tensor in it."""
-        first = None
+    def argument(self, x: Any, outs: _Outs | None, results: _Results) -> Any:
+        """Convert one argument."""
 
         def leaf(x: Any) -> Any:
-            nonlocal first
             if not _core.is_tensor(x):
                 return x
             new = self.into.leaf(x) if outs is None else outs.take(self.into, x)
-            first = first or self.kind_of(type(x))
+            results.see(x, self.kind_of(type(x)))
             return new
 
         rebuilt: list[Any] = []
         new = map_tree(leaf, x, rebuilt)
         if outs is not None:
             outs.note(new, x, rebuilt)
-        return new, first
+        return new
 
     def kind_of(self, cls: type) -> _Kind:
         """Return the kind of the results for an argument of type ``cls``."""

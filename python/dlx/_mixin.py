@@ -103,6 +103,13 @@ class ExchangeMixin:
         """Build an instance over ``tensor``; the default calls ``cls(tensor)``."""
         return cls(tensor)  # type: ignore[call-arg]
 
+    def __dlx_like__(self, tensor: Tensor) -> Self:
+        """Build an instance like this one over ``tensor``, of any shape and dtype.
+
+        The default calls ``__dlx_import__``, which knows nothing of this instance.
+        """
+        return self.__dlx_import__(tensor)
+
     @classmethod
     def __dlx_empty__(
         cls, shape: tuple[int, ...], dtype: DType, device: Device

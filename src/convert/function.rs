@@ -11,6 +11,7 @@ use crate::convert::deliver;
 use crate::convert::source::{Input, Options};
 use crate::convert::target::{Target, Via};
 use crate::copy::request::Request;
+use crate::cpython::lookup::is_subtype;
 use crate::import::ladder::from_dlpack;
 use crate::stream;
 use crate::tensor::object::Tensor;
@@ -18,16 +19,18 @@ use crate::types::device::Device;
 
 /// Convert ``x`` to a tensor of another library.
 ///
-/// ``to`` is its array type (``torch.Tensor``, ``np.ndarray``, ``jax.Array``, a subclass of `ExchangeMixin`, `Tensor`)
-/// or its namespace (``torch``, ``jax.numpy``).
+/// ``to`` is its array type (``torch.Tensor``, ``np.ndarray``, ``jax.Array``, a subclass of `ExchangeMixin`, `Tensor`),
+/// its namespace (``torch``, ``jax.numpy``) or one of its tensors, which stands for its type: the result is made by its
+/// ``__dlx_like__`` if it is an instance of `ExchangeMixin`.
 ///
 /// The result shares the memory if the other library can describe it. If it cannot, or would not respect that the
 /// memory is read-only, the elements are copied, unless ``copy=False``; ``copy=True`` always copies. A NumPy array is
 /// read-only if the producer cannot tell whether its memory may be written (JAX). ``device`` is where the result must
 /// be: a name, a pair or a `Device`.
 ///
-/// Returns ``x`` itself if it is already an instance of the type and neither ``device`` nor ``copy`` asks for more. For
-/// ``np.ndarray``, instances of subclasses are returned as plain views.
+/// Returns ``x`` itself if it is already an instance of the type and neither ``device`` nor ``copy`` asks for more; if
+/// they do, an `ExchangeMixin` instance makes the result by its own ``__dlx_like__``. For ``np.ndarray``, instances of
+/// subclasses are returned as plain views.
 ///
 /// Raises ``BufferError`` if the other library does not accept the tensor, `CopyRefused` if ``copy=False`` rules out a
 /// copy that it would accept, and the exceptions of `from_dlpack`.
@@ -88,9 +91,15 @@ fn make<'py>(
                 array.call_method1(intern!(py, "view"), (class,))
             }
         }
-        Via::Mixin => {
+        Via::Mixin(like) => {
             let snapshot = asked.import(x, |device| mixin::stream_of(class, device))?;
-            mixin::import_tensor(class, &Tensor::holding(py, snapshot)?)
+            // An instance that is moved or copied keeps what it says of itself.
+            let like = if is_subtype(x.get_type_ptr(), class) {
+                Some(x)
+            } else {
+                like.as_ref()
+            };
+            mixin::make_like(class, like, &Tensor::holding(py, snapshot)?)
         }
         Via::Table(table) => {
             if asked.is_nothing()

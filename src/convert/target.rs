@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyModule, PyType};
 
 use crate::adapters::numpy;
+use crate::api::from_dlpack::is_tensor;
 use crate::cpython::lookup::is_immutable;
 use crate::cpython::modules::loaded_class;
 use crate::cpython::type_map::TypeMap;
@@ -25,15 +26,15 @@ pub(crate) enum Via<'py> {
     Tensor,
     /// As a NumPy array; for a subclass, as a view of that.
     Numpy,
-    /// Through `__dlx_import__`.
-    Mixin,
+    /// Through `__dlx_like__` of this instance, or `__dlx_import__` of the class.
+    Mixin(Option<Bound<'py, PyAny>>),
     /// Through the table of the class.
     Table(Table),
     /// Through the importer of its library.
     Function(Bound<'py, PyAny>),
 }
 
-/// A target class, passed itself or as its namespace.
+/// A target class, passed itself, as its namespace or by one of its instances.
 pub(crate) struct Target<'py> {
     pub(crate) class: Bound<'py, PyType>,
     pub(crate) via: Via<'py>,
@@ -45,16 +46,39 @@ static TABLES: TypeMap<Table, 8> = TypeMap::new();
 impl<'py> Target<'py> {
     /// Resolves the argument `to`.
     pub(crate) fn of(to: &Bound<'py, PyAny>) -> PyResult<Self> {
-        let class = if let Ok(class) = to.cast::<PyType>() {
-            class.clone()
-        } else if to.is_instance_of::<PyModule>() {
-            provided("array_type", to)?.cast_into()?
-        } else {
+        match to.cast::<PyType>() {
+            Ok(class) => Self::of_class(class.clone()),
+            Err(_) => Self::of_other(to),
+        }
+    }
+
+    /// Resolves a namespace or an instance.
+    #[cold]
+    fn of_other(to: &Bound<'py, PyAny>) -> PyResult<Self> {
+        if to.is_instance_of::<PyModule>() {
+            return Self::of_class(provided("array_type", to)?.cast_into()?);
+        }
+        if !is_tensor(to)? {
             return Err(PyTypeError::new_err(format!(
-                "to is {}; expected an array type (torch.Tensor, numpy.ndarray) or a namespace (torch, jax.numpy)",
+                "to is {}; expected an array type (torch.Tensor, numpy.ndarray), a namespace (torch, jax.numpy) or a \
+                 tensor",
                 to.repr()?
             )));
-        };
+        }
+        Self::like(to)
+    }
+
+    /// The class of a tensor.
+    pub(crate) fn like(instance: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let mut target = Self::of_class(instance.get_type())?;
+        if let Via::Mixin(like) = &mut target.via {
+            *like = Some(instance.clone());
+        }
+        Ok(target)
+    }
+
+    /// How instances of `class` are made.
+    fn of_class(class: Bound<'py, PyType>) -> PyResult<Self> {
         let via = if let Some(table) = TABLES.get(class.as_type_ptr()) {
             Via::Table(*table)
         } else if Tensor::is_class(&class)? {
@@ -62,7 +86,7 @@ impl<'py> Target<'py> {
         } else if numpy::is_subclass_of_ndarray(&class)? {
             Via::Numpy
         } else if is_mixin(&class) {
-            Via::Mixin
+            Via::Mixin(None)
         } else if let Some(table) = own_table(&class)? {
             remember(&class, table)?;
             Via::Table(table)
