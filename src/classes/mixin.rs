@@ -141,10 +141,10 @@ fn elsewhere(x: &Bound<'_, PyAny>, error: PyErr, there: DLDevice) -> PyErr {
     caused(py, PyBufferError::new_err(message), error)
 }
 
-/// The tensor that ``x`` exports through ``__dlx_export__``.
+/// The tensor that ``x``, an instance of either mixin, exports through ``__dlx_export__``.
 #[pyfunction]
 pub(crate) fn exported<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Tensor>> {
-    let inner = Origin::of(&x.get_type())?.read(x)?;
+    let inner = Origin::without_slot(&x.get_type())?.read(x)?;
     let snapshot = tensor_of(&inner).map_err(|error| explain(x, &inner, error))?;
     Tensor::new(x.py(), snapshot)
 }
