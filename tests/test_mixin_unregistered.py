@@ -105,7 +105,7 @@ def test_each_class_warns_for_itself() -> None:
     """Also a subclass of one that has warned."""
     first = unregistered()
 
-    class Further(first):  # type: ignore[misc]
+    class Further(first):  # type: ignore[misc, valid-type]
         pass
 
     for kind in first, Further:
@@ -116,7 +116,7 @@ def test_each_class_warns_for_itself() -> None:
 def test_a_base_beside_the_mixin_may_be_the_reason() -> None:
     """It is named; dlx's own base and typing's, which pass the call on, are not."""
 
-    class Sub(  # type: ignore[call-arg]
+    class Sub(
         Generic[T], Forgetful, dlx.ArrayInterfaceMixin, ByMethod, exchange="other"
     ):
         pass
@@ -129,7 +129,7 @@ def test_a_base_beside_the_mixin_may_be_the_reason() -> None:
 def test_without_anything_to_export_each_export_says_so() -> None:
     """There is no base to export in its place."""
 
-    class Sub(Forgetful, dlx.ExchangeMixin, exchange="data"):  # type: ignore[call-arg]
+    class Sub(Forgetful, dlx.ExchangeMixin, exchange="data"):
         data = GRID
 
     made: Any = Sub()
