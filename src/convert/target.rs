@@ -46,39 +46,10 @@ static TABLES: TypeMap<Table, 8> = TypeMap::new();
 impl<'py> Target<'py> {
     /// Resolves the argument `to`.
     pub(crate) fn of(to: &Bound<'py, PyAny>) -> PyResult<Self> {
-        match to.cast::<PyType>() {
-            Ok(class) => Self::of_class(class.clone()),
-            Err(_) => Self::of_other(to),
-        }
-    }
-
-    /// Resolves a namespace or an instance.
-    #[cold]
-    fn of_other(to: &Bound<'py, PyAny>) -> PyResult<Self> {
-        if to.is_instance_of::<PyModule>() {
-            return Self::of_class(provided("array_type", to)?.cast_into()?);
-        }
-        if !is_tensor(to)? {
-            return Err(PyTypeError::new_err(format!(
-                "to is {}; expected an array type (torch.Tensor, numpy.ndarray), a namespace (torch, jax.numpy) or a \
-                 tensor",
-                to.repr()?
-            )));
-        }
-        Self::like(to)
-    }
-
-    /// The class of a tensor.
-    pub(crate) fn like(instance: &Bound<'py, PyAny>) -> PyResult<Self> {
-        let mut target = Self::of_class(instance.get_type())?;
-        if let Via::Mixin(like) = &mut target.via {
-            *like = Some(instance.clone());
-        }
-        Ok(target)
-    }
-
-    /// How instances of `class` are made.
-    fn of_class(class: Bound<'py, PyType>) -> PyResult<Self> {
+        let Ok(class) = to.cast::<PyType>() else {
+            return Self::of_other(to);
+        };
+        let class = class.clone();
         let via = if let Some(table) = TABLES.get(class.as_type_ptr()) {
             Via::Table(*table)
         } else if Tensor::is_class(&class)? {
@@ -94,6 +65,30 @@ impl<'py> Target<'py> {
             Via::Function(provided("importing", &class)?)
         };
         Ok(Self { class, via })
+    }
+
+    /// Resolves a namespace or an instance.
+    #[cold]
+    fn of_other(to: &Bound<'py, PyAny>) -> PyResult<Self> {
+        if to.is_instance_of::<PyModule>() {
+            return Self::of(&provided("array_type", to)?);
+        }
+        if is_tensor(to)? {
+            return Self::like(to);
+        }
+        Err(PyTypeError::new_err(format!(
+            "to is {}; expected an array type (torch.Tensor, numpy.ndarray), a namespace (torch, jax.numpy) or a tensor",
+            to.repr()?
+        )))
+    }
+
+    /// The class of an instance.
+    pub(crate) fn like(instance: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let mut target = Self::of(&instance.get_type())?;
+        if let Via::Mixin(like) = &mut target.via {
+            *like = Some(instance.clone());
+        }
+        Ok(target)
     }
 
     /// The name of the class for error messages.
