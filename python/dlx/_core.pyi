@@ -22,6 +22,8 @@ from typing import (
 from numpy.typing import NDArray
 from typing_extensions import Buffer, CapsuleType
 
+from .types import SupportsDLPack, SupportsExchangeAPI
+
 __all__ = [
     "Bridged",
     "CopyRefused",
@@ -89,6 +91,7 @@ _DeviceLike: TypeAlias = (
     Device | str | tuple[int | str, int] | _DeviceOfTorch | _DeviceOfJax | _DeviceOfCupy
 )
 _T = TypeVar("_T")
+_Instance = TypeVar("_Instance", bound=SupportsDLPack | SupportsExchangeAPI)
 
 class _Queue(Protocol):
     """A queue of oneAPI, such as ``dpctl.SyclQueue``."""
@@ -359,12 +362,12 @@ def convert(
 @overload
 def convert(
     x: object,
-    to: _T,
+    to: _Instance,
     /,
     *,
     device: _DeviceLike | None = None,
     copy: bool | None = None,
-) -> _T: ...
+) -> _Instance: ...
 @overload
 def empty(
     shape: SupportsIndex | Sequence[int],
