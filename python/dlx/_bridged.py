@@ -54,16 +54,11 @@ class Kind(_core.Kind):
 class _Results:
     """The kind of the results of one call, and the argument that they are like."""
 
+    __slots__ = ("kind", "like")
+
     def __init__(self, kind: Kind | None, like: Any = None) -> None:
         self.kind = kind
         self.like = like
-
-    def see(self, x: Any, kind: Kind) -> None:
-        """Take an argument into account; the first one counts."""
-        if self.kind is None:
-            self.kind = kind
-        if kind.likes and self.like is None and kind.to is self.kind.to:
-            self.like = x
 
 
 class _Arguments:
@@ -141,9 +136,10 @@ class _Arguments:
                 raise error
             if (own := outs.given(value)) is not None:
                 return own
-        elif results.kind is None:
+            return self.convert_result(results.kind, results.like, value, outs)
+        if results.kind is None:
             return value
-        return self.convert_result(results.kind, results.like, value, outs)
+        return self.convert_result(results.kind, results.like, value)
 
     def convert_result(
         self, kind: Kind | None, like: Any, value: Any, outs: Outs | None = None
@@ -153,7 +149,7 @@ class _Arguments:
         def leaf(x: Any) -> Any:
             if outs is not None and (own := outs.given(x)) is not None:
                 return own
-            return x if kind is None else kind.leaf(x, like=like)
+            return x if kind is None else kind.leaf(x, None, like)
 
         way: Way = []
         try:
@@ -172,7 +168,11 @@ class _Arguments:
                 return x
             into = self.into
             new = into.leaf(x) if outs is None else outs.take(into, x, way)
-            results.see(x, self.kind_of(type(x)))
+            kind = self.kind_of(type(x))
+            if results.kind is None:
+                results.kind = kind
+            if kind.likes and results.like is None and kind.to is results.kind.to:
+                results.like = x
             return new
 
         way: Way = []
