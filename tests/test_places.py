@@ -176,6 +176,18 @@ def test_an_error_of_an_out_names_the_place() -> None:
     assert note == f"argument out[1]['x'] of {fill.__qualname__}"
 
 
+def test_an_out_that_the_function_replaces_is_named_by_its_place() -> None:
+    """docs/bridge.md, Errors."""
+    torch = requires("torch")
+
+    @dlx.bridge(torch.Tensor)
+    def move(out: Any) -> None:
+        out[1]["x"].set_(torch.ones(2, dtype=torch.float64))
+
+    [note] = notes(lambda: move([np.ones(2), {"x": np.ones(2)}]))
+    assert note == f"argument out[1]['x'] of {move.__qualname__}"
+
+
 # borrow
 
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 from numbers import Number
-from operator import is_
 from sys import maxsize
 from types import MethodType
 
 from . import _core
-from ._core import convert, placed
+from ._core import convert
 from ._mixin import ExchangeMixin
-from ._tree import held_by, map_tree, path
+from ._outs import Outs
+from ._tree import map_tree, path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ __all__ = ["bridged"]
 _EXPORTS = {"__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__", "__dlpack__"}
 
 
-class _Kind(_core.Kind):
+class Kind(_core.Kind):
     """A kind of tensor, and the conversion to it."""
 
     def __new__(cls, to: type, foreign: bool = False) -> Self:
@@ -54,90 +54,11 @@ class _Kind(_core.Kind):
 class _Results:
     """The kind of the results of one call, and the argument that they are like."""
 
-    def __init__(self, kind: _Kind | None, like: Any = None) -> None:
+    __slots__ = ("kind", "like")
+
+    def __init__(self, kind: Kind | None, like: Any = None) -> None:
         self.kind = kind
         self.like = like
-
-    def see(self, x: Any, kind: _Kind) -> None:
-        """Take an argument into account; the first one counts."""
-        if self.kind is None:
-            self.kind = kind
-        if kind.likes and self.like is None and kind.to is self.kind.to:
-            self.like = x
-
-
-class _Outs:
-    """The ``out`` tensors of one call, and the caller's objects behind them."""
-
-    def __init__(self) -> None:
-        # By the id of the object that the function sees, which the values keep alive.
-        self.seen: dict[int, tuple[Any, Any]] = {}
-        # Objects passed in place of the caller's own, and their state before the call.
-        self.tensors: list[tuple[Any, Any]] = []
-        self.containers: list[tuple[Any, list[Any]]] = []
-
-    def take(self, into: _Kind, x: Any) -> Any:
-        """Convert a tensor without copying it."""
-        own = x if isinstance(x, into.to) else _core.written(x)
-        try:
-            new = into.leaf(own, copy=False)
-        except _core.CopyRefused as refused:
-            raise _core.CopyRefused(
-                f"out is written in place, where its owner looks: {refused}"
-            ) from refused
-        if new is not x:
-            now = placed(new)
-            if now[:2] != placed(x)[:2]:
-                raise _core.CopyRefused(
-                    "out is written in place, where its owner looks: "
-                    f"{type(x).__qualname__} exports other memory each time"
-                )
-            self.tensors.append((new, now))
-        self.seen[id(new)] = (new, x)
-        return new
-
-    def note(self, new: Any, x: Any, rebuilt: list[Any]) -> None:
-        """Record that ``new``, with its ``rebuilt`` containers, is passed for ``x``."""
-        self.seen[id(new)] = (new, x)
-        self.containers += [(container, held_by(container)) for container in rebuilt]
-
-    def written(self) -> None:
-        """Let the owners know that the function may have written to their tensors."""
-        for new, x in self.seen.values():
-            # The function's own library knows what it does to its own tensors.
-            if new is not x:
-                _core.increment_version(x)
-
-    def check(self) -> None:
-        """Raise if the function replaced memory, so that the caller sees no result."""
-        for new, before in self.tensors:
-            try:
-                now = placed(new)
-            except Exception as error:
-                raise _elsewhere(f"made it one that cannot be read: {error}") from error
-            if now != before:
-                raise _elsewhere(f"gave it {_described(now)}, not {_described(before)}")
-        for new, held in self.containers:
-            now_held = held_by(new)
-            if len(now_held) != len(held) or not all(map(is_, now_held, held)):
-                raise _elsewhere("put something else into it")
-
-    def given(self, x: Any) -> Any:
-        """Return the caller's own object for ``x``, or None."""
-        own = self.seen.get(id(x))
-        return None if own is None else own[1]
-
-
-def _elsewhere(what: str) -> BufferError:
-    return BufferError(
-        "out is written in place, where its owner looks, but the function "
-        f"{what}; assign to its elements, out[...] = value, or return the result"
-    )
-
-
-def _described(placed: tuple[int, Any, Any, str, str]) -> str:
-    address, shape, strides, dtype, device = placed
-    return f"{dtype} {shape} with strides {strides} at {address:#x} on {device}"
 
 
 class _Arguments:
@@ -156,20 +77,20 @@ class _Arguments:
         self.names = names  # of the positional parameters
         self.receivers = int(names[:1] in (["self"], ["cls"]))
         self.out = names.index("out") if "out" in names else maxsize
-        self.into = _Kind(to)
-        self.result = None if result is None else _Kind(result)
+        self.into = Kind(to)
+        self.result = None if result is None else Kind(result)
         self.seen = _core.Types()
 
     def finish(
         self,
         taken: list[Any],
-        kind: _Kind | None,
+        kind: Kind | None,
         like: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
         """Call the function; ``taken`` holds its first arguments, converted."""
-        results, outs = _Results(kind, like), _Outs()
+        results, outs = _Results(kind, like), Outs()
         self.take(taken, results, args, kwargs, outs)
         try:
             value = self.function(*taken, **kwargs)
@@ -182,7 +103,7 @@ class _Arguments:
     ) -> Any:
         """Call a coroutine function."""
         taken = [*args[: self.receivers]]
-        results, outs = _Results(self.result), _Outs()
+        results, outs = _Results(self.result), Outs()
         self.take(taken, results, args, kwargs, outs)
         try:
             value = await self.function(*taken, **kwargs)
@@ -196,7 +117,7 @@ class _Arguments:
         results: _Results,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-        outs: _Outs,
+        outs: Outs,
     ) -> None:
         """Convert the other arguments in place."""
         for position, x in enumerate(args[len(taken) :], len(taken)):
@@ -206,29 +127,29 @@ class _Arguments:
             written = outs if name == "out" else None
             kwargs[name] = self.argument(name, x, written, results)
 
-    def give(self, results: _Results, outs: _Outs, value: Any) -> Any:
+    def give(self, results: _Results, outs: Outs, value: Any) -> Any:
         """Check the ``out`` tensors, and convert the result."""
         if outs.seen:
-            try:
-                outs.check()
-            except BufferError as error:
-                self.note(error, "out")
-                raise
+            # The caller sees no result beside an out that was not written.
+            for error, where in outs.replaced():
+                self.note(error, "out", where)
+                raise error
             if (own := outs.given(value)) is not None:
                 return own
-        elif results.kind is None:
+            return self.convert_result(results.kind, results.like, value, outs)
+        if results.kind is None:
             return value
-        return self.convert_result(results.kind, results.like, value, outs)
+        return self.convert_result(results.kind, results.like, value)
 
     def convert_result(
-        self, kind: _Kind | None, like: Any, value: Any, outs: _Outs | None = None
+        self, kind: Kind | None, like: Any, value: Any, outs: Outs | None = None
     ) -> Any:
         """Convert the result, with the caller's own objects in place of ``outs``."""
 
         def leaf(x: Any) -> Any:
             if outs is not None and (own := outs.given(x)) is not None:
                 return own
-            return x if kind is None else kind.leaf(x, like=like)
+            return x if kind is None else kind.leaf(x, None, like)
 
         way: Way = []
         try:
@@ -238,15 +159,20 @@ class _Arguments:
             raise
 
     def argument(
-        self, at: int | str, x: Any, outs: _Outs | None, results: _Results
+        self, at: int | str, x: Any, outs: Outs | None, results: _Results
     ) -> Any:
         """Convert the argument at a position, or with a name."""
 
         def leaf(x: Any) -> Any:
             if not _core.is_tensor(x):
                 return x
-            new = self.into.leaf(x) if outs is None else outs.take(self.into, x)
-            results.see(x, self.kind_of(type(x)))
+            into = self.into
+            new = into.leaf(x) if outs is None else outs.take(into, x, way)
+            kind = self.kind_of(type(x))
+            if results.kind is None:
+                results.kind = kind
+            if kind.likes and results.like is None and kind.to is results.kind.to:
+                results.like = x
             return new
 
         way: Way = []
@@ -265,15 +191,15 @@ class _Arguments:
             outs.note(new, x, rebuilt)
         return new
 
-    def kind_of(self, cls: type) -> _Kind:
+    def kind_of(self, cls: type) -> Kind:
         """Return the kind of the results for an argument of type ``cls``."""
-        kind: _Kind | None = self.seen.get(cls)
+        kind: Kind | None = self.seen.get(cls)
         if kind is None:
             # The base that exports, not a view or parameter class derived from it.
             exporting = (
                 base for base in cls.__mro__ if not _EXPORTS.isdisjoint(vars(base))
             )
-            kind = _Kind(next(exporting, cls), self.into.is_foreign(cls))
+            kind = Kind(next(exporting, cls), self.into.is_foreign(cls))
             self.seen.add(cls, kind)
         return kind
 

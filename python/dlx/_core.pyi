@@ -23,6 +23,8 @@ from typing import (
 from numpy.typing import NDArray
 from typing_extensions import Buffer, CapsuleType
 
+from .types import SupportsDLPack, SupportsExchangeAPI
+
 __all__ = [
     "Bridged",
     "CopyRefused",
@@ -92,6 +94,7 @@ _DeviceLike: TypeAlias = (
 _DTypeLike: TypeAlias = DType | str | tuple[int, int, int] | object
 _Index: TypeAlias = SupportsIndex | slice | EllipsisType | None
 _T = TypeVar("_T")
+_Instance = TypeVar("_Instance", bound=SupportsDLPack | SupportsExchangeAPI)
 
 class _Namespace(Protocol):
     """An array API namespace that is not a module."""
@@ -378,12 +381,12 @@ def convert(
 @overload
 def convert(
     x: object,
-    to: _T,
+    to: _Instance,
     /,
     *,
     device: _DeviceLike | None = None,
     copy: bool | None = None,
-) -> _T: ...
+) -> _Instance: ...
 @overload
 def empty(
     shape: SupportsIndex | Sequence[int],

@@ -65,10 +65,8 @@ def convert_tree(
 
 def _is_plain(leaf: object) -> bool:
     """Whether a leaf is a number, text, bytes or None."""
-    if leaf is None or isinstance(leaf, (int, float, complex, str, bytes)):
-        return True
-    scalar = getattr(sys.modules.get("numpy"), "generic", ())
-    return isinstance(leaf, scalar)
+    scalar = getattr(sys.modules.get("numpy"), "generic", int)
+    return isinstance(leaf, (int, float, complex, str, bytes, type(None), scalar))
 
 
 def map_tree(
