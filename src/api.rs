@@ -3,6 +3,7 @@
 //! Parses arguments and builds results; the rooms below do the work. A function with a fast entry (`fast.rs`) behaves
 //! the same through either.
 
+mod accepted;
 pub(crate) mod borrow;
 pub(crate) mod fast;
 pub(crate) mod from_dlpack;

@@ -84,7 +84,7 @@ def test_an_importer_that_casts_is_taken_at_its_word() -> None:
     """JAX imports float64 as float32, which is refused unless one asks for that."""
     jax = requires("jax")
     x = np.arange(3.0)
-    with pytest.raises(BufferError, match="pass dtype='float32' for that"):
+    with pytest.raises(BufferError, match="pass dtype='float32'"):
         dlx.convert(x, jax)
     assert dlx.convert(x, jax, dtype="float32").tolist() == [0, 1, 2]
 
@@ -154,7 +154,7 @@ def test_a_namespace_need_not_be_a_module() -> None:
     functions: dict[str, Any] = {"__array_namespace_info__": None, "Array": np.ndarray}
     namespace: Any = SimpleNamespace(**functions)
     assert type(dlx.convert(dlx.empty(3, "float32"), namespace)) is np.ndarray
-    with pytest.raises(TypeError, match=r"a namespace .* or its name"):
+    with pytest.raises(TypeError, match=r"a namespace .* or a name"):
         dlx.convert(np.ones(3), object())  # type: ignore[call-overload]
 
 

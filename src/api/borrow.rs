@@ -14,6 +14,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
+use crate::api::accepted::Accepted;
 use crate::api::lent::{Lent, lend};
 use crate::api::writing;
 use crate::stream;
@@ -22,6 +23,7 @@ use crate::stream::order;
 use crate::stream::order::{Joined, Waits};
 use crate::stream::{PyStream, Stream, Wanted};
 use crate::tensor::object::Tensor;
+use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
 use crate::types::error::Error;
 
@@ -42,11 +44,13 @@ impl Loan {
         x: &Bound<'_, PyAny>,
         wanted: Option<&Bound<'_, PyAny>>,
         writable: bool,
+        check: impl FnOnce(&Snapshot) -> PyResult<()>,
     ) -> PyResult<()> {
         let mut lent = lend(x, self.stream.as_ref(), wanted)?;
         if writable {
             lent.snapshot = writing::writable(x, lent.snapshot)?;
         }
+        check(&lent.snapshot)?;
         if self.stream.is_none() && stream::has_streams(lent.device()) {
             self.stream = stream_of(&lent, wanted, x.py())?;
         }
@@ -189,11 +193,15 @@ impl Entered {
 /// belongs to that tensor's device; other tensors may be elsewhere. ``s`` waits for the tensors' streams on entry, and
 /// they wait for ``s`` on exit, also when the body raises; equal streams need no wait.
 ///
+/// ``dtype``, ``contiguous`` and ``align`` say what the kernel accepts: a dtype for all tensors, or a list of one for each
+/// (None for any), ``out`` last; row-major elements without gaps; an address that is a multiple of ``align`` bytes. All
+/// other tensors are refused before the block begins.
+///
 /// torch tensors that require grad are accepted, because a kernel records no gradients. A library that cannot name its
 /// stream (it has neither a table nor ``__cuda_array_interface__``) is asked to make ``s`` wait; its own stream does
 /// not wait for ``s``.
 ///
-/// Raises ``BufferError`` for tensors that cannot be lent, for an ``out`` that is read-only, repeats elements or is not
+/// Raises ``BufferError`` for tensors that cannot be lent or are not accepted, for an ``out`` that is read-only, repeats elements or is not
 /// known to be writable, and for waits that would invalidate a graph capture. Arrays of JAX, MLX and TensorFlow are
 /// immutable; where an unversioned capsule does not tell, the buffer protocol and the array interfaces decide. Sources:
 /// dlpack.h (N0), R122, R143, H1, H2.
@@ -204,10 +212,20 @@ pub(crate) struct Borrow {
     /// Whether `out` was given as a sequence.
     has_outs: bool,
     stream: Option<Py<PyAny>>,
+    accepted: Option<Box<Accepted>>,
     entered: Entered,
 }
 
 impl Borrow {
+    /// Refuses a tensor that the kernel does not accept.
+    #[inline(always)]
+    fn check(&self, index: usize, snapshot: &Snapshot) -> PyResult<()> {
+        match &self.accepted {
+            Some(accepted) => Ok(accepted.check(index, snapshot)?),
+            None => Ok(()),
+        }
+    }
+
     /// `error`, with a note that names the tensor which caused it: by its index in `tensors`, then in `out`.
     #[cold]
     fn noted(&self, error: PyErr, index: usize, py: Python<'_>) -> PyErr {
@@ -229,11 +247,14 @@ impl Borrow {
 #[pymethods]
 impl Borrow {
     #[new]
-    #[pyo3(signature = (*tensors, out=None, stream=None))]
+    #[pyo3(signature = (*tensors, out=None, stream=None, dtype=None, contiguous=false, align=None))]
     fn new(
         tensors: &Bound<'_, PyTuple>,
         out: Option<&Bound<'_, PyAny>>,
         stream: Option<Py<PyAny>>,
+        dtype: Option<&Bound<'_, PyAny>>,
+        contiguous: bool,
+        align: Option<i64>,
     ) -> PyResult<Self> {
         let is_sequence = |out: &&Bound<'_, PyAny>| {
             out.is_instance_of::<PyTuple>() || out.is_instance_of::<PyList>()
@@ -244,11 +265,13 @@ impl Borrow {
             Some(out) if has_outs => out.extract()?,
             Some(out) => vec![out.clone().unbind()],
         };
+        let count = tensors.len() + out.len();
         Ok(Self {
             tensors: tensors.extract()?,
             out,
             has_outs,
             stream,
+            accepted: Accepted::of(dtype, contiguous, align, count)?,
             entered: Entered::default(),
         })
     }
@@ -267,7 +290,8 @@ impl Borrow {
             let wanted = self.stream.as_ref().map(|stream| stream.bind(py));
             for (index, x) in self.tensors.iter().chain(&self.out).enumerate() {
                 let writable = index >= self.tensors.len();
-                let lent = block.lend(x.bind(py), wanted, writable);
+                let check = |snapshot: &Snapshot| self.check(index, snapshot);
+                let lent = block.lend(x.bind(py), wanted, writable, check);
                 lent.map_err(|error| self.noted(error, index, py))?;
             }
             let mut devices = block.lent.iter().map(Lent::device);
@@ -326,7 +350,7 @@ impl Use {
             if !stream::has_streams(device) {
                 stream::wanted(wanted, device)?;
             }
-            block.lend(tensor.as_any(), wanted, false)?;
+            block.lend(tensor.as_any(), wanted, false, |_| Ok(()))?;
             let view = block.join(py)?.pop();
             Ok(view.map_or_else(|| py.None().into_bound(py), Bound::into_any))
         })

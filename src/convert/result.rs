@@ -76,7 +76,7 @@ impl Given {
                 let (name, given, found) =
                     (target.name(), dtype::name(self.dtype), dtype::name(found));
                 Err(PyBufferError::new_err(format!(
-                    "{name} would import {given} as {found}; pass dtype='{found}' for that{}",
+                    "{name} would import {given} as {found}; cast it to {found} first, or pass dtype='{found}' to dlx.convert{}",
                     if is_jax {
                         ", or call jax.config.update('jax_enable_x64', True)"
                     } else {
