@@ -265,10 +265,11 @@ impl Borrow {
     fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.entered.enter(py, |block| {
             let wanted = self.stream.as_ref().map(|stream| stream.bind(py));
-            for (index, x) in self.tensors.iter().chain(&self.out).enumerate() {
-                let writable = index >= self.tensors.len();
-                let lent = block.lend(x.bind(py), wanted, writable);
-                lent.map_err(|error| self.noted(error, index, py))?;
+            let writable = (0..).map(|index| index >= self.tensors.len());
+            for (x, writable) in self.tensors.iter().chain(&self.out).zip(writable) {
+                if let Err(error) = block.lend(x.bind(py), wanted, writable) {
+                    return Err(self.noted(error, block.lent.len(), py));
+                }
             }
             let mut devices = block.lent.iter().map(Lent::device);
             if !devices.any(stream::has_streams) {
