@@ -44,13 +44,13 @@ impl Loan {
         x: &Bound<'_, PyAny>,
         wanted: Option<&Bound<'_, PyAny>>,
         writable: bool,
-        check: impl FnOnce(&Snapshot) -> PyResult<()>,
+        check: impl FnOnce(usize, &Snapshot) -> PyResult<()>,
     ) -> PyResult<()> {
         let mut lent = lend(x, self.stream.as_ref(), wanted)?;
         if writable {
             lent.snapshot = writing::writable(x, lent.snapshot)?;
         }
-        check(&lent.snapshot)?;
+        check(self.lent.len(), &lent.snapshot)?;
         if self.stream.is_none() && stream::has_streams(lent.device()) {
             self.stream = stream_of(&lent, wanted, x.py())?;
         }
@@ -288,11 +288,13 @@ impl Borrow {
     fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.entered.enter(py, |block| {
             let wanted = self.stream.as_ref().map(|stream| stream.bind(py));
-            for (index, x) in self.tensors.iter().chain(&self.out).enumerate() {
-                let writable = index >= self.tensors.len();
-                let check = |snapshot: &Snapshot| self.check(index, snapshot);
-                let lent = block.lend(x.bind(py), wanted, writable, check);
-                lent.map_err(|error| self.noted(error, index, py))?;
+            let writable = (0..).map(|index| index >= self.tensors.len());
+            for (x, writable) in self.tensors.iter().chain(&self.out).zip(writable) {
+                if let Err(error) = block.lend(x.bind(py), wanted, writable, |index, snapshot| {
+                    self.check(index, snapshot)
+                }) {
+                    return Err(self.noted(error, block.lent.len(), py));
+                }
             }
             let mut devices = block.lent.iter().map(Lent::device);
             if !devices.any(stream::has_streams) {
@@ -350,7 +352,7 @@ impl Use {
             if !stream::has_streams(device) {
                 stream::wanted(wanted, device)?;
             }
-            block.lend(tensor.as_any(), wanted, false, |_| Ok(()))?;
+            block.lend(tensor.as_any(), wanted, false, |_, _| Ok(()))?;
             let view = block.join(py)?.pop();
             Ok(view.map_or_else(|| py.None().into_bound(py), Bound::into_any))
         })

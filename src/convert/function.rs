@@ -175,7 +175,7 @@ fn make<'py>(
         Via::Mixin(like) => {
             let snapshot = asked.import(x, |device| mixin::stream_of(class, device))?;
             // An instance that is moved or copied keeps what it says of itself.
-            let like = if is_subtype(x.get_type_ptr(), class) {
+            let like = if is_one && is_subtype(x.get_type_ptr(), class) {
                 Some(x)
             } else {
                 like.as_ref()
