@@ -95,7 +95,8 @@ class _Outs:
             try:
                 now = placed(new)
             except Exception as error:
-                raise _elsewhere(f"made it one that cannot be read: {error}") from error
+                why = str(error).partition("\n")[0]  # C++ libraries append a backtrace
+                raise _elsewhere(f"made it one that cannot be read: {why}") from error
             if now != before:
                 raise _elsewhere(f"gave it {_described(now)}, not {_described(before)}")
         for new, held in self.containers:
