@@ -16,6 +16,7 @@ use crate::cpython::modules::loaded_class;
 use crate::cpython::type_map::TypeMap;
 use crate::exchange::Table;
 use crate::exchange::slot::{Slot, is_mixin};
+use crate::import::ladder::is_accepted;
 use crate::tensor::object::Tensor;
 use crate::types::error::type_name;
 
@@ -50,10 +51,7 @@ impl<'py> Target<'py> {
         } else if to.is_instance_of::<PyModule>() {
             provided("array_type", to)?.cast_into()?
         } else {
-            return Err(PyTypeError::new_err(format!(
-                "to is {}; expected an array type (torch.Tensor, numpy.ndarray) or a namespace (torch, jax.numpy)",
-                to.repr()?
-            )));
+            return Err(no_target(to));
         };
         let via = if let Some(table) = TABLES.get(class.as_type_ptr()) {
             Via::Table(*table)
@@ -93,6 +91,21 @@ impl<'py> Target<'py> {
             type_name(&made.get_type())
         )))
     }
+}
+
+/// The error for a target that is no class and no module. Names only its type: it may be a tensor of any size.
+#[cold]
+fn no_target(to: &Bound<'_, PyAny>) -> PyErr {
+    let kind = type_name(&to.get_type());
+    let swapped = if is_accepted(to).unwrap_or(false) {
+        "; the tensor comes first, dlx.convert(x, to)"
+    } else {
+        ""
+    };
+    PyTypeError::new_err(format!(
+        "to is an instance of {kind}; expected an array type (torch.Tensor, numpy.ndarray) or a namespace (torch, \
+         jax.numpy){swapped}"
+    ))
 }
 
 /// What `function` of `dlx._provided` answers for `x`.
