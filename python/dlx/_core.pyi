@@ -9,6 +9,7 @@ from typing import (
     Any,
     ClassVar,
     Final,
+    Generic,
     Literal,
     Protocol,
     Self,
@@ -149,17 +150,74 @@ class stream:
     def __enter__(self) -> Stream: ...
     def __exit__(self, *_exception: object) -> None: ...
 
+_Lent = TypeVar("_Lent", bound=tuple[object, ...], covariant=True)
+_Out: TypeAlias = list[Any] | tuple[Any, ...]
+
 @final
-class borrow:
+class borrow(Generic[_Lent]):
     """``with dlx.borrow(a, out=c, stream=None) as (ta, tc, s):`` lends to a kernel."""
 
+    @overload
+    def __new__(
+        cls, a: object, /, *, out: None = None, stream: _StreamLike | None = None
+    ) -> borrow[tuple[Tensor, Stream | None]]: ...
+    @overload
+    def __new__(
+        cls,
+        a: object,
+        b: object,
+        /,
+        *,
+        out: None = None,
+        stream: _StreamLike | None = None,
+    ) -> borrow[tuple[Tensor, Tensor, Stream | None]]: ...
+    @overload
+    def __new__(
+        cls,
+        a: object,
+        b: object,
+        c: object,
+        /,
+        *,
+        out: None = None,
+        stream: _StreamLike | None = None,
+    ) -> borrow[tuple[Tensor, Tensor, Tensor, Stream | None]]: ...
+    # A sequence of unknown length: the names in the ``with`` decide.
+    @overload
+    def __new__(
+        cls, *tensors: object, out: _Out, stream: _StreamLike | None = None
+    ) -> borrow[tuple[Any, ...]]: ...
+    @overload
+    def __new__(
+        cls, *, out: object, stream: _StreamLike | None = None
+    ) -> borrow[tuple[Tensor, Stream | None]]: ...
+    @overload
+    def __new__(
+        cls, a: object, /, *, out: object, stream: _StreamLike | None = None
+    ) -> borrow[tuple[Tensor, Tensor, Stream | None]]: ...
+    @overload
+    def __new__(
+        cls, a: object, b: object, /, *, out: object, stream: _StreamLike | None = None
+    ) -> borrow[tuple[Tensor, Tensor, Tensor, Stream | None]]: ...
+    @overload
+    def __new__(
+        cls,
+        a: object,
+        b: object,
+        c: object,
+        /,
+        *,
+        out: object,
+        stream: _StreamLike | None = None,
+    ) -> borrow[tuple[Tensor, Tensor, Tensor, Tensor, Stream | None]]: ...
+    @overload
     def __new__(
         cls,
         *tensors: object,
-        out: object | Sequence[object] | None = None,
+        out: object | None = None,
         stream: _StreamLike | None = None,
-    ) -> Self: ...
-    def __enter__(self) -> tuple[Any, ...]: ...
+    ) -> borrow[tuple[Any, ...]]: ...
+    def __enter__(self) -> _Lent: ...
     def __exit__(self, *_exception: object) -> None: ...
 
 def current_stream(device: _DeviceLike, /) -> Stream:
@@ -336,17 +394,7 @@ def from_pointer(
 ) -> Tensor:
     """Make a `Tensor` over memory that dlx does not own."""
 
-@overload
-def convert(
-    x: object,
-    to: type[_T],
-    /,
-    *,
-    device: _DeviceLike | None = None,
-    copy: bool | None = None,
-) -> _T:
-    """Convert ``x`` to a tensor of another library, sharing the memory if possible."""
-
+# A module comes first: Pyright takes it for a ``type``, too.
 @overload
 def convert(
     x: object,
@@ -355,7 +403,18 @@ def convert(
     *,
     device: _DeviceLike | None = None,
     copy: bool | None = None,
-) -> Any: ...
+) -> Any:
+    """Convert ``x`` to a tensor of another library, sharing the memory if possible."""
+
+@overload
+def convert(
+    x: object,
+    to: type[_T],
+    /,
+    *,
+    device: _DeviceLike | None = None,
+    copy: bool | None = None,
+) -> _T: ...
 @overload
 def empty(
     shape: SupportsIndex | Sequence[int],
@@ -382,6 +441,14 @@ def empty(
     device: _DeviceLike | None = None,
     like: type[_T],
 ) -> _T: ...
+@overload
+def empty(
+    shape: SupportsIndex | Sequence[int],
+    dtype: DType | str | tuple[int, int, int] | object,
+    *,
+    device: _DeviceLike | None = None,
+    like: NDArray[Any],
+) -> NDArray[Any]: ...
 @overload
 def empty(
     shape: SupportsIndex | Sequence[int],
