@@ -7,6 +7,7 @@ pub(crate) mod borrow;
 pub(crate) mod fast;
 pub(crate) mod from_dlpack;
 pub(crate) mod lent;
+mod parts;
 pub(crate) mod stream;
 pub(crate) mod tensor;
 pub(crate) mod writing;

@@ -33,6 +33,7 @@ fn finalize() {
 mod _core {
     use pyo3::prelude::*;
 
+    use crate::api::fast::of_two;
     use crate::tensor::object::Tensor;
 
     #[pymodule_export]
@@ -52,8 +53,6 @@ mod _core {
     use crate::convert::bridge::{Bridged, Kind, Types, placed};
     #[pymodule_export]
     use crate::convert::empty::empty;
-    #[pymodule_export]
-    use crate::convert::function::convert;
     #[pymodule_export]
     use crate::stream::PyStream;
     #[pymodule_export]
@@ -90,6 +89,9 @@ mod _core {
             "from_dlpack",
             crate::api::fast::from_dlpack(&parsed, module)?,
         )?;
+        let parsed = wrap_pyfunction!(crate::convert::function::py_convert, module)?;
+        let convert = of_two::entry::<crate::convert::function::Fast>(&parsed, module)?;
+        module.add("convert", convert)?;
         crate::api::fast::set_dlpack(py)?;
         module.add("CudaError", crate::types::error::cuda_error_type(py)?)?;
         module.add("CopyRefused", crate::types::error::copy_refused_type(py)?)

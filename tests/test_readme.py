@@ -8,7 +8,13 @@ from support.optional_libraries import requires
 from support.python_process import run_python
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = ("README.md", "docs/classes.md", "docs/bridge.md", "docs/devices.md")
+DOCUMENTS = (
+    "README.md",
+    "docs/bridge.md",
+    "docs/classes.md",
+    "docs/convert.md",
+    "docs/devices.md",
+)
 TEXTS = {name: (ROOT / name).read_text() for name in DOCUMENTS}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 BLOCKS = [
@@ -21,7 +27,7 @@ BLOCKS = [
 @pytest.mark.parametrize(("name", "language", "code"), BLOCKS)
 def test_a_block_runs(name: str, language: str, code: str) -> None:
     assert language == "python"
-    for module in ("torch", "jax"):
+    for module in ("torch", "jax", "array_api_compat"):
         if f"import {module}" in code:
             requires(module)
     if "dlx.publish(" in code:  # changes the process

@@ -1,16 +1,17 @@
 """The Rust extension module of dlx, re-exported by ``dlx``."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from enum import IntEnum
-from types import ModuleType
+from types import EllipsisType, ModuleType
 from typing import (
     Any,
     ClassVar,
     Final,
     Generic,
     Literal,
+    NoReturn,
     Protocol,
     Self,
     SupportsIndex,
@@ -89,7 +90,14 @@ class _DeviceOfCupy(Protocol):
 _DeviceLike: TypeAlias = (
     Device | str | tuple[int | str, int] | _DeviceOfTorch | _DeviceOfJax | _DeviceOfCupy
 )
+_DTypeLike: TypeAlias = DType | str | tuple[int, int, int] | object
+_Index: TypeAlias = SupportsIndex | slice | EllipsisType | None
 _T = TypeVar("_T")
+
+class _Namespace(Protocol):
+    """An array API namespace that is not a module."""
+
+    def __array_namespace_info__(self) -> Any: ...
 
 class _Queue(Protocol):
     """A queue of oneAPI, such as ``dpctl.SyclQueue``."""
@@ -262,7 +270,7 @@ class Device:
 class DType:
     """The type of one element: a DLPack code, the bits of a lane, and the lanes."""
 
-    def __new__(cls, spec: DType | str | tuple[int, int, int] | object, /) -> DType: ...
+    def __new__(cls, spec: _DTypeLike, /) -> DType: ...
     @property
     def code(self) -> int:
         """``DLDataTypeCode``: 0 int, 1 uint, 2 float, ... up to 17."""
@@ -342,6 +350,13 @@ class Tensor(Buffer):
         self, *, device: _DeviceLike | None = None, copy: bool | None = None
     ) -> Tensor:
         """Return the tensor on ``device``, or a copy if ``copy=True``."""
+    def tolist(self) -> Any:
+        """Return the elements as nested lists of Python numbers."""
+    def __len__(self, /) -> int: ...
+    def __getitem__(self, index: _Index | tuple[_Index, ...], /) -> Tensor:
+        """Elements chosen by ints, slices, ``None`` and ``...``, not copied."""
+    def __iter__(self, /) -> Iterator[Tensor]: ...
+    def __contains__(self, value: object, /) -> NoReturn: ...
     def __bool__(self) -> bool: ...
     def __index__(self) -> int: ...
     def __int__(self) -> int: ...
@@ -384,7 +399,7 @@ def from_dlpack(
 def from_pointer(
     ptr: SupportsIndex,
     shape: Sequence[int],
-    dtype: DType | str | tuple[int, int, int] | object,
+    dtype: _DTypeLike,
     *,
     device: _DeviceLike | None = None,
     strides: Sequence[int] | None = None,
@@ -394,15 +409,17 @@ def from_pointer(
 ) -> Tensor:
     """Make a `Tensor` over memory that dlx does not own."""
 
-# A module comes first: Pyright takes it for a ``type``, too.
+# A namespace comes first: Pyright takes a module for a ``type``, too.
 @overload
 def convert(
     x: object,
-    to: ModuleType,
+    to: ModuleType | _Namespace | str,
     /,
     *,
     device: _DeviceLike | None = None,
     copy: bool | None = None,
+    dtype: _DTypeLike | None = None,
+    detach: bool = False,
 ) -> Any:
     """Convert ``x`` to a tensor of another library, sharing the memory if possible."""
 
@@ -414,11 +431,13 @@ def convert(
     *,
     device: _DeviceLike | None = None,
     copy: bool | None = None,
+    dtype: _DTypeLike | None = None,
+    detach: bool = False,
 ) -> _T: ...
 @overload
 def empty(
     shape: SupportsIndex | Sequence[int],
-    dtype: DType | str | tuple[int, int, int] | object,
+    dtype: _DTypeLike,
     *,
     device: _DeviceLike | None = None,
     like: None = None,
@@ -428,7 +447,7 @@ def empty(
 @overload
 def empty(
     shape: SupportsIndex | Sequence[int],
-    dtype: DType | str | tuple[int, int, int] | object,
+    dtype: _DTypeLike,
     *,
     device: _DeviceLike | None = None,
     like: ModuleType,
@@ -436,7 +455,7 @@ def empty(
 @overload
 def empty(
     shape: SupportsIndex | Sequence[int],
-    dtype: DType | str | tuple[int, int, int] | object,
+    dtype: _DTypeLike,
     *,
     device: _DeviceLike | None = None,
     like: type[_T],
@@ -444,7 +463,7 @@ def empty(
 @overload
 def empty(
     shape: SupportsIndex | Sequence[int],
-    dtype: DType | str | tuple[int, int, int] | object,
+    dtype: _DTypeLike,
     *,
     device: _DeviceLike | None = None,
     like: NDArray[Any],
@@ -452,7 +471,7 @@ def empty(
 @overload
 def empty(
     shape: SupportsIndex | Sequence[int],
-    dtype: DType | str | tuple[int, int, int] | object,
+    dtype: _DTypeLike,
     *,
     device: _DeviceLike | None = None,
     like: _T,

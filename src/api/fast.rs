@@ -1,6 +1,8 @@
-//! Fast entries, called by CPython directly, for two functions that cost less than parsing their arguments:
-//! `from_dlpack(x)` without keywords, and `Tensor.__dlpack__` with the usual keywords. Every other call goes on to
-//! PyO3's function. A fast entry keeps the calling convention of the function it replaces (S20 of `docs/safety.md`).
+//! Fast entries, called by CPython directly, for functions that cost less than parsing their arguments, or little more:
+//! `from_dlpack(x)` and `convert(x, to)` without keywords, and `Tensor.__dlpack__` with the usual keywords. Every other
+//! call goes on to PyO3's function. A fast entry keeps the calling convention of the function it replaces (S20 of `docs/safety.md`).
+
+pub(crate) mod of_two;
 
 use std::ffi::{CString, c_int};
 use std::mem::transmute;
@@ -27,7 +29,7 @@ use crate::tensor::snapshot::Snapshot;
 use crate::types::dtype;
 
 /// A function made by PyO3, with the C signature that CPython calls.
-type Function = unsafe extern "C" fn(
+pub(crate) type Function = unsafe extern "C" fn(
     *mut ffi::PyObject,
     *const *mut ffi::PyObject,
     ffi::Py_ssize_t,
@@ -80,10 +82,20 @@ pub(crate) fn from_dlpack<'py>(
     module: &Bound<'py, PyModule>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let definition = definition(parsed, "from_dlpack", called)?;
+    registered(parsed, module, definition, &FROM_DLPACK)
+}
+
+/// The function of `definition` in `module`, which leaves to `parsed` what it does not answer.
+fn registered<'py>(
+    parsed: &Bound<'py, PyCFunction>,
+    module: &Bound<'py, PyModule>,
+    definition: *mut ffi::PyMethodDef,
+    place: &OnceLock<Function>,
+) -> PyResult<Bound<'py, PyAny>> {
     let behind = behind(parsed)?;
-    FROM_DLPACK.get_or_init(|| behind);
+    place.get_or_init(|| behind);
     let (receiver, name) = (module.as_ptr(), module.name()?);
-    // SAFETY: attached; the leaked definition has the flags of `called`, and the receiver and the name are live
+    // SAFETY: attached; the leaked definition has the flags of its entry, and the receiver and the name are live
     // objects, the name a string.
     let function = unsafe { ffi::PyCFunction_NewEx(definition, receiver, name.as_ptr()) };
     // SAFETY: a new reference, or NULL with an exception.

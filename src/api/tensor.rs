@@ -2,12 +2,14 @@
 
 use std::ffi::c_int;
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyComplex, PyDict, PyFloat, PyTuple};
 
 use crate::abi::*;
 use crate::api::borrow::Use;
+use crate::api::parts::{Parts, first_extent};
 use crate::copy::by_driver;
 use crate::copy::request::{self, Request};
 use crate::import::aliases;
@@ -16,7 +18,7 @@ use crate::stream::{self, PyStream};
 use crate::tensor::element::Number;
 use crate::tensor::numpy::to_numpy;
 use crate::tensor::object::Tensor;
-use crate::tensor::{array_interface, buffer, capsule, element, repr};
+use crate::tensor::{array_interface, buffer, capsule, element, indexing, repr};
 use crate::types::device::{self, Device};
 use crate::types::dtype::{self, DType};
 
@@ -261,6 +263,42 @@ impl Tensor {
     unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
         // SAFETY: CPython calls this slot once for each view that `__getbuffer__` filled.
         unsafe { buffer::release(view) };
+    }
+
+    /// Return the elements as nested lists of Python numbers; the number itself for a tensor without dimensions.
+    ///
+    /// Raises ``BufferError`` for memory that is not on the CPU, and for dtypes that Python has no number for.
+    fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        element::list(py, self.snapshot()?)
+    }
+
+    /// Extent of the first dimension.
+    fn __len__(&self) -> PyResult<usize> {
+        // Not negative.
+        first_extent(self.described()).map(|extent| extent as usize)
+    }
+
+    /// The elements chosen by ints, slices, ``None`` and ``...``, as a `Tensor` over the same memory.
+    ///
+    /// An int gives a tensor without that dimension, also if none is left. The part keeps the memory alive, and shares
+    /// the streams of the tensor.
+    ///
+    /// Raises ``IndexError`` for an index out of bounds, ``TypeError`` for other objects, and ``BufferError`` for packed
+    /// elements of less than a byte that do not begin with a byte.
+    pub(super) fn __getitem__<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
+        let snapshot = indexing::part(self.snapshot()?, index)?;
+        Self::new(index.py(), snapshot)
+    }
+
+    fn __iter__(slf: &Bound<'_, Self>) -> PyResult<Parts> {
+        let extent = first_extent(slf.get().snapshot()?)?;
+        Ok(Parts::new(slf.clone().unbind(), extent))
+    }
+
+    fn __contains__(&self, _value: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Err(PyTypeError::new_err(
+            "a dlx.Tensor compares no elements; use np.asarray(t) or another library's array",
+        ))
     }
 
     fn __repr__(&self) -> String {

@@ -56,19 +56,27 @@ impl Given {
         caused(py, PyBufferError::new_err(message), error)
     }
 
-    /// Refuses a result with another dtype (JAX without x64 narrows 64-bit types, MLX has no float64).
-    pub(super) fn check_dtype(&self, made: &Bound<'_, PyAny>, target: &Target<'_>) -> PyResult<()> {
+    /// Refuses a result with another dtype than the given one or the one `asked` for (JAX without x64 narrows 64-bit
+    /// types, MLX has no float64).
+    pub(super) fn check_dtype(
+        &self,
+        made: &Bound<'_, PyAny>,
+        target: &Target<'_>,
+        asked: Option<DLDataType>,
+    ) -> PyResult<()> {
         let py = made.py();
         let named = || DType::of(&made.getattr(intern!(py, "dtype"))?);
         // Some libraries' dtypes have no name that dlx can read; import the result to see its dtype.
         let found = named().or_else(|_| seen(made).map(|snapshot| snapshot.meta().dtype));
         match found {
-            Ok(found) if found != self.dtype => Err(PyBufferError::new_err(format!(
-                "{} would import {} as {}; convert an array of a dtype that it has, or allow it there (JAX: jax_enable_x64)",
-                target.name(),
-                dtype::name(self.dtype),
-                dtype::name(found)
-            ))),
+            Ok(found) if found != self.dtype && Some(found) != asked => {
+                Err(PyBufferError::new_err(format!(
+                    "{} would import {} as {found}; pass dtype='{found}' for that, or allow the other (JAX: jax_enable_x64)",
+                    target.name(),
+                    dtype::name(self.dtype),
+                    found = dtype::name(found)
+                )))
+            }
             _ => Ok(()),
         }
     }

@@ -8,7 +8,7 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyModule, PyType};
+use pyo3::types::{PyModule, PyString, PyType};
 
 use crate::adapters::numpy;
 use crate::cpython::lookup::is_immutable;
@@ -48,8 +48,10 @@ impl<'py> Target<'py> {
     pub(crate) fn of(to: &Bound<'py, PyAny>) -> PyResult<Self> {
         let class = if let Ok(class) = to.cast::<PyType>() {
             class.clone()
-        } else if to.is_instance_of::<PyModule>() {
+        } else if is_namespace(to)? {
             provided("array_type", to)?.cast_into()?
+        } else if let Ok(name) = to.cast::<PyString>() {
+            provided("array_type", to.py().import(name)?.as_any())?.cast_into()?
         } else {
             return Err(no_target(to));
         };
@@ -103,9 +105,15 @@ fn no_target(to: &Bound<'_, PyAny>) -> PyErr {
         ""
     };
     PyTypeError::new_err(format!(
-        "to is an instance of {kind}; expected an array type (torch.Tensor, numpy.ndarray) or a namespace (torch, \
-         jax.numpy){swapped}"
+        "to is an instance of {kind}; expected an array type (torch.Tensor, numpy.ndarray), a namespace (torch, \
+         jax.numpy) or its name{swapped}"
     ))
+}
+
+/// Whether `to` is a module, or another object with the functions of the array API.
+fn is_namespace(to: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(to.is_instance_of::<PyModule>()
+        || to.hasattr(intern!(to.py(), "__array_namespace_info__"))?)
 }
 
 /// What `function` of `dlx._provided` answers for `x`.

@@ -89,7 +89,9 @@ class ImportOperations(State):
             return
         index = b % len(item.tensors)
         is_last = index == len(item.tensors) - 1
-        if item.unknown and is_last:
+        # An earlier tensor may not have been told of what its library has left behind.
+        is_unknown = item.unknown or item.away
+        if is_unknown and is_last:
             # The work is then unknown to everyone, so the array is never used again.
             gone, item.tensors = item.tensors, []
         else:
@@ -102,7 +104,7 @@ class ImportOperations(State):
         elsewhere = not c % 4 and all(s.handle != PER_THREAD for s in recorded)
         drop = gone.clear
         self.call("drop", (lambda: in_thread(drop)) if elsewhere else drop)
-        if item.unknown and is_last:
+        if is_unknown and is_last:
             self.forget(item)
 
     def wait(self, a: int, b: int, c: int) -> None:
