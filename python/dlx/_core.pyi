@@ -160,6 +160,8 @@ class stream:
 
 _Lent = TypeVar("_Lent", bound=tuple[object, ...], covariant=True)
 _Out: TypeAlias = list[Any] | tuple[Any, ...]
+# None if no tensor is on a device with streams, which whoever launches a kernel knows.
+_Launch: TypeAlias = Stream | Any
 
 @final
 class borrow(Generic[_Lent]):
@@ -168,7 +170,7 @@ class borrow(Generic[_Lent]):
     @overload
     def __new__(
         cls, a: object, /, *, out: None = None, stream: _StreamLike | None = None
-    ) -> borrow[tuple[Tensor, Stream | None]]: ...
+    ) -> borrow[tuple[Tensor, _Launch]]: ...
     @overload
     def __new__(
         cls,
@@ -178,7 +180,7 @@ class borrow(Generic[_Lent]):
         *,
         out: None = None,
         stream: _StreamLike | None = None,
-    ) -> borrow[tuple[Tensor, Tensor, Stream | None]]: ...
+    ) -> borrow[tuple[Tensor, Tensor, _Launch]]: ...
     @overload
     def __new__(
         cls,
@@ -189,7 +191,7 @@ class borrow(Generic[_Lent]):
         *,
         out: None = None,
         stream: _StreamLike | None = None,
-    ) -> borrow[tuple[Tensor, Tensor, Tensor, Stream | None]]: ...
+    ) -> borrow[tuple[Tensor, Tensor, Tensor, _Launch]]: ...
     # A sequence of unknown length: the names in the ``with`` decide.
     @overload
     def __new__(
@@ -198,15 +200,15 @@ class borrow(Generic[_Lent]):
     @overload
     def __new__(
         cls, *, out: object, stream: _StreamLike | None = None
-    ) -> borrow[tuple[Tensor, Stream | None]]: ...
+    ) -> borrow[tuple[Tensor, _Launch]]: ...
     @overload
     def __new__(
         cls, a: object, /, *, out: object, stream: _StreamLike | None = None
-    ) -> borrow[tuple[Tensor, Tensor, Stream | None]]: ...
+    ) -> borrow[tuple[Tensor, Tensor, _Launch]]: ...
     @overload
     def __new__(
         cls, a: object, b: object, /, *, out: object, stream: _StreamLike | None = None
-    ) -> borrow[tuple[Tensor, Tensor, Tensor, Stream | None]]: ...
+    ) -> borrow[tuple[Tensor, Tensor, Tensor, _Launch]]: ...
     @overload
     def __new__(
         cls,
@@ -217,7 +219,7 @@ class borrow(Generic[_Lent]):
         *,
         out: object,
         stream: _StreamLike | None = None,
-    ) -> borrow[tuple[Tensor, Tensor, Tensor, Tensor, Stream | None]]: ...
+    ) -> borrow[tuple[Tensor, Tensor, Tensor, Tensor, _Launch]]: ...
     @overload
     def __new__(
         cls,
