@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import (
         Any,
         Concatenate,
+        Literal,
         ParamSpec,
         Protocol,
         TypeAlias,
@@ -118,14 +119,23 @@ if TYPE_CHECKING:
 __all__ = ["bridge"]
 
 
-def bridge(to: Framework, *, result: Framework | None = None) -> Bridge:
+def bridge(
+    to: Framework,
+    *,
+    result: Framework | None = None,
+    lists: Literal["keep", "refuse"] = "keep",
+) -> Bridge:
     """Let a function written for tensors ``to`` take tensors of any framework.
 
     ``to`` and ``result`` are anything that `dlx.convert` accepts. Tensor arguments,
     also in containers (see `dlx.convert_tree`), are converted to ``to``; instances of
     it and other values pass through. Tensors in the result are converted to ``result``,
     or to the type of the first tensor argument (positional ones first, then keywords,
-    in order); without either they stay as they are.
+    in order); without either they stay as they are. If that is an `ExchangeMixin`
+    class, its first instance among the arguments makes them, by ``__dlx_like__``.
+
+    A list of numbers is no tensor: the function gets the list. With ``lists="refuse"``
+    such an argument is a ``TypeError``.
 
     The argument ``out`` is written in place: its tensors are never copied, and if the
     function returns one of them, the caller gets its own object back. ``BufferError``
@@ -134,10 +144,13 @@ def bridge(to: Framework, *, result: Framework | None = None) -> Bridge:
 
     Coroutine functions stay coroutine functions; class and static methods may be
     bridged before or after they become one. Raises ``TypeError`` for generator
-    functions, and if ``to`` or ``result`` is neither a class nor a module. A failed
-    conversion adds a note that names the argument; the function's own exceptions pass
+    functions, and if ``to`` or ``result`` is neither a class nor a module, and
+    ``ValueError`` for another ``lists``. A failed conversion adds a note that names the
+    argument, or the result, and the place in it; the function's own exceptions pass
     through.
     """
+    if lists not in ("keep", "refuse"):
+        raise ValueError(f"lists is {lists!r}; expected 'keep' or 'refuse'")
     kind = _array_type(to)
     named = None if result is None else _array_type(result)
 
@@ -145,7 +158,7 @@ def bridge(to: Framework, *, result: Framework | None = None) -> Bridge:
         # Imported late, because it takes longer to import than the rest of dlx.
         from ._bridged import bridged
 
-        return bridged(function, kind, named)
+        return bridged(function, kind, named, lists == "refuse")
 
     return decorate
 

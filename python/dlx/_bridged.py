@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import functools
 import inspect
+from numbers import Number
 from operator import is_
 from sys import maxsize
 from types import MethodType
 
 from . import _core
 from ._core import convert, placed
-from ._tree import held_by, map_tree
+from ._mixin import ExchangeMixin
+from ._tree import held_by, map_tree, path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, Self
+
+    from ._tree import Way
 
 __all__ = ["bridged"]
 
@@ -27,24 +31,39 @@ class _Kind(_core.Kind):
     """A kind of tensor, and the conversion to it."""
 
     def __new__(cls, to: type, foreign: bool = False) -> Self:
-        return super().__new__(cls, to, _core.Types(), foreign)
+        default = ExchangeMixin.__dlx_like__
+        likes = getattr(to, "__dlx_like__", default) is not default
+        return super().__new__(cls, to, _core.Types(), foreign, likes)
 
-    def leaf(self, x: Any, copy: bool | None = None) -> Any:
-        """Convert ``x`` if it is a tensor of another kind."""
+    def leaf(self, x: Any, copy: bool | None = None, like: Any = None) -> Any:
+        """Convert ``x`` if it is a tensor of another kind, if need be ``like`` one."""
         # Types of other objects are not remembered: they may become tensor types.
         if not _core.is_tensor(x):
             return x
         self.known.add(type(x), self.is_foreign(type(x)))
-        return x if isinstance(x, self.to) else convert(x, self.to, copy=copy)
+        if isinstance(x, self.to):
+            return x
+        return convert(x, self.to if like is None else like, copy=copy)
 
     def is_foreign(self, cls: type) -> bool:
         """Whether instances of ``cls`` are converted, judged by its bases alone."""
         # By identity: a metaclass can override equality.
         return all(base is not self.to for base in cls.__mro__)
 
-    def give(self, value: Any) -> Any:
-        """Convert the result of a function."""
-        return map_tree(self.leaf, value)
+
+class _Results:
+    """The kind of the results of one call, and the argument that they are like."""
+
+    def __init__(self, kind: _Kind | None, like: Any = None) -> None:
+        self.kind = kind
+        self.like = like
+
+    def see(self, x: Any, kind: _Kind) -> None:
+        """Take an argument into account; the first one counts."""
+        if self.kind is None:
+            self.kind = kind
+        if kind.likes and self.like is None and kind.to is self.kind.to:
+            self.like = x
 
 
 class _Outs:
@@ -104,17 +123,10 @@ class _Outs:
             if len(now_held) != len(held) or not all(map(is_, now_held, held)):
                 raise _elsewhere("put something else into it")
 
-    def give(self, kind: _Kind | None, value: Any) -> Any:
-        """Convert the result, with the caller's own objects in place of ``out``."""
-        if (own := self.seen.get(id(value))) is not None:
-            return own[1]
-
-        def leaf(x: Any) -> Any:
-            if (own := self.seen.get(id(x))) is not None:
-                return own[1]
-            return x if kind is None else kind.leaf(x)
-
-        return map_tree(leaf, value)
+    def given(self, x: Any) -> Any:
+        """Return the caller's own object for ``x``, or None."""
+        own = self.seen.get(id(x))
+        return None if own is None else own[1]
 
 
 def _elsewhere(what: str) -> BufferError:
@@ -132,13 +144,16 @@ def _described(placed: tuple[int, Any, Any, str, str]) -> str:
 class _Arguments:
     """The slow path of a bridged function's calls."""
 
-    def __init__(self, function: Any, to: type, result: type | None) -> None:
+    def __init__(
+        self, function: Any, to: type, result: type | None, refuses_lists: bool
+    ) -> None:
         try:
             parameters = [*inspect.signature(function).parameters.values()]
         except (TypeError, ValueError):  # some builtin functions have no signature
             parameters = []
         names = [p.name for p in parameters if p.kind <= p.POSITIONAL_OR_KEYWORD]
         self.function = function
+        self.refuses_lists = refuses_lists
         self.names = names  # of the positional parameters
         self.receivers = int(names[:1] in (["self"], ["cls"]))
         self.out = names.index("out") if "out" in names else maxsize
@@ -150,56 +165,49 @@ class _Arguments:
         self,
         taken: list[Any],
         kind: _Kind | None,
+        like: Any,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
         """Call the function; ``taken`` holds its first arguments, converted."""
-        outs = _Outs()
-        kind = self.take(taken, kind, args, kwargs, outs)
+        results, outs = _Results(kind, like), _Outs()
+        self.take(taken, results, args, kwargs, outs)
         try:
             value = self.function(*taken, **kwargs)
         finally:
             outs.written()
-        return self.give(kind, outs, value)
+        return self.give(results, outs, value)
 
     async def call_coroutine(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Call a coroutine function."""
         taken = [*args[: self.receivers]]
-        outs = _Outs()
-        kind = self.take(taken, self.result, args, kwargs, outs)
+        results, outs = _Results(self.result), _Outs()
+        self.take(taken, results, args, kwargs, outs)
         try:
             value = await self.function(*taken, **kwargs)
         finally:
             outs.written()
-        return self.give(kind, outs, value)
+        return self.give(results, outs, value)
 
     def take(
         self,
         taken: list[Any],
-        kind: _Kind | None,
+        results: _Results,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
         outs: _Outs,
-    ) -> _Kind | None:
-        """Convert the other arguments in place; return the kind of the results."""
-        name: int | str = 0
-        try:
-            for name, x in enumerate(args[len(taken) :], len(taken)):
-                new, found = self.argument(x, outs if name == self.out else None)
-                taken.append(new)
-                kind = kind or found
-            for name, x in kwargs.items():
-                new, found = self.argument(x, outs if name == "out" else None)
-                kwargs[name] = new
-                kind = kind or found
-        except Exception as error:
-            self.note(error, name)
-            raise
-        return kind
+    ) -> None:
+        """Convert the other arguments in place."""
+        for position, x in enumerate(args[len(taken) :], len(taken)):
+            written = outs if position == self.out else None
+            taken.append(self.argument(position, x, written, results))
+        for name, x in kwargs.items():
+            written = outs if name == "out" else None
+            kwargs[name] = self.argument(name, x, written, results)
 
-    def give(self, kind: _Kind | None, outs: _Outs, value: Any) -> Any:
+    def give(self, results: _Results, outs: _Outs, value: Any) -> Any:
         """Check the ``out`` tensors, and convert the result."""
         if outs.seen:
             try:
@@ -207,26 +215,56 @@ class _Arguments:
             except BufferError as error:
                 self.note(error, "out")
                 raise
-            return outs.give(kind, value)
-        return value if kind is None else kind.give(value)
+            if (own := outs.given(value)) is not None:
+                return own
+        elif results.kind is None:
+            return value
+        return self.convert_result(results.kind, results.like, value, outs)
 
-    def argument(self, x: Any, outs: _Outs | None) -> tuple[Any, _Kind | None]:
-        """Convert one argument; return it and the kind of the first tensor in it."""
-        first = None
+    def convert_result(
+        self, kind: _Kind | None, like: Any, value: Any, outs: _Outs | None = None
+    ) -> Any:
+        """Convert the result, with the caller's own objects in place of ``outs``."""
 
         def leaf(x: Any) -> Any:
-            nonlocal first
+            if outs is not None and (own := outs.given(x)) is not None:
+                return own
+            return x if kind is None else kind.leaf(x, like=like)
+
+        way: Way = []
+        try:
+            return map_tree(leaf, value, way=way)
+        except Exception as error:
+            self.note(error, None, path(way))
+            raise
+
+    def argument(
+        self, at: int | str, x: Any, outs: _Outs | None, results: _Results
+    ) -> Any:
+        """Convert the argument at a position, or with a name."""
+
+        def leaf(x: Any) -> Any:
             if not _core.is_tensor(x):
                 return x
             new = self.into.leaf(x) if outs is None else outs.take(self.into, x)
-            first = first or self.kind_of(type(x))
+            results.see(x, self.kind_of(type(x)))
             return new
 
+        way: Way = []
         rebuilt: list[Any] = []
-        new = map_tree(leaf, x, rebuilt)
+        try:
+            if self.refuses_lists and isinstance(x, list) and _is_of_numbers(x):
+                raise TypeError(
+                    "a list of numbers is no tensor, and lists='refuse'; "
+                    "pass an array of them"
+                )
+            new = map_tree(leaf, x, rebuilt, way)
+        except Exception as error:
+            self.note(error, at, path(way))
+            raise
         if outs is not None:
             outs.note(new, x, rebuilt)
-        return new, first
+        return new
 
     def kind_of(self, cls: type) -> _Kind:
         """Return the kind of the results for an argument of type ``cls``."""
@@ -240,12 +278,29 @@ class _Arguments:
             self.seen.add(cls, kind)
         return kind
 
-    def note(self, error: BaseException, at: int | str) -> None:
-        """Add a note to ``error`` that names the argument."""
+    def note(self, error: BaseException, at: int | str | None, where: str = "") -> None:
+        """Add a note to ``error`` that names the argument, or else the result."""
         if isinstance(at, int) and at < len(self.names):
             at = self.names[at]
+        what = "result" if at is None else f"argument {at}"
         name = getattr(self.function, "__qualname__", repr(self.function))
-        error.add_note(f"argument {at} of {name}")
+        error.add_note(f"{what}{where} of {name}")
+
+
+def _is_of_numbers(x: list[Any]) -> bool:
+    """Whether a list, with the lists in it, holds numbers and nothing else."""
+    lists, seen, found = [x], {id(x)}, False
+    while lists:
+        for item in list.__iter__(lists.pop()):
+            if isinstance(item, list):
+                if id(item) not in seen:
+                    seen.add(id(item))
+                    lists.append(item)
+            elif isinstance(item, Number):
+                found = True
+            else:
+                return False
+    return found
 
 
 class _Bridged(_core.Bridged):
@@ -268,10 +323,11 @@ class _Bridged(_core.Bridged):
         return str(self.__qualname__)  # by reference, like functions
 
 
-def bridged(function: Any, to: type, result: type | None) -> Any:
+def bridged(function: Any, to: type, result: type | None, refuses_lists: bool) -> Any:
     """Bridge a callable, a class method or a static method."""
     if isinstance(function, (classmethod, staticmethod)):
-        return type(function)(bridged(function.__func__, to, result))
+        inner = bridged(function.__func__, to, result, refuses_lists)
+        return type(function)(inner)
     if not callable(function):
         raise TypeError(f"{function!r} cannot be bridged; expected a callable")
     if _is(inspect.isgeneratorfunction, function) or _is(
@@ -281,7 +337,7 @@ def bridged(function: Any, to: type, result: type | None) -> Any:
             f"{function!r} is a generator function, and what it yields is not "
             "converted; expected a function that returns its result"
         )
-    arguments = _Arguments(function, to, result)
+    arguments = _Arguments(function, to, result, refuses_lists)
     if not _is(inspect.iscoroutinefunction, function):
         call = _Bridged(
             function,

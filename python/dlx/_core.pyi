@@ -437,6 +437,28 @@ def convert(
     detach: bool = False,
 ) -> _T: ...
 @overload
+def convert(
+    x: object,
+    to: NDArray[Any],
+    /,
+    *,
+    device: _DeviceLike | None = None,
+    copy: bool | None = None,
+    dtype: _DTypeLike | None = None,
+    detach: bool = False,
+) -> NDArray[Any]: ...
+@overload
+def convert(
+    x: object,
+    to: _T,
+    /,
+    *,
+    device: _DeviceLike | None = None,
+    copy: bool | None = None,
+    dtype: _DTypeLike | None = None,
+    detach: bool = False,
+) -> _T: ...
+@overload
 def empty(
     shape: SupportsIndex | Sequence[int],
     dtype: _DTypeLike,
@@ -515,11 +537,13 @@ class Types:
 class Kind:
     """A tensor type ``to`` that arguments or results are converted to."""
 
-    def __new__(cls, to: type, known: Types, foreign: bool) -> Self: ...
+    def __new__(cls, to: type, known: Types, foreign: bool, likes: bool) -> Self: ...
     @property
     def to(self) -> type: ...
     @property
     def known(self) -> Types: ...
+    @property
+    def likes(self) -> bool: ...
 
 class Bridged:
     """A bridged function."""

@@ -112,6 +112,13 @@ class ExchangeMixin:
                 "define a class method, def __dlx_import__(cls, tensor), that makes it"
             ) from error
 
+    def __dlx_like__(self, tensor: Tensor) -> Self:
+        """Build an instance like this one over ``tensor``, of any shape and dtype.
+
+        The default calls ``__dlx_import__``, which knows nothing of this instance.
+        """
+        return self.__dlx_import__(tensor)
+
     @classmethod
     def __dlx_empty__(
         cls, shape: tuple[int, ...], dtype: DType, device: Device
@@ -168,6 +175,38 @@ class ExchangeMixin:
         `dlx.from_dlpack` requests such a device from that object (``dl_device``).
         """
         return _core.dlpack_device_aliases(self)
+
+
+def notice(cls: type) -> None:
+    """Warn, once, that the definition of ``cls`` did not reach `ExchangeMixin`.
+
+    Raises ``TypeError`` if ``cls`` has inherited nothing to export. A class that got
+    the mixin as a base later is all right.
+    """
+    bases = cls.__mro__[1 : cls.__mro__.index(ExchangeMixin)]
+    owners = [
+        base.__qualname__
+        for base in bases
+        if "__init_subclass__" in vars(base)
+        # These two pass the call on.
+        and base is not ArrayInterfaceMixin
+        and base.__module__ != "typing"
+    ]
+    if owners:
+        reason = (
+            f"the definition of {cls.__qualname__} did not reach dlx, so it has no "
+            "exchange table of its own, and exchange= has no effect: add "
+            f"super().__init_subclass__(**keywords) to {' or '.join(owners)}"
+            ".__init_subclass__"
+        )
+        if not hasattr(cls, "__dlx_export__"):
+            raise TypeError(reason)
+        import warnings
+
+        warnings.warn(reason, RuntimeWarning, stacklevel=2)
+    # With this entry the class is like one that shares the table of its base.
+    name = "__dlpack_c_exchange_api__"
+    type.__setattr__(cls, name, getattr(cls, name))
 
 
 class ArrayInterfaceMixin:

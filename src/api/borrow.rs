@@ -10,6 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
@@ -200,8 +201,29 @@ impl Entered {
 pub(crate) struct Borrow {
     tensors: Vec<Py<PyAny>>,
     out: Vec<Py<PyAny>>,
+    /// Whether `out` was given as a sequence.
+    has_outs: bool,
     stream: Option<Py<PyAny>>,
     entered: Entered,
+}
+
+impl Borrow {
+    /// `error`, with a note that names the tensor which caused it: by its index in `tensors`, then in `out`.
+    #[cold]
+    fn noted(&self, error: PyErr, index: usize, py: Python<'_>) -> PyErr {
+        let place = match index.checked_sub(self.tensors.len()) {
+            None => format!("argument {index} of dlx.borrow"),
+            Some(index) if self.has_outs => format!("argument out[{index}] of dlx.borrow"),
+            Some(_) => "argument out of dlx.borrow".to_owned(),
+        };
+        match error
+            .value(py)
+            .call_method1(intern!(py, "add_note"), (place,))
+        {
+            Ok(_) => error,
+            Err(other) => other,
+        }
+    }
 }
 
 #[pymethods]
@@ -213,16 +235,19 @@ impl Borrow {
         out: Option<&Bound<'_, PyAny>>,
         stream: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
+        let is_sequence = |out: &&Bound<'_, PyAny>| {
+            out.is_instance_of::<PyTuple>() || out.is_instance_of::<PyList>()
+        };
+        let has_outs = out.as_ref().is_some_and(is_sequence);
         let out = match out {
             None => Vec::new(),
-            Some(out) if out.is_instance_of::<PyTuple>() || out.is_instance_of::<PyList>() => {
-                out.extract()?
-            }
+            Some(out) if has_outs => out.extract()?,
             Some(out) => vec![out.clone().unbind()],
         };
         Ok(Self {
             tensors: tensors.extract()?,
             out,
+            has_outs,
             stream,
             entered: Entered::default(),
         })
@@ -240,9 +265,10 @@ impl Borrow {
     fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.entered.enter(py, |block| {
             let wanted = self.stream.as_ref().map(|stream| stream.bind(py));
-            let writable = (0..).map(|index| index >= self.tensors.len());
-            for (x, writable) in self.tensors.iter().chain(&self.out).zip(writable) {
-                block.lend(x.bind(py), wanted, writable)?;
+            for (index, x) in self.tensors.iter().chain(&self.out).enumerate() {
+                let writable = index >= self.tensors.len();
+                let lent = block.lend(x.bind(py), wanted, writable);
+                lent.map_err(|error| self.noted(error, index, py))?;
             }
             let mut devices = block.lent.iter().map(Lent::device);
             if !devices.any(stream::has_streams) {

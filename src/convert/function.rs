@@ -16,6 +16,7 @@ use crate::convert::source::{Input, Options};
 use crate::convert::target::{Target, Via};
 use crate::copy::request::Request;
 use crate::cpython::call::{attribute, call};
+use crate::cpython::lookup::is_subtype;
 use crate::exchange::slot::{innermost, is_mixin};
 use crate::import::ladder::from_dlpack;
 use crate::stream;
@@ -25,8 +26,9 @@ use crate::types::dtype::DType;
 
 /// Convert ``x`` to a tensor of another library.
 ///
-/// ``to`` is its array type (``torch.Tensor``, ``np.ndarray``, ``jax.Array``, a subclass of `ExchangeMixin`, `Tensor`)
-/// or its namespace (``torch``, ``jax.numpy``, one of array-api-compat), itself or as the name to import it by.
+/// ``to`` is its array type (``torch.Tensor``, ``np.ndarray``, ``jax.Array``, a subclass of `ExchangeMixin`, `Tensor`),
+/// its namespace (``torch``, ``jax.numpy``, one of array-api-compat), the name to import that by, or one of its tensors,
+/// which stands for its type: the result is made by its ``__dlx_like__`` if it is an instance of `ExchangeMixin`.
 ///
 /// The result shares the memory if the other library can describe it. If it cannot, or would not respect that the
 /// memory is read-only, the elements are copied, unless ``copy=False``; ``copy=True`` always copies. A NumPy array is
@@ -37,8 +39,9 @@ use crate::types::dtype::DType;
 /// the conversion; nothing else changes a dtype. With ``detach=True`` the result is that of ``x.detach()``, where ``x``
 /// has such a method: for tensors that record gradients, which are refused otherwise.
 ///
-/// Returns ``x`` itself if it is already an instance of the type and the options do not ask for more. For
-/// ``np.ndarray``, instances of subclasses are returned as plain views.
+/// Returns ``x`` itself if it is already an instance of the type and the options do not ask for more; if they do, an
+/// `ExchangeMixin` instance makes the result by its own ``__dlx_like__``. For ``np.ndarray``, instances of subclasses are
+/// returned as plain views.
 ///
 /// Raises ``BufferError`` if the other library does not accept the tensor or has no such dtype, `CopyRefused` if
 /// ``copy=False`` rules out a copy that it would accept, and the exceptions of `from_dlpack`.
@@ -169,9 +172,15 @@ fn make<'py>(
                 array.call_method1(intern!(py, "view"), (class,))
             }
         }
-        Via::Mixin => {
+        Via::Mixin(like) => {
             let snapshot = asked.import(x, |device| mixin::stream_of(class, device))?;
-            mixin::import_tensor(class, &Tensor::holding(py, snapshot)?)
+            // An instance that is moved or copied keeps what it says of itself.
+            let like = if is_subtype(x.get_type_ptr(), class) {
+                Some(x)
+            } else {
+                like.as_ref()
+            };
+            mixin::make_like(class, like, &Tensor::holding(py, snapshot)?)
         }
         Via::Table(table) => {
             if asked.is_nothing()

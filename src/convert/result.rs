@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use crate::abi::{DLDataType, DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor};
 use crate::convert::target::Target;
 use crate::copy::request::Request;
+use crate::cpython::modules::loaded_class;
 use crate::import::ladder::from_dlpack;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::dtype::{self, DType};
@@ -70,11 +71,17 @@ impl Given {
         let found = named().or_else(|_| seen(made).map(|snapshot| snapshot.meta().dtype));
         match found {
             Ok(found) if found != self.dtype && Some(found) != asked => {
+                let jax = loaded_class(intern!(py, "jax"), intern!(py, "Array"))?;
+                let is_jax = jax.map_or(Ok(false), |jax| made.is_instance(&jax))?;
+                let (name, given, found) =
+                    (target.name(), dtype::name(self.dtype), dtype::name(found));
                 Err(PyBufferError::new_err(format!(
-                    "{} would import {} as {found}; pass dtype='{found}' for that, or allow the other (JAX: jax_enable_x64)",
-                    target.name(),
-                    dtype::name(self.dtype),
-                    found = dtype::name(found)
+                    "{name} would import {given} as {found}; pass dtype='{found}' for that{}",
+                    if is_jax {
+                        ", or call jax.config.update('jax_enable_x64', True)"
+                    } else {
+                        ""
+                    }
                 )))
             }
             _ => Ok(()),

@@ -11,12 +11,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyModule, PyString, PyType};
 
 use crate::adapters::numpy;
+use crate::api::from_dlpack::is_tensor;
 use crate::cpython::lookup::is_immutable;
 use crate::cpython::modules::loaded_class;
 use crate::cpython::type_map::TypeMap;
 use crate::exchange::Table;
 use crate::exchange::slot::{Slot, is_mixin};
-use crate::import::ladder::is_accepted;
 use crate::tensor::object::Tensor;
 use crate::types::error::type_name;
 
@@ -26,15 +26,15 @@ pub(crate) enum Via<'py> {
     Tensor,
     /// As a NumPy array; for a subclass, as a view of that.
     Numpy,
-    /// Through `__dlx_import__`.
-    Mixin,
+    /// Through `__dlx_like__` of this instance, or `__dlx_import__` of the class.
+    Mixin(Option<Bound<'py, PyAny>>),
     /// Through the table of the class.
     Table(Table),
     /// Through the importer of its library.
     Function(Bound<'py, PyAny>),
 }
 
-/// A target class, passed itself or as its namespace.
+/// A target class, passed itself, as its namespace or by one of its instances.
 pub(crate) struct Target<'py> {
     pub(crate) class: Bound<'py, PyType>,
     pub(crate) via: Via<'py>,
@@ -46,15 +46,10 @@ static TABLES: TypeMap<Table, 8> = TypeMap::new();
 impl<'py> Target<'py> {
     /// Resolves the argument `to`.
     pub(crate) fn of(to: &Bound<'py, PyAny>) -> PyResult<Self> {
-        let class = if let Ok(class) = to.cast::<PyType>() {
-            class.clone()
-        } else if is_namespace(to)? {
-            provided("array_type", to)?.cast_into()?
-        } else if let Ok(name) = to.cast::<PyString>() {
-            provided("array_type", to.py().import(name)?.as_any())?.cast_into()?
-        } else {
-            return Err(no_target(to));
+        let Ok(class) = to.cast::<PyType>() else {
+            return Self::of_other(to);
         };
+        let class = class.clone();
         let via = if let Some(table) = TABLES.get(class.as_type_ptr()) {
             Via::Table(*table)
         } else if Tensor::is_class(&class)? {
@@ -62,7 +57,7 @@ impl<'py> Target<'py> {
         } else if numpy::is_subclass_of_ndarray(&class)? {
             Via::Numpy
         } else if is_mixin(&class) {
-            Via::Mixin
+            Via::Mixin(None)
         } else if let Some(table) = own_table(&class)? {
             remember(&class, table)?;
             Via::Table(table)
@@ -70,6 +65,35 @@ impl<'py> Target<'py> {
             Via::Function(provided("importing", &class)?)
         };
         Ok(Self { class, via })
+    }
+
+    /// Resolves a namespace, its name or an instance.
+    #[cold]
+    fn of_other(to: &Bound<'py, PyAny>) -> PyResult<Self> {
+        if is_namespace(to)? {
+            return Self::of(&provided("array_type", to)?);
+        }
+        if let Ok(name) = to.cast::<PyString>() {
+            let namespace = to.py().import(name)?;
+            return Self::of(&provided("array_type", namespace.as_any())?);
+        }
+        if is_tensor(to)? {
+            return Self::like(to);
+        }
+        Err(PyTypeError::new_err(format!(
+            "to is an instance of {}; expected an array type (torch.Tensor, numpy.ndarray), a namespace (torch, \
+             jax.numpy) or its name, or a tensor",
+            type_name(&to.get_type())
+        )))
+    }
+
+    /// The class of an instance.
+    pub(crate) fn like(instance: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let mut target = Self::of(&instance.get_type())?;
+        if let Via::Mixin(like) = &mut target.via {
+            *like = Some(instance.clone());
+        }
+        Ok(target)
     }
 
     /// The name of the class for error messages.
@@ -93,21 +117,6 @@ impl<'py> Target<'py> {
             type_name(&made.get_type())
         )))
     }
-}
-
-/// The error for a target that is no class and no module. Names only its type: it may be a tensor of any size.
-#[cold]
-fn no_target(to: &Bound<'_, PyAny>) -> PyErr {
-    let kind = type_name(&to.get_type());
-    let swapped = if is_accepted(to).unwrap_or(false) {
-        "; the tensor comes first, dlx.convert(x, to)"
-    } else {
-        ""
-    };
-    PyTypeError::new_err(format!(
-        "to is an instance of {kind}; expected an array type (torch.Tensor, numpy.ndarray), a namespace (torch, \
-         jax.numpy) or its name{swapped}"
-    ))
 }
 
 /// Whether `to` is a module, or another object with the functions of the array API.

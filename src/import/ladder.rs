@@ -130,7 +130,7 @@ fn without_table(
         return Err(no_protocol(x, "__dlpack__"));
     };
     request.wanted(request.device.unwrap_or(snapshot.meta().device))?;
-    again(x.py(), snapshot, request)
+    finish(x.py(), snapshot, request)
 }
 
 /// Rung 2: the object that `x` names in place of a table, if the type of that object has a table.

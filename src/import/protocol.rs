@@ -273,7 +273,7 @@ pub(crate) fn no_protocol(x: &Bound<'_, PyAny>, missing: &str) -> PyErr {
         hint.as_deref().unwrap_or(
             "from_dlpack takes objects with an exchange table, objects with __dlpack__ and __dlpack_device__, DLPack \
              capsules, Python buffers, and objects with __array_struct__, __array_interface__, \
-             __cuda_array_interface__, __arrow_c_device_array__ or __arrow_c_array__"
+             __cuda_array_interface__, __arrow_c_device_array__, __arrow_c_array__, __arrow_c_stream__ or __array__"
         )
     ))
 }

@@ -81,6 +81,7 @@ class ImportOperations(State):
         if stream is not None and self.may_launch(stream):
             (write if c % 2 else read)(stream, tensor)
             item.unknown = True
+            self.done(item, stream)
 
     def drop(self, a: int, b: int, c: int) -> None:
         """Drop any of the tensors, in any thread."""

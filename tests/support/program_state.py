@@ -135,7 +135,7 @@ class State:
     lost: list[Item] = field(default_factory=list)
     """Those that are never used or freed, because a capture forbade the order."""
     before: list[tuple[Item, bool, bool]] = field(default_factory=list)
-    """The items before a capture: `unknown` and `stale`."""
+    """What is true of items after a capture, whatever it brings: `unknown`, `stale`."""
     captured: list[tuple[Item, dlx.Tensor]] = field(default_factory=list)
     """The tensors that were imported in a capture."""
     forked: set[int] = field(default_factory=set)
@@ -178,6 +178,11 @@ class State:
         if self.capturing is None or stream.handle == LEGACY:
             return False
         return Stream(self.sim, stream.handle).capture_status() != 0
+
+    def done(self, item: Item, stream: Named) -> None:
+        """Note what is known of work that is done now, whatever is captured of it."""
+        if self.capturing is not None and not self.captures(stream):
+            self.before.append((item, item.unknown, item.stale))
 
     def fork(self, stream: Named | None) -> None:
         """Note that the program joins a stream back before the capture ends."""

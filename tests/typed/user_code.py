@@ -25,7 +25,8 @@ assert_type(dlx.convert(x, torch), Any)
 assert_type(dlx.convert(x, np, device="cpu", copy=False), Any)
 assert_type(dlx.convert(x, "torch", dtype="float32"), Any)
 dlx.convert(x, torch, to_device="cpu")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
-dlx.convert(torch, x)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType,reportCallIssue]
+assert_type(dlx.convert(x, t), dlx.Tensor)
+assert_type(dlx.convert(t, np.ones(3), dtype="float32"), NDArray[Any])
 
 # empty: of the kind of `like`, and of the dtype that is asked for.
 assert_type(dlx.empty(3, "float32"), dlx.Tensor)
