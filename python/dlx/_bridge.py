@@ -27,7 +27,12 @@ if TYPE_CHECKING:
     S = TypeVar("S")
 
     class Bridged(Protocol[P, R_co]):
-        """A bridged function: its own signature, and one that takes any tensors."""
+        """A bridged function: its own signature, and others that take any tensors.
+
+        Those leave open the first parameters, up to four, and ``out``. A tensor of
+        another framework that is passed by keyword needs a parameter of type ``Any``:
+        a signature that left all keywords open would hide a misspelt one.
+        """
 
         __name__: str
         __qualname__: str
@@ -37,7 +42,51 @@ if TYPE_CHECKING:
         @overload
         def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
         @overload
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+        def __call__(
+            self: Bridged[Concatenate[Any, Q], R_co],
+            a: Any,
+            /,
+            *args: Q.args,
+            **kwargs: Q.kwargs,
+        ) -> Any: ...
+        @overload
+        def __call__(
+            self: Bridged[Concatenate[Any, Any, Q], R_co],
+            a: Any,
+            b: Any,
+            /,
+            *args: Q.args,
+            **kwargs: Q.kwargs,
+        ) -> Any: ...
+        @overload
+        def __call__(
+            self: Bridged[Concatenate[Any, Any, Any, Q], R_co],
+            a: Any,
+            b: Any,
+            c: Any,
+            /,
+            *args: Q.args,
+            **kwargs: Q.kwargs,
+        ) -> Any: ...
+        @overload
+        def __call__(
+            self: Bridged[Concatenate[Any, Any, Any, Any, Q], R_co],
+            a: Any,
+            b: Any,
+            c: Any,
+            d: Any,
+            /,
+            *args: Q.args,
+            **kwargs: Q.kwargs,
+        ) -> Any: ...
+        @overload
+        def __call__(self, *args: Any, out: Any, **kwargs: Any) -> Any: ...
+        @overload  # of a class method, which a checker takes for a function
+        def __call__(
+            self: Bridged[Concatenate[type[S], Q], R_co],
+            *args: Q.args,
+            **kwargs: Q.kwargs,
+        ) -> R_co: ...
         @overload
         def __get__(self, instance: None, owner: type, /) -> Bridged[P, R_co]: ...
         @overload
@@ -47,6 +96,10 @@ if TYPE_CHECKING:
             owner: type | None = None,
             /,
         ) -> Bridged[Q, R_co]: ...
+        @overload  # of a class method or a static method
+        def __get__(
+            self, instance: object, owner: type | None = None, /
+        ) -> Bridged[P, R_co]: ...
 
     class Bridge(Protocol):
         """The decorator that ``bridge`` returns."""

@@ -9,6 +9,7 @@ from typing import (
     Any,
     ClassVar,
     Final,
+    Generic,
     Literal,
     NoReturn,
     Protocol,
@@ -160,17 +161,125 @@ class stream:
     def __enter__(self) -> Stream: ...
     def __exit__(self, *_exception: object) -> None: ...
 
+_Lent = TypeVar("_Lent", bound=tuple[object, ...], covariant=True)
+_Out: TypeAlias = list[Any] | tuple[Any, ...]
+# None if no tensor is on a device with streams, which whoever launches a kernel knows.
+_Launch: TypeAlias = Stream | Any
+
 @final
-class borrow:
+class borrow(Generic[_Lent]):
     """``with dlx.borrow(a, out=c, stream=None) as (ta, tc, s):`` lends to a kernel."""
 
+    @overload
+    def __new__(
+        cls,
+        a: object,
+        /,
+        *,
+        out: None = None,
+        stream: _StreamLike | None = None,
+        dtype: _DTypeLike | list[_DTypeLike | None] | None = None,
+        contiguous: bool = False,
+        align: int | None = None,
+    ) -> borrow[tuple[Tensor, _Launch]]: ...
+    @overload
+    def __new__(
+        cls,
+        a: object,
+        b: object,
+        /,
+        *,
+        out: None = None,
+        stream: _StreamLike | None = None,
+        dtype: _DTypeLike | list[_DTypeLike | None] | None = None,
+        contiguous: bool = False,
+        align: int | None = None,
+    ) -> borrow[tuple[Tensor, Tensor, _Launch]]: ...
+    @overload
+    def __new__(
+        cls,
+        a: object,
+        b: object,
+        c: object,
+        /,
+        *,
+        out: None = None,
+        stream: _StreamLike | None = None,
+        dtype: _DTypeLike | list[_DTypeLike | None] | None = None,
+        contiguous: bool = False,
+        align: int | None = None,
+    ) -> borrow[tuple[Tensor, Tensor, Tensor, _Launch]]: ...
+    # A sequence of unknown length: the names in the ``with`` decide.
+    @overload
     def __new__(
         cls,
         *tensors: object,
-        out: object | Sequence[object] | None = None,
+        out: _Out,
         stream: _StreamLike | None = None,
-    ) -> Self: ...
-    def __enter__(self) -> tuple[Any, ...]: ...
+        dtype: _DTypeLike | list[_DTypeLike | None] | None = None,
+        contiguous: bool = False,
+        align: int | None = None,
+    ) -> borrow[tuple[Any, ...]]: ...
+    @overload
+    def __new__(
+        cls,
+        *,
+        out: object,
+        stream: _StreamLike | None = None,
+        dtype: _DTypeLike | list[_DTypeLike | None] | None = None,
+        contiguous: bool = False,
+        align: int | None = None,
+    ) -> borrow[tuple[Tensor, _Launch]]: ...
+    @overload
+    def __new__(
+        cls,
+        a: object,
+        /,
+        *,
+        out: object,
+        stream: _StreamLike | None = None,
+        dtype: _DTypeLike | list[_DTypeLike | None] | None = None,
+        contiguous: bool = False,
+        align: int | None = None,
+    ) -> borrow[tuple[Tensor, Tensor, _Launch]]: ...
+    @overload
+    def __new__(
+        cls,
+        a: object,
+        b: object,
+        /,
+        *,
+        out: object,
+        stream: _StreamLike | None = None,
+        dtype: _DTypeLike | list[_DTypeLike | None] | None = None,
+        contiguous: bool = False,
+        align: int | None = None,
+    ) -> borrow[tuple[Tensor, Tensor, Tensor, _Launch]]: ...
+    @overload
+    def __new__(
+        cls,
+        a: object,
+        b: object,
+        c: object,
+        /,
+        *,
+        out: object,
+        stream: _StreamLike | None = None,
+        dtype: _DTypeLike | list[_DTypeLike | None] | None = None,
+        contiguous: bool = False,
+        align: int | None = None,
+    ) -> borrow[tuple[Tensor, Tensor, Tensor, Tensor, _Launch]]: ...
+    @overload
+    def __new__(
+        cls,
+        *tensors: object,
+        out: object | None = None,
+        stream: _StreamLike | None = None,
+        dtype: _DTypeLike | list[_DTypeLike | None] | None = None,
+        contiguous: bool = False,
+        align: int | None = None,
+    ) -> borrow[tuple[Any, ...]]: ...
+    def __enter__(self) -> _Lent: ...
     def __exit__(self, *_exception: object) -> None: ...
 
 def current_stream(device: _DeviceLike, /) -> Stream:
@@ -354,19 +463,7 @@ def from_pointer(
 ) -> Tensor:
     """Make a `Tensor` over memory that dlx does not own."""
 
-@overload
-def convert(
-    x: object,
-    to: type[_T],
-    /,
-    *,
-    device: _DeviceLike | None = None,
-    copy: bool | None = None,
-    dtype: _DTypeLike | None = None,
-    detach: bool = False,
-) -> _T:
-    """Convert ``x`` to a tensor of another library, sharing the memory if possible."""
-
+# A namespace comes first: Pyright takes a module for a ``type``, too.
 @overload
 def convert(
     x: object,
@@ -377,7 +474,31 @@ def convert(
     copy: bool | None = None,
     dtype: _DTypeLike | None = None,
     detach: bool = False,
-) -> Any: ...
+) -> Any:
+    """Convert ``x`` to a tensor of another library, sharing the memory if possible."""
+
+@overload
+def convert(
+    x: object,
+    to: type[_T],
+    /,
+    *,
+    device: _DeviceLike | None = None,
+    copy: bool | None = None,
+    dtype: _DTypeLike | None = None,
+    detach: bool = False,
+) -> _T: ...
+@overload
+def convert(
+    x: object,
+    to: NDArray[Any],
+    /,
+    *,
+    device: _DeviceLike | None = None,
+    copy: bool | None = None,
+    dtype: _DTypeLike | None = None,
+    detach: bool = False,
+) -> NDArray[Any]: ...
 @overload
 def convert(
     x: object,
@@ -386,6 +507,8 @@ def convert(
     *,
     device: _DeviceLike | None = None,
     copy: bool | None = None,
+    dtype: _DTypeLike | None = None,
+    detach: bool = False,
 ) -> _Instance: ...
 @overload
 def empty(
@@ -413,6 +536,14 @@ def empty(
     device: _DeviceLike | None = None,
     like: type[_T],
 ) -> _T: ...
+@overload
+def empty(
+    shape: SupportsIndex | Sequence[int],
+    dtype: _DTypeLike,
+    *,
+    device: _DeviceLike | None = None,
+    like: NDArray[Any],
+) -> NDArray[Any]: ...
 @overload
 def empty(
     shape: SupportsIndex | Sequence[int],

@@ -101,7 +101,16 @@ class ExchangeMixin:
     @classmethod
     def __dlx_import__(cls, tensor: Tensor) -> Self:
         """Build an instance over ``tensor``; the default calls ``cls(tensor)``."""
-        return cls(tensor)  # type: ignore[call-arg]
+        try:
+            return cls(tensor)  # type: ignore[call-arg]
+        except TypeError as error:
+            # Without a frame of the constructor, the call failed on its arguments.
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+            raise TypeError(
+                f"{cls.__qualname__} cannot be made from a tensor alone ({error}); "
+                "define a class method, def __dlx_import__(cls, tensor), that makes it"
+            ) from error
 
     def __dlx_like__(self, tensor: Tensor) -> Self:
         """Build an instance like this one over ``tensor``, of any shape and dtype.

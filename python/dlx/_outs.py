@@ -68,7 +68,8 @@ class Outs:
             try:
                 now = placed(new)
             except Exception as error:
-                found = _elsewhere(f"made it one that cannot be read: {error}")
+                why = str(error).partition("\n")[0]  # C++ libraries append a backtrace
+                found = _elsewhere(f"made it one that cannot be read: {why}")
                 found.__cause__ = error
                 yield found, where
                 continue

@@ -81,8 +81,9 @@ impl<'py> Target<'py> {
             return Self::like(to);
         }
         Err(PyTypeError::new_err(format!(
-            "to is {}; expected an array type (torch.Tensor, numpy.ndarray), a namespace (torch, jax.numpy), a tensor or a name",
-            to.repr()?
+            "to is an instance of {}; expected an array type (torch.Tensor, numpy.ndarray), a namespace (torch, \
+             jax.numpy) or its name, or a tensor",
+            type_name(&to.get_type())
         )))
     }
 

@@ -12,7 +12,7 @@ use crate::copy::request::{Request, again, finish};
 use crate::cpython::call::attribute;
 use crate::exchange::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
 use crate::import::cache::{self, Way};
-use crate::import::protocol::{fast_import, from_protocol, no_protocol};
+use crate::import::protocol::{fast_import, from_protocol, no_protocol, not_a_class};
 use crate::import::{aliases, table};
 use crate::stream::Wanted;
 use crate::stream::usage::StreamUsage;
@@ -40,7 +40,7 @@ pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> Py
             (Ok(Rung::There(snapshot)), _) => return Ok(snapshot),
             (Ok(Rung::Next(inner, last)), _) => (x, outer) = (inner, last),
             (Err(error), Some(outer)) => return Err(explain(outer, &x, error)),
-            (Err(error), None) => return Err(error),
+            (Err(error), None) => return Err(not_a_class(&x, error)),
         }
     }
     Err(endless(&x.get_type()))

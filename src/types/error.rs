@@ -49,12 +49,12 @@ impl Error {
         Self::Refused(message.into())
     }
 
-    /// An exception in the form that an allocator reports.
+    /// An exception in the form that an allocator reports: its first line, as libraries of C++ append a backtrace.
     pub(crate) fn raised(py: Python<'_>, error: &PyErr) -> Self {
         let kind = error.get_type(py).name().map(|name| name.to_string());
         Self::Raised(
             CString::new(kind.unwrap_or_default()).unwrap_or_default(),
-            error.value(py).to_string(),
+            first_line(py, error),
         )
     }
 
