@@ -262,6 +262,7 @@ impl Borrow {
         Ok(())
     }
 
+    /// The views, and the stream to launch on.
     fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.entered.enter(py, |block| {
             let wanted = self.stream.as_ref().map(|stream| stream.bind(py));
@@ -283,6 +284,7 @@ impl Borrow {
         })
     }
 
+    /// Ends the loan: the streams of the tensors wait for that of the block.
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
         let exited = self.entered.exit(py);
@@ -318,6 +320,7 @@ impl Use {
         visit.call(&self.stream)
     }
 
+    /// The tensor, on the other stream.
     fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.entered.enter(py, |block| {
             let wanted = self.stream.as_ref().map(|stream| stream.bind(py));
@@ -332,6 +335,7 @@ impl Use {
         })
     }
 
+    /// Makes the tensor's own stream wait for the other.
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
         self.entered.exit(py)
