@@ -144,7 +144,7 @@ class Stream:
     def wait(self, stream: _StreamLike, /) -> None:
         """Make this stream wait for all work queued on ``stream`` so far."""
     def __cuda_stream__(self) -> tuple[int, int]:
-        """``(0, handle)``, by which other libraries accept the stream (R154)."""
+        """``(0, handle)``, by which other libraries accept the stream."""
     def __int__(self) -> int: ...
     def __index__(self) -> int: ...
     def __eq__(self, other: object, /) -> bool: ...
@@ -286,7 +286,7 @@ def current_stream(device: _DeviceLike, /) -> Stream:
     """Return dlx's current stream of ``device`` in this thread."""
 
 class DeviceType(IntEnum):
-    """The device types of dlpack.h 1.3, equal to their integers (R67)."""
+    """The device types of dlpack.h 1.3, equal to their integers."""
 
     CPU = 1
     CUDA = 2
@@ -330,7 +330,7 @@ class DType:
         """``DLDataTypeCode``: 0 int, 1 uint, 2 float, ... up to 17."""
     @property
     def bits(self) -> int:
-        """Bits of one lane; for complex types, of both parts together (R104)."""
+        """Bits of one lane; for complex types, of both parts together."""
     @property
     def lanes(self) -> int:
         """Values in one element; 1 unless the type is a vector."""
@@ -379,13 +379,13 @@ class Tensor(Buffer):
         """Further devices that can address the memory, accepted as ``device=``."""
     @property
     def data_ptr(self) -> int:
-        """Address of the first element; 0 if there are no elements (R93, R95)."""
+        """Address of the first element; 0 if there are no elements."""
     @property
     def readonly(self) -> bool:
-        """Whether the memory must not be written (READ_ONLY, R39)."""
+        """Whether the memory must not be written (READ_ONLY)."""
     @property
     def is_copied(self) -> bool:
-        """Whether the memory is a copy made for this tensor (IS_COPIED, R37)."""
+        """Whether the memory is a copy made for this tensor (IS_COPIED)."""
     @property
     def is_contiguous(self) -> bool:
         """Whether the elements are row-major without gaps."""
@@ -426,7 +426,7 @@ class Tensor(Buffer):
     ) -> CapsuleType:
         """Export a capsule with its own managed tensor over the same memory."""
     def __dlpack_device__(self) -> tuple[DeviceType, int]:
-        """``(DeviceType, id)`` (R64)."""
+        """``(DeviceType, id)``."""
     def __dlpack_device_aliases__(self) -> tuple[tuple[DeviceType, int], ...]:
         """`device_aliases` as pairs ``(DeviceType, id)``."""
     @property

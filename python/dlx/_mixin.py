@@ -166,7 +166,10 @@ class ExchangeMixin:
         )
 
     def __dlpack_device__(self) -> tuple[DeviceType, int]:
-        """``(DeviceType, id)`` of the exported object (R64)."""
+        """``(DeviceType, id)`` of the exported object.
+
+        Source: R64.
+        """
         return _core.dlpack_device(self)
 
     def __dlpack_device_aliases__(self) -> tuple[tuple[DeviceType, int], ...]:
@@ -241,10 +244,12 @@ class ArrayInterfaceMixin:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """The CUDA array interface, version 3 (R148 to R152).
+        """The CUDA array interface, version 3.
 
         The interface has no owner: this object must keep alive what it exports.
         Raises ``AttributeError`` for memory that is not on a CUDA device.
+
+        Sources: R148 to R152.
         """
         return _core.exported(self).__cuda_array_interface__
 

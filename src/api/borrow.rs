@@ -285,6 +285,7 @@ impl Borrow {
         Ok(())
     }
 
+    /// The views, and the stream to launch on.
     fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.entered.enter(py, |block| {
             let wanted = self.stream.as_ref().map(|stream| stream.bind(py));
@@ -309,6 +310,7 @@ impl Borrow {
         })
     }
 
+    /// Ends the loan: the streams of the tensors wait for that of the block.
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
         let exited = self.entered.exit(py);
@@ -344,6 +346,7 @@ impl Use {
         visit.call(&self.stream)
     }
 
+    /// The tensor, on the other stream.
     fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.entered.enter(py, |block| {
             let wanted = self.stream.as_ref().map(|stream| stream.bind(py));
@@ -358,6 +361,7 @@ impl Use {
         })
     }
 
+    /// Makes the tensor's own stream wait for the other.
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
         self.entered.exit(py)

@@ -48,7 +48,9 @@ impl Tensor {
         self.described().size()
     }
 
-    /// Bytes of the elements alone; for packed sub-byte elements the total is rounded up (R110).
+    /// Bytes of the elements alone; for packed sub-byte elements the total is rounded up.
+    ///
+    /// Source: R110.
     #[getter]
     fn nbytes(&self) -> i64 {
         self.described().nbytes()
@@ -83,25 +85,31 @@ impl Tensor {
         PyTuple::new(py, devices.map(Device).collect::<Vec<_>>())
     }
 
-    /// Address of the first element, byte offset applied; 0 if there are no elements (R93, R95).
+    /// Address of the first element, byte offset applied; 0 if there are no elements.
     ///
     /// On devices whose memory is a buffer object (Metal, OpenCL, Vulkan, WebGPU), the handle of that object.
+    ///
+    /// Sources: R93, R95.
     #[getter]
     fn data_ptr(&self) -> PyResult<usize> {
         Ok(self.snapshot()?.meta().data.addr())
     }
 
-    /// Whether the memory must not be written: its producer says so (READ_ONLY, R39), or cannot say.
+    /// Whether the memory must not be written: its producer says so (READ_ONLY), or cannot say.
     ///
     /// An unversioned capsule has no flags, so a tensor imported from one is exported in one: each consumer treats the
     /// memory as if it came from the producer itself, NumPy as read-only and torch as writable (R43). ``copy=True``
     /// gives writable memory.
+    ///
+    /// Source: R39.
     #[getter]
     fn readonly(&self) -> bool {
         self.described().is_protected()
     }
 
-    /// Whether the memory is a copy made for this tensor (IS_COPIED, R37).
+    /// Whether the memory is a copy made for this tensor (IS_COPIED).
+    ///
+    /// Source: R37.
     #[getter]
     fn is_copied(&self) -> bool {
         self.described().has(DLPACK_FLAG_BITMASK_IS_COPIED)
@@ -216,7 +224,9 @@ impl Tensor {
         capsule::of(py, &copied, max_version, true)
     }
 
-    /// ``(DeviceType, id)`` (R64).
+    /// ``(DeviceType, id)``.
+    ///
+    /// Source: R64.
     fn __dlpack_device__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         device::to_tuple(py, self.described().meta().device)
     }
@@ -234,9 +244,11 @@ impl Tensor {
         array_interface::cpu(py, self.snapshot()?)
     }
 
-    /// The CUDA array interface, version 3, for memory on CUDA devices (R148 to R152).
+    /// The CUDA array interface, version 3, for memory on CUDA devices.
     ///
     /// Raises ``AttributeError`` for memory elsewhere, ``BufferError`` for dtypes that the interface cannot name.
+    ///
+    /// Sources: R148 to R152.
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         array_interface::cuda(py, self.snapshot()?)
@@ -342,6 +354,7 @@ impl Tensor {
         })
     }
 
+    /// The value of a tensor of one element.
     fn __complex__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyComplex>> {
         let (real, imaginary) = match element::number(self.snapshot()?)? {
             Number::Complex(real, imaginary) => (real, imaginary),

@@ -2,8 +2,11 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyException, PyTypeError};
+use pyo3::intern;
 use pyo3::prelude::*;
+
+use crate::types::error::type_name;
 
 /// What `x` is and what to pass instead; `None` for an object of a class that dlx does not know.
 ///
@@ -27,4 +30,20 @@ pub(crate) fn nonsense(x: &Bound<'_, PyAny>, message: String) -> PyErr {
         Some(hint) => format!("{message}; {hint}"),
         None => message,
     })
+}
+
+/// `error`, which a protocol of `x` raised, with a note if there is a hint (R60: the error itself is passed on).
+#[cold]
+pub(crate) fn noted(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    let py = x.py();
+    if error.is_instance_of::<PyException>(py)
+        && let Some(hint) = of(x)
+    {
+        let note = format!("{}: {hint}", type_name(&x.get_type()));
+        // Without the note the error still says enough.
+        let _ = error
+            .value(py)
+            .call_method1(intern!(py, "add_note"), (note,));
+    }
+    error
 }

@@ -13,7 +13,7 @@ use crate::cpython::call::attribute;
 use crate::exchange::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
 use crate::import::cache::{self, Way};
 use crate::import::protocol::{fast_import, from_protocol, no_protocol, not_a_class};
-use crate::import::{aliases, table};
+use crate::import::{aliases, hint, table};
 use crate::stream::Wanted;
 use crate::stream::usage::StreamUsage;
 use crate::tensor::capsule;
@@ -126,7 +126,8 @@ fn without_table(
     if let Some(snapshot) = from_protocol(x, kind, request)? {
         return Ok(snapshot);
     }
-    let Some(snapshot) = adapters::snapshot(x, request)? else {
+    let Some(snapshot) = adapters::snapshot(x, request).map_err(|error| hint::noted(x, error))?
+    else {
         return Err(no_protocol(x, "__dlpack__"));
     };
     request.wanted(request.device.unwrap_or(snapshot.meta().device))?;

@@ -173,7 +173,8 @@ fn device_type_enum(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
             .cast_into::<PyType>()?;
         class.setattr(
             "__doc__",
-            "The device types of dlpack.h 1.3, equal to their integers (R67).",
+            "The device types of dlpack.h 1.3, equal to their integers.\n\nNot equal to a name, which hashes otherwise \
+             than an integer: ``t.device.type.name`` is ``\"CPU\"``, and ``t.device`` equals ``\"cpu\"``. Source: R67.",
         )?;
         Ok::<_, PyErr>(class.unbind())
     })?;
@@ -377,7 +378,7 @@ impl Device {
         Self::of(PyTuple::new(spec.py(), [spec.clone(), id])?.as_any()).map(Self)
     }
 
-    /// The kind of memory.
+    /// The kind of memory, a `DeviceType`: an integer with a ``name``, ``"CPU"`` or ``"CUDA"``.
     #[getter]
     fn r#type<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         device_type_member(py, self.0.device_type)
@@ -413,6 +414,7 @@ impl Device {
         Ok(equality(other.py(), equal, op))
     }
 
+    /// For `pickle`: the type and the id.
     fn __reduce__(slf: &Bound<'_, Self>) -> (Py<PyType>, (i32, i32)) {
         let DLDevice {
             device_type,

@@ -213,7 +213,9 @@ impl DType {
         self.0.code.0
     }
 
-    /// Bits of one lane; for complex the whole number (R104).
+    /// Bits of one lane; for complex the whole number.
+    ///
+    /// Source: R104.
     #[getter]
     fn bits(&self) -> u8 {
         self.0.bits
@@ -262,6 +264,7 @@ impl DType {
         Ok(equality(other.py(), equal, op))
     }
 
+    /// For `pickle`: the name.
     fn __reduce__(slf: &Bound<'_, Self>) -> (Py<PyType>, (String,)) {
         (slf.get_type().unbind(), (slf.get().__str__(),))
     }

@@ -171,7 +171,7 @@ pub(crate) fn copy_refused_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> 
             py.get_type::<PyBufferError>(),
             py.get_type::<PyValueError>(),
         );
-        let doc = "``copy=False`` was passed, but the request cannot be met without a copy (R58).";
+        let doc = "``copy=False`` was passed, but the request cannot be met without a copy.\n\nSource: R58.";
         exception("CopyRefused", bases.into_pyobject(py)?, doc, &[])
     });
     Ok(class?.bind(py))

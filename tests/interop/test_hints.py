@@ -70,8 +70,10 @@ import dlx, pytest
 import {library}
 
 def take(x):
-    with pytest.raises(AttributeError, match=r"stands for an array.*{advice}$"):
+    with pytest.raises((AttributeError, NotImplementedError, ValueError)) as caught:
         dlx.from_dlpack(x)
+    text = [str(caught.value), *getattr(caught.value, "__notes__", ())][-1]
+    assert "stands for an array" in text and text.endswith("{advice}"), text
     return x
 
 {make}
