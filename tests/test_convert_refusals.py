@@ -331,11 +331,7 @@ def test_a_table_that_makes_nothing_leaves_it_to_from_dlpack() -> None:
 @pytest.mark.parametrize("to", [3, b"torch", None, object(), [np.ones(1)]], ids=type)
 def test_what_is_no_type_namespace_or_tensor_is_a_type_error(to: Any) -> None:
     with pytest.raises(
-<<<<<<< HEAD
         TypeError, match=r"an array type .* a namespace .* or its name, or a tensor"
-=======
-        TypeError, match=r"an array type .* a namespace .* .* a tensor or a name"
->>>>>>> types
     ):
         dlx.convert(np.ones(2), to)
 
