@@ -1,0 +1,17 @@
+"""The rows of the suite: one declarative table for each role.
+
+A row never changes its meaning under its name: a stricter one gets another name.
+"""
+
+from __future__ import annotations
+
+from dlx.check.suite.consumer import CONSUMER
+from dlx.check.suite.row import Check, NotCheckable
+
+__all__ = ["CHECKS", "NOT_CHECKABLE", "SUITE", "Check", "NotCheckable"]
+
+SUITE = "1.3.0"
+"""The DLPack version, and a count of the suite's own."""
+
+CHECKS: tuple[Check, ...] = (*CONSUMER,)
+NOT_CHECKABLE: tuple[NotCheckable, ...] = ()
