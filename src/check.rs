@@ -3,9 +3,11 @@
 //! A deleter may run on any thread, without Python and with an exception pending, so those of probes only count and
 //! overwrite (S26 of `docs/safety.md`). What is right is judged in Python.
 
+use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::ffi;
@@ -307,6 +309,48 @@ fn error_counter() -> usize {
     function as usize
 }
 
+/// What the deleters of foreign structs were, and how often they were called since.
+static WATCHED: Mutex<BTreeMap<usize, (usize, u64)>> = Mutex::new(BTreeMap::new());
+
+/// Counts a deletion of a foreign struct, and calls its own deleter.
+unsafe extern "C" fn pass_on(managed: *mut c_void) {
+    let body = || {
+        let own = {
+            let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+            let Some((own, count)) = watched.get_mut(&(managed as usize)) else {
+                return;
+            };
+            *count += 1;
+            *own
+        };
+        if let Some(own) = function_at(own) {
+            // SAFETY: the deleter that the struct had, called as its consumer called this one.
+            unsafe { own(managed as u64, 0, 0, 0) };
+        }
+    };
+    guard(body, unraisable);
+}
+
+/// Replaces the deleter at the address `field` of a foreign struct by one that counts and then calls it.
+#[pyfunction]
+fn watch(managed: usize, field: usize) {
+    let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let field = field as *mut usize;
+    // SAFETY: `dlx.check` passes the address of the field in a live struct that it owns (S26).
+    let own = unsafe { field.read() };
+    watched.insert(managed, (own, 0));
+    let deleter: unsafe extern "C" fn(*mut c_void) = pass_on;
+    // SAFETY: as above.
+    unsafe { field.write(deleter as usize) };
+}
+
+/// How often the deleter of a watched struct was called.
+#[pyfunction]
+fn watched(managed: usize) -> u64 {
+    let watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+    watched.get(&managed).map_or(0, |(_, count)| *count)
+}
+
 /// A module of the functions above, made when it is asked for: importing dlx does not pay for it.
 #[pyfunction]
 pub(crate) fn check_natives(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
@@ -317,5 +361,7 @@ pub(crate) fn check_natives(py: Python<'_>) -> PyResult<Bound<'_, PyModule>> {
     module.add_function(wrap_pyfunction!(delete_elsewhere, &module)?)?;
     module.add_function(wrap_pyfunction!(drop_pending, &module)?)?;
     module.add_function(wrap_pyfunction!(error_counter, &module)?)?;
+    module.add_function(wrap_pyfunction!(watch, &module)?)?;
+    module.add_function(wrap_pyfunction!(watched, &module)?)?;
     Ok(module)
 }

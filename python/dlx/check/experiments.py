@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,8 +17,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dlx.check.probe import Probe, Tensor, probe
+from dlx.check import structs
+from dlx.check.probe import NEWEST, Memory, Probe, Tensor, probe
 from dlx.check.records import Raised, Record, Shown
+from dlx.check.structs import USED, VERSIONED
 from dlx.check.target import Target
 
 __all__ = ["Experiment", "Import", "Lab", "Untestable"]
@@ -47,6 +50,7 @@ def described(error: BaseException) -> Raised:
     """Return an exception as a record has it: its own bases, and one line."""
     bases = tuple(base.__name__ for base in type(error).__mro__[:-2])
     text = (str(error).splitlines() or [""])[0]
+    text = re.sub(r"\b0x[0-9a-f]+", "0x...", text)
     return Raised(type(error).__name__, bases, text[:300])
 
 
@@ -88,8 +92,18 @@ class Lab:
             raise Untestable("no-such-tensor")
         return answer.value
 
-    def show(self, tensor: Any, expected: bytes) -> Shown | None:
-        """Return what the target shows of a tensor of its own."""
+    def shown(self, tensor: Any) -> bytes | None:
+        """Return the elements that the target shows, or None."""
+        if self.target.show is None:
+            return None
+        answer = self.ask(self.part("show"), tensor)
+        array = answer.value
+        if answer.error is not None or array.dtype.hasobject:
+            return None
+        return bytes(np.ascontiguousarray(array).tobytes())
+
+    def show(self, tensor: Any, memory: Memory) -> Shown | None:
+        """Return what the target shows of a tensor that has elements of a probe."""
         if self.target.show is None:
             return None
         answer = self.ask(self.part("show"), tensor)
@@ -99,11 +113,13 @@ class Lab:
         writable = None
         if self.target.writable is not None:
             writable = self.ask(self.part("writable"), tensor).value
-        values = array.reshape(-1)[:8].tolist()
-        raw = np.ascontiguousarray(array).tobytes()
-        return Shown(
-            array.shape, str(array.dtype), str(values), raw == expected, writable
-        )
+        values = str(array.reshape(-1)[:8].tolist())
+        # A library may lack the dtype, and take another with the same numbers.
+        equal = np.ascontiguousarray(array).tobytes() == memory.expected
+        if not equal and memory.numbers is not None:
+            same = memory.numbers.shape == array.shape
+            equal = same and bool(np.array_equal(memory.numbers, array))
+        return Shown(array.shape, str(array.dtype), values, equal, writable)
 
 
 class Experiment(Protocol):
@@ -129,28 +145,52 @@ class Import:
 
     tensor: Tensor = PLAIN
     keywords: tuple[tuple[str, Any], ...] = ()
+    give: str = ""
+    """"capsule" to give the capsule itself, "twice" to give it once more."""
     shows: bool = True
     """Whether elements may be read: not where the struct is malformed."""
+    view: bool = False
+    """Whether a view of the import outlives it."""
 
     def run(self, lab: Lab) -> Record:
         """Do it."""
         take = lab.part("take")
-        for name, _ in self.keywords:
+        keywords = dict(self.keywords)
+        for name in keywords:
             if name not in lab.target.keywords:
                 raise Untestable(f"not-asked: `take` has no keyword {name}")
+        if "device" in keywords:
+            if not lab.target.cpu:
+                raise Untestable("not-asked: the target has no `cpu`")
+            keywords["device"] = lab.target.value(lab.target.cpu)
         given = probe(self.tensor)
+        what = given.dlpack(max_version=NEWEST) if self.give else given
         lab.step("imports the probe")
-        answer = lab.ask(take, given, **dict(self.keywords))
+        answer = lab.ask(take, what, **keywords)
+        if self.give == "twice":
+            if answer.error is not None:
+                raise Untestable("not-asked: the target takes no capsules")
+            answer = lab.ask(take, what, **keywords)
+        del what
+        methods = {call.method for call in given.calls}
+        for method, _ in self.tensor.raises:
+            if method not in methods:
+                raise Untestable(f"not-asked: {method} is not called")
         notes: dict[str, Any] = {}
+        if given.capsules:
+            names = [structs.capsule_name(each) for each in given.capsules]
+            notes["used"] = all((name or "").startswith(USED) for name in names)
+        given.capsules.clear()
         shown = None
         if answer.error is None:
-            shown = self._look(lab, given, answer.value, notes)
+            shown = self._look(lab, given, answer, notes)
         else:
             notes["same error"] = answer.error is given.error
         raised = answer.raised
         lab.step("lets go of what it imported")
-        answer.value = answer.error = None
-        expected = 0 if "deleter" in self.tensor.null else 1
+        answer.value = answer.error = given.error = None
+        idle = "deleter" in self.tensor.null or self.tensor.name
+        expected = 0 if idle else 1
         settle(lambda: all(each.deleted >= expected for each in given.exports))
         notes["deleted"] = [each.deleted for each in given.exports]
         return Record(
@@ -162,27 +202,38 @@ class Import:
         )
 
     def _look(
-        self, lab: Lab, given: Probe, made: Any, notes: dict[str, Any]
+        self, lab: Lab, given: Probe, answer: Answer, notes: dict[str, Any]
     ) -> Shown | None:
-        notes["deleted while alive"] = [each.deleted for each in given.exports]
+        made = answer.value
         if lab.target.address is not None:
             where = lab.ask(lab.part("address"), made).value
             if isinstance(where, int):
-                notes["shares"] = within(where, given.memory.address, given.memory.size)
+                start = given.memory.address
+                notes["shares"] = start <= where < start + given.memory.size
+        notes["deleted while alive"] = [each.deleted for each in given.exports]
         if not self.shows:
             return None
         lab.step("shows what it imported")
         memory = given.memory
-        shown = lab.show(made, memory.values())
+        shown = lab.show(made, memory)
         if shown is None:
             return None
+        if self.view:
+            view = lab.ask(lab.part("view"), made)
+            answer.value = made = None
+            gc.collect()
+            notes["deleted under a view"] = [each.deleted for each in given.exports]
+            view.value = None
+            return shown
         if any(each.memory is memory for each in given.exports):
             before = memory.values()
             memory.change()
             lab.step("shows it after its owner has written")
-            later = lab.show(made, memory.values())
+            later = lab.show(made, memory)
             notes["follows"] = bool(later and later.equal) and before != memory.values()
             memory.change()
+        if self.tensor.flags & structs.READ_ONLY:
+            notes["exported"] = exported_flags(lab, made)
         if lab.target.write is not None and shown.shape and 0 not in shown.shape:
             before = memory.values()
             lab.step("writes to what it imported")
@@ -191,6 +242,10 @@ class Import:
         return shown
 
 
-def within(address: int, start: int, size: int) -> bool:
-    """Return whether an address is in memory of a probe."""
-    return start <= address < start + size
+def exported_flags(lab: Lab, made: Any) -> int | None:
+    """Return the flags of a further export, None if there is no versioned one."""
+    answer = lab.ask(lambda: made.__dlpack__(max_version=NEWEST))
+    if answer.error is not None or structs.capsule_name(answer.value) != VERSIONED:
+        return None
+    address = structs.capsule_pointer(answer.value, VERSIONED)
+    return int(structs.managed_at(address, VERSIONED).flags)

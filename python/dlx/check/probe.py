@@ -31,7 +31,7 @@ from dlx.check.structs import (
     kept,
 )
 
-__all__ = ["NEWEST", "ROOM", "Export", "Probe", "Tensor", "natives", "probe"]
+__all__ = ["NEWEST", "ROOM", "Export", "Memory", "Probe", "Tensor", "natives", "probe"]
 
 NEWEST = (1, 3)
 ROOM = 4096
@@ -85,9 +85,12 @@ def _itemsize(dtype: tuple[int, int, int]) -> int:
     return max(1, (dtype[1] * dtype[2] + 7) // 8)
 
 
-def compact(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return row-major strides in elements."""
-    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
+def known_to_numpy(dtype: str | tuple[int, int, int]) -> Any:
+    """Return NumPy's dtype of this name, or None."""
+    try:
+        return np.dtype(dtype) if isinstance(dtype, str) else None
+    except TypeError:
+        return None
 
 
 class Memory:
@@ -95,11 +98,11 @@ class Memory:
 
     def __init__(self, spec: Tensor) -> None:
         """Lay out the elements of `spec`."""
-        named = spec.dtype
+        named = self.named = spec.dtype
         self.dtype = DTYPES[named] if isinstance(named, str) else named
         self.item = _itemsize(self.dtype)
         self.shape = spec.shape
-        self.strides = spec.strides or compact(spec.shape)
+        self.strides = spec.strides or structs.row_major(spec.shape)
         ends = [
             (n - 1) * s for n, s in zip(self.shape, self.strides, strict=True) if n > 0
         ]
@@ -113,6 +116,8 @@ class Memory:
         self.size = size
         self.first = ROOM + before + spec.off
         self._fill(named)
+        self.expected = self.values()
+        """What a consumer has to see; the deleter overwrites the memory."""
 
     @property
     def data(self) -> int:
@@ -120,16 +125,20 @@ class Memory:
         return self.address + self.first
 
     def _fill(self, named: str | tuple[int, int, int]) -> None:
-        count = math.prod(self.shape)
-        numbers = np.arange(1, count + 1)
-        try:
-            plain = numbers.astype(np.dtype(named if isinstance(named, str) else "V"))
-            raw = plain.view(np.uint8).reshape(*self.shape, self.item)
-        except TypeError:
-            raw = np.resize(numbers.astype(np.uint8), (*self.shape, self.item))
-        if named == "bool":
-            raw = raw % 2
-        self.elements[...] = raw
+        counted = np.arange(1, math.prod(self.shape) + 1)
+        if known := known_to_numpy(named):
+            counted = counted.astype(known).view(np.uint8)
+        else:
+            counted = np.repeat(counted.astype(np.uint8), self.item)
+        self.elements[...] = counted.reshape(*self.shape, self.item)
+
+    @property
+    def numbers(self) -> Any:
+        """Return the elements as NumPy has them, None if it lacks the dtype."""
+        known = known_to_numpy(self.named)
+        if known is None:
+            return None
+        return np.frombuffer(self.expected, known).reshape(self.shape)
 
     @property
     def elements(self) -> Any:
@@ -147,6 +156,7 @@ class Memory:
     def change(self) -> None:
         """Write other elements, as the owner of the memory may."""
         self.elements[...] = self.elements ^ 1
+        self.expected = self.values()
 
 
 class Export:
@@ -216,6 +226,8 @@ class Probe:
     memory: Memory
     calls: list[Asked]
     exports: list[Export]
+    capsules: list[Any]
+    """The capsules that were handed out and that the suite still holds."""
     error: BaseException | None
 
     def record(self, method: str, keywords: dict[str, Any]) -> None:
@@ -254,7 +266,8 @@ class Probe:
             versioned = spec.generation == "versioned"
         if not versioned and spec.flags & READ_ONLY and not spec.generation:
             raise BufferError("an unversioned capsule cannot say that it is read-only")
-        return self.export(versioned, copy is True).capsule()
+        self.capsules.append(self.export(versioned, copy is True).capsule())
+        return self.capsules[-1]
 
 
 def _plain(value: Any) -> Any:
@@ -299,7 +312,7 @@ def probe(spec: Tensor) -> Any:
         body["__dlpack_c_exchange_api__"] = table_capsule(spec.table)
     made = kept(type("Probe", (Probe,), body))()
     made.spec, made.memory = spec, Memory(spec)
-    made.calls, made.exports, made.error = [], [], None
+    made.calls, made.exports, made.capsules, made.error = [], [], [], None
     return made
 
 

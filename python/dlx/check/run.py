@@ -108,6 +108,9 @@ def run(
                     seen[name] = alone[name]
     finally:
         zygote.close()
+    for name, check in applies.items():
+        if seen.get(check.needs, ("meets",))[0] in FAILED:
+            seen[name] = ("untestable", f"needs:{check.needs}", {})
     results = [
         replace(
             _result(check, seen.get(check.id)),

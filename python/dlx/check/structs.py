@@ -7,6 +7,8 @@ them with NULL more often than it calls them.
 from __future__ import annotations
 
 import ctypes
+import math
+from collections.abc import Sequence
 from ctypes import (
     POINTER,
     PYFUNCTYPE,
@@ -46,6 +48,7 @@ __all__ = [
     "new_capsule",
     "object_at",
     "rename",
+    "row_major",
     "take_reference",
 ]
 
@@ -227,6 +230,11 @@ def take_reference(address: int) -> Any:
     taken = object_at(address)
     _decref(taken)
     return taken
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """Return compact row-major strides in elements."""
+    return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
 def give_reference(given: Any, out: int) -> None:

@@ -58,6 +58,12 @@ class Target:
     """Tensors that the library has and DLPack cannot describe."""
     free: str = ""
     """Statements that give the memory of the tensor `x` up, `y` being another one."""
+    change: str = ""
+    """Statements that give the tensor `x` another shape in place."""
+    view: Expression | None = None
+    """Makes a view of a tensor, by the target's own means."""
+    cpu: str = ""
+    """The library's CPU, for `device=`."""
     setup: str = ""
     """Statements that start the library's runtime, in each child."""
     keywords: frozenset[str] = frozenset(("device", "copy"))

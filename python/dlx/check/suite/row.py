@@ -48,6 +48,8 @@ class Check:
     """Where the requirement leaves a choice: which one was taken."""
     profile: str = "dlpack"
     """The source that a target must mean to follow: dlpack, array-api, or table."""
+    needs: str = ""
+    """The check on which this one rests."""
     since: str = "1.3.0"
 
     @property

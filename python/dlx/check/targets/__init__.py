@@ -32,10 +32,13 @@ TARGETS = (
             "byte order": "np.zeros(3, dtype=np.dtype('f4').newbyteorder())",
             "byte strides": "np.zeros(3, dtype='i1,f4')['f1']",
         },
+        change="x.shape = (3, 2)",
+        cpu="'cpu'",
+        view="lambda x: x[1:]",
     ),
     Target(
         name="torch",
-        imports="import torch",
+        imports="import torch\nimport torch._subclasses.fake_tensor",
         make="lambda a: torch.from_numpy(a.copy())",
         take="torch.from_dlpack",
         show="lambda x: x.detach().resolve_conj().resolve_neg().numpy().copy()",
@@ -57,10 +60,12 @@ TARGETS = (
             "quantized": "torch.quantize_per_tensor(torch.ones(3), 1., 0, torch.qint8)",
             "nested": "torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])",
             "meta": "torch.ones(3, device='meta')",
-            "fake": "__import__('torch._subclasses')._subclasses.FakeTensorMode()"
-            ".from_tensor(torch.ones(3))",
+            "fake": "torch._subclasses.FakeTensorMode().from_tensor(torch.ones(3))",
         },
         free="x.data = y",
+        change="x.t_()",
+        cpu="'cpu'",
+        view="lambda x: x[1:]",
     ),
     Target(
         name="jax",
@@ -74,6 +79,8 @@ TARGETS = (
         tensors={"read-only": "jax.numpy.arange(6.)"},
         cannot_export={"keys": "jax.random.key(0)"},
         setup="jax.devices('cpu')",
+        cpu="jax.devices('cpu')[0]",
+        view="lambda x: x[1:]",
     ),
     Target(
         name="tvm_ffi",
