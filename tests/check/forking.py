@@ -68,6 +68,8 @@ def found(fault: str, checks: Iterable[Check]) -> set[str]:
     """Return the rows that find a fault."""
     chosen = {check.id: check for check in checks}
     seen = _all(Forking(fault), chosen, 2.0)  # type: ignore[arg-type]
-    failed = {name for name, result in seen.items() if result[0] not in ("meets", "fact")}
+    failed = {
+        name for name, result in seen.items() if result[0] not in ("meets", "fact")
+    }
     assert not {name for name in failed if seen[name][0] == "error"}, seen
     return failed

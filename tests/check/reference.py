@@ -153,6 +153,8 @@ class Array:
         if not self.describable:
             if wrong("raises TypeError for what it cannot describe"):
                 raise TypeError("cannot describe")
+            if wrong("exports NULL data"):
+                return self.capsule(True, False, False)
             if not wrong("exports what it cannot describe"):
                 raise BufferError("cannot describe")
             return Array(self.data * 2).dlpack()
@@ -220,6 +222,10 @@ class Array:
         if wrong(f"dtype of {data.dtype}"):
             dtype = (dtype[0], 8 if dtype[1] != 8 else 16, 1)
         null = "data" if data.size == 0 and not wrong("empty data is set") else ""
+        if wrong("exports NULL data") and not self.describable:
+            null = "data"
+        if wrong("from: exports NULL data") and not self.describable:
+            null = "data"
         if wrong("no strides"):
             null += " strides"
         if wrong("no deleter"):
@@ -643,7 +649,8 @@ def _from_object(function: int, x: Any, out: int) -> Any:
             return -1
         if wrong(f"{which}: TypeError for what it cannot describe"):
             raise TypeError("cannot describe")
-        if not wrong(f"{which}: exports what it cannot describe"):
+        allowed = wrong(f"{which}: exports NULL data")
+        if not allowed and not wrong(f"{which}: exports what it cannot describe"):
             raise BufferError("cannot describe")
     if wrong(f"{which}: wrong on threads") and threading.active_count() > 1:
         raise BufferError("busy")
@@ -678,7 +685,16 @@ def _to_object(tensor: int, out: int, *rest: int) -> Any:
         if wrong("to: deletes twice when it fails"):
             for _ in range(2):
                 natives.call(managed.deleter, [tensor, 0, 0, 0])
+        if wrong("to: fails without an exception for dtypes"):
+            return -1
         raise BufferError("dtype")
+    if managed.dl_tensor.device.device_type != 1:
+        if wrong("to: deletes twice when the device fails"):
+            for _ in range(2):
+                natives.call(managed.deleter, [tensor, 0, 0, 0])
+        if wrong("to: fails without an exception for devices"):
+            return -1
+        raise BufferError("device")
     made: Any = _adopt(managed, True, None)
     if wrong("to: forgets READ_ONLY"):
         made.readonly = False

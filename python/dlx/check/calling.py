@@ -260,13 +260,17 @@ class Allocate:
         # Without the GIL: ctypes lets go of it for functions of a CDLL (R136).
         function = ctypes.CFUNCTYPE(ctypes.c_int, *[c_void_p] * 4)(address)
         lab.step("runs managed_tensor_allocator")
-        result = function(
+        answer = lab.ask(
+            function,
             ctypes.addressof(prototype),
             ctypes.addressof(out),
             ctypes.addressof(errors),
             natives.error_counter() if self.reports else None,
         )
-        notes: dict[str, Any] = {"code": result, "errors": errors.value}
+        # ctypes raises SystemError where an exception was left.
+        left = answer.raised and answer.raised.type
+        result = -1 if left else answer.value
+        notes: dict[str, Any] = {"code": result, "errors": errors.value, "left": left}
         if result != 0 or not out.value:
             return Record(notes=notes)
         managed = DLManagedTensorVersioned.from_address(out.value)
@@ -293,6 +297,19 @@ class Stream:
         return Record(notes=notes)
 
 
+def _exported(name: str, out: Any) -> Any:
+    """Return the tensor that a table function exported or lent."""
+    if name == _BORROW:
+        return DLTensor.from_buffer(out)
+    return DLManagedTensorVersioned.from_address(out[0]).dl_tensor
+
+
+def nowhere(tensor: Any) -> bool:
+    """Return whether a tensor has elements, and NULL data."""
+    shape = tensor.shape[: tensor.ndim] if tensor.ndim else []
+    return not tensor.data and all(shape)
+
+
 @dataclass(frozen=True)
 class Refusals:
     """The table exports each tensor that DLPack cannot describe."""
@@ -312,7 +329,9 @@ class Refusals:
             protocol = lab.ask(lambda x=x: x.__dlpack__(max_version=NEWEST))
             out = (c_uint64 * 8)()
             found = call(lab, self.entry, id(x), ctypes.addressof(out))
+            null = not found["code"] and nowhere(_exported(self.entry, out))
             notes[kind] = {
+                "NULL data": null,
                 "__dlpack__": None if protocol.raised is None else "refuses",
                 "code": found["code"],
                 "left": found["left"],

@@ -136,7 +136,7 @@ def deleted(times: int) -> Expectation:
 
 
 def _held_by_view(record: Record) -> str | None:
-    if record.notes.get("shares") and any(record.notes.get("deleted under a view", [])):
+    if record.notes.get("view shares") and any(record.notes["deleted under a view"]):
         return "calls the deleter while a view shares the memory"
     return None
 

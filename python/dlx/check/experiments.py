@@ -8,11 +8,12 @@ fault of the suite.
 from __future__ import annotations
 
 import gc
+import math
 import os
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -139,6 +140,17 @@ def settle(done: Callable[[], bool]) -> None:
         gc.collect()
 
 
+def fitting(tensor: Tensor, dimensions: int) -> Tensor:
+    """Return the tensor with as many dimensions as the target has."""
+    if not dimensions or len(tensor.shape) == dimensions:
+        return tensor
+    layout = (tensor.strides, tensor.extents, tensor.ndim)
+    if tensor.shape and layout == (None, None, None):
+        shape = (math.prod(tensor.shape), *[1] * (dimensions - 1))
+        return replace(tensor, shape=shape)
+    raise Untestable("no-such-tensor")
+
+
 @dataclass(frozen=True)
 class Import:
     """The target imports a probe, shows it, sees changes, and lets go of it."""
@@ -163,7 +175,7 @@ class Import:
             if not lab.target.cpu:
                 raise Untestable("not-asked: the target has no `cpu`")
             keywords["device"] = lab.target.value(lab.target.cpu)
-        given = probe(self.tensor)
+        given = probe(fitting(self.tensor, lab.target.dimensions))
         what = given.dlpack(max_version=NEWEST) if self.give else given
         lab.step("imports the probe")
         answer = lab.ask(take, what, **keywords)
@@ -220,6 +232,9 @@ class Import:
             return None
         if self.view:
             view = lab.ask(lab.part("view"), made)
+            where = lab.ask(lab.part("address"), view.value).value
+            start = memory.address
+            notes["view shares"] = start <= where < start + memory.size
             answer.value = made = None
             gc.collect()
             notes["deleted under a view"] = [each.deleted for each in given.exports]

@@ -73,8 +73,19 @@ def given(lab: Lab, kind: str, dtype: str, shape: tuple[int, ...]) -> Given:
     if shape == (_LARGE,):
         return Given(lab.make(np.zeros(shape, np.dtype(dtype))), None)
     if not kind:
+        dimensions = lab.target.dimensions
+        if dimensions and len(shape) != dimensions:
+            if not shape:
+                raise Untestable("no-such-tensor")
+            shape = (int(np.prod(shape)), *[1] * (dimensions - 1))
         array = numbers(dtype, shape)
-        return Given(lab.make(array), array.tobytes())
+        made = lab.make(array)
+        # A library may make another dtype, as JAX does of 64 bits.
+        if lab.target.show is not None:
+            seen = lab.ask(lab.part("show"), made)
+            if seen.error is None and seen.value.dtype != array.dtype:
+                raise Untestable("no-such-tensor")
+        return Given(made, array.tobytes())
     if kind not in lab.target.tensors:
         raise Untestable("no-such-tensor")
     answer = lab.ask(lab.target.tensor, lab.target.tensors[kind])
@@ -190,6 +201,9 @@ class Export:
         del x  # the holder may let go of it
         self._end(lab, holder, kept, address, name, notes)
         notes["deleted"] = natives.watched(address)
+        if self.then == "drop" and not notes["deleted"]:
+            # A destructor may free the tensor without the struct's deleter.
+            notes["deleted"] = int(released(lab, self.keywords))
         if holder:
             gc.collect()
             notes["references kept"] = sys.getrefcount(holder[0]) - before + 1
@@ -250,6 +264,18 @@ class Export:
             natives.delete_elsewhere(managed.deleter, address)
         else:
             natives.call(managed.deleter, [address, 0, 0, 0])
+
+
+def released(lab: Lab, keywords: Keywords) -> bool:
+    """Return whether memory goes back to the system when its capsule is dropped."""
+    x = lab.make(np.zeros((_LARGE,), np.float32))
+    answer = lab.ask(_dlpack, x, keywords)
+    name = structs.capsule_name(answer.value) or ""
+    managed = structs.managed_at(structs.capsule_pointer(answer.value, name), name)
+    where = (managed.dl_tensor.data or 0) + managed.dl_tensor.byte_offset
+    answer.value = x = None
+    settle(lambda: not readable(where))
+    return not readable(where)
 
 
 _STEPS = {
@@ -316,7 +342,10 @@ class Kinds:
             managed = structs.managed_at(
                 structs.capsule_pointer(answer.value, name), name
             )
-            notes[kind] = fields_of(managed, name, expected).equal
+            struct = fields_of(managed, name, expected)
+            notes[kind] = struct.equal
+            if "data" in struct.null and struct.shape and all(struct.shape):
+                notes[kind] = "NULL data"
         if not notes:
             raise Untestable("no-such-tensor")
         return Record(notes={"kinds": notes})

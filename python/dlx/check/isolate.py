@@ -73,9 +73,11 @@ class Zygote:
         """Return what it said of its import: "version", or why it "cannot"."""
         if self._answer is None:
             found = self._receive(timeout)
-            self._answer = found or {
-                "cannot": f"no end of the import in {timeout:.0f} s"
-            }
+            self._answer = (
+                found
+                if found is not None
+                else {"cannot": f"no end of the import in {timeout:.0f} s"}
+            )
         return self._answer
 
     def _receive(self, timeout: float) -> dict[str, Any] | None:

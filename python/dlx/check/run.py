@@ -20,6 +20,7 @@ import numpy as np
 import dlx
 from dlx.check.isolate import Batch, Zygote
 from dlx.check.records import Record
+from dlx.check.repro import program
 from dlx.check.requirements import requirements
 from dlx.check.results import FAILED, Header, Report, Result
 from dlx.check.suite import CHECKS, SUITE
@@ -106,6 +107,10 @@ def run(
                     if alone[name][0] != first[0]:
                         only_after.add(name)
                     seen[name] = alone[name]
+        failed = {n: s for n, s in seen.items() if s[0] in FAILED}
+        programs: dict[str, tuple[str, str]] = {}
+        if confirm and reproduce and failed:
+            programs = reproduced(failed, applies, answer["spelled"], about)
     finally:
         zygote.close()
     for name, check in applies.items():
@@ -114,12 +119,20 @@ def run(
     results = [
         replace(
             _result(check, seen.get(check.id)),
-            confirmed="alone"
-            if confirm and seen.get(check.id, ("",))[0] in FAILED
-            else "",
+            confirmed="alone" if confirm and check.id in failed else "",
             only_after=check.id in only_after,
         )
         for check in chosen
+    ]
+    results = [
+        replace(
+            result,
+            confirmed=programs[result.check][0],
+            reproduction=programs[result.check][1],
+        )
+        if result.check in programs
+        else result
+        for result in results
     ]
     header = Header(
         suite=SUITE,
@@ -132,6 +145,46 @@ def run(
         checks=len(chosen),
     )
     return Report(header, tuple(results), round(time.monotonic() - began, 1))
+
+
+def reproduced(
+    failed: Seen, checks: dict[str, Check], spelled: dict[str, Any], about: Any
+) -> dict[str, tuple[str, str]]:
+    """Run the reproductions, where dlx cannot be imported.
+
+    Returns "reproduced" and the program for those that end as they say, "unconfirmed"
+    and the program for those that end well. One that ends otherwise is left out.
+    """
+    imports = (about["imports"], spelled.get("warm", ""))
+    zygote = Zygote("\n".join(imports), blocked=True)
+    found = {}
+    try:
+        if "cannot" in zygote.answer():
+            return {}
+        for name, (result, text, seen) in failed.items():
+            record = Record.from_json(seen)
+            made = program(checks[name], spelled, result, text, record)
+            if made is None:
+                continue
+            ending = _ending(zygote.run(made.text, about["timeout"]))
+            if ending in (made.ending, ""):
+                said = "reproduced" if ending == made.ending else "unconfirmed"
+                found[name] = (said, made.text)
+    finally:
+        zygote.close()
+    return found
+
+
+def _ending(batch: Batch) -> str:
+    """Return how a program ended: an exception, a signal, "hangs", or "" if well."""
+    if batch.status is None:
+        return "hangs"
+    if batch.status < 0:
+        return signal.Signals(-batch.status).name
+    for line in batch.lines:
+        if "raised" in line:
+            return str(line["raised"]).partition(":")[0]
+    return "" if batch.ended else "exit"
 
 
 def _result(check: Check, seen: tuple[str, str, dict[str, Any]] | None) -> Result:

@@ -64,12 +64,17 @@ class Target:
     """Makes a view of a tensor, by the target's own means."""
     cpu: str = ""
     """The library's CPU, for `device=`."""
+    dimensions: int = 0
+    """The number of dimensions that its tensors have; 0 if they may have any."""
+    warm: str = ""
+    """Imports that only some of `tensors` need; they run before the fork."""
     setup: str = ""
     """Statements that start the library's runtime, in each child."""
     keywords: frozenset[str] = frozenset(("device", "copy"))
     """Keywords of `take`."""
-    profiles: str = "dlpack array-api table"
-    """The sources that the library means to follow."""
+    profiles: str = "dlpack array-api from_dlpack table"
+    """What it means to follow; from_dlpack and array-api (`__dlpack__`) are parts of
+    the array API."""
     distribution: str = ""
     """The name on PyPI, for the version; `name` if empty."""
     fork: bool = True

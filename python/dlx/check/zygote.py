@@ -91,16 +91,17 @@ def _checks(name: str, answer: dict[str, Any]) -> Callable[[Any, Journal], None]
     from dlx.check.target import load
 
     target = load(name)
-    answer["names"] = len(target.names)
+    exec(target.warm, target.names)
     answer["target"] = {
         name: getattr(target, name)
         for name in ("name", "version", "imports", "setup", "profiles", "timeout")
     }
-    answer["spelled"] = {
-        field.name: value
-        for field in fields(target)
-        if isinstance(value := getattr(target, field.name), str)
-    }
+    values = {field.name: getattr(target, field.name) for field in fields(target)}
+    answer["spelled"] = {n: v for n, v in values.items() if isinstance(v, str)}
+    for kinds in ("tensors", "cannot_export"):
+        answer["spelled"][kinds] = {
+            name: text for name, text in values[kinds].items() if isinstance(text, str)
+        }
 
     def work(ids: Any, journal: Journal) -> None:
         from dlx.check.experiments import Lab, Untestable

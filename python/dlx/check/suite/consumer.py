@@ -26,7 +26,7 @@ __all__ = ["CONSUMER"]
 
 COPY = (("copy", True),)
 NO_COPY = (("copy", False),)
-ROWS, VERSIONED = "array-api", "versioned"
+ROWS, VERSIONED = "from_dlpack", "versioned"
 
 WHOLE = all_of(accepted, equal, deleted_once)
 HANDLED = all_of(either(refused(), equal), deleted_once)

@@ -47,7 +47,7 @@ class Check:
     facts: tuple[tuple[Expectation, str], ...] = ()
     """Where the requirement leaves a choice: which one was taken."""
     profile: str = "dlpack"
-    """The source that a target must mean to follow: dlpack, array-api, or table."""
+    """What a target must mean to follow: dlpack, array-api, from_dlpack, or table."""
     needs: str = ""
     """The check on which this one rests."""
     since: str = "1.3.0"

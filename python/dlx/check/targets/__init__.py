@@ -38,7 +38,7 @@ TARGETS = (
     ),
     Target(
         name="torch",
-        imports="import torch\nimport torch._subclasses.fake_tensor",
+        imports="import torch",
         make="lambda a: torch.from_numpy(a.copy())",
         take="torch.from_dlpack",
         show="lambda x: x.detach().resolve_conj().resolve_neg().numpy().copy()",
@@ -60,8 +60,9 @@ TARGETS = (
             "quantized": "torch.quantize_per_tensor(torch.ones(3), 1., 0, torch.qint8)",
             "nested": "torch.nested.nested_tensor([torch.ones(2), torch.ones(3)])",
             "meta": "torch.ones(3, device='meta')",
-            "fake": "torch._subclasses.FakeTensorMode().from_tensor(torch.ones(3))",
+            "fake": "fake.FakeTensorMode().from_tensor(torch.ones(3))",
         },
+        warm="import torch._dynamo, torch._subclasses.fake_tensor as fake",
         free="x.data = y",
         change="x.t_()",
         cpu="'cpu'",
@@ -102,7 +103,7 @@ TARGETS = (
         writable="lambda x: not x.readonly",
         type="StridedMemoryView",
         keywords=frozenset(),
-        profiles="dlpack table",
+        profiles="dlpack array-api table",
         distribution="cuda-core",
     ),
     Target(
@@ -121,6 +122,7 @@ TARGETS = (
             "bools": "pa.array([True])",
         },
         keywords=frozenset(),
+        dimensions=1,
         profiles="dlpack array-api",
     ),
     Target(
