@@ -300,10 +300,19 @@ def _c(body: Any) -> int:
     return ctypes.cast(function, c_void_p).value or 0
 
 
+_name_of = ctypes.PYFUNCTYPE(c_void_p, c_void_p)(
+    ("PyCapsule_GetName", ctypes.pythonapi)
+)
+_pointer_in = ctypes.PYFUNCTYPE(c_void_p, c_void_p, c_void_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
 def _deletes_always(capsule: int) -> None:
-    held = structs.object_at(capsule)
-    name = structs.capsule_name(held) or ""
-    address = structs.capsule_pointer(held, name)
+    # By address: a reference to a dying capsule would bring it back.
+    where = _name_of(capsule)
+    name = ctypes.string_at(where).decode()
+    address = _pointer_in(capsule, where)
     natives.call(structs.managed_at(address, name).deleter, [address, 0, 0, 0])
 
 
@@ -480,7 +489,7 @@ def _adopt(managed: Any, versioned: bool, copy: Any, capsule: bool = False) -> A
             if low == 0
             else _negative(room, low, item, known, shape, strides)
         )
-    if wrong(f"misreads {known}"):
+    if any(wrong(f"misreads {n}") and DTYPES[n] == dtype for n in DTYPES):
         data = np.zeros(shape, known)
     readonly = bool(flags & READ_ONLY) and not wrong("forgets READ_ONLY")
     keeps = _keeps_apart(tensor, versioned, flags, capsule)
