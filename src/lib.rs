@@ -11,6 +11,7 @@ pub mod abi;
 
 mod adapters;
 mod api;
+mod check;
 mod classes;
 mod convert;
 mod copy;
@@ -42,6 +43,8 @@ mod _core {
     use crate::api::from_dlpack::{from_pointer, is_tensor};
     #[pymodule_export]
     use crate::api::writing::{increment_version, written};
+    #[pymodule_export]
+    use crate::check::check_natives;
     #[pymodule_export]
     use crate::classes::mixin::{
         allocate, current_work_stream, dlpack, dlpack_device, dlpack_device_aliases, exported,

@@ -40,6 +40,7 @@ __all__ = [
     "allocate",
     "array_interface",
     "borrow",
+    "check_natives",
     "convert",
     "current_stream",
     "current_work_stream",
@@ -612,6 +613,11 @@ class Bridged:
     ) -> Self: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function with converted arguments, and convert what it returns."""
+
+# Called by `dlx.check`.
+
+def check_natives() -> ModuleType:
+    """Make a module of the functions in ``src/check.rs``."""
 
 # Called by the methods of the mixins.
 

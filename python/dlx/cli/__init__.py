@@ -1,4 +1,4 @@
-"""The command line: `python -m dlx info`, `python -m dlx demo`.
+"""The command line: `python -m dlx info`, `demo`, `check`.
 
 A subcommand is a module of this package that defines `COMMAND` and is listed in
 `COMMANDS` below.
@@ -14,13 +14,14 @@ from importlib import import_module
 from typing import Any
 
 import dlx
-from dlx.cli.command import CannotRun, Command, Silent
+from dlx.cli.command import CannotRun, Command, Direct, Silent
 
 __all__ = ["COMMANDS", "main"]
 
 COMMANDS = (
     "info",
     "demo",
+    "check",
 )
 """The subcommands' modules, in the order of the help."""
 
@@ -35,8 +36,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.command is None:
         parser.print_help()
         return 0
-    command: Command[Any] = args.command
+    command: Command[Any] | Direct = args.command
     try:
+        if isinstance(command, Direct):
+            return command.run(args)
         return _run_json(command, args) if args.json else _run_table(command, args)
     except CannotRun as reason:
         print(f"dlx {command.name}: {reason}", file=sys.stderr)
@@ -52,14 +55,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(command=None)
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name in COMMANDS:
-        command: Command[Any] = import_module(f"{__name__}.{name}").COMMAND
+        command: Command[Any] | Direct = import_module(f"{__name__}.{name}").COMMAND
         subparser = subparsers.add_parser(
             name, help=command.summary, description=command.summary
         )
         subparser.set_defaults(command=command)
-        subparser.add_argument(
-            "--json", action="store_true", help="print one JSON document"
-        )
+        if isinstance(command, Command):
+            subparser.add_argument(
+                "--json", action="store_true", help="print one JSON document"
+            )
         command.configure(subparser)
     return parser
 
