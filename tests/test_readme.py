@@ -8,13 +8,20 @@ from support.optional_libraries import requires
 from support.python_process import run_python
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = ("README.md", "docs/classes.md", "docs/bridge.md", "docs/devices.md")
+DOCUMENTS = (
+    "README.md",
+    "docs/classes.md",
+    "docs/bridge.md",
+    "docs/devices.md",
+    "docs/inspect.md",
+)
 TEXTS = {name: (ROOT / name).read_text() for name in DOCUMENTS}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 BLOCKS = [
     (name, language, code)
     for name, text in TEXTS.items()
     for language, code in BLOCK.findall(text)
+    if language != "console"
 ]
 
 
