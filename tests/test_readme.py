@@ -14,6 +14,7 @@ DOCUMENTS = (
     "docs/classes.md",
     "docs/convert.md",
     "docs/devices.md",
+    "docs/inspect.md",
 )
 TEXTS = {name: (ROOT / name).read_text() for name in DOCUMENTS}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -21,6 +22,7 @@ BLOCKS = [
     (name, language, code)
     for name, text in TEXTS.items()
     for language, code in BLOCK.findall(text)
+    if language != "console"
 ]
 
 

@@ -4,6 +4,8 @@
 ``dlx.convert`` converts from one library to another.
 """
 
+from __future__ import annotations
+
 import sys
 
 from . import _core
@@ -30,6 +32,10 @@ from ._core import (
 from ._mixin import ArrayInterfaceMixin, ExchangeMixin
 from ._tree import convert_tree
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from ._inspection import Inspection
+
 __all__ = [
     "ArrayInterfaceMixin",
     "CopyRefused",
@@ -50,10 +56,31 @@ __all__ = [
     "exchange_api",
     "from_dlpack",
     "from_pointer",
+    "inspect",
     "publish",
     "stream",
     "unpublish",
 ]
+
+
+def inspect(x: object, *, exports: bool = True) -> Inspection:
+    """Return what DLPack says of a tensor, a type, a capsule or a stream.
+
+    ``print(dlx.inspect(x))`` shows the protocols of ``x``, the functions of its
+    exchange table with the library that each is in, the fields of what it exports as
+    they were written, and how its exports differ. Nothing is imported: each export is
+    dropped, a capsule keeps its name and its tensor, and no stream waits. Pointers are
+    read only where there is memory, and those of a used capsule not at all.
+
+    With ``exports=False`` no code of the library runs, which leaves out all that only
+    an export says. A type says which protocols and which table its instances have.
+
+    It raises nothing for ``x``: what ``x`` itself raises is part of the result.
+    `docs/inspect.md` explains each line.
+    """
+    from ._inspection import inspect
+
+    return inspect(x, exports=exports)
 
 
 if "enum" in sys.modules:

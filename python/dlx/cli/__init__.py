@@ -1,20 +1,25 @@
-"""The command line: `python -m dlx info`, `demo`, `check`.
+"""The command line: `python -m dlx info`, `demo`, `check`, `inspect`.
 
 A subcommand is a module of this package that defines `COMMAND` and is listed in
 `COMMANDS` below.
 """
+
+from __future__ import annotations
 
 import argparse
 import contextlib
 import dataclasses
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import dlx
 from dlx.cli.command import CannotRun, Command, Direct, Silent
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 __all__ = ["COMMANDS", "main"]
 
@@ -22,6 +27,7 @@ COMMANDS = (
     "info",
     "demo",
     "check",
+    "inspect",
 )
 """The subcommands' modules, in the order of the help."""
 
@@ -40,7 +46,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if isinstance(command, Direct):
             return command.run(args)
-        return _run_json(command, args) if args.json else _run_table(command, args)
+        if args.json:
+            return _run_json(command, args)
+        if command.render is None:
+            return _run_text(command, args)
+        return _run_table(command, command.render, args)
     except CannotRun as reason:
         print(f"dlx {command.name}: {reason}", file=sys.stderr)
         return 2
@@ -76,11 +86,22 @@ def _run_json(command: Command[Any], args: argparse.Namespace) -> int:
     return command.exit_code(report)
 
 
-def _run_table(command: Command[Any], args: argparse.Namespace) -> int:
+def _run_text(command: Command[Any], args: argparse.Namespace) -> int:
+    with contextlib.redirect_stdout(sys.stderr):
+        report = command.collect(args, Silent())
+    print(report)
+    return command.exit_code(report)
+
+
+def _run_table(
+    command: Command[Any],
+    render: Callable[[Any, Console], None],
+    args: argparse.Namespace,
+) -> int:
     from dlx.cli.terminal import open_console, progress_bar
 
     console = open_console()
     with contextlib.redirect_stdout(sys.stderr), progress_bar() as progress:
         report = command.collect(args, progress)
-    command.render(report, console)
+    render(report, console)
     return command.exit_code(report)

@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import dataclass
 from typing import Any
+
+from dlx._structs import (
+    DLPACK_FLAG_BITMASK_READ_ONLY,
+    DLManagedTensorVersioned,
+    DLPackExchangeAPIHeader,
+    PyCapsule_GetPointer,
+    PyCapsule_IsValid,
+)
 
 __all__ = ["Table", "exports_read_only", "find_table"]
 
 _TABLE = b"dlpack_exchange_api"
 _VERSIONED = b"dltensor_versioned"
-_READ_ONLY = 1
-
-_api = ctypes.pythonapi
-_is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
-    ("PyCapsule_IsValid", _api)
-)
-_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", _api)
-)
-
-
-class _Version(ctypes.Structure):
-    _fields_ = (("major", ctypes.c_uint32), ("minor", ctypes.c_uint32))
-
-
-class _TableHeader(ctypes.Structure):
-    _fields_ = (("version", _Version), ("prev_api", ctypes.c_void_p))
-
-
-class _ManagedTensorHead(ctypes.Structure):
-    _fields_ = (
-        ("version", _Version),
-        ("manager_ctx", ctypes.c_void_p),
-        ("deleter", ctypes.c_void_p),
-        ("flags", ctypes.c_uint64),
-    )
 
 
 @dataclass(frozen=True)
@@ -52,9 +33,9 @@ def find_table(tensor_type: type) -> Table | None:
     # The second name is from drafts before DLPack 1.3.
     for attribute in ("__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__"):
         capsule = getattr(tensor_type, attribute, None)
-        if capsule is not None and _is_valid(capsule, _TABLE):
-            address = _pointer(capsule, _TABLE)
-            version = _TableHeader.from_address(address).version
+        if capsule is not None and PyCapsule_IsValid(capsule, _TABLE):
+            address = PyCapsule_GetPointer(capsule, _TABLE)
+            version = DLPackExchangeAPIHeader.from_address(address).version
             return Table(hex(address), f"{version.major}.{version.minor}", attribute)
     return None
 
@@ -66,7 +47,9 @@ def exports_read_only(tensor: Any) -> bool:
     except TypeError:
         # A producer older than DLPack 1.0, which had no flags.
         return False
-    if not _is_valid(capsule, _VERSIONED):
+    if not PyCapsule_IsValid(capsule, _VERSIONED):
         return False
-    head = _ManagedTensorHead.from_address(_pointer(capsule, _VERSIONED))
-    return bool(head.flags & _READ_ONLY)
+    head = DLManagedTensorVersioned.from_address(
+        PyCapsule_GetPointer(capsule, _VERSIONED)
+    )
+    return bool(head.flags & DLPACK_FLAG_BITMASK_READ_ONLY)

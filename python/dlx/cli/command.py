@@ -59,7 +59,8 @@ class Command(Generic[Report]):
     name: str
     summary: str
     collect: Callable[[argparse.Namespace, Progress], Report]
-    render: Callable[[Report, Console], None]
+    render: Callable[[Report, Console], None] | None = None
+    """Draws tables with rich; None if ``str`` of the report is all."""
     exit_code: Callable[[Report], int] = _success
     configure: Callable[[argparse.ArgumentParser], None] = _no_options
 
