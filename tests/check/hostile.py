@@ -20,6 +20,7 @@ def _numpy(take: str, **fields: Any) -> Target:
         take=f"hostile.{take}",
         show="np.array",
         address="lambda x: x.ctypes.data",
+        view="lambda x: x[1:]",
         timeout=1.0,
         **fields,
     )
@@ -118,3 +119,16 @@ def ending() -> Target:
 def wrong() -> Any:
     """Return something else."""
     return 7
+
+
+def only_beside_dlx() -> Target:
+    """Return a target whose deviation no reproduction shows."""
+    take = "lambda x: np.from_dlpack(x) if 'dlx' in sys.modules else x.missing"
+    return Target(
+        name="hostile",
+        imports="import sys",
+        make="np.array",
+        take=take,
+        show="np.array",
+        address="lambda x: x.ctypes.data",
+    )

@@ -79,6 +79,7 @@ class Array:
     """A tensor on the CPU."""
 
     __dlpack_c_exchange_api__: Any
+    last: Export
 
     def __init__(
         self,
@@ -330,7 +331,7 @@ _KINDS: dict[str, Any] = {
 class Sub(Array):
     """A subclass."""
 
-    def dlpack(self, **keywords: Any) -> Any:
+    def dlpack(self, *values: Any, **keywords: Any) -> Any:
         """Export, possibly something else."""
         if wrong("subclass"):
             return Array(self.data * 2).dlpack(**keywords)

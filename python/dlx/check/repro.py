@@ -8,7 +8,8 @@ with that field overwritten, so nothing of dlx is needed.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dlx.check.calling import Borrow, FromObject, Refusals, ToObject
@@ -16,15 +17,13 @@ from dlx.check.experiments import Import, fitting
 from dlx.check.exporting import Export, Kinds
 from dlx.check.probe import NEWEST, Tensor, known_to_numpy
 from dlx.check.records import Record
-from dlx.check.structs import DTYPES, VERSIONED
+from dlx.check.structs import DTYPES, UNVERSIONED, VERSIONED
 from dlx.check.suite.row import Check
 
-__all__ = ["Program", "program"]
+__all__ = ["Program", "programs"]
 
-_CAPSULE = (
-    "pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(\n"
-    '    ("PyCapsule_GetPointer", ctypes.pythonapi))'
-)
+_INSIDE = "ctypes.c_void_p.from_address(id({}) + object.__basicsize__).value"
+"""The pointer of a capsule, which lies behind the head of the object."""
 _ENTRIES = {
     "managed_tensor_from_py_object_no_sync": 24,
     "managed_tensor_to_py_object_no_sync": 32,
@@ -45,24 +44,35 @@ class Program:
     """The name of an exception or of a signal, or "hangs"."""
 
 
-def program(
+def programs(
     check: Check, target: dict[str, Any], result: str, text: str, record: Record
-) -> Program | None:
-    """Return the reproduction of a deviation; None if there is no short one.
+) -> Iterator[Program]:
+    """Give reproductions of a deviation, the likeliest first; there may be none.
 
-    `target` has the fields of a `Target` that are expressions.
+    `target` has the fields of a `Target` that are expressions. A crash leaves no record
+    of which generation of capsules was asked for, so there is a program for each.
     """
-    try:
-        lines, ending = _program(check, target, result, text, record)
-    except (NoProgram, KeyError):
-        return None
-    head = ["import numpy as np", *target["imports"].splitlines()]
+    records = [record]
+    if result != "deviates" and not record.sent:
+        records = [replace(record, sent=(name,)) for name in (VERSIONED, UNVERSIONED)]
+    for each in records:
+        try:
+            lines, ending = _program(check, target, result, text, each)
+        except (NoProgram, KeyError):
+            continue
+        yield _whole(target, lines, ending)
+
+
+def _whole(target: dict[str, Any], lines: list[str], ending: str) -> Program:
+    """Put what a program imports before its lines."""
+    first = "import numpy as np"
     if any("ctypes" in line for line in lines):
-        head.insert(0, "import ctypes")
+        first = "import ctypes, numpy as np"
+    imports = target["imports"].splitlines()
+    head = [first, *(each for each in imports if each != "import numpy as np")]
     if target.get("setup"):
         head.append(target["setup"])
-    body = "\n".join((*dict.fromkeys(head), *lines))
-    return Program(body + "\n", ending)
+    return Program("\n".join((*head, *lines)) + "\n", ending)
 
 
 def _program(
@@ -82,7 +92,7 @@ def _program(
     if isinstance(experiment, Import):
         return _importing(experiment, target, text, record, wanted), ending
     if isinstance(experiment, Export):
-        return _exporting(experiment, target, text, wanted), ending
+        return _exporting(experiment, target, text, record, wanted), ending
     if isinstance(experiment, Kinds):
         kind = _kind(target[experiment.which], text)
         lines = [f"x = {target[experiment.which][kind]}"]
@@ -128,7 +138,6 @@ def _edits(tensor: Tensor, versioned: bool) -> list[str]:
     plain = Tensor(tensor.shape)
     if versioned and tensor.version != NEWEST:
         fields.append((0, "uint32", tensor.version[0], "version.major"))
-        fields.append((4, "uint32", tensor.version[1], "version.minor"))
     if versioned and tensor.flags:
         fields.append((24, "uint64", tensor.flags, "flags"))
     if tensor.device != plain.device:
@@ -144,16 +153,15 @@ def _edits(tensor: Tensor, versioned: bool) -> list[str]:
     null["deleter"] = 16 if versioned else 56
     for missing in tensor.null.split():
         fields.append((null[missing], "void_p", None, missing))
-    indent = " " * 8 + "ctypes.c_"
     found = [
-        f"{indent}{kind}.from_address(p + {offset}).value = {number}  # {field}"
+        f"ctypes.c_{kind}.from_address(p + {offset}).value = {number}  # {field}"
         for offset, kind, number, field in fields
     ]
     if tensor.extents:
         array = f"ctypes.c_int64 * {len(tensor.extents)}"
         shape = f"ctypes.c_void_p.from_address(p + {at + 24}).value"
         found.append(
-            f"        ({array}).from_address({shape})[:] = {[*tensor.extents]}  # shape"
+            f"({array}).from_address({shape})[:] = {[*tensor.extents]}  # shape"
         )
     return found
 
@@ -166,38 +174,32 @@ def _producer(tensor: Tensor, versioned: bool) -> list[str]:
         raise NoProgram
     if not edits and not odd and tensor.copies:
         return []
-    keywords = "max_version=(1, 3)" if versioned else ""
-    name = "dltensor_versioned" if versioned else "dltensor"
-    lines = ["class P:"]
-    missing = tensor.missing.split()
-    raises = dict(tensor.raises)
-    device = f"return {tensor.device}"
+    given = "max_version=(1, 3)" if versioned else ""
+    lines = []
+    if edits:
+        lines = [f"c = a.__dlpack__({given})", f"p = {_INSIDE.format('c')}", *edits]
+    lines.append("class P:")
+    missing, raises = tensor.missing.split(), dict(tensor.raises)
+    place = f"return {tensor.device}"
     if "__dlpack_device__" in raises:
-        device = f"raise {raises['__dlpack_device__']}"
+        place = f"raise {raises['__dlpack_device__']}"
     if "__dlpack_device__" not in missing:
-        lines.append(f"    def __dlpack_device__(self): {device}")
+        lines.append(f"    def __dlpack_device__(self): {place}")
     if "__dlpack__" not in missing:
-        given = "stream=None" if tensor.old else "**keywords"
-        lines.append(f"    def __dlpack__(self, {given}):")
+        keywords = "stream=None" if tensor.old else "**keywords"
+        answer = "return c" if edits else f"return a.__dlpack__({given})"
         if "__dlpack__" in raises:
-            lines.append(f"        raise {raises['__dlpack__']}")
-        elif edits:
-            lines.append(f"        c = a.__dlpack__({keywords})")
-            lines.append(f'        p = pointer(c, b"{name}")')
-            lines += [*edits, "        return c"]
-        else:
-            lines.append(f"        return a.__dlpack__({keywords})")
-    if len(lines) == 1:
+            answer = f"raise {raises['__dlpack__']}"
+        lines.append(f"    def __dlpack__(self, {keywords}): {answer}")
+    if lines[-1] == "class P:":
         lines.append("    pass")
-    return [_CAPSULE, *lines] if edits else lines
+    return lines
 
 
-def _function(target: dict[str, Any], name: str) -> tuple[list[str], str]:
-    """Return lines that bind a function of the target, and its name."""
-    text = target[name]
-    if text.startswith("lambda"):
-        return [f"{name} = {text}"], name
-    return [], text
+def _function(target: dict[str, Any], name: str) -> str:
+    """Return the expression of a function of the target, to be called."""
+    text: str = target[name]
+    return f"({text})" if text.startswith("lambda") else text
 
 
 def _importing(
@@ -214,10 +216,12 @@ def _importing(
     if not record.sent:
         versioned = bool(tensor.generation != "unversioned")
     lines = [f"a = {_array(tensor)}"]
+    if not wanted and tensor.null:
+        # Some libraries share only what is aligned.
+        lines = [f"a = {_aligned(tensor)}"]
     producer = _producer(tensor, versioned)
     lines += producer
-    bound, take = _function(target, "take")
-    lines += bound
+    take = _function(target, "take")
     what = "P()" if producer else "a"
     if experiment.give:
         what += ".__dlpack__(max_version=(1, 3))"
@@ -227,28 +231,21 @@ def _importing(
         spelled = [f"device={target['cpu']}"]
     call = f"{take}({', '.join((what, *spelled))})"
     if not wanted:
-        return [*lines, f"x = {call}", *_shown(target), "del x"]
+        if record.raised:
+            return [*lines, call]
+        return [*lines, f"x = {call}", f"{_function(target, 'show')}(x)", "del x"]
     if text == "raises nothing":
-        return [
-            *lines,
-            "try:",
-            f"    x = {call}",
-            "except Exception:",
-            "    pass",
-            "else:",
-            '    raise AssertionError("it is accepted")',
-        ]
-    bound_address, address = _function(target, "address")
-    bound_show, show = _function(target, "show")
+        return [*lines, f"try: {call}", *_REFUSED]
+    address, show = _function(target, "address"), _function(target, "show")
     if text.startswith("shares memory: the address"):
-        lines = [f"a = {_aligned(tensor)}", *lines[1:], *bound_address, f"x = {call}"]
+        lines = [f"a = {_aligned(tensor)}", *lines[1:], f"x = {call}"]
         inside = "0 <= {0} - a.ctypes.data < a.nbytes"
         return [*lines, f"assert not {inside.format(f'{address}(x)')}, 'shared'"]
     if text.startswith("shares memory"):
-        lines += [*bound_show, f"x = {call}", "a[...] = 0"]
+        lines += [f"x = {call}", "a[...] = 0"]
         return [*lines, f"assert {show}(x).any(), 'a write to the source is seen'"]
     if text.startswith("shows "):
-        lines += [*bound_show, f"x = {call}"]
+        lines += [f"x = {call}"]
         return [*lines, f"assert np.array_equal({show}(x), a), {show}(x)"]
     if text.startswith("first calls __dlpack__"):
         return [
@@ -270,37 +267,37 @@ def _aligned(tensor: Tensor) -> str:
     return _array(tensor)
 
 
-def _shown(target: dict[str, Any]) -> list[str]:
-    bound, show = _function(target, "show")
-    return [*bound, f"{show}(x)"]
-
-
 def _exporting(
-    experiment: Export, target: dict[str, Any], text: str, wanted: str
+    experiment: Export,
+    target: dict[str, Any],
+    text: str,
+    record: Record,
+    wanted: str,
 ) -> list[str]:
     if experiment.kind:
         lines = [f"x = {target['tensors'][experiment.kind]}"]
     elif experiment.then == "free":
-        bound, make = _function(target, "make")
-        lines = [*bound, f"x = {make}(np.ones(10 << 20, np.float32))"]
+        make = _function(target, "make")
+        lines = [f"x = {make}(np.ones(10 << 20, np.float32))"]
     else:
-        bound, make = _function(target, "make")
+        make = _function(target, "make")
         tensor = Tensor(experiment.shape, experiment.dtype)
         tensor = fitting(tensor, target.get("dimensions", 0))
-        lines = [*bound, f"x = {make}({_array(tensor)})"]
+        lines = [f"x = {make}({_array(tensor)})"]
     call = f"x.__dlpack__({_keywords(experiment.keywords)})"
     lines.append(f"c = {call}")
     if not wanted:
         return lines
     asked = dict(experiment.keywords)
     newest = (asked.get("max_version") or (0, 0))[0] >= 1
-    name = "dltensor_versioned" if newest else "dltensor"
+    if record.struct is not None:
+        newest = record.struct.name == VERSIONED
     at = 32 if newest else 0
     if text == "raises nothing":
-        return [*lines[:-1], "try:", f"    {call}", *_REFUSED]
+        return [*lines[:-1], f"try: {call}", *_REFUSED]
     if text.startswith("returns dltensor"):
         return [*lines, "assert '\"dltensor_versioned\"' in repr(c), c"]
-    lines += [_CAPSULE, f'p = pointer(c, b"{name}")']
+    lines.append(f"p = {_INSIDE.format('c')}")
     if "IS_COPIED is not set" in text:
         flags = "flags = ctypes.c_uint64.from_address(p + 24).value"
         return [*lines, flags, "assert flags & 2, 'no IS_COPIED'"]
@@ -308,13 +305,13 @@ def _exporting(
     if text == "data is not NULL":
         return [*lines, f"assert not {data}, 'data of a tensor without elements'"]
     if text == "shares memory":
-        bound, address = _function(target, "address")
-        return [*lines, *bound, f"assert {data} != {address}(x), 'shared'"]
+        address = _function(target, "address")
+        return [*lines, f"assert {data} != {address}(x), 'shared'"]
     if text.startswith("exports other elements"):
-        bound, show = _function(target, "show")
+        show = _function(target, "show")
         both = f"exported, own = np.from_dlpack(x), {show}(x)"
         equal = "assert np.array_equal(exported, own), (exported, own)"
-        return [*lines[:-3], *bound, both, equal]
+        return [*lines[:-2], both, equal]
     if text.startswith("its shape changes"):
         shape = f"ctypes.c_void_p.from_address(p + {at + 24}).value"
         return [
@@ -325,7 +322,7 @@ def _exporting(
         ]
     if experiment.then == "free":
         free = target["free"]
-        bound, make = _function(target, "make")
+        make = _function(target, "make")
         return [
             *lines,
             f"data = {data}",
@@ -339,20 +336,16 @@ def _exporting(
 
 
 _REFUSED = [
-    "except Exception:",
-    "    pass",
-    "else:",
-    '    raise AssertionError("it is not refused")',
+    "except Exception: pass",
+    'else: raise AssertionError("it is not refused")',
 ]
 
 
 def _tabled(
     experiment: Any, target: dict[str, Any], text: str, wanted: str
 ) -> list[str]:
-    lines = [_CAPSULE]
-    kind = target["type"]
-    capsule = f"{kind}.__dlpack_c_exchange_api__"
-    lines.append(f'api = pointer({capsule}, b"dlpack_exchange_api")')
+    capsule = f"{target['type']}.__dlpack_c_exchange_api__"
+    lines = [f"api = {_INSIDE.format(capsule)}"]
 
     def function(name: str, first: str) -> str:
         made = f"ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.{first}, ctypes.c_void_p)"
@@ -373,8 +366,9 @@ def _tabled(
     if isinstance(experiment, ToObject):
         lines.append(function("managed_tensor_to_py_object_no_sync", "c_void_p"))
         edits = [line.strip() for line in _edits(experiment.tensor, True)]
-        lines += ["a = np.ones(6, np.float32)", "c = a.__dlpack__(max_version=(1, 3))"]
-        lines += ['p = pointer(c, b"dltensor_versioned")', *edits]
+        lines.append("c = np.ones(6, np.float32).__dlpack__(max_version=(1, 3))")
+        lines.append("ctypes.pythonapi.Py_IncRef(ctypes.py_object(c))  # never deletes")
+        lines += [f"p = {_INSIDE.format('c')}", *edits]
         lines += ["out = ctypes.c_void_p()", "code = function(p, ctypes.byref(out))"]
         if text == "returns 0":
             return [*lines, "assert code != 0, 'it is accepted'"]

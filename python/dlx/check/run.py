@@ -1,8 +1,9 @@
 """Runs the suite against a target: batches, what ended them, and confirmation.
 
 One child runs the checks; where it ends early, the check that it was in gets the
-result, and the next child goes on behind it. Whatever is not as required runs again,
-alone in a fresh child, and that result counts.
+result, and the next child goes on behind it. For whatever is not as required there is
+evidence: its reproduction, which runs in a process that cannot import dlx; without one,
+the check itself runs again, alone in a fresh child, and that result counts.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import platform
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +22,7 @@ import numpy as np
 import dlx
 from dlx.check.isolate import Batch, Zygote
 from dlx.check.records import Record
-from dlx.check.repro import program
+from dlx.check.repro import programs
 from dlx.check.requirements import requirements
 from dlx.check.results import FAILED, Header, Report, Result
 from dlx.check.suite import CHECKS, SUITE
@@ -90,50 +92,45 @@ def run(
     """
     chosen = tuple(checks)
     began = time.monotonic()
-    zygote = Zygote(target)
-    try:
+    with ExitStack() as ending:
+        zygote = Zygote(target)
+        ending.callback(zygote.close)
         answer = zygote.answer()
         if "cannot" in answer:
             raise CannotCheck(f"{target}: {answer['cannot']}")
-        about = answer["target"]
+        about, spelled = answer["target"], answer["spelled"]
+        limit = about["timeout"]
+        other = None
+        if confirm and reproduce:
+            imports = f"{about['imports']}\n{spelled.get('warm', '')}"
+            other = Zygote(imports, blocked=True)
+            ending.callback(other.close)
         applies = {c.id: c for c in chosen if c.profile in about["profiles"].split()}
-        seen = _all(zygote, applies, about["timeout"], progress)
+        seen = _all(zygote, applies, limit, progress)
+        shown: dict[str, tuple[str, str]] = {}
         only_after = set()
-        if confirm:
-            for name, first in [*seen.items()]:
-                if first[0] in (*FAILED, "error"):
-                    progress(name, len(seen))
-                    alone = _all(zygote, {name: applies[name]}, about["timeout"])
-                    if alone[name][0] != first[0]:
-                        only_after.add(name)
-                    seen[name] = alone[name]
-        failed = {n: s for n, s in seen.items() if s[0] in FAILED}
-        programs: dict[str, tuple[str, str]] = {}
-        if confirm and reproduce and failed:
-            programs = reproduced(failed, applies, answer["spelled"], about)
-    finally:
-        zygote.close()
+        for name, first in [*seen.items()] if confirm else []:
+            if first[0] not in (*FAILED, "error"):
+                continue
+            progress(name, len(seen))
+            if other is not None and first[0] in FAILED:
+                shown[name] = _shown(other, applies[name], spelled, first, limit)
+            if shown.get(name, ("",))[0] != "reproduced":
+                alone = _all(zygote, {name: applies[name]}, limit)[name]
+                if alone[0] != first[0]:
+                    only_after.add(name)
+                    shown[name] = ("alone", "")
+                seen[name] = alone
     for name, check in applies.items():
         if seen.get(check.needs, ("meets",))[0] in FAILED:
             seen[name] = ("untestable", f"needs:{check.needs}", {})
-    results = [
-        replace(
-            _result(check, seen.get(check.id)),
-            confirmed="alone" if confirm and check.id in failed else "",
-            only_after=check.id in only_after,
-        )
-        for check in chosen
-    ]
-    results = [
-        replace(
-            result,
-            confirmed=programs[result.check][0],
-            reproduction=programs[result.check][1],
-        )
-        if result.check in programs
-        else result
-        for result in results
-    ]
+    results = []
+    for check in chosen:
+        result = _result(check, seen.get(check.id))
+        if confirm and result.result in FAILED:
+            said, text = shown.get(check.id, ("alone", ""))
+            result = replace(result, confirmed=said, reproduction=text)
+        results.append(replace(result, only_after=check.id in only_after))
     header = Header(
         suite=SUITE,
         target=about["name"],
@@ -147,31 +144,28 @@ def run(
     return Report(header, tuple(results), round(time.monotonic() - began, 1))
 
 
-def reproduced(
-    failed: Seen, checks: dict[str, Check], spelled: dict[str, Any], about: Any
-) -> dict[str, tuple[str, str]]:
-    """Run the reproductions, where dlx cannot be imported.
+def _shown(
+    zygote: Zygote,
+    check: Check,
+    spelled: dict[str, Any],
+    seen: tuple[str, str, dict[str, Any]],
+    limit: float,
+) -> tuple[str, str]:
+    """Run the reproductions of a deviation where dlx cannot be imported.
 
-    Returns "reproduced" and the program for those that end as they say, "unconfirmed"
-    and the program for those that end well. One that ends otherwise is left out.
+    Returns "reproduced" and the program that ended as it says, "unconfirmed" and the
+    one that ended well, or "alone" if there is no program, or it ended otherwise.
     """
-    imports = (about["imports"], spelled.get("warm", ""))
-    zygote = Zygote("\n".join(imports), blocked=True)
-    found = {}
-    try:
-        if "cannot" in zygote.answer():
-            return {}
-        for name, (result, text, seen) in failed.items():
-            record = Record.from_json(seen)
-            made = program(checks[name], spelled, result, text, record)
-            if made is None:
-                continue
-            ending = _ending(zygote.run(made.text, about["timeout"]))
-            if ending in (made.ending, ""):
-                said = "reproduced" if ending == made.ending else "unconfirmed"
-                found[name] = (said, made.text)
-    finally:
-        zygote.close()
+    found = ("alone", "")
+    if "cannot" in zygote.answer():
+        return found
+    result, text, record = seen
+    for made in programs(check, spelled, result, text, Record.from_json(record)):
+        ending = _ending(zygote.run(made.text, limit))
+        if ending == made.ending:
+            return "reproduced", made.text
+        if not ending:
+            found = ("unconfirmed", made.text)
     return found
 
 

@@ -77,8 +77,6 @@ class Target:
     the array API."""
     distribution: str = ""
     """The name on PyPI, for the version; `name` if empty."""
-    fork: bool = True
-    """Whether the library can be forked after its import."""
     timeout: float = 10.0
     """Seconds after which a check hangs."""
 

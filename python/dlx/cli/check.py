@@ -9,6 +9,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dlx.cli.command import CannotRun, Direct
@@ -26,6 +27,7 @@ _SHOWN = 12
 def _run(args: argparse.Namespace) -> int:
     try:
         from dlx import check
+        from dlx.check import issue
     except ModuleNotFoundError as error:
         raise CannotRun(f"{error}: pip install numpy") from None
     if args.explain:
@@ -44,6 +46,9 @@ def _run(args: argparse.Namespace) -> int:
             raise CannotRun(str(reason)) from None
         for line in describe(report, args.all):
             print(line)
+        if args.repros:
+            folder = Path(args.repros, report.header.target)
+            print(f"{issue.write(report, folder)} reproductions: {folder}")
         lines += report.lines()
         code = max(code, report.exit_code)
     if args.json:
@@ -147,6 +152,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add("--suite", default="99", help="leave out checks that are newer than this suite")
     add("--all", action="store_true", help="print every deviation")
     add("--json", metavar="FILE", help="write the report as lines of JSON")
+    add("--repros", metavar="DIR", help="write reproductions, and an issue to paste")
     add("--explain", metavar="CHECK", help="say what a check does; runs nothing")
 
 
