@@ -197,10 +197,10 @@ def _numbers() -> Iterator[int]:
 
 @pytest.mark.parametrize("bad", [np.add, "np", 3, None, read])
 def test_only_classes_and_modules_are_kinds(bad: Any) -> None:
-    with pytest.raises(TypeError, match="expected a class or a module"):
+    with pytest.raises(TypeError, match="expected a class, a module or"):
         dlx.bridge(bad)
     if bad is not None:
-        with pytest.raises(TypeError, match="expected a class or a module"):
+        with pytest.raises(TypeError, match="expected a class, a module or"):
             dlx.bridge(np.ndarray, result=bad)
 
 
@@ -215,3 +215,11 @@ def test_generator_functions_and_what_cannot_be_called_are_refused() -> None:
     bad: Any = 3
     with pytest.raises(TypeError, match="expected a callable"):
         dlx.bridge(np.ndarray)(bad)
+
+
+def test_a_framework_may_be_named() -> None:
+    """docs/bridge.md: by the name to import it by, also for results."""
+    with pytest.raises(ModuleNotFoundError, match="no_such_library"):
+        dlx.bridge("no_such_library")
+    made = dlx.bridge("numpy", result="array_api_strict")(lambda x: x * 2)(np.ones(2))
+    assert type(made).__module__.startswith("array_api_strict")

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         overload,
     )
 
-    Framework: TypeAlias = type[Any] | ModuleType
+    Framework: TypeAlias = type[Any] | ModuleType | str
     P = ParamSpec("P")
     Q = ParamSpec("Q")
     R = TypeVar("R")
@@ -127,7 +127,7 @@ def bridge(
 ) -> Bridge:
     """Let a function written for tensors ``to`` take tensors of any framework.
 
-    ``to`` and ``result`` are anything that `dlx.convert` accepts. Tensor arguments,
+    ``to`` and ``result`` are array types, namespaces or names of these. Tensor arguments,
     also in containers (see `dlx.convert_tree`), are converted to ``to``; instances of
     it and other values pass through. Tensors in the result are converted to ``result``,
     or to the type of the first tensor argument (positional ones first, then keywords,
@@ -144,8 +144,8 @@ def bridge(
 
     Coroutine functions stay coroutine functions; class and static methods may be
     bridged before or after they become one. Raises ``TypeError`` for generator
-    functions, and if ``to`` or ``result`` is neither a class nor a module, and
-    ``ValueError`` for another ``lists``. A failed conversion adds a note that names the
+    functions, and if ``to`` or ``result`` is anything else, and ``ValueError`` for
+    another ``lists``. A failed conversion adds a note that names the
     argument, or the result, and the place in it; the function's own exceptions pass
     through.
     """
@@ -166,10 +166,15 @@ def bridge(
 def _array_type(framework: Any) -> type:
     if isinstance(framework, type):
         return framework
-    if not isinstance(framework, type(sys)):
+    if isinstance(framework, str):
+        from importlib import import_module
+
+        framework = import_module(framework)
+    is_module = isinstance(framework, type(sys))
+    if not (is_module or hasattr(framework, "__array_namespace_info__")):
         raise TypeError(
-            f"{framework!r} is no kind of tensor; expected a class or a module, "
-            "as in @dlx.bridge(np.ndarray)"
+            f"{framework!r} is no kind of tensor; expected a class, a module or its "
+            "name, as in @dlx.bridge(np.ndarray)"
         )
     from ._provided import array_type
 
