@@ -195,7 +195,7 @@ def _numbers() -> Iterator[int]:
     yield 1
 
 
-@pytest.mark.parametrize("bad", [np.add, "np", 3, None, read])
+@pytest.mark.parametrize("bad", [np.add, b"np", 3, None, read])
 def test_only_classes_and_modules_are_kinds(bad: Any) -> None:
     with pytest.raises(TypeError, match="expected a class, a module or"):
         dlx.bridge(bad)

@@ -127,10 +127,10 @@ def bridge(
 ) -> Bridge:
     """Let a function written for tensors ``to`` take tensors of any framework.
 
-    ``to`` and ``result`` are array types, namespaces or names of these. Tensor arguments,
-    also in containers (see `dlx.convert_tree`), are converted to ``to``; instances of
-    it and other values pass through. Tensors in the result are converted to ``result``,
-    or to the type of the first tensor argument (positional ones first, then keywords,
+    ``to`` and ``result`` are array types, namespaces or names of namespaces. Tensor
+    arguments, also in containers (see `dlx.convert_tree`), are converted to ``to``;
+    instances of it and other values pass through. Tensors in the result are converted
+    to ``result``, or to the type of the first tensor argument (positional ones first, then keywords,
     in order); without either they stay as they are. If that is an `ExchangeMixin`
     class, its first instance among the arguments makes them, by ``__dlx_like__``.
 
