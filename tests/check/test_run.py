@@ -111,3 +111,9 @@ def test_an_unknown_target_is_exit_code_2(capsys: pytest.CaptureFixture[str]) ->
     """docs/check.md: 2, could not run."""
     assert main(["check", "nothing"]) == 2
     assert "no target 'nothing'" in capsys.readouterr().err
+
+
+def test_a_report_is_of_one_target(capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/check.md: a file with two headers could not be read back."""
+    assert main(["check", "numpy", "dlx", "--json", "unused.jsonl"]) == 2
+    assert "name one target" in capsys.readouterr().err

@@ -107,6 +107,9 @@ def run(
             ending.callback(other.close)
         applies = {c.id: c for c in chosen if c.profile in about["profiles"].split()}
         seen = _all(zygote, applies, limit, progress)
+        for name, check in applies.items():
+            if seen.get(check.needs, ("meets",))[0] in FAILED:
+                seen[name] = ("untestable", f"needs:{check.needs}", {})
         shown: dict[str, tuple[str, str]] = {}
         only_after = set()
         for name, first in [*seen.items()] if confirm else []:
@@ -121,9 +124,6 @@ def run(
                     only_after.add(name)
                     shown[name] = ("alone", "")
                 seen[name] = alone
-    for name, check in applies.items():
-        if seen.get(check.needs, ("meets",))[0] in FAILED:
-            seen[name] = ("untestable", f"needs:{check.needs}", {})
     results = []
     for check in chosen:
         result = _result(check, seen.get(check.id))

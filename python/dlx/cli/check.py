@@ -34,6 +34,8 @@ def _run(args: argparse.Namespace) -> int:
         return _explain(args.explain)
     if not args.targets:
         raise CannotRun("name a target: numpy, torch, ..., or package.module:factory")
+    if args.json and len(args.targets) > 1:
+        raise CannotRun("--json writes one report: name one target")
     checks = check.select(args.only, args.role, args.level, args.suite)
     if not checks:
         raise CannotRun("no check is selected")

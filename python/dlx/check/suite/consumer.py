@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from dlx.check import expect
 from dlx.check.expect import (
     accepted,
@@ -55,6 +57,7 @@ _LIFE = (
         Import(Tensor(null="deleter")),
         all_of(accepted, equal),
         "crash",
+        needs="consumer.capsule.dropped",
     ),
     Check(
         "consumer.capsule.used",
@@ -554,12 +557,12 @@ _TABLES = (
 
 CONSUMER = (
     *_LIFE,
-    *_VERSIONS,
-    *_FLAGS,
-    *_COPY,
+    *(
+        # Who misreads plain elements is told so once.
+        replace(check, needs=check.needs or "consumer.capsule.dropped")
+        for check in (*_VERSIONS, *_FLAGS, *_COPY, *_FIELDS, *_TABLES)
+    ),
     *_ERRORS,
-    *_FIELDS,
     *_MALFORMED,
-    *_TABLES,
 )
 """All of them."""
