@@ -36,7 +36,7 @@ test: $(VENV)/built  ## run the tests
 	$(BIN)/python -m pytest
 	$(BIN)/python -m pytest tests/streams
 	$(BIN)/python -m pytest tests/truth
-	$(BIN)/python -m pytest tests/check
+	$(BIN)/python -m pytest tests/conformance
 	$(BIN)/python -m pytest --collect-only --quiet tests/gpu >/dev/null
 
 quick: $(VENV)/built  ## run the tests but for the slow ones

@@ -149,7 +149,7 @@ def test_a_target_that_is_none_is_named_by_its_type() -> None:
     with pytest.raises(
         TypeError, match=r"to is an instance of list; expected an array"
     ):
-        dlx.convert(np.ones(3), [0] * 1000)
+        dlx.convert(np.ones(3), [0] * 1000)  # type: ignore[call-overload]
 
 
 def device_types() -> list[str]:

@@ -1,7 +1,7 @@
 """Each row finds a library that is wrong in one way; the reference meets them all.
 
-`mutants.json` names each fault of `check.reference` and the rows that find it. With
-DLX_EVERY_MUTANT=1 every row is run against each, to show that no other finds it.
+`mutants.json` names each fault of `conformance.reference` and the rows that find it.
+With DLX_EVERY_MUTANT=1 every row is run against each, to show that no other finds it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dlx.check import run
 from dlx.check.requirements import requirements, spelled
 from dlx.check.suite import CHECKS, NOT_CHECKABLE, NOT_YET_WRITTEN
 
-from check.forking import found
+from conformance.forking import found
 
 HERE = Path(__file__).parent
 MUTANTS: dict[str, str] = json.loads((HERE / "mutants.json").read_text())
@@ -26,7 +26,7 @@ TABLE = (HERE.parents[1] / "docs/requirements.md").read_text()
 
 def test_the_reference_meets_every_row() -> None:
     """docs/check.md: what the suite asks for can be had, and nothing is untestable."""
-    report = run("check.reference:target")
+    report = run("conformance.reference:target")
     wrong = [
         (result.check, result.result, result.text)
         for result in report.results

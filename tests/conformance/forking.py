@@ -18,7 +18,7 @@ from dlx.check.run import _all
 from dlx.check.suite.row import Check
 from dlx.check.zygote import JOURNAL, Journal, _checks, _child
 
-from check import reference
+from conformance import reference
 
 
 class Forking:
@@ -27,7 +27,7 @@ class Forking:
     def __init__(self, fault: str) -> None:
         """Be wrong in this way."""
         self.fault = fault
-        self.work = _checks("check.reference:target", {})
+        self.work = _checks("conformance.reference:target", {})
 
     def run(
         self,

@@ -15,7 +15,7 @@ from dlx.check import Target
 def _numpy(take: str, **fields: Any) -> Target:
     return Target(
         name="hostile",
-        imports="from check import hostile",
+        imports="from conformance import hostile",
         make="np.array",
         take=f"hostile.{take}",
         show="np.array",

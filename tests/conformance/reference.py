@@ -795,7 +795,7 @@ def target() -> Target:
     """Return the reference."""
     return Target(
         name="reference",
-        imports="from check import reference",
+        imports="from conformance import reference",
         make="reference.asarray",
         take="reference.from_dlpack",
         show="lambda x: x.numpy()",

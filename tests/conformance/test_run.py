@@ -38,7 +38,7 @@ def test_a_target_that_ends_its_process_gets_a_full_report(
     target: str, result: str, says: str
 ) -> None:
     """R9 is where it ends; the checks behind it are run all the same."""
-    found = run(f"check.hostile:{target}", SOME)
+    found = run(f"conformance.hostile:{target}", SOME)
     one = next(each for each in found.results if each.check == ONE)
     assert one.result == result
     assert says in one.text
@@ -52,7 +52,7 @@ def test_a_target_that_forks_or_closes_descriptors_gets_a_full_report(
     target: str,
 ) -> None:
     """R8: the journal is in shared memory, and a second process is ended."""
-    found = results(run(f"check.hostile:{target}", SOME))
+    found = results(run(f"conformance.hostile:{target}", SOME))
     assert len(found) == len(SOME)
     assert set(found.values()) <= {"meets", "fact"}
 
@@ -61,11 +61,11 @@ def test_a_target_that_forks_or_closes_descriptors_gets_a_full_report(
     ("target", "says"),
     [
         ("nothing", "no target 'nothing'"),
-        ("check.hostile:missing", "AttributeError"),
+        ("conformance.hostile:missing", "AttributeError"),
         ("check.nowhere:target", "ModuleNotFoundError"),
-        ("check.hostile:raising", "RuntimeError: on purpose"),
-        ("check.hostile:ending", "it ended the process"),
-        ("check.hostile:wrong", "not a Target"),
+        ("conformance.hostile:raising", "RuntimeError: on purpose"),
+        ("conformance.hostile:ending", "it ended the process"),
+        ("conformance.hostile:wrong", "not a Target"),
     ],
 )
 def test_a_target_that_cannot_be_checked_is_an_error(target: str, says: str) -> None:
