@@ -127,12 +127,13 @@ def bridge(
 ) -> Bridge:
     """Let a function written for tensors ``to`` take tensors of any framework.
 
-    ``to`` and ``result`` are anything that `dlx.convert` accepts. Tensor arguments,
-    also in containers (see `dlx.convert_tree`), are converted to ``to``; instances of
-    it and other values pass through. Tensors in the result are converted to ``result``,
-    or to the type of the first tensor argument (positional ones first, then keywords,
-    in order); without either they stay as they are. If that is an `ExchangeMixin`
-    class, its first instance among the arguments makes them, by ``__dlx_like__``.
+    ``to`` and ``result`` are array types or namespaces, as for `dlx.convert`. Tensor
+    arguments, also in containers (see `dlx.convert_tree`), are converted to ``to``;
+    instances of it and other values pass through. Tensors in the result are converted
+    to ``result``, or to the type of the first tensor argument (positional ones first,
+    then keywords, in order); without either they stay as they are. If that is an
+    `ExchangeMixin` class, its first instance among the arguments makes them, by
+    ``__dlx_like__``.
 
     A list of numbers is no tensor: the function gets the list. With ``lists="refuse"``
     such an argument is a ``TypeError``.
