@@ -1,7 +1,6 @@
-"""A kernel of one's own, called with tensors of any library, on the CPU or on a GPU.
+"""A kernel of one's own for tensors of any library, on the CPU or, by NVRTC, on a GPU.
 
-The system's compiler compiles it, or for a GPU NVRTC, through cuda.core. `dlx.borrow`
-refuses what the kernel could not read, and says what to do.
+`dlx.borrow` refuses what the kernel could not read, and says what to do.
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ def host_kernel() -> Any:
         source, library = Path(folder) / "gated.c", Path(folder) / "gated.so"
         source.write_text(SOURCE)
         command = [*shlex.split(os.environ.get("CC", "cc")), "-O2", "-shared", "-fPIC"]
-        command += [str(source), "-lm", "-o", str(library)]
-        subprocess.run(command, check=True)
+        subprocess.run([*command, source, "-lm", "-o", library], check=True)
         gated = ctypes.CDLL(str(library)).gated  # stays loaded without the file
     gated.argtypes = [ctypes.c_void_p] * 3 + [ctypes.c_longlong]
+    gated.restype = None
     return gated
 
 
@@ -56,8 +55,8 @@ def compile_for_gpu(arch: str) -> Any:
     """Compile for GPUs of an architecture, such as ``sm_90``; this needs no GPU."""
     import cuda.core as cuda
 
-    program = cuda.Program(SOURCE, "c++", cuda.ProgramOptions(arch=arch))
-    return program.compile("cubin")
+    options = cuda.ProgramOptions(arch=arch)
+    return cuda.Program(SOURCE, "c++", options).compile("cubin")
 
 
 def launch(stream: dlx.Stream, *arguments: int, threads: int) -> None:
@@ -67,8 +66,8 @@ def launch(stream: dlx.Stream, *arguments: int, threads: int) -> None:
     device = cuda.Device(stream.device.id)
     device.set_current()
     kernel = compile_for_gpu(f"sm_{device.arch}").get_kernel("gated")
-    config = cuda.LaunchConfig(grid=-(-threads // 256), block=256)
-    cuda.launch(stream, config, kernel, *arguments)
+    blocks = cuda.LaunchConfig(grid=-(-threads // 256), block=256)
+    cuda.launch(stream, blocks, kernel, *arguments)
 
 
 def gated(x: Any, gate: Any, out: Any = None) -> Any:

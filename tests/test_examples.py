@@ -196,7 +196,7 @@ def silu(x: Any) -> Any:
 
 
 def test_a_kernel_reads_tensors_of_two_libraries() -> None:
-    """R143: the result is of the library of the first."""
+    """docs/bridge.md, Results: as there, the result is of the first one's library."""
     jax = requires("jax")
     x, gate = np.arange(6, dtype="float32"), np.linspace(-2, 2, 6, dtype="float32")
     y = gated(jax.numpy.asarray(x), requires("torch").tensor(gate))
@@ -220,7 +220,7 @@ def test_a_kernel_writes_into_the_out_of_its_caller() -> None:
     ids=["dtype", "strides", "alignment"],
 )
 def test_the_advice_makes_what_the_kernel_accepts(refuse: Any, follow: Any) -> None:
-    """R143: a refusal names the call that helps."""
+    """docs/convert.md: what a refusal names is what helps."""
     x = refuse(dlx.empty(5, "float32", like=np))
     x[...] = np.arange(x.size)
     with pytest.raises(
