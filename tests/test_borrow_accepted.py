@@ -93,3 +93,23 @@ def test_nothing_is_kept_of_a_refused_block() -> None:
         with pytest.raises(BufferError):
             borrowed(F4, F8, dtype="float32")
     assert (sys.getrefcount(F4), sys.getrefcount(F8)) == before
+
+
+@pytest.mark.parametrize(
+    ("out", "options"),
+    [
+        (np.zeros(3), {"dtype": "float32"}),
+        (np.zeros((2, 3), "f4").T, {"contiguous": True}),
+        (np.zeros(9, "u1")[1:].view("f8"), {"align": 64}),
+    ],
+)
+def test_the_advice_for_out_keeps_the_result(out: Any, options: Any) -> None:
+    """N0: what is written to a copy of it would be lost."""
+    with pytest.raises(BufferError, match=r"dlx\.empty\(shape, dtype\)") as refused:
+        borrowed(out=out, **options)
+    assert "copy=True" not in str(refused.value)
+    own = dlx.empty(out.shape, options.get("dtype", str(out.dtype)))
+    with dlx.borrow(out=own, **options) as (t, _):
+        t.numpy()[...] = 7
+    out[...] = own
+    assert (out == 7).all()

@@ -405,6 +405,10 @@ class Tensor(Buffer):
         self, *, device: _DeviceLike | None = None, copy: bool | None = None
     ) -> Tensor:
         """Return the tensor on ``device``, or a copy if ``copy=True``."""
+    def __array__(
+        self, dtype: Any | None = None, copy: bool | None = None
+    ) -> NDArray[Any]:
+        """Return a NumPy array that shares the memory, or a copy on request."""
     def tolist(self) -> Any:
         """Return the elements as nested lists of Python numbers."""
     def __len__(self, /) -> int: ...

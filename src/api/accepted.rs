@@ -54,32 +54,48 @@ impl Accepted {
     }
 
     /// Refuses the tensor at `index` if the kernel does not accept it.
-    pub(super) fn check(&self, index: usize, snapshot: &Snapshot) -> Result<(), Error> {
+    pub(super) fn check(
+        &self,
+        index: usize,
+        snapshot: &Snapshot,
+        is_out: bool,
+    ) -> Result<(), Error> {
         let meta = snapshot.meta();
+        // A copy of what is written would keep the result to itself.
+        let remedy = |read: &str| match is_out {
+            true => {
+                "let the kernel write to dlx.empty(shape, dtype), and copy that to out".to_owned()
+            }
+            false => read.to_owned(),
+        };
         if let Some(accepted) = self.dtypes.at(index)
             && accepted != meta.dtype
         {
             return Err(Error::refused(format!(
-                "the tensor is of {}, and dtype accepts {accepted}; cast it in its library, or by \
-                 dlx.convert(x, to, dtype='{accepted}')",
+                "the tensor is of {}, and dtype accepts {accepted}; {}",
                 dtype::name(meta.dtype),
+                remedy(&format!(
+                    "cast it in its library, or by dlx.convert(x, to, dtype='{}')",
+                    dtype::name(accepted)
+                )),
                 accepted = dtype::name(accepted),
             )));
         }
         if self.contiguous && !snapshot.is_row_major() {
             return Err(Error::refused(format!(
                 "the tensor has shape {:?} and strides {:?}, and contiguous=True accepts row-major elements without \
-                 gaps; dlx.from_dlpack(x, copy=True) makes them that",
+                 gaps; {}",
                 snapshot.shape(),
-                snapshot.strides()
+                snapshot.strides(),
+                remedy("dlx.from_dlpack(x, copy=True) makes them that")
             )));
         }
         let address = meta.data.addr();
         if address & (self.align - 1) != 0 {
             return Err(Error::refused(format!(
-                "the tensor is at address {address:#x}, which is no multiple of align={}; dlx.from_dlpack(x, copy=True) \
-                 is aligned to 256 bytes",
-                self.align
+                "the tensor is at address {address:#x}, which is no multiple of align={}; {}",
+                self.align,
+                remedy("dlx.from_dlpack(x, copy=True) is aligned to 256 bytes")
             )));
         }
         Ok(())

@@ -221,7 +221,7 @@ impl Borrow {
     #[inline(always)]
     fn check(&self, index: usize, snapshot: &Snapshot) -> PyResult<()> {
         match &self.accepted {
-            Some(accepted) => Ok(accepted.check(index, snapshot)?),
+            Some(accepted) => Ok(accepted.check(index, snapshot, index >= self.tensors.len())?),
             None => Ok(()),
         }
     }

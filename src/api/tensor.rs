@@ -16,7 +16,7 @@ use crate::import::aliases;
 use crate::stream::usage::StreamUsage;
 use crate::stream::{self, PyStream};
 use crate::tensor::element::Number;
-use crate::tensor::numpy::to_numpy;
+use crate::tensor::numpy::{as_array, to_numpy};
 use crate::tensor::object::Tensor;
 use crate::tensor::{array_interface, buffer, capsule, element, indexing, repr};
 use crate::types::device::{self, Device};
@@ -275,6 +275,19 @@ impl Tensor {
     unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
         // SAFETY: CPython calls this slot once for each view that `__getbuffer__` filled.
         unsafe { buffer::release(view) };
+    }
+
+    /// Return a NumPy array that shares the memory, or a copy if ``copy=True`` or of another ``dtype``.
+    ///
+    /// For libraries that know no better protocol, such as pandas. Raises ``ValueError`` if ``copy=False`` rules out the
+    /// copy, and the exceptions of `numpy`.
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        slf: &Bound<'py, Self>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        as_array(slf, dtype, copy)
     }
 
     /// Return the elements as nested lists of Python numbers; the number itself for a tensor without dimensions.

@@ -54,7 +54,8 @@ pub(crate) fn refusal(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Opt
         )));
     }
     let x = &inner_of(x)?;
-    let copy = "dlx.from_dlpack(x, copy=True) makes a writable copy";
+    let copy =
+        "dlx.from_dlpack(x, copy=True) makes a writable copy, which alone then holds the result";
     if let Some(class) = immutable(x)? {
         return Ok(Some(format!("is a {class}, which is immutable; {copy}")));
     }
