@@ -57,12 +57,14 @@ _CLASSES = (
     (
         "polars",
         "DataFrame",
-        "is a table; pass x.cast(dtype).to_numpy() with a numeric dtype of polars",
+        "is a table; pass x.cast(dtype).to_numpy() with a numeric dtype of polars, "
+        "without nulls (x.drop_nulls(), x.fill_null(value))",
     ),
     (
         "polars",
         "Series",
-        "is a column; pass x.cast(dtype).to_numpy() with a numeric dtype of polars",
+        "is a column; pass x.cast(dtype).to_numpy() with a numeric dtype of polars, "
+        "without nulls (x.drop_nulls(), x.fill_null(value))",
     ),
     ("xarray", "DataArray", "wraps an array; pass x.data"),
     ("xarray", "Variable", "wraps an array; pass x.data"),
