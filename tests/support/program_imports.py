@@ -100,9 +100,7 @@ class ImportOperations(State):
             gone = [item.tensors.pop(index)]
         dropped = set(map(id, gone))
         self.captured = [each for each in self.captured if id(each[1]) not in dropped]
-        storage = item.array.storage if item.array is not None else None
-        recorded = storage.recorded if storage is not None else set()
-        elsewhere = not c % 4 and all(s.handle != PER_THREAD for s in recorded)
+        elsewhere = not c % 4 and all(s.handle != PER_THREAD for s in item.recorded)
         drop = gone.clear
         self.call("drop", (lambda: in_thread(drop)) if elsewhere else drop)
         if is_unknown and is_last:

@@ -53,12 +53,21 @@ class Item:
     """Whether the tensor's stream does not wait for work of the library."""
     away: bool = False
     """Whether its library has left a stream with work on it behind."""
+    freed: set[Stream] = field(default_factory=set)
+    """The streams that the allocator was told of, once the library has freed it."""
 
     @property
     def is_free(self) -> bool:
         """Whether the library may work on it."""
         busy = self.lent or self.unknown or self.away or self.consumers
         return not busy and self.array is not None
+
+    @property
+    def recorded(self) -> set[Stream]:
+        """The streams that the allocator was told of."""
+        if self.array is None or self.array.storage is None:
+            return self.freed
+        return self.array.storage.recorded
 
     @property
     def has_table(self) -> bool:
@@ -77,6 +86,7 @@ class Item:
 
     def free(self) -> None:
         """Make the library free the array, unless something else holds it."""
+        self.freed = self.recorded
         array, self.array = self.array, None
         if isinstance(array, DLPackArray):
             array.free()
