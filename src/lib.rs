@@ -11,7 +11,6 @@ pub mod abi;
 
 mod adapters;
 mod api;
-mod check;
 mod classes;
 mod convert;
 mod copy;
@@ -40,11 +39,11 @@ mod _core {
     #[pymodule_export]
     use crate::api::borrow::Borrow;
     #[pymodule_export]
+    use crate::api::check::check_natives;
+    #[pymodule_export]
     use crate::api::from_dlpack::{from_pointer, is_tensor};
     #[pymodule_export]
     use crate::api::writing::{increment_version, written};
-    #[pymodule_export]
-    use crate::check::check_natives;
     #[pymodule_export]
     use crate::classes::mixin::{
         allocate, current_work_stream, dlpack, dlpack_device, dlpack_device_aliases, exported,

@@ -621,7 +621,7 @@ class Bridged:
 # Called by `dlx.check`.
 
 def check_natives() -> ModuleType:
-    """Make a module of the functions in ``src/check.rs``."""
+    """Make a module of the functions in ``src/api/check.rs``."""
 
 # Called by the methods of the mixins.
 
