@@ -154,7 +154,7 @@ def test_a_namespace_need_not_be_a_module() -> None:
     functions: dict[str, Any] = {"__array_namespace_info__": None, "Array": np.ndarray}
     namespace: Any = SimpleNamespace(**functions)
     assert type(dlx.convert(dlx.empty(3, "float32"), namespace)) is np.ndarray
-    with pytest.raises(TypeError, match=r"a namespace .* or a name"):
+    with pytest.raises(TypeError, match=r"a namespace .* or its name"):
         dlx.convert(np.ones(3), object())  # type: ignore[call-overload]
 
 
