@@ -82,6 +82,54 @@ def test_a_copy_is_called_a_copy(kind: Any) -> None:
         dlx.from_dlpack(x, copy=False)
 
 
+def test_memory_that_an_object_keeps_for_itself_is_copied() -> None:
+    """R37: IS_COPIED promises that nobody else writes to it."""
+
+    class Pool:
+        def __init__(self) -> None:
+            self.made: list[Any] = []
+
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+            self.made.append(np.zeros(2))
+            return self.made[-1]
+
+    pool = Pool()
+    t = dlx.from_dlpack(pool)
+    for made in pool.made:
+        made[:] = 5
+    assert t.is_copied
+    assert t.tolist() == [0, 0]
+
+
+def test_a_masked_array_is_refused_here_too() -> None:
+    """docs/design.md, The way in: its memory does not show the mask."""
+    masked = np.ma.masked_array([1.0, -999.0], mask=[0, 1])
+    with pytest.raises(BufferError, match="mask"):
+        dlx.from_dlpack(Series(masked))
+
+
+def test_an_error_that_is_no_refusal_is_not_tried_again() -> None:
+    """A method that imports its own object ends at once, as in NumPy."""
+    calls = []
+
+    class Endless:
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+            calls.append(copy)
+            return np.asarray(dlx.from_dlpack(self))
+
+    with pytest.raises(RecursionError):
+        dlx.from_dlpack(Endless())
+    assert len(calls) < 2000
+
+
+@pytest.mark.parametrize("name", ["__array__", "__arrow_c_stream__"])
+def test_a_method_that_is_none_is_no_method(name: str) -> None:
+    """Python's way to take one away."""
+    x = type("Without", (), {name: None})()
+    with pytest.raises(AttributeError, match="has no __dlpack__"):
+        dlx.from_dlpack(x)
+
+
 def test_a_copy_that_belongs_to_nobody_else_is_made_once() -> None:
     """It may be all of a file."""
     x = Copying(np.arange(3.0))
@@ -231,3 +279,13 @@ def test_xarray_is_shared() -> None:
     with dlx.borrow(out=xr.DataArray(a, dims=("x", "y"))) as (t, _):
         t.numpy()[1] = 1
     assert a.tolist() == [[0, 0, 0], [1, 1, 1]]
+
+
+def test_an_index_of_pandas_is_not_lent_for_writing() -> None:
+    """N0: a RangeIndex shows an array that it keeps beside its numbers."""
+    pd = requires("pandas")
+    with (
+        pytest.raises(BufferError, match=r"is a pandas\.Index, which is immutable"),
+        dlx.borrow(out=pd.RangeIndex(4)),
+    ):
+        pass

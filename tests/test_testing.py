@@ -425,7 +425,7 @@ FIRST: list[tuple[Any, Callable[[], Any], str]] = [
     (
         Unimportable,
         lambda: Unimportable(array(), []),
-        r"from_dlpack raised TypeError.* 'labels'\); define a class method, def __dlx_im",
+        r"raised TypeError.* 'labels'\); define a class method, def __dlx_import__",
     ),
 ]
 

@@ -45,9 +45,7 @@ impl Parts {
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Tensor>>> {
         let next = self.left().next();
         let part = |index: i64| {
-            self.tensor
-                .get()
-                .__getitem__(index.into_pyobject(py)?.as_any())
+            Tensor::__getitem__(self.tensor.bind(py), index.into_pyobject(py)?.as_any())
         };
         next.map(part).transpose()
     }
