@@ -103,7 +103,7 @@ def test_memory_that_an_object_keeps_for_itself_is_copied() -> None:
 
 def test_a_masked_array_is_refused_here_too() -> None:
     """docs/design.md, The way in: its memory does not show the mask."""
-    masked = np.ma.masked_array([1.0, -999.0], mask=[0, 1])
+    masked = np.ma.masked_array([1.0, -999.0], mask=[False, True])
     with pytest.raises(BufferError, match="mask"):
         dlx.from_dlpack(Series(masked))
 
