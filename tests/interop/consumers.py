@@ -290,11 +290,7 @@ CONSUMERS = [
         see=lambda x: dlx.from_dlpack(late("awkward").to_numpy(x)),
         writable=lambda x: is_writable(late("awkward").to_numpy(x)),
         to=lambda: late("awkward"),
-        converts=(
-            ("dtype", "BufferError"),
-            ("ndim<1", "BufferError"),
-            ("protected", COPIED),
-        ),
+        converts=(("dtype", "BufferError"), ("ndim<1", "BufferError")),
     ),
     Consumer(
         "tinygrad",
