@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import weakref
+from ctypes import POINTER, PYFUNCTYPE, c_char_p, c_int, c_int64, c_void_p, py_object
+from importlib import import_module
 from typing import Any
 
 import dlx
@@ -24,6 +27,24 @@ class Series:
         """Return the memory, or a copy of it on request."""
         self.asked.append(copy)
         return self.array.copy() if copy else self.array
+
+
+def without_base(array: Any) -> Any:
+    """Make an array of doubles over memory that it does not name, as C code may."""
+    prototype = PYFUNCTYPE(c_void_p, py_object, c_char_p)
+    pointer = prototype(("PyCapsule_GetPointer", ctypes.pythonapi))
+    core = "core" if np.__version__ < "2" else "_core"
+    multiarray = import_module(f"numpy.{core}._multiarray_umath")
+    api = pointer(multiarray._ARRAY_API, None)
+    functions = ctypes.cast(api, POINTER(c_void_p))
+    pyarray_new = PYFUNCTYPE(
+        *(py_object, py_object, c_int, POINTER(c_int64), c_int, c_void_p, c_void_p),
+        *(c_int, c_int, c_void_p),
+    )(functions[93])
+    writable, double = 0x400, 12
+    dims = (c_int64 * 1)(array.size)
+    made = (np.ndarray, 1, dims, double, None, array.ctypes.data, 0, writable, None)
+    return pyarray_new(*made)
 
 
 class Copying(Series):
@@ -289,3 +310,16 @@ def test_an_index_of_pandas_is_not_lent_for_writing() -> None:
         dlx.borrow(out=pd.RangeIndex(4)),
     ):
         pass
+
+
+def test_memory_that_an_array_does_not_own_is_no_copy() -> None:
+    """R37: an array made in C may name no base for memory that is somebody's."""
+    memory = np.zeros(4)
+
+    class InC(Series):
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+            return without_base(self.array)
+
+    assert without_base(memory).base is None
+    t = dlx.from_dlpack(InC(memory), copy=False)
+    assert (t.is_copied, t.data_ptr) == (False, memory.ctypes.data)

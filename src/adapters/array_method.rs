@@ -23,14 +23,13 @@ fn method<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     Ok(method.filter(|method| !method.is_none()))
 }
 
-/// The array that a call returns, and whether nobody else has it.
+/// The array that a call returns, and whether it is a copy: it owns its memory, and nobody else has it.
 fn array(
     method: &Bound<'_, PyAny>,
     keywords: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<(Snapshot, bool)> {
     let array = call(method, keywords)?;
-    let base = attribute(&array, intern!(array.py(), "base"))?;
-    let is_ours = base.is_some_and(|base| base.is_none()) && !has_others(&array);
+    let is_ours = !has_others(&array) && owns_memory(&array)?;
     // A subclass may mean more than its memory, as a mask does.
     let snapshot = if numpy::is_native(&array)? {
         numpy::snapshot(&array)?
@@ -41,6 +40,16 @@ fn array(
         )));
     };
     Ok((snapshot, is_ours))
+}
+
+/// Whether the memory is the array's own: one without a base may also be somebody's whom it does not name.
+fn owns_memory(array: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = array.py();
+    let Some(flags) = attribute(array, intern!(py, "flags"))? else {
+        return Ok(false);
+    };
+    let owns = attribute(&flags, intern!(py, "owndata"))?;
+    owns.map_or(Ok(false), |owns| owns.is_truthy())
 }
 
 /// Whether two arrays, which are both alive, are the same memory.

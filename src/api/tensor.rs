@@ -310,7 +310,7 @@ impl Tensor {
     ///
     /// Raises ``IndexError`` for an index out of bounds, ``TypeError`` for other objects, and ``BufferError`` for packed
     /// elements of less than a byte that do not begin with a byte.
-    pub(super) fn __getitem__<'py>(
+    fn __getitem__<'py>(
         slf: &Bound<'py, Self>,
         index: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, Self>> {
