@@ -594,13 +594,15 @@ class Types:
 class Kind:
     """A tensor type ``to`` that arguments or results are converted to."""
 
-    def __new__(cls, to: type, known: Types, foreign: bool, likes: bool) -> Self: ...
+    def __new__(
+        cls, to: type, known: Types, foreign: bool, default: object | None
+    ) -> Self: ...
     @property
     def to(self) -> type: ...
     @property
     def known(self) -> Types: ...
-    @property
-    def likes(self) -> bool: ...
+    def likes(self, x: object) -> bool:
+        """Whether the class of ``x`` has a ``__dlx_like__`` of its own."""
 
 class Bridged:
     """A bridged function."""
