@@ -9,6 +9,7 @@ pub(crate) mod check;
 pub(crate) mod fast;
 pub(crate) mod from_dlpack;
 pub(crate) mod lent;
+mod loan;
 mod parts;
 pub(crate) mod stream;
 pub(crate) mod tensor;
