@@ -51,7 +51,8 @@ def described(error: BaseException) -> Raised:
     """Return an exception as a record has it: its own bases, and one line."""
     bases = tuple(base.__name__ for base in type(error).__mro__[:-2])
     text = (str(error).splitlines() or [""])[0]
-    text = re.sub(r"\b0x[0-9a-f]+", "0x...", text)
+    # Addresses, also those in memory that is not the tensor's.
+    text = re.sub(r"\b0x[0-9a-f]+|\d{14,}", "0x...", text)
     return Raised(type(error).__name__, bases, text[:300])
 
 

@@ -173,7 +173,6 @@ class Export:
             notes["static name"] = mapped(structs.capsule_name_address(capsule))
         struct = fields_of(managed, name, source.expected)
         where = (managed.dl_tensor.data or 0) + managed.dl_tensor.byte_offset
-        notes["aligned"] = where % 256 == 0
         if lab.target.address is not None and struct.null.count("data") == 0:
             own = lab.ask(lab.part("address"), x).value
             if isinstance(own, int):
@@ -251,8 +250,21 @@ class Export:
             natives.call(managed.deleter, [address, 0, 0, 0])
 
 
+_released: dict[tuple[str, Keywords], bool] = {}
+
+
 def released(lab: Lab, keywords: Keywords) -> bool:
-    """Return whether memory goes back to the system when its capsule is dropped."""
+    """Return whether memory goes back to the system when its capsule is dropped.
+
+    It is tried once for each way of asking, because the tensor is large.
+    """
+    asked = lab.target.name, keywords
+    if asked not in _released:
+        _released[asked] = _given_back(lab, keywords)
+    return _released[asked]
+
+
+def _given_back(lab: Lab, keywords: Keywords) -> bool:
     x = lab.make(np.zeros((_LARGE,), np.float32))
     answer = lab.ask(_dlpack, x, keywords)
     name = structs.capsule_name(answer.value) or ""

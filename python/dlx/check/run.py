@@ -21,14 +21,14 @@ import numpy as np
 
 import dlx
 from dlx.check.expect import raising
-from dlx.check.isolate import Batch, Zygote
+from dlx.check.isolate import Batch, Zygote, zygotes
 from dlx.check.records import Record
 from dlx.check.repro import programs
 from dlx.check.requirements import requirements
 from dlx.check.results import FAILED, Header, Report, Result
 from dlx.check.suite import CHECKS, SUITE
 from dlx.check.suite.row import Check
-from dlx.check.target import CannotCheck
+from dlx.check.target import CannotCheck, load
 
 __all__ = ["judge", "run", "select"]
 
@@ -95,19 +95,19 @@ def run(
     """
     chosen = tuple(checks)
     began = time.monotonic()
+    reproduces = confirm and reproduce
+    # Who has described a target of his own has imported dlx with it.
+    imports = load(target).statements if ":" not in target and reproduces else ""
     with ExitStack() as ending:
-        zygote = Zygote(target)
-        ending.callback(zygote.close)
+        zygote, *others = ending.enter_context(zygotes(target, imports))
         answer = zygote.answer()
         if "cannot" in answer:
             raise CannotCheck(f"{target}: {answer['cannot']}")
         about, spelled = answer["target"], answer["spelled"]
         limit = about["timeout"]
-        other = None
-        if confirm and reproduce:
-            imports = f"{about['imports']}\n{spelled.get('warm', '')}"
-            other = Zygote(imports, blocked=True)
-            ending.callback(other.close)
+        if reproduces and not others:
+            others = ending.enter_context(zygotes(imports=about["statements"]))
+        other = others[0] if others else None
         applies = {c.id: c for c in chosen if c.profile in about["profiles"].split()}
         seen = _all(zygote, applies, limit, progress)
         for name, check in applies.items():

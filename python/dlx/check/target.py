@@ -80,6 +80,11 @@ class Target:
     timeout: float = 10.0
     """Seconds after which a check hangs."""
 
+    @property
+    def statements(self) -> str:
+        """Return what is imported before a fork."""
+        return f"import numpy as np\n{self.imports}\n{self.warm}"
+
     @cached_property
     def names(self) -> dict[str, Any]:
         """Run `imports`; return what expressions may use."""
