@@ -64,6 +64,8 @@ class Owner:
         managed, self.managed = self.managed, None
         if managed is None:
             return
+        if not managed.manager_ctx and wrong("deletes nothing without a context"):
+            return
         if managed.deleter or wrong("calls a deleter that is NULL"):
             address = ctypes.addressof(managed)
             natives.call(managed.deleter or 16, [address, 0, 0, 0])

@@ -17,7 +17,16 @@ from dlx.check.probe import natives
 from dlx.check.records import Record, Struct
 from dlx.check.structs import UNVERSIONED, USED, VERSIONED
 
-__all__ = ["Export", "Given", "Kinds", "Method", "fields_of", "given", "readable"]
+__all__ = [
+    "Export",
+    "Given",
+    "Kinds",
+    "Method",
+    "fields_of",
+    "given",
+    "readable",
+    "spoken",
+]
 
 Keywords = tuple[tuple[str, Any], ...]
 
@@ -43,9 +52,9 @@ def _dlpack(x: Any, keywords: Keywords) -> Any:
     return x.__dlpack__(**dict(keywords))
 
 
-def spoken(lab: Lab, keywords: Keywords) -> Keywords:
+def spoken(profiles: str, keywords: Keywords) -> Keywords:
     """Leave `max_version` out where it is not known: consumers do so, too (R32)."""
-    if "array-api" in lab.target.profiles.split():
+    if "array-api" in profiles.split():
         return keywords
     return tuple(each for each in keywords if each[0] != "max_version")
 
@@ -72,10 +81,11 @@ def given(lab: Lab, kind: str, dtype: str, shape: tuple[int, ...]) -> Given:
             shape = (int(np.prod(shape)), *[1] * (dimensions - 1))
         array = numbers(dtype, shape)
         made = lab.make(array)
-        # A library may make another dtype, as JAX does of 64 bits.
+        # A library may make another dtype, as JAX does of 64 bits, or another shape.
         if lab.target.show is not None:
             seen = lab.ask(lab.part("show"), made)
-            if seen.error is None and seen.value.dtype != array.dtype:
+            made_of = (array.dtype, array.shape)
+            if seen.error is None and (seen.value.dtype, seen.value.shape) != made_of:
                 raise Untestable("no-such-tensor")
         return Given(made, array.tobytes())
     if kind not in lab.target.tensors:
@@ -161,7 +171,7 @@ class Export:
         notes["device"] = _device(place.value)
         lab.step("exports a tensor")
         before = sys.getrefcount(x)
-        keywords = spoken(lab, self.keywords)
+        keywords = spoken(lab.target.profiles, self.keywords)
         answer = lab.ask(_dlpack, x, keywords)
         if answer.error is not None:
             return Record(raised=answer.raised, notes=notes)
@@ -217,7 +227,9 @@ class Export:
             notes["pending"] = type(left).__name__
             return
         if self.then == "twice":
-            again = lab.ask(_dlpack, holder[0], spoken(lab, self.keywords))
+            again = lab.ask(
+                _dlpack, holder[0], spoken(lab.target.profiles, self.keywords)
+            )
             if again.error is None and structs.capsule_name(again.value) == name:
                 other = structs.capsule_pointer(again.value, name)
                 notes["independent"] = other != address
@@ -336,8 +348,7 @@ class Kinds:
             if made.error is not None:
                 continue
             x, made.value = made.value, None
-            expected = lab.shown(x)
-            answer = lab.ask(_dlpack, x, spoken(lab, self.keywords))
+            answer = lab.ask(_dlpack, x, spoken(lab.target.profiles, self.keywords))
             if answer.error is not None:
                 raised = answer.raised
                 assert raised is not None
@@ -347,7 +358,8 @@ class Kinds:
             managed = structs.managed_at(
                 structs.capsule_pointer(answer.value, name), name
             )
-            struct = fields_of(managed, name, expected)
+            lab.step(f"shows what is {kind}")
+            struct = fields_of(managed, name, lab.shown(x))
             notes[kind] = struct.equal
             if "data" in struct.null and struct.shape and all(struct.shape):
                 notes[kind] = "NULL data"

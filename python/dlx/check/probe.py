@@ -58,7 +58,7 @@ class Tensor:
     version: tuple[int, int] = NEWEST
     flags: int = 0
     null: str = ""
-    """Which of data, shape, strides and deleter are NULL."""
+    """Which of data, shape, strides, deleter and context are NULL."""
     ndim: int | None = None
     """What the struct says in place of the number of extents."""
     extents: tuple[int, ...] | None = None
@@ -198,6 +198,8 @@ class Export:
         if versioned:
             self.struct.version.major, self.struct.version.minor = spec.version
             self.struct.flags = spec.flags
+        if "context" not in spec.null.split():
+            self.struct.manager_ctx = self.address
         if "deleter" not in spec.null.split():
             self.struct.deleter = (
                 _DELETE_VERSIONED if versioned else _DELETE_UNVERSIONED

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 import platform
+import re
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -31,6 +32,11 @@ from dlx.check.suite.row import Check
 from dlx.check.target import CannotCheck, load
 
 __all__ = ["judge", "run", "select"]
+
+_NOISE = re.compile(r"\s*(@|\*\*\*|$)")
+"""Frames of a trace, and empty lines."""
+_PREFIX = re.compile(r"^[IWEF]\d{4} [^\]]*\] ")
+"""Time, process and line, before what a Google library says."""
 
 Seen = dict[str, tuple[str, str, dict[str, Any]]]
 """Result, sentence and record of each check."""
@@ -259,6 +265,6 @@ def _how(batch: Batch) -> str:
         return "no end"
     if batch.status >= 0:
         return f"the process exits with code {batch.status}"
-    said = [line for line in batch.output.splitlines() if line.strip()]
-    last = f" ({said[-1].strip()[:160]})" if said else ""
+    said = [line for line in batch.output.splitlines() if not _NOISE.match(line)]
+    last = f" ({_PREFIX.sub('', said[-1].strip())[:160]})" if said else ""
     return f"{signal.Signals(-batch.status).name}{last}"

@@ -116,7 +116,7 @@ class Target:
 
 def load(name: str) -> Target:
     """Return a shipped target by its name, or that of `package.module:factory`."""
-    from dlx.check.targets import TARGETS
+    from dlx.check.targets import ABSENT, TARGETS
 
     if ":" in name:
         module, _, factory = name.partition(":")
@@ -131,6 +131,8 @@ def load(name: str) -> Target:
     for target in TARGETS:
         if target.name == name:
             return target
+    if name in ABSENT:
+        raise CannotCheck(f"{name} cannot be checked: {ABSENT[name]}")
     known = ", ".join(target.name for target in TARGETS)
     raise CannotCheck(
         f"no target {name!r}; known are {known}; your own is `package.module:factory`"

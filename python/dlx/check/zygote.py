@@ -140,7 +140,7 @@ def _checks(name: str, answer: dict[str, Any]) -> Work:
         for name in ("name", "version", "statements", "profiles", "timeout")
     }
     values = {field.name: getattr(target, field.name) for field in fields(target)}
-    answer["spelled"] = {n: v for n, v in values.items() if isinstance(v, str)}
+    answer["spelled"] = {n: v for n, v in values.items() if isinstance(v, str | int)}
     for kinds in ("tensors", "cannot_export"):
         answer["spelled"][kinds] = {
             name: text for name, text in values[kinds].items() if isinstance(text, str)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlx.check.target import Target
 
-__all__ = ["TARGETS"]
+__all__ = ["ABSENT", "TARGETS"]
 
 TARGETS = (
     Target(
@@ -159,6 +159,7 @@ TARGETS = (
         make="mx.array",
         take="mx.from_dlpack",
         show="np.array",
+        address="lambda x: np.asarray(x).ctypes.data",
         write="lambda x, value: x.__setitem__((0,) * x.ndim, value)",
         type="mx.array",
         tensors={
@@ -166,14 +167,14 @@ TARGETS = (
             "broadcast": "mx.broadcast_to(mx.array(1.), 6)",
             "negative": "mx.arange(1., 7.)[::-1]",
         },
-        cannot_export={},
         view="lambda x: x[1:]",
         keywords=frozenset(("copy",)),
     ),
     Target(
         name="paddle",
         imports="import paddle",
-        make="paddle.to_tensor",
+        # Paddle reads NumPy's uint16 as bfloat16, and refuses None.
+        make="lambda a: paddle.to_tensor(None if a.dtype == 'u2' else a)",
         take="paddle.from_dlpack",
         show="lambda x: x.detach().numpy().copy()",
         address="lambda x: x.data_ptr()",
@@ -222,8 +223,7 @@ TARGETS = (
         tensors={
             "strided": "wp.array(np.arange(1, 13, dtype=np.float32))[::2]",
         },
-        cannot_export={},
-        setup="wp.config.quiet = True",
+        setup="wp.config.quiet = True; wp.init()",
         view="lambda x: x[1:]",
         keywords=frozenset(),
         profiles="dlpack",
@@ -268,13 +268,18 @@ TARGETS = (
         dimensions=1,
         profiles="dlpack",
     ),
-    Target(
-        name="ndonnx",
-        imports="import ndonnx as ndx",
-        make="ndx.asarray",
-        take="ndx.from_dlpack",
-        show="lambda x: x.unwrap_numpy().copy()",
-        type="ndx.Array",
-    ),
 )
 """The shipped targets."""
+
+ABSENT = {
+    "arro3": "it has no `__dlpack__`, and imports Arrow's capsules and buffers",
+    "cupy": "its tensors are on a GPU, and the suite checks tensors on the CPU",
+    "dask": "its arrays have no `__dlpack__`",
+    "ndonnx": "its `__dlpack__` and `from_dlpack` always raise BufferError",
+    "numba": "its arrays on the CPU are NumPy's",
+    "pandas": "it has no `__dlpack__`",
+    "polars": "it has no `__dlpack__`",
+    "tinygrad": "its tensors have no `__dlpack__`",
+    "xarray": "it has no `__dlpack__`",
+}
+"""Libraries that one may ask for, and why there is nothing to check."""
