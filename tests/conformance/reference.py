@@ -100,6 +100,8 @@ class Array:
 
     def numpy(self) -> Any:
         """Return a copy of the elements."""
+        if self.data.strides < (0,) and wrong("cannot show negative strides"):
+            raise MemoryError
         return -self.data if self.lazy else self.data.copy()
 
     def __getitem__(self, index: Any) -> Array:
@@ -550,8 +552,10 @@ def _keeps_apart(tensor: Any, versioned: bool, flags: int, capsule: bool) -> boo
 def _check(owner: Owner, tensor: Any, dtype: Any, flags: int) -> None:
     if tensor.ndim < 0 and not wrong("takes ndim -1"):
         _refuse(owner, "ndim")
-    if tensor.ndim > 64 and not wrong("takes any ndim"):
-        _refuse(owner, "ndim")
+    if tensor.ndim > 64:
+        if not wrong("takes any ndim"):
+            _refuse(owner, "ndim")
+        tensor.ndim = 2
     if tensor.ndim > 0 and not tensor.shape and not wrong("takes no shape"):
         _refuse(owner, "shape")
     shape = tensor.shape[: max(tensor.ndim, 0)] if tensor.ndim else []

@@ -31,6 +31,9 @@ _ENTRIES = {
 }
 
 
+_BACKWARDS = (-1,)
+
+
 class NoProgram(Exception):
     """There is no short program for this deviation."""
 
@@ -125,6 +128,8 @@ def _array(tensor: Tensor) -> str:
     dtype = "bool" if dtype == "bool" else dtype
     code = f"np.arange(1, {math.prod(tensor.shape) + 1}).astype(np.{dtype})"
     code = code.replace("np.bool", "bool")
+    if tensor.strides == _BACKWARDS:
+        code += "[::-1]"
     if len(tensor.shape) != 1:
         code += f".reshape({tensor.shape})"
     if tensor.off % 64:
@@ -134,7 +139,7 @@ def _array(tensor: Tensor) -> str:
 
 def _edits(tensor: Tensor, versioned: bool) -> list[str]:
     """Return assignments to the fields of NumPy's struct that a probe has otherwise."""
-    if tensor.strides or tensor.off or tensor.wild:
+    if tensor.strides not in (None, _BACKWARDS) or tensor.off or tensor.wild:
         raise NoProgram
     at = 32 if versioned else 0
     fields: list[tuple[int, str, Any, str]] = []
@@ -262,6 +267,13 @@ def _importing(
             "    def __dlpack__(self, **keywords): return c",
             f"x = {take}(P())",
             "assert 'used_' in repr(c), 'it may be consumed again'",
+        ]
+    if text.startswith("is accepted and cannot be read"):
+        return [
+            *lines,
+            f"x = {call}",
+            f"try: {show}(x)",
+            "except Exception as error: assert False, error",
         ]
     if text.startswith("shows ") and not isinstance(tensor.dtype, str):
         raise NoProgram  # NumPy cannot say what is right

@@ -79,6 +79,11 @@ def judge(check: Check, record: Record) -> tuple[str, str]:
     wrong = check.expects.wrong(record)
     if wrong is not None:
         return "deviates", wrong
+    if check.expects.of_elements and record.notes.get("not shown"):
+        return (
+            "untestable",
+            f"not-observable: `show` raises {record.notes['not shown']}",
+        )
     for expectation, text in check.facts:
         if expectation.wrong(record) is None:
             return "fact", text

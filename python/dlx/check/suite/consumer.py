@@ -416,6 +416,15 @@ _ERRORS = (
 )
 
 
+def _another(dtype: str) -> Expectation:
+    """Ask whether a dtype that NumPy has is shown as another one."""
+    own = dtype if dtype.startswith(_NUMPY) else ""
+    return expected("", lambda r: own and r.shown and r.shown.dtype != own, "")
+
+
+_NUMPY = ("int", "uint", "float16", "float32", "float64", "complex", "bool")
+
+
 def _protects(record: object) -> bool:
     """Return whether the target imported a tensor as read-only."""
     shown = getattr(record, "shown", None)
@@ -483,7 +492,10 @@ _FIELDS = (
             Import(Tensor(dtype=name)),
             HANDLED,
             "wrong numbers",
-            facts=((refused(), f"imports no {name}"),),
+            facts=(
+                (refused(), f"imports no {name}"),
+                (_another(name), f"takes {name} as another dtype"),
+            ),
         )
         for name in DTYPES
         if DTYPES[name][1] >= 8
