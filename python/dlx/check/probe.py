@@ -180,7 +180,7 @@ class Export:
         self.struct = kind.from_address(self.address)
         dimensions = (ctypes.c_int64 * (2 * room)).from_address(start + 144)
         if room:
-            np.frombuffer(dimensions, np.int64)[:] = 1
+            np.ctypeslib.as_array(dimensions)[:] = 1
         dimensions[:rank] = [*extents]
         dimensions[room : room + rank] = [*memory.strides]
         tensor = self.struct.dl_tensor

@@ -28,7 +28,7 @@ from dlx.check.repro import programs
 from dlx.check.requirements import requirements
 from dlx.check.results import FAILED, Header, Report, Result
 from dlx.check.suite import CHECKS, SUITE
-from dlx.check.suite.row import Check
+from dlx.check.suite.row import EFFECTS, Check
 from dlx.check.target import CannotCheck, load
 
 __all__ = ["judge", "run", "select"]
@@ -210,11 +210,21 @@ def _result(check: Check, seen: tuple[str, str, dict[str, Any]] | None) -> Resul
         level=check.level,
         derived=first.derived,
         stimulus=check.stimulus,
-        effect=check.effect,
+        effect=_effect(check, result, record),
         result=result,
         text=text,
         record=record,
     )
+
+
+def _effect(check: Check, result: str, record: dict[str, Any]) -> str:
+    """Return what a deviation does: an exception is never a wrong number."""
+    if result in ("crashes", "hangs"):
+        return "crash"
+    if result == "deviates" and record.get("raised"):
+        milder = "class of error" if check.expects.of_raising else "refusal"
+        return max(milder, check.effect, key=EFFECTS.index)
+    return check.effect
 
 
 def _all(
