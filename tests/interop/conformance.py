@@ -12,6 +12,7 @@ from itertools import groupby
 from pathlib import Path
 
 from dlx.check import CannotCheck, Report, Result, run
+from dlx.check.structs import DTYPES
 from dlx.check.suite.row import EFFECTS
 from dlx.check.targets import ABSENT, TARGETS
 
@@ -123,11 +124,13 @@ def _points(found: list[Result]) -> Iterator[str]:
 
 def _facts(facts: list[str]) -> Iterator[str]:
     """Put dtypes together: imports no A, B."""
-    for start, same in groupby(
-        sorted(set(facts)), lambda text: text.rpartition(" ")[0]
-    ):
-        words = [text.rpartition(" ")[2] for text in same]
-        yield f"{start} {', '.join(words)}".strip()
+
+    def without_dtype(text: str) -> str:
+        return " ".join("DTYPE" if word in DTYPES else word for word in text.split())
+
+    for text, same in groupby(sorted(set(facts), key=without_dtype), without_dtype):
+        dtypes = [word for fact in same for word in fact.split() if word in DTYPES]
+        yield text.replace("DTYPE", ", ".join(sorted(dtypes)))
 
 
 def head() -> str:

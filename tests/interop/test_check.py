@@ -60,8 +60,8 @@ FINDINGS = {
 @pytest.fixture(scope="session")
 def found(request: pytest.FixtureRequest) -> Mapping[str, Report]:
     """Check the libraries of the tests that were chosen, once."""
-    chosen: set[str] = {
-        item.callspec.params["target"]
+    chosen = {
+        str(item.callspec.params["target"])
         for item in request.session.items
         if isinstance(item, pytest.Function)
         and item.module.__name__ == __name__
