@@ -96,7 +96,7 @@ def section(report: Report) -> list[str]:
     """Return what is said of one library."""
     lines = [f"## {report.header.target}", ""]
     found = failed(report)
-    for grave, title in ((True, "MUST"), (False, "SHOULD")):
+    for grave, title in ((True, "MUST, or wrong results"), (False, "SHOULD")):
         of_level = [result for result in found if result.fails_run is grave]
         if of_level:
             lines += [f"{title}:", "", *_points(of_level), ""]
