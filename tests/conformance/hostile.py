@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import sys
@@ -164,7 +165,8 @@ def raising_producer() -> Target:
 
 def handling() -> Target:
     """Crash, but for a handler that ends the process as if all was well."""
-    signal.signal(signal.SIGABRT, lambda number, frame: os._exit(0))
+    c = ctypes.CDLL(None)
+    c.signal(int(signal.SIGABRT), ctypes.cast(c._exit, ctypes.c_void_p))
     return _numpy("aborts")
 
 
