@@ -121,7 +121,7 @@ def load(name: str) -> Target:
         except Exception as error:
             raise CannotCheck(f"{name}: {type(error).__name__}: {error}") from error
         if not isinstance(made, Target):
-            raise CannotCheck(f"{name} returned a {type(made).__name__}, not a Target")
+            raise CannotCheck(f"{name}: returns {type(made).__name__}, not a Target")
         return made
     for target in TARGETS:
         if target.name == name:

@@ -56,14 +56,17 @@ def serve(target: str, descriptor: int, blocked: bool) -> None:
     With `blocked`, `target` is statements that import it, dlx cannot be imported, and
     commands are programs.
     """
+    process = os.getpid()
     wire = socket.socket(fileno=descriptor)
     reader = wire.makefile("r")
     answer: dict[str, Any] = {}
     try:
         work = _programs(target) if blocked else _checks(target, answer)
     except BaseException as error:
-        text = f"{type(error).__name__}: {error}".splitlines()[0]
-        answer = {"cannot": text}
+        answer = {"cannot": described(error)}
+    if os.getpid() != process:
+        # The target has forked while it was imported.
+        os._exit(0)
     gc.collect()
     gc.freeze()
     _send(wire, answer)
@@ -79,6 +82,12 @@ def serve(target: str, descriptor: int, blocked: bool) -> None:
         _, status = os.waitpid(child, 0)
         _send(wire, {"status": os.waitstatus_to_exitcode(status)})
     os._exit(0)
+
+
+def described(error: BaseException) -> str:
+    """Return an exception in one line; one of dlx that says all is its message."""
+    text = f"{error}" if type(error).__name__ == "CannotCheck" else ""
+    return (text or f"{type(error).__name__}: {error}").splitlines()[0]
 
 
 def _send(wire: socket.socket, line: dict[str, Any]) -> None:
@@ -144,8 +153,7 @@ def _programs(imports: str) -> Callable[[Any, Journal], None]:
         try:
             exec(compile(program, "reproduction.py", "exec"), {"__name__": "__main__"})
         except BaseException as error:
-            text = f"{type(error).__name__}: {error}".splitlines()[0]
-            journal.write({"raised": text})
+            journal.write({"raised": described(error)})
 
     return work
 
