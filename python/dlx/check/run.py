@@ -250,8 +250,9 @@ def _all(
         if batch.ended:
             break
         if not current:
-            text = f"no check could begin: {_how(batch)}"
-            raise CannotCheck(text)
+            said = [line for line in batch.output.splitlines() if line.strip()]
+            why = said[-1].strip()[:160] if said else _how(batch)
+            raise CannotCheck(f"no check could begin, because of `setup`: {why}")
         if current not in seen:
             result = "hangs" if batch.status is None else "crashes"
             text = f"{_how(batch)} while the target {step or 'is prepared'}"

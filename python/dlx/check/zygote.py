@@ -7,11 +7,13 @@ which outlives every way in which a child can end, closed descriptors included.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import mmap
 import os
 import resource
+import signal
 import socket
 import sys
 import traceback
@@ -50,12 +52,19 @@ class Journal:
                 yield json.loads(line)
 
 
+def _end_with_parent() -> None:
+    """Have the kernel end this process when the one that started it has ended."""
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def serve(target: str, descriptor: int, blocked: bool) -> None:
     """Import the target, and fork a child for each command that comes.
 
     With `blocked`, `target` is statements that import it, dlx cannot be imported, and
     commands are programs.
     """
+    _end_with_parent()
     process = os.getpid()
     wire = socket.socket(fileno=descriptor)
     reader = wire.makefile("r")
@@ -87,7 +96,8 @@ def serve(target: str, descriptor: int, blocked: bool) -> None:
 def described(error: BaseException) -> str:
     """Return an exception in one line; one of dlx that says all is its message."""
     text = f"{error}" if type(error).__name__ == "CannotCheck" else ""
-    return (text or f"{type(error).__name__}: {error}").splitlines()[0]
+    whole = text or f"{type(error).__name__}: {error}"
+    return whole.splitlines()[0].removesuffix(": ")
 
 
 def _send(wire: socket.socket, line: dict[str, Any]) -> None:
@@ -162,6 +172,7 @@ def _child(command: dict[str, Any], work: Callable[[Any, Journal], None]) -> Non
     code = 70
     try:
         os.setsid()
+        _end_with_parent()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         with open(command["output"], "ab") as output, open(os.devnull, "rb") as null:
             os.dup2(null.fileno(), 0)
@@ -173,5 +184,7 @@ def _child(command: dict[str, Any], work: Callable[[Any, Journal], None]) -> Non
         if os.getpid() == process:
             journal.write({"end": True})
         code = 0
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(code)

@@ -137,7 +137,7 @@ def describe(
     yield from judged.complaints
     grave = len(judged.those("fails"))
     if judged.those("error"):
-        yield "exit 2: the suite itself failed"
+        yield "exit 2: the suite itself failed, or an expression of the target"
     elif grave:
         but = f", that {file} does not know" if file else ""
         yield f"exit 1: {grave} deviations from a MUST, or with wrong results{but}"
