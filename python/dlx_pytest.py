@@ -6,6 +6,7 @@ imported only where an option or a test asks for it.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -53,15 +54,13 @@ def pytest_configure(config: pytest.Config) -> None:
         from dlx.check.suite import SUITE
     except ModuleNotFoundError as error:
         raise pytest.UsageError(f"--dlx-check: {error}: pip install numpy") from None
-    given: str | None = config.getoption("dlx_deviations")
-    file = None if given is None else config.invocation_params.dir / given
+    file: str | None = config.getoption("dlx_deviations")
+    folder = os.path.relpath(config.rootpath)
     suite: str = config.getoption("dlx_suite") or SUITE
     found = {}
     try:
         for target in dict.fromkeys(targets):
-            found[target] = cases(
-                target, suite=suite, deviations=file, folder=config.rootpath
-            )
+            found[target] = cases(target, suite=suite, deviations=file, folder=folder)
     except CannotCheck as reason:
         raise pytest.UsageError(f"--dlx-check: {reason}") from None
     config.stash[_CASES] = found

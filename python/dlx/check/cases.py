@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from dlx.check.deviations import FILE, Deviations, Judgement, Verdict, find
-from dlx.check.results import Report, Result
+from dlx.check.results import FAILED, Report, Result
 from dlx.check.run import run, select
 from dlx.check.suite import SUITE
 from dlx.check.suite.row import Check
@@ -166,6 +166,10 @@ def _tolerated(verdict: Verdict) -> str:
 
 def _explained(result: Result, batch: Batch) -> Iterator[str]:
     """Say what was seen, what requires another thing, and how to see it again."""
+    again = f"python -m dlx check {batch.target} --only {result.check}"
+    if result.result not in (*FAILED, "error"):
+        yield f"again: {again}"
+        return
     yield f"{result.result}: {result.text}"
     if result.result == "error":
         yield str(result.record.get("traceback", ""))
@@ -183,7 +187,7 @@ def _explained(result: Result, batch: Batch) -> Iterator[str]:
         yield ""
     elif result.record:
         yield f"seen: {json.dumps(result.record)}"
-    yield f"all of it: python -m dlx check {batch.target} --only {result.check}"
+    yield f"again: {again}"
     if result.fails_run:
         file = batch.deviations.path or FILE
         yield (
