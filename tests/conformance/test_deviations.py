@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -296,6 +297,16 @@ def test_whatever_a_target_says_the_written_file_can_be_read(
     text, count = file.adding(Judgement((verdict,)), name)
     assert count == 1
     assert Deviations.parse(text, FILE).entries[KNOWN].result == "crashes"
+
+
+def test_the_file_of_the_guide_is_one() -> None:
+    """docs/check.md, Deviations file: its check is one of the suite."""
+    guide = (Path(__file__).parents[2] / "docs/check.md").read_text()
+    [text] = re.findall(r"^```toml\n(.*?)^```$", guide, re.M | re.S)
+    file = Deviations.parse(text, FILE)
+    assert len(file.entries) == 1
+    assert file.unknown == ()
+    assert (file.suite, file.target) == ("1.3.0", "mylib")
 
 
 def test_dlx_has_no_deviations() -> None:

@@ -44,7 +44,7 @@ class Pair:
                 f"{self.check} {self.after} only after several of the {self.tried} "
                 "checks before it"
             )
-        return f"{self.check} {self.alone}, now after the {self.tried} others, too"
+        return f"{self.check} {self.alone} after others, too, this time"
 
 
 def pairs(target: str, report: Report) -> Iterator[Pair]:
