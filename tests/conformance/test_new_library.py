@@ -57,15 +57,17 @@ def test_three_planted_faults_are_named_and_reproduced(folder: Path) -> None:
         assert f"{check}  deviates" in ended.stdout
         program = folder / "out" / "tiny" / f"{check}.py"
         shown = ran(folder, "-c", BLOCKED, str(program))
+        assert shown.returncode == 1
         assert "AssertionError" in shown.stderr
     assert "consumer.dtype.int8 " not in ended.stdout
     assert "consumer.strides.gaps" not in ended.stdout
 
 
 def test_the_faults_fail_in_pytest_with_their_programs(folder: Path) -> None:
-    """docs/check.md, pytest: one option, and no file of tests."""
+    """docs/check.md, pytest: one option, no file of tests, and no path to set."""
     options = ("-p", "dlx_pytest", "--dlx-check=tiny:target", "-k", " or ".join(FAULTS))
-    ended = ran(folder, "-m", "pytest", *options)
+    # As the command `pytest` does, -P leaves the working directory out of sys.path.
+    ended = ran(folder, "-P", "-m", "pytest", *options)
     assert ended.returncode == 1, ended.stdout + ended.stderr
     failed = ended.stdout.count("\nFAILED dlx::tiny::")
     for check in FAULTS:

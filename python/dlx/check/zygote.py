@@ -157,6 +157,8 @@ class _Blocked:
 
 def _programs(imports: str) -> Callable[[Any, Journal], None]:
     sys.meta_path.insert(0, _Blocked)
+    # As `load` finds the target in the working directory.
+    sys.path.insert(0, "")
     exec(imports, {})
 
     def work(program: Any, journal: Journal) -> None:
