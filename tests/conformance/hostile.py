@@ -28,6 +28,12 @@ def _numpy(take: str, **fields: Any) -> Target:
     )
 
 
+def kills_parent(x: Any, **keywords: Any) -> Any:
+    """Kill the process that has forked this one."""
+    os.kill(os.getppid(), signal.SIGKILL)
+    return take(x, **keywords)
+
+
 def take(x: Any, **keywords: Any) -> Any:
     """Import as NumPy does."""
     import numpy as np
@@ -121,7 +127,7 @@ aborting, hanging, closing = (
     target_of("closes"),
 )
 forking, leaving, exiting = target_of("forks"), target_of("leaves"), target_of("exits")
-killing = target_of("kills")
+killing, killing_parent = target_of("kills"), target_of("kills_parent")
 remembering, remembering_two = target_of("remembers"), target_of("remembers_two")
 
 

@@ -64,6 +64,7 @@ def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[st
         (f"{HOSTILE}:wrong_field", "Target(tensors=None) is not a dict"),
         (f"{HOSTILE}:wrong_name", "names no folder"),
         (f"{HOSTILE}:wrong_setup", "RuntimeError: no runtime"),
+        (f"{HOSTILE}:killing_parent", "the process that forks for the target has"),
     ],
 )
 def test_a_target_that_cannot_be_checked_is_one_line(

@@ -202,6 +202,21 @@ def test_an_entry_that_is_out_of_date_fails(
     result.stdout.fnmatch_lines([says])
 
 
+def test_a_file_about_another_target_is_left_alone(
+    pytester: pytest.Pytester,
+) -> None:
+    """docs/check.md, Deviations file: `target`; named by an option it is an error."""
+    (pytester.path / FILE).write_text(f'target = "other"\n{ENTRY}')
+    result = ran(pytester, "-k", f"{WRONG} or toml", "-rs")
+    assert (result.parseoutcomes()["failed"], result.parseoutcomes()["skipped"]) == (
+        1,
+        1,
+    )
+    result.stdout.fnmatch_lines(["SKIPPED*it is about other"])
+    result = ran(pytester, "-k", WRONG, f"--dlx-deviations={FILE}")
+    result.stdout.fnmatch_lines(["cannot check *it is about other, not *"])
+
+
 def test_a_file_that_cannot_be_read_is_a_usage_error(pytester: pytest.Pytester) -> None:
     """docs/check.md, pytest: before anything is run."""
     (pytester.path / FILE).write_text("suit = '1.3.0'")

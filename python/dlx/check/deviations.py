@@ -52,7 +52,9 @@ class Entry:
     def lacks(self) -> str:
         """Say what a strict run asks for and the entry has not, if anything."""
         return " and ".join(
-            f"no {name}" for name in ("reason", "link") if not getattr(self, name)
+            f"no {name}"
+            for name in ("reason", "link")
+            if not getattr(self, name).strip()
         )
 
 
@@ -221,19 +223,21 @@ class Deviations:
     def write(self, judgement: Judgement, target: str) -> int:
         """Add what fails the run to the file, with empty reasons; return how many."""
         path = Path(self.path)
-        old = path.read_text(encoding="utf-8") if path.exists() else ""
+        old = path.read_bytes().decode("utf-8") if path.exists() else ""
         text, count = self.adding(judgement, target)
         if not count:
             return 0
-        whole = f"{old}\n{text}" if old and not old.endswith("\n") else old + text
+        if old and not old.endswith("\n"):
+            text = f"\n{text}"
         try:
-            Deviations.parse(whole, self.path)
+            Deviations.parse(old + text, self.path)
         except CannotCheck:
             raise CannotCheck(
                 f"{path}: entries cannot be added to it; write it with [[deviation]]"
             ) from None
         try:
-            path.write_text(whole, encoding="utf-8")
+            with open(path, "a", encoding="utf-8", newline="") as file:
+                file.write(text)
         except OSError as error:
             raise CannotCheck(f"{path}: {error.strerror}") from None
         return count

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlx.check import zygote
+from dlx.check.target import CannotCheck
 from dlx.check.zygote import JOURNAL, Journal
 
 __all__ = ["Batch", "Zygote"]
@@ -115,10 +116,11 @@ class Zygote:
             "journal": self._path("journal"),
             "output": self._path("output"),
         }
-        self._wire.sendall(json.dumps(command).encode() + b"\n")
+        with contextlib.suppress(BrokenPipeError):
+            self._wire.sendall(json.dumps(command).encode() + b"\n")
         started = self._receive(30)
         if started is None or "pid" not in started:
-            raise RuntimeError("the process that forks for the target has ended")
+            raise CannotCheck("the process that forks for the target has ended")
         self._child = started["pid"]
         lines: list[dict[str, Any]] = []
         heard = time.monotonic()
@@ -140,6 +142,7 @@ class Zygote:
                 break
         # What the target has forked goes, too.
         self._end(self._child)
+        self._child = 0
         with open(self._path("output"), "rb") as file:
             output = file.read()[-4000:].decode("utf-8", "replace")
         return Batch(lines, status, output)

@@ -58,9 +58,12 @@ def _run(args: argparse.Namespace) -> int:
                 report = check.run(
                     target, checks, isolated=not args.in_process, progress=progress
                 )
-            judged = known.judge(report)
-            for line in describe(report, args.all, judged, known.path, strict):
+            mine = known.of(report.header.target)
+            judged = mine.judge(report)
+            for line in describe(report, args.all, judged, mine.path, strict):
                 print(line)
+            if mine.path != known.path:
+                print(f"{known.path} is about {known.target}: it is left alone")
             for pair in pairs.pairs(target, report) if args.bisect else ():
                 print(pair)
             if args.write_deviations:
