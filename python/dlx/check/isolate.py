@@ -22,9 +22,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlx.check import zygote
+from dlx.check.target import CannotCheck
 from dlx.check.zygote import JOURNAL, Journal
 
 __all__ = ["Batch", "Zygote", "zygotes"]
+
+IMPORT = 120.0
+"""Seconds that the import of a target may take."""
 
 _START = (
     "import json, runpy, sys; task = json.loads(sys.argv[1]); sys.path[:] = task[0]; "
@@ -60,14 +64,14 @@ class Zygote:
     def _path(self, name: str) -> str:
         return os.path.join(self._folder.name, name)
 
-    def answer(self, timeout: float = 120.0) -> dict[str, Any]:
+    def answer(self) -> dict[str, Any]:
         """Return what it said of its import: "version", or why it "cannot"."""
         if self._answer is None:
-            found = self._receive(timeout)
+            found = self._receive(IMPORT)
             self._answer = (
                 found
                 if found is not None
-                else {"cannot": f"no end of the import in {timeout:.0f} s"}
+                else {"cannot": f"no end of the import in {IMPORT:.0f} s"}
             )
         return self._answer
 
@@ -101,10 +105,11 @@ class Zygote:
             "journal": self._path("journal"),
             "output": self._path("output"),
         }
-        self._wire.sendall(json.dumps(command).encode() + b"\n")
+        with contextlib.suppress(BrokenPipeError):
+            self._wire.sendall(json.dumps(command).encode() + b"\n")
         started = self._receive(30)
         if started is None or "pid" not in started:
-            raise RuntimeError("the process that forks for the target has ended")
+            raise CannotCheck("the process that forks for the target has ended")
         lines: list[dict[str, Any]] = []
         heard = time.monotonic()
         status: int | None = None
@@ -121,23 +126,24 @@ class Zygote:
                 if new:
                     heard = time.monotonic()
                 elif time.monotonic() - heard > silence:
-                    self._end(started["pid"])
+                    self.end(started["pid"])
                     self._receive(30)
                     break
         finally:
             # What the target has forked goes, too, and all of it on an interrupt.
-            self._end(started["pid"])
+            self.end(started["pid"])
         with open(self._path("output"), "rb") as file:
             output = file.read()[-4000:].decode("utf-8", "replace")
         return Batch(lines, status, output)
 
     @staticmethod
-    def _end(group: int) -> None:
+    def end(group: int) -> None:
+        """End a group of processes."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, signal.SIGKILL)
 
     def close(self) -> None:
-        """Let it end, and remove its files."""
+        """Remove its files."""
         self._wire.close()
         self._folder.cleanup()
 
@@ -159,6 +165,7 @@ def zygotes(target: str = "", imports: str = "") -> Iterator[list[Zygote]]:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
+            start_new_session=True,
         )
     found = []
     for pair in pairs:
@@ -170,8 +177,6 @@ def zygotes(target: str = "", imports: str = "") -> Iterator[list[Zygote]]:
     finally:
         for each in found:
             each.close()
-        try:
-            process.wait(2)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        # With what the target has started.
+        Zygote.end(process.pid)
+        process.wait()

@@ -22,6 +22,7 @@ import numpy as np
 
 import dlx
 from dlx.check.expect import raising
+from dlx.check.inside import Inside
 from dlx.check.isolate import Batch, Zygote, zygotes
 from dlx.check.records import Record
 from dlx.check.repro import programs
@@ -50,12 +51,14 @@ def select(
     `only` has patterns of names, and R-numbers. `suite` leaves newer checks out.
     """
 
+    newest = _count(suite)
+
     def wanted(check: Check) -> bool:
         names = check.requirements.split()
         return (
             (not role or check.role == role)
             and (not level or check.level == level)
-            and _count(check.since) <= _count(suite)
+            and _count(check.since) <= newest
             and (
                 not only
                 or any(
@@ -69,7 +72,10 @@ def select(
 
 
 def _count(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
+    try:
+        return tuple(int(part) for part in version.split("."))
+    except ValueError:
+        raise CannotCheck(f"suite {version!r} is no version such as {SUITE}") from None
 
 
 def judge(check: Check, record: Record) -> tuple[str, str]:
@@ -80,10 +86,8 @@ def judge(check: Check, record: Record) -> tuple[str, str]:
     if wrong is not None:
         return "deviates", wrong
     if check.expects.of_elements and record.notes.get("not shown"):
-        return (
-            "untestable",
-            f"not-observable: `show` raises {record.notes['not shown']}",
-        )
+        why = record.notes["not shown"]
+        return "untestable", f"not-observable: `show` raises {why}"
     for expectation, text in check.facts:
         if expectation.wrong(record) is None:
             return "fact", text
@@ -98,22 +102,32 @@ def run(
     *,
     confirm: bool = True,
     reproduce: bool = True,
+    isolated: bool = True,
     progress: Callable[[str, int], None] = lambda check, done: None,
 ) -> Report:
     """Run checks against a target by its name, or `package.module:factory`.
 
-    `progress` gets the check that begins, and how many are done. Raises `CannotCheck`.
+    `progress` gets the check that begins, and how many are done. Without `isolated`,
+    the checks run in this process, and nothing is confirmed. Raises `CannotCheck`.
     """
     chosen = tuple(checks)
+    confirm = confirm and isolated
     began = time.monotonic()
     reproduces = confirm and reproduce
     # Who has described a target of his own has imported dlx with it.
     imports = load(target).statements if ":" not in target and reproduces else ""
     with ExitStack() as ending:
-        zygote, *others = ending.enter_context(zygotes(target, imports))
+        zygote: Zygote | Inside
+        others: list[Zygote] = []
+        if isolated:
+            zygote, *others = ending.enter_context(zygotes(target, imports))
+        else:
+            zygote = Inside(target)
+            ending.callback(zygote.close)
         answer = zygote.answer()
         if "cannot" in answer:
-            raise CannotCheck(f"{target}: {answer['cannot']}")
+            said = answer["cannot"].removeprefix(f"{target}: ")
+            raise CannotCheck(f"{target}: {said}")
         about, spelled = answer["target"], answer["spelled"]
         limit = about["timeout"]
         if reproduces and not others:
@@ -228,7 +242,7 @@ def _effect(check: Check, result: str, record: dict[str, Any]) -> str:
 
 
 def _all(
-    zygote: Zygote,
+    zygote: Zygote | Inside,
     checks: dict[str, Check],
     silence: float,
     progress: Callable[[str, int], None] = lambda check, done: None,
@@ -261,8 +275,9 @@ def _all(
         if batch.ended:
             break
         if not current:
-            text = f"no check could begin: {_how(batch)}"
-            raise CannotCheck(text)
+            said = [line for line in batch.output.splitlines() if line.strip()]
+            why = said[-1].strip()[:160] if said else _how(batch)
+            raise CannotCheck(f"no check could begin, because of `setup`: {why}")
         if current not in seen:
             result = "hangs" if batch.status is None else "crashes"
             text = f"{_how(batch)} while the target {step or 'is prepared'}"

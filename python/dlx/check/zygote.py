@@ -9,6 +9,7 @@ every way in which a child can end, closed descriptors included.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import mmap
@@ -66,6 +67,12 @@ Work: TypeAlias = Callable[[Any, Journal], None]
 """What a child does with a command."""
 
 
+def _end_with_parent() -> None:
+    """Have the kernel end this process when the one that started it has ended."""
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def serve(target: str, imports: str, checks: int, programs: int) -> None:
     """Import the target, and fork a child for each command that comes.
 
@@ -73,15 +80,23 @@ def serve(target: str, imports: str, checks: int, programs: int) -> None:
     `checks` name checks of `target`, for which dlx is imported; those of `programs` are
     programs, and there `imports` are run and dlx cannot be imported.
     """
+    _end_with_parent()
+    process = os.getpid()
     twin, cannot = -1, ""
     if programs >= 0:
         sys.meta_path.insert(0, _Blocked)
+        if checks < 0:
+            # As `load` finds the target in the working directory.
+            sys.path.insert(0, "")
         try:
             exec(imports, {})
         except BaseException as error:
-            cannot = _line(error)
+            cannot = described(error)
+        _end_other(process)
         twin = os.fork() if checks >= 0 else -1
     if twin == 0:
+        _end_with_parent()
+        process = os.getpid()
         os.close(programs)
         sys.meta_path.remove(_Blocked)
     if twin == 0 or programs < 0:
@@ -89,8 +104,9 @@ def serve(target: str, imports: str, checks: int, programs: int) -> None:
         try:
             work = _checks(target, answer)
         except BaseException as error:
-            answer = {"cannot": _line(error)}
+            answer = {"cannot": described(error)}
             work = _program
+        _end_other(process)
         _listen(checks, answer, work)
     else:
         if twin > 0:
@@ -101,8 +117,10 @@ def serve(target: str, imports: str, checks: int, programs: int) -> None:
     os._exit(0)
 
 
-def _line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
+def _end_other(process: int) -> None:
+    """End the second process, if the target has forked while it was imported."""
+    if os.getpid() != process:
+        os._exit(0)
 
 
 def _listen(descriptor: int, answer: dict[str, Any], work: Work) -> None:
@@ -122,6 +140,13 @@ def _listen(descriptor: int, answer: dict[str, Any], work: Work) -> None:
         _send(wire, {"pid": child})
         _, status = os.waitpid(child, 0)
         _send(wire, {"status": os.waitstatus_to_exitcode(status)})
+
+
+def described(error: BaseException) -> str:
+    """Return an exception in one line; one of dlx that says all is its message."""
+    text = f"{error}" if type(error).__name__ == "CannotCheck" else ""
+    whole = text or f"{type(error).__name__}: {error}"
+    return whole.splitlines()[0].removesuffix(": ")
 
 
 def _send(wire: socket.socket, line: dict[str, Any]) -> None:
@@ -183,13 +208,14 @@ def _program(program: Any, journal: Journal) -> None:
     try:
         exec(compile(program, "reproduction.py", "exec"), {"__name__": "__main__"})
     except BaseException as error:
-        journal.write({"raised": _line(error)})
+        journal.write({"raised": described(error)})
 
 
 def _child(command: dict[str, Any], work: Work) -> None:
     code = 70
     try:
         os.setsid()
+        _end_with_parent()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         # Some libraries print a trace, which takes seconds, or exit with a code.
         for each in _CRASHES:
@@ -204,5 +230,7 @@ def _child(command: dict[str, Any], work: Work) -> None:
         if os.getpid() == process:
             journal.write({"end": True})
         code = 0
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(code)
