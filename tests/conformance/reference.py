@@ -100,7 +100,9 @@ class Array:
 
     def numpy(self) -> Any:
         """Return a copy of the elements."""
-        if self.data.strides < (0,) and wrong("cannot show negative strides"):
+        if any(s < 0 for s in self.data.strides) and wrong(
+            "cannot show negative strides"
+        ):
             raise MemoryError
         return -self.data if self.lazy else self.data.copy()
 
