@@ -13,9 +13,9 @@ import numpy as np
 from dlx._inspection.memory import read
 from dlx.check import structs
 from dlx.check.experiments import Lab, Untestable, settle
-from dlx.check.probe import natives
+from dlx.check.probe import natives, unpacked
 from dlx.check.records import Record, Struct
-from dlx.check.structs import UNVERSIONED, USED, VERSIONED
+from dlx.check.structs import PADDED, UNVERSIONED, USED, VERSIONED
 
 __all__ = ["Export", "Given", "Kinds", "Method", "fields_of", "given", "readable"]
 
@@ -112,6 +112,14 @@ def fields_of(managed: Any, name: str, expected: bytes | None) -> Struct:
     dtype = (tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes)
     sound = tensor.device.device_type == 1 and (tensor.shape or not rank)
     found = elements(tensor, (dtype[1] * dtype[2] + 7) // 8) if sound else None
+    bits = dtype[1] * dtype[2]
+    if found and 0 < bits < 8:
+        if not versioned or not managed.flags & PADDED:
+            found = unpacked(found, bits, len(found))
+        mask = (1 << bits) - 1
+        found, expected = (
+            each and bytes(code & mask for code in each) for each in (found, expected)
+        )
     return Struct(
         name=name,
         version=(managed.version.major, managed.version.minor) if versioned else (0, 0),

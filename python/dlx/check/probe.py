@@ -22,6 +22,7 @@ from dlx.check.records import Asked
 from dlx.check.structs import (
     COPIED,
     DTYPES,
+    PADDED,
     READ_ONLY,
     UNVERSIONED,
     VERSIONED,
@@ -31,7 +32,17 @@ from dlx.check.structs import (
     kept,
 )
 
-__all__ = ["NEWEST", "ROOM", "Export", "Memory", "Probe", "Tensor", "natives", "probe"]
+__all__ = [
+    "NEWEST",
+    "ROOM",
+    "Export",
+    "Memory",
+    "Probe",
+    "Tensor",
+    "natives",
+    "probe",
+    "unpacked",
+]
 
 NEWEST = (1, 3)
 ROOM = 4096
@@ -80,6 +91,14 @@ class Tensor:
     table: str = ""
     """Which exchange table the class has: "", "plain", "newer", "no-borrow", ..."""
 
+    @property
+    def packed_bits(self) -> int:
+        """Return the bits of a packed element, 0 where elements have whole bytes."""
+        _, bits, lanes = (
+            DTYPES[self.dtype] if isinstance(self.dtype, str) else self.dtype
+        )
+        return 0 if self.flags & PADDED else bits * lanes % 8
+
 
 def _itemsize(dtype: tuple[int, int, int]) -> int:
     return max(1, (dtype[1] * dtype[2] + 7) // 8)
@@ -93,6 +112,19 @@ def known_to_numpy(dtype: str | tuple[int, int, int]) -> Any:
         return None
 
 
+def packed(codes: bytes, bits: int) -> bytes:
+    """Pack elements of less than a byte: the first is in the lowest bits (R107)."""
+    whole = sum(code << (place * bits) for place, code in enumerate(codes))
+    return whole.to_bytes((len(codes) * bits + 7) // 8, "little")
+
+
+def unpacked(data: bytes, bits: int, count: int) -> bytes:
+    """Return packed elements, one in each byte."""
+    whole = int.from_bytes(data, "little")
+    mask = (1 << bits) - 1
+    return bytes(whole >> (place * bits) & mask for place in range(count))
+
+
 class Memory:
     """Elements 1, 2, 3, ... in pages of their own, between pages of a pattern."""
 
@@ -101,6 +133,7 @@ class Memory:
         named = self.named = spec.dtype
         self.dtype = DTYPES[named] if isinstance(named, str) else named
         self.item = _itemsize(self.dtype)
+        self.bits = spec.packed_bits
         self.shape = spec.shape
         self.strides = spec.strides or structs.row_major(spec.shape)
         ends = [
@@ -126,6 +159,9 @@ class Memory:
 
     def _fill(self, named: str | tuple[int, int, int]) -> None:
         counted = np.arange(1, math.prod(self.shape) + 1)
+        if self.bits:
+            self._pack(bytes(counted.tolist()))
+            return
         if known := known_to_numpy(named):
             counted = counted.astype(known).view(np.uint8)
         else:
@@ -149,13 +185,23 @@ class Memory:
             (*(s * self.item for s in self.strides), 1),
         )
 
+    def _pack(self, codes: bytes) -> None:
+        data = packed(codes, self.bits)
+        self.bytes[self.first : self.first + len(data)] = np.frombuffer(data, np.uint8)
+
     def values(self) -> bytes:
-        """Return the elements in row-major order."""
+        """Return the elements in row-major order, packed ones in a byte each."""
+        if self.bits:
+            data = self.bytes[self.first :][: self.size - ROOM - self.first]
+            return unpacked(data.tobytes(), self.bits, math.prod(self.shape))
         return bytes(self.elements.tobytes())
 
     def change(self) -> None:
         """Write other elements, as the owner of the memory may."""
-        self.elements[...] = self.elements ^ 1
+        if self.bits:
+            self._pack(bytes(code ^ 1 for code in self.values()))
+        else:
+            self.elements[...] = self.elements ^ 1
         self.expected = self.values()
 
 

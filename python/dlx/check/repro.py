@@ -124,7 +124,7 @@ def _array(tensor: Tensor) -> str:
     code = code.replace("np.bool", "bool")
     if len(tensor.shape) != 1:
         code += f".reshape({tensor.shape})"
-    if tensor.off % 64:
+    if tensor.off % 64 or tensor.packed_bits:
         raise NoProgram
     return code
 

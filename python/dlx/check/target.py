@@ -41,6 +41,13 @@ class Target:
     """Makes a tensor of a NumPy array; what it refuses is untestable."""
     take: Expression | None = None
     """The library's `from_dlpack`; None if it only exports."""
+    take_on: Expression | None = None
+    """Imports for a stream, a handle or an object that has `__cuda_stream__`:
+    `take_on(tensor, stream)`."""
+    take_cuda: Expression | None = None
+    """Imports an object that has `__cuda_array_interface__`, without a stream."""
+    stream: Expression | None = None
+    """A stream of the library, an object that has `__cuda_stream__`."""
     show: Expression | None = None
     """Makes a NumPy array of a tensor, by the library's own means where it has any."""
     address: Expression | None = None

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 _COLUMNS = ("meets", "deviates", "crashes", "hangs", "untestable", "fact", "error")
-_ROLES = ("producer", "consumer", "table", "robustness")
+_ROLES = ("producer", "consumer", "table", "streams", "related", "robustness")
 _SHOWN = 12
 
 
@@ -149,7 +149,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "targets", nargs="*", metavar="TARGET", help="a name, or package.module:factory"
     )
     add("--only", type=lambda text: text.split(","), default=[], help="R59,consumer.*")
-    add("--role", default="", choices=("producer", "consumer", "table"))
+    add("--role", default="", choices=_ROLES[:-1])
     add("--level", default="", choices=("must", "should", "conflict"))
     add("--suite", default="99", help="leave out checks that are newer than this suite")
     add("--all", action="store_true", help="print every deviation")
