@@ -52,6 +52,7 @@ class Finalize:
         if not child:
             # The last that the interpreter clears.
             vars(sys)["dlx_check"] = [x, capsule]
+            x = capsule = answer.value = None
             if self.then == "deleter":
                 later = ctypes.CDLL(None)["__cxa_atexit"]
                 later(c_void_p(managed.deleter), c_void_p(address), None)

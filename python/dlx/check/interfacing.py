@@ -15,8 +15,9 @@ from dlx.check.records import Record
 __all__ = ["ArrowDevice", "CudaInterface", "OwnInterface", "OwnStream", "TakesStream"]
 
 ARROW_DEVICE = "arrow_device_array"
-_DEVICE, _EVENT, _RESERVED = 88, 96, 104
-"""Where the fields of `ArrowDeviceArray` behind its `ArrowArray` are."""
+_DEVICE, _EVENT, _RESERVED, _SIZE = 88, 96, 104, 128
+"""Where the fields of `ArrowDeviceArray` behind its `ArrowArray` are, and its size."""
+_ROUNDS = 10
 
 
 @dataclass(frozen=True)
@@ -146,25 +147,39 @@ class _Shown:
 
 @dataclass(frozen=True)
 class ArrowDevice:
-    """The target exports by Arrow's C device interface."""
+    """The target exports by Arrow's C device interface, several times."""
 
     def run(self, lab: Lab) -> Record:
-        """Do it."""
+        """Do it; what is allocated for the struct was not zero before."""
         x = given(lab, "", "float32", (6,)).tensor
-        lab.step("exports for Arrow")
-        answer = lab.ask(lambda: x.__arrow_c_device_array__())
-        if isinstance(answer.error, AttributeError):
-            raise Untestable("not-asked: no __arrow_c_device_array__")
-        if answer.error is not None or not _pair(answer.value):
-            return Record(raised=answer.raised)
-        capsule = answer.value[1]
-        if not structs.is_capsule(capsule):
-            return Record(notes={"name": type(capsule).__name__})
-        notes: dict[str, Any] = {"name": structs.capsule_name(capsule)}
-        if notes["name"] != ARROW_DEVICE:
-            return Record(notes=notes)
-        struct = structs.capsule_pointer(capsule, ARROW_DEVICE)
-        notes["device"] = ctypes.c_int32.from_address(struct + _DEVICE).value
-        notes["event"] = ctypes.c_uint64.from_address(struct + _EVENT).value != 0
-        notes["reserved"] = any(ctypes.string_at(struct + _RESERVED, 24))
+        notes: dict[str, Any] = {"reserved": False}
+        for _ in range(_ROUNDS):
+            _soil()
+            lab.step("exports for Arrow")
+            answer = lab.ask(lambda: x.__arrow_c_device_array__())
+            if isinstance(answer.error, AttributeError):
+                raise Untestable("not-asked: no __arrow_c_device_array__")
+            if answer.error is not None:
+                return Record(raised=answer.raised)
+            capsule = answer.value[1] if _pair(answer.value) else None
+            if not structs.is_capsule(capsule):
+                return Record(notes=notes)
+            notes["name"] = structs.capsule_name(capsule)
+            if notes["name"] != ARROW_DEVICE:
+                return Record(notes=notes)
+            struct = structs.capsule_pointer(capsule, ARROW_DEVICE)
+            notes["device"] = ctypes.c_int32.from_address(struct + _DEVICE).value
+            notes["event"] = ctypes.c_uint64.from_address(struct + _EVENT).value != 0
+            notes["reserved"] |= any(ctypes.string_at(struct + _RESERVED, 24))
         return Record(notes=notes)
+
+
+def _soil() -> None:
+    """Leave blocks of the struct's size to the allocator, which are not zero."""
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype = ctypes.c_void_p
+    blocks = [ctypes.c_void_p(libc.malloc(_SIZE)) for _ in range(4)]
+    for block in blocks:
+        ctypes.memset(block, 0x5A, _SIZE)
+    for block in blocks:
+        libc.free(block)
