@@ -11,6 +11,7 @@ import builtins
 import ctypes
 import math
 import mmap
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,6 +43,7 @@ __all__ = [
     "natives",
     "probe",
     "unpacked",
+    "work_streams",
 ]
 
 NEWEST = (1, 3)
@@ -90,6 +92,10 @@ class Tensor:
     """Whether the probe can make copies."""
     table: str = ""
     """Which exchange table the class has: "", "plain", "newer", "no-borrow", ..."""
+    address: int = 0
+    """Where the elements are, if not in memory of the probe."""
+    order: Callable[[dict[str, Any]], None] | None = None
+    """Called with the keywords of each export, to order streams."""
 
     @property
     def packed_bits(self) -> int:
@@ -232,7 +238,7 @@ class Export:
         tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes = memory.dtype
         tensor.byte_offset = spec.byte_offset
         pointers = {
-            "data": (0, memory.data - spec.byte_offset),
+            "data": (0, spec.address or memory.data - spec.byte_offset),
             "shape": (24, start + 144),
             "strides": (32, start + 144 + 8 * rank),
         }
@@ -335,6 +341,8 @@ def _dlpack(self: Any, **keywords: Any) -> Any:
     known = {"stream", "max_version", "dl_device", "copy"}
     if unknown := keywords.keys() - known:
         raise TypeError(f"__dlpack__() got unexpected keywords {sorted(unknown)}")
+    if self.spec.order is not None:
+        self.spec.order(keywords)
     keywords.pop("stream", None)
     return self.dlpack(**keywords)
 
@@ -362,6 +370,10 @@ def probe(spec: Tensor) -> Any:
     return made
 
 
+work_streams: dict[int, int] = {}
+"""The current streams of probes, by type of device."""
+
+
 def _hook(function: int, a: int, b: int, c: int, d: int) -> Any:
     """Answer the table functions of probes; only exports make sense for them."""
     if function in (1, 3):
@@ -377,7 +389,7 @@ def _hook(function: int, a: int, b: int, c: int, d: int) -> Any:
             ctypes.memmove(b, made.address + 32, 48)
         return 0
     if function == 4:
-        ctypes.c_void_p.from_address(c).value = None
+        ctypes.c_void_p.from_address(c).value = work_streams.get(a)
         return 0
     raise BufferError("a probe only exports")
 

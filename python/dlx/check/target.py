@@ -46,6 +46,14 @@ class Target:
     `take_on(tensor, stream)`."""
     take_cuda: Expression | None = None
     """Imports an object that has `__cuda_array_interface__`, without a stream."""
+    on_device: Expression | None = None
+    """Makes six float32 of a device's memory, which a stream has written:
+    `on_device(address, stream, (2, 0))`."""
+    work_on: Expression | None = None
+    """Makes a stream the library's current one: `with work_on(stream):`."""
+    driver: str = ""
+    """Environment variables that lead the library to another driver of CUDA or ROCm,
+    if they are set before it uses a device."""
     stream: Expression | None = None
     """A stream of the library, an object that has `__cuda_stream__`."""
     show: Expression | None = None

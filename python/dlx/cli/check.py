@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -34,6 +35,8 @@ def _run(args: argparse.Namespace) -> int:
         return _explain(args.explain)
     if not args.targets:
         raise CannotRun("name a target: numpy, torch, ..., or package.module:factory")
+    if args.driver:
+        os.environ["DLX_CHECK_DRIVER"] = str(Path(args.driver).resolve())
     if args.json and len(args.targets) > 1:
         raise CannotRun("--json writes one report: name one target")
     checks = check.select(args.only, args.role, args.level, args.suite)
@@ -155,6 +158,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add("--all", action="store_true", help="print every deviation")
     add("--json", metavar="FILE", help="write the report as lines of JSON")
     add("--repros", metavar="DIR", help="write reproductions, and an issue to paste")
+    add("--driver", metavar="FILE", help="a simulated driver, for streams.simulated.*")
     add("--explain", metavar="CHECK", help="say what a check does; runs nothing")
 
 

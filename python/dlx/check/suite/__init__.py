@@ -11,6 +11,7 @@ from dlx.check.suite.producer import PRODUCER
 from dlx.check.suite.rare import RARE
 from dlx.check.suite.related import RELATED
 from dlx.check.suite.row import Check, NotCheckable
+from dlx.check.suite.simulated import SIMULATED
 from dlx.check.suite.streams import STREAMS
 from dlx.check.suite.table import TABLE
 
@@ -33,4 +34,5 @@ CHECKS: tuple[Check, ...] = (
     *RARE,
     *STREAMS,
     *RELATED,
+    *SIMULATED,
 )

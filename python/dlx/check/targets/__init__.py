@@ -151,6 +151,10 @@ TARGETS = (
         take_on="lambda x, s: dlx.from_dlpack(x, stream=s)",
         take_cuda="lambda x: dlx.from_dlpack(x, device='cuda:0')",
         stream="dlx.Stream(1)",
+        on_device="lambda p, s, d: dlx.from_pointer("
+        "p, (6,), 'float32', device=d, stream=s)",
+        work_on="dlx.stream",
+        driver="DLX_LIBCUDA DLX_LIBAMDHIP",
         show="lambda x: x.numpy().copy()",
         address="lambda x: x.data_ptr",
         writable="lambda x: not x.readonly",

@@ -1,0 +1,226 @@
+"""Tensors of a simulated device: in which order their elements are used.
+
+A stream of the producer writes the elements first. What a target owes is seen in races:
+pairs of accesses that no stream, event or wait holds apart.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import weakref
+from ctypes import c_uint64
+from dataclasses import dataclass
+from typing import Any
+
+from dlx.check import structs
+from dlx.check.calling import call
+from dlx.check.driver import Machine, driver
+from dlx.check.experiments import Answer, Lab, Untestable
+from dlx.check.probe import NEWEST, Tensor, probe, work_streams
+from dlx.check.records import Record
+from dlx.check.structs import VERSIONED
+
+__all__ = ["Joined", "Ordered", "TableOrder", "Taken"]
+
+SHAPE = (6,)
+
+
+def made(lab: Lab, machine: Machine, device: int, address: int, stream: int) -> Any:
+    """Make a tensor of the target that is ready on a stream, after a write."""
+    make = lab.part("on_device")
+    machine.launch(stream, address, write=True)
+    answer = lab.ask(make, address, stream, (device, 0))
+    if answer.error is not None:
+        raise Untestable("no-such-tensor")
+    return answer.value
+
+
+def seen(machine: Machine, raised: Any = None, **notes: Any) -> Record:
+    """Return the record of what happened on the machine."""
+    notes |= {"races": machine.races, "violations": machine.violations}
+    return Record(raised=raised, notes=notes)
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """The target exports for a stream, which then reads the elements."""
+
+    stream: Any = "handle"
+    """What is passed: a number, None, "handle" for a new stream, or "same"."""
+    reader: int | None = None
+    """The stream that reads, where it is not the one that is passed."""
+    device: int = 2
+    keywords: tuple[tuple[str, Any], ...] = ()
+    ends: bool = False
+    """Whether the stream is destroyed before the export is let go of."""
+
+    def run(self, lab: Lab) -> Record:
+        """Do it."""
+        machine = driver(lab, rocm=self.device == 10)
+        own, address = machine.stream(), machine.memory()
+        x = made(lab, machine, self.device, address, own)
+        named = {"handle": machine.stream(), "same": own}
+        stream = named.get(self.stream, self.stream)
+        keywords = {"max_version": NEWEST, **dict(self.keywords), "stream": stream}
+        machine.forget()
+        lab.step("exports a tensor of a device for a stream")
+        answer = lab.ask(lambda: x.__dlpack__(**keywords))
+        waits = machine.waits
+        if answer.error is not None:
+            return seen(machine, answer.raised)
+        name = structs.capsule_name(answer.value) or ""
+        managed = structs.managed_at(structs.capsule_pointer(answer.value, name), name)
+        tensor = managed.dl_tensor
+        where = (tensor.data or 0) + tensor.byte_offset
+        if tensor.device.device_type == 1:
+            machine.host_reads(where)
+        elif stream != -1:
+            machine.launch(stream if self.reader is None else self.reader, where)
+        if self.ends:
+            machine.call("cuStreamDestroy_v2", stream)
+        lab.step("lets go of a tensor of a device")
+        answer.value = x = None
+        gc.collect()
+        return seen(machine, waits=waits)
+
+
+def _producer(machine: Machine, device: int, address: int, own: int) -> Any:
+    """Return a probe of elements that a stream has written; it orders as it is asked."""
+
+    def order(keywords: dict[str, Any]) -> None:
+        stream = keywords.get("stream")
+        if stream != -1:
+            machine.wait(1 if stream is None else stream, own)
+
+    return probe(Tensor(SHAPE, device=(2, device), address=address, order=order))
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The target imports for a stream, which then reads the elements."""
+
+    by: str = "__dlpack__"
+    """How the producer exports: by __dlpack__, by a table, or by CUDA's interface."""
+    other_device: bool = False
+    """Whether the stream is not one of the tensor's device."""
+    writes_back: bool = False
+    """Whether the producer's stream writes again, once the import is let go of."""
+    own: bool = False
+    """Whether the target imports for a stream object that nobody else holds."""
+
+    def run(self, lab: Lab) -> Record:
+        """Do it."""
+        take = lab.part("take_on")
+        machine = driver(lab)
+        device = int(self.other_device)
+        address, own = machine.memory(device), machine.stream(device)
+        stream = machine.stream()
+        if not self.other_device:
+            machine.launch(own, address, write=True)
+        given = self._given(machine, device, address, own)
+        held = _Held(stream)
+        alive = weakref.ref(held)
+        lab.step("imports a tensor of a device for a stream")
+        answer = lab.ask(take, given, held if self.own else stream)
+        asked = tuple(getattr(given, "calls", ()))
+        if answer.error is not None:
+            passed = [each.keywords.get("stream") for each in asked]
+            return seen(machine, answer.raised, passed=stream in passed)
+        if self.other_device:
+            passed = [each.keywords.get("stream") for each in asked]
+            return seen(machine, passed=stream in passed)
+        del held
+        gc.collect()
+        holds = alive() is not None
+        machine.launch(stream, address)
+        lab.step("lets go of a tensor of a device")
+        answer.value = None
+        gc.collect()
+        if self.writes_back:
+            machine.launch(own, address, write=True)
+        return seen(machine, holds=holds)
+
+    def _given(self, machine: Machine, device: int, address: int, own: int) -> Any:
+        if self.by == "interface":
+            return _Shown(address, own)
+        if self.by == "table":
+            work_streams[2] = own
+            return probe(
+                Tensor(SHAPE, device=(2, device), address=address, table="plain")
+            )
+        return _producer(machine, device, address, own)
+
+
+class _Shown:
+    """An object that has the CUDA array interface, and names its stream."""
+
+    def __init__(self, address: int, stream: int) -> None:
+        self.__cuda_array_interface__ = {
+            "version": 3,
+            "shape": SHAPE,
+            "typestr": "<f4",
+            "data": (address, False),
+            "stream": stream,
+        }
+
+
+class _Held:
+    """A stream whose owner is this object."""
+
+    def __init__(self, handle: int) -> None:
+        self.handle = handle
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """Return version and handle."""
+        return (0, self.handle)
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A stream waits for the one that the target's CUDA array interface names."""
+
+    def run(self, lab: Lab) -> Record:
+        """Do it."""
+        machine = driver(lab)
+        own, address = machine.stream(), machine.memory()
+        x = made(lab, machine, 2, address, own)
+        lab.step("is asked for its CUDA array interface")
+        answer: Answer = lab.ask(lambda: x.__cuda_array_interface__)
+        if answer.error is not None:
+            return seen(machine, answer.raised)
+        stream, named = machine.stream(), answer.value.get("stream")
+        if named:
+            machine.wait(stream, named)
+        machine.launch(stream, answer.value["data"][0])
+        return seen(machine, zero=named == 0, version=answer.value.get("version"))
+
+
+@dataclass(frozen=True)
+class TableOrder:
+    """The table exports a tensor of a device, and names the current stream."""
+
+    def run(self, lab: Lab) -> Record:
+        """Do it."""
+        machine = driver(lab)
+        own, address = machine.stream(), machine.memory()
+        x = made(lab, machine, 2, address, own)
+        out = c_uint64(0)
+        machine.forget()
+        name = "managed_tensor_from_py_object_no_sync"
+        found = call(lab, name, id(x), ctypes.addressof(out))
+        notes: dict[str, Any] = {"waits": machine.waits, "code": found["code"]}
+        if found["code"] == 0 and out.value:
+            managed = structs.managed_at(out.value, VERSIONED)
+            from dlx.check.probe import natives
+
+            natives.call(managed.deleter, [out.value, 0, 0, 0])
+        stream = machine.stream()
+        work = lab.part("work_on")
+        current = c_uint64(0)
+        lab.step("works on a stream")
+        with work(stream):
+            place = ctypes.addressof(current)
+            found = call(lab, "current_work_stream", 2, 0, place)
+        notes |= {"left": found["left"], "named": current.value == stream}
+        return seen(machine, **notes)

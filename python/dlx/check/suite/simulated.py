@@ -1,0 +1,167 @@
+"""Rows for the order of streams, on a simulated driver.
+
+Without one, or for a library that takes no other driver, they are untestable.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dlx.check.expect import accepted, all_of, either, expected, note, refused
+from dlx.check.simulating import Joined, Ordered, TableOrder, Taken
+from dlx.check.suite.row import MUST, SHOULD, Check
+
+__all__ = ["SIMULATED"]
+
+_ordered = note("races", 0, "each use is ordered", "a use is not ordered")
+_sound = note(
+    "violations", [], "nothing is used too late", "uses what is no longer there"
+)
+_no_wait = note("waits", [], "nobody waits", "a stream or the host waits")
+_not_passed = expected(
+    "a stream of another device is not passed on",
+    lambda r: not r.notes.get("passed"),
+    "passes a stream of another device",
+    of_raising=True,
+)
+
+_COPY: tuple[tuple[str, Any], ...] = (("dl_device", (2, 0)), ("copy", True))
+_TO_CPU: tuple[tuple[str, Any], ...] = (("dl_device", (1, 0)),)
+_EXPORT = "streams.simulated.export"
+
+
+def _row(name: str, names: str, *what: Any, level: str = MUST) -> Check:
+    experiment, expects = what
+    return Check(f"{_EXPORT}.{name}", names, level, experiment, expects, _NUMBERS)
+
+
+_NUMBERS = "wrong numbers"
+_EXPORTS = (
+    _row("handle", "R80 R73", Ordered(), all_of(accepted, _ordered)),
+    _row("none", "R72", Ordered(None, 1), all_of(accepted, _ordered)),
+    _row("legacy", "R73", Ordered(1), all_of(accepted, _ordered)),
+    _row("per-thread", "R73", Ordered(2), all_of(accepted, _ordered)),
+    _row("zero", "R74", Ordered(0), refused()),
+    _row("negative", "R77", Ordered(-2), refused()),
+    _row("unsynchronized", "R76", Ordered(-1), all_of(accepted, _no_wait)),
+    _row("same", "R81", Ordered("same"), all_of(accepted, _no_wait), level=SHOULD),
+    _row("destroyed", "R82", Ordered(ends=True), all_of(accepted, _sound)),
+    _row(
+        "copy",
+        "R50",
+        Ordered(keywords=_COPY),
+        either(refused(BufferError), _ordered),
+    ),
+    _row(
+        "to-cpu",
+        "R55",
+        Ordered(None, keywords=_TO_CPU),
+        either(refused(BufferError), _ordered),
+    ),
+    _row("to-cpu.stream", "R55 R71", Ordered(1, keywords=_TO_CPU), refused()),
+    *(
+        _row(f"rocm.{name}", "R75", Ordered(*streams, device=10), expects)
+        for name, streams, expects in (
+            ("none", (None, 0), all_of(accepted, _ordered)),
+            ("zero", (0, 0), all_of(accepted, _ordered)),
+            ("handle", (), all_of(accepted, _ordered)),
+            ("legacy", (1, 0), refused()),
+            ("per-thread", (2, 0), refused()),
+        )
+    ),
+)
+
+SIMULATED = (
+    *_EXPORTS,
+    Check(
+        "streams.simulated.import.protocol",
+        "R83 R80",
+        MUST,
+        Taken(),
+        all_of(accepted, _ordered),
+        _NUMBERS,
+    ),
+    Check(
+        "streams.simulated.import.table",
+        "R143",
+        SHOULD,
+        Taken("table"),
+        all_of(accepted, _ordered),
+        _NUMBERS,
+    ),
+    Check(
+        "streams.simulated.import.other-device",
+        "R86",
+        MUST,
+        Taken(other_device=True),
+        _not_passed,
+        _NUMBERS,
+    ),
+    Check(
+        "streams.simulated.table.no-wait",
+        "R126",
+        MUST,
+        TableOrder(),
+        all_of(
+            note("code", 0, "it exports", "does not export"),
+            note("waits", [], "nobody waits", "a stream or the host waits"),
+        ),
+        "metadata",
+        profile="table",
+    ),
+    Check(
+        "streams.simulated.table.current",
+        "R140",
+        MUST,
+        TableOrder(),
+        note(
+            "named",
+            True,
+            "it names the stream that the library works on",
+            "names another stream",
+        ),
+        _NUMBERS,
+        profile="table",
+    ),
+    Check(
+        "related.simulated.cuda-interface.export",
+        "R149 R152",
+        MUST,
+        Joined(),
+        all_of(
+            accepted,
+            note("version", 3, "the version is 3", "another version"),
+            note("zero", False, "stream is not 0", "names stream 0"),
+            _ordered,
+        ),
+        _NUMBERS,
+    ),
+    Check(
+        "related.simulated.cuda-interface.import",
+        "R148",
+        MUST,
+        Taken("interface"),
+        all_of(accepted, _ordered),
+        _NUMBERS,
+    ),
+    Check(
+        "related.simulated.cuda-interface.back",
+        "R150",
+        MUST,
+        Taken("interface", writes_back=True),
+        all_of(accepted, _ordered),
+        _NUMBERS,
+    ),
+    Check(
+        "related.simulated.cuda-interface.held",
+        "R151",
+        MUST,
+        Taken("interface", own=True),
+        all_of(
+            accepted,
+            note("holds", True, "it holds the stream", "lets go of the stream"),
+        ),
+        "memory freed",
+    ),
+)
+"""All of them."""
