@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from dlx.check import Target, structs
-from dlx.check.probe import Export, Probe, Tensor, natives, packed
+from dlx.check.probe import Export, Probe, Tensor, natives, packed, work_streams
 from dlx.check.probe import _hook as probes_hook
 from dlx.check.structs import (
     COPIED,
@@ -386,6 +386,10 @@ def from_dlpack(
     x: Any, /, *, device: Any = None, copy: Any = None, stream: Any = None
 ) -> Array:
     """Import a tensor."""
+    from conformance import devices
+
+    if stream is not None and not hasattr(x, "__dlpack__"):
+        return devices.from_interface(x, stream)
     if type(x).__name__ == "PyCapsule":
         return _adopt_capsule(x, copy)
     try:
@@ -397,14 +401,19 @@ def from_dlpack(
     table = _table_of(type(x))
     if table is not None:
         found = _by_table(table, x)
+        if found is not None and stream is not None:
+            return devices.by_table(found, table, stream)
         if found is not None:
             return _adopt(found, True, copy)
     where = _place(place)
     if where[0] in _STREAMS:
+        if stream is not None:
+            devices.of_device(stream, where)
         to_cpu = device is not None
-        keywords = {"max_version": (1, 3)} | ({"dl_device": (1, 0)} if to_cpu else {})
+        keywords: dict[str, Any] = {"dl_device": (1, 0)} if to_cpu else {}
         keywords["stream"] = _named(where[0], to_cpu, stream)
-        return _adopt_capsule(export(**keywords), copy)
+        keywords["max_version"] = (1, 3)
+        return devices.adopted(devices.renamed(export(**keywords)), stream)
     if where[0] != 1:
         if where[0] == 12 and wrong("RuntimeError for an unsupported device"):
             raise RuntimeError("device")
@@ -856,7 +865,14 @@ def _allocate(prototype: int, out: int, context: int, set_error: int) -> Any:
 def _stream(kind: int, device: int, out: int, rest: int) -> Any:
     if kind != 1 and wrong("stream: fails without an exception"):
         return -1
-    c_void_p.from_address(out).value = 7 if wrong("stream: not NULL") else None
+    from conformance.devices import WorkOn
+
+    # One hook answers for the tables of the library and of the probes.
+    current = WorkOn.stream or work_streams.get(kind)
+    if wrong("sim: names the legacy stream always"):
+        current = 1
+    named = current if kind == 2 else 7 if wrong("stream: not NULL") else None
+    c_void_p.from_address(out).value = named or None
     return 0
 
 
@@ -893,7 +909,7 @@ class _Table:
 
 
 def asarray(a: Any) -> Array:
-    """Make an array of a NumPy array; other byte orders stay, and cannot be exported."""
+    """Make an array of a NumPy array; one of another byte order cannot be exported."""
     made = np.array(a)
     dtype = DTYPES[made.dtype.newbyteorder("=").name]
     return Array(made, dtype=dtype, describable=made.dtype.isnative)
@@ -906,12 +922,15 @@ def target() -> Target:
     """Return the reference."""
     return Target(
         name="reference",
-        imports="from conformance import reference",
+        imports="from conformance import devices, reference",
         make="reference.asarray",
         take="reference.from_dlpack",
         take_on="lambda x, s: reference.from_dlpack(x, stream=s)",
         take_cuda="reference.from_cuda",
         stream="reference.Stream()",
+        on_device="devices.DeviceArray",
+        work_on="devices.WorkOn",
+        driver="REFERENCE_DRIVER",
         show="lambda x: x.numpy()",
         address="lambda x: x.data.ctypes.data",
         write="lambda x, value: x.set(value)",
@@ -926,7 +945,7 @@ def target() -> Target:
             "negated": "reference.Array(np.ones(3, np.float32), lazy=True)",
             "conjugated": "reference.Array(np.ones(3, np.complex64), lazy=True)",
             "requires-grad": "reference.Array(np.ones(3, np.float32))",
-            "packed": "reference.Array(np.arange(1, 7, dtype=np.uint8), dtype=(17, 4, 1), "
+            "packed": "reference.Array(np.arange(1, 7, dtype='u1'), dtype=(17, 4, 1), "
             "bits=4)",
         },
         cannot_export={

@@ -41,16 +41,17 @@ class DriverRefused(Exception):
 class Machine:
     """The simulated machine, with two devices; one for each process."""
 
-    def __init__(self, path: str) -> None:
-        """Load the driver."""
+    def __init__(self, path: str, caller: str = "suite") -> None:
+        """Load the driver; `caller` is whose calls these are in the journal."""
+        self._caller = caller.encode()
         self._library = ctypes.CDLL(path)
         self._library.sim_gil(1)
         self.rocm = False
 
     def call(self, name: str, *arguments: Any) -> None:
-        """Call a function, in the journal as the suite's."""
+        """Call a function."""
         function = getattr(self._library, _ROCM.get(name, name) if self.rocm else name)
-        self._library.sim_calls_by(b"suite")
+        self._library.sim_calls_by(self._caller)
         words = [c_size_t(a) if isinstance(a, int) else a for a in arguments]
         code = function(*words)
         self._library.sim_calls_by(b"")

@@ -61,7 +61,7 @@ class Finalize:
         structs.rename(capsule, name)
         if ended is None:
             raise Untestable("not-observable: it cannot end in a fork")
-        return Record(notes={"ended": ended})
+        return Record(notes={"ended": ended, "name": name})
 
 
 def _ended(child: int) -> str | None:

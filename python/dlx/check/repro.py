@@ -15,6 +15,7 @@ from typing import Any
 from dlx.check.calling import Borrow, FromObject, Refusals, ToObject
 from dlx.check.experiments import Import, fitting
 from dlx.check.exporting import Export, Kinds
+from dlx.check.finalizing import Finalize
 from dlx.check.probe import NEWEST, Tensor, known_to_numpy
 from dlx.check.records import Record
 from dlx.check.structs import DTYPES, UNVERSIONED, VERSIONED
@@ -100,7 +101,23 @@ def _program(
         if text.startswith("raises "):
             return lines, text.split()[1]
         raise NoProgram
+    if isinstance(experiment, Finalize) and experiment.then == "deleter":
+        return _finalizing(target, record), record.notes["ended"]
     return _tabled(experiment, target, text, wanted), ending
+
+
+def _finalizing(target: dict[str, Any], record: Record) -> list[str]:
+    deleter = 16 if record.notes["name"] == VERSIONED else 56
+    tensor = fitting(Tensor(), target.get("dimensions", 0))
+    return [
+        f"x = {_function(target, 'make')}({_array(tensor)})",
+        "c = x.__dlpack__(max_version=(1, 3))",
+        f"p = {_INSIDE.format('c')}",
+        "ctypes.pythonapi.PyCapsule_SetName(ctypes.py_object(c), b'used')",
+        f"deleter = ctypes.c_void_p(ctypes.c_void_p.from_address(p + {deleter}).value)",
+        "ctypes.CDLL(None).__cxa_atexit(deleter, ctypes.c_void_p(p), None)",
+        "ctypes.pythonapi.Py_Exit(0)  # then C code deletes what it has consumed",
+    ]
 
 
 def _kind(kinds: dict[str, str], text: str) -> str:
@@ -209,7 +226,9 @@ def _importing(
     record: Record,
     wanted: str,
 ) -> list[str]:
-    if experiment.view or experiment.give == "twice":
+    if text.startswith("passes stream="):
+        return _asking(experiment, target, text.partition("=")[2])
+    if experiment.view or experiment.give == "twice" or experiment.on is not None:
         raise NoProgram
     tensor = fitting(experiment.tensor, target.get("dimensions", 0))
     versioned = bool(record.sent) and record.sent[0] == VERSIONED
@@ -258,6 +277,23 @@ def _importing(
             f"{take}(P())",
         ]
     raise NoProgram
+
+
+def _asking(experiment: Import, target: dict[str, Any], passed: str) -> list[str]:
+    """Return a program whose producer refuses, and does not want this stream."""
+    call = f"{_function(target, 'take')}(P())"
+    if experiment.on is not None:
+        call = f"{_function(target, 'take_on')}(P(), {experiment.on})"
+    elif experiment.keywords:
+        call = f"{_function(target, 'take')}(P(), device={target['cpu']})"
+    return [
+        "class P:",
+        f"    def __dlpack_device__(self): return {experiment.tensor.device}",
+        "    def __dlpack__(self, **keywords):",
+        f"        assert repr(keywords.get('stream')) != '{passed}', keywords",
+        "        raise BufferError('asked as it should be')",
+        call,
+    ]
 
 
 def _aligned(tensor: Tensor) -> str:

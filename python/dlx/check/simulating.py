@@ -17,7 +17,7 @@ from dlx.check import structs
 from dlx.check.calling import call
 from dlx.check.driver import Machine, driver
 from dlx.check.experiments import Answer, Lab, Untestable
-from dlx.check.probe import NEWEST, Tensor, probe, work_streams
+from dlx.check.probe import NEWEST, Tensor, natives, probe, work_streams
 from dlx.check.records import Record
 from dlx.check.structs import VERSIONED
 
@@ -75,7 +75,7 @@ class Ordered:
         where = (tensor.data or 0) + tensor.byte_offset
         if tensor.device.device_type == 1:
             machine.host_reads(where)
-        elif stream != -1:
+        elif self.stream not in (-1, -2):
             machine.launch(stream if self.reader is None else self.reader, where)
         if self.ends:
             machine.call("cuStreamDestroy_v2", stream)
@@ -86,7 +86,7 @@ class Ordered:
 
 
 def _producer(machine: Machine, device: int, address: int, own: int) -> Any:
-    """Return a probe of elements that a stream has written; it orders as it is asked."""
+    """Return a probe of what a stream has written; it orders as it is asked."""
 
     def order(keywords: dict[str, Any]) -> None:
         stream = keywords.get("stream")
@@ -200,23 +200,25 @@ class Joined:
 class TableOrder:
     """The table exports a tensor of a device, and names the current stream."""
 
+    ready: bool = True
+    """Whether the library works on the stream on which the tensor is ready."""
+
     def run(self, lab: Lab) -> Record:
         """Do it."""
         machine = driver(lab)
         own, address = machine.stream(), machine.memory()
         x = made(lab, machine, 2, address, own)
         out = c_uint64(0)
+        stream, work = machine.stream(), lab.part("work_on")
         machine.forget()
         name = "managed_tensor_from_py_object_no_sync"
-        found = call(lab, name, id(x), ctypes.addressof(out))
+        lab.step("works on a stream")
+        with work(own if self.ready else stream):
+            found = call(lab, name, id(x), ctypes.addressof(out))
         notes: dict[str, Any] = {"waits": machine.waits, "code": found["code"]}
         if found["code"] == 0 and out.value:
             managed = structs.managed_at(out.value, VERSIONED)
-            from dlx.check.probe import natives
-
             natives.call(managed.deleter, [out.value, 0, 0, 0])
-        stream = machine.stream()
-        work = lab.part("work_on")
         current = c_uint64(0)
         lab.step("works on a stream")
         with work(stream):

@@ -5,7 +5,7 @@ A row never changes its meaning under its name: a stricter one gets another name
 
 from __future__ import annotations
 
-from dlx.check.suite.absent import NOT_CHECKABLE, NOT_YET_WRITTEN
+from dlx.check.suite.absent import NOT_CHECKABLE
 from dlx.check.suite.consumer import CONSUMER
 from dlx.check.suite.producer import PRODUCER
 from dlx.check.suite.rare import RARE
@@ -18,7 +18,6 @@ from dlx.check.suite.table import TABLE
 __all__ = [
     "CHECKS",
     "NOT_CHECKABLE",
-    "NOT_YET_WRITTEN",
     "SUITE",
     "Check",
     "NotCheckable",

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from dlx.check.expect import all_of, deleted_once, either, equal, note, refused
+from dlx.check.expect import (
+    Expectation,
+    all_of,
+    deleted_once,
+    either,
+    equal,
+    refused,
+)
 from dlx.check.experiments import Import
 from dlx.check.exporting import Export
 from dlx.check.finalizing import Finalize
 from dlx.check.probe import NEWEST, Tensor
+from dlx.check.records import Record
 from dlx.check.suite.producer import readable
 from dlx.check.suite.row import MUST, SHOULD, Check
 
@@ -14,9 +22,13 @@ __all__ = ["RARE"]
 
 VERSION = (("max_version", NEWEST),)
 
-_ends = note(
-    "ended", "code 0", "the process ends well", "the process does not end well"
-)
+
+def _badly(record: Record) -> str | None:
+    ended = record.notes.get("ended", "code 0")
+    return None if ended == "code 0" else f"the process ends by {ended}"
+
+
+_ends = Expectation("the process ends well", _badly)
 
 _PACKED = {
     "int4": (0, 4, 1),

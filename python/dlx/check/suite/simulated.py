@@ -9,11 +9,13 @@ from typing import Any
 
 from dlx.check.expect import accepted, all_of, either, expected, note, refused
 from dlx.check.simulating import Joined, Ordered, TableOrder, Taken
-from dlx.check.suite.row import MUST, SHOULD, Check
+from dlx.check.suite.row import CONFLICT, MUST, SHOULD, Check
 
 __all__ = ["SIMULATED"]
 
 _ordered = note("races", 0, "each use is ordered", "a use is not ordered")
+_optional = either(refused(), _ordered)
+"""Streams other than None need not be supported."""
 _sound = note(
     "violations", [], "nothing is used too late", "uses what is no longer there"
 )
@@ -37,15 +39,15 @@ def _row(name: str, names: str, *what: Any, level: str = MUST) -> Check:
 
 _NUMBERS = "wrong numbers"
 _EXPORTS = (
-    _row("handle", "R80 R73", Ordered(), all_of(accepted, _ordered)),
+    _row("handle", "R80 R73", Ordered(), _optional),
     _row("none", "R72", Ordered(None, 1), all_of(accepted, _ordered)),
-    _row("legacy", "R73", Ordered(1), all_of(accepted, _ordered)),
-    _row("per-thread", "R73", Ordered(2), all_of(accepted, _ordered)),
+    _row("legacy", "R73", Ordered(1), _optional),
+    _row("per-thread", "R73", Ordered(2), _optional),
     _row("zero", "R74", Ordered(0), refused()),
     _row("negative", "R77", Ordered(-2), refused()),
     _row("unsynchronized", "R76", Ordered(-1), all_of(accepted, _no_wait)),
-    _row("same", "R81", Ordered("same"), all_of(accepted, _no_wait), level=SHOULD),
-    _row("destroyed", "R82", Ordered(ends=True), all_of(accepted, _sound)),
+    _row("same", "R81", Ordered("same"), either(refused(), _no_wait), level=SHOULD),
+    _row("destroyed", "R82", Ordered(ends=True), either(refused(), _sound)),
     _row(
         "copy",
         "R50",
@@ -60,13 +62,13 @@ _EXPORTS = (
     ),
     _row("to-cpu.stream", "R55 R71", Ordered(1, keywords=_TO_CPU), refused()),
     *(
-        _row(f"rocm.{name}", "R75", Ordered(*streams, device=10), expects)
-        for name, streams, expects in (
-            ("none", (None, 0), all_of(accepted, _ordered)),
-            ("zero", (0, 0), all_of(accepted, _ordered)),
-            ("handle", (), all_of(accepted, _ordered)),
-            ("legacy", (1, 0), refused()),
-            ("per-thread", (2, 0), refused()),
+        _row(f"rocm.{name}", "R75", Ordered(stream, reader, 10), expects)
+        for name, stream, reader, expects in (
+            ("none", None, 0, all_of(accepted, _ordered)),
+            ("zero", 0, 0, _optional),
+            ("handle", "handle", None, _optional),
+            ("legacy", 1, 0, refused()),
+            ("per-thread", 2, 0, refused()),
         )
     ),
 )
@@ -107,6 +109,26 @@ SIMULATED = (
             note("waits", [], "nobody waits", "a stream or the host waits"),
         ),
         "metadata",
+        profile="table",
+    ),
+    Check(
+        "streams.simulated.table.ready-elsewhere",
+        "R126 R140",
+        CONFLICT,
+        TableOrder(ready=False),
+        expected(
+            "the host does not wait",
+            lambda r: not any("Synchronize" in name for name in r.notes["waits"]),
+            "has the host wait",
+        ),
+        "metadata",
+        facts=(
+            (_no_wait, "leaves the order to its caller"),
+            (
+                expected("", lambda r: r.notes["waits"], ""),
+                "has the stream that it names wait",
+            ),
+        ),
         profile="table",
     ),
     Check(
