@@ -806,7 +806,12 @@ def _to_object(tensor: int, out: int, *rest: int) -> Any:
             managed.version.major = 1
         else:
             raise BufferError("major version")
-    dtype = managed.dl_tensor.dtype
+    dtype, device = managed.dl_tensor.dtype, managed.dl_tensor.device.device_type
+    if device == 2:
+        from conformance import devices
+
+        structs.give_reference(devices.made_of(managed), out)
+        return 0
     if (dtype.code, dtype.bits, dtype.lanes) not in _NUMPY:
         if wrong("to: deletes twice when it fails"):
             for _ in range(2):
@@ -814,7 +819,7 @@ def _to_object(tensor: int, out: int, *rest: int) -> Any:
         if wrong("to: fails without an exception for dtypes"):
             return -1
         raise BufferError("dtype")
-    if managed.dl_tensor.device.device_type != 1:
+    if device != 1:
         if wrong("to: deletes twice when the device fails"):
             for _ in range(2):
                 natives.call(managed.deleter, [tensor, 0, 0, 0])

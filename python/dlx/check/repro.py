@@ -16,6 +16,7 @@ from dlx.check.calling import Borrow, FromObject, Refusals, ToObject
 from dlx.check.experiments import Import, fitting
 from dlx.check.exporting import Export, Kinds
 from dlx.check.finalizing import Finalize
+from dlx.check.interfacing import ArrowDevice
 from dlx.check.probe import NEWEST, Tensor, known_to_numpy
 from dlx.check.records import Record
 from dlx.check.structs import DTYPES, UNVERSIONED, VERSIONED
@@ -103,7 +104,23 @@ def _program(
         raise NoProgram
     if isinstance(experiment, Finalize) and experiment.then == "deleter":
         return _finalizing(target, record), record.notes["ended"]
+    if isinstance(experiment, ArrowDevice) and record.notes.get("reserved"):
+        return _reserved(target), ending
     return _tabled(experiment, target, text, wanted), ending
+
+
+def _reserved(target: dict[str, Any]) -> list[str]:
+    tensor = fitting(Tensor((6,)), target.get("dimensions", 0))
+    return [
+        f"x = {_function(target, 'make')}({_array(tensor)})",
+        "c = ctypes.CDLL(None)",
+        "c.malloc.restype, c.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]",
+        "for p in [ctypes.memset(c.malloc(128), 90, 128) for _ in range(4)]: c.free(p)",
+        "c = x.__arrow_c_device_array__()[1]",
+        f"p = {_INSIDE.format('c')}",
+        "reserved = ctypes.string_at(p + 104, 24)",
+        "assert not any(reserved), reserved",
+    ]
 
 
 def _finalizing(target: dict[str, Any], record: Record) -> list[str]:

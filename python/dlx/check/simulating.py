@@ -17,11 +17,19 @@ from dlx.check import structs
 from dlx.check.calling import call
 from dlx.check.driver import Machine, driver
 from dlx.check.experiments import Answer, Lab, Untestable
-from dlx.check.probe import NEWEST, Tensor, natives, probe, work_streams
+from dlx.check.probe import (
+    NEWEST,
+    Export,
+    Memory,
+    Tensor,
+    natives,
+    probe,
+    work_streams,
+)
 from dlx.check.records import Record
 from dlx.check.structs import VERSIONED
 
-__all__ = ["Joined", "Ordered", "TableOrder", "Taken"]
+__all__ = ["Joined", "Ordered", "TableOrder", "TableQuiet", "Taken"]
 
 SHAPE = (6,)
 
@@ -194,6 +202,32 @@ class Joined:
             machine.wait(stream, named)
         machine.launch(stream, answer.value["data"][0])
         return seen(machine, zero=named == 0, version=answer.value.get("version"))
+
+
+@dataclass(frozen=True)
+class TableQuiet:
+    """The table lends a view of a tensor of a device, or makes an object of one."""
+
+    entry: str
+
+    def run(self, lab: Lab) -> Record:
+        """Do it."""
+        machine = driver(lab)
+        own, address = machine.stream(), machine.memory()
+        if self.entry.startswith("dltensor"):
+            x = made(lab, machine, 2, address, own)
+            given = id(x)
+        else:
+            spec = Tensor(SHAPE, device=(2, 0), address=address)
+            given = Export(spec, Memory(spec), True).address
+        place = (c_uint64 * 8)()  # a reference, or a whole DLTensor
+        machine.forget()
+        with lab.part("work_on")(own):
+            found = call(lab, self.entry, given, ctypes.addressof(place))
+        notes = {"waits": machine.waits, "code": found["code"]}
+        if found["code"] == 0 and not self.entry.startswith("dltensor"):
+            structs.take_reference(place[0])
+        return seen(machine, **notes)
 
 
 @dataclass(frozen=True)

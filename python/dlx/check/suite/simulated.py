@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from dlx.check.expect import accepted, all_of, either, expected, note, refused
-from dlx.check.simulating import Joined, Ordered, TableOrder, Taken
+from dlx.check.simulating import Joined, Ordered, TableOrder, TableQuiet, Taken
 from dlx.check.suite.row import CONFLICT, MUST, SHOULD, Check
 
 __all__ = ["SIMULATED"]
@@ -20,6 +20,7 @@ _sound = note(
     "violations", [], "nothing is used too late", "uses what is no longer there"
 )
 _no_wait = note("waits", [], "nobody waits", "a stream or the host waits")
+_quiet = all_of(note("code", 0, "it succeeds", "fails"), _no_wait)
 _not_passed = expected(
     "a stream of another device is not passed on",
     lambda r: not r.notes.get("passed"),
@@ -104,12 +105,24 @@ SIMULATED = (
         "R126",
         MUST,
         TableOrder(),
-        all_of(
-            note("code", 0, "it exports", "does not export"),
-            note("waits", [], "nobody waits", "a stream or the host waits"),
-        ),
+        _quiet,
         "metadata",
         profile="table",
+    ),
+    *(
+        Check(
+            f"streams.simulated.table.no-wait.{name}",
+            "R126",
+            MUST,
+            TableQuiet(entry),
+            _quiet,
+            "metadata",
+            profile="table",
+        )
+        for name, entry in (
+            ("borrow", "dltensor_from_py_object_no_sync"),
+            ("to", "managed_tensor_to_py_object_no_sync"),
+        )
     ),
     Check(
         "streams.simulated.table.ready-elsewhere",
