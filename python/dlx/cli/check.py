@@ -36,6 +36,8 @@ def _run(args: argparse.Namespace) -> int:
     if not args.targets:
         raise CannotRun("name a target: numpy, torch, ..., or package.module:factory")
     if args.driver:
+        if not Path(args.driver).is_file():
+            raise CannotRun(f"no driver {args.driver}")
         os.environ["DLX_CHECK_DRIVER"] = str(Path(args.driver).resolve())
     if args.json and len(args.targets) > 1:
         raise CannotRun("--json writes one report: name one target")
