@@ -24,14 +24,11 @@ VARIABLE = "DLX_CHECK_DRIVER"
 NON_BLOCKING = 1
 _ROCM = {
     "cuStreamCreate": "hipStreamCreateWithFlags",
-    "cuStreamDestroy_v2": "hipStreamDestroy",
     "cuEventCreate": "hipEventCreateWithFlags",
-    "cuEventRecord": "hipEventRecord",
-    "cuStreamWaitEvent": "hipStreamWaitEvent",
     "cuMemAlloc_v2": "hipMalloc",
     "sim_launch": "hip_sim_launch",
 }
-"""What the functions are called on ROCm."""
+"""What functions are called on ROCm; the others begin with hip."""
 
 
 class DriverRefused(Exception):
@@ -50,7 +47,9 @@ class Machine:
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function."""
-        function = getattr(self._library, _ROCM.get(name, name) if self.rocm else name)
+        if self.rocm:
+            name = _ROCM.get(name, name.replace("cu", "hip", 1))
+        function = getattr(self._library, name)
         self._library.sim_calls_by(self._caller)
         words = [c_size_t(a) if isinstance(a, int) else a for a in arguments]
         code = function(*words)
@@ -66,10 +65,11 @@ class Machine:
 
     def start(self, rocm: bool = False) -> None:
         """Forget what was; device 0 becomes current."""
-        self.rocm = rocm
+        self.rocm = False
         self._library.sim_clear()
         self.call("cuInit", 0)
         self.use(0)
+        self.rocm = rocm
 
     def use(self, device: int) -> None:
         """Make a device current."""

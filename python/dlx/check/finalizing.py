@@ -19,9 +19,6 @@ from dlx.check.structs import UNVERSIONED, USED, VERSIONED
 
 __all__ = ["Finalize"]
 
-_LIMIT = 5.0
-"""Seconds in which an interpreter ends."""
-
 
 @dataclass(frozen=True)
 class Finalize:
@@ -57,16 +54,16 @@ class Finalize:
                 later = ctypes.CDLL(None)["__cxa_atexit"]
                 later(c_void_p(managed.deleter), c_void_p(address), None)
             ctypes.pythonapi.Py_Exit(0)
-        ended = _ended(child)
+        ended = _ended(child, lab.target.timeout / 2)
         structs.rename(capsule, name)
         if ended is None:
             raise Untestable("not-observable: it cannot end in a fork")
         return Record(notes={"ended": ended, "name": name})
 
 
-def _ended(child: int) -> str | None:
+def _ended(child: int, limit: float) -> str | None:
     """Return the signal or code with which a child ended, None if it did not end."""
-    end = time.monotonic() + _LIMIT
+    end = time.monotonic() + limit
     while time.monotonic() < end:
         found, status = os.waitpid(child, os.WNOHANG)
         if found:

@@ -27,7 +27,7 @@ from dlx.check.probe import (
     work_streams,
 )
 from dlx.check.records import Record
-from dlx.check.structs import VERSIONED
+from dlx.check.structs import UNVERSIONED, VERSIONED
 
 __all__ = ["Joined", "Ordered", "TableOrder", "TableQuiet", "Taken"]
 
@@ -48,6 +48,14 @@ def seen(machine: Machine, raised: Any = None, **notes: Any) -> Record:
     """Return the record of what happened on the machine."""
     notes |= {"races": machine.races, "violations": machine.violations}
     return Record(raised=raised, notes=notes)
+
+
+def consumable(capsule: Any) -> Any:
+    """Return the managed tensor of a capsule that nobody has consumed."""
+    name = structs.capsule_name(capsule) if structs.is_capsule(capsule) else None
+    if name not in (VERSIONED, UNVERSIONED):
+        raise Untestable("needs:producer.capsule.name")
+    return structs.managed_at(structs.capsule_pointer(capsule, name), name)
 
 
 @dataclass(frozen=True)
@@ -77,8 +85,7 @@ class Ordered:
         waits = machine.waits
         if answer.error is not None:
             return seen(machine, answer.raised)
-        name = structs.capsule_name(answer.value) or ""
-        managed = structs.managed_at(structs.capsule_pointer(answer.value, name), name)
+        managed = consumable(answer.value)
         tensor = managed.dl_tensor
         where = (tensor.data or 0) + tensor.byte_offset
         if tensor.device.device_type == 1:
@@ -93,7 +100,7 @@ class Ordered:
         return seen(machine, waits=waits)
 
 
-def _producer(machine: Machine, device: int, address: int, own: int) -> Any:
+def _producer(machine: Machine, device: int, address: int, own: int, table: str) -> Any:
     """Return a probe of what a stream has written; it orders as it is asked."""
 
     def order(keywords: dict[str, Any]) -> None:
@@ -101,15 +108,18 @@ def _producer(machine: Machine, device: int, address: int, own: int) -> Any:
         if stream != -1:
             machine.wait(1 if stream is None else stream, own)
 
-    return probe(Tensor(SHAPE, device=(2, device), address=address, order=order))
+    place = (2, device)
+    return probe(Tensor(SHAPE, device=place, address=address, order=order, table=table))
 
 
 @dataclass(frozen=True)
 class Taken:
     """The target imports for a stream, which then reads the elements."""
 
-    by: str = "__dlpack__"
-    """How the producer exports: by __dlpack__, by a table, or by CUDA's interface."""
+    table: str = ""
+    """The producer's table, which does not order: "" or "plain"."""
+    interface: bool = False
+    """Whether the producer has the CUDA array interface alone."""
     other_device: bool = False
     """Whether the stream is not one of the tensor's device."""
     writes_back: bool = False
@@ -126,18 +136,19 @@ class Taken:
         stream = machine.stream()
         if not self.other_device:
             machine.launch(own, address, write=True)
-        given = self._given(machine, device, address, own)
+        given: Any = _Shown(address, own)
+        if not self.interface:
+            work_streams[2] = own
+            given = _producer(machine, device, address, own, self.table)
         held = _Held(stream)
         alive = weakref.ref(held)
         lab.step("imports a tensor of a device for a stream")
         answer = lab.ask(take, given, held if self.own else stream)
-        asked = tuple(getattr(given, "calls", ()))
-        if answer.error is not None:
-            passed = [each.keywords.get("stream") for each in asked]
-            return seen(machine, answer.raised, passed=stream in passed)
-        if self.other_device:
-            passed = [each.keywords.get("stream") for each in asked]
-            return seen(machine, passed=stream in passed)
+        work_streams.clear()
+        if answer.error is not None or self.other_device:
+            asked = getattr(given, "calls", ())
+            passed = stream in [each.keywords.get("stream") for each in asked]
+            return seen(machine, answer.raised, passed=passed)
         del held
         gc.collect()
         holds = alive() is not None
@@ -148,16 +159,6 @@ class Taken:
         if self.writes_back:
             machine.launch(own, address, write=True)
         return seen(machine, holds=holds)
-
-    def _given(self, machine: Machine, device: int, address: int, own: int) -> Any:
-        if self.by == "interface":
-            return _Shown(address, own)
-        if self.by == "table":
-            work_streams[2] = own
-            return probe(
-                Tensor(SHAPE, device=(2, device), address=address, table="plain")
-            )
-        return _producer(machine, device, address, own)
 
 
 class _Shown:
@@ -195,8 +196,8 @@ class Joined:
         x = made(lab, machine, 2, address, own)
         lab.step("is asked for its CUDA array interface")
         answer: Answer = lab.ask(lambda: x.__cuda_array_interface__)
-        if answer.error is not None:
-            return seen(machine, answer.raised)
+        if answer.error is not None or not isinstance(answer.value, dict):
+            return seen(machine, answer.raised, version=None)
         stream, named = machine.stream(), answer.value.get("stream")
         if named:
             machine.wait(stream, named)
