@@ -54,7 +54,7 @@ class Finalize:
                 later = ctypes.CDLL(None)["__cxa_atexit"]
                 later(c_void_p(managed.deleter), c_void_p(address), None)
             ctypes.pythonapi.Py_Exit(0)
-        ended = _ended(child, lab.target.timeout / 2)
+        ended = _ended(child, lab.target.timeout * 0.8)
         structs.rename(capsule, name)
         if ended is None:
             raise Untestable("not-observable: it cannot end in a fork")

@@ -56,6 +56,7 @@ RARE = (
         Export(VERSION, dtype=">f4"),
         refused(),
         "wrong numbers",
+        needs="producer.capsule.name",
     ),
     Check(
         "producer.packed",
