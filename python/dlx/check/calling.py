@@ -296,7 +296,8 @@ class Stream:
         """Do it."""
         out = c_uint64(_UNTOUCHED)
         notes = call(lab, "current_work_stream", self.kind, 0, ctypes.addressof(out))
-        notes["stream"] = min(out.value, 3)  # handles differ from run to run
+        # Handles differ from run to run.
+        notes["stream"] = None if out.value == _UNTOUCHED else min(out.value, 3)
         return Record(notes=notes)
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ctypes
 import gc
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from ctypes import c_uint64
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +50,21 @@ def seen(machine: Machine, raised: Any = None, **notes: Any) -> Record:
     """Return the record of what happened on the machine."""
     notes |= {"races": machine.races, "violations": machine.violations}
     return Record(raised=raised, notes=notes)
+
+
+@contextmanager
+def working(lab: Lab, stream: int) -> Iterator[None]:
+    """Make a stream the target's current one."""
+    lab.step("works on a stream")
+    made = lab.ask(lab.part("work_on"), stream)
+    if made.error is None:
+        made.error = lab.ask(lambda: made.value.__enter__()).error
+    if made.error is not None:
+        raise Untestable("not-observable: the target works on no other stream")
+    try:
+        yield
+    finally:
+        lab.ask(lambda: made.value.__exit__(None, None, None))
 
 
 def consumable(capsule: Any) -> Any:
@@ -223,10 +240,10 @@ class TableQuiet:
             given = Export(spec, Memory(spec), True).address
         place = (c_uint64 * 8)()  # a reference, or a whole DLTensor
         machine.forget()
-        with lab.part("work_on")(own):
+        with working(lab, own):
             found = call(lab, self.entry, given, ctypes.addressof(place))
         notes = {"waits": machine.waits, "code": found["code"]}
-        if found["code"] == 0 and not self.entry.startswith("dltensor"):
+        if not (found["code"] or self.entry.startswith("dltensor")) and place[0]:
             structs.take_reference(place[0])
         return seen(machine, **notes)
 
@@ -244,19 +261,17 @@ class TableOrder:
         own, address = machine.stream(), machine.memory()
         x = made(lab, machine, 2, address, own)
         out = c_uint64(0)
-        stream, work = machine.stream(), lab.part("work_on")
+        stream = machine.stream()
         machine.forget()
         name = "managed_tensor_from_py_object_no_sync"
-        lab.step("works on a stream")
-        with work(own if self.ready else stream):
+        with working(lab, own if self.ready else stream):
             found = call(lab, name, id(x), ctypes.addressof(out))
         notes: dict[str, Any] = {"waits": machine.waits, "code": found["code"]}
         if found["code"] == 0 and out.value:
             managed = structs.managed_at(out.value, VERSIONED)
             natives.call(managed.deleter, [out.value, 0, 0, 0])
         current = c_uint64(0)
-        lab.step("works on a stream")
-        with work(stream):
+        with working(lab, stream):
             place = ctypes.addressof(current)
             found = call(lab, "current_work_stream", 2, 0, place)
         notes |= {"left": found["left"], "named": current.value == stream}

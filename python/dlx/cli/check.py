@@ -29,6 +29,7 @@ def _run(args: argparse.Namespace) -> int:
     try:
         from dlx import check
         from dlx.check import issue
+        from dlx.check.driver import VARIABLE
     except ModuleNotFoundError as error:
         raise CannotRun(f"{error}: pip install numpy") from None
     if args.explain:
@@ -38,7 +39,7 @@ def _run(args: argparse.Namespace) -> int:
     if args.driver:
         if not Path(args.driver).is_file():
             raise CannotRun(f"no driver {args.driver}")
-        os.environ["DLX_CHECK_DRIVER"] = str(Path(args.driver).resolve())
+        os.environ[VARIABLE] = str(Path(args.driver).resolve())
     if args.json and len(args.targets) > 1:
         raise CannotRun("--json writes one report: name one target")
     checks = check.select(args.only, args.role, args.level, args.suite)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dlx.check.calling import Stream
-from dlx.check.expect import Expectation, either, expected
+from dlx.check.expect import Expectation, all_of, either, expected
 from dlx.check.experiments import Import
 from dlx.check.probe import Tensor
 from dlx.check.records import Record
@@ -54,6 +54,9 @@ def number(value: Any, *forbidden: int) -> bool:
 _cuda = passes("stream is None, -1, 1, 2 or a handle", lambda s: number(s, 0))
 _rocm = passes("stream is None, -1, 0 or a handle", lambda s: number(s, 1, 2))
 _none = passes("stream is None or left out", lambda s: s is None)
+_named = expected(
+    "it names a stream", lambda r: r.notes["stream"] is not None, "names nothing"
+)
 _FACTS = (
     (_none, "leaves the stream to the producer: the legacy default one"),
     (passes("", lambda s: s == -1), "asks for no synchronization"),
@@ -117,14 +120,14 @@ STREAMS = (
         "R141 R123",
         CONFLICT,
         Stream(2),
-        either(succeeds, fails),
+        either(fails, all_of(succeeds, _named)),
         "crash",
         facts=(
             (fails, "names no stream without a device"),
             (noted("stream", 0, "", ""), "NULL, which means the legacy stream"),
             (noted("stream", 1, "", ""), "names the legacy stream, 1"),
             (
-                expected("", lambda r: r.notes["stream"] > 1, ""),
+                expected("", lambda r: r.notes["stream"] == 3, ""),
                 "names a stream of its own",
             ),
         ),
