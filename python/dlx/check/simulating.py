@@ -147,6 +147,8 @@ class Taken:
     def run(self, lab: Lab) -> Record:
         """Do it."""
         take = lab.part("take_on")
+        if self.interface:
+            lab.part("take_cuda")  # it must mean to take such objects
         machine = driver(lab)
         device = int(self.other_device)
         address, own = machine.memory(device), machine.stream(device)
@@ -213,6 +215,8 @@ class Joined:
         x = made(lab, machine, 2, address, own)
         lab.step("is asked for its CUDA array interface")
         answer: Answer = lab.ask(lambda: x.__cuda_array_interface__)
+        if isinstance(answer.error, AttributeError):
+            raise Untestable("not-asked: no __cuda_array_interface__")
         if answer.error is not None or not isinstance(answer.value, dict):
             return seen(machine, answer.raised, version=None)
         stream, named = machine.stream(), answer.value.get("stream")
