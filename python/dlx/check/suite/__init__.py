@@ -11,7 +11,6 @@ from dlx.check.suite.producer import PRODUCER
 from dlx.check.suite.rare import RARE
 from dlx.check.suite.related import RELATED
 from dlx.check.suite.row import Check, NotCheckable
-from dlx.check.suite.simulated import SIMULATED
 from dlx.check.suite.streams import STREAMS
 from dlx.check.suite.table import TABLE
 
@@ -33,5 +32,4 @@ CHECKS: tuple[Check, ...] = (
     *RARE,
     *STREAMS,
     *RELATED,
-    *SIMULATED,
 )

@@ -10,8 +10,9 @@ from dlx.check.interfacing import (
     OwnStream,
     TakesStream,
 )
+from dlx.check.simulating import Joined, Taken
 from dlx.check.suite.row import MUST, SHOULD, Check
-from dlx.check.suite.streams import passes, streams
+from dlx.check.suite.streams import ordered, passes, streams
 
 __all__ = ["RELATED"]
 
@@ -111,6 +112,46 @@ RELATED = (
         ArrowDevice(),
         note("reserved", False, "reserved is zeroed", "reserved is not zeroed"),
         "metadata",
+    ),
+    Check(
+        "related.simulated.cuda-interface.export",
+        "R149 R152",
+        MUST,
+        Joined(),
+        all_of(
+            accepted,
+            note("version", 3, "the version is 3", "another version"),
+            note("zero", False, "stream is not 0", "names stream 0"),
+            ordered,
+        ),
+        "wrong numbers",
+    ),
+    Check(
+        "related.simulated.cuda-interface.import",
+        "R148",
+        MUST,
+        Taken(interface=True),
+        all_of(accepted, ordered),
+        "wrong numbers",
+    ),
+    Check(
+        "related.simulated.cuda-interface.back",
+        "R150",
+        MUST,
+        Taken(interface=True, writes_back=True),
+        all_of(accepted, ordered),
+        "wrong numbers",
+    ),
+    Check(
+        "related.simulated.cuda-interface.held",
+        "R151",
+        MUST,
+        Taken(interface=True, own=True),
+        all_of(
+            accepted,
+            note("holds", True, "it holds the stream", "lets go of the stream"),
+        ),
+        "memory freed",
     ),
 )
 """All of them."""
