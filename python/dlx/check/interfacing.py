@@ -14,7 +14,15 @@ from dlx.check.exporting import given
 from dlx.check.probe import Memory, Tensor, probe
 from dlx.check.records import Record
 
-__all__ = ["ArrowDevice", "CudaInterface", "OwnInterface", "OwnStream", "TakesStream"]
+__all__ = [
+    "ArrowDevice",
+    "CudaInterface",
+    "ForeignStream",
+    "OwnInterface",
+    "OwnStream",
+    "Shown",
+    "TakesStream",
+]
 
 ARROW_DEVICE = "arrow_device_array"
 _DEVICE, _EVENT, _RESERVED, _SIZE = 88, 96, 104, 128
@@ -46,14 +54,15 @@ def _pair(value: Any) -> bool:
     return isinstance(value, tuple) and len(value) == 2
 
 
-class _Stream:
-    """A stream of another library."""
+class ForeignStream:
+    """A stream of another library, which tells version and handle."""
 
     def __init__(self, told: Any) -> None:
+        """Tell this."""
         self.told, self.asked = told, 0
 
     def __cuda_stream__(self) -> Any:
-        """Return version and handle."""
+        """Tell it."""
         self.asked += 1
         return self.told
 
@@ -73,7 +82,7 @@ class TakesStream:
         found = Record()
         # The first shows that the library asks the producer for such a stream.
         for told in ((0, 1), self.told):
-            stream = _Stream(told)
+            stream = ForeignStream(told)
             given = probe(
                 Tensor(device=(2, 0), raises=(("__dlpack__", "BufferError"),))
             )
@@ -112,24 +121,24 @@ class CudaInterface:
         take, address = lab.part("take_cuda"), 0
         if os.environ.get(VARIABLE) and lab.target.driver:
             address = driver(lab).memory()
-        plain = _taken(lab, take, _Shown(address))
+        plain = _taken(lab, take, Shown(address))
         if plain.error is not None:
             raise Untestable("no-device: it takes no such object here")
         del plain
-        given = _Shown(address, dict(self.changed), (0, 3) if self.empty else (2, 3))
+        given = Shown(address, dict(self.changed), (0, 3) if self.empty else (2, 3))
         answer = _taken(lab, take, given)
         if not given.asked:
             raise Untestable("not-asked: the interface is not read")
         return Record(raised=answer.raised)
 
 
-def _taken(lab: Lab, take: Any, given: _Shown) -> Any:
+def _taken(lab: Lab, take: Any, given: Shown) -> Any:
     lab.step("imports by the CUDA array interface")
     return lab.ask(take, given)
 
 
-class _Shown:
-    """Memory of a simulated device, or of the host if there is none."""
+class Shown:
+    """An object that has the CUDA array interface alone."""
 
     def __init__(
         self,
@@ -137,6 +146,7 @@ class _Shown:
         changed: dict[str, Any] | None = None,
         shape: tuple[int, ...] = (2, 3),
     ) -> None:
+        """Show memory at an address, or memory of the host if that is 0."""
         self.memory, self.asked = Memory(Tensor(shape)), 0
         address = address or self.memory.data
         self.interface = {

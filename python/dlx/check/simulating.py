@@ -19,6 +19,7 @@ from dlx.check import structs
 from dlx.check.calling import call
 from dlx.check.driver import Machine, driver
 from dlx.check.experiments import Answer, Lab, Untestable
+from dlx.check.interfacing import ForeignStream, Shown
 from dlx.check.probe import (
     NEWEST,
     Export,
@@ -155,15 +156,17 @@ class Taken:
         stream = machine.stream()
         if not self.other_device:
             machine.launch(own, address, write=True)
-        given: Any = _Shown(address, own)
+        given: Any = Shown(address, {"stream": own}, SHAPE)
         if not self.interface:
             work_streams[2] = own
             given = _producer(machine, device, address, own, self.table)
-        held = _Held(stream)
+        held = ForeignStream((0, stream))
         alive = weakref.ref(held)
         lab.step("imports a tensor of a device for a stream")
         answer = lab.ask(take, given, held if self.own else stream)
         work_streams.clear()
+        if self.own and not held.asked:
+            raise Untestable("not-asked: __cuda_stream__ is not called")
         if answer.error is not None or self.other_device:
             asked = getattr(given, "calls", ())
             passed = stream in [each.keywords.get("stream") for each in asked]
@@ -178,30 +181,6 @@ class Taken:
         if self.writes_back:
             machine.launch(own, address, write=True)
         return seen(machine, holds=holds)
-
-
-class _Shown:
-    """An object that has the CUDA array interface, and names its stream."""
-
-    def __init__(self, address: int, stream: int) -> None:
-        self.__cuda_array_interface__ = {
-            "version": 3,
-            "shape": SHAPE,
-            "typestr": "<f4",
-            "data": (address, False),
-            "stream": stream,
-        }
-
-
-class _Held:
-    """A stream whose owner is this object."""
-
-    def __init__(self, handle: int) -> None:
-        self.handle = handle
-
-    def __cuda_stream__(self) -> tuple[int, int]:
-        """Return version and handle."""
-        return (0, self.handle)
 
 
 @dataclass(frozen=True)
