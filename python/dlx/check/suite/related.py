@@ -119,7 +119,6 @@ RELATED = (
         MUST,
         Joined(),
         all_of(
-            accepted,
             note("version", 3, "the version is 3", "another version"),
             note("zero", False, "stream is not 0", "names stream 0"),
             ordered,
@@ -131,7 +130,7 @@ RELATED = (
         "R148",
         MUST,
         Taken(interface=True),
-        all_of(accepted, ordered),
+        ordered,
         "wrong numbers",
     ),
     Check(
@@ -139,7 +138,7 @@ RELATED = (
         "R150",
         MUST,
         Taken(interface=True, writes_back=True),
-        all_of(accepted, ordered),
+        ordered,
         "wrong numbers",
     ),
     Check(
@@ -147,10 +146,7 @@ RELATED = (
         "R151",
         MUST,
         Taken(interface=True, own=True),
-        all_of(
-            accepted,
-            note("holds", True, "it holds the stream", "lets go of the stream"),
-        ),
+        note("holds", True, "it holds the stream", "lets go of the stream"),
         "memory freed",
     ),
 )
