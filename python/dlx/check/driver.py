@@ -77,21 +77,19 @@ class Machine:
 
     def stream(self, device: int = 0) -> int:
         """Return the handle of a new stream, which waits for no other."""
-        if self.rocm:
-            return self.get("cuStreamCreate", NON_BLOCKING)
-        self.use(device)
-        handle = self.get("cuStreamCreate", NON_BLOCKING)
-        self.use(0)
-        return handle
+        return self._made(device, "cuStreamCreate", NON_BLOCKING)
 
     def memory(self, device: int = 0) -> int:
         """Return the address of 64 bytes of a device."""
+        return self._made(device, "cuMemAlloc_v2", 64)
+
+    def _made(self, device: int, name: str, argument: int) -> int:
         if self.rocm:
-            return self.get("cuMemAlloc_v2", 64)
+            return self.get(name, argument)
         self.use(device)
-        address = self.get("cuMemAlloc_v2", 64)
+        made = self.get(name, argument)
         self.use(0)
-        return address
+        return made
 
     def launch(self, stream: int, address: int, *, write: bool = False) -> None:
         """Queue a kernel that reads or writes six floats."""
