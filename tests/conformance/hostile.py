@@ -297,3 +297,15 @@ def flattening() -> Target:
         address="lambda x: x.ctypes.data",
         dimensions=1,
     )
+
+
+def naming_no_stream() -> Target:
+    """Return a target that asks producers on CUDA for stream 0."""
+    return Target(
+        name="hostile",
+        imports="",
+        make="np.array",
+        take="lambda x: x.__dlpack__(stream=0)",
+        take_on="lambda x, stream: x.__dlpack__(stream=0)",
+        show="np.array",
+    )

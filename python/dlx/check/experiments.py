@@ -167,10 +167,12 @@ class Import:
     """Whether elements may be read: not where the struct is malformed."""
     view: bool = False
     """Whether a view of the import outlives it."""
+    on: int | None = None
+    """The handle of the stream that the import is for."""
 
     def run(self, lab: Lab) -> Record:
         """Do it."""
-        take = lab.part("take")
+        take = lab.part("take" if self.on is None else "take_on")
         keywords = dict(self.keywords)
         for name in keywords:
             if name not in lab.target.keywords:
@@ -182,7 +184,9 @@ class Import:
         given = probe(fitting(self.tensor, lab.target.dimensions))
         what = given.dlpack(max_version=NEWEST) if self.give else given
         lab.step("imports the probe")
-        answer = lab.ask(take, what, **keywords)
+        words = [what] if self.on is None else [what, self.on]
+        answer = lab.ask(take, *words, **keywords)
+        del words
         if self.give == "twice":
             if answer.error is not None:
                 raise Untestable("not-asked: the target takes no capsules")
@@ -233,6 +237,8 @@ class Import:
         memory = given.memory
         shown = lab.show(made, memory)
         if shown is None:
+            if self.tensor.packed_bits:
+                raise Untestable("not-observable: the target shows no such elements")
             # Of float32 it can show; other dtypes NumPy may lack.
             plain = memory.named == "float32"
             notes["cannot be read" if plain else "not shown"] = lab.unshown

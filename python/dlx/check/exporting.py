@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +14,9 @@ import numpy as np
 from dlx._inspection.memory import read
 from dlx.check import structs
 from dlx.check.experiments import Lab, Untestable, settle
-from dlx.check.probe import natives
+from dlx.check.probe import natives, unpacked
 from dlx.check.records import Record, Struct
-from dlx.check.structs import UNVERSIONED, USED, VERSIONED
+from dlx.check.structs import PADDED, UNVERSIONED, USED, VERSIONED
 
 __all__ = [
     "Export",
@@ -116,6 +117,21 @@ def elements(tensor: Any, item: int) -> bytes | None:
     return np.lib.stride_tricks.as_strided(start, (*shape, item), steps).tobytes()
 
 
+def packed_elements(tensor: Any, bits: int) -> bytes | None:
+    """Return packed elements, one in each byte; None if unreadable, or not compact."""
+    shape = tensor.shape[: tensor.ndim] if tensor.ndim else []
+    if not all(shape):
+        return b""
+    size = (math.prod(shape) * bits + 7) // 8
+    first = (tensor.data or 0) + tensor.byte_offset
+    compact = not tensor.strides or tuple(
+        tensor.strides[: tensor.ndim]
+    ) == structs.row_major(shape)
+    if not compact or not all(map(readable, (first, first + size - 1))):
+        return None
+    return unpacked(ctypes.string_at(first, size), bits, math.prod(shape))
+
+
 def fields_of(managed: Any, name: str, expected: bytes | None) -> Struct:
     """Return the fields of a managed tensor as a record has them."""
     versioned = name.removeprefix(USED) == VERSIONED
@@ -128,7 +144,16 @@ def fields_of(managed: Any, name: str, expected: bytes | None) -> Struct:
         null.append("deleter")
     dtype = (tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes)
     sound = tensor.device.device_type == 1 and (tensor.shape or not rank)
-    found = elements(tensor, (dtype[1] * dtype[2] + 7) // 8) if sound else None
+    found, bits = None, dtype[1] * dtype[2]
+    if sound and 0 < bits < 8 and not (versioned and managed.flags & PADDED):
+        found = packed_elements(tensor, bits)
+    elif sound:
+        found = elements(tensor, (bits + 7) // 8)
+    if 0 < bits < 8:
+        mask = (1 << bits) - 1
+        found, expected = (
+            each and bytes(code & mask for code in each) for each in (found, expected)
+        )
     return Struct(
         name=name,
         version=(managed.version.major, managed.version.minor) if versioned else (0, 0),

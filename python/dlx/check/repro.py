@@ -15,6 +15,8 @@ from typing import Any
 from dlx.check.calling import Borrow, FromObject, Refusals, ToObject
 from dlx.check.experiments import Import, fitting
 from dlx.check.exporting import Export, Kinds, spoken
+from dlx.check.finalizing import Finalize
+from dlx.check.interfacing import ArrowDevice
 from dlx.check.probe import NEWEST, Tensor, known_to_numpy
 from dlx.check.records import Record
 from dlx.check.structs import DTYPES, UNVERSIONED, VERSIONED
@@ -106,7 +108,39 @@ def _program(
         if result == "crashes":
             return lines, ending
         raise NoProgram
+    if isinstance(experiment, Finalize) and experiment.then == "deleter":
+        return _finalizing(target, record), record.notes["ended"]
+    if isinstance(experiment, ArrowDevice) and record.notes.get("reserved"):
+        return _reserved(target), ending
     return _tabled(experiment, target, text, wanted), ending
+
+
+def _reserved(target: dict[str, Any]) -> list[str]:
+    tensor = fitting(Tensor((6,)), target.get("dimensions", 0))
+    return [
+        f"x = {_function(target, 'make')}({_array(tensor)})",
+        "c = ctypes.CDLL(None)",
+        "c.malloc.restype, c.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]",
+        "for p in [ctypes.memset(c.malloc(128), 90, 128) for _ in range(4)]: c.free(p)",
+        "c = x.__arrow_c_device_array__()[1]",
+        f"p = {_INSIDE.format('c')}",
+        "reserved = ctypes.string_at(p + 104, 24)",
+        "assert not any(reserved), reserved",
+    ]
+
+
+def _finalizing(target: dict[str, Any], record: Record) -> list[str]:
+    deleter = 16 if record.notes["name"] == VERSIONED else 56
+    tensor = fitting(Tensor(), target.get("dimensions", 0))
+    return [
+        f"x = {_function(target, 'make')}({_array(tensor)})",
+        "c = x.__dlpack__(max_version=(1, 3))",
+        f"p = {_INSIDE.format('c')}",
+        "ctypes.pythonapi.PyCapsule_SetName(ctypes.py_object(c), b'used')",
+        f"deleter = ctypes.c_void_p(ctypes.c_void_p.from_address(p + {deleter}).value)",
+        "ctypes.CDLL(None).__cxa_atexit(deleter, ctypes.c_void_p(p), None)",
+        "ctypes.pythonapi.Py_Exit(0)  # then C code deletes what it has consumed",
+    ]
 
 
 def _kind(kinds: dict[str, str], text: str) -> str:
@@ -132,7 +166,7 @@ def _array(tensor: Tensor) -> str:
         code += "[::-1]"
     if len(tensor.shape) != 1:
         code += f".reshape({tensor.shape})"
-    if tensor.off % 64:
+    if tensor.off % 64 or tensor.packed_bits:
         raise NoProgram
     return code
 
@@ -223,7 +257,9 @@ def _importing(
     record: Record,
     wanted: str,
 ) -> list[str]:
-    if experiment.view or experiment.give == "twice":
+    if text.startswith("passes stream="):
+        return _asking(experiment, target, text.partition("=")[2])
+    if experiment.view or experiment.give == "twice" or experiment.on is not None:
         raise NoProgram
     tensor = fitting(experiment.tensor, target.get("dimensions", 0))
     versioned = bool(record.sent) and record.sent[0] == VERSIONED
@@ -291,6 +327,23 @@ def _importing(
             f"{take}(P())",
         ]
     raise NoProgram
+
+
+def _asking(experiment: Import, target: dict[str, Any], passed: str) -> list[str]:
+    """Return a program whose producer refuses, and does not want this stream."""
+    call = f"{_function(target, 'take')}(P())"
+    if experiment.on is not None:
+        call = f"{_function(target, 'take_on')}(P(), {experiment.on})"
+    elif experiment.keywords:
+        call = f"{_function(target, 'take')}(P(), device={target['cpu']})"
+    return [
+        "class P:",
+        f"    def __dlpack_device__(self): return {experiment.tensor.device}",
+        "    def __dlpack__(self, **keywords):",
+        f"        assert repr(keywords.get('stream')) != '{passed}', keywords",
+        "        raise BufferError('asked as it should be')",
+        call,
+    ]
 
 
 def _aligned(tensor: Tensor) -> str:

@@ -14,6 +14,7 @@ then reproductions that need it are left out.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, fields
@@ -41,6 +42,21 @@ class Target:
     """Makes a tensor of a NumPy array; what it refuses is untestable."""
     take: Expression | None = None
     """The library's `from_dlpack`; None if it only exports."""
+    take_on: Expression | None = None
+    """Imports for a stream, a handle or an object that has `__cuda_stream__`:
+    `take_on(tensor, stream)`."""
+    take_cuda: Expression | None = None
+    """Imports an object that has `__cuda_array_interface__`, without a stream."""
+    on_device: Expression | None = None
+    """Makes six float32 of a device's memory, which a stream has written:
+    `on_device(address, stream, (2, 0))`."""
+    work_on: Expression | None = None
+    """Makes a stream the library's current one: `with work_on(stream):`."""
+    driver: str = ""
+    """Environment variables that lead the library to another driver of CUDA or ROCm,
+    if they are set before it uses a device."""
+    stream: Expression | None = None
+    """A stream of the library, an object that has `__cuda_stream__`."""
     show: Expression | None = None
     """Makes a NumPy array of a tensor, by the library's own means where it has any."""
     address: Expression | None = None
@@ -83,7 +99,10 @@ class Target:
     @property
     def statements(self) -> str:
         """Return what is imported before a fork."""
-        return f"import numpy as np\n{self.imports}\n{self.warm}"
+        path = os.environ.get("DLX_CHECK_DRIVER")
+        variables = self.driver.split() if path else []
+        driver = [f"import os; os.environ[{each!r}] = {path!r}" for each in variables]
+        return "\n".join((*driver, "import numpy as np", self.imports, self.warm))
 
     @cached_property
     def names(self) -> dict[str, Any]:

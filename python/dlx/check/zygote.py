@@ -159,6 +159,8 @@ def _checks(name: str, answer: dict[str, Any]) -> Work:
     from dlx.check.target import load
 
     target = load(name)
+    if path := os.environ.get("DLX_CHECK_DRIVER"):
+        os.environ |= dict.fromkeys(target.driver.split(), path)
     exec(target.warm, target.names)
     answer["target"] = {
         name: getattr(target, name)

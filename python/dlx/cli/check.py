@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["COMMAND"]
 
 _COLUMNS = ("meets", "deviates", "crashes", "hangs", "untestable", "fact", "error")
-_ROLES = ("producer", "consumer", "table", "robustness")
+_ROLES = ("producer", "consumer", "table", "streams", "related", "robustness")
 _SHOWN = 12
 
 
@@ -31,12 +31,17 @@ def _run(args: argparse.Namespace) -> int:
     try:
         from dlx import check
         from dlx.check import issue, pairs
+        from dlx.check.driver import VARIABLE
     except ModuleNotFoundError as error:
         raise CannotRun(f"{error}: pip install numpy") from None
     if args.explain:
         return _explain(args.explain)
     if not args.targets:
         raise CannotRun("name a target: numpy, torch, ..., or package.module:factory")
+    if args.driver:
+        if not Path(args.driver).is_file():
+            raise CannotRun(f"no driver {args.driver}")
+        os.environ[VARIABLE] = str(Path(args.driver).resolve())
     if args.json and len(args.targets) > 1:
         raise CannotRun("--json writes one report: name one target")
     if args.write_deviations and len(args.targets) > 1:
@@ -217,7 +222,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
         "targets", nargs="*", metavar="TARGET", help="a name, or package.module:factory"
     )
     add("--only", type=lambda text: text.split(","), default=[], help="R59,consumer.*")
-    add("--role", default="", choices=("producer", "consumer", "table"))
+    add("--role", default="", choices=_ROLES[:-1])
     add("--level", default="", choices=("must", "should", "conflict"))
     add("--suite", default="99", help="leave out checks that are newer than this suite")
     add("--deviations", metavar="FILE", help="what is known, and fails no run")
@@ -235,6 +240,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add("--all", action="store_true", help="print every deviation")
     add("--json", metavar="FILE", help="write the report as lines of JSON")
     add("--repros", metavar="DIR", help="write reproductions, and an issue to paste")
+    add("--driver", metavar="FILE", help="a simulated driver, for streams.simulated.*")
     add("--explain", metavar="CHECK", help="say what a check does; runs nothing")
 
 
