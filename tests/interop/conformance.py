@@ -13,6 +13,7 @@ from pathlib import Path
 
 from dlx.check import CannotCheck, Report, Result, run
 from dlx.check.structs import DTYPES
+from dlx.check.suite import CHECKS
 from dlx.check.suite.row import EFFECTS
 from dlx.check.targets import ABSENT, TARGETS
 
@@ -21,7 +22,7 @@ from .report import table
 DOCUMENT = Path(__file__).parents[2] / "docs" / "conformance.md"
 _ASIDE = re.compile(r" \((obs|torch)\b[^)]*\)")
 """What a requirement says of other libraries."""
-ROLES = ("producer", "consumer", "table")
+ROLES = tuple(dict.fromkeys(check.role for check in CHECKS))
 HEAD = """\
 # Conformance
 
