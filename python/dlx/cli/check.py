@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,11 +13,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dlx.cli import check_known
 from dlx.cli.command import CannotRun, Direct
 
 if TYPE_CHECKING:
     from dlx.check import Report, Result
-    from dlx.check.deviations import Deviations, Judgement
 
 __all__ = ["COMMAND"]
 
@@ -44,18 +43,15 @@ def _run(args: argparse.Namespace) -> int:
         os.environ[VARIABLE] = str(Path(args.driver).resolve())
     if args.json and len(args.targets) > 1:
         raise CannotRun("--json writes one report: name one target")
-    if args.write_deviations and len(args.targets) > 1:
-        raise CannotRun("--write-deviations writes of one target: name one target")
     if args.bisect and args.in_process:
         raise CannotRun("--bisect needs processes: leave --in-process out")
     try:
         checks = check.select(args.only, args.role, args.level, args.suite)
-        known = _known(args)
+        known = check_known.read(args)
     except check.CannotCheck as reason:
         raise CannotRun(str(reason)) from None
     if not checks:
         raise CannotRun("no check is selected")
-    strict = _in_ci() if args.strict is None else args.strict
     code, lines = 0, list[str]()
     for target in args.targets:
         try:
@@ -63,59 +59,30 @@ def _run(args: argparse.Namespace) -> int:
                 report = check.run(
                     target, checks, isolated=not args.in_process, progress=progress
                 )
-            mine = known.of(report.header.target)
-            judged = mine.judge(report)
-            for line in describe(report, args.all, judged, mine.path, strict):
+            judged = known.judge(report)
+            for line in describe(report, args.all, judged.those("known")):
                 print(line)
-            if mine.path != known.path:
-                print(f"{known.path} is about {known.target}: it is left alone")
             for pair in pairs.pairs(target, report) if args.bisect else ():
                 print(pair)
-            if args.write_deviations:
-                count = known.write(judged, report.header.target)
-                print(f"entries added to {known.path}, for reasons and links: {count}")
+            for line in known.lines(report, judged):
+                print(line)
         except check.CannotCheck as reason:
             raise CannotRun(str(reason)) from None
         if args.repros:
             folder = Path(args.repros, report.header.target)
             print(f"{issue.write(report, folder)} reproductions: {folder}")
         lines += report.lines()
-        code = max(code, judged.exit_code(strict))
+        code = max(code, judged.exit_code(known.strict))
     if args.json:
         with open(args.json, "w", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in lines)
     return code
 
 
-def _known(args: argparse.Namespace) -> Deviations:
-    """Read the deviations file that is named, written to, or found."""
-    from dlx.check.deviations import Deviations, find
-
-    new = args.write_deviations
-    if new and args.deviations:
-        raise CannotRun("--write-deviations reads FILE, too: leave --deviations out")
-    known = (
-        find(args.deviations or new, Path()) if not new or Path(new).exists() else None
-    )
-    known = known or Deviations(new)
-    if known.path and not known.target and len(args.targets) > 1:
-        raise CannotRun(f'{known.path}: says of no target; add target = "NAME" to it')
-    return known
-
-
-def _in_ci() -> bool:
-    return os.environ.get("CI", "").lower() not in ("", "0", "false")
-
-
 def describe(
-    report: Report,
-    everything: bool,
-    judged: Judgement,
-    file: str = "",
-    strict: bool = False,
+    report: Report, everything: bool, known: frozenset[str] = frozenset()
 ) -> Iterator[str]:
-    """Write a report in plain lines; what a deviations file knows, only if all is."""
-    known, new = judged.those("known"), judged.those("newer")
+    """Write a report in plain lines; what is known only if `everything` is asked."""
     head, counts = report.header, report.counts
     yield (
         f"{head.target} {head.version}, suite {head.suite} (DLPack 1.3), CPU; "
@@ -136,21 +103,6 @@ def describe(
         yield from _lines(result)
     if len(found) > len(shown):
         yield f"... {len(found) - len(shown)} more: --all"
-    if known:
-        yield f"{len(known)} known: {file}"
-    if new:
-        yield f"{len(new)} by checks that are newer than the suite of {file}"
-    if after := sum(result.only_after for result in report.results):
-        yield f"{after} with another result only after others: --bisect finds the pairs"
-    yield from judged.complaints
-    grave = len(judged.those("fails"))
-    if judged.those("error"):
-        yield "exit 2: the suite itself failed, or an expression of the target"
-    elif grave:
-        but = f", that {file} does not know" if file else ""
-        yield f"exit 1: {grave} deviations from a MUST, or with wrong results{but}"
-    elif judged.complaints and strict:
-        yield f"exit 1: {file} is not as --strict asks for"
 
 
 def _sorted(report: Report) -> list[Result]:
@@ -225,23 +177,16 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add("--role", default="", choices=_ROLES[:-1])
     add("--level", default="", choices=("must", "should", "conflict"))
     add("--suite", default="99", help="leave out checks that are newer than this suite")
-    add("--deviations", metavar="FILE", help="what is known, and fails no run")
-    add(
-        "--strict",
-        action=argparse.BooleanOptionalAction,
-        help="refuse entries that are out of date, or lack a reason or a link "
-        "(default: where CI is set)",
-    )
-    add("--write-deviations", metavar="FILE", help="add to it what fails the run")
-    add("--in-process", action="store_true", help="isolate nothing, for a debugger")
-    add(
-        "--bisect", action="store_true", help="name pairs, of results only after others"
-    )
     add("--all", action="store_true", help="print every deviation")
     add("--json", metavar="FILE", help="write the report as lines of JSON")
     add("--repros", metavar="DIR", help="write reproductions, and an issue to paste")
     add("--driver", metavar="FILE", help="a simulated driver, for streams.simulated.*")
     add("--explain", metavar="CHECK", help="say what a check does; runs nothing")
+    add("--in-process", action="store_true", help="isolate nothing, for a debugger")
+    add(
+        "--bisect", action="store_true", help="name pairs, of results only after others"
+    )
+    check_known.configure(parser)
 
 
 COMMAND = Direct(
