@@ -58,7 +58,7 @@ class Result:
     check: str
     """Its name, `role.what.detail`."""
     role: str
-    """producer, consumer or table."""
+    """producer, consumer, table, streams or related."""
     requirements: tuple[str, ...]
     """R-numbers of docs/requirements.md; never shown alone."""
     source: str
