@@ -1,0 +1,81 @@
+"""What a reader sees first, and how results are counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from dlx.check.results import FAILED, RESULTS, Report, Result
+from dlx.check.suite.row import EFFECTS
+
+__all__ = ["Tally", "by_effect", "columns", "level", "reasons", "roles", "tally"]
+
+_ROLES = ("producer", "consumer", "table", "streams", "robustness")
+
+
+def by_effect(results: Iterable[Result]) -> list[Result]:
+    """Return what is not as required: what fails a run first, then by its effect.
+
+    Faults of the suite come before, for they say that something is not known.
+
+    What malformed stimuli do comes last: no producer may send them.
+    """
+    found = [each for each in results if each.result in (*FAILED, "error")]
+    return sorted(
+        found,
+        key=lambda each: (
+            each.result != "error",
+            not each.fails_run,
+            each.stimulus == "malformed",
+            EFFECTS.index(each.effect) if each.effect in EFFECTS else len(EFFECTS),
+        ),
+    )
+
+
+def level(result: Result) -> str:
+    """Return what a reader is told of the weight of a result."""
+    return "ROBUSTNESS" if result.stimulus == "malformed" else result.level.upper()
+
+
+def roles(report: Report) -> list[str]:
+    """Return the roles that a report counts, robustness last."""
+    known = [role for role in _ROLES if role in report.counts]
+    others = [role for role in report.counts if role not in _ROLES]
+    return [*known[:-1], *others, *known[-1:]]
+
+
+def columns(report: Report) -> list[str]:
+    """Return the results that occur in a report, in the order of `RESULTS`."""
+    return [
+        each for each in RESULTS if any(each in row for row in report.counts.values())
+    ]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many checks of one level are met, of those that could be tested."""
+
+    met: int
+    tested: int
+
+    def __str__(self) -> str:
+        """Write it as in a badge: no percentage, for no two checks weigh the same."""
+        return f"{self.met}/{self.tested}"
+
+
+def tally(report: Report, level: str) -> Tally:
+    """Count the checks of a level; a fact, and what is untestable, do not count."""
+    found = [
+        each
+        for each in report.results
+        if each.level == level and each.stimulus != "malformed"
+    ]
+    met = sum(each.result == "meets" for each in found)
+    return Tally(met, met + sum(each.failed for each in found))
+
+
+def reasons(results: Iterable[Result]) -> list[tuple[str, int]]:
+    """Count the reasons for which results are untestable, the commonest first."""
+    found = Counter(each.text for each in results if each.result == "untestable")
+    return found.most_common()
