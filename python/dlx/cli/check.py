@@ -44,7 +44,7 @@ def _run(args: argparse.Namespace) -> int:
         reports.append(report)
         code = max(code, check_reports.show(report, args.all, old))
         if args.repros:
-            folder = Path(args.repros, report.header.target)
+            folder = Path(args.repros, check_reports.folder(report))
             print(f"{issue.write(report, folder)} reproductions: {folder}")
     check_reports.write(args, reports)
     return code

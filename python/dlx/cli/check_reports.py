@@ -13,7 +13,7 @@ from dlx.cli.command import CannotRun
 if TYPE_CHECKING:
     from dlx.check import Report
 
-__all__ = ["configure", "demand", "is_report", "read", "show", "write"]
+__all__ = ["configure", "demand", "folder", "is_report", "read", "show", "write"]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +39,13 @@ def read(name: str) -> Report:
             return Report.read(file)
     except (OSError, UnicodeDecodeError, CutOff) as error:
         raise CannotRun(f"{name}: {error}") from None
+
+
+def folder(report: Report) -> str:
+    """Name the folder of a target's reproductions."""
+    from dlx.check.reports.text import file_name
+
+    return file_name(report.header.target)
 
 
 def demand(args: argparse.Namespace) -> None:

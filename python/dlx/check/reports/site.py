@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from dlx.check.reports.badge import badge
 from dlx.check.reports.order import by_effect, columns, level, roles
+from dlx.check.reports.text import file_name
 from dlx.check.results import RESULTS, Report, Result
 from dlx.check.suite.row import EFFECTS
 
@@ -48,7 +49,7 @@ def _names(reports: Sequence[Report]) -> list[str]:
     found: list[str] = []
     for report in reports:
         text = f"{report.header.target}-{report.header.version}"
-        stem = re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip(".")[:80] + ".html"
+        stem = f"{file_name(text)}.html"
         name, count = stem, 1
         while name in (*found, "index.html"):
             count += 1
@@ -130,19 +131,17 @@ def _filters(results: Iterable[Result]) -> Iterator[str]:
         first = '<option value="">all</option>'
         title = name.capitalize()
         yield f'<label>{title}<select name="{name}">{first}{options}</select></label>'
-    yield '<button type="reset">Show all</button>\n<output></output>\n</form>'
+    yield '<button type="button">Show all</button>\n<output></output>\n</form>'
 
 
 def _row(result: Result, results: set[str]) -> str:
     names = " ".join(result.requirements)
-    what = f"{result.check} {result.statement} {result.source} {names} {result.effect}"
     effect = EFFECTS.index(result.effect) if result.effect in EFFECTS else len(EFFECTS)
     weight = level(result).lower()
     order = _LEVELS.index(weight) if weight in _LEVELS else len(_LEVELS)
     return (
         f'<tr data-role="{escape(result.role)}" data-level="{escape(weight)}"'
-        f' data-text="{escape(what.lower())}" '
-        f'data-results="{" ".join(sorted(results))}">'
+        f' data-results="{" ".join(sorted(results))}">'
         f'<th scope="row" data-key="{escape(result.check)}">'
         f"<code>{escape(result.check)}</code></th>"
         f'<td data-key="{escape(names)}">{_prose(result.statement)}'

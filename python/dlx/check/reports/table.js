@@ -3,18 +3,21 @@ const table = document.querySelector("table.sorted");
 const body = table.tBodies[0];
 const rows = [...body.rows];
 const form = document.forms[0];
+const texts = new Map(rows.map((row) => [row, [0, 1, 3].map((n) => row.cells[n].textContent).join(" ").toLowerCase()]));
 
 form.hidden = false;
 form.addEventListener("submit", (event) => event.preventDefault());
 form.addEventListener("input", filter);
-form.addEventListener("reset", () => setTimeout(filter));
+form.querySelector("button").addEventListener("click", () => {
+  form.reset();
+  filter();
+});
 
 function filter() {
   const { text, role, level, result } = form.elements;
   const words = text.value.toLowerCase().split(/\s+/).filter(Boolean);
   for (const row of rows) {
-    const found = row.dataset.text;
-    row.hidden = !(words.every((word) => found.includes(word))
+    row.hidden = !(words.every((word) => texts.get(row).includes(word))
       && (!role.value || row.dataset.role === role.value)
       && (!level.value || row.dataset.level === level.value)
       && (!result.value || row.dataset.results.split(" ").includes(result.value)));

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from dlx.check.reports.order import by_effect, columns, level, reasons, roles
 from dlx.check.results import Report, Result
 
-__all__ = ["describe", "plain"]
+__all__ = ["describe", "file_name", "plain"]
 
 _SHOWN = 12
 
@@ -16,6 +17,11 @@ _SHOWN = 12
 def plain(text: str) -> str:
     """Return text in which no character moves a cursor or ends a line."""
     return "".join(each if each.isprintable() else "?" for each in text)
+
+
+def file_name(text: str) -> str:
+    """Return a name that is the same in every file system, and in no other folder."""
+    return re.sub(r"[^a-z0-9._-]+", "-", text.lower()).strip(".")[:80] or "unnamed"
 
 
 def describe(
