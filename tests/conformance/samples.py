@@ -25,7 +25,7 @@ def strict() -> Report:
     return run("array_api_strict")
 
 
-def changed(report: Report, check: str, **values: Any) -> Report:
+def changed(report: Report, check: str, /, **values: Any) -> Report:
     """Return a report in which one result is otherwise."""
     results = tuple(
         replace(each, **values) if each.check == check else each

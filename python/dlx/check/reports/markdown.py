@@ -28,7 +28,7 @@ def markdown(
     for report in reports:
         parts = [_head(report), *(_found(each, known) for each in _shown(report))]
         for part in parts:
-            left -= len(part.encode())
+            left -= len(part.encode(errors="replace"))
             if left < 0:
                 yield "\nThe rest is in the JSON reports: a summary has a limit.\n"
                 return
