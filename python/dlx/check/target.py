@@ -16,7 +16,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from importlib import metadata
 from typing import Any, TypeAlias
@@ -97,6 +97,16 @@ class Target:
         """Make a tensor of `tensors` or `cannot_export`."""
         found = self.value(expression)
         return found if isinstance(expression, str) else found()
+
+    @property
+    def spelled(self) -> dict[str, Any]:
+        """Return the fields that are expressions, as a reproduction prints them."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        found: dict[str, Any] = {n: v for n, v in values.items() if isinstance(v, str)}
+        for kinds in ("tensors", "cannot_export"):
+            texts = values[kinds].items()
+            found[kinds] = {name: text for name, text in texts if isinstance(text, str)}
+        return found
 
     @property
     def version(self) -> str:

@@ -24,7 +24,7 @@ def _run(args: argparse.Namespace) -> int:
     except ModuleNotFoundError as error:
         raise CannotRun(f"{error}: pip install numpy") from None
     if args.explain:
-        return _explain(args.explain)
+        return check_reports.explain(args.explain, args.targets)
     if not args.targets:
         raise CannotRun("name a target: numpy, torch, ..., or package.module:factory")
     check_reports.demand(args)
@@ -48,22 +48,6 @@ def _run(args: argparse.Namespace) -> int:
             print(f"{issue.write(report, folder)} reproductions: {folder}")
     check_reports.write(args, reports)
     return code
-
-
-def _explain(name: str) -> int:
-    from dlx.check.requirements import requirements
-    from dlx.check.suite import CHECKS
-
-    check = next((check for check in CHECKS if check.id == name), None)
-    if check is None:
-        raise CannotRun(f"no check {name!r}")
-    print(f"{check.id} ({check.level}, {check.stimulus} stimulus)")
-    print(f"expects that {check.expects.text}")
-    print(f"does: {check.experiment}")
-    for each in check.requirements.split():
-        found = requirements()[each]
-        print(f"{each}, {found.source}: {found.statement}")
-    return 0
 
 
 @contextmanager
@@ -91,7 +75,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add("--all", action="store_true", help="print every deviation")
     add("--json", metavar="FILE", help="write the report as lines of JSON")
     add("--repros", metavar="DIR", help="write reproductions, and an issue to paste")
-    add("--explain", metavar="CHECK", help="say what a check does; runs nothing")
+    add("--explain", metavar="CHECK", help="say what checks do; runs nothing")
     check_reports.configure(parser)
 
 

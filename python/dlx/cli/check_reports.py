@@ -13,7 +13,16 @@ from dlx.cli.command import CannotRun
 if TYPE_CHECKING:
     from dlx.check import Report
 
-__all__ = ["configure", "demand", "folder", "is_report", "read", "show", "write"]
+__all__ = [
+    "configure",
+    "demand",
+    "explain",
+    "folder",
+    "is_report",
+    "read",
+    "show",
+    "write",
+]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -109,6 +118,34 @@ def show(
     for line in found.lines():
         print(line)
     return 2 if report.exit_code == 2 else int(found.worse(known))
+
+
+def explain(names: str, targets: Sequence[str]) -> int:
+    """Print what checks do, and what reports have of them; nothing runs."""
+    from dlx.check import CannotCheck, select
+    from dlx.check.reports.explain import explain, seen
+    from dlx.check.target import load
+
+    checks = select(names.split(","), suite="99")
+    if not checks:
+        raise CannotRun(f"no check {names!r}")
+    reports = [read(each) for each in targets if is_report(each)]
+    others = [each for each in targets if not is_report(each)]
+    if any(":" in each for each in others):
+        raise CannotRun("--explain runs nothing: name a library that dlx knows")
+    try:
+        known = [load(each) for each in others or ["numpy"] * (not reports)]
+    except CannotCheck as error:
+        raise CannotRun(str(error)) from None
+    for check in checks:
+        for line in explain(check, known):
+            print(line)
+        for report in reports:
+            for line in seen(report, check.id):
+                print(line)
+        if check is not checks[-1]:
+            print()
+    return 0
 
 
 def _lines(name: str, lines: Iterable[str]) -> None:
