@@ -100,9 +100,10 @@ class Target:
 
     @property
     def spelled(self) -> dict[str, Any]:
-        """Return the fields that are expressions, as a reproduction prints them."""
+        """Return the fields that are text or numbers, of which reproductions are."""
         values = {each.name: getattr(self, each.name) for each in fields(self)}
-        found: dict[str, Any] = {n: v for n, v in values.items() if isinstance(v, str)}
+        found: dict[str, Any]
+        found = {n: v for n, v in values.items() if isinstance(v, str | int)}
         for kinds in ("tensors", "cannot_export"):
             texts = values[kinds].items()
             found[kinds] = {name: text for name, text in texts if isinstance(text, str)}

@@ -105,11 +105,12 @@ def show(
 ) -> int:
     """Print a report, or what changed since an old one; return the exit code."""
     from dlx.check.reports.compare import compare
-    from dlx.check.reports.text import describe
+    from dlx.check.reports.text import describe, verdict
 
     if old is None:
         for line in describe(report, everything, known):
             print(line)
+        print(verdict(report, known))
         return report.exit_code
     if old.header.target != report.header.target:
         names = f"{old.header.target!r}, not of {report.header.target!r}"

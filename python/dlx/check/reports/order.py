@@ -11,7 +11,7 @@ from dlx.check.suite.row import EFFECTS
 
 __all__ = ["Tally", "by_effect", "columns", "level", "reasons", "roles", "tally"]
 
-_ROLES = ("producer", "consumer", "table", "streams", "robustness")
+_ROLES = ("producer", "consumer", "table", "streams", "related", "robustness")
 
 
 def by_effect(results: Iterable[Result]) -> list[Result]:

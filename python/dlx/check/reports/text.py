@@ -9,7 +9,7 @@ from itertools import groupby
 from dlx.check.reports.order import by_effect, columns, level, reasons, roles
 from dlx.check.results import Report, Result
 
-__all__ = ["describe", "file_name", "plain"]
+__all__ = ["describe", "file_name", "plain", "verdict"]
 
 _SHOWN = 12
 
@@ -30,7 +30,8 @@ def describe(
     """Write a report: counts, then what is not as required, the worst first.
 
     With `everything`, all of that, what was expected, the facts, and the reasons for
-    which checks are untestable. A requirement stands once below all that miss it.
+    which checks are untestable; without, what is new. A requirement stands once, below
+    all that miss it.
     """
     yield from map(plain, _described(report, everything, known))
 
@@ -46,7 +47,8 @@ def _described(
     yield ""
     yield from _table(report)
     found = by_effect(report.results)
-    shown = found if everything else found[:_SHOWN]
+    new = [each for each in found if each.check not in known]
+    shown = found if everything else new[:_SHOWN]
     for group, several in groupby(shown, _group):
         yield ""
         yield group
@@ -56,7 +58,13 @@ def _described(
             yield required
     if everything:
         yield from _rest(report.results)
-    yield from _end(report, len(found) - len(shown), known)
+    yield ""
+    if len(found) > len(shown):
+        hidden = f"{len(new) - len(shown)} more, {len(found) - len(new)} known"
+        yield f"{hidden}, facts and what is untestable: --all"
+    proven = sum(each.failed and each.confirmed == "reproduced" for each in found)
+    if proven:
+        yield f"{proven} have a reproduction without dlx: --repros DIR"
 
 
 def _table(report: Report) -> Iterator[str]:
@@ -113,19 +121,13 @@ def _rest(results: Sequence[Result]) -> Iterator[str]:
         yield f"{count:10} {reason}"
 
 
-def _end(report: Report, hidden: int, known: frozenset[str]) -> Iterator[str]:
-    yield ""
-    if hidden:
-        yield f"{hidden} more, facts and what is untestable: --all"
-    shown = [r for r in report.results if r.failed and r.confirmed == "reproduced"]
-    if shown:
-        yield f"{len(shown)} have a reproduction without dlx: --repros DIR"
+def verdict(report: Report, known: frozenset[str] = frozenset()) -> str:
+    """Say in a line what the exit code of a run means."""
     grave = [each for each in report.results if each.fails_run]
     accepted = sum(each.check in known for each in grave)
     if any(result.result == "error" for result in report.results):
-        yield "exit 2: the suite itself failed"
-    elif len(grave) > accepted:
-        more = f", {accepted} more are known" if accepted else ""
-        yield f"exit 1: {len(grave) - accepted} results fail the run{more}"
-    else:
-        yield "exit 0: nothing fails the run"
+        return "exit 2: the suite itself failed"
+    if len(grave) > accepted:
+        more = f"; {accepted} are known" if accepted else ""
+        return f"exit 1: results that fail the run: {len(grave) - accepted}{more}"
+    return "exit 0: nothing fails the run"
