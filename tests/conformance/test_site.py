@@ -251,6 +251,21 @@ def test_markup_in_a_report_is_text(browser: Any, tmp_path: Path) -> None:
     assert tags(index.parent) == tags(plain.parent)
 
 
+def test_a_script_that_got_into_a_page_does_not_run(
+    browser: Any, site: Path, tmp_path: Path
+) -> None:
+    """docs/check.md, Reports: the policy lets the page's own script run only."""
+    script = "document.title = 'it ran'"
+    added = f'<script>{script}</script><img src=x onerror="{script}"></body>'
+    file = tmp_path / "index.html"
+    file.write_text(site.read_text().replace("</body>", added))
+    browser.get(file.as_uri())
+    assert browser.title == "DLPack conformance"
+    assert any("Content Security" in e["message"] for e in browser.get_log("browser"))
+    head(browser, "check").click()
+    assert browser.find_elements("css selector", "th[aria-sort]")
+
+
 def test_a_target_cannot_choose_where_its_page_is_written(tmp_path: Path) -> None:
     """docs/check.md, Reports: names are made safe, and no page replaces another."""
     hostile = spoken(numpy(), "../../etc/index.html\0")
