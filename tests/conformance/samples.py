@@ -10,7 +10,7 @@ from dlx.check import Header, Report, Result, run
 
 __all__ = ["changed", "numpy", "spoken", "strict"]
 
-_CLOSED = ("role", "level", "stimulus", "effect", "result", "confirmed", "check")
+_CLOSED = ("level", "stimulus", "effect", "result", "confirmed", "check")
 
 
 @cache

@@ -15,7 +15,7 @@ from dlx.check.reports.site import write
 from dlx.cli import main
 from support.browser import chromium
 
-from conformance.samples import numpy, spoken, strict
+from conformance.samples import changed, numpy, spoken, strict
 
 HOSTILE = "\"'><img src=x onerror=alert(1)></script><script>alert(1)</script>&amp;`a`"
 WRONG = "consumer.missing.device"
@@ -240,7 +240,8 @@ def test_text_can_be_read_on_its_background(page: Any, site: Path, scheme: str) 
 
 def test_markup_in_a_report_is_text(browser: Any, tmp_path: Path) -> None:
     """docs/check.md, Reports: what a target says is shown, and never runs."""
-    index = write([spoken(numpy(), HOSTILE)], tmp_path)
+    report = changed(spoken(numpy(), HOSTILE), WRONG, check=HOSTILE)
+    index = write([report], tmp_path)
     plain = write([numpy()], tmp_path / "plain")
     shown = HOSTILE.replace("`", "")
     for file in index.parent.glob("*.html"):

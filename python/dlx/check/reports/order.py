@@ -40,9 +40,11 @@ def level(result: Result) -> str:
 
 def roles(report: Report) -> list[str]:
     """Return the roles that a report counts, robustness last."""
-    known = [role for role in _ROLES if role in report.counts]
-    others = [role for role in report.counts if role not in _ROLES]
-    return [*known[:-1], *others, *known[-1:]]
+    last = len(_ROLES) - 1
+    return sorted(
+        report.counts,
+        key=lambda role: _ROLES.index(role) if role in _ROLES else last - 0.5,
+    )
 
 
 def columns(report: Report) -> list[str]:
