@@ -130,6 +130,13 @@ def test_what_a_target_says_is_shown(text: str) -> None:
     assert f"Seen: {one.result}, {shown}" in found
 
 
+def test_markdown_marks_what_is_known_of_a_target() -> None:
+    """docs/check.md, Reports: what one target may do, another may not."""
+    for name, count in (("numpy", 1), ("another", 0)):
+        text = "".join(markdown([numpy()], {name: frozenset([WRONG])}))
+        assert text.count("class of error, known") == count
+
+
 def test_a_long_summary_ends_before_its_limit() -> None:
     """docs/check.md, Reports: GitHub refuses a summary of more than 1 MiB."""
     long = spoken(deviating(numpy()), "é" * 100_000)

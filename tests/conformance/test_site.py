@@ -267,6 +267,14 @@ def test_a_script_that_got_into_a_page_does_not_run(
     assert browser.find_elements("css selector", "th[aria-sort]")
 
 
+def test_what_is_known_is_marked(tmp_path: Path) -> None:
+    """docs/check.md, Reports: on the page of its target, and in its numbers."""
+    index = write([numpy()], tmp_path, {"numpy": frozenset([WRONG])})
+    assert ", 1 known" in index.read_text()
+    (page,) = (each for each in tmp_path.iterdir() if each != index)
+    assert page.read_text().count("deviates, known (reproduced)") == 1
+
+
 def test_a_target_cannot_choose_where_its_page_is_written(tmp_path: Path) -> None:
     """docs/check.md, Reports: names are made safe, and no page replaces another."""
     hostile = spoken(numpy(), "../../etc/index.html\0")

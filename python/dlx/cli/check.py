@@ -46,7 +46,7 @@ def _run(args: argparse.Namespace) -> int:
         if args.repros:
             folder = Path(args.repros, check_reports.folder(report))
             print(f"{issue.write(report, folder)} reproductions: {folder}")
-    check_reports.write(args, reports)
+    check_reports.write(args, reports, {})
     return code
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,11 +77,12 @@ def demand(args: argparse.Namespace) -> None:
 def write(
     args: argparse.Namespace,
     reports: Sequence[Report],
-    known: frozenset[str] = frozenset(),
+    known: Mapping[str, frozenset[str]],
 ) -> None:
-    """Write the files that were asked for."""
+    """Write the files that were asked for; `known` has checks by names of targets."""
     from dlx.check.reports.badge import badge
     from dlx.check.reports.markdown import markdown
+    from dlx.check.reports.order import accepted
     from dlx.check.reports.site import write as write_site
 
     try:
@@ -90,7 +91,8 @@ def write(
         if args.markdown:
             _text(args.markdown, "".join(markdown(reports, known)))
         if args.badge:
-            _lines(args.badge, [json.dumps(badge(reports[0], known))])
+            found = badge(reports[0], accepted(reports[0], known))
+            _lines(args.badge, [json.dumps(found)])
         if args.site:
             print(write_site(reports, Path(args.site), known))
     except OSError as error:

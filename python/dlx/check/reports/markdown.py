@@ -9,7 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from dlx.check.reports.order import by_effect, columns, level, roles
+from dlx.check.reports.order import (
+    NONE_KNOWN,
+    Known,
+    accepted,
+    by_effect,
+    columns,
+    level,
+    roles,
+)
 from dlx.check.results import Header, Report, Result
 
 __all__ = ["LIMIT", "markdown"]
@@ -20,13 +28,12 @@ _SPECIAL = r"[\\`*_\[\]<>|~@&$]|:(?=/)|(?<=www)\."
 """What begins markup or a link inside of a line."""
 
 
-def markdown(
-    reports: Iterable[Report], known: frozenset[str] = frozenset()
-) -> Iterator[str]:
+def markdown(reports: Iterable[Report], known: Known = NONE_KNOWN) -> Iterator[str]:
     """Give the text in parts, each with its line end."""
     left = LIMIT
     for report in reports:
-        parts = [_head(report), *(_found(each, known) for each in _shown(report))]
+        mine = accepted(report, known)
+        parts = [_head(report), *(_found(each, mine) for each in _shown(report))]
         for part in parts:
             left -= len(part.encode(errors="replace"))
             if left < 0:

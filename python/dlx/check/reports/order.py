@@ -3,15 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from dlx.check.results import FAILED, RESULTS, Report, Result
 from dlx.check.suite.row import EFFECTS
 
-__all__ = ["Tally", "by_effect", "columns", "level", "reasons", "roles", "tally"]
+__all__ = [
+    "NONE_KNOWN",
+    "Known",
+    "Tally",
+    "accepted",
+    "by_effect",
+    "columns",
+    "level",
+    "reasons",
+    "roles",
+    "tally",
+]
+
+Known: TypeAlias = Mapping[str, frozenset[str]]
+"""Checks whose deviation the reader has accepted, by the names of targets."""
+
+NONE_KNOWN: Known = {}
+"""For readers who have accepted nothing."""
 
 _ROLES = ("producer", "consumer", "table", "streams", "related", "robustness")
+
+
+def accepted(report: Report, known: Known) -> frozenset[str]:
+    """Return the known checks of the target of a report."""
+    return known.get(report.header.target, frozenset())
 
 
 def by_effect(results: Iterable[Result]) -> list[Result]:

@@ -15,7 +15,15 @@ from pathlib import Path
 from urllib.parse import quote
 
 from dlx.check.reports.badge import badge
-from dlx.check.reports.order import by_effect, columns, level, roles
+from dlx.check.reports.order import (
+    NONE_KNOWN,
+    Known,
+    accepted,
+    by_effect,
+    columns,
+    level,
+    roles,
+)
 from dlx.check.reports.text import file_name
 from dlx.check.results import RESULTS, Report, Result
 from dlx.check.suite.row import EFFECTS
@@ -27,9 +35,7 @@ _WORST = ("crashes", "hangs", "deviates", "error", "fact", "untestable", "meets"
 _LEVELS = ("must", "should", "conflict", "robustness")
 
 
-def write(
-    reports: Sequence[Report], folder: Path, known: frozenset[str] = frozenset()
-) -> Path:
+def write(reports: Sequence[Report], folder: Path, known: Known = NONE_KNOWN) -> Path:
     """Write the pages into a folder, and return that of all targets.
 
     Pages of the same name are replaced, and nothing else is.
@@ -38,7 +44,7 @@ def write(
     names = _names(reports)
     for report, name in zip(reports, names, strict=True):
         title = f"{report.header.target} {report.header.version}"
-        _write(folder / name, title, _target(report, known))
+        _write(folder / name, title, _target(report, accepted(report, known)))
     index = folder / "index.html"
     _write(index, "DLPack conformance", _index(reports, names, known), "table.js")
     return index
@@ -81,9 +87,7 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(digest).decode()}'"
 
 
-def _index(
-    reports: Sequence[Report], names: list[str], known: frozenset[str]
-) -> Iterator[str]:
+def _index(reports: Sequence[Report], names: list[str], known: Known) -> Iterator[str]:
     yield "<h2>Targets</h2>\n<table>\n<thead><tr>"
     for title in ("target", "version", "result", "suite", "platform"):
         yield f'<th scope="col">{title}</th>'
@@ -92,7 +96,7 @@ def _index(
         head = report.header
         cells = (
             escape(head.version),
-            escape(badge(report, known)["message"]),
+            escape(badge(report, accepted(report, known))["message"]),
             escape(f"{head.suite} of dlx {head.dlx}"),
             escape(f"Python {head.python}, NumPy {head.numpy}, {head.platform}"),
         )
