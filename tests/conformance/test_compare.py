@@ -123,7 +123,9 @@ def test_the_command_compares_two_files_and_runs_nothing(
     for file, report in ((old, numpy()), (new, worse)):
         file.write_text("\n".join(report.lines()))
     assert main(["check", "--compare", str(old), str(new)]) == 1
-    assert f"{MET}  meets -> deviates: leaks" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"{MET}  meets -> deviates: leaks" in out
+    assert out.splitlines()[-1] == "exit 1: checks that fail the run and did not: 1"
     assert main(["check", "--compare", str(new), str(old)]) == 0
     assert main(["check", "--compare", str(old), str(old)]) == 0
 
@@ -135,7 +137,7 @@ def test_the_command_compares_a_run(
     old = tmp_path / "old.jsonl"
     old.write_text("\n".join(numpy().lines()))
     assert main(["check", "numpy", "--compare", str(old)]) == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "no result changed"
+    assert capsys.readouterr().out.splitlines()[-2] == "no result changed"
 
 
 def test_reports_of_two_targets_are_not_compared(

@@ -120,7 +120,14 @@ def show(
     found = compare(old, report)
     for line in found.lines():
         print(line)
-    return 2 if report.exit_code == 2 else int(found.worse(known))
+    if report.exit_code == 2:
+        print(verdict(report))
+        return 2
+    worse = found.worse(known)
+    print(
+        f"exit {int(bool(worse))}: checks that fail the run and did not: {len(worse)}"
+    )
+    return int(bool(worse))
 
 
 def explain(names: str, targets: Sequence[str]) -> int:

@@ -47,20 +47,21 @@ class Comparison:
     gone: tuple[Result, ...]
     """Checks of the old report alone."""
 
-    def worse(self, known: frozenset[str] = frozenset()) -> bool:
-        """Return whether a check of both reports fails the new run as it did not.
+    def worse(self, known: frozenset[str] = frozenset()) -> list[Change]:
+        """Return the checks of both reports that fail the new run as they did not.
 
-        That is one that did not fail the old run, or a deviation that is now a crash.
+        They did not fail the old run, or were deviations that are crashes now.
         """
-        return any(
-            each.new.fails_run
+        return [
+            each
+            for each in (*self.deviates, *self.changed)
+            if each.new.fails_run
             and each.new.check not in known
             and (
                 not each.old.fails_run
                 or (each.old.result == "deviates" and each.new.result != "deviates")
             )
-            for each in (*self.deviates, *self.changed)
-        )
+        ]
 
     def lines(self) -> Iterator[str]:
         """Say it in plain lines."""
