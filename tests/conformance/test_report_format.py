@@ -78,6 +78,7 @@ def _edit(change: Callable[[dict[str, Any]], object], at: int = 1) -> list[str]:
         ([], "not a report"),
         (["[]"], "no JSON object"),
         (["{"], "not JSON"),
+        (["[" * 100_000], "not JSON"),
         (_edit(lambda line: line.update(format="dlx-check/2"), 0), "dlx-check/1"),
         (_edit(lambda line: line.update(target=7), 0), "target is a int"),
         (_edit(lambda line: line.pop("suite"), 0), "suite"),

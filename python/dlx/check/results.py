@@ -200,7 +200,7 @@ class Report:
         """Read the lines of a report; raise `CutOff` if they are not all there."""
         try:
             found = [json.loads(line) for line in lines if line.strip()]
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise CutOff(f"a line is not JSON: {error}") from None
         kinds = [each.get("kind") for each in found if isinstance(each, dict)]
         if len(kinds) < len(found):

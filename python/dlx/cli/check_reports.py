@@ -66,8 +66,11 @@ def demand(args: argparse.Namespace) -> None:
     chosen = args.only or args.role or args.level
     if args.badge and chosen:
         raise CannotRun("--badge is of all checks: leave --only, --role, --level out")
+    chosen = chosen or args.suite != "99"
     if chosen and any(map(is_report, args.targets)):
-        raise CannotRun("a report is taken whole: leave --only, --role, --level out")
+        raise CannotRun("a report is taken whole: leave what selects checks out")
+    if args.site and Path(args.site).is_file():
+        raise CannotRun(f"--site: {args.site} is no directory")
     for option in ("json", "badge", "markdown"):
         file = getattr(args, option)
         if file and not Path(file).absolute().parent.is_dir():

@@ -160,9 +160,13 @@ def _cell(result: Result | None, page: str) -> str:
         return f'<td data-key="{len(_WORST)}"><small>not run</small></td>'
     return (
         f'<td class="{result.result}" data-key="{_WORST.index(result.result)}">'
-        f'<a href="{quote(page)}#{quote(result.check)}" title="{escape(result.text)}">'
+        f'<a href="{quote(page)}#{_anchor(result)}" title="{escape(result.text)}">'
         f"{result.result}</a></td>"
     )
+
+
+def _anchor(result: Result) -> str:
+    return quote(result.check, errors="replace")
 
 
 def _target(report: Report, known: frozenset[str]) -> Iterator[str]:
@@ -184,10 +188,10 @@ def _target(report: Report, known: frozenset[str]) -> Iterator[str]:
     if wrong := by_effect(report.results):
         yield "<h2>Not as required, the worst first</h2>\n<ul>"
         for each in wrong:
-            link = (
-                f'<a href="#{quote(each.check)}"><code>{escape(each.check)}</code></a>'
-            )
-            yield f"<li>{level(each)} {link}: {each.result}, {escape(each.text)}</li>"
+            name = f"<code>{escape(each.check)}</code>"
+            link = f'<a href="#{_anchor(each)}">{name}</a>'
+            said = escape(f"{each.result}, {each.text}")
+            yield f"<li>{escape(level(each))} {link}: {said}</li>"
         yield "</ul>"
     for result in report.results:
         yield from _section(result, result.check in known)
