@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 from dlx.check import Target
@@ -24,6 +26,12 @@ def _numpy(take: str, **fields: Any) -> Target:
         timeout=1.0,
         **fields,
     )
+
+
+def kills_parent(x: Any, **keywords: Any) -> Any:
+    """Kill the process that has forked this one."""
+    os.kill(os.getppid(), signal.SIGKILL)
+    return take(x, **keywords)
 
 
 def take(x: Any, **keywords: Any) -> Any:
@@ -85,6 +93,29 @@ def kills(x: Any, **keywords: Any) -> Any:
     return take(x, **keywords)
 
 
+_SEEN: set[str] = set()
+
+
+def remembers(x: Any, **keywords: Any) -> Any:
+    """Refuse a newer minor version, once a tensor had no deleter."""
+    if _once(x):
+        _SEEN.add("deleter")
+    if x.spec.version == (1, 99) and _SEEN:
+        raise RuntimeError("it was there")
+    return take(x, **keywords)
+
+
+def remembers_two(x: Any, **keywords: Any) -> Any:
+    """Refuse a newer minor version, once two other tensors were seen."""
+    if x.spec.dtype == (99, 32, 1):
+        _SEEN.add("dtype")
+    if _once(x):
+        _SEEN.add("deleter")
+    if x.spec.version == (1, 99) and len(_SEEN) == 2:
+        raise RuntimeError("both were there")
+    return take(x, **keywords)
+
+
 def target_of(name: str) -> Any:
     """Return the factory of a target."""
     return lambda: _numpy(name)
@@ -96,7 +127,8 @@ aborting, hanging, closing = (
     target_of("closes"),
 )
 forking, leaving, exiting = target_of("forks"), target_of("leaves"), target_of("exits")
-killing = target_of("kills")
+killing, killing_parent = target_of("kills"), target_of("kills_parent")
+remembering, remembering_two = target_of("remembers"), target_of("remembers_two")
 
 
 def raising() -> Target:
@@ -114,6 +146,58 @@ def printing() -> Target:
 def ending() -> Target:
     """End the process."""
     os._exit(3)
+
+
+def forking_at_once() -> Target:
+    """Fork, and let both processes return."""
+    os.fork()
+    return _numpy("take")
+
+
+def spawning() -> Target:
+    """Start a process, and threads that are not daemons."""
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+    for _ in range(3):
+        threading.Thread(target=time.sleep, args=(1000,)).start()
+    return _numpy("take")
+
+
+def slow() -> Target:
+    """Take a second."""
+    time.sleep(1)
+    return _numpy("take")
+
+
+def endless() -> Target:
+    """Never return."""
+    time.sleep(1000)
+    return _numpy("take")
+
+
+def leaving_at_once() -> Target:
+    """Raise SystemExit."""
+    sys.exit(0)
+
+
+def closing_at_once() -> Target:
+    """Close every descriptor."""
+    os.closerange(0, 1024)
+    return _numpy("take")
+
+
+def wrong_setup() -> Target:
+    """Return a target whose runtime does not start."""
+    return _numpy("take", setup="raise RuntimeError('no runtime')")
+
+
+def wrong_field() -> Target:
+    """Return a target with a field of the wrong type."""
+    return _numpy("take", tensors=None)
+
+
+def wrong_name() -> Target:
+    """Return a target whose name leads out of a folder."""
+    return replace(_numpy("take"), name="../hostile")
 
 
 def wrong() -> Any:

@@ -21,9 +21,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlx.check import zygote
+from dlx.check.target import CannotCheck
 from dlx.check.zygote import JOURNAL, Journal
 
 __all__ = ["Batch", "Zygote"]
+
+IMPORT = 120.0
+"""Seconds that the import of a target may take."""
 
 _START = (
     "import json, runpy, sys; task = json.loads(sys.argv[1]); sys.path[:] = task[0]; "
@@ -61,7 +65,9 @@ class Zygote:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
+                start_new_session=True,
             )
+        self._child = 0
         self._wire = ours
         self._pending = b""
         self._answer: dict[str, Any] | None = None
@@ -69,14 +75,14 @@ class Zygote:
     def _path(self, name: str) -> str:
         return os.path.join(self._folder.name, name)
 
-    def answer(self, timeout: float = 120.0) -> dict[str, Any]:
+    def answer(self) -> dict[str, Any]:
         """Return what it said of its import: "version", or why it "cannot"."""
         if self._answer is None:
-            found = self._receive(timeout)
+            found = self._receive(IMPORT)
             self._answer = (
                 found
                 if found is not None
-                else {"cannot": f"no end of the import in {timeout:.0f} s"}
+                else {"cannot": f"no end of the import in {IMPORT:.0f} s"}
             )
         return self._answer
 
@@ -110,10 +116,12 @@ class Zygote:
             "journal": self._path("journal"),
             "output": self._path("output"),
         }
-        self._wire.sendall(json.dumps(command).encode() + b"\n")
+        with contextlib.suppress(BrokenPipeError):
+            self._wire.sendall(json.dumps(command).encode() + b"\n")
         started = self._receive(30)
         if started is None or "pid" not in started:
-            raise RuntimeError("the process that forks for the target has ended")
+            raise CannotCheck("the process that forks for the target has ended")
+        self._child = started["pid"]
         lines: list[dict[str, Any]] = []
         heard = time.monotonic()
         status: int | None = None
@@ -129,11 +137,12 @@ class Zygote:
             if new:
                 heard = time.monotonic()
             elif time.monotonic() - heard > silence:
-                self._end(started["pid"])
+                self._end(self._child)
                 self._receive(30)
                 break
         # What the target has forked goes, too.
-        self._end(started["pid"])
+        self._end(self._child)
+        self._child = 0
         with open(self._path("output"), "rb") as file:
             output = file.read()[-4000:].decode("utf-8", "replace")
         return Batch(lines, status, output)
@@ -144,11 +153,11 @@ class Zygote:
             os.killpg(group, signal.SIGKILL)
 
     def close(self) -> None:
-        """End it, and remove its files."""
+        """End it, with what the target has started, and remove its files."""
         self._wire.close()
-        try:
-            self._process.wait(2)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self._end(self._process.pid)
+        self._process.wait()
+        if self._child:
+            # It is still there if the run was interrupted.
+            self._end(self._child)
         self._folder.cleanup()

@@ -21,6 +21,7 @@ import numpy as np
 
 import dlx
 from dlx.check.expect import raising
+from dlx.check.inside import Inside
 from dlx.check.isolate import Batch, Zygote
 from dlx.check.records import Record
 from dlx.check.repro import programs
@@ -44,12 +45,14 @@ def select(
     `only` has patterns of names, and R-numbers. `suite` leaves newer checks out.
     """
 
+    newest = _count(suite)
+
     def wanted(check: Check) -> bool:
         names = check.requirements.split()
         return (
             (not role or check.role == role)
             and (not level or check.level == level)
-            and _count(check.since) <= _count(suite)
+            and _count(check.since) <= newest
             and (
                 not only
                 or any(
@@ -63,7 +66,10 @@ def select(
 
 
 def _count(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
+    try:
+        return tuple(int(part) for part in version.split("."))
+    except ValueError:
+        raise CannotCheck(f"suite {version!r} is no version such as {SUITE}") from None
 
 
 def judge(check: Check, record: Record) -> tuple[str, str]:
@@ -87,20 +93,24 @@ def run(
     *,
     confirm: bool = True,
     reproduce: bool = True,
+    isolated: bool = True,
     progress: Callable[[str, int], None] = lambda check, done: None,
 ) -> Report:
     """Run checks against a target by its name, or `package.module:factory`.
 
-    `progress` gets the check that begins, and how many are done. Raises `CannotCheck`.
+    `progress` gets the check that begins, and how many are done. Without `isolated`,
+    the checks run in this process, and nothing is confirmed. Raises `CannotCheck`.
     """
     chosen = tuple(checks)
+    confirm = confirm and isolated
     began = time.monotonic()
     with ExitStack() as ending:
-        zygote = Zygote(target)
+        zygote = Zygote(target) if isolated else Inside(target)
         ending.callback(zygote.close)
         answer = zygote.answer()
         if "cannot" in answer:
-            raise CannotCheck(f"{target}: {answer['cannot']}")
+            said = answer["cannot"].removeprefix(f"{target}: ")
+            raise CannotCheck(f"{target}: {said}")
         about, spelled = answer["target"], answer["spelled"]
         limit = about["timeout"]
         other = None
@@ -207,7 +217,7 @@ def _result(check: Check, seen: tuple[str, str, dict[str, Any]] | None) -> Resul
 
 
 def _all(
-    zygote: Zygote,
+    zygote: Zygote | Inside,
     checks: dict[str, Check],
     silence: float,
     progress: Callable[[str, int], None] = lambda check, done: None,
@@ -240,8 +250,9 @@ def _all(
         if batch.ended:
             break
         if not current:
-            text = f"no check could begin: {_how(batch)}"
-            raise CannotCheck(text)
+            said = [line for line in batch.output.splitlines() if line.strip()]
+            why = said[-1].strip()[:160] if said else _how(batch)
+            raise CannotCheck(f"no check could begin, because of `setup`: {why}")
         if current not in seen:
             result = "hangs" if batch.status is None else "crashes"
             text = f"{_how(batch)} while the target {step or 'is prepared'}"

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from importlib import metadata
@@ -120,6 +120,35 @@ class Target:
             return str(getattr(module, "__version__", "unknown"))
 
 
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "str": (lambda value: isinstance(value, str), "text"),
+    "int": (lambda value: isinstance(value, int), "an int"),
+    "float": (
+        lambda value: isinstance(value, int | float) and value > 0,
+        "a number of seconds",
+    ),
+    "frozenset[str]": (lambda value: isinstance(value, Set), "a set"),
+    "Mapping[str, Expression]": (lambda value: isinstance(value, Mapping), "a dict"),
+    "Expression | None": (
+        lambda value: value is None or isinstance(value, str) or callable(value),
+        "an expression, as text, or a function",
+    ),
+}
+"""What a field has to be, by its annotation."""
+
+
+def _wrong(target: Target) -> str:
+    """Say which field of a target is not what it has to be, if one is not."""
+    for each in fields(target):
+        value = getattr(target, each.name)
+        fits, kind = _KINDS.get(str(each.type), (lambda value: True, ""))
+        if not fits(value):
+            return f"{each.name}={value!r}) is not {kind}"
+    if not target.name.strip() or "/" in target.name:
+        return f"name={target.name!r}) names no folder of reproductions"
+    return ""
+
+
 def load(name: str) -> Target:
     """Return a shipped target by its name, or that of `package.module:factory`."""
     from dlx.check.targets import TARGETS
@@ -132,7 +161,9 @@ def load(name: str) -> Target:
         except Exception as error:
             raise CannotCheck(f"{name}: {type(error).__name__}: {error}") from error
         if not isinstance(made, Target):
-            raise CannotCheck(f"{name} returned a {type(made).__name__}, not a Target")
+            raise CannotCheck(f"{name}: returns {type(made).__name__}, not a Target")
+        if wrong := _wrong(made):
+            raise CannotCheck(f"{name}: Target({wrong}")
         return made
     for target in TARGETS:
         if target.name == name:

@@ -7,11 +7,13 @@ which outlives every way in which a child can end, closed descriptors included.
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import mmap
 import os
 import resource
+import signal
 import socket
 import sys
 import traceback
@@ -50,20 +52,30 @@ class Journal:
                 yield json.loads(line)
 
 
+def _end_with_parent() -> None:
+    """Have the kernel end this process when the one that started it has ended."""
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def serve(target: str, descriptor: int, blocked: bool) -> None:
     """Import the target, and fork a child for each command that comes.
 
     With `blocked`, `target` is statements that import it, dlx cannot be imported, and
     commands are programs.
     """
+    _end_with_parent()
+    process = os.getpid()
     wire = socket.socket(fileno=descriptor)
     reader = wire.makefile("r")
     answer: dict[str, Any] = {}
     try:
         work = _programs(target) if blocked else _checks(target, answer)
     except BaseException as error:
-        text = f"{type(error).__name__}: {error}".splitlines()[0]
-        answer = {"cannot": text}
+        answer = {"cannot": described(error)}
+    if os.getpid() != process:
+        # The target has forked while it was imported.
+        os._exit(0)
     gc.collect()
     gc.freeze()
     _send(wire, answer)
@@ -79,6 +91,13 @@ def serve(target: str, descriptor: int, blocked: bool) -> None:
         _, status = os.waitpid(child, 0)
         _send(wire, {"status": os.waitstatus_to_exitcode(status)})
     os._exit(0)
+
+
+def described(error: BaseException) -> str:
+    """Return an exception in one line; one of dlx that says all is its message."""
+    text = f"{error}" if type(error).__name__ == "CannotCheck" else ""
+    whole = text or f"{type(error).__name__}: {error}"
+    return whole.splitlines()[0].removesuffix(": ")
 
 
 def _send(wire: socket.socket, line: dict[str, Any]) -> None:
@@ -131,14 +150,15 @@ class _Blocked:
 
 def _programs(imports: str) -> Callable[[Any, Journal], None]:
     sys.meta_path.insert(0, _Blocked)
+    # As `load` finds the target in the working directory.
+    sys.path.insert(0, "")
     exec(imports, {})
 
     def work(program: Any, journal: Journal) -> None:
         try:
             exec(compile(program, "reproduction.py", "exec"), {"__name__": "__main__"})
         except BaseException as error:
-            text = f"{type(error).__name__}: {error}".splitlines()[0]
-            journal.write({"raised": text})
+            journal.write({"raised": described(error)})
 
     return work
 
@@ -147,6 +167,7 @@ def _child(command: dict[str, Any], work: Callable[[Any, Journal], None]) -> Non
     code = 70
     try:
         os.setsid()
+        _end_with_parent()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         with open(command["output"], "ab") as output, open(os.devnull, "rb") as null:
             os.dup2(null.fileno(), 0)
@@ -158,5 +179,7 @@ def _child(command: dict[str, Any], work: Callable[[Any, Journal], None]) -> Non
         if os.getpid() == process:
             journal.write({"end": True})
         code = 0
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(code)
