@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from dlx.check.reports.explain import explain, program
 from dlx.check.suite import CHECKS
-from dlx.check.target import load
+from dlx.check.target import Target, load
+from dlx.check.targets import TARGETS
 from dlx.cli import main
 from support.python_process import run_python
 
@@ -26,6 +27,13 @@ def test_each_check_is_explained_with_source_and_expectation() -> None:
         assert check.expects.text in text
         for name in check.requirements.split():
             assert f"({name})" in text
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
+def test_each_check_is_explained_for_each_library(target: Target) -> None:
+    """docs/check.md, A target: one of one dimension has no program of two."""
+    for check in CHECKS:
+        assert [*explain(check, [target])]
 
 
 def test_a_program_finds_no_deviation_where_there_is_none() -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dlx.check.calling import Borrow, FromObject, Refusals, ToObject
-from dlx.check.experiments import Import, fitting
+from dlx.check.experiments import Import, Untestable, fitting
 from dlx.check.exporting import Export, Kinds
 from dlx.check.probe import NEWEST, Tensor, known_to_numpy
 from dlx.check.records import Record
@@ -58,7 +58,7 @@ def programs(
     for each in records:
         try:
             lines, ending = _program(check, target, result, text, each)
-        except (NoProgram, KeyError):
+        except (NoProgram, KeyError, Untestable):
             continue
         yield _whole(target, lines, ending)
 
