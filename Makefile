@@ -22,7 +22,7 @@ export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help demo test quick check fmt heavy lint types bench scaling instructions summary performance gpu wheel \
-	ci ci-long lifetime interop interop-report fuzz free-threaded free-threaded-races drivers oneapi gpu-kit clean
+	ci ci-long lifetime interop interop-report conformance-report fuzz free-threaded free-threaded-races drivers oneapi gpu-kit clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 22
@@ -109,6 +109,9 @@ interop: $(VENV)/built $(VENV)/interop  ## every library to every other, with th
 
 interop-report: $(VENV)/built $(VENV)/interop  ## write docs/interop.md from what every library does
 	PYTHONPATH=tests $(BIN)/python -m interop.report
+
+conformance-report: $(VENV)/built $(VENV)/interop  ## write docs/conformance.md from what the suite finds in every library
+	PYTHONPATH=tests $(BIN)/python -m interop.conformance
 
 drivers: $(VENV)/built  ## try NVIDIA's and AMD's own libraries, from Debian's packages, without a GPU
 	$(BIN)/python tests/drivers/fetch.py

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -242,4 +243,57 @@ def raising_producer() -> Target:
         make="hostile.Raising",
         show="lambda x: x.array",
         type="hostile.Raising",
+    )
+
+
+def handling() -> Target:
+    """Crash, but for a handler that ends the process as if all was well."""
+    c = ctypes.CDLL(None)
+    c.signal(int(signal.SIGABRT), ctypes.cast(c._exit, ctypes.c_void_p))
+    return _numpy("aborts")
+
+
+def shown(x: Any) -> Any:
+    """Show a tensor, and end the process for what cannot be exported."""
+    if x.dtype.hasobject:
+        os.abort()
+    return x.copy()
+
+
+def unshowable() -> Target:
+    """Refuse to export what it cannot show either."""
+    kinds = {"objects": "np.array([object()])"}
+    return replace(_numpy("take"), show="hostile.shown", cannot_export=kinds)
+
+
+def readable(x: Any) -> Any:
+    """Show a tensor, if its strides are positive and NumPy has the dtype."""
+    if any(stride < 0 for stride in x.strides):
+        raise MemoryError("no room")
+    if x.dtype.kind == "c":
+        raise TypeError("no such dtype")
+    return x.copy()
+
+
+def unreadable() -> Target:
+    """Accept what it cannot read."""
+    return replace(_numpy("take"), show="hostile.readable")
+
+
+def scalarless() -> Target:
+    """Make tensors of one dimension of scalars."""
+    return replace(_numpy("take"), make="np.atleast_1d")
+
+
+def flattening() -> Target:
+    """Import one dimension, and read only half of it."""
+    array = "[a * (a < 4) for a in [np.from_dlpack(x)] if a.ndim == 1][0]"
+    return Target(
+        name="hostile",
+        imports="import sys",
+        make="np.array",
+        take=f"lambda x: {array}",
+        show="np.array",
+        address="lambda x: x.ctypes.data",
+        dimensions=1,
     )

@@ -64,6 +64,8 @@ class Owner:
         managed, self.managed = self.managed, None
         if managed is None:
             return
+        if not managed.manager_ctx and wrong("deletes nothing without a context"):
+            return
         if managed.deleter or wrong("calls a deleter that is NULL"):
             address = ctypes.addressof(managed)
             natives.call(managed.deleter or 16, [address, 0, 0, 0])
@@ -98,6 +100,10 @@ class Array:
 
     def numpy(self) -> Any:
         """Return a copy of the elements."""
+        if any(s < 0 for s in self.data.strides) and wrong(
+            "cannot show negative strides"
+        ):
+            raise MemoryError
         return -self.data if self.lazy else self.data.copy()
 
     def __getitem__(self, index: Any) -> Array:
@@ -548,8 +554,10 @@ def _keeps_apart(tensor: Any, versioned: bool, flags: int, capsule: bool) -> boo
 def _check(owner: Owner, tensor: Any, dtype: Any, flags: int) -> None:
     if tensor.ndim < 0 and not wrong("takes ndim -1"):
         _refuse(owner, "ndim")
-    if tensor.ndim > 64 and not wrong("takes any ndim"):
-        _refuse(owner, "ndim")
+    if tensor.ndim > 64:
+        if not wrong("takes any ndim"):
+            _refuse(owner, "ndim")
+        tensor.ndim = 2
     if tensor.ndim > 0 and not tensor.shape and not wrong("takes no shape"):
         _refuse(owner, "shape")
     shape = tensor.shape[: max(tensor.ndim, 0)] if tensor.ndim else []

@@ -274,11 +274,11 @@ class Allocate:
         if result != 0 or not out.value:
             return Record(notes=notes)
         managed = DLManagedTensorVersioned.from_address(out.value)
-        struct = fields_of(managed, VERSIONED, None)
         lab.step("writes to what its allocator made")
         where = managed.dl_tensor.data
         if where:
             ctypes.memset(where + managed.dl_tensor.byte_offset, 1, 24)
+        struct = fields_of(managed, VERSIONED, None)
         lab.step("deletes what its allocator made")
         if managed.deleter:
             natives.call(managed.deleter, [out.value, 0, 0, 0])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dlx.check.isolate import Zygote
+from dlx.check.isolate import zygotes
 from dlx.check.results import Report
 from dlx.check.run import _all
 from dlx.check.suite import CHECKS
@@ -52,8 +52,7 @@ def pairs(target: str, report: Report) -> Iterator[Pair]:
     found = [result for result in report.results if result.only_after]
     if not found:
         return
-    zygote = Zygote(target)
-    try:
+    with zygotes(target) as [zygote]:
         answer = zygote.answer()
         if "cannot" in answer:
             raise CannotCheck(f"{target}: {answer['cannot']}")
@@ -83,8 +82,6 @@ def pairs(target: str, report: Report) -> Iterator[Pair]:
                     break
             only = earlier[0] if seen and len(earlier) == 1 else ""
             yield Pair(name, alone, seen, only, tried)
-    finally:
-        zygote.close()
 
 
 def _applying(answer: dict[str, dict[str, str]]) -> set[str]:

@@ -58,7 +58,7 @@ class Tensor:
     version: tuple[int, int] = NEWEST
     flags: int = 0
     null: str = ""
-    """Which of data, shape, strides and deleter are NULL."""
+    """Which of data, shape, strides, deleter and context are NULL."""
     ndim: int | None = None
     """What the struct says in place of the number of extents."""
     extents: tuple[int, ...] | None = None
@@ -169,16 +169,20 @@ class Export:
         kind: Any = DLManagedTensorVersioned if versioned else DLManagedTensor
         extents = spec.shape if spec.extents is None else spec.extents
         rank = len(spec.shape)
-        self._buffer = kept(ctypes.create_string_buffer(64 + 80 + 16 * rank + 16))
+        # Who believes `ndim` reads ones, and not what happens to lie there.
+        room = max(rank, spec.ndim or 0)
+        self._buffer = kept(ctypes.create_string_buffer(64 + 80 + 16 * room + 16))
         start = ctypes.addressof(self._buffer)
         self._counts = (ctypes.c_uint64 * 4).from_address(start)
         # A read-only mapping is not the probe's to overwrite.
         self._counts[2], self._counts[3] = memory.address, memory.size
         self.address = start + 64
         self.struct = kind.from_address(self.address)
-        dimensions = (ctypes.c_int64 * (2 * rank)).from_address(start + 144)
+        dimensions = (ctypes.c_int64 * (2 * room)).from_address(start + 144)
+        if room:
+            np.ctypeslib.as_array(dimensions)[:] = 1
         dimensions[:rank] = [*extents]
-        dimensions[rank:] = [*memory.strides]
+        dimensions[room : room + rank] = [*memory.strides]
         tensor = self.struct.dl_tensor
         words = ctypes.addressof(tensor)
         tensor.device.device_type, tensor.device.device_id = spec.device
@@ -188,7 +192,7 @@ class Export:
         pointers = {
             "data": (0, memory.data - spec.byte_offset),
             "shape": (24, start + 144),
-            "strides": (32, start + 144 + 8 * rank),
+            "strides": (32, start + 144 + 8 * room),
         }
         for name, (offset, address) in pointers.items():
             wild = _WILD if spec.wild else address
@@ -198,6 +202,8 @@ class Export:
         if versioned:
             self.struct.version.major, self.struct.version.minor = spec.version
             self.struct.flags = spec.flags
+        if "context" not in spec.null.split():
+            self.struct.manager_ctx = self.address
         if "deleter" not in spec.null.split():
             self.struct.deleter = (
                 _DELETE_VERSIONED if versioned else _DELETE_UNVERSIONED

@@ -14,7 +14,7 @@ from typing import Any
 
 from dlx.check.calling import Borrow, FromObject, Refusals, ToObject
 from dlx.check.experiments import Import, Untestable, fitting
-from dlx.check.exporting import Export, Kinds
+from dlx.check.exporting import Export, Kinds, spoken
 from dlx.check.probe import NEWEST, Tensor, known_to_numpy
 from dlx.check.records import Record
 from dlx.check.structs import DTYPES, UNVERSIONED, VERSIONED
@@ -29,6 +29,9 @@ _ENTRIES = {
     "managed_tensor_to_py_object_no_sync": 32,
     "dltensor_from_py_object_no_sync": 40,
 }
+
+
+_BACKWARDS = (-1,)
 
 
 class NoProgram(Exception):
@@ -96,9 +99,12 @@ def _program(
     if isinstance(experiment, Kinds):
         kind = _kind(target[experiment.which], text)
         lines = [f"x = {target[experiment.which][kind]}"]
-        lines.append("x.__dlpack__(max_version=(1, 3))")
+        keywords = spoken(target["profiles"], experiment.keywords)
+        lines.append(f"x.__dlpack__({_keywords(keywords)})")
         if text.startswith("raises "):
             return lines, text.split()[1]
+        if result == "crashes":
+            return lines, ending
         raise NoProgram
     return _tabled(experiment, target, text, wanted), ending
 
@@ -122,6 +128,8 @@ def _array(tensor: Tensor) -> str:
     dtype = "bool" if dtype == "bool" else dtype
     code = f"np.arange(1, {math.prod(tensor.shape) + 1}).astype(np.{dtype})"
     code = code.replace("np.bool", "bool")
+    if tensor.strides == _BACKWARDS:
+        code += "[::-1]"
     if len(tensor.shape) != 1:
         code += f".reshape({tensor.shape})"
     if tensor.off % 64:
@@ -131,7 +139,7 @@ def _array(tensor: Tensor) -> str:
 
 def _edits(tensor: Tensor, versioned: bool) -> list[str]:
     """Return assignments to the fields of NumPy's struct that a probe has otherwise."""
-    if tensor.strides or tensor.off or tensor.wild:
+    if tensor.strides not in (None, _BACKWARDS) or tensor.off or tensor.wild:
         raise NoProgram
     at = 32 if versioned else 0
     fields: list[tuple[int, str, Any, str]] = []
@@ -151,12 +159,18 @@ def _edits(tensor: Tensor, versioned: bool) -> list[str]:
         fields.append((at + 20, "uint32", value, "dtype: lanes, bits, code"))
     null = {"data": at, "shape": at + 24, "strides": at + 32}
     null["deleter"] = 16 if versioned else 56
+    if "context" in tensor.null:
+        raise NoProgram  # NumPy's own deleter needs it
     for missing in tensor.null.split():
         fields.append((null[missing], "void_p", None, missing))
     found = [
         f"ctypes.c_{kind}.from_address(p + {offset}).value = {number}  # {field}"
         for offset, kind, number, field in fields
     ]
+    if tensor.byte_offset:
+        word, moved = "ctypes.c_uint64.from_address(p + {}).value", tensor.byte_offset
+        found.append(f"{word.format(at + 40)} += {moved}  # byte_offset")
+        found.append(f"{word.format(at)} -= {moved}  # data")
     if tensor.extents:
         array = f"ctypes.c_int64 * {len(tensor.extents)}"
         shape = f"ctypes.c_void_p.from_address(p + {at + 24}).value"
@@ -173,7 +187,7 @@ def _producer(tensor: Tensor, versioned: bool, copying: bool = False) -> list[st
     """
     edits = _edits(tensor, versioned)
     odd = tensor.old or tensor.missing or tensor.raises or tensor.generation
-    if tensor.name or tensor.table or tensor.byte_offset:
+    if tensor.name or tensor.table:
         raise NoProgram
     if not edits and not odd and tensor.copies:
         return []
@@ -261,6 +275,25 @@ def _importing(
     if text.startswith("shares memory"):
         lines += [f"x = {call}", "a[...] = 0"]
         return [*lines, f"assert {show}(x).any(), 'a write to the source is seen'"]
+    if text == "leaves the name":
+        given = "max_version=(1, 3)" if versioned else ""
+        return [
+            f"c = np.ones(6, np.float32).__dlpack__({given})",
+            "class P:",
+            "    def __dlpack_device__(self): return (1, 0)",
+            "    def __dlpack__(self, **keywords): return c",
+            f"x = {take}(P())",
+            "assert 'used_' in repr(c), 'it may be consumed again'",
+        ]
+    if text.startswith("is accepted and cannot be read"):
+        return [
+            *lines,
+            f"x = {call}",
+            f"try: {show}(x)",
+            "except Exception as error: assert False, error",
+        ]
+    if text.startswith("shows ") and not isinstance(tensor.dtype, str):
+        raise NoProgram  # NumPy cannot say what is right
     if text.startswith("shows "):
         lines += [f"x = {call}"]
         return [*lines, f"assert np.array_equal({show}(x), a), {show}(x)"]
@@ -301,11 +334,12 @@ def _exporting(
         tensor = Tensor(experiment.shape, experiment.dtype)
         tensor = fitting(tensor, target.get("dimensions", 0))
         lines = [f"x = {make}({_array(tensor)})"]
-    call = f"x.__dlpack__({_keywords(experiment.keywords)})"
+    keywords = spoken(target["profiles"], experiment.keywords)
+    call = f"x.__dlpack__({_keywords(keywords)})"
     lines.append(f"c = {call}")
     if not wanted:
         return lines
-    asked = dict(experiment.keywords)
+    asked = dict(keywords)
     newest = (asked.get("max_version") or (0, 0))[0] >= 1
     if record.struct is not None:
         newest = record.struct.name == VERSIONED
@@ -318,6 +352,14 @@ def _exporting(
     if "IS_COPIED is not set" in text:
         flags = "flags = ctypes.c_uint64.from_address(p + 24).value"
         return [*lines, flags, "assert flags & 2, 'no IS_COPIED'"]
+    if text.startswith("dtype is"):
+        code, bits, lanes = DTYPES[experiment.dtype]
+        return [
+            *lines,
+            f"dtype = ctypes.c_uint32.from_address(p + {at + 20}).value",
+            f"assert dtype == {code | bits << 8 | lanes << 16:#x}, hex(dtype)"
+            "  # lanes, bits, code",
+        ]
     data = f"ctypes.c_void_p.from_address(p + {at}).value"
     if text == "data is not NULL":
         return [*lines, f"assert not {data}, 'data of a tensor without elements'"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 import platform
+import re
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -22,16 +23,21 @@ import numpy as np
 import dlx
 from dlx.check.expect import raising
 from dlx.check.inside import Inside
-from dlx.check.isolate import Batch, Zygote
+from dlx.check.isolate import Batch, Zygote, zygotes
 from dlx.check.records import Record
 from dlx.check.repro import programs
 from dlx.check.requirements import requirements
 from dlx.check.results import FAILED, Header, Report, Result
 from dlx.check.suite import CHECKS, SUITE
-from dlx.check.suite.row import Check
-from dlx.check.target import CannotCheck
+from dlx.check.suite.row import EFFECTS, Check
+from dlx.check.target import CannotCheck, load
 
 __all__ = ["judge", "run", "select"]
+
+_NOISE = re.compile(r"\s*(@|\*\*\*|$)")
+"""Frames of a trace, and empty lines."""
+_PREFIX = re.compile(r"^[IWEF]\d{4} [^\]]*\] ")
+"""Time, process and line, before what a Google library says."""
 
 Seen = dict[str, tuple[str, str, dict[str, Any]]]
 """Result, sentence and record of each check."""
@@ -79,6 +85,9 @@ def judge(check: Check, record: Record) -> tuple[str, str]:
     wrong = check.expects.wrong(record)
     if wrong is not None:
         return "deviates", wrong
+    if check.expects.of_elements and record.notes.get("not shown"):
+        why = record.notes["not shown"]
+        return "untestable", f"not-observable: `show` raises {why}"
     for expectation, text in check.facts:
         if expectation.wrong(record) is None:
             return "fact", text
@@ -104,20 +113,26 @@ def run(
     chosen = tuple(checks)
     confirm = confirm and isolated
     began = time.monotonic()
+    reproduces = confirm and reproduce
+    # Who has described a target of his own has imported dlx with it.
+    imports = load(target).statements if ":" not in target and reproduces else ""
     with ExitStack() as ending:
-        zygote = Zygote(target) if isolated else Inside(target)
-        ending.callback(zygote.close)
+        zygote: Zygote | Inside
+        others: list[Zygote] = []
+        if isolated:
+            zygote, *others = ending.enter_context(zygotes(target, imports))
+        else:
+            zygote = Inside(target)
+            ending.callback(zygote.close)
         answer = zygote.answer()
         if "cannot" in answer:
             said = answer["cannot"].removeprefix(f"{target}: ")
             raise CannotCheck(f"{target}: {said}")
         about, spelled = answer["target"], answer["spelled"]
         limit = about["timeout"]
-        other = None
-        if confirm and reproduce:
-            imports = f"{about['imports']}\n{spelled.get('warm', '')}"
-            other = Zygote(imports, blocked=True)
-            ending.callback(other.close)
+        if reproduces and not others:
+            others = ending.enter_context(zygotes(imports=about["statements"]))
+        other = others[0] if others else None
         applies = {c.id: c for c in chosen if c.profile in about["profiles"].split()}
         seen = _all(zygote, applies, limit, progress)
         for name, check in applies.items():
@@ -209,11 +224,21 @@ def _result(check: Check, seen: tuple[str, str, dict[str, Any]] | None) -> Resul
         level=check.level,
         derived=first.derived,
         stimulus=check.stimulus,
-        effect=check.effect,
+        effect=_effect(check, result, record),
         result=result,
         text=text,
         record=record,
     )
+
+
+def _effect(check: Check, result: str, record: dict[str, Any]) -> str:
+    """Return what a deviation does: an exception is never a wrong number."""
+    if result in ("crashes", "hangs"):
+        return "crash"
+    if result == "deviates" and record.get("raised"):
+        milder = "class of error" if check.expects.of_raising else "refusal"
+        return max(milder, check.effect, key=EFFECTS.index)
+    return check.effect
 
 
 def _all(
@@ -270,6 +295,6 @@ def _how(batch: Batch) -> str:
         return "no end"
     if batch.status >= 0:
         return f"the process exits with code {batch.status}"
-    said = [line for line in batch.output.splitlines() if line.strip()]
-    last = f" ({said[-1].strip()[:160]})" if said else ""
+    said = [line for line in batch.output.splitlines() if not _NOISE.match(line)]
+    last = f" ({_PREFIX.sub('', said[-1].strip())[:160]})" if said else ""
     return f"{signal.Signals(-batch.status).name}{last}"

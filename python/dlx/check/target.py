@@ -80,6 +80,11 @@ class Target:
     timeout: float = 10.0
     """Seconds after which a check hangs."""
 
+    @property
+    def statements(self) -> str:
+        """Return what is imported before a fork."""
+        return f"import numpy as np\n{self.imports}\n{self.warm}"
+
     @cached_property
     def names(self) -> dict[str, Any]:
         """Run `imports`; return what expressions may use."""
@@ -151,7 +156,7 @@ def _wrong(target: Target) -> str:
 
 def load(name: str) -> Target:
     """Return a shipped target by its name, or that of `package.module:factory`."""
-    from dlx.check.targets import TARGETS
+    from dlx.check.targets import ABSENT, TARGETS
 
     if ":" in name:
         module, _, factory = name.partition(":")
@@ -168,6 +173,8 @@ def load(name: str) -> Target:
     for target in TARGETS:
         if target.name == name:
             return target
+    if name in ABSENT:
+        raise CannotCheck(f"{name} cannot be checked: {ABSENT[name]}")
     known = ", ".join(target.name for target in TARGETS)
     raise CannotCheck(
         f"no target {name!r}; known are {known}; your own is `package.module:factory`"

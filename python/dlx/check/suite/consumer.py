@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from dlx.check import expect
 from dlx.check.expect import (
+    Expectation,
     accepted,
     all_of,
     deleted,
@@ -37,6 +38,12 @@ HANDLED = all_of(either(refused(), equal), deleted_once)
 COPIED = either(refused(), all_of(elsewhere, equal, unaffected))
 REFUSED = all_of(refused(), deleted_once)
 
+
+def _shares(value: bool) -> Expectation:
+    """Ask what was seen; not every target has addresses."""
+    return expected("", lambda r: r.notes.get("shares") is value, "")
+
+
 _LIFE = (
     Check(
         "consumer.capsule.renamed", "R7", MUST, Import(), expect.used, "memory freed"
@@ -59,6 +66,14 @@ _LIFE = (
         all_of(accepted, equal),
         "crash",
         needs="consumer.capsule.dropped",
+    ),
+    Check(
+        "consumer.deleter.no-context",
+        "R8",
+        MUST,
+        Import(Tensor(null="context")),
+        deleted_once,
+        "leak",
     ),
     Check(
         "consumer.capsule.used",
@@ -253,7 +268,7 @@ _COPY = (
         Import(),
         either(refused(), equal),
         "wrong numbers",
-        facts=((shares, "shares memory"), (elsewhere, "copies memory")),
+        facts=((_shares(True), "shares memory"), (_shares(False), "copies memory")),
     ),
     *(
         Check(
@@ -401,6 +416,15 @@ _ERRORS = (
 )
 
 
+def _another(dtype: str) -> Expectation:
+    """Ask whether a dtype that NumPy has is shown as another one."""
+    own = dtype if dtype.startswith(_NUMPY) else ""
+    return expected("", lambda r: own and r.shown and r.shown.dtype != own, "")
+
+
+_NUMPY = ("int", "uint", "float16", "float32", "float64", "complex", "bool")
+
+
 def _protects(record: object) -> bool:
     """Return whether the target imported a tensor as read-only."""
     shown = getattr(record, "shown", None)
@@ -468,7 +492,10 @@ _FIELDS = (
             Import(Tensor(dtype=name)),
             HANDLED,
             "wrong numbers",
-            facts=((refused(), f"imports no {name}"),),
+            facts=(
+                (refused(), f"imports no {name}"),
+                (_another(name), f"takes {name} as another dtype"),
+            ),
         )
         for name in DTYPES
         if DTYPES[name][1] >= 8
