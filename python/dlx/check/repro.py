@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dlx.check.calling import Borrow, FromObject, Refusals, ToObject
-from dlx.check.experiments import Import, fitting
+from dlx.check.experiments import Import, Untestable, fitting
 from dlx.check.exporting import Export, Kinds
 from dlx.check.probe import NEWEST, Tensor, known_to_numpy
 from dlx.check.records import Record
@@ -58,7 +58,7 @@ def programs(
     for each in records:
         try:
             lines, ending = _program(check, target, result, text, each)
-        except (NoProgram, KeyError):
+        except (NoProgram, KeyError, Untestable):
             continue
         yield _whole(target, lines, ending)
 
@@ -166,8 +166,11 @@ def _edits(tensor: Tensor, versioned: bool) -> list[str]:
     return found
 
 
-def _producer(tensor: Tensor, versioned: bool) -> list[str]:
-    """Return a class that exports as the probe did, or nothing if an array does."""
+def _producer(tensor: Tensor, versioned: bool, copying: bool = False) -> list[str]:
+    """Return a class that exports as the probe did, or nothing if an array does.
+
+    With `copying` it is asked for copies: then it obeys, as the probe does.
+    """
     edits = _edits(tensor, versioned)
     odd = tensor.old or tensor.missing or tensor.raises or tensor.generation
     if tensor.name or tensor.table or tensor.byte_offset:
@@ -188,9 +191,23 @@ def _producer(tensor: Tensor, versioned: bool) -> list[str]:
     if "__dlpack__" not in missing:
         keywords = "stream=None" if tensor.old else "**keywords"
         answer = "return c" if edits else f"return a.__dlpack__({given})"
+        before = []
+        if copying and not tensor.old:
+            keywords = "copy=None, **keywords"
+            copied = f"a.__dlpack__({given}{', ' * versioned}copy=copy)"
+            if not tensor.copies:
+                before = ["        if copy: raise BufferError"]
+            elif edits:
+                answer = f"return {copied} if copy else c"
+            else:
+                answer = f"return {copied}"
         if "__dlpack__" in raises:
             answer = f"raise {raises['__dlpack__']}"
-        lines.append(f"    def __dlpack__(self, {keywords}): {answer}")
+        lines.append(f"    def __dlpack__(self, {keywords}):")
+        if before:
+            lines += [*before, f"        {answer}"]
+        else:
+            lines[-1] += f" {answer}"
     if lines[-1] == "class P:":
         lines.append("    pass")
     return lines
@@ -219,13 +236,13 @@ def _importing(
     if not wanted and tensor.null:
         # Some libraries share only what is aligned.
         lines = [f"a = {_aligned(tensor)}"]
-    producer = _producer(tensor, versioned)
+    keywords = dict(experiment.keywords)
+    producer = _producer(tensor, versioned, keywords.get("copy") is True)
     lines += producer
     take = _function(target, "take")
     what = "P()" if producer else "a"
     if experiment.give:
         what += ".__dlpack__(max_version=(1, 3))"
-    keywords = dict(experiment.keywords)
     spelled = [f"{name}={value!r}" for name, value in keywords.items()]
     if keywords.get("device"):
         spelled = [f"device={target['cpu']}"]

@@ -99,6 +99,17 @@ class Target:
         return found if isinstance(expression, str) else found()
 
     @property
+    def spelled(self) -> dict[str, Any]:
+        """Return the fields that are text or numbers, of which reproductions are."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        found: dict[str, Any]
+        found = {n: v for n, v in values.items() if isinstance(v, str | int)}
+        for kinds in ("tensors", "cannot_export"):
+            texts = values[kinds].items()
+            found[kinds] = {name: text for name, text in texts if isinstance(text, str)}
+        return found
+
+    @property
     def version(self) -> str:
         """Return the version of the distribution, or of the first module."""
         try:

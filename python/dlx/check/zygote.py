@@ -105,8 +105,6 @@ def _send(wire: socket.socket, line: dict[str, Any]) -> None:
 
 
 def _checks(name: str, answer: dict[str, Any]) -> Callable[[Any, Journal], None]:
-    from dataclasses import fields
-
     from dlx.check.target import load
 
     target = load(name)
@@ -115,12 +113,7 @@ def _checks(name: str, answer: dict[str, Any]) -> Callable[[Any, Journal], None]
         name: getattr(target, name)
         for name in ("name", "version", "imports", "setup", "profiles", "timeout")
     }
-    values = {field.name: getattr(target, field.name) for field in fields(target)}
-    answer["spelled"] = {n: v for n, v in values.items() if isinstance(v, str)}
-    for kinds in ("tensors", "cannot_export"):
-        answer["spelled"][kinds] = {
-            name: text for name, text in values[kinds].items() if isinstance(text, str)
-        }
+    answer["spelled"] = target.spelled
 
     def work(ids: Any, journal: Journal) -> None:
         from dlx.check.experiments import Lab, Untestable
