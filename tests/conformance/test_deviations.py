@@ -212,7 +212,7 @@ def test_what_is_known_is_counted_and_not_listed(
 
 
 def test_reports_have_what_is_known(here: Path, report: Report) -> None:
-    """docs/check.md, Deviations file and Reports: of a run, and of a report in a file."""
+    """docs/check.md, Deviations file and Reports: of a report in a file, too."""
     (here / "numpy.jsonl").write_text("\n".join(report.lines()))
     assert main(["check", "numpy.jsonl", "--badge", "badge.json"]) == 1
     assert "known" not in (here / "badge.json").read_text()
