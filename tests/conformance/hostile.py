@@ -29,9 +29,9 @@ def _numpy(take: str, **fields: Any) -> Target:
 
 
 def kills_parent(x: Any, **keywords: Any) -> Any:
-    """Kill the process that has forked this one."""
+    """Kill the process that has forked this one, which ends it, too."""
     os.kill(os.getppid(), signal.SIGKILL)
-    return take(x, **keywords)
+    time.sleep(1000)
 
 
 def take(x: Any, **keywords: Any) -> Any:
