@@ -148,6 +148,7 @@ def target():
         (["--deviations", "."], ".: Is a directory"),
         (["--bisect", "--in-process"], "leave --in-process out"),
         (["--deviations", "a", "--write-deviations", "b"], "leave --deviations out"),
+        (["report.json", "--bisect"], "name no report"),
         (["dlx", "--write-deviations", "b"], "name one target"),
     ],
 )

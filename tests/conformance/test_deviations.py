@@ -211,6 +211,18 @@ def test_what_is_known_is_counted_and_not_listed(
     assert f"{KNOWN}  deviates" in capsys.readouterr().out
 
 
+def test_reports_have_what_is_known(here: Path, report: Report) -> None:
+    """docs/check.md, Deviations file and Reports: of a report in a file, too."""
+    (here / "numpy.jsonl").write_text("\n".join(report.lines()))
+    assert main(["check", "numpy.jsonl", "--badge", "badge.json"]) == 1
+    assert "known" not in (here / "badge.json").read_text()
+    (here / FILE).write_text(ENTRY)
+    assert main(["check", "numpy.jsonl", "--badge", "badge.json"]) == 0
+    assert "1 known" in (here / "badge.json").read_text()
+    (here / FILE).write_text(BARE)
+    assert main(["check", "numpy.jsonl", "--strict"]) == 1
+
+
 def test_pyproject_names_the_file(here: Path) -> None:
     """docs/check.md, Deviations file: `[tool.dlx.check]`, from its own folder."""
     (here / "sub").mkdir()

@@ -191,7 +191,7 @@ def _explained(result: Result, batch: Batch) -> Iterator[str]:
     elif result.record:
         yield f"seen: {json.dumps(result.record)}"
     yield f"again: {again}"
-    if result.fails_run:
+    if result.fails_run and result.check not in batch.deviations.entries:
         file = batch.deviations.path or FILE
         yield (
             f"known to you? python -m dlx check {batch.target} --write-deviations "

@@ -71,6 +71,8 @@ class Known:
 
     def lines(self, report: Report, judged: Judgement) -> Iterator[str]:
         """Say what the file does to a run, and how the run ends; write to the file."""
+        from dlx.check.reports.text import verdict
+
         mine = self.file.of(report.header.target)
         if known := judged.those("known"):
             yield f"{len(known)} known: {mine.path}"
@@ -84,11 +86,8 @@ class Known:
         if self.writes:
             count = self.file.write(judged, report.header.target)
             yield f"entries added to {mine.path}, for reasons and links: {count}"
-        grave = len(judged.those("fails"))
-        if judged.those("error"):
-            yield "exit 2: the suite itself failed, or an expression of the target"
-        elif grave:
-            but = f", that {mine.path} does not know" if mine.path else ""
-            yield f"exit 1: {grave} deviations from a MUST, or with wrong results{but}"
-        elif judged.complaints and self.strict:
+        passes = not judged.exit_code(strict=False)
+        if judged.complaints and self.strict and passes:
             yield f"exit 1: {mine.path} is not as --strict asks for"
+        else:
+            yield verdict(report, judged.those("known") | judged.those("newer"))

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from dlx.check import Report
 
 __all__ = [
-    "compare",
     "configure",
     "demand",
     "explain",
     "folder",
     "is_report",
     "read",
+    "show",
     "write",
 ]
 
@@ -102,18 +102,28 @@ def write(
         raise CannotRun(str(error)) from None
 
 
-def compare(old: Report, new: Report, known: frozenset[str]) -> int:
-    """Print what changed between two reports; return the exit code."""
+def show(
+    report: Report,
+    everything: bool,
+    old: Report | None = None,
+    known: frozenset[str] = frozenset(),
+) -> int:
+    """Print a report, or what changed since an old one; return the latter's code."""
     from dlx.check.reports.compare import compare
+    from dlx.check.reports.text import describe, verdict
 
-    if old.header.target != new.header.target:
-        names = f"{old.header.target!r}, not of {new.header.target!r}"
+    if old is None:
+        for line in describe(report, everything, known):
+            print(line)
+        return 0
+    if old.header.target != report.header.target:
+        names = f"{old.header.target!r}, not of {report.header.target!r}"
         raise CannotRun(f"--compare: the old report is of {names}")
-    found = compare(old, new)
+    found = compare(old, report)
     for line in found.lines():
         print(line)
-    if new.exit_code == 2:
-        print("exit 2: the suite itself failed, or an expression of the target")
+    if report.exit_code == 2:
+        print(verdict(report))
         return 2
     worse = found.worse(known)
     print(
