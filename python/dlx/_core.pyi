@@ -619,8 +619,7 @@ class Bridged:
         to: type,
         seen: Types,
         result: Kind | None,
-        receivers: int,
-        out: int,
+        places: tuple[int, int],
         detach: bool,
         arguments: Any,
     ) -> Self: ...

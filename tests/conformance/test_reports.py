@@ -13,7 +13,7 @@ from dlx.check import Report, run, select
 from dlx.check.reports.badge import badge
 from dlx.check.reports.markdown import LIMIT, markdown
 from dlx.check.reports.order import by_effect
-from dlx.check.reports.text import describe
+from dlx.check.reports.text import describe, verdict
 from dlx.check.suite.row import EFFECTS
 from dlx.cli import main
 from hypothesis import given, settings
@@ -223,6 +223,14 @@ def test_text_shows_what_is_known_only_where_it_shows_all() -> None:
     assert "0 more, 1 known, facts" in "\n".join(describe(numpy(), False, known))
     marked = f"{WRONG}  deviates (class of error, known)"
     assert any(marked in line for line in describe(numpy(), True, known))
+
+
+def test_what_is_known_fails_no_run() -> None:
+    """docs/check.md, Reports: what fails it is said in the last line."""
+    assert verdict(numpy()) == "exit 1: results that fail the run: 1"
+    assert verdict(numpy(), frozenset([WRONG])) == "exit 0: nothing fails the run"
+    wrong = changed(numpy(), WRONG, result="error")
+    assert verdict(wrong) == "exit 2: the suite itself failed"
 
 
 def test_text_moves_no_cursor() -> None:

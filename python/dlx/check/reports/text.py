@@ -9,7 +9,7 @@ from itertools import groupby
 from dlx.check.reports.order import by_effect, columns, level, reasons, roles
 from dlx.check.results import Report, Result
 
-__all__ = ["describe", "file_name", "plain"]
+__all__ = ["describe", "file_name", "plain", "verdict"]
 
 _SHOWN = 12
 
@@ -119,3 +119,15 @@ def _rest(results: Sequence[Result]) -> Iterator[str]:
         yield "Untestable, by reason"
     for reason, count in untested:
         yield f"{count:10} {reason}"
+
+
+def verdict(report: Report, known: frozenset[str] = frozenset()) -> str:
+    """Say in a line what the exit code of a run means."""
+    grave = [each for each in report.results if each.fails_run]
+    accepted = sum(each.check in known for each in grave)
+    if any(result.result == "error" for result in report.results):
+        return "exit 2: the suite itself failed"
+    if len(grave) > accepted:
+        more = f"; {accepted} are known" if accepted else ""
+        return f"exit 1: results that fail the run: {len(grave) - accepted}{more}"
+    return "exit 0: nothing fails the run"
