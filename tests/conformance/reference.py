@@ -460,6 +460,8 @@ _STREAMS = {2: 1, 10: 0, 13: 1, 3: None}
 
 def _named(device: int, to_cpu: bool, stream: Any) -> Any:
     """Return the stream to pass to a producer on a device."""
+    if device == 2 and wrong("ends the process for a CUDA device"):
+        os.abort()
     if to_cpu:
         return 1 if wrong("names a stream for the CPU") else None
     if stream is not None:

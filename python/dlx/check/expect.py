@@ -94,6 +94,7 @@ def _accepted(record: Record) -> str | None:
 
 
 accepted = Expectation("it is accepted", _accepted)
+survived = Expectation("the process does not end", lambda record: None, True)
 
 
 def refused(*kinds: type[BaseException]) -> Expectation:

@@ -380,6 +380,16 @@ _ERRORS = (
         profile=ROWS,
     ),
     Check(
+        "consumer.device.cuda",
+        "R62",
+        SHOULD,
+        # The probe refuses, so nothing is ever on the device.
+        Import(Tensor(device=(2, 0), raises=(("__dlpack__", "BufferError"),))),
+        expect.survived,
+        "crash",
+        profile=ROWS,
+    ),
+    Check(
         "consumer.device.unknown",
         "R31",
         MUST,

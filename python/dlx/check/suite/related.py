@@ -41,6 +41,7 @@ RELATED = (
         TakesStream((0, 1)),
         passes("the handle is passed on", lambda s: s == 1),
         "wrong numbers",
+        needs="consumer.device.cuda",
     ),
     *(
         Check(
@@ -50,6 +51,7 @@ RELATED = (
             TakesStream(told),
             all_of(refused(), _asked_none),
             "wrong numbers",
+            needs="consumer.device.cuda",
         )
         for name, told in (("version", (1, 1)), ("text", (0, "1")))
     ),

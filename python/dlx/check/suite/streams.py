@@ -81,6 +81,7 @@ _ASKED = (
         _cuda,
         "wrong numbers",
         facts=(*_FACTS, (passes("", lambda s: s == 1), "names the legacy stream, 1")),
+        needs="consumer.device.cuda",
     ),
     Check(
         "streams.asked.rocm",
@@ -116,6 +117,7 @@ _ASKED = (
         _none,
         "class of error",
         profile="from_dlpack",
+        needs="consumer.device.cuda",
     ),
     Check(
         "streams.asked.given",
@@ -124,6 +126,7 @@ _ASKED = (
         Import(on(2), on=HANDLE),
         passes("stream is the one that it will use", lambda s: s == HANDLE),
         "wrong numbers",
+        needs="consumer.device.cuda",
     ),
     Check(
         "streams.table.cuda",
