@@ -132,6 +132,7 @@ ci:  ## what has to pass on a machine with every library: `make check`, then wha
 	$(MAKE) ci-long
 
 ci-long: export DLX_REQUIRE_HEAVY = 1
+ci-long: export DLX_EVERY_MUTANT = 1
 ci-long:
 	$(MAKE) wheel
 	$(MAKE) $(VENV)/heavy
