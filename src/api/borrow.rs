@@ -143,7 +143,7 @@ impl Borrow {
     }
 
     /// Ends the loan: the streams of the tensors wait for that of the block.
-    #[pyo3(signature = (_kind=None, _error=None, _traceback=None, /), text_signature = "(kind=None, error=None, traceback=None, /)")]
+    #[pyo3(signature = (_kind=None, _error=None, _traceback=None, /), text_signature = "($self, kind=None, error=None, traceback=None, /)")]
     fn __exit__(
         &self,
         py: Python<'_>,
