@@ -130,6 +130,20 @@ def test_the_command_compares_two_files_and_runs_nothing(
     assert main(["check", "--compare", str(old), str(old)]) == 0
 
 
+def test_a_check_that_is_newer_than_the_deviations_file_fails_no_comparison(
+    tmp_path: Path,
+) -> None:
+    """docs/check.md, Deviations file: `suite`, of a run as of a comparison."""
+    old, new, file = (tmp_path / name for name in ("a.jsonl", "b.jsonl", "known.toml"))
+    worse = changed(numpy(), MET, result="deviates", text="leaks")
+    for path, report in ((old, numpy()), (new, worse)):
+        path.write_text("\n".join(report.lines()))
+    file.write_text('suite = "1.2.9"')
+    command = ["check", str(new), "--compare", str(old)]
+    assert main(command) == 1
+    assert main([*command, "--deviations", str(file)]) == 0
+
+
 def test_the_command_compares_a_run(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

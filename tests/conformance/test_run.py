@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from dlx.check import CannotCheck, CutOff, Report, Result, run, select
+from dlx.check.suite import CHECKS
+from dlx.cli import check as check_command
 from dlx.cli import main
 
 ONE = "consumer.deleter.null"
@@ -179,3 +181,15 @@ def test_an_exception_is_no_wrong_number() -> None:
     found = run("conformance.hostile:raising_producer", select(role="producer"))
     effects = {each.effect for each in found.results if each.result == "deviates"}
     assert effects == {"refusal", "class of error", "metadata"}
+
+
+def test_a_suite_has_its_checks_however_its_zeros_are_written() -> None:
+    """docs/check.md: `--suite`; versions are compared as in PEP 440."""
+    assert select(suite="1.3") == select(suite="1.3.0")
+    assert select(suite="1.3")
+    assert not select(suite="1.2.9")
+
+
+def test_the_command_takes_each_role() -> None:
+    """docs/check.md: `--role`; the command lists roles without an import of NumPy."""
+    assert set(check_command._ROLES) == {check.role for check in CHECKS}

@@ -58,8 +58,10 @@ def pairs(target: str, report: Report) -> Iterator[Pair]:
             raise CannotCheck(f"{target}: {answer['cannot']}")
         limit = answer["target"]["timeout"]
         # What ends its child leaves nothing to a later check.
-        ran = [r.check for r in report.results if r.result not in ("crashes", "hangs")]
-        ran = [name for name in ran if name in _applying(answer)]
+        ran = _applying(answer).difference(
+            r.check for r in report.results if r.result in ("crashes", "hangs")
+        )
+        order = [each.check for each in report.results]
 
         def after(earlier: list[str], check: str, alone: str) -> str:
             """Return the result behind others, or "" if it is that alone."""
@@ -69,8 +71,7 @@ def pairs(target: str, report: Report) -> Iterator[Pair]:
 
         for result in found:
             name, alone = result.check, result.result
-            order = [each.check for each in report.results]
-            earlier = [each for each in ran if order.index(each) < order.index(name)]
+            earlier = [e for e in order[: order.index(name)] if e in ran]
             tried, seen = len(earlier), after(earlier, name, alone)
             while seen and len(earlier) > 1:
                 middle = len(earlier) // 2

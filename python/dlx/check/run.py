@@ -25,6 +25,7 @@ from dlx.check.expect import raising
 from dlx.check.inside import Inside
 from dlx.check.isolate import Batch, Zygote, zygotes
 from dlx.check.records import Record
+from dlx.check.releases import release
 from dlx.check.repro import programs
 from dlx.check.requirements import requirements
 from dlx.check.results import FAILED, Header, Report, Result
@@ -51,14 +52,17 @@ def select(
     `only` has patterns of names, and R-numbers. `suite` leaves newer checks out.
     """
 
-    newest = _count(suite)
+    try:
+        newest = release(suite)
+    except ValueError as error:
+        raise CannotCheck(f"suite {error}") from None
 
     def wanted(check: Check) -> bool:
         names = check.requirements.split()
         return (
             (not role or check.role == role)
             and (not level or check.level == level)
-            and _count(check.since) <= newest
+            and release(check.since) <= newest
             and (
                 not only
                 or any(
@@ -69,13 +73,6 @@ def select(
         )
 
     return tuple(filter(wanted, CHECKS))
-
-
-def _count(version: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(part) for part in version.split("."))
-    except ValueError:
-        raise CannotCheck(f"suite {version!r} is no version such as {SUITE}") from None
 
 
 def judge(check: Check, record: Record) -> tuple[str, str]:

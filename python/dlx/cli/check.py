@@ -64,7 +64,8 @@ def _run(args: argparse.Namespace) -> int:
             judged = known.judge(report)
             fails_nothing = judged.those("known") | judged.those("newer")
             accepted[report.header.target] = fails_nothing
-            changes = check_reports.show(report, args.all, old, judged.those("known"))
+            known_here = judged.those("known") if old is None else fails_nothing
+            changes = check_reports.show(report, args.all, old, known_here)
             for pair in pairs.pairs(target, report) if args.bisect else ():
                 print(pair)
             for line in known.lines(report, judged) if old is None else ():

@@ -93,6 +93,7 @@ class _Library:
 
     def make(self, memory: Any) -> Any:
         """Return the library's own tensor over the memory of a NumPy array."""
+        # `np.from_dlpack` of NumPy before 2.0 gives a read-only array.
         return memory if self.name == "numpy" else self.take(memory)
 
     def may_write(self, tensor: Any) -> bool:
