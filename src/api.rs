@@ -4,9 +4,11 @@
 //! the same through either.
 
 pub(crate) mod borrow;
+pub(crate) mod entry;
 pub(crate) mod fast;
 pub(crate) mod from_dlpack;
 pub(crate) mod lent;
 pub(crate) mod stream;
 pub(crate) mod tensor;
+pub(crate) mod trace;
 pub(crate) mod writing;

@@ -10,3 +10,4 @@ pub(crate) mod function;
 mod result;
 mod source;
 mod target;
+pub(crate) mod traced;

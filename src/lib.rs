@@ -33,27 +33,27 @@ fn finalize() {
 mod _core {
     use pyo3::prelude::*;
 
+    use crate::api::entry::{Name, add, behind};
+    use crate::api::trace;
     use crate::tensor::object::Tensor;
 
     #[pymodule_export]
     use crate::api::borrow::Borrow;
     #[pymodule_export]
-    use crate::api::from_dlpack::{from_pointer, is_tensor};
+    use crate::api::from_dlpack::is_tensor;
+    #[pymodule_export]
+    use crate::api::trace::{trace_with, traced_ends};
     #[pymodule_export]
     use crate::api::writing::{increment_version, written};
     #[pymodule_export]
     use crate::classes::mixin::{
-        allocate, current_work_stream, dlpack, dlpack_device, dlpack_device_aliases, exported,
+        allocate, current_work_stream, dlpack_device, dlpack_device_aliases, exported,
         import_tensor, mixin, register,
     };
     #[pymodule_export]
     use crate::classes::publish::{exchange_api, publish, unpublish};
     #[pymodule_export]
     use crate::convert::bridge::{Bridged, Kind, Types, placed};
-    #[pymodule_export]
-    use crate::convert::empty::empty;
-    #[pymodule_export]
-    use crate::convert::function::convert;
     #[pymodule_export]
     use crate::stream::PyStream;
     #[pymodule_export]
@@ -91,6 +91,22 @@ mod _core {
             crate::api::fast::from_dlpack(&parsed, module)?,
         )?;
         crate::api::fast::set_dlpack(py)?;
+        let from_pointer = wrap_pyfunction!(crate::api::from_dlpack::from_pointer, module)?;
+        let empty = wrap_pyfunction!(crate::convert::empty::empty, module)?;
+        let convert = wrap_pyfunction!(crate::convert::function::convert, module)?;
+        let traced = wrap_pyfunction!(crate::convert::traced::convert, module)?;
+        let dlpack = wrap_pyfunction!(crate::classes::mixin::dlpack, module)?;
+        let name = ("dlpack", Name::MixinDlpack);
+        add(module, name, &dlpack, trace::mixin_dlpack)?;
+        let name = ("from_pointer", Name::FromPointer);
+        add(module, name, &from_pointer, trace::from_pointer)?;
+        add(module, ("empty", Name::Empty), &empty, trace::empty)?;
+        add(
+            module,
+            ("convert", Name::Convert),
+            &convert,
+            behind(&traced)?,
+        )?;
         module.add("CudaError", crate::types::error::cuda_error_type(py)?)?;
         module.add("CopyRefused", crate::types::error::copy_refused_type(py)?)
     }

@@ -14,6 +14,7 @@ DOCUMENTS = (
     "docs/bridge.md",
     "docs/devices.md",
     "docs/inspect.md",
+    "docs/trace.md",
 )
 TEXTS = {name: (ROOT / name).read_text() for name in DOCUMENTS}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)

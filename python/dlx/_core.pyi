@@ -1,7 +1,7 @@
 """The Rust extension module of dlx, re-exported by ``dlx``."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from enum import IntEnum
 from types import ModuleType
@@ -55,6 +55,8 @@ __all__ = [
     "publish",
     "register",
     "stream",
+    "trace_with",
+    "traced_ends",
     "unpublish",
     "written",
 ]
@@ -489,3 +491,6 @@ def allocate(
 
 def array_interface(tensor: Tensor) -> dict[str, Any]:
     """NumPy's array interface whose ``data`` is a buffer that owns the memory."""
+
+def trace_with(hook: Callable[..., object] | None) -> None: ...
+def traced_ends() -> list[tuple[int, int, int]]: ...

@@ -22,8 +22,9 @@ pub(crate) use origin::{
 };
 
 use crate::exchange::foreign::header;
-use crate::exchange::published::{ExchangeType, Published, table};
+use crate::exchange::published::{ExchangeType, Functions, Published, table, traced};
 use crate::stream::WorkStream;
+use crate::tensor::trace;
 use crate::types::error::type_name;
 
 /// Maximum number of classes with a table of their own.
@@ -85,11 +86,10 @@ impl Slot {
         };
         let slot = &POOL[index];
         let table = &TABLES[index / ROW][index % ROW];
-        let table = if origin.lends() {
-            table.clone()
-        } else {
-            table.without_borrow()
-        };
+        let table = table.copy(origin.lends());
+        if trace::is_on() {
+            table.exchange(&TRACED[index / ROW][index % ROW]);
+        }
         slot.holder.get_or_init(|| Holder {
             class: weak,
             address: class.as_ptr().addr(),
@@ -120,6 +120,21 @@ impl Slot {
     /// The table, which lives as long as the process (R114).
     pub(crate) fn table(&'static self) -> Option<&'static Published> {
         self.holder.get().map(|holder| &holder.table)
+    }
+
+    /// Exchanges the functions of every table for those of a trace, or back.
+    pub(crate) fn trace_all(on: bool) {
+        let _claiming = CLAIMING.lock().unwrap_or_else(PoisonError::into_inner);
+        for (index, slot) in POOL.iter().enumerate() {
+            let (row, column) = (index / ROW, index % ROW);
+            if let Some(table) = slot.table() {
+                if on {
+                    table.exchange(&TRACED[row][column]);
+                } else {
+                    table.exchange(&TABLES[row][column].functions());
+                }
+            }
+        }
     }
 
     /// The class that the slot was given to, dead or alive.
@@ -245,16 +260,22 @@ impl<const N: usize> ExchangeType for Numbered<N> {
 const ROW: usize = 16;
 
 macro_rules! rows {
-    ($($start:literal)*) => {
-        [$(rows![$start: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15]),*]
+    ($make:ident: $($start:literal)*) => {
+        [$(rows![$make: $start: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15]),*]
     };
-    ($start:literal: $($step:literal)*) => {
-        [$(table::<Numbered<{ $start + $step }>>()),*]
+    ($make:ident: $start:literal: $($step:literal)*) => {
+        [$($make::<Numbered<{ $start + $step }>>()),*]
     };
 }
 
 /// The tables of the pool, all with a borrow function.
 static TABLES: [[Published; ROW]; SLOTS / ROW] = rows![
-    0 16 32 48 64 80 96 112 128 144 160 176 192 208 224 240
+    table: 0 16 32 48 64 80 96 112 128 144 160 176 192 208 224 240
+    256 272 288 304 320 336 352 368 384 400 416 432 448 464 480 496
+];
+
+/// The functions that the tables of the pool have while a trace is on.
+static TRACED: [[Functions; ROW]; SLOTS / ROW] = rows![
+    traced: 0 16 32 48 64 80 96 112 128 144 160 176 192 208 224 240
     256 272 288 304 320 336 352 368 384 400 416 432 448 464 480 496
 ];

@@ -1,0 +1,24 @@
+"""The fixture ``dlx_trace`` for pytest: ``-p dlx_pytest``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from dlx._tracing import Trace
+
+__all__ = ["dlx_trace"]
+
+
+@pytest.fixture
+def dlx_trace() -> Iterator[Trace]:
+    """Trace the test, which fails if it leaves memory behind that it moved."""
+    # Most tests do not use it, and then dlx is not imported.
+    import dlx
+
+    with dlx.trace() as trace:
+        yield trace
+    trace.assert_released()
