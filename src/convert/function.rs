@@ -55,26 +55,20 @@ pub(crate) fn convert<'py>(
     make(x, &Target::of(to)?, &asked)
 }
 
-/// Whether `x` is what a conversion returns as it is.
-#[inline(always)]
-pub(super) fn stays(x: &Bound<'_, PyAny>, target: &Target<'_>, asked: &Options) -> PyResult<bool> {
-    let is_one = match target.via {
-        // A subclass of ndarray may give operators another meaning.
-        Via::Numpy => x.get_type().is(&target.class),
-        _ => !numpy::is_ndarray(x) && target.is_class_of(x)?,
-    };
-    Ok(is_one && asked.is_met_by(x)?)
-}
-
 /// Makes an instance of the target's class.
-pub(super) fn make<'py>(
+fn make<'py>(
     x: &Bound<'py, PyAny>,
     target: &Target<'py>,
     asked: &Options,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
     let class = &target.class;
-    if stays(x, target, asked)? {
+    let is_one = match target.via {
+        // A subclass of ndarray may give operators another meaning.
+        Via::Numpy => x.get_type().is(class),
+        _ => !numpy::is_ndarray(x) && target.is_class_of(x)?,
+    };
+    if is_one && asked.is_met_by(x)? {
         return Ok(x.clone());
     }
     match &target.via {

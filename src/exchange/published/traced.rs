@@ -1,6 +1,9 @@
 //! The functions of a table while a trace is on. They call those that they replace, then note what was handed over.
+//!
+//! They call through a pointer: a second caller that the compiler knows would change how it compiles the first.
 
 use std::ffi::{c_int, c_void};
+use std::hint::black_box;
 use std::mem::transmute_copy;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -78,8 +81,9 @@ unsafe extern "C" fn export<T: ExchangeType>(
     py_object: *mut c_void,
     out: *mut *mut DLManagedTensorVersioned,
 ) -> c_int {
+    let plain: DLPackManagedTensorFromPyObjectNoSync = managed_tensor_from_py_object_no_sync::<T>;
     // SAFETY: the caller of the table obeys `dlpack.h` (S2).
-    let code = unsafe { managed_tensor_from_py_object_no_sync::<T>(py_object, out) };
+    let code = unsafe { black_box(plain)(py_object, out) };
     // SAFETY: as above.
     unsafe { note_export(code, py_object, out, WAY) };
     code
@@ -89,8 +93,9 @@ unsafe extern "C" fn import<T: ExchangeType>(
     tensor: *mut DLManagedTensorVersioned,
     out_py_object: *mut *mut c_void,
 ) -> c_int {
+    let plain: DLPackManagedTensorToPyObjectNoSync = managed_tensor_to_py_object_no_sync::<T>;
     // SAFETY: the caller of the table obeys `dlpack.h` (S2).
-    let code = unsafe { managed_tensor_to_py_object_no_sync::<T>(tensor, out_py_object) };
+    let code = unsafe { black_box(plain)(tensor, out_py_object) };
     if code == 0 {
         // SAFETY: it succeeded, so there is a new object.
         let made = unsafe { out_py_object.read() };
@@ -106,8 +111,9 @@ unsafe extern "C" fn allocate<T: ExchangeType>(
     error_ctx: *mut c_void,
     set_error: Option<SetError>,
 ) -> c_int {
+    let plain: DLPackManagedTensorAllocator = managed_tensor_allocator::<T>;
     // SAFETY: the caller of the table obeys `dlpack.h` (S2).
-    let code = unsafe { managed_tensor_allocator::<T>(prototype, out, error_ctx, set_error) };
+    let code = unsafe { black_box(plain)(prototype, out, error_ctx, set_error) };
     // SAFETY: as above.
     unsafe { note_export(code, null_mut(), out, "allocator") };
     code
