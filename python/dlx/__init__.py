@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import sys
-from posix import environ
+from posix import environ as _environ
 
 from . import _core
 from ._bridge import bridge
@@ -129,7 +129,7 @@ else:
 
 
 # `os` may not have been imported, but this is where it gets its variables from.
-if b"DLX_TRACE" in environ:
-    from ._tracing import start
+if b"DLX_TRACE" in _environ:
+    from . import _tracing
 
-    start(environ[b"DLX_TRACE"].decode())
+    _tracing.start(_environ[b"DLX_TRACE"].decode())

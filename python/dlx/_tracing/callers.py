@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from ctypes import byref, c_int, c_void_p
-from functools import cache
+from functools import cache, lru_cache
 from types import FrameType
 from typing import Any
 
@@ -15,7 +15,8 @@ from dlx._tracing.records import Caller
 
 __all__ = ["callers", "calling_library", "module_of"]
 
-_DEPTH = 64
+# Between dlx and the frame that calls it; a deeper library is taken for the program.
+_DEPTH = 32
 _INSTALLED = tuple(
     f"{os.sep}{name}{os.sep}" for name in ("site-packages", "dist-packages")
 )
@@ -62,7 +63,7 @@ def calling_library() -> str | None:
     count = process.backtrace(byref(frames), _DEPTH)
     own, inside = _core.__file__, False
     for address in frames[:count]:
-        library, start = nearest(address or 0)
+        library, start = _nearest(address or 0)
         if library is None:
             continue
         if library == own:
@@ -84,6 +85,10 @@ def _short(library: str) -> str:
     if os.path.isabs(folder):
         return name
     return os.path.join(folder, name.partition(".")[0])
+
+
+# No library is unloaded while its code calls dlx.
+_nearest = lru_cache(maxsize=4096)(nearest)
 
 
 @cache

@@ -8,6 +8,7 @@ import sys
 import time
 import weakref
 from collections import defaultdict
+from functools import lru_cache
 from pathlib import Path
 from threading import RLock, get_ident
 from typing import IO, Any, Literal, Self
@@ -18,6 +19,9 @@ from dlx._tracing.callers import callers, calling_library, module_of
 from dlx._tracing.records import Held, size
 
 __all__ = ["Trace", "active"]
+
+_device_name = lru_cache(maxsize=64)(device_name)
+_dtype_name = lru_cache(maxsize=64)(dtype_name)
 
 Place = tuple[str, int]
 
@@ -206,7 +210,8 @@ class Trace:
             self.exports += 1
         self._held[held.number] = held
         self._memory.begin(place, held.nbytes)
-        self._write({"event": held.kind, **held.to_dict()})
+        if self._events is not None:
+            self._write({"event": held.kind, **held.to_dict()})
 
     def _end(self, number: int, when: int, thread: int) -> None:
         held = self._held.pop(number, None)
@@ -216,11 +221,12 @@ class Trace:
         if self._imports.get(place) == number:
             del self._imports[place]
         self._memory.end(place, held.nbytes)
-        self._write({"event": "end", "number": number, "time": when, "thread": thread})
+        if self._events is not None:
+            end = {"event": "end", "number": number, "time": when, "thread": thread}
+            self._write(end)
 
     def _write(self, event: dict[str, Any]) -> None:
-        if self._events is not None:
-            print(json.dumps(event), file=self._events, flush=True)
+        print(json.dumps(event), file=self._events, flush=True)
 
 
 def _line(held: Held) -> str:
@@ -267,7 +273,7 @@ def _begin(
         producer, consumer = name or own.get(way, "dlx"), "dlx.Tensor"
     with _lock:
         _take_ends()
-        place = (device_name(device), address)
+        place = (_device_name(device), address)
         for trace in _active:
             trace._begin(
                 Held(
@@ -279,7 +285,7 @@ def _begin(
                     consumer=consumer,
                     address=address,
                     shape=shape,
-                    dtype=dtype_name(dtype),
+                    dtype=_dtype_name(dtype),
                     device=place[0],
                     nbytes=nbytes,
                     since=time.time_ns(),
