@@ -36,6 +36,7 @@ test: $(VENV)/built  ## run the tests
 	$(BIN)/python -m pytest
 	$(BIN)/python -m pytest tests/streams
 	$(BIN)/python -m pytest tests/truth
+	$(BIN)/python -m pytest tests/conformance
 	$(BIN)/python -m pytest --collect-only --quiet tests/gpu >/dev/null
 
 quick: $(VENV)/built  ## run the tests but for the slow ones
@@ -67,6 +68,7 @@ lint: $(VENV)/tools  ## check format and lints of Rust and Python
 types: $(VENV)/built $(VENV)/tools  ## check the stub against the extension, and all Python against the stub
 	$(BIN)/python -m mypy.stubtest dlx._core --ignore-disjoint-bases
 	$(BIN)/python -m mypy python tests benches examples
+	$(BIN)/pyright
 
 bench: $(VENV)/built $(VENV)/bench  ## compare every path with what else there is, in every Python of PYTHONS
 	$(BIN)/maturin build --release --locked --quiet --out build/wheel

@@ -32,6 +32,8 @@ def compile_doubled() -> Path:
 
 def load_doubled() -> Callable[[Any], Any]:
     """Load ``doubled(x)``: a new tensor of ``x``'s class with its elements doubled."""
-    module = tvm_ffi.load_module(compile_doubled())
+    module = tvm_ffi.load_module(  # pyright: ignore[reportUnknownMemberType]
+        compile_doubled()
+    )
     doubled: Callable[[Any], Any] = module.doubled
     return doubled

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import dlx
 
-_C_TYPES: dict[str, type[Any]] = {
+_C_TYPES: dict[str, Any] = {
     "float32": ctypes.c_float,
     "float64": ctypes.c_double,
     "int32": ctypes.c_int32,

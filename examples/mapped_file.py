@@ -12,6 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import dlx
 
@@ -42,10 +43,10 @@ def load(path: Path) -> dict[str, Mapped]:
     with path.open("rb") as file:
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     start = 8 + int.from_bytes(mapped[:8], "little")
-    header = json.loads(mapped[8:start])
+    header: dict[str, Any] = json.loads(mapped[8:start])
     header.pop("__metadata__", None)
     whole = dlx.from_dlpack(mapped)
-    tensors = {}
+    tensors: dict[str, Mapped] = {}
     for name, entry in header.items():
         first, end = entry["data_offsets"]
         tensor = dlx.from_pointer(
@@ -74,7 +75,8 @@ def _to_bytes(tensor: dlx.Tensor) -> bytes:
 def save(path: Path, tensors: dict[str, object]) -> None:
     """Write tensors of any library into a file."""
     names = {dtype: name for name, dtype in _DTYPES.items()}
-    header, data = {}, bytearray()
+    header: dict[str, Any] = {}
+    data = bytearray()
     for name, x in tensors.items():
         tensor = dlx.from_dlpack(x)
         header[name] = {

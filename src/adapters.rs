@@ -4,6 +4,7 @@
 //! on that one, and does not know `import`, which calls it.
 
 mod array_interface;
+mod array_method;
 mod arrow;
 mod buffer;
 pub(crate) mod cuda_array_interface;
@@ -26,7 +27,9 @@ type Reader = fn(&Bound<'_, PyAny>) -> PyResult<Option<Snapshot>>;
 /// Rung 5: imports `x` through a protocol other than DLPack; `None` if it has none.
 ///
 /// The first protocol that `x` has decides, in NumPy's order: buffer protocol, `__array_struct__`,
-/// `__array_interface__`; then CUDA's interface, and last Arrow's, which is read on the CPU only.
+/// `__array_interface__`; then CUDA's interface, and Arrow's, which is read on the CPU only. Last comes what may copy:
+/// `__array__` if it need not, a stream of Arrow, `__array__` in any case. The stream is before the copy because it tells
+/// nulls, for which polars makes other numbers.
 pub(crate) fn snapshot(
     x: &Bound<'_, PyAny>,
     request: &Request<'_, '_>,
@@ -39,8 +42,16 @@ pub(crate) fn snapshot(
             return Ok(Some(snapshot));
         }
     }
-    match cuda_array_interface::snapshot(x, request)? {
-        None => arrow::snapshot(x),
+    if let Some(snapshot) = cuda_array_interface::snapshot(x, request)? {
+        return Ok(Some(snapshot));
+    }
+    for read in [arrow::snapshot, array_method::shared] {
+        if let Some(snapshot) = read(x)? {
+            return Ok(Some(snapshot));
+        }
+    }
+    match arrow::stream::snapshot(x, request)? {
+        None => array_method::snapshot(x),
         found => Ok(found),
     }
 }

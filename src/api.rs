@@ -3,11 +3,13 @@
 //! Parses arguments and builds results; the rooms below do the work. A function with a fast entry (`fast.rs`) behaves
 //! the same through either.
 
+mod accepted;
 pub(crate) mod borrow;
 pub(crate) mod entry;
 pub(crate) mod fast;
 pub(crate) mod from_dlpack;
 pub(crate) mod lent;
+mod parts;
 pub(crate) mod stream;
 pub(crate) mod tensor;
 pub(crate) mod trace;

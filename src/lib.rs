@@ -11,6 +11,7 @@ pub mod abi;
 
 mod adapters;
 mod api;
+mod check;
 mod classes;
 mod convert;
 mod copy;
@@ -34,7 +35,9 @@ mod _core {
     use pyo3::prelude::*;
 
     use crate::api::entry::{Name, add, behind};
+    use crate::api::fast::of_two;
     use crate::api::trace;
+    use crate::convert::function::Fast;
     use crate::tensor::object::Tensor;
 
     #[pymodule_export]
@@ -45,6 +48,8 @@ mod _core {
     use crate::api::trace::{trace_with, traced_ends};
     #[pymodule_export]
     use crate::api::writing::{increment_version, written};
+    #[pymodule_export]
+    use crate::check::check_natives;
     #[pymodule_export]
     use crate::classes::mixin::{
         allocate, current_work_stream, dlpack_device, dlpack_device_aliases, exported,
@@ -93,20 +98,16 @@ mod _core {
         crate::api::fast::set_dlpack(py)?;
         let from_pointer = wrap_pyfunction!(crate::api::from_dlpack::from_pointer, module)?;
         let empty = wrap_pyfunction!(crate::convert::empty::empty, module)?;
-        let convert = wrap_pyfunction!(crate::convert::function::convert, module)?;
+        let convert = wrap_pyfunction!(crate::convert::function::py_convert, module)?;
         let traced = wrap_pyfunction!(crate::convert::traced::convert, module)?;
+        let convert = of_two::entry::<Fast>(&convert, module, behind(&traced)?)?;
+        module.add("convert", convert)?;
         let dlpack = wrap_pyfunction!(crate::classes::mixin::dlpack, module)?;
         let name = ("dlpack", Name::MixinDlpack);
         add(module, name, &dlpack, trace::mixin_dlpack)?;
         let name = ("from_pointer", Name::FromPointer);
         add(module, name, &from_pointer, trace::from_pointer)?;
         add(module, ("empty", Name::Empty), &empty, trace::empty)?;
-        add(
-            module,
-            ("convert", Name::Convert),
-            &convert,
-            behind(&traced)?,
-        )?;
         module.add("CudaError", crate::types::error::cuda_error_type(py)?)?;
         module.add("CopyRefused", crate::types::error::copy_refused_type(py)?)
     }

@@ -11,6 +11,7 @@ pub(crate) mod capsule;
 pub(crate) mod checked;
 pub(crate) mod device_memory;
 pub(crate) mod element;
+pub(crate) mod indexing;
 pub(crate) mod managed;
 pub(crate) mod memory;
 pub(crate) mod numpy;

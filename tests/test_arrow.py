@@ -359,12 +359,6 @@ def test_the_exception_of_a_producer_passes(error: BaseException) -> None:
     assert caught.value is error
 
 
-def test_a_stream_of_arrays_is_not_taken() -> None:
-    """R61: it is not one piece of memory."""
-    with pytest.raises(AttributeError, match="ChunkedArray has no __dlpack__"):
-        dlx.from_dlpack(pa.chunked_array([[1], [2]]))
-
-
 @either
 @pytest.mark.parametrize(
     ("asked", "error"),

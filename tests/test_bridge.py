@@ -188,7 +188,7 @@ def test_a_tensor_that_records_gradients_is_refused_and_the_argument_named() -> 
         ((1, 2, 3, True), {}, "3"),
         ((1,), {"b": True}, "b"),
         ((1,), {"x": True}, "x"),
-        ((1, [{"x": True}]), {}, "b"),
+        ((1, [{"x": True}]), {}, "b[0]['x']"),
     ],
 )
 def test_what_is_refused_is_named(args: Any, kwargs: Any, name: str) -> None:

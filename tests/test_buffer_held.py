@@ -69,7 +69,7 @@ def test_half_of_dlpack_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> N
         dlx.from_dlpack(Both(5))
 
 
-@pytest.mark.parametrize("nothing", [1, "text", [1], {}, None, object(), bytes])
+@pytest.mark.parametrize("nothing", [object(), iter([]), slice(1)])
 def test_an_object_without_any_protocol_is_told_what_there_is(nothing: Any) -> None:
     """R61: the AttributeError lists the protocols."""
     with pytest.raises(AttributeError, match=r"has no __dlpack__; .*Python buffers"):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 
 import dlx
 import pytest
+from dlx.cli import COMMANDS, plain
 from support.command_line import ABSENT, run, run_with
 
 
@@ -24,15 +26,40 @@ def test_an_unknown_command_is_a_usage_error() -> None:
     assert run("nonsense").returncode == 2
 
 
-@pytest.mark.parametrize("command", ["info", "demo"])
-def test_a_table_without_rich_is_one_line_that_says_what_to_install(
-    command: str,
-) -> None:
-    result = run_with(command, rich=ABSENT)
-    assert result.returncode == 2
-    assert result.stdout == ""
-    [line] = result.stderr.splitlines()
-    assert 'pip install "dlx[cli]"' in line
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_prints_plain_text_without_rich(name: str) -> None:
+    """The words that the command prints with rich, in the same order."""
+    options = {"info": ["--no-import"], "demo": []}
+    arguments = [name, *options.get(name, ["--help"])]
+    plainly = run_with(*arguments, rich=ABSENT, torch=ABSENT, jax=ABSENT)
+    richly = run_with(*arguments, torch=ABSENT, jax=ABSENT)
+    assert (plainly.returncode, plainly.stderr) == (0, "")
+    assert words(plainly.stdout) == words(richly.stdout)
+    assert "dlx" in plainly.stdout
+
+
+def words(text: str) -> list[str]:
+    """The words of an output, without what a run measures."""
+    return [
+        word for word in re.findall(r"[^\s─-]+", text) if not re.search(r"\d", word)
+    ]
+
+
+def test_plain_tables_have_columns_as_wide_as_their_cells() -> None:
+    """Right-justified numbers, headers of two lines, escaped markup, sections."""
+    table = plain.Table(box=plain.box.SIMPLE_HEAD)
+    table.add_column("name")
+    table.add_column("time\nin ns", justify="right")
+    table.add_row("[bold]a[/bold]", "1", style="dim", end_section=True)
+    table.add_row(plain.escape("b[bold]"), "1,000")
+    assert list(table.lines()) == [
+        "          time",
+        "name     in ns",
+        "-------  -----",
+        "a            1",
+        "",
+        "b[bold]  1,000",
+    ]
 
 
 @pytest.mark.parametrize("arguments", [["info", "--no-import"], ["demo"]])

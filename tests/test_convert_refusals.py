@@ -328,9 +328,11 @@ def test_a_table_that_makes_nothing_leaves_it_to_from_dlpack() -> None:
 # Bad arguments.
 
 
-@pytest.mark.parametrize("to", [3, "torch", None, np.ones(2)], ids=type)
-def test_what_is_no_type_or_namespace_is_a_type_error(to: Any) -> None:
-    with pytest.raises(TypeError, match=r"an array type .* or a namespace"):
+@pytest.mark.parametrize("to", [3, b"torch", None, object(), [np.ones(1)]], ids=type)
+def test_what_is_no_type_namespace_or_tensor_is_a_type_error(to: Any) -> None:
+    with pytest.raises(
+        TypeError, match=r"an array type .* a namespace .* or its name, or a tensor"
+    ):
         dlx.convert(np.ones(2), to)
 
 
@@ -360,3 +362,22 @@ def test_arrays_of_tensors_without_elements_are_refused() -> None:
         dlx.convert(np.zeros((0, 2, 2)), kind)
     made = dlx.convert(np.arange(4.0).reshape(1, 2, 2), kind)
     assert made.to_numpy_ndarray().tolist() == [[[0, 1], [2, 3]]]
+
+
+@pytest.mark.parametrize(
+    ("make", "how"),
+    [
+        (
+            lambda torch: dlx.convert(dlx.empty(3, "int8x4"), torch),
+            "does not accept the",
+        ),
+        (lambda torch: dlx.empty(3, "int8x4", like=torch), "cannot make int8x4"),
+    ],
+)
+def test_a_backtrace_of_cpp_stays_in_the_cause(make: Any, how: str) -> None:
+    """R60: the message has the first line of what torch raises, the cause all of it."""
+    torch = requires("torch")
+    with pytest.raises(BufferError, match=f"{how} .*ATen does not support") as caught:
+        make(torch)
+    assert "\n" not in str(caught.value)
+    assert "ATen does not support" in str(caught.value.__cause__)

@@ -9,7 +9,7 @@ import mmap
 import sys
 import weakref
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 import dlx
 import numpy as np
@@ -84,7 +84,7 @@ def as_interface(x: Any) -> dlx.Tensor:
 def lent(x: Any) -> dlx.Tensor:
     """The view of a block that has ended."""
     with dlx.borrow(x) as (view, _):
-        return cast("dlx.Tensor", view)
+        return view
 
 
 OWNERS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any]]] = {

@@ -88,3 +88,26 @@ def test_a_device_that_is_not_one_is_refused(name: str) -> None:
     device = requires("torch").device(name)
     with pytest.raises(ValueError, match="names no single device that DLPack has"):
         dlx.Device(device)
+
+
+@pytest.mark.parametrize("name", ["cpu", "cuda:1", "metal:0", "cuda_host:0"])
+def test_a_device_type_equals_its_integer_and_no_name(name: str) -> None:
+    """R67: what is equal hashes alike, and a name hashes otherwise than an integer."""
+    device = dlx.Device(name)
+    kind, number = device.type, int(device.type)
+    assert kind == number
+    assert hash(kind) == hash(number)
+    assert {number: "found"}[kind] == "found"
+    other: Any = name.partition(":")[0]
+    assert kind != other
+    assert kind.name != other
+
+
+def test_the_name_of_a_device_type_makes_a_device() -> None:
+    """docs/design.md: what to compare in place of the type and a name."""
+    for name in ("cpu", "cuda:1", "metal:0", "cuda_host:0"):
+        device = dlx.Device(name)
+        assert device == name
+        kind = device.type.name.lower()
+        assert name.startswith(kind)
+        assert dlx.Device((kind, device.id)) == device

@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 from compiled import load_doubled
 from ctypes_array import Array
+from decay import covariance, fit
+from dlx.testing import check_mixin
+from kernel import compile_for_gpu, gated
 from labelled import Labelled
 from mapped_file import Mapped, load, save
 from support.optional_libraries import requires
@@ -49,8 +52,19 @@ def x(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return make(tmp_path)
 
 
-@pytest.mark.parametrize("name", ["ctypes_array", "labelled", "mapped_file"])
+NEEDS = {
+    "ctypes_array": [],
+    "decay": ["polars", "torch", "jax"],
+    "kernel": [],
+    "labelled": [],
+    "mapped_file": [],
+}
+
+
+@pytest.mark.parametrize("name", NEEDS)
 def test_an_example_runs_as_a_program(name: str) -> None:
+    for library in NEEDS[name]:
+        requires(library)
     load_doubled()  # not twice at once, where tests run in parallel
     command = [sys.executable, str(EXAMPLES / f"{name}.py")]
     ran = subprocess.run(command, capture_output=True, text=True)
@@ -133,6 +147,118 @@ def test_a_labelled_array_is_transposed_by_name_without_a_copy() -> None:
     assert y.sizes == {"column": 3, "row": 2}
     assert np.asarray(y).tolist() == np.array(NUMBERS).T.tolist()
     assert np.shares_memory(np.asarray(y), x.data)
+
+
+def test_a_part_of_a_labelled_array_is_taken_by_name_without_a_copy() -> None:
+    x = make_labelled(EXAMPLES)
+    y = x.isel(row=1, column=slice(None, None, 2))
+    assert (y.dims, np.asarray(y).tolist()) == (("column",), [3.0, 5.0])
+    assert np.shares_memory(np.asarray(y), x.data)
+    with pytest.raises(ValueError, match="rows"):
+        x.isel(rows=1)
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_a_labelled_array_keeps_the_rules_of_exchange(library: str) -> None:
+    """docs/classes.md, Testing your class."""
+    xp = requires(library)
+    check_mixin(Labelled, lambda: Labelled(xp.ones((2, 3)), ("row", "column"), "mm"))
+
+
+def test_a_bridge_keeps_the_unit_of_a_labelled_array() -> None:
+    """docs/classes.md, Hooks: also its names, where there are as many dimensions."""
+
+    @dlx.bridge(np.ndarray)
+    def total(a: Any, axis: int, keepdims: bool) -> Any:
+        return a.sum(axis, keepdims=keepdims)
+
+    x = Labelled(np.array(NUMBERS), ("row", "column"), "mm")
+    kept, dropped = total(x, 0, True), total(x, 0, False)
+    assert (kept.unit, kept.dims, dropped.unit, dropped.dims) == (
+        "mm",
+        ("row", "column"),
+        "mm",
+        ("dim_0",),
+    )
+    assert np.asarray(dropped).tolist() == [3.0, 5.0, 7.0]
+
+
+def test_new_memory_like_a_labelled_array_has_its_unit() -> None:
+    """docs/classes.md, Hooks."""
+    x = Labelled(np.array(NUMBERS), ("row", "column"), "mm")
+    y = dlx.empty((4, 3), "int16", like=x)
+    assert (type(y), y.unit, y.sizes) == (Labelled, "mm", {"row": 4, "column": 3})
+
+
+def silu(x: Any) -> Any:
+    """The factor of `gated`, in NumPy."""
+    return x / (1 + np.exp(-x))
+
+
+def test_a_kernel_reads_tensors_of_two_libraries() -> None:
+    """docs/bridge.md, Results: as there, the result is of the first one's library."""
+    jax = requires("jax")
+    x, gate = np.arange(6, dtype="float32"), np.linspace(-2, 2, 6, dtype="float32")
+    y = gated(jax.numpy.asarray(x), requires("torch").tensor(gate))
+    assert isinstance(y, jax.Array)
+    np.testing.assert_allclose(y, x * silu(gate), rtol=1e-5)
+
+
+def test_a_kernel_writes_into_the_out_of_its_caller() -> None:
+    x, out = np.ones((2, 3), "float32"), np.zeros((2, 3), "float32")
+    assert gated(x, x, out) is out
+    np.testing.assert_allclose(out, silu(x), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("refuse", "follow"),
+    [
+        (lambda x: x.astype("float64"), lambda x: dlx.convert(x, np, dtype="float32")),
+        (lambda x: x[::-1], lambda x: dlx.from_dlpack(x, copy=True)),
+        (lambda x: x[1:], lambda x: dlx.from_dlpack(x, copy=True)),
+    ],
+    ids=["dtype", "strides", "alignment"],
+)
+def test_the_advice_makes_what_the_kernel_accepts(refuse: Any, follow: Any) -> None:
+    """docs/convert.md: what a refusal names is what helps."""
+    x = refuse(dlx.empty(5, "float32", like=np))
+    x[...] = np.arange(x.size)
+    with pytest.raises(
+        BufferError, match=r"dlx\.(convert|from_dlpack)\(x, "
+    ) as refused:
+        gated(x, x)
+    assert refused.value.__notes__ == ["argument 0 of dlx.borrow"]
+    y = dlx.from_dlpack(gated(follow(x), follow(x))).numpy()
+    np.testing.assert_allclose(y, x * silu(x), rtol=1e-5)
+
+
+def test_a_kernel_refuses_tensors_of_two_shapes() -> None:
+    x = np.ones(4, "float32")
+    with pytest.raises(ValueError, match="differ in shape"):
+        gated(x, x.reshape(2, 2))
+
+
+def test_the_source_of_the_kernel_compiles_for_a_gpu() -> None:
+    requires("cuda.core")
+    requires("cuda.bindings.nvrtc")
+    assert b"gated" in bytes(compile_for_gpu("sm_90").code)
+
+
+def test_the_decay_is_that_of_its_numbers() -> None:
+    """docs/convert.md, dtypes and gradients: the fit of torch, the errors of JAX."""
+    requires("torch")
+    jax = requires("jax")
+    minutes = np.arange(10.0)
+    counts = (1000 * np.exp(-0.3 * minutes)).round().astype("int64")
+    parameters, *data = fit({"minutes": minutes, "counts": counts})
+    found = parameters.tolist()
+    np.testing.assert_allclose(found, [np.log(1000), 0.3], rtol=1e-3)
+    expected = np.exp(found[0] - found[1] * minutes)
+    rows = np.stack([np.ones(10), -minutes])
+    errors = covariance(parameters, *data)
+    assert isinstance(errors, jax.Array)
+    exact = np.linalg.inv(rows * expected @ rows.T)
+    np.testing.assert_allclose(errors, exact, rtol=1e-3)
 
 
 def test_writing_to_a_mapped_tensor_leaves_the_file(tmp_path: Path) -> None:

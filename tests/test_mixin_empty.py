@@ -159,3 +159,17 @@ def test_threads_without_the_gil_allocate_in_python() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert all(pool.map(work, range(1, 201)))
+
+
+def test_an_allocation_that_fails_reports_one_line() -> None:
+    """R135: torch appends a C++ backtrace to what it raises through its table."""
+    torch = requires("torch")
+
+    def empty(*asked: Any) -> Any:
+        [(_, _, text)] = Allocation(torch.Tensor, (2,), device=(7, 0)).errors
+        assert b"\nException raised from " in text
+        raise RuntimeError(text.decode())
+
+    failed = Allocation(with_hook("__dlx_empty__", empty), (2, 3))
+    [(_, _, text)] = failed.errors
+    assert text == b"Unsupported device_type: 7"

@@ -109,7 +109,8 @@ def bypassing(**methods: Any) -> Any:
 def test_a_subclass_that_was_not_introduced_uses_the_table_of_its_base() -> None:
     """R117: what comes back is of the base whose table it is."""
     kind = bypassing()
-    assert np.array_equal(np.from_dlpack(echo(kind(GRID))), GRID)
+    with pytest.warns(RuntimeWarning, match="did not reach dlx"):
+        assert np.array_equal(np.from_dlpack(echo(kind(GRID))), GRID)
     assert type(echo(kind(GRID))) is kind.__mro__[1]
     assert type(kind.from_dlpack(GRID)) is kind
 
@@ -117,7 +118,8 @@ def test_a_subclass_that_was_not_introduced_uses_the_table_of_its_base() -> None
 def test_a_subclass_that_was_not_introduced_may_still_export_in_its_own_way() -> None:
     """R117, R128, R129: a result without an owner is not lent."""
     kind = bypassing(__dlx_export__=lambda self: np.ones(7))
-    assert dlx.from_dlpack(kind(GRID)).shape == (7,)
+    with pytest.warns(RuntimeWarning, match="did not reach dlx"):
+        assert dlx.from_dlpack(kind(GRID)).shape == (7,)
     managed = from_table(table_of(kind), kind(GRID))
     assert managed.dl_tensor.shape[:1] == [7]
     delete(managed)

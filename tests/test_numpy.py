@@ -19,6 +19,7 @@ from hypothesis.extra import numpy as npst
 from numpy.typing import NDArray
 from support.dlpack_abi import exported
 from support.fake_producers import listening
+from support.optional_libraries import requires
 
 Array = NDArray[Any]
 
@@ -211,3 +212,29 @@ def test_an_array_of_another_shape_later_changes_nothing() -> None:
     with warnings.catch_warnings(action="ignore"):
         array.shape = (2, 3)
     assert (tensor.shape, tensor.strides) == ((6,), (1,))
+
+
+@pytest.mark.parametrize("copy", [None, False, True])
+def test_array_shares_unless_a_copy_is_asked_for(copy: bool | None) -> None:
+    """NumPy, `__array__`."""
+    a = np.arange(3.0)
+    made = dlx.from_dlpack(a).__array__(copy=copy)
+    assert made.tolist() == [0, 1, 2]
+    assert np.shares_memory(made, a) is not bool(copy)
+
+
+def test_array_of_another_dtype_is_a_copy() -> None:
+    """NumPy, `__array__`: which `copy=False` rules out."""
+    t = dlx.from_dlpack(np.arange(3.0))
+    assert t.__array__(np.dtype("i4")).dtype == "i4"
+    assert t.__array__(np.float64, copy=False).ctypes.data == t.data_ptr
+    with pytest.raises(ValueError, match="another dtype takes a copy"):
+        t.__array__(np.dtype("i4"), copy=False)
+
+
+def test_pandas_takes_a_tensor_as_an_array() -> None:
+    """docs/convert.md: not as a sequence of tensors."""
+    pd = requires("pandas")
+    t = dlx.from_dlpack(np.arange(3.0))
+    assert pd.Series(t).dtype == "float64"
+    assert pd.DataFrame({"a": t})["a"].tolist() == [0, 1, 2]

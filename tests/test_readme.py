@@ -10,8 +10,9 @@ from support.python_process import run_python
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = (
     "README.md",
-    "docs/classes.md",
     "docs/bridge.md",
+    "docs/classes.md",
+    "docs/convert.md",
     "docs/devices.md",
     "docs/inspect.md",
     "docs/trace.md",
@@ -29,7 +30,7 @@ BLOCKS = [
 @pytest.mark.parametrize(("name", "language", "code"), BLOCKS)
 def test_a_block_runs(name: str, language: str, code: str) -> None:
     assert language == "python"
-    for module in ("torch", "jax"):
+    for module in ("torch", "jax", "array_api_compat"):
         if f"import {module}" in code:
             requires(module)
     if "dlx.publish(" in code:  # changes the process

@@ -68,7 +68,7 @@ def test_an_attribute_has_its_value_and_type(name: str) -> None:
 def test_every_public_attribute_is_tabled_here() -> None:
     """What is added to the class is added to these tests."""
     public = {name for name in dir(dlx.Tensor) if not name.startswith("_")}
-    assert public == ATTRIBUTES.keys() | {"numpy", "synchronize", "to", "use"}
+    assert public == ATTRIBUTES.keys() | {"numpy", "synchronize", "to", "tolist", "use"}
 
 
 def test_extents_are_plain_ints() -> None:

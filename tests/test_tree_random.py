@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
@@ -36,6 +36,8 @@ def two(parts: list[Any]) -> tuple[Any, Any]:
 MAKERS: list[Callable[[list[Any]], Any]] = [
     list,
     tuple,
+    deque,
+    lambda parts: deque(parts, 9),
     names,
     lambda parts: OrderedDict(reversed(names(parts).items())),
     lambda parts: defaultdict(list, names(parts)),
@@ -79,7 +81,7 @@ def graphs(draw: st.DrawFn, cyclic: bool = False) -> Any:
 
 def parts_of(tree: Any) -> list[tuple[Any, Any]]:
     """What a container holds, by key or name."""
-    if isinstance(tree, (list, tuple)):
+    if isinstance(tree, (list, tuple, deque)):
         return [*enumerate(tree)]
     if isinstance(tree, dict):
         return [*tree.items()]

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import (
         Any,
         Concatenate,
+        Literal,
         ParamSpec,
         Protocol,
         TypeAlias,
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
         overload,
     )
 
-    Framework: TypeAlias = type[Any] | ModuleType
+    Framework: TypeAlias = type[Any] | ModuleType | str
     P = ParamSpec("P")
     Q = ParamSpec("Q")
     R = TypeVar("R")
@@ -26,7 +27,12 @@ if TYPE_CHECKING:
     S = TypeVar("S")
 
     class Bridged(Protocol[P, R_co]):
-        """A bridged function: its own signature, and one that takes any tensors."""
+        """A bridged function: its own signature, and others that take any tensors.
+
+        Those leave open the first parameters, up to four, and ``out``. A tensor of
+        another framework that is passed by keyword needs a parameter of type ``Any``:
+        a signature that left all keywords open would hide a misspelt one.
+        """
 
         __name__: str
         __qualname__: str
@@ -36,7 +42,51 @@ if TYPE_CHECKING:
         @overload
         def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co: ...
         @overload
-        def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+        def __call__(
+            self: Bridged[Concatenate[Any, Q], R_co],
+            a: Any,
+            /,
+            *args: Q.args,
+            **kwargs: Q.kwargs,
+        ) -> Any: ...
+        @overload
+        def __call__(
+            self: Bridged[Concatenate[Any, Any, Q], R_co],
+            a: Any,
+            b: Any,
+            /,
+            *args: Q.args,
+            **kwargs: Q.kwargs,
+        ) -> Any: ...
+        @overload
+        def __call__(
+            self: Bridged[Concatenate[Any, Any, Any, Q], R_co],
+            a: Any,
+            b: Any,
+            c: Any,
+            /,
+            *args: Q.args,
+            **kwargs: Q.kwargs,
+        ) -> Any: ...
+        @overload
+        def __call__(
+            self: Bridged[Concatenate[Any, Any, Any, Any, Q], R_co],
+            a: Any,
+            b: Any,
+            c: Any,
+            d: Any,
+            /,
+            *args: Q.args,
+            **kwargs: Q.kwargs,
+        ) -> Any: ...
+        @overload
+        def __call__(self, *args: Any, out: Any, **kwargs: Any) -> Any: ...
+        @overload  # of a class method, which a checker takes for a function
+        def __call__(
+            self: Bridged[Concatenate[type[S], Q], R_co],
+            *args: Q.args,
+            **kwargs: Q.kwargs,
+        ) -> R_co: ...
         @overload
         def __get__(self, instance: None, owner: type, /) -> Bridged[P, R_co]: ...
         @overload
@@ -46,6 +96,10 @@ if TYPE_CHECKING:
             owner: type | None = None,
             /,
         ) -> Bridged[Q, R_co]: ...
+        @overload  # of a class method or a static method
+        def __get__(
+            self, instance: object, owner: type | None = None, /
+        ) -> Bridged[P, R_co]: ...
 
     class Bridge(Protocol):
         """The decorator that ``bridge`` returns."""
@@ -65,14 +119,24 @@ if TYPE_CHECKING:
 __all__ = ["bridge"]
 
 
-def bridge(to: Framework, *, result: Framework | None = None) -> Bridge:
+def bridge(
+    to: Framework,
+    *,
+    result: Framework | None = None,
+    lists: Literal["keep", "refuse"] = "keep",
+) -> Bridge:
     """Let a function written for tensors ``to`` take tensors of any framework.
 
-    ``to`` and ``result`` are anything that `dlx.convert` accepts. Tensor arguments,
-    also in containers (see `dlx.convert_tree`), are converted to ``to``; instances of
-    it and other values pass through. Tensors in the result are converted to ``result``,
-    or to the type of the first tensor argument (positional ones first, then keywords,
-    in order); without either they stay as they are.
+    ``to`` and ``result`` are array types, namespaces or names of namespaces. Tensor
+    arguments, also in containers (see `dlx.convert_tree`), are converted to ``to``;
+    instances of it and other values pass through. Tensors in the result are converted
+    to ``result``, or to the type of the first tensor argument (positional ones first,
+    then keywords, in order); without either they stay as they are. If that is an
+    `ExchangeMixin` class, its first instance among the arguments makes them, by
+    ``__dlx_like__``.
+
+    A list of numbers is no tensor: the function gets the list. With ``lists="refuse"``
+    such an argument is a ``TypeError``.
 
     The argument ``out`` is written in place: its tensors are never copied, and if the
     function returns one of them, the caller gets its own object back. ``BufferError``
@@ -81,10 +145,13 @@ def bridge(to: Framework, *, result: Framework | None = None) -> Bridge:
 
     Coroutine functions stay coroutine functions; class and static methods may be
     bridged before or after they become one. Raises ``TypeError`` for generator
-    functions, and if ``to`` or ``result`` is neither a class nor a module. A failed
-    conversion adds a note that names the argument; the function's own exceptions pass
+    functions, and if ``to`` or ``result`` is anything else, and ``ValueError`` for
+    another ``lists``. A failed conversion adds a note that names the
+    argument, or the result, and the place in it; the function's own exceptions pass
     through.
     """
+    if lists not in ("keep", "refuse"):
+        raise ValueError(f"lists is {lists!r}; expected 'keep' or 'refuse'")
     kind = _array_type(to)
     named = None if result is None else _array_type(result)
 
@@ -92,7 +159,7 @@ def bridge(to: Framework, *, result: Framework | None = None) -> Bridge:
         # Imported late, because it takes longer to import than the rest of dlx.
         from ._bridged import bridged
 
-        return bridged(function, kind, named)
+        return bridged(function, kind, named, lists == "refuse")
 
     return decorate
 
@@ -100,10 +167,15 @@ def bridge(to: Framework, *, result: Framework | None = None) -> Bridge:
 def _array_type(framework: Any) -> type:
     if isinstance(framework, type):
         return framework
-    if not isinstance(framework, type(sys)):
+    if isinstance(framework, str):
+        from importlib import import_module
+
+        framework = import_module(framework)
+    is_module = isinstance(framework, type(sys))
+    if not (is_module or hasattr(framework, "__array_namespace_info__")):
         raise TypeError(
-            f"{framework!r} is no kind of tensor; expected a class or a module, "
-            "as in @dlx.bridge(np.ndarray)"
+            f"{framework!r} is no kind of tensor; expected a class, a module or its "
+            "name, as in @dlx.bridge(np.ndarray)"
         )
     from ._provided import array_type
 

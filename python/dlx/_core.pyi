@@ -1,15 +1,17 @@
 """The Rust extension module of dlx, re-exported by ``dlx``."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from enum import IntEnum
-from types import ModuleType
+from types import EllipsisType, ModuleType
 from typing import (
     Any,
     ClassVar,
     Final,
+    Generic,
     Literal,
+    NoReturn,
     Protocol,
     Self,
     SupportsIndex,
@@ -21,6 +23,8 @@ from typing import (
 
 from numpy.typing import NDArray
 from typing_extensions import Buffer, CapsuleType
+
+from .types import SupportsDLPack, SupportsExchangeAPI
 
 __all__ = [
     "Bridged",
@@ -36,6 +40,7 @@ __all__ = [
     "allocate",
     "array_interface",
     "borrow",
+    "check_natives",
     "convert",
     "current_stream",
     "current_work_stream",
@@ -90,7 +95,15 @@ class _DeviceOfCupy(Protocol):
 _DeviceLike: TypeAlias = (
     Device | str | tuple[int | str, int] | _DeviceOfTorch | _DeviceOfJax | _DeviceOfCupy
 )
+_DTypeLike: TypeAlias = DType | str | tuple[int, int, int] | object
+_Index: TypeAlias = SupportsIndex | slice | EllipsisType | None
 _T = TypeVar("_T")
+_Instance = TypeVar("_Instance", bound=SupportsDLPack | SupportsExchangeAPI)
+
+class _Namespace(Protocol):
+    """An array API namespace that is not a module."""
+
+    def __array_namespace_info__(self) -> Any: ...
 
 class _Queue(Protocol):
     """A queue of oneAPI, such as ``dpctl.SyclQueue``."""
@@ -134,7 +147,7 @@ class Stream:
     def wait(self, stream: _StreamLike, /) -> None:
         """Make this stream wait for all work queued on ``stream`` so far."""
     def __cuda_stream__(self) -> tuple[int, int]:
-        """``(0, handle)``, by which other libraries accept the stream (R154)."""
+        """``(0, handle)``, by which other libraries accept the stream."""
     def __int__(self) -> int: ...
     def __index__(self) -> int: ...
     def __eq__(self, other: object, /) -> bool: ...
@@ -151,24 +164,132 @@ class stream:
     def __enter__(self) -> Stream: ...
     def __exit__(self, *_exception: object) -> None: ...
 
+_Lent = TypeVar("_Lent", bound=tuple[object, ...], covariant=True)
+_Out: TypeAlias = list[Any] | tuple[Any, ...]
+# None if no tensor is on a device with streams, which whoever launches a kernel knows.
+_Launch: TypeAlias = Stream | Any
+
 @final
-class borrow:
+class borrow(Generic[_Lent]):
     """``with dlx.borrow(a, out=c, stream=None) as (ta, tc, s):`` lends to a kernel."""
 
+    @overload
+    def __new__(
+        cls,
+        a: object,
+        /,
+        *,
+        out: None = None,
+        stream: _StreamLike | None = None,
+        dtype: _DTypeLike | list[_DTypeLike | None] | None = None,
+        contiguous: bool = False,
+        align: int | None = None,
+    ) -> borrow[tuple[Tensor, _Launch]]: ...
+    @overload
+    def __new__(
+        cls,
+        a: object,
+        b: object,
+        /,
+        *,
+        out: None = None,
+        stream: _StreamLike | None = None,
+        dtype: _DTypeLike | list[_DTypeLike | None] | None = None,
+        contiguous: bool = False,
+        align: int | None = None,
+    ) -> borrow[tuple[Tensor, Tensor, _Launch]]: ...
+    @overload
+    def __new__(
+        cls,
+        a: object,
+        b: object,
+        c: object,
+        /,
+        *,
+        out: None = None,
+        stream: _StreamLike | None = None,
+        dtype: _DTypeLike | list[_DTypeLike | None] | None = None,
+        contiguous: bool = False,
+        align: int | None = None,
+    ) -> borrow[tuple[Tensor, Tensor, Tensor, _Launch]]: ...
+    # A sequence of unknown length: the names in the ``with`` decide.
+    @overload
     def __new__(
         cls,
         *tensors: object,
-        out: object | Sequence[object] | None = None,
+        out: _Out,
         stream: _StreamLike | None = None,
-    ) -> Self: ...
-    def __enter__(self) -> tuple[Any, ...]: ...
+        dtype: _DTypeLike | list[_DTypeLike | None] | None = None,
+        contiguous: bool = False,
+        align: int | None = None,
+    ) -> borrow[tuple[Any, ...]]: ...
+    @overload
+    def __new__(
+        cls,
+        *,
+        out: object,
+        stream: _StreamLike | None = None,
+        dtype: _DTypeLike | list[_DTypeLike | None] | None = None,
+        contiguous: bool = False,
+        align: int | None = None,
+    ) -> borrow[tuple[Tensor, _Launch]]: ...
+    @overload
+    def __new__(
+        cls,
+        a: object,
+        /,
+        *,
+        out: object,
+        stream: _StreamLike | None = None,
+        dtype: _DTypeLike | list[_DTypeLike | None] | None = None,
+        contiguous: bool = False,
+        align: int | None = None,
+    ) -> borrow[tuple[Tensor, Tensor, _Launch]]: ...
+    @overload
+    def __new__(
+        cls,
+        a: object,
+        b: object,
+        /,
+        *,
+        out: object,
+        stream: _StreamLike | None = None,
+        dtype: _DTypeLike | list[_DTypeLike | None] | None = None,
+        contiguous: bool = False,
+        align: int | None = None,
+    ) -> borrow[tuple[Tensor, Tensor, Tensor, _Launch]]: ...
+    @overload
+    def __new__(
+        cls,
+        a: object,
+        b: object,
+        c: object,
+        /,
+        *,
+        out: object,
+        stream: _StreamLike | None = None,
+        dtype: _DTypeLike | list[_DTypeLike | None] | None = None,
+        contiguous: bool = False,
+        align: int | None = None,
+    ) -> borrow[tuple[Tensor, Tensor, Tensor, Tensor, _Launch]]: ...
+    @overload
+    def __new__(
+        cls,
+        *tensors: object,
+        out: object | None = None,
+        stream: _StreamLike | None = None,
+        dtype: _DTypeLike | list[_DTypeLike | None] | None = None,
+        contiguous: bool = False,
+        align: int | None = None,
+    ) -> borrow[tuple[Any, ...]]: ...
+    def __enter__(self) -> _Lent: ...
     def __exit__(self, *_exception: object) -> None: ...
 
 def current_stream(device: _DeviceLike, /) -> Stream:
     """Return dlx's current stream of ``device`` in this thread."""
 
 class DeviceType(IntEnum):
-    """The device types of dlpack.h 1.3, equal to their integers (R67)."""
+    """The device types of dlpack.h 1.3, equal to their integers."""
 
     CPU = 1
     CUDA = 2
@@ -206,13 +327,13 @@ class Device:
 class DType:
     """The type of one element: a DLPack code, the bits of a lane, and the lanes."""
 
-    def __new__(cls, spec: DType | str | tuple[int, int, int] | object, /) -> DType: ...
+    def __new__(cls, spec: _DTypeLike, /) -> DType: ...
     @property
     def code(self) -> int:
         """``DLDataTypeCode``: 0 int, 1 uint, 2 float, ... up to 17."""
     @property
     def bits(self) -> int:
-        """Bits of one lane; for complex types, of both parts together (R104)."""
+        """Bits of one lane; for complex types, of both parts together."""
     @property
     def lanes(self) -> int:
         """Values in one element; 1 unless the type is a vector."""
@@ -261,13 +382,13 @@ class Tensor(Buffer):
         """Further devices that can address the memory, accepted as ``device=``."""
     @property
     def data_ptr(self) -> int:
-        """Address of the first element; 0 if there are no elements (R93, R95)."""
+        """Address of the first element; 0 if there are no elements."""
     @property
     def readonly(self) -> bool:
-        """Whether the memory must not be written (READ_ONLY, R39)."""
+        """Whether the memory must not be written (READ_ONLY)."""
     @property
     def is_copied(self) -> bool:
-        """Whether the memory is a copy made for this tensor (IS_COPIED, R37)."""
+        """Whether the memory is a copy made for this tensor (IS_COPIED)."""
     @property
     def is_contiguous(self) -> bool:
         """Whether the elements are row-major without gaps."""
@@ -286,6 +407,17 @@ class Tensor(Buffer):
         self, *, device: _DeviceLike | None = None, copy: bool | None = None
     ) -> Tensor:
         """Return the tensor on ``device``, or a copy if ``copy=True``."""
+    def __array__(
+        self, dtype: Any | None = None, copy: bool | None = None
+    ) -> NDArray[Any]:
+        """Return a NumPy array that shares the memory, or a copy on request."""
+    def tolist(self) -> Any:
+        """Return the elements as nested lists of Python numbers."""
+    def __len__(self, /) -> int: ...
+    def __getitem__(self, index: _Index | tuple[_Index, ...], /) -> Tensor:
+        """Elements chosen by ints, slices, ``None`` and ``...``, not copied."""
+    def __iter__(self, /) -> Iterator[Tensor]: ...
+    def __contains__(self, value: object, /) -> NoReturn: ...
     def __bool__(self) -> bool: ...
     def __index__(self) -> int: ...
     def __int__(self) -> int: ...
@@ -301,7 +433,7 @@ class Tensor(Buffer):
     ) -> CapsuleType:
         """Export a capsule with its own managed tensor over the same memory."""
     def __dlpack_device__(self) -> tuple[DeviceType, int]:
-        """``(DeviceType, id)`` (R64)."""
+        """``(DeviceType, id)``."""
     def __dlpack_device_aliases__(self) -> tuple[tuple[DeviceType, int], ...]:
         """`device_aliases` as pairs ``(DeviceType, id)``."""
     @property
@@ -328,7 +460,7 @@ def from_dlpack(
 def from_pointer(
     ptr: SupportsIndex,
     shape: Sequence[int],
-    dtype: DType | str | tuple[int, int, int] | object,
+    dtype: _DTypeLike,
     *,
     device: _DeviceLike | None = None,
     strides: Sequence[int] | None = None,
@@ -338,6 +470,20 @@ def from_pointer(
 ) -> Tensor:
     """Make a `Tensor` over memory that dlx does not own."""
 
+# A namespace comes first: Pyright takes a module for a ``type``, too.
+@overload
+def convert(
+    x: object,
+    to: ModuleType | _Namespace | str,
+    /,
+    *,
+    device: _DeviceLike | None = None,
+    copy: bool | None = None,
+    dtype: _DTypeLike | None = None,
+    detach: bool = False,
+) -> Any:
+    """Convert ``x`` to a tensor of another library, sharing the memory if possible."""
+
 @overload
 def convert(
     x: object,
@@ -346,22 +492,35 @@ def convert(
     *,
     device: _DeviceLike | None = None,
     copy: bool | None = None,
-) -> _T:
-    """Convert ``x`` to a tensor of another library, sharing the memory if possible."""
-
+    dtype: _DTypeLike | None = None,
+    detach: bool = False,
+) -> _T: ...
 @overload
 def convert(
     x: object,
-    to: ModuleType,
+    to: NDArray[Any],
     /,
     *,
     device: _DeviceLike | None = None,
     copy: bool | None = None,
-) -> Any: ...
+    dtype: _DTypeLike | None = None,
+    detach: bool = False,
+) -> NDArray[Any]: ...
+@overload
+def convert(
+    x: object,
+    to: _Instance,
+    /,
+    *,
+    device: _DeviceLike | None = None,
+    copy: bool | None = None,
+    dtype: _DTypeLike | None = None,
+    detach: bool = False,
+) -> _Instance: ...
 @overload
 def empty(
     shape: SupportsIndex | Sequence[int],
-    dtype: DType | str | tuple[int, int, int] | object,
+    dtype: _DTypeLike,
     *,
     device: _DeviceLike | None = None,
     like: None = None,
@@ -371,7 +530,7 @@ def empty(
 @overload
 def empty(
     shape: SupportsIndex | Sequence[int],
-    dtype: DType | str | tuple[int, int, int] | object,
+    dtype: _DTypeLike,
     *,
     device: _DeviceLike | None = None,
     like: ModuleType,
@@ -379,7 +538,7 @@ def empty(
 @overload
 def empty(
     shape: SupportsIndex | Sequence[int],
-    dtype: DType | str | tuple[int, int, int] | object,
+    dtype: _DTypeLike,
     *,
     device: _DeviceLike | None = None,
     like: type[_T],
@@ -387,7 +546,15 @@ def empty(
 @overload
 def empty(
     shape: SupportsIndex | Sequence[int],
-    dtype: DType | str | tuple[int, int, int] | object,
+    dtype: _DTypeLike,
+    *,
+    device: _DeviceLike | None = None,
+    like: NDArray[Any],
+) -> NDArray[Any]: ...
+@overload
+def empty(
+    shape: SupportsIndex | Sequence[int],
+    dtype: _DTypeLike,
     *,
     device: _DeviceLike | None = None,
     like: _T,
@@ -429,11 +596,13 @@ class Types:
 class Kind:
     """A tensor type ``to`` that arguments or results are converted to."""
 
-    def __new__(cls, to: type, known: Types, foreign: bool) -> Self: ...
+    def __new__(cls, to: type, known: Types, foreign: bool, likes: bool) -> Self: ...
     @property
     def to(self) -> type: ...
     @property
     def known(self) -> Types: ...
+    @property
+    def likes(self) -> bool: ...
 
 class Bridged:
     """A bridged function."""
@@ -450,6 +619,11 @@ class Bridged:
     ) -> Self: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function with converted arguments, and convert what it returns."""
+
+# Called by `dlx.check`.
+
+def check_natives() -> ModuleType:
+    """Make a module of the functions in ``src/check.rs``."""
 
 # Called by the methods of the mixins.
 

@@ -101,7 +101,23 @@ class ExchangeMixin:
     @classmethod
     def __dlx_import__(cls, tensor: Tensor) -> Self:
         """Build an instance over ``tensor``; the default calls ``cls(tensor)``."""
-        return cls(tensor)  # type: ignore[call-arg]
+        try:
+            return cls(tensor)  # type: ignore[call-arg]
+        except TypeError as error:
+            # Without a frame of the constructor, the call failed on its arguments.
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise
+            raise TypeError(
+                f"{cls.__qualname__} cannot be made from a tensor alone ({error}); "
+                "define a class method, def __dlx_import__(cls, tensor), that makes it"
+            ) from error
+
+    def __dlx_like__(self, tensor: Tensor) -> Self:
+        """Build an instance like this one over ``tensor``, of any shape and dtype.
+
+        The default calls ``__dlx_import__``, which knows nothing of this instance.
+        """
+        return self.__dlx_import__(tensor)
 
     @classmethod
     def __dlx_empty__(
@@ -150,7 +166,10 @@ class ExchangeMixin:
         )
 
     def __dlpack_device__(self) -> tuple[DeviceType, int]:
-        """``(DeviceType, id)`` of the exported object (R64)."""
+        """``(DeviceType, id)`` of the exported object.
+
+        Source: R64.
+        """
         return _core.dlpack_device(self)
 
     def __dlpack_device_aliases__(self) -> tuple[tuple[DeviceType, int], ...]:
@@ -159,6 +178,38 @@ class ExchangeMixin:
         `dlx.from_dlpack` requests such a device from that object (``dl_device``).
         """
         return _core.dlpack_device_aliases(self)
+
+
+def notice(cls: type) -> None:
+    """Warn, once, that the definition of ``cls`` did not reach `ExchangeMixin`.
+
+    Raises ``TypeError`` if ``cls`` has inherited nothing to export. A class that got
+    the mixin as a base later is all right.
+    """
+    bases = cls.__mro__[1 : cls.__mro__.index(ExchangeMixin)]
+    owners = [
+        base.__qualname__
+        for base in bases
+        if "__init_subclass__" in vars(base)
+        # These two pass the call on.
+        and base is not ArrayInterfaceMixin
+        and base.__module__ != "typing"
+    ]
+    if owners:
+        reason = (
+            f"the definition of {cls.__qualname__} did not reach dlx, so it has no "
+            "exchange table of its own, and exchange= has no effect: add "
+            f"super().__init_subclass__(**keywords) to {' or '.join(owners)}"
+            ".__init_subclass__"
+        )
+        if not hasattr(cls, "__dlx_export__"):
+            raise TypeError(reason)
+        import warnings
+
+        warnings.warn(reason, RuntimeWarning, stacklevel=2)
+    # With this entry the class is like one that shares the table of its base.
+    name = "__dlpack_c_exchange_api__"
+    type.__setattr__(cls, name, getattr(cls, name))
 
 
 class ArrayInterfaceMixin:
@@ -193,10 +244,12 @@ class ArrayInterfaceMixin:
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
-        """The CUDA array interface, version 3 (R148 to R152).
+        """The CUDA array interface, version 3.
 
         The interface has no owner: this object must keep alive what it exports.
         Raises ``AttributeError`` for memory that is not on a CUDA device.
+
+        Sources: R148 to R152.
         """
         return _core.exported(self).__cuda_array_interface__
 

@@ -190,7 +190,8 @@ def array_type(namespace: Any) -> type:
     Raises ``TypeError`` if it has none.
     """
     # Search the loaded names first: a lazy namespace is slow to report a missing one.
-    for found in (vars(namespace).get, lambda name: getattr(namespace, name, None)):
+    loaded = getattr(namespace, "__dict__", {})
+    for found in (loaded.get, lambda name: getattr(namespace, name, None)):
         for name in _ARRAY_TYPES:
             if isinstance(kind := found(name), type):
                 return kind

@@ -88,7 +88,10 @@ def _nowhere(torch: Any, tensor: Any) -> str | None:
     """Explain why no call can turn this tensor into one with elements."""
     fake = sys.modules.get("torch._subclasses.fake_tensor")
     if fake is not None and isinstance(tensor, fake.FakeTensor):
-        return "is a FakeTensor, which has no elements; expected a tensor with memory"
+        return (
+            "is a FakeTensor, which has no elements; expected a tensor with memory: "
+            "in what torch compiles or exports, call dlx in a torch.library.custom_op"
+        )
     if torch._C._functorch.is_functorch_wrapped_tensor(tensor):
         return "is inside a transform of torch.func; expected a tensor outside of it"
     if tensor.is_quantized and not str(tensor.dtype).startswith("torch.q"):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from . import _core
 
 TYPE_CHECKING = False
@@ -11,7 +13,10 @@ if TYPE_CHECKING:
 
     from ._core import Device
 
-__all__ = ["convert_tree", "held_by", "map_tree"]
+    # Of each container on the way to a leaf: what it holds, and what is left of that.
+    Way = list[tuple[Any, list[Any] | tuple[Any, ...], Iterator[Any]]]
+
+__all__ = ["convert_tree", "held_by", "map_tree", "path"]
 
 _IMMUTABLE = 1 << 8  # of the flags of a type: no class statement made it
 
@@ -23,12 +28,15 @@ def convert_tree(
     *,
     device: Device | str | tuple[int | str, int] | None = None,
     copy: bool | None = None,
+    strict: bool = False,
 ) -> Any:
     """Return ``tree`` with every tensor in it converted, as by `dlx.convert`.
 
-    Searches lists, tuples, named tuples, the values of dicts and the fields of
-    dataclasses, including subclasses, at any depth. Everything else stays as it is:
-    keys, sets, deques, ``UserDict``, attrs classes.
+    Searches lists, tuples, named tuples, sets, frozensets, deques, the values of dicts
+    and the fields of dataclasses, including subclasses, at any depth. Everything else
+    stays as it is: keys, ``UserDict``, attrs classes, a pandas Series. With
+    ``strict=True`` only numbers, text, bytes and None do, and their subclasses; other
+    leaves that are no tensors go to `dlx.convert` too, which converts or refuses them.
 
     A container is rebuilt if something in it changed; ``tree`` itself is never
     modified. A tensor or container that occurs several times is converted once and
@@ -37,26 +45,42 @@ def convert_tree(
     attribute that holds a converted item gets the new one.
 
     Raises ``ValueError`` for a container that contains itself and a tensor to convert,
-    and the exceptions of `dlx.convert`.
+    ``TypeError`` for a set whose converted items have no hash, and the exceptions of
+    `dlx.convert`, all with a note that says where in the tree.
     """
 
     def convert(leaf: Any) -> Any:
-        if _core.is_tensor(leaf):
+        if _core.is_tensor(leaf) or (strict and not _is_plain(leaf)):
             return _core.convert(leaf, to, device=device, copy=copy)
         return leaf
 
-    return map_tree(convert, tree)
+    way: Way = []
+    try:
+        return map_tree(convert, tree, way=way)
+    except Exception as error:
+        if place := path(way):
+            error.add_note(f"at tree{place}")
+        raise
+
+
+def _is_plain(leaf: object) -> bool:
+    """Whether a leaf is a number, text, bytes or None."""
+    scalar = getattr(sys.modules.get("numpy"), "generic", int)
+    return isinstance(leaf, (int, float, complex, str, bytes, type(None), scalar))
 
 
 def map_tree(
-    function: Callable[[Any], Any], tree: Any, rebuilt: list[Any] | None = None
+    function: Callable[[Any], Any],
+    tree: Any,
+    rebuilt: list[Any] | None = None,
+    way: Way | None = None,
 ) -> Any:
     """Apply ``function`` to the leaves of ``tree``; rebuild containers that change.
 
     `convert_tree` defines what a container is and how it is rebuilt; tensors are
     leaves. ``function`` is called once for each leaf, in order. New containers are
     appended to ``rebuilt``. A depth-first walk with its own stack, so no depth is too
-    much::
+    much; the stack is ``way``, whose `path` is the place of an exception::
 
         visit(container):
             for part in container, unless already mapped:
@@ -74,7 +98,8 @@ def map_tree(
     mapped: dict[int, tuple[Any, Any]] = {}
     # The containers on the stack, and whether each contains itself.
     inside = {id(tree): False}
-    way = [(tree, parts, iter(parts))]
+    way = [] if way is None else way
+    way.append((tree, parts, iter(parts)))
     while way:
         container, parts, rest = way[-1]
         for part in rest:
@@ -113,6 +138,31 @@ def map_tree(
     return made
 
 
+def path(way: Way) -> str:
+    """Where in a tree `map_tree` has come to, as it is written: ``['a'][0].x``."""
+    from operator import length_hint
+
+    return "".join(
+        _step(container, len(parts) - length_hint(rest) - 1)
+        for container, parts, rest in way
+    )
+
+
+def _step(container: Any, at: int) -> str:
+    """Write how one gets from a container to the part at a position of `_parts`."""
+    if isinstance(container, (set, frozenset)):
+        return "{...}"
+    keys = [key for key, _ in _items(container)]
+    if at < len(keys):
+        from reprlib import Repr
+
+        short = Repr()
+        short.maxstring = short.maxother = 100
+        return f"[{short.repr(keys[at])}]"
+    fields = [name for name in _fields(container) if hasattr(container, name)]
+    return f".{fields[at - len(keys)]}"
+
+
 def _parts(tree: Any) -> list[Any] | tuple[Any, ...] | None:
     """Return what a container holds; None for a leaf."""
     kind = type(tree)
@@ -124,7 +174,8 @@ def _parts(tree: Any) -> list[Any] | tuple[Any, ...] | None:
     if kind is dict:
         return [*tree.values()]
     if not (
-        issubclass(kind, (list, tuple, dict)) or hasattr(kind, "__dataclass_fields__")
+        issubclass(kind, _CONTAINERS or _containers())
+        or hasattr(kind, "__dataclass_fields__")
     ) or _core.is_tensor(tree):
         return None
     parts = [item for _, item in _items(tree)]
@@ -133,6 +184,18 @@ def _parts(tree: Any) -> list[Any] | tuple[Any, ...] | None:
         if (value := getattr(tree, name, _UNSET)) is not _UNSET:
             parts.append(value)
     return parts
+
+
+_CONTAINERS: tuple[type, ...] = ()
+
+
+def _containers() -> tuple[type, ...]:
+    """Import the builtin containers, on first use: ``import dlx`` does without."""
+    global _CONTAINERS
+    from collections import deque
+
+    _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+    return _CONTAINERS
 
 
 def held_by(container: Any) -> list[Any]:
@@ -162,6 +225,8 @@ def _items(tree: Any) -> Iterator[tuple[Any, Any]]:
         yield from enumerate(list.__iter__(tree))
     elif issubclass(kind, tuple):
         yield from enumerate(tuple.__iter__(tree))
+    elif issubclass(kind, _CONTAINERS):
+        yield from enumerate(_base(kind).__iter__(tree))
 
 
 def _base(kind: type) -> Any:
@@ -172,8 +237,9 @@ def _base(kind: type) -> Any:
 def _rebuilt(tree: Any, changed: dict[int, Any]) -> Any:
     """Rebuild ``tree``; ``changed`` maps the id of an old item to the new one.
 
-    Makes an empty instance of the same class (a tuple with its items), stores the
-    items through the builtin base, then copies attributes, slots and dataclass fields.
+    Makes an empty instance of the same class (a tuple or frozenset with its items),
+    stores the items through the builtin base, then copies attributes, slots and
+    dataclass fields.
     """
     kind = type(tree)
     if kind is list:
@@ -187,6 +253,8 @@ def _rebuilt(tree: Any, changed: dict[int, Any]) -> Any:
         return changed.get(id(old), old)
 
     items = {key: now(item) for key, item in _items(tree)}
+    if issubclass(kind, (set, frozenset)):
+        _check_hashes(tree, items)
     made = _blank(tree, items)
     if issubclass(kind, list):
         list.__setitem__(made, slice(None), items.values())
@@ -194,6 +262,13 @@ def _rebuilt(tree: Any, changed: dict[int, Any]) -> Any:
         base = _base(kind)
         for key, item in items.items():
             base.__setitem__(made, key, item)
+    elif issubclass(kind, set):
+        set.clear(made)
+        set.update(made, items.values())
+    elif issubclass(kind, _CONTAINERS[-1]):
+        base = _base(kind)
+        base.clear(made)
+        base.extend(made, items.values())
     _take_attributes(made, tree, now)
     for name in _fields(tree):
         # Fields that are not instance attributes: properties, defaults of the class.
@@ -203,19 +278,34 @@ def _rebuilt(tree: Any, changed: dict[int, Any]) -> Any:
     return made
 
 
+def _check_hashes(tree: Any, items: dict[Any, Any]) -> None:
+    """Refuse items of a set that no set can hold."""
+    for item in items.values():
+        try:
+            hash(item)
+        except TypeError as error:
+            kind = type(item)
+            raise TypeError(
+                f"{_name(tree)} cannot hold {kind.__module__}.{kind.__qualname__}, "
+                "which has no hash; pass a list or a tuple"
+            ) from error
+
+
 def _blank(tree: Any, items: dict[Any, Any]) -> Any:
-    """Make an empty instance of the class of ``tree``; a tuple gets its items here."""
-    from collections import OrderedDict, defaultdict
+    """Make an instance of the class of ``tree``; immutable ones get their items."""
+    from collections import OrderedDict, defaultdict, deque
 
     kind = type(tree)
     base = _base(kind)
     try:
-        if base is tuple:
-            return tuple.__new__(kind, items.values())
-        if base in (object, list, dict, OrderedDict, defaultdict):
+        if base in (tuple, frozenset):
+            return base.__new__(kind, items.values())
+        if base in (object, list, dict, set, OrderedDict, defaultdict, deque):
             made = base.__new__(kind)
             if base is defaultdict:
                 base.__init__(made, tree.default_factory)
+            elif base is deque:
+                base.__init__(made, (), deque.maxlen.__get__(tree))
             return made
     except TypeError:
         pass  # There is C code below the class after all.

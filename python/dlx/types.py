@@ -16,9 +16,11 @@ __all__ = ["SupportsDLPack", "SupportsExchangeAPI"]
 
 @runtime_checkable
 class SupportsDLPack(Protocol):
-    """An object that exports itself through the Python protocol (R1, R64).
+    """An object that exports itself through the Python protocol.
 
     `dlx.from_dlpack` does not need the keywords that ``__dlpack__`` got later.
+
+    Sources: R1, R64.
     """
 
     def __dlpack__(self, *, stream: int | None = ...) -> CapsuleType:
@@ -30,10 +32,12 @@ class SupportsDLPack(Protocol):
 
 @runtime_checkable
 class SupportsExchangeAPI(Protocol):
-    """An object whose class has a C exchange table (R112, R113).
+    """An object whose class has a C exchange table.
 
     Declared as a property because some libraries annotate the attribute on the instance
     and as ``object``; C consumers look it up on the class.
+
+    Sources: R112, R113.
     """
 
     @property

@@ -1,6 +1,7 @@
 //! Arrow's PyCapsule interface: primitive arrays on the CPU, read-only.
 
 mod schema;
+pub(super) mod stream;
 
 use std::ffi::c_void;
 use std::ptr::{NonNull, null_mut};
@@ -155,20 +156,31 @@ unsafe fn take(
     let dtype = dtype(unsafe { found.as_ref() })?;
     // Two threads may have the same capsule: nothing in here suspends the critical section (S25, capsules).
     with_critical_section(capsule, || {
+        let mut shape = [0];
         // SAFETY: the caller's promise; the reference ends with the statement.
-        let (meta, length) = memory(unsafe { array.as_ref() }, dtype)?;
-        let shape = [length];
-        let checked = Checked::new(meta, &shape, None)?;
-        let is_bool = dtype.code == kDLBool && checked.size > 0;
-        // SAFETY: memory of `length` bytes, more than 0, that the array keeps and nothing writes (S12).
-        if is_bool && unsafe { any_bit(meta.data.cast(), checked.size) } > 1 {
-            let what = ", and a byte that is neither 0 nor 1";
-            return Err(extended(b"arrow.bool8", what).into());
-        }
+        let checked = checked(unsafe { array.as_ref() }, dtype, &mut shape)?;
         // SAFETY: the caller's promise.
         let taken = unsafe { Taken::from_raw(array) };
         Ok(checked.over(Source::Held(Box::new(taken))))
     })
+}
+
+/// The description of a primitive array without nulls, whose length is written to `shape`.
+fn checked<'a>(
+    array: &ArrowArray,
+    dtype: DLDataType,
+    shape: &'a mut [i64; 1],
+) -> Result<Checked<'a>, Error> {
+    let (meta, length) = memory(array, dtype)?;
+    *shape = [length];
+    let checked = Checked::new(meta, shape, None)?;
+    let is_bool = dtype.code == kDLBool && checked.size > 0;
+    // SAFETY: memory of `length` bytes, more than 0, that the array keeps and nothing writes (S12).
+    if is_bool && unsafe { any_bit(meta.data.cast(), checked.size) } > 1 {
+        let what = ", and a byte that is neither 0 nor 1";
+        return Err(extended(b"arrow.bool8", what));
+    }
+    Ok(checked)
 }
 
 /// The memory of a primitive array without nulls, and its length.

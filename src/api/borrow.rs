@@ -10,9 +10,11 @@ use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
+use crate::api::accepted::Accepted;
 use crate::api::lent::{Lent, lend};
 use crate::api::writing;
 use crate::stream;
@@ -21,6 +23,7 @@ use crate::stream::order;
 use crate::stream::order::{Joined, Waits};
 use crate::stream::{PyStream, Stream, Wanted};
 use crate::tensor::object::Tensor;
+use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
 use crate::types::error::Error;
 
@@ -41,11 +44,13 @@ impl Loan {
         x: &Bound<'_, PyAny>,
         wanted: Option<&Bound<'_, PyAny>>,
         writable: bool,
+        check: impl FnOnce(usize, &Snapshot) -> PyResult<()>,
     ) -> PyResult<()> {
         let mut lent = lend(x, self.stream.as_ref(), wanted)?;
         if writable {
             lent.snapshot = writing::writable(x, lent.snapshot)?;
         }
+        check(self.lent.len(), &lent.snapshot)?;
         if self.stream.is_none() && stream::has_streams(lent.device()) {
             self.stream = stream_of(&lent, wanted, x.py())?;
         }
@@ -188,11 +193,15 @@ impl Entered {
 /// belongs to that tensor's device; other tensors may be elsewhere. ``s`` waits for the tensors' streams on entry, and
 /// they wait for ``s`` on exit, also when the body raises; equal streams need no wait.
 ///
+/// ``dtype``, ``contiguous`` and ``align`` say what the kernel accepts: a dtype for all tensors, or a list of one for each
+/// (None for any), ``out`` last; row-major elements without gaps; an address that is a multiple of ``align`` bytes. All
+/// other tensors are refused before the block begins.
+///
 /// torch tensors that require grad are accepted, because a kernel records no gradients. A library that cannot name its
 /// stream (it has neither a table nor ``__cuda_array_interface__``) is asked to make ``s`` wait; its own stream does
 /// not wait for ``s``.
 ///
-/// Raises ``BufferError`` for tensors that cannot be lent, for an ``out`` that is read-only, repeats elements or is not
+/// Raises ``BufferError`` for tensors that cannot be lent or are not accepted, for an ``out`` that is read-only, repeats elements or is not
 /// known to be writable, and for waits that would invalidate a graph capture. Arrays of JAX, MLX and TensorFlow are
 /// immutable; where an unversioned capsule does not tell, the buffer protocol and the array interfaces decide. Sources:
 /// dlpack.h (N0), R122, R143, H1, H2.
@@ -200,30 +209,69 @@ impl Entered {
 pub(crate) struct Borrow {
     tensors: Vec<Py<PyAny>>,
     out: Vec<Py<PyAny>>,
+    /// Whether `out` was given as a sequence.
+    has_outs: bool,
     stream: Option<Py<PyAny>>,
+    accepted: Option<Box<Accepted>>,
     entered: Entered,
+}
+
+impl Borrow {
+    /// Refuses a tensor that the kernel does not accept.
+    #[inline(always)]
+    fn check(&self, index: usize, snapshot: &Snapshot) -> PyResult<()> {
+        match &self.accepted {
+            Some(accepted) => Ok(accepted.check(index, snapshot, index >= self.tensors.len())?),
+            None => Ok(()),
+        }
+    }
+
+    /// `error`, with a note that names the tensor which caused it: by its index in `tensors`, then in `out`.
+    #[cold]
+    fn noted(&self, error: PyErr, index: usize, py: Python<'_>) -> PyErr {
+        let place = match index.checked_sub(self.tensors.len()) {
+            None => format!("argument {index} of dlx.borrow"),
+            Some(index) if self.has_outs => format!("argument out[{index}] of dlx.borrow"),
+            Some(_) => "argument out of dlx.borrow".to_owned(),
+        };
+        match error
+            .value(py)
+            .call_method1(intern!(py, "add_note"), (place,))
+        {
+            Ok(_) => error,
+            Err(other) => other,
+        }
+    }
 }
 
 #[pymethods]
 impl Borrow {
     #[new]
-    #[pyo3(signature = (*tensors, out=None, stream=None))]
+    #[pyo3(signature = (*tensors, out=None, stream=None, dtype=None, contiguous=false, align=None))]
     fn new(
         tensors: &Bound<'_, PyTuple>,
         out: Option<&Bound<'_, PyAny>>,
         stream: Option<Py<PyAny>>,
+        dtype: Option<&Bound<'_, PyAny>>,
+        contiguous: bool,
+        align: Option<i64>,
     ) -> PyResult<Self> {
+        let is_sequence = |out: &&Bound<'_, PyAny>| {
+            out.is_instance_of::<PyTuple>() || out.is_instance_of::<PyList>()
+        };
+        let has_outs = out.as_ref().is_some_and(is_sequence);
         let out = match out {
             None => Vec::new(),
-            Some(out) if out.is_instance_of::<PyTuple>() || out.is_instance_of::<PyList>() => {
-                out.extract()?
-            }
+            Some(out) if has_outs => out.extract()?,
             Some(out) => vec![out.clone().unbind()],
         };
+        let count = tensors.len() + out.len();
         Ok(Self {
             tensors: tensors.extract()?,
             out,
+            has_outs,
             stream,
+            accepted: Accepted::of(dtype, contiguous, align, count)?,
             entered: Entered::default(),
         })
     }
@@ -237,12 +285,17 @@ impl Borrow {
         Ok(())
     }
 
+    /// The views, and the stream to launch on.
     fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.entered.enter(py, |block| {
             let wanted = self.stream.as_ref().map(|stream| stream.bind(py));
             let writable = (0..).map(|index| index >= self.tensors.len());
             for (x, writable) in self.tensors.iter().chain(&self.out).zip(writable) {
-                block.lend(x.bind(py), wanted, writable)?;
+                if let Err(error) = block.lend(x.bind(py), wanted, writable, |index, snapshot| {
+                    self.check(index, snapshot)
+                }) {
+                    return Err(self.noted(error, block.lent.len(), py));
+                }
             }
             let mut devices = block.lent.iter().map(Lent::device);
             if !devices.any(stream::has_streams) {
@@ -257,6 +310,7 @@ impl Borrow {
         })
     }
 
+    /// Ends the loan: the streams of the tensors wait for that of the block.
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
         let exited = self.entered.exit(py);
@@ -292,6 +346,7 @@ impl Use {
         visit.call(&self.stream)
     }
 
+    /// The tensor, on the other stream.
     fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         self.entered.enter(py, |block| {
             let wanted = self.stream.as_ref().map(|stream| stream.bind(py));
@@ -300,12 +355,13 @@ impl Use {
             if !stream::has_streams(device) {
                 stream::wanted(wanted, device)?;
             }
-            block.lend(tensor.as_any(), wanted, false)?;
+            block.lend(tensor.as_any(), wanted, false, |_, _| Ok(()))?;
             let view = block.join(py)?.pop();
             Ok(view.map_or_else(|| py.None().into_bound(py), Bound::into_any))
         })
     }
 
+    /// Makes the tensor's own stream wait for the other.
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
         self.entered.exit(py)

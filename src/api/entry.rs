@@ -74,7 +74,7 @@ impl Entry {
         }
         // SAFETY: the definition is leaked, so it is alive.
         let place = unsafe { &raw mut (*definition).ml_meth };
-        // SAFETY: a pointer, which CPython reads as a whole (S26, traces).
+        // SAFETY: a pointer, which CPython reads as a whole (S27, traces).
         let place = unsafe { AtomicPtr::<c_void>::from_ptr(place.cast()) };
         place.store(function as *mut c_void, Ordering::Release);
     }

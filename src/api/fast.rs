@@ -1,6 +1,8 @@
-//! Fast entries, called by CPython directly, for two functions that cost less than parsing their arguments:
-//! `from_dlpack(x)` without keywords, and `Tensor.__dlpack__` with the usual keywords. Every other call goes on to
-//! PyO3's function. A fast entry keeps the calling convention of the function it replaces (S20 of `docs/safety.md`).
+//! Fast entries, called by CPython directly, for functions that cost less than parsing their arguments, or little more:
+//! `from_dlpack(x)` and `convert(x, to)` without keywords, and `Tensor.__dlpack__` with the usual keywords. Every other
+//! call goes on to PyO3's function. A fast entry keeps the calling convention of the function it replaces (S20 of `docs/safety.md`).
+
+pub(crate) mod of_two;
 
 use std::ptr::{NonNull, null_mut};
 use std::slice;
@@ -39,8 +41,18 @@ pub(crate) fn from_dlpack<'py>(
         called,
         trace::from_dlpack,
     )?;
+    registered(parsed, module, definition, &FROM_DLPACK)
+}
+
+/// The function of `definition` in `module`, which leaves to `parsed` what it does not answer.
+fn registered<'py>(
+    parsed: &Bound<'py, PyCFunction>,
+    module: &Bound<'py, PyModule>,
+    definition: *mut ffi::PyMethodDef,
+    place: &OnceLock<Function>,
+) -> PyResult<Bound<'py, PyAny>> {
     let behind = behind(parsed)?;
-    FROM_DLPACK.get_or_init(|| behind);
+    place.get_or_init(|| behind);
     builtin(definition, module)
 }
 

@@ -34,7 +34,9 @@ impl PyStream {
         Device(self.stream().device())
     }
 
-    /// ``(0, handle)``, the protocol by which other libraries accept the stream (R154).
+    /// ``(0, handle)``, the protocol by which other libraries accept the stream.
+    ///
+    /// Source: R154.
     fn __cuda_stream__(&self) -> (i32, i64) {
         (0, self.stream().handle())
     }

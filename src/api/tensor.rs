@@ -2,21 +2,23 @@
 
 use std::ffi::c_int;
 
+use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyComplex, PyDict, PyFloat, PyTuple};
 
 use crate::abi::*;
 use crate::api::borrow::Use;
+use crate::api::parts::{Parts, first_extent};
 use crate::copy::by_driver;
 use crate::copy::request::{self, Request};
 use crate::import::aliases;
 use crate::stream::usage::StreamUsage;
 use crate::stream::{self, PyStream};
 use crate::tensor::element::Number;
-use crate::tensor::numpy::to_numpy;
+use crate::tensor::numpy::{as_array, to_numpy};
 use crate::tensor::object::Tensor;
-use crate::tensor::{array_interface, buffer, capsule, element, repr};
+use crate::tensor::{array_interface, buffer, capsule, element, indexing, repr};
 use crate::types::device::{self, Device};
 use crate::types::dtype::{self, DType};
 
@@ -46,7 +48,9 @@ impl Tensor {
         self.described().size()
     }
 
-    /// Bytes of the elements alone; for packed sub-byte elements the total is rounded up (R110).
+    /// Bytes of the elements alone; for packed sub-byte elements the total is rounded up.
+    ///
+    /// Source: R110.
     #[getter]
     fn nbytes(&self) -> i64 {
         self.described().nbytes()
@@ -81,25 +85,31 @@ impl Tensor {
         PyTuple::new(py, devices.map(Device).collect::<Vec<_>>())
     }
 
-    /// Address of the first element, byte offset applied; 0 if there are no elements (R93, R95).
+    /// Address of the first element, byte offset applied; 0 if there are no elements.
     ///
     /// On devices whose memory is a buffer object (Metal, OpenCL, Vulkan, WebGPU), the handle of that object.
+    ///
+    /// Sources: R93, R95.
     #[getter]
     fn data_ptr(&self) -> PyResult<usize> {
         Ok(self.snapshot()?.meta().data.addr())
     }
 
-    /// Whether the memory must not be written: its producer says so (READ_ONLY, R39), or cannot say.
+    /// Whether the memory must not be written: its producer says so (READ_ONLY), or cannot say.
     ///
     /// An unversioned capsule has no flags, so a tensor imported from one is exported in one: each consumer treats the
     /// memory as if it came from the producer itself, NumPy as read-only and torch as writable (R43). ``copy=True``
     /// gives writable memory.
+    ///
+    /// Source: R39.
     #[getter]
     fn readonly(&self) -> bool {
         self.described().is_protected()
     }
 
-    /// Whether the memory is a copy made for this tensor (IS_COPIED, R37).
+    /// Whether the memory is a copy made for this tensor (IS_COPIED).
+    ///
+    /// Source: R37.
     #[getter]
     fn is_copied(&self) -> bool {
         self.described().has(DLPACK_FLAG_BITMASK_IS_COPIED)
@@ -214,7 +224,9 @@ impl Tensor {
         capsule::of(py, &copied, max_version, true)
     }
 
-    /// ``(DeviceType, id)`` (R64).
+    /// ``(DeviceType, id)``.
+    ///
+    /// Source: R64.
     fn __dlpack_device__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
         device::to_tuple(py, self.described().meta().device)
     }
@@ -232,9 +244,11 @@ impl Tensor {
         array_interface::cpu(py, self.snapshot()?)
     }
 
-    /// The CUDA array interface, version 3, for memory on CUDA devices (R148 to R152).
+    /// The CUDA array interface, version 3, for memory on CUDA devices.
     ///
     /// Raises ``AttributeError`` for memory elsewhere, ``BufferError`` for dtypes that the interface cannot name.
+    ///
+    /// Sources: R148 to R152.
     #[getter]
     fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         array_interface::cuda(py, self.snapshot()?)
@@ -261,6 +275,55 @@ impl Tensor {
     unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
         // SAFETY: CPython calls this slot once for each view that `__getbuffer__` filled.
         unsafe { buffer::release(view) };
+    }
+
+    /// Return a NumPy array that shares the memory, or a copy if ``copy=True`` or of another ``dtype``.
+    ///
+    /// For libraries that know no better protocol, such as pandas. Raises ``ValueError`` if ``copy=False`` rules out the
+    /// copy, and the exceptions of `numpy`.
+    #[pyo3(signature = (dtype=None, copy=None))]
+    fn __array__<'py>(
+        slf: &Bound<'py, Self>,
+        dtype: Option<&Bound<'py, PyAny>>,
+        copy: Option<bool>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        as_array(slf, dtype, copy)
+    }
+
+    /// Return the elements as nested lists of Python numbers; the number itself for a tensor without dimensions.
+    ///
+    /// Raises ``BufferError`` for memory that is not on the CPU, and for dtypes that Python has no number for.
+    fn tolist<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        element::list(py, self.snapshot()?)
+    }
+
+    /// Extent of the first dimension.
+    fn __len__(&self) -> PyResult<usize> {
+        // Not negative.
+        first_extent(self.described()).map(|extent| extent as usize)
+    }
+
+    /// The elements chosen by ints, slices, ``None`` and ``...``, as a `Tensor` over the same memory.
+    ///
+    /// An int gives a tensor without that dimension, also if none is left. The part keeps the memory alive, and shares
+    /// the streams of the tensor.
+    ///
+    /// Raises ``IndexError`` for an index out of bounds, ``TypeError`` for other objects, and ``BufferError`` for packed
+    /// elements of less than a byte that do not begin with a byte.
+    pub(super) fn __getitem__<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
+        let snapshot = indexing::part(self.snapshot()?, index)?;
+        Self::new(index.py(), snapshot)
+    }
+
+    fn __iter__(slf: &Bound<'_, Self>) -> PyResult<Parts> {
+        let extent = first_extent(slf.get().snapshot()?)?;
+        Ok(Parts::new(slf.clone().unbind(), extent))
+    }
+
+    fn __contains__(&self, _value: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Err(PyTypeError::new_err(
+            "a dlx.Tensor compares no elements; use np.asarray(t) or another library's array",
+        ))
     }
 
     fn __repr__(&self) -> String {
@@ -304,6 +367,7 @@ impl Tensor {
         })
     }
 
+    /// The value of a tensor of one element.
     fn __complex__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyComplex>> {
         let (real, imaginary) = match element::number(self.snapshot()?)? {
             Number::Complex(real, imaginary) => (real, imaginary),

@@ -5,7 +5,7 @@
 use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
 
-use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
+use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
 use crate::adapters::torch;
 use crate::api::lent::lend;
 use crate::copy::request::Request;
@@ -41,6 +41,10 @@ pub(crate) fn refusal(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Opt
         let why = "is read-only; pass a writable tensor";
         return Ok(Some(why.to_owned()));
     }
+    if snapshot.has(DLPACK_FLAG_BITMASK_IS_COPIED) && Tensor::of(&inner_of(x)?).is_none() {
+        let why = "is exported as a copy, so what is written would be lost; pass the memory that it is made of";
+        return Ok(Some(why.to_owned()));
+    }
     let (shape, strides) = (snapshot.shape(), snapshot.strides());
     let repeats = |(&extent, &stride): (&i64, &i64)| extent > 1 && stride == 0;
     if snapshot.size() > 0 && shape.iter().zip(strides).any(repeats) {
@@ -49,14 +53,9 @@ pub(crate) fn refusal(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Opt
              tensor whose elements do not overlap"
         )));
     }
-    let inner;
-    let x = if is_mixin(&x.get_type()) {
-        inner = innermost(x)?.0;
-        &inner
-    } else {
-        x
-    };
-    let copy = "dlx.from_dlpack(x, copy=True) makes a writable copy";
+    let x = &inner_of(x)?;
+    let copy =
+        "dlx.from_dlpack(x, copy=True) makes a writable copy, which alone then holds the result";
     if let Some(class) = immutable(x)? {
         return Ok(Some(format!("is a {class}, which is immutable; {copy}")));
     }
@@ -67,6 +66,15 @@ pub(crate) fn refusal(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Opt
     Ok(Some(format!(
         "may be read-only: nothing that {name} exports says that it is writable; {copy}"
     )))
+}
+
+/// What a mixin instance exports, or `x` itself.
+fn inner_of<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if is_mixin(&x.get_type()) {
+        Ok(innermost(x)?.0)
+    } else {
+        Ok(x.clone())
+    }
 }
 
 /// The name of the class of `x`, if its library calls it immutable although its exports do not say so.
@@ -103,10 +111,7 @@ fn is_said(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<bool> {
 #[pyfunction]
 #[pyo3(signature = (x, /))]
 pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
-    if is_mixin(&x.get_type()) {
-        return torch::increment_version(&innermost(x)?.0);
-    }
-    torch::increment_version(x)
+    torch::increment_version(&inner_of(x)?)
 }
 
 /// Return ``x`` for writing: itself, or a `Tensor` over its memory if only that can tell that it is writable.

@@ -141,10 +141,10 @@ fn elsewhere(x: &Bound<'_, PyAny>, error: PyErr, there: DLDevice) -> PyErr {
     caused(py, PyBufferError::new_err(message), error)
 }
 
-/// The tensor that ``x`` exports through ``__dlx_export__``.
+/// The tensor that ``x``, an instance of either mixin, exports through ``__dlx_export__``.
 #[pyfunction]
 pub(crate) fn exported<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Tensor>> {
-    let inner = Origin::of(&x.get_type())?.read(x)?;
+    let inner = Origin::without_slot(&x.get_type())?.read(x)?;
     let snapshot = tensor_of(&inner).map_err(|error| explain(x, &inner, error))?;
     Tensor::new(x.py(), snapshot)
 }
@@ -185,6 +185,20 @@ pub(crate) fn import_tensor<'py>(
     make(&Origin::Method, cls, tensor)
 }
 
+/// Builds an instance of `class` over `tensor`: like the instance `like`, if there is one.
+pub(crate) fn make_like<'py>(
+    class: &Bound<'py, PyType>,
+    like: Option<&Bound<'py, PyAny>>,
+    tensor: &Bound<'py, Tensor>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let Some(like) = like else {
+        return import_tensor(class, tensor);
+    };
+    let hook = intern!(class.py(), "__dlx_like__");
+    let made = nested(class, || like.call_method1(hook, (tensor,)))?;
+    instance_of(class, made, "__dlx_like__")
+}
+
 /// Builds an instance of `class` over `tensor`.
 fn make<'py>(
     origin: &Origin,
@@ -210,15 +224,20 @@ fn make<'py>(
             (made, "__dlx_import__")
         }
     };
+    instance_of(class, made, hook)
+}
+
+/// What `hook` of `class` made, if it is an instance.
+fn instance_of<'py>(
+    class: &Bound<'py, PyType>,
+    made: Bound<'py, PyAny>,
+    hook: &str,
+) -> PyResult<Bound<'py, PyAny>> {
     if made.is_instance(class)? {
-        Ok(made)
-    } else {
-        Err(exchange::nonsense(
-            class,
-            hook,
-            format_args!("{}; expected an instance of the class", made.get_type()),
-        ))
+        return Ok(made);
     }
+    let wanted = format_args!("{}; expected an instance of the class", made.get_type());
+    Err(exchange::nonsense(class, hook, wanted))
 }
 
 /// The current stream of the library whose tensor instances of ``cls`` exported last, else dlx's current stream.
@@ -246,16 +265,17 @@ pub(crate) fn stream_of(class: &Bound<'_, PyType>, device: DLDevice) -> PyResult
     }
 }
 
-/// Builds an instance of `class` over memory from its `__dlx_empty__`.
+/// Builds an instance of `class` over memory from its `__dlx_empty__`: like the instance `like`, if there is one.
 pub(crate) fn empty<'py>(
     class: &Bound<'py, PyType>,
+    like: Option<&Bound<'py, PyAny>>,
     shape: &[i64],
     dtype: DLDataType,
     device: DLDevice,
 ) -> PyResult<Bound<'py, PyAny>> {
     let stream = |device| stream_of(class, device);
     let snapshot = exchange::memory_of(class, &stream, shape, dtype, device)?;
-    import_tensor(class, &Tensor::new(class.py(), snapshot)?)
+    make_like(class, like, &Tensor::new(class.py(), snapshot)?)
 }
 
 /// Allocate uninitialized memory from dlx; ``shape`` counts elements.

@@ -71,7 +71,7 @@ pub(crate) fn placed<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>
 /// A tensor type ``to`` that arguments or results are converted to.
 ///
 /// ``known`` maps the exact type of an object to whether it is converted. ``foreign`` tells whether the arguments that
-/// this kind stands for are converted.
+/// this kind stands for are converted, and ``likes`` whether ``to`` has a ``__dlx_like__`` of its own.
 #[pyclass(frozen, subclass, module = "dlx._core")]
 pub(crate) struct Kind {
     #[pyo3(get)]
@@ -79,30 +79,25 @@ pub(crate) struct Kind {
     #[pyo3(get)]
     known: Py<Types>,
     foreign: bool,
+    #[pyo3(get)]
+    likes: bool,
 }
 
 #[pymethods]
 impl Kind {
     #[new]
-    fn new(to: Py<PyAny>, known: Py<Types>, foreign: bool) -> Self {
-        Self { to, known, foreign }
+    fn new(to: Py<PyAny>, known: Py<Types>, foreign: bool, likes: bool) -> Self {
+        Self {
+            to,
+            known,
+            foreign,
+            likes,
+        }
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.to)?;
         visit.call(&self.known)
-    }
-}
-
-/// Converts what a function returned to `kind`.
-fn give<'py>(kind: &Bound<'py, Kind>, value: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let py = value.py();
-    let Kind { to, known, .. } = kind.get();
-    match known.get().0.get(value.get_type_ptr()) {
-        Some(foreign) if foreign.is_truthy(py)? => convert(&value, to.bind(py), None, None),
-        Some(_) => Ok(value),
-        None if is_plain(&value) => Ok(value),
-        None => kind.call_method1(intern!(py, "give"), (value,)),
     }
 }
 
@@ -155,8 +150,9 @@ impl Bridged {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = args.py();
-        let (to, seen, arguments) = (self.to.bind(py), self.seen.get(), self.arguments.bind(py));
+        let (to, seen) = (self.to.bind(py), self.seen.get());
         let mut kind = self.result.as_ref().map(|kind| kind.bind(py).clone());
+        let mut like = None;
         let mut taken = Vec::with_capacity(args.len());
         for (position, x) in args.iter_borrowed().enumerate() {
             if position < self.receivers {
@@ -175,26 +171,33 @@ impl Bridged {
             };
             let known = known.bind(py).cast::<Kind>()?;
             taken.push(if known.get().foreign {
-                convert(&x, to, None, None).or_else(|error| {
-                    arguments.call_method1(intern!(py, "note"), (error.value(py), position))?;
-                    Err(error)
-                })?
+                match convert(&x, to, None, None) {
+                    Ok(converted) => converted,
+                    Err(error) => {
+                        let at = position.into_pyobject(py)?.into_any().unbind();
+                        return self.noted(error, at, py);
+                    }
+                }
             } else {
                 x.to_owned()
             });
-            kind = kind.or_else(|| Some(known.clone()));
+            let kind = kind.get_or_insert_with(|| known.clone());
+            if known.get().likes && like.is_none() && known.get().to.is(&kind.get().to) {
+                like = Some(x.to_owned());
+            }
         }
         if taken.len() < args.len() || !are_plain(kwargs)? {
             let kwargs = kwargs.cloned().unwrap_or_else(|| PyDict::new(py));
             let taken = PyList::new(py, taken)?;
-            return arguments.call_method1(intern!(py, "finish"), (taken, kind, args, kwargs));
+            return (self.arguments.bind(py))
+                .call_method1(intern!(py, "finish"), (taken, kind, like, args, kwargs));
         }
         let result = self
             .function
             .bind(py)
             .call(PyTuple::new(py, taken)?, kwargs)?;
         match kind {
-            Some(kind) => give(&kind, result),
+            Some(kind) => self.give(kind, like, result),
             None => Ok(result),
         }
     }
@@ -205,6 +208,39 @@ impl Bridged {
         visit.call(&self.seen)?;
         visit.call(&self.result)?;
         visit.call(&self.arguments)
+    }
+}
+
+impl Bridged {
+    /// Converts what the function returned to `kind`, like the argument `like` if there is one.
+    fn give<'py>(
+        &self,
+        kind: Bound<'py, Kind>,
+        like: Option<Bound<'py, PyAny>>,
+        value: Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = value.py();
+        let Kind { to, known, .. } = kind.get();
+        match known.get().0.get(value.get_type_ptr()) {
+            Some(foreign) if foreign.is_truthy(py)? => {
+                let to = like.as_ref().unwrap_or(to.bind(py));
+                convert(&value, to, None, None).or_else(|error| self.noted(error, py.None(), py))
+            }
+            Some(_) => Ok(value),
+            None if is_plain(&value) => Ok(value),
+            None => {
+                let convert_result = intern!(py, "convert_result");
+                (self.arguments.bind(py)).call_method1(convert_result, (kind, like, value))
+            }
+        }
+    }
+
+    /// `error`, with a note that names the argument at a position, or the result.
+    #[cold]
+    fn noted<T>(&self, error: PyErr, at: Py<PyAny>, py: Python<'_>) -> PyResult<T> {
+        let arguments = self.arguments.bind(py);
+        arguments.call_method1(intern!(py, "note"), (error.value(py), at))?;
+        Err(error)
     }
 }
 

@@ -263,7 +263,7 @@ pub(super) fn to_function<'py>(
         made = function.call1((&tensor,));
     }
     let made = given.accepted(made, target)?;
-    given.check_dtype(&made, target)?;
+    given.check_dtype(&made, target, asked.dtype)?;
     if asked.copy == Some(false) && snapshot.size() > 0 {
         given.check_shared(&made, target)?;
     }

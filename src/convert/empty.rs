@@ -24,7 +24,8 @@ use crate::types::error::bad_integers;
 ///
 /// ``shape`` is an int or a sequence of ints, in elements; ``dtype`` is anything that `DType` accepts. ``like`` is a
 /// tensor, an array type or a namespace that the result is an array of: its memory comes from the allocator of the
-/// exchange table or, for an `ExchangeMixin` class, from ``__dlx_empty__``; other libraries get memory from dlx.
+/// exchange table or, for an `ExchangeMixin` class, from ``__dlx_empty__``; other libraries get memory from dlx. An
+/// `ExchangeMixin` instance makes the result by its ``__dlx_like__``.
 /// Without ``like`` the result is a `Tensor`. ``device`` defaults to that of a tensor ``like``, else to the CPU. dlx
 /// allocates CUDA and ROCm memory for work on its current stream, and frees it in the order of that stream.
 ///
@@ -42,25 +43,24 @@ pub(crate) fn empty<'py>(
     let shape = extents(shape)?;
     let dtype = DType::of(dtype)?;
     let given = device.map(Device::of).transpose()?;
-    let (class, here) = match like {
+    let (target, here) = match like {
         None => (None, None),
         Some(like) if like.is_instance_of::<PyType>() || like.is_instance_of::<PyModule>() => {
-            (Some(like.clone()), None)
+            (Some(Target::of(like)?), None)
         }
-        Some(like) => (Some(like.get_type().into_any()), protocol::device(like)?),
+        Some(like) => (Some(Target::like(like)?), protocol::device(like)?),
     };
     let device = given.or(here).unwrap_or(device::CPU);
     // Check the shape before any allocator sees it.
     Checked::planned(&shape, dtype, device)
         .map_err(|error| PyValueError::new_err(error.message()))?;
-    let Some(class) = class else {
+    let Some(target) = target else {
         let snapshot = by_driver::empty(&shape, dtype, device)?;
         return Ok(Tensor::new(py, snapshot)?.into_any());
     };
-    let target = Target::of(&class)?;
     match &target.via {
         Via::Table(table) if table.allocates() => of_table(&target, table, &shape, dtype, device),
-        Via::Mixin => mixin::empty(&target.class, &shape, dtype, device),
+        Via::Mixin(like) => mixin::empty(&target.class, like.as_ref(), &shape, dtype, device),
         _ => {
             let tensor = Tensor::new(py, by_driver::empty(&shape, dtype, device)?)?;
             convert(tensor.as_any(), target.class.as_any(), None, None)

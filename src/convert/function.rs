@@ -2,38 +2,111 @@
 
 #![forbid(unsafe_code)]
 
+use std::sync::OnceLock;
+
 use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::adapters::numpy;
+use crate::api::entry::{Function, Name};
+use crate::api::fast::of_two::OfTwo;
 use crate::classes::mixin;
 use crate::convert::deliver;
 use crate::convert::source::{Input, Options};
 use crate::convert::target::{Target, Via};
 use crate::copy::request::Request;
+use crate::cpython::call::{attribute, call};
+use crate::cpython::lookup::is_subtype;
+use crate::exchange::slot::{innermost, is_mixin};
 use crate::import::ladder::from_dlpack;
 use crate::stream;
 use crate::tensor::object::Tensor;
 use crate::types::device::Device;
+use crate::types::dtype::DType;
 
 /// Convert ``x`` to a tensor of another library.
 ///
-/// ``to`` is its array type (``torch.Tensor``, ``np.ndarray``, ``jax.Array``, a subclass of `ExchangeMixin`, `Tensor`)
-/// or its namespace (``torch``, ``jax.numpy``).
+/// ``to`` is its array type (``torch.Tensor``, ``np.ndarray``, ``jax.Array``, a subclass of `ExchangeMixin`, `Tensor`),
+/// its namespace (``torch``, ``jax.numpy``, one of array-api-compat), the name to import that by, or one of its tensors,
+/// which stands for its type: the result is made by its ``__dlx_like__`` if it is an instance of `ExchangeMixin`.
 ///
 /// The result shares the memory if the other library can describe it. If it cannot, or would not respect that the
 /// memory is read-only, the elements are copied, unless ``copy=False``; ``copy=True`` always copies. A NumPy array is
 /// read-only if the producer cannot tell whether its memory may be written (JAX). ``device`` is where the result must
-/// be: a name, a pair or a `Device`.
+/// be: a name, a pair, a `Device`, or a device of torch, JAX or CuPy.
 ///
-/// Returns ``x`` itself if it is already an instance of the type and neither ``device`` nor ``copy`` asks for more. For
-/// ``np.ndarray``, instances of subclasses are returned as plain views.
+/// ``dtype`` is anything that `DType` accepts. If the elements are of another dtype, the other library casts them, after
+/// the conversion; nothing else changes a dtype. With ``detach=True`` the result is that of ``x.detach()``, where ``x``
+/// has such a method: for tensors that record gradients, which are refused otherwise.
 ///
-/// Raises ``BufferError`` if the other library does not accept the tensor, `CopyRefused` if ``copy=False`` rules out a
-/// copy that it would accept, and the exceptions of `from_dlpack`.
-#[pyfunction]
+/// Returns ``x`` itself if it is already an instance of the type and the options do not ask for more; if they do, an
+/// `ExchangeMixin` instance makes the result by its own ``__dlx_like__``. For ``np.ndarray``, instances of subclasses are
+/// returned as plain views.
+///
+/// Raises ``BufferError`` if the other library does not accept the tensor or has no such dtype, `CopyRefused` if
+/// ``copy=False`` rules out a copy that it would accept, and the exceptions of `from_dlpack`.
+#[pyfunction(name = "convert")]
 #[inline(always)]
-#[pyo3(signature = (x, to, /, *, device=None, copy=None))]
+#[pyo3(signature = (x, to, /, *, device=None, copy=None, dtype=None, detach=false))]
+pub(crate) fn py_convert<'py>(
+    x: &Bound<'py, PyAny>,
+    to: &Bound<'py, PyAny>,
+    device: Option<&Bound<'py, PyAny>>,
+    copy: Option<bool>,
+    dtype: Option<&Bound<'py, PyAny>>,
+    detach: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    if dtype.is_none() && !detach {
+        return convert(x, to, device, copy);
+    }
+    let asked = Options {
+        device: device.map(Device::of).transpose()?,
+        copy,
+        dtype: dtype.map(DType::of).transpose()?,
+    };
+    let made = if detach {
+        as_asked(&detached(x)?, to, &asked)?
+    } else {
+        as_asked(x, to, &asked)?
+    };
+    let Some(dtype) = asked.dtype else {
+        return Ok(made);
+    };
+    let module = x.py().import(intern!(x.py(), "dlx._cast"))?;
+    module.call_method1(intern!(x.py(), "cast"), (made, DType(dtype), copy))
+}
+
+/// `convert(x, to)` without keywords.
+pub(crate) struct Fast;
+
+impl OfTwo for Fast {
+    const NAME: (&str, Name) = ("convert", Name::Convert);
+    const PARSED: &OnceLock<Function> = {
+        static PARSED: OnceLock<Function> = OnceLock::new();
+        &PARSED
+    };
+
+    #[inline(always)]
+    fn call<'py>(x: &Bound<'py, PyAny>, to: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        convert(x, to, None, None)
+    }
+}
+
+/// What `x.detach()` returns, or `x` itself if it has no such method; of a mixin instance, what it exports.
+pub(super) fn detached<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let x = if is_mixin(&x.get_type()) {
+        innermost(x)?.0
+    } else {
+        x.clone()
+    };
+    match attribute(&x, intern!(x.py(), "detach"))? {
+        Some(detach) => call(&detach, None),
+        None => Ok(x),
+    }
+}
+
+/// Converts without a cast.
+#[inline(always)]
 pub(crate) fn convert<'py>(
     x: &Bound<'py, PyAny>,
     to: &Bound<'py, PyAny>,
@@ -43,16 +116,27 @@ pub(crate) fn convert<'py>(
     let asked = Options {
         device: device.map(Device::of).transpose()?,
         copy,
+        dtype: None,
     };
+    as_asked(x, to, &asked)
+}
+
+/// Converts with these options; the result may still have to be cast.
+#[inline(always)]
+fn as_asked<'py>(
+    x: &Bound<'py, PyAny>,
+    to: &Bound<'py, PyAny>,
+    asked: &Options,
+) -> PyResult<Bound<'py, PyAny>> {
     if numpy::is_class(to) {
         // The most common target skips the lookup of tables.
         return if numpy::is_ndarray(x) && asked.is_met_by(x)? {
             Ok(x.clone())
         } else {
-            deliver::to_numpy(x, &asked)
+            deliver::to_numpy(x, asked)
         };
     }
-    make(x, &Target::of(to)?, &asked)
+    make(x, &Target::of(to)?, asked)
 }
 
 /// Makes an instance of the target's class.
@@ -88,9 +172,15 @@ fn make<'py>(
                 array.call_method1(intern!(py, "view"), (class,))
             }
         }
-        Via::Mixin => {
+        Via::Mixin(like) => {
             let snapshot = asked.import(x, |device| mixin::stream_of(class, device))?;
-            mixin::import_tensor(class, &Tensor::holding(py, snapshot)?)
+            // An instance that is moved or copied keeps what it says of itself.
+            let like = if is_one && is_subtype(x.get_type_ptr(), class) {
+                Some(x)
+            } else {
+                like.as_ref()
+            };
+            mixin::make_like(class, like, &Tensor::holding(py, snapshot)?)
         }
         Via::Table(table) => {
             if asked.is_nothing()

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use crate::abi::{DLDataType, DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor};
 use crate::convert::target::Target;
 use crate::copy::request::Request;
+use crate::cpython::modules::loaded_class;
 use crate::import::ladder::from_dlpack;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::dtype::{self, DType};
@@ -56,19 +57,33 @@ impl Given {
         caused(py, PyBufferError::new_err(message), error)
     }
 
-    /// Refuses a result with another dtype (JAX without x64 narrows 64-bit types, MLX has no float64).
-    pub(super) fn check_dtype(&self, made: &Bound<'_, PyAny>, target: &Target<'_>) -> PyResult<()> {
+    /// Refuses a result with another dtype than the given one or the one `asked` for (JAX without x64 narrows 64-bit
+    /// types, MLX has no float64).
+    pub(super) fn check_dtype(
+        &self,
+        made: &Bound<'_, PyAny>,
+        target: &Target<'_>,
+        asked: Option<DLDataType>,
+    ) -> PyResult<()> {
         let py = made.py();
         let named = || DType::of(&made.getattr(intern!(py, "dtype"))?);
         // Some libraries' dtypes have no name that dlx can read; import the result to see its dtype.
         let found = named().or_else(|_| seen(made).map(|snapshot| snapshot.meta().dtype));
         match found {
-            Ok(found) if found != self.dtype => Err(PyBufferError::new_err(format!(
-                "{} would import {} as {}; convert an array of a dtype that it has, or allow it there (JAX: jax_enable_x64)",
-                target.name(),
-                dtype::name(self.dtype),
-                dtype::name(found)
-            ))),
+            Ok(found) if found != self.dtype && Some(found) != asked => {
+                let jax = loaded_class(intern!(py, "jax"), intern!(py, "Array"))?;
+                let is_jax = jax.map_or(Ok(false), |jax| made.is_instance(&jax))?;
+                let (name, given, found) =
+                    (target.name(), dtype::name(self.dtype), dtype::name(found));
+                Err(PyBufferError::new_err(format!(
+                    "{name} would import {given} as {found}; cast it to {found} first, or pass dtype='{found}' to dlx.convert{}",
+                    if is_jax {
+                        ", or call jax.config.update('jax_enable_x64', True)"
+                    } else {
+                        ""
+                    }
+                )))
+            }
             _ => Ok(()),
         }
     }

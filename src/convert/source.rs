@@ -21,6 +21,8 @@ use crate::tensor::snapshot::Snapshot;
 pub(crate) struct Options {
     pub(crate) device: Option<DLDevice>,
     pub(crate) copy: Option<bool>,
+    /// What the elements are cast to, if the target's library does that when it imports them.
+    pub(crate) dtype: Option<DLDataType>,
 }
 
 impl Options {

@@ -8,9 +8,10 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyModule, PyType};
+use pyo3::types::{PyModule, PyString, PyType};
 
 use crate::adapters::numpy;
+use crate::api::from_dlpack::is_tensor;
 use crate::cpython::lookup::is_immutable;
 use crate::cpython::modules::loaded_class;
 use crate::cpython::type_map::TypeMap;
@@ -25,15 +26,15 @@ pub(crate) enum Via<'py> {
     Tensor,
     /// As a NumPy array; for a subclass, as a view of that.
     Numpy,
-    /// Through `__dlx_import__`.
-    Mixin,
+    /// Through `__dlx_like__` of this instance, or `__dlx_import__` of the class.
+    Mixin(Option<Bound<'py, PyAny>>),
     /// Through the table of the class.
     Table(Table),
     /// Through the importer of its library.
     Function(Bound<'py, PyAny>),
 }
 
-/// A target class, passed itself or as its namespace.
+/// A target class, passed itself, as its namespace or by one of its instances.
 pub(crate) struct Target<'py> {
     pub(crate) class: Bound<'py, PyType>,
     pub(crate) via: Via<'py>,
@@ -45,16 +46,10 @@ static TABLES: TypeMap<Table, 8> = TypeMap::new();
 impl<'py> Target<'py> {
     /// Resolves the argument `to`.
     pub(crate) fn of(to: &Bound<'py, PyAny>) -> PyResult<Self> {
-        let class = if let Ok(class) = to.cast::<PyType>() {
-            class.clone()
-        } else if to.is_instance_of::<PyModule>() {
-            provided("array_type", to)?.cast_into()?
-        } else {
-            return Err(PyTypeError::new_err(format!(
-                "to is {}; expected an array type (torch.Tensor, numpy.ndarray) or a namespace (torch, jax.numpy)",
-                to.repr()?
-            )));
+        let Ok(class) = to.cast::<PyType>() else {
+            return Self::of_other(to);
         };
+        let class = class.clone();
         let via = if let Some(table) = TABLES.get(class.as_type_ptr()) {
             Via::Table(*table)
         } else if Tensor::is_class(&class)? {
@@ -62,7 +57,7 @@ impl<'py> Target<'py> {
         } else if numpy::is_subclass_of_ndarray(&class)? {
             Via::Numpy
         } else if is_mixin(&class) {
-            Via::Mixin
+            Via::Mixin(None)
         } else if let Some(table) = own_table(&class)? {
             remember(&class, table)?;
             Via::Table(table)
@@ -70,6 +65,35 @@ impl<'py> Target<'py> {
             Via::Function(provided("importing", &class)?)
         };
         Ok(Self { class, via })
+    }
+
+    /// Resolves a namespace, its name or an instance.
+    #[cold]
+    fn of_other(to: &Bound<'py, PyAny>) -> PyResult<Self> {
+        if is_namespace(to)? {
+            return Self::of(&provided("array_type", to)?);
+        }
+        if let Ok(name) = to.cast::<PyString>() {
+            let namespace = to.py().import(name)?;
+            return Self::of(&provided("array_type", namespace.as_any())?);
+        }
+        if is_tensor(to)? {
+            return Self::like(to);
+        }
+        Err(PyTypeError::new_err(format!(
+            "to is an instance of {}; expected an array type (torch.Tensor, numpy.ndarray), a namespace (torch, \
+             jax.numpy) or its name, or a tensor",
+            type_name(&to.get_type())
+        )))
+    }
+
+    /// The class of an instance.
+    pub(crate) fn like(instance: &Bound<'py, PyAny>) -> PyResult<Self> {
+        let mut target = Self::of(&instance.get_type())?;
+        if let Via::Mixin(like) = &mut target.via {
+            *like = Some(instance.clone());
+        }
+        Ok(target)
     }
 
     /// The name of the class for error messages.
@@ -93,6 +117,12 @@ impl<'py> Target<'py> {
             type_name(&made.get_type())
         )))
     }
+}
+
+/// Whether `to` is a module, or another object with the functions of the array API.
+fn is_namespace(to: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(to.is_instance_of::<PyModule>()
+        || to.hasattr(intern!(to.py(), "__array_namespace_info__"))?)
 }
 
 /// What `function` of `dlx._provided` answers for `x`.

@@ -14,24 +14,30 @@ use crate::types::device::Device;
 
 /// `convert`, noted.
 #[pyfunction]
-#[pyo3(signature = (x, to, /, *, device=None, copy=None))]
+#[pyo3(signature = (x, to, /, *, device=None, copy=None, dtype=None, detach=false))]
 pub(crate) fn convert<'py>(
     x: &Bound<'py, PyAny>,
     to: &Bound<'py, PyAny>,
     device: Option<&Bound<'py, PyAny>>,
     copy: Option<bool>,
+    dtype: Option<&Bound<'py, PyAny>>,
+    detach: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
+    let detached = detach.then(|| function::detached(x)).transpose()?;
+    let x = detached.as_ref().unwrap_or(x);
     let plain = |x: &Bound<'py, PyAny>, copy: Option<bool>| {
         let keywords = PyDict::new(py);
         keywords.set_item("device", device)?;
         keywords.set_item("copy", copy)?;
+        keywords.set_item("dtype", dtype)?;
         // Through Python: a second caller that the compiler knows would change how it compiles the first.
-        wrap_pyfunction!(function::convert, py)?.call((x, to), Some(&keywords))
+        wrap_pyfunction!(function::py_convert, py)?.call((x, to), Some(&keywords))
     };
     let asked = Options {
         device: device.map(Device::of).transpose()?,
         copy,
+        dtype: None,
     };
     if Tensor::of(x).is_some() || is_one(x, &Target::of(to)?)? && asked.is_met_by(x)? {
         return plain(x, copy);

@@ -200,6 +200,11 @@ fn is_shared(object: *mut ffi::PyObject) -> bool {
     count as u32 > 1
 }
 
+/// Whether somebody else has a reference to `object`.
+pub(crate) fn has_others(object: &Bound<'_, PyAny>) -> bool {
+    is_shared(object.as_ptr())
+}
+
 /// A Python object that keeps memory alive and may be released on any thread (S5).
 pub(crate) struct PythonOwner(Option<Py<PyAny>>);
 

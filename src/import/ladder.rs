@@ -12,8 +12,8 @@ use crate::copy::request::{Request, again, finish};
 use crate::cpython::call::attribute;
 use crate::exchange::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
 use crate::import::cache::{self, Way};
-use crate::import::protocol::{fast_import, from_protocol, no_protocol};
-use crate::import::{aliases, table};
+use crate::import::protocol::{fast_import, from_protocol, no_protocol, not_a_class};
+use crate::import::{aliases, hint, table};
 use crate::stream::Wanted;
 use crate::stream::usage::StreamUsage;
 use crate::tensor::capsule;
@@ -40,7 +40,7 @@ pub(crate) fn from_dlpack(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> Py
             (Ok(Rung::There(snapshot)), _) => return Ok(snapshot),
             (Ok(Rung::Next(inner, last)), _) => (x, outer) = (inner, last),
             (Err(error), Some(outer)) => return Err(explain(outer, &x, error)),
-            (Err(error), None) => return Err(error),
+            (Err(error), None) => return Err(not_a_class(&x, error)),
         }
     }
     Err(endless(&x.get_type()))
@@ -126,11 +126,12 @@ fn without_table(
     if let Some(snapshot) = from_protocol(x, kind, request)? {
         return Ok(snapshot);
     }
-    let Some(snapshot) = adapters::snapshot(x, request)? else {
+    let Some(snapshot) = adapters::snapshot(x, request).map_err(|error| hint::noted(x, error))?
+    else {
         return Err(no_protocol(x, "__dlpack__"));
     };
     request.wanted(request.device.unwrap_or(snapshot.meta().device))?;
-    again(x.py(), snapshot, request)
+    finish(x.py(), snapshot, request)
 }
 
 /// Rung 2: the object that `x` names in place of a table, if the type of that object has a table.

@@ -9,7 +9,7 @@ mod question;
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyException, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyInt, PyTuple};
+use pyo3::types::{PyInt, PyTuple, PyType};
 
 pub(crate) use self::fast::{FastExport, fast_export, fast_import};
 use self::fast::{note, on_cpu};
@@ -21,12 +21,13 @@ use crate::copy::by_driver::{self, On};
 use crate::copy::host;
 use crate::copy::request::{Request, finish, is_refusal, refused_by_both};
 use crate::cpython::call::{answer, attribute, has};
+use crate::import::hint;
 use crate::stream;
 use crate::stream::usage::Release;
 use crate::tensor::capsule;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
-use crate::types::error::type_name;
+use crate::types::error::{caused, type_name};
 
 /// Imports through `__dlpack__`; dlx moves or copies the tensor if the producer refuses to. `None` if `x` has no such
 /// method.
@@ -237,10 +238,11 @@ pub(crate) fn device_of(
         Some((device_type, device_id.or(only)?))
     });
     let (device_type, device_id) = numbered.ok_or_else(|| {
-        PyTypeError::new_err(format!(
-            "{name} of {} returned {answer}, not a pair of ints",
-            type_name(&x.get_type())
-        ))
+        let class = type_name(&x.get_type());
+        hint::nonsense(
+            x,
+            format!("{name} of {class} returned {answer}, not a pair of ints"),
+        )
     })?;
     let device = DLDevice {
         device_type: DLDeviceType(device_type),
@@ -250,14 +252,28 @@ pub(crate) fn device_of(
     Ok(device::normal(device))
 }
 
-/// The error for an object without the protocol (R61).
+/// The error for a class passed as a tensor: what it has under the names of a protocol wants an instance.
+#[cold]
+pub(crate) fn not_a_class(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+    let py = x.py();
+    if x.is_instance_of::<PyType>() && error.is_instance_of::<PyTypeError>(py) {
+        caused(py, no_protocol(x, "__dlpack__"), error)
+    } else {
+        error
+    }
+}
+
+/// The error for an object without the protocol (R61): what it is and what to pass, or what dlx takes.
 #[cold]
 pub(crate) fn no_protocol(x: &Bound<'_, PyAny>, missing: &str) -> PyErr {
+    let hint = hint::of(x);
     PyAttributeError::new_err(format!(
-        "{} has no {missing}; from_dlpack takes objects with an exchange table, objects with \
-         __dlpack__ and __dlpack_device__, DLPack capsules, Python buffers, and objects with \
-         __array_struct__, __array_interface__, __cuda_array_interface__, __arrow_c_device_array__ or \
-         __arrow_c_array__",
-        type_name(&x.get_type())
+        "{} has no {missing}; {}",
+        type_name(&x.get_type()),
+        hint.as_deref().unwrap_or(
+            "from_dlpack takes objects with an exchange table, objects with __dlpack__ and __dlpack_device__, DLPack \
+             capsules, Python buffers, and objects with __array_struct__, __array_interface__, \
+             __cuda_array_interface__, __arrow_c_device_array__, __arrow_c_array__, __arrow_c_stream__ or __array__"
+        )
     ))
 }

@@ -120,12 +120,14 @@ impl CurrentStream {
         Ok(Self(PyStream::of(stream, device)?.unbind()))
     }
 
+    /// The stream, which is now the current one.
     fn __enter__<'py>(&self, py: Python<'py>) -> Bound<'py, PyStream> {
         let stream = self.0.bind(py);
         SET.with_borrow_mut(|set| set.push(stream.get().stream().clone()));
         stream.clone()
     }
 
+    /// Makes the stream before it the current one again.
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
         let stream = self.0.bind(py).get().stream();

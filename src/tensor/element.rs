@@ -1,11 +1,13 @@
-//! The value of a tensor of one element, as a number of Python.
+//! Elements as numbers of Python: of a tensor that has one, and all of them in lists.
 
 use std::ptr::copy_nonoverlapping;
 
-use pyo3::exceptions::PyTypeError;
+use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyComplex, PyFloat, PyList};
 
 use crate::abi::*;
+use crate::tensor::checked::Meta;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::{device, dtype};
 
@@ -39,19 +41,90 @@ pub(crate) fn number(snapshot: &Snapshot) -> PyResult<Number> {
             device::name(meta.device)
         )));
     }
+    // SAFETY: there is one element, on the CPU.
+    unsafe { read(&meta, 0) }.ok_or_else(|| PyTypeError::new_err(no_number(&meta)))
+}
+
+/// The elements of a tensor on the CPU in nested lists, or the only one of a tensor without dimensions.
+///
+/// # Errors
+///
+/// `BufferError` for those on a device, and for those that Python has no number for.
+pub(crate) fn list<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyAny>> {
+    let meta = snapshot.meta();
+    if meta.device != device::CPU {
+        return Err(PyBufferError::new_err(format!(
+            "the tensor is on {}; only elements on cpu have values as numbers: t.to(device=\"cpu\") copies them there",
+            device::name(meta.device)
+        )));
+    }
+    if decode(meta.dtype, [0; LARGEST]).is_none() {
+        return Err(PyBufferError::new_err(no_number(&meta)));
+    }
+    nested(py, &meta, snapshot.shape(), snapshot.strides(), 0)
+}
+
+/// The elements of these dimensions, the first of which is `offset` elements after that of the tensor.
+fn nested<'py>(
+    py: Python<'py>,
+    meta: &Meta,
+    shape: &[i64],
+    strides: &[i64],
+    offset: i64,
+) -> PyResult<Bound<'py, PyAny>> {
+    let ([extent, shape @ ..], [stride, strides @ ..]) = (shape, strides) else {
+        // SAFETY: each dimension has given an index below its extent, so this is an element, on the CPU.
+        let number = unsafe { read(meta, offset) };
+        return match number {
+            Some(number) => number.into_object(py),
+            None => Err(PyBufferError::new_err(no_number(meta))),
+        };
+    };
+    let list = PyList::empty(py);
+    for index in 0..*extent {
+        list.append(nested(py, meta, shape, strides, offset + index * stride)?)?;
+    }
+    Ok(list.into_any())
+}
+
+/// Reads the element that is `offset` elements after the first.
+///
+/// # Safety
+///
+/// The tensor is on the CPU and has such an element.
+unsafe fn read(meta: &Meta, offset: i64) -> Option<Number> {
     let size = (dtype::bits(meta.dtype) / 8) as usize;
     let mut bytes = [0; LARGEST];
     // Other sizes belong to no number.
     if size <= LARGEST {
+        let place = meta
+            .data
+            .cast::<u8>()
+            .wrapping_offset(offset as isize * size as isize);
         // SAFETY: the element is readable (S7) and has as many bytes; `bytes` has room for them.
-        unsafe { copy_nonoverlapping(meta.data.cast::<u8>(), bytes.as_mut_ptr(), size) };
+        unsafe { copy_nonoverlapping(place, bytes.as_mut_ptr(), size) };
     }
-    decode(meta.dtype, bytes).ok_or_else(|| {
-        PyTypeError::new_err(format!(
-            "Python has no number for an element of {}; convert it to another dtype",
-            dtype::name(meta.dtype)
-        ))
-    })
+    decode(meta.dtype, bytes)
+}
+
+impl Number {
+    fn into_object(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        Ok(match self {
+            Self::Bool(value) => PyBool::new(py, value).to_owned().into_any(),
+            Self::Int(value) => value.into_pyobject(py)?.into_any(),
+            Self::UInt(value) => value.into_pyobject(py)?.into_any(),
+            Self::Float(value) => PyFloat::new(py, value).into_any(),
+            Self::Complex(real, imaginary) => {
+                PyComplex::from_doubles(py, real, imaginary).into_any()
+            }
+        })
+    }
+}
+
+#[cold]
+fn no_number(meta: &Meta) -> String {
+    let dtype = dtype::name(meta.dtype);
+    format!("Python has no number for an element of {dtype}; convert it to another dtype")
 }
 
 /// The error for an element that is no such number.

@@ -180,7 +180,9 @@ fn classes(py: Python<'_>) -> PyResult<&Classes> {
     }
 }
 
-/// Refuses subclasses in Python: they would inherit a table that makes their base (R130).
+/// Refuses subclasses in Python: they would inherit a table that makes their base.
+///
+/// Source: R130.
 #[pyfunction]
 #[pyo3(signature = (**_keywords))]
 fn __init_subclass__(_keywords: Option<&Bound<'_, PyDict>>) -> PyResult<()> {

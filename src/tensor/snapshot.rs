@@ -25,7 +25,7 @@ use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::managed::PROTECTED;
 use crate::tensor::memory::Memory;
 use crate::types::error::Error;
-use crate::types::layout;
+use crate::types::{device, dtype, layout};
 
 pub(crate) use source::{Aliases, Hold, Source};
 
@@ -42,7 +42,7 @@ impl Beside for Fields {
         if let Some(usage) = self.usage.take() {
             self.release(usage, dtype, shape);
         }
-        if let Source::Snapshot(_) | Source::Aliased(_) = self.source {
+        if let Source::Snapshot(_) | Source::Part(_) | Source::Aliased(_) = self.source {
             self.let_view_go();
         }
     }
@@ -155,7 +155,7 @@ impl Snapshot {
     pub(crate) fn is_freed_on(&self, stream: &Stream) -> bool {
         match &self.0.value().source {
             Source::Device(memory) => memory.is_freed_on(stream),
-            Source::Snapshot(whole) => whole.is_freed_on(stream),
+            Source::Snapshot(whole) | Source::Part(whole) => whole.is_freed_on(stream),
             Source::Aliased(whole) => whole.0.is_freed_on(stream),
             _ => false,
         }
@@ -199,6 +199,36 @@ impl Snapshot {
             device,
             ..self.meta()
         })
+    }
+
+    /// Some of the elements, the first of them `offset` elements after that of `self`.
+    ///
+    /// Its producer knows only the whole on other devices, so a part has no aliases; and it is not solely owned, as
+    /// IS_COPIED would promise (R37).
+    pub(crate) fn part(&self, offset: i64, shape: &[i64], strides: &[i64]) -> Result<Self, Error> {
+        let mut meta = self.meta();
+        meta.flags &= !DLPACK_FLAG_BITMASK_IS_COPIED;
+        let bits = match dtype::bits(meta.dtype) {
+            bits if self.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) => bits.div_ceil(8) * 8,
+            bits => bits,
+        };
+        // Inside of the memory, whose bytes have been checked to fit.
+        let start = i128::from(offset) * i128::from(bits);
+        if start % 8 != 0 {
+            return Err(Error::refused(format!(
+                "the elements of {} are packed, and element {offset} does not begin with a byte",
+                dtype::name(meta.dtype)
+            )));
+        }
+        let bytes = (start / 8) as i64;
+        if device::has_addresses(meta.device) {
+            meta.data = meta.data.wrapping_byte_offset(bytes as isize);
+        } else {
+            meta.byte_offset = meta.byte_offset.wrapping_add_signed(bytes);
+        }
+        let checked = Checked::new(meta, shape, Some(strides))?;
+        let usage = self.0.value().usage.clone();
+        Ok(checked.with_usage(Source::Part(self.clone()), usage))
     }
 
     /// Another description of the same elements.

@@ -124,7 +124,7 @@ pub(crate) unsafe fn imported(
                 let end = End(number);
                 Source::Held(Box::new(Held { source, end }))
             };
-            // SAFETY: nobody else has seen the object that holds the snapshot (S26, traces).
+            // SAFETY: nobody else has seen the object that holds the snapshot (S27, traces).
             if unsafe { snapshot.wrap_source(wrap) } {
                 // SAFETY: NULL or live, as the caller promises.
                 let source = unsafe { Bound::from_borrowed_ptr_or_opt(py, source) };
@@ -198,7 +198,7 @@ pub(crate) unsafe fn exported<M: ManagedTensor>(
         let tensor = *tensor;
         // SAFETY: as above.
         let place = unsafe { M::deleter_place(managed) };
-        // SAFETY: nobody else has seen the tensor, so nobody else accesses the field (S26).
+        // SAFETY: nobody else has seen the tensor, so nobody else accesses the field (S27).
         let deleter = unsafe { place.replace(Some(delete::<M>)) };
         // SAFETY: pointers to either struct are passed alike; `delete` casts it back before the call.
         let deleter: Option<Deleter> =

@@ -173,7 +173,8 @@ fn device_type_enum(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
             .cast_into::<PyType>()?;
         class.setattr(
             "__doc__",
-            "The device types of dlpack.h 1.3, equal to their integers (R67).",
+            "The device types of dlpack.h 1.3, equal to their integers.\n\nNot equal to a name, which hashes otherwise \
+             than an integer: ``t.device.type.name`` is ``\"CPU\"``, and ``t.device`` equals ``\"cpu\"``. Source: R67.",
         )?;
         Ok::<_, PyErr>(class.unbind())
     })?;
@@ -238,11 +239,7 @@ impl Device {
             Ok(device.get().0)
         } else if let Ok(text) = spec.cast::<PyString>() {
             let text = text.to_cow()?;
-            parse(&text).ok_or_else(|| {
-                PyValueError::new_err(format!(
-                    "{text:?} is not a device; expected a name such as 'cpu' or 'cuda:0'"
-                ))
-            })
+            parse(&text).ok_or_else(|| no_name(spec, "device", true))
         } else if let Ok(pair) = spec.cast::<PyTuple>() {
             let refused = |error: PyErr| {
                 let message = format!("{pair} is not a device; expected a pair (type, id)");
@@ -253,21 +250,51 @@ impl Device {
                 return checked(kind.extract().map_err(refused)?, id);
             };
             let name = name.to_cow()?;
-            let named = kind_named(&name).ok_or_else(|| {
-                PyValueError::new_err(format!(
-                    "{name:?} is not a device type; expected a name such as 'cpu' or 'cuda'"
-                ))
-            })?;
+            let named = kind_named(&name).ok_or_else(|| no_name(&kind, "device type", false))?;
             checked(named.device_type.0, id)
         } else if let Some(device) = foreign(spec)? {
             Ok(device)
         } else {
             Err(PyTypeError::new_err(format!(
                 "device must be a dlx.Device, a name such as 'cuda:0', a pair (type, id) or a device of torch, JAX or \
-                 CuPy, not {}",
-                spec.get_type().name()?
+                 CuPy, not {}{}",
+                spec.get_type().name()?,
+                hint(spec, true)
             )))
         }
+    }
+}
+
+/// The error for `name`, which is not that of a device or device type.
+#[cold]
+fn no_name(name: &Bound<'_, PyAny>, what: &str, index: bool) -> PyErr {
+    let expected = names().join(", ");
+    let ids = if index {
+        ", with an id as in 'cuda:0'"
+    } else {
+        ""
+    };
+    let hint = hint(name, index);
+    PyValueError::new_err(format!(
+        "'{name}' is not a {what}{hint}; expected one of {expected}{ids}"
+    ))
+}
+
+fn names() -> Vec<String> {
+    KINDS.iter().map(|kind| kind.name.to_lowercase()).collect()
+}
+
+/// Which names to pass for `spec`, another library's device or a name that DLPack does not use; else nothing.
+#[cold]
+fn hint(spec: &Bound<'_, PyAny>, index: bool) -> String {
+    let ask = || {
+        let module = spec.py().import("dlx._hints")?;
+        let hint = module.call_method1("device", (spec.str()?, names(), index))?;
+        hint.extract::<Option<String>>()
+    };
+    match ask() {
+        Ok(Some(names)) => format!("; pass {names}"),
+        _ => String::new(),
     }
 }
 
@@ -290,8 +317,9 @@ fn foreign(spec: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
             ("cuda", Some(index)) if is_rocm(py)? => checked(kDLROCM.0, index).map(Some),
             ("cuda", Some(index)) => checked(kDLCUDA.0, index).map(Some),
             _ => Err(PyValueError::new_err(format!(
-                "{} names no single device that DLPack has; expected torch's cpu, or its cuda with an index",
-                spec.repr()?
+                "{} names no single device that DLPack has; expected torch's cpu, or its cuda with an index{}",
+                spec.repr()?,
+                hint(spec, true)
             ))),
         };
     }
@@ -311,8 +339,9 @@ fn foreign(spec: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
             }
             "gpu" | "cuda" => checked(kDLCUDA.0, index).map(Some),
             _ => Err(PyValueError::new_err(format!(
-                "{} is no device that DLPack has; expected one of the platforms cpu and gpu",
-                spec.repr()?
+                "{} is no device that DLPack has; expected one of the platforms cpu and gpu{}",
+                spec.repr()?,
+                hint(spec, true)
             ))),
         };
     }
@@ -349,7 +378,7 @@ impl Device {
         Self::of(PyTuple::new(spec.py(), [spec.clone(), id])?.as_any()).map(Self)
     }
 
-    /// The kind of memory.
+    /// The kind of memory, a `DeviceType`: an integer with a ``name``, ``"CPU"`` or ``"CUDA"``.
     #[getter]
     fn r#type<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         device_type_member(py, self.0.device_type)
@@ -385,6 +414,7 @@ impl Device {
         Ok(equality(other.py(), equal, op))
     }
 
+    /// For `pickle`: the type and the id.
     fn __reduce__(slf: &Bound<'_, Self>) -> (Py<PyType>, (i32, i32)) {
         let DLDevice {
             device_type,

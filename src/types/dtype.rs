@@ -139,7 +139,7 @@ fn parse(text: &str) -> Option<DLDataType> {
 /// Strips the decoration that libraries print around the name of a dtype.
 fn bare(text: &str) -> &str {
     let of_tensorflow = || text.strip_prefix("<dtype: '")?.strip_suffix("'>");
-    ["torch.", "mlx.core.", "paddle."]
+    ["torch.", "mlx.core.", "paddle.", "array_api_strict."]
         .iter()
         .find_map(|module| text.strip_prefix(module))
         .or_else(of_tensorflow)
@@ -155,7 +155,7 @@ pub(crate) fn canonical<T: FromStr + ToString>(text: &str) -> Option<T> {
 /// The type of one element: a DLPack code, the bits of a lane, and the lanes of an element.
 ///
 /// Takes a name (``"float32"``, ``"bfloat16"``, ``"float8_e4m3fn"``, ``"float32x4"``), a triple
-/// ``(code, bits, lanes)``, or the dtype object of NumPy, ml_dtypes, torch, MLX, Paddle or TensorFlow. Equal to these
+/// ``(code, bits, lanes)``, or the dtype object of NumPy, ml_dtypes, torch, MLX, Paddle, TensorFlow or array-api-strict. Equal to these
 /// objects and to its name, and hashes as that.
 /// Source: ``DLDataType`` in dlpack.h 1.3.
 #[pyclass(frozen, module = "dlx")]
@@ -213,7 +213,9 @@ impl DType {
         self.0.code.0
     }
 
-    /// Bits of one lane; for complex the whole number (R104).
+    /// Bits of one lane; for complex the whole number.
+    ///
+    /// Source: R104.
     #[getter]
     fn bits(&self) -> u8 {
         self.0.bits
@@ -262,6 +264,7 @@ impl DType {
         Ok(equality(other.py(), equal, op))
     }
 
+    /// For `pickle`: the name.
     fn __reduce__(slf: &Bound<'_, Self>) -> (Py<PyType>, (String,)) {
         (slf.get_type().unbind(), (slf.get().__str__(),))
     }

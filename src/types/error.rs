@@ -49,12 +49,12 @@ impl Error {
         Self::Refused(message.into())
     }
 
-    /// An exception in the form that an allocator reports.
+    /// An exception in the form that an allocator reports: its first line, as libraries of C++ append a backtrace.
     pub(crate) fn raised(py: Python<'_>, error: &PyErr) -> Self {
         let kind = error.get_type(py).name().map(|name| name.to_string());
         Self::Raised(
             CString::new(kind.unwrap_or_default()).unwrap_or_default(),
-            error.value(py).to_string(),
+            first_line(py, error),
         )
     }
 
@@ -171,7 +171,7 @@ pub(crate) fn copy_refused_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> 
             py.get_type::<PyBufferError>(),
             py.get_type::<PyValueError>(),
         );
-        let doc = "``copy=False`` was passed, but the request cannot be met without a copy (R58).";
+        let doc = "``copy=False`` was passed, but the request cannot be met without a copy.\n\nSource: R58.";
         exception("CopyRefused", bases.into_pyobject(py)?, doc, &[])
     });
     Ok(class?.bind(py))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import dlx
 import pytest
@@ -174,7 +175,7 @@ def test_an_export_after_a_refused_block_waits_for_earlier_uses(
     library: Framework,
     p: Stream,
     s: Stream,
-    lend: Callable[..., dlx.borrow],
+    lend: Callable[..., dlx.borrow[Any]],
 ) -> None:
     """H6, H12: the refused block has not waited for them."""
     captured, consumer = sim.stream(), sim.stream()

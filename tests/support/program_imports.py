@@ -81,6 +81,7 @@ class ImportOperations(State):
         if stream is not None and self.may_launch(stream):
             (write if c % 2 else read)(stream, tensor)
             item.unknown = True
+            self.done(item, stream)
 
     def drop(self, a: int, b: int, c: int) -> None:
         """Drop any of the tensors, in any thread."""
@@ -89,7 +90,9 @@ class ImportOperations(State):
             return
         index = b % len(item.tensors)
         is_last = index == len(item.tensors) - 1
-        if item.unknown and is_last:
+        # An earlier tensor may not have been told of what its library has left behind.
+        is_unknown = item.unknown or item.away
+        if is_unknown and is_last:
             # The work is then unknown to everyone, so the array is never used again.
             gone, item.tensors = item.tensors, []
         else:
@@ -97,12 +100,10 @@ class ImportOperations(State):
             gone = [item.tensors.pop(index)]
         dropped = set(map(id, gone))
         self.captured = [each for each in self.captured if id(each[1]) not in dropped]
-        storage = item.array.storage if item.array is not None else None
-        recorded = storage.recorded if storage is not None else set()
-        elsewhere = not c % 4 and all(s.handle != PER_THREAD for s in recorded)
+        elsewhere = not c % 4 and all(s.handle != PER_THREAD for s in item.recorded)
         drop = gone.clear
         self.call("drop", (lambda: in_thread(drop)) if elsewhere else drop)
-        if item.unknown and is_last:
+        if is_unknown and is_last:
             self.forget(item)
 
     def wait(self, a: int, b: int, c: int) -> None:

@@ -35,6 +35,7 @@ class LibraryOperations(State):
         if self.may_launch(item.library.current_stream()):
             item.array.launch(write)
             item.worked()
+            self.done(item, item.library.current_stream())
 
     def switch(self, a: int, b: int, c: int) -> None:
         """Make a library switch to another stream, which waits for the old one.

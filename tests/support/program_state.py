@@ -53,12 +53,21 @@ class Item:
     """Whether the tensor's stream does not wait for work of the library."""
     away: bool = False
     """Whether its library has left a stream with work on it behind."""
+    freed: set[Stream] = field(default_factory=set)
+    """The streams that the allocator was told of, once the library has freed it."""
 
     @property
     def is_free(self) -> bool:
         """Whether the library may work on it."""
         busy = self.lent or self.unknown or self.away or self.consumers
         return not busy and self.array is not None
+
+    @property
+    def recorded(self) -> set[Stream]:
+        """The streams that the allocator was told of."""
+        if self.array is None or self.array.storage is None:
+            return self.freed
+        return self.array.storage.recorded
 
     @property
     def has_table(self) -> bool:
@@ -77,6 +86,7 @@ class Item:
 
     def free(self) -> None:
         """Make the library free the array, unless something else holds it."""
+        self.freed = self.recorded
         array, self.array = self.array, None
         if isinstance(array, DLPackArray):
             array.free()
@@ -135,7 +145,7 @@ class State:
     lost: list[Item] = field(default_factory=list)
     """Those that are never used or freed, because a capture forbade the order."""
     before: list[tuple[Item, bool, bool]] = field(default_factory=list)
-    """The items before a capture: `unknown` and `stale`."""
+    """What is true of items after a capture, whatever it brings: `unknown`, `stale`."""
     captured: list[tuple[Item, dlx.Tensor]] = field(default_factory=list)
     """The tensors that were imported in a capture."""
     forked: set[int] = field(default_factory=set)
@@ -178,6 +188,11 @@ class State:
         if self.capturing is None or stream.handle == LEGACY:
             return False
         return Stream(self.sim, stream.handle).capture_status() != 0
+
+    def done(self, item: Item, stream: Named) -> None:
+        """Note what is known of work that is done now, whatever is captured of it."""
+        if self.capturing is not None and not self.captures(stream):
+            self.before.append((item, item.unknown, item.stale))
 
     def fork(self, stream: Named | None) -> None:
         """Note that the program joins a stream back before the capture ends."""

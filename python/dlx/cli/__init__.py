@@ -1,4 +1,4 @@
-"""The command line: `python -m dlx info`, `demo`, `inspect`.
+"""The command line: `python -m dlx info`, `demo`, `check`, `inspect`.
 
 A subcommand is a module of this package that defines `COMMAND` and is listed in
 `COMMANDS` below.
@@ -16,7 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import dlx
-from dlx.cli.command import CannotRun, Command, Silent
+from dlx.cli.command import CannotRun, Command, Direct, Silent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,6 +26,7 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS = (
     "info",
     "demo",
+    "check",
     "inspect",
 )
 """The subcommands' modules, in the order of the help."""
@@ -41,8 +42,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.command is None:
         parser.print_help()
         return 0
-    command: Command[Any] = args.command
+    command: Command[Any] | Direct = args.command
     try:
+        if isinstance(command, Direct):
+            return command.run(args)
         if args.json:
             return _run_json(command, args)
         if command.render is None:
@@ -62,14 +65,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.set_defaults(command=None)
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name in COMMANDS:
-        command: Command[Any] = import_module(f"{__name__}.{name}").COMMAND
+        command: Command[Any] | Direct = import_module(f"{__name__}.{name}").COMMAND
         subparser = subparsers.add_parser(
             name, help=command.summary, description=command.summary
         )
         subparser.set_defaults(command=command)
-        subparser.add_argument(
-            "--json", action="store_true", help="print one JSON document"
-        )
+        if isinstance(command, Command):
+            subparser.add_argument(
+                "--json", action="store_true", help="print one JSON document"
+            )
         command.configure(subparser)
     return parser
 

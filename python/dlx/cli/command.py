@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["CannotRun", "Command", "Progress", "Silent", "one_line"]
+__all__ = ["CannotRun", "Command", "Direct", "Progress", "Silent", "one_line"]
 
 Report = TypeVar("Report")
 
@@ -62,4 +62,15 @@ class Command(Generic[Report]):
     render: Callable[[Report, Console], None] | None = None
     """Draws tables with rich; None if ``str`` of the report is all."""
     exit_code: Callable[[Report], int] = _success
+    configure: Callable[[argparse.ArgumentParser], None] = _no_options
+
+
+@dataclass(frozen=True)
+class Direct:
+    """A subcommand that writes by itself, because it needs no rich."""
+
+    name: str
+    summary: str
+    run: Callable[[argparse.Namespace], int]
+    """Runs it and returns the exit code."""
     configure: Callable[[argparse.ArgumentParser], None] = _no_options

@@ -281,9 +281,8 @@ def _plural(number: int, noun: str) -> str:
 
 
 def _render(demo: Demo, console: Console) -> None:
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
+    # Loaded late, like all that only a table needs.
+    from dlx.cli.rendering import Table, box, escape
 
     tick = mark(True, console)
     cross = mark(False, console)

@@ -106,9 +106,8 @@ def look(progress: Progress, name: str) -> dict[str, Any]:
 
 
 def _render(info: Info, console: Console) -> None:
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table as Grid
+    from dlx.cli.rendering import Table as Grid
+    from dlx.cli.rendering import box, escape
 
     facts = Grid.grid(padding=(0, 2))
     for label, value in (

@@ -1,4 +1,4 @@
-"""Terminal output shared by the subcommands, through rich, an optional extra."""
+"""Terminal output shared by the subcommands."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from dlx.cli.command import CannotRun
 from dlx.cli.command import Progress as Steps
+from dlx.cli.command import Silent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,13 +21,9 @@ _PLAIN_WIDTH = 120
 
 
 def open_console() -> Console:
-    """Return the console for stdout; raise `CannotRun` when rich is not installed."""
-    try:
-        from rich.console import Console
-    except ImportError:
-        raise CannotRun(
-            'tables need rich: pip install "dlx[cli]" (--json works without it)'
-        ) from None
+    """Return the console for stdout: rich's, or one of plain text."""
+    from dlx.cli.rendering import Console
+
     console = Console(highlight=False)
     if not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = _PLAIN_WIDTH
@@ -67,9 +63,13 @@ class _Bar:
 
 @contextmanager
 def progress_bar() -> Iterator[Steps]:
-    """Show a bar on stderr while the block runs, if stderr is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    """Show a bar on stderr while the block runs, if rich is there and a terminal."""
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+    except ImportError:
+        yield Silent()
+        return
 
     console = Console(stderr=True)
     columns = (

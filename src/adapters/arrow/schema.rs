@@ -1,7 +1,7 @@
 //! The dtype of an Arrow schema, or the reason why its elements are not plain numbers.
 
 use std::ffi::{CStr, c_char, c_void};
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null, null_mut};
 use std::slice;
 
 use crate::abi::*;
@@ -20,6 +20,33 @@ pub(super) struct ArrowSchema {
     dictionary: *mut ArrowSchema,
     release: Option<unsafe extern "C" fn(*mut ArrowSchema)>,
     private_data: *mut c_void,
+}
+
+impl ArrowSchema {
+    /// A released schema, for a producer to fill.
+    pub(super) const RELEASED: Self = Self {
+        format: null(),
+        name: null(),
+        metadata: null(),
+        flags: 0,
+        n_children: 0,
+        children: null_mut(),
+        dictionary: null_mut(),
+        release: None,
+        private_data: null_mut(),
+    };
+}
+
+/// A schema that dlx owns; dropping it releases it.
+pub(super) struct Schema(pub(super) ArrowSchema);
+
+impl Drop for Schema {
+    fn drop(&mut self) {
+        if let Some(release) = self.0.release {
+            // SAFETY: we own the schema and do not touch it again (S12, Arrow arrays).
+            unsafe { release(&mut self.0) };
+        }
+    }
 }
 
 /// The dtype of a schema.
@@ -50,6 +77,12 @@ pub(super) fn dtype(schema: &ArrowSchema) -> Result<DLDataType, Error> {
         b"g" => (kDLFloat, 64),
         b"b" => {
             return Err(refused(format, " (one-bit booleans, which DLPack lacks)"));
+        }
+        b"+s" => {
+            return Err(refused(
+                format,
+                " (structs, as of a table: pass one column)",
+            ));
         }
         _ => return Err(refused(format, "")),
     };

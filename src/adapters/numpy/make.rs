@@ -20,7 +20,7 @@ use crate::abi::*;
 use crate::cpython::modules::loaded;
 use crate::tensor::checked::Dimensions;
 use crate::tensor::managed::PROTECTED;
-use crate::types::error::caused;
+use crate::types::error::{caused, first_line};
 use crate::types::{dtype, layout};
 
 /// The functions of `__multiarray_api.h` that dlx uses.
@@ -135,9 +135,10 @@ pub(crate) fn array<'py>(
         Ok(array) => Ok(Some(Unheld(array, api.set_base_object))),
         Err(error) => {
             let message = format!(
-                "numpy.ndarray does not accept {} with {} dimensions: {error}",
+                "numpy.ndarray does not accept {} with {} dimensions: {}",
                 dtype::name(tensor.dtype),
-                shape.len()
+                shape.len(),
+                first_line(py, &error)
             );
             Err(caused(py, PyBufferError::new_err(message), error))
         }

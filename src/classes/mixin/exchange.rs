@@ -139,7 +139,7 @@ impl Slot {
         }
         match own.and_then(Self::holder) {
             Some(holder) => holder.origin.read(object),
-            None if is_mixin(&class) => Origin::of(&class)?.read(object),
+            None if is_mixin(&class) => Origin::without_slot(&class)?.read(object),
             None => Ok(object.clone()),
         }
     }

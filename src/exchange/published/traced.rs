@@ -49,7 +49,7 @@ impl Published {
     /// Puts `functions` into the table, one after the other; each works beside the others' twins.
     pub(crate) fn exchange(&self, functions: &Functions) {
         let api = self.0.get();
-        // SAFETY: a field of the table, which is static (S26, traces).
+        // SAFETY: a field of the table, which is static (S27, traces).
         let place = unsafe { &raw mut (*api).managed_tensor_allocator };
         // SAFETY: as above.
         unsafe { store(place, functions.allocator) };

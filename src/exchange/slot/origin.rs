@@ -58,6 +58,20 @@ impl Origin {
         Ok(Self::Attribute { name, stored })
     }
 
+    /// As [`Self::of`], for a class without a slot. If its definition did not reach the mixin, its first export says so
+    /// (`dlx._mixin`).
+    #[cold]
+    pub(crate) fn without_slot(class: &Bound<'_, PyType>) -> PyResult<Self> {
+        let py = class.py();
+        // The mixin gives each class a table, though it may be that of a base.
+        let own = class.getattr(intern!(py, "__dict__"))?;
+        if is_mixin(class) && !own.contains(intern!(py, "__dlpack_c_exchange_api__"))? {
+            let module = py.import(intern!(py, "dlx._mixin"))?;
+            module.call_method1(intern!(py, "notice"), (class,))?;
+        }
+        Self::of(class)
+    }
+
     /// Reads the object to export for `object`.
     #[inline(always)]
     pub(crate) fn read<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
@@ -217,7 +231,7 @@ fn hop<'py>(object: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, bool)> {
     let origin = match Slot::of_class(&class)?.and_then(Slot::holder) {
         Some(holder) => &holder.origin,
         None => {
-            derived = Origin::of(&class)?;
+            derived = Origin::without_slot(&class)?;
             &derived
         }
     };

@@ -12,6 +12,8 @@ use crate::abi::*;
 use crate::adapters::oneapi;
 use crate::copy::request::{elsewhere, is_about_builds};
 use crate::cpython::call::{Keyword, attribute, call, call_method};
+use crate::import::hint;
+use crate::import::protocol::not_a_class;
 use crate::types::device;
 use crate::types::error::{caused, type_name};
 
@@ -172,16 +174,17 @@ fn of_answer<'py>(
     answer: Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyCapsule>> {
     answer.cast_into::<PyCapsule>().map_err(|error| {
-        PyTypeError::new_err(format!(
-            "__dlpack__ of {} returned {}, not a capsule",
-            type_name(&x.get_type()),
-            type_name(&error.into_inner().get_type())
-        ))
+        let (class, found) = (x.get_type(), error.into_inner().get_type());
+        let (class, found) = (type_name(&class), type_name(&found));
+        hint::nonsense(
+            x,
+            format!("__dlpack__ of {class} returned {found}, not a capsule"),
+        )
     })
 }
 
-/// The error for an exception of a method of `x`: the exception itself (R60), unless `x` reports itself deleted. A
-/// deleted JAX array raises whatever its code meets first.
+/// The error for an exception of a method of `x`: the exception itself (R60), unless `x` reports itself deleted, or is a
+/// class, whose methods want an instance. A deleted JAX array raises whatever its code meets first.
 #[cold]
 pub(super) fn failed(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let py = x.py();
@@ -191,7 +194,7 @@ pub(super) fn failed(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
         Ok::<_, PyErr>(answer.is_some_and(|answer| answer.is(&*pyo3::types::PyBool::new(py, true))))
     };
     if !error.is_instance_of::<PyException>(py) || !is_deleted().unwrap_or(false) {
-        return error;
+        return not_a_class(x, error);
     }
     let message = format!(
         "the {} has been deleted (is_deleted() is True), so it has no elements; import it before it is deleted or \

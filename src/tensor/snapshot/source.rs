@@ -55,6 +55,8 @@ pub(crate) enum Source {
     Held(Box<dyn Hold>),
     /// Another view of the same memory.
     Snapshot(Snapshot),
+    /// A view of more of the same memory.
+    Part(Snapshot),
     /// Another view of the same memory, with the other devices that it is on.
     Aliased(Box<(Snapshot, Aliases)>),
     /// Memory that the caller vouches for.
@@ -86,7 +88,7 @@ impl Source {
     /// The streams of the view that this one is based on.
     pub(crate) fn usage(&self) -> Option<&StreamUsage> {
         match self {
-            Self::Snapshot(view) => view.usage(),
+            Self::Snapshot(view) | Self::Part(view) => view.usage(),
             Self::Aliased(aliased) => aliased.0.usage(),
             _ => None,
         }

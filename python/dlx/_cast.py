@@ -1,0 +1,72 @@
+"""`convert(dtype=)`: the cast of the library that the result belongs to."""
+
+from __future__ import annotations
+
+import sys
+
+from ._core import CopyRefused, DType, from_dlpack
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+_COMPLEX = 5  # kDLComplex
+
+
+def _name(x: Any) -> str:
+    return f"{type(x).__module__}.{type(x).__qualname__}"
+
+
+def _dtype(x: Any) -> DType:
+    """Return the dtype of an array, also where dlx cannot read its library's name."""
+    try:
+        return DType(x.dtype)
+    except (AttributeError, TypeError):
+        return from_dlpack(x).dtype
+
+
+def _by_library(made: Any, dtype: DType) -> Any:
+    """Call the library's own cast, which makes an array."""
+    name = dtype.name
+    torch, tensorflow = sys.modules.get("torch"), sys.modules.get("tensorflow")
+    if torch is not None and isinstance(made, torch.Tensor):
+        return made.to(getattr(torch, name))
+    if tensorflow is not None and isinstance(made, tensorflow.Tensor):
+        return tensorflow.cast(made, getattr(tensorflow, name))
+    namespace = getattr(made, "__array_namespace__", lambda: None)()
+    # Extension dtypes, such as those of ml_dtypes, are known by their names alone.
+    own = getattr(namespace, name, name)
+    if callable(astype := getattr(namespace, "astype", None)):
+        return astype(made, own)
+    return made.astype(own)
+
+
+def cast(made: Any, dtype: DType, copy: bool | None) -> Any:
+    """Return ``made`` with elements of ``dtype``: itself, or what its library casts.
+
+    Raises ``BufferError`` if the library has no such dtype, or casts to another one,
+    and if a cast from complex numbers would drop their imaginary parts; `CopyRefused`
+    if ``copy`` is False.
+    """
+    before = _dtype(made)
+    if before == dtype:
+        return made
+    if copy is False:
+        raise CopyRefused(
+            f"copy=False, but the tensor is of {before} and not of {dtype}"
+        )
+    if before.code == _COMPLEX != dtype.code:
+        raise BufferError(
+            f"a cast from {before} to {dtype} would drop the imaginary parts; "
+            "pass the real part alone, or dtype= a complex type"
+        )
+    try:
+        result = _by_library(made, dtype)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise BufferError(f"{_name(made)} cannot be cast to {dtype}") from error
+    if (after := _dtype(result)) != dtype:
+        hint = ""
+        if isinstance(made, getattr(sys.modules.get("jax"), "Array", ())):
+            hint = ", as it does unless jax_enable_x64 is set"
+        raise BufferError(f"{_name(made)} was cast to {after}, not to {dtype}{hint}")
+    return result

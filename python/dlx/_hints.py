@@ -1,0 +1,161 @@
+"""What to pass instead of an object that dlx cannot take: imported to word an error."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from . import _core
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["device", "tensor"]
+
+_TRACED = "stands for an array whose elements are not known while"
+
+# Module and name of a class, what its instances are, and what to pass in their place.
+# Nothing is imported to find the class; the first that fits counts.
+_CLASSES = (
+    (
+        "jax.core",
+        "Tracer",
+        f"{_TRACED} jit, grad or vmap trace; call dlx outside of the traced function, "
+        "or inside by jax.pure_callback",
+    ),
+    (
+        "torch.fx",
+        "Proxy",
+        f"{_TRACED} torch.fx traces; call dlx in a function that torch.fx.wrap names",
+    ),
+    (
+        "keras",
+        "KerasTensor",
+        f"{_TRACED} Keras builds a model; call dlx on what the model returns",
+    ),
+    ("tensorflow", "Variable", "is a variable; pass x.value()"),
+    ("keras", "Variable", "is a variable; pass keras.ops.convert_to_numpy(x)"),
+    ("tensorflow", "SparseTensor", "is sparse; pass tf.sparse.to_dense(x)"),
+    ("tensorflow", "RaggedTensor", "has rows of several lengths; pass x.to_tensor()"),
+    (
+        "tensorflow.python.framework.ops",
+        "SymbolicTensor",
+        f"{_TRACED} tf.function traces; call dlx outside of the traced function, "
+        "or inside by tf.py_function",
+    ),
+    (
+        "torch.nn",
+        "Module",
+        "holds tensors; pass one of its parameters, "
+        "or x.state_dict() to dlx.convert_tree",
+    ),
+    ("pandas", "DataFrame", "is a table; pass x.to_numpy(dtype) with a numeric dtype"),
+    ("pandas", "Series", "is a column; pass x.to_numpy(dtype) with a numeric dtype"),
+    ("pandas", "Index", "is an index; pass x.to_numpy(dtype) with a numeric dtype"),
+    ("polars", "LazyFrame", "is a query; pass x.collect().to_numpy()"),
+    (
+        "polars",
+        "DataFrame",
+        "is a table; pass x.cast(dtype).to_numpy() with a numeric dtype of polars, "
+        "without nulls (x.drop_nulls(), x.fill_null(value))",
+    ),
+    (
+        "polars",
+        "Series",
+        "is a column; pass x.cast(dtype).to_numpy() with a numeric dtype of polars, "
+        "without nulls (x.drop_nulls(), x.fill_null(value))",
+    ),
+    ("xarray", "DataArray", "wraps an array; pass x.data"),
+    ("xarray", "Variable", "wraps an array; pass x.data"),
+    ("xarray", "Dataset", "holds arrays; pass one of them, x[name].data"),
+    ("pyarrow", "ChunkedArray", "may be in pieces; pass x.combine_chunks()"),
+    ("pyarrow", "Table", "is a table; pass x.column(name).combine_chunks()"),
+    ("scipy.sparse", "sparray", "is sparse; pass x.toarray()"),
+    ("scipy.sparse", "spmatrix", "is sparse; pass x.toarray()"),
+    ("dask.array", "Array", "is not computed yet; pass x.compute()"),
+    ("h5py", "Dataset", "is in a file; pass x[...]"),
+    ("awkward", "Array", "has rows of any length; pass x.to_numpy() if they are equal"),
+)
+
+
+def tensor(x: object) -> str | None:
+    """Say what ``x`` is, which was passed as a tensor, and what to pass instead.
+
+    None for an object of a class that dlx does not know.
+    """
+    for module, name, hint in _CLASSES:
+        known = getattr(sys.modules.get(module), name, None)
+        if isinstance(known, type) and isinstance(x, known):
+            return f"it {hint}"
+    if x is None:
+        return "expected a tensor; a function without a return statement gives None"
+    if isinstance(x, (type, type(sys))):
+        kind = "class" if isinstance(x, type) else "module"
+        name = x.__qualname__ if isinstance(x, type) else x.__name__
+        return (
+            f"{name} is a {kind} and no tensor; dlx.convert takes the tensor first, "
+            "then what to convert it to"
+        )
+    if isinstance(x, (bool, int, float, complex)):
+        return "it is a Python number; pass numpy.asarray(x)"
+    if isinstance(x, str):
+        return "expected a tensor; a str holds no numbers"
+    return _container(x)
+
+
+class _FoundError(Exception):
+    """A tensor was found."""
+
+
+def _container(x: object) -> str | None:
+    """As `tensor`, for a container."""
+    from ._tree import held_by, map_tree
+
+    def look(leaf: object) -> object:
+        if _core.is_tensor(leaf):
+            raise _FoundError
+        return leaf
+
+    try:
+        # An object that is no container is no tensor either.
+        if held_by(x):
+            map_tree(look, x)
+    except _FoundError:
+        return "it holds tensors; pass it to dlx.convert_tree, or pass one of them"
+    if isinstance(x, (list, tuple)):
+        return "it is a sequence of Python objects; pass numpy.asarray(x)"
+    if isinstance(x, (dict, set, frozenset)):
+        return "it is a container and no tensor; dlx.convert_tree takes containers"
+    return None
+
+
+# The device types of DLPack by other names; ``gpu`` may be either.
+_NAMES = {
+    "gpu": ("cuda", "rocm"),
+    "hip": ("rocm",),
+    "mps": ("metal",),
+    "xpu": ("oneapi",),
+    "sycl": ("oneapi",),
+    "host": ("cpu",),
+}
+
+
+def device(text: str, names: Sequence[str], index: bool) -> str | None:
+    """Return the names for `dlx.Device` that ``text`` may mean, to choose from.
+
+    ``text`` is what another library or the user calls a device, or without ``index`` a
+    device type; ``names`` are those of the device types. None if it contains no name
+    that dlx knows.
+    """
+    words = sorted((*names, *_NAMES), key=len, reverse=True)
+    pattern = rf"(?<![a-z])({'|'.join(words)})(?:device)?(?![a-z])\D{{0,4}}(\d*)"
+    # A path ends with it: "/job:localhost/replica:0/task:0/device:CPU:0".
+    if not (found := re.findall(pattern, text.lower())):
+        return None
+    word, number = found[-1]
+    named = [
+        f"{name}:{int(number or 0)}" if index and name != "cpu" else name
+        for name in _NAMES.get(word, (word,))
+    ]
+    return " or ".join(repr(name) for name in named)

@@ -1,0 +1,379 @@
+"""Asking a tensor of the target for a capsule, and reading what is in it."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import os
+import sys
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from dlx.check import structs
+from dlx.check.experiments import Lab, Untestable, settle
+from dlx.check.probe import natives
+from dlx.check.records import Record, Struct
+from dlx.check.structs import UNVERSIONED, USED, VERSIONED
+
+__all__ = ["Export", "Given", "Kinds", "Method", "fields_of", "given", "readable"]
+
+Keywords = tuple[tuple[str, Any], ...]
+
+_ROUNDS = 10
+_LARGE = 10 << 20
+"""Elements of a tensor whose memory an allocator gives back to the system."""
+
+
+@cache
+def _pipe() -> tuple[int, int]:
+    return os.pipe()
+
+
+@cache
+def _libc() -> Any:
+    return ctypes.CDLL(None)
+
+
+def readable(address: int) -> bool:
+    """Return whether a byte can be read; the kernel looks, so nothing crashes."""
+    reader, writer = _pipe()
+    if _libc().write(writer, ctypes.c_void_p(address), ctypes.c_size_t(1)) != 1:
+        return False
+    os.read(reader, 1)
+    return True
+
+
+@dataclass(frozen=True)
+class Given:
+    """A tensor of the target, and the elements that it has to export."""
+
+    tensor: Any
+    expected: bytes | None
+
+
+def _dlpack(x: Any, keywords: Keywords) -> Any:
+    return x.__dlpack__(**dict(keywords))
+
+
+def _place(x: Any) -> Any:
+    return x.__dlpack_device__()
+
+
+def numbers(dtype: str, shape: tuple[int, ...]) -> Any:
+    """Return the elements 1, 2, 3, ... of a NumPy array."""
+    count = int(np.prod(shape))
+    return np.arange(1, count + 1).astype(np.dtype(dtype)).reshape(shape)
+
+
+def given(lab: Lab, kind: str, dtype: str, shape: tuple[int, ...]) -> Given:
+    """Make a tensor of the target: of a NumPy array, or of a kind that it names."""
+    if shape == (_LARGE,):
+        return Given(lab.make(np.zeros(shape, np.dtype(dtype))), None)
+    if not kind:
+        dimensions = lab.target.dimensions
+        if dimensions and len(shape) != dimensions:
+            if not shape:
+                raise Untestable("no-such-tensor")
+            shape = (int(np.prod(shape)), *[1] * (dimensions - 1))
+        array = numbers(dtype, shape)
+        made = lab.make(array)
+        # A library may make another dtype, as JAX does of 64 bits.
+        if lab.target.show is not None:
+            seen = lab.ask(lab.part("show"), made)
+            if seen.error is None and seen.value.dtype != array.dtype:
+                raise Untestable("no-such-tensor")
+        return Given(made, array.tobytes())
+    if kind not in lab.target.tensors:
+        raise Untestable("no-such-tensor")
+    answer = lab.ask(lab.target.tensor, lab.target.tensors[kind])
+    if answer.error is not None:
+        raise Untestable("no-such-tensor")
+    return Given(answer.value, lab.shown(answer.value))
+
+
+def elements(tensor: Any, item: int) -> bytes | None:
+    """Return the elements of a tensor on the host, row-major; None if unreadable."""
+    shape = tensor.shape[: tensor.ndim] if tensor.ndim else []
+    if not all(shape):
+        return b""
+    strides = [*structs.row_major(shape)]
+    if tensor.strides and tensor.ndim:
+        strides = tensor.strides[: tensor.ndim]
+    first = (tensor.data or 0) + tensor.byte_offset
+    ends = [(n - 1) * s * item for n, s in zip(shape, strides, strict=True)]
+    low = first + sum(min(0, end) for end in ends)
+    high = first + sum(max(0, end) for end in ends) + item
+    if high - low > 1 << 28 or not all(map(readable, (low, high - 1))):
+        return None
+    memory = (ctypes.c_uint8 * (high - low)).from_address(low)
+    start = np.frombuffer(memory, np.uint8)[first - low :]
+    steps = (*(s * item for s in strides), 1)
+    return np.lib.stride_tricks.as_strided(start, (*shape, item), steps).tobytes()
+
+
+def fields_of(managed: Any, name: str, expected: bytes | None) -> Struct:
+    """Return the fields of a managed tensor as a record has them."""
+    versioned = name.removeprefix(USED) == VERSIONED
+    tensor = managed.dl_tensor if hasattr(managed, "dl_tensor") else managed
+    rank = max(0, min(tensor.ndim, 64))
+    null = [
+        field for field in ("data", "shape", "strides") if not getattr(tensor, field)
+    ]
+    if hasattr(managed, "deleter") and not managed.deleter:
+        null.append("deleter")
+    dtype = (tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes)
+    sound = tensor.device.device_type == 1 and (tensor.shape or not rank)
+    found = elements(tensor, (dtype[1] * dtype[2] + 7) // 8) if sound else None
+    return Struct(
+        name=name,
+        version=(managed.version.major, managed.version.minor) if versioned else (0, 0),
+        flags=managed.flags if versioned else 0,
+        device=(tensor.device.device_type, tensor.device.device_id),
+        dtype=dtype,
+        ndim=tensor.ndim,
+        shape=tuple(tensor.shape[:rank]) if tensor.shape else None,
+        strides=tuple(tensor.strides[:rank]) if tensor.strides else None,
+        byte_offset=tensor.byte_offset,
+        null=tuple(null),
+        values="" if found is None or len(found) > 64 else found.hex(),
+        equal=None if expected is None else found == expected,
+    )
+
+
+@dataclass(frozen=True)
+class Export:
+    """The target exports a tensor; `then` says what becomes of the capsule."""
+
+    keywords: Keywords = ()
+    dtype: str = "float32"
+    shape: tuple[int, ...] = (2, 3)
+    kind: str = ""
+    then: str = "drop"
+    """drop, consume, thread, pending, forget, free, change, or twice."""
+    locate_name: bool = False
+    """Whether to find out where the name of the capsule is, which takes a while."""
+
+    def run(self, lab: Lab) -> Record:
+        """Do it."""
+        shape = (_LARGE,) if self.then == "free" else self.shape
+        if self.then in ("free", "change") and not getattr(lab.target, self.then):
+            raise Untestable(f"not-observable: the target has no `{self.then}`")
+        source = given(lab, self.kind, self.dtype, shape)
+        x = source.tensor
+        notes: dict[str, Any] = {}
+        lab.step("is asked for its device")
+        place = lab.ask(_place, x)
+        notes["device"] = _device(place.value)
+        lab.step("exports a tensor")
+        before = sys.getrefcount(x)
+        answer = lab.ask(_dlpack, x, self.keywords)
+        if answer.error is not None:
+            return Record(raised=answer.raised, notes=notes)
+        capsule = answer.value
+        answer.value = None
+        try:
+            name = structs.capsule_name(capsule) or ""
+        except TypeError:
+            notes["returned"] = type(capsule).__name__
+            return Record(notes=notes)
+        notes["name"] = name
+        if name not in (VERSIONED, UNVERSIONED):
+            return Record(notes=notes)
+        address = structs.capsule_pointer(capsule, name)
+        managed = structs.managed_at(address, name)
+        if self.locate_name:
+            notes["static name"] = mapped(structs.capsule_name_address(capsule))
+        struct = fields_of(managed, name, source.expected)
+        where = (managed.dl_tensor.data or 0) + managed.dl_tensor.byte_offset
+        notes["aligned"] = where % 256 == 0
+        if lab.target.address is not None and struct.null.count("data") == 0:
+            own = lab.ask(lab.part("address"), x).value
+            if isinstance(own, int):
+                notes["shares"] = own == where
+        natives.watch(address, address + type(managed).deleter.offset)
+        source, kept = Given(None, source.expected), [capsule]
+        del capsule
+        lab.step(_STEPS[self.then])
+        holder = [x]
+        del x  # the holder may let go of it
+        self._end(lab, holder, kept, address, name, notes)
+        notes["deleted"] = natives.watched(address)
+        if self.then == "drop" and not notes["deleted"]:
+            # A destructor may free the tensor without the struct's deleter.
+            notes["deleted"] = int(released(lab, self.keywords))
+        if holder:
+            gc.collect()
+            notes["references kept"] = sys.getrefcount(holder[0]) - before + 1
+        return Record(struct=struct, notes=notes)
+
+    def _end(
+        self,
+        lab: Lab,
+        holder: list[Any],
+        kept: list[Any],
+        address: int,
+        name: str,
+        notes: dict[str, Any],
+    ) -> None:
+        managed = structs.managed_at(address, name)
+        expected = numbers(self.dtype, self.shape).tobytes()
+        if self.then == "pending":
+            left = natives.drop_pending(kept)
+            notes["pending"] = type(left).__name__
+            return
+        if self.then == "twice":
+            again = lab.ask(_dlpack, holder[0], self.keywords)
+            if again.error is None and structs.capsule_name(again.value) == name:
+                other = structs.capsule_pointer(again.value, name)
+                notes["independent"] = other != address
+                kept.clear()
+                left = structs.managed_at(other, name)
+                notes["kept"] = fields_of(left, name, expected).equal
+            again.value = None
+            kept.clear()
+            return
+        if self.then == "drop":
+            kept.clear()
+            return
+        structs.rename(kept[0], USED + name)
+        kept.clear()
+        notes["deleted by the used capsule"] = natives.watched(address)
+        if self.then == "forget":
+            holder.clear()
+            gc.collect()
+            others = [lab.ask(lab.part("make"), numbers("float32", (2, 3)) * 0)]
+            notes["kept"] = fields_of(managed, name, expected).equal
+            del others
+        if self.then in ("free", "change"):
+            names = {**lab.target.names, "x": holder[0]}
+            names["y"] = lab.ask(lab.part("make"), numbers("float32", (1,))).value
+            struct = fields_of(managed, name, None)
+            lab.ask(exec, getattr(lab.target, self.then), names)
+            names.clear()
+            gc.collect()
+            where = (managed.dl_tensor.data or 0) + managed.dl_tensor.byte_offset
+            notes["kept"] = readable(where)
+            if self.then == "change":
+                notes["kept"] = fields_of(managed, name, None) == struct
+            if not readable(where):
+                return
+        if self.then == "thread":
+            natives.delete_elsewhere(managed.deleter, address)
+        else:
+            natives.call(managed.deleter, [address, 0, 0, 0])
+
+
+def released(lab: Lab, keywords: Keywords) -> bool:
+    """Return whether memory goes back to the system when its capsule is dropped."""
+    x = lab.make(np.zeros((_LARGE,), np.float32))
+    answer = lab.ask(_dlpack, x, keywords)
+    name = structs.capsule_name(answer.value) or ""
+    managed = structs.managed_at(structs.capsule_pointer(answer.value, name), name)
+    where = (managed.dl_tensor.data or 0) + managed.dl_tensor.byte_offset
+    answer.value = x = None
+    settle(lambda: not readable(where))
+    return not readable(where)
+
+
+_STEPS = {
+    "drop": "drops an unused capsule",
+    "consume": "deletes what was consumed",
+    "thread": "deletes on a thread without the GIL",
+    "pending": "drops an unused capsule while an exception is pending",
+    "forget": "has forgotten the tensor that it exported",
+    "free": "gives up the memory that it exported",
+    "change": "changes the shape of a tensor that it exported",
+    "twice": "exports the tensor once more",
+}
+
+
+def _device(value: Any) -> Any:
+    if not isinstance(value, tuple) or len(value) != 2:
+        return f"a {type(value).__name__}"
+    try:
+        return [int(value[0]), int(value[1])]
+    except (TypeError, ValueError):
+        return "not integers"
+
+
+def mapped(address: int) -> bool | None:
+    """Return whether an address is in a file's mapping, so static; None if unknown."""
+    try:
+        with open("/proc/self/maps", encoding="utf-8") as maps:
+            lines = maps.read().splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        ends, _, _, _, _, *path = line.split(maxsplit=5)
+        start, end = (int(part, 16) for part in ends.split("-"))
+        if start <= address < end:
+            return bool(path) and not path[0].startswith("[")
+    return False
+
+
+@dataclass(frozen=True)
+class Kinds:
+    """The target exports each tensor of `cannot_export`, or of `tensors`."""
+
+    which: str = "cannot_export"
+    keywords: Keywords = (("max_version", (1, 3)),)
+
+    def run(self, lab: Lab) -> Record:
+        """Do it: what each kind raised, or whether its elements are as shown."""
+        kinds = getattr(lab.target, self.which)
+        notes: dict[str, Any] = {}
+        for kind, expression in kinds.items():
+            lab.step(f"exports what is {kind}")
+            made = lab.ask(lab.target.tensor, expression)
+            if made.error is not None:
+                continue
+            x, made.value = made.value, None
+            expected = lab.shown(x)
+            answer = lab.ask(_dlpack, x, self.keywords)
+            if answer.error is not None:
+                raised = answer.raised
+                assert raised is not None
+                notes[kind] = [*raised.bases]
+                continue
+            name = structs.capsule_name(answer.value) or ""
+            managed = structs.managed_at(
+                structs.capsule_pointer(answer.value, name), name
+            )
+            struct = fields_of(managed, name, expected)
+            notes[kind] = struct.equal
+            if "data" in struct.null and struct.shape and all(struct.shape):
+                notes[kind] = "NULL data"
+        if not notes:
+            raise Untestable("no-such-tensor")
+        return Record(notes={"kinds": notes})
+
+
+@dataclass(frozen=True)
+class Method:
+    """Calls of the target's own methods that need no capsule."""
+
+    what: str
+    """positional, or failing (ten refused exports)."""
+
+    def run(self, lab: Lab) -> Record:
+        """Do it."""
+        x = given(lab, "", "float32", (2, 3)).tensor
+        lab.step("exports a tensor")
+        if self.what == "positional":
+            answer = lab.ask(lambda: x.__dlpack__(None))
+            return Record(raised=answer.raised)
+        before = sys.getrefcount(x)
+        answer = lab.ask(lambda: None)
+        for _ in range(_ROUNDS):
+            answer = lab.ask(lambda: x.__dlpack__(dl_device=(12, 0)))
+            raised = answer.raised
+            answer.value = answer.error = None
+        if raised is None:
+            raise Untestable("not-asked: the target refuses no device")
+        settle(lambda: sys.getrefcount(x) <= before)
+        return Record(
+            raised=raised, notes={"references kept": sys.getrefcount(x) - before}
+        )

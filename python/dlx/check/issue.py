@@ -1,0 +1,51 @@
+"""Reproductions as files, and the text of an issue to paste."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from dlx.check.results import Header, Report, Result
+
+__all__ = ["write"]
+
+
+def write(report: Report, folder: Path) -> int:
+    """Write each reproduction and an issue into a folder; return their number.
+
+    Malformed stimuli are left out: no producer may send them.
+    """
+    found = [
+        result
+        for result in report.results
+        if result.failed and result.reproduction and result.confirmed == "reproduced"
+    ]
+    if not found:
+        return 0
+    folder.mkdir(parents=True, exist_ok=True)
+    for result in found:
+        name = result.check.removeprefix(f"{result.role}.")
+        text = f"# {result.text}\n{result.reproduction}"
+        (folder / f"{result.role}.{name}.py").write_text(text, encoding="utf-8")
+    text = "\n".join(_issue(report.header, found))
+    (folder / "issue").with_suffix(".md").write_text(text + "\n", encoding="utf-8")
+    return len(found)
+
+
+def _issue(header: Header, found: list[Result]) -> Iterator[str]:
+    yield (
+        f"{header.target} {header.version}, NumPy {header.numpy}, Python "
+        f"{header.python}, {header.platform}."
+    )
+    for result in found:
+        derived = ", as we read it" if result.derived else ""
+        yield ""
+        yield f"## {result.text}"
+        yield ""
+        yield f"{result.level.upper()}{derived} ({result.source}): {result.statement}"
+        yield ""
+        yield f"Expected: {result.expected}."
+        yield ""
+        yield "```python"
+        yield result.reproduction.rstrip()
+        yield "```"

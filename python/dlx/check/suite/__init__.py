@@ -1,0 +1,26 @@
+"""The rows of the suite: one declarative table for each role.
+
+A row never changes its meaning under its name: a stricter one gets another name.
+"""
+
+from __future__ import annotations
+
+from dlx.check.suite.absent import NOT_CHECKABLE, NOT_YET_WRITTEN
+from dlx.check.suite.consumer import CONSUMER
+from dlx.check.suite.producer import PRODUCER
+from dlx.check.suite.row import Check, NotCheckable
+from dlx.check.suite.table import TABLE
+
+__all__ = [
+    "CHECKS",
+    "NOT_CHECKABLE",
+    "NOT_YET_WRITTEN",
+    "SUITE",
+    "Check",
+    "NotCheckable",
+]
+
+SUITE = "1.3.0"
+"""The DLPack version, and a count of the suite's own."""
+
+CHECKS: tuple[Check, ...] = (*PRODUCER, *CONSUMER, *TABLE)

@@ -1,0 +1,66 @@
+"""What a row consists of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dlx.check.expect import Expectation
+from dlx.check.experiments import Experiment
+
+__all__ = [
+    "CONFLICT",
+    "EFFECTS",
+    "MUST",
+    "SHOULD",
+    "Check",
+    "NotCheckable",
+]
+
+MUST, SHOULD, CONFLICT = "must", "should", "conflict"
+
+EFFECTS = (
+    "wrong numbers",
+    "memory freed",
+    "shared after copy=True",
+    "written though protected",
+    "crash",
+    "leak",
+    "refusal",
+    "class of error",
+    "metadata",
+)
+"""What a deviation does to a user, the worst first."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One row: stimulus, expectation, and where the requirement comes from."""
+
+    id: str
+    requirements: str
+    level: str
+    experiment: Experiment
+    expects: Expectation
+    effect: str = "class of error"
+    stimulus: str = "legal"
+    """legal, older (legal until DLPack 1.2), or malformed."""
+    facts: tuple[tuple[Expectation, str], ...] = ()
+    """Where the requirement leaves a choice: which one was taken."""
+    profile: str = "dlpack"
+    """What a target must mean to follow: dlpack, array-api, from_dlpack, or table."""
+    needs: str = ""
+    """The check on which this one rests."""
+    since: str = "1.3.0"
+
+    @property
+    def role(self) -> str:
+        """Return the role of the target: producer, consumer or table."""
+        return self.id.split(".", 1)[0]
+
+
+@dataclass(frozen=True)
+class NotCheckable:
+    """A requirement that no row can check, and why."""
+
+    requirements: str
+    reason: str

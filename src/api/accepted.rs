@@ -1,0 +1,133 @@
+//! What a kernel accepts: the dtype, layout and alignment that `borrow` checks before it lends anything.
+
+#![forbid(unsafe_code)]
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::abi::DLDataType;
+use crate::tensor::snapshot::Snapshot;
+use crate::types::dtype::{self, DType};
+use crate::types::error::Error;
+
+/// What is accepted of each tensor of a block.
+pub(super) struct Accepted {
+    dtypes: DTypes,
+    contiguous: bool,
+    /// In bytes.
+    align: usize,
+}
+
+enum DTypes {
+    Any,
+    OfAll(DLDataType),
+    /// One for each tensor; `None` stands for any.
+    OfEach(Vec<Option<DLDataType>>),
+}
+
+impl Accepted {
+    /// The options of `borrow` for `count` tensors; `None` if all tensors are accepted.
+    pub(super) fn of(
+        dtype: Option<&Bound<'_, PyAny>>,
+        contiguous: bool,
+        align: Option<i64>,
+        count: usize,
+    ) -> PyResult<Option<Box<Self>>> {
+        if dtype.is_none() && !contiguous && align.is_none() {
+            return Ok(None);
+        }
+        let align = align.unwrap_or(1);
+        let align = usize::try_from(align)
+            .ok()
+            .filter(|align| align.is_power_of_two());
+        let Some(align) = align else {
+            return Err(PyValueError::new_err(
+                "align takes a number of bytes that is a power of two",
+            ));
+        };
+        Ok(Some(Box::new(Self {
+            dtypes: DTypes::of(dtype, count)?,
+            contiguous,
+            align,
+        })))
+    }
+
+    /// Refuses the tensor at `index` if the kernel does not accept it.
+    pub(super) fn check(
+        &self,
+        index: usize,
+        snapshot: &Snapshot,
+        is_out: bool,
+    ) -> Result<(), Error> {
+        let meta = snapshot.meta();
+        // A copy of what is written would keep the result to itself.
+        let remedy = |read: &str| match is_out {
+            true => {
+                "let the kernel write to dlx.empty(shape, dtype), and copy that to out".to_owned()
+            }
+            false => read.to_owned(),
+        };
+        if let Some(accepted) = self.dtypes.at(index)
+            && accepted != meta.dtype
+        {
+            return Err(Error::refused(format!(
+                "the tensor is of {}, and dtype accepts {accepted}; {}",
+                dtype::name(meta.dtype),
+                remedy(&format!(
+                    "cast it in its library, or by dlx.convert(x, to, dtype='{}')",
+                    dtype::name(accepted)
+                )),
+                accepted = dtype::name(accepted),
+            )));
+        }
+        if self.contiguous && !snapshot.is_row_major() {
+            return Err(Error::refused(format!(
+                "the tensor has shape {:?} and strides {:?}, and contiguous=True accepts row-major elements without \
+                 gaps; {}",
+                snapshot.shape(),
+                snapshot.strides(),
+                remedy("dlx.from_dlpack(x, copy=True) makes them that")
+            )));
+        }
+        let address = meta.data.addr();
+        if address & (self.align - 1) != 0 {
+            return Err(Error::refused(format!(
+                "the tensor is at address {address:#x}, which is no multiple of align={}; {}",
+                self.align,
+                remedy("dlx.from_dlpack(x, copy=True) is aligned to 256 bytes")
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl DTypes {
+    fn of(dtype: Option<&Bound<'_, PyAny>>, count: usize) -> PyResult<Self> {
+        let Some(dtype) = dtype else {
+            return Ok(Self::Any);
+        };
+        let Ok(each) = dtype.cast::<PyList>() else {
+            return Ok(Self::OfAll(DType::of(dtype)?));
+        };
+        if each.len() != count {
+            return Err(PyValueError::new_err(format!(
+                "dtype lists {} dtypes for {count} tensors; expected one for each, out included",
+                each.len()
+            )));
+        }
+        let one = |dtype: Bound<'_, PyAny>| match dtype.is_none() {
+            true => Ok(None),
+            false => DType::of(&dtype).map(Some),
+        };
+        Ok(Self::OfEach(each.iter().map(one).collect::<PyResult<_>>()?))
+    }
+
+    fn at(&self, index: usize) -> Option<DLDataType> {
+        match self {
+            Self::Any => None,
+            Self::OfAll(dtype) => Some(*dtype),
+            Self::OfEach(each) => each[index],
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! Iteration over a tensor: its parts along the first dimension.
+
+#![forbid(unsafe_code)]
+
+use std::ops::Range;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+
+use crate::tensor::object::Tensor;
+use crate::tensor::snapshot::Snapshot;
+
+/// Extent of the first dimension.
+pub(super) fn first_extent(snapshot: &Snapshot) -> PyResult<i64> {
+    let extent = snapshot.shape().first().copied();
+    extent.ok_or_else(|| PyTypeError::new_err("the tensor has no dimensions, so no length"))
+}
+
+/// The parts of a tensor along its first dimension, in turn.
+#[pyclass(frozen, module = "dlx._core")]
+pub(crate) struct Parts {
+    tensor: Py<Tensor>,
+    left: Mutex<Range<i64>>,
+}
+
+impl Parts {
+    pub(super) fn new(tensor: Py<Tensor>, extent: i64) -> Self {
+        let left = Mutex::new(0..extent);
+        Self { tensor, left }
+    }
+
+    fn left(&self) -> MutexGuard<'_, Range<i64>> {
+        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[pymethods]
+impl Parts {
+    fn __iter__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Tensor>>> {
+        let next = self.left().next();
+        let part = |index: i64| {
+            self.tensor
+                .get()
+                .__getitem__(index.into_pyobject(py)?.as_any())
+        };
+        next.map(part).transpose()
+    }
+
+    fn __length_hint__(&self) -> usize {
+        self.left().clone().count()
+    }
+
+    /// The tensor may hold an object that refers back to this one.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.tensor)
+    }
+}

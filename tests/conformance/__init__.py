@@ -1,0 +1,1 @@
+"""Tests of `dlx.check`, the conformance suite."""

@@ -1,0 +1,80 @@
+"""Runs the suite against the reference, wrong in one way, in forks of this process."""
+
+from __future__ import annotations
+
+import faulthandler
+import gc
+import os
+import select
+import signal
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from dlx.check.isolate import Batch
+from dlx.check.run import _all
+from dlx.check.suite.row import Check
+from dlx.check.zygote import JOURNAL, Journal, _checks, _child
+
+from conformance import reference
+
+
+class Forking:
+    """What `Zygote` is, without a process that forks."""
+
+    def __init__(self, fault: str) -> None:
+        """Be wrong in this way."""
+        self.fault = fault
+        self.work = _checks("conformance.reference:target", {})
+
+    def run(
+        self,
+        ids: Any,
+        silence: float,
+        each: Callable[[dict[str, Any]], None] = lambda line: None,
+    ) -> Batch:
+        """Have a child work."""
+        with tempfile.TemporaryDirectory() as folder:
+            journal, output = Path(folder, "journal"), Path(folder, "output")
+            with open(journal, "wb") as file:
+                file.truncate(JOURNAL)
+            read = Journal(str(journal))
+            command = {"work": ids, "journal": str(journal), "output": str(output)}
+            child = os.fork()
+            if child == 0:
+                reference.FAULT = self.fault
+                # What pytest holds is not looked through, and it prints no crash.
+                gc.freeze()
+                faulthandler.disable()
+                _child(command, self.work)
+            return self._wait(child, read, output, silence)
+
+    def _wait(self, child: int, read: Journal, output: Path, silence: float) -> Batch:
+        ended = os.pidfd_open(child)
+        lines: list[dict[str, Any]] = []
+        heard = time.monotonic()
+        while True:
+            done = select.select([ended], [], [], 0.05)[0]
+            new = [*read.lines()]
+            lines += new
+            heard = time.monotonic() if new else heard
+            if done or time.monotonic() - heard > silence:
+                break
+        if not done:
+            os.kill(child, signal.SIGKILL)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        os.close(ended)
+        return Batch(lines, status if done else None, output.read_text())
+
+
+def found(fault: str, checks: Iterable[Check]) -> set[str]:
+    """Return the rows that find a fault."""
+    chosen = {check.id: check for check in checks}
+    seen = _all(Forking(fault), chosen, 2.0)  # type: ignore[arg-type]
+    failed = {
+        name for name, result in seen.items() if result[0] not in ("meets", "fact")
+    }
+    assert not {name for name in failed if seen[name][0] == "error"}, seen
+    return failed

@@ -1,0 +1,81 @@
+"""Each row finds a library that is wrong in one way; the reference meets them all.
+
+`mutants.json` names each fault of `conformance.reference` and the rows that find it.
+With DLX_EVERY_MUTANT=1 every row is run against each, to show that no other finds it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+from dlx.check import run
+from dlx.check.requirements import requirements, spelled
+from dlx.check.suite import CHECKS, NOT_CHECKABLE, NOT_YET_WRITTEN
+
+from conformance.forking import found
+
+HERE = Path(__file__).parent
+MUTANTS: dict[str, str] = json.loads((HERE / "mutants.json").read_text())
+ROWS = {check.id: check for check in CHECKS}
+TABLE = (HERE.parents[1] / "docs/requirements.md").read_text()
+
+
+def test_the_reference_meets_every_row() -> None:
+    """docs/check.md: what the suite asks for can be had, and nothing is untestable."""
+    report = run("conformance.reference:target")
+    wrong = [
+        (result.check, result.result, result.text)
+        for result in report.results
+        if result.result not in ("meets", "fact")
+    ]
+    assert not wrong
+
+
+@pytest.mark.parametrize("fault", MUTANTS)
+def test_a_mutant_is_found_by_the_rows_that_are_named(fault: str) -> None:
+    """docs/check.md: a row that no mutant kills would hold for any library."""
+    named = MUTANTS[fault].split()
+    everything = os.environ.get("DLX_EVERY_MUTANT")
+    checks = CHECKS if everything else [ROWS[name] for name in named]
+    assert found(fault, checks) == set(named)
+
+
+def test_each_row_is_killed_by_a_mutant() -> None:
+    """docs/check.md: a row without a mutant does not land."""
+    assert {row for rows in MUTANTS.values() for row in rows.split()} == set(ROWS)
+
+
+def test_each_row_has_its_own_name() -> None:
+    """docs/check.md: a deviations file names rows exactly."""
+    assert len(ROWS) == len(CHECKS)
+
+
+def test_each_requirement_has_a_row_or_a_reason() -> None:
+    """docs/requirements.md: R1 to R154, each once in one of three lists."""
+    rows = {name for check in CHECKS for name in check.requirements.split()}
+    reasons = {name for each in NOT_CHECKABLE for name in each.requirements.split()}
+    assert rows | reasons | NOT_YET_WRITTEN == set(requirements())
+    assert not rows & reasons
+    assert not (rows | reasons) & NOT_YET_WRITTEN
+
+
+def test_the_packages_table_is_that_of_the_document() -> None:
+    """docs/requirements.md: who, level, statement and source, word for word."""
+    for line in re.findall(r"^\| (R\d+ \|.*) \|$", TABLE, re.M):
+        name, *who, level, statement, source = (c.strip() for c in line.split(" | "))
+        found = requirements()[name]
+        assert (found.level, found.statement) == (level, statement)
+        assert found.who == (who[0] if who else "related")
+        assert found.source == spelled(source)
+
+
+def test_a_source_is_spelled_out() -> None:
+    """docs/check.md: letters and numbers of our table mean nothing to others."""
+    assert requirements()["R59"].source == (
+        "array API, `from_dlpack`, array API, copies and views"
+    )
+    assert requirements()["R9"].source.startswith("dlpack.h line 303-305")

@@ -1,0 +1,94 @@
+"""A deviation comes with a short program, which shows it without dlx."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from dlx.check import Report, Result, run, select
+from dlx.check.issue import write
+from dlx.cli import main
+
+ISSUE = "issue" + ".md"
+BLOCKED = "import sys; sys.modules['dlx'] = None; exec(open(sys.argv[1]).read())"
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return run("numpy")
+
+
+def shown(report: Report) -> list[Result]:
+    return [result for result in report.results if result.reproduction]
+
+
+def test_each_deviation_of_numpy_is_reproduced(report: Report) -> None:
+    """docs/check.md: evidence is a program, not the suite's word."""
+    found = [result for result in report.results if result.failed]
+    assert found
+    assert {result.confirmed for result in found} == {"reproduced"}
+
+
+def test_a_reproduction_has_at_most_twelve_lines(report: Report) -> None:
+    """docs/check.md: of the target, NumPy and ctypes."""
+    for result in shown(report):
+        lines = result.reproduction.strip().splitlines()
+        assert 3 <= len(lines) <= 12, result.reproduction
+        assert "dlx" not in result.reproduction
+
+
+def test_a_reproduction_ends_as_it_says_where_there_is_no_dlx(
+    report: Report, tmp_path: Path
+) -> None:
+    """docs/check.md: an exception that says what is wrong, or the signal."""
+    for number, result in enumerate(shown(report)):
+        file = tmp_path / f"{number}.py"
+        file.write_text(result.reproduction)
+        command = [sys.executable, "-c", BLOCKED, str(file)]
+        ended = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert ended.returncode != 0, result.reproduction
+        if result.result == "deviates":
+            last = ended.stderr.strip().splitlines()[-1]
+            wrong = "AssertionError", result.text.removeprefix("raises ").split(":")[0]
+            assert last.startswith(wrong), last
+
+
+def test_what_only_dlx_sees_is_unconfirmed() -> None:
+    """docs/check.md: a deviation that its program does not show fails no run."""
+    found = run(
+        "conformance.hostile:only_beside_dlx", select(["consumer.missing.device"])
+    )
+    assert [result.result for result in found.results] == ["deviates"]
+    assert [result.confirmed for result in found.results] == ["unconfirmed"]
+    assert found.exit_code == 0
+
+
+def test_reproductions_are_written_with_an_issue(
+    report: Report, tmp_path: Path
+) -> None:
+    """docs/check.md: `--repros DIR`; malformed stimuli are no issue for anybody."""
+    count = write(report, tmp_path / "numpy")
+    files = sorted(path.name for path in (tmp_path / "numpy").iterdir())
+    assert files == sorted(
+        [ISSUE, *(f"{each.check}.py" for each in shown(report) if each.failed)]
+    )
+    assert count == len(files) - 1
+    text = (tmp_path / "numpy" / ISSUE).read_text()
+    assert "array API, `from_dlpack`" in text
+    assert text.count("```python") == count
+
+
+def test_the_command_writes_reproductions(tmp_path: Path) -> None:
+    """docs/check.md: `python -m dlx check numpy --repros DIR`."""
+    only = ["--only", "consumer.missing.device"]
+    assert main(["check", "numpy", *only, "--repros", str(tmp_path)]) == 1
+    assert (tmp_path / "numpy" / "consumer.missing.device.py").is_file()
+
+
+def test_a_target_with_dlx_in_its_name_is_checked_too() -> None:
+    """docs/check.md: dlx itself is a target, and deviates in nothing."""
+    found = run("dlx")
+    assert [result for result in found.results if result.failed] == []
+    assert found.exit_code == 0

@@ -1,0 +1,119 @@
+"""A run reports every check, whatever the target does to its process."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from dlx.check import CannotCheck, CutOff, Report, run, select
+from dlx.cli import main
+
+ONE = "consumer.deleter.null"
+SOME = select(["consumer.deleter.*", "consumer.major.newer"])
+
+
+def results(report: Report) -> dict[str, str]:
+    return {result.check: result.result for result in report.results}
+
+
+def test_numpy_meets_what_it_is_known_to_meet() -> None:
+    """docs/check.md: NumPy calls each deleter once and accepts none (R8, R9)."""
+    found = run("numpy", SOME)
+    assert results(found)[ONE] == "meets"
+    assert found.header.target == "numpy"
+
+
+@pytest.mark.parametrize(
+    ("target", "result", "says"),
+    [
+        ("aborting", "crashes", "SIGABRT"),
+        ("hanging", "hangs", "no end"),
+        ("leaving", "crashes", "exits with code 0"),
+        ("exiting", "deviates", "SystemExit"),
+        ("killing", "crashes", "SIGKILL"),
+    ],
+)
+def test_a_target_that_ends_its_process_gets_a_full_report(
+    target: str, result: str, says: str
+) -> None:
+    """R9 is where it ends; the checks behind it are run all the same."""
+    found = run(f"conformance.hostile:{target}", SOME)
+    one = next(each for each in found.results if each.check == ONE)
+    assert one.result == result
+    assert says in one.text
+    others = [value for name, value in results(found).items() if name != ONE]
+    assert len(others) == len(SOME) - 1
+    assert set(others) <= {"meets", "fact"}
+
+
+@pytest.mark.parametrize("target", ["closing", "forking", "printing"])
+def test_a_target_that_forks_or_closes_descriptors_gets_a_full_report(
+    target: str,
+) -> None:
+    """R8: the journal is in shared memory, and a second process is ended."""
+    found = results(run(f"conformance.hostile:{target}", SOME))
+    assert len(found) == len(SOME)
+    assert set(found.values()) <= {"meets", "fact"}
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("nothing", "no target 'nothing'"),
+        ("conformance.hostile:missing", "AttributeError"),
+        ("check.nowhere:target", "ModuleNotFoundError"),
+        ("conformance.hostile:raising", "RuntimeError: on purpose"),
+        ("conformance.hostile:ending", "it ended the process"),
+        ("conformance.hostile:wrong", "not a Target"),
+    ],
+)
+def test_a_target_that_cannot_be_checked_is_an_error(target: str, says: str) -> None:
+    """docs/check.md: exit code 2, and one line that says why."""
+    with pytest.raises(CannotCheck, match=says):
+        run(target, SOME)
+
+
+def test_a_report_reads_back_as_it_was_written() -> None:
+    """docs/check.md: lines of JSON, `dlx-check/1`."""
+    found = run("numpy", SOME)
+    assert Report.read(found.lines()) == Report.read(list(found.lines()))
+    assert [*Report.read(found.lines()).lines()] == [*found.lines()]
+
+
+def test_a_report_that_was_cut_off_is_refused() -> None:
+    """docs/check.md: a report without its footer is of a run that was cut off."""
+    lines = [*run("numpy", SOME).lines()]
+    for count in range(len(lines)):
+        with pytest.raises(CutOff):
+            Report.read(lines[:count])
+
+
+def test_two_runs_give_the_same_report_but_for_times() -> None:
+    """docs/check.md: no address, id or time is in a result."""
+    first, second = run("numpy"), run("numpy")
+    assert first.results == second.results
+    assert first.header == second.header
+
+
+def test_the_command_writes_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """docs/check.md: `python -m dlx check numpy --only ... --json FILE`."""
+    file = tmp_path / "numpy.jsonl"
+    code = main(["check", "numpy", "--only", "consumer.deleter.*", "--json", str(file)])
+    assert code == 0
+    assert "numpy" in capsys.readouterr().out
+    assert json.loads(file.read_text().splitlines()[0])["target"] == "numpy"
+
+
+def test_an_unknown_target_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/check.md: 2, could not run."""
+    assert main(["check", "nothing"]) == 2
+    assert "no target 'nothing'" in capsys.readouterr().err
+
+
+def test_a_report_is_of_one_target(capsys: pytest.CaptureFixture[str]) -> None:
+    """docs/check.md: a file with two headers could not be read back."""
+    assert main(["check", "numpy", "dlx", "--json", "unused.jsonl"]) == 2
+    assert "name one target" in capsys.readouterr().err

@@ -1,0 +1,233 @@
+"""Objects that have `__array__`: pandas, xarray, polars and others."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import dlx
+import numpy as np
+import pytest
+from support.optional_libraries import requires
+
+
+class Series:
+    """What has `__array__` as NumPy 2 has it, over memory that it keeps."""
+
+    def __init__(self, array: Any) -> None:
+        """Keep the array."""
+        self.array = array
+        self.asked: list[bool | None] = []
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Return the memory, or a copy of it on request."""
+        self.asked.append(copy)
+        return self.array.copy() if copy else self.array
+
+
+class Copying(Series):
+    """What can only copy, and says so."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Return a copy."""
+        self.asked.append(copy)
+        if copy is False:
+            raise ValueError("Unable to avoid copy")
+        return self.array.copy()
+
+
+class Old(Series):
+    """What has `__array__` as it was before NumPy 2."""
+
+    def __array__(self, dtype: Any = None) -> Any:  # type: ignore[override]
+        """Return the memory."""
+        return self.array
+
+
+class OldCopying(Series):
+    """The same, which copies and does not say so."""
+
+    def __array__(self, dtype: Any = None) -> Any:  # type: ignore[override]
+        """Return a view of a copy, which does not own its memory."""
+        return self.array.copy()[:]
+
+
+class Liar(Series):
+    """What copies although it was asked not to."""
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """Return a copy."""
+        return self.array.copy()
+
+
+@pytest.mark.parametrize("kind", [Series, Old])
+@pytest.mark.parametrize("copy", [None, False])
+def test_memory_that_an_object_shows_is_shared(kind: Any, copy: bool | None) -> None:
+    """docs/design.md, The way in: the address is the same each time."""
+    a = np.arange(3.0)
+    t = dlx.from_dlpack(kind(a), copy=copy)
+    assert t.data_ptr == a.ctypes.data
+    assert not t.is_copied
+
+
+@pytest.mark.parametrize("kind", [Copying, OldCopying, Liar])
+def test_a_copy_is_called_a_copy(kind: Any) -> None:
+    """R37: by IS_COPIED, and R58: `copy=False` refuses it."""
+    x = kind(np.arange(3.0))
+    t = dlx.from_dlpack(x)
+    assert t.is_copied
+    assert t.tolist() == [0, 1, 2]
+    with pytest.raises(dlx.CopyRefused, match="the producer made a copy"):
+        dlx.from_dlpack(x, copy=False)
+
+
+def test_a_copy_that_belongs_to_nobody_else_is_made_once() -> None:
+    """It may be all of a file."""
+    x = Copying(np.arange(3.0))
+    dlx.from_dlpack(x)
+    assert x.asked == [False, None]
+
+
+def test_the_array_keeps_the_memory_alive() -> None:
+    """R11: the object itself may go."""
+    x = Series(np.arange(3.0))
+    t, gone = dlx.from_dlpack(x), weakref.ref(x)
+    del x
+    gc.collect()
+    assert gone() is None
+    assert t.tolist() == [0, 1, 2]
+
+
+def test_read_only_memory_stays_read_only() -> None:
+    """R39: pandas shows its memory as that."""
+    a = np.arange(3.0)
+    a.flags.writeable = False
+    assert dlx.from_dlpack(Series(a)).readonly
+
+
+def test_the_copy_of_an_object_is_not_lent_for_writing() -> None:
+    """N0: what is written to it would be lost."""
+    with (
+        pytest.raises(BufferError, match="what is written would be lost"),
+        dlx.borrow(out=Copying(np.zeros(3))),
+    ):
+        pass
+    with dlx.borrow(out=Series(a := np.zeros(3))) as (t, _):
+        t.numpy()[:] = 1
+    assert a.tolist() == [1, 1, 1]
+
+
+def test_the_copy_of_a_producer_is_not_lent_for_writing() -> None:
+    """R37: a capsule says so by its flag."""
+
+    class Exporting:
+        def __dlpack__(self, **keywords: Any) -> Any:
+            return np.zeros(3).__dlpack__(**keywords | {"copy": True})
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 1, 0
+
+    with (
+        pytest.raises(BufferError, match="what is written would be lost"),
+        dlx.borrow(out=Exporting()),
+    ):
+        pass
+    own = dlx.from_dlpack(Exporting())
+    with dlx.borrow(out=own) as (t, _):
+        t.numpy()[:] = 1
+    assert own.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("answer", [None, [1.0], 3])
+def test_what_returns_no_array_is_a_type_error(answer: Any) -> None:
+    """As NumPy says."""
+    with pytest.raises(TypeError, match=r"not a numpy\.ndarray"):
+        dlx.from_dlpack(Series(answer))
+
+
+def test_an_array_of_objects_is_refused() -> None:
+    """R102: DLPack has none."""
+    with pytest.raises(BufferError, match="object"):
+        dlx.from_dlpack(Series(np.array(["a", None])))
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit()])
+def test_an_interruption_is_not_taken_for_a_refusal(error: BaseException) -> None:
+    """R60."""
+
+    class Interrupted:
+        def __array__(self, **_: Any) -> Any:
+            raise error
+
+    with pytest.raises(type(error)):
+        dlx.from_dlpack(Interrupted())
+
+
+def test_a_class_has_no_array() -> None:
+    """Its attribute is a function of instances."""
+    with pytest.raises(AttributeError, match="type has no __dlpack__"):
+        dlx.from_dlpack(Series)
+
+
+def test_what_is_only_convertible_is_no_tensor() -> None:
+    """docs/bridge.md: `bridge` hands it on as it is."""
+    x = Series(np.zeros(3))
+    assert dlx.bridge(np.ndarray)(lambda x: x)(x) is x
+
+
+def test_pandas_is_shared_where_it_can_be() -> None:
+    """Series and frames of one dtype; NaN stays NaN."""
+    pd = requires("pandas")
+    a = np.array([1, 2, np.nan])
+    t = dlx.from_dlpack(pd.Series(a, copy=False))
+    assert (t.data_ptr, t.readonly, t.is_copied) == (a.ctypes.data, True, False)
+    frame = pd.DataFrame(np.array([[1, 2], [3, 4]]), copy=False)
+    t = dlx.from_dlpack(frame, copy=False)
+    assert t.tolist() == [[1, 2], [3, 4]]
+    assert dlx.from_dlpack(pd.Series([1, 2], dtype="Int64")).tolist() == [1, 2]
+
+
+def test_a_table_of_several_dtypes_is_refused() -> None:
+    """NumPy's common dtype would be another one: 2**53 + 1 is no float."""
+    pd = requires("pandas")
+    frame = pd.DataFrame({"a": [2**53 + 1, 2], "b": [0.5, 3]})
+    with pytest.raises(BufferError, match="pass one column"):
+        dlx.from_dlpack(frame)
+    assert dlx.from_dlpack(frame["a"]).tolist() == [2**53 + 1, 2]
+
+
+def test_pandas_with_missing_integers_is_refused() -> None:
+    """DLPack has no nulls, and 2**53 + 1 is no float."""
+    pd = requires("pandas")
+    with pytest.raises(BufferError, match="null_count 1"):
+        dlx.from_dlpack(pd.Series([2**53 + 1, None], dtype="Int64"))
+
+
+def test_polars_is_shared_where_it_is_one_chunk() -> None:
+    """Read-only; more chunks are refused with the call that makes them one."""
+    pl = requires("polars")
+    s = pl.Series([1, 2, 3])
+    t = dlx.from_dlpack(s, copy=False)
+    assert t.readonly
+    assert dlx.from_dlpack(s).data_ptr == t.data_ptr
+    s = s.append(pl.Series([4]))
+    with pytest.raises(BufferError, match=r"rechunk\(\)"):
+        dlx.from_dlpack(s)
+    assert dlx.from_dlpack(s.rechunk()).tolist() == [1, 2, 3, 4]
+
+
+def test_polars_with_nulls_is_refused() -> None:
+    """Its `__array__` would make floats of them."""
+    pl = requires("polars")
+    with pytest.raises(BufferError, match="null_count 1"):
+        dlx.from_dlpack(pl.Series([2**53 + 1, None]))
+
+
+def test_xarray_is_shared() -> None:
+    """Also for writing."""
+    xr = requires("xarray")
+    a = np.zeros((2, 3))
+    with dlx.borrow(out=xr.DataArray(a, dims=("x", "y"))) as (t, _):
+        t.numpy()[1] = 1
+    assert a.tolist() == [[0, 0, 0], [1, 1, 1]]

@@ -1,0 +1,115 @@
+"""`borrow(dtype=, contiguous=, align=)`: what a kernel does not accept is refused."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import dlx
+import numpy as np
+import pytest
+
+F4, F8 = np.zeros(3, "f4"), np.zeros(3)
+
+
+def borrowed(*tensors: Any, **options: Any) -> tuple[Any, ...]:
+    """Enter a block, and leave it."""
+    with dlx.borrow(*tensors, **options) as views:
+        return tuple(str(view.dtype) for view in views[:-1])
+
+
+@pytest.mark.parametrize("dtype", ["float32", np.float32, np.dtype("f4"), (2, 32, 1)])
+def test_one_dtype_is_that_of_all(dtype: Any) -> None:
+    """docs/streams.md: given as `DType` takes it, a triple is one dtype."""
+    assert borrowed(F4, out=F4.copy(), dtype=dtype) == ("float32", "float32")
+    with pytest.raises(
+        BufferError, match="of float64, and dtype accepts float32; cast"
+    ):
+        borrowed(F4, F8, dtype=dtype)
+
+
+def test_a_list_has_a_dtype_for_each() -> None:
+    """`None` stands for any, and `out` comes last."""
+    assert borrowed(F4, F8, out=F4.copy(), dtype=["float32", None, F4.dtype]) == (
+        "float32",
+        "float64",
+        "float32",
+    )
+    with pytest.raises(BufferError, match="of float64") as refused:
+        borrowed(F4, out=[F8], dtype=["float32", "float32"])
+    assert refused.value.__notes__ == ["argument out[0] of dlx.borrow"]
+
+
+def test_a_list_of_another_length_is_a_value_error() -> None:
+    """At the call."""
+    with pytest.raises(ValueError, match="lists 1 dtypes for 2 tensors"):
+        dlx.borrow(F4, F4, dtype=["float32"])
+
+
+def test_what_is_no_dtype_is_an_error_at_the_call() -> None:
+    """As `DType` says."""
+    with pytest.raises(ValueError, match="not a dtype of DLPack"):
+        dlx.borrow(F4, dtype="real")
+
+
+def test_the_cast_that_the_message_names_is_accepted() -> None:
+    """`convert(dtype=)`."""
+    cast = dlx.convert(F8, np, dtype="float32")
+    assert borrowed(cast, dtype="float32") == ("float32",)
+
+
+@pytest.mark.parametrize(
+    "view", [lambda a: a.T, lambda a: a[:, ::2], lambda a: a[::-1]]
+)
+def test_contiguous_refuses_other_layouts(view: Any) -> None:
+    """The copy that the message names is accepted."""
+    x = view(np.zeros((4, 6)))
+    with pytest.raises(BufferError, match="contiguous=True accepts row-major"):
+        borrowed(x, contiguous=True)
+    assert borrowed(dlx.from_dlpack(x, copy=True), contiguous=True)
+    assert borrowed(x)
+
+
+def test_an_address_has_to_be_aligned() -> None:
+    """In bytes; tensors without elements have the address 0, which is."""
+    whole = dlx.from_dlpack(np.zeros(64), copy=True)
+    assert borrowed(whole, align=256)
+    with pytest.raises(BufferError, match=r"no multiple of align=64; .*copy=True"):
+        borrowed(whole[1:], align=64)
+    assert borrowed(whole[8:], whole[:0], align=64)
+
+
+@pytest.mark.parametrize("align", [0, -8, 3, 48])
+def test_an_alignment_is_a_power_of_two(align: int) -> None:
+    """At the call."""
+    with pytest.raises(ValueError, match="power of two"):
+        dlx.borrow(F4, align=align)
+
+
+def test_nothing_is_kept_of_a_refused_block() -> None:
+    """Who owns what: also of the tensors before the refused one."""
+    before = sys.getrefcount(F4), sys.getrefcount(F8)
+    for _ in range(5):
+        with pytest.raises(BufferError):
+            borrowed(F4, F8, dtype="float32")
+    assert (sys.getrefcount(F4), sys.getrefcount(F8)) == before
+
+
+@pytest.mark.parametrize(
+    ("out", "options"),
+    [
+        (np.zeros(3), {"dtype": "float32"}),
+        (np.zeros((2, 3), "f4").T, {"contiguous": True}),
+        (np.zeros(9, "u1")[1:].view("f8"), {"align": 64}),
+    ],
+)
+def test_the_advice_for_out_keeps_the_result(out: Any, options: Any) -> None:
+    """N0: what is written to a copy of it would be lost."""
+    with pytest.raises(BufferError, match=r"dlx\.empty\(shape, dtype\)") as refused:
+        borrowed(out=out, **options)
+    assert "copy=True" not in str(refused.value)
+    own = dlx.empty(out.shape, options.get("dtype", str(out.dtype)))
+    with dlx.borrow(out=own, **options) as (t, _):
+        t.numpy()[...] = 7
+    out[...] = own
+    assert (out == 7).all()

@@ -1,0 +1,169 @@
+"""`convert(dtype=, detach=)`, and targets given by name or by namespace."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import array_api_strict
+import dlx
+import ml_dtypes
+import numpy as np
+import pytest
+import tvm_ffi
+from support.optional_libraries import requires
+
+LIBRARIES = ["numpy", "torch", "jax", "array_api_strict"]
+
+
+@pytest.mark.parametrize("to", LIBRARIES)
+@pytest.mark.parametrize("name", ["float32", "int16", "complex64", "bool"])
+def test_the_target_casts_what_is_of_another_dtype(to: str, name: str) -> None:
+    """Array API, `astype`: the values are those of NumPy's cast."""
+    requires(to)
+    x = np.array([0, 1, 2], "i4")
+    made = dlx.convert(x, to, dtype=name)
+    t = dlx.from_dlpack(made)
+    assert t.dtype == name
+    assert t.tolist() == x.astype(name).tolist()
+
+
+@pytest.mark.parametrize("to", LIBRARIES)
+def test_what_is_of_that_dtype_is_shared(to: str) -> None:
+    """R59: `dtype=` alone copies nothing; a plain array comes back itself."""
+    requires(to)
+    x = np.arange(16, dtype="f4")
+    made = dlx.convert(x, to, dtype=np.float32, copy=False if to != "jax" else None)
+    assert dlx.convert(made, to, dtype="float32") is made
+    if to != "jax":  # It copies what is less aligned than its own.
+        assert dlx.from_dlpack(made).data_ptr == x.ctypes.data
+
+
+@pytest.mark.parametrize("dtype", ["float32", np.float32, np.dtype("f4"), (2, 32, 1)])
+def test_a_dtype_is_given_as_dlx_takes_dtypes(dtype: Any) -> None:
+    """Also as the object of a library that is not the target."""
+    made = dlx.convert(np.arange(3), array_api_strict, dtype=dtype)
+    assert made.dtype == array_api_strict.float32
+    assert dlx.convert(np.arange(3), np, dtype=made.dtype).dtype == "f4"
+
+
+def test_a_dtype_of_ml_dtypes_is_cast_to() -> None:
+    """NumPy knows it by name only."""
+    made = dlx.convert(np.arange(3.0), np, dtype="bfloat16")
+    assert made.dtype == ml_dtypes.bfloat16
+    assert made.tolist() == [0, 1, 2]
+
+
+def test_a_cast_is_a_copy() -> None:
+    """R58: which `copy=False` rules out."""
+    with pytest.raises(dlx.CopyRefused, match="is of int64 and not of float32"):
+        dlx.convert(np.arange(3), np, dtype="float32", copy=False)
+
+
+@pytest.mark.parametrize("to", LIBRARIES)
+def test_no_cast_drops_imaginary_parts(to: str) -> None:
+    """Array API, `astype`: which leaves that undefined."""
+    requires(to)
+    x = np.ones(2, "c8")
+    with pytest.raises(BufferError, match="drop the imaginary parts; pass the real"):
+        dlx.convert(x, to, dtype="float32")
+    assert dlx.from_dlpack(dlx.convert(x.real, to, dtype="float32")).tolist() == [1, 1]
+
+
+@pytest.mark.filterwarnings("ignore:Explicitly requested dtype:UserWarning")
+def test_a_cast_to_another_dtype_is_refused() -> None:
+    """JAX casts to float32 unless it is told to have float64."""
+    requires("jax")
+    with pytest.raises(BufferError, match=r"to float32, not to float64.*enable_x64"):
+        dlx.convert(np.ones(2, "f4"), "jax", dtype="float64")
+
+
+def test_an_importer_that_casts_is_taken_at_its_word() -> None:
+    """JAX imports float64 as float32, which is refused unless one asks for that."""
+    jax = requires("jax")
+    x = np.arange(3.0)
+    with pytest.raises(BufferError, match="pass dtype='float32'"):
+        dlx.convert(x, jax)
+    assert dlx.convert(x, jax, dtype="float32").tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("to", [dlx.Tensor, tvm_ffi.Tensor, "pyarrow"])
+def test_a_library_without_a_cast_says_so(to: Any) -> None:
+    """Nothing else casts."""
+    with pytest.raises(BufferError, match="cannot be cast to float32"):
+        dlx.convert(np.arange(3), to, dtype="float32")
+
+
+def test_a_dtype_that_the_library_lacks_is_refused() -> None:
+    """With the library's error as the cause."""
+    with pytest.raises(BufferError, match="cannot be cast to bfloat16") as refused:
+        dlx.convert(np.arange(3), array_api_strict, dtype="bfloat16")
+    assert refused.value.__cause__ is not None
+
+
+def test_a_tensor_that_records_gradients_is_detached_on_request() -> None:
+    """R61: it shares the memory, and the tensor goes on recording."""
+    torch = requires("torch")
+    x = torch.ones(3, requires_grad=True)
+    a = dlx.convert(x, np, detach=True)
+    a[0] = 5
+    assert x.tolist() == [5, 1, 1]
+    assert x.requires_grad
+    with pytest.raises(BufferError, match="requires grad"):
+        dlx.convert(x, np)
+
+
+def test_the_export_of_a_class_is_detached_on_request() -> None:
+    """docs/classes.md: it is the tensor that records."""
+    torch = requires("torch")
+
+    class Parameters(dlx.ExchangeMixin, exchange="data"):
+        def __init__(self, data: Any) -> None:
+            self.data = data
+
+    x = Parameters(torch.ones(3, requires_grad=True))
+    assert dlx.convert(x, np, detach=True).tolist() == [1, 1, 1]
+
+
+def test_what_records_nothing_is_not_asked() -> None:
+    """Arrays of NumPy have no `detach`."""
+    x = np.ones(3)
+    assert dlx.convert(x, np, detach=True) is x
+
+
+def test_a_name_is_imported() -> None:
+    """As `import` would; what is not installed is said to be that."""
+    assert dlx.convert(np.ones(3), "array_api_strict").shape == (3,)
+    with pytest.raises(ModuleNotFoundError, match="no_such_library"):
+        dlx.convert(np.ones(3), "no_such_library")
+    assert "no_such_library" not in sys.modules
+
+
+@pytest.mark.parametrize("name", ["numpy", "torch"])
+def test_namespaces_of_array_api_compat_are_targets(name: str) -> None:
+    """Of which `array_namespace(x)` returns one."""
+    compat = requires(f"array_api_compat.{name}")
+    made = dlx.convert(np.ones(3), compat)
+    assert type(made) is type(getattr(requires(name), "ones")(3))  # noqa: B009
+
+
+def test_a_namespace_need_not_be_a_module() -> None:
+    """Array API: an object with its functions."""
+    functions: dict[str, Any] = {"__array_namespace_info__": None, "Array": np.ndarray}
+    namespace: Any = SimpleNamespace(**functions)
+    assert type(dlx.convert(dlx.empty(3, "float32"), namespace)) is np.ndarray
+    with pytest.raises(TypeError, match=r"a namespace .* or a name"):
+        dlx.convert(np.ones(3), object())  # type: ignore[call-overload]
+
+
+def test_nothing_is_kept_of_a_refused_cast() -> None:
+    """docs/design.md, Who owns what."""
+    x = np.arange(3)
+    before = sys.getrefcount(x)
+    for _ in range(10):
+        with pytest.raises(BufferError):
+            dlx.convert(x, tvm_ffi.Tensor, dtype="float32")
+    gc.collect()
+    assert sys.getrefcount(x) == before

@@ -1,0 +1,6 @@
+# The same whether torch is installed or not.
+from typing import Any
+
+class Tensor: ...
+
+def __getattr__(name: str) -> Any: ...

@@ -1,0 +1,147 @@
+"""Code as users write it, for mypy and Pyright: what calls give, and what is wrong.
+
+Nothing runs this. An expected error is marked for each checker, which reports a mark
+without an error.
+"""
+
+from typing import Any, assert_type
+
+import dlx
+import numpy as np
+import torch
+from dlx.types import SupportsDLPack
+from numpy.typing import NDArray
+
+x = np.ones((2, 3), "float32")
+t = dlx.from_dlpack(x)
+assert_type(t, dlx.Tensor)
+assert_type(t.shape, tuple[int, ...])
+
+# convert: a class names what comes back, a namespace does not.
+assert_type(dlx.convert(x, torch.Tensor), torch.Tensor)
+assert_type(dlx.convert(x, dlx.Tensor), dlx.Tensor)
+array: NDArray[Any] = dlx.convert(t, np.ndarray)
+assert_type(dlx.convert(x, torch), Any)
+assert_type(dlx.convert(x, np, device="cpu", copy=False), Any)
+assert_type(dlx.convert(x, "torch", dtype="float32"), Any)
+dlx.convert(x, torch, to_device="cpu")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+assert_type(dlx.convert(x, t), dlx.Tensor)
+assert_type(dlx.convert(t, np.ones(3), dtype="float32"), NDArray[Any])
+
+# empty: of the kind of `like`, and of the dtype that is asked for.
+assert_type(dlx.empty(3, "float32"), dlx.Tensor)
+assert_type(dlx.empty((2, 3), "float32", like=np.ones(3)), NDArray[Any])
+assert_type(dlx.empty(3, "float32", like=torch.Tensor), torch.Tensor)
+assert_type(dlx.empty(3, "float32", like=torch), Any)
+assert_type(dlx.empty(3, "float32", like=t), dlx.Tensor)
+dlx.empty(3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+
+# borrow: a view of each tensor, `out` last, and the stream.
+with dlx.borrow(x) as (tx, s):
+    assert_type(tx, dlx.Tensor)
+    assert_type(s, dlx.Stream | Any)
+with dlx.borrow(x, t, out=x, stream=1) as (tx, tt, to, s):
+    assert_type(to, dlx.Tensor)
+    assert_type(s, dlx.Stream | Any)
+with dlx.borrow(out=x) as (to, s):
+    assert_type(to, dlx.Tensor)
+with dlx.borrow(x, out=[x, t]) as (tx, to, tt, s):
+    pass
+with dlx.borrow(*[x, t]) as (tx, tt, s):
+    pass
+with dlx.borrow(x, outs=x) as (tx, s):  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue,reportUnknownVariableType]
+    pass
+with dlx.borrow(x) as (tx, tt, s):  # type: ignore[misc]  # pyright: ignore[reportAssignmentType,reportUnknownVariableType]
+    pass
+
+
+@dlx.bridge(np)
+def scaled(a: NDArray[Any], b: NDArray[Any], *, factor: float = 1) -> NDArray[Any]:
+    """A function of NumPy arrays."""
+    product: NDArray[Any] = (a + b) * factor
+    return product
+
+
+@dlx.bridge(np)
+def summed(a: NDArray[Any], out: NDArray[Any] | None = None) -> NDArray[Any]:
+    """A function with a place for its result."""
+    sums: NDArray[Any] = np.add(a, a, out=out)
+    return sums
+
+
+@dlx.bridge(np, result=torch)
+def anything(a: Any, b: SupportsDLPack, factor: float = 1) -> Any:
+    """A function whose parameters take any tensors."""
+    return a + b
+
+
+class Model:
+    """A class with a bridged method."""
+
+    @dlx.bridge(np)
+    def predict(self, a: NDArray[Any], *, scale: int = 1) -> NDArray[Any]:
+        """A method."""
+        return a * scale
+
+
+y = torch.Tensor()
+assert_type(scaled(x, x), NDArray[Any])
+assert_type(scaled(x, x, factor=2), NDArray[Any])
+assert_type(scaled(y, y), Any)
+assert_type(scaled(y, y, factor=2), Any)
+assert_type(scaled(x, y, factor=2), Any)
+assert_type(summed(x, out=x), NDArray[Any])
+assert_type(summed(y, out=y), Any)
+assert_type(summed(y), Any)
+assert_type(anything(y, b=t, factor=3), Any)
+assert_type(Model().predict(x, scale=2), NDArray[Any])
+assert_type(Model().predict(y, scale=2), Any)
+scaled(x, x, facter=2)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+scaled(y, y, facter=2)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+scaled(y, y, factor="2")  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType,reportCallIssue]
+anything(y, t, facter=3)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+Model().predict(y, skale=2)  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+scaled(x)  # pyright: ignore[reportCallIssue]
+
+
+class Loader:
+    """A class with bridged class and static methods."""
+
+    @classmethod
+    @dlx.bridge(np)
+    def load(cls, a: NDArray[Any]) -> int:
+        """A class method."""
+        return a.ndim
+
+    @dlx.bridge(np)
+    @staticmethod
+    def check(a: NDArray[Any]) -> int:
+        """A static method."""
+        return a.ndim
+
+
+assert_type(Loader.load(x), int)
+assert_type(Loader().load(x), int)
+assert_type(Loader.check(x), int)
+
+
+class Array(dlx.ExchangeMixin, exchange="data"):
+    """A class that exports its attribute."""
+
+    def __init__(self, data: object) -> None:
+        """Keep an array of any library."""
+        self.data = data
+
+
+assert_type(Array.from_dlpack(x), Array)
+assert_type(dlx.convert(x, Array), Array)
+assert_type(Array(x).__dlpack_device__()[1], int)
+
+# Devices.
+assert_type(t.device.type, dlx.DeviceType)
+dlx.from_dlpack(x, device=("cuda", 0))
+dlx.from_dlpack(x, device=t.device, copy=True)
+dlx.from_dlpack(x, release="record_stream")
+dlx.from_dlpack(x, release="never")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+dlx.from_dlpack(x, devise="cpu")  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
+dlx.from_dlpack(x, device=object())  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
