@@ -5,6 +5,7 @@
 
 mod accepted;
 pub(crate) mod borrow;
+pub(crate) mod check;
 pub(crate) mod entry;
 pub(crate) mod fast;
 pub(crate) mod from_dlpack;

@@ -11,7 +11,6 @@ pub mod abi;
 
 mod adapters;
 mod api;
-mod check;
 mod classes;
 mod convert;
 mod copy;
@@ -43,13 +42,13 @@ mod _core {
     #[pymodule_export]
     use crate::api::borrow::Borrow;
     #[pymodule_export]
+    use crate::api::check::check_natives;
+    #[pymodule_export]
     use crate::api::from_dlpack::is_tensor;
     #[pymodule_export]
     use crate::api::trace::{trace_with, traced_ends};
     #[pymodule_export]
     use crate::api::writing::{increment_version, written};
-    #[pymodule_export]
-    use crate::check::check_natives;
     #[pymodule_export]
     use crate::classes::mixin::{
         allocate, current_work_stream, dlpack_device, dlpack_device_aliases, exported,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import weakref
+from ctypes import POINTER, PYFUNCTYPE, c_char_p, c_int, c_int64, c_void_p, py_object
+from importlib import import_module
 from typing import Any
 
 import dlx
@@ -24,6 +27,24 @@ class Series:
         """Return the memory, or a copy of it on request."""
         self.asked.append(copy)
         return self.array.copy() if copy else self.array
+
+
+def without_base(array: Any) -> Any:
+    """Make an array of doubles over memory that it does not name, as C code may."""
+    prototype = PYFUNCTYPE(c_void_p, py_object, c_char_p)
+    pointer = prototype(("PyCapsule_GetPointer", ctypes.pythonapi))
+    core = "core" if np.__version__ < "2" else "_core"
+    multiarray = import_module(f"numpy.{core}._multiarray_umath")
+    api = pointer(multiarray._ARRAY_API, None)
+    functions = ctypes.cast(api, POINTER(c_void_p))
+    pyarray_new = PYFUNCTYPE(
+        *(py_object, py_object, c_int, POINTER(c_int64), c_int, c_void_p, c_void_p),
+        *(c_int, c_int, c_void_p),
+    )(functions[93])
+    writable, double = 0x400, 12
+    dims = (c_int64 * 1)(array.size)
+    made = (np.ndarray, 1, dims, double, None, array.ctypes.data, 0, writable, None)
+    return pyarray_new(*made)
 
 
 class Copying(Series):
@@ -80,6 +101,54 @@ def test_a_copy_is_called_a_copy(kind: Any) -> None:
     assert t.tolist() == [0, 1, 2]
     with pytest.raises(dlx.CopyRefused, match="the producer made a copy"):
         dlx.from_dlpack(x, copy=False)
+
+
+def test_memory_that_an_object_keeps_for_itself_is_copied() -> None:
+    """R37: IS_COPIED promises that nobody else writes to it."""
+
+    class Pool:
+        def __init__(self) -> None:
+            self.made: list[Any] = []
+
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+            self.made.append(np.zeros(2))
+            return self.made[-1]
+
+    pool = Pool()
+    t = dlx.from_dlpack(pool)
+    for made in pool.made:
+        made[:] = 5
+    assert t.is_copied
+    assert t.tolist() == [0, 0]
+
+
+def test_a_masked_array_is_refused_here_too() -> None:
+    """docs/design.md, The way in: its memory does not show the mask."""
+    masked = np.ma.masked_array([1.0, -999.0], mask=[False, True])
+    with pytest.raises(BufferError, match="mask"):
+        dlx.from_dlpack(Series(masked))
+
+
+def test_an_error_that_is_no_refusal_is_not_tried_again() -> None:
+    """A method that imports its own object ends at once, as in NumPy."""
+    calls = []
+
+    class Endless:
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+            calls.append(copy)
+            return np.asarray(dlx.from_dlpack(self))
+
+    with pytest.raises(RecursionError):
+        dlx.from_dlpack(Endless())
+    assert len(calls) < 2000
+
+
+@pytest.mark.parametrize("name", ["__array__", "__arrow_c_stream__"])
+def test_a_method_that_is_none_is_no_method(name: str) -> None:
+    """Python's way to take one away."""
+    x = type("Without", (), {name: None})()
+    with pytest.raises(AttributeError, match="has no __dlpack__"):
+        dlx.from_dlpack(x)
 
 
 def test_a_copy_that_belongs_to_nobody_else_is_made_once() -> None:
@@ -231,3 +300,26 @@ def test_xarray_is_shared() -> None:
     with dlx.borrow(out=xr.DataArray(a, dims=("x", "y"))) as (t, _):
         t.numpy()[1] = 1
     assert a.tolist() == [[0, 0, 0], [1, 1, 1]]
+
+
+def test_an_index_of_pandas_is_not_lent_for_writing() -> None:
+    """N0: a RangeIndex shows an array that it keeps beside its numbers."""
+    pd = requires("pandas")
+    with (
+        pytest.raises(BufferError, match=r"is a pandas\.Index, which is immutable"),
+        dlx.borrow(out=pd.RangeIndex(4)),
+    ):
+        pass
+
+
+def test_memory_that_an_array_does_not_own_is_no_copy() -> None:
+    """R37: an array made in C may name no base for memory that is somebody's."""
+    memory = np.zeros(4)
+
+    class InC(Series):
+        def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+            return without_base(self.array)
+
+    assert without_base(memory).base is None
+    t = dlx.from_dlpack(InC(memory), copy=False)
+    assert (t.is_copied, t.data_ptr) == (False, memory.ctypes.data)

@@ -201,3 +201,21 @@ def test_the_exception_of_a_producer_passes() -> None:
         dlx.from_dlpack(Closed())
     assert caught.value is error
     assert sys.exc_info() == (None, None, None)
+
+
+def test_a_stream_that_can_be_read_once_is_not_shown_to_be_shared() -> None:
+    """R58: with the error of the second reading as the cause."""
+
+    class Once:
+        chunks: Any = pa.chunked_array([[1, 2]])
+
+        def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+            chunks, self.chunks = self.chunks, None
+            if chunks is None:
+                raise ValueError("closed")
+            return chunks.__arrow_c_stream__()
+
+    with pytest.raises(dlx.CopyRefused, match="read only once") as refused:
+        dlx.from_dlpack(Once(), copy=False)
+    assert str(refused.value.__cause__) == "closed"
+    assert dlx.from_dlpack(Once()).tolist() == [1, 2]

@@ -133,7 +133,8 @@ def test_results_in_containers_are_converted_leaf_by_leaf() -> None:
 
 def test_named_tuples_of_the_framework_keep_their_type() -> None:
     svd = dlx.bridge(np.ndarray)(np.linalg.svd)
-    u, s, vh = result = svd(dlx.from_dlpack(X), full_matrices=False)
+    result: Any = svd(dlx.from_dlpack(X), full_matrices=False)
+    u, s, vh = result
     assert type(result).__name__ == "SVDResult"
     assert type(u) is type(s) is type(vh) is dlx.Tensor
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 
 import dlx
 import pytest
@@ -71,3 +74,17 @@ def test_json_needs_no_rich(arguments: list[str]) -> None:
 
 def test_help_needs_no_rich() -> None:
     assert run_with("--help", rich=ABSENT).returncode == 0
+
+
+def test_a_reader_that_has_seen_enough_gets_no_traceback() -> None:
+    """docs/check.md: `python -m dlx check LIBRARY | head`."""
+    command = [sys.executable, "-m", "dlx", "inspect", "numpy:ones(3)"]
+    receiver, sender = os.pipe()
+    os.close(receiver)
+    try:
+        ran = subprocess.run(
+            command, stdout=sender, stderr=subprocess.PIPE, text=True, check=False
+        )
+    finally:
+        os.close(sender)
+    assert (ran.returncode, ran.stderr) == (1, "")

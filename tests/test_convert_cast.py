@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -154,7 +155,7 @@ def test_a_namespace_need_not_be_a_module() -> None:
     functions: dict[str, Any] = {"__array_namespace_info__": None, "Array": np.ndarray}
     namespace: Any = SimpleNamespace(**functions)
     assert type(dlx.convert(dlx.empty(3, "float32"), namespace)) is np.ndarray
-    with pytest.raises(TypeError, match=r"a namespace .* or a name"):
+    with pytest.raises(TypeError, match=r"a namespace .* or its name"):
         dlx.convert(np.ones(3), object())  # type: ignore[call-overload]
 
 
@@ -167,3 +168,35 @@ def test_nothing_is_kept_of_a_refused_cast() -> None:
             dlx.convert(x, tvm_ffi.Tensor, dtype="float32")
     gc.collect()
     assert sys.getrefcount(x) == before
+
+
+def test_an_instance_that_is_detached_keeps_what_it_says_of_itself() -> None:
+    """docs/classes.md: `__dlx_like__`, with gradients and without."""
+    torch = requires("torch")
+
+    class Length(dlx.ExchangeMixin, exchange="data"):
+        def __init__(self, data: Any, unit: str = "m") -> None:
+            self.data, self.unit = data, unit
+
+        def __dlx_like__(self, tensor: dlx.Tensor) -> Length:
+            return type(self)(tensor, self.unit)
+
+    for data in (torch.ones(2, requires_grad=True), np.ones(2)):
+        x = Length(data, "km")
+        assert dlx.convert(x, Length, detach=True).unit == "km"
+        assert dlx.convert(x, Length, detach=True, copy=True).unit == "km"
+
+
+def test_a_file_is_not_detached(tmp_path: Path) -> None:
+    """It has a method of that name, too."""
+    with (tmp_path / "file").open("w") as file:
+        with pytest.raises(AttributeError, match="has no __dlpack__"):
+            dlx.convert(file, np, detach=True)
+        file.write("text")
+
+
+def test_a_cast_that_the_library_has_not_written_is_refused() -> None:
+    """torch names int4, and cannot cast to it."""
+    torch = requires("torch")
+    with pytest.raises(BufferError, match="cannot be cast to int4"):
+        dlx.convert(torch.ones(2), torch, dtype="int4")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import operator
+import weakref
 from typing import Any
 
 import dlx
@@ -184,3 +186,59 @@ def test_other_libraries_still_read_a_tensor_as_one_array() -> None:
     assert torch.tensor(t).tolist() == a.tolist()
     assert np.array([t, t]).tolist() == [a.tolist()] * 2
     assert np.asarray(t).ctypes.data == a.ctypes.data
+
+
+@pytest.mark.parametrize("index", [np.True_, np.array(True), np.array([1])])
+def test_masks_and_arrays_are_no_ints(index: Any) -> None:
+    """NumPy takes them for other kinds of indexing."""
+    with pytest.raises(TypeError, match="takes ints, slices"):
+        dlx.from_dlpack(np.arange(3))[index]
+
+
+def test_a_mask_of_torch_is_no_int() -> None:
+    """Although it has `__index__`."""
+    torch = requires("torch")
+    t = dlx.from_dlpack(np.arange(3))
+    assert t[torch.tensor(2)].tolist() == 2
+    for index in (torch.tensor(True), torch.tensor([1])):
+        with pytest.raises(TypeError, match="takes ints, slices"):
+            t[index]
+
+
+def test_a_cycle_through_a_part_is_freed() -> None:
+    """docs/design.md, Who owns what: as one through the tensor itself."""
+
+    class Owner:
+        pass
+
+    def freed(part: Any) -> bool:
+        owner: Any = Owner()
+        owner.memory = (ctypes.c_float * 8)()
+        address = ctypes.addressof(owner.memory)
+        owner.kept = part(dlx.from_pointer(address, (2, 4), "float32", owner=owner))
+        gone = weakref.ref(owner)
+        del owner
+        gc.collect()
+        return gone() is None
+
+    assert freed(lambda t: t)
+    assert freed(lambda t: t[0])
+    assert freed(lambda t: t[0][1:])
+
+
+def test_a_part_of_a_part_holds_the_whole_alone() -> None:
+    """Not each part between."""
+    t = dlx.from_dlpack(np.zeros(4))
+    middle = t[1:]
+    gone = weakref.ref(middle)
+    last = middle[1:]
+    del middle
+    assert gone() is None
+    assert last.tolist() == [0, 0]
+
+
+def test_no_elements_begin_anywhere() -> None:
+    """R110: packed elements that are not there have no byte."""
+    memory = np.array([0x21, 0x43, 0x65], "u1")
+    t = dlx.from_pointer(memory.ctypes.data, (2, 3), "int4", owner=memory)
+    assert t[1, 0:0].shape == (0,)

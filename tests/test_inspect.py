@@ -8,7 +8,6 @@ import json
 import sys
 from ctypes import c_void_p
 from dataclasses import FrozenInstanceError
-from typing import Any
 
 import dlx
 import numpy as np
@@ -27,23 +26,11 @@ from support.fake_producers import (
     Refusing,
 )
 from support.fake_table import table_class
+from support.inspections import note, tensor_of
 from support.optional_libraries import requires
 from support.python_process import run_python
 
 CUDA = (2, 0)
-
-
-def note(x: object, protocol: str) -> str | None:
-    """Return what an inspection says of a protocol that the object has."""
-    [found] = [each for each in dlx.inspect(x).protocols if each.name == protocol]
-    return found.note
-
-
-def tensor_of(x: object) -> Any:
-    """Return the tensor of an inspection that found one."""
-    tensor = dlx.inspect(x).tensor
-    assert tensor is not None
-    return tensor
 
 
 @given(

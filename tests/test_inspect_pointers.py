@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 from ctypes import addressof, c_int64, c_void_p
 from pathlib import Path
-from typing import Any
 
 import dlx
 import numpy as np
@@ -22,23 +21,7 @@ from support.fake_producers import (
     c_function,
 )
 from support.fake_table import table_class
-from support.optional_libraries import requires
-from support.python_process import run_python
-
-CUDA = (2, 0)
-
-
-def note(x: object, protocol: str) -> str | None:
-    """Return what an inspection says of a protocol that the object has."""
-    [found] = [each for each in dlx.inspect(x).protocols if each.name == protocol]
-    return found.note
-
-
-def tensor_of(x: object) -> Any:
-    """Return the tensor of an inspection that found one."""
-    tensor = dlx.inspect(x).tensor
-    assert tensor is not None
-    return tensor
+from support.inspections import tensor_of
 
 
 def test_a_used_capsule_is_named_only() -> None:
@@ -147,20 +130,6 @@ def test_a_deleter_that_is_no_code_is_not_called() -> None:
     found = dlx.inspect(x)
     assert found.managed is not None
     assert found.managed.deleter.kind == "unmapped"
-
-
-def test_a_string_tensor_of_tensorflow_is_not_exported() -> None:
-    requires("tensorflow")
-    code = """
-        import os
-        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
-        import dlx, tensorflow as tf
-        [note] = [each.note for each in dlx.inspect(tf.constant("a")).protocols
-                  if each.name == "__dlpack__"]
-        assert note.startswith("not called"), note
-    """
-    code_of_exit, _, errors = run_python(code)
-    assert code_of_exit == 0, errors
 
 
 def test_functions_of_dlx_are_in_the_extension() -> None:

@@ -20,21 +20,6 @@ from support.fake_producers import (
 from support.fake_table import table_class
 from support.optional_libraries import requires
 
-CUDA = (2, 0)
-
-
-def note(x: object, protocol: str) -> str | None:
-    """Return what an inspection says of a protocol that the object has."""
-    [found] = [each for each in dlx.inspect(x).protocols if each.name == protocol]
-    return found.note
-
-
-def tensor_of(x: object) -> Any:
-    """Return the tensor of an inspection that found one."""
-    tensor = dlx.inspect(x).tensor
-    assert tensor is not None
-    return tensor
-
 
 def test_a_type_shows_its_table() -> None:
     made = table_class(minor=9)

@@ -265,3 +265,25 @@ def test_a_hook_that_asks_for_itself_ends() -> None:
 
     with pytest.raises(RecursionError):
         dlx.convert(GRID, Endless(GRID))
+
+
+def test_a_hook_that_a_class_gets_later_is_called() -> None:
+    """docs/bridge.md: a class may change after its first tensor was bridged."""
+
+    class Late(dlx.ExchangeMixin, exchange="data"):
+        def __init__(self, data: Any, unit: str = "m") -> None:
+            self.data, self.unit = data, unit
+
+    @dlx.bridge(np.ndarray)
+    def double(a: Any, *rest: Any) -> Any:
+        return a * 2
+
+    x = Late(np.ones(2), "km")
+    assert double(x).unit == "m"
+    setattr(  # noqa: B010
+        Late, "__dlx_like__", lambda self, tensor: Late(tensor, self.unit)
+    )
+    assert double(x).unit == "km"
+    assert double(x, [1.0]).unit == "km"
+    del Late.__dlx_like__
+    assert double(x).unit == "m"

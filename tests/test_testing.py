@@ -425,7 +425,7 @@ FIRST: list[tuple[Any, Callable[[], Any], str]] = [
     (
         Unimportable,
         lambda: Unimportable(array(), []),
-        "from_dlpack raised TypeError.* 'labels'; define the class method __dlx_import",
+        r"raised TypeError.* 'labels'\); define a class method, def __dlx_import__",
     ),
 ]
 

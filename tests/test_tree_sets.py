@@ -200,3 +200,21 @@ def test_what_convert_takes_beside_tensors_is_converted_in_strict_trees() -> Non
     assert isinstance(made, dlx.Tensor)
     assert made.data_ptr == leaf.buffer_info()[0]
     assert to_dlx([leaf])[0] is leaf
+
+
+def test_items_that_become_equal_are_not_lost() -> None:
+    """docs/bridge.md: a set holds each of them, or there is no set."""
+
+    class Same(dlx.ExchangeMixin, exchange="data"):
+        def __init__(self, data: object) -> None:
+            self.data = data
+
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        def __hash__(self) -> int:
+            return 0
+
+    tensors = {dlx.from_dlpack(np.zeros(1)), dlx.from_dlpack(np.ones(1))}
+    with pytest.raises(ValueError, match="are equal, so it would hold fewer"):
+        dlx.convert_tree(tensors, Same)

@@ -31,9 +31,9 @@ class Kind(_core.Kind):
     """A kind of tensor, and the conversion to it."""
 
     def __new__(cls, to: type, foreign: bool = False) -> Self:
-        default = ExchangeMixin.__dlx_like__
-        likes = getattr(to, "__dlx_like__", default) is not default
-        return super().__new__(cls, to, _core.Types(), foreign, likes)
+        is_mixin = issubclass(to, ExchangeMixin)
+        default = ExchangeMixin.__dlx_like__ if is_mixin else None
+        return super().__new__(cls, to, _core.Types(), foreign, default)
 
     def leaf(self, x: Any, copy: bool | None = None, like: Any = None) -> Any:
         """Convert ``x`` if it is a tensor of another kind, if need be ``like`` one."""
@@ -171,7 +171,8 @@ class _Arguments:
             kind = self.kind_of(type(x))
             if results.kind is None:
                 results.kind = kind
-            if kind.likes and results.like is None and kind.to is results.kind.to:
+            same = kind.to is results.kind.to
+            if same and results.like is None and kind.likes(x):
                 results.like = x
             return new
 

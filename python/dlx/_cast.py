@@ -35,7 +35,7 @@ def _by_library(made: Any, dtype: DType) -> Any:
         return tensorflow.cast(made, getattr(tensorflow, name))
     namespace = getattr(made, "__array_namespace__", lambda: None)()
     # Extension dtypes, such as those of ml_dtypes, are known by their names alone.
-    own = getattr(namespace, name, name)
+    own = getattr(namespace, name, getattr(namespace, f"{name}_", name))
     if callable(astype := getattr(namespace, "astype", None)):
         return astype(made, own)
     return made.astype(own)
@@ -62,7 +62,7 @@ def cast(made: Any, dtype: DType, copy: bool | None) -> Any:
         )
     try:
         result = _by_library(made, dtype)
-    except (AttributeError, TypeError, ValueError) as error:
+    except (AttributeError, RuntimeError, TypeError, ValueError) as error:
         raise BufferError(f"{_name(made)} cannot be cast to {dtype}") from error
     if (after := _dtype(result)) != dtype:
         hint = ""

@@ -596,13 +596,15 @@ class Types:
 class Kind:
     """A tensor type ``to`` that arguments or results are converted to."""
 
-    def __new__(cls, to: type, known: Types, foreign: bool, likes: bool) -> Self: ...
+    def __new__(
+        cls, to: type, known: Types, foreign: bool, default: object | None
+    ) -> Self: ...
     @property
     def to(self) -> type: ...
     @property
     def known(self) -> Types: ...
-    @property
-    def likes(self) -> bool: ...
+    def likes(self, x: object) -> bool:
+        """Whether the class of ``x`` has a ``__dlx_like__`` of its own."""
 
 class Bridged:
     """A bridged function."""
@@ -623,7 +625,7 @@ class Bridged:
 # Called by `dlx.check`.
 
 def check_natives() -> ModuleType:
-    """Make a module of the functions in ``src/check.rs``."""
+    """Make a module of the functions in ``src/api/check.rs``."""
 
 # Called by the methods of the mixins.
 

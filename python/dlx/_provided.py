@@ -151,7 +151,12 @@ def _of_package(cls: type) -> Importer | None:
 
 # Classes that their libraries call immutable although their exports do not say so;
 # MLX's buffers even claim to be writable.
-_IMMUTABLE = (("jax", "Array"), ("mlx.core", "array"), ("tensorflow", "Tensor"))
+_IMMUTABLE = (
+    ("jax", "Array"),
+    ("mlx.core", "array"),
+    ("pandas", "Index"),
+    ("tensorflow", "Tensor"),
+)
 
 
 def immutable(x: object) -> str | None:

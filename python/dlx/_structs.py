@@ -1,17 +1,20 @@
 """`dlpack.h` 1.3 in ctypes under its C names, and the capsule functions of CPython.
 
-Every pointer is a plain address, so that reading a field follows nothing.
+Function pointers are addresses here: they are shown, passed on and compared with NULL
+more often than they are called.
 """
 
 from __future__ import annotations
 
 import ctypes
 from ctypes import (
+    POINTER,
     PYFUNCTYPE,
     Structure,
     c_char_p,
     c_int,
     c_int32,
+    c_int64,
     c_uint8,
     c_uint16,
     c_uint32,
@@ -19,7 +22,7 @@ from ctypes import (
     c_void_p,
     py_object,
 )
-from typing import Any
+from typing import Any, ClassVar
 
 __all__ = [
     "DLPACK_FLAG_BITMASK_IS_COPIED",
@@ -44,6 +47,7 @@ __all__ = [
     "PyCapsule_GetPointer",
     "PyCapsule_IsValid",
     "PyObject_CheckBuffer",
+    "c_api",
     "is_capsule",
 ]
 
@@ -86,8 +90,8 @@ class DLTensor(Structure):
         ("device", DLDevice),
         ("ndim", c_int32),
         ("dtype", DLDataType),
-        ("shape", c_void_p),
-        ("strides", c_void_p),
+        ("shape", POINTER(c_int64)),
+        ("strides", POINTER(c_int64)),
         ("byte_offset", c_uint64),
     )
 
@@ -121,31 +125,35 @@ class DLPackExchangeAPIHeader(Structure):
 
 
 class DLPackExchangeAPI(Structure):
-    """`DLPackExchangeAPI`."""
+    """`DLPackExchangeAPI`, with the fields of its header as its own, too."""
 
+    ENTRIES: ClassVar[tuple[str, ...]] = (
+        "managed_tensor_allocator",
+        "managed_tensor_from_py_object_no_sync",
+        "managed_tensor_to_py_object_no_sync",
+        "dltensor_from_py_object_no_sync",
+        "current_work_stream",
+    )
+    _anonymous_ = ("header",)
     _fields_ = (
         ("header", DLPackExchangeAPIHeader),
-        ("managed_tensor_allocator", c_void_p),
-        ("managed_tensor_from_py_object_no_sync", c_void_p),
-        ("managed_tensor_to_py_object_no_sync", c_void_p),
-        ("dltensor_from_py_object_no_sync", c_void_p),
-        ("current_work_stream", c_void_p),
+        *((name, c_void_p) for name in ENTRIES),
     )
 
 
-def _python(name: str, result: Any, *arguments: Any) -> Any:
+def c_api(name: str, result: Any, *arguments: Any) -> Any:
     """Bind a C API function privately: `ctypes.pythonapi.f` is shared process-wide."""
     return PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
 
 
-PyCapsule_GetName = _python("PyCapsule_GetName", c_void_p, py_object)
-PyCapsule_GetPointer = _python("PyCapsule_GetPointer", c_void_p, py_object, c_char_p)
-PyCapsule_IsValid = _python("PyCapsule_IsValid", c_int, py_object, c_char_p)
-PyCapsule_GetDestructor = _python("PyCapsule_GetDestructor", c_void_p, py_object)
-PyObject_CheckBuffer = _python("PyObject_CheckBuffer", c_int, py_object)
+PyCapsule_GetName = c_api("PyCapsule_GetName", c_void_p, py_object)
+PyCapsule_GetPointer = c_api("PyCapsule_GetPointer", c_void_p, py_object, c_char_p)
+PyCapsule_IsValid = c_api("PyCapsule_IsValid", c_int, py_object, c_char_p)
+PyCapsule_GetDestructor = c_api("PyCapsule_GetDestructor", c_void_p, py_object)
+PyObject_CheckBuffer = c_api("PyObject_CheckBuffer", c_int, py_object)
 
 _CAPSULE = type(
-    _python("PyCapsule_New", py_object, c_void_p, c_void_p, c_void_p)(1, None, None)
+    c_api("PyCapsule_New", py_object, c_void_p, c_void_p, c_void_p)(1, None, None)
 )
 
 

@@ -289,6 +289,11 @@ def _check_hashes(tree: Any, items: dict[Any, Any]) -> None:
                 f"{_name(tree)} cannot hold {kind.__module__}.{kind.__qualname__}, "
                 "which has no hash; pass a list or a tuple"
             ) from error
+    if len(set(items.values())) < len(items):
+        raise ValueError(
+            f"converted items of {_name(tree)} are equal, so it would hold fewer; "
+            "pass a list or a tuple"
+        )
 
 
 def _blank(tree: Any, items: dict[Any, Any]) -> Any:

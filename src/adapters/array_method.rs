@@ -2,44 +2,54 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::{PyException, PyTypeError};
+use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
-use super::{array_interface, numpy};
+use super::numpy;
+use crate::copy::host;
 use crate::cpython::call::{attribute, call};
 use crate::cpython::interpreter::has_others;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::type_name;
 
-/// The method of `x`; none of a class.
+/// The method of `x`; none of a class, nor where it is None.
 fn method<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     if x.is_instance_of::<PyType>() {
         return Ok(None);
     }
-    attribute(x, intern!(x.py(), "__array__"))
+    let method = attribute(x, intern!(x.py(), "__array__"))?;
+    Ok(method.filter(|method| !method.is_none()))
 }
 
-/// The array that a call returns, and whether nobody else has it.
+/// The array that a call returns, and whether it is a copy: it owns its memory, and nobody else has it.
 fn array(
     method: &Bound<'_, PyAny>,
     keywords: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<(Snapshot, bool)> {
     let array = call(method, keywords)?;
-    let base = attribute(&array, intern!(array.py(), "base"))?;
-    let is_ours = base.is_some_and(|base| base.is_none()) && !has_others(&array);
-    let snapshot = if numpy::is_ndarray(&array) {
+    let is_ours = !has_others(&array) && owns_memory(&array)?;
+    // A subclass may mean more than its memory, as a mask does.
+    let snapshot = if numpy::is_native(&array)? {
         numpy::snapshot(&array)?
     } else {
-        array_interface::from_struct(&array)?.ok_or_else(|| {
-            PyTypeError::new_err(format!(
-                "{method} returned {}, not a numpy.ndarray",
-                type_name(&array.get_type())
-            ))
-        })?
+        return Err(PyTypeError::new_err(format!(
+            "{method} returned {}, not a numpy.ndarray that dlx reads",
+            type_name(&array.get_type())
+        )));
     };
     Ok((snapshot, is_ours))
+}
+
+/// Whether the memory is the array's own: one without a base may also be somebody's whom it does not name.
+fn owns_memory(array: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = array.py();
+    let Some(flags) = attribute(array, intern!(py, "flags"))? else {
+        return Ok(false);
+    };
+    let owns = attribute(&flags, intern!(py, "owndata"))?;
+    owns.map_or(Ok(false), |owns| owns.is_truthy())
 }
 
 /// Whether two arrays, which are both alive, are the same memory.
@@ -49,28 +59,43 @@ fn is_same(one: &Snapshot, other: &Snapshot) -> bool {
 
 /// Imports the array that `x` makes without a copy; `None` if it makes none, or none that shows itself to be shared.
 pub(super) fn shared(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
+    let py = x.py();
     let Some(method) = method(x)? else {
         return Ok(None);
     };
-    let keywords = PyDict::new(x.py());
-    keywords.set_item(intern!(x.py(), "copy"), false)?;
-    let made = || array(&method, Some(&keywords)).map(|(made, _)| made);
-    match made().and_then(|one| Ok((made()?, one))) {
-        Ok((other, one)) => Ok(is_same(&one, &other).then_some(one)),
-        // Before NumPy 2 the method had no such keyword.
-        Err(error) if error.is_instance_of::<PyException>(x.py()) => Ok(None),
-        Err(error) => Err(error),
+    let keywords = PyDict::new(py);
+    keywords.set_item(intern!(py, "copy"), false)?;
+    let made = || array(&method, Some(&keywords));
+    let both = made().and_then(|(one, is_ours)| {
+        // What nobody else has is a copy.
+        let is_shared = !is_ours && is_same(&one, &made()?.0);
+        Ok(is_shared.then_some(one))
+    });
+    // A refusal (`RuntimeError` in polars), or no such keyword: it is of NumPy 2.
+    let is_refusal = |error: &PyErr| {
+        error.get_type(py).is(py.get_type::<PyRuntimeError>())
+            || error.is_instance_of::<PyBufferError>(py)
+            || error.is_instance_of::<PyTypeError>(py)
+            || error.is_instance_of::<PyValueError>(py)
+    };
+    match both {
+        Err(error) if is_refusal(&error) => Ok(None),
+        both => both,
     }
 }
 
-/// Imports the array that `x` makes, marked as a copy unless it is the same memory each time.
+/// Imports the array that `x` makes, or a copy of it unless it is the same memory each time.
 pub(super) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     let Some(method) = method(x)? else {
         return Ok(None);
     };
     let (one, is_ours) = array(&method, None)?;
-    if !is_ours && is_same(&one, &array(&method, None)?.0) {
+    if is_ours {
+        return Ok(Some(one.copied()?));
+    }
+    if is_same(&one, &array(&method, None)?.0) {
         return Ok(Some(one));
     }
-    Ok(Some(one.copied()?))
+    // Somebody keeps it, and may write to it again.
+    Ok(Some(host::compact(x.py(), &one)?))
 }

@@ -8,6 +8,7 @@ use pyo3::types::PyList;
 
 use crate::abi::DLDataType;
 use crate::tensor::snapshot::Snapshot;
+use crate::types::device;
 use crate::types::dtype::{self, DType};
 use crate::types::error::Error;
 
@@ -90,7 +91,11 @@ impl Accepted {
                 remedy("dlx.from_dlpack(x, copy=True) makes them that")
             )));
         }
-        let address = meta.data.addr();
+        let address = match device::has_addresses(meta.device) {
+            true => meta.data.addr(),
+            // A handle has no alignment of its own.
+            false => meta.byte_offset as usize,
+        };
         if address & (self.align - 1) != 0 {
             return Err(Error::refused(format!(
                 "the tensor is at address {address:#x}, which is no multiple of align={}; {}",

@@ -1,6 +1,7 @@
 //! Fast entries, called by CPython directly, for functions that cost less than parsing their arguments, or little more:
 //! `from_dlpack(x)` and `convert(x, to)` without keywords, and `Tensor.__dlpack__` with the usual keywords. Every other
-//! call goes on to PyO3's function. A fast entry keeps the calling convention of the function it replaces (S20 of `docs/safety.md`).
+//! call goes on to PyO3's function. A fast entry keeps the calling convention of the function it replaces (S20 of
+//! `docs/safety.md`).
 
 pub(crate) mod of_two;
 

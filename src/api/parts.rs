@@ -43,13 +43,15 @@ impl Parts {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, Tensor>>> {
-        let next = self.left().next();
-        let part = |index: i64| {
-            self.tensor
-                .get()
-                .__getitem__(index.into_pyobject(py)?.as_any())
+        let Some(index) = self.left().next() else {
+            return Ok(None);
         };
-        next.map(part).transpose()
+        let tensor = self.tensor.bind(py);
+        let whole = tensor.get().snapshot()?;
+        // There is a first dimension, or there would be no iterator.
+        let (shape, strides) = (&whole.shape()[1..], whole.strides());
+        let part = whole.part(index * strides[0], shape, &strides[1..])?;
+        Tensor::part(tensor, part).map(Some)
     }
 
     fn __length_hint__(&self) -> usize {

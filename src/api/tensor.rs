@@ -306,13 +306,16 @@ impl Tensor {
     /// The elements chosen by ints, slices, ``None`` and ``...``, as a `Tensor` over the same memory.
     ///
     /// An int gives a tensor without that dimension, also if none is left. The part keeps the memory alive, and shares
-    /// the streams of the tensor.
+    /// the streams of the tensor. That of a lent tensor is for the block, too, although nothing ends it.
     ///
     /// Raises ``IndexError`` for an index out of bounds, ``TypeError`` for other objects, and ``BufferError`` for packed
     /// elements of less than a byte that do not begin with a byte.
-    pub(super) fn __getitem__<'py>(&self, index: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
-        let snapshot = indexing::part(self.snapshot()?, index)?;
-        Self::new(index.py(), snapshot)
+    fn __getitem__<'py>(
+        slf: &Bound<'py, Self>,
+        index: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, Self>> {
+        let snapshot = indexing::part(slf.get().snapshot()?, index)?;
+        Self::part(slf, snapshot)
     }
 
     fn __iter__(slf: &Bound<'_, Self>) -> PyResult<Parts> {

@@ -71,7 +71,7 @@ pub(crate) fn placed<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>
 /// A tensor type ``to`` that arguments or results are converted to.
 ///
 /// ``known`` maps the exact type of an object to whether it is converted. ``foreign`` tells whether the arguments that
-/// this kind stands for are converted, and ``likes`` whether ``to`` has a ``__dlx_like__`` of its own.
+/// this kind stands for are converted. ``default`` is the ``__dlx_like__`` of `ExchangeMixin`, if ``to`` is such a class.
 #[pyclass(frozen, subclass, module = "dlx._core")]
 pub(crate) struct Kind {
     #[pyo3(get)]
@@ -79,24 +79,33 @@ pub(crate) struct Kind {
     #[pyo3(get)]
     known: Py<Types>,
     foreign: bool,
-    #[pyo3(get)]
-    likes: bool,
+    default: Option<Py<PyAny>>,
 }
 
 #[pymethods]
 impl Kind {
     #[new]
-    fn new(to: Py<PyAny>, known: Py<Types>, foreign: bool, likes: bool) -> Self {
+    fn new(to: Py<PyAny>, known: Py<Types>, foreign: bool, default: Option<Py<PyAny>>) -> Self {
         Self {
             to,
             known,
             foreign,
-            likes,
+            default,
         }
+    }
+
+    /// Whether the class of ``x`` now has a ``__dlx_like__`` of its own, so that results are made like ``x``.
+    fn likes(&self, x: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let Some(default) = &self.default else {
+            return Ok(false);
+        };
+        let hook = x.get_type().getattr(intern!(x.py(), "__dlx_like__"))?;
+        Ok(!hook.is(default))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.to)?;
+        visit.call(&self.default)?;
         visit.call(&self.known)
     }
 }
@@ -182,7 +191,8 @@ impl Bridged {
                 x.to_owned()
             });
             let kind = kind.get_or_insert_with(|| known.clone());
-            if known.get().likes && like.is_none() && known.get().to.is(&kind.get().to) {
+            let known = known.get();
+            if like.is_none() && known.to.is(&kind.get().to) && known.likes(&x)? {
                 like = Some(x.to_owned());
             }
         }

@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use crate::adapters::numpy;
 use crate::api::entry::{Function, Name};
 use crate::api::fast::of_two::OfTwo;
+use crate::api::from_dlpack::is_tensor;
 use crate::classes::mixin;
 use crate::convert::deliver;
 use crate::convert::source::{Input, Options};
@@ -65,7 +66,10 @@ pub(crate) fn py_convert<'py>(
         dtype: dtype.map(DType::of).transpose()?,
     };
     let made = if detach {
-        as_asked(&detached(x)?, to, &asked)?
+        let detached = detached(x)?;
+        // An instance of the class keeps what it says of itself.
+        let is_one = !detached.is(x) && to.is(x.get_type());
+        as_asked(&detached, if is_one { x } else { to }, &asked)?
     } else {
         as_asked(x, to, &asked)?
     };
@@ -92,16 +96,20 @@ impl OfTwo for Fast {
     }
 }
 
-/// What `x.detach()` returns, or `x` itself if it has no such method; of a mixin instance, what it exports.
+/// What `x.detach()` returns, or `x` itself if it has no such method; of a mixin instance, what it exports is asked.
 pub(super) fn detached<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let x = if is_mixin(&x.get_type()) {
+    let inner = if is_mixin(&x.get_type()) {
         innermost(x)?.0
     } else {
         x.clone()
     };
-    match attribute(&x, intern!(x.py(), "detach"))? {
+    // What is no tensor may mean something else by that name, as files do.
+    if !is_tensor(&inner)? {
+        return Ok(x.clone());
+    }
+    match attribute(&inner, intern!(x.py(), "detach"))? {
         Some(detach) => call(&detach, None),
-        None => Ok(x),
+        None => Ok(x.clone()),
     }
 }
 

@@ -4,9 +4,11 @@
 
 use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyEllipsis, PySlice, PyTuple};
+use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyTuple};
 
+use crate::abi::kDLBool;
 use crate::tensor::snapshot::Snapshot;
+use crate::types::dtype::DType;
 use crate::types::error::type_name;
 
 /// The dimensions that an index leaves, and the offset of their first element.
@@ -85,7 +87,7 @@ fn is_dimension(item: &Bound<'_, PyAny>) -> PyResult<bool> {
     if item.is_none() || item.is(PyEllipsis::get(item.py())) {
         return Ok(false);
     }
-    let is_index = item.hasattr("__index__")? && !item.is_instance_of::<PyBool>();
+    let is_index = item.hasattr("__index__")? && !is_bool_or_array(item)?;
     if is_index || item.is_instance_of::<PySlice>() {
         return Ok(true);
     }
@@ -94,6 +96,19 @@ fn is_dimension(item: &Bound<'_, PyAny>) -> PyResult<bool> {
          convert it to a library that indexes by arrays, such as np.asarray(t)",
         type_name(&item.get_type())
     )))
+}
+
+/// Whether `item` is a bool, of any library, or an array: both are indices of another kind.
+fn is_bool_or_array(item: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if item.is_instance_of::<PyInt>() {
+        return Ok(item.is_instance_of::<PyBool>());
+    }
+    let ndim = item.getattr_opt("ndim")?;
+    if ndim.is_some_and(|ndim| ndim.extract::<i64>().is_ok_and(|ndim| ndim > 0)) {
+        return Ok(true);
+    }
+    let dtype = item.getattr_opt("dtype")?;
+    Ok(dtype.is_some_and(|dtype| DType::of(&dtype).is_ok_and(|dtype| dtype.code == kDLBool)))
 }
 
 /// The elements of `snapshot` that `index` chooses, in the same memory.

@@ -134,6 +134,21 @@ impl Tensor {
         }
     }
 
+    /// A tensor over a part of what `whole` holds, tracked if that is: alone, it holds the same objects.
+    #[cold]
+    pub(crate) fn part<'py>(
+        whole: &Bound<'py, Self>,
+        snapshot: Snapshot,
+    ) -> PyResult<Bound<'py, Self>> {
+        let py = whole.py();
+        let collected = classes(py)?.collected.bind(py);
+        if whole.get_type().is(collected) {
+            collected::new(py, collected, snapshot)
+        } else {
+            Self::new(py, snapshot)
+        }
+    }
+
     #[inline(always)]
     pub(super) fn over(snapshot: Snapshot) -> Self {
         Self {

@@ -214,7 +214,7 @@ impl Snapshot {
         };
         // Inside of the memory, whose bytes have been checked to fit.
         let start = i128::from(offset) * i128::from(bits);
-        if start % 8 != 0 {
+        if start % 8 != 0 && !shape.contains(&0) {
             return Err(Error::refused(format!(
                 "the elements of {} are packed, and element {offset} does not begin with a byte",
                 dtype::name(meta.dtype)
@@ -228,7 +228,12 @@ impl Snapshot {
         }
         let checked = Checked::new(meta, shape, Some(strides))?;
         let usage = self.0.value().usage.clone();
-        Ok(checked.with_usage(Source::Part(self.clone()), usage))
+        // A part of a part holds the whole alone.
+        let whole = match &self.0.value().source {
+            Source::Part(whole) => whole,
+            _ => self,
+        };
+        Ok(checked.with_usage(Source::Part(whole.clone()), usage))
     }
 
     /// Another description of the same elements.

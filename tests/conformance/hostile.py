@@ -132,3 +132,30 @@ def only_beside_dlx() -> Target:
         show="np.array",
         address="lambda x: x.ctypes.data",
     )
+
+
+class Raising:
+    """What says where it is, and exports nothing."""
+
+    def __init__(self, array: Any) -> None:
+        """Keep the array."""
+        self.array = array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return the CPU."""
+        return 1, 0
+
+    def __dlpack__(self, **_keywords: Any) -> Any:
+        """Raise."""
+        raise RuntimeError("on purpose")
+
+
+def raising_producer() -> Target:
+    """Return a target whose tensors raise when they are exported."""
+    return Target(
+        name="hostile",
+        imports="from conformance import hostile",
+        make="hostile.Raising",
+        show="lambda x: x.array",
+        type="hostile.Raising",
+    )

@@ -117,3 +117,20 @@ def test_a_report_is_of_one_target(capsys: pytest.CaptureFixture[str]) -> None:
     """docs/check.md: a file with two headers could not be read back."""
     assert main(["check", "numpy", "dlx", "--json", "unused.jsonl"]) == 2
     assert "name one target" in capsys.readouterr().err
+
+
+def test_a_producer_that_always_raises_meets_only_what_asks_for_that() -> None:
+    """docs/check.md, Results: what was not observed is not called met."""
+    found = results(
+        run("conformance.hostile:raising_producer", select(role="producer"))
+    )
+    met = {name for name, result in found.items() if result == "meets"}
+    assert found["producer.capsule.name"] == "deviates"
+    assert found["producer.struct.kind"] == "untestable"
+    assert not any(name.startswith("producer.dtype.") for name in met)
+    assert met <= {
+        "producer.failing.references",
+        "producer.keyword-only",
+        *(name for name in found if name.startswith("producer.stream.")),
+        *(name for name in found if name.startswith("producer.copy.")),
+    }

@@ -287,20 +287,10 @@ CONSUMERS = [
         lambda x: np.asarray(late("awkward").to_numpy(x)),
         PLAIN,
         (("dtype", "RuntimeError"), ("ndim<1", "TypeError")),
-        unseen=(
-            ("dtype", "BufferError"),
-            ("ndim<1", "BufferError"),
-            ("empty", SHARED),
-            ("any", "CopyRefused"),
-        ),
         see=lambda x: dlx.from_dlpack(late("awkward").to_numpy(x)),
         writable=lambda x: is_writable(late("awkward").to_numpy(x)),
         to=lambda: late("awkward"),
-        converts=(
-            ("dtype", "BufferError"),
-            ("ndim<1", "BufferError"),
-            ("protected", COPIED),
-        ),
+        converts=(("dtype", "BufferError"), ("ndim<1", "BufferError")),
     ),
     Consumer(
         "tinygrad",

@@ -256,12 +256,6 @@ PRODUCERS = [
     Producer("ctypes", in_ctypes, f"bool {NUMBERS}", "row-major"),
     Producer("memoryview", in_memoryview, f"bool {NUMBERS}", "row-major"),
     Producer(
-        "dask",
-        lambda x: late("dask.array").from_array(x),
-        layouts="",
-        refused={"": "AttributeError"},
-    ),
-    Producer(
         "tinygrad",
         in_tinygrad,
         f"bool {NUMBERS}",

@@ -60,7 +60,7 @@ BY_ITSELF = """\
 to convert to.
 """
 NOT_THERE = """\
-dask's arrays have no protocol (`x.compute()` is a NumPy array), and ndonnx's refuse.
+ndonnx's arrays refuse. dask's have `__array__` alone, which computes a copy each time.
 tinygrad's tensors have none either: the tests send their `data()`, and use its device
 PYTHON, because the CPU device needs clang. Numba's host arrays are NumPy's. CuPy is
 left out because it has no arrays on the CPU, apache-tvm because its tensors are

@@ -41,6 +41,8 @@ ACCEPTED: tuple[tuple[type[BaseException], str], ...] = (
     (TypeError, "^Multiple dispatch failed for 'torch"),
     # pyarrow's own `__dlpack__`, whose message names the type.
     (TypeError, "DLPack"),
+    # TensorFlow's own `__array__`, inside a function that it traces.
+    (NotImplementedError, "^Cannot convert a symbolic tf.Tensor"),
     (NotImplementedError, "^Legacy DLPack support is not implemented"),
     # MLX for an array that another thread's stream has yet to compute.
     (RuntimeError, r"^There is no Stream\(cpu, \d+\) in current thread"),

@@ -233,6 +233,11 @@ def of_arrow(x: Any) -> Said | None:
         numbers = of_numpy(tensor.to_numpy())
         protected = not (isinstance(x, pa.Tensor) and x.is_mutable)
         return None if numbers is None else numbers._replace(protected=protected)
+    if isinstance(x, pa.ChunkedArray):
+        # One chunk is one piece of memory; those without elements do not count.
+        chunks = [chunk for chunk in x.chunks if len(chunk)]
+        empty = pa.array([], x.type)
+        return of_arrow(*chunks or [empty]) if len(chunks) < 2 else None
     if not isinstance(x, pa.Array):
         return of_buffer(x)
     if x.null_count or not pa.types.is_primitive(x.type):

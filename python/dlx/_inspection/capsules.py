@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import struct
 from typing import Any, NamedTuple
 
@@ -104,14 +105,18 @@ def described(tensor: DLTensor, source: str) -> Tensor:
         device=(tensor.device.device_type, tensor.device.device_id),
         ndim=ndim,
         dtype=(tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes),
-        shape_address=tensor.shape or 0,
-        strides_address=tensor.strides or 0,
-        shape=_integers(tensor.shape, ndim),
-        strides=_integers(tensor.strides, ndim),
+        shape_address=(shape := _address(tensor.shape)),
+        strides_address=(strides := _address(tensor.strides)),
+        shape=_integers(shape, ndim),
+        strides=_integers(strides, ndim),
     )
 
 
-def _integers(address: int | None, count: int) -> tuple[int, ...] | None:
+def _address(pointer: Any) -> int:
+    return ctypes.cast(pointer, ctypes.c_void_p).value or 0
+
+
+def _integers(address: int, count: int) -> tuple[int, ...] | None:
     if not address or not 0 <= count <= _MAX_NDIM:
         return None
     found = read(address, 8 * count)
@@ -130,8 +135,7 @@ def read_table(
     functions = {}
     api = read_struct(DLPackExchangeAPI, address)
     if version[0] == DLPACK_MAJOR_VERSION and api is not None:
-        names = [name for name, _ in DLPackExchangeAPI._fields_[1:]]
-        functions = {name: located(getattr(api, name)) for name in names}
+        functions = {name: located(getattr(api, name)) for name in api.ENTRIES}
     seen |= {address}
     previous = None
     if header.prev_api and header.prev_api not in seen and len(seen) < _MAX_TABLES:

@@ -17,6 +17,9 @@ class Expectation:
 
     text: str
     wrong: Callable[[Record], str | None]
+    of_raising: bool = False
+    """Whether it also says something of a target that raised: of what it raised, or of
+    what it asked before."""
 
 
 def all_of(*parts: Expectation) -> Expectation:
@@ -25,7 +28,8 @@ def all_of(*parts: Expectation) -> Expectation:
     def wrong(record: Record) -> str | None:
         return next((said for part in parts if (said := part.wrong(record))), None)
 
-    return Expectation(" and ".join(part.text for part in parts), wrong)
+    raising = any(part.of_raising for part in parts)
+    return Expectation(" and ".join(part.text for part in parts), wrong, raising)
 
 
 def either(*parts: Expectation) -> Expectation:
@@ -39,7 +43,8 @@ def either(*parts: Expectation) -> Expectation:
                 return None
         return said
 
-    return Expectation(" or ".join(part.text for part in parts), wrong)
+    raising = any(part.of_raising for part in parts)
+    return Expectation(" or ".join(part.text for part in parts), wrong, raising)
 
 
 def raising(record: Record) -> str:
@@ -48,14 +53,27 @@ def raising(record: Record) -> str:
     return f"{record.raised.type}: {record.raised.message}"
 
 
-def expected(text: str, holds: Callable[[Record], object], says: str) -> Expectation:
+def expected(
+    text: str,
+    holds: Callable[[Record], object],
+    says: str,
+    *,
+    of_raising: bool = False,
+) -> Expectation:
     """Make an expectation of a condition and what is said where it does not hold."""
-    return Expectation(text, lambda record: None if holds(record) else says)
+    return Expectation(text, lambda record: None if holds(record) else says, of_raising)
 
 
-def note(name: str, value: object, text: str, says: str) -> Expectation:
+def note(
+    name: str, value: object, text: str, says: str, *, of_raising: bool = False
+) -> Expectation:
     """Ask for a value among the notes; a note that is not there says nothing."""
-    return expected(text, lambda r: r.notes.get(name, value) == value, says)
+    return expected(
+        text,
+        lambda r: r.notes.get(name, value) == value,
+        says,
+        of_raising=of_raising,
+    )
 
 
 def _accepted(record: Record) -> str | None:
@@ -76,7 +94,7 @@ def refused(*kinds: type[BaseException]) -> Expectation:
             return f"raises {raising(record)}"
         return None
 
-    return Expectation(f"{' or '.join(names) or 'an exception'} is raised", wrong)
+    return Expectation(f"{' or '.join(names) or 'an exception'} is raised", wrong, True)
 
 
 def _deleted_once(record: Record) -> str | None:
@@ -91,6 +109,8 @@ def _deleted_once(record: Record) -> str | None:
 
 
 deleted_once = Expectation("each deleter is called once", _deleted_once)
+deleted_anyway = Expectation("each deleter is called once", _deleted_once, True)
+"""Also that of a tensor that the target refuses."""
 
 
 def _equal(record: Record) -> str | None:
@@ -154,7 +174,7 @@ def _asks_newest(record: Record) -> str | None:
     return f"first calls __dlpack__ with {calls[0].keywords}"
 
 
-asks_newest = Expectation("the first call passes max_version", _asks_newest)
+asks_newest = Expectation("the first call passes max_version", _asks_newest, True)
 
 
 def _no_stream(record: Record) -> str | None:
@@ -164,7 +184,7 @@ def _no_stream(record: Record) -> str | None:
     return None
 
 
-no_stream = Expectation("stream is None or left out", _no_stream)
+no_stream = Expectation("stream is None or left out", _no_stream, True)
 
 
 def asked_once(method: str) -> Expectation:
@@ -174,13 +194,14 @@ def asked_once(method: str) -> Expectation:
         calls = sum(call.method == method for call in record.asked)
         return None if calls < 2 else f"calls {method} {calls} times"
 
-    return Expectation(f"{method} is called once", wrong)
+    return Expectation(f"{method} is called once", wrong, True)
 
 
 unchanged = expected(
     "the producer's exception passes unchanged",
     lambda r: not r.asked or r.notes.get("same error"),
     "raises another exception than the producer's",
+    of_raising=True,
 )
 
 
@@ -190,6 +211,7 @@ def asked_of(method: str) -> Expectation:
         f"{method} is called",
         lambda r: any(call.method == method for call in r.asked),
         f"does not call {method}",
+        of_raising=True,
     )
 
 
@@ -199,6 +221,7 @@ def never_asks(method: str) -> Expectation:
         f"{method} is not called",
         lambda r: all(call.method != method for call in r.asked),
         f"calls {method}",
+        of_raising=True,
     )
 
 
@@ -237,4 +260,5 @@ plain_devices = expected(
         )
     ),
     "dl_device is something else",
+    of_raising=True,
 )

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import os
 import sys
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 
+from dlx._inspection.memory import read
 from dlx.check import structs
 from dlx.check.experiments import Lab, Untestable, settle
 from dlx.check.probe import natives
@@ -27,23 +26,9 @@ _LARGE = 10 << 20
 """Elements of a tensor whose memory an allocator gives back to the system."""
 
 
-@cache
-def _pipe() -> tuple[int, int]:
-    return os.pipe()
-
-
-@cache
-def _libc() -> Any:
-    return ctypes.CDLL(None)
-
-
 def readable(address: int) -> bool:
     """Return whether a byte can be read; the kernel looks, so nothing crashes."""
-    reader, writer = _pipe()
-    if _libc().write(writer, ctypes.c_void_p(address), ctypes.c_size_t(1)) != 1:
-        return False
-    os.read(reader, 1)
-    return True
+    return read(address, 1) is not None
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 import dlx
+from dlx.check.expect import raising
 from dlx.check.isolate import Batch, Zygote
 from dlx.check.records import Record
 from dlx.check.repro import programs
@@ -75,6 +76,8 @@ def judge(check: Check, record: Record) -> tuple[str, str]:
     for expectation, text in check.facts:
         if expectation.wrong(record) is None:
             return "fact", text
+    if record.raised is not None and not check.expects.of_raising:
+        return "untestable", f"not-observable: raises {raising(record)}"
     return "meets", ""
 
 

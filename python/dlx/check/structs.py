@@ -1,30 +1,27 @@
-"""`dlpack.h` 1.3 in ctypes under its C names, and the capsule functions of CPython.
-
-Function pointers are addresses here, because the suite passes them on and compares
-them with NULL more often than it calls them.
-"""
+"""Capsules and structures of `dlpack.h`, as the suite makes and reads them."""
 
 from __future__ import annotations
 
 import ctypes
 import math
 from collections.abc import Sequence
-from ctypes import (
-    POINTER,
-    PYFUNCTYPE,
-    Structure,
-    c_char_p,
-    c_int,
-    c_int32,
-    c_int64,
-    c_uint8,
-    c_uint16,
-    c_uint32,
-    c_uint64,
-    c_void_p,
-    py_object,
+from ctypes import c_char_p, c_int, c_void_p, py_object
+from typing import Any
+
+from dlx._structs import (
+    DLPACK_FLAG_BITMASK_IS_COPIED,
+    DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED,
+    DLPACK_FLAG_BITMASK_READ_ONLY,
+    DLManagedTensor,
+    DLManagedTensorVersioned,
+    DLPackExchangeAPI,
+    DLTensor,
+    PyCapsule_GetDestructor,
+    PyCapsule_GetName,
+    PyCapsule_GetPointer,
+    c_api,
+    is_capsule,
 )
-from typing import Any, ClassVar
 
 __all__ = [
     "COPIED",
@@ -52,7 +49,9 @@ __all__ = [
     "take_reference",
 ]
 
-READ_ONLY, COPIED, PADDED = 1, 2, 4
+READ_ONLY = DLPACK_FLAG_BITMASK_READ_ONLY
+COPIED = DLPACK_FLAG_BITMASK_IS_COPIED
+PADDED = DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED
 VERSIONED, UNVERSIONED = "dltensor_versioned", "dltensor"
 USED = "used_"
 TABLE = "dlpack_exchange_api"
@@ -80,89 +79,10 @@ DTYPES: dict[str, tuple[int, int, int]] = {
 """Code, bits and lanes of each dtype."""
 
 
-class DLPackVersion(Structure):
-    """`DLPackVersion`."""
-
-    _fields_ = (("major", c_uint32), ("minor", c_uint32))
-
-
-class DLDevice(Structure):
-    """`DLDevice`."""
-
-    _fields_ = (("device_type", c_int32), ("device_id", c_int32))
-
-
-class DLDataType(Structure):
-    """`DLDataType`."""
-
-    _fields_ = (("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16))
-
-
-class DLTensor(Structure):
-    """`DLTensor`."""
-
-    _fields_ = (
-        ("data", c_void_p),
-        ("device", DLDevice),
-        ("ndim", c_int32),
-        ("dtype", DLDataType),
-        ("shape", POINTER(c_int64)),
-        ("strides", POINTER(c_int64)),
-        ("byte_offset", c_uint64),
-    )
-
-
-class DLManagedTensor(Structure):
-    """`DLManagedTensor`, behind a capsule named `dltensor`."""
-
-    _fields_ = (
-        ("dl_tensor", DLTensor),
-        ("manager_ctx", c_void_p),
-        ("deleter", c_void_p),
-    )
-
-
-class DLManagedTensorVersioned(Structure):
-    """`DLManagedTensorVersioned`, behind a capsule named `dltensor_versioned`."""
-
-    _fields_ = (
-        ("version", DLPackVersion),
-        ("manager_ctx", c_void_p),
-        ("deleter", c_void_p),
-        ("flags", c_uint64),
-        ("dl_tensor", DLTensor),
-    )
-
-
-class DLPackExchangeAPI(Structure):
-    """`DLPackExchangeAPI`, its header in line."""
-
-    ENTRIES: ClassVar[tuple[str, ...]] = (
-        "managed_tensor_allocator",
-        "managed_tensor_from_py_object_no_sync",
-        "managed_tensor_to_py_object_no_sync",
-        "dltensor_from_py_object_no_sync",
-        "current_work_stream",
-    )
-    _fields_ = (
-        ("version", DLPackVersion),
-        ("prev_api", c_void_p),
-        *((name, c_void_p) for name in ENTRIES),
-    )
-
-
-def _python(name: str, result: Any, *arguments: Any) -> Any:
-    """Bind a C API function privately: `ctypes.pythonapi.f` is shared process-wide."""
-    return PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
-
-
-_new = _python("PyCapsule_New", py_object, c_void_p, c_void_p, c_void_p)
-_name = _python("PyCapsule_GetName", c_void_p, py_object)
-_set_name = _python("PyCapsule_SetName", c_int, py_object, c_void_p)
-_pointer = _python("PyCapsule_GetPointer", c_void_p, py_object, c_char_p)
-_destructor = _python("PyCapsule_GetDestructor", c_void_p, py_object)
-_incref = _python("Py_IncRef", None, py_object)
-_decref = _python("Py_DecRef", None, py_object)
+_new = c_api("PyCapsule_New", py_object, c_void_p, c_void_p, c_void_p)
+_set_name = c_api("PyCapsule_SetName", c_int, py_object, c_void_p)
+_incref = c_api("Py_IncRef", None, py_object)
+_decref = c_api("Py_DecRef", None, py_object)
 
 _kept: list[Any] = []
 _names: dict[str, ctypes.Array[ctypes.c_char]] = {}
@@ -186,9 +106,9 @@ def new_capsule(pointer: int, name: str, destructor: int | None = None) -> Any:
 
 def capsule_name_address(capsule: Any) -> int:
     """Return where the name of a capsule is (R2); TypeError if it is not one."""
-    if type(capsule).__name__ != "PyCapsule":
+    if not is_capsule(capsule):
         raise TypeError(f"a {type(capsule).__name__} is not a capsule")
-    return _name(capsule) or 0
+    return PyCapsule_GetName(capsule) or 0
 
 
 def capsule_name(capsule: Any) -> str | None:
@@ -204,13 +124,13 @@ def rename(capsule: Any, name: str) -> None:
 
 def capsule_pointer(capsule: Any, name: str) -> int:
     """Return the address in a capsule; ValueError if the name differs."""
-    address: int = _pointer(capsule, name.encode())
+    address: int = PyCapsule_GetPointer(capsule, name.encode())
     return address
 
 
 def capsule_destructor(capsule: Any) -> int:
     """Return the address of the destructor of a capsule, 0 for NULL."""
-    return _destructor(capsule) or 0
+    return PyCapsule_GetDestructor(capsule) or 0
 
 
 def managed_at(address: int, name: str) -> Any:
@@ -246,6 +166,6 @@ def give_reference(given: Any, out: int) -> None:
 def api_pointer(holder: Any) -> int:
     """Return the address of the exchange table that a type names, 0 without one."""
     capsule = getattr(holder, "__dlpack_c_exchange_api__", None)
-    if capsule is None or type(capsule).__name__ != "PyCapsule":
+    if not is_capsule(capsule):
         return 0
     return capsule_pointer(capsule, TABLE) if capsule_name(capsule) == TABLE else 0

@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -44,16 +45,26 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     command: Command[Any] | Direct = args.command
     try:
-        if isinstance(command, Direct):
-            return command.run(args)
-        if args.json:
-            return _run_json(command, args)
-        if command.render is None:
-            return _run_text(command, args)
-        return _run_table(command, command.render, args)
+        code = _run(command, args)
+        sys.stdout.flush()
     except CannotRun as reason:
         print(f"dlx {command.name}: {reason}", file=sys.stderr)
         return 2
+    except BrokenPipeError:
+        # Whoever reads the output (`head`) has seen enough; Python would flush again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return code
+
+
+def _run(command: Command[Any] | Direct, args: argparse.Namespace) -> int:
+    if isinstance(command, Direct):
+        return command.run(args)
+    if args.json:
+        return _run_json(command, args)
+    if command.render is None:
+        return _run_text(command, args)
+    return _run_table(command, command.render, args)
 
 
 def _parser() -> argparse.ArgumentParser:

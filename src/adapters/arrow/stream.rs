@@ -16,7 +16,7 @@ use crate::copy::request::Request;
 use crate::cpython::call::{attribute, call};
 use crate::tensor::capsule;
 use crate::tensor::snapshot::{Snapshot, Source};
-use crate::types::error::Error;
+use crate::types::error::{Error, caused, copy_refused};
 
 /// `ArrowArrayStream` of the Arrow C stream interface.
 #[repr(C)]
@@ -146,12 +146,19 @@ pub(crate) fn snapshot(
     x: &Bound<'_, PyAny>,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
-    let Some(method) = attribute(x, intern!(x.py(), "__arrow_c_stream__"))? else {
+    let method = attribute(x, intern!(x.py(), "__arrow_c_stream__"))?;
+    let Some(method) = method.filter(|method| !method.is_none()) else {
         return Ok(None);
     };
     let found = from(&method)?;
-    if request.copy == Some(false) && from(&method)?.meta().data != found.meta().data {
-        return found.copied().map(Some).map_err(Into::into);
+    if request.copy == Some(false) {
+        let again = from(&method).map_err(|error| {
+            let message = "copy=False, but the Arrow stream can be read only once, so nothing shows that it is no copy";
+            caused(x.py(), copy_refused(x.py(), message.to_owned()), error)
+        })?;
+        if again.meta().data != found.meta().data {
+            return Ok(Some(found.copied()?));
+        }
     }
     Ok(Some(found))
 }

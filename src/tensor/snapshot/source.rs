@@ -81,6 +81,7 @@ impl Source {
         match self {
             Self::Python(owner) => owner.objects(),
             Self::Held(held) => held.objects(),
+            Self::Part(whole) => whole.objects(),
             _ => [null_mut(); 2],
         }
     }

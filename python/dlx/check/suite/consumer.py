@@ -9,6 +9,7 @@ from dlx.check.expect import (
     accepted,
     all_of,
     deleted,
+    deleted_anyway,
     deleted_once,
     either,
     elsewhere,
@@ -97,7 +98,7 @@ _LIFE = (
         "R11",
         MUST,
         Import(Tensor(dtype=(99, 32, 1))),
-        either(accepted, deleted_once),
+        either(accepted, deleted_anyway),
         "leak",
     ),
 )
@@ -368,7 +369,7 @@ _ERRORS = (
         "R31",
         MUST,
         Import(Tensor(device=(99, 0)), shows=False),
-        deleted_once,
+        deleted_anyway,
         "crash",
     ),
     Check(

@@ -213,7 +213,13 @@ _LIFE = (
         "R21",
         SHOULD,
         Method("failing"),
-        note("references kept", 0, "no reference stays", "keeps references"),
+        note(
+            "references kept",
+            0,
+            "no reference stays",
+            "keeps references",
+            of_raising=True,
+        ),
         "leak",
     ),
     Check(
@@ -629,7 +635,7 @@ _KINDS = (
         "R63",
         SHOULD,
         Kinds(),
-        Expectation("BufferError is raised", lambda r: _other_errors(r)),
+        Expectation("BufferError is raised", lambda r: _other_errors(r), True),
         "class of error",
     ),
     Check(

@@ -1,0 +1,57 @@
+"""`dlx.inspect` of libraries that only `make interop` installs."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .matrix import ENVIRONMENT
+
+TESTS = Path(__file__).parents[1]
+
+
+def run(code: str, library: str) -> None:
+    """Run code that imports a library in a process of its own."""
+    if importlib.util.find_spec(library) is None:
+        pytest.skip("not installed")
+    places = [str(TESTS), os.environ.get("PYTHONPATH", "")]
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | ENVIRONMENT | {"PYTHONPATH": os.pathsep.join(places)},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, f"{ran.returncode}: {ran.stderr[-2000:]}"
+
+
+@pytest.mark.parametrize(
+    ("library", "module"), [("mlx", "mlx.core"), ("tensorflow", "tensorflow")]
+)
+def test_immutable_tensors_are_exported_as_if_they_were_not(
+    library: str, module: str
+) -> None:
+    """R40."""
+    code = f"""if True:
+        import {module} as library
+        from support.inspections import can_be_written, hint
+        x = library.ones(3)
+        assert hint(x, "immutable")
+        assert can_be_written(x)
+    """
+    run(code, library)
+
+
+def test_a_string_tensor_of_tensorflow_is_not_exported() -> None:
+    """TensorFlow ends the process when a string tensor is exported."""
+    code = """if True:
+        import dlx, tensorflow
+        protocols = dlx.inspect(tensorflow.constant("a")).protocols
+        [note] = [each.note for each in protocols if each.name == "__dlpack__"]
+        assert note.startswith("not called"), note
+    """
+    run(code, "tensorflow")
