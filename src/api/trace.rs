@@ -7,6 +7,7 @@ use std::ptr::null_mut;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::api::entry::{self, Entry, Name};
 use crate::exchange::slot::Slot;
@@ -26,10 +27,10 @@ pub(crate) fn trace_with(hook: Option<Py<PyAny>>) {
     Slot::trace_all(on);
 }
 
-/// Return the numbers of what has ended since the last call, each with its time in nanoseconds since 1970 and thread.
+/// Add what has ended since the last call: by number, its time in nanoseconds since 1970 and the thread.
 #[pyfunction]
-pub(crate) fn traced_ends() -> Vec<(u64, u64, u64)> {
-    ended()
+pub(crate) fn traced_ends(into: &Bound<'_, PyDict>) -> PyResult<()> {
+    ended(into)
 }
 
 /// Calls the function that a twin replaces.

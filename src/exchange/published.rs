@@ -20,7 +20,7 @@ use crate::tensor::managed::{Managed, ManagedVersioned};
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::Error;
 
-pub(crate) use traced::{Functions, traced};
+pub(crate) use traced::{Functions, note_export, traced};
 
 /// Name of the capsule that holds a table (R113).
 pub(super) const NAME: &CStr = c"dlpack_exchange_api";

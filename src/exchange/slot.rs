@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyType, PyWeakrefReference};
 
 mod origin;
+mod traced;
 
 pub(crate) use origin::{
     Hooks, MAX_HOPS, Origin, endless, innermost, is_mixin, is_root, lends_nothing, lent,
@@ -22,7 +23,7 @@ pub(crate) use origin::{
 };
 
 use crate::exchange::foreign::header;
-use crate::exchange::published::{ExchangeType, Functions, Published, table, traced};
+use crate::exchange::published::{ExchangeType, Published, table};
 use crate::stream::WorkStream;
 use crate::tensor::trace;
 use crate::types::error::type_name;
@@ -88,7 +89,7 @@ impl Slot {
         let table = &TABLES[index / ROW][index % ROW];
         let table = table.copy(origin.lends());
         if trace::is_on() {
-            table.exchange(&TRACED[index / ROW][index % ROW]);
+            traced::exchange(index, &table, true);
         }
         slot.holder.get_or_init(|| Holder {
             class: weak,
@@ -122,17 +123,12 @@ impl Slot {
         self.holder.get().map(|holder| &holder.table)
     }
 
-    /// Exchanges the functions of every table for those of a trace, or back.
+    /// Exchanges a function of every table for that of a trace, or back.
     pub(crate) fn trace_all(on: bool) {
         let _claiming = CLAIMING.lock().unwrap_or_else(PoisonError::into_inner);
         for (index, slot) in POOL.iter().enumerate() {
-            let (row, column) = (index / ROW, index % ROW);
             if let Some(table) = slot.table() {
-                if on {
-                    table.exchange(&TRACED[row][column]);
-                } else {
-                    table.exchange(&TABLES[row][column].functions());
-                }
+                traced::exchange(index, table, on);
             }
         }
     }
@@ -260,22 +256,16 @@ impl<const N: usize> ExchangeType for Numbered<N> {
 const ROW: usize = 16;
 
 macro_rules! rows {
-    ($make:ident: $($start:literal)*) => {
-        [$(rows![$make: $start: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15]),*]
+    ($($start:literal)*) => {
+        [$(rows![$start: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15]),*]
     };
-    ($make:ident: $start:literal: $($step:literal)*) => {
-        [$($make::<Numbered<{ $start + $step }>>()),*]
+    ($start:literal: $($step:literal)*) => {
+        [$(table::<Numbered<{ $start + $step }>>()),*]
     };
 }
 
 /// The tables of the pool, all with a borrow function.
 static TABLES: [[Published; ROW]; SLOTS / ROW] = rows![
-    table: 0 16 32 48 64 80 96 112 128 144 160 176 192 208 224 240
-    256 272 288 304 320 336 352 368 384 400 416 432 448 464 480 496
-];
-
-/// The functions that the tables of the pool have while a trace is on.
-static TRACED: [[Functions; ROW]; SLOTS / ROW] = rows![
-    traced: 0 16 32 48 64 80 96 112 128 144 160 176 192 208 224 240
+    0 16 32 48 64 80 96 112 128 144 160 176 192 208 224 240
     256 272 288 304 320 336 352 368 384 400 416 432 448 464 480 496
 ];

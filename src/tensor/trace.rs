@@ -6,16 +6,17 @@
 //! time, because they happen on any thread.
 
 use std::collections::HashMap;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::mem::{take, transmute};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use pyo3::exceptions::{PyMemoryError, PyRecursionError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyTuple};
+use pyo3::types::{PyCapsule, PyDict, PyTuple};
 
 use crate::abi::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 use crate::cpython::boundary::{guard, unraisable};
@@ -23,7 +24,7 @@ use crate::cpython::fork::Lock;
 use crate::cpython::interpreter::is_attached;
 use crate::tensor::managed::ManagedTensor;
 use crate::tensor::object::Tensor;
-use crate::tensor::snapshot::{Hold, Source};
+use crate::tensor::snapshot::{Hold, Snapshot, Source};
 use crate::types::layout;
 
 /// What is called for each begin; taken only by attached threads.
@@ -88,9 +89,12 @@ pub(crate) fn set_hook(hook: Option<Py<PyAny>>) {
     drop(before);
 }
 
-/// Takes what has ended since the last call.
-pub(crate) fn ended() -> Vec<(u64, u64, u64)> {
-    take(&mut *ENDED.lock())
+/// Adds what has ended since the last call, by number. No Python code runs in between, so a signal loses nothing.
+pub(crate) fn ended(into: &Bound<'_, PyDict>) -> PyResult<()> {
+    let ended = take(&mut *ENDED.lock());
+    ended
+        .into_iter()
+        .try_for_each(|(number, time, thread)| into.set_item(number, (time, thread)))
 }
 
 /// Begins to watch the tensor `made`, a new reference, which came from `source` and is converted to `target`.
@@ -104,6 +108,10 @@ pub(crate) unsafe fn imported(
     target: *mut ffi::PyObject,
     way: &'static str,
 ) {
+    // A consumer may have copied the function of a table while a trace was on.
+    if made.is_null() || !is_on() {
+        return;
+    }
     let body = || {
         Python::attach(|py| {
             // SAFETY: NULL or live, as the caller promises.
@@ -113,9 +121,10 @@ pub(crate) unsafe fn imported(
             let Some(tensor) = Tensor::of(&made) else {
                 return;
             };
-            // One reference is that of the caller, the other `made`.
             // SAFETY: attached, with a live object.
-            if unsafe { ffi::Py_REFCNT(made.as_ptr()) } != 2 {
+            let count = unsafe { ffi::Py_REFCNT(made.as_ptr()) };
+            // One reference is that of the caller, the other `made`. From 3.14 on the upper half holds flags.
+            if count as u32 != 2 {
                 return;
             }
             let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
@@ -154,6 +163,9 @@ pub(crate) unsafe fn exported_capsule(
     source: *mut ffi::PyObject,
     way: &'static str,
 ) {
+    if capsule.is_null() {
+        return;
+    }
     let body = || {
         Python::attach(|py| {
             // SAFETY: NULL or live, as the caller promises.
@@ -186,8 +198,16 @@ pub(crate) unsafe fn exported<M: ManagedTensor>(
     way: &'static str,
 ) {
     let body = || {
-        // An allocator is called by threads that know nothing of Python (R136).
-        if is_attached() != Some(true) {
+        // A consumer may have copied the function of a table while a trace was on. An allocator is called by threads
+        // that know nothing of Python (R136).
+        if !is_on() || is_attached() != Some(true) {
+            return;
+        }
+        let address = managed.as_ptr().addr();
+        let mut locked = EXPORTS.lock();
+        let exports = locked.get_or_insert_default();
+        // A table may pass on what another one has exported.
+        if exports.contains_key(&address) {
             return;
         }
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
@@ -207,12 +227,8 @@ pub(crate) unsafe fn exported<M: ManagedTensor>(
             deleter,
             end: End(number),
         };
-        let address = managed.as_ptr().addr();
-        let replaced = EXPORTS
-            .lock()
-            .get_or_insert_default()
-            .insert(address, exported);
-        drop(replaced);
+        exports.insert(address, exported);
+        drop(locked);
         let padded = flags & crate::abi::DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED != 0;
         // SAFETY: a tensor of dlx has `ndim` extents, or NULL for none.
         let shape = unsafe { extents(&tensor) };
@@ -273,6 +289,11 @@ unsafe fn extents(tensor: &DLTensor) -> &[i64] {
     unsafe { std::slice::from_raw_parts(tensor.shape, tensor.ndim as usize) }
 }
 
+/// The address of the first element.
+fn address_of(tensor: &DLTensor) -> u64 {
+    (tensor.data.addr() as u64).wrapping_add(tensor.byte_offset)
+}
+
 /// What the hook is told, beside the tensor.
 struct Begin<'py> {
     way: &'static str,
@@ -282,7 +303,7 @@ struct Begin<'py> {
     nbytes: i64,
 }
 
-/// Calls the hook; what it raises goes to `sys.unraisablehook`, since the traced call has succeeded.
+/// Calls the hook, of a call that has succeeded.
 fn tell<'py>(py: Python<'py>, begin: Begin<'py>, tensor: &DLTensor) {
     let hook = {
         let place = HOOK.lock().unwrap_or_else(PoisonError::into_inner);
@@ -294,14 +315,8 @@ fn tell<'py>(py: Python<'py>, begin: Begin<'py>, tensor: &DLTensor) {
     // SAFETY: both callers pass a tensor of dlx.
     let shape = PyTuple::new(py, unsafe { extents(tensor) });
     let told = shape.and_then(|shape| {
-        let DLTensor {
-            data,
-            byte_offset,
-            dtype,
-            device,
-            ..
-        } = *tensor;
-        let address = (data.addr() as u64).wrapping_add(byte_offset);
+        let DLTensor { dtype, device, .. } = *tensor;
+        let address = address_of(tensor);
         let dtype = (dtype.code.0, dtype.bits, dtype.lanes);
         let device = (device.device_type.0, device.device_id);
         let Begin {
@@ -312,11 +327,38 @@ fn tell<'py>(py: Python<'py>, begin: Begin<'py>, tensor: &DLTensor) {
             nbytes,
         } = begin;
         let imported = source.as_ref().and_then(Tensor::of);
-        let parent = imported.and_then(|tensor| tensor.get().described().traced());
+        // A copy that was made for the export has another address.
+        let shown = imported.map(|tensor| tensor.get().described());
+        let shown = shown.filter(|shown| address_of(shown.as_dl_tensor()) == address);
+        let parent = shown.and_then(Snapshot::traced);
         let what = (address, shape, dtype, device, nbytes);
         hook.call1(py, (way, number, source, target, parent, what))
     });
     if let Err(error) = told {
-        error.write_unraisable(py, None);
+        raise_soon(py, error);
     }
+}
+
+/// Raises `error` on the main thread as soon as the traced call has returned: most often it is of a signal's handler,
+/// which CPython ran inside of the hook. Where the hook ran out of stack or memory, the program goes on.
+fn raise_soon(py: Python<'_>, error: PyErr) {
+    extern "C" fn raise(error: *mut c_void) -> c_int {
+        let body = || {
+            // SAFETY: from `into_raw` below; CPython makes each pending call once.
+            let error = unsafe { Box::from_raw(error.cast::<PyErr>()) };
+            Python::attach(|py| error.restore(py));
+            -1
+        };
+        guard(body, |_| 0)
+    }
+    if !error.is_instance_of::<PyRecursionError>(py) && !error.is_instance_of::<PyMemoryError>(py) {
+        let error = Box::into_raw(Box::new(error.clone_ref(py)));
+        // SAFETY: the function may be called with this argument at any time.
+        if unsafe { ffi::Py_AddPendingCall(Some(raise), error.cast()) } == 0 {
+            return;
+        }
+        // SAFETY: the queue is full, so the pointer is still its only one.
+        drop(unsafe { Box::from_raw(error) });
+    }
+    error.write_unraisable(py, None);
 }

@@ -36,6 +36,8 @@ def start(setting: str) -> None:
         events = setting.removeprefix("json:")
     elif setting.isdecimal():
         frames = int(setting) if setting != "1" else frames
+        if not frames:
+            return
     else:
         raise ValueError(
             f"DLX_TRACE is {setting!r}; expected 1, a number of frames, or json:FILE"

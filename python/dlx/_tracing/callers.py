@@ -58,12 +58,11 @@ def calling_library() -> str | None:
     Between dlx and its caller are functions of the interpreter, but not its loop:
     the loop there is that of the Python frame which called.
     """
-    process, interpreter, loop = _places()
-    frames = (c_void_p * _DEPTH)()
-    count = process.backtrace(byref(frames), _DEPTH)
+    interpreter, loop = _loop()
+    if loop is None:
+        return None
     own, inside = _core.__file__, False
-    for address in frames[:count]:
-        library, start = _nearest(address or 0)
+    for library, start in _stack():
         if library is None:
             continue
         if library == own:
@@ -91,12 +90,31 @@ def _short(library: str) -> str:
 _nearest = lru_cache(maxsize=4096)(nearest)
 
 
+def _stack() -> list[tuple[str | None, int | None]]:
+    """Return the file and the nearest start of each function that is being called."""
+    frames = (c_void_p * _DEPTH)()
+    count = _process().backtrace(byref(frames), _DEPTH)
+    return [_nearest(address or 0) for address in frames[:count]]
+
+
 @cache
-def _places() -> tuple[Any, str | None, int | None]:
-    """Return the process, the file of the interpreter, and the start of its loop."""
+def _process() -> Any:
     process = ctypes.CDLL(None)
     process.backtrace.argtypes = (c_void_p, c_int)
     process.backtrace.restype = c_int
-    loop = ctypes.cast(ctypes.pythonapi._PyEval_EvalFrameDefault, c_void_p).value
-    interpreter, start = nearest(loop or 0)
-    return process, interpreter, start
+    return process
+
+
+@cache
+def _loop() -> tuple[str | None, int | None]:
+    """Return the file of the interpreter and the start of its loop, if it can be seen.
+
+    musl has no ``backtrace``; and where each instruction is a function, no frame is
+    that of the loop.
+    """
+    try:
+        loop = ctypes.cast(ctypes.pythonapi._PyEval_EvalFrameDefault, c_void_p).value
+        found = nearest(loop or 0)
+        return found if found in _stack() else (None, None)
+    except AttributeError:
+        return None, None

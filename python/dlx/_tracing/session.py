@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
+import os
 import sys
 import time
 import weakref
@@ -29,6 +31,16 @@ Place = tuple[str, int]
 _lock = RLock()
 _active: list[Trace] = []
 _known: weakref.WeakSet[Trace] = weakref.WeakSet()
+# The ends that no trace has noted yet, by number: a signal may interrupt the noting.
+_ends: dict[int, tuple[int, int]] = {}
+
+os.register_at_fork(
+    before=_lock.acquire,
+    after_in_parent=_lock.release,
+    after_in_child=_lock.release,
+)
+# A finalizer at the end of the process may import a tensor when this module is gone.
+atexit.register(_core.trace_with, None)
 
 
 def active() -> list[Trace]:
@@ -36,30 +48,6 @@ def active() -> list[Trace]:
     with _lock:
         _take_ends()
         return list(_active)
-
-
-class _Memory:
-    """How many bytes are held: memory that several hold counts once."""
-
-    def __init__(self) -> None:
-        self.held: dict[Place, list[int]] = {}
-        self.total = 0
-        self.peak = 0
-
-    def begin(self, place: Place, nbytes: int) -> None:
-        sizes = self.held.setdefault(place, [])
-        self.total -= max(sizes, default=0)
-        sizes.append(nbytes)
-        self.total += max(sizes)
-        self.peak = max(self.peak, self.total)
-
-    def end(self, place: Place, nbytes: int) -> None:
-        sizes = self.held[place]
-        self.total -= max(sizes)
-        sizes.remove(nbytes)
-        self.total += max(sizes, default=0)
-        if not sizes:
-            del self.held[place]
 
 
 class Trace:
@@ -82,7 +70,9 @@ class Trace:
         self._events: IO[str] | None = None
         self._held: dict[int, Held] = {}
         self._imports: dict[Place, int] = {}
-        self._memory = _Memory()
+        # By number, of all but exports of imports that are held: they show that memory.
+        self._sizes: dict[Place, dict[int, int]] = {}
+        self._total = self._peak = 0
 
     def __enter__(self) -> Self:
         """Trace from now on."""
@@ -97,10 +87,9 @@ class Trace:
             if self._path is not None:
                 self._events = Path(self._path).open("a", encoding="utf-8")
             _take_ends()
-            _active.append(self)
             _known.add(self)
-            if len(_active) == 1:
-                _core.trace_with(_begin)
+            _active.append(self)
+            _core.trace_with(_begin)
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -108,10 +97,9 @@ class Trace:
         with _lock:
             if self not in _active:
                 return
-            _take_ends()
             _active.remove(self)
-            if not _active:
-                _core.trace_with(None)
+            _core.trace_with(_begin if _active else None)
+            _take_ends()
             if self._events is not None:
                 self._events.close()
                 self._events = None
@@ -128,12 +116,12 @@ class Trace:
         """Bytes held now; memory that several hold counts once."""
         with _lock:
             _take_ends()
-            return self._memory.total
+            return self._total
 
     @property
     def peak(self) -> int:
         """The most bytes that were held at once."""
-        return self._memory.peak
+        return self._peak
 
     def by(
         self, what: Literal["producer", "consumer", "line"]
@@ -161,7 +149,7 @@ class Trace:
             {
                 "imports": self.imports,
                 "exports": self.exports,
-                "nbytes": self._memory.total,
+                "nbytes": self._total,
                 "peak": self.peak,
                 "live": [each.to_dict() for each in live],
             }
@@ -181,7 +169,7 @@ class Trace:
         """Return the report."""
         live = self.live
         lines = [
-            f"{len(live)} alive, {size(self._memory.total)} (peak {size(self.peak)}, "
+            f"{len(live)} alive, {size(self._total)} (peak {size(self.peak)}, "
             f"{self.imports} imports, {self.exports} exports)"
         ]
         exports = defaultdict(list)
@@ -195,38 +183,57 @@ class Trace:
                 lines += [_line(each) for each in exports[held.number]]
         return "\n".join(lines)
 
-    def _parent(self, kind: str, number: int | None, place: Place) -> int | None:
-        if kind == "import":
-            return None
-        # An object that exports a tensor of dlx is known by the address alone.
-        return number if number in self._held else self._imports.get(place)
+    # A signal's handler, a finalizer or another thread may run after each call. What
+    # belongs together is therefore changed by statements that call nothing.
 
-    def _begin(self, held: Held) -> None:
+    def _begin(self, held: Held, *, shows: bool) -> None:
+        """Note a begin; ``shows`` if it is an export of an import that is held."""
         place = (held.device, held.address)
+        sizes = self._sizes.get(place) or {}
+        most = max(sizes.values(), default=0)
         if held.kind == "import":
             self.imports += 1
             self._imports[place] = held.number
         else:
             self.exports += 1
         self._held[held.number] = held
-        self._memory.begin(place, held.nbytes)
+        if not shows:
+            self._sizes[place] = sizes
+            sizes[held.number] = held.nbytes
+            if held.nbytes > most:
+                self._total += held.nbytes - most
+                if self._total > self._peak:
+                    self._peak = self._total
         if self._events is not None:
             self._write({"event": held.kind, **held.to_dict()})
 
     def _end(self, number: int, when: int, thread: int) -> None:
-        held = self._held.pop(number, None)
+        held = self._held.get(number)
         if held is None:
             return
         place = (held.device, held.address)
-        if self._imports.get(place) == number:
+        sizes = self._sizes.get(place) or {}
+        most = max((n for each, n in sizes.items() if each != number), default=0)
+        if number not in self._held:
+            return
+        del self._held[number]
+        if place in self._imports and self._imports[place] == number:
             del self._imports[place]
-        self._memory.end(place, held.nbytes)
+        if number in sizes:
+            if sizes[number] > most:
+                self._total += most - sizes[number]
+            del sizes[number]
+            if not sizes and place in self._sizes:
+                del self._sizes[place]
         if self._events is not None:
             end = {"event": "end", "number": number, "time": when, "thread": thread}
             self._write(end)
 
     def _write(self, event: dict[str, Any]) -> None:
-        print(json.dumps(event), file=self._events, flush=True)
+        # A child that was forked writes to the same file.
+        print(
+            json.dumps(event | {"process": os.getpid()}), file=self._events, flush=True
+        )
 
 
 def _line(held: Held) -> str:
@@ -240,9 +247,13 @@ def _line(held: Held) -> str:
 
 
 def _take_ends() -> None:
-    for number, when, thread in _core.traced_ends():
-        for trace in list(_known):
-            trace._end(number, when, thread)
+    _core.traced_ends(_ends)
+    for number in list(_ends):
+        ended = _ends.get(number)
+        if ended is not None:
+            for trace in list(_known):
+                trace._end(number, *ended)
+            _ends.pop(number, None)
 
 
 def _begin(
@@ -255,9 +266,8 @@ def _begin(
 ) -> None:
     """Note one begin; the extension calls this while a trace is on."""
     address, shape, dtype, device, nbytes = what
-    frame = sys._getframe(1)
-    library = calling_library()
-    caller = library or module_of(frame) or "the program"
+    frame = sys._getframe().f_back
+    caller = calling_library() or module_of(frame) or "the program"
     name = None if source is None else _name(type(source))
     kind: Literal["import", "export"] = "import"
     if way == "__dlpack__" or (way == "table" and source is not None):
@@ -266,38 +276,34 @@ def _begin(
         kind, producer, consumer = "export", "dlx.Tensor", caller
     elif way == "table":
         producer, consumer = caller, "dlx.Tensor"
-    elif way == "convert":
-        producer, consumer = name or "", _target(target)
     else:
         own = {"from_pointer": "a pointer", "empty": "dlx"}
-        producer, consumer = name or own.get(way, "dlx"), "dlx.Tensor"
+        producer = name or own.get(way, "dlx")
+        consumer = _name(target) if isinstance(target, type) else "dlx.Tensor"
     with _lock:
         _take_ends()
         place = (_device_name(device), address)
-        for trace in _active:
-            trace._begin(
-                Held(
-                    kind=kind,
-                    way=way,
-                    number=number,
-                    parent=trace._parent(kind, parent, place),
-                    producer=producer,
-                    consumer=consumer,
-                    address=address,
-                    shape=shape,
-                    dtype=_dtype_name(dtype),
-                    device=place[0],
-                    nbytes=nbytes,
-                    since=time.time_ns(),
-                    thread=get_ident(),
-                    callers=callers(frame, trace.frames),
-                )
+        for trace in list(_active):
+            shows = kind == "export" and parent in trace._held
+            by_address = trace._imports.get(place) if nbytes else None
+            found = parent if shows else by_address
+            held = Held(
+                kind=kind,
+                way=way,
+                number=number,
+                parent=found if kind == "export" else None,
+                producer=producer,
+                consumer=consumer,
+                address=address,
+                shape=shape,
+                dtype=_dtype_name(dtype),
+                device=place[0],
+                nbytes=nbytes,
+                since=time.time_ns(),
+                thread=get_ident(),
+                callers=callers(frame, trace.frames),
             )
-
-
-def _target(target: Any) -> str:
-    """Return the name of what ``convert`` was asked for, a class or a module."""
-    return _name(target) if isinstance(target, type) else str(target.__name__)
+            trace._begin(held, shows=shows)
 
 
 def _name(class_: type) -> str:

@@ -21,7 +21,7 @@ const WAY: &str = "table";
 /// there is nothing to note.
 pub(crate) struct Functions {
     allocator: Option<DLPackManagedTensorAllocator>,
-    from_py: Option<DLPackManagedTensorFromPyObjectNoSync>,
+    pub(crate) from_py: Option<DLPackManagedTensorFromPyObjectNoSync>,
     to_py: Option<DLPackManagedTensorToPyObjectNoSync>,
 }
 
@@ -119,10 +119,12 @@ unsafe extern "C" fn allocate<T: ExchangeType>(
     code
 }
 
+/// Notes what a function of a table has made, if it succeeded.
+///
 /// # Safety
 ///
 /// `out` is the place of a result that a function of a table has written, if it returned 0.
-unsafe fn note_export(
+pub(crate) unsafe fn note_export(
     code: c_int,
     py_object: *mut c_void,
     out: *mut *mut DLManagedTensorVersioned,

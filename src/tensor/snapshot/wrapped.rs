@@ -9,7 +9,7 @@ impl Snapshot {
     pub(crate) fn traced(&self) -> Option<u64> {
         match &self.0.value().source {
             Source::Held(held) => held.traced(),
-            Source::Snapshot(whole) => whole.traced(),
+            Source::Snapshot(whole) | Source::Part(whole) => whole.traced(),
             Source::Aliased(aliased) => aliased.0.traced(),
             _ => None,
         }
@@ -29,7 +29,7 @@ impl Snapshot {
         let source = unsafe { &mut (*fields.as_ptr()).source };
         match source {
             // SAFETY: the view is reached through this snapshot alone, if its own count says so.
-            Source::Snapshot(whole) => unsafe { whole.wrap_source(wrap) },
+            Source::Snapshot(whole) | Source::Part(whole) => unsafe { whole.wrap_source(wrap) },
             // SAFETY: as above.
             Source::Aliased(aliased) => unsafe { aliased.0.wrap_source(wrap) },
             source => {
