@@ -180,6 +180,45 @@ def test_a_tensor_that_records_gradients_is_refused_and_the_argument_named() -> 
     assert refused.value.__notes__ == ["argument b of add"]
 
 
+def test_arguments_and_results_are_detached_on_request() -> None:
+    """docs/bridge.md, Arguments: at once, and in containers."""
+    torch = requires("torch")
+    weights = torch.ones(3, requires_grad=True)
+
+    @dlx.bridge(np.ndarray, detach=True)
+    def double(a: Any, *rest: Any) -> Any:
+        return a * 2
+
+    for _ in range(2):
+        assert double(weights).tolist() == [2, 2, 2]
+        assert double(weights, [weights, {"x": weights}]).tolist() == [2, 2, 2]
+        assert not double(weights).requires_grad
+
+    @dlx.bridge(torch, detach=True)
+    def predict(a: Any) -> Any:
+        assert a.tolist() == [1, 1, 1]
+        return weights * a, {"loss": (weights * a).sum()}
+
+    one = predict(np.ones(3, "f4"))
+    assert one[0].tolist() == [1, 1, 1]
+    assert type(one[1]["loss"]) is np.ndarray
+    # A caller that works with torch keeps its gradients.
+    assert predict(torch.ones(3))[0].requires_grad
+    assert dlx.bridge(torch, detach=True)(torch.mul)(
+        weights.detach().numpy(), weights
+    ).tolist() == [1, 1, 1]
+
+
+def test_an_out_is_not_detached() -> None:
+    """docs/bridge.md, Arguments: a graph would not know that it was written."""
+    torch = requires("torch")
+    out = torch.ones(3, requires_grad=True)
+    add = dlx.bridge(np.ndarray, detach=True)(np.add)
+    with pytest.raises(BufferError, match="requires grad"):
+        add(np.ones(3), 1, out=out)
+    assert out.tolist() == [1, 1, 1]
+
+
 @pytest.mark.parametrize(
     ("args", "kwargs", "name"),
     [

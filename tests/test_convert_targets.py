@@ -178,3 +178,16 @@ def test_a_subclass_of_an_array_of_jax_is_none_that_jax_makes() -> None:
     jax = requires("jax")
     array = dlx.convert(A.astype("float32"), jax.Array)
     assert type(dlx.convert(A.astype("float32"), type(array))) is type(array)
+
+
+@pytest.mark.parametrize("name", ["pandas", "polars"])
+def test_the_advice_for_a_class_that_takes_no_tensors_gives_the_elements(
+    name: str,
+) -> None:
+    """R61: what the error says to pass is taken by the constructor."""
+    library = requires(name)
+    for to in (library, library.Series):
+        with pytest.raises(TypeError, match=r"dlx.convert\(x, np.ndarray\)"):
+            dlx.convert(dlx.from_dlpack(A), to)
+    made = library.Series(dlx.convert(dlx.from_dlpack(A), np.ndarray))
+    assert made.to_list() == A.tolist()

@@ -282,3 +282,13 @@ def test_an_attribute_of_an_instance_makes_no_tensor() -> None:
             raise AssertionError(name)
 
     assert not _core.is_tensor(Anything())
+
+
+def test_tensors_that_record_gradients_are_detached_on_request() -> None:
+    """docs/convert.md: what a model returns, as arrays."""
+    torch = requires("torch")
+    tree = {"loss": torch.ones(1, requires_grad=True), "batch": [torch.zeros(2)]}
+    made = dlx.convert_tree(tree, np, detach=True)
+    assert made["loss"].ctypes.data == tree["loss"].data_ptr()
+    with pytest.raises(BufferError, match="requires grad"):
+        dlx.convert_tree(tree, np)

@@ -123,6 +123,7 @@ def bridge(
     to: Framework,
     *,
     result: Framework | None = None,
+    detach: bool = False,
     lists: Literal["keep", "refuse"] = "keep",
 ) -> Bridge:
     """Let a function written for tensors ``to`` take tensors of any framework.
@@ -134,6 +135,9 @@ def bridge(
     then keywords, in order); without either they stay as they are. If that is an
     `ExchangeMixin` class, its first instance among the arguments makes them, by
     ``__dlx_like__``.
+
+    A tensor that records gradients is refused. With ``detach=True`` an argument or a
+    result that has to be converted is ``x.detach()``, where it has such a method.
 
     A list of numbers is no tensor: the function gets the list. With ``lists="refuse"``
     such an argument is a ``TypeError``.
@@ -159,7 +163,7 @@ def bridge(
         # Imported late, because it takes longer to import than the rest of dlx.
         from ._bridged import bridged
 
-        return bridged(function, kind, named, lists == "refuse")
+        return bridged(function, kind, named, detach, lists == "refuse")
 
     return decorate
 

@@ -30,10 +30,14 @@ _EXPORTS = {"__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__", "__dlpack_
 class Kind(_core.Kind):
     """A kind of tensor, and the conversion to it."""
 
-    def __new__(cls, to: type, foreign: bool = False) -> Self:
+    detach: bool
+
+    def __new__(cls, to: type, foreign: bool = False, detach: bool = False) -> Self:
         is_mixin = issubclass(to, ExchangeMixin)
         default = ExchangeMixin.__dlx_like__ if is_mixin else None
-        return super().__new__(cls, to, _core.Types(), foreign, default)
+        made = super().__new__(cls, to, _core.Types(), foreign, default)
+        made.detach = detach
+        return made
 
     def leaf(self, x: Any, copy: bool | None = None, like: Any = None) -> Any:
         """Convert ``x`` if it is a tensor of another kind, if need be ``like`` one."""
@@ -43,7 +47,10 @@ class Kind(_core.Kind):
         self.known.add(type(x), self.is_foreign(type(x)))
         if isinstance(x, self.to):
             return x
-        return convert(x, self.to if like is None else like, copy=copy)
+        into = self.to if like is None else like
+        # What is written in place (copy=False) keeps its record of gradients.
+        detach = self.detach and copy is None
+        return convert(x, into, copy=copy, detach=detach)
 
     def is_foreign(self, cls: type) -> bool:
         """Whether instances of ``cls`` are converted, judged by its bases alone."""
@@ -65,7 +72,12 @@ class _Arguments:
     """The slow path of a bridged function's calls."""
 
     def __init__(
-        self, function: Any, to: type, result: type | None, refuses_lists: bool
+        self,
+        function: Any,
+        to: type,
+        result: type | None,
+        detach: bool,
+        refuses_lists: bool,
     ) -> None:
         try:
             parameters = [*inspect.signature(function).parameters.values()]
@@ -77,8 +89,8 @@ class _Arguments:
         self.names = names  # of the positional parameters
         self.receivers = int(names[:1] in (["self"], ["cls"]))
         self.out = names.index("out") if "out" in names else maxsize
-        self.into = Kind(to)
-        self.result = None if result is None else Kind(result)
+        self.into = Kind(to, detach=detach)
+        self.result = None if result is None else Kind(result, detach=detach)
         self.seen = _core.Types()
 
     def finish(
@@ -200,7 +212,8 @@ class _Arguments:
             exporting = (
                 base for base in cls.__mro__ if not _EXPORTS.isdisjoint(vars(base))
             )
-            kind = Kind(next(exporting, cls), self.into.is_foreign(cls))
+            to = next(exporting, cls)
+            kind = Kind(to, self.into.is_foreign(cls), self.into.detach)
             self.seen.add(cls, kind)
         return kind
 
@@ -249,10 +262,12 @@ class _Bridged(_core.Bridged):
         return str(self.__qualname__)  # by reference, like functions
 
 
-def bridged(function: Any, to: type, result: type | None, refuses_lists: bool) -> Any:
+def bridged(
+    function: Any, to: type, result: type | None, detach: bool, refuses_lists: bool
+) -> Any:
     """Bridge a callable, a class method or a static method."""
     if isinstance(function, (classmethod, staticmethod)):
-        inner = bridged(function.__func__, to, result, refuses_lists)
+        inner = bridged(function.__func__, to, result, detach, refuses_lists)
         return type(function)(inner)
     if not callable(function):
         raise TypeError(f"{function!r} cannot be bridged; expected a callable")
@@ -263,7 +278,7 @@ def bridged(function: Any, to: type, result: type | None, refuses_lists: bool) -
             f"{function!r} is a generator function, and what it yields is not "
             "converted; expected a function that returns its result"
         )
-    arguments = _Arguments(function, to, result, refuses_lists)
+    arguments = _Arguments(function, to, result, detach, refuses_lists)
     if not _is(inspect.iscoroutinefunction, function):
         call = _Bridged(
             function,
@@ -272,6 +287,7 @@ def bridged(function: Any, to: type, result: type | None, refuses_lists: bool) -
             arguments.result,
             arguments.receivers,
             arguments.out,
+            detach,
             arguments,
         )
         return functools.update_wrapper(call, function)

@@ -617,6 +617,7 @@ class Bridged:
         result: Kind | None,
         receivers: int,
         out: int,
+        detach: bool,
         arguments: Any,
     ) -> Self: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any:

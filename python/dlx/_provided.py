@@ -180,7 +180,8 @@ def importing(cls: type) -> Importer:
     if found is None:
         raise TypeError(
             f"{cls.__module__}.{cls.__qualname__} cannot be made from a tensor: "
-            "it has no exchange table, and neither it nor its package has from_dlpack"
+            "it has no exchange table, and neither it nor its package has from_dlpack; "
+            "if its constructor takes a NumPy array, pass it dlx.convert(x, np.ndarray)"
         )
     return found
 
@@ -203,7 +204,9 @@ def array_type(namespace: Any) -> type:
     # Some namespaces, such as array_api_strict, do not export their array type.
     if callable(empty := getattr(namespace, "empty", None)):
         return type(empty(0))
+    name = getattr(namespace, "__name__", repr(namespace))
     raise TypeError(
-        f"{namespace!r} has no array type; "
-        f"expected one called {', '.join(_ARRAY_TYPES)}, or a function empty"
+        f"{name} has no array type; "
+        f"expected one called {', '.join(_ARRAY_TYPES)}, or a function empty; "
+        "its constructors may take the NumPy array dlx.convert(x, np.ndarray)"
     )

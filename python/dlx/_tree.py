@@ -28,6 +28,7 @@ def convert_tree(
     *,
     device: Device | str | tuple[int | str, int] | None = None,
     copy: bool | None = None,
+    detach: bool = False,
     strict: bool = False,
 ) -> Any:
     """Return ``tree`` with every tensor in it converted, as by `dlx.convert`.
@@ -51,7 +52,7 @@ def convert_tree(
 
     def convert(leaf: Any) -> Any:
         if _core.is_tensor(leaf) or (strict and not _is_plain(leaf)):
-            return _core.convert(leaf, to, device=device, copy=copy)
+            return _core.convert(leaf, to, device=device, copy=copy, detach=detach)
         return leaf
 
     way: Way = []

@@ -11,7 +11,8 @@ use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 
 use crate::api::from_dlpack::is_plain;
 use crate::api::lent::lend;
-use crate::convert::function::convert;
+use crate::convert::function::{convert, convert_detached};
+use crate::convert::source::Options;
 use crate::cpython::type_map::TypeMap;
 use crate::stream;
 use crate::types::{device, dtype};
@@ -114,7 +115,8 @@ impl Kind {
 ///
 /// Arguments are converted to ``to``. ``seen`` maps the exact type of an argument to the `Kind` that results become,
 /// unless ``result`` names one. The first ``receivers`` positional arguments are left alone, and ``out`` is the
-/// position of the argument that is written in place. ``arguments`` has the methods of the slow path.
+/// position of the argument that is written in place. With ``detach``, tensors that record gradients are detached before
+/// they are converted. ``arguments`` has the methods of the slow path.
 ///
 /// The object has no attributes of its own; it shows those of the function.
 #[pyclass(frozen, subclass, module = "dlx._core")]
@@ -125,6 +127,7 @@ pub(crate) struct Bridged {
     result: Option<Py<Kind>>,
     receivers: usize,
     out: usize,
+    detach: bool,
     arguments: Py<PyAny>,
 }
 
@@ -138,6 +141,7 @@ impl Bridged {
         result: Option<Py<Kind>>,
         receivers: usize,
         out: usize,
+        detach: bool,
         arguments: Py<PyAny>,
     ) -> Self {
         Self {
@@ -147,6 +151,7 @@ impl Bridged {
             result,
             receivers,
             out,
+            detach,
             arguments,
         }
     }
@@ -180,7 +185,7 @@ impl Bridged {
             };
             let known = known.bind(py).cast::<Kind>()?;
             taken.push(if known.get().foreign {
-                match convert(&x, to, None, None) {
+                match self.converted(&x, to) {
                     Ok(converted) => converted,
                     Err(error) => {
                         let at = position.into_pyobject(py)?.into_any().unbind();
@@ -222,6 +227,19 @@ impl Bridged {
 }
 
 impl Bridged {
+    /// Converts an argument or a result.
+    fn converted<'py>(
+        &self,
+        x: &Bound<'py, PyAny>,
+        to: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        if self.detach {
+            convert_detached(x, to, &Options::NOTHING)
+        } else {
+            convert(x, to, None, None)
+        }
+    }
+
     /// Converts what the function returned to `kind`, like the argument `like` if there is one.
     fn give<'py>(
         &self,
@@ -234,7 +252,8 @@ impl Bridged {
         match known.get().0.get(value.get_type_ptr()) {
             Some(foreign) if foreign.is_truthy(py)? => {
                 let to = like.as_ref().unwrap_or(to.bind(py));
-                convert(&value, to, None, None).or_else(|error| self.noted(error, py.None(), py))
+                self.converted(&value, to)
+                    .or_else(|error| self.noted(error, py.None(), py))
             }
             Some(_) => Ok(value),
             None if is_plain(&value) => Ok(value),

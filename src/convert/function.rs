@@ -66,10 +66,7 @@ pub(crate) fn py_convert<'py>(
         dtype: dtype.map(DType::of).transpose()?,
     };
     let made = if detach {
-        let detached = detached(x)?;
-        // An instance of the class keeps what it says of itself.
-        let is_one = !detached.is(x) && to.is(x.get_type());
-        as_asked(&detached, if is_one { x } else { to }, &asked)?
+        convert_detached(x, to, &asked)?
     } else {
         as_asked(x, to, &asked)?
     };
@@ -94,6 +91,18 @@ impl OfTwo for Fast {
     fn call<'py>(x: &Bound<'py, PyAny>, to: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         convert(x, to, None, None)
     }
+}
+
+/// Converts `x.detach()`, where `x` has such a method; the result may still have to be cast.
+pub(crate) fn convert_detached<'py>(
+    x: &Bound<'py, PyAny>,
+    to: &Bound<'py, PyAny>,
+    asked: &Options,
+) -> PyResult<Bound<'py, PyAny>> {
+    let detached = detached(x)?;
+    // An instance of the class keeps what it says of itself.
+    let is_one = !detached.is(x) && to.is(x.get_type());
+    as_asked(&detached, if is_one { x } else { to }, asked)
 }
 
 /// What `x.detach()` returns, or `x` itself if it has no such method; of a mixin instance, what it exports is asked.

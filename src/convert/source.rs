@@ -26,6 +26,12 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    pub(super) const NOTHING: Options = Options {
+        device: None,
+        copy: None,
+        dtype: None,
+    };
+
     pub(super) fn is_nothing(&self) -> bool {
         self.device.is_none() && self.copy.is_none()
     }

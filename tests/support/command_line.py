@@ -10,15 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-DEMO_LIBRARIES = {
-    "numpy": "numpy",
-    "torch": "torch",
-    "tvm-ffi": "tvm_ffi",
-    "array-api-strict": "array_api_strict",
-    "pyarrow": "pyarrow",
-    "jax": "jax",
-}
-INSTALLED = [name for name, module in DEMO_LIBRARIES.items() if find_spec(module)]
+DEMO_LIBRARIES = ("numpy", "torch", "tvm_ffi", "array_api_strict", "pyarrow", "jax")
+INSTALLED = [name for name in DEMO_LIBRARIES if find_spec(name)]
 
 ABSENT = "raise ImportError('not here')"
 ENDS = "import os; os.kill(os.getpid(), 11)"

@@ -1,7 +1,7 @@
 """`python -m dlx demo`: every library's tensor through dlx into every other library.
 
 The demo verifies each hop: it compares the addresses that both libraries report, and
-writes through one library and reads through the other.
+writes at one end and reads at the other. The libraries are targets of `dlx.check`.
 """
 
 from __future__ import annotations
@@ -9,22 +9,26 @@ from __future__ import annotations
 import argparse
 import timeit
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import dlx
-from dlx.cli.capsules import exports_read_only
 from dlx.cli.child import Ended, in_child
 from dlx.cli.command import CannotRun, Command, Progress, one_line
-from dlx.cli.frameworks import FRAMEWORKS, Handling, own_from_dlpack
 from dlx.cli.terminal import mark
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from dlx.check import Target
+
 __all__ = ["COMMAND"]
+
+# torch comes before tvm-ffi, which on import gives older releases of torch a table.
+_NAMES = ("numpy", "torch", "tvm_ffi", "array_api_strict", "pyarrow", "jax")
 
 
 class Outcome(StrEnum):
@@ -35,16 +39,12 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
 
-class Access(StrEnum):
-    """What a hop showed about writes or the read-only flag."""
+class Written(StrEnum):
+    """Where a write at one end was seen at the other."""
 
-    BOTH_WAYS = "write seen both ways"
-    ONE_WAY = "write seen, target immutable"
-    NOT_SEEN = "write not seen"
-    KEPT = "read-only kept"
-    KEPT_BY_DLX = "read-only kept, target has no flag"
-    LOST = "read-only lost"
-    NOT_SAID = "immutable, but source does not say so"
+    BOTH_WAYS = "both ways"
+    ONE_WAY = "one way, one of the two tensors is immutable"
+    NOT_SEEN = "not seen"
     UNKNOWN = "not reached"
 
 
@@ -56,7 +56,7 @@ class Hop:
     target: str
     outcome: Outcome = Outcome.FAILED
     same_address: bool = False
-    access: Access = Access.UNKNOWN
+    written: Written = Written.UNKNOWN
     error: str | None = None
     import_ns: float | None = None
     hand_on_ns: float | None = None
@@ -66,7 +66,7 @@ class Hop:
 
     def __post_init__(self) -> None:
         """Accept the values of the enumerations too, as read from JSON."""
-        self.outcome, self.access = Outcome(self.outcome), Access(self.access)
+        self.outcome, self.written = Outcome(self.outcome), Written(self.written)
 
 
 @dataclass
@@ -74,24 +74,48 @@ class Demo:
     """The document that `demo --json` prints."""
 
     dlx: str
-    libraries: dict[str, str | None]
+    libraries: dict[str, str]
     skipped: dict[str, str]
     hops: list[Hop]
     summary: str
 
 
-@dataclass(frozen=True)
 class _Library:
-    name: str
-    version: str | None
-    module: Any
-    handling: Handling
+    """A target, with its expressions evaluated."""
 
-    def make(self) -> Any:
-        return self.handling.make(self.module)
+    def __init__(self, target: Target) -> None:
+        self.name, self.version = target.name, target.version
+        self.take: Callable[[Any], Any] = target.value(target.take)
+        self.address: Callable[[Any], int] = target.value(target.address)
+        self.show: Callable[[Any], Any] = target.value(target.show)
+        self.write: Callable[[Any, float], None] | None = target.value(target.write)
+        self._writable: Callable[[Any], bool] | None = target.value(target.writable)
+
+    def make(self, memory: Any) -> Any:
+        """Return the library's own tensor over the memory of a NumPy array."""
+        return memory if self.name == "numpy" else self.take(memory)
+
+    def may_write(self, tensor: Any) -> bool:
+        """Return whether the library says that a tensor of its own may be written."""
+        if self.write is None:
+            return False
+        return self._writable is None or self._writable(tensor)
+
+    @cached_property
+    def tensor(self) -> Any:
+        """A tensor to measure with."""
+        return self.make(_memory())
 
 
-_Take = Callable[[Any], Any]
+def _memory() -> Any:
+    """Return 16 float32 at a multiple of 64 bytes, where JAX shares them."""
+    import numpy as np
+
+    memory = np.empty(32, np.float32)
+    start = -memory.ctypes.data % 64 // memory.itemsize
+    array = memory[start : start + 16]
+    array[:] = np.arange(1, 17)
+    return array
 
 
 def _collect(args: argparse.Namespace, progress: Progress) -> Demo:
@@ -111,33 +135,30 @@ def _collect(args: argparse.Namespace, progress: Progress) -> Demo:
 def collect(progress: Progress, fatal: dict[str, str]) -> dict[str, Any]:
     """Run the demo, except the steps in ``fatal``, which ended the process before."""
     libraries, skipped = _load(progress, fatal)
-    if "numpy" not in (each.name for each in libraries):
-        raise CannotRun("the demo needs NumPy: pip install numpy")
-    targets = [
-        (each, take)
-        for each in libraries
-        if (take := own_from_dlpack(each.module, each.handling))
-    ]
     pairs = [
-        (source, target, take)
+        (source, target)
         for source in libraries
-        for target, take in targets
+        for target in libraries
         # If only NumPy is installed, still show the round trip.
         if target is not source or len(libraries) == 1
     ]
     hops = []
     progress.begin(len(pairs))
     with warnings.catch_warnings():
-        # torch and pyarrow warn about what the demo shows: lost flags, old capsules.
+        # torch and pyarrow warn of lost flags and old capsules, which dlx handles.
         warnings.simplefilter("ignore")
-        for source, target, take in pairs:
+        for source, target in pairs:
             step = f"{source.name} to {target.name}"
             if step in fatal:
                 hops.append(Hop(source.name, target.name, error=fatal[step]))
                 continue
             progress.step(step)
-            hop = _prove(source, target, take)
-            _measure(hop, source, take)
+            hop = Hop(source.name, target.name)
+            try:
+                _prove(hop, source, target)
+            except Exception as error:  # whatever a library raises is this hop's result
+                hop.error = one_line(error)
+            _measure(hop, source, target)
             hops.append(hop)
     demo = Demo(
         dlx=dlx.__version__,
@@ -152,107 +173,79 @@ def collect(progress: Progress, fatal: dict[str, str]) -> dict[str, Any]:
 def _load(
     progress: Progress, fatal: dict[str, str]
 ) -> tuple[list[_Library], dict[str, str]]:
+    try:
+        from dlx.check.target import load
+    except ImportError:
+        raise CannotRun("the demo needs NumPy: pip install numpy") from None
     libraries: list[_Library] = []
     skipped: dict[str, str] = {}
-    installed = [
-        (each, each.handling)
-        for each in FRAMEWORKS
-        if each.handling and each.is_installed()
-    ]
-    progress.begin(len(installed))
-    for each, handling in installed:
-        step = f"importing {each.name}"
+    progress.begin(len(_NAMES))
+    for name in _NAMES:
+        step = f"importing {name}"
         if step in fatal:
-            skipped[each.name] = fatal[step]
+            skipped[name] = fatal[step]
             continue
         progress.step(step)
         try:
-            module = each.load()
-            handling.make(module)
-        except Exception as error:  # a broken installation must not end the demo
-            skipped[each.name] = one_line(error)
+            library = _Library(load(name))
+            library.make(_memory())
+        except ModuleNotFoundError:
             continue
-        libraries.append(_Library(each.name, each.version(), module, handling))
+        except Exception as error:  # a broken installation must not end the demo
+            skipped[name] = one_line(error)
+            continue
+        libraries.append(library)
     return libraries, skipped
 
 
-def _prove(source: _Library, target: _Library, take: _Take) -> Hop:
-    hop = Hop(source.name, target.name)
-    here, there = source.handling, target.handling
+def _prove(hop: Hop, source: _Library, target: _Library) -> None:
+    memory = _memory()
+    start = source.make(memory)
+    middle = dlx.from_dlpack(start)
     try:
-        start = source.make()
-        middle = dlx.from_dlpack(start)
-        hop.same_address = here.address(start) == middle.data_ptr
-        try:
-            end = take(middle)
-        except (BufferError, ValueError) as error:
-            if not middle.readonly:
-                raise
-            # Either it asked for an unversioned capsule, which dlx refuses for
-            # read-only memory, or it does not take the unversioned one that it got.
-            hop.outcome, hop.error = Outcome.REFUSED, one_line(error)
-            return hop
-        hop.same_address &= middle.data_ptr == there.address(end)
-        if here.read(start) != there.read(end):
-            hop.error = "the two ends read different values"
-            return hop
-        if here.write is None:
-            hop.access = _follow_flag(start, middle, end, there)
-        else:
-            hop.access = _write_through(start, here.write, here, end, there)
-    except Exception as error:  # whatever a library raises is this hop's result
-        hop.error = one_line(error)
-        return hop
+        end = target.take(middle)
+    except (BufferError, ValueError) as error:
+        if not middle.readonly:
+            raise
+        # Either it asked for an unversioned capsule, which dlx refuses for read-only
+        # memory, or it does not take the unversioned one that it got.
+        hop.outcome, hop.error = Outcome.REFUSED, one_line(error)
+        return
+    addresses = {source.address(start), middle.data_ptr, target.address(end)}
+    hop.same_address = len(addresses) == 1
     if not hop.same_address:
         hop.error = "the address changed on the way"
-    elif hop.access in (Access.NOT_SEEN, Access.LOST):
-        hop.error = hop.access.value
+        return
+    hop.written = Written.NOT_SEEN
+    # The source's tensor may be immutable; the memory is that of a NumPy array.
+    memory[0] = 101
+    if float(target.show(end)[0]) == 101:
+        hop.written = Written.ONE_WAY
+        if target.write and target.may_write(end) and source.may_write(start):
+            target.write(end, 102.0)
+            seen = float(source.show(start)[0]) == 102
+            hop.written = Written.BOTH_WAYS if seen else Written.NOT_SEEN
+    if hop.written is Written.NOT_SEEN:
+        hop.error = "a write is not seen at the other end"
     else:
         hop.outcome = Outcome.ZERO_COPY
-    return hop
 
 
-def _write_through(
-    start: Any,
-    write: Callable[[Any, float], None],
-    here: Handling,
-    end: Any,
-    there: Handling,
-) -> Access:
-    write(start, 101.0)
-    if there.read(end) != 101.0:
-        return Access.NOT_SEEN
-    if there.write is None:
-        return Access.ONE_WAY
-    there.write(end, 102.0)
-    return Access.BOTH_WAYS if here.read(start) == 102.0 else Access.NOT_SEEN
-
-
-def _follow_flag(start: Any, middle: dlx.Tensor, end: Any, there: Handling) -> Access:
-    if not exports_read_only(start):
-        return Access.NOT_SAID
-    if not (middle.readonly and exports_read_only(middle)):
-        return Access.LOST
-    if not there.exports_read_only:
-        return Access.KEPT_BY_DLX
-    return Access.KEPT if exports_read_only(end) else Access.LOST
-
-
-def _measure(hop: Hop, source: _Library, take: _Take) -> None:
-    start = source.make()
+def _measure(hop: Hop, source: _Library, target: _Library) -> None:
+    start = source.tensor
     try:
-        hop.direct_ns = _best_ns(take, start)
+        hop.direct_ns = _best_ns(target.take, start)
     except Exception as error:  # some pairs work only through dlx
         hop.direct_error = one_line(error)
     if hop.outcome is not Outcome.ZERO_COPY:
         return
     hop.import_ns = _best_ns(dlx.from_dlpack, start)
-    hop.hand_on_ns = _best_ns(take, dlx.from_dlpack(start))
+    hop.hand_on_ns = _best_ns(target.take, dlx.from_dlpack(start))
     if hop.direct_ns is not None:
         hop.ratio = round((hop.import_ns + hop.hand_on_ns) / hop.direct_ns, 3)
 
 
-def _best_ns(function: _Take, argument: Any) -> float:
+def _best_ns(function: Callable[[Any], Any], argument: Any) -> float:
     names = {"function": function, "argument": argument}
     timer = timeit.Timer("function(argument)", globals=names)
     warm = timer.timeit(20) / 20
@@ -262,11 +255,13 @@ def _best_ns(function: _Take, argument: Any) -> float:
 
 
 def _summarise(hops: list[Hop], libraries: int) -> str:
-    count = {outcome: 0 for outcome in Outcome}
-    for hop in hops:
-        count[hop.outcome] += 1
-    failed, refused = count[Outcome.FAILED], count[Outcome.REFUSED]
-    what = f"{_plural(len(hops), 'hop')} between {_plural(libraries, 'library')}"
+    outcomes = [hop.outcome for hop in hops]
+    failed = outcomes.count(Outcome.FAILED)
+    refused = outcomes.count(Outcome.REFUSED)
+    what = (
+        f"{len(hops)} hop{'s'[: len(hops) > 1]} between "
+        f"{libraries} {'libraries' if libraries > 1 else 'library'}"
+    )
     if failed:
         return f"{what}: {failed} failed."
     if refused:
@@ -274,34 +269,12 @@ def _summarise(hops: list[Hop], libraries: int) -> str:
     return f"{what}, all zero-copy."
 
 
-def _plural(number: int, noun: str) -> str:
-    if number == 1:
-        return f"1 {noun}"
-    return f"{number} {noun[:-1]}ies" if noun.endswith("y") else f"{number} {noun}s"
-
-
 def _render(demo: Demo, console: Console) -> None:
     # Loaded late, like all that only a table needs.
     from dlx.cli.rendering import Table, box, escape
 
-    tick = mark(True, console)
-    cross = mark(False, console)
-    # The table's text for each kind of access, and its entry in the legend.
-    labels = {
-        Access.BOTH_WAYS: (tick, ""),
-        Access.ONE_WAY: (f"{tick} one way", "the target's tensors are immutable"),
-        Access.NOT_SEEN: (cross, ""),
-        Access.KEPT: ("read-only kept", "the target's own export says read-only"),
-        Access.KEPT_BY_DLX: (
-            "read-only to dlx",
-            "dlx keeps the flag, the target has none",
-        ),
-        Access.LOST: ("read-only lost", ""),
-        Access.NOT_SAID: (
-            "not said",
-            "the source is immutable, and its export does not say so",
-        ),
-    }
+    tick, cross = mark(True, console), mark(False, console)
+    writes = {Written.BOTH_WAYS: tick, Written.ONE_WAY: f"{tick} one way"}
     grid = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
     grid.add_column("from", overflow="fold")
     grid.add_column("to", overflow="fold")
@@ -310,12 +283,11 @@ def _render(demo: Demo, console: Console) -> None:
     for header in ("import", "hand-on", "direct", "ratio"):
         grid.add_column(header, justify="right", no_wrap=True)
     for hop, following in zip(demo.hops, [*demo.hops[1:], None], strict=True):
-        label, _ = labels.get(hop.access, (str(hop.outcome), ""))
         grid.add_row(
             escape(hop.source),
             escape(hop.target),
             tick if hop.same_address else cross,
-            label,
+            writes.get(hop.written, str(hop.outcome)),
             _number(hop.import_ns),
             _number(hop.hand_on_ns),
             "refused" if hop.direct_error else _number(hop.direct_ns),
@@ -324,16 +296,8 @@ def _render(demo: Demo, console: Console) -> None:
             end_section=following is None or following.source != hop.source,
         )
     console.print(grid)
-    console.print(
-        "Times in ns, best of many. import: dlx.from_dlpack(x). hand-on: the target's"
-        " own from_dlpack of that dlx.Tensor. direct: the target's own from_dlpack(x)."
-        " ratio: (import + hand-on) / direct.",
-        style="dim",
-    )
-    shown = {hop.access for hop in demo.hops}
-    for access, (label, meaning) in labels.items():
-        if meaning and access in shown:
-            console.print(f"{label}: {meaning}.", style="dim")
+    for text in _legend(demo):
+        console.print(text, style="dim")
     for name, reason in demo.skipped.items():
         console.print(escape(f"{name} was skipped: {reason}"), style="yellow")
     for hop in demo.hops:
@@ -341,6 +305,16 @@ def _render(demo: Demo, console: Console) -> None:
             text = f"{hop.source} to {hop.target} {hop.outcome}: {hop.error}"
             console.print(escape(text), style=_STYLES[hop.outcome])
     console.print(escape(demo.summary), style="bold red" if _exit(demo) else "bold")
+
+
+def _legend(demo: Demo) -> Iterator[str]:
+    yield (
+        "Times in ns, best of many. import: dlx.from_dlpack(x). hand-on: the target's "
+        "own from_dlpack of that dlx.Tensor. direct: the target's own from_dlpack(x). "
+        "ratio: (import + hand-on) / direct."
+    )
+    if any(hop.written is Written.ONE_WAY for hop in demo.hops):
+        yield "one way: one of the two tensors is immutable."
 
 
 _STYLES = {

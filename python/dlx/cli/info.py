@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import platform
 from dataclasses import asdict, dataclass, field
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 import dlx
-from dlx.cli.capsules import Table, find_table
 from dlx.cli.child import Ended, in_child
 from dlx.cli.command import Command, Progress, one_line
 from dlx.cli.frameworks import FRAMEWORKS, Framework
@@ -17,6 +17,17 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = ["COMMAND"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """An exchange table: where it is, and what its header says."""
+
+    address: str
+    version: str
+    attribute: str
+    library: str | None
+    """The file that the table is in."""
 
 
 @dataclass
@@ -52,7 +63,7 @@ class Info:
 
 
 def _collect(args: argparse.Namespace, progress: Progress) -> Info:
-    table = find_table(dlx.Tensor)
+    table = _table_of(dlx.Tensor)
     if table is None:
         raise AssertionError("dlx.Tensor publishes no exchange table")
     progress.begin(len(FRAMEWORKS))
@@ -91,13 +102,21 @@ def _look_at(framework: Framework, *, load: bool) -> Found:
     return found
 
 
+def _table_of(tensor_type: type) -> Table | None:
+    found = dlx.inspect(tensor_type).table
+    if found is None or found.version is None:
+        return None
+    where, version = found.location, "{}.{}".format(*found.version)
+    return Table(hex(where.address), version, str(found.attribute), where.library)
+
+
 def look(progress: Progress, name: str) -> dict[str, Any]:
     """Import a framework; return its types and their tables, or the error."""
     framework = next(each for each in FRAMEWORKS if each.name == name)
     try:
         module = framework.load()
         types = [
-            (name, asdict(table) if (table := find_table(each)) else None)
+            (name, asdict(table) if (table := _table_of(each)) else None)
             for name, each in framework.types()
         ]
     except Exception as error:  # a broken installation is a fact to report
@@ -143,8 +162,11 @@ def _render(info: Info, console: Console) -> None:
 def _describe(table: Table | None) -> str:
     if table is None:
         return "no"
+    from dlx.cli.rendering import escape
+
     name = "" if table.attribute == "__dlpack_c_exchange_api__" else ", old name"
-    return f"[green]{table.address} (DLPack {table.version}{name})[/green]"
+    library = PurePath(table.library or "generated code").name
+    return f"[green]DLPack {table.version} in {escape(library)}{name}[/green]"
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:

@@ -90,6 +90,7 @@ TARGETS = (
         take="tvm_ffi.from_dlpack",
         show="lambda x: np.from_dlpack(x).copy()",
         address="lambda x: x.data_ptr()",
+        write="lambda x, value: np.from_dlpack(x).__setitem__((0,) * x.ndim, value)",
         type="tvm_ffi.Tensor",
         distribution="apache-tvm-ffi",
     ),
