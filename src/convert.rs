@@ -10,4 +10,3 @@ pub(crate) mod function;
 mod result;
 mod source;
 mod target;
-pub(crate) mod traced;

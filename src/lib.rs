@@ -33,7 +33,7 @@ fn finalize() {
 mod _core {
     use pyo3::prelude::*;
 
-    use crate::api::entry::{Name, add, behind};
+    use crate::api::entry::{Name, add};
     use crate::api::fast::of_two;
     use crate::api::trace;
     use crate::convert::function::Fast;
@@ -46,7 +46,7 @@ mod _core {
     #[pymodule_export]
     use crate::api::from_dlpack::is_tensor;
     #[pymodule_export]
-    use crate::api::trace::{trace_with, traced_ends};
+    use crate::api::trace::trace_with;
     #[pymodule_export]
     use crate::api::writing::{increment_version, written};
     #[pymodule_export]
@@ -98,8 +98,8 @@ mod _core {
         let from_pointer = wrap_pyfunction!(crate::api::from_dlpack::from_pointer, module)?;
         let empty = wrap_pyfunction!(crate::convert::empty::empty, module)?;
         let convert = wrap_pyfunction!(crate::convert::function::py_convert, module)?;
-        let traced = wrap_pyfunction!(crate::convert::traced::convert, module)?;
-        let convert = of_two::entry::<Fast>(&convert, module, behind(&traced)?)?;
+        module.add("plain_convert", &convert)?;
+        let convert = of_two::entry::<Fast>(&convert, module, trace::convert)?;
         module.add("convert", convert)?;
         let dlpack = wrap_pyfunction!(crate::classes::mixin::dlpack, module)?;
         let name = ("dlpack", Name::MixinDlpack);

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import _thread
+import contextlib
 import ctypes
 import gc
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -15,6 +18,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
+from dlx import _core
 from support.dlpack_abi import (
     Allocation,
     DLManagedTensorVersioned,
@@ -209,16 +213,26 @@ def test_what_the_allocator_gives_is_listed() -> None:
         assert t.live == []
 
 
-@pytest.mark.parametrize("target", ["torch", "numpy"])
+@pytest.mark.parametrize(
+    ("library", "target", "name"),
+    [
+        ("torch", lambda torch: torch, "torch.Tensor"),
+        ("torch", lambda torch: torch.Tensor, "torch.Tensor"),
+        ("torch", lambda torch: torch.ones(3), "torch.Tensor"),
+        ("numpy", lambda numpy: numpy, "numpy.ndarray"),
+        ("numpy", lambda _: "numpy", "numpy.ndarray"),
+    ],
+    ids=["torch", "torch.Tensor", "a tensor", "numpy", "'numpy'"],
+)
 def test_a_conversion_is_listed_until_the_last_view_of_its_result_dies(
-    target: str,
+    library: str, target: Any, name: str
 ) -> None:
-    module = requires(target)
+    module = target(requires(library))
     a = Producer(shape=(4,))
     with dlx.trace() as t:
         b = dlx.convert(a, module)
         [held] = t.live
-        assert (held.way, held.consumer) == ("convert", target)
+        assert (held.way, held.consumer) == ("convert", name)
         view = b[1:]
         del b
         assert len(t.live) == 1
@@ -245,6 +259,47 @@ def test_a_conversion_gives_in_a_trace_what_it_gives_without() -> None:
             dlx.convert(a)  # type: ignore[call-overload]
         with pytest.raises(AttributeError):
             dlx.convert(object(), torch)
+
+
+class Labelled(Mine):
+    """A mixin class whose instances make others like themselves."""
+
+    label = "none"
+
+    def __dlx_like__(self, tensor: dlx.Tensor) -> Labelled:
+        """Hold the tensor under the same label."""
+        made = Labelled(tensor)
+        made.label = self.label
+        return made
+
+
+def test_a_copied_instance_keeps_in_a_trace_what_it_says_of_itself() -> None:
+    """docs/convert.md: an instance that is copied makes the result."""
+    x = Labelled(np.zeros(3))
+    x.label = "weights"
+    with dlx.trace():
+        assert dlx.convert(x, Labelled, copy=True).label == "weights"
+        assert dlx.convert(np.zeros(3), x).label == "weights"
+
+
+def test_a_conversion_that_another_way_makes_is_not_an_error() -> None:
+    """docs/trace.md: the way goes through a tensor, where one leads there."""
+
+    class Once(Producer):
+        """A producer whose first tensor nobody takes."""
+
+        refused = False
+
+        def __dlpack__(self, **keywords: Any) -> Any:
+            """Refuse at first."""
+            if not self.refused:
+                self.refused = True
+                raise BufferError("not yet")
+            return super().__dlpack__(**keywords)
+
+    with dlx.trace() as t:
+        assert isinstance(dlx.convert(Once(), np.ndarray), np.ndarray)
+        t.assert_released()
 
 
 def test_errors_are_those_of_untraced_calls() -> None:
@@ -404,6 +459,306 @@ def test_threads_that_import_at_once_are_all_seen() -> None:
         t.assert_released()
 
 
+def test_a_part_shows_the_memory_of_its_import() -> None:
+    """docs/trace.md: memory that several hold counts once."""
+    with dlx.trace() as t:
+        x = dlx.from_dlpack(np.zeros(100, "u1"))
+        a = np.from_dlpack(x[10:])
+        imported, exported = t.live
+        assert exported.parent == imported.number
+        assert (t.nbytes, t.peak) == (100, 100)
+        del x
+        assert t.nbytes == 100
+        del a
+        assert t.nbytes == 0
+
+
+def test_an_export_that_is_a_copy_does_not_show_the_import() -> None:
+    """docs/trace.md: memory that several hold counts once, a copy is other memory."""
+    with dlx.trace() as t:
+        x = dlx.from_dlpack(np.zeros(100, "u1"))
+        copy = x.__dlpack__(copy=True)
+        assert [held.parent for held in t.live] == [None, None]
+        assert t.nbytes == 200
+        del copy
+        assert t.nbytes == 100
+        del x
+
+
+def test_a_thread_without_a_python_frame_is_traced() -> None:
+    """docs/trace.md: the Python frames that led to it, if there are any."""
+    done = threading.Event()
+
+    class Last(Producer):
+        """A producer that says when its memory is released."""
+
+        def __del__(self) -> None:
+            """Say so."""
+            done.set()
+
+    with dlx.trace() as t:
+        _thread.start_new_thread(dlx.from_dlpack, (Last(),))
+        assert done.wait(30)
+        assert t.imports == 1
+        t.assert_released()
+
+
+class Stop(BaseException):
+    """What the handler of a signal raises."""
+
+
+def stop(number: int, frame: object) -> None:
+    """Raise, as a handler of signals may."""
+    raise Stop(number)
+
+
+def test_what_a_signal_raises_inside_the_hook_is_raised_by_the_program(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """S27: a trace swallows no exception of the program."""
+    from dlx._tracing import session
+
+    def interrupted() -> None:
+        signal.raise_signal(signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, stop)
+    try:
+        with dlx.trace() as t:
+            with monkeypatch.context() as patched:
+                patched.setattr(session, "calling_library", interrupted)
+                with pytest.raises(Stop) as caught:
+                    dlx.from_dlpack(np.zeros(3))
+                    sum(range(3))
+            assert caught.value.args == (signal.SIGUSR1,)
+            x = dlx.from_dlpack(np.zeros(3))
+            assert len(t.live) == 1
+            del x
+            t.assert_released()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_signals_at_any_moment_lose_no_end() -> None:
+    """docs/trace.md: `t.live` lists what is held, no more."""
+    a = np.zeros(3)
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        with dlx.trace(frames=1) as t:
+            for delay in range(200):
+                with contextlib.suppress(Stop):
+                    signal.setitimer(signal.ITIMER_REAL, 1e-4 + delay * 1e-6)
+                    while True:
+                        np.from_dlpack(dlx.from_dlpack(a))
+            t.assert_released()
+            assert (t.nbytes, t._sizes, t._imports) == (0, {}, {})
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_finalizer_that_imports_inside_the_hook_is_traced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """docs/trace.md: each import is noted, also one that a finalizer makes."""
+    from dlx._tracing import session
+
+    kept = []
+    names = session._name
+
+    def collected(class_: type) -> str:
+        if not kept:
+            kept.append(None)
+            kept[0] = dlx.from_dlpack(np.zeros(3))
+        return names(class_)
+
+    with dlx.trace() as t:
+        monkeypatch.setattr(session, "_name", collected)
+        x = dlx.from_dlpack(np.zeros(3))
+        assert len(t.live) == 2
+        kept.clear()
+        del x
+        t.assert_released()
+
+
+def test_a_recursion_that_leaves_no_room_for_the_hook_goes_on() -> None:
+    """S27: the traced call has succeeded, and the program does not see the hook fail."""
+    code = """
+import sys, dlx, numpy as np
+a, ends = np.zeros(3), []
+sys.unraisablehook = lambda error: ends.append(error.exc_type)
+def down(depth):
+    x = dlx.from_dlpack(a)
+    return x if depth == 0 else down(depth - 1)
+with dlx.trace() as t:
+    for depth in range(900, 1000):
+        try:
+            down(depth)
+        except RecursionError:
+            break
+    t.assert_released()
+sys.exit(set(ends) not in ({RecursionError}, set()))
+"""
+    assert run_python(code) == (0, "", "")
+
+
+def test_copied_functions_of_a_table_note_nothing_after_the_trace() -> None:
+    """docs/trace.md: consumers may copy the functions of a table (R114)."""
+    x = dlx.from_dlpack(np.zeros(3))
+    with dlx.trace():
+        copied = ctypes.cast(
+            table_of(dlx.Tensor).managed_tensor_from_py_object_no_sync, ctypes.c_void_p
+        ).value
+    export = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(
+        copied or 0
+    )
+    out = ctypes.c_void_p()
+    assert export(x, ctypes.addressof(out)) == 0
+    delete(DLManagedTensorVersioned.from_address(out.value or 0))
+    ends: list[tuple[int, int, int]] = []
+    _core.trace_with(None, ends)
+    assert ends == []
+
+
+def test_the_tables_of_classes_refuse_in_a_trace_what_they_refuse_without() -> None:
+    """R127: a table that gets another type raises."""
+    with dlx.trace() as t:
+        with pytest.raises(BufferError, match="table was given"):
+            from_table(table_of(Mine), 3)
+        assert t.live == []
+
+
+def test_tables_are_as_they_were_after_the_trace() -> None:
+    """R114: the functions of a table are exchanged, and put back."""
+
+    def functions(owner: Any) -> list[int | None]:
+        table = table_of(owner)
+        return [
+            ctypes.cast(getattr(table, name), ctypes.c_void_p).value
+            for name, _ in type(table)._fields_
+            if name != "header"
+        ]
+
+    before = functions(dlx.Tensor), functions(Mine)
+    with dlx.trace(), dlx.trace():
+        assert functions(dlx.Tensor) != before[0]
+        assert functions(Mine) != before[1]
+    assert (functions(dlx.Tensor), functions(Mine)) == before
+
+
+def test_traces_may_end_in_another_order_than_they_began() -> None:
+    """docs/trace.md: what began while a trace was on stays listed in it."""
+    first, second = dlx.trace(), dlx.trace()
+    first.__enter__()
+    second.__enter__()
+    x = dlx.from_dlpack(np.zeros(3))
+    first.__exit__()
+    y = dlx.from_dlpack(np.zeros(3))
+    second.__exit__()
+    z = dlx.from_dlpack(np.zeros(3))
+    assert (len(first.live), len(second.live)) == (1, 2)
+    del x, y, z
+    assert first.live == second.live == []
+
+
+def test_threads_may_enter_and_leave_traces_at_once() -> None:
+    """docs/trace.md: traces are safe to use from several threads."""
+    failed: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for _ in range(100):
+                with dlx.trace(frames=1) as t:
+                    x = dlx.from_dlpack(np.zeros(3))
+                    a = np.from_dlpack(x)
+                    assert len([h for h in t.live if h.thread == me()]) == 2
+                    del x, a
+                assert not [h for h in t.live if h.thread == me()]
+        except BaseException as error:
+            failed.append(error)
+
+    me = threading.get_ident
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    assert failed == []
+    with pytest.raises(RuntimeError):
+        dlx.live()
+
+
+def test_a_fork_while_another_thread_notes_leaves_the_child_free() -> None:
+    """docs/trace.md: a child that was forked traces on."""
+    code = """
+import os, signal, sys, threading
+import dlx, numpy as np
+from dlx._tracing import session
+with dlx.trace() as t:
+    entered, leave = threading.Event(), threading.Event()
+    def hold():
+        with session._lock:
+            entered.set()
+            leave.wait()
+    thread = threading.Thread(target=hold)
+    thread.start()
+    entered.wait()
+    threading.Timer(0.2, leave.set).start()
+    if child := os.fork():
+        status = os.waitpid(child, 0)[1]
+        thread.join()
+        sys.exit(status != 0)
+    signal.alarm(20)
+    x = dlx.from_dlpack(np.zeros(3))
+    os._exit(len(t.live) != 1)
+"""
+    assert run_python(code)[0] == 0
+
+
+def test_an_export_that_ends_after_the_interpreter_is_deleted() -> None:
+    """R13: any thread may call the deleter, and so may code that runs at the end."""
+    code = """
+import ctypes, dlx, numpy as np
+from support.dlpack_abi import take
+x = dlx.from_dlpack(np.zeros(3))
+t = dlx.trace()
+t.__enter__()
+managed = take(x.__dlpack__(max_version=(1, 3)))
+deleter = ctypes.cast(managed.deleter, ctypes.c_void_p).value
+function = ctypes.CFUNCTYPE(None)
+ctypes.pythonapi.Py_AtExit.argtypes = [ctypes.c_void_p]
+
+# `on_exit` passes an argument, and runs when the interpreter is gone.
+on_exit = ctypes.CDLL(None).on_exit
+on_exit.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+shift = ctypes.CDLL(None)
+code = bytes([0x48, 0x89, 0xF7, 0x48, 0xB8]) + deleter.to_bytes(8, "little")
+code += bytes([0xFF, 0xE0])  # mov rdi, rsi; mov rax, deleter; jmp rax
+import mmap
+page = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+page.write(code)
+start = ctypes.addressof(ctypes.c_char.from_buffer(page))
+assert on_exit(start, ctypes.addressof(managed)) == 0
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(page))
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(managed))
+"""
+    assert run_python(code) == (0, "", "")
+
+
+def test_a_trace_that_is_on_at_exit_says_nothing() -> None:
+    """docs/trace.md: a report at exit is only written for `DLX_TRACE`."""
+    code = """
+import dlx, numpy as np
+dlx.trace().__enter__()
+class Late:
+    def __del__(self, from_dlpack=dlx.from_dlpack, a=np.zeros(3)):
+        self.tensor = from_dlpack(a)
+        self.tensor.__dlpack__()
+import builtins
+builtins.late = Late()
+"""
+    assert run_python(code) == (0, "", "")
+
+
 def test_many_rounds_leave_nothing() -> None:
     a = np.zeros(3)
     with dlx.trace(frames=1) as t:
@@ -413,7 +768,7 @@ def test_many_rounds_leave_nothing() -> None:
         assert t.live == []
         assert (t.imports, t.exports) == (5_000, 5_000)
         assert not t._imports
-        assert not t._memory.held
+        assert not t._sizes
 
 
 def test_a_consumer_that_writes_to_the_context_disturbs_nothing() -> None:
@@ -483,6 +838,11 @@ def environment(setting: str, code: str) -> tuple[int, str, str]:
     command = [sys.executable, "-c", code]
     ran = subprocess.run(command, env=variables, capture_output=True, text=True)
     return ran.returncode, ran.stdout, ran.stderr
+
+
+def test_the_variable_may_say_no() -> None:
+    """docs/trace.md: `DLX_TRACE=0` traces nothing."""
+    assert environment("0", LEAK) == (0, "", "")
 
 
 @pytest.mark.parametrize("setting", ["1", "3"])

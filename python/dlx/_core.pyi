@@ -57,11 +57,11 @@ __all__ = [
     "is_tensor",
     "mixin",
     "placed",
+    "plain_convert",
     "publish",
     "register",
     "stream",
     "trace_with",
-    "traced_ends",
     "unpublish",
     "written",
 ]
@@ -669,5 +669,8 @@ def allocate(
 def array_interface(tensor: Tensor) -> dict[str, Any]:
     """NumPy's array interface whose ``data`` is a buffer that owns the memory."""
 
-def trace_with(hook: Callable[..., object] | None) -> None: ...
-def traced_ends(into: dict[int, tuple[int, int]]) -> None: ...
+def trace_with(
+    hook: Callable[[str, int, object, int, int, int], object] | None,
+    ends: list[tuple[int, int, int]],
+) -> None: ...
+def plain_convert(x: Any, to: Any, /, **options: Any) -> Any: ...

@@ -106,7 +106,7 @@ pub(crate) fn convert_detached<'py>(
 }
 
 /// What `x.detach()` returns, or `x` itself if it has no such method; of a mixin instance, what it exports is asked.
-pub(super) fn detached<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+fn detached<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let inner = if is_mixin(&x.get_type()) {
         innermost(x)?.0
     } else {

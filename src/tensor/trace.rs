@@ -5,18 +5,16 @@
 //! drop of its snapshot's source, and the end of an export the call of its deleter; both only note a number and the
 //! time, because they happen on any thread.
 
-use std::collections::HashMap;
-use std::ffi::{c_int, c_void};
-use std::mem::{take, transmute};
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::ffi::{CStr, c_int, c_void};
+use std::mem::take;
+use std::ptr::{NonNull, from_ref, null_mut};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use pyo3::exceptions::{PyMemoryError, PyRecursionError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyDict, PyTuple};
+use pyo3::types::PyList;
 
 use crate::abi::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 use crate::cpython::boundary::{guard, unraisable};
@@ -25,16 +23,14 @@ use crate::cpython::interpreter::is_attached;
 use crate::tensor::managed::ManagedTensor;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::{Hold, Snapshot, Source};
-use crate::types::layout;
 
-/// What is called for each begin; taken only by attached threads.
-static HOOK: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
-static ON: AtomicBool = AtomicBool::new(false);
+/// What is called for each begin, a reference of its own, or NULL; accessed only by attached threads.
+static HOOK: AtomicPtr<ffi::PyObject> = AtomicPtr::new(null_mut());
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 /// The ends that nobody has asked for yet: number, nanoseconds since 1970, thread.
 static ENDED: Lock<Vec<(u64, u64, u64)>> = Lock::new(Vec::new());
-/// The exports that have not ended, by the address of the managed tensor.
-static EXPORTS: Lock<Option<HashMap<usize, Exported>>> = Lock::new(None);
+/// The exports that have not ended, in the order of their addresses.
+static EXPORTS: Lock<Vec<Exported>> = Lock::new(Vec::new());
 
 /// Notes the end of what has this number when it is dropped.
 struct End(u64);
@@ -66,89 +62,72 @@ impl Hold for Held {
     }
 }
 
+/// The deleter of either managed tensor.
 type Deleter = unsafe extern "C" fn(*mut c_void);
 
 /// A traced export.
 struct Exported {
+    /// Of the managed tensor.
+    address: usize,
     deleter: Option<Deleter>,
     end: End,
 }
 
 /// Whether a trace is on.
 pub(crate) fn is_on() -> bool {
-    ON.load(Ordering::Acquire)
+    !HOOK.load(Ordering::Acquire).is_null()
 }
 
 /// Calls `hook` for each begin from now on, none with `None`.
-pub(crate) fn set_hook(hook: Option<Py<PyAny>>) {
-    ON.store(hook.is_some(), Ordering::Release);
-    let before = {
-        let mut place = HOOK.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *place, hook)
-    };
-    drop(before);
+pub(crate) fn set_hook(_py: Python<'_>, hook: Option<Py<PyAny>>) {
+    let before = HOOK.swap(hook.map_or(null_mut(), Py::into_ptr), Ordering::AcqRel);
+    // SAFETY: attached; the static's own reference, or NULL.
+    unsafe { ffi::Py_XDECREF(before) };
 }
 
-/// Adds what has ended since the last call, by number. No Python code runs in between, so a signal loses nothing.
-pub(crate) fn ended(into: &Bound<'_, PyDict>) -> PyResult<()> {
+/// Appends what has ended since the last call. No Python code runs in between, so a signal loses nothing.
+pub(crate) fn ended(into: &Bound<'_, PyList>) -> PyResult<()> {
     let ended = take(&mut *ENDED.lock());
-    ended
-        .into_iter()
-        .try_for_each(|(number, time, thread)| into.set_item(number, (time, thread)))
+    ended.into_iter().try_for_each(|end| into.append(end))
 }
 
-/// Begins to watch the tensor `made`, a new reference, which came from `source` and is converted to `target`.
+/// Begins to watch the tensor `made`, a new reference, which came from `source`.
 ///
 /// # Safety
 ///
-/// Attached; `made` is NULL or a live object that nobody else has seen, `source` and `target` NULL or live objects.
+/// Attached; `made` is NULL or a live object that nobody else has seen, `source` NULL or a live object.
 pub(crate) unsafe fn imported(
     made: *mut ffi::PyObject,
     source: *mut ffi::PyObject,
-    target: *mut ffi::PyObject,
-    way: &'static str,
+    way: &'static CStr,
 ) {
     // A consumer may have copied the function of a table while a trace was on.
     if made.is_null() || !is_on() {
         return;
     }
     let body = || {
-        Python::attach(|py| {
-            // SAFETY: NULL or live, as the caller promises.
-            let Some(made) = (unsafe { Bound::from_borrowed_ptr_or_opt(py, made) }) else {
-                return;
-            };
-            let Some(tensor) = Tensor::of(&made) else {
-                return;
-            };
-            // SAFETY: attached, with a live object.
-            let count = unsafe { ffi::Py_REFCNT(made.as_ptr()) };
-            // One reference is that of the caller, the other `made`. From 3.14 on the upper half holds flags.
-            if count as u32 != 2 {
-                return;
-            }
-            let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-            let snapshot = tensor.get().described();
-            let wrap = |source| {
-                let end = End(number);
-                Source::Held(Box::new(Held { source, end }))
-            };
-            // SAFETY: nobody else has seen the object that holds the snapshot (S27, traces).
-            if unsafe { snapshot.wrap_source(wrap) } {
-                // SAFETY: NULL or live, as the caller promises.
-                let source = unsafe { Bound::from_borrowed_ptr_or_opt(py, source) };
-                // SAFETY: as above.
-                let target = unsafe { Bound::from_borrowed_ptr_or_opt(py, target) };
-                let begin = Begin {
-                    way,
-                    number,
-                    source,
-                    target,
-                    nbytes: snapshot.nbytes(),
-                };
-                tell(py, begin, snapshot.as_dl_tensor());
-            }
-        });
+        // SAFETY: as the caller promises.
+        let py = unsafe { Python::assume_attached() };
+        // SAFETY: a live object, as the caller promises.
+        let made = unsafe { Borrowed::from_ptr(py, made) };
+        // SAFETY: attached, with a live object.
+        let count = unsafe { ffi::Py_REFCNT(made.as_ptr()) };
+        // Only the caller's. From 3.14 on the upper half holds flags.
+        let Some(tensor) = Tensor::of(&made).filter(|_| count as u32 == 1) else {
+            return;
+        };
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let snapshot = tensor.get().described();
+        let wrap = |source| {
+            let end = End(number);
+            Source::Held(Box::new(Held { source, end }))
+        };
+        // SAFETY: nobody else has seen the object that holds the snapshot (S27, traces).
+        if unsafe { snapshot.wrap_source(wrap) } {
+            let flags = snapshot.meta().flags;
+            // SAFETY: attached, with an object that is live or NULL.
+            unsafe { tell(way, number, source, snapshot.as_dl_tensor(), flags) };
+        }
     };
     guard(body, unraisable);
 }
@@ -157,34 +136,34 @@ pub(crate) unsafe fn imported(
 ///
 /// # Safety
 ///
-/// Attached; `capsule` is NULL or a live object that nobody else has seen, `source` a live object.
-pub(crate) unsafe fn exported_capsule(
-    capsule: *mut ffi::PyObject,
-    source: *mut ffi::PyObject,
-    way: &'static str,
-) {
-    if capsule.is_null() {
-        return;
+/// Attached; `capsule` is NULL or a live capsule that nobody else has seen, `source` a live object.
+pub(crate) unsafe fn exported_capsule(capsule: *mut ffi::PyObject, source: *mut ffi::PyObject) {
+    // SAFETY: attached; it accepts any object, and NULL.
+    let versioned = unsafe { pointer(capsule, c"dltensor_versioned") };
+    // SAFETY: as above.
+    let unversioned = unsafe { pointer(capsule, c"dltensor") };
+    let way = c"__dlpack__";
+    if let Some(tensor) = versioned {
+        // SAFETY: a capsule of this name owns such a tensor.
+        unsafe { exported(tensor.cast::<DLManagedTensorVersioned>(), source, way) };
+    } else if let Some(tensor) = unversioned {
+        // SAFETY: as above.
+        unsafe { exported(tensor.cast::<DLManagedTensor>(), source, way) };
     }
-    let body = || {
-        Python::attach(|py| {
-            // SAFETY: NULL or live, as the caller promises.
-            let Some(capsule) = (unsafe { Bound::from_borrowed_ptr_or_opt(py, capsule) }) else {
-                return;
-            };
-            let Ok(capsule) = capsule.cast::<PyCapsule>() else {
-                return;
-            };
-            if let Ok(tensor) = capsule.pointer_checked(Some(c"dltensor_versioned")) {
-                // SAFETY: a capsule of this name owns such a tensor.
-                unsafe { exported(tensor.cast::<DLManagedTensorVersioned>(), source, way) };
-            } else if let Ok(tensor) = capsule.pointer_checked(Some(c"dltensor")) {
-                // SAFETY: as above.
-                unsafe { exported(tensor.cast::<DLManagedTensor>(), source, way) };
-            }
-        });
-    };
-    guard(body, unraisable);
+}
+
+/// The pointer of a capsule with this name.
+///
+/// # Safety
+///
+/// Attached; `capsule` is NULL or a live object.
+unsafe fn pointer(capsule: *mut ffi::PyObject, name: &'static CStr) -> Option<NonNull<c_void>> {
+    // SAFETY: it accepts any object, and NULL.
+    if unsafe { ffi::PyCapsule_IsValid(capsule, name.as_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: a capsule of this name.
+    NonNull::new(unsafe { ffi::PyCapsule_GetPointer(capsule, name.as_ptr()) })
 }
 
 /// Begins to watch a managed tensor that has just been made of `source`.
@@ -195,77 +174,86 @@ pub(crate) unsafe fn exported_capsule(
 pub(crate) unsafe fn exported<M: ManagedTensor>(
     managed: NonNull<M>,
     source: *mut ffi::PyObject,
-    way: &'static str,
+    way: &'static CStr,
 ) {
+    // SAFETY: a live managed tensor, as the caller promises.
+    let Ok((tensor, flags)) = (unsafe { M::read(managed) }) else {
+        return;
+    };
+    // SAFETY: as above.
+    let place = unsafe { M::deleter_place(managed) };
     let body = || {
         // A consumer may have copied the function of a table while a trace was on. An allocator is called by threads
         // that know nothing of Python (R136).
         if !is_on() || is_attached() != Some(true) {
             return;
         }
-        let address = managed.as_ptr().addr();
-        let mut locked = EXPORTS.lock();
-        let exports = locked.get_or_insert_default();
-        // A table may pass on what another one has exported.
-        if exports.contains_key(&address) {
-            return;
-        }
-        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: a live managed tensor, as the caller promises.
-        let Ok((tensor, flags)) = (unsafe { M::read(managed) }) else {
-            return;
-        };
-        let tensor = *tensor;
-        // SAFETY: as above.
-        let place = unsafe { M::deleter_place(managed) };
         // SAFETY: nobody else has seen the tensor, so nobody else accesses the field (S27).
-        let deleter = unsafe { place.replace(Some(delete::<M>)) };
-        // SAFETY: pointers to either struct are passed alike; `delete` casts it back before the call.
-        let deleter: Option<Deleter> =
-            unsafe { transmute::<Option<unsafe extern "C" fn(*mut M)>, _>(deleter) };
-        let exported = Exported {
-            deleter,
-            end: End(number),
-        };
-        exports.insert(address, exported);
-        drop(locked);
-        let padded = flags & crate::abi::DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED != 0;
-        // SAFETY: a tensor of dlx has `ndim` extents, or NULL for none.
-        let shape = unsafe { extents(&tensor) };
-        let nbytes = layout::nbytes(shape.iter().product(), tensor.dtype, padded);
-        Python::attach(|py| {
-            // SAFETY: NULL or live, as the caller promises.
-            let source = unsafe { Bound::from_borrowed_ptr_or_opt(py, source) };
-            let begin = Begin {
-                way,
-                number,
-                source,
-                target: None,
-                nbytes,
-            };
-            tell(py, begin, &tensor);
-        });
+        if let Some(number) = unsafe { watch(managed.cast(), place.cast(), delete::<M>) } {
+            // SAFETY: attached, with an object that is live or NULL.
+            unsafe { tell(way, number, source, tensor, flags) };
+        }
     };
     guard(body, unraisable);
 }
 
-/// The deleter of a traced export: restores the one of its maker and calls it.
-unsafe extern "C" fn delete<M: ManagedTensor>(managed: *mut M) {
-    let body = || {
-        let taken = {
-            let mut exports = EXPORTS.lock();
-            exports
-                .as_mut()
-                .and_then(|exports| exports.remove(&managed.addr()))
-        };
-        let (Some(Exported { deleter, end }), Some(tensor)) = (taken, NonNull::new(managed)) else {
-            return;
-        };
-        // SAFETY: the inverse of the conversion in `exported`.
-        let deleter: Option<unsafe extern "C" fn(*mut M)> = unsafe { transmute(deleter) };
-        // SAFETY: the consumer calls the deleter of a live tensor that it gives up.
+/// Replaces the deleter of a managed tensor by `delete`, and returns the number of its export; `None` if that was done
+/// before: a table may pass on what another one has exported.
+///
+/// # Safety
+///
+/// `place` is the field of `managed`, and nothing else accesses it during the call.
+unsafe fn watch(
+    managed: NonNull<c_void>,
+    place: *mut Option<Deleter>,
+    delete: Deleter,
+) -> Option<u64> {
+    let address = managed.as_ptr().addr();
+    let mut exports = EXPORTS.lock();
+    let index = exports
+        .binary_search_by_key(&address, |each| each.address)
+        .err()?;
+    let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: as the caller promises.
+    let deleter = unsafe { place.replace(Some(delete)) };
+    let exported = Exported {
+        address,
+        deleter,
+        end: End(number),
+    };
+    exports.insert(index, exported);
+    Some(number)
+}
+
+/// The deleter of a traced export.
+///
+/// # Safety
+///
+/// The consumer gives up a managed tensor with this deleter.
+unsafe extern "C" fn delete<M: ManagedTensor>(managed: *mut c_void) {
+    if let Some(tensor) = NonNull::new(managed.cast::<M>()) {
+        // SAFETY: the consumer calls the deleter of a live tensor.
         let place = unsafe { M::deleter_place(tensor) };
         // SAFETY: as above.
+        unsafe { end(managed, place.cast()) };
+    }
+}
+
+/// Restores the deleter of the maker and calls it.
+///
+/// # Safety
+///
+/// As for [`delete`], with the field of the deleter.
+unsafe fn end(managed: *mut c_void, place: *mut Option<Deleter>) {
+    let body = || {
+        let mut exports = EXPORTS.lock();
+        let found = exports.binary_search_by_key(&managed.addr(), |each| each.address);
+        let Ok(index) = found else {
+            return;
+        };
+        let Exported { deleter, end, .. } = exports.remove(index);
+        drop(exports);
+        // SAFETY: the consumer gives the tensor up, so nothing else accesses it.
         unsafe { place.write(deleter) };
         if let Some(deleter) = deleter {
             // SAFETY: the consumer's call, passed on.
@@ -276,66 +264,55 @@ unsafe extern "C" fn delete<M: ManagedTensor>(managed: *mut M) {
     guard(body, unraisable);
 }
 
-/// The extents of a tensor of dlx.
-///
-/// # Safety
-///
-/// `shape` has `ndim` values, or is NULL.
-unsafe fn extents(tensor: &DLTensor) -> &[i64] {
-    if tensor.shape.is_null() || tensor.ndim <= 0 {
-        return &[];
-    }
-    // SAFETY: the caller's promise.
-    unsafe { std::slice::from_raw_parts(tensor.shape, tensor.ndim as usize) }
-}
-
 /// The address of the first element.
 fn address_of(tensor: &DLTensor) -> u64 {
     (tensor.data.addr() as u64).wrapping_add(tensor.byte_offset)
 }
 
-/// What the hook is told, beside the tensor.
-struct Begin<'py> {
-    way: &'static str,
-    number: u64,
-    source: Option<Bound<'py, PyAny>>,
-    target: Option<Bound<'py, PyAny>>,
-    nbytes: i64,
-}
-
 /// Calls the hook, of a call that has succeeded.
-fn tell<'py>(py: Python<'py>, begin: Begin<'py>, tensor: &DLTensor) {
-    let hook = {
-        let place = HOOK.lock().unwrap_or_else(PoisonError::into_inner);
-        place.as_ref().map(|hook| hook.clone_ref(py))
-    };
-    let Some(hook) = hook else {
+///
+/// # Safety
+///
+/// Attached; `source` is NULL or a live object.
+unsafe fn tell(
+    way: &'static CStr,
+    number: u64,
+    source: *mut ffi::PyObject,
+    tensor: &DLTensor,
+    flags: u64,
+) {
+    // SAFETY: as the caller promises.
+    let py = unsafe { Python::assume_attached() };
+    // SAFETY: NULL or live, as the caller promises.
+    let source = unsafe { Bound::from_borrowed_ptr_or_opt(py, source) };
+    let shown = (source.as_ref().and_then(Tensor::of)).map(|tensor| tensor.get().described());
+    // A copy that was made for the export has another address.
+    let shown = shown.filter(|shown| address_of(shown.as_dl_tensor()) == address_of(tensor));
+    let parent = shown.and_then(Snapshot::traced).unwrap_or(0);
+    let hook = HOOK.load(Ordering::Acquire);
+    // SAFETY: attached, so the static's reference is alive, if there is one.
+    let Some(hook) = (unsafe { Bound::from_borrowed_ptr_or_opt(py, hook) }) else {
         return;
     };
-    // SAFETY: both callers pass a tensor of dlx.
-    let shape = PyTuple::new(py, unsafe { extents(tensor) });
-    let told = shape.and_then(|shape| {
-        let DLTensor { dtype, device, .. } = *tensor;
-        let address = address_of(tensor);
-        let dtype = (dtype.code.0, dtype.bits, dtype.lanes);
-        let device = (device.device_type.0, device.device_id);
-        let Begin {
-            way,
+    let source = source.unwrap_or_else(|| py.None().into_bound(py));
+    // SAFETY: attached; the arguments are as the format says: a string, an integer, an object and three integers.
+    let told = unsafe {
+        ffi::PyObject_CallFunction(
+            hook.as_ptr(),
+            c"sKOKKK".as_ptr(),
+            way.as_ptr(),
             number,
-            source,
-            target,
-            nbytes,
-        } = begin;
-        let imported = source.as_ref().and_then(Tensor::of);
-        // A copy that was made for the export has another address.
-        let shown = imported.map(|tensor| tensor.get().described());
-        let shown = shown.filter(|shown| address_of(shown.as_dl_tensor()) == address);
-        let parent = shown.and_then(Snapshot::traced);
-        let what = (address, shape, dtype, device, nbytes);
-        hook.call1(py, (way, number, source, target, parent, what))
-    });
-    if let Err(error) = told {
-        raise_soon(py, error);
+            source.as_ptr(),
+            parent,
+            from_ref(tensor).addr() as u64,
+            flags,
+        )
+    };
+    // SAFETY: attached; a new reference, or NULL.
+    unsafe { ffi::Py_XDECREF(told) };
+    if told.is_null() {
+        // PyO3 counts this attachment, and drops references.
+        Python::attach(|py| raise_soon(py, PyErr::fetch(py)));
     }
 }
 

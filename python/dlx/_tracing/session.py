@@ -11,13 +11,16 @@ import time
 import weakref
 from collections import defaultdict
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 from threading import RLock, get_ident
 from typing import IO, Any, Literal, Self
 
 from dlx import _core
 from dlx._inspection.text import device_name, dtype_name
+from dlx._structs import DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, DLTensor
 from dlx._tracing.callers import callers, calling_library, module_of
+from dlx._tracing.conversion import target_of
 from dlx._tracing.records import Held, size
 
 __all__ = ["Trace", "active"]
@@ -31,16 +34,14 @@ Place = tuple[str, int]
 _lock = RLock()
 _active: list[Trace] = []
 _known: weakref.WeakSet[Trace] = weakref.WeakSet()
-# The ends that no trace has noted yet, by number: a signal may interrupt the noting.
-_ends: dict[int, tuple[int, int]] = {}
+# Ends that a trace may not have noted: a signal may interrupt the noting.
+_ends: list[tuple[int, int, int]] = []
 
 os.register_at_fork(
     before=_lock.acquire,
     after_in_parent=_lock.release,
     after_in_child=_lock.release,
 )
-# A finalizer at the end of the process may import a tensor when this module is gone.
-atexit.register(_core.trace_with, None)
 
 
 def active() -> list[Trace]:
@@ -89,7 +90,7 @@ class Trace:
             _take_ends()
             _known.add(self)
             _active.append(self)
-            _core.trace_with(_begin)
+            _take_ends()
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -98,7 +99,6 @@ class Trace:
             if self not in _active:
                 return
             _active.remove(self)
-            _core.trace_with(_begin if _active else None)
             _take_ends()
             if self._events is not None:
                 self._events.close()
@@ -247,42 +247,56 @@ def _line(held: Held) -> str:
 
 
 def _take_ends() -> None:
-    _core.traced_ends(_ends)
-    for number in list(_ends):
-        ended = _ends.get(number)
-        if ended is not None:
-            for trace in list(_known):
-                trace._end(number, *ended)
-            _ends.pop(number, None)
+    """Note what has ended, and begins from now on if a trace is on."""
+    _core.trace_with(_begin if _active else None, _ends)
+    ends = _ends[:]
+    count = len(ends)
+    for end in ends:
+        for trace in list(_known):
+            trace._end(*end)
+    if _ends[:count] == ends:
+        del _ends[:count]
+
+
+@atexit.register
+def _stop() -> None:
+    # A finalizer may import a tensor when the process ends and this module is gone.
+    _active.clear()
+    _take_ends()
 
 
 def _begin(
-    way: str,
-    number: int,
-    source: object,
-    target: object,
-    parent: int | None,
-    what: tuple[int, tuple[int, ...], tuple[int, int, int], tuple[int, int], int],
+    way: str, number: int, source: object, parent: int, address: int, flags: int
 ) -> None:
     """Note one begin; the extension calls this while a trace is on."""
-    address, shape, dtype, device, nbytes = what
+    tensor = DLTensor.from_address(address)
+    shape = tuple(tensor.shape[: tensor.ndim])
+    dtype = tensor.dtype
+    bits = dtype.bits
+    if flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED:
+        bits = (bits + 7) // 8 * 8
+    nbytes = (prod(shape) * bits * dtype.lanes + 7) // 8
+    device = _device_name((tensor.device.device_type, tensor.device.device_id))
+    place = (device, ((tensor.data or 0) + tensor.byte_offset) % 2**64)
     frame = sys._getframe().f_back
     caller = calling_library() or module_of(frame) or "the program"
-    name = None if source is None else _name(type(source))
+    producer = "" if source is None else _name(type(source))
     kind: Literal["import", "export"] = "import"
-    if way == "__dlpack__" or (way == "table" and source is not None):
-        kind, producer, consumer = "export", name or "", caller
-    elif way == "allocator":
+    consumer = "dlx.Tensor"
+    if way == "allocator":
         kind, producer, consumer = "export", "dlx.Tensor", caller
+    elif way == "__dlpack__" or (way == "table" and source is not None):
+        kind, consumer = "export", caller
     elif way == "table":
-        producer, consumer = caller, "dlx.Tensor"
+        producer = caller
+    elif way == "from_dlpack":
+        target = target_of(source)
+        if target is not None:
+            way, consumer = "convert", _name(target)
     else:
-        own = {"from_pointer": "a pointer", "empty": "dlx"}
-        producer = name or own.get(way, "dlx")
-        consumer = _name(target) if isinstance(target, type) else "dlx.Tensor"
+        producer = {"from_pointer": "a pointer", "empty": "dlx"}[way]
     with _lock:
         _take_ends()
-        place = (_device_name(device), address)
         for trace in list(_active):
             shows = kind == "export" and parent in trace._held
             by_address = trace._imports.get(place) if nbytes else None
@@ -294,10 +308,10 @@ def _begin(
                 parent=found if kind == "export" else None,
                 producer=producer,
                 consumer=consumer,
-                address=address,
+                address=place[1],
                 shape=shape,
-                dtype=_dtype_name(dtype),
-                device=place[0],
+                dtype=_dtype_name((dtype.code, dtype.bits, dtype.lanes)),
+                device=device,
                 nbytes=nbytes,
                 since=time.time_ns(),
                 thread=get_ident(),

@@ -2,7 +2,7 @@
 //!
 //! They call through a pointer: a second caller that the compiler knows would change how it compiles the first.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 use std::hint::black_box;
 use std::mem::transmute_copy;
 use std::ptr::{NonNull, null_mut};
@@ -15,7 +15,7 @@ use super::{
 use crate::abi::*;
 use crate::tensor::trace::{exported, imported};
 
-const WAY: &str = "table";
+const WAY: &CStr = c"table";
 
 /// The functions of a table that hand memory over. A view that a table lends is no longer valid once it is used, so
 /// there is nothing to note.
@@ -100,7 +100,7 @@ unsafe extern "C" fn import<T: ExchangeType>(
         // SAFETY: it succeeded, so there is a new object.
         let made = unsafe { out_py_object.read() };
         // SAFETY: the thread is attached (R146).
-        unsafe { imported(made.cast(), null_mut(), null_mut(), WAY) };
+        unsafe { imported(made.cast(), null_mut(), WAY) };
     }
     code
 }
@@ -115,7 +115,7 @@ unsafe extern "C" fn allocate<T: ExchangeType>(
     // SAFETY: the caller of the table obeys `dlpack.h` (S2).
     let code = unsafe { black_box(plain)(prototype, out, error_ctx, set_error) };
     // SAFETY: as above.
-    unsafe { note_export(code, null_mut(), out, "allocator") };
+    unsafe { note_export(code, null_mut(), out, c"allocator") };
     code
 }
 
@@ -128,7 +128,7 @@ pub(crate) unsafe fn note_export(
     code: c_int,
     py_object: *mut c_void,
     out: *mut *mut DLManagedTensorVersioned,
-    way: &'static str,
+    way: &'static CStr,
 ) {
     if code != 0 {
         return;

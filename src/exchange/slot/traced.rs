@@ -54,6 +54,6 @@ unsafe extern "C" fn export(
     // SAFETY: the caller's call, passed on.
     let code = unsafe { plain(py_object, out) };
     // SAFETY: the function has written a result if it returned 0.
-    unsafe { note_export(code, py_object, out, "table") };
+    unsafe { note_export(code, py_object, out, c"table") };
     code
 }
