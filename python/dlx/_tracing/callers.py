@@ -93,8 +93,11 @@ _nearest = lru_cache(maxsize=4096)(nearest)
 def _stack() -> list[tuple[str | None, int | None]]:
     """Return the file and the nearest start of each function that is being called."""
     frames = (c_void_p * _DEPTH)()
-    count = _process().backtrace(byref(frames), _DEPTH)
-    return [_nearest(address or 0) for address in frames[:count]]
+    try:
+        count = _process().backtrace(byref(frames), _DEPTH)
+        return [_nearest(address or 0) for address in frames[:count]]
+    except ctypes.ArgumentError as error:
+        raise RecursionError from error  # what it says of an exhausted stack
 
 
 @cache
