@@ -555,7 +555,7 @@ def test_a_finalizer_that_imports_inside_the_hook_is_traced(
     """docs/trace.md: each import is noted, also one that a finalizer makes."""
     from dlx._tracing import session
 
-    kept = []
+    kept: list[dlx.Tensor | None] = []
     names = session._name
 
     def collected(class_: type) -> str:

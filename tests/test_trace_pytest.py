@@ -20,6 +20,13 @@ kept = []
 def test_it(dlx_trace):
     kept.append(dlx.from_dlpack(np.zeros(3)))
 """
+FAILS = """
+import dlx, numpy as np
+
+def test_it(dlx_trace):
+    x = dlx.from_dlpack(np.zeros(3))
+    assert x is None
+"""
 UNUSED = """
 import sys
 
@@ -33,9 +40,10 @@ def test_it():
     [
         (PASSES, {"passed": 1}),
         (LEAKS, {"passed": 1, "errors": 1}),
+        (FAILS, {"failed": 1}),
         (UNUSED, {"passed": 1}),
     ],
-    ids=["released", "leaked", "not used"],
+    ids=["released", "leaked", "failed", "not used"],
 )
 def test_a_test_fails_if_it_leaves_memory_behind(
     pytester: pytest.Pytester, source: str, outcome: dict[str, int]

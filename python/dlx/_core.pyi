@@ -673,4 +673,13 @@ def trace_with(
     hook: Callable[[str, int, object, int, int, int], object] | None,
     ends: list[tuple[int, int, int]],
 ) -> None: ...
-def plain_convert(x: Any, to: Any, /, **options: Any) -> Any: ...
+def plain_convert(
+    x: Any,
+    to: Any,
+    /,
+    *,
+    device: Any = None,
+    copy: bool | None = None,
+    dtype: Any = None,
+    detach: bool = False,
+) -> Any: ...
