@@ -491,7 +491,8 @@ def test_a_thread_without_a_python_frame_is_traced() -> None:
     producer = Producer()
     with dlx.trace() as t:
         _thread.start_new_thread(dlx.from_dlpack, (producer,))
-        while not producer.deleted:
+        end = time.monotonic() + 30
+        while not producer.deleted and time.monotonic() < end:
             time.sleep(0.001)
         assert t.imports == 1
         t.assert_released()
@@ -576,12 +577,15 @@ def test_a_finalizer_that_imports_inside_the_hook_is_traced(
 def test_a_recursion_that_leaves_no_room_for_the_hook_goes_on() -> None:
     """S27: the traced call has succeeded, although its hook has not."""
     code = """
-import sys, dlx, numpy as np
-a, ends = np.zeros(3), []
-sys.unraisablehook = lambda error: ends.append(error.exc_type)
+import collections, sys, dlx, numpy as np
+a, calls = np.zeros(3), 0
+# A function of Python would have no room, either.
+sys.unraisablehook = collections.deque(maxlen=0).append
 sys.setrecursionlimit(150)
 def down(depth):
+    global calls
     x = dlx.from_dlpack(a)
+    calls += 1
     return x if depth == 0 else down(depth - 1)
 with dlx.trace() as t:
     for depth in range(60, 200):
@@ -590,7 +594,7 @@ with dlx.trace() as t:
         except RecursionError:
             break
     t.assert_released()
-sys.exit(set(ends) != {RecursionError})
+sys.exit(t.imports >= calls)
 """
     assert run_python(code) == (0, "", "")
 
