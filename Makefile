@@ -22,7 +22,7 @@ export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help demo test quick check fmt heavy lint types bench scaling instructions summary performance gpu wheel \
-	ci ci-long lifetime interop interop-report fuzz free-threaded free-threaded-races drivers oneapi gpu-kit clean
+	ci ci-long lifetime interop interop-report conformance-report fuzz free-threaded free-threaded-races drivers oneapi gpu-kit clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 22
@@ -97,7 +97,7 @@ gpu-kit: $(VENV)/tools  ## make build/gpu-kit, which runs on a GPU machine witho
 
 wheel: $(VENV)/tools  ## build the abi3 wheel and the sdist, and try the wheel in fresh environments
 	rm -rf dist
-	$(BIN)/maturin build --release --strip --locked --out dist
+	$(BIN)/maturin build --release --strip --locked --compression-level 9 --out dist
 	$(BIN)/maturin sdist --out dist
 	$(BIN)/python tests/wheel/check.py dist $(PYTHONS)
 
@@ -109,6 +109,9 @@ interop: $(VENV)/built $(VENV)/interop  ## every library to every other, with th
 
 interop-report: $(VENV)/built $(VENV)/interop  ## write docs/interop.md from what every library does
 	PYTHONPATH=tests $(BIN)/python -m interop.report
+
+conformance-report: $(VENV)/built $(VENV)/interop  ## write docs/conformance.md from what the suite finds in every library
+	PYTHONPATH=tests $(BIN)/python -m interop.conformance
 
 drivers: $(VENV)/built  ## try NVIDIA's and AMD's own libraries, from Debian's packages, without a GPU
 	$(BIN)/python tests/drivers/fetch.py
@@ -129,6 +132,7 @@ ci:  ## what has to pass on a machine with every library: `make check`, then wha
 	$(MAKE) ci-long
 
 ci-long: export DLX_REQUIRE_HEAVY = 1
+ci-long: export DLX_EVERY_MUTANT = 1
 ci-long:
 	$(MAKE) wheel
 	$(MAKE) $(VENV)/heavy

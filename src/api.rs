@@ -10,6 +10,7 @@ pub(crate) mod entry;
 pub(crate) mod fast;
 pub(crate) mod from_dlpack;
 pub(crate) mod lent;
+mod loan;
 mod parts;
 pub(crate) mod stream;
 pub(crate) mod tensor;

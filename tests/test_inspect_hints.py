@@ -19,7 +19,7 @@ from support.optional_libraries import requires
 
 
 def test_torch_exports_hold_the_tensor_and_not_its_storage() -> None:
-    """R15: interop.md has the same deviation."""
+    """R15: docs/conformance.md has the same deviation."""
     torch = requires("torch")
     alive = weakref.ref(a := np.zeros(4))
     x = torch.from_numpy(a)

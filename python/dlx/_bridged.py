@@ -285,8 +285,7 @@ def bridged(
             to,
             arguments.seen,
             arguments.result,
-            arguments.receivers,
-            arguments.out,
+            (arguments.receivers, arguments.out),
             detach,
             arguments,
         )

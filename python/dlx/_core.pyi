@@ -283,7 +283,13 @@ class borrow(Generic[_Lent]):
         align: int | None = None,
     ) -> borrow[tuple[Any, ...]]: ...
     def __enter__(self) -> _Lent: ...
-    def __exit__(self, *_exception: object) -> None: ...
+    def __exit__(
+        self,
+        kind: object = None,
+        error: object = None,
+        traceback: object = None,
+        /,
+    ) -> None: ...
 
 def current_stream(device: _DeviceLike, /) -> Stream:
     """Return dlx's current stream of ``device`` in this thread."""
@@ -615,8 +621,7 @@ class Bridged:
         to: type,
         seen: Types,
         result: Kind | None,
-        receivers: int,
-        out: int,
+        places: tuple[int, int],
         detach: bool,
         arguments: Any,
     ) -> Self: ...

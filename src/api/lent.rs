@@ -55,6 +55,9 @@ pub(crate) fn lend(
     stream: Option<&Stream>,
     wanted: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Lent> {
+    if let Some(snapshot) = numpy::fast(x) {
+        return Ok(Lent::new(snapshot, None));
+    }
     match cache::way(x)? {
         Way::Tensor => {
             let snapshot = x.cast::<Tensor>()?.get().snapshot()?.clone();

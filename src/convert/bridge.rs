@@ -133,17 +133,18 @@ pub(crate) struct Bridged {
 
 #[pymethods]
 impl Bridged {
+    /// ``places`` is the pair of ``receivers`` and ``out``.
     #[new]
     fn new(
         function: Py<PyAny>,
         to: Py<PyAny>,
         seen: Py<Types>,
         result: Option<Py<Kind>>,
-        receivers: usize,
-        out: usize,
+        places: (usize, usize),
         detach: bool,
         arguments: Py<PyAny>,
     ) -> Self {
+        let (receivers, out) = places;
         Self {
             function,
             to,

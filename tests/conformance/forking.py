@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import gc
 import os
 import select
+import shutil
 import signal
 import tempfile
 import time
@@ -36,7 +38,10 @@ class Forking:
         each: Callable[[dict[str, Any]], None] = lambda line: None,
     ) -> Batch:
         """Have a child work."""
-        with tempfile.TemporaryDirectory() as folder:
+        # No finalizer: a child may end its interpreter, and finalizers with it.
+        folder = tempfile.mkdtemp()
+        with contextlib.ExitStack() as ending:
+            ending.callback(shutil.rmtree, folder)
             journal, output = Path(folder, "journal"), Path(folder, "output")
             with open(journal, "wb") as file:
                 file.truncate(JOURNAL)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 from dlx.check import Target
@@ -24,6 +27,12 @@ def _numpy(take: str, **fields: Any) -> Target:
         timeout=1.0,
         **fields,
     )
+
+
+def kills_parent(x: Any, **keywords: Any) -> Any:
+    """Kill the process that has forked this one, which ends it, too."""
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(1000)
 
 
 def take(x: Any, **keywords: Any) -> Any:
@@ -85,6 +94,29 @@ def kills(x: Any, **keywords: Any) -> Any:
     return take(x, **keywords)
 
 
+_SEEN: set[str] = set()
+
+
+def remembers(x: Any, **keywords: Any) -> Any:
+    """Refuse a newer minor version, once a tensor had no deleter."""
+    if _once(x):
+        _SEEN.add("deleter")
+    if x.spec.version == (1, 99) and _SEEN:
+        raise RuntimeError("it was there")
+    return take(x, **keywords)
+
+
+def remembers_two(x: Any, **keywords: Any) -> Any:
+    """Refuse a newer minor version, once two other tensors were seen."""
+    if x.spec.dtype == (99, 32, 1):
+        _SEEN.add("dtype")
+    if _once(x):
+        _SEEN.add("deleter")
+    if x.spec.version == (1, 99) and len(_SEEN) == 2:
+        raise RuntimeError("both were there")
+    return take(x, **keywords)
+
+
 def target_of(name: str) -> Any:
     """Return the factory of a target."""
     return lambda: _numpy(name)
@@ -96,7 +128,8 @@ aborting, hanging, closing = (
     target_of("closes"),
 )
 forking, leaving, exiting = target_of("forks"), target_of("leaves"), target_of("exits")
-killing = target_of("kills")
+killing, killing_parent = target_of("kills"), target_of("kills_parent")
+remembering, remembering_two = target_of("remembers"), target_of("remembers_two")
 
 
 def raising() -> Target:
@@ -114,6 +147,58 @@ def printing() -> Target:
 def ending() -> Target:
     """End the process."""
     os._exit(3)
+
+
+def forking_at_once() -> Target:
+    """Fork, and let both processes return."""
+    os.fork()
+    return _numpy("take")
+
+
+def spawning() -> Target:
+    """Start a process, and threads that are not daemons."""
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+    for _ in range(3):
+        threading.Thread(target=time.sleep, args=(1000,)).start()
+    return _numpy("take")
+
+
+def slow() -> Target:
+    """Take a second."""
+    time.sleep(1)
+    return _numpy("take")
+
+
+def endless() -> Target:
+    """Never return."""
+    time.sleep(1000)
+    return _numpy("take")
+
+
+def leaving_at_once() -> Target:
+    """Raise SystemExit."""
+    sys.exit(0)
+
+
+def closing_at_once() -> Target:
+    """Close every descriptor."""
+    os.closerange(0, 1024)
+    return _numpy("take")
+
+
+def wrong_setup() -> Target:
+    """Return a target whose runtime does not start."""
+    return _numpy("take", setup="raise RuntimeError('no runtime')")
+
+
+def wrong_field() -> Target:
+    """Return a target with a field of the wrong type."""
+    return _numpy("take", tensors=None)
+
+
+def wrong_name() -> Target:
+    """Return a target whose name leads out of a folder."""
+    return replace(_numpy("take"), name="../hostile")
 
 
 def wrong() -> Any:
@@ -158,4 +243,69 @@ def raising_producer() -> Target:
         make="hostile.Raising",
         show="lambda x: x.array",
         type="hostile.Raising",
+    )
+
+
+def handling() -> Target:
+    """Crash, but for a handler that ends the process as if all was well."""
+    c = ctypes.CDLL(None)
+    c.signal(int(signal.SIGABRT), ctypes.cast(c._exit, ctypes.c_void_p))
+    return _numpy("aborts")
+
+
+def shown(x: Any) -> Any:
+    """Show a tensor, and end the process for what cannot be exported."""
+    if x.dtype.hasobject:
+        os.abort()
+    return x.copy()
+
+
+def unshowable() -> Target:
+    """Refuse to export what it cannot show either."""
+    kinds = {"objects": "np.array([object()])"}
+    return replace(_numpy("take"), show="hostile.shown", cannot_export=kinds)
+
+
+def readable(x: Any) -> Any:
+    """Show a tensor, if its strides are positive and NumPy has the dtype."""
+    if any(stride < 0 for stride in x.strides):
+        raise MemoryError("no room")
+    if x.dtype.kind == "c":
+        raise TypeError("no such dtype")
+    return x.copy()
+
+
+def unreadable() -> Target:
+    """Accept what it cannot read."""
+    return replace(_numpy("take"), show="hostile.readable")
+
+
+def scalarless() -> Target:
+    """Make tensors of one dimension of scalars."""
+    return replace(_numpy("take"), make="np.atleast_1d")
+
+
+def flattening() -> Target:
+    """Import one dimension, and read only half of it."""
+    array = "[a * (a < 4) for a in [np.from_dlpack(x)] if a.ndim == 1][0]"
+    return Target(
+        name="hostile",
+        imports="import sys",
+        make="np.array",
+        take=f"lambda x: {array}",
+        show="np.array",
+        address="lambda x: x.ctypes.data",
+        dimensions=1,
+    )
+
+
+def naming_no_stream() -> Target:
+    """Return a target that asks producers on CUDA for stream 0."""
+    return Target(
+        name="hostile",
+        imports="",
+        make="np.array",
+        take="lambda x: x.__dlpack__(stream=0)",
+        take_on="lambda x, stream: x.__dlpack__(stream=0)",
+        show="np.array",
     )

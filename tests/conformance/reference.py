@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import sys
 import threading
 from ctypes import c_uint64, c_void_p
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 from dlx.check import Target, structs
-from dlx.check.probe import Export, Probe, Tensor, natives
+from dlx.check.probe import Export, Probe, Tensor, natives, packed, work_streams
 from dlx.check.probe import _hook as probes_hook
 from dlx.check.structs import (
     COPIED,
@@ -64,6 +65,8 @@ class Owner:
         managed, self.managed = self.managed, None
         if managed is None:
             return
+        if not managed.manager_ctx and wrong("deletes nothing without a context"):
+            return
         if managed.deleter or wrong("calls a deleter that is NULL"):
             address = ctypes.addressof(managed)
             natives.call(managed.deleter or 16, [address, 0, 0, 0])
@@ -90,14 +93,23 @@ class Array:
         readonly: bool = False,
         describable: bool = True,
         lazy: bool = False,
+        bits: int = 0,
     ) -> None:
-        """Wrap a NumPy array; `lazy` elements are the negatives of what is stored."""
+        """Wrap a NumPy array; `lazy` elements are the negatives of what is stored.
+
+        With `bits`, elements are exported packed.
+        """
+        self.bits = bits
         self.data, self.owner, self.readonly = data, owner, readonly
         self.describable, self.lazy = describable, lazy
         self.dtype = dtype or DTYPES[str(data.dtype)]
 
     def numpy(self) -> Any:
         """Return a copy of the elements."""
+        if any(s < 0 for s in self.data.strides) and wrong(
+            "cannot show negative strides"
+        ):
+            raise MemoryError
         return -self.data if self.lazy else self.data.copy()
 
     def __getitem__(self, index: Any) -> Array:
@@ -151,6 +163,8 @@ class Array:
                 raise BufferError("another device")
         if dl_device == (1, 0) and wrong(f"refuses the CPU, major {major}"):
             raise ValueError("no device")
+        if not self.data.dtype.isnative and wrong("exports foreign byte orders"):
+            return self.capsule(True, False, False)
         if not self.describable:
             if wrong("raises TypeError for what it cannot describe"):
                 raise TypeError("cannot describe")
@@ -189,6 +203,8 @@ class Array:
             destructor = _DELETES_ALWAYS
         if wrong("loses the pending exception"):
             destructor = _CLEARS
+        if wrong("destroys with a dying interpreter"):
+            destructor = _DESTROYS_LATE
         if wrong("name on the heap"):
             buffer = kept(ctypes.create_string_buffer(name.encode()))
             return structs._new(made.address, ctypes.addressof(buffer), destructor)
@@ -205,6 +221,10 @@ class Array:
             return self.last
         data = -self.data if self.lazy and not wrong("exports lazy") else self.data
         data = kept(data.copy() if copies else data)
+        if self.bits and not wrong("exports elements that are not packed"):
+            codes = packed(bytes(data), self.bits)
+            whole = np.frombuffer(codes, np.uint8)
+            data = kept(np.lib.stride_tricks.as_strided(whole, data.shape, (1,)))
         flags = READ_ONLY if self.readonly and not wrong("no READ_ONLY") else 0
         if copies and marks and not wrong("no IS_COPIED"):
             flags |= COPIED
@@ -253,6 +273,21 @@ class Array:
             made.struct.deleter = _NEEDS_GIL
         self.last = made
         return made
+
+    @property
+    def __cuda_array_interface__(self) -> Any:
+        """Only arrays in CUDA memory have one."""
+        if wrong("cuda: an interface on the CPU"):
+            return {"version": 3}
+        raise AttributeError("not in CUDA memory")
+
+    def __arrow_c_device_array__(self) -> Any:
+        """Export for Arrow: a struct that nobody owns, over no buffers."""
+        struct = kept(ctypes.create_string_buffer(128))
+        struct[88] = 2 if wrong("arrow: another device") else 1
+        struct[104] = 1 if wrong("arrow: reserved is not zero") else 0
+        made = structs.new_capsule(ctypes.addressof(struct), "arrow_device_array")
+        return None, made
 
     def reshape(self) -> None:
         """Change the shape in place."""
@@ -318,6 +353,21 @@ def _deletes_always(capsule: int) -> None:
 
 
 _DELETES_ALWAYS = _c(_deletes_always)
+_destroy = ctypes.PYFUNCTYPE(None, c_void_p)(natives.functions()[2])
+
+
+def _destroys_late(
+    capsule: int,
+    dying: Any = sys.is_finalizing,
+    abort: Any = os.abort,
+    destroy: Any = _destroy,
+) -> None:
+    if dying():
+        abort()
+    destroy(capsule)
+
+
+_DESTROYS_LATE = _c(_destroys_late)
 _CLEARS = ctypes.cast(ctypes.pythonapi.PyErr_Clear, c_void_p).value or 0
 _NEEDS_GIL = ctypes.cast(ctypes.pythonapi.PyErr_Occurred, c_void_p).value or 0
 
@@ -338,8 +388,14 @@ class Sub(Array):
         return super().dlpack(**keywords)
 
 
-def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Array:
+def from_dlpack(
+    x: Any, /, *, device: Any = None, copy: Any = None, stream: Any = None
+) -> Array:
     """Import a tensor."""
+    from conformance import devices
+
+    if stream is not None and not hasattr(x, "__dlpack__"):
+        return devices.from_interface(x, stream)
     if type(x).__name__ == "PyCapsule":
         return _adopt_capsule(x, copy)
     try:
@@ -351,9 +407,19 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Array:
     table = _table_of(type(x))
     if table is not None:
         found = _by_table(table, x)
+        if found is not None and stream is not None:
+            return devices.by_table(found, table, stream)
         if found is not None:
             return _adopt(found, True, copy)
     where = _place(place)
+    if where[0] in _STREAMS:
+        if stream is not None:
+            devices.of_device(stream, where)
+        to_cpu = device is not None
+        keywords: dict[str, Any] = {"dl_device": (1, 0)} if to_cpu else {}
+        keywords["stream"] = _named(where[0], to_cpu, stream)
+        keywords["max_version"] = (1, 3)
+        return devices.adopted(devices.renamed(export(**keywords)), stream)
     if where[0] != 1:
         if where[0] == 12 and wrong("RuntimeError for an unsupported device"):
             raise RuntimeError("device")
@@ -362,7 +428,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Array:
         if where[0] == 99 and wrong("crashes on unknown devices"):
             kept(export(max_version=(1, 3)))
         raise BufferError("another device")
-    keywords: dict[str, Any] = {"max_version": (1, 3)}
+    keywords = {"max_version": (1, 3)}
     if wrong("asks without max_version"):
         keywords = {}
     if wrong("passes a stream"):
@@ -386,6 +452,61 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Array:
             capsule = export()
         raise
     return _adopt_capsule(capsule, copy)
+
+
+_STREAMS = {2: 1, 10: 0, 13: 1, 3: None}
+"""The devices with streams, and how their default streams are called."""
+
+
+def _named(device: int, to_cpu: bool, stream: Any) -> Any:
+    """Return the stream to pass to a producer on a device."""
+    if device == 2 and wrong("ends the process for a CUDA device"):
+        os.abort()
+    if to_cpu:
+        return 1 if wrong("names a stream for the CPU") else None
+    if stream is not None:
+        handle = handle_of(stream)
+        return 2 if wrong("names another stream than it uses") else handle
+    for value in (0, 1):
+        if wrong(f"names stream {value} on device {device}"):
+            return value
+    return _STREAMS[device]
+
+
+def handle_of(stream: Any) -> Any:
+    """Return the handle of a stream of any library, or a handle itself."""
+    if isinstance(stream, int):
+        return stream
+    version, handle = stream.__cuda_stream__()
+    if version != 0 and not wrong("takes streams of any version"):
+        raise ValueError("version")
+    if not isinstance(handle, int) and not wrong("takes streams of any type"):
+        raise TypeError("handle")
+    return 2 if wrong("misreads the handle of a stream") else handle
+
+
+class Stream:
+    """A stream of the library: the legacy default one."""
+
+    def __cuda_stream__(self) -> Any:
+        """Return version and handle."""
+        return [0, 1] if wrong("stream tells a list") else (0, 1)
+
+
+def from_cuda(x: Any) -> Array:
+    """Import by the CUDA array interface."""
+    interface = x.__cuda_array_interface__
+    if interface.get("mask") is not None and not wrong("cuda: takes masks"):
+        raise BufferError("mask")
+    stream = interface["stream"]
+    if stream == 0 and not wrong("cuda: takes stream 0"):
+        raise BufferError("stream 0")
+    if stream is None and "mask" in interface and wrong("cuda: wants a stream"):
+        raise BufferError("no stream")
+    data = np.empty(interface["shape"], np.float32)
+    if not data.size and wrong("cuda: refuses what is empty"):
+        raise BufferError("empty")
+    return Array(data)
 
 
 def _missing(x: Any) -> list[str]:
@@ -548,8 +669,10 @@ def _keeps_apart(tensor: Any, versioned: bool, flags: int, capsule: bool) -> boo
 def _check(owner: Owner, tensor: Any, dtype: Any, flags: int) -> None:
     if tensor.ndim < 0 and not wrong("takes ndim -1"):
         _refuse(owner, "ndim")
-    if tensor.ndim > 64 and not wrong("takes any ndim"):
-        _refuse(owner, "ndim")
+    if tensor.ndim > 64:
+        if not wrong("takes any ndim"):
+            _refuse(owner, "ndim")
+        tensor.ndim = 2
     if tensor.ndim > 0 and not tensor.shape and not wrong("takes no shape"):
         _refuse(owner, "shape")
     shape = tensor.shape[: max(tensor.ndim, 0)] if tensor.ndim else []
@@ -578,6 +701,9 @@ def _check(owner: Owner, tensor: Any, dtype: Any, flags: int) -> None:
             owner.managed = None
         kind = RuntimeError if wrong("RuntimeError for dtypes") else BufferError
         _refuse(owner, "dtype", kind)
+    if dtype[1] % 8 and not flags & PADDED and wrong(f"takes packed code {dtype[0]}"):
+        _NUMPY[dtype] = "uint8"
+        return
     for code in (15, 17):
         if dtype == (code, 8, 1) and wrong(f"takes code {code} with 8 bits"):
             _NUMPY[dtype] = "uint8"
@@ -690,7 +816,12 @@ def _to_object(tensor: int, out: int, *rest: int) -> Any:
             managed.version.major = 1
         else:
             raise BufferError("major version")
-    dtype = managed.dl_tensor.dtype
+    dtype, device = managed.dl_tensor.dtype, managed.dl_tensor.device.device_type
+    if device == 2:
+        from conformance import devices
+
+        structs.give_reference(devices.made_of(managed), out)
+        return 0
     if (dtype.code, dtype.bits, dtype.lanes) not in _NUMPY:
         if wrong("to: deletes twice when it fails"):
             for _ in range(2):
@@ -698,7 +829,7 @@ def _to_object(tensor: int, out: int, *rest: int) -> Any:
         if wrong("to: fails without an exception for dtypes"):
             return -1
         raise BufferError("dtype")
-    if managed.dl_tensor.device.device_type != 1:
+    if device != 1:
         if wrong("to: deletes twice when the device fails"):
             for _ in range(2):
                 natives.call(managed.deleter, [tensor, 0, 0, 0])
@@ -747,7 +878,16 @@ def _allocate(prototype: int, out: int, context: int, set_error: int) -> Any:
 
 
 def _stream(kind: int, device: int, out: int, rest: int) -> Any:
-    c_void_p.from_address(out).value = 7 if wrong("stream: not NULL") else None
+    if kind != 1 and wrong("stream: fails without an exception"):
+        return -1
+    from conformance.devices import WorkOn
+
+    # One hook answers for the tables of the library and of the probes.
+    current = WorkOn.stream or work_streams.get(kind)
+    if wrong("sim: names the legacy stream always"):
+        current = 1
+    named = current if kind == 2 else 7 if wrong("stream: not NULL") else None
+    c_void_p.from_address(out).value = named or None
     return 0
 
 
@@ -784,8 +924,10 @@ class _Table:
 
 
 def asarray(a: Any) -> Array:
-    """Make an array of a NumPy array."""
-    return Array(np.array(a))
+    """Make an array of a NumPy array; one of another byte order cannot be exported."""
+    made = np.array(a)
+    dtype = DTYPES[made.dtype.newbyteorder("=").name]
+    return Array(made, dtype=dtype, describable=made.dtype.isnative)
 
 
 Array.__dlpack_c_exchange_api__ = _Table()
@@ -795,9 +937,15 @@ def target() -> Target:
     """Return the reference."""
     return Target(
         name="reference",
-        imports="from conformance import reference",
+        imports="from conformance import devices, reference",
         make="reference.asarray",
         take="reference.from_dlpack",
+        take_on="lambda x, s: reference.from_dlpack(x, stream=s)",
+        take_cuda="reference.from_cuda",
+        stream="reference.Stream()",
+        on_device="devices.DeviceArray",
+        work_on="devices.WorkOn",
+        driver="REFERENCE_DRIVER",
         show="lambda x: x.numpy()",
         address="lambda x: x.data.ctypes.data",
         write="lambda x, value: x.set(value)",
@@ -812,6 +960,8 @@ def target() -> Target:
             "negated": "reference.Array(np.ones(3, np.float32), lazy=True)",
             "conjugated": "reference.Array(np.ones(3, np.complex64), lazy=True)",
             "requires-grad": "reference.Array(np.ones(3, np.float32))",
+            "packed": "reference.Array(np.arange(1, 7, dtype='u1'), dtype=(17, 4, 1), "
+            "bits=4)",
         },
         cannot_export={
             "something": "reference.Array(np.ones(3, np.float32), describable=False)"

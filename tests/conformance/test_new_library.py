@@ -1,68 +1,103 @@
-"""A library that nobody has checked before, with three faults."""
+"""A library that nobody has checked before, as its maintainer would check it.
+
+`tiny.py` has three faults: it drops copy=, ignores streams, and shows elements that are
+wrong.
+"""
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-LIBRARY = """
-import numpy as np
+import pytest
+from dlx.check.deviations import FILE, Deviations
 
-class Array:
-    def __init__(self, data):
-        self.data = data
-
-    def __dlpack_device__(self):
-        return (1, 0)
-
-    def __dlpack__(self, *, stream=None, max_version=None, dl_device=None, copy=None):
-        # Drops copy=, and ignores streams.
-        return self.data.__dlpack__(max_version=max_version, dl_device=dl_device)
-
-def from_dlpack(x, /, *, device=None, copy=None):
-    data = np.array(np.from_dlpack(x, copy=copy))
-    if data.size:
-        data.reshape(-1)[-1] = 0  # forgets the last element
-    return Array(data)
-
-def target():
-    from dlx.check import Target
-
-    return Target(
-        name="tiny",
-        imports="import tiny",
-        make="lambda a: tiny.Array(np.array(a))",
-        take="tiny.from_dlpack",
-        show="lambda x: x.data.copy()",
-        address="lambda x: x.data.ctypes.data",
-        type="tiny.Array",
-    )
-"""
+FAULTS = (
+    "consumer.capsule.dropped",
+    "producer.copy.true",
+    "producer.stream.cpu.legacy",
+)
+BLOCKED = "import sys; sys.modules['dlx'] = None; exec(open(sys.argv[1]).read())"
 
 
-def test_three_planted_faults_are_named_and_reproduced(tmp_path: Path) -> None:
-    """docs/check.md, A target: from an empty directory, by one command.
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a folder with the library and nothing else."""
+    shutil.copy(Path(__file__).with_name("tiny.py"), tmp_path)
+    monkeypatch.delenv("CI", raising=False)
+    return tmp_path
 
-    Elements that are wrong (R18) are told once, and not for every layout and dtype.
-    """
-    (tmp_path / "tiny.py").write_text(LIBRARY)
-    command = [sys.executable, "-m", "dlx", "check", "tiny:target", "--all"]
-    ended = subprocess.run(
-        [*command, "--repros", "out"],
-        cwd=tmp_path,
+
+def ran(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run Python in the folder."""
+    return subprocess.run(
+        [sys.executable, *command],
+        cwd=folder,
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def checked(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run the command."""
+    return ran(folder, "-m", "dlx", "check", "tiny:target", *options)
+
+
+def test_three_planted_faults_are_named_and_reproduced(folder: Path) -> None:
+    """docs/check.md, A target: from an empty directory, by one command.
+
+    Elements that are wrong (R18) are told once, and not for every layout and dtype.
+    """
+    ended = checked(folder, "--all", "--repros", "out")
     assert ended.returncode == 1, ended.stderr
-    files = {path.name for path in (tmp_path / "out" / "tiny").iterdir()}
-    for check in (
-        "consumer.capsule.dropped",
-        "producer.copy.true",
-        "producer.stream.cpu.legacy",
-    ):
+    for check in FAULTS:
         assert f"{check}  deviates" in ended.stdout
-        assert f"{check}.py" in files
+        program = folder / "out" / "tiny" / f"{check}.py"
+        shown = ran(folder, "-c", BLOCKED, str(program))
+        assert shown.returncode == 1
+        assert "AssertionError" in shown.stderr
     assert "consumer.dtype.int8 " not in ended.stdout
     assert "consumer.strides.gaps" not in ended.stdout
+
+
+def test_the_faults_fail_in_pytest_with_their_programs(folder: Path) -> None:
+    """docs/check.md, pytest: one option, no file of tests, and no path to set."""
+    options = ("-p", "dlx_pytest", "--dlx-check=tiny:target", "-k", " or ".join(FAULTS))
+    # As the command `pytest` does, -P leaves the working directory out of sys.path.
+    ended = ran(folder, "-P", "-m", "pytest", *options)
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    failed = ended.stdout.count("\nFAILED dlx::tiny::")
+    for check in FAULTS:
+        assert f"\nFAILED dlx::tiny::{check} - Failed: deviates: " in ended.stdout
+    assert ended.stdout.count("    import tiny\n") == failed
+
+
+def test_a_deviations_file_takes_five_steps(folder: Path) -> None:
+    """docs/check.md, Deviations file: written, explained, strict, then a fault goes."""
+    assert checked(folder, "--write-deviations", FILE).returncode == 1
+    known = Deviations.read(folder / FILE).entries
+    assert set(FAULTS) <= known.keys()
+
+    ended = checked(folder, "--strict")
+    assert ended.returncode == 1
+    assert ended.stdout.count("it has no reason and no link") == len(known)
+
+    file = folder / FILE
+    text = file.read_text()
+    text = text.replace('reason = ""', 'reason = "to be done"')
+    file.write_text(text.replace('link = ""', 'link = "https://example.org/1"'))
+    ended = checked(folder, "--strict")
+    assert ended.returncode == 0, ended.stdout
+    assert f"{len(known)} known" in ended.stdout
+
+    library = folder / "tiny.py"
+    wrong = "dl_device=dl_device)"
+    assert wrong in library.read_text()
+    right = "dl_device=dl_device, copy=copy)"
+    library.write_text(library.read_text().replace(wrong, right))
+    ended = checked(folder, "--strict")
+    assert ended.returncode == 1
+    assert "producer.copy.true: it no longer deviates: delete" in ended.stdout

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from dlx.check import CannotCheck, CutOff, Report, run, select
+from dlx.check import CannotCheck, CutOff, Report, Result, run, select
 from dlx.cli import main
 
 ONE = "consumer.deleter.null"
@@ -32,6 +32,7 @@ def test_numpy_meets_what_it_is_known_to_meet() -> None:
         ("leaving", "crashes", "exits with code 0"),
         ("exiting", "deviates", "SystemExit"),
         ("killing", "crashes", "SIGKILL"),
+        ("handling", "crashes", "SIGABRT"),
     ],
 )
 def test_a_target_that_ends_its_process_gets_a_full_report(
@@ -61,6 +62,7 @@ def test_a_target_that_forks_or_closes_descriptors_gets_a_full_report(
     ("target", "says"),
     [
         ("nothing", "no target 'nothing'"),
+        ("cupy", "cupy cannot be checked: its tensors are on a GPU"),
         ("conformance.hostile:missing", "AttributeError"),
         ("check.nowhere:target", "ModuleNotFoundError"),
         ("conformance.hostile:raising", "RuntimeError: on purpose"),
@@ -134,3 +136,46 @@ def test_a_producer_that_always_raises_meets_only_what_asks_for_that() -> None:
         *(name for name in found if name.startswith("producer.stream.")),
         *(name for name in found if name.startswith("producer.copy.")),
     }
+
+
+def one(target: str, check: str) -> Result:
+    """Run one check against a hostile target."""
+    return run(f"conformance.hostile:{target}", select([check])).results[0]
+
+
+def test_what_is_refused_is_not_shown() -> None:
+    """R63: a library that cannot show a tensor either has refused to export it."""
+    assert one("unshowable", "producer.refuses").result == "meets"
+
+
+def test_a_tensor_that_is_accepted_and_cannot_be_read_deviates() -> None:
+    """R97: negative strides are supported or refused."""
+    found = one("unreadable", "consumer.strides.negative")
+    assert (found.result, found.effect) == ("deviates", "wrong numbers")
+    assert found.text == "is accepted and cannot be read: MemoryError: no room"
+
+
+def test_elements_that_numpy_cannot_have_are_not_called_equal() -> None:
+    """docs/check.md, Results: what was not observed is not called met."""
+    found = one("unreadable", "consumer.dtype.complex64")
+    assert found.result == "untestable"
+    assert "not-observable" in found.text
+
+
+def test_a_tensor_of_another_shape_is_not_the_one_that_is_asked_for() -> None:
+    """R91: who has no scalars cannot export one."""
+    assert one("scalarless", "producer.scalar").result == "untestable"
+
+
+def test_a_library_of_one_dimension_is_reproduced_by_one() -> None:
+    """docs/check.md: the program sends what the check sent."""
+    found = one("flattening", "consumer.capsule.dropped")
+    assert (found.result, found.confirmed) == ("deviates", "reproduced")
+    assert "reshape" not in found.reproduction
+
+
+def test_an_exception_is_no_wrong_number() -> None:
+    """docs/check.md, Results: its effect is a refusal, or the class of an error."""
+    found = run("conformance.hostile:raising_producer", select(role="producer"))
+    effects = {each.effect for each in found.results if each.result == "deviates"}
+    assert effects == {"refusal", "class of error", "metadata"}

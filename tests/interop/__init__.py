@@ -2,4 +2,5 @@
 
 `make interop` runs these tests and compares the results with `docs/interop.md`, which
 `make interop-report` writes. `producers.py` and `consumers.py` list what is expected.
+`test_check.py` compares what the conformance suite finds with `docs/conformance.md`.
 """

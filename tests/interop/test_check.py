@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
+from collections.abc import Mapping
 
 import pytest
-from dlx.check import run
+from dlx.check import Report
+
+from .conformance import DOCUMENT, LEGEND, failed, head, reports, row, section
 
 FINDINGS = {
     ("torch", "2.15.0"): (
@@ -31,22 +33,88 @@ FINDINGS = {
         "consumer.missing.device consumer.dtype.unknown.error "
         "consumer.malformed.null-data"
     ),
+    ("array_api_strict", "2.6.1"): "consumer.missing.device",
+    ("dlx", "0.1.0"): "",
+    ("mlx", "0.32.4"): (
+        "consumer.major.newer consumer.missing.device producer.version.newest"
+    ),
+    ("paddle", "3.3.1"): (
+        "consumer.byte-offset consumer.strides.negative consumer.deleter.no-context "
+        "producer.device.pair table.from.refuses table.stream.cpu table.to.major.newer"
+    ),
+    ("tensorflow", "2.21.0"): (
+        "producer.refuses producer.device.own producer.copy.true consumer.dtype.lanes"
+    ),
+    ("warp", "1.19.0"): (
+        "consumer.byte-offset consumer.dtype.lanes consumer.scalar.set "
+        "producer.capsule.pending-exception"
+    ),
+    ("onnxruntime", "1.31.1"): (
+        "consumer.byte-offset consumer.deleter.null producer.dtype.bool"
+    ),
+    ("awkward", "2.14.0"): "consumer.scalar.null",
+    ("nanoarrow", "0.9.0"): "consumer.capsule.renamed consumer.dtype.lanes",
 }
 
 
+@pytest.fixture(scope="session")
+def found(request: pytest.FixtureRequest) -> Mapping[str, Report]:
+    """Check the libraries of the tests that were chosen, once."""
+    chosen = {
+        str(item.callspec.params["target"])
+        for item in request.session.items
+        if isinstance(item, pytest.Function)
+        and item.module.__name__ == __name__
+        and hasattr(item, "callspec")
+    }
+    return reports(sorted(chosen))
+
+
 @pytest.mark.parametrize(("target", "version"), FINDINGS)
-def test_the_suite_finds_what_was_found_by_hand(target: str, version: str) -> None:
+def test_the_suite_finds_what_was_found_by_hand(
+    target: str, version: str, found: Mapping[str, Report]
+) -> None:
     """docs/check.md: each of these was shown by a program before the suite was."""
-    if importlib.util.find_spec(target) is None:
-        pytest.skip(f"{target} is not installed")
-    report = run(target)
-    if report.header.version != version:
-        pytest.skip(f"{target} is {report.header.version}")
-    found = {
+    report = of_version(found, target, version)
+    deviating = {
         result.check
         for result in report.results
         if result.result in ("deviates", "crashes")
         and result.confirmed in ("reproduced", "alone")
     }
-    assert set(FINDINGS[target, version].split()) - found == set()
+    assert set(FINDINGS[target, version].split()) - deviating == set()
     assert [result for result in report.results if result.result == "error"] == []
+
+
+def of_version(found: Mapping[str, Report], target: str, version: str) -> Report:
+    """Return the report of a library of this version, or skip."""
+    if target not in found:
+        pytest.skip(f"{target} is not installed")
+    if found[target].header.version != version:
+        pytest.skip(f"{target} is {found[target].header.version}")
+    return found[target]
+
+
+def test_dlx_deviates_nowhere() -> None:
+    """docs/check.md: dlx is a target as others are."""
+    assert failed(reports(["dlx"])["dlx"]) == []
+
+
+@pytest.mark.parametrize(("target", "version"), FINDINGS)
+def test_the_document_says_what_a_library_does(
+    target: str, version: str, found: Mapping[str, Report]
+) -> None:
+    """docs/conformance.md: `make conformance-report` writes it."""
+    report = of_version(found, target, version)
+    written = DOCUMENT.read_text().splitlines()
+    assert f"| {' | '.join(row(report))} |" in written
+    start = written.index(f"## {target}")
+    said = section(report)
+    assert written[start : start + len(said)] == said
+
+
+def test_what_does_not_come_from_a_run_is_as_it_would_be_written() -> None:
+    """docs/conformance.md: its text, and the libraries that are left out."""
+    text = DOCUMENT.read_text()
+    assert text.startswith(head())
+    assert LEGEND in text

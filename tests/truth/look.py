@@ -41,6 +41,8 @@ ACCEPTED: tuple[tuple[type[BaseException], str], ...] = (
     (TypeError, "^Multiple dispatch failed for 'torch"),
     # pyarrow's own `__dlpack__`, whose message names the type.
     (TypeError, "DLPack"),
+    # JAX's own `__array__`, of keys: it names the function that gives their bits.
+    (TypeError, "^JAX array with PRNGKey dtype cannot be converted"),
     # TensorFlow's own `__array__`, inside a function that it traces.
     (NotImplementedError, "^Cannot convert a symbolic tf.Tensor"),
     (NotImplementedError, "^Legacy DLPack support is not implemented"),

@@ -27,3 +27,10 @@ get_pointer.restype = ctypes.c_void_p
 get_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 assert get_pointer(dlx.Tensor.__dlpack_c_exchange_api__, b"dlpack_exchange_api")
 assert tensor.__dlpack_device__() == (dlx.DeviceType.CPU, 0)
+
+# It imports enum.
+from importlib import metadata, util  # noqa: E402
+
+[plugin] = metadata.distribution("dlx").entry_points.select(group="pytest11")
+assert plugin.value == "dlx_pytest"
+assert util.find_spec(plugin.value), "the plugin of pytest is not in the wheel"

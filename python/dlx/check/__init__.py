@@ -15,17 +15,20 @@ form of a report in a file is described in `dlx.check.results`, that of a target
 Nothing of this is imported with dlx. The target is imported in other processes only.
 """
 
+from dlx.check.cases import Case, cases
 from dlx.check.results import CutOff, Header, Report, Result
 from dlx.check.run import run, select
 from dlx.check.target import CannotCheck, Target
 
 __all__ = [
     "CannotCheck",
+    "Case",
     "CutOff",
     "Header",
     "Report",
     "Result",
     "Target",
+    "cases",
     "run",
     "select",
 ]

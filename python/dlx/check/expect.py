@@ -20,6 +20,8 @@ class Expectation:
     of_raising: bool = False
     """Whether it also says something of a target that raised: of what it raised, or of
     what it asked before."""
+    of_elements: bool = False
+    """Whether it says something of elements that the target shows."""
 
 
 def all_of(*parts: Expectation) -> Expectation:
@@ -28,8 +30,7 @@ def all_of(*parts: Expectation) -> Expectation:
     def wrong(record: Record) -> str | None:
         return next((said for part in parts if (said := part.wrong(record))), None)
 
-    raising = any(part.of_raising for part in parts)
-    return Expectation(" and ".join(part.text for part in parts), wrong, raising)
+    return _joined(" and ", parts, wrong)
 
 
 def either(*parts: Expectation) -> Expectation:
@@ -43,8 +44,20 @@ def either(*parts: Expectation) -> Expectation:
                 return None
         return said
 
-    raising = any(part.of_raising for part in parts)
-    return Expectation(" or ".join(part.text for part in parts), wrong, raising)
+    return _joined(" or ", parts, wrong)
+
+
+def _joined(
+    word: str,
+    parts: tuple[Expectation, ...],
+    wrong: Callable[[Record], str | None],
+) -> Expectation:
+    return Expectation(
+        word.join(part.text for part in parts),
+        wrong,
+        any(part.of_raising for part in parts),
+        any(part.of_elements for part in parts),
+    )
 
 
 def raising(record: Record) -> str:
@@ -81,6 +94,7 @@ def _accepted(record: Record) -> str | None:
 
 
 accepted = Expectation("it is accepted", _accepted)
+survived = Expectation("the process does not end", lambda record: None, True)
 
 
 def refused(*kinds: type[BaseException]) -> Expectation:
@@ -114,13 +128,15 @@ deleted_anyway = Expectation("each deleter is called once", _deleted_once, True)
 
 
 def _equal(record: Record) -> str | None:
+    if unreadable := record.notes.get("cannot be read"):
+        return f"is accepted and cannot be read: {unreadable}"
     if record.shown is None or record.shown.equal:
         return None
     shown = record.shown
     return f"shows {shown.values}, of shape {shown.shape} and dtype {shown.dtype}"
 
 
-equal = Expectation("its elements are those of the producer", _equal)
+equal = Expectation("its elements are those of the producer", _equal, of_elements=True)
 
 elsewhere = note(
     "shares",
@@ -164,7 +180,11 @@ def _held_by_view(record: Record) -> str | None:
 held_by_view = Expectation("a view holds the memory", _held_by_view)
 
 shares = note("shares", True, "the elements are shared", "copies the elements")
-used = note("used", True, "the capsule is renamed to used_...", "leaves the name")
+used = expected(
+    "the capsule is renamed to used_..., or its elements are copied",
+    lambda r: r.notes.get("used", True) or r.notes.get("shares") is False,
+    "leaves the name",
+)
 
 
 def _asks_newest(record: Record) -> str | None:

@@ -51,7 +51,8 @@ def described(error: BaseException) -> Raised:
     """Return an exception as a record has it: its own bases, and one line."""
     bases = tuple(base.__name__ for base in type(error).__mro__[:-2])
     text = (str(error).splitlines() or [""])[0]
-    text = re.sub(r"\b0x[0-9a-f]+", "0x...", text)
+    # Addresses, also those in memory that is not the tensor's.
+    text = re.sub(r"\d{14,}", "...", re.sub(r"\b0x[0-9a-f]+", "0x...", text))
     return Raised(type(error).__name__, bases, text[:300])
 
 
@@ -61,6 +62,8 @@ class Lab:
     def __init__(self, target: Target, step: Callable[[str], None]) -> None:
         """Call `step` with what is done next."""
         self.target, self.step, self.process = target, step, os.getpid()
+        self.unshown = ""
+        """What `show` raised."""
 
     def ask(
         self, function: Callable[..., Any], *values: Any, **keywords: Any
@@ -108,7 +111,8 @@ class Lab:
         if self.target.show is None:
             return None
         answer = self.ask(self.part("show"), tensor)
-        if answer.error is not None:
+        if answer.raised is not None:
+            self.unshown = f"{answer.raised.type}: {answer.raised.message}"
             return None
         array = np.asarray(answer.value)
         writable = None
@@ -163,10 +167,12 @@ class Import:
     """Whether elements may be read: not where the struct is malformed."""
     view: bool = False
     """Whether a view of the import outlives it."""
+    on: int | None = None
+    """The handle of the stream that the import is for."""
 
     def run(self, lab: Lab) -> Record:
         """Do it."""
-        take = lab.part("take")
+        take = lab.part("take" if self.on is None else "take_on")
         keywords = dict(self.keywords)
         for name in keywords:
             if name not in lab.target.keywords:
@@ -178,7 +184,9 @@ class Import:
         given = probe(fitting(self.tensor, lab.target.dimensions))
         what = given.dlpack(max_version=NEWEST) if self.give else given
         lab.step("imports the probe")
-        answer = lab.ask(take, what, **keywords)
+        words = [what] if self.on is None else [what, self.on]
+        answer = lab.ask(take, *words, **keywords)
+        del words
         if self.give == "twice":
             if answer.error is not None:
                 raise Untestable("not-asked: the target takes no capsules")
@@ -229,6 +237,11 @@ class Import:
         memory = given.memory
         shown = lab.show(made, memory)
         if shown is None:
+            if self.tensor.packed_bits:
+                raise Untestable("not-observable: the target shows no such elements")
+            # Of float32 it can show; other dtypes NumPy may lack.
+            plain = memory.named == "float32"
+            notes["cannot be read" if plain else "not shown"] = lab.unshown
             return None
         if self.view:
             view = lab.ask(lab.part("view"), made)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 import sys
 from dataclasses import dataclass
 from typing import Any
@@ -13,11 +14,20 @@ import numpy as np
 from dlx._inspection.memory import read
 from dlx.check import structs
 from dlx.check.experiments import Lab, Untestable, settle
-from dlx.check.probe import natives
+from dlx.check.probe import natives, unpacked
 from dlx.check.records import Record, Struct
-from dlx.check.structs import UNVERSIONED, USED, VERSIONED
+from dlx.check.structs import PADDED, UNVERSIONED, USED, VERSIONED
 
-__all__ = ["Export", "Given", "Kinds", "Method", "fields_of", "given", "readable"]
+__all__ = [
+    "Export",
+    "Given",
+    "Kinds",
+    "Method",
+    "fields_of",
+    "given",
+    "readable",
+    "spoken",
+]
 
 Keywords = tuple[tuple[str, Any], ...]
 
@@ -43,6 +53,13 @@ def _dlpack(x: Any, keywords: Keywords) -> Any:
     return x.__dlpack__(**dict(keywords))
 
 
+def spoken(profiles: str, keywords: Keywords) -> Keywords:
+    """Leave `max_version` out where it is not known: consumers do so, too (R32)."""
+    if "array-api" in profiles.split():
+        return keywords
+    return tuple(each for each in keywords if each[0] != "max_version")
+
+
 def _place(x: Any) -> Any:
     return x.__dlpack_device__()
 
@@ -65,10 +82,11 @@ def given(lab: Lab, kind: str, dtype: str, shape: tuple[int, ...]) -> Given:
             shape = (int(np.prod(shape)), *[1] * (dimensions - 1))
         array = numbers(dtype, shape)
         made = lab.make(array)
-        # A library may make another dtype, as JAX does of 64 bits.
+        # A library may make another dtype, as JAX does of 64 bits, or another shape.
         if lab.target.show is not None:
             seen = lab.ask(lab.part("show"), made)
-            if seen.error is None and seen.value.dtype != array.dtype:
+            made_of = (array.dtype, array.shape)
+            if seen.error is None and (seen.value.dtype, seen.value.shape) != made_of:
                 raise Untestable("no-such-tensor")
         return Given(made, array.tobytes())
     if kind not in lab.target.tensors:
@@ -99,6 +117,21 @@ def elements(tensor: Any, item: int) -> bytes | None:
     return np.lib.stride_tricks.as_strided(start, (*shape, item), steps).tobytes()
 
 
+def packed_elements(tensor: Any, bits: int) -> bytes | None:
+    """Return packed elements, one in each byte; None if unreadable, or not compact."""
+    shape = tensor.shape[: tensor.ndim] if tensor.ndim else []
+    if not all(shape):
+        return b""
+    size = (math.prod(shape) * bits + 7) // 8
+    first = (tensor.data or 0) + tensor.byte_offset
+    compact = not tensor.strides or tuple(
+        tensor.strides[: tensor.ndim]
+    ) == structs.row_major(shape)
+    if not compact or not all(map(readable, (first, first + size - 1))):
+        return None
+    return unpacked(ctypes.string_at(first, size), bits, math.prod(shape))
+
+
 def fields_of(managed: Any, name: str, expected: bytes | None) -> Struct:
     """Return the fields of a managed tensor as a record has them."""
     versioned = name.removeprefix(USED) == VERSIONED
@@ -111,7 +144,16 @@ def fields_of(managed: Any, name: str, expected: bytes | None) -> Struct:
         null.append("deleter")
     dtype = (tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes)
     sound = tensor.device.device_type == 1 and (tensor.shape or not rank)
-    found = elements(tensor, (dtype[1] * dtype[2] + 7) // 8) if sound else None
+    found, bits = None, dtype[1] * dtype[2]
+    if sound and 0 < bits < 8 and not (versioned and managed.flags & PADDED):
+        found = packed_elements(tensor, bits)
+    elif sound:
+        found = elements(tensor, (bits + 7) // 8)
+    if 0 < bits < 8:
+        mask = (1 << bits) - 1
+        found, expected = (
+            each and bytes(code & mask for code in each) for each in (found, expected)
+        )
     return Struct(
         name=name,
         version=(managed.version.major, managed.version.minor) if versioned else (0, 0),
@@ -154,7 +196,8 @@ class Export:
         notes["device"] = _device(place.value)
         lab.step("exports a tensor")
         before = sys.getrefcount(x)
-        answer = lab.ask(_dlpack, x, self.keywords)
+        keywords = spoken(lab.target.profiles, self.keywords)
+        answer = lab.ask(_dlpack, x, keywords)
         if answer.error is not None:
             return Record(raised=answer.raised, notes=notes)
         capsule = answer.value
@@ -173,7 +216,6 @@ class Export:
             notes["static name"] = mapped(structs.capsule_name_address(capsule))
         struct = fields_of(managed, name, source.expected)
         where = (managed.dl_tensor.data or 0) + managed.dl_tensor.byte_offset
-        notes["aligned"] = where % 256 == 0
         if lab.target.address is not None and struct.null.count("data") == 0:
             own = lab.ask(lab.part("address"), x).value
             if isinstance(own, int):
@@ -188,7 +230,7 @@ class Export:
         notes["deleted"] = natives.watched(address)
         if self.then == "drop" and not notes["deleted"]:
             # A destructor may free the tensor without the struct's deleter.
-            notes["deleted"] = int(released(lab, self.keywords))
+            notes["deleted"] = int(released(lab, keywords))
         if holder:
             gc.collect()
             notes["references kept"] = sys.getrefcount(holder[0]) - before + 1
@@ -210,7 +252,9 @@ class Export:
             notes["pending"] = type(left).__name__
             return
         if self.then == "twice":
-            again = lab.ask(_dlpack, holder[0], self.keywords)
+            again = lab.ask(
+                _dlpack, holder[0], spoken(lab.target.profiles, self.keywords)
+            )
             if again.error is None and structs.capsule_name(again.value) == name:
                 other = structs.capsule_pointer(again.value, name)
                 notes["independent"] = other != address
@@ -251,8 +295,21 @@ class Export:
             natives.call(managed.deleter, [address, 0, 0, 0])
 
 
+_released: dict[tuple[str, Keywords], bool] = {}
+
+
 def released(lab: Lab, keywords: Keywords) -> bool:
-    """Return whether memory goes back to the system when its capsule is dropped."""
+    """Return whether memory goes back to the system when its capsule is dropped.
+
+    It is tried once for each way of asking, because the tensor is large.
+    """
+    asked = lab.target.name, keywords
+    if asked not in _released:
+        _released[asked] = _given_back(lab, keywords)
+    return _released[asked]
+
+
+def _given_back(lab: Lab, keywords: Keywords) -> bool:
     x = lab.make(np.zeros((_LARGE,), np.float32))
     answer = lab.ask(_dlpack, x, keywords)
     name = structs.capsule_name(answer.value) or ""
@@ -316,8 +373,7 @@ class Kinds:
             if made.error is not None:
                 continue
             x, made.value = made.value, None
-            expected = lab.shown(x)
-            answer = lab.ask(_dlpack, x, self.keywords)
+            answer = lab.ask(_dlpack, x, spoken(lab.target.profiles, self.keywords))
             if answer.error is not None:
                 raised = answer.raised
                 assert raised is not None
@@ -327,7 +383,8 @@ class Kinds:
             managed = structs.managed_at(
                 structs.capsule_pointer(answer.value, name), name
             )
-            struct = fields_of(managed, name, expected)
+            lab.step(f"shows what is {kind}")
+            struct = fields_of(managed, name, lab.shown(x))
             notes[kind] = struct.equal
             if "data" in struct.null and struct.shape and all(struct.shape):
                 notes[kind] = "NULL data"

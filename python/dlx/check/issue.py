@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from dlx.check.reports.text import file_name, plain
 from dlx.check.results import Header, Report, Result
 
 __all__ = ["write"]
@@ -24,12 +25,15 @@ def write(report: Report, folder: Path) -> int:
         return 0
     folder.mkdir(parents=True, exist_ok=True)
     for result in found:
-        name = result.check.removeprefix(f"{result.role}.")
-        text = f"# {result.text}\n{result.reproduction}"
-        (folder / f"{result.role}.{name}.py").write_text(text, encoding="utf-8")
+        text = f"# {plain(result.text)}\n{result.reproduction}"
+        _write(folder / f"{file_name(result.check)}.py", text)
     text = "\n".join(_issue(report.header, found))
-    (folder / "issue").with_suffix(".md").write_text(text + "\n", encoding="utf-8")
+    _write((folder / "issue").with_suffix(".md"), text + "\n")
     return len(found)
+
+
+def _write(file: Path, text: str) -> None:
+    file.write_text(text, encoding="utf-8", errors="replace")
 
 
 def _issue(header: Header, found: list[Result]) -> Iterator[str]:

@@ -11,6 +11,7 @@ import builtins
 import ctypes
 import math
 import mmap
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +23,7 @@ from dlx.check.records import Asked
 from dlx.check.structs import (
     COPIED,
     DTYPES,
+    PADDED,
     READ_ONLY,
     UNVERSIONED,
     VERSIONED,
@@ -31,7 +33,18 @@ from dlx.check.structs import (
     kept,
 )
 
-__all__ = ["NEWEST", "ROOM", "Export", "Memory", "Probe", "Tensor", "natives", "probe"]
+__all__ = [
+    "NEWEST",
+    "ROOM",
+    "Export",
+    "Memory",
+    "Probe",
+    "Tensor",
+    "natives",
+    "probe",
+    "unpacked",
+    "work_streams",
+]
 
 NEWEST = (1, 3)
 ROOM = 4096
@@ -58,7 +71,7 @@ class Tensor:
     version: tuple[int, int] = NEWEST
     flags: int = 0
     null: str = ""
-    """Which of data, shape, strides and deleter are NULL."""
+    """Which of data, shape, strides, deleter and context are NULL."""
     ndim: int | None = None
     """What the struct says in place of the number of extents."""
     extents: tuple[int, ...] | None = None
@@ -79,6 +92,18 @@ class Tensor:
     """Whether the probe can make copies."""
     table: str = ""
     """Which exchange table the class has: "", "plain", "newer", "no-borrow", ..."""
+    address: int = 0
+    """Where the elements are, if not in memory of the probe."""
+    order: Callable[[dict[str, Any]], None] | None = None
+    """Called with the keywords of each export, to order streams."""
+
+    @property
+    def packed_bits(self) -> int:
+        """Return the bits of a packed element, 0 where elements have whole bytes."""
+        _, bits, lanes = (
+            DTYPES[self.dtype] if isinstance(self.dtype, str) else self.dtype
+        )
+        return 0 if self.flags & PADDED else bits * lanes % 8
 
 
 def _itemsize(dtype: tuple[int, int, int]) -> int:
@@ -93,6 +118,19 @@ def known_to_numpy(dtype: str | tuple[int, int, int]) -> Any:
         return None
 
 
+def packed(codes: bytes, bits: int) -> bytes:
+    """Pack elements of less than a byte: the first is in the lowest bits (R107)."""
+    whole = sum(code << (place * bits) for place, code in enumerate(codes))
+    return whole.to_bytes((len(codes) * bits + 7) // 8, "little")
+
+
+def unpacked(data: bytes, bits: int, count: int) -> bytes:
+    """Return packed elements, one in each byte."""
+    whole = int.from_bytes(data, "little")
+    mask = (1 << bits) - 1
+    return bytes(whole >> (place * bits) & mask for place in range(count))
+
+
 class Memory:
     """Elements 1, 2, 3, ... in pages of their own, between pages of a pattern."""
 
@@ -101,6 +139,7 @@ class Memory:
         named = self.named = spec.dtype
         self.dtype = DTYPES[named] if isinstance(named, str) else named
         self.item = _itemsize(self.dtype)
+        self.bits = spec.packed_bits
         self.shape = spec.shape
         self.strides = spec.strides or structs.row_major(spec.shape)
         ends = [
@@ -126,6 +165,9 @@ class Memory:
 
     def _fill(self, named: str | tuple[int, int, int]) -> None:
         counted = np.arange(1, math.prod(self.shape) + 1)
+        if self.bits:
+            self._pack(bytes(counted.tolist()))
+            return
         if known := known_to_numpy(named):
             counted = counted.astype(known).view(np.uint8)
         else:
@@ -149,13 +191,23 @@ class Memory:
             (*(s * self.item for s in self.strides), 1),
         )
 
+    def _pack(self, codes: bytes) -> None:
+        data = packed(codes, self.bits)
+        self.bytes[self.first : self.first + len(data)] = np.frombuffer(data, np.uint8)
+
     def values(self) -> bytes:
-        """Return the elements in row-major order."""
+        """Return the elements in row-major order, packed ones in a byte each."""
+        if self.bits:
+            data = self.bytes[self.first :][: self.size - ROOM - self.first]
+            return unpacked(data.tobytes(), self.bits, math.prod(self.shape))
         return bytes(self.elements.tobytes())
 
     def change(self) -> None:
         """Write other elements, as the owner of the memory may."""
-        self.elements[...] = self.elements ^ 1
+        if self.bits:
+            self._pack(bytes(code ^ 1 for code in self.values()))
+        else:
+            self.elements[...] = self.elements ^ 1
         self.expected = self.values()
 
 
@@ -169,16 +221,20 @@ class Export:
         kind: Any = DLManagedTensorVersioned if versioned else DLManagedTensor
         extents = spec.shape if spec.extents is None else spec.extents
         rank = len(spec.shape)
-        self._buffer = kept(ctypes.create_string_buffer(64 + 80 + 16 * rank + 16))
+        # Who believes `ndim` reads ones, and not what happens to lie there.
+        room = max(rank, spec.ndim or 0)
+        self._buffer = kept(ctypes.create_string_buffer(64 + 80 + 16 * room + 16))
         start = ctypes.addressof(self._buffer)
         self._counts = (ctypes.c_uint64 * 4).from_address(start)
         # A read-only mapping is not the probe's to overwrite.
         self._counts[2], self._counts[3] = memory.address, memory.size
         self.address = start + 64
         self.struct = kind.from_address(self.address)
-        dimensions = (ctypes.c_int64 * (2 * rank)).from_address(start + 144)
+        dimensions = (ctypes.c_int64 * (2 * room)).from_address(start + 144)
+        if room:
+            np.ctypeslib.as_array(dimensions)[:] = 1
         dimensions[:rank] = [*extents]
-        dimensions[rank:] = [*memory.strides]
+        dimensions[room : room + rank] = [*memory.strides]
         tensor = self.struct.dl_tensor
         words = ctypes.addressof(tensor)
         tensor.device.device_type, tensor.device.device_id = spec.device
@@ -186,9 +242,9 @@ class Export:
         tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes = memory.dtype
         tensor.byte_offset = spec.byte_offset
         pointers = {
-            "data": (0, memory.data - spec.byte_offset),
+            "data": (0, spec.address or memory.data - spec.byte_offset),
             "shape": (24, start + 144),
-            "strides": (32, start + 144 + 8 * rank),
+            "strides": (32, start + 144 + 8 * room),
         }
         for name, (offset, address) in pointers.items():
             wild = _WILD if spec.wild else address
@@ -198,6 +254,8 @@ class Export:
         if versioned:
             self.struct.version.major, self.struct.version.minor = spec.version
             self.struct.flags = spec.flags
+        if "context" not in spec.null.split():
+            self.struct.manager_ctx = self.address
         if "deleter" not in spec.null.split():
             self.struct.deleter = (
                 _DELETE_VERSIONED if versioned else _DELETE_UNVERSIONED
@@ -289,6 +347,8 @@ def _dlpack(self: Any, **keywords: Any) -> Any:
     known = {"stream", "max_version", "dl_device", "copy"}
     if unknown := keywords.keys() - known:
         raise TypeError(f"__dlpack__() got unexpected keywords {sorted(unknown)}")
+    if self.spec.order is not None:
+        self.spec.order(keywords)
     keywords.pop("stream", None)
     return self.dlpack(**keywords)
 
@@ -316,6 +376,10 @@ def probe(spec: Tensor) -> Any:
     return made
 
 
+work_streams: dict[int, int] = {}
+"""The current streams of probes, by type of device."""
+
+
 def _hook(function: int, a: int, b: int, c: int, d: int) -> Any:
     """Answer the table functions of probes; only exports make sense for them."""
     if function in (1, 3):
@@ -331,7 +395,7 @@ def _hook(function: int, a: int, b: int, c: int, d: int) -> Any:
             ctypes.memmove(b, made.address + 32, 48)
         return 0
     if function == 4:
-        ctypes.c_void_p.from_address(c).value = None
+        ctypes.c_void_p.from_address(c).value = work_streams.get(a)
         return 0
     raise BufferError("a probe only exports")
 

@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dlx.check.calling import Borrow, FromObject, Refusals, ToObject
-from dlx.check.experiments import Import, fitting
-from dlx.check.exporting import Export, Kinds
+from dlx.check.experiments import Import, Untestable, fitting
+from dlx.check.exporting import Export, Kinds, spoken
+from dlx.check.finalizing import Finalize
+from dlx.check.interfacing import ArrowDevice
 from dlx.check.probe import NEWEST, Tensor, known_to_numpy
 from dlx.check.records import Record
 from dlx.check.structs import DTYPES, UNVERSIONED, VERSIONED
@@ -29,6 +31,9 @@ _ENTRIES = {
     "managed_tensor_to_py_object_no_sync": 32,
     "dltensor_from_py_object_no_sync": 40,
 }
+
+
+_BACKWARDS = (-1,)
 
 
 class NoProgram(Exception):
@@ -58,7 +63,7 @@ def programs(
     for each in records:
         try:
             lines, ending = _program(check, target, result, text, each)
-        except (NoProgram, KeyError):
+        except (NoProgram, KeyError, Untestable):
             continue
         yield _whole(target, lines, ending)
 
@@ -96,11 +101,46 @@ def _program(
     if isinstance(experiment, Kinds):
         kind = _kind(target[experiment.which], text)
         lines = [f"x = {target[experiment.which][kind]}"]
-        lines.append("x.__dlpack__(max_version=(1, 3))")
+        keywords = spoken(target["profiles"], experiment.keywords)
+        lines.append(f"x.__dlpack__({_keywords(keywords)})")
         if text.startswith("raises "):
             return lines, text.split()[1]
+        if result == "crashes":
+            return lines, ending
         raise NoProgram
+    if isinstance(experiment, Finalize) and experiment.then == "deleter":
+        return _finalizing(target, record), record.notes["ended"]
+    if isinstance(experiment, ArrowDevice) and record.notes.get("reserved"):
+        return _reserved(target), ending
     return _tabled(experiment, target, text, wanted), ending
+
+
+def _reserved(target: dict[str, Any]) -> list[str]:
+    tensor = fitting(Tensor((6,)), target.get("dimensions", 0))
+    return [
+        f"x = {_function(target, 'make')}({_array(tensor)})",
+        "c = ctypes.CDLL(None)",
+        "c.malloc.restype, c.free.argtypes = ctypes.c_void_p, [ctypes.c_void_p]",
+        "for p in [ctypes.memset(c.malloc(128), 90, 128) for _ in range(4)]: c.free(p)",
+        "c = x.__arrow_c_device_array__()[1]",
+        f"p = {_INSIDE.format('c')}",
+        "reserved = ctypes.string_at(p + 104, 24)",
+        "assert not any(reserved), reserved",
+    ]
+
+
+def _finalizing(target: dict[str, Any], record: Record) -> list[str]:
+    deleter = 16 if record.notes["name"] == VERSIONED else 56
+    tensor = fitting(Tensor(), target.get("dimensions", 0))
+    return [
+        f"x = {_function(target, 'make')}({_array(tensor)})",
+        "c = x.__dlpack__(max_version=(1, 3))",
+        f"p = {_INSIDE.format('c')}",
+        "ctypes.pythonapi.PyCapsule_SetName(ctypes.py_object(c), b'used')",
+        f"deleter = ctypes.c_void_p(ctypes.c_void_p.from_address(p + {deleter}).value)",
+        "ctypes.CDLL(None).__cxa_atexit(deleter, ctypes.c_void_p(p), None)",
+        "ctypes.pythonapi.Py_Exit(0)  # then C code deletes what it has consumed",
+    ]
 
 
 def _kind(kinds: dict[str, str], text: str) -> str:
@@ -122,16 +162,18 @@ def _array(tensor: Tensor) -> str:
     dtype = "bool" if dtype == "bool" else dtype
     code = f"np.arange(1, {math.prod(tensor.shape) + 1}).astype(np.{dtype})"
     code = code.replace("np.bool", "bool")
+    if tensor.strides == _BACKWARDS:
+        code += "[::-1]"
     if len(tensor.shape) != 1:
         code += f".reshape({tensor.shape})"
-    if tensor.off % 64:
+    if tensor.off % 64 or tensor.packed_bits:
         raise NoProgram
     return code
 
 
 def _edits(tensor: Tensor, versioned: bool) -> list[str]:
     """Return assignments to the fields of NumPy's struct that a probe has otherwise."""
-    if tensor.strides or tensor.off or tensor.wild:
+    if tensor.strides not in (None, _BACKWARDS) or tensor.off or tensor.wild:
         raise NoProgram
     at = 32 if versioned else 0
     fields: list[tuple[int, str, Any, str]] = []
@@ -151,12 +193,18 @@ def _edits(tensor: Tensor, versioned: bool) -> list[str]:
         fields.append((at + 20, "uint32", value, "dtype: lanes, bits, code"))
     null = {"data": at, "shape": at + 24, "strides": at + 32}
     null["deleter"] = 16 if versioned else 56
+    if "context" in tensor.null:
+        raise NoProgram  # NumPy's own deleter needs it
     for missing in tensor.null.split():
         fields.append((null[missing], "void_p", None, missing))
     found = [
         f"ctypes.c_{kind}.from_address(p + {offset}).value = {number}  # {field}"
         for offset, kind, number, field in fields
     ]
+    if tensor.byte_offset:
+        word, moved = "ctypes.c_uint64.from_address(p + {}).value", tensor.byte_offset
+        found.append(f"{word.format(at + 40)} += {moved}  # byte_offset")
+        found.append(f"{word.format(at)} -= {moved}  # data")
     if tensor.extents:
         array = f"ctypes.c_int64 * {len(tensor.extents)}"
         shape = f"ctypes.c_void_p.from_address(p + {at + 24}).value"
@@ -166,11 +214,14 @@ def _edits(tensor: Tensor, versioned: bool) -> list[str]:
     return found
 
 
-def _producer(tensor: Tensor, versioned: bool) -> list[str]:
-    """Return a class that exports as the probe did, or nothing if an array does."""
+def _producer(tensor: Tensor, versioned: bool, copying: bool = False) -> list[str]:
+    """Return a class that exports as the probe did, or nothing if an array does.
+
+    With `copying` it is asked for copies: then it obeys, as the probe does.
+    """
     edits = _edits(tensor, versioned)
     odd = tensor.old or tensor.missing or tensor.raises or tensor.generation
-    if tensor.name or tensor.table or tensor.byte_offset:
+    if tensor.name or tensor.table:
         raise NoProgram
     if not edits and not odd and tensor.copies:
         return []
@@ -188,9 +239,23 @@ def _producer(tensor: Tensor, versioned: bool) -> list[str]:
     if "__dlpack__" not in missing:
         keywords = "stream=None" if tensor.old else "**keywords"
         answer = "return c" if edits else f"return a.__dlpack__({given})"
+        before = []
+        if copying and not tensor.old:
+            keywords = "copy=None, **keywords"
+            copied = f"a.__dlpack__({given}{', ' * versioned}copy=copy)"
+            if not tensor.copies:
+                before = ["        if copy: raise BufferError"]
+            elif edits:
+                answer = f"return {copied} if copy else c"
+            else:
+                answer = f"return {copied}"
         if "__dlpack__" in raises:
             answer = f"raise {raises['__dlpack__']}"
-        lines.append(f"    def __dlpack__(self, {keywords}): {answer}")
+        lines.append(f"    def __dlpack__(self, {keywords}):")
+        if before:
+            lines += [*before, f"        {answer}"]
+        else:
+            lines[-1] += f" {answer}"
     if lines[-1] == "class P:":
         lines.append("    pass")
     return lines
@@ -209,7 +274,9 @@ def _importing(
     record: Record,
     wanted: str,
 ) -> list[str]:
-    if experiment.view or experiment.give == "twice":
+    if text.startswith("passes stream="):
+        return _asking(experiment, target, text.partition("=")[2])
+    if experiment.view or experiment.give == "twice" or experiment.on is not None:
         raise NoProgram
     tensor = fitting(experiment.tensor, target.get("dimensions", 0))
     versioned = bool(record.sent) and record.sent[0] == VERSIONED
@@ -219,13 +286,13 @@ def _importing(
     if not wanted and tensor.null:
         # Some libraries share only what is aligned.
         lines = [f"a = {_aligned(tensor)}"]
-    producer = _producer(tensor, versioned)
+    keywords = dict(experiment.keywords)
+    producer = _producer(tensor, versioned, keywords.get("copy") is True)
     lines += producer
     take = _function(target, "take")
     what = "P()" if producer else "a"
     if experiment.give:
         what += ".__dlpack__(max_version=(1, 3))"
-    keywords = dict(experiment.keywords)
     spelled = [f"{name}={value!r}" for name, value in keywords.items()]
     if keywords.get("device"):
         spelled = [f"device={target['cpu']}"]
@@ -244,6 +311,25 @@ def _importing(
     if text.startswith("shares memory"):
         lines += [f"x = {call}", "a[...] = 0"]
         return [*lines, f"assert {show}(x).any(), 'a write to the source is seen'"]
+    if text == "leaves the name":
+        given = "max_version=(1, 3)" if versioned else ""
+        return [
+            f"c = np.ones(6, np.float32).__dlpack__({given})",
+            "class P:",
+            "    def __dlpack_device__(self): return (1, 0)",
+            "    def __dlpack__(self, **keywords): return c",
+            f"x = {take}(P())",
+            "assert 'used_' in repr(c), 'it may be consumed again'",
+        ]
+    if text.startswith("is accepted and cannot be read"):
+        return [
+            *lines,
+            f"x = {call}",
+            f"try: {show}(x)",
+            "except Exception as error: assert False, error",
+        ]
+    if text.startswith("shows ") and not isinstance(tensor.dtype, str):
+        raise NoProgram  # NumPy cannot say what is right
     if text.startswith("shows "):
         lines += [f"x = {call}"]
         return [*lines, f"assert np.array_equal({show}(x), a), {show}(x)"]
@@ -258,6 +344,23 @@ def _importing(
             f"{take}(P())",
         ]
     raise NoProgram
+
+
+def _asking(experiment: Import, target: dict[str, Any], passed: str) -> list[str]:
+    """Return a program whose producer refuses, and does not want this stream."""
+    call = f"{_function(target, 'take')}(P())"
+    if experiment.on is not None:
+        call = f"{_function(target, 'take_on')}(P(), {experiment.on})"
+    elif experiment.keywords:
+        call = f"{_function(target, 'take')}(P(), device={target['cpu']})"
+    return [
+        "class P:",
+        f"    def __dlpack_device__(self): return {experiment.tensor.device}",
+        "    def __dlpack__(self, **keywords):",
+        f"        assert repr(keywords.get('stream')) != '{passed}', keywords",
+        "        raise BufferError('asked as it should be')",
+        call,
+    ]
 
 
 def _aligned(tensor: Tensor) -> str:
@@ -284,11 +387,12 @@ def _exporting(
         tensor = Tensor(experiment.shape, experiment.dtype)
         tensor = fitting(tensor, target.get("dimensions", 0))
         lines = [f"x = {make}({_array(tensor)})"]
-    call = f"x.__dlpack__({_keywords(experiment.keywords)})"
+    keywords = spoken(target["profiles"], experiment.keywords)
+    call = f"x.__dlpack__({_keywords(keywords)})"
     lines.append(f"c = {call}")
     if not wanted:
         return lines
-    asked = dict(experiment.keywords)
+    asked = dict(keywords)
     newest = (asked.get("max_version") or (0, 0))[0] >= 1
     if record.struct is not None:
         newest = record.struct.name == VERSIONED
@@ -301,6 +405,14 @@ def _exporting(
     if "IS_COPIED is not set" in text:
         flags = "flags = ctypes.c_uint64.from_address(p + 24).value"
         return [*lines, flags, "assert flags & 2, 'no IS_COPIED'"]
+    if text.startswith("dtype is"):
+        code, bits, lanes = DTYPES[experiment.dtype]
+        return [
+            *lines,
+            f"dtype = ctypes.c_uint32.from_address(p + {at + 20}).value",
+            f"assert dtype == {code | bits << 8 | lanes << 16:#x}, hex(dtype)"
+            "  # lanes, bits, code",
+        ]
     data = f"ctypes.c_void_p.from_address(p + {at}).value"
     if text == "data is not NULL":
         return [*lines, f"assert not {data}, 'data of a tensor without elements'"]

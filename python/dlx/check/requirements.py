@@ -49,6 +49,9 @@ def spelled(source: str) -> str:
     """Write a source out, for readers who do not know the table's letters."""
     source = re.sub(r"\bH:([\d-]+)", r"dlpack.h line \1", source)
     source = re.sub(r"\bP:([\d-]+)", r"DLPack's Python specification line \1", source)
+    source = re.sub(
+        r"\bP (?=snippet|example)", "DLPack's Python specification, ", source
+    )
     pattern = (
         rf"(?<![\w.`])({'|'.join(sorted(_WORDS, key=len, reverse=True))})\b(?![.`])"
     )

@@ -58,7 +58,7 @@ class Result:
     check: str
     """Its name, `role.what.detail`."""
     role: str
-    """producer, consumer or table."""
+    """producer, consumer, table, streams or related."""
     requirements: tuple[str, ...]
     """R-numbers of docs/requirements.md; never shown alone."""
     source: str
@@ -112,9 +112,32 @@ class Result:
     @classmethod
     def from_json(cls, line: dict[str, Any]) -> Result:
         """Read a line of a report; fields that are not known are left out."""
-        known = {field.name: line[field.name] for field in fields(cls)}
-        known["requirements"] = tuple(known["requirements"])
+        known = _known(cls, line)
+        known["requirements"] = tuple(map(str, known["requirements"]))
+        if known["result"] not in RESULTS:
+            raise TypeError(f"no result is called {known['result']}")
         return cls(**known)
+
+
+_KINDS = {
+    "str": str,
+    "bool": bool,
+    "int": int,
+    "tuple[str, ...]": list,
+    "dict[str, Any]": dict,
+}
+
+
+def _known(cls: type[Any], line: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a class in a line; raise `TypeError` if one is otherwise.
+
+    What has a default may be left out, so that older reports can be read.
+    """
+    found = {each.name: each for each in fields(cls) if each.name in line}
+    for name, each in found.items():
+        if not isinstance(line[name], _KINDS.get(str(each.type), object)):
+            raise TypeError(f"{name} is a {type(line[name]).__name__}")
+    return {name: line[name] for name in found}
 
 
 @dataclass(frozen=True)
@@ -177,16 +200,18 @@ class Report:
         """Read the lines of a report; raise `CutOff` if they are not all there."""
         try:
             found = [json.loads(line) for line in lines if line.strip()]
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise CutOff(f"a line is not JSON: {error}") from None
-        kinds = [line.get("kind") for line in found]
+        kinds = [each.get("kind") for each in found if isinstance(each, dict)]
+        if len(kinds) < len(found):
+            raise CutOff("a line is no JSON object")
         if not found or kinds[0] != "header" or found[0].get("format") != FORMAT:
             raise CutOff(f"not a report of the format {FORMAT}")
         if kinds[-1] != "footer":
             raise CutOff("the report has no footer: its run was cut off")
         try:
-            header = Header(**{k: v for k, v in found[0].items() if k != "kind"})
+            header = Header(**_known(Header, found[0]))
             results = tuple(Result.from_json(line) for line in found[1:-1])
-            return cls(header, results, found[-1]["seconds"])
-        except (KeyError, TypeError) as error:
-            raise CutOff(f"a line lacks what the format asks for: {error}") from None
+            return cls(header, results, float(found[-1]["seconds"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise CutOff(f"a line is not as the format asks: {error}") from None

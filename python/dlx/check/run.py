@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import fnmatch
 import platform
+import re
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -21,16 +22,22 @@ import numpy as np
 
 import dlx
 from dlx.check.expect import raising
-from dlx.check.isolate import Batch, Zygote
+from dlx.check.inside import Inside
+from dlx.check.isolate import Batch, Zygote, zygotes
 from dlx.check.records import Record
 from dlx.check.repro import programs
 from dlx.check.requirements import requirements
 from dlx.check.results import FAILED, Header, Report, Result
 from dlx.check.suite import CHECKS, SUITE
-from dlx.check.suite.row import Check
-from dlx.check.target import CannotCheck
+from dlx.check.suite.row import EFFECTS, Check
+from dlx.check.target import CannotCheck, load
 
 __all__ = ["judge", "run", "select"]
+
+_NOISE = re.compile(r"\s*(@|\*\*\*|$)")
+"""Frames of a trace, and empty lines."""
+_PREFIX = re.compile(r"^[IWEF]\d{4} [^\]]*\] ")
+"""Time, process and line, before what a Google library says."""
 
 Seen = dict[str, tuple[str, str, dict[str, Any]]]
 """Result, sentence and record of each check."""
@@ -44,12 +51,14 @@ def select(
     `only` has patterns of names, and R-numbers. `suite` leaves newer checks out.
     """
 
+    newest = _count(suite)
+
     def wanted(check: Check) -> bool:
         names = check.requirements.split()
         return (
             (not role or check.role == role)
             and (not level or check.level == level)
-            and _count(check.since) <= _count(suite)
+            and _count(check.since) <= newest
             and (
                 not only
                 or any(
@@ -63,7 +72,10 @@ def select(
 
 
 def _count(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split("."))
+    try:
+        return tuple(int(part) for part in version.split("."))
+    except ValueError:
+        raise CannotCheck(f"suite {version!r} is no version such as {SUITE}") from None
 
 
 def judge(check: Check, record: Record) -> tuple[str, str]:
@@ -73,6 +85,9 @@ def judge(check: Check, record: Record) -> tuple[str, str]:
     wrong = check.expects.wrong(record)
     if wrong is not None:
         return "deviates", wrong
+    if check.expects.of_elements and record.notes.get("not shown"):
+        why = record.notes["not shown"]
+        return "untestable", f"not-observable: `show` raises {why}"
     for expectation, text in check.facts:
         if expectation.wrong(record) is None:
             return "fact", text
@@ -87,27 +102,37 @@ def run(
     *,
     confirm: bool = True,
     reproduce: bool = True,
+    isolated: bool = True,
     progress: Callable[[str, int], None] = lambda check, done: None,
 ) -> Report:
     """Run checks against a target by its name, or `package.module:factory`.
 
-    `progress` gets the check that begins, and how many are done. Raises `CannotCheck`.
+    `progress` gets the check that begins, and how many are done. Without `isolated`,
+    the checks run in this process, and nothing is confirmed. Raises `CannotCheck`.
     """
     chosen = tuple(checks)
+    confirm = confirm and isolated
     began = time.monotonic()
+    reproduces = confirm and reproduce
+    # Who has described a target of his own has imported dlx with it.
+    imports = load(target).statements if ":" not in target and reproduces else ""
     with ExitStack() as ending:
-        zygote = Zygote(target)
-        ending.callback(zygote.close)
+        zygote: Zygote | Inside
+        others: list[Zygote] = []
+        if isolated:
+            zygote, *others = ending.enter_context(zygotes(target, imports))
+        else:
+            zygote = Inside(target)
+            ending.callback(zygote.close)
         answer = zygote.answer()
         if "cannot" in answer:
-            raise CannotCheck(f"{target}: {answer['cannot']}")
+            said = answer["cannot"].removeprefix(f"{target}: ")
+            raise CannotCheck(f"{target}: {said}")
         about, spelled = answer["target"], answer["spelled"]
         limit = about["timeout"]
-        other = None
-        if confirm and reproduce:
-            imports = f"{about['imports']}\n{spelled.get('warm', '')}"
-            other = Zygote(imports, blocked=True)
-            ending.callback(other.close)
+        if reproduces and not others:
+            others = ending.enter_context(zygotes(imports=about["statements"]))
+        other = others[0] if others else None
         applies = {c.id: c for c in chosen if c.profile in about["profiles"].split()}
         seen = _all(zygote, applies, limit, progress)
         for name, check in applies.items():
@@ -199,15 +224,25 @@ def _result(check: Check, seen: tuple[str, str, dict[str, Any]] | None) -> Resul
         level=check.level,
         derived=first.derived,
         stimulus=check.stimulus,
-        effect=check.effect,
+        effect=_effect(check, result, record),
         result=result,
         text=text,
         record=record,
     )
 
 
+def _effect(check: Check, result: str, record: dict[str, Any]) -> str:
+    """Return what a deviation does: an exception is never a wrong number."""
+    if result in ("crashes", "hangs"):
+        return "crash"
+    if result == "deviates" and record.get("raised"):
+        milder = "class of error" if check.expects.of_raising else "refusal"
+        return max(milder, check.effect, key=EFFECTS.index)
+    return check.effect
+
+
 def _all(
-    zygote: Zygote,
+    zygote: Zygote | Inside,
     checks: dict[str, Check],
     silence: float,
     progress: Callable[[str, int], None] = lambda check, done: None,
@@ -240,8 +275,9 @@ def _all(
         if batch.ended:
             break
         if not current:
-            text = f"no check could begin: {_how(batch)}"
-            raise CannotCheck(text)
+            said = [line for line in batch.output.splitlines() if line.strip()]
+            why = said[-1].strip()[:160] if said else _how(batch)
+            raise CannotCheck(f"no check could begin, because of `setup`: {why}")
         if current not in seen:
             result = "hangs" if batch.status is None else "crashes"
             text = f"{_how(batch)} while the target {step or 'is prepared'}"
@@ -259,6 +295,6 @@ def _how(batch: Batch) -> str:
         return "no end"
     if batch.status >= 0:
         return f"the process exits with code {batch.status}"
-    said = [line for line in batch.output.splitlines() if line.strip()]
-    last = f" ({said[-1].strip()[:160]})" if said else ""
+    said = [line for line in batch.output.splitlines() if not _NOISE.match(line)]
+    last = f" ({_PREFIX.sub('', said[-1].strip())[:160]})" if said else ""
     return f"{signal.Signals(-batch.status).name}{last}"

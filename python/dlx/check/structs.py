@@ -40,6 +40,7 @@ __all__ = [
     "capsule_name",
     "capsule_name_address",
     "capsule_pointer",
+    "is_capsule",
     "kept",
     "managed_at",
     "new_capsule",

@@ -14,9 +14,10 @@ then reproductions that need it are left out.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Set
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from importlib import metadata
 from typing import Any, TypeAlias
@@ -41,6 +42,21 @@ class Target:
     """Makes a tensor of a NumPy array; what it refuses is untestable."""
     take: Expression | None = None
     """The library's `from_dlpack`; None if it only exports."""
+    take_on: Expression | None = None
+    """Imports for a stream, a handle or an object that has `__cuda_stream__`:
+    `take_on(tensor, stream)`."""
+    take_cuda: Expression | None = None
+    """Imports an object that has `__cuda_array_interface__`, without a stream."""
+    on_device: Expression | None = None
+    """Makes six float32 of a device's memory, which a stream has written:
+    `on_device(address, stream, (2, 0))`."""
+    work_on: Expression | None = None
+    """Makes a stream the library's current one: `with work_on(stream):`."""
+    driver: str = ""
+    """Environment variables that lead the library to another driver of CUDA or ROCm,
+    if they are set before it uses a device."""
+    stream: Expression | None = None
+    """A stream of the library, an object that has `__cuda_stream__`."""
     show: Expression | None = None
     """Makes a NumPy array of a tensor, by the library's own means where it has any."""
     address: Expression | None = None
@@ -80,6 +96,14 @@ class Target:
     timeout: float = 10.0
     """Seconds after which a check hangs."""
 
+    @property
+    def statements(self) -> str:
+        """Return what is imported before a fork."""
+        path = os.environ.get("DLX_CHECK_DRIVER")
+        variables = self.driver.split() if path else []
+        driver = [f"import os; os.environ[{each!r}] = {path!r}" for each in variables]
+        return "\n".join((*driver, "import numpy as np", self.imports, self.warm))
+
     @cached_property
     def names(self) -> dict[str, Any]:
         """Run `imports`; return what expressions may use."""
@@ -99,6 +123,17 @@ class Target:
         return found if isinstance(expression, str) else found()
 
     @property
+    def spelled(self) -> dict[str, Any]:
+        """Return the fields that are text or numbers, of which reproductions are."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        found: dict[str, Any]
+        found = {n: v for n, v in values.items() if isinstance(v, str | int)}
+        for kinds in ("tensors", "cannot_export"):
+            texts = values[kinds].items()
+            found[kinds] = {name: text for name, text in texts if isinstance(text, str)}
+        return found
+
+    @property
     def version(self) -> str:
         """Return the version of the distribution, or of the first module."""
         try:
@@ -109,9 +144,38 @@ class Target:
             return str(getattr(module, "__version__", "unknown"))
 
 
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "str": (lambda value: isinstance(value, str), "text"),
+    "int": (lambda value: isinstance(value, int), "an int"),
+    "float": (
+        lambda value: isinstance(value, int | float) and value > 0,
+        "a number of seconds",
+    ),
+    "frozenset[str]": (lambda value: isinstance(value, Set), "a set"),
+    "Mapping[str, Expression]": (lambda value: isinstance(value, Mapping), "a dict"),
+    "Expression | None": (
+        lambda value: value is None or isinstance(value, str) or callable(value),
+        "an expression, as text, or a function",
+    ),
+}
+"""What a field has to be, by its annotation."""
+
+
+def _wrong(target: Target) -> str:
+    """Say which field of a target is not what it has to be, if one is not."""
+    for each in fields(target):
+        value = getattr(target, each.name)
+        fits, kind = _KINDS.get(str(each.type), (lambda value: True, ""))
+        if not fits(value):
+            return f"{each.name}={value!r}) is not {kind}"
+    if not target.name.strip() or "/" in target.name:
+        return f"name={target.name!r}) names no folder of reproductions"
+    return ""
+
+
 def load(name: str) -> Target:
     """Return a shipped target by its name, or that of `package.module:factory`."""
-    from dlx.check.targets import TARGETS
+    from dlx.check.targets import ABSENT, TARGETS
 
     if ":" in name:
         module, _, factory = name.partition(":")
@@ -121,11 +185,15 @@ def load(name: str) -> Target:
         except Exception as error:
             raise CannotCheck(f"{name}: {type(error).__name__}: {error}") from error
         if not isinstance(made, Target):
-            raise CannotCheck(f"{name} returned a {type(made).__name__}, not a Target")
+            raise CannotCheck(f"{name}: returns {type(made).__name__}, not a Target")
+        if wrong := _wrong(made):
+            raise CannotCheck(f"{name}: Target({wrong}")
         return made
     for target in TARGETS:
         if target.name == name:
             return target
+    if name in ABSENT:
+        raise CannotCheck(f"{name} cannot be checked: {ABSENT[name]}")
     known = ", ".join(target.name for target in TARGETS)
     raise CannotCheck(
         f"no target {name!r}; known are {known}; your own is `package.module:factory`"

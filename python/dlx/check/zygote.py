@@ -1,27 +1,40 @@
 """The zygote: imports one target, and forks a child for each command.
 
-It uses the standard library alone, and is run as a file: reproductions run in a zygote
-that has never imported dlx. A child writes what it does to a journal in shared memory,
-which outlives every way in which a child can end, closed descriptors included.
+It uses the standard library alone, and is run as a file: reproductions run in a process
+that has never imported dlx. Where it knows how to import the target without dlx, it
+forks itself once: one process then runs checks, the other programs, and the library is
+imported once. A child writes what it does to a journal in shared memory, which outlives
+every way in which a child can end, closed descriptors included.
 """
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import mmap
 import os
 import resource
+import signal
 import socket
 import sys
 import traceback
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 __all__ = ["JOURNAL", "Journal", "serve"]
 
 JOURNAL = 1 << 24
 """Bytes of a journal."""
+
+_CRASHES = (
+    signal.SIGABRT,
+    signal.SIGBUS,
+    signal.SIGFPE,
+    signal.SIGILL,
+    signal.SIGSEGV,
+    signal.SIGTRAP,
+)
 
 
 class Journal:
@@ -50,26 +63,75 @@ class Journal:
                 yield json.loads(line)
 
 
-def serve(target: str, descriptor: int, blocked: bool) -> None:
+Work: TypeAlias = Callable[[Any, Journal], None]
+"""What a child does with a command."""
+
+
+def _end_with_parent() -> None:
+    """Have the kernel end this process when the one that started it has ended."""
+    PR_SET_PDEATHSIG = 1
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def serve(target: str, imports: str, checks: int, programs: int) -> None:
     """Import the target, and fork a child for each command that comes.
 
-    With `blocked`, `target` is statements that import it, dlx cannot be imported, and
-    commands are programs.
+    `checks` and `programs` are the descriptors of two sockets, or -1. Commands of
+    `checks` name checks of `target`, for which dlx is imported; those of `programs` are
+    programs, and there `imports` are run and dlx cannot be imported.
     """
+    _end_with_parent()
+    process = os.getpid()
+    twin, cannot = -1, ""
+    if programs >= 0:
+        sys.meta_path.insert(0, _Blocked)
+        if checks < 0:
+            # As `load` finds the target in the working directory.
+            sys.path.insert(0, "")
+        try:
+            exec(imports, {})
+        except BaseException as error:
+            cannot = described(error)
+        _end_other(process)
+        twin = os.fork() if checks >= 0 else -1
+    if twin == 0:
+        _end_with_parent()
+        process = os.getpid()
+        os.close(programs)
+        sys.meta_path.remove(_Blocked)
+    if twin == 0 or programs < 0:
+        answer: dict[str, Any] = {}
+        try:
+            work = _checks(target, answer)
+        except BaseException as error:
+            answer = {"cannot": described(error)}
+            work = _program
+        _end_other(process)
+        _listen(checks, answer, work)
+    else:
+        if twin > 0:
+            os.close(checks)
+        _listen(programs, {"cannot": cannot} if cannot else {}, _program)
+        if twin > 0:
+            os.waitpid(twin, 0)
+    os._exit(0)
+
+
+def _end_other(process: int) -> None:
+    """End the second process, if the target has forked while it was imported."""
+    if os.getpid() != process:
+        os._exit(0)
+
+
+def _listen(descriptor: int, answer: dict[str, Any], work: Work) -> None:
+    """Send the answer, and fork a child for each command."""
     wire = socket.socket(fileno=descriptor)
-    reader = wire.makefile("r")
-    answer: dict[str, Any] = {}
-    try:
-        work = _programs(target) if blocked else _checks(target, answer)
-    except BaseException as error:
-        text = f"{type(error).__name__}: {error}".splitlines()[0]
-        answer = {"cannot": text}
     gc.collect()
     gc.freeze()
     _send(wire, answer)
     if "cannot" in answer:
-        os._exit(0)
-    for line in reader:
+        return
+    for line in wire.makefile("r"):
         command = json.loads(line)
         child = os.fork()
         if child == 0:
@@ -78,30 +140,31 @@ def serve(target: str, descriptor: int, blocked: bool) -> None:
         _send(wire, {"pid": child})
         _, status = os.waitpid(child, 0)
         _send(wire, {"status": os.waitstatus_to_exitcode(status)})
-    os._exit(0)
+
+
+def described(error: BaseException) -> str:
+    """Return an exception in one line; one of dlx that says all is its message."""
+    text = f"{error}" if type(error).__name__ == "CannotCheck" else ""
+    whole = text or f"{type(error).__name__}: {error}"
+    return whole.splitlines()[0].removesuffix(": ")
 
 
 def _send(wire: socket.socket, line: dict[str, Any]) -> None:
     wire.sendall(json.dumps(line).encode() + b"\n")
 
 
-def _checks(name: str, answer: dict[str, Any]) -> Callable[[Any, Journal], None]:
-    from dataclasses import fields
-
+def _checks(name: str, answer: dict[str, Any]) -> Work:
     from dlx.check.target import load
 
     target = load(name)
+    if path := os.environ.get("DLX_CHECK_DRIVER"):
+        os.environ |= dict.fromkeys(target.driver.split(), path)
     exec(target.warm, target.names)
     answer["target"] = {
         name: getattr(target, name)
-        for name in ("name", "version", "imports", "setup", "profiles", "timeout")
+        for name in ("name", "version", "statements", "profiles", "timeout")
     }
-    values = {field.name: getattr(target, field.name) for field in fields(target)}
-    answer["spelled"] = {n: v for n, v in values.items() if isinstance(v, str)}
-    for kinds in ("tensors", "cannot_export"):
-        answer["spelled"][kinds] = {
-            name: text for name, text in values[kinds].items() if isinstance(text, str)
-        }
+    answer["spelled"] = target.spelled
 
     def work(ids: Any, journal: Journal) -> None:
         from dlx.check.experiments import Lab, Untestable
@@ -136,25 +199,22 @@ class _Blocked:
             raise ImportError("dlx cannot be imported here")
 
 
-def _programs(imports: str) -> Callable[[Any, Journal], None]:
-    sys.meta_path.insert(0, _Blocked)
-    exec(imports, {})
-
-    def work(program: Any, journal: Journal) -> None:
-        try:
-            exec(compile(program, "reproduction.py", "exec"), {"__name__": "__main__"})
-        except BaseException as error:
-            text = f"{type(error).__name__}: {error}".splitlines()[0]
-            journal.write({"raised": text})
-
-    return work
+def _program(program: Any, journal: Journal) -> None:
+    try:
+        exec(compile(program, "reproduction.py", "exec"), {"__name__": "__main__"})
+    except BaseException as error:
+        journal.write({"raised": described(error)})
 
 
-def _child(command: dict[str, Any], work: Callable[[Any, Journal], None]) -> None:
+def _child(command: dict[str, Any], work: Work) -> None:
     code = 70
     try:
         os.setsid()
+        _end_with_parent()
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        # Some libraries print a trace, which takes seconds, or exit with a code.
+        for each in _CRASHES:
+            signal.signal(each, signal.SIG_DFL)
         with open(command["output"], "ab") as output, open(os.devnull, "rb") as null:
             os.dup2(null.fileno(), 0)
             os.dup2(output.fileno(), 1)
@@ -165,5 +225,7 @@ def _child(command: dict[str, Any], work: Callable[[Any, Journal], None]) -> Non
         if os.getpid() == process:
             journal.write({"end": True})
         code = 0
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(code)

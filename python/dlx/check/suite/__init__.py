@@ -5,16 +5,18 @@ A row never changes its meaning under its name: a stricter one gets another name
 
 from __future__ import annotations
 
-from dlx.check.suite.absent import NOT_CHECKABLE, NOT_YET_WRITTEN
+from dlx.check.suite.absent import NOT_CHECKABLE
 from dlx.check.suite.consumer import CONSUMER
 from dlx.check.suite.producer import PRODUCER
+from dlx.check.suite.rare import RARE
+from dlx.check.suite.related import RELATED
 from dlx.check.suite.row import Check, NotCheckable
+from dlx.check.suite.streams import STREAMS
 from dlx.check.suite.table import TABLE
 
 __all__ = [
     "CHECKS",
     "NOT_CHECKABLE",
-    "NOT_YET_WRITTEN",
     "SUITE",
     "Check",
     "NotCheckable",
@@ -23,4 +25,11 @@ __all__ = [
 SUITE = "1.3.0"
 """The DLPack version, and a count of the suite's own."""
 
-CHECKS: tuple[Check, ...] = (*PRODUCER, *CONSUMER, *TABLE)
+CHECKS: tuple[Check, ...] = (
+    *PRODUCER,
+    *CONSUMER,
+    *TABLE,
+    *RARE,
+    *STREAMS,
+    *RELATED,
+)

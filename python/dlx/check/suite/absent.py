@@ -1,10 +1,10 @@
-"""Requirements without a row: what no row can check, and what is not yet written."""
+"""Requirements without a row: what no row can check, and why."""
 
 from __future__ import annotations
 
 from dlx.check.suite.row import NotCheckable
 
-__all__ = ["NOT_CHECKABLE", "NOT_YET_WRITTEN"]
+__all__ = ["NOT_CHECKABLE"]
 
 NOT_CHECKABLE = (
     NotCheckable("R12", "a read of a freed struct shows only under a sanitizer"),
@@ -23,20 +23,3 @@ NOT_CHECKABLE = (
     ),
 )
 """Requirements that no row can check."""
-
-NOT_YET_WRITTEN = frozenset(
-    (
-        # A child that finalizes its interpreter.
-        "R14",
-        # Streams: they need a GPU, or a simulated driver.
-        *("R50", "R55", "R72", "R73", "R75", "R80", "R81", "R82", "R83", "R84", "R85"),
-        *("R86", "R87", "R126", "R140", "R141", "R143"),
-        # Other protocols.
-        *("R148", "R149", "R150", "R151", "R152", "R153", "R154"),
-        # Elements of less than a byte, packed.
-        "R107",
-        # Byte order is one of the kinds of `cannot_export`, and has no row of its own.
-        "R101",
-    )
-)
-"""Requirements whose rows are still to be written; this list only shrinks."""

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from dlx.check import expect
 from dlx.check.expect import (
+    Expectation,
     accepted,
     all_of,
     deleted,
@@ -37,6 +38,12 @@ HANDLED = all_of(either(refused(), equal), deleted_once)
 COPIED = either(refused(), all_of(elsewhere, equal, unaffected))
 REFUSED = all_of(refused(), deleted_once)
 
+
+def _shares(value: bool) -> Expectation:
+    """Ask what was seen; not every target has addresses."""
+    return expected("", lambda r: r.notes.get("shares") is value, "")
+
+
 _LIFE = (
     Check(
         "consumer.capsule.renamed", "R7", MUST, Import(), expect.used, "memory freed"
@@ -59,6 +66,14 @@ _LIFE = (
         all_of(accepted, equal),
         "crash",
         needs="consumer.capsule.dropped",
+    ),
+    Check(
+        "consumer.deleter.no-context",
+        "R8",
+        MUST,
+        Import(Tensor(null="context")),
+        deleted_once,
+        "leak",
     ),
     Check(
         "consumer.capsule.used",
@@ -253,7 +268,7 @@ _COPY = (
         Import(),
         either(refused(), equal),
         "wrong numbers",
-        facts=((shares, "shares memory"), (elsewhere, "copies memory")),
+        facts=((_shares(True), "shares memory"), (_shares(False), "copies memory")),
     ),
     *(
         Check(
@@ -365,6 +380,16 @@ _ERRORS = (
         profile=ROWS,
     ),
     Check(
+        "consumer.device.cuda",
+        "R62",
+        SHOULD,
+        # The probe refuses, so nothing is ever on the device.
+        Import(Tensor(device=(2, 0), raises=(("__dlpack__", "BufferError"),))),
+        expect.survived,
+        "crash",
+        profile=ROWS,
+    ),
+    Check(
         "consumer.device.unknown",
         "R31",
         MUST,
@@ -399,6 +424,15 @@ _ERRORS = (
         profile=ROWS,
     ),
 )
+
+
+def _another(dtype: str) -> Expectation:
+    """Ask whether a dtype that NumPy has is shown as another one."""
+    own = dtype if dtype.startswith(_NUMPY) else ""
+    return expected("", lambda r: own and r.shown and r.shown.dtype != own, "")
+
+
+_NUMPY = ("int", "uint", "float16", "float32", "float64", "complex", "bool")
 
 
 def _protects(record: object) -> bool:
@@ -468,7 +502,10 @@ _FIELDS = (
             Import(Tensor(dtype=name)),
             HANDLED,
             "wrong numbers",
-            facts=((refused(), f"imports no {name}"),),
+            facts=(
+                (refused(), f"imports no {name}"),
+                (_another(name), f"takes {name} as another dtype"),
+            ),
         )
         for name in DTYPES
         if DTYPES[name][1] >= 8

@@ -511,7 +511,12 @@ _DTYPES = {"bool": "R103", "complex64": "R104", "complex128": "R104"}
 
 
 def _compact(struct: Struct) -> bool:
-    return struct.strides is not None or struct.ndim == 0
+    return _null_is_compact(struct) or struct.strides is not None or struct.ndim == 0
+
+
+def _null_is_compact(struct: Struct) -> bool:
+    """Return whether NULL strides mean row-major, as before DLPack 1.2."""
+    return struct.version < (1, 2)
 
 
 _FIELDS = (
@@ -629,6 +634,7 @@ _KINDS = (
             "exports elements with NULL data",
         ),
         "crash",
+        needs="producer.refuses",
     ),
     Check(
         "producer.refuses.error",
@@ -637,6 +643,7 @@ _KINDS = (
         Kinds(),
         Expectation("BufferError is raised", lambda r: _other_errors(r), True),
         "class of error",
+        needs="producer.refuses",
     ),
     Check(
         "producer.read-only.flag",

@@ -54,7 +54,7 @@ class Check:
 
     @property
     def role(self) -> str:
-        """Return the role of the target: producer, consumer or table."""
+        """Return the role: producer, consumer, table, streams or related."""
         return self.id.split(".", 1)[0]
 
 

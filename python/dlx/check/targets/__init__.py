@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dlx.check.target import Target
 
-__all__ = ["TARGETS"]
+__all__ = ["ABSENT", "TARGETS"]
 
 TARGETS = (
     Target(
@@ -77,7 +77,10 @@ TARGETS = (
         address="lambda x: x.unsafe_buffer_pointer()",
         writable="lambda x: False",
         type="jax.Array",
-        tensors={"read-only": "jax.numpy.arange(6.)"},
+        tensors={
+            "read-only": "jax.numpy.arange(6.)",
+            "packed": "jax.numpy.array([1, 2, 3, 1, 5, 6], 'float4_e2m1fn')",
+        },
         cannot_export={"keys": "jax.random.key(0)"},
         setup="jax.devices('cpu')",
         cpu="jax.devices('cpu')[0]",
@@ -96,9 +99,12 @@ TARGETS = (
     ),
     Target(
         name="cuda.core",
-        imports="from cuda.core.utils import StridedMemoryView",
+        imports="import cuda.core\nfrom cuda.core.utils import StridedMemoryView",
         make="lambda a: StridedMemoryView.from_dlpack(a.copy(), stream_ptr=-1)",
         take="lambda x: StridedMemoryView.from_dlpack(x, stream_ptr=-1)",
+        take_on="lambda x, s: StridedMemoryView.from_dlpack(x, stream_ptr=s)",
+        take_cuda="lambda x: StridedMemoryView.from_cuda_array_interface(x, -1)",
+        stream="cuda.core.LEGACY_DEFAULT_STREAM",
         show="lambda x: np.from_dlpack(x).copy()",
         address="lambda x: x.ptr",
         writable="lambda x: not x.readonly",
@@ -143,6 +149,13 @@ TARGETS = (
         imports="import dlx",
         make="lambda a: dlx.from_dlpack(np.array(a))",
         take="dlx.from_dlpack",
+        take_on="lambda x, s: dlx.from_dlpack(x, stream=s)",
+        take_cuda="lambda x: dlx.from_dlpack(x, device='cuda:0')",
+        stream="dlx.Stream(1)",
+        on_device="lambda p, s, d: dlx.from_pointer("
+        "p, (6,), 'float32', device=d, stream=s)",
+        work_on="dlx.stream",
+        driver="DLX_LIBCUDA DLX_LIBAMDHIP",
         show="lambda x: x.numpy().copy()",
         address="lambda x: x.data_ptr",
         writable="lambda x: not x.readonly",
@@ -154,5 +167,132 @@ TARGETS = (
             "broadcast": "dlx.from_dlpack(np.broadcast_to(np.float32(1), 6))",
         },
     ),
+    Target(
+        name="mlx",
+        imports="import mlx.core as mx",
+        make="mx.array",
+        take="mx.from_dlpack",
+        show="np.array",
+        address="lambda x: np.asarray(x).ctypes.data",
+        type="mx.array",
+        tensors={
+            "strided": "mx.arange(1., 13.)[::2]",
+            "broadcast": "mx.broadcast_to(mx.array(1.), 6)",
+            "negative": "mx.arange(1., 7.)[::-1]",
+        },
+        view="lambda x: x[1:]",
+        keywords=frozenset(("copy",)),
+    ),
+    Target(
+        name="paddle",
+        imports="import paddle",
+        # Paddle reads NumPy's uint16 as bfloat16, and refuses None.
+        make="lambda a: paddle.to_tensor(None if a.dtype == 'u2' else a)",
+        take="paddle.from_dlpack",
+        show="lambda x: x.detach().numpy().copy()",
+        address="lambda x: x.data_ptr()",
+        write="lambda x, value: x.__setitem__((0,) * x.ndim, value)",
+        type="paddle.Tensor",
+        tensors={
+            "strided": "paddle.arange(1., 13.)[::2]",
+            "requires-grad": "paddle.ones([6]).requires_grad_(True)",
+        },
+        cannot_export={
+            "requires grad": "paddle.ones([3]).requires_grad_(True)",
+            "sparse": "paddle.sparse.sparse_coo_tensor([[0], [1]], [1.], [3, 3])",
+        },
+        cpu="paddle.CPUPlace()",
+        view="lambda x: x[1:]",
+        distribution="paddlepaddle",
+    ),
+    Target(
+        name="tensorflow",
+        imports="import tensorflow as tf",
+        make="tf.constant",
+        take="lambda x: tf.experimental.dlpack.from_dlpack(x.__dlpack__())",
+        show="lambda x: x.numpy().copy()",
+        address="lambda x: np.from_dlpack(x).ctypes.data",
+        writable="lambda x: False",
+        type="type(tf.constant(1.))",
+        tensors={"read-only": "tf.range(6.)"},
+        cannot_export={
+            "strings": "tf.constant(['a'])",
+            "ragged": "tf.ragged.constant([[1.], [1., 2.]])",
+            "sparse": "tf.sparse.from_dense(tf.eye(3))",
+            "variants": "tf.data.experimental.to_variant(tf.data.Dataset.range(3))",
+        },
+        keywords=frozenset(),
+        profiles="dlpack array-api",
+        distribution="tensorflow-cpu",
+    ),
+    Target(
+        name="warp",
+        imports="import warp as wp",
+        make="lambda a: wp.array(a, dtype=wp.dtype_from_numpy(a.dtype))",
+        take="wp.from_dlpack",
+        show="lambda x: x.numpy().copy()",
+        address="lambda x: x.ptr",
+        type="wp.array",
+        tensors={
+            "strided": "wp.array(np.arange(1, 13, dtype=np.float32))[::2]",
+        },
+        setup="wp.config.quiet = True; wp.init()",
+        view="lambda x: x[1:]",
+        keywords=frozenset(),
+        profiles="dlpack",
+        distribution="warp-lang",
+    ),
+    Target(
+        name="onnxruntime",
+        imports="import onnxruntime as ort",
+        make="ort.OrtValue.ortvalue_from_numpy",
+        take="ort.OrtValue.from_dlpack",
+        show="lambda x: x.numpy().copy()",
+        address="lambda x: x.data_ptr()",
+        type="ort.OrtValue",
+        cannot_export={"strings": "ort.OrtValue.ortvalue_from_numpy(np.array(['a']))"},
+        keywords=frozenset(),
+        profiles="dlpack",
+    ),
+    Target(
+        name="awkward",
+        imports="import awkward as ak",
+        take="ak.from_dlpack",
+        show="lambda x: np.array(ak.to_numpy(x))",
+        address="lambda x: ak.to_numpy(x).ctypes.data",
+        writable="lambda x: ak.to_numpy(x).flags.writeable",
+        view="lambda x: x[1:]",
+        keywords=frozenset(),
+        profiles="dlpack",
+    ),
+    Target(
+        name="nanoarrow",
+        imports="import nanoarrow as na",
+        make="lambda a: na.Array(a).buffer(1)",
+        take="na._buffer.CBuffer.from_dlpack",
+        show="lambda x: np.array(x)",
+        address="lambda x: np.asarray(x).ctypes.data",
+        type="na._buffer.CBufferView",
+        tensors={"read-only": "na.Array(np.ones(6, np.float32)).buffer(1)"},
+        cannot_export={
+            "bools": "na.Array([True], na.bool_()).buffer(1)",
+        },
+        keywords=frozenset(),
+        dimensions=1,
+        profiles="dlpack",
+    ),
 )
 """The shipped targets."""
+
+ABSENT = {
+    "arro3": "it has no `__dlpack__`, and imports Arrow's capsules and buffers",
+    "cupy": "its tensors are on a GPU, and the suite checks tensors on the CPU",
+    "dask": "its arrays have no `__dlpack__`",
+    "ndonnx": "its `__dlpack__` and `from_dlpack` always raise BufferError",
+    "numba": "its arrays on the CPU are NumPy's",
+    "pandas": "it has no `__dlpack__`",
+    "polars": "it has no `__dlpack__`",
+    "tinygrad": "its tensors have no `__dlpack__`",
+    "xarray": "it has no `__dlpack__`",
+}
+"""Libraries that one may ask for, and why there is nothing to check."""

@@ -1,0 +1,223 @@
+//! The loan of a block: its tensors, their views, and the order of their streams.
+
+#![forbid(unsafe_code)]
+
+use std::sync::{Mutex, PoisonError};
+
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::api::lent::{Lent, lend};
+use crate::api::writing;
+use crate::stream;
+use crate::stream::end::End;
+use crate::stream::order;
+use crate::stream::order::{Joined, Waits};
+use crate::stream::{Stream, Wanted};
+use crate::tensor::object::Tensor;
+use crate::tensor::snapshot::Snapshot;
+use crate::types::error::Error;
+
+/// The tensors lent for a block, and the stream that uses them; `None` if nothing has to be ordered.
+pub(super) struct Loan {
+    stream: Option<Stream>,
+    /// The views, in the order of the tensors; those of `ordered` come in when the block's stream waits for them.
+    views: Vec<Py<Tensor>>,
+    /// The tensors on devices with streams, with their places. The others are held by their views alone: the garbage
+    /// collector looks only into those.
+    ordered: Vec<(usize, Lent)>,
+    /// Whether the block's stream has been made to wait, so that others must wait for it at the end.
+    is_joined: bool,
+}
+
+impl Loan {
+    fn of(count: usize) -> Self {
+        Self {
+            stream: None,
+            views: Vec::with_capacity(count),
+            ordered: Vec::new(),
+            is_joined: false,
+        }
+    }
+
+    /// How many tensors have been lent, before [`Self::join`].
+    pub(super) fn count(&self) -> usize {
+        self.views.len() + self.ordered.len()
+    }
+
+    /// Whether no tensor is on a device with streams.
+    pub(super) fn needs_no_stream(&self) -> bool {
+        self.ordered.is_empty()
+    }
+
+    /// The stream to launch on.
+    pub(super) fn stream(&self) -> Option<&Stream> {
+        self.stream.as_ref()
+    }
+
+    /// Lends `x`, and takes the stream of the first tensor on a device with streams, unless one is `wanted`.
+    pub(super) fn lend(
+        &mut self,
+        x: &Bound<'_, PyAny>,
+        wanted: Option<&Bound<'_, PyAny>>,
+        writable: bool,
+        check: impl FnOnce(usize, &Snapshot) -> PyResult<()>,
+    ) -> PyResult<()> {
+        let mut lent = lend(x, self.stream.as_ref(), wanted)?;
+        if writable {
+            lent.snapshot = writing::writable(x, lent.snapshot)?;
+        }
+        let place = self.count();
+        check(place, &lent.snapshot)?;
+        if stream::has_streams(lent.device()) {
+            if self.stream.is_none() {
+                self.stream = stream_of(&lent, wanted, x.py())?;
+            }
+            self.ordered.push((place, lent));
+        } else {
+            let view = Tensor::holding(x.py(), lent.snapshot)?;
+            self.views.push(view.unbind());
+        }
+        Ok(())
+    }
+
+    /// Makes the block's stream wait for the tensors, whose views are all there then.
+    pub(super) fn join(&mut self, py: Python<'_>) -> PyResult<()> {
+        if let Some(stream) = &self.stream {
+            let mut waits = Waits::default();
+            for (_, lent) in &mut self.ordered {
+                lent.collect(py, &mut waits)?;
+            }
+            let joined = order::all(stream, &waits, Joined::Back);
+            // A refusal comes before the first wait, so nothing is joined; an error of the driver may come after one.
+            self.is_joined = matches!(joined, Ok(_) | Err(Error::Driver(_)));
+            if joined.is_err() {
+                self.ordered.iter_mut().for_each(|(_, lent)| lent.uncover());
+            }
+            joined?;
+        }
+        for (place, lent) in &self.ordered {
+            let snapshot = match &self.stream {
+                Some(stream) => lent.view(stream)?,
+                None => lent.snapshot.clone(),
+            };
+            let view = Tensor::holding(py, snapshot)?;
+            self.views.insert(*place, view.unbind());
+        }
+        if self.stream.is_none() {
+            self.ordered.clear();
+        }
+        Ok(())
+    }
+
+    /// The views, then `last`; the borrower may keep them.
+    pub(super) fn views<'py>(&self, last: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
+        let py = last.py();
+        let item = |place: usize| match self.views.get(place) {
+            Some(view) => view.bind(py).as_any(),
+            None => &last,
+        };
+        let count = self.views.len() + 1;
+        PyTuple::new(py, (0..count).map(item))
+    }
+
+    /// The only view.
+    pub(super) fn view<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        let view = self.views.first()?;
+        Some(view.bind(py).clone().into_any())
+    }
+
+    /// Ends the views, and makes the streams of the tensors wait for that of the block.
+    fn end(self, py: Python<'_>) -> PyResult<()> {
+        for view in &self.views {
+            view.get().end();
+        }
+        match &self.stream {
+            Some(stream) if self.is_joined => join_back(py, &self.ordered, stream),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The stream of a block: the one `wanted`, or else that of the first tensor on a device with streams.
+fn stream_of(
+    first: &Lent,
+    wanted: Option<&Bound<'_, PyAny>>,
+    py: Python<'_>,
+) -> PyResult<Option<Stream>> {
+    let device = first.device();
+    Ok(match stream::wanted(wanted, device)? {
+        Wanted::NoOrder => None,
+        // The tensor's own stream belongs to its device, so there is nothing to check.
+        Wanted::Stream(stream) if first.stream(py)?.is(&stream) => Some(stream.verified()),
+        Wanted::Stream(stream) => Some(stream::check_device(stream, device)?),
+        Wanted::Unset => Some(first.stream(py)?),
+    })
+}
+
+/// Makes the streams of the tensors wait for that of the block, by one event.
+fn join_back(py: Python<'_>, ordered: &[(usize, Lent)], stream: &Stream) -> PyResult<()> {
+    let lent = || ordered.iter().map(|(_, lent)| lent);
+    let mut back = Waits::default();
+    let mut result = Ok(());
+    let mut has_changed = false;
+    for lent in lent() {
+        // Join every tensor, even if another one fails.
+        match lent.collect_back(py, &mut back) {
+            Ok(changed) => has_changed |= changed,
+            Err(error) => result = result.and(Err(error)),
+        }
+    }
+    let (point, joined) = order::back(&back, stream);
+    result = result.and(joined.map_err(PyErr::from));
+    // A stream that could not be joined back does not wait for the kernel, so the tensor has to remember it.
+    let is_lost = result.is_err();
+    let remembers = || lent().filter(|lent| is_lost || lent.remembers());
+    if remembers().next().is_some()
+        && let Some(end) = point.map(End::Point).or_else(|| End::of(stream))
+    {
+        remembers().for_each(|lent| lent.add_use(&end));
+    }
+    if has_changed {
+        result = result.and(order::finish(stream).map_err(PyErr::from));
+    }
+    result
+}
+
+/// The loan of a block, while it is entered.
+#[derive(Default)]
+pub(super) struct Entered(Mutex<Option<Loan>>);
+
+impl Entered {
+    /// Enters the block with `count` tensors, which `body` lends.
+    pub(super) fn enter<'py>(
+        &self,
+        py: Python<'py>,
+        count: usize,
+        body: impl FnOnce(&mut Loan) -> PyResult<Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let mut loan = Loan::of(count);
+        let entered = body(&mut loan);
+        let mut place = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if entered.is_ok() && place.is_none() {
+            *place = Some(loan);
+            return entered;
+        }
+        drop(place);
+        // Streams that have joined a capture must be joined back, or the capture could not end.
+        let ended = loan.end(py);
+        entered?;
+        ended.and(Err(PyRuntimeError::new_err(
+            "the block has been entered already",
+        )))
+    }
+
+    pub(super) fn exit(&self, py: Python<'_>) -> PyResult<()> {
+        let loan = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match loan {
+            Some(loan) => loan.end(py),
+            None => Err(PyRuntimeError::new_err("the block has not been entered")),
+        }
+    }
+}

@@ -1,0 +1,165 @@
+"""What cannot be checked: one line, exit code 2, and nothing is left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from dlx.check import isolate
+from dlx.cli import main
+
+ONLY = ["--only", "consumer.deleter.null,producer.capsule.name"]
+HOSTILE = "conformance.hostile"
+
+
+def processes(mark: str) -> set[int]:
+    """Return the processes that have an environment variable of this value."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if entry.name.isdigit() and mark in (entry / "environ").read_text():
+                found.add(int(entry.name))
+    return found - {os.getpid()}
+
+
+def ended(mark: str) -> bool:
+    """Wait until there is no such process."""
+    for _ in range(200):
+        if not processes(mark):
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.fixture
+def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Demand that no file and no process is left behind; give a mark of processes."""
+    mark = f"TMPDIR={tmp_path}"
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.delenv("CI", raising=False)
+    yield mark
+    assert ended(mark)
+    assert not list(tmp_path.glob("dlx-check-*"))
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        ("nothing", "no target 'nothing'"),
+        ("nowhere:target", "ModuleNotFoundError: No module named 'nowhere'"),
+        (f"{HOSTILE}:missing", "AttributeError"),
+        (f"{HOSTILE}:raising", "RuntimeError: on purpose"),
+        (f"{HOSTILE}:ending", "it ended the process"),
+        (f"{HOSTILE}:leaving_at_once", "SystemExit: 0"),
+        (f"{HOSTILE}:closing_at_once", "it ended the process"),
+        (f"{HOSTILE}:wrong", "returns int, not a Target"),
+        (f"{HOSTILE}:wrong_field", "Target(tensors=None) is not a dict"),
+        (f"{HOSTILE}:wrong_name", "names no folder"),
+        (f"{HOSTILE}:wrong_setup", "RuntimeError: no runtime"),
+        (f"{HOSTILE}:killing_parent", "the process that forks for the target has"),
+    ],
+)
+def test_a_target_that_cannot_be_checked_is_one_line(
+    nothing_left: str, capsys: pytest.CaptureFixture[str], target: str, says: str
+) -> None:
+    """docs/check.md: exit code 2, could not run."""
+    assert main(["check", target, *ONLY]) == 2
+    said = capsys.readouterr()
+    assert says in said.err
+    assert said.err.count("\n") == 1
+    assert said.out == ""
+
+
+@pytest.mark.parametrize("target", ["printing", "forking_at_once", "spawning", "slow"])
+def test_what_a_factory_does_beside_its_work_is_borne(
+    nothing_left: str, capsys: pytest.CaptureFixture[str], target: str
+) -> None:
+    """docs/check.md: it prints, forks, starts processes and threads, or takes long."""
+    assert main(["check", f"{HOSTILE}:{target}", *ONLY]) == 0
+    said = capsys.readouterr()
+    assert said.err == ""
+    assert "noise" not in said.out
+
+
+def test_an_import_without_an_end_is_ended(
+    nothing_left: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """docs/check.md: a target has two minutes for its import."""
+    assert isolate.IMPORT == 120
+    monkeypatch.setattr(isolate, "IMPORT", 1.0)
+    assert main(["check", f"{HOSTILE}:endless", *ONLY]) == 2
+    assert "no end of the import in 1 s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_run_that_is_ended_leaves_no_process(
+    tmp_path: Path, how: signal.Signals
+) -> None:
+    """docs/check.md, How it works: the children end with the process that runs them."""
+    (tmp_path / "stuck.py").write_text(STUCK)
+    mark = f"TMPDIR={tmp_path}"
+    command = [sys.executable, "-m", "dlx", "check", "stuck:target", *ONLY]
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    run = subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL
+    )
+    while not (tmp_path / "stuck").exists():
+        assert run.poll() is None
+        time.sleep(0.05)
+    assert len(processes(mark)) >= 3
+    run.send_signal(how)
+    assert run.wait() == -how
+    assert ended(mark)
+    if how == signal.SIGINT:
+        assert not list(tmp_path.glob("dlx-check-*"))
+
+
+STUCK = """
+import pathlib, time
+from dlx.check import Target
+
+def take(x):
+    pathlib.Path("stuck").touch()
+    time.sleep(1000)
+
+def target():
+    return Target(name="stuck", imports="import stuck", take="stuck.take",
+                  show="np.array", timeout=300)
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--suite", "new"], "suite 'new' is no version such as"),
+        (["--suite", "0.1"], "no check is selected"),
+        (["--only", "consumer.nothing"], "no check is selected"),
+        (["--deviations", "missing.toml"], "missing.toml: No such file"),
+        (["--deviations", "."], ".: Is a directory"),
+        (["--bisect", "--in-process"], "leave --in-process out"),
+        (["--deviations", "a", "--write-deviations", "b"], "leave --deviations out"),
+        (["report.json", "--bisect"], "name no report"),
+        (["dlx", "--write-deviations", "b"], "name one target"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(
+    nothing_left: str,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    says: str,
+) -> None:
+    """docs/check.md: exit code 2, before anything runs."""
+    assert main(["check", "numpy", *options]) == 2
+    said = capsys.readouterr()
+    assert says in said.err
+    assert said.out == ""

@@ -1,0 +1,173 @@
+"""Checks every library with the suite, and writes what it does to a document.
+
+`PYTHONPATH=tests python -m interop.conformance` writes `docs/conformance.md`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from pathlib import Path
+
+from dlx.check import CannotCheck, Report, Result, run
+from dlx.check.structs import DTYPES
+from dlx.check.suite import CHECKS
+from dlx.check.suite.row import EFFECTS
+from dlx.check.targets import ABSENT, TARGETS
+
+from .report import table
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "conformance.md"
+_ASIDE = re.compile(r" \((obs|torch)\b[^)]*\)")
+"""What a requirement says of other libraries."""
+ROLES = tuple(dict.fromkeys(check.role for check in CHECKS))
+HEAD = """\
+# Conformance
+
+What libraries do today, by `python -m dlx check LIBRARY` ([check.md](check.md)), on the
+CPU. `make conformance-report` writes this file, and `make interop` fails if a library
+of the version that is named does something else.
+
+Each role has the number of checks that the library meets, or where it may choose, and
+of those that it does not meet. What cannot be tested is not counted: tensors that a
+library has not, or a source that it does not mean to follow. "Malformed" is what no
+producer may send; nobody has to bear it, so what happens then is no deviation.
+"""
+LEGEND = """\
+A deviation is listed by its effect, the worst first: what was seen, then the
+requirement with its source. Those from a SHOULD follow. `python -m dlx check --explain
+NAME` says what a check does, and `python -m dlx check LIBRARY --repros DIR` writes a
+program of the library, NumPy and ctypes for each that has one.
+"""
+
+
+def reports(names: Iterable[str]) -> dict[str, Report]:
+    """Check these libraries, two at a time; leave out what is not installed."""
+
+    def report(name: str) -> Report | None:
+        try:
+            return run(name)
+        except CannotCheck:
+            return None
+
+    chosen = [*names]
+    with ThreadPoolExecutor(2) as pool:
+        found = zip(chosen, pool.map(report, chosen), strict=True)
+        return {name: each for name, each in found if each is not None}
+
+
+def failed(report: Report) -> list[Result]:
+    """Return what a library does not meet, the worst first."""
+    found = [result for result in report.results if result.failed]
+    return sorted(found, key=_rank)
+
+
+def _rank(result: Result) -> tuple[object, ...]:
+    return (
+        not result.fails_run,
+        EFFECTS.index(result.effect),
+        result.statement,
+        result.text,
+    )
+
+
+def row(report: Report) -> list[str]:
+    """Return the row of the table."""
+    cells = [f"[{report.header.target}](#{_anchor(report)})", report.header.version]
+    for role in ROLES:
+        of_role = [r for r in report.results if r.role == role]
+        met = sum(
+            r.result in ("meets", "fact") and r.stimulus != "malformed" for r in of_role
+        )
+        wrong = sum(r.failed for r in of_role)
+        cells.append(f"{met}, not {wrong}" if wrong else str(met or "none"))
+    malformed = [r for r in report.results if r.stimulus == "malformed"]
+    ends = sum(r.result in ("crashes", "hangs") for r in malformed)
+    cells.append(f"ends the process: {ends}" if ends else "")
+    return cells
+
+
+def _anchor(report: Report) -> str:
+    return report.header.target.lower().replace(".", "")
+
+
+def section(report: Report) -> list[str]:
+    """Return what is said of one library."""
+    lines = [f"## {report.header.target}", ""]
+    found = failed(report)
+    for grave, title in ((True, "MUST, or wrong results"), (False, "SHOULD")):
+        of_level = [result for result in found if result.fails_run is grave]
+        if of_level:
+            lines += [f"{title}:", "", *_points(of_level), ""]
+    facts = [r.text for r in report.results if r.result == "fact"]
+    if facts:
+        lines += [f"Free to choose: {'; '.join(_facts(facts))}.", ""]
+    if not found:
+        lines[2:2] = ["No deviation was found.", ""]
+    return lines
+
+
+def _points(found: list[Result]) -> Iterator[str]:
+    """Write deviations; those with the same text and requirement are one point."""
+    for (effect, statement, text), same in groupby(
+        found, lambda r: (r.effect, r.statement, r.text)
+    ):
+        results = [*same]
+        first = results[0]
+        said = text.rstrip(".") if len(text) <= 120 else f"{text[:118]}.."
+        names = ", ".join(f"`{result.check}`" for result in results)
+        source = f"derived from {first.source}" if first.derived else first.source
+        statement = _ASIDE.sub("", statement).rstrip(".")
+        yield f"- {effect}: {said}. {statement} ({source}; {names})."
+
+
+def _facts(facts: list[str]) -> Iterator[str]:
+    """Put dtypes together: imports no A, B."""
+
+    def without_dtype(text: str) -> str:
+        return " ".join("DTYPE" if word in DTYPES else word for word in text.split())
+
+    for text, same in groupby(sorted(set(facts), key=without_dtype), without_dtype):
+        dtypes = [word for fact in same for word in fact.split() if word in DTYPES]
+        yield text.replace("DTYPE", ", ".join(sorted(dtypes)))
+
+
+def head() -> str:
+    """Return what comes before the table."""
+    lines = [*HEAD.splitlines(), "", "Not checked:", ""]
+    lines += [f"- {name}: {reason}" for name, reason in sorted(ABSENT.items())]
+    return "\n".join(lines)
+
+
+def render(found: Iterable[Report]) -> str:
+    """Return the whole document."""
+    reports = [*found]
+    columns = ["", "version", *ROLES, "malformed"]
+    lines = [
+        head(),
+        "",
+        *table([columns, *map(row, reports)]),
+        *LEGEND.splitlines(),
+        "",
+    ]
+    for report in reports:
+        lines += section(report)
+    header = reports[0].header
+    lines += [
+        "## Run with",
+        "",
+        f"suite {header.suite} (DLPack 1.3, array API 2025.12), {header.checks} "
+        f"checks; Python {header.python}, NumPy {header.numpy}, {header.platform}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    names = [target.name for target in TARGETS]
+    written = reports(names)
+    if missing := set(names) - set(written):
+        raise SystemExit(f"not installed: {', '.join(sorted(missing))}")
+    DOCUMENT.write_text(render(written.values()))
