@@ -9,8 +9,8 @@ BIN := $(VENV)/bin
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find src python -name '*.rs' -o -name '*.py' -o -name '*.pyi')
 
 # These take most of the time of `make test`: they start many processes, or threads for long.
-SLOW := cli cli_demo cli_info copy_repeated cycles depth examples finalization gpu_kit import_again lifetime publish \
-	races races_types threads torch_kinds torch_races torch_release tree_random
+SLOW := cli cli_demo cli_info cli_inspect copy_repeated cycles depth examples finalization gpu_kit import_again lifetime \
+	publish races races_types threads torch_kinds torch_races torch_release trace_pytest tree_random
 QUICK := $(filter-out $(SLOW:%=tests/test_%.py), $(wildcard tests/test_*.py))
 
 ONEAPI := build/oneapi

@@ -1,4 +1,4 @@
-"""The plugin of pytest: `pytest --dlx-check=mylib.dlpack:target`.
+"""The plugin of pytest: `pytest --dlx-check=mylib.dlpack:target`, and `dlx_trace`.
 
 Each check of the target is an item, `dlx::mylib::consumer.copy.true.aligned`. dlx is
 imported only where an option or a test asks for it.
@@ -15,7 +15,24 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from dlx._tracing import Trace
     from dlx.check import Case
+
+__all__ = ["dlx_trace"]
+
+
+@pytest.fixture
+def dlx_trace(request: pytest.FixtureRequest) -> Iterator[Trace]:
+    """Trace the test, which fails if it leaves memory behind that it moved."""
+    # Most tests do not use it, and then dlx is not imported.
+    import dlx
+
+    failed = request.session.testsfailed
+    with dlx.trace() as trace:
+        yield trace
+    # The traceback of a test that has failed holds its variables.
+    if request.session.testsfailed == failed:
+        trace.assert_released()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

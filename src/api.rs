@@ -6,6 +6,7 @@
 mod accepted;
 pub(crate) mod borrow;
 pub(crate) mod check;
+pub(crate) mod entry;
 pub(crate) mod fast;
 pub(crate) mod from_dlpack;
 pub(crate) mod lent;
@@ -13,4 +14,5 @@ mod loan;
 mod parts;
 pub(crate) mod stream;
 pub(crate) mod tensor;
+pub(crate) mod trace;
 pub(crate) mod writing;

@@ -33,7 +33,10 @@ fn finalize() {
 mod _core {
     use pyo3::prelude::*;
 
+    use crate::api::entry::{Name, add};
     use crate::api::fast::of_two;
+    use crate::api::trace;
+    use crate::convert::function::Fast;
     use crate::tensor::object::Tensor;
 
     #[pymodule_export]
@@ -41,20 +44,20 @@ mod _core {
     #[pymodule_export]
     use crate::api::check::check_natives;
     #[pymodule_export]
-    use crate::api::from_dlpack::{from_pointer, is_tensor};
+    use crate::api::from_dlpack::is_tensor;
+    #[pymodule_export]
+    use crate::api::trace::trace_with;
     #[pymodule_export]
     use crate::api::writing::{increment_version, written};
     #[pymodule_export]
     use crate::classes::mixin::{
-        allocate, current_work_stream, dlpack, dlpack_device, dlpack_device_aliases, exported,
+        allocate, current_work_stream, dlpack_device, dlpack_device_aliases, exported,
         import_tensor, mixin, register,
     };
     #[pymodule_export]
     use crate::classes::publish::{exchange_api, publish, unpublish};
     #[pymodule_export]
     use crate::convert::bridge::{Bridged, Kind, Types, placed};
-    #[pymodule_export]
-    use crate::convert::empty::empty;
     #[pymodule_export]
     use crate::stream::PyStream;
     #[pymodule_export]
@@ -91,10 +94,19 @@ mod _core {
             "from_dlpack",
             crate::api::fast::from_dlpack(&parsed, module)?,
         )?;
-        let parsed = wrap_pyfunction!(crate::convert::function::py_convert, module)?;
-        let convert = of_two::entry::<crate::convert::function::Fast>(&parsed, module)?;
-        module.add("convert", convert)?;
         crate::api::fast::set_dlpack(py)?;
+        let from_pointer = wrap_pyfunction!(crate::api::from_dlpack::from_pointer, module)?;
+        let empty = wrap_pyfunction!(crate::convert::empty::empty, module)?;
+        let convert = wrap_pyfunction!(crate::convert::function::py_convert, module)?;
+        module.add("plain_convert", &convert)?;
+        let convert = of_two::entry::<Fast>(&convert, module, trace::convert)?;
+        module.add("convert", convert)?;
+        let dlpack = wrap_pyfunction!(crate::classes::mixin::dlpack, module)?;
+        let name = ("dlpack", Name::MixinDlpack);
+        add(module, name, &dlpack, trace::mixin_dlpack)?;
+        let name = ("from_pointer", Name::FromPointer);
+        add(module, name, &from_pointer, trace::from_pointer)?;
+        add(module, ("empty", Name::Empty), &empty, trace::empty)?;
         module.add("CudaError", crate::types::error::cuda_error_type(py)?)?;
         module.add("CopyRefused", crate::types::error::copy_refused_type(py)?)
     }

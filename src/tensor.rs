@@ -18,3 +18,4 @@ pub(crate) mod numpy;
 pub(crate) mod object;
 pub(crate) mod repr;
 pub(crate) mod snapshot;
+pub(crate) mod trace;

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import sys
+from posix import environ as _environ
 
 from . import _core
 from ._bridge import bridge
@@ -35,6 +36,7 @@ from ._tree import convert_tree
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from ._inspection import Inspection
+    from ._tracing import Held, Trace
 
 __all__ = [
     "ArrayInterfaceMixin",
@@ -57,8 +59,10 @@ __all__ = [
     "from_dlpack",
     "from_pointer",
     "inspect",
+    "live",
     "publish",
     "stream",
+    "trace",
     "unpublish",
 ]
 
@@ -83,6 +87,38 @@ def inspect(x: object, *, exports: bool = True) -> Inspection:
     return inspect(x, exports=exports)
 
 
+def trace(*, frames: int = 8, events: str | None = None) -> Trace:
+    """Return a context manager that notes who holds memory that passes through dlx.
+
+    Inside the ``with`` block, each import and each export is noted until its memory is
+    released, with producer, consumer, bytes, time, thread and ``frames`` Python frames.
+    ``print(t)`` shows what is held, ``t.live`` lists it, ``t.assert_released()`` raises
+    if there is any. ``events`` names a file that gets one line of JSON for each begin
+    and end. Outside of a trace nothing is paid.
+
+    Noted are `from_dlpack`, `convert`, `from_pointer`, `empty`, ``Tensor.__dlpack__``
+    and the exchange tables of dlx, of mixin classes and of published ones. Not noted
+    are `bridge`, `borrow`, whose block ends it, copies that a conversion or
+    ``Tensor.to`` makes, and consumers that read a buffer or an array interface: their
+    import stays listed while they hold it.
+
+    Raises ``RuntimeError`` on a free-threaded Python without the GIL.
+    """
+    from ._tracing import trace
+
+    return trace(frames=frames, events=events)
+
+
+def live() -> list[Held]:
+    """Return what the first trace that is on has noted and is held now.
+
+    Raises ``RuntimeError`` if no trace is on: memory that came before left no trace.
+    """
+    from ._tracing import live
+
+    return live()
+
+
 if "enum" in sys.modules:
     from ._core import DeviceType
 else:
@@ -90,3 +126,10 @@ else:
     def __getattr__(name: str) -> object:
         """Return ``DeviceType``, which is created on first use."""
         return getattr(_core, name)
+
+
+# `os` may not have been imported, but this is where it gets its variables from.
+if b"DLX_TRACE" in _environ:
+    from . import _tracing
+
+    _tracing.start(_environ[b"DLX_TRACE"].decode())

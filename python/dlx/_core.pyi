@@ -1,7 +1,7 @@
 """The Rust extension module of dlx, re-exported by ``dlx``."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from enum import IntEnum
 from types import EllipsisType, ModuleType
@@ -57,9 +57,11 @@ __all__ = [
     "is_tensor",
     "mixin",
     "placed",
+    "plain_convert",
     "publish",
     "register",
     "stream",
+    "trace_with",
     "unpublish",
     "written",
 ]
@@ -671,3 +673,18 @@ def allocate(
 
 def array_interface(tensor: Tensor) -> dict[str, Any]:
     """NumPy's array interface whose ``data`` is a buffer that owns the memory."""
+
+def trace_with(
+    hook: Callable[[str, int, object, int, int, int], object] | None,
+    ends: list[tuple[int, int, int]],
+) -> None: ...
+def plain_convert(
+    x: Any,
+    to: Any,
+    /,
+    *,
+    device: Any = None,
+    copy: bool | None = None,
+    dtype: Any = None,
+    detach: bool = False,
+) -> Any: ...

@@ -5,13 +5,10 @@
 
 pub(crate) mod of_two;
 
-use std::ffi::{CString, c_int};
-use std::mem::transmute;
 use std::ptr::{NonNull, null_mut};
 use std::slice;
 use std::sync::OnceLock;
 
-use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -19,6 +16,8 @@ use pyo3::types::{PyCFunction, PyTuple};
 
 use crate::abi::{DLManagedTensorVersioned, DLPACK_MAJOR_VERSION};
 use crate::adapters::numpy;
+use crate::api::entry::{Function, Name, behind, builtin, definition};
+use crate::api::trace;
 use crate::copy::request::Request;
 use crate::cpython::boundary::guard;
 use crate::import::cache::{self, Way};
@@ -29,60 +28,20 @@ use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::dtype;
 
-/// A function made by PyO3, with the C signature that CPython calls.
-pub(crate) type Function = unsafe extern "C" fn(
-    *mut ffi::PyObject,
-    *const *mut ffi::PyObject,
-    ffi::Py_ssize_t,
-    *mut ffi::PyObject,
-) -> *mut ffi::PyObject;
-
 static FROM_DLPACK: OnceLock<Function> = OnceLock::new();
 static DLPACK: OnceLock<Function> = OnceLock::new();
-
-const FLAGS: c_int = ffi::METH_FASTCALL | ffi::METH_KEYWORDS;
-
-/// The C function of a builtin function or bound method, if it has the calling convention of an entry.
-fn behind(function: &Bound<'_, PyAny>) -> PyResult<Function> {
-    let function = function.cast::<PyCFunction>()?;
-    // SAFETY: the thread is attached, and the cast has checked that this is a builtin function.
-    let flags = unsafe { ffi::PyCFunction_GetFlags(function.as_ptr()) };
-    // SAFETY: attached, with the same builtin function.
-    let behind = unsafe { ffi::PyCFunction_GetFunction(function.as_ptr()) };
-    match behind.filter(|_| flags == FLAGS) {
-        // SAFETY: the flags are those of this signature (S20, fast entries).
-        Some(behind) => Ok(unsafe { transmute::<ffi::PyCFunction, Function>(behind) }),
-        None => Err(PyTypeError::new_err(
-            "the function is not called with METH_FASTCALL | METH_KEYWORDS",
-        )),
-    }
-}
-
-/// A method definition with the signature and docstring of `parsed`; leaked, because CPython keeps a pointer to it.
-fn definition(
-    parsed: &Bound<'_, PyAny>,
-    name: &str,
-    function: ffi::PyCFunctionFastWithKeywords,
-) -> PyResult<*mut ffi::PyMethodDef> {
-    let signature: String = parsed.getattr("__text_signature__")?.extract()?;
-    let text: String = parsed.getattr("__doc__")?.extract()?;
-    let doc = CString::new(format!("{name}{signature}\n--\n\n{text}"))?;
-    Ok(Box::leak(Box::new(ffi::PyMethodDef {
-        ml_name: CString::new(name)?.into_raw(),
-        ml_meth: ffi::PyMethodDefPointer {
-            PyCFunctionFastWithKeywords: function,
-        },
-        ml_flags: FLAGS,
-        ml_doc: doc.into_raw(),
-    })))
-}
 
 /// The entry `from_dlpack`, to be registered in place of `parsed`.
 pub(crate) fn from_dlpack<'py>(
     parsed: &Bound<'py, PyCFunction>,
     module: &Bound<'py, PyModule>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let definition = definition(parsed, "from_dlpack", called)?;
+    let definition = definition(
+        parsed,
+        ("from_dlpack", Name::FromDlpack),
+        called,
+        trace::from_dlpack,
+    )?;
     registered(parsed, module, definition, &FROM_DLPACK)
 }
 
@@ -95,12 +54,7 @@ fn registered<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let behind = behind(parsed)?;
     place.get_or_init(|| behind);
-    let (receiver, name) = (module.as_ptr(), module.name()?);
-    // SAFETY: attached; the leaked definition has the flags of its entry, and the receiver and the name are live
-    // objects, the name a string.
-    let function = unsafe { ffi::PyCFunction_NewEx(definition, receiver, name.as_ptr()) };
-    // SAFETY: a new reference, or NULL with an exception.
-    unsafe { Bound::from_owned_ptr_or_err(module.py(), function) }
+    builtin(definition, module)
 }
 
 /// Installs the entry `__dlpack__` on the class `Tensor`.
@@ -110,7 +64,13 @@ pub(crate) fn set_dlpack(py: Python<'_>) -> PyResult<()> {
     let (class, name) = (sample.get_type(), intern!(py, "__dlpack__"));
     let behind = behind(&sample.getattr(name)?)?;
     DLPACK.get_or_init(|| behind);
-    let definition = definition(&class.getattr(name)?, "__dlpack__", exported)?;
+    let parsed = class.getattr(name)?;
+    let definition = definition(
+        &parsed,
+        ("__dlpack__", Name::Dlpack),
+        exported,
+        trace::dlpack,
+    )?;
     // SAFETY: attached; the class is live, and the leaked definition has the flags of `exported`.
     let method = unsafe { ffi::PyDescr_NewMethod(class.as_type_ptr(), definition) };
     // SAFETY: a new reference, or NULL with an exception.

@@ -8,7 +8,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::adapters::numpy;
-use crate::api::fast::Function;
+use crate::api::entry::{Function, Name};
 use crate::api::fast::of_two::OfTwo;
 use crate::api::from_dlpack::is_tensor;
 use crate::classes::mixin;
@@ -81,7 +81,7 @@ pub(crate) fn py_convert<'py>(
 pub(crate) struct Fast;
 
 impl OfTwo for Fast {
-    const NAME: &str = "convert";
+    const NAME: (&str, Name) = ("convert", Name::Convert);
     const PARSED: &OnceLock<Function> = {
         static PARSED: OnceLock<Function> = OnceLock::new();
         &PARSED

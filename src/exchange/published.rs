@@ -1,7 +1,9 @@
 //! The C functions of the exchange tables that dlx publishes (`dlpack.h` 1.3).
 
 mod allocate;
+mod traced;
 
+use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr::{NonNull, null_mut};
@@ -17,6 +19,8 @@ use crate::stream::{self, Stream};
 use crate::tensor::managed::{Managed, ManagedVersioned};
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::Error;
+
+pub(crate) use traced::{Functions, note_export, traced};
 
 /// Name of the capsule that holds a table (R113).
 pub(super) const NAME: &CStr = c"dlpack_exchange_api";
@@ -63,7 +67,7 @@ pub(crate) trait ExchangeType: 'static {
 
 /// The table whose functions serve `T`.
 pub(crate) const fn table<T: ExchangeType>() -> Published {
-    Published(DLPackExchangeAPI {
+    Published(UnsafeCell::new(DLPackExchangeAPI {
         header: DLPackExchangeAPIHeader {
             version: DLPackVersion {
                 major: DLPACK_MAJOR_VERSION,
@@ -76,20 +80,21 @@ pub(crate) const fn table<T: ExchangeType>() -> Published {
         managed_tensor_to_py_object_no_sync: Some(managed_tensor_to_py_object_no_sync::<T>),
         dltensor_from_py_object_no_sync: Some(dltensor_from_py_object_no_sync::<T>),
         current_work_stream: Some(current_work_stream::<T>),
-    })
+    }))
 }
 
-/// A table of dlx, to be kept in a static.
-#[derive(Clone)]
-pub(crate) struct Published(DLPackExchangeAPI);
+/// A table of dlx, to be kept in a static. Tracing exchanges some of its functions.
+pub(crate) struct Published(UnsafeCell<DLPackExchangeAPI>);
 
 impl Published {
-    /// The same table without `dltensor_from_py_object_no_sync` (R122).
-    pub(crate) fn without_borrow(&self) -> Self {
-        Self(DLPackExchangeAPI {
-            dltensor_from_py_object_no_sync: None,
-            ..self.0
-        })
+    /// A copy of a table that no trace changes, with `dltensor_from_py_object_no_sync` if it `lends` (R122).
+    pub(crate) fn copy(&self, lends: bool) -> Self {
+        // SAFETY: nothing writes to this table, as the caller says.
+        let api = unsafe { &*self.0.get() };
+        Self(UnsafeCell::new(DLPackExchangeAPI {
+            dltensor_from_py_object_no_sync: api.dltensor_from_py_object_no_sync.filter(|_| lends),
+            ..*api
+        }))
     }
 
     /// The pointer for a capsule.
@@ -98,7 +103,7 @@ impl Published {
     }
 }
 
-// SAFETY: an immutable table of function pointers; `prev_api` is NULL.
+// SAFETY: a table of function pointers, which are read and exchanged as whole words; `prev_api` is NULL.
 unsafe impl Sync for Published {}
 // SAFETY: as for `Sync`.
 unsafe impl Send for Published {}
@@ -108,7 +113,7 @@ pub(crate) fn publish<'py>(
     py: Python<'py>,
     table: &'static Published,
 ) -> PyResult<Bound<'py, PyCapsule>> {
-    // SAFETY: the table is static and nothing writes to it (S14, slots), although a capsule holds a mutable pointer.
+    // SAFETY: the table is static (S14, slots), and nobody writes to it but tracing, which exchanges whole pointers.
     unsafe { PyCapsule::new_with_pointer(py, table.header().cast(), NAME) }
 }
 

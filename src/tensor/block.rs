@@ -113,6 +113,13 @@ impl<T: Beside> Shared<T> {
             .then(|| unsafe { &mut (*self.0.as_ptr()).value })
     }
 
+    /// The value, if this is the sole reference.
+    pub(crate) fn sole(&self) -> Option<NonNull<T>> {
+        // SAFETY: a field of the block, which is alive (S21).
+        let value = unsafe { &raw mut (*self.0.as_ptr()).value };
+        NonNull::new(value).filter(|_| self.is_unique())
+    }
+
     /// Takes the value out if this is the sole reference and the value is `wanted`; otherwise returns the reference.
     #[inline(always)]
     pub(crate) fn take_if(self, wanted: impl FnOnce(&T) -> bool) -> Result<T, Self> {

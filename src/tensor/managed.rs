@@ -40,6 +40,13 @@ pub(crate) trait ManagedTensor: Sized + 'static {
     /// `this` points to a live managed tensor.
     unsafe fn deleter(this: NonNull<Self>) -> Option<unsafe extern "C" fn(*mut Self)>;
 
+    /// The field with the deleter.
+    ///
+    /// # Safety
+    ///
+    /// `this` points to a live managed tensor.
+    unsafe fn deleter_place(this: NonNull<Self>) -> *mut Option<unsafe extern "C" fn(*mut Self)>;
+
     /// The tensor and its flags, or why they cannot be read.
     ///
     /// # Safety
@@ -62,6 +69,11 @@ impl ManagedTensor for DLManagedTensorVersioned {
     unsafe fn deleter(this: NonNull<Self>) -> Option<unsafe extern "C" fn(*mut Self)> {
         // SAFETY: alive, as the caller guarantees; every version has this field.
         unsafe { (*this.as_ptr()).deleter }
+    }
+
+    unsafe fn deleter_place(this: NonNull<Self>) -> *mut Option<unsafe extern "C" fn(*mut Self)> {
+        // SAFETY: alive, as the caller guarantees; every version has this field.
+        unsafe { &raw mut (*this.as_ptr()).deleter }
     }
 
     #[inline(always)]
@@ -103,6 +115,11 @@ impl ManagedTensor for DLManagedTensor {
     unsafe fn deleter(this: NonNull<Self>) -> Option<unsafe extern "C" fn(*mut Self)> {
         // SAFETY: alive, as the caller guarantees.
         unsafe { (*this.as_ptr()).deleter }
+    }
+
+    unsafe fn deleter_place(this: NonNull<Self>) -> *mut Option<unsafe extern "C" fn(*mut Self)> {
+        // SAFETY: alive, as the caller guarantees.
+        unsafe { &raw mut (*this.as_ptr()).deleter }
     }
 
     unsafe fn read<'a>(this: NonNull<Self>) -> Result<(&'a DLTensor, u64), Error> {

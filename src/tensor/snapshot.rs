@@ -7,6 +7,7 @@ mod attached;
 mod export;
 mod import;
 mod source;
+mod wrapped;
 
 use std::mem::replace;
 use std::ptr::{NonNull, null_mut};

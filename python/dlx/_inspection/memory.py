@@ -10,7 +10,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-__all__ = ["Location", "can_be_called", "located", "read", "read_name", "read_struct"]
+__all__ = [
+    "Location",
+    "can_be_called",
+    "located",
+    "nearest",
+    "read",
+    "read_name",
+    "read_struct",
+]
 
 S = TypeVar("S", bound=Structure)
 
@@ -79,6 +87,14 @@ def located(address: int | None) -> Location:
     if _is_executable(address):
         return Location(address, "generated")
     return Location(address, "unmapped" if read(address, 1) is None else "memory")
+
+
+def nearest(address: int) -> tuple[str | None, int | None]:
+    """Return the file that contains ``address``, and the exported start before it."""
+    info = _DlInfo()
+    if not _process().dladdr(address, byref(info)) or not info.dli_fname:
+        return None, None
+    return os.fsdecode(info.dli_fname), info.dli_saddr
 
 
 def can_be_called(address: int | None) -> bool:

@@ -7,24 +7,26 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
 
-use super::{Function, definition, parse, registered};
+use super::{parse, registered};
+use crate::api::entry::{Function, Name, definition};
 use crate::cpython::boundary::guard;
 
 /// A function whose calls with two arguments and no keywords have a fast entry.
 pub(crate) trait OfTwo {
-    const NAME: &str;
+    const NAME: (&str, Name);
     /// Where PyO3's function is kept, for all other calls.
     const PARSED: &OnceLock<Function>;
 
     fn call<'py>(x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>;
 }
 
-/// The entry of `F`, to be registered in place of `parsed`.
+/// The entry of `F`, to be registered in place of `parsed`, and of `traced` while a trace is on.
 pub(crate) fn entry<'py, F: OfTwo>(
     parsed: &Bound<'py, PyCFunction>,
     module: &Bound<'py, PyModule>,
+    traced: Function,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let definition = definition(parsed, F::NAME, called_with_two::<F>)?;
+    let definition = definition(parsed, F::NAME, called_with_two::<F>, traced)?;
     registered(parsed, module, definition, F::PARSED)
 }
 

@@ -20,6 +20,11 @@ pub(crate) trait Hold: Send + Sync {
     fn objects(&self) -> [*mut ffi::PyObject; 2] {
         [null_mut(); 2]
     }
+
+    /// The number that a trace gave it, if one did.
+    fn traced(&self) -> Option<u64> {
+        None
+    }
 }
 
 impl Hold for PythonOwner {

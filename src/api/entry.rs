@@ -1,0 +1,145 @@
+//! Method definitions of dlx's own, for functions that CPython calls directly: a fast entry in place of a function of
+//! PyO3, or that function itself, so that a trace can exchange it.
+
+use std::ffi::{CString, c_int, c_void};
+use std::mem::transmute;
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyCFunction;
+
+/// A function made by PyO3, with the C signature that CPython calls.
+pub(crate) type Function = unsafe extern "C" fn(
+    *mut ffi::PyObject,
+    *const *mut ffi::PyObject,
+    ffi::Py_ssize_t,
+    *mut ffi::PyObject,
+) -> *mut ffi::PyObject;
+
+const FLAGS: c_int = ffi::METH_FASTCALL | ffi::METH_KEYWORDS;
+
+/// The functions that have a definition here.
+#[derive(Clone, Copy)]
+pub(crate) enum Name {
+    FromDlpack,
+    Dlpack,
+    FromPointer,
+    Empty,
+    Convert,
+    MixinDlpack,
+}
+
+/// A definition, the function that it has, and the one that it has while a trace is on.
+pub(super) struct Entry {
+    definition: AtomicPtr<ffi::PyMethodDef>,
+    functions: OnceLock<[Function; 2]>,
+}
+
+static ENTRIES: [Entry; 6] = [const {
+    Entry {
+        definition: AtomicPtr::new(null_mut()),
+        functions: OnceLock::new(),
+    }
+}; 6];
+
+/// Exchanges the functions of all entries for those of a trace, or back.
+pub(super) fn trace(on: bool) {
+    for entry in &ENTRIES {
+        if let Some([plain, traced]) = entry.functions.get() {
+            entry.exchange(if on { *traced } else { *plain });
+        }
+    }
+}
+
+impl Entry {
+    /// The entry of a function.
+    pub(super) fn of(name: Name) -> &'static Self {
+        &ENTRIES[name as usize]
+    }
+
+    /// The function that the entry has unless a trace is on.
+    pub(super) fn plain(&self) -> Option<Function> {
+        self.functions.get().map(|[plain, _]| *plain)
+    }
+
+    /// Lets CPython call `function` from now on. It reads the field at each call, so each call site sees it.
+    fn exchange(&self, function: Function) {
+        let definition = self.definition.load(Ordering::Acquire);
+        if definition.is_null() {
+            return;
+        }
+        // SAFETY: the definition is leaked, so it is alive.
+        let place = unsafe { &raw mut (*definition).ml_meth };
+        // SAFETY: a pointer, which CPython reads as a whole (S27, traces).
+        let place = unsafe { AtomicPtr::<c_void>::from_ptr(place.cast()) };
+        place.store(function as *mut c_void, Ordering::Release);
+    }
+}
+
+/// The C function of a builtin function or bound method, if it has the calling convention of an entry.
+pub(crate) fn behind(function: &Bound<'_, PyAny>) -> PyResult<Function> {
+    let function = function.cast::<PyCFunction>()?;
+    // SAFETY: the thread is attached, and the cast has checked that this is a builtin function.
+    let flags = unsafe { ffi::PyCFunction_GetFlags(function.as_ptr()) };
+    // SAFETY: attached, with the same builtin function.
+    let behind = unsafe { ffi::PyCFunction_GetFunction(function.as_ptr()) };
+    match behind.filter(|_| flags == FLAGS) {
+        // SAFETY: the flags are those of this signature (S20, fast entries).
+        Some(behind) => Ok(unsafe { transmute::<ffi::PyCFunction, Function>(behind) }),
+        None => Err(PyTypeError::new_err(
+            "the function is not called with METH_FASTCALL | METH_KEYWORDS",
+        )),
+    }
+}
+
+/// A method definition with the signature and docstring of `parsed`; leaked, because CPython keeps a pointer to it.
+pub(super) fn definition(
+    parsed: &Bound<'_, PyAny>,
+    name: (&str, Name),
+    function: Function,
+    traced: Function,
+) -> PyResult<*mut ffi::PyMethodDef> {
+    let (name, entry) = (name.0, Entry::of(name.1));
+    let signature: String = parsed.getattr("__text_signature__")?.extract()?;
+    let text: String = parsed.getattr("__doc__")?.extract()?;
+    let doc = CString::new(format!("{name}{signature}\n--\n\n{text}"))?;
+    let definition = Box::leak(Box::new(ffi::PyMethodDef {
+        ml_name: CString::new(name)?.into_raw(),
+        ml_meth: ffi::PyMethodDefPointer {
+            PyCFunctionFastWithKeywords: function,
+        },
+        ml_flags: FLAGS,
+        ml_doc: doc.into_raw(),
+    }));
+    entry.functions.get_or_init(|| [function, traced]);
+    entry.definition.store(definition, Ordering::Release);
+    Ok(definition)
+}
+
+/// The builtin function of a definition.
+pub(super) fn builtin<'py>(
+    definition: *mut ffi::PyMethodDef,
+    module: &Bound<'py, PyModule>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (receiver, name) = (module.as_ptr(), module.name()?);
+    // SAFETY: attached; the leaked definition has the flags of its function, and the receiver and the name are live
+    // objects, the name a string.
+    let function = unsafe { ffi::PyCFunction_NewEx(definition, receiver, name.as_ptr()) };
+    // SAFETY: a new reference, or NULL with an exception.
+    unsafe { Bound::from_owned_ptr_or_err(module.py(), function) }
+}
+
+/// Adds a function of PyO3 to the module, with a definition of dlx's: CPython calls the same C function.
+pub(crate) fn add(
+    module: &Bound<'_, PyModule>,
+    name: (&'static str, Name),
+    parsed: &Bound<'_, PyCFunction>,
+    traced: Function,
+) -> PyResult<()> {
+    let definition = definition(parsed, name, behind(parsed)?, traced)?;
+    module.add(name.0, builtin(definition, module)?)
+}

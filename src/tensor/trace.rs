@@ -1,0 +1,341 @@
+//! Tracing: who holds memory that came in or went out through dlx.
+//!
+//! Nothing here is reached unless a trace is on: then the entries of the Python API and of the exchange tables are
+//! twins, which call the function that they replace and then [`imported`] or [`exported`]. The end of an import is the
+//! drop of its snapshot's source, and the end of an export the call of its deleter; both only note a number and the
+//! time, because they happen on any thread.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::mem::take;
+use std::ptr::{NonNull, from_ref, null_mut};
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use pyo3::exceptions::{PyMemoryError, PyRecursionError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::abi::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
+use crate::cpython::boundary::{guard, unraisable};
+use crate::cpython::fork::Lock;
+use crate::cpython::interpreter::is_attached;
+use crate::tensor::managed::ManagedTensor;
+use crate::tensor::object::Tensor;
+use crate::tensor::snapshot::{Hold, Snapshot, Source};
+
+/// What is called for each begin, a reference of its own, or NULL; accessed only by attached threads.
+static HOOK: AtomicPtr<ffi::PyObject> = AtomicPtr::new(null_mut());
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
+/// The ends that nobody has asked for yet: number, nanoseconds since 1970, thread.
+static ENDED: Lock<Vec<(u64, u64, u64)>> = Lock::new(Vec::new());
+/// The exports that have not ended, in the order of their addresses.
+static EXPORTS: Lock<Vec<Exported>> = Lock::new(Vec::new());
+
+/// Notes the end of what has this number when it is dropped.
+struct End(u64);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = now.map_or(0, |since| since.as_nanos() as u64);
+        // SAFETY: always succeeds.
+        let thread = unsafe { libc::pthread_self() };
+        ENDED.lock().push((self.0, now, thread as u64));
+    }
+}
+
+/// The owner of traced memory.
+struct Held {
+    source: Source,
+    // Dropped after the source.
+    end: End,
+}
+
+impl Hold for Held {
+    fn objects(&self) -> [*mut ffi::PyObject; 2] {
+        self.source.objects()
+    }
+
+    fn traced(&self) -> Option<u64> {
+        Some(self.end.0)
+    }
+}
+
+/// The deleter of either managed tensor.
+type Deleter = unsafe extern "C" fn(*mut c_void);
+
+/// A traced export.
+struct Exported {
+    /// Of the managed tensor.
+    address: usize,
+    deleter: Option<Deleter>,
+    end: End,
+}
+
+/// Whether a trace is on.
+pub(crate) fn is_on() -> bool {
+    !HOOK.load(Ordering::Acquire).is_null()
+}
+
+/// Calls `hook` for each begin from now on, none with `None`.
+pub(crate) fn set_hook(_py: Python<'_>, hook: Option<Py<PyAny>>) {
+    let before = HOOK.swap(hook.map_or(null_mut(), Py::into_ptr), Ordering::AcqRel);
+    // SAFETY: attached; the static's own reference, or NULL.
+    unsafe { ffi::Py_XDECREF(before) };
+}
+
+/// Appends what has ended since the last call. No Python code runs in between, so a signal loses nothing.
+pub(crate) fn ended(into: &Bound<'_, PyList>) -> PyResult<()> {
+    let ended = take(&mut *ENDED.lock());
+    ended.into_iter().try_for_each(|end| into.append(end))
+}
+
+/// Begins to watch the tensor `made`, a new reference, which came from `source`.
+///
+/// # Safety
+///
+/// Attached; `made` is NULL or a live object that nobody else has seen, `source` NULL or a live object.
+pub(crate) unsafe fn imported(
+    made: *mut ffi::PyObject,
+    source: *mut ffi::PyObject,
+    way: &'static CStr,
+) {
+    // A consumer may have copied the function of a table while a trace was on.
+    if made.is_null() || !is_on() {
+        return;
+    }
+    let body = || {
+        // SAFETY: as the caller promises.
+        let py = unsafe { Python::assume_attached() };
+        // SAFETY: a live object, as the caller promises.
+        let made = unsafe { Borrowed::from_ptr(py, made) };
+        // SAFETY: attached, with a live object.
+        let count = unsafe { ffi::Py_REFCNT(made.as_ptr()) };
+        // Only the caller's. From 3.14 on the upper half holds flags.
+        let Some(tensor) = Tensor::of(&made).filter(|_| count as u32 == 1) else {
+            return;
+        };
+        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+        let snapshot = tensor.get().described();
+        let wrap = |source| {
+            let end = End(number);
+            Source::Held(Box::new(Held { source, end }))
+        };
+        // SAFETY: nobody else has seen the object that holds the snapshot (S27, traces).
+        if unsafe { snapshot.wrap_source(wrap) } {
+            let flags = snapshot.meta().flags;
+            // SAFETY: attached, with an object that is live or NULL.
+            unsafe { tell(way, number, source, snapshot.as_dl_tensor(), flags) };
+        }
+    };
+    guard(body, unraisable);
+}
+
+/// Begins to watch the managed tensor in a new capsule, which `source` exported.
+///
+/// # Safety
+///
+/// Attached; `capsule` is NULL or a live capsule that nobody else has seen, `source` a live object.
+pub(crate) unsafe fn exported_capsule(capsule: *mut ffi::PyObject, source: *mut ffi::PyObject) {
+    // SAFETY: attached; it accepts any object, and NULL.
+    let versioned = unsafe { pointer(capsule, c"dltensor_versioned") };
+    // SAFETY: as above.
+    let unversioned = unsafe { pointer(capsule, c"dltensor") };
+    let way = c"__dlpack__";
+    if let Some(tensor) = versioned {
+        // SAFETY: a capsule of this name owns such a tensor.
+        unsafe { exported(tensor.cast::<DLManagedTensorVersioned>(), source, way) };
+    } else if let Some(tensor) = unversioned {
+        // SAFETY: as above.
+        unsafe { exported(tensor.cast::<DLManagedTensor>(), source, way) };
+    }
+}
+
+/// The pointer of a capsule with this name.
+///
+/// # Safety
+///
+/// Attached; `capsule` is NULL or a live object.
+unsafe fn pointer(capsule: *mut ffi::PyObject, name: &'static CStr) -> Option<NonNull<c_void>> {
+    // SAFETY: it accepts any object, and NULL.
+    if unsafe { ffi::PyCapsule_IsValid(capsule, name.as_ptr()) } == 0 {
+        return None;
+    }
+    // SAFETY: a capsule of this name.
+    NonNull::new(unsafe { ffi::PyCapsule_GetPointer(capsule, name.as_ptr()) })
+}
+
+/// Begins to watch a managed tensor that has just been made of `source`.
+///
+/// # Safety
+///
+/// `managed` points to a live managed tensor that nobody else has seen; `source` is NULL or a live object.
+pub(crate) unsafe fn exported<M: ManagedTensor>(
+    managed: NonNull<M>,
+    source: *mut ffi::PyObject,
+    way: &'static CStr,
+) {
+    // SAFETY: a live managed tensor, as the caller promises.
+    let Ok((tensor, flags)) = (unsafe { M::read(managed) }) else {
+        return;
+    };
+    // SAFETY: as above.
+    let place = unsafe { M::deleter_place(managed) };
+    let body = || {
+        // A consumer may have copied the function of a table while a trace was on. An allocator is called by threads
+        // that know nothing of Python (R136).
+        if !is_on() || is_attached() != Some(true) {
+            return;
+        }
+        // SAFETY: nobody else has seen the tensor, so nobody else accesses the field (S27).
+        if let Some(number) = unsafe { watch(managed.cast(), place.cast(), delete::<M>) } {
+            // SAFETY: attached, with an object that is live or NULL.
+            unsafe { tell(way, number, source, tensor, flags) };
+        }
+    };
+    guard(body, unraisable);
+}
+
+/// Replaces the deleter of a managed tensor by `delete`, and returns the number of its export; `None` if that was done
+/// before: a table may pass on what another one has exported.
+///
+/// # Safety
+///
+/// `place` is the field of `managed`, and nothing else accesses it during the call.
+unsafe fn watch(
+    managed: NonNull<c_void>,
+    place: *mut Option<Deleter>,
+    delete: Deleter,
+) -> Option<u64> {
+    let address = managed.as_ptr().addr();
+    let mut exports = EXPORTS.lock();
+    let index = exports
+        .binary_search_by_key(&address, |each| each.address)
+        .err()?;
+    let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+    // SAFETY: as the caller promises.
+    let deleter = unsafe { place.replace(Some(delete)) };
+    let exported = Exported {
+        address,
+        deleter,
+        end: End(number),
+    };
+    exports.insert(index, exported);
+    Some(number)
+}
+
+/// The deleter of a traced export.
+///
+/// # Safety
+///
+/// The consumer gives up a managed tensor with this deleter.
+unsafe extern "C" fn delete<M: ManagedTensor>(managed: *mut c_void) {
+    if let Some(tensor) = NonNull::new(managed.cast::<M>()) {
+        // SAFETY: the consumer calls the deleter of a live tensor.
+        let place = unsafe { M::deleter_place(tensor) };
+        // SAFETY: as above.
+        unsafe { end(managed, place.cast()) };
+    }
+}
+
+/// Restores the deleter of the maker and calls it.
+///
+/// # Safety
+///
+/// As for [`delete`], with the field of the deleter.
+unsafe fn end(managed: *mut c_void, place: *mut Option<Deleter>) {
+    let body = || {
+        let mut exports = EXPORTS.lock();
+        let found = exports.binary_search_by_key(&managed.addr(), |each| each.address);
+        let Ok(index) = found else {
+            return;
+        };
+        let Exported { deleter, end, .. } = exports.remove(index);
+        drop(exports);
+        // SAFETY: the consumer gives the tensor up, so nothing else accesses it.
+        unsafe { place.write(deleter) };
+        if let Some(deleter) = deleter {
+            // SAFETY: the consumer's call, passed on.
+            unsafe { deleter(managed) };
+        }
+        drop(end);
+    };
+    guard(body, unraisable);
+}
+
+/// The address of the first element.
+fn address_of(tensor: &DLTensor) -> u64 {
+    (tensor.data.addr() as u64).wrapping_add(tensor.byte_offset)
+}
+
+/// Calls the hook, of a call that has succeeded.
+///
+/// # Safety
+///
+/// Attached; `source` is NULL or a live object.
+unsafe fn tell(
+    way: &'static CStr,
+    number: u64,
+    source: *mut ffi::PyObject,
+    tensor: &DLTensor,
+    flags: u64,
+) {
+    // SAFETY: as the caller promises.
+    let py = unsafe { Python::assume_attached() };
+    // SAFETY: NULL or live, as the caller promises.
+    let source = unsafe { Bound::from_borrowed_ptr_or_opt(py, source) };
+    let shown = (source.as_ref().and_then(Tensor::of)).map(|tensor| tensor.get().described());
+    // A copy that was made for the export has another address.
+    let shown = shown.filter(|shown| address_of(shown.as_dl_tensor()) == address_of(tensor));
+    let parent = shown.and_then(Snapshot::traced).unwrap_or(0);
+    let hook = HOOK.load(Ordering::Acquire);
+    // SAFETY: attached, so the static's reference is alive, if there is one.
+    let Some(hook) = (unsafe { Bound::from_borrowed_ptr_or_opt(py, hook) }) else {
+        return;
+    };
+    let source = source.unwrap_or_else(|| py.None().into_bound(py));
+    // SAFETY: attached; the arguments are as the format says: a string, an integer, an object and three integers.
+    let told = unsafe {
+        ffi::PyObject_CallFunction(
+            hook.as_ptr(),
+            c"sKOKKK".as_ptr(),
+            way.as_ptr(),
+            number,
+            source.as_ptr(),
+            parent,
+            from_ref(tensor).addr() as u64,
+            flags,
+        )
+    };
+    // SAFETY: attached; a new reference, or NULL.
+    unsafe { ffi::Py_XDECREF(told) };
+    if told.is_null() {
+        // PyO3 counts this attachment, and drops references.
+        Python::attach(|py| raise_soon(py, PyErr::fetch(py)));
+    }
+}
+
+/// Raises `error` on the main thread as soon as the traced call has returned: most often it is of a signal's handler,
+/// which CPython ran inside of the hook. Where the hook ran out of stack or memory, the program goes on.
+fn raise_soon(py: Python<'_>, error: PyErr) {
+    extern "C" fn raise(error: *mut c_void) -> c_int {
+        let body = || {
+            // SAFETY: from `into_raw` below; CPython makes each pending call once.
+            let error = unsafe { Box::from_raw(error.cast::<PyErr>()) };
+            Python::attach(|py| error.restore(py));
+            -1
+        };
+        guard(body, |_| 0)
+    }
+    if !error.is_instance_of::<PyRecursionError>(py) && !error.is_instance_of::<PyMemoryError>(py) {
+        let error = Box::into_raw(Box::new(error.clone_ref(py)));
+        // SAFETY: the function may be called with this argument at any time.
+        if unsafe { ffi::Py_AddPendingCall(Some(raise), error.cast()) } == 0 {
+            return;
+        }
+        // SAFETY: the queue is full, so the pointer is still its only one.
+        drop(unsafe { Box::from_raw(error) });
+    }
+    error.write_unraisable(py, None);
+}
