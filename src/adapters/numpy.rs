@@ -155,25 +155,38 @@ pub(crate) fn export(x: &Bound<'_, PyAny>) -> PyResult<ManagedVersioned> {
 }
 
 /// An offer that holds the array, with its dtype, if `fits` accepts its tensor, flags, shape and strides.
+#[inline(always)]
 pub(crate) fn offer(
     x: &Bound<'_, PyAny>,
     fits: impl Fn(&DLTensor, u64, &[i64], &[i64]) -> bool,
 ) -> PyResult<Option<(DLDataType, Offer<PythonOwner>)>> {
-    let offer = |tensor: DLTensor, flags, shape: &[i64], strides: &[i64]| {
-        if !fits(&tensor, flags, shape, strides) {
-            return Ok(None);
-        }
-        let owner = PythonOwner::new(x.clone().unbind());
-        let offer = Offer::new(tensor, shape, strides, flags, owner)?;
-        Ok(Some((tensor.dtype, offer)))
+    let few = |tensor, flags, shape: &[i64], strides: &[i64]| {
+        offer_if(&fits, x, tensor, flags, shape, strides)
     };
-    match fast::few(x, offer) {
+    match fast::few(x, few) {
         Some(offered) => offered.map_err(Error::into),
         None => read(x, |checked, shape, strides| {
             let tensor = checked.meta.tensor(shape.len());
-            offer(tensor, checked.meta.flags, shape, strides)
+            offer_if(&fits, x, tensor, checked.meta.flags, shape, strides)
         }),
     }
+}
+
+#[inline(always)]
+fn offer_if(
+    fits: impl Fn(&DLTensor, u64, &[i64], &[i64]) -> bool,
+    x: &Bound<'_, PyAny>,
+    tensor: DLTensor,
+    flags: u64,
+    shape: &[i64],
+    strides: &[i64],
+) -> Result<Option<(DLDataType, Offer<PythonOwner>)>, Error> {
+    if !fits(&tensor, flags, shape, strides) {
+        return Ok(None);
+    }
+    let owner = PythonOwner::new(x.clone().unbind());
+    let offer = Offer::new(tensor, shape, strides, flags, owner)?;
+    Ok(Some((tensor.dtype, offer)))
 }
 
 /// A view that points to the array's own shape, and to strides kept for the process.

@@ -155,6 +155,7 @@ const FORGETS: &str = "would ignore that the tensor is read-only";
 const MISALIGNED: &str = "requires memory that is aligned to its elements";
 
 /// Why a library may not handle the tensor: it may refuse it, crash on it, or forget the flag.
+#[inline(always)]
 fn misfit(tensor: &DLTensor, flags: u64, shape: &[i64], strides: &[i64]) -> Option<&'static str> {
     let is_backward = |(&extent, &stride): (&i64, &i64)| extent > 1 && stride < 0;
     if shape.iter().zip(strides).any(is_backward) {

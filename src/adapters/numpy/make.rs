@@ -98,13 +98,19 @@ pub(crate) fn array<'py>(
         many = vec![0; shape.len()];
         &mut many
     };
-    for (index, step) in steps.iter_mut().enumerate() {
-        let stride = match strides {
-            Some(strides) => strides[index],
-            None => layout::row_major(shape, index),
-        };
-        // A stride that reaches no element may be anything (R99).
-        *step = stride.wrapping_mul(item) as isize;
+    // A stride that reaches no element may be anything (R99).
+    let in_bytes = |stride: i64| stride.wrapping_mul(item) as isize;
+    match strides {
+        Some(strides) => {
+            for (step, &stride) in steps.iter_mut().zip(strides) {
+                *step = in_bytes(stride);
+            }
+        }
+        None => {
+            for (index, step) in steps.iter_mut().enumerate() {
+                *step = in_bytes(layout::row_major(shape, index));
+            }
+        }
     }
     // NumPy would allocate for NULL.
     static NOTHING: [u64; 32] = [0; 32];
