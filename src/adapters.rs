@@ -5,7 +5,7 @@
 
 mod array_interface;
 mod array_method;
-mod arrow;
+pub(crate) mod arrow;
 mod buffer;
 pub(crate) mod cuda_array_interface;
 mod interface;

@@ -21,6 +21,7 @@ from support.fake_arrow import (
     array_in,
     numbers,
 )
+from support.optional_libraries import requires
 
 Show = type[ByArray]
 either = pytest.mark.parametrize("show", [ByArray, ByDeviceArray])
@@ -375,3 +376,40 @@ def test_what_cannot_be_had_is_refused(
     with pytest.raises(error) as caught:
         dlx.from_dlpack(show(numbers()), **asked)
     assert type(caught.value) is error
+
+
+class Older:
+    """An array as pyarrow before 26 exports it, in an unversioned capsule."""
+
+    def __init__(self, array: Any) -> None:
+        """Keep an array."""
+        self.array = array
+
+    def __dlpack__(self, *, stream: object = None) -> Any:
+        """Export without flags."""
+        return self.array.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return the CPU."""
+        return (1, 0)
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> Any:
+        """Export by Arrow's C data interface."""
+        return self.array.__arrow_c_array__(requested_schema)
+
+
+@pytest.mark.filterwarnings("ignore:Exporting an unversioned:DeprecationWarning")
+@pytest.mark.parametrize("times", [1, 20])
+def test_an_array_is_read_only_where_its_capsule_cannot_say_so(times: int) -> None:
+    """docs/safety.md, S12: Arrow's arrays are immutable, whatever the door."""
+    for _ in range(times):  # dlx asks a type that it has met another way
+        tensor = dlx.from_dlpack(Older(numbers()))
+    assert ", readonly" in repr(tensor)
+
+
+@pytest.mark.filterwarnings("ignore:Exporting an unversioned:DeprecationWarning")
+def test_who_converts_an_array_of_arrow_cannot_write_to_it() -> None:
+    """docs/safety.md, S12: torch has no read-only tensors, so it gets a copy."""
+    torch, array = requires("torch"), numbers()
+    dlx.convert(Older(array), torch.Tensor).fill_(9)
+    assert array.equals(numbers())

@@ -35,7 +35,7 @@ def samples(torch: ModuleType) -> list[Sample]:
         lazy = [(conj, True), (conj.imag, True), (torch._neg_view(conj), True)]
         lazy += [(x.detach(), None) for x, _ in lazy]
         meta = torch.zeros(2, device="meta")
-        sparse = torch.sparse_coo_tensor(size=(2,), device="cpu", check_invariants=True)
+        sparse = torch.zeros(2, device="cpu", layout=torch.sparse_coo)
         zero = torch._efficientzerotensor(2, device="cpu")
         lazy += [(meta, False), (sparse, False), (zero, False)]
     with torch.inference_mode():

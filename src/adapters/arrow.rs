@@ -14,7 +14,7 @@ use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyCapsule;
 
 use crate::abi::*;
-use crate::cpython::call::{attribute, call};
+use crate::cpython::call::{attribute, call, has};
 use crate::cpython::depth::{later, within};
 use crate::tensor::capsule;
 use crate::tensor::checked::{Checked, Meta};
@@ -47,6 +47,15 @@ struct ArrowDeviceArray {
     device_type: DLDeviceType,
     sync_event: *mut c_void,
     reserved: [i64; 3],
+}
+
+/// Whether `x` is an array of Arrow's, which nobody may write to (S12, Arrow arrays).
+#[cold]
+#[inline(never)]
+pub(crate) fn is_array(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = x.py();
+    Ok(has(x, intern!(py, "__arrow_c_array__"))?
+        || has(x, intern!(py, "__arrow_c_device_array__"))?)
 }
 
 /// An array that dlx owns; dropping it releases it, once.

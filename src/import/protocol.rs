@@ -16,7 +16,7 @@ use self::fast::{note, on_cpu};
 use self::order::{Order, of_request};
 use self::question::{Question, failed};
 use crate::abi::*;
-use crate::adapters::{oneapi, tensorflow, torch};
+use crate::adapters::{arrow, oneapi, tensorflow, torch};
 use crate::copy::by_driver::{self, On};
 use crate::copy::host;
 use crate::copy::request::{Request, finish, is_refusal, refused_by_both};
@@ -25,6 +25,7 @@ use crate::import::hint;
 use crate::stream;
 use crate::stream::usage::Release;
 use crate::tensor::capsule;
+use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
 use crate::types::error::{caused, type_name};
@@ -140,7 +141,7 @@ fn ask_checked(
     };
     // Only now: the export itself may have queued work on the stream.
     let usage = order.usage(request)?;
-    let snapshot = capsule::import(&capsule, usage)?;
+    let snapshot = protected(x, capsule::import(&capsule, usage)?)?;
     if asked.copy != Some(true) && asked.device.is_none() {
         check_memory(x, kind, &snapshot)?;
     }
@@ -173,6 +174,16 @@ fn ask_checked(
     match asked.copy {
         Some(true) => Ok(Some(snapshot)),
         _ => finish(py, snapshot, request).map(Some),
+    }
+}
+
+/// The export of `x`, read-only if it cannot say so but its array is Arrow's (S12).
+#[inline(always)]
+fn protected(x: &Bound<'_, PyAny>, snapshot: Snapshot) -> PyResult<Snapshot> {
+    if snapshot.has(MAYBE_READ_ONLY) && arrow::is_array(x)? {
+        Ok(snapshot.readonly()?)
+    } else {
+        Ok(snapshot)
     }
 }
 

@@ -66,7 +66,9 @@ pub(super) fn on_cpu(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
         Err(error) => return Err(error),
     };
     match capsule::import(&capsule, None) {
-        Ok(snapshot) if snapshot.meta().device == device::CPU => Ok(Some(snapshot)),
+        Ok(snapshot) if snapshot.meta().device == device::CPU => {
+            super::protected(x, snapshot).map(Some)
+        }
         Ok(snapshot) => {
             note(x, snapshot.meta().device)?;
             Ok(None)
@@ -173,7 +175,7 @@ pub(crate) fn fast_export(
         Err(error) => return super::unless_absent(x, error),
     };
     let Some(managed) = capsule::take(&capsule) else {
-        let snapshot = capsule::import(&capsule, None)?;
+        let snapshot = super::protected(x, capsule::import(&capsule, None)?)?;
         let here = snapshot.meta().device;
         return Ok((here == device::CPU).then_some(FastExport::Snapshot(snapshot)));
     };

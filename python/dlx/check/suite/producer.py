@@ -500,7 +500,9 @@ _PLACE = (
         MUST,
         Export(VERSION),
         of_struct(
-            "the CPU is the device type 1", lambda s: s.device[0] == 1, "says another"
+            "the CPU is the device type 1",
+            lambda s: s.device[0] == 1,
+            "says another; the suite checks tensors on the CPU, so make them there",
         ),
         "wrong numbers",
     ),

@@ -29,8 +29,8 @@ from dlx.check.suite.table import fails, noted, succeeds
 
 __all__ = ["STREAMS"]
 
-HANDLE = 0x5EED0
-"""No stream; the probe refuses before anybody could use it."""
+HANDLE = 2
+"""CUDA's per-thread default stream, which is one wherever a driver is found."""
 TO_CPU = (("device", "cpu"),)
 
 

@@ -70,7 +70,7 @@ TARGETS = (
     ),
     Target(
         name="jax",
-        imports="import jax",
+        imports="import jax; jax.config.update('jax_platforms', 'cpu')",
         make="jax.numpy.array",
         take="jax.dlpack.from_dlpack",
         show="np.array",
