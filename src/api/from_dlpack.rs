@@ -228,7 +228,7 @@ pub(crate) fn from_pointer<'py>(
 }
 
 /// Extracts the integers of an argument.
-fn number<'py, T: FromPyObjectOwned<'py>>(
+pub(super) fn number<'py, T: FromPyObjectOwned<'py>>(
     value: &Bound<'py, PyAny>,
     name: &str,
     accepted: &str,
