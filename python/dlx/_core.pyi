@@ -398,7 +398,7 @@ class Tensor(Buffer):
         """Whether the memory is a copy made for this tensor (IS_COPIED)."""
     @property
     def is_padded(self) -> bool:
-        """Whether elements of less than a byte take one each (IS_SUBBYTE_TYPE_PADDED)."""
+        """Whether elements of less than a byte take one each."""
     @property
     def is_contiguous(self) -> bool:
         """Whether the elements are row-major without gaps."""
@@ -476,7 +476,7 @@ def from_dlpack(
     """Import ``x`` as a `Tensor` that shares its memory."""
 
 def from_buffer(
-    buffer: Buffer,
+    buffer: Buffer | NDArray[Any],  # which is a Buffer from Python 3.12 on
     shape: Sequence[int],
     dtype: _DTypeLike,
     *,

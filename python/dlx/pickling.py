@@ -9,6 +9,7 @@ what you trust.
 
 from __future__ import annotations
 
+import math
 import pickle
 import sys
 from io import BytesIO
@@ -58,9 +59,10 @@ _WORDS = {entry[:2]: word for word, entry in _LIBRARIES.items()}
 
 def _on_host(t: Tensor) -> Tensor:
     """Return ``t`` in memory of the host, or refuse."""
-    if t.device.type.name in ("CUDA_HOST", "ROCM_HOST", "CUDA_MANAGED"):
-        return t.to(device="cpu")
-    if device == "cpu":
+    kind = t.device.type.name
+    if kind in ("CUDA_HOST", "ROCM_HOST"):
+        return t
+    if device == "cpu" or kind == "CUDA_MANAGED":
         return t.to(device="cpu")
     if device != "refuse":
         raise ValueError(
@@ -82,9 +84,16 @@ def _dense(t: Tensor) -> tuple[memoryview, tuple[int, ...]]:
     except BufferError:
         pass
     once = tuple(slice(1) if stride == 0 else slice(None) for stride in t.strides)
-    copied = t[once].to(copy=True)
+    copied = t[once].to(device="cpu", copy=True)
     pairs = zip(t.strides, copied.strides, strict=True)
     return copied.raw(), tuple(new and old and new for old, new in pairs)
+
+
+def _repeats(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether strides that leave no gaps reach fewer places than there are indices."""
+    steps = zip(shape, strides, strict=True)
+    reached = 1 + sum((extent - 1) * abs(stride) for extent, stride in steps)
+    return reached < math.prod(shape)
 
 
 def _leave(
@@ -95,11 +104,11 @@ def _leave(
         t = _on_host(t)
     # Arrays of these libraries take no strides, so they get no memory but this.
     if target in ("jax", "mlx") and not t.is_contiguous:
-        t = t.to(copy=True)
+        t = t.to(device="cpu", copy=True)
     raw, strides = _dense(t)
-    flags = _PADDED * t.is_padded
+    given, flags = None if t.is_contiguous else strides, _PADDED * t.is_padded
     # What writes to a repeated element writes to others. torch takes that.
-    if t.readonly or (len(raw) < t.nbytes and target != "torch"):
+    if t.readonly or (given and target != "torch" and _repeats(t.shape, strides)):
         flags |= _READ_ONLY
         raw = raw.toreadonly()
     buffer: object
@@ -112,7 +121,7 @@ def _leave(
         _VERSION,
         target,
         t.shape,
-        None if t.is_contiguous else strides,
+        given,
         (dtype.code, dtype.bits, dtype.lanes),
         flags,
         buffer,

@@ -30,8 +30,8 @@ use crate::types::layout;
 /// element is copied, which keeps strides and ``readonly``; ``copy=False`` raises `CopyRefused` then. ``copy=True``
 /// always copies, and the copy is writable unless ``readonly=True``.
 ///
-/// Raises ``BufferError`` if an element would lie outside of the buffer, for a buffer in another order, and for dtypes
-/// that DLPack does not define; ``ValueError`` and ``TypeError`` for other bad arguments.
+/// Raises ``BufferError`` if an element would lie outside of the buffer, and for a buffer in another order;
+/// ``ValueError`` and ``TypeError`` for other bad arguments.
 #[pyfunction]
 #[pyo3(signature = (buffer, shape, dtype, *, strides=None, offset=None, copy=None, readonly=false, padded=false))]
 #[allow(
