@@ -185,14 +185,15 @@ def _arrive(version: int, *fields: Any) -> object:
             f"the pickled tensor is for {target!r}; expected 'dlx', "
             f"{', '.join(map(repr, _LIBRARIES))} or a mixin class"
         )
-    if target == "jax" and tensor.readonly:
-        # JAX never writes to an array, so it may share what it cannot call read-only.
-        tensor = from_pointer(tensor.data_ptr, tensor.shape, tensor.dtype, owner=tensor)
+    shared = tensor
+    if target == "jax":
+        # It never writes to an array, and copies what is called read-only.
+        shared = from_pointer(tensor.data_ptr, tensor.shape, tensor.dtype, owner=tensor)
     package, _, module = _LIBRARIES[target]
     try:
-        return convert(tensor, module)
+        return convert(shared, module)
     except ModuleNotFoundError as error:
-        if error.name not in (package, module, module.partition(".")[0]):
+        if error.name not in (package, module, target):
             raise
         return tensor  # There is no such library here.
 
