@@ -126,14 +126,15 @@ for communicator in world, Intracomm(world):  # in band, and out of band
     else:
         assert [*map(description, communicator.recv())] == expected
 
-# The memory itself, as bytes: no dtype of MPI is needed.
+# The memory itself, which MPI has no dtype for.
 t = dlx.from_buffer(bytearray(range(8)), (4,), "bfloat16")
-u = dlx.empty((4,), "bfloat16")
-if world.rank == 0:
-    world.Send([t.raw(), MPI.BYTE], 1)
-else:
-    world.Recv([u.raw(), MPI.BYTE], 0)
-    assert u.raw() == t.raw()
+for buffer in (lambda x: x), (lambda x: [x.raw(), MPI.BYTE]):
+    u = dlx.empty((4,), "bfloat16")
+    if world.rank == 0:
+        world.Send(buffer(t), 1)
+    else:
+        world.Recv(buffer(u), 0)
+        assert u.raw() == t.raw()
 
 MPI.pickle.__init__(dlx.pickling.dumps, pickle.loads)
 ml_dtypes = __import__("ml_dtypes")
