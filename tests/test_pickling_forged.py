@@ -124,6 +124,8 @@ def test_another_byte_order_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.byteorder", "big")
     with pytest.raises(BufferError, match="little-endian"):
         arrive()
+    with pytest.raises(BufferError, match="little-endian"):
+        pickle.dumps(dlx.empty((2,), "int16"))
 
 
 SMALL = st.integers(-3, 9)
@@ -139,7 +141,7 @@ ANYTHING = st.one_of(
             "shape": st.lists(SMALL, max_size=4) | ANYTHING,
             "strides": st.none() | st.lists(SMALL, max_size=4) | ANYTHING,
             "dtype": st.tuples(SMALL, st.sampled_from([1, 4, 8, 32]), SMALL) | ANYTHING,
-            "flags": st.sampled_from([0, 1, 4, 5]) | ANYTHING,
+            "flags": st.sampled_from([0, 1, 4, 5, 8, 9, 12]) | ANYTHING,
             "buffer": st.binary(max_size=64).map(bytearray) | ANYTHING,
         }
     )

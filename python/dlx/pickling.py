@@ -44,6 +44,7 @@ they arrive there. It counts for all threads, because queues pickle in their own
 
 _VERSION = 1
 _READ_ONLY, _PADDED = 1, 4  # as in dlpack.h
+_IN_BAND = 8  # The bytes are of a pickle, which nobody writes to: a copy may.
 
 # Whose tensors arrive as what they were: the package and the name of the exact class,
 # and the module to import there.
@@ -55,6 +56,11 @@ _LIBRARIES = {
 }
 _PAIRS = "torch.float4_e2m1fn_x2"
 _WORDS = {entry[:2]: word for word, entry in _LIBRARIES.items()}
+
+
+def _check_order() -> None:
+    if sys.byteorder != "little":
+        raise BufferError("pickled tensors are little-endian; this machine is not")
 
 
 def _on_host(t: Tensor) -> Tensor:
@@ -100,6 +106,7 @@ def _leave(
     t: Tensor, protocol: int, target: str | type[ExchangeMixin] = "dlx"
 ) -> tuple[Callable[..., object], tuple[object, ...]]:
     """Return what ``pickle`` writes for ``t``, which arrives as ``target``."""
+    _check_order()
     if t.device != "cpu":
         t = _on_host(t)
     # Arrays of these libraries take no strides, so they get no memory but this.
@@ -115,7 +122,7 @@ def _leave(
     if protocol >= 5:
         buffer = pickle.PickleBuffer(raw)
     else:
-        buffer = bytes(raw) if raw.readonly else bytearray(raw)
+        buffer, flags = bytes(raw), flags | _IN_BAND
     dtype = t.dtype
     return _arrive, (
         _VERSION,
@@ -137,7 +144,7 @@ def _tensor(
     buffer: Any,
 ) -> Tensor:
     """Make the tensor that `_leave` described, over the bytes of ``buffer``."""
-    if flags & ~(_READ_ONLY | _PADDED):
+    if flags & ~(_READ_ONLY | _PADDED | _IN_BAND):
         raise ValueError(f"flags {flags} are not known")
     view = memoryview(buffer)
     keywords: dict[str, Any] = {"padded": bool(flags & _PADDED)}
@@ -148,6 +155,7 @@ def _tensor(
         keywords["copy"] = view.readonly or None
     else:
         keywords["readonly"] = bool(flags & _READ_ONLY)
+        keywords["copy"] = flags & (_IN_BAND | _READ_ONLY) == _IN_BAND or None
         if target in ("jax", "mlx") and strides is not None:
             raise ValueError(f"{target} has no strides {strides}")
     tensor = from_buffer(buffer, shape, DType(dtype), strides=strides, **keywords)
@@ -169,8 +177,7 @@ def _arrive(version: int, *fields: Any) -> object:
             f"the pickled tensor has version {version}; dlx {__version__} reads "
             f"version {_VERSION}: use the same dlx here as where it was pickled"
         )
-    if sys.byteorder != "little":
-        raise BufferError("pickled tensors are little-endian; this machine is not")
+    _check_order()
     try:
         tensor = _tensor(*fields)
     except (TypeError, ValueError, ArithmeticError) as error:
