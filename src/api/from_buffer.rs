@@ -4,12 +4,11 @@
 
 use std::ptr::NonNull;
 
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::adapters::buffer;
-use crate::api::from_dlpack::number;
+use crate::api::from_dlpack::{dimensions, number};
 use crate::copy::host;
 use crate::tensor::bytes;
 use crate::tensor::checked::Meta;
@@ -49,28 +48,20 @@ pub(crate) fn from_buffer<'py>(
     padded: bool,
 ) -> PyResult<Bound<'py, Tensor>> {
     let py = buffer.py();
-    let shape: Vec<i64> = number(shape, "shape", "a sequence of ints, such as (2,)")?;
-    let strides: Option<Vec<i64>> = strides
-        .map(|strides| number(strides, "strides", "a sequence of ints"))
-        .transpose()?;
+    let (shape, strides) = dimensions(shape, strides)?;
     let offset: Option<i64> = offset
         .map(|offset| number(offset, "offset", "a number of bytes"))
         .transpose()?;
-    layout::size(&shape)?;
+    let size = layout::size(&shape)?;
     let row_major = || (0..shape.len()).map(|index| layout::row_major(&shape, index));
     let strides = strides.unwrap_or_else(|| row_major().collect());
-    if strides.len() != shape.len() {
-        return Err(PyValueError::new_err(format!(
-            "strides {strides:?} do not match shape {shape:?}; expected one per dimension"
-        )));
-    }
     let mut flags = 0;
     if padded {
         flags |= DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
     }
     let mut meta = Meta::on_cpu(NonNull::dangling().as_ptr(), DType::of(dtype)?, flags);
     let whole = buffer::bytes(buffer)?;
-    let place = bytes::place(meta, &shape, &strides, offset, whole.size())?;
+    let place = bytes::place(&meta, (size, &shape, &strides), offset, whole.size())?;
     let mut taken = whole.part(place.start, &[place.length], &[1])?;
     let address = whole.meta().data.addr() as u64 + place.first as u64;
     let aligned = place.length == 0 || layout::is_aligned(address, meta.dtype);

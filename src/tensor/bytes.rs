@@ -5,7 +5,7 @@
 use std::ptr::null_mut;
 
 use crate::abi::*;
-use crate::tensor::checked::{Checked, Meta};
+use crate::tensor::checked::Meta;
 use crate::tensor::managed::PROTECTED;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::Error;
@@ -83,24 +83,22 @@ pub(crate) struct Place {
     pub(crate) length: i64,
 }
 
-/// Finds the place of a tensor whose first element is `offset` bytes after the first of `length`; by default, its first
-/// byte is the first.
+/// Finds the place of a tensor of `size` elements, the first of which is `offset` bytes after the first of `length`; by
+/// default, its first byte is the first.
 ///
 /// # Errors
 ///
-/// `BufferError` if it reaches out of these bytes, and as [`Checked::new`].
+/// `BufferError` if it reaches out of these bytes.
 #[cold]
 pub(crate) fn place(
-    meta: Meta,
-    shape: &[i64],
-    strides: &[i64],
+    meta: &Meta,
+    (size, shape, strides): (i64, &[i64], &[i64]),
     offset: Option<i64>,
     length: i64,
 ) -> Result<Place, Error> {
-    let checked = Checked::new(meta, shape, Some(strides))?;
-    let (start, end) = match checked.size {
+    let (start, end) = match size {
         0 => (0, 0),
-        _ => layout::byte_span(shape, strides, bits_of(&checked.meta))?,
+        _ => layout::byte_span(shape, strides, bits_of(meta))?,
     };
     let first = offset.map_or(-start, i128::from);
     if first + start < 0 || first + end > i128::from(length) {
