@@ -8,6 +8,7 @@ pub(crate) mod borrow;
 pub(crate) mod check;
 pub(crate) mod entry;
 pub(crate) mod fast;
+pub(crate) mod from_buffer;
 pub(crate) mod from_dlpack;
 pub(crate) mod lent;
 mod loan;

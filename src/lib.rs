@@ -44,6 +44,8 @@ mod _core {
     #[pymodule_export]
     use crate::api::check::check_natives;
     #[pymodule_export]
+    use crate::api::from_buffer::from_buffer;
+    #[pymodule_export]
     use crate::api::from_dlpack::is_tensor;
     #[pymodule_export]
     use crate::api::trace::trace_with;

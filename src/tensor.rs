@@ -7,6 +7,7 @@
 pub(crate) mod array_interface;
 pub(crate) mod block;
 pub(crate) mod buffer;
+pub(crate) mod bytes;
 pub(crate) mod capsule;
 pub(crate) mod checked;
 pub(crate) mod device_memory;

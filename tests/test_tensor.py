@@ -38,7 +38,9 @@ ATTRIBUTES = {
     "data_ptr": ADDRESS,
     "readonly": False,
     "is_copied": False,
+    "is_padded": False,
     "is_contiguous": False,
+    "span": (ADDRESS - 20, 72),
     "stream": None,
 }
 
@@ -68,7 +70,8 @@ def test_an_attribute_has_its_value_and_type(name: str) -> None:
 def test_every_public_attribute_is_tabled_here() -> None:
     """What is added to the class is added to these tests."""
     public = {name for name in dir(dlx.Tensor) if not name.startswith("_")}
-    assert public == ATTRIBUTES.keys() | {"numpy", "synchronize", "to", "tolist", "use"}
+    methods = {"numpy", "raw", "synchronize", "to", "tolist", "use"}
+    assert public == ATTRIBUTES.keys() | methods
 
 
 def test_extents_are_plain_ints() -> None:

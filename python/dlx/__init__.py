@@ -24,6 +24,7 @@ from ._core import (
     current_stream,
     empty,
     exchange_api,
+    from_buffer,
     from_dlpack,
     from_pointer,
     publish,
@@ -56,6 +57,7 @@ __all__ = [
     "current_stream",
     "empty",
     "exchange_api",
+    "from_buffer",
     "from_dlpack",
     "from_pointer",
     "inspect",
@@ -98,9 +100,9 @@ def trace(*, frames: int = 8, events: str | None = None) -> Trace:
 
     Noted are `from_dlpack`, `convert`, `from_pointer`, `empty`, ``Tensor.__dlpack__``
     and the exchange tables of dlx, of mixin classes and of published ones. Not noted
-    are `bridge`, `borrow`, whose block ends it, copies that a conversion or
-    ``Tensor.to`` makes, and consumers that read a buffer or an array interface: their
-    import stays listed while they hold it.
+    are `bridge`, `borrow`, whose block ends it, `from_buffer`, copies that a conversion
+    or ``Tensor.to`` makes, and consumers that read a buffer or an array interface:
+    their import stays listed while they hold it.
 
     Raises ``RuntimeError`` on a free-threaded Python without the GIL.
     """

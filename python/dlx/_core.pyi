@@ -50,6 +50,7 @@ __all__ = [
     "empty",
     "exchange_api",
     "exported",
+    "from_buffer",
     "from_dlpack",
     "from_pointer",
     "import_tensor",
@@ -396,8 +397,16 @@ class Tensor(Buffer):
     def is_copied(self) -> bool:
         """Whether the memory is a copy made for this tensor (IS_COPIED)."""
     @property
+    def is_padded(self) -> bool:
+        """Whether elements of less than a byte take one each."""
+    @property
     def is_contiguous(self) -> bool:
         """Whether the elements are row-major without gaps."""
+    @property
+    def span(self) -> tuple[int, int]:
+        """Address and length of the smallest run of bytes that holds all elements."""
+    def raw(self) -> memoryview:
+        """Return the bytes of `span` as a ``memoryview`` that shares the memory."""
     @property
     def stream(self) -> Stream | None:
         """The stream that the elements are used or become ready on, or None."""
@@ -419,6 +428,9 @@ class Tensor(Buffer):
         """Return a NumPy array that shares the memory, or a copy on request."""
     def tolist(self) -> Any:
         """Return the elements as nested lists of Python numbers."""
+    def __reduce_ex__(self, protocol: SupportsIndex, /) -> tuple[Any, ...]: ...
+    def __copy__(self) -> Tensor: ...
+    def __deepcopy__(self, memo: Any, /) -> Tensor: ...
     def __len__(self, /) -> int: ...
     def __getitem__(self, index: _Index | tuple[_Index, ...], /) -> Tensor:
         """Elements chosen by ints, slices, ``None`` and ``...``, not copied."""
@@ -462,6 +474,19 @@ def from_dlpack(
     release: _Release = "auto",
 ) -> Tensor:
     """Import ``x`` as a `Tensor` that shares its memory."""
+
+def from_buffer(
+    buffer: Buffer | NDArray[Any],  # which is a Buffer from Python 3.12 on
+    shape: Sequence[int],
+    dtype: _DTypeLike,
+    *,
+    strides: Sequence[int] | None = None,
+    offset: SupportsIndex | None = None,
+    copy: bool | None = None,
+    readonly: bool = False,
+    padded: bool = False,
+) -> Tensor:
+    """Make a `Tensor` over the bytes of ``buffer``, which it holds."""
 
 def from_pointer(
     ptr: SupportsIndex,

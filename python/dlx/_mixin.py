@@ -64,6 +64,28 @@ def _attribute_name(name: object, cls: type) -> str:
     return name
 
 
+def _reduce_ex(self: Any, protocol: int) -> Any:
+    from . import pickling
+
+    return pickling._leave(_core.from_dlpack(self), protocol, type(self))
+
+
+def _copied(self: Any, memo: dict[int, Any] | None = None) -> Any:
+    # As `copy` does for a class that says nothing of pickles: with all attributes.
+    import copy
+
+    parts = object.__reduce_ex__(self, 4)
+    return copy._reconstruct(self, memo, *parts)  # type: ignore[attr-defined]
+
+
+def _define_pickle(cls: type) -> None:
+    """Let pickles of instances hold the tensor alone, and leave copies as they are."""
+    type.__setattr__(cls, "__reduce_ex__", _reduce_ex)
+    for name in ("__copy__", "__deepcopy__"):
+        if not hasattr(cls, name):
+            type.__setattr__(cls, name, _copied)
+
+
 # If this module runs again, this returns the existing class.
 @_core.mixin
 class ExchangeMixin:
@@ -75,6 +97,11 @@ class ExchangeMixin:
     of another such class. Which of the two applies is fixed when the class is defined;
     the attribute is read at each export. A private name (``__data``) is mangled as in
     the body of the class; ``ValueError`` for a name that is not an identifier.
+
+    With ``pickle=True``, a pickle of an instance holds the tensor alone, without a copy
+    as for `dlx.Tensor`, and ``__dlx_import__`` makes the instance at the other end. A
+    class with more state leaves it out, and pickles its attributes as ever; a subclass
+    with more defines ``__reduce_ex__``. Copies have all attributes in either case.
 
     The mixin adds no storage, so it combines with ``__slots__``, dataclasses,
     ``Generic``, and extension types as further bases. The table of the class lives as
@@ -89,9 +116,13 @@ class ExchangeMixin:
         def __dlx_export__(self) -> object:
             """Return the object that is exported in place of this one."""
 
-    def __init_subclass__(cls, *, exchange: str | None = None, **keywords: Any) -> None:
+    def __init_subclass__(
+        cls, *, exchange: str | None = None, pickle: bool = False, **keywords: Any
+    ) -> None:
         """Determine what instances export, and give the class its table."""
         _define_export(cls, exchange, "ExchangeMixin")
+        if pickle:
+            _define_pickle(cls)
         super().__init_subclass__(**keywords)
         if (warning := _core.register(cls)) is not None:
             import warnings

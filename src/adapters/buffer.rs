@@ -1,6 +1,6 @@
 //! The buffer protocol (PEP 3118): `bytes`, `array.array`, `mmap`, ctypes and others.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null_mut;
 
 use pyo3::ffi;
@@ -12,7 +12,7 @@ use crate::cpython::interpreter::{PythonOwner, give_up};
 use crate::tensor::buffer::FORMATS;
 use crate::tensor::checked::{Checked, Meta, extents};
 use crate::tensor::snapshot::{Hold, Snapshot, Source};
-use crate::types::dtype::scalar;
+use crate::types::dtype::{BYTE, scalar};
 use crate::types::error::Error;
 use crate::types::layout;
 
@@ -157,6 +157,25 @@ impl Drop for Buffer {
             later(|| drop(this));
         }
     }
+}
+
+/// The bytes of a buffer, whatever its elements are.
+///
+/// # Errors
+///
+/// `BufferError` unless they are in C order, and what the exporter raises.
+#[cold]
+pub(crate) fn bytes(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
+    let buffer = Buffer::get(x, ffi::PyBUF_STRIDED_RO)?;
+    // SAFETY: attached, and filled by `get`.
+    if unsafe { ffi::PyBuffer_IsContiguous(buffer.0, b'C' as c_char) } == 0 {
+        return Err(Error::refused("the bytes of the buffer are not in C order").into());
+    }
+    let (place, length) = (buffer.view().buf, [buffer.view().len as i64]);
+    let meta = Meta::on_cpu(place, BYTE, buffer.flags());
+    let checked = Checked::new(meta, &length, None)?;
+    let source = Source::Held(Box::new(buffer));
+    Ok(checked.with_usage(source, None))
 }
 
 /// Imports an object that supports the buffer protocol; `None` if it does not.

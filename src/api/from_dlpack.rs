@@ -190,18 +190,7 @@ pub(crate) fn from_pointer<'py>(
     let py = ptr.py();
     let device = device.map_or(Ok(device::CPU), Device::of)?;
     let ptr: usize = number(ptr, "ptr", "an address")?;
-    let shape: Vec<i64> = number(shape, "shape", "a sequence of ints, such as (2,)")?;
-    let strides: Option<Vec<i64>> = strides
-        .map(|strides| number(strides, "strides", "a sequence of ints"))
-        .transpose()?;
-    if let Some(strides) = strides
-        .as_ref()
-        .filter(|strides| strides.len() != shape.len())
-    {
-        return Err(PyValueError::new_err(format!(
-            "strides {strides:?} do not match shape {shape:?}; expected one per dimension"
-        )));
-    }
+    let (shape, strides) = dimensions(shape, strides)?;
     let meta = Meta {
         data: std::ptr::with_exposed_provenance_mut(ptr),
         byte_offset: 0,
@@ -227,8 +216,29 @@ pub(crate) fn from_pointer<'py>(
     Tensor::holding(py, checked.with_usage(source, usage.map(Arc::new)))
 }
 
+/// Extracts a shape, and strides if given.
+#[inline(never)]
+pub(super) fn dimensions(
+    shape: &Bound<'_, PyAny>,
+    strides: Option<&Bound<'_, PyAny>>,
+) -> PyResult<(Vec<i64>, Option<Vec<i64>>)> {
+    let shape: Vec<i64> = number(shape, "shape", "a sequence of ints, such as (2,)")?;
+    let strides: Option<Vec<i64>> = strides
+        .map(|strides| number(strides, "strides", "a sequence of ints"))
+        .transpose()?;
+    if let Some(strides) = strides
+        .as_ref()
+        .filter(|strides| strides.len() != shape.len())
+    {
+        return Err(PyValueError::new_err(format!(
+            "strides {strides:?} do not match shape {shape:?}; expected one per dimension"
+        )));
+    }
+    Ok((shape, strides))
+}
+
 /// Extracts the integers of an argument.
-fn number<'py, T: FromPyObjectOwned<'py>>(
+pub(super) fn number<'py, T: FromPyObjectOwned<'py>>(
     value: &Bound<'py, PyAny>,
     name: &str,
     accepted: &str,

@@ -4,8 +4,9 @@ use std::ffi::c_int;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyComplex, PyDict, PyFloat, PyTuple};
+use pyo3::types::{PyCapsule, PyComplex, PyDict, PyFloat, PyMemoryView, PyTuple};
 
 use crate::abi::*;
 use crate::api::borrow::Use;
@@ -18,7 +19,7 @@ use crate::stream::{self, PyStream};
 use crate::tensor::element::Number;
 use crate::tensor::numpy::{as_array, to_numpy};
 use crate::tensor::object::Tensor;
-use crate::tensor::{array_interface, buffer, capsule, element, indexing, repr};
+use crate::tensor::{array_interface, buffer, bytes, capsule, element, indexing, repr};
 use crate::types::device::{self, Device};
 use crate::types::dtype::{self, DType};
 
@@ -115,10 +116,43 @@ impl Tensor {
         self.described().has(DLPACK_FLAG_BITMASK_IS_COPIED)
     }
 
+    /// Whether elements of less than a byte take one each (IS_SUBBYTE_TYPE_PADDED); packed elements do not.
+    ///
+    /// Source: R44.
+    #[getter]
+    fn is_padded(&self) -> bool {
+        self.described()
+            .has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED)
+    }
+
     /// Whether the elements are row-major without gaps.
     #[getter]
     fn is_contiguous(&self) -> bool {
         self.described().is_row_major()
+    }
+
+    /// ``(address, bytes)`` of the smallest run of bytes that holds all elements; ``(0, 0)`` if there are none.
+    ///
+    /// This is what is registered with a network card, locked or shared. It is not `nbytes` if there are gaps between
+    /// the elements, or if strides repeat them.
+    ///
+    /// Raises ``BufferError`` on devices whose memory is a buffer object (Metal, OpenCL, Vulkan, WebGPU).
+    #[getter]
+    fn span(&self) -> PyResult<(usize, i64)> {
+        Ok(bytes::span(self.snapshot()?)?)
+    }
+
+    /// Return the bytes of `span` as a one-dimensional ``memoryview`` of uint8 that shares the memory, of any dtype.
+    ///
+    /// Each byte belongs to an element: the tensor has no gaps, in whatever order or direction its dimensions are.
+    /// Elements that strides repeat are there once. `from_buffer` with the same strides has the same elements. The view
+    /// keeps the memory alive and is read-only if the tensor is.
+    ///
+    /// Raises ``BufferError`` for gaps between the elements, for packed elements that do not begin with a byte, and for
+    /// memory on a device.
+    fn raw<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyMemoryView>> {
+        let snapshot = bytes::raw(slf.get().snapshot()?)?;
+        PyMemoryView::from(Self::part(slf, snapshot)?.as_any())
     }
 
     /// The stream that the elements are used on or become ready on; None if there is none or it is unknown.
@@ -327,6 +361,32 @@ impl Tensor {
         Err(PyTypeError::new_err(
             "a dlx.Tensor compares no elements; use np.asarray(t) or another library's array",
         ))
+    }
+
+    /// For ``pickle``: `dlx.pickling` says what becomes of the tensor.
+    fn __reduce_ex__<'py>(
+        slf: &Bound<'py, Self>,
+        protocol: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let module = slf.py().import(intern!(slf.py(), "dlx.pickling"))?;
+        module.call_method1(intern!(slf.py(), "_leave"), (slf, protocol))
+    }
+
+    /// The tensor itself, which is immutable.
+    fn __copy__(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    /// A tensor with memory of its own, as ``dlx.from_dlpack(t, copy=True)``.
+    fn __deepcopy__<'py>(
+        slf: &Bound<'py, Self>,
+        _memo: &Bound<'py, PyAny>,
+    ) -> PyResult<Bound<'py, Self>> {
+        let copy = Request {
+            copy: Some(true),
+            ..Request::NOTHING
+        };
+        again(slf, &copy)
     }
 
     fn __repr__(&self) -> String {

@@ -226,6 +226,11 @@ impl Snapshot {
         } else {
             meta.byte_offset = meta.byte_offset.wrapping_add_signed(bytes);
         }
+        self.within(meta, shape, strides)
+    }
+
+    /// A tensor in the memory of `self`, as `meta` describes it.
+    pub(crate) fn within(&self, meta: Meta, shape: &[i64], strides: &[i64]) -> Result<Self, Error> {
         let checked = Checked::new(meta, shape, Some(strides))?;
         let usage = self.0.value().usage.clone();
         // A part of a part holds the whole alone.

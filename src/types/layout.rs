@@ -105,6 +105,47 @@ pub(crate) fn span(shape: &[i64], strides: &[i64]) -> Result<(i64, i64), Error> 
     Ok((low, high))
 }
 
+/// The first byte of a non-empty strided tensor and the one after its last, relative to the first of its first element.
+///
+/// They may lie a little outside of what 64 bits count.
+#[cold]
+#[inline(never)]
+pub(crate) fn byte_span(shape: &[i64], strides: &[i64], bits: u32) -> Result<(i128, i128), Error> {
+    let (low, high) = span(shape, strides)?;
+    let (start, end) = (i128::from(low), i128::from(high) + 1);
+    let bits = i128::from(bits);
+    Ok(((start * bits).div_euclid(8), (end * bits + 7).div_euclid(8)))
+}
+
+/// Whether every offset between the lowest and the highest of a non-empty tensor is that of an element.
+///
+/// From the smallest step on, each has to lead no further than to the end of what the smaller ones reach.
+#[cold]
+#[inline(never)]
+pub(crate) fn has_no_gaps(shape: &[i64], strides: &[i64]) -> bool {
+    let mut reached = 1_u64;
+    let mut seen = 0;
+    loop {
+        let larger = shape.iter().zip(strides).filter_map(|(&extent, &stride)| {
+            let step = stride.unsigned_abs();
+            (extent > 1 && step > seen).then_some(step)
+        });
+        let Some(step) = larger.min() else {
+            return true;
+        };
+        if step > reached {
+            return false;
+        }
+        for (&extent, &stride) in shape.iter().zip(strides) {
+            if stride.unsigned_abs() == step {
+                let reach = (extent.unsigned_abs() - 1).saturating_mul(step);
+                reached = reached.saturating_add(reach);
+            }
+        }
+        seen = step;
+    }
+}
+
 /// Refuses layouts whose size or span exceeds the address space.
 #[inline(always)]
 pub(crate) fn check_extent(

@@ -1,0 +1,279 @@
+"""Pickles of tensors: the bytes of any dtype, and the type at the other end.
+
+A `dlx.Tensor` pickles by itself, in every protocol; with protocol 5 and a
+``buffer_callback`` its memory is not copied. `dumps` and `Pickler` do the same for
+tensors of torch, JAX and MLX, and arrays of ml_dtypes, inside any object.
+`docs/sharing.md` says what becomes of which tensor. Unpickling runs code: load only
+what you trust.
+"""
+
+from __future__ import annotations
+
+import math
+import pickle
+import sys
+from io import BytesIO
+
+from ._core import (
+    DType,
+    Tensor,
+    __version__,
+    convert,
+    from_buffer,
+    from_dlpack,
+    from_pointer,
+    import_tensor,
+)
+from ._mixin import ExchangeMixin
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, Literal
+
+    from _typeshed import SupportsWrite
+
+__all__ = ["Pickler", "device", "dumps"]
+
+device: Literal["refuse", "cpu"] = "refuse"
+"""What pickles of this process do with tensors on a GPU.
+
+``"refuse"`` raises ``BufferError``; ``"cpu"`` copies their elements to the host, and
+they arrive there. It counts for all threads, because queues pickle in their own.
+"""
+
+_VERSION = 1
+_READ_ONLY, _PADDED = 1, 4  # as in dlpack.h
+_IN_BAND = 8  # The bytes are of a pickle, which nobody writes to: a copy may.
+
+# Whose tensors arrive as what they were: the package and the name of the exact class,
+# and the module to import there.
+_LIBRARIES = {
+    "numpy": ("numpy", "ndarray", "numpy"),
+    "torch": ("torch", "Tensor", "torch"),
+    "jax": ("jaxlib", "ArrayImpl", "jax"),
+    "mlx": ("mlx", "array", "mlx.core"),
+}
+_PAIRS = "torch.float4_e2m1fn_x2"
+_WORDS = {entry[:2]: word for word, entry in _LIBRARIES.items()}
+
+
+def _check_order() -> None:
+    if sys.byteorder != "little":
+        raise BufferError("pickled tensors are little-endian; this machine is not")
+
+
+def _on_host(t: Tensor) -> Tensor:
+    """Return ``t`` in memory of the host, or refuse."""
+    kind = t.device.type.name
+    if kind in ("CUDA_HOST", "ROCM_HOST"):
+        return t
+    if device == "cpu" or kind == "CUDA_MANAGED":
+        return t.to(device="cpu")
+    if device != "refuse":
+        raise ValueError(
+            f"dlx.pickling.device is {device!r}; expected 'refuse' or 'cpu'"
+        )
+    raise BufferError(
+        f"the tensor is on {t.device}, and a pickle holds memory of the host; pickle "
+        't.to(device="cpu"), or set dlx.pickling.device = "cpu", and it arrives there'
+    )
+
+
+def _dense(t: Tensor) -> tuple[memoryview, tuple[int, ...]]:
+    """Return bytes without gaps that hold the elements of ``t``, and its strides there.
+
+    They are its own memory, or a copy of the elements that strides do not repeat.
+    """
+    try:
+        return t.raw(), t.strides
+    except BufferError:
+        pass
+    once = tuple(slice(1) if stride == 0 else slice(None) for stride in t.strides)
+    copied = t[once].to(device="cpu", copy=True)
+    pairs = zip(t.strides, copied.strides, strict=True)
+    return copied.raw(), tuple(new and old and new for old, new in pairs)
+
+
+def _repeats(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether strides that leave no gaps reach fewer places than there are indices."""
+    steps = zip(shape, strides, strict=True)
+    reached = 1 + sum((extent - 1) * abs(stride) for extent, stride in steps)
+    return reached < math.prod(shape)
+
+
+def _leave(
+    t: Tensor, protocol: int, target: str | type[ExchangeMixin] = "dlx"
+) -> tuple[Callable[..., object], tuple[object, ...]]:
+    """Return what ``pickle`` writes for ``t``, which arrives as ``target``."""
+    _check_order()
+    if t.device != "cpu":
+        t = _on_host(t)
+    # Arrays of these libraries take no strides, so they get no memory but this.
+    if target in ("jax", "mlx") and not t.is_contiguous:
+        t = t.to(device="cpu", copy=True)
+    raw, strides = _dense(t)
+    given, flags = None if t.is_contiguous else strides, _PADDED * t.is_padded
+    # What writes to a repeated element writes to others. torch takes that.
+    if t.readonly or (given and target != "torch" and _repeats(t.shape, strides)):
+        flags |= _READ_ONLY
+        raw = raw.toreadonly()
+    buffer: object
+    if protocol >= 5:
+        buffer = pickle.PickleBuffer(raw)
+    else:
+        buffer, flags = bytes(raw), flags | _IN_BAND
+    dtype = t.dtype
+    return _arrive, (
+        _VERSION,
+        target,
+        t.shape,
+        given,
+        (dtype.code, dtype.bits, dtype.lanes),
+        flags,
+        buffer,
+    )
+
+
+def _tensor(
+    target: object,
+    shape: Any,
+    strides: Any,
+    dtype: Any,
+    flags: int,
+    buffer: Any,
+) -> Tensor:
+    """Make the tensor that `_leave` described, over the bytes of ``buffer``."""
+    if flags & ~(_READ_ONLY | _PADDED | _IN_BAND):
+        raise ValueError(f"flags {flags} are not known")
+    view = memoryview(buffer)
+    keywords: dict[str, Any] = {"padded": bool(flags & _PADDED)}
+    if target == "torch":
+        if strides is not None and min(strides) < 0:
+            raise ValueError(f"torch has no strides {strides}")
+        # Its tensors are never read-only. Only the bytes are copied: no stride changes.
+        keywords["copy"] = view.readonly or None
+    else:
+        keywords["readonly"] = bool(flags & _READ_ONLY)
+        keywords["copy"] = flags & (_IN_BAND | _READ_ONLY) == _IN_BAND or None
+        if target in ("jax", "mlx") and strides is not None:
+            raise ValueError(f"{target} has no strides {strides}")
+    tensor = from_buffer(buffer, shape, DType(dtype), strides=strides, **keywords)
+    if tensor.span[1] != view.nbytes:
+        raise ValueError(
+            f"{tensor} takes {tensor.span[1]} bytes, but there are {view.nbytes}"
+        )
+    return tensor
+
+
+def _arrive(version: int, *fields: Any) -> object:
+    """Make the tensor that a pickle holds; called by ``pickle``.
+
+    Raises ``BufferError`` for fields that do not fit each other, and what
+    ``__dlx_import__`` raises.
+    """
+    if version != _VERSION:
+        raise BufferError(
+            f"the pickled tensor has version {version}; dlx {__version__} reads "
+            f"version {_VERSION}: use the same dlx here as where it was pickled"
+        )
+    _check_order()
+    try:
+        tensor = _tensor(*fields)
+    except (TypeError, ValueError, ArithmeticError) as error:
+        raise BufferError(f"the pickled tensor is damaged: {error}") from error
+    target = fields[0]
+    if target == "dlx":
+        return tensor
+    if isinstance(target, type) and issubclass(target, ExchangeMixin):
+        return import_tensor(target, tensor)
+    if not isinstance(target, str) or target not in _LIBRARIES:
+        raise BufferError(
+            f"the pickled tensor is for {target!r}; expected 'dlx', "
+            f"{', '.join(map(repr, _LIBRARIES))} or a mixin class"
+        )
+    shared = tensor
+    if target == "jax":
+        # It never writes to an array, and copies what is called read-only.
+        shared = from_pointer(tensor.data_ptr, tensor.shape, tensor.dtype, owner=tensor)
+    package, _, module = _LIBRARIES[target]
+    try:
+        return convert(shared, module)
+    except ModuleNotFoundError as error:
+        if error.name not in (package, module, target):
+            raise
+        return tensor  # There is no such library here.
+
+
+def _is_all(word: str, x: Any, t: Tensor) -> bool:
+    """Whether ``t`` says all that there is to say of ``x``, and ``x`` can be remade."""
+    name, dtype = t.dtype.name, str(x.dtype)
+    # torch's pairs have a name of their own, and its int4 is exported as uint8.
+    if t.dtype != x.dtype and (name, dtype) != ("float4_e2m1fnx2", _PAIRS):
+        return False
+    if word == "torch":
+        return not x.__dict__
+    return word == "numpy" or (t.dtype.bits >= 8 and not getattr(x, "weak_type", False))
+
+
+class Pickler(pickle.Pickler):
+    """A ``pickle.Pickler`` that also pickles tensors of torch, JAX and MLX by dlx.
+
+    They arrive as what they were, or as `dlx.Tensor` where the library is missing.
+    NumPy's arrays count if their dtype is of ml_dtypes; NumPy leaves others out of band
+    by itself. Only the exact classes count. Subclasses, and tensors that have more than
+    DLPack describes (gradients, attributes, sparse layouts), are pickled as ever.
+    ``protocol`` defaults to 5. ``pickle.load`` reads what it writes.
+    """
+
+    def __init__(
+        self,
+        file: SupportsWrite[bytes],
+        protocol: int | None = None,
+        *,
+        fix_imports: bool = True,
+        buffer_callback: Callable[[pickle.PickleBuffer], Any] | None = None,
+    ) -> None:
+        """Write to ``file``, and pass each buffer to ``buffer_callback``."""
+        protocol = 5 if protocol is None or protocol < 0 else protocol
+        super().__init__(
+            file, protocol, fix_imports=fix_imports, buffer_callback=buffer_callback
+        )
+        self._protocol = protocol
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Reduce a tensor of another library; leave all else to ``pickle``."""
+        kind = type(obj)
+        if not isinstance(module := kind.__module__, str):
+            return NotImplemented
+        word = _WORDS.get((module.partition(".")[0], kind.__name__))
+        if word is None:
+            return NotImplemented
+        _, name, module = _LIBRARIES[word]
+        if getattr(sys.modules.get(module), name, kind) is not kind:
+            return NotImplemented
+        # NumPy itself leaves its own dtypes out of band, but not those of ml_dtypes.
+        if word == "numpy" and obj.dtype.isbuiltin != 2:
+            return NotImplemented
+        try:
+            tensor = from_dlpack(obj)
+        except (BufferError, RuntimeError, TypeError, ValueError):
+            return NotImplemented
+        if not _is_all(word, obj, tensor):
+            return NotImplemented
+        return _leave(tensor, self._protocol, word)
+
+
+def dumps(
+    obj: object,
+    protocol: int | None = None,
+    *,
+    fix_imports: bool = True,
+    buffer_callback: Callable[[pickle.PickleBuffer], Any] | None = None,
+) -> bytes:
+    """Return the pickle of ``obj``, as ``pickle.dumps`` but written by `Pickler`."""
+    file = BytesIO()
+    Pickler(
+        file, protocol, fix_imports=fix_imports, buffer_callback=buffer_callback
+    ).dump(obj)
+    return file.getvalue()

@@ -1,0 +1,89 @@
+//! `dlx.from_buffer`, and the bytes of a tensor.
+
+#![forbid(unsafe_code)]
+
+use std::ptr::NonNull;
+
+use pyo3::prelude::*;
+
+use crate::abi::*;
+use crate::adapters::buffer;
+use crate::api::from_dlpack::{dimensions, number};
+use crate::copy::host;
+use crate::tensor::bytes;
+use crate::tensor::checked::Meta;
+use crate::tensor::object::Tensor;
+use crate::types::dtype::DType;
+use crate::types::error::copy_refused;
+use crate::types::layout;
+
+/// Make a `Tensor` over the bytes of ``buffer``, which it holds.
+///
+/// ``buffer`` is an object with the buffer protocol whose bytes are in C order; its own format and shape do not count.
+/// ``shape`` and ``strides`` count elements (compact and row-major without ``strides``). ``offset`` counts bytes from the
+/// start of the buffer to the first element; by default the elements begin where the buffer begins, so
+/// ``from_buffer(t.raw(), t.shape, t.dtype, strides=t.strides)`` has the elements of ``t``. ``padded`` says that elements
+/// of less than a byte take one each, as `Tensor.is_padded` does.
+///
+/// The tensor is read-only if the buffer or ``readonly`` says so. An address that is no multiple of the size of an
+/// element is copied, which keeps strides and ``readonly``; ``copy=False`` raises `CopyRefused` then. ``copy=True``
+/// always copies, and the copy is writable unless ``readonly=True``.
+///
+/// Raises ``BufferError`` if an element would lie outside of the buffer, and for a buffer in another order;
+/// ``ValueError`` and ``TypeError`` for other bad arguments.
+#[pyfunction]
+#[pyo3(signature = (buffer, shape, dtype, *, strides=None, offset=None, copy=None, readonly=false, padded=false))]
+#[allow(
+    clippy::too_many_arguments,
+    reason = "the keywords of the public function"
+)]
+pub(crate) fn from_buffer<'py>(
+    buffer: &Bound<'py, PyAny>,
+    shape: &Bound<'_, PyAny>,
+    dtype: &Bound<'_, PyAny>,
+    strides: Option<&Bound<'_, PyAny>>,
+    offset: Option<&Bound<'_, PyAny>>,
+    copy: Option<bool>,
+    readonly: bool,
+    padded: bool,
+) -> PyResult<Bound<'py, Tensor>> {
+    let py = buffer.py();
+    let (shape, strides) = dimensions(shape, strides)?;
+    let offset: Option<i64> = offset
+        .map(|offset| number(offset, "offset", "a number of bytes"))
+        .transpose()?;
+    let size = layout::size(&shape)?;
+    let row_major = || (0..shape.len()).map(|index| layout::row_major(&shape, index));
+    let strides = strides.unwrap_or_else(|| row_major().collect());
+    let mut flags = 0;
+    if padded {
+        flags |= DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
+    }
+    let mut meta = Meta::on_cpu(NonNull::dangling().as_ptr(), DType::of(dtype)?, flags);
+    let whole = buffer::bytes(buffer)?;
+    let place = bytes::place(&meta, (size, &shape, &strides), offset, whole.size())?;
+    let mut taken = whole.part(place.start, &[place.length], &[1])?;
+    let address = whole.meta().data.addr() as u64 + place.first as u64;
+    let aligned = place.length == 0 || layout::is_aligned(address, meta.dtype);
+    if readonly || taken.is_protected() && copy != Some(true) {
+        meta.flags |= DLPACK_FLAG_BITMASK_READ_ONLY;
+    }
+    if copy == Some(true) || !aligned {
+        if copy == Some(false) {
+            let message = format!(
+                "copy=False, but the address {address:#x} is no multiple of the size of an element"
+            );
+            return Err(copy_refused(py, message));
+        }
+        taken = host::compact(py, &taken)?;
+        meta.flags |= DLPACK_FLAG_BITMASK_IS_COPIED;
+    }
+    meta.data = taken.meta().data;
+    meta.data = meta
+        .data
+        .wrapping_byte_offset((place.first - place.start) as isize);
+    let made = taken.within(meta, &shape, &strides)?;
+    // The tensor alone holds the buffer now, as the garbage collector has to see.
+    drop((whole, taken));
+    Tensor::holding(py, made)
+}

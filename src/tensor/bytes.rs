@@ -1,0 +1,117 @@
+//! The bytes of a tensor, and tensors over bytes.
+
+#![forbid(unsafe_code)]
+
+use std::ptr::null_mut;
+
+use crate::abi::*;
+use crate::tensor::checked::Meta;
+use crate::tensor::managed::PROTECTED;
+use crate::tensor::snapshot::Snapshot;
+use crate::types::error::Error;
+use crate::types::{device, dtype, layout};
+
+/// Bits of one element in memory.
+fn bits_of(meta: &Meta) -> u32 {
+    match dtype::bits(meta.dtype) {
+        bits if meta.flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED != 0 => {
+            bits.div_ceil(8) * 8
+        }
+        bits => bits,
+    }
+}
+
+/// The address of the smallest run of bytes that holds all elements, and its length; zeros if there are no elements.
+///
+/// # Errors
+///
+/// `BufferError` on devices whose memory has no addresses.
+#[cold]
+pub(crate) fn span(snapshot: &Snapshot) -> Result<(usize, i64), Error> {
+    let meta = snapshot.meta();
+    if snapshot.size() == 0 {
+        return Ok((0, 0));
+    }
+    if !device::has_addresses(meta.device) {
+        return Err(Error::refused(format!(
+            "memory on {} has no addresses",
+            device::name(meta.device)
+        )));
+    }
+    let (start, end) = layout::byte_span(snapshot.shape(), snapshot.strides(), bits_of(&meta))?;
+    let start_address = meta.data.addr().wrapping_add_signed(start as isize);
+    Ok((start_address, (end - start) as i64))
+}
+
+/// The bytes of [`span`] as a tensor of uint8, if each belongs to an element.
+///
+/// # Errors
+///
+/// `BufferError` for gaps between the elements, and for packed elements that do not begin with a byte.
+#[cold]
+pub(crate) fn raw(snapshot: &Snapshot) -> Result<Snapshot, Error> {
+    let (address, length) = span(snapshot)?;
+    let mut meta = snapshot.meta();
+    let (shape, strides) = (snapshot.shape(), snapshot.strides());
+    if length > 0 {
+        let (low, _) = layout::span(shape, strides)?;
+        let begins_with_a_byte = i128::from(low) * i128::from(bits_of(&meta)) % 8 == 0;
+        if !begins_with_a_byte || !layout::has_no_gaps(shape, strides) {
+            return Err(Error::refused(format!(
+                "the tensor of shape {shape:?} and strides {strides:?} is not dense: some of its bytes belong to no \
+                 element; pass t.to(copy=True)"
+            )));
+        }
+    }
+    meta.data = if length > 0 {
+        meta.data.with_addr(address)
+    } else {
+        null_mut()
+    };
+    meta.dtype = dtype::BYTE;
+    meta.flags &= PROTECTED;
+    snapshot.within(meta, &[length], &[1])
+}
+
+/// Where a tensor lies in a run of `length` bytes.
+pub(crate) struct Place {
+    /// The offset of its first element.
+    pub(crate) first: i64,
+    /// That of its first byte.
+    pub(crate) start: i64,
+    /// Bytes from there to its last.
+    pub(crate) length: i64,
+}
+
+/// Finds the place of a tensor of `size` elements, the first of which is `offset` bytes after the first of `length`; by
+/// default, its first byte is the first.
+///
+/// # Errors
+///
+/// `BufferError` if it reaches out of these bytes.
+#[cold]
+pub(crate) fn place(
+    meta: &Meta,
+    (size, shape, strides): (i64, &[i64], &[i64]),
+    offset: Option<i64>,
+    length: i64,
+) -> Result<Place, Error> {
+    let (start, end) = match size {
+        0 => (0, 0),
+        _ => layout::byte_span(shape, strides, bits_of(meta))?,
+    };
+    let first = offset.map_or(-start, i128::from);
+    if first + start < 0 || first + end > i128::from(length) {
+        return Err(Error::refused(format!(
+            "the tensor takes bytes {} to {} of a buffer that has {length}",
+            first + start,
+            first + end
+        )));
+    }
+    // They lie within the buffer.
+    Ok(Place {
+        first: first as i64,
+        start: (first + start) as i64,
+        length: (end - start) as i64,
+    })
+}

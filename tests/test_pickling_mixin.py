@@ -1,0 +1,116 @@
+"""Pickles and copies of mixin classes."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from typing import Any
+
+import dlx
+import numpy as np
+import pytest
+from support.pickled_classes import (
+    Bare,
+    Choosy,
+    Data,
+    Derived,
+    Labelled,
+    LabelledSlots,
+    More,
+    OwnCopy,
+    Signal,
+    Slotted,
+)
+
+PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
+ARRAY = np.arange(6.0).reshape(2, 3)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("kind", [Bare, Derived, Slotted, Data])
+def test_the_tensor_travels_and_the_class_makes_the_instance(
+    kind: Any, protocol: int
+) -> None:
+    """docs/sharing.md, Classes: `pickle=True`, by `__dlx_import__`."""
+    back = pickle.loads(pickle.dumps(kind(ARRAY), protocol))
+    assert type(back) is kind
+    assert type(back.data) is dlx.Tensor
+    assert np.array_equal(np.from_dlpack(back), ARRAY)
+
+
+def test_the_memory_travels_out_of_band() -> None:
+    """docs/sharing.md, Classes: as that of a `dlx.Tensor`."""
+    buffers: list[pickle.PickleBuffer] = []
+    text = pickle.dumps(Bare(ARRAY), 5, buffer_callback=buffers.append)
+    back = pickle.loads(text, buffers=buffers)
+    assert back.data.data_ptr == ARRAY.ctypes.data
+
+
+def test_an_extension_type_as_base_is_no_obstacle() -> None:
+    """docs/sharing.md, Classes: NumPy's own pickle of the base is not used."""
+    back = pickle.loads(pickle.dumps(ARRAY.view(Signal), 5))
+    assert type(back) is Signal
+    assert np.array_equal(back, ARRAY)
+
+
+@pytest.mark.parametrize("kind", [Labelled, LabelledSlots])
+def test_a_class_with_more_state_keeps_the_pickles_of_python(kind: Any) -> None:
+    """docs/sharing.md, Classes: by `__dict__` and slots, the tensor among them."""
+    back = pickle.loads(pickle.dumps(kind(dlx.from_dlpack(ARRAY), "degrees")))
+    assert (type(back), back.label) == (kind, "degrees")
+    assert back.data.tolist() == ARRAY.tolist()
+
+
+def test_a_subclass_with_more_state_says_what_it_pickles() -> None:
+    """docs/sharing.md, Classes: by a `__reduce_ex__` of its own."""
+    back = pickle.loads(pickle.dumps(More(ARRAY, "degrees")))
+    assert (type(back), back.label) == (More, "degrees")
+
+
+def test_what_the_class_raises_passes() -> None:
+    """docs/sharing.md, Classes: the class knows why."""
+    text = pickle.dumps(Choosy(ARRAY))
+    with pytest.raises(LookupError, match="there is no place"):
+        pickle.loads(text)
+
+
+def test_what_cannot_be_exported_is_refused_when_it_is_pickled() -> None:
+    """docs/classes.md, Errors: with the name of the class."""
+    with pytest.raises(TypeError, match="Bare"):
+        pickle.dumps(Bare(5))
+
+
+@pytest.mark.parametrize("kind", [Bare, Slotted])
+def test_a_shallow_copy_has_the_same_attributes(kind: Any) -> None:
+    """docs/sharing.md, Classes: copies are those of any class."""
+    x = kind(ARRAY)
+    x.note = "changed"
+    other = copy.copy(x)
+    assert type(other) is kind
+    assert other is not x
+    assert (other.data is ARRAY, other.note) == (True, "changed")
+
+
+@pytest.mark.parametrize("kind", [Bare, Slotted])
+def test_a_deep_copy_has_copies_of_the_attributes(kind: Any) -> None:
+    """docs/sharing.md, Classes: copies are those of any class."""
+    x = kind(ARRAY)
+    x.note = ["changed"]
+    other, same, note = copy.deepcopy([x, x, x.note])
+    assert other is same
+    assert other.note is note
+    assert type(other.data) is np.ndarray
+    assert other.data is not ARRAY
+
+
+def test_a_copy_that_the_class_defines_counts() -> None:
+    """docs/sharing.md, Classes: `pickle=True` replaces no method."""
+    copied: object = copy.copy(OwnCopy(ARRAY))
+    assert copied == "its own"
+    assert np.array_equal(copy.copy(ARRAY.view(Signal)), ARRAY)
+
+
+def test_a_class_that_does_not_ask_is_left_alone() -> None:
+    """docs/sharing.md, Classes: `pickle=True` is the only way in."""
+    assert "__reduce_ex__" not in vars(Labelled)
+    assert Labelled.__reduce_ex__ is object.__reduce_ex__
