@@ -146,6 +146,11 @@ ROWS = [
     # Import.
     Row(*_TORCH, "C from_table(torch)", "c.from_table(t)", 1.3),
     Row("dlx.from_dlpack(torch view)", "dlx.from_dlpack(v)", *_TORCH, 1.3),
+    *(
+        Row(f"{path[0][:-1]}, {option})", f"{path[1][:-1]}, {option})", *path, 1.3)
+        for path in (_TORCH, _NUMPY)
+        for option in ("copy=False", "device='cpu'")
+    ),
     Row(*_TORCH, "tvm_ffi.from_dlpack(torch)", "tvm_ffi.from_dlpack(t)", 0.6),
     Row(*_TORCH, "torch.from_dlpack(torch)", "torch.from_dlpack(t)", 0.03),
     Row(

@@ -146,10 +146,10 @@ fn bare(text: &str) -> &str {
         .unwrap_or(text)
 }
 
-/// Parses an integer in canonical form: no plus sign, no leading zeros.
-pub(crate) fn canonical<T: FromStr + ToString>(text: &str) -> Option<T> {
-    let value: T = text.parse().ok()?;
-    (value.to_string() == text).then_some(value)
+/// Parses an integer in canonical form: no sign, no leading zeros.
+pub(crate) fn canonical<T: FromStr>(text: &str) -> Option<T> {
+    let is_canonical = text == "0" || matches!(text.as_bytes(), [b'1'..=b'9', ..]);
+    text.parse().ok().filter(|_| is_canonical)
 }
 
 /// The type of one element: a DLPack code, the bits of a lane, and the lanes of an element.
