@@ -254,6 +254,7 @@ ROWS = [
         "np.from_dlpack(dlx)",
         "np.from_dlpack(d)",
     ),
+    Row("dlx.Tensor.numpy()", "d.numpy()", *_NUMPY_OUT, 1.0),
     # Copies. np.copy keeps the layout of its source, dlx makes it row-major.
     _copy(*_COMPACT, "np.copy(a)", "np.copy(a)", 1.0),
     _copy(*_COMPACT, "torch clone", "t.clone()"),

@@ -20,6 +20,9 @@ use crate::abi::*;
 use crate::cpython::modules::loaded;
 use crate::tensor::checked::Dimensions;
 use crate::tensor::managed::PROTECTED;
+use crate::tensor::numpy::to_numpy;
+use crate::tensor::object::Tensor;
+use crate::tensor::snapshot::Snapshot;
 use crate::types::error::{caused, first_line};
 use crate::types::{dtype, layout};
 
@@ -142,6 +145,23 @@ pub(crate) fn array<'py>(
             );
             Err(caused(py, PyBufferError::new_err(message), error))
         }
+    }
+}
+
+/// The array over `snapshot`, which is in host memory and is that of `tensor`; the array holds `tensor`.
+///
+/// # Errors
+///
+/// `BufferError` for what NumPy cannot represent.
+pub(crate) fn of_tensor<'py>(
+    tensor: &Bound<'py, Tensor>,
+    snapshot: &Snapshot,
+) -> PyResult<Bound<'py, PyAny>> {
+    let dimensions = (snapshot.shape(), Some(snapshot.strides()));
+    let flags = snapshot.meta().flags;
+    match array(tensor.py(), snapshot.as_dl_tensor(), dimensions, flags)? {
+        Some(array) => array.held_by(tensor.clone().into_any()),
+        None => to_numpy(tensor),
     }
 }
 
