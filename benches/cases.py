@@ -255,6 +255,13 @@ ROWS = [
         "np.from_dlpack(d)",
     ),
     Row("dlx.Tensor.numpy()", "d.numpy()", *_NUMPY_OUT, 1.0),
+    Row(
+        "dlx.empty(like=torch.Tensor)",
+        "dlx.empty((8,), 'float32', like=torch.Tensor)",
+        "torch.empty(8)",
+        "torch.empty(8)",
+        1.0,
+    ),
     # Copies. np.copy keeps the layout of its source, dlx makes it row-major.
     _copy(*_COMPACT, "np.copy(a)", "np.copy(a)", 1.0),
     _copy(*_COMPACT, "torch clone", "t.clone()"),

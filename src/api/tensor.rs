@@ -168,7 +168,7 @@ impl Tensor {
         let snapshot = slf.get().snapshot()?;
         // Without elements the strides of the array are those of the buffer, compact.
         if device::is_readable(snapshot.meta().device) && !snapshot.meta().data.is_null() {
-            numpy::of_tensor(slf, snapshot)
+            numpy::of_tensor(slf.clone())
         } else {
             to_numpy(slf)
         }

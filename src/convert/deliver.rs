@@ -66,7 +66,7 @@ pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Options) -> PyResult<
             device::name(meta.device)
         )));
     }
-    numpy::of_tensor(&tensor, snapshot)
+    numpy::of_tensor(tensor)
 }
 
 /// Imports a NumPy array through the target's table, without a snapshot; `None` if it does not fit as it is.

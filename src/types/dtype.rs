@@ -121,18 +121,16 @@ pub(crate) fn name(dtype: DLDataType) -> impl fmt::Display {
 fn parse(text: &str) -> Option<DLDataType> {
     CODES.iter().find_map(|&(code, name, widths)| {
         let rest = text.strip_prefix(name)?;
-        widths.iter().find_map(|&bits| {
-            let rest = if code.0 < kDLBool.0 {
-                rest.strip_prefix(&bits.to_string())?
-            } else {
-                rest
-            };
-            let lanes = match rest.strip_prefix('x') {
-                Some(text) => canonical(text).filter(|&lanes| lanes > 1)?,
-                None => rest.is_empty().then_some(1)?,
-            };
-            Some(DLDataType { code, bits, lanes })
-        })
+        let (width, lanes) = match rest.split_once('x') {
+            Some((width, lanes)) => (width, canonical(lanes).filter(|&lanes| lanes > 1)?),
+            None => (rest, 1),
+        };
+        let bits = if code.0 < kDLBool.0 {
+            canonical(width).filter(|bits| widths.contains(bits))?
+        } else {
+            *widths.first().filter(|_| width.is_empty())?
+        };
+        Some(DLDataType { code, bits, lanes })
     })
 }
 

@@ -22,7 +22,6 @@ use crate::tensor::checked::Dimensions;
 use crate::tensor::managed::PROTECTED;
 use crate::tensor::numpy::to_numpy;
 use crate::tensor::object::Tensor;
-use crate::tensor::snapshot::Snapshot;
 use crate::types::error::{caused, first_line};
 use crate::types::{dtype, layout};
 
@@ -148,20 +147,19 @@ pub(crate) fn array<'py>(
     }
 }
 
-/// The array over `snapshot`, which is in host memory and is that of `tensor`; the array holds `tensor`.
+/// The array over `tensor`, which is in host memory and has not ended; the array holds it.
 ///
 /// # Errors
 ///
 /// `BufferError` for what NumPy cannot represent.
-pub(crate) fn of_tensor<'py>(
-    tensor: &Bound<'py, Tensor>,
-    snapshot: &Snapshot,
-) -> PyResult<Bound<'py, PyAny>> {
+#[inline(always)]
+pub(crate) fn of_tensor(tensor: Bound<'_, Tensor>) -> PyResult<Bound<'_, PyAny>> {
+    let snapshot = tensor.get().described();
     let dimensions = (snapshot.shape(), Some(snapshot.strides()));
     let flags = snapshot.meta().flags;
     match array(tensor.py(), snapshot.as_dl_tensor(), dimensions, flags)? {
-        Some(array) => array.held_by(tensor.clone().into_any()),
-        None => to_numpy(tensor),
+        Some(array) => array.held_by(tensor.into_any()),
+        None => to_numpy(&tensor),
     }
 }
 
