@@ -15,7 +15,6 @@ use crate::exchange::Table;
 use crate::import::protocol;
 use crate::tensor::checked::{self, Checked, parts};
 use crate::tensor::object::Tensor;
-use crate::tensor::snapshot::Snapshot;
 use crate::types::device::{self, Device};
 use crate::types::dtype::{self, DType};
 use crate::types::error::bad_integers;
@@ -78,27 +77,22 @@ fn of_table<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let class = &target.class;
     let managed = table.allocate(class, shape, dtype, device)?;
-    let (tensor, exact) = checked::of_managed(&managed)?;
-    let is_asked = (tensor.dtype, tensor.device) == (dtype, device);
-    if exact && is_asked && parts(&managed)?.2.0 == shape {
-        let made = table.import(class, checked::offer(managed)?)?;
-        target.check(&made)?;
-        return Ok(made);
-    }
-    let snapshot = Snapshot::of(managed)?;
-    let meta = snapshot.meta();
-    if (snapshot.shape(), meta.dtype, meta.device) != (shape, dtype, device) {
+    let managed = match checked::of_managed(&managed)? {
+        (_, true) => managed,
+        _ => checked::rewritten(managed)?,
+    };
+    let (made, _, (extents, _)) = parts(&managed)?;
+    if (extents, made.dtype, made.device) != (shape, dtype, device) {
         return Err(PyBufferError::new_err(format!(
-            "the allocator of {} returned a {}{:?} on {} instead of a {}{shape:?} on {}",
+            "the allocator of {} returned a {}{extents:?} on {} instead of a {}{shape:?} on {}",
             target.name(),
-            dtype::name(meta.dtype),
-            snapshot.shape(),
-            device::name(meta.device),
+            dtype::name(made.dtype),
+            device::name(made.device),
             dtype::name(dtype),
             device::name(device),
         )));
     }
-    let made = table.import(class, snapshot.offer(true)?)?;
+    let made = table.import(class, checked::offer(managed)?)?;
     target.check(&made)?;
     Ok(made)
 }
