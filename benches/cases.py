@@ -254,6 +254,14 @@ ROWS = [
         "np.from_dlpack(dlx)",
         "np.from_dlpack(d)",
     ),
+    # A block, against the imports alone.
+    Row(
+        "dlx.borrow(three torch tensors)",
+        "with dlx.borrow(t, t2, t3): pass",
+        "three imports",
+        "dlx.from_dlpack(t); dlx.from_dlpack(t2); dlx.from_dlpack(t3)",
+        1.2,
+    ),
     Row("dlx.Tensor.numpy()", "d.numpy()", *_NUMPY_OUT, 1.0),
     Row(
         "dlx.empty(like=torch.Tensor)",

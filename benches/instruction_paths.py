@@ -39,8 +39,10 @@ PATHS = {
     "dlx.Tensor.numpy()": "d.numpy()",
     "dlx.empty(like=torch.Tensor)": "dlx.empty((8,), 'float32', like=torch.Tensor)",
     "dlx.borrow(ndarray)": "with dlx.borrow(a) as (x, s): pass",
+    "dlx.borrow(three torch)": "with dlx.borrow(t, t2, t3): pass",
     "dlx.convert(torch, np.ndarray)": "dlx.convert(t, np.ndarray)",
     "dlx.convert(ndarray, torch.Tensor)": "dlx.convert(a, torch.Tensor)",
+    "dlx.bridge, two torch tensors": "bridged(t, t2)",
     "MyArr over torch: dltensor_from_py": "c.borrow_loop_table(m_table, mt, n)",
     "MyArr over torch: from_py + deleter": "c.from_py_loop(m_table, mt, n)",
     "MyArr over ndarray: from_py + deleter": "c.from_py_loop(m_table, ma, n)",
@@ -66,8 +68,12 @@ FLOORS = {
     "dlx.Tensor.numpy()": "np.from_dlpack(d)",
     "dlx.empty(like=torch.Tensor)": "torch.empty(8)",
     "dlx.borrow(ndarray)": "with memoryview(a) as x: pass",
+    "dlx.borrow(three torch)": "; ".join(
+        f"dlx.from_dlpack({x})" for x in ("t", "t2", "t3")
+    ),
     "dlx.convert(torch, np.ndarray)": "t.numpy()",
     "dlx.convert(ndarray, torch.Tensor)": "torch.from_numpy(a)",
+    "dlx.bridge, two torch tensors": "torch.from_numpy(np.add(t.numpy(), t2.numpy()))",
     "MyArr over torch: dltensor_from_py": "c.borrow_loop_table(t_table, t, n)",
     "MyArr over torch: from_py + deleter": "c.from_py_loop(t_table, t, n)",
     "tvm-ffi call, three dlx tensors": "nop(t, t2, t3)",
@@ -98,6 +104,7 @@ def main() -> None:
     }
     libraries["c"] = by_hand()
     scope = wrapped(libraries)
+    scope["bridged"] = scope["dlx"].bridge(scope["np"].ndarray)(scope["np"].add)
     callgrind = ctypes.CDLL(sys.argv[1])
     gc.disable()
     callgrind.callgrind_start()
