@@ -145,6 +145,12 @@ ROWS = [
     ),
     # Import.
     Row(*_TORCH, "C from_table(torch)", "c.from_table(t)", 1.3),
+    Row("dlx.from_dlpack(torch view)", "dlx.from_dlpack(v)", *_TORCH, 1.3),
+    *(
+        Row(f"{path[0][:-1]}, {option})", f"{path[1][:-1]}, {option})", *path, 1.3)
+        for path in (_TORCH, _NUMPY)
+        for option in ("copy=False", "device='cpu'")
+    ),
     Row(*_TORCH, "tvm_ffi.from_dlpack(torch)", "tvm_ffi.from_dlpack(t)", 0.6),
     Row(*_TORCH, "torch.from_dlpack(torch)", "torch.from_dlpack(t)", 0.03),
     Row(
@@ -247,6 +253,22 @@ ROWS = [
         "dlx.convert(d, np.ndarray)",
         "np.from_dlpack(dlx)",
         "np.from_dlpack(d)",
+    ),
+    # A block, against the imports alone.
+    Row(
+        "dlx.borrow(three torch tensors)",
+        "with dlx.borrow(t, t2, t3): pass",
+        "three imports",
+        "dlx.from_dlpack(t); dlx.from_dlpack(t2); dlx.from_dlpack(t3)",
+        1.2,
+    ),
+    Row("dlx.Tensor.numpy()", "d.numpy()", *_NUMPY_OUT, 1.0),
+    Row(
+        "dlx.empty(like=torch.Tensor)",
+        "dlx.empty((8,), 'float32', like=torch.Tensor)",
+        "torch.empty(8)",
+        "torch.empty(8)",
+        1.0,
     ),
     # Copies. np.copy keeps the layout of its source, dlx makes it row-major.
     _copy(*_COMPACT, "np.copy(a)", "np.copy(a)", 1.0),

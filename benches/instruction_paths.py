@@ -23,6 +23,10 @@ PATHS = {
     "dlx.from_dlpack(ndarray)": "dlx.from_dlpack(a)",
     "dlx.from_dlpack(torch)": "dlx.from_dlpack(t)",
     "dlx.from_dlpack(torch), a view": "dlx.from_dlpack(v)",
+    "dlx.from_dlpack(torch, copy=False)": "dlx.from_dlpack(t, copy=False)",
+    "dlx.from_dlpack(torch, device='cpu')": "dlx.from_dlpack(t, device='cpu')",
+    "dlx.from_dlpack(ndarray, copy=False)": "dlx.from_dlpack(a, copy=False)",
+    "dlx.from_dlpack(ndarray, device='cpu')": "dlx.from_dlpack(a, device='cpu')",
     "dlx.from_dlpack(dlx)": "dlx.from_dlpack(d)",
     "dlx.from_dlpack(__dlpack__ alone)": "dlx.from_dlpack(p)",
     "dlx.convert(__dlpack__ alone, np.ndarray)": "dlx.convert(p, np.ndarray)",
@@ -32,9 +36,13 @@ PATHS = {
     "table: allocator + deleter": "c.allocator_loop(d_table, n)",
     "dlx.Tensor.__dlpack__": "d.__dlpack__(max_version=(1, 3))",
     "np.from_dlpack(dlx)": "np.from_dlpack(d)",
+    "dlx.Tensor.numpy()": "d.numpy()",
+    "dlx.empty(like=torch.Tensor)": "dlx.empty((8,), 'float32', like=torch.Tensor)",
     "dlx.borrow(ndarray)": "with dlx.borrow(a) as (x, s): pass",
+    "dlx.borrow(three torch)": "with dlx.borrow(t, t2, t3): pass",
     "dlx.convert(torch, np.ndarray)": "dlx.convert(t, np.ndarray)",
     "dlx.convert(ndarray, torch.Tensor)": "dlx.convert(a, torch.Tensor)",
+    "dlx.bridge, two torch tensors": "bridged(t, t2)",
     "MyArr over torch: dltensor_from_py": "c.borrow_loop_table(m_table, mt, n)",
     "MyArr over torch: from_py + deleter": "c.from_py_loop(m_table, mt, n)",
     "MyArr over ndarray: from_py + deleter": "c.from_py_loop(m_table, ma, n)",
@@ -48,13 +56,24 @@ FLOORS = {
     "table: from_py + to_py + decref": "c.to_py_loop(k_table, k, n)",
     "table: allocator + deleter": "c.allocator_loop(k_table, n)",
     "dlx.from_dlpack(torch)": "c.from_table(t)",
+    "dlx.from_dlpack(torch), a view": "c.from_table(v)",
     "dlx.from_dlpack(ndarray)": "a.__dlpack__(max_version=(1, 0))",
+    "dlx.from_dlpack(torch, copy=False)": "dlx.from_dlpack(t)",
+    "dlx.from_dlpack(torch, device='cpu')": "dlx.from_dlpack(t)",
+    "dlx.from_dlpack(ndarray, copy=False)": "dlx.from_dlpack(a)",
+    "dlx.from_dlpack(ndarray, device='cpu')": "dlx.from_dlpack(a)",
     "dlx.from_dlpack(__dlpack__ alone)": "np.from_dlpack(p)",
     "dlx.convert(__dlpack__ alone, np.ndarray)": "np.from_dlpack(p)",
     "np.from_dlpack(dlx)": "np.from_dlpack(a)",
+    "dlx.Tensor.numpy()": "np.from_dlpack(d)",
+    "dlx.empty(like=torch.Tensor)": "torch.empty(8)",
     "dlx.borrow(ndarray)": "with memoryview(a) as x: pass",
+    "dlx.borrow(three torch)": "; ".join(
+        f"dlx.from_dlpack({x})" for x in ("t", "t2", "t3")
+    ),
     "dlx.convert(torch, np.ndarray)": "t.numpy()",
     "dlx.convert(ndarray, torch.Tensor)": "torch.from_numpy(a)",
+    "dlx.bridge, two torch tensors": "torch.from_numpy(np.add(t.numpy(), t2.numpy()))",
     "MyArr over torch: dltensor_from_py": "c.borrow_loop_table(t_table, t, n)",
     "MyArr over torch: from_py + deleter": "c.from_py_loop(t_table, t, n)",
     "tvm-ffi call, three dlx tensors": "nop(t, t2, t3)",
@@ -85,7 +104,7 @@ def main() -> None:
     }
     libraries["c"] = by_hand()
     scope = wrapped(libraries)
-    scope["v"] = libraries["torch"].ones(3, 4)[:2]
+    scope["bridged"] = scope["dlx"].bridge(scope["np"].ndarray)(scope["np"].add)
     callgrind = ctypes.CDLL(sys.argv[1])
     gc.disable()
     callgrind.callgrind_start()

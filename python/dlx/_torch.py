@@ -10,9 +10,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     # The tensor; its dispatch key set; whether it has an autograd state, None if that
-    # may vary; and, if its elements are in memory, the address of its StorageImpl, the
-    # start of the memory, and its size in bytes.
-    Sample = tuple[Any, int, bool | None, tuple[int, int, int] | None]
+    # may vary; whether it records gradients; and, if its elements are in memory, the
+    # address of its StorageImpl, the start of the memory, and its size in bytes.
+    Sample = tuple[Any, int, bool | None, bool, tuple[int, int, int] | None]
 
 
 def samples(torch: ModuleType) -> list[Sample]:
@@ -44,11 +44,11 @@ def samples(torch: ModuleType) -> list[Sample]:
         lazy += [(inferred.conj(), None)]
     keys = torch._C._dispatch_keys
     found: list[Sample]
-    found = [(x, keys(x).raw_repr(), state, None) for x, state in lazy]
-    for x, state in plain:
+    found = [(x, keys(x).raw_repr(), has, x.requires_grad, None) for x, has in lazy]
+    for x, has in plain:
         storage = x.untyped_storage()
         memory = (storage._cdata, storage.data_ptr(), storage.nbytes())
-        found.append((x, keys(x).raw_repr(), state, memory))
+        found.append((x, keys(x).raw_repr(), has, x.requires_grad, memory))
     return found
 
 

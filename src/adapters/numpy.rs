@@ -29,7 +29,7 @@ use crate::types::error::Error;
 use crate::types::{device, dtype};
 
 pub(crate) use fast::fast;
-pub(crate) use make::array;
+pub(crate) use make::{array, of_tensor};
 
 /// `PyArrayObject_fields` of `ndarraytypes.h`, up to the last field that dlx reads.
 #[repr(C)]

@@ -196,6 +196,18 @@ impl TorchClass {
         }
     }
 
+    /// As [`Self::holds`], for a tensor that may have no memory.
+    #[inline(always)]
+    pub(crate) fn holds_lent(
+        &self,
+        tensor: &Bound<'_, PyAny>,
+        made: &Snapshot,
+        last: Option<u32>,
+    ) -> bool {
+        let has_memory = matches!(self, Self::Plain(guards) if guards.storage(tensor).0 != 0);
+        self.holds(tensor, made, last.filter(|_| has_memory))
+    }
+
     /// Refuses a tensor without memory: its address is only its offset, and not NULL if it is a view.
     #[inline(always)]
     pub(crate) fn check_address(

@@ -1,6 +1,6 @@
 //! Fast entries, called by CPython directly, for functions that cost less than parsing their arguments, or little more:
-//! `from_dlpack(x)` and `convert(x, to)` without keywords, and `Tensor.__dlpack__` with the usual keywords. Every other
-//! call goes on to PyO3's function. A fast entry keeps the calling convention of the function it replaces (S20 of
+//! `from_dlpack(x)`, also with the usual `device=` and `copy=`, `convert(x, to)` without keywords, and
+//! `Tensor.__dlpack__` with the usual keywords. Every other call goes on to PyO3's function. A fast entry keeps the calling convention of the function it replaces (S20 of
 //! `docs/safety.md`).
 
 pub(crate) mod of_two;
@@ -12,21 +12,22 @@ use std::sync::OnceLock;
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyTuple};
+use pyo3::types::{PyBool, PyCFunction, PyTuple};
 
 use crate::abi::{DLManagedTensorVersioned, DLPACK_MAJOR_VERSION};
 use crate::adapters::numpy;
-use crate::api::entry::{Function, Name, behind, builtin, definition};
+use crate::api::entry::{Entry, Function, Name, behind, builtin, definition};
 use crate::api::trace;
 use crate::copy::request::Request;
 use crate::cpython::boundary::guard;
 use crate::import::cache::{self, Way};
 use crate::import::ladder;
+use crate::import::table::of_known;
 use crate::tensor::capsule;
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
-use crate::types::dtype;
+use crate::types::{device, dtype};
 
 static FROM_DLPACK: OnceLock<Function> = OnceLock::new();
 static DLPACK: OnceLock<Function> = OnceLock::new();
@@ -78,7 +79,7 @@ pub(crate) fn set_dlpack(py: Python<'_>) -> PyResult<()> {
     class.setattr(name, method)
 }
 
-/// The entry of `from_dlpack(x)`.
+/// The entry of `from_dlpack(x)`, with or without `device` and `copy`.
 ///
 /// # Safety
 ///
@@ -98,7 +99,80 @@ unsafe extern "C" fn called(
         }
     }
     // SAFETY: the caller's promise, passed on unchanged.
+    unsafe { asked(module, arguments, count, keywords) }
+}
+
+/// As [`called`], for other calls than `from_dlpack(x)`.
+///
+/// # Safety
+///
+/// As for [`called`].
+#[inline(never)]
+unsafe fn asked(
+    module: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    count: ffi::Py_ssize_t,
+    keywords: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    if count == 1 && !keywords.is_null() {
+        // SAFETY: the caller's promise; one positional argument, and `keywords` is not NULL.
+        let body = || unsafe { as_asked(module, arguments, keywords) };
+        if let Some(made) = guard(body, |_| None) {
+            return made;
+        }
+    }
+    // SAFETY: the caller's promise, passed on unchanged.
     unsafe { parse(&FROM_DLPACK, module, arguments, count, keywords) }
+}
+
+/// What the keywords `device` and `copy` ask for, if they are spelled as usual: by interned names, with `"cpu"` and a
+/// bool, or None; `None` for any other keywords.
+///
+/// # Safety
+///
+/// As for [`called`], with one positional argument, and `keywords` not NULL.
+#[inline(always)]
+unsafe fn requested(
+    arguments: *const *mut ffi::PyObject,
+    keywords: *mut ffi::PyObject,
+) -> Option<Request<'static, 'static>> {
+    // SAFETY: the caller's promise.
+    let py = unsafe { Python::assume_attached() };
+    // SAFETY: the caller's promise.
+    let keywords = unsafe { Borrowed::from_ptr(py, keywords) };
+    let keywords = keywords.cast::<PyTuple>().ok()?;
+    let (mut device, mut copy) = (None, None);
+    for index in 0..keywords.len() {
+        // SAFETY: the caller passes one value for each keyword, after the positional argument.
+        let value = unsafe { arguments.add(1 + index) };
+        // SAFETY: as above.
+        let value = unsafe { value.read() };
+        // SAFETY: a live object, which the caller holds during the call.
+        let value = unsafe { Borrowed::from_ptr(py, value) };
+        let name = keywords.get_borrowed_item(index).ok()?;
+        // A name that comes twice is an error.
+        if name.is(intern!(py, "copy")) && copy.is_none() {
+            copy = Some(truth(&value)?);
+        } else if name.is(intern!(py, "device")) && device.is_none() {
+            device = Some(device::usual(&value)?);
+        } else {
+            return None;
+        }
+    }
+    Some(Request {
+        device: device.flatten(),
+        copy: copy.flatten(),
+        ..Request::NOTHING
+    })
+}
+
+/// The bool, or `None` for None; `None` outside for anything else.
+#[inline(always)]
+fn truth(value: &Bound<'_, PyAny>) -> Option<Option<bool>> {
+    if value.is_none() {
+        return Some(None);
+    }
+    Some(Some(value.cast_exact::<PyBool>().ok()?.is_true()))
 }
 
 /// Imports the one argument; NULL with an exception, or `None` to let PyO3's function try.
@@ -122,16 +196,59 @@ unsafe fn of_one(arguments: *const *mut ffi::PyObject) -> Option<*mut ffi::PyObj
     }
     let made = match cache::remembered(&x) {
         Some(Way::Table(table, kind)) => {
-            let snapshot = crate::import::table::of_known(&x, table, kind.as_ref());
+            let snapshot = of_known::<false>(&x, table, kind.as_ref(), &Request::NOTHING);
             snapshot.and_then(|snapshot| Ok(Tensor::new(py, snapshot)?.into_ptr()))
         }
         // All other imports may run Python code, so they attach through PyO3.
-        _ => Python::attach(|_| {
-            let snapshot = ladder::from_dlpack(&x, &Request::NOTHING)?;
-            Ok(Tensor::holding(py, snapshot)?.into_ptr())
-        }),
+        _ => by_ladder(&x, &Request::NOTHING),
     };
     Some(made.unwrap_or_else(raised))
+}
+
+/// Imports as the keywords ask; NULL with an exception, or `None` to let PyO3's function try.
+///
+/// # Safety
+///
+/// As for [`called`], with one positional argument, and `keywords` not NULL.
+#[inline(always)]
+unsafe fn as_asked(
+    module: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+    keywords: *mut ffi::PyObject,
+) -> Option<*mut ffi::PyObject> {
+    // SAFETY: the caller's promise.
+    let py = unsafe { Python::assume_attached() };
+    // SAFETY: the caller's promise.
+    let request = unsafe { requested(arguments, keywords) }?;
+    // SAFETY: the caller's promise.
+    let x = unsafe { arguments.read() };
+    // SAFETY: the caller's promise.
+    let x = unsafe { Borrowed::from_ptr(py, x) };
+    let copies = request.copy == Some(true);
+    if !copies && numpy::is_ndarray(&x) {
+        // An array is on the CPU, and no copy. Called by the pointer, the entry is compiled once.
+        let plain = Entry::of(Name::FromDlpack).plain()?;
+        // SAFETY: the caller's promise, without the keywords.
+        return Some(unsafe { plain(module, arguments, 1, null_mut()) });
+    }
+    let made = match cache::remembered(&x) {
+        Some(Way::Tensor) => return None,
+        Some(Way::Table(table, kind)) if !copies => {
+            let snapshot = of_known::<true>(&x, table, kind.as_ref(), &request);
+            snapshot.and_then(|snapshot| Ok(Tensor::holding(py, snapshot)?.into_ptr()))
+        }
+        _ if Tensor::of(&x).is_some() => return None,
+        _ => by_ladder(&x, &request),
+    };
+    Some(made.unwrap_or_else(raised))
+}
+
+/// Imports what may run Python code, so the thread is attached through PyO3.
+fn by_ladder(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<*mut ffi::PyObject> {
+    Python::attach(|py| {
+        let snapshot = ladder::from_dlpack(x, request)?;
+        Ok(Tensor::holding(py, snapshot)?.into_ptr())
+    })
 }
 
 /// Returns a `dlx.Tensor` itself, if its block has not ended.

@@ -58,14 +58,14 @@ pub(crate) fn lend(
     if let Some(snapshot) = numpy::fast(x) {
         return Ok(Lent::new(snapshot, None));
     }
-    match cache::way(x)? {
+    match cache::way_in(&mut None, x)? {
         Way::Tensor => {
             let snapshot = x.cast::<Tensor>()?.get().snapshot()?.clone();
             Ok(Lent::new(snapshot, None))
         }
         Way::Numpy => Ok(Lent::new(numpy::snapshot(x)?, None)),
         Way::Mixin => lend(&innermost(x)?.0, stream, wanted),
-        Way::Table(table, kind) => match of_table(x, table, kind) {
+        Way::Table(table, kind) => match of_table(x, table, kind.as_ref()) {
             Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => {
                 of_protocol(x, stream, wanted).map_err(|_| error)
             }
@@ -76,34 +76,34 @@ pub(crate) fn lend(
 }
 
 /// Borrows from the table again, after a first view has been read.
-fn lent_again(x: &Bound<'_, PyAny>, table: Table) -> PyResult<Snapshot> {
-    let lent = table.lend(x)?;
+fn lent_again(x: &Bound<'_, PyAny>, table: &Table) -> PyResult<Snapshot> {
+    let lent = table.lend(x, false)?.map(|(snapshot, _)| snapshot);
     lent.ok_or_else(|| PyBufferError::new_err("the table of the tensor lends no view any more"))
 }
 
 /// Borrows a view from the table, or exports; orders nothing.
-fn of_table(x: &Bound<'_, PyAny>, table: Table, kind: Option<TorchClass>) -> PyResult<Lent> {
+fn of_table(x: &Bound<'_, PyAny>, table: &Table, kind: Option<&TorchClass>) -> PyResult<Lent> {
     // A view has no flags, so it can replace an export only for torch, which has no read-only tensors.
     let lent = match kind {
-        Some(kind) => match table.lend(x) {
-            Ok(Some(snapshot)) => {
+        Some(kind) => match table.lend(x, kind.is_plain()) {
+            Ok(Some((snapshot, last))) => {
                 kind.check_borrow(x, snapshot.meta().dtype)?;
-                if kind.holds(x, &snapshot, None) {
+                if kind.holds_lent(x, &snapshot, last) {
                     Some(snapshot)
                 } else {
-                    Some(torch::settled(&kind, x, || lent_again(x, table))?)
+                    Some(torch::settled(kind, x, || lent_again(x, table))?)
                 }
             }
             Ok(None) => None,
             Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => None,
-            Err(error) => return Err(torch::explain(Some(&kind), x, error)),
+            Err(error) => return Err(torch::explain(Some(kind), x, error)),
         },
         None => None,
     };
     let snapshot = match lent {
         Some(snapshot) => snapshot,
         None => {
-            let explain = |error| torch::explain(kind.as_ref(), x, error);
+            let explain = |error| torch::explain(kind, x, error);
             let managed = table.export_to_kernel(x).map_err(explain)?;
             let snapshot =
                 Snapshot::import(managed, None).map_err(|(error, _)| explain(error.into()))?;

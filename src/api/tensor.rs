@@ -9,6 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyComplex, PyDict, PyFloat, PyMemoryView, PyTuple};
 
 use crate::abi::*;
+use crate::adapters::numpy;
 use crate::api::borrow::Use;
 use crate::api::parts::{Parts, first_extent};
 use crate::copy::by_driver;
@@ -198,7 +199,13 @@ impl Tensor {
     /// Raises ``BufferError`` for memory that is not on the CPU, for packed sub-byte and vector types, and for dtypes
     /// that need ``ml_dtypes`` if it is not installed.
     fn numpy<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        to_numpy(slf)
+        let snapshot = slf.get().snapshot()?;
+        // Without elements the strides of the array are those of the buffer, compact.
+        if device::is_readable(snapshot.meta().device) && !snapshot.meta().data.is_null() {
+            numpy::of_tensor(slf.clone())
+        } else {
+            to_numpy(slf)
+        }
     }
 
     /// Return the tensor on ``device``, or a copy if ``copy=True``; the tensor itself if nothing has to change.

@@ -35,7 +35,6 @@ use crate::stream::{self, Stream};
 use crate::tensor::capsule;
 use crate::tensor::checked::{self, parts};
 use crate::tensor::managed::MAYBE_READ_ONLY;
-use crate::tensor::numpy::to_numpy as to_numpy_by_buffer;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::{caused, copy_refused, first_line};
@@ -67,11 +66,7 @@ pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Options) -> PyResult<
             device::name(meta.device)
         )));
     }
-    let dimensions = (snapshot.shape(), Some(snapshot.strides()));
-    match numpy::array(py, snapshot.as_dl_tensor(), dimensions, meta.flags)? {
-        Some(array) => array.held_by(tensor.into_any()),
-        None => to_numpy_by_buffer(&tensor),
-    }
+    numpy::of_tensor(tensor)
 }
 
 /// Imports a NumPy array through the target's table, without a snapshot; `None` if it does not fit as it is.

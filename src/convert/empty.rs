@@ -4,7 +4,7 @@
 
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyModule, PyType};
+use pyo3::types::{PyInt, PyModule, PyTuple, PyType};
 
 use crate::abi::*;
 use crate::classes::mixin;
@@ -13,9 +13,8 @@ use crate::convert::target::{Target, Via};
 use crate::copy::by_driver;
 use crate::exchange::Table;
 use crate::import::protocol;
-use crate::tensor::checked::Checked;
+use crate::tensor::checked::{self, Checked, parts};
 use crate::tensor::object::Tensor;
-use crate::tensor::snapshot::Snapshot;
 use crate::types::device::{self, Device};
 use crate::types::dtype::{self, DType};
 use crate::types::error::bad_integers;
@@ -78,26 +77,38 @@ fn of_table<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let class = &target.class;
     let managed = table.allocate(class, shape, dtype, device)?;
-    let snapshot = Snapshot::of(managed)?;
-    let meta = snapshot.meta();
-    if (snapshot.shape(), meta.dtype, meta.device) != (shape, dtype, device) {
+    let managed = match checked::of_managed(&managed)? {
+        (_, true) => managed,
+        _ => checked::rewritten(managed)?,
+    };
+    let (made, _, (extents, _)) = parts(&managed)?;
+    if (extents, made.dtype, made.device) != (shape, dtype, device) {
         return Err(PyBufferError::new_err(format!(
-            "the allocator of {} returned a {}{:?} on {} instead of a {}{shape:?} on {}",
+            "the allocator of {} returned a {}{extents:?} on {} instead of a {}{shape:?} on {}",
             target.name(),
-            dtype::name(meta.dtype),
-            snapshot.shape(),
-            device::name(meta.device),
+            dtype::name(made.dtype),
+            device::name(made.device),
             dtype::name(dtype),
             device::name(device),
         )));
     }
-    let made = table.import(class, snapshot.offer(true)?)?;
+    let made = table.import(class, checked::offer(managed)?)?;
     target.check(&made)?;
     Ok(made)
 }
 
 /// The extents of a shape given as an int or a sequence of ints.
 fn extents(shape: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
+    // The usual shape; an int is tried first otherwise, and its error costs more than the tensor.
+    if let Ok(shape) = shape.cast_exact::<PyTuple>() {
+        let mut extents = Vec::with_capacity(shape.len());
+        let usual =
+            |extent: &Bound<'_, PyAny>| extent.cast_exact::<PyInt>().ok()?.extract::<i64>().ok();
+        extents.extend(shape.iter_borrowed().map_while(|extent| usual(&extent)));
+        if extents.len() == shape.len() {
+            return Ok(extents);
+        }
+    }
     let one = shape.extract::<i64>().map(|extent| vec![extent]);
     one.or_else(|_| shape.extract()).map_err(|error| {
         let message = format!("shape is {shape}; expected an int or a sequence of ints");

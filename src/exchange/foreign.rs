@@ -207,16 +207,35 @@ impl Table {
 }
 
 impl Table {
-    /// As [`Self::borrow`], with a copy of the dimensions, and a reference to `object` to keep the memory.
-    pub(crate) fn lend(&self, object: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
-        let Some(tensor) = self.borrow(object, false)? else {
+    /// As [`Self::borrow`], with a copy of the dimensions, and a reference to `object` to keep the memory. For a tensor
+    /// that was not checked further, also the offset of its last element, if that is known (`Snapshot::import_fast`).
+    #[inline(never)]
+    pub(crate) fn lend(
+        &self,
+        object: &Bound<'_, PyAny>,
+        may_be_fast: bool,
+    ) -> PyResult<Option<(Snapshot, Option<u32>)>> {
+        let Some(tensor) = self.borrow(object, may_be_fast)? else {
             return Ok(None);
         };
+        if may_be_fast {
+            let source = || Source::Python(PythonOwner::new(object.clone().unbind()));
+            // SAFETY: the producer lends the dimensions until it regains control (R129); they are copied before that.
+            if let Some(lent) = unsafe { Snapshot::lent_fast(&tensor, source) } {
+                return Ok(Some(lent));
+            }
+        }
+        Self::lend_checked(object, &tensor).map(|lent| Some((lent, None)))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lend_checked(object: &Bound<'_, PyAny>, tensor: &DLTensor) -> PyResult<Snapshot> {
         // SAFETY: the producer lends the dimensions until it regains control (R129); they are copied before that.
-        let (shape, strides) = unsafe { dimensions(&tensor) }?;
+        let (shape, strides) = unsafe { dimensions(tensor) }?;
         let owner = PythonOwner::new(object.clone().unbind());
-        let checked = Checked::new(Meta::of(&tensor, 0)?, shape, strides)?;
-        Ok(Some(checked.over(Source::Python(owner))))
+        let checked = Checked::new(Meta::of(tensor, 0)?, shape, strides)?;
+        Ok(checked.over(Source::Python(owner)))
     }
 }
 

@@ -101,6 +101,23 @@ pub(crate) fn named(
     }
 }
 
+/// As [`named`], for a torch tensor on the CPU, with a device requested. What oneAPI says cannot matter for it.
+///
+/// The thread need not be attached through PyO3.
+pub(crate) fn of_torch(
+    x: &Bound<'_, PyAny>,
+    snapshot: Snapshot,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
+    match attribute(x, intern!(x.py(), "__dlpack_device_aliases__")) {
+        Ok(None) => Ok(snapshot),
+        found => Python::attach(|_| {
+            drop(found);
+            looked_at(None, x, snapshot, request)
+        }),
+    }
+}
+
 #[inline(never)]
 fn looked_at(
     stand_in: Option<&Bound<'_, PyAny>>,

@@ -29,20 +29,22 @@ pub(super) fn from_table(
     exported(x, table.export(x), table, kind, request)
 }
 
-/// `from_dlpack(x)` for a type that is known to have a table; all that a plain tensor needs.
+/// `from_dlpack(x)` for a type that is known to have a table; all that a plain tensor needs. `request` asks neither for a
+/// copy nor for a device other than the CPU, and for nothing unless `ASKED`.
 ///
 /// The thread need not be attached through PyO3.
 #[inline(always)]
-pub(crate) fn of_known(
+pub(crate) fn of_known<const ASKED: bool>(
     x: &Bound<'_, PyAny>,
     table: &Table,
     kind: Option<&torch::TorchClass>,
+    request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     match kind {
-        Some(kind) if kind.is_plain() => of_torch(x, table, kind),
+        Some(kind) if kind.is_plain() => of_torch::<ASKED>(x, table, kind, request),
         _ => match table.export(x) {
-            Ok(managed) if is_on_cpu(&managed) => by_rules(x, managed, kind),
-            export => of_unusual(x, export, table, kind),
+            Ok(managed) if !ASKED && is_on_cpu(&managed) => by_rules(x, managed, kind),
+            export => of_unusual(x, export, table, kind, request),
         },
     }
 }
@@ -51,11 +53,23 @@ pub(crate) fn of_known(
 ///
 /// Not inlined: it needs few registers, its callers need many.
 #[inline(never)]
-fn of_torch(x: &Bound<'_, PyAny>, table: &Table, kind: &torch::TorchClass) -> PyResult<Snapshot> {
+fn of_torch<const ASKED: bool>(
+    x: &Bound<'_, PyAny>,
+    table: &Table,
+    kind: &torch::TorchClass,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
     match table.export(x).map(Snapshot::import_fast) {
-        Ok(Ok((snapshot, last))) => checked(x, snapshot, last, table, kind),
-        Ok(Err(managed)) => of_unusual(x, Ok(managed), table, Some(kind)),
-        Err(error) => of_unusual(x, Err(error), table, Some(kind)),
+        Ok(Ok((snapshot, last))) => {
+            let snapshot = checked(x, snapshot, last, table, kind)?;
+            if ASKED && request.device.is_some() {
+                aliases::of_torch(x, snapshot, request)
+            } else {
+                Ok(snapshot)
+            }
+        }
+        Ok(Err(managed)) => of_unusual(x, Ok(managed), table, Some(kind), request),
+        Err(error) => of_unusual(x, Err(error), table, Some(kind), request),
     }
 }
 
@@ -83,10 +97,11 @@ fn of_unusual(
     export: PyResult<ManagedVersioned>,
     table: &Table,
     kind: Option<&torch::TorchClass>,
+    request: &Request<'_, '_>,
 ) -> PyResult<Snapshot> {
     Python::attach(|_| {
-        let snapshot = exported(x, export, *table, kind.copied(), &Request::NOTHING)?;
-        aliases::named(None, x, snapshot, &Request::NOTHING)
+        let snapshot = exported(x, export, *table, kind.copied(), request)?;
+        aliases::named(None, x, snapshot, request)
     })
 }
 

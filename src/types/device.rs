@@ -6,6 +6,7 @@ use std::fmt;
 
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyAttributeError, PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyInt, PyString, PyTuple, PyType};
@@ -58,7 +59,8 @@ pub(crate) const CPU: DLDevice = DLDevice {
 };
 
 fn kind_named(name: &str) -> Option<&'static DeviceInfo> {
-    KINDS.iter().find(|kind| kind.name.to_lowercase() == name)
+    let lower = |kind: &DeviceInfo| kind.name.bytes().map(|letter| letter.to_ascii_lowercase());
+    KINDS.iter().find(|&kind| lower(kind).eq(name.bytes()))
 }
 
 fn kind_of(device_type: DLDeviceType) -> Option<&'static DeviceInfo> {
@@ -154,6 +156,16 @@ fn parse(text: &str) -> Option<DLDevice> {
         device_type: kind.device_type,
         device_id: canonical(id).filter(|&id| id >= 0)?,
     })
+}
+
+/// The device that `spec` usually is: the interned name of the CPU, or None; `None` outside for anything else.
+#[inline(always)]
+pub(crate) fn usual(spec: &Bound<'_, PyAny>) -> Option<Option<DLDevice>> {
+    if spec.is(intern!(spec.py(), "cpu")) {
+        Some(Some(CPU))
+    } else {
+        spec.is_none().then_some(None)
+    }
 }
 
 /// `dlx.DeviceType`, an `IntEnum` of the device types of `dlpack.h`.

@@ -121,18 +121,16 @@ pub(crate) fn name(dtype: DLDataType) -> impl fmt::Display {
 fn parse(text: &str) -> Option<DLDataType> {
     CODES.iter().find_map(|&(code, name, widths)| {
         let rest = text.strip_prefix(name)?;
-        widths.iter().find_map(|&bits| {
-            let rest = if code.0 < kDLBool.0 {
-                rest.strip_prefix(&bits.to_string())?
-            } else {
-                rest
-            };
-            let lanes = match rest.strip_prefix('x') {
-                Some(text) => canonical(text).filter(|&lanes| lanes > 1)?,
-                None => rest.is_empty().then_some(1)?,
-            };
-            Some(DLDataType { code, bits, lanes })
-        })
+        let (width, lanes) = match rest.split_once('x') {
+            Some((width, lanes)) => (width, canonical(lanes).filter(|&lanes| lanes > 1)?),
+            None => (rest, 1),
+        };
+        let bits = if code.0 < kDLBool.0 {
+            canonical(width).filter(|bits| widths.contains(bits))?
+        } else {
+            *widths.first().filter(|_| width.is_empty())?
+        };
+        Some(DLDataType { code, bits, lanes })
     })
 }
 
@@ -146,10 +144,10 @@ fn bare(text: &str) -> &str {
         .unwrap_or(text)
 }
 
-/// Parses an integer in canonical form: no plus sign, no leading zeros.
-pub(crate) fn canonical<T: FromStr + ToString>(text: &str) -> Option<T> {
-    let value: T = text.parse().ok()?;
-    (value.to_string() == text).then_some(value)
+/// Parses an integer in canonical form: no sign, no leading zeros.
+pub(crate) fn canonical<T: FromStr>(text: &str) -> Option<T> {
+    let is_canonical = text == "0" || matches!(text.as_bytes(), [b'1'..=b'9', ..]);
+    text.parse().ok().filter(|_| is_canonical)
 }
 
 /// The type of one element: a DLPack code, the bits of a lane, and the lanes of an element.

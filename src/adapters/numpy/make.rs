@@ -20,6 +20,8 @@ use crate::abi::*;
 use crate::cpython::modules::loaded;
 use crate::tensor::checked::Dimensions;
 use crate::tensor::managed::PROTECTED;
+use crate::tensor::numpy::to_numpy;
+use crate::tensor::object::Tensor;
 use crate::types::error::{caused, first_line};
 use crate::types::{dtype, layout};
 
@@ -148,6 +150,22 @@ pub(crate) fn array<'py>(
             );
             Err(caused(py, PyBufferError::new_err(message), error))
         }
+    }
+}
+
+/// The array over `tensor`, which is in host memory and has not ended; the array holds it.
+///
+/// # Errors
+///
+/// `BufferError` for what NumPy cannot represent.
+#[inline(always)]
+pub(crate) fn of_tensor(tensor: Bound<'_, Tensor>) -> PyResult<Bound<'_, PyAny>> {
+    let snapshot = tensor.get().described();
+    let dimensions = (snapshot.shape(), Some(snapshot.strides()));
+    let flags = snapshot.meta().flags;
+    match array(tensor.py(), snapshot.as_dl_tensor(), dimensions, flags)? {
+        Some(array) => array.held_by(tensor.into_any()),
+        None => to_numpy(&tensor),
     }
 }
 

@@ -91,7 +91,21 @@ impl Guards {
     }
 
     /// Whether `tensor` records gradients.
+    #[inline(always)]
     fn records(&self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+        if let Some(layout) = self.layout
+            // SAFETY: as in `found`.
+            && let Some(records) = unsafe { layout.records(tensor) }
+        {
+            return Ok(records);
+        }
+        self.ask_records(tensor)
+    }
+
+    /// The slow path of [`Self::records`], which asks Python.
+    #[cold]
+    #[inline(never)]
+    fn ask_records(&self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
         match self.requires_grad {
             Some(getter) => getter.get(tensor),
             None => tensor

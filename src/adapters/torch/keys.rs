@@ -15,11 +15,14 @@
 //! plain        = the key sets of the plain samples, two (the second of inference mode), which no other sample has
 //! ```
 //!
-//! If any of this fails, dlx asks torch about every tensor.
+//! If any of this fails, dlx asks torch about every tensor. Whether a tensor records gradients is no word: for a view it
+//! depends on the base. torch's own function tells, without the way through Python, if it agrees with every sample.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
+use std::mem::forget;
 
+use libloading::os::unix::Library;
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -40,7 +43,12 @@ pub(super) struct Layout {
     nbytes: usize,
     /// The keys of a plain CPU tensor, outside and in inference mode.
     plain: [u64; 2],
+    /// Whether the tensor of a `TensorImpl` records gradients.
+    records: Option<Records>,
 }
+
+/// `bool c10::TensorImpl::requires_grad() const`.
+type Records = unsafe extern "C" fn(*const u8) -> bool;
 
 /// What the words of a tensor show.
 pub(super) enum Found {
@@ -65,6 +73,7 @@ struct Sample {
     words: [u64; WORDS],
     keys: u64,
     has_state: Option<bool>,
+    records: bool,
     /// For a plain tensor, the address of the `StorageImpl`, and start and size of the memory.
     storage: Option<(u64, u64, u64)>,
     storage_words: [u64; WORDS],
@@ -84,7 +93,7 @@ impl Layout {
         let mut samples = Vec::new();
         for sample in made.try_iter()? {
             let sample = sample?;
-            let (tensor, keys, has_state, storage): (Bound<'_, PyAny>, _, _, _) =
+            let (tensor, keys, has_state, records, storage): (Bound<'_, PyAny>, _, _, _, _) =
                 sample.extract()?;
             let address = tensor.getattr(intern!(py, "_cdata"))?.extract()?;
             if !tensor.get_type().is(class) {
@@ -96,6 +105,7 @@ impl Layout {
                 words: words_at(&memory, address)?,
                 keys,
                 has_state,
+                records,
                 storage,
                 storage_words: match storage {
                     Some((address, ..)) => words_at(&memory, address)?,
@@ -150,6 +160,11 @@ impl Layout {
         let &[first, second] = &sets[..] else {
             return Ok(None);
         };
+        let agrees = |&records: &Records| {
+            let address = |sample: &Sample| pointer(sample.address);
+            // SAFETY: the `TensorImpl` of a live tensor, and the function that torch has for it (S8, torch's functions).
+            all(&|sample| unsafe { records(address(sample)) } == sample.records)
+        };
         Ok((!samples.iter().any(lies)).then_some(Self {
             tensor_impl,
             keys: keys * WORD,
@@ -158,6 +173,7 @@ impl Layout {
             base: base * WORD,
             nbytes: nbytes * WORD,
             plain: [first, second],
+            records: records().filter(agrees),
         }))
     }
 
@@ -192,6 +208,20 @@ impl Layout {
         }
     }
 
+    /// Whether `tensor` records gradients; `None` if Python has to be asked.
+    ///
+    /// # Safety
+    ///
+    /// `tensor` has the layout of the type that [`Self::find`] examined.
+    #[inline(always)]
+    pub(super) unsafe fn records(self, tensor: &Bound<'_, PyAny>) -> Option<bool> {
+        let records = self.records?;
+        // SAFETY: the caller's promise.
+        let tensor_impl = unsafe { self.tensor_impl(tensor) };
+        // SAFETY: the tensor keeps its `TensorImpl` alive; torch's attribute calls the same function (S8).
+        Some(unsafe { records(tensor_impl) })
+    }
+
     /// Start and size in bytes of the storage of `tensor`; 0 without a storage.
     ///
     /// # Safety
@@ -212,6 +242,18 @@ impl Layout {
         let nbytes = unsafe { word(storage, self.nbytes) };
         (base, nbytes)
     }
+}
+
+/// torch's function, in the library that is loaded.
+fn records() -> Option<Records> {
+    let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
+    // SAFETY: loads nothing, so no initializers run.
+    let library = unsafe { Library::open(Some("libc10.so"), flags) }.ok()?;
+    // SAFETY: the name encodes class, method and arguments of the C++ function, which takes its object as first argument.
+    let found = unsafe { library.get::<Records>(b"_ZNK3c1010TensorImpl13requires_gradEv\0") };
+    let found = found.ok().map(|found| *found);
+    forget(library);
+    found
 }
 
 /// The first words at `address`.

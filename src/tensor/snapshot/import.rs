@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::{Snapshot, Source};
+use crate::abi::DLTensor;
 use crate::stream::usage::StreamUsage;
-use crate::tensor::checked::{Checked, Meta, dimensions};
+use crate::tensor::checked::{Checked, Meta, dimensions, is_fast};
 use crate::tensor::managed::{Managed, ManagedTensor, ManagedVersioned};
 use crate::types::error::Error;
 use crate::types::layout::MAX_NDIM;
@@ -61,8 +62,44 @@ impl Snapshot {
             return Err(managed);
         }
         let (shape, strides) = (tensor.shape, tensor.strides);
+        // SAFETY: `managed` owns the tensor, which has `ndim` extents and strides (S3).
+        Ok(unsafe { Self::read(meta, managed.into(), ndim, (shape, strides)) })
+    }
+
+    /// A snapshot over `source` of a tensor for which [`is_fast`] holds, with the offset of its last element as in
+    /// [`Self::import_fast`]; `None` if it has another form.
+    ///
+    /// # Safety
+    ///
+    /// `shape` and `strides` of the tensor, if not NULL, point to `ndim` values.
+    #[inline(always)]
+    pub(crate) unsafe fn lent_fast(
+        tensor: &DLTensor,
+        source: impl FnOnce() -> Source,
+    ) -> Option<(Self, Option<u32>)> {
+        let ndim = tensor.ndim as usize;
+        if !is_fast(tensor, 0) || ndim > MAX_NDIM || tensor.shape.is_null() {
+            return None;
+        }
+        let meta = Meta::on_cpu(tensor.data, tensor.dtype, 0);
+        // SAFETY: the caller's promise; neither is NULL.
+        Some(unsafe { Self::read(meta, source(), ndim, (tensor.shape, tensor.strides)) })
+    }
+
+    /// A snapshot of these dimensions, and the offset of its last element as in [`Self::import_fast`].
+    ///
+    /// # Safety
+    ///
+    /// `shape` and `strides` point to `ndim` values, at most 64.
+    #[inline(always)]
+    unsafe fn read(
+        meta: Meta,
+        source: Source,
+        ndim: usize,
+        (shape, strides): (*mut i64, *mut i64),
+    ) -> (Self, Option<u32>) {
         let read = |values: *mut i64, index: usize| {
-            // SAFETY: `managed` owns the tensor, which has `ndim` extents and strides (S3).
+            // SAFETY: the caller's promise.
             let value = unsafe { values.add(index) };
             // SAFETY: as above; another thread may change it, so it is read once and atomically (S13, torch's layout).
             unsafe { AtomicI64::from_ptr(value) }.load(Ordering::Relaxed)
@@ -77,11 +114,11 @@ impl Snapshot {
             );
             (extent, stride)
         };
-        let snapshot = Self::unchecked(meta, managed.into(), ndim, dimension);
+        let snapshot = Self::unchecked(meta, source, ndim, dimension);
         // If no value has more bits than this, the sum of at most 64 products does not overflow.
         let is_small = bits.get() >> 28 == 0;
         let last = u32::try_from(last.get()).ok();
-        Ok((snapshot, last.filter(|_| is_small)))
+        (snapshot, last.filter(|_| is_small))
     }
 
     /// Releases ownership of the imported tensor without deleting it, if this is the sole reference.
