@@ -50,14 +50,23 @@ def convert_tree(
     `dlx.convert`, all with a note that says where in the tree.
     """
 
-    def convert(leaf: Any) -> Any:
-        if _core.is_tensor(leaf) or (strict and not _is_plain(leaf)):
-            return _core.convert(leaf, to, device=device, copy=copy, detach=detach)
-        return leaf
+    leaf: Any = _core.convert
+    more: tuple[Any, ...] = (to,)
+    if device is not None or copy is not None or detach or strict:
+
+        def convert(x: Any) -> Any:
+            return _core.convert(x, to, device=device, copy=copy, detach=detach)
+
+        leaf, more = convert, ()
+
+    def other(x: Any) -> Any:
+        return x if _is_plain(x) else leaf(x)
 
     way: Way = []
     try:
-        return map_tree(convert, tree, way=way)
+        return _core.map_tree(
+            tree, way, (leaf, more), other if strict else None, _ODD, None
+        )
     except Exception as error:
         if place := path(way):
             error.add_note(f"at tree{place}")
@@ -92,51 +101,8 @@ def map_tree(
             if changed and container contains itself: raise ValueError
             mapped[container] = container rebuilt with changed, if any
     """
-    parts = _parts(tree)
-    if parts is None:
-        return function(tree)
-    # By id, with the old object: it may be temporary, and its id must not be reused.
-    mapped: dict[int, tuple[Any, Any]] = {}
-    # The containers on the stack, and whether each contains itself.
-    inside = {id(tree): False}
     way = [] if way is None else way
-    way.append((tree, parts, iter(parts)))
-    while way:
-        container, parts, rest = way[-1]
-        for part in rest:
-            at = id(part)
-            if at in mapped:
-                continue
-            if at in inside:
-                inside[at] = True
-                continue
-            inner = _parts(part)
-            if inner is None:
-                mapped[at] = (part, function(part))
-                continue
-            inside[at] = False
-            way.append((part, inner, iter(inner)))
-            break
-        else:
-            way.pop()
-            changed = {}
-            for part in parts:
-                old, new = mapped.get(id(part), (part, part))
-                if new is not old:
-                    changed[id(old)] = new
-            # Its occurrence in itself was not mapped, so it cannot be rebuilt.
-            if inside.pop(id(container)) and changed:
-                raise ValueError(
-                    f"{_name(container)} contains itself: it cannot be given again "
-                    "with other tensors in it"
-                )
-            made = container
-            if changed:
-                made = _rebuilt(container, changed)
-                if rebuilt is not None:
-                    rebuilt.append(made)
-            mapped[id(container)] = (container, made)
-    return made
+    return _core.map_tree(tree, way, (function, ()), function, _ODD, rebuilt)
 
 
 def path(way: Way) -> str:
@@ -164,20 +130,13 @@ def _step(container: Any, at: int) -> str:
     return f".{fields[at - len(keys)]}"
 
 
-def _parts(tree: Any) -> list[Any] | tuple[Any, ...] | None:
-    """Return what a container holds; None for a leaf."""
+def _parts(tree: Any) -> list[Any] | None:
+    """Return what a container holds; None for anything else that is no tensor."""
     kind = type(tree)
-    if kind is tuple:
-        found: tuple[Any, ...] = tree
-        return found
-    if kind is list:
-        return [*tree]
-    if kind is dict:
-        return [*tree.values()]
     if not (
         issubclass(kind, _CONTAINERS or _containers())
         or hasattr(kind, "__dataclass_fields__")
-    ) or _core.is_tensor(tree):
+    ):
         return None
     parts = [item for _, item in _items(tree)]
     for name in _fields(tree):
@@ -235,20 +194,20 @@ def _base(kind: type) -> Any:
     return next(base for base in kind.__mro__ if base.__flags__ & _IMMUTABLE)
 
 
-def _rebuilt(tree: Any, changed: dict[int, Any]) -> Any:
+def _rebuilt(tree: Any, changed: dict[int, Any], contains_itself: bool) -> Any:
     """Rebuild ``tree``; ``changed`` maps the id of an old item to the new one.
 
     Makes an empty instance of the same class (a tuple or frozenset with its items),
     stores the items through the builtin base, then copies attributes, slots and
     dataclass fields.
     """
+    # What it holds in place of itself would have to be the result.
+    if contains_itself:
+        raise ValueError(
+            f"{_name(tree)} contains itself: it cannot be given again with other "
+            "tensors in it"
+        )
     kind = type(tree)
-    if kind is list:
-        return [changed.get(id(item), item) for item in tree]
-    if kind is tuple:
-        return tuple([changed.get(id(item), item) for item in tree])
-    if kind is dict:
-        return {key: changed.get(id(item), item) for key, item in tree.items()}
 
     def now(old: Any) -> Any:
         return changed.get(id(old), old)
@@ -356,3 +315,6 @@ def _take_attributes(made: Any, tree: Any, now: Callable[[Any], Any]) -> None:
 
 def _name(tree: Any) -> str:
     return f"a container of type {type(tree).__module__}.{type(tree).__qualname__}"
+
+
+_ODD = (_parts, _rebuilt)
