@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from ._core import Device
 
-    # Of each container on the way to a leaf: what it holds, and what is left of that.
-    Way = list[tuple[Any, list[Any] | tuple[Any, ...], Iterator[Any]]]
+    # Each container on the way to a leaf, and a position in what it holds.
+    Way = list[tuple[Any, int]]
 
-__all__ = ["convert_tree", "held_by", "map_tree", "path"]
+__all__ = ["convert_tree", "held_by", "map_tree", "path", "place"]
 
 _IMMUTABLE = 1 << 8  # of the flags of a type: no class statement made it
 
@@ -50,22 +50,24 @@ def convert_tree(
     `dlx.convert`, all with a note that says where in the tree.
     """
 
-    leaf: Any = _core.convert
-    more: tuple[Any, ...] = (to,)
-    if device is not None or copy is not None or detach or strict:
+    def convert(leaf: Any) -> Any:
+        return _core.convert(leaf, to, device=device, copy=copy, detach=detach)
 
-        def convert(x: Any) -> Any:
-            return _core.convert(x, to, device=device, copy=copy, detach=detach)
+    def other(leaf: Any) -> Any:
+        return leaf if _is_plain(leaf) else convert(leaf)
 
-        leaf, more = convert, ()
-
-    def other(x: Any) -> Any:
-        return x if _is_plain(x) else leaf(x)
-
+    # Without keywords `convert` has a fast entry, which the walk calls by itself.
+    fast = device is None and copy is None and not detach
     way: Way = []
     try:
         return _core.map_tree(
-            tree, way, (leaf, more), other if strict else None, _ODD, None
+            tree,
+            _core.convert if fast else convert,
+            (to,) if fast else (),
+            other if strict else None,
+            _ODD,
+            None,
+            way,
         )
     except Exception as error:
         if place := path(way):
@@ -102,17 +104,28 @@ def map_tree(
             mapped[container] = container rebuilt with changed, if any
     """
     way = [] if way is None else way
-    return _core.map_tree(tree, way, (function, ()), function, _ODD, rebuilt)
+    return _core.map_tree(tree, function, (), function, _ODD, rebuilt, way)
 
 
 def path(way: Way) -> str:
-    """Where in a tree `map_tree` has come to, as it is written: ``['a'][0].x``."""
-    from operator import length_hint
+    """Where in a tree `map_tree` was when it raised, as it is written: ``[0].x``."""
+    return "".join(_step(container, at) for container, at in way)
 
-    return "".join(
-        _step(container, len(parts) - length_hint(rest) - 1)
-        for container, parts, rest in way
-    )
+
+def place(leaf: Any, tree: Any) -> str:
+    """Where in a tree a leaf is, as `path` writes it."""
+    way: Way = []
+
+    def look(x: Any) -> Any:
+        if x is leaf:
+            raise LookupError
+        return x
+
+    try:
+        map_tree(look, tree, way=way)
+    except Exception:
+        return path(way)
+    return ""
 
 
 def _step(container: Any, at: int) -> str:

@@ -5,23 +5,26 @@
 
 #![forbid(unsafe_code)]
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyIterator, PyList, PyTuple};
+use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::api::entry::call;
 use crate::api::from_dlpack::{is_plain, is_tensor};
 
 /// An object that the walk has come to.
-struct Met<'py> {
+struct Met {
     /// Held, so that no other object takes its address.
-    old: Bound<'py, PyAny>,
+    _old: Py<PyAny>,
     /// What it has become; `None` for a container that the walk is in.
-    new: Option<Bound<'py, PyAny>>,
-    contains_itself: bool,
+    new: Option<Py<PyAny>>,
+    contains_itself: Cell<bool>,
 }
+
+type Memo = HashMap<usize, Met, BuildHasherDefault<OfAddress>>;
 
 /// A hash of addresses, whose lowest bits are 0.
 #[derive(Default)]
@@ -43,199 +46,225 @@ impl Hasher for OfAddress {
     }
 }
 
-/// Apply ``leaf`` to the tensors in ``tree``, and ``other`` to its other leaves unless that is None.
+thread_local! {
+    /// Room for the next walk: memory of this size, allocated each time, would let `malloc` merge the free blocks that
+    /// the conversions are about to take.
+    static ROOM: Cell<Memo> = Cell::default();
+}
+
+/// The entries for which a thread keeps room.
+const ROOM_FOR: usize = 1024;
+
+/// A container that the walk is in.
+struct Frame<'py> {
+    container: Bound<'py, PyAny>,
+    /// What it held when the walk entered it.
+    parts: Bound<'py, PyList>,
+    next: usize,
+}
+
+struct Walk<'a, 'py> {
+    met: Memo,
+    frames: Vec<Frame<'py>>,
+    leaf: &'a Bound<'py, PyAny>,
+    second: Option<Bound<'py, PyAny>>,
+    other: Option<&'a Bound<'py, PyAny>>,
+    odd: &'a Bound<'py, PyTuple>,
+    rebuilt: Option<&'a Bound<'py, PyList>>,
+}
+
+/// Apply ``leaf`` to the tensors in ``tree``, and ``other`` to the other leaves unless it is None.
 ///
-/// ``leaf`` is a function of one argument, or a function of this module and its second argument. ``way`` is an empty
-/// list: the stack, of containers, what they hold, and an iterator over the rest of that. New containers are appended
-/// to ``rebuilt``. ``odd`` has two functions for containers other than exact lists, tuples and dicts: what one holds,
-/// None for a leaf; and what it is with other items, by their ids, if it does not contain itself.
+/// ``leaf`` takes a tensor if ``more`` is empty; otherwise it is a builtin function, and ``more`` has its second
+/// argument. ``odd`` has two functions for containers other than exact lists, tuples and dicts: what one holds, a list,
+/// or None if it is a leaf; and what it becomes, given new items by the ids of the old, and whether it contains itself.
+/// New containers are appended to ``rebuilt``. If something raises, ``way`` gets the containers on the way to it, each
+/// with a position in what it holds.
 #[pyfunction]
-#[pyo3(signature = (tree, way, leaf, other, odd, rebuilt, /))]
+#[pyo3(signature = (tree, leaf, more, other, odd, rebuilt, way, /))]
 pub(crate) fn map_tree<'py>(
     tree: Bound<'py, PyAny>,
-    way: &Bound<'py, PyList>,
-    leaf: (Bound<'py, PyAny>, Bound<'py, PyTuple>),
-    other: Option<Bound<'py, PyAny>>,
-    odd: (Bound<'py, PyAny>, Bound<'py, PyAny>),
+    leaf: &Bound<'py, PyAny>,
+    more: &Bound<'py, PyTuple>,
+    other: Option<&Bound<'py, PyAny>>,
+    odd: &Bound<'py, PyTuple>,
     rebuilt: Option<&Bound<'py, PyList>>,
+    way: &Bound<'py, PyList>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let mut walk = Walk {
-        met: HashMap::default(),
+        met: ROOM.take(),
+        frames: Vec::new(),
         leaf,
+        second: more.get_item(0).ok(),
         other,
         odd,
+        rebuilt,
     };
-    if let Some(made) = walk.enter(tree, way)? {
-        return Ok(made);
+    let made = walk.through(&tree);
+    if made.is_err() {
+        for frame in &walk.frames {
+            way.append((&frame.container, frame.next - 1))?;
+        }
     }
-    'inside: loop {
-        let last = way.len().saturating_sub(1);
-        let (container, parts, rest): (Bound<'py, PyAny>, Bound<'py, PyAny>, Bound<'py, PyIterator>) =
-            way.get_item(last)?.extract()?;
-        for part in rest {
-            let part = part?;
-            if let Some(met) = walk.met.get_mut(&part.as_ptr().addr()) {
-                met.contains_itself |= met.new.is_none();
-            } else if walk.enter(part, way)?.is_none() {
-                continue 'inside;
+    let mut room = walk.met;
+    room.clear();
+    if room.capacity() <= ROOM_FOR {
+        ROOM.set(room);
+    }
+    made
+}
+
+impl<'py> Walk<'_, 'py> {
+    /// Walks through `tree`, and returns what it becomes.
+    fn through(&mut self, tree: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.enter(tree)?;
+        while let Some(frame) = self.frames.last_mut() {
+            if frame.next < frame.parts.len() {
+                let part = frame.parts.get_item(frame.next)?;
+                frame.next += 1;
+                match self.met.get(&address(&part)) {
+                    Some(met) if met.new.is_none() => met.contains_itself.set(true),
+                    Some(_) => {}
+                    None => self.enter(&part)?,
+                }
+            } else if let Some(frame) = self.frames.pop() {
+                self.leave(&frame)?;
             }
         }
-        way.del_item(last)?;
-        let made = walk.leave(&container, &parts)?;
-        if let Some(rebuilt) = rebuilt.filter(|_| !made.is(&container)) {
-            rebuilt.append(&made)?;
-        }
-        if way.is_empty() {
-            return Ok(made);
-        }
+        Ok(self.new(tree).unwrap_or_else(|| tree.clone()))
     }
-}
 
-struct Walk<'py> {
-    met: HashMap<usize, Met<'py>, BuildHasherDefault<OfAddress>>,
-    leaf: (Bound<'py, PyAny>, Bound<'py, PyTuple>),
-    other: Option<Bound<'py, PyAny>>,
-    odd: (Bound<'py, PyAny>, Bound<'py, PyAny>),
-}
-
-impl<'py> Walk<'py> {
-    /// What a leaf becomes; or `None`, after a container was put on the stack.
-    fn enter(
-        &mut self,
-        x: Bound<'py, PyAny>,
-        way: &Bound<'py, PyList>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+    /// Maps a leaf, or puts a container on the stack.
+    fn enter(&mut self, x: &Bound<'py, PyAny>) -> PyResult<()> {
         let parts = if let Ok(list) = x.cast_exact::<PyList>() {
-            list.get_slice(0, list.len()).into_any()
-        } else if x.is_exact_instance_of::<PyTuple>() {
-            x.clone()
+            list.get_slice(0, list.len())
+        } else if let Ok(tuple) = x.cast_exact::<PyTuple>() {
+            tuple.to_list()
         } else if let Ok(dict) = x.cast_exact::<PyDict>() {
-            dict.values().into_any()
-        } else if is_tensor(&x)? {
-            let new = self.converted(&x)?;
-            self.meet(x, Some(new.clone()));
-            return Ok(Some(new));
+            dict.values()
+        } else if is_tensor(x)? {
+            let new = match &self.second {
+                Some(second) => call(self.leaf, [x, second])?,
+                None => self.leaf.call1((x,))?,
+            };
+            self.meet(x, Some(new));
+            return Ok(());
         } else {
-            let parts = if is_plain(&x) {
+            let found = if is_plain(x) {
                 None
             } else {
-                Some(self.odd.0.call1((&x,))?)
+                let parts = self.odd.get_item(0)?.call1((x,))?;
+                parts.cast_into::<PyList>().ok()
             };
-            match parts.filter(|parts| !parts.is_none()) {
-                Some(parts) => parts,
-                None => {
-                    let new = match &self.other {
-                        Some(other) => other.call1((&x,))?,
-                        None => x.clone(),
-                    };
-                    self.meet(x, Some(new.clone()));
-                    return Ok(Some(new));
+            match (found, self.other) {
+                (Some(parts), _) => parts,
+                (None, Some(other)) => {
+                    let new = other.call1((x,))?;
+                    self.meet(x, Some(new));
+                    return Ok(());
+                }
+                (None, None) => {
+                    self.meet(x, Some(x.clone()));
+                    return Ok(());
                 }
             }
         };
-        way.append((&x, &parts, parts.try_iter()?))?;
         self.meet(x, None);
-        Ok(None)
+        self.frames.push(Frame {
+            container: x.clone(),
+            parts,
+            next: 0,
+        });
+        Ok(())
     }
 
-    fn meet(&mut self, old: Bound<'py, PyAny>, new: Option<Bound<'py, PyAny>>) {
+    fn meet(&mut self, old: &Bound<'py, PyAny>, new: Option<Bound<'py, PyAny>>) {
         let met = Met {
-            old,
-            new,
-            contains_itself: false,
+            _old: old.clone().unbind(),
+            new: new.map(Bound::unbind),
+            contains_itself: Cell::new(false),
         };
-        self.met.insert(met.old.as_ptr().addr(), met);
-    }
-
-    /// What a tensor becomes.
-    fn converted(&self, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-        let (function, more) = &self.leaf;
-        match more.get_item(0) {
-            Ok(second) => call(function, [x, &second]),
-            Err(_) => function.call1((x,)),
-        }
+        self.met.insert(address(old), met);
     }
 
     /// What an object has become, if that is another.
-    fn new(&self, x: &Bound<'py, PyAny>) -> Option<&Bound<'py, PyAny>> {
-        let met = self.met.get(&x.as_ptr().addr())?;
-        met.new.as_ref().filter(|new| !new.is(x))
+    fn new(&self, x: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        let new = self.met.get(&address(x))?.new.as_ref()?.bind(x.py());
+        (!new.is(x)).then(|| new.clone())
     }
 
-    /// What a container becomes, which held `parts` when the walk entered it.
-    fn leave(
-        &mut self,
-        container: &Bound<'py, PyAny>,
-        parts: &Bound<'py, PyAny>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let changed = PyDict::new(container.py());
-        let contains_itself = self
-            .met
-            .get(&container.as_ptr().addr())
-            .is_some_and(|met| met.contains_itself);
-        let made = match self.same(container, parts)? {
-            Some(made) if !contains_itself => made,
-            _ => {
-                for part in parts.try_iter()? {
-                    let part = part?;
-                    if let Some(new) = self.new(&part) {
-                        changed.set_item(part.as_ptr().addr(), new)?;
-                    }
-                }
-                if changed.is_empty() {
-                    container.clone()
-                } else {
-                    self.odd.1.call1((container, changed, contains_itself))?
-                }
+    /// Rebuilds a container, if what it held has changed.
+    fn leave(&mut self, frame: &Frame<'py>) -> PyResult<()> {
+        let Frame {
+            container, parts, ..
+        } = frame;
+        let mut made = container.clone();
+        if parts.iter().any(|part| self.new(&part).is_some()) {
+            made = self.rebuild(container, parts)?;
+            if let Some(rebuilt) = self.rebuilt {
+                rebuilt.append(&made)?;
             }
-        };
-        self.meet(container.clone(), Some(made.clone()));
-        Ok(made)
+        }
+        self.meet(container, Some(made));
+        Ok(())
     }
 
-    /// An exact list, tuple or dict with its new items; `None` for others, and if it holds other items by now.
-    fn same(
+    fn rebuild(
         &self,
         container: &Bound<'py, PyAny>,
-        parts: &Bound<'py, PyAny>,
-    ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        // Python code can change the copies no more than `parts`.
-        let (now, copy) = if let Ok(list) = container.cast_exact::<PyList>() {
-            (list.get_slice(0, list.len()), None)
-        } else if let Ok(tuple) = container.cast_exact::<PyTuple>() {
-            (tuple.to_list(), None)
-        } else if let Ok(dict) = container.cast_exact::<PyDict>() {
-            let copy = dict.copy()?;
-            (copy.values(), Some((copy.keys(), copy)))
-        } else {
-            return Ok(None);
-        };
-        let mut changed = false;
-        let mut at = 0;
-        for part in parts.try_iter()? {
-            let part = part?;
-            if at == now.len() || !now.get_item(at)?.is(&part) {
-                return Ok(None);
+        parts: &Bound<'py, PyList>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let met = self.met.get(&address(container));
+        let contains_itself = met.is_some_and(|met| met.contains_itself.get());
+        if !contains_itself {
+            if let Ok(list) = container.cast_exact::<PyList>()
+                && holds(list, parts)
+            {
+                self.replace(parts)?;
+                return Ok(parts.clone().into_any());
             }
-            if let Some(new) = self.new(&part) {
-                changed = true;
-                match &copy {
-                    Some((keys, copy)) => copy.set_item(keys.get_item(at)?, new)?,
-                    None => now.set_item(at, new)?,
+            if container.is_exact_instance_of::<PyTuple>() {
+                self.replace(parts)?;
+                return Ok(parts.to_tuple().into_any());
+            }
+            if let Ok(dict) = container.cast_exact::<PyDict>() {
+                let made = dict.copy()?;
+                if holds(&made.values(), parts) {
+                    for (key, part) in made.keys().iter().zip(parts) {
+                        if let Some(new) = self.new(&part) {
+                            made.set_item(key, new)?;
+                        }
+                    }
+                    return Ok(made.into_any());
                 }
             }
-            at += 1;
         }
-        Ok(if at < now.len() {
-            None
-        } else if !changed {
-            Some(container.clone())
-        } else if let Some((_, copy)) = copy {
-            Some(copy.into_any())
-        } else if container.is_exact_instance_of::<PyTuple>() {
-            Some(now.to_tuple().into_any())
-        } else {
-            Some(now.into_any())
-        })
+        let changed = PyDict::new(container.py());
+        for part in parts {
+            if let Some(new) = self.new(&part) {
+                changed.set_item(address(&part), new)?;
+            }
+        }
+        let rebuild = self.odd.get_item(1)?;
+        rebuild.call1((container, changed, contains_itself))
     }
+
+    /// Puts what the items of a list have become in their places.
+    fn replace(&self, parts: &Bound<'py, PyList>) -> PyResult<()> {
+        for (at, part) in parts.iter().enumerate() {
+            if let Some(new) = self.new(&part) {
+                parts.set_item(at, new)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn address(x: &Bound<'_, PyAny>) -> usize {
+    x.as_ptr().addr()
+}
+
+/// Whether two lists hold the same objects.
+fn holds(list: &Bound<'_, PyList>, parts: &Bound<'_, PyList>) -> bool {
+    list.len() == parts.len() && list.iter().zip(parts).all(|(one, other)| one.is(&other))
 }
