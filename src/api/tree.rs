@@ -59,7 +59,7 @@ const ROOM_FOR: usize = 1024;
 struct Frame<'py> {
     container: Bound<'py, PyAny>,
     /// What it held when the walk entered it.
-    parts: Bound<'py, PyList>,
+    parts: Vec<Bound<'py, PyAny>>,
     next: usize,
 }
 
@@ -70,7 +70,7 @@ struct Walk<'a, 'py> {
     second: Option<Bound<'py, PyAny>>,
     other: Option<&'a Bound<'py, PyAny>>,
     odd: &'a Bound<'py, PyTuple>,
-    rebuilt: Option<&'a Bound<'py, PyList>>,
+    made: Option<&'a Bound<'py, PyList>>,
 }
 
 /// Apply ``leaf`` to the tensors in ``tree``, and ``other`` to the other leaves unless it is None.
@@ -98,7 +98,7 @@ pub(crate) fn map_tree<'py>(
         second: more.get_item(0).ok(),
         other,
         odd,
-        rebuilt,
+        made: rebuilt,
     };
     let made = walk.through(&tree);
     if made.is_err() {
@@ -119,16 +119,16 @@ impl<'py> Walk<'_, 'py> {
     fn through(&mut self, tree: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         self.enter(tree)?;
         while let Some(frame) = self.frames.last_mut() {
-            if frame.next < frame.parts.len() {
-                let part = frame.parts.get_item(frame.next)?;
+            if let Some(part) = frame.parts.get(frame.next).cloned() {
                 frame.next += 1;
-                match self.met.get(&address(&part)) {
+                match self.find(&part) {
                     Some(met) if met.new.is_none() => met.contains_itself.set(true),
                     Some(_) => {}
                     None => self.enter(&part)?,
                 }
             } else if let Some(frame) = self.frames.pop() {
-                self.leave(&frame)?;
+                let made = self.left(&frame)?;
+                self.meet(&frame.container, Some(made));
             }
         }
         Ok(self.new(tree).unwrap_or_else(|| tree.clone()))
@@ -172,99 +172,102 @@ impl<'py> Walk<'_, 'py> {
         self.meet(x, None);
         self.frames.push(Frame {
             container: x.clone(),
-            parts,
+            parts: items(&parts),
             next: 0,
         });
         Ok(())
     }
 
+    #[inline(never)]
     fn meet(&mut self, old: &Bound<'py, PyAny>, new: Option<Bound<'py, PyAny>>) {
         let met = Met {
             _old: old.clone().unbind(),
             new: new.map(Bound::unbind),
             contains_itself: Cell::new(false),
         };
-        self.met.insert(address(old), met);
+        self.met.insert(old.as_ptr().addr(), met);
+    }
+
+    #[inline(never)]
+    fn find(&self, x: &Bound<'py, PyAny>) -> Option<&Met> {
+        self.met.get(&x.as_ptr().addr())
     }
 
     /// What an object has become, if that is another.
     fn new(&self, x: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
-        let new = self.met.get(&address(x))?.new.as_ref()?.bind(x.py());
-        (!new.is(x)).then(|| new.clone())
+        let new = self.find(x)?.new.as_ref()?;
+        (!new.is(x)).then(|| new.bind(x.py()).clone())
     }
 
-    /// Rebuilds a container, if what it held has changed.
-    fn leave(&mut self, frame: &Frame<'py>) -> PyResult<()> {
+    /// What a container becomes.
+    #[inline(never)]
+    fn left(&self, frame: &Frame<'py>) -> PyResult<Bound<'py, PyAny>> {
         let Frame {
             container, parts, ..
         } = frame;
-        let mut made = container.clone();
-        if parts.iter().any(|part| self.new(&part).is_some()) {
-            made = self.rebuild(container, parts)?;
-            if let Some(rebuilt) = self.rebuilt {
-                rebuilt.append(&made)?;
-            }
+        if !parts.iter().any(|part| self.new(part).is_some()) {
+            return Ok(container.clone());
         }
-        self.meet(container, Some(made));
-        Ok(())
+        let made = self.rebuilt(container, parts)?;
+        if let Some(rebuilt) = self.made {
+            rebuilt.append(&made)?;
+        }
+        Ok(made)
     }
 
-    fn rebuild(
+    /// A container with new items.
+    fn rebuilt(
         &self,
         container: &Bound<'py, PyAny>,
-        parts: &Bound<'py, PyList>,
+        parts: &[Bound<'py, PyAny>],
     ) -> PyResult<Bound<'py, PyAny>> {
-        let met = self.met.get(&address(container));
+        let py = container.py();
+        let met = self.find(container);
         let contains_itself = met.is_some_and(|met| met.contains_itself.get());
-        if !contains_itself {
-            if let Ok(list) = container.cast_exact::<PyList>()
-                && holds(list, parts)
-            {
-                self.replace(parts)?;
-                return Ok(parts.clone().into_any());
-            }
-            if container.is_exact_instance_of::<PyTuple>() {
-                self.replace(parts)?;
-                return Ok(parts.to_tuple().into_any());
-            }
-            if let Ok(dict) = container.cast_exact::<PyDict>() {
-                let made = dict.copy()?;
-                if holds(&made.values(), parts) {
-                    for (key, part) in made.keys().iter().zip(parts) {
-                        if let Some(new) = self.new(&part) {
-                            made.set_item(key, new)?;
-                        }
-                    }
-                    return Ok(made.into_any());
+        let tuple = container.cast_exact::<PyTuple>();
+        let dict = match container.cast_exact::<PyDict>() {
+            Ok(dict) => Some(dict.copy()?),
+            Err(_) => None,
+        };
+        let now = match (&dict, &tuple) {
+            _ if contains_itself => None,
+            (Some(dict), _) => Some(dict.values()),
+            (None, Ok(tuple)) => Some(tuple.to_list()),
+            _ => container.cast_exact::<PyList>().ok().cloned(),
+        };
+        // Python code that ran since may have put other items into it.
+        let is_as_before = now.is_some_and(|now| {
+            let now = items(&now);
+            now.len() == parts.len() && now.iter().zip(parts).all(|(one, other)| one.is(other))
+        });
+        if !is_as_before {
+            let changed = PyDict::new(py);
+            for part in parts {
+                if let Some(new) = self.new(part) {
+                    changed.set_item(part.as_ptr().addr(), new)?;
                 }
             }
+            let rebuilt = self.odd.get_item(1)?;
+            return rebuilt.call1((container, changed, contains_itself));
         }
-        let changed = PyDict::new(container.py());
-        for part in parts {
-            if let Some(new) = self.new(&part) {
-                changed.set_item(address(&part), new)?;
+        if let Some(dict) = dict {
+            for (key, part) in items(&dict.keys()).iter().zip(parts) {
+                if let Some(new) = self.new(part) {
+                    dict.set_item(key, new)?;
+                }
             }
+            return Ok(dict.into_any());
         }
-        let rebuild = self.odd.get_item(1)?;
-        rebuild.call1((container, changed, contains_itself))
-    }
-
-    /// Puts what the items of a list have become in their places.
-    fn replace(&self, parts: &Bound<'py, PyList>) -> PyResult<()> {
-        for (at, part) in parts.iter().enumerate() {
-            if let Some(new) = self.new(&part) {
-                parts.set_item(at, new)?;
-            }
-        }
-        Ok(())
+        let new = |part| self.new(part).unwrap_or_else(|| part.clone());
+        let list = PyList::new(py, parts.iter().map(new))?;
+        Ok(match tuple {
+            Ok(_) => list.to_tuple().into_any(),
+            Err(_) => list.into_any(),
+        })
     }
 }
 
-fn address(x: &Bound<'_, PyAny>) -> usize {
-    x.as_ptr().addr()
-}
-
-/// Whether two lists hold the same objects.
-fn holds(list: &Bound<'_, PyList>, parts: &Bound<'_, PyList>) -> bool {
-    list.len() == parts.len() && list.iter().zip(parts).all(|(one, other)| one.is(&other))
+#[inline(never)]
+fn items<'py>(list: &Bound<'py, PyList>) -> Vec<Bound<'py, PyAny>> {
+    list.iter().collect()
 }
