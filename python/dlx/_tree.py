@@ -57,7 +57,7 @@ def convert_tree(
         return leaf if _is_plain(leaf) else convert(leaf)
 
     # Without keywords `convert` has a fast entry, which the walk calls by itself.
-    fast = device is None and copy is None and not detach
+    fast = device is None and copy is None and detach is False
     way: Way = []
     try:
         return _core.map_tree(

@@ -131,17 +131,17 @@ impl<'py> Walk<'_, 'py> {
                 self.meet(&frame.container, Some(made));
             }
         }
-        Ok(self.new(tree).unwrap_or_else(|| tree.clone()))
+        Ok(self.changed(tree).unwrap_or_else(|| tree.clone()))
     }
 
     /// Maps a leaf, or puts a container on the stack.
     fn enter(&mut self, x: &Bound<'py, PyAny>) -> PyResult<()> {
         let parts = if let Ok(list) = x.cast_exact::<PyList>() {
-            list.get_slice(0, list.len())
+            Some(list.clone())
         } else if let Ok(tuple) = x.cast_exact::<PyTuple>() {
-            tuple.to_list()
+            Some(tuple.to_list())
         } else if let Ok(dict) = x.cast_exact::<PyDict>() {
-            dict.values()
+            Some(dict.values())
         } else if is_tensor(x)? {
             let new = match &self.second {
                 Some(second) => call(self.leaf, [x, second])?,
@@ -149,25 +149,19 @@ impl<'py> Walk<'_, 'py> {
             };
             self.meet(x, Some(new));
             return Ok(());
+        } else if is_plain(x) {
+            None
         } else {
-            let found = if is_plain(x) {
-                None
-            } else {
-                let parts = self.odd.get_item(0)?.call1((x,))?;
-                parts.cast_into::<PyList>().ok()
+            let parts = self.odd.get_item(0)?.call1((x,))?;
+            parts.cast_into::<PyList>().ok()
+        };
+        let Some(parts) = parts else {
+            let new = match self.other {
+                Some(other) => other.call1((x,))?,
+                None => x.clone(),
             };
-            match (found, self.other) {
-                (Some(parts), _) => parts,
-                (None, Some(other)) => {
-                    let new = other.call1((x,))?;
-                    self.meet(x, Some(new));
-                    return Ok(());
-                }
-                (None, None) => {
-                    self.meet(x, Some(x.clone()));
-                    return Ok(());
-                }
-            }
+            self.meet(x, Some(new));
+            return Ok(());
         };
         self.meet(x, None);
         self.frames.push(Frame {
@@ -178,6 +172,7 @@ impl<'py> Walk<'_, 'py> {
         Ok(())
     }
 
+    /// Notes what an object has become.
     #[inline(never)]
     fn meet(&mut self, old: &Bound<'py, PyAny>, new: Option<Bound<'py, PyAny>>) {
         let met = Met {
@@ -188,13 +183,14 @@ impl<'py> Walk<'_, 'py> {
         self.met.insert(old.as_ptr().addr(), met);
     }
 
+    /// What is known of an object.
     #[inline(never)]
     fn find(&self, x: &Bound<'py, PyAny>) -> Option<&Met> {
         self.met.get(&x.as_ptr().addr())
     }
 
     /// What an object has become, if that is another.
-    fn new(&self, x: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+    fn changed(&self, x: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
         let new = self.find(x)?.new.as_ref()?;
         (!new.is(x)).then(|| new.bind(x.py()).clone())
     }
@@ -205,7 +201,7 @@ impl<'py> Walk<'_, 'py> {
         let Frame {
             container, parts, ..
         } = frame;
-        if !parts.iter().any(|part| self.new(part).is_some()) {
+        if !parts.iter().any(|part| self.changed(part).is_some()) {
             return Ok(container.clone());
         }
         let made = self.rebuilt(container, parts)?;
@@ -236,29 +232,29 @@ impl<'py> Walk<'_, 'py> {
             _ => container.cast_exact::<PyList>().ok().cloned(),
         };
         // Python code that ran since may have put other items into it.
-        let is_as_before = now.is_some_and(|now| {
+        let unchanged = now.is_some_and(|now| {
             let now = items(&now);
             now.len() == parts.len() && now.iter().zip(parts).all(|(one, other)| one.is(other))
         });
-        if !is_as_before {
-            let changed = PyDict::new(py);
+        if !unchanged {
+            let changes = PyDict::new(py);
             for part in parts {
-                if let Some(new) = self.new(part) {
-                    changed.set_item(part.as_ptr().addr(), new)?;
+                if let Some(new) = self.changed(part) {
+                    changes.set_item(part.as_ptr().addr(), new)?;
                 }
             }
             let rebuilt = self.odd.get_item(1)?;
-            return rebuilt.call1((container, changed, contains_itself));
+            return rebuilt.call1((container, changes, contains_itself));
         }
         if let Some(dict) = dict {
             for (key, part) in items(&dict.keys()).iter().zip(parts) {
-                if let Some(new) = self.new(part) {
+                if let Some(new) = self.changed(part) {
                     dict.set_item(key, new)?;
                 }
             }
             return Ok(dict.into_any());
         }
-        let new = |part| self.new(part).unwrap_or_else(|| part.clone());
+        let new = |part| self.changed(part).unwrap_or_else(|| part.clone());
         let list = PyList::new(py, parts.iter().map(new))?;
         Ok(match tuple {
             Ok(_) => list.to_tuple().into_any(),
@@ -267,6 +263,7 @@ impl<'py> Walk<'_, 'py> {
     }
 }
 
+/// What a list holds now; no Python code runs meanwhile.
 #[inline(never)]
 fn items<'py>(list: &Bound<'py, PyList>) -> Vec<Bound<'py, PyAny>> {
     list.iter().collect()
