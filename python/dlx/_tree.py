@@ -50,29 +50,35 @@ def convert_tree(
     `dlx.convert`, all with a note that says where in the tree.
     """
 
-    def convert(leaf: Any) -> Any:
-        return _core.convert(leaf, to, device=device, copy=copy, detach=detach)
-
-    def other(leaf: Any) -> Any:
-        return leaf if _is_plain(leaf) else convert(leaf)
-
-    # Without keywords `convert` has a fast entry, which the walk calls by itself.
-    fast = device is None and copy is None and detach is False
+    leaf: Callable[..., Any] = _core.convert
+    more: tuple[Any, ...] = (to,)
+    if device is not None or copy is not None or detach is not False:
+        # Only without keywords has `convert` a fast entry.
+        leaf, more = _converting(to, device, copy, detach), ()
+    other = None
+    if strict:
+        other = _unless_plain(_converting(to, device, copy, detach))
     way: Way = []
     try:
-        return _core.map_tree(
-            tree,
-            _core.convert if fast else convert,
-            (to,) if fast else (),
-            other if strict else None,
-            _ODD,
-            None,
-            way,
-        )
+        return _core.map_tree(tree, leaf, more, other, _ODD, None, way)
     except Exception as error:
         if place := path(way):
             error.add_note(f"at tree{place}")
         raise
+
+
+def _converting(to: Any, device: Any, copy: Any, detach: Any) -> Callable[[Any], Any]:
+    """Return the conversion of a leaf."""
+
+    def convert(leaf: Any) -> Any:
+        return _core.convert(leaf, to, device=device, copy=copy, detach=detach)
+
+    return convert
+
+
+def _unless_plain(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return ``convert`` for all but numbers, text, bytes and None."""
+    return lambda leaf: leaf if _is_plain(leaf) else convert(leaf)
 
 
 def _is_plain(leaf: object) -> bool:
@@ -271,13 +277,13 @@ def _check_hashes(tree: Any, items: dict[Any, Any]) -> None:
 
 def _blank(tree: Any, items: dict[Any, Any]) -> Any:
     """Make an instance of the class of ``tree``; immutable ones get their items."""
-    from collections import OrderedDict, defaultdict, deque
-
     kind = type(tree)
     base = _base(kind)
     try:
         if base in (tuple, frozenset):
             return base.__new__(kind, items.values())
+        from collections import OrderedDict, defaultdict, deque
+
         if base in (object, list, dict, set, OrderedDict, defaultdict, deque):
             made = base.__new__(kind)
             if base is defaultdict:
