@@ -131,7 +131,7 @@ impl<'py> Walk<'_, 'py> {
                 self.meet(&frame.container, Some(made));
             }
         }
-        Ok(self.changed(tree).unwrap_or_else(|| tree.clone()))
+        Ok(self.changed(tree).unwrap_or(tree).clone())
     }
 
     /// Maps a leaf, or puts a container on the stack.
@@ -190,9 +190,9 @@ impl<'py> Walk<'_, 'py> {
     }
 
     /// What an object has become, if that is another.
-    fn changed(&self, x: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
-        let new = self.find(x)?.new.as_ref()?;
-        (!new.is(x)).then(|| new.bind(x.py()).clone())
+    fn changed(&self, x: &Bound<'py, PyAny>) -> Option<&Bound<'py, PyAny>> {
+        let new = self.find(x)?.new.as_ref()?.bind(x.py());
+        (!new.is(x)).then_some(new)
     }
 
     /// What a container becomes.
@@ -254,7 +254,7 @@ impl<'py> Walk<'_, 'py> {
             }
             return Ok(dict.into_any());
         }
-        let new = |part| self.changed(part).unwrap_or_else(|| part.clone());
+        let new = |part| self.changed(part).unwrap_or(part);
         let list = PyList::new(py, parts.iter().map(new))?;
         Ok(match tuple {
             Ok(_) => list.to_tuple().into_any(),
