@@ -82,6 +82,7 @@ _PYTHON_TO_NUMPY = (
 _TVM_TO_NUMPY = ("dlx.convert(tvm-ffi, np.ndarray)", "dlx.convert(f, np.ndarray)")
 _TO_NUMPY = ("dlx.convert(torch, np.ndarray)", "dlx.convert(t, np.ndarray)")
 _TO_TORCH = ("dlx.convert(ndarray, torch.Tensor)", "dlx.convert(a, torch.Tensor)")
+_TREE = ("dlx.convert_tree(100 torch, np.ndarray)", "dlx.convert_tree(ts, np.ndarray)")
 _TORCH_OUT = ("torch.from_dlpack(dlx)", "torch.from_dlpack(d)")
 _CALL = ("tvm-ffi call, three dlx tensors", "nop(d, d2, d3)")
 _MIXIN_TORCH = ("tvm-ffi call, three MyArr over torch", "nop(mt, mt2, mt3)")
@@ -270,6 +271,8 @@ ROWS = [
         "torch.empty(8)",
         1.0,
     ),
+    Row(*_TREE, "a comprehension", "[dlx.convert(t, np.ndarray) for t in ts]", 1.1),
+    Row(*_TREE, "a comprehension of t.numpy()", "[t.numpy() for t in ts]"),
     # Copies. np.copy keeps the layout of its source, dlx makes it row-major.
     _copy(*_COMPACT, "np.copy(a)", "np.copy(a)", 1.0),
     _copy(*_COMPACT, "torch clone", "t.clone()"),

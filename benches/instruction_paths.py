@@ -43,6 +43,7 @@ PATHS = {
     "dlx.convert(torch, np.ndarray)": "dlx.convert(t, np.ndarray)",
     "dlx.convert(ndarray, torch.Tensor)": "dlx.convert(a, torch.Tensor)",
     "dlx.bridge, two torch tensors": "bridged(t, t2)",
+    "dlx.convert_tree(100 torch, np.ndarray)": "dlx.convert_tree(ts, np.ndarray)",
     "MyArr over torch: dltensor_from_py": "c.borrow_loop_table(m_table, mt, n)",
     "MyArr over torch: from_py + deleter": "c.from_py_loop(m_table, mt, n)",
     "MyArr over ndarray: from_py + deleter": "c.from_py_loop(m_table, ma, n)",
@@ -74,6 +75,9 @@ FLOORS = {
     "dlx.convert(torch, np.ndarray)": "t.numpy()",
     "dlx.convert(ndarray, torch.Tensor)": "torch.from_numpy(a)",
     "dlx.bridge, two torch tensors": "torch.from_numpy(np.add(t.numpy(), t2.numpy()))",
+    "dlx.convert_tree(100 torch, np.ndarray)": (
+        "[dlx.convert(t, np.ndarray) for t in ts]"
+    ),
     "MyArr over torch: dltensor_from_py": "c.borrow_loop_table(t_table, t, n)",
     "MyArr over torch: from_py + deleter": "c.from_py_loop(t_table, t, n)",
     "tvm-ffi call, three dlx tensors": "nop(t, t2, t3)",

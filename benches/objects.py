@@ -49,6 +49,7 @@ def small(libraries: dict[str, ModuleType]) -> Scope:
         t_table = torch.Tensor.__dlpack_c_exchange_api__
         scope |= {"t": t, "t2": t2, "t3": t3, "t_table": t_table}
         scope["v"] = torch.ones(3, 4)[:2]
+        scope["ts"] = [torch.ones(3, 4) for _ in range(100)]
     if tvm_ffi:
         scope["nop"] = tvm_ffi.get_global_func("testing.nop")
         if np:

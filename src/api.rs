@@ -16,4 +16,5 @@ mod parts;
 pub(crate) mod stream;
 pub(crate) mod tensor;
 pub(crate) mod trace;
+pub(crate) mod tree;
 pub(crate) mod writing;

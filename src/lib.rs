@@ -50,6 +50,8 @@ mod _core {
     #[pymodule_export]
     use crate::api::trace::trace_with;
     #[pymodule_export]
+    use crate::api::tree::map_tree;
+    #[pymodule_export]
     use crate::api::writing::{increment_version, written};
     #[pymodule_export]
     use crate::classes::mixin::{

@@ -179,7 +179,7 @@ class _Arguments:
             if not _core.is_tensor(x):
                 return x
             into = self.into
-            new = into.leaf(x) if outs is None else outs.take(into, x, way)
+            new = into.leaf(x) if outs is None else outs.take(into, x)
             kind = self.kind_of(type(x))
             if results.kind is None:
                 results.kind = kind

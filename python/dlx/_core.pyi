@@ -56,6 +56,7 @@ __all__ = [
     "import_tensor",
     "increment_version",
     "is_tensor",
+    "map_tree",
     "mixin",
     "placed",
     "plain_convert",
@@ -592,6 +593,20 @@ def empty(
 ) -> _T: ...
 def is_tensor(x: object, /) -> bool:
     """Whether ``x`` is a tensor of some library."""
+
+def map_tree(
+    tree: object,
+    leaf: Callable[..., Any],
+    more: tuple[Any, ...],
+    other: Callable[[Any], Any] | None,
+    odd: tuple[
+        Callable[[Any], list[Any] | None], Callable[[Any, dict[int, Any], bool], Any]
+    ],
+    rebuilt: list[Any] | None,
+    way: list[tuple[Any, int]],
+    /,
+) -> Any:
+    """Apply ``leaf`` to the tensors in ``tree``, and ``other`` to the other leaves."""
 
 def exchange_api(cls: type, /) -> CapsuleType:
     """Return the capsule with the exchange table of a type."""

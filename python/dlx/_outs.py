@@ -6,7 +6,7 @@ from operator import is_
 
 from . import _core
 from ._core import placed
-from ._tree import held_by, path
+from ._tree import held_by, place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from ._bridged import Kind
-    from ._tree import Way
 
 __all__ = ["Outs"]
 
@@ -25,12 +24,14 @@ class Outs:
     def __init__(self) -> None:
         # By the id of the object that the function sees, which the values keep alive.
         self.seen: dict[int, tuple[Any, Any]] = {}
+        # What the caller passed.
+        self.tree: Any = None
         # Objects passed in place of the caller's own, and their state before the call;
-        # of a tensor also where in its container it is.
-        self.tensors: list[tuple[Any, Any, str]] = []
+        # of a tensor also that object.
+        self.tensors: list[tuple[Any, Any, Any]] = []
         self.containers: list[tuple[Any, list[Any]]] = []
 
-    def take(self, into: Kind, x: Any, way: Way) -> Any:
+    def take(self, into: Kind, x: Any) -> Any:
         """Convert a tensor without copying it."""
         own = x if isinstance(x, into.to) else _core.written(x)
         try:
@@ -46,12 +47,13 @@ class Outs:
                     "out is written in place, where its owner looks: "
                     f"{type(x).__qualname__} exports other memory each time"
                 )
-            self.tensors.append((new, now, path(way)))
+            self.tensors.append((new, now, x))
         self.seen[id(new)] = (new, x)
         return new
 
     def note(self, new: Any, x: Any, rebuilt: list[Any]) -> None:
         """Record that ``new``, with its ``rebuilt`` containers, is passed for ``x``."""
+        self.tree = x
         self.seen[id(new)] = (new, x)
         self.containers += [(container, held_by(container)) for container in rebuilt]
 
@@ -64,18 +66,18 @@ class Outs:
 
     def replaced(self) -> Iterator[tuple[BufferError, str]]:
         """Yield an error and a place for what the function gave other memory."""
-        for new, before, where in self.tensors:
+        for new, before, x in self.tensors:
             try:
                 now = placed(new)
             except Exception as error:
                 why = str(error).partition("\n")[0]  # C++ libraries append a backtrace
                 found = _elsewhere(f"made it one that cannot be read: {why}")
                 found.__cause__ = error
-                yield found, where
+                yield found, place(x, self.tree)
                 continue
             if now != before:
                 what = f"gave it {_described(now)}, not {_described(before)}"
-                yield _elsewhere(what), where
+                yield _elsewhere(what), place(x, self.tree)
         for new, held in self.containers:
             now_held = held_by(new)
             if len(now_held) != len(held) or not all(map(is_, now_held, held)):

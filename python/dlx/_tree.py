@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from ._core import Device
 
-    # Of each container on the way to a leaf: what it holds, and what is left of that.
-    Way = list[tuple[Any, list[Any] | tuple[Any, ...], Iterator[Any]]]
+    # Each container on the way to a leaf, and a position in what it holds.
+    Way = list[tuple[Any, int]]
 
-__all__ = ["convert_tree", "held_by", "map_tree", "path"]
+__all__ = ["convert_tree", "held_by", "map_tree", "path", "place"]
 
 _IMMUTABLE = 1 << 8  # of the flags of a type: no class statement made it
 
@@ -50,18 +50,35 @@ def convert_tree(
     `dlx.convert`, all with a note that says where in the tree.
     """
 
-    def convert(leaf: Any) -> Any:
-        if _core.is_tensor(leaf) or (strict and not _is_plain(leaf)):
-            return _core.convert(leaf, to, device=device, copy=copy, detach=detach)
-        return leaf
-
+    leaf: Callable[..., Any] = _core.convert
+    more: tuple[Any, ...] = (to,)
+    if device is not None or copy is not None or detach is not False:
+        # Only without keywords has `convert` a fast entry.
+        leaf, more = _converting(to, device, copy, detach), ()
+    other = None
+    if strict:
+        other = _unless_plain(_converting(to, device, copy, detach))
     way: Way = []
     try:
-        return map_tree(convert, tree, way=way)
+        return _core.map_tree(tree, leaf, more, other, _ODD, None, way)
     except Exception as error:
         if place := path(way):
             error.add_note(f"at tree{place}")
         raise
+
+
+def _converting(to: Any, device: Any, copy: Any, detach: Any) -> Callable[[Any], Any]:
+    """Return the conversion of a leaf."""
+
+    def convert(leaf: Any) -> Any:
+        return _core.convert(leaf, to, device=device, copy=copy, detach=detach)
+
+    return convert
+
+
+def _unless_plain(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return ``convert`` for all but numbers, text, bytes and None."""
+    return lambda leaf: leaf if _is_plain(leaf) else convert(leaf)
 
 
 def _is_plain(leaf: object) -> bool:
@@ -92,61 +109,29 @@ def map_tree(
             if changed and container contains itself: raise ValueError
             mapped[container] = container rebuilt with changed, if any
     """
-    parts = _parts(tree)
-    if parts is None:
-        return function(tree)
-    # By id, with the old object: it may be temporary, and its id must not be reused.
-    mapped: dict[int, tuple[Any, Any]] = {}
-    # The containers on the stack, and whether each contains itself.
-    inside = {id(tree): False}
     way = [] if way is None else way
-    way.append((tree, parts, iter(parts)))
-    while way:
-        container, parts, rest = way[-1]
-        for part in rest:
-            at = id(part)
-            if at in mapped:
-                continue
-            if at in inside:
-                inside[at] = True
-                continue
-            inner = _parts(part)
-            if inner is None:
-                mapped[at] = (part, function(part))
-                continue
-            inside[at] = False
-            way.append((part, inner, iter(inner)))
-            break
-        else:
-            way.pop()
-            changed = {}
-            for part in parts:
-                old, new = mapped.get(id(part), (part, part))
-                if new is not old:
-                    changed[id(old)] = new
-            # Its occurrence in itself was not mapped, so it cannot be rebuilt.
-            if inside.pop(id(container)) and changed:
-                raise ValueError(
-                    f"{_name(container)} contains itself: it cannot be given again "
-                    "with other tensors in it"
-                )
-            made = container
-            if changed:
-                made = _rebuilt(container, changed)
-                if rebuilt is not None:
-                    rebuilt.append(made)
-            mapped[id(container)] = (container, made)
-    return made
+    return _core.map_tree(tree, function, (), function, _ODD, rebuilt, way)
 
 
 def path(way: Way) -> str:
-    """Where in a tree `map_tree` has come to, as it is written: ``['a'][0].x``."""
-    from operator import length_hint
+    """Where in a tree `map_tree` was when it raised, as it is written: ``[0].x``."""
+    return "".join(_step(container, at) for container, at in way)
 
-    return "".join(
-        _step(container, len(parts) - length_hint(rest) - 1)
-        for container, parts, rest in way
-    )
+
+def place(leaf: Any, tree: Any) -> str:
+    """Where in a tree a leaf is, as `path` writes it."""
+    way: Way = []
+
+    def look(x: Any) -> Any:
+        if x is leaf:
+            raise LookupError
+        return x
+
+    try:
+        map_tree(look, tree, way=way)
+    except Exception:
+        return path(way)
+    return ""
 
 
 def _step(container: Any, at: int) -> str:
@@ -164,20 +149,13 @@ def _step(container: Any, at: int) -> str:
     return f".{fields[at - len(keys)]}"
 
 
-def _parts(tree: Any) -> list[Any] | tuple[Any, ...] | None:
-    """Return what a container holds; None for a leaf."""
+def _parts(tree: Any) -> list[Any] | None:
+    """Return what a container holds; None for anything else that is no tensor."""
     kind = type(tree)
-    if kind is tuple:
-        found: tuple[Any, ...] = tree
-        return found
-    if kind is list:
-        return [*tree]
-    if kind is dict:
-        return [*tree.values()]
     if not (
         issubclass(kind, _CONTAINERS or _containers())
         or hasattr(kind, "__dataclass_fields__")
-    ) or _core.is_tensor(tree):
+    ):
         return None
     parts = [item for _, item in _items(tree)]
     for name in _fields(tree):
@@ -235,20 +213,20 @@ def _base(kind: type) -> Any:
     return next(base for base in kind.__mro__ if base.__flags__ & _IMMUTABLE)
 
 
-def _rebuilt(tree: Any, changed: dict[int, Any]) -> Any:
+def _rebuilt(tree: Any, changed: dict[int, Any], contains_itself: bool) -> Any:
     """Rebuild ``tree``; ``changed`` maps the id of an old item to the new one.
 
     Makes an empty instance of the same class (a tuple or frozenset with its items),
     stores the items through the builtin base, then copies attributes, slots and
     dataclass fields.
     """
+    # What it holds in place of itself would have to be the result.
+    if contains_itself:
+        raise ValueError(
+            f"{_name(tree)} contains itself: it cannot be given again with other "
+            "tensors in it"
+        )
     kind = type(tree)
-    if kind is list:
-        return [changed.get(id(item), item) for item in tree]
-    if kind is tuple:
-        return tuple([changed.get(id(item), item) for item in tree])
-    if kind is dict:
-        return {key: changed.get(id(item), item) for key, item in tree.items()}
 
     def now(old: Any) -> Any:
         return changed.get(id(old), old)
@@ -299,13 +277,13 @@ def _check_hashes(tree: Any, items: dict[Any, Any]) -> None:
 
 def _blank(tree: Any, items: dict[Any, Any]) -> Any:
     """Make an instance of the class of ``tree``; immutable ones get their items."""
-    from collections import OrderedDict, defaultdict, deque
-
     kind = type(tree)
     base = _base(kind)
     try:
         if base in (tuple, frozenset):
             return base.__new__(kind, items.values())
+        from collections import OrderedDict, defaultdict, deque
+
         if base in (object, list, dict, set, OrderedDict, defaultdict, deque):
             made = base.__new__(kind)
             if base is defaultdict:
@@ -356,3 +334,6 @@ def _take_attributes(made: Any, tree: Any, now: Callable[[Any], Any]) -> None:
 
 def _name(tree: Any) -> str:
     return f"a container of type {type(tree).__module__}.{type(tree).__qualname__}"
+
+
+_ODD = (_parts, _rebuilt)

@@ -96,6 +96,21 @@ pub(crate) fn behind(function: &Bound<'_, PyAny>) -> PyResult<Function> {
     }
 }
 
+/// Calls a builtin function with the calling convention of an entry, which a trace may have exchanged.
+pub(super) fn call<'py>(
+    function: &Bound<'py, PyAny>,
+    arguments: [&Bound<'py, PyAny>; 2],
+) -> PyResult<Bound<'py, PyAny>> {
+    let behind = behind(function)?;
+    // SAFETY: attached, with what `behind` knows to be a builtin function.
+    let receiver = unsafe { ffi::PyCFunction_GetSelf(function.as_ptr()) };
+    let arguments = arguments.map(Bound::as_ptr);
+    // SAFETY: attached, with the function's own receiver, two live arguments and no keywords (S20).
+    let made = unsafe { behind(receiver, arguments.as_ptr(), 2, null_mut()) };
+    // SAFETY: a new reference, or NULL with an exception.
+    unsafe { Bound::from_owned_ptr_or_err(function.py(), made) }
+}
+
 /// A method definition with the signature and docstring of `parsed`; leaked, because CPython keeps a pointer to it.
 pub(super) fn definition(
     parsed: &Bound<'_, PyAny>,

@@ -137,11 +137,11 @@ fn recorded<'py>(
 #[pyfunction]
 #[pyo3(signature = (x, /))]
 pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let class = x.get_type();
-    if numpy::is_ndarray(x) || Tensor::of(x).is_some() || is_mixin(&class) {
+    if let Some(Way::Table(..) | Way::Numpy) = cache::remembered(x) {
         return Ok(true);
     }
-    if let Some(Way::Table(..) | Way::Numpy) = cache::remembered(x) {
+    let class = x.get_type();
+    if numpy::is_ndarray(x) || Tensor::of(x).is_some() || is_mixin(&class) {
         return Ok(true);
     }
     if is_plain(x) || x.is_exact_instance_of::<PyTuple>() {

@@ -1,0 +1,270 @@
+//! Containers of tensors: the walk through them.
+//!
+//! Exact lists, tuples and dicts are read and rebuilt here. `python/dlx/_tree.py` says what else is a container, and
+//! reads and rebuilds those.
+
+#![forbid(unsafe_code)]
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+
+use crate::api::entry::call;
+use crate::api::from_dlpack::{is_plain, is_tensor};
+
+/// An object that the walk has come to.
+struct Met {
+    /// Held, so that no other object takes its address.
+    _old: Py<PyAny>,
+    /// What it has become; `None` for a container that the walk is in.
+    new: Option<Py<PyAny>>,
+    contains_itself: Cell<bool>,
+}
+
+type Memo = HashMap<usize, Met, BuildHasherDefault<OfAddress>>;
+
+/// A hash of addresses, whose lowest bits are 0.
+#[derive(Default)]
+struct OfAddress(u64);
+
+impl Hasher for OfAddress {
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_usize(usize::from(*byte));
+        }
+    }
+
+    fn write_usize(&mut self, address: usize) {
+        self.0 = (self.0 ^ address as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    }
+
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+}
+
+thread_local! {
+    /// Room for the next walk: memory of this size, allocated each time, would let `malloc` merge the free blocks that
+    /// the conversions are about to take.
+    static ROOM: Cell<Memo> = Cell::default();
+}
+
+/// The entries for which a thread keeps room.
+const ROOM_FOR: usize = 1024;
+
+/// A container that the walk is in.
+struct Frame<'py> {
+    container: Bound<'py, PyAny>,
+    /// What it held when the walk entered it.
+    parts: Vec<Bound<'py, PyAny>>,
+    next: usize,
+}
+
+struct Walk<'a, 'py> {
+    met: Memo,
+    frames: Vec<Frame<'py>>,
+    leaf: &'a Bound<'py, PyAny>,
+    second: Option<Bound<'py, PyAny>>,
+    other: Option<&'a Bound<'py, PyAny>>,
+    odd: &'a Bound<'py, PyTuple>,
+    made: Option<&'a Bound<'py, PyList>>,
+}
+
+/// Apply ``leaf`` to the tensors in ``tree``, and ``other`` to the other leaves unless it is None.
+///
+/// ``leaf`` takes a tensor if ``more`` is empty; otherwise it is a builtin function, and ``more`` has its second
+/// argument. ``odd`` has two functions for containers other than exact lists, tuples and dicts: what one holds, a list,
+/// or None if it is a leaf; and what it becomes, given new items by the ids of the old, and whether it contains itself.
+/// New containers are appended to ``rebuilt``. If something raises, ``way`` gets the containers on the way to it, each
+/// with a position in what it holds.
+#[pyfunction]
+#[pyo3(signature = (tree, leaf, more, other, odd, rebuilt, way, /))]
+pub(crate) fn map_tree<'py>(
+    tree: Bound<'py, PyAny>,
+    leaf: &Bound<'py, PyAny>,
+    more: &Bound<'py, PyTuple>,
+    other: Option<&Bound<'py, PyAny>>,
+    odd: &Bound<'py, PyTuple>,
+    rebuilt: Option<&Bound<'py, PyList>>,
+    way: &Bound<'py, PyList>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let mut walk = Walk {
+        met: ROOM.take(),
+        frames: Vec::new(),
+        leaf,
+        second: more.get_item(0).ok(),
+        other,
+        odd,
+        made: rebuilt,
+    };
+    let made = walk.through(&tree);
+    if made.is_err() {
+        for frame in &walk.frames {
+            way.append((&frame.container, frame.next - 1))?;
+        }
+    }
+    let mut room = walk.met;
+    room.clear();
+    if room.capacity() <= ROOM_FOR {
+        ROOM.set(room);
+    }
+    made
+}
+
+impl<'py> Walk<'_, 'py> {
+    /// Walks through `tree`, and returns what it becomes.
+    fn through(&mut self, tree: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+        self.enter(tree)?;
+        while let Some(frame) = self.frames.last_mut() {
+            if let Some(part) = frame.parts.get(frame.next).cloned() {
+                frame.next += 1;
+                match self.find(&part) {
+                    Some(met) if met.new.is_none() => met.contains_itself.set(true),
+                    Some(_) => {}
+                    None => self.enter(&part)?,
+                }
+            } else if let Some(frame) = self.frames.pop() {
+                let made = self.left(&frame)?;
+                self.meet(&frame.container, Some(made));
+            }
+        }
+        Ok(self.changed(tree).unwrap_or(tree).clone())
+    }
+
+    /// Maps a leaf, or puts a container on the stack.
+    fn enter(&mut self, x: &Bound<'py, PyAny>) -> PyResult<()> {
+        let parts = if let Ok(list) = x.cast_exact::<PyList>() {
+            Some(list.clone())
+        } else if let Ok(tuple) = x.cast_exact::<PyTuple>() {
+            Some(tuple.to_list())
+        } else if let Ok(dict) = x.cast_exact::<PyDict>() {
+            Some(dict.values())
+        } else if is_tensor(x)? {
+            let new = match &self.second {
+                Some(second) => call(self.leaf, [x, second])?,
+                None => self.leaf.call1((x,))?,
+            };
+            self.meet(x, Some(new));
+            return Ok(());
+        } else if is_plain(x) {
+            None
+        } else {
+            let parts = self.odd.get_item(0)?.call1((x,))?;
+            parts.cast_into::<PyList>().ok()
+        };
+        let Some(parts) = parts else {
+            let new = match self.other {
+                Some(other) => other.call1((x,))?,
+                None => x.clone(),
+            };
+            self.meet(x, Some(new));
+            return Ok(());
+        };
+        self.meet(x, None);
+        self.frames.push(Frame {
+            container: x.clone(),
+            parts: items(&parts),
+            next: 0,
+        });
+        Ok(())
+    }
+
+    /// Notes what an object has become.
+    #[inline(never)]
+    fn meet(&mut self, old: &Bound<'py, PyAny>, new: Option<Bound<'py, PyAny>>) {
+        let met = Met {
+            _old: old.clone().unbind(),
+            new: new.map(Bound::unbind),
+            contains_itself: Cell::new(false),
+        };
+        self.met.insert(old.as_ptr().addr(), met);
+    }
+
+    /// What is known of an object.
+    #[inline(never)]
+    fn find(&self, x: &Bound<'py, PyAny>) -> Option<&Met> {
+        self.met.get(&x.as_ptr().addr())
+    }
+
+    /// What an object has become, if that is another.
+    fn changed(&self, x: &Bound<'py, PyAny>) -> Option<&Bound<'py, PyAny>> {
+        let new = self.find(x)?.new.as_ref()?.bind(x.py());
+        (!new.is(x)).then_some(new)
+    }
+
+    /// What a container becomes.
+    #[inline(never)]
+    fn left(&self, frame: &Frame<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let Frame {
+            container, parts, ..
+        } = frame;
+        if !parts.iter().any(|part| self.changed(part).is_some()) {
+            return Ok(container.clone());
+        }
+        let made = self.rebuilt(container, parts)?;
+        if let Some(rebuilt) = self.made {
+            rebuilt.append(&made)?;
+        }
+        Ok(made)
+    }
+
+    /// A container with new items.
+    fn rebuilt(
+        &self,
+        container: &Bound<'py, PyAny>,
+        parts: &[Bound<'py, PyAny>],
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = container.py();
+        let met = self.find(container);
+        let contains_itself = met.is_some_and(|met| met.contains_itself.get());
+        let tuple = container.cast_exact::<PyTuple>();
+        let dict = match container.cast_exact::<PyDict>() {
+            Ok(dict) => Some(dict.copy()?),
+            Err(_) => None,
+        };
+        let now = match (&dict, &tuple) {
+            _ if contains_itself => None,
+            (Some(dict), _) => Some(dict.values()),
+            (None, Ok(tuple)) => Some(tuple.to_list()),
+            _ => container.cast_exact::<PyList>().ok().cloned(),
+        };
+        // Python code that ran since may have put other items into it.
+        let unchanged = now.is_some_and(|now| {
+            let now = items(&now);
+            now.len() == parts.len() && now.iter().zip(parts).all(|(one, other)| one.is(other))
+        });
+        if !unchanged {
+            let changes = PyDict::new(py);
+            for part in parts {
+                if let Some(new) = self.changed(part) {
+                    changes.set_item(part.as_ptr().addr(), new)?;
+                }
+            }
+            let rebuilt = self.odd.get_item(1)?;
+            return rebuilt.call1((container, changes, contains_itself));
+        }
+        if let Some(dict) = dict {
+            for (key, part) in items(&dict.keys()).iter().zip(parts) {
+                if let Some(new) = self.changed(part) {
+                    dict.set_item(key, new)?;
+                }
+            }
+            return Ok(dict.into_any());
+        }
+        let new = |part| self.changed(part).unwrap_or(part);
+        let list = PyList::new(py, parts.iter().map(new))?;
+        Ok(match tuple {
+            Ok(_) => list.to_tuple().into_any(),
+            Err(_) => list.into_any(),
+        })
+    }
+}
+
+/// What a list holds now; no Python code runs meanwhile.
+#[inline(never)]
+fn items<'py>(list: &Bound<'py, PyList>) -> Vec<Bound<'py, PyAny>> {
+    list.iter().collect()
+}

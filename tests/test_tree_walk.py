@@ -1,0 +1,310 @@
+"""`convert_tree`: what it reads and when, while conversions run Python code."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import dlx
+import numpy as np
+import pytest
+from support.containers import Pair, is_of, to_dlx
+from support.optional_libraries import requires
+
+A, B, C = np.arange(3.0), np.arange(4.0), np.arange(5.0)
+
+
+class Calling:
+    """A tensor that calls a function when it is exported, and counts that."""
+
+    def __init__(self, action: Callable[[], object] = lambda: None) -> None:
+        """Keep the function."""
+        self.action = action
+        self.exports = 0
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        """Call it, and export."""
+        self.exports += 1
+        self.action()
+        return A.__dlpack__(**keywords)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Be on the CPU."""
+        return (1, 0)
+
+
+def never(*_: object) -> NoReturn:
+    """Not be called."""
+    raise AssertionError
+
+
+# What containers say of themselves.
+
+
+class Empty(list[Any]):
+    """A list that shows nothing of what it holds."""
+
+    __iter__ = __len__ = __getitem__ = __bool__ = never
+
+
+class Hidden(tuple[Any, ...]):
+    """A tuple of that kind."""
+
+    __iter__ = __len__ = __getitem__ = __bool__ = never
+
+
+class Secret(dict[int, Any]):
+    """A dict of that kind."""
+
+    __iter__ = __len__ = __getitem__ = __bool__ = never
+    items = keys = values = copy = never
+
+
+@pytest.mark.parametrize(
+    ("tree", "read"),
+    [
+        (Empty([A, 1]), list.__getitem__),
+        (Hidden([A, 1]), tuple.__getitem__),
+        (Secret(zip([0, 1], [A, 1], strict=True)), dict.__getitem__),
+    ],
+)
+def test_what_a_subclass_holds_is_converted_whatever_it_shows(
+    tree: Any, read: Any
+) -> None:
+    [made] = to_dlx([tree])
+    assert type(made) is type(tree)
+    assert is_of(read(made, 0), A)
+    assert read(made, 1) == 1
+
+
+# Containers that change meanwhile.
+
+
+def test_a_list_that_grows_keeps_what_came_late_as_it_is() -> None:
+    tree: list[Any] = [Calling(lambda: tree.append(B)), C]
+    made = to_dlx(tree)
+    assert made is not tree
+    assert [type(part) for part in made[:2]] == [dlx.Tensor] * 2
+    assert made[2] is B
+
+
+def test_a_list_that_is_emptied_becomes_an_empty_one() -> None:
+    tree: list[Any] = [Calling(lambda: tree.clear()), B]
+    made = to_dlx(tree)
+    assert made == []
+    assert made is not tree
+
+
+def test_items_that_change_places_are_converted_where_they_are() -> None:
+    tree: list[Any] = [Calling(lambda: tree.reverse()), B, 1]
+    made = to_dlx(tree)
+    assert made[0] == 1
+    assert is_of(made[1], B)
+    assert is_of(made[2], A)
+
+
+def test_a_dict_that_changes_has_the_keys_of_its_end() -> None:
+    def change() -> None:
+        del tree["b"]
+        tree["d"] = B
+        tree["c"] = 1
+
+    tree: dict[str, Any] = {"a": Calling(change), "b": B, "c": C}
+    made = to_dlx(tree)
+    assert [*made] == ["a", "c", "d"]
+    assert is_of(made["a"], A)
+    assert made["c"] == 1
+    assert is_of(made["d"], B)
+    assert "b" not in tree
+
+
+def test_a_container_that_is_put_into_itself_meanwhile_stays_there() -> None:
+    """It was no part of it when it was read."""
+    tree: list[Any] = [Calling(lambda: tree.append(tree))]
+    made = to_dlx(tree)
+    assert is_of(made[0], A)
+    assert made[1] is tree
+
+
+def test_a_tree_that_another_thread_changes_is_converted_or_refused() -> None:
+    done = threading.Event()
+    tree: dict[Any, Any] = {"list": [B] * 8, "dict": {0: C}}
+
+    def change() -> None:
+        at = 0
+        while not done.is_set():
+            at += 1
+            tree["list"].append(A.view())
+            tree["dict"][at % 50] = A.view()
+            tree["dict"].pop((at + 25) % 50, None)
+            del tree["list"][: at % 3]
+            if len(tree["list"]) > 40:
+                tree["list"].clear()
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        for _ in range(300):
+            made = to_dlx(tree)
+            parts = [*made["list"], *made["dict"].values()]
+            assert {type(part) for part in parts} <= {dlx.Tensor, np.ndarray}
+    finally:
+        done.set()
+        thread.join()
+
+
+# Leaves.
+
+
+def test_a_leaf_that_raises_ends_the_walk_at_its_place() -> None:
+    """docs/bridge.md: the note says where."""
+
+    def refuse() -> None:
+        raise KeyError("mine")
+
+    first, last = Calling(), Calling()
+    tree = {"a": [first, Pair(1, {"b": (first, Calling(refuse), last)})]}
+    with pytest.raises(KeyError, match="mine") as raised:
+        to_dlx(tree)
+    assert raised.value.__notes__ == ["at tree['a'][1][1]['b'][1]"]
+    assert (first.exports, last.exports) == (1, 0)
+
+
+def test_what_was_converted_before_an_error_is_released() -> None:
+    class Held(np.ndarray[Any, Any]):
+        pass
+
+    array = np.arange(3.0).view(Held)
+    alive = weakref.ref(array)
+    with pytest.raises(AttributeError):
+        to_dlx([array, (array, object())], strict=True)
+    del array
+    gc.collect()
+    assert alive() is None
+
+
+def test_leaves_are_converted_once_each_and_in_order() -> None:
+    calls: list[str] = []
+
+    def leaf(name: str) -> Calling:
+        return Calling(lambda: calls.append(name))
+
+    a, b, c, d = map(leaf, "abcd")
+    to_dlx([a, {"x": b, "y": [a, c]}, Pair(c, d), a])
+    assert calls == ["a", "b", "c", "d"]
+
+
+def test_leaves_that_share_memory_stay_two_that_do() -> None:
+    torch = requires("torch")
+    tensor = torch.zeros(4)
+    made = dlx.convert_tree([tensor, tensor.view(2, 2), tensor], np)
+    assert made[0] is made[2]
+    assert made[0].shape, made[1].shape == ((4,), (2, 2))
+    made[0][0] = 7
+    assert made[1][0, 0] == tensor[0] == 7
+
+
+def test_parts_that_are_made_for_each_reading_are_not_mistaken_for_each_other() -> None:
+    """What is freed leaves its address to the next."""
+    calls: list[int] = []
+
+    @dataclass
+    class Declared:
+        x: Any
+
+    class Making(Declared):
+        @property
+        def x(self) -> Any:
+            return Calling(lambda: calls.append(self.at))
+
+        @x.setter
+        def x(self, at: Any) -> None:
+            if isinstance(at, int):
+                self.at = at
+
+    to_dlx([Making(at) for at in range(200)])
+    assert calls == [*range(200)]
+
+
+def test_a_walk_may_start_inside_another() -> None:
+    inner: list[Any] = []
+    tree = [B, Calling(lambda: inner.append(to_dlx([B, (C, B)]))), B, C]
+    made = to_dlx(tree)
+    assert made[0] is made[2]
+    assert inner[0][0] is inner[0][1][1]
+    assert inner[0][0] is not made[0]
+    assert is_of(made[3], C)
+    assert is_of(inner[0][1][0], C)
+
+
+@pytest.mark.parametrize("count", [1, 100, 1000, 5000])
+def test_a_tree_of_any_size_keeps_its_order(count: int) -> None:
+    arrays = [np.array([at]) for at in range(count)]
+    tree = [arrays, dict(enumerate(reversed(arrays))), tuple(arrays)]
+    for _ in range(2):
+        made = to_dlx(tree)
+        assert [tensor.tolist() for tensor in made[0]] == [[at] for at in range(count)]
+        assert all(one is other for one, other in zip(made[0], made[2], strict=True))
+        assert [*reversed(made[1].values())] == made[0]
+
+
+def test_named_tuples_in_named_tuples_have_no_limit() -> None:
+    tree: Any = A
+    for _ in range(20_000):
+        tree = Pair(tree, 1)
+    made = to_dlx(tree)
+    for _ in range(20_000):
+        assert type(made) is Pair
+        made = made.first
+    assert is_of(made, A)
+
+
+# What it is given.
+
+
+def keywords() -> Iterator[dict[str, Any]]:
+    """Give the keywords of `convert`, as `convert_tree` takes them."""
+    yield {}
+    for copy in (None, True, False):
+        for device in (None, "cpu", (1, 0)):
+            for detach in (False, True):
+                yield {"copy": copy, "device": device, "detach": detach}
+
+
+@pytest.mark.parametrize("given", [*keywords()], ids=str)
+def test_any_keywords_give_what_convert_gives(given: dict[str, Any]) -> None:
+    torch = requires("torch")
+    tensor = torch.ones(3)
+    expected = dlx.convert(tensor, np, **given)
+    [made] = dlx.convert_tree([tensor], np, **given)
+    assert type(made) is np.ndarray
+    shared = (made.ctypes.data, expected.ctypes.data) == (tensor.data_ptr(),) * 2
+    assert shared is not given.get("copy", False)
+
+
+@pytest.mark.parametrize("to", [None, 1, object(), list], ids=repr)
+@pytest.mark.parametrize("given", [{}, {"copy": True}], ids=str)
+def test_a_wrong_target_is_refused_as_by_convert(to: Any, given: Any) -> None:
+    with pytest.raises(Exception) as alone:  # noqa: PT011
+        dlx.convert(A, to, **given)
+    with pytest.raises(type(alone.value)) as refused:
+        dlx.convert_tree({"a": A}, to, **given)
+    assert str(refused.value) == str(alone.value)
+    assert refused.value.__notes__[-1] == "at tree['a']"
+    assert dlx.convert_tree({"a": 1}, to, **given) == {"a": 1}
+
+
+@pytest.mark.parametrize("given", [{}, {"copy": None, "device": "cpu"}], ids=str)
+def test_a_trace_notes_each_conversion(given: dict[str, Any]) -> None:
+    """docs/trace.md, the table of what is noted."""
+    torch = requires("torch")
+    tree = {"a": torch.ones(3), "b": [torch.ones(4)]}
+    with dlx.trace() as trace:
+        made = dlx.convert_tree(tree, np, **given)
+        assert sorted(held.nbytes for held in trace.live) == [12, 16]
+        del made
+        trace.assert_released()
