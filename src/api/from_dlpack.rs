@@ -141,7 +141,7 @@ pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     if numpy::is_ndarray(x) || Tensor::of(x).is_some() || is_mixin(&class) {
         return Ok(true);
     }
-    if let Some(Way::Table(..) | Way::Numpy) = cache::remembered(x) {
+    if let Some(Way::Table(..) | Way::Numpy | Way::Jax) = cache::remembered(x) {
         return Ok(true);
     }
     if is_plain(x) || x.is_exact_instance_of::<PyTuple>() {

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::abi::DLDevice;
 use crate::adapters::torch;
 use crate::adapters::torch::TorchClass;
-use crate::adapters::{cuda_array_interface, numpy};
+use crate::adapters::{cuda_array_interface, jax, numpy};
 use crate::copy::request::Request;
 use crate::exchange::Table;
 use crate::exchange::slot::innermost;
@@ -70,6 +70,10 @@ pub(crate) fn lend(
                 of_protocol(x, stream, wanted).map_err(|_| error)
             }
             lent => lent,
+        },
+        Way::Jax => match jax::snapshot(x)? {
+            Some(snapshot) => Ok(Lent::new(snapshot, None)),
+            None => of_protocol(x, stream, wanted),
         },
         Way::Protocol(_) | Way::Undecided => of_protocol(x, stream, wanted),
     }

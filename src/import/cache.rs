@@ -9,7 +9,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::adapters::{numpy, paddle, torch};
+use crate::adapters::{jax, numpy, paddle, torch};
 use crate::cpython::lookup::is_static;
 use crate::cpython::type_map::TypeMap;
 use crate::exchange::Table;
@@ -25,6 +25,8 @@ pub(crate) enum Way {
     Table(Table, Option<torch::TorchClass>),
     /// From the struct of a NumPy array.
     Numpy,
+    /// From the buffer of a JAX array, else through `__dlpack__`.
+    Jax,
     /// Through `__dlpack__`, with torch's guards.
     Protocol(torch::TorchClass),
     /// As the object that the mixin instance exports.
@@ -73,7 +75,8 @@ fn is_undecided(x: &Bound<'_, PyAny>) -> PyResult<bool> {
         && Tensor::of(x).is_none()
         && !torch::is_tensor(x)?
         && Table::is_absent(&class)
-        && !numpy::is_subclass_of_ndarray(&class)?)
+        && !numpy::is_subclass_of_ndarray(&class)?
+        && !jax::is_array_class(&class)?)
 }
 
 #[inline(never)]
@@ -84,7 +87,7 @@ fn decided(x: &Bound<'_, PyAny>) -> PyResult<Way> {
     }
     let found = find(x, &class)?;
     let stays = match found {
-        Way::Tensor => true,
+        Way::Tensor | Way::Jax => true,
         Way::Table(_, kind) => kind.is_some() || is_static(&class),
         Way::Numpy => is_static(&class),
         Way::Protocol(_) | Way::Mixin | Way::Undecided => false,
@@ -111,6 +114,7 @@ fn find(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Way> {
         (Some(table), kind) => Way::Table(table, kind),
         (None, Some(kind)) => Way::Protocol(kind),
         (None, None) if numpy::is_native(x)? => Way::Numpy,
+        (None, None) if jax::is_array_class(class)? => Way::Jax,
         (None, None) => Way::Undecided,
     })
 }

@@ -7,7 +7,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::adapters::{self, numpy, torch};
+use crate::adapters::{self, jax, numpy, torch};
 use crate::copy::request::{Request, again, finish};
 use crate::cpython::call::attribute;
 use crate::exchange::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
@@ -69,7 +69,14 @@ fn step<'py>(
             let (inner, last) = innermost(x)?;
             return Ok(Rung::Next(inner, Some(last)));
         }
-        Way::Undecided => match forwarded(x)? {
+        // The buffer says all of the array; what else is asked, `__dlpack__` knows.
+        Way::Jax
+            if request.is_nothing()
+                && let Some(snapshot) = jax::snapshot(x)? =>
+        {
+            Ok(snapshot)
+        }
+        Way::Undecided | Way::Jax => match forwarded(x)? {
             Some(inner) => return Ok(Rung::Next(inner, None)),
             None if request.is_plain() => match fast_import(x)? {
                 Some(snapshot) => return Ok(Rung::There(snapshot)),
@@ -146,7 +153,10 @@ pub(crate) fn forwarded<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py
 #[cold]
 fn leading(inner: Bound<'_, PyAny>) -> PyResult<Option<Bound<'_, PyAny>>> {
     let way = cache::way(&inner)?;
-    let leads = !matches!(way, Way::Protocol(_) | Way::Undecided | Way::Numpy);
+    let leads = !matches!(
+        way,
+        Way::Protocol(_) | Way::Undecided | Way::Numpy | Way::Jax
+    );
     Ok(leads.then_some(inner))
 }
 
