@@ -113,11 +113,11 @@ def _pyarrow_fixed_shape(tensor: Tensor) -> Any:
 
 
 def _tensorflow(tensor: Tensor) -> Any:
-    import tensorflow as tf  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
+    tf: Any = sys.modules.get("tensorflow")
     # Its kernels crash on memory that is less aligned than its own.
-    copy = tensor.data_ptr % _alignment(tf.sysconfig) != 0 or None
-    capsule = tensor.__dlpack__(copy=copy)  # It takes nothing else, and no newer one.
+    aligned = tensor.data_ptr % _alignment(tf.sysconfig) == 0
+    # It takes nothing but a capsule, and no newer one.
+    capsule = tensor.__dlpack__() if aligned else tensor.__dlpack__(copy=True)
     try:
         return tf.experimental.dlpack.from_dlpack(capsule)
     except tf.errors.OpError as error:
@@ -245,9 +245,12 @@ def _of_package(cls: type) -> _Found | None:
     name = cls.__module__
     while isinstance(name, str) and name:
         module = modules.get(name)
-        found = getattr(module, "from_dlpack", None)
-        if callable(found):
-            return found, module, None
+        loaded = getattr(module, "__dict__", {})
+        # Asking for what a module lacks makes an exception, but a lazy one has to be.
+        if "from_dlpack" in loaded or "__getattr__" in loaded or not loaded:
+            found = getattr(module, "from_dlpack", None)
+            if callable(found):
+                return found, module, None
         name = name.rpartition(".")[0]
     return None
 
@@ -299,6 +302,17 @@ def importing_by_package(cls: type) -> _Found:
 # Names of array types in namespaces.
 _ARRAY_TYPES = ("Tensor", "ndarray", "Array", "array")
 
+# Where a namespace that does not export its array type has it; to make an empty array
+# takes longer than a conversion.
+_UNEXPORTED = {"array_api_strict": ("array_api_strict._array_object", "Array")}
+
+
+def _of_names(get: Callable[[str], Any]) -> type | None:
+    for name in _ARRAY_TYPES:
+        if isinstance(kind := get(name), type):
+            return kind
+    return None
+
 
 def array_type(namespace: Any) -> type:
     """Find the array type of a namespace, such as ``torch`` or ``jax.numpy``.
@@ -307,14 +321,18 @@ def array_type(namespace: Any) -> type:
     """
     # Search the loaded names first: a lazy namespace is slow to report a missing one.
     loaded = getattr(namespace, "__dict__", {})
-    for found in (loaded.get, lambda name: getattr(namespace, name, None)):
-        for name in _ARRAY_TYPES:
-            if isinstance(kind := found(name), type):
-                return kind
-    # Some namespaces, such as array_api_strict, do not export their array type.
+    if (kind := _of_names(loaded.get)) is not None:
+        return kind
+    name = getattr(namespace, "__name__", repr(namespace))
+    if name in _UNEXPORTED and sys.modules.get(name) is namespace:
+        module, attribute = _UNEXPORTED[name]
+        known = getattr(sys.modules.get(module), attribute, None)
+        if isinstance(known, type):
+            return known
+    if (kind := _of_names(lambda name: getattr(namespace, name, None))) is not None:
+        return kind
     if callable(empty := getattr(namespace, "empty", None)):
         return type(empty(0))
-    name = getattr(namespace, "__name__", repr(namespace))
     raise TypeError(
         f"{name} has no array type; "
         f"expected one called {', '.join(_ARRAY_TYPES)}, or a function empty; "
