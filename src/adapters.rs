@@ -6,7 +6,7 @@
 mod array_interface;
 mod array_method;
 mod arrow;
-mod buffer;
+pub(crate) mod buffer;
 pub(crate) mod cuda_array_interface;
 mod interface;
 pub(crate) mod jax;

@@ -190,10 +190,16 @@ impl Drop for Buffer {
     }
 }
 
+/// Whether `x` supports the buffer protocol.
+#[inline(always)]
+pub(crate) fn has(x: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: a live object; only its type is inspected.
+    unsafe { ffi::PyObject_CheckBuffer(x.as_ptr()) != 0 }
+}
+
 /// Imports an object that supports the buffer protocol; `None` if it does not.
 pub(super) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
-    // SAFETY: a live object; only its type is inspected.
-    if unsafe { ffi::PyObject_CheckBuffer(x.as_ptr()) } == 0 {
+    if !has(x) {
         return Ok(None);
     }
     let buffer = Buffer::get(x, ffi::PyBUF_FULL_RO)?;

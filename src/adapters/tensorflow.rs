@@ -8,11 +8,20 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use pyo3::exceptions::PyBufferError;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 
 use crate::cpython::call::attribute;
 use crate::cpython::modules::{is_loaded, loaded_class};
 use crate::types::dtype::DType;
 use crate::types::error::caused;
+
+/// Whether `class` is that of TensorFlow's eager tensors; does not import TensorFlow.
+pub(crate) fn is_eager_class(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    let py = class.py();
+    let module = intern!(py, "tensorflow.python.framework.ops");
+    let own = loaded_class(module, intern!(py, "EagerTensor"))?;
+    Ok(own.is_some_and(|own| own.is(class)))
+}
 
 /// Refuses a TensorFlow tensor with a dtype that DLPack lacks; does not import TensorFlow.
 #[inline(always)]

@@ -9,7 +9,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::adapters::{jax, numpy, paddle, torch};
+use crate::adapters::{buffer, jax, numpy, paddle, tensorflow, torch};
 use crate::cpython::lookup::is_static;
 use crate::cpython::type_map::TypeMap;
 use crate::exchange::Table;
@@ -27,6 +27,8 @@ pub(crate) enum Way {
     Numpy,
     /// From the buffer of a JAX array, else through `__dlpack__`.
     Jax,
+    /// Through `__dlpack__` of a TensorFlow tensor, which names no other object: its `__getattr__` takes longer than that.
+    TensorFlow,
     /// Through `__dlpack__`, with torch's guards.
     Protocol(torch::TorchClass),
     /// As the object that the mixin instance exports.
@@ -76,7 +78,13 @@ fn is_undecided(x: &Bound<'_, PyAny>) -> PyResult<bool> {
         && !torch::is_tensor(x)?
         && Table::is_absent(&class)
         && !numpy::is_subclass_of_ndarray(&class)?
-        && !jax::is_array_class(&class)?)
+        && !is_own_class(x, &class)?)
+}
+
+/// Whether `class` is JAX's or TensorFlow's own, both of which have buffers.
+#[inline(always)]
+fn is_own_class(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<bool> {
+    Ok(buffer::has(x) && (jax::is_array_class(class)? || tensorflow::is_eager_class(class)?))
 }
 
 #[inline(never)]
@@ -87,7 +95,7 @@ fn decided(x: &Bound<'_, PyAny>) -> PyResult<Way> {
     }
     let found = find(x, &class)?;
     let stays = match found {
-        Way::Tensor | Way::Jax => true,
+        Way::Tensor | Way::Jax | Way::TensorFlow => true,
         Way::Table(_, kind) => kind.is_some() || is_static(&class),
         Way::Numpy => is_static(&class),
         Way::Protocol(_) | Way::Mixin | Way::Undecided => false,
@@ -115,6 +123,7 @@ fn find(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Way> {
         (None, Some(kind)) => Way::Protocol(kind),
         (None, None) if numpy::is_native(x)? => Way::Numpy,
         (None, None) if jax::is_array_class(class)? => Way::Jax,
+        (None, None) if tensorflow::is_eager_class(class)? => Way::TensorFlow,
         (None, None) => Way::Undecided,
     })
 }

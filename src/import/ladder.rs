@@ -69,21 +69,26 @@ fn step<'py>(
             let (inner, last) = innermost(x)?;
             return Ok(Rung::Next(inner, Some(last)));
         }
-        // The buffer says all of the array; what else is asked, `__dlpack__` knows.
-        Way::Jax
-            if request.is_nothing()
-                && let Some(snapshot) = jax::snapshot(x)? =>
-        {
-            Ok(snapshot)
+        way @ (Way::Undecided | Way::Jax | Way::TensorFlow) => {
+            // What the buffer of a JAX array does not say, `__dlpack__` knows.
+            if matches!(way, Way::Jax)
+                && request.is_nothing()
+                && let Some(snapshot) = jax::snapshot(x)?
+            {
+                return Ok(Rung::There(snapshot));
+            }
+            if matches!(way, Way::Undecided)
+                && let Some(inner) = forwarded(x)?
+            {
+                return Ok(Rung::Next(inner, None));
+            }
+            if request.is_plain()
+                && let Some(snapshot) = fast_import(x)?
+            {
+                return Ok(Rung::There(snapshot));
+            }
+            without_table(x, None, request)
         }
-        Way::Undecided | Way::Jax => match forwarded(x)? {
-            Some(inner) => return Ok(Rung::Next(inner, None)),
-            None if request.is_plain() => match fast_import(x)? {
-                Some(snapshot) => return Ok(Rung::There(snapshot)),
-                None => without_table(x, None, request),
-            },
-            None => without_table(x, None, request),
-        },
     };
     aliases::named(stand_in, x, snapshot?, request).map(Rung::There)
 }
@@ -155,7 +160,7 @@ fn leading(inner: Bound<'_, PyAny>) -> PyResult<Option<Bound<'_, PyAny>>> {
     let way = cache::way(&inner)?;
     let leads = !matches!(
         way,
-        Way::Protocol(_) | Way::Undecided | Way::Numpy | Way::Jax
+        Way::Protocol(_) | Way::Undecided | Way::Numpy | Way::Jax | Way::TensorFlow
     );
     Ok(leads.then_some(inner))
 }
