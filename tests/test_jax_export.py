@@ -74,7 +74,7 @@ def test_the_memory_lives_as_long_as_the_array(own: Any) -> None:
 
 @pytest.mark.parametrize("dtype", ["float64", "int64", "uint64", "complex128"])
 def test_wide_dtypes_keep_their_numbers_or_are_refused(own: Any, dtype: str) -> None:
-    """docs/design.md, The same numbers: JAX narrows them without x64."""
+    """docs/design.md, From one library to another: JAX narrows them without x64."""
     del own
     jax = requires("jax")
     tensor = tensor_of((3,), dtype)

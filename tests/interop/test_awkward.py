@@ -21,7 +21,7 @@ def test_an_awkward_array_shares_the_memory() -> None:
 def test_another_dtype_than_the_given_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """docs/design.md, The same numbers: whatever the import of Awkward makes."""
+    """docs/design.md, From one library to another: whatever the import makes."""
     a = np.arange(3.0, dtype="float32")
     own = awkward.from_dlpack
     wider = lambda x: awkward.values_astype(own(x), "float64")  # noqa: E731
