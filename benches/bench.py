@@ -27,6 +27,7 @@ LIBRARIES = {
     "torch": "torch",
     "tvm_ffi": "tvm_ffi",
     "cuda_core": "cuda.core.utils",
+    "jnp": "jax.numpy",
 }
 
 

@@ -80,6 +80,9 @@ _PYTHON_TO_NUMPY = (
     "dlx.convert(p, np.ndarray)",
 )
 _TVM_TO_NUMPY = ("dlx.convert(tvm-ffi, np.ndarray)", "dlx.convert(f, np.ndarray)")
+_JAX = ("dlx.from_dlpack(jax)", "dlx.from_dlpack(j)")
+_JAX_TO_NUMPY = ("dlx.convert(jax, np.ndarray)", "dlx.convert(j, np.ndarray)")
+_TO_JAX = ("dlx.convert(ndarray, jax.Array)", "dlx.convert(aj, jnp.ndarray)")
 _TO_NUMPY = ("dlx.convert(torch, np.ndarray)", "dlx.convert(t, np.ndarray)")
 _TO_TORCH = ("dlx.convert(ndarray, torch.Tensor)", "dlx.convert(a, torch.Tensor)")
 _TREE = ("dlx.convert_tree(100 torch, np.ndarray)", "dlx.convert_tree(ts, np.ndarray)")
@@ -244,6 +247,13 @@ ROWS = [
     Row(*_PYTHON, "np.from_dlpack(the same)", "np.from_dlpack(p)"),
     Row(*_PYTHON_TO_NUMPY, "np.from_dlpack(the same)", "np.from_dlpack(p)"),
     Row(*_TVM_TO_NUMPY, "np.from_dlpack(tvm-ffi)", "np.from_dlpack(f)"),
+    # JAX on the CPU, which has a Python buffer.
+    Row(*_JAX, "np.asarray(jax)", "np.asarray(j)"),
+    Row(*_JAX, "memoryview(jax)", "memoryview(j)"),
+    Row(*_JAX, "jax.__dlpack__()", "j.__dlpack__()"),
+    Row(*_JAX_TO_NUMPY, "np.asarray(jax)", "np.asarray(j)"),
+    Row(*_TO_JAX, "jnp.from_dlpack(ndarray)", "jnp.from_dlpack(aj)", 1.0),
+    Row(*_TO_JAX, "jnp.asarray(ndarray), a copy", "jnp.asarray(aj)"),
     # From one library to another.
     Row(*_TO_NUMPY, "t.numpy()", "t.numpy()", 0.5),
     Row(*_TO_NUMPY, "np.from_dlpack(torch)", "np.from_dlpack(t)", 0.12),

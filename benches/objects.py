@@ -58,6 +58,11 @@ def small(libraries: dict[str, ModuleType]) -> Scope:
         d, d2, d3 = map(dlx.from_dlpack, (a, a2, a3))
         d_table = dlx.Tensor.__dlpack_c_exchange_api__
         scope |= {"d": d, "d2": d2, "d3": d3, "d_table": d_table}
+    if jnp := libraries.get("jnp"):
+        scope["j"] = jnp.ones((3, 4))
+        if dlx:
+            # JAX shares what is aligned to 64 bytes.
+            scope["aj"] = dlx.empty((3, 4), "float32").numpy()
     if cuda := libraries.get("cuda_core"):
         scope["view"] = cuda.StridedMemoryView.from_dlpack
     if c and np:

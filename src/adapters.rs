@@ -9,6 +9,7 @@ pub(crate) mod arrow;
 pub(crate) mod buffer;
 pub(crate) mod cuda_array_interface;
 mod interface;
+pub(crate) mod jax;
 pub(crate) mod numpy;
 pub(crate) mod oneapi;
 pub(crate) mod paddle;

@@ -12,16 +12,90 @@ if TYPE_CHECKING:
     from ._core import Tensor
 
     Importer = Callable[[Tensor], Any]
+    Look = Callable[[Any], Any] | None
+    _Row = tuple[str, str, Importer | None, Look]
+    # An importer, the namespace that names its library's dtypes, and the look.
+    _Found = tuple[Importer, Any, Look]
 
 
 def _numpy(tensor: Tensor) -> Any:
     return tensor.numpy()
 
 
+class _Jax:
+    """The function of JAX's extension that its importer ends in, once proven.
+
+    `jax.dlpack.from_dlpack` first asks for platforms, streams and types, which takes
+    several times as long. The function is used for CPU memory alone, as long as JAX has
+    the importer that it was compared with.
+    """
+
+    public: Any = None
+    """The importer of JAX that the function has been compared with."""
+    function: Any = None
+    backend: Any = None
+    canonical: Any = None
+
+    @classmethod
+    def prove(cls, public: Any, tensor: Tensor) -> Any:
+        """Import by both ways, and use the function from now on if they agree."""
+        cls.public, cls.function = public, None
+        made = public(tensor)
+        try:
+            from jax._src.lib import _jax  # type: ignore[import-not-found, unused-ignore]
+            from jax._src.xla_bridge import (  # type: ignore[import-not-found, unused-ignore]
+                get_backend,
+            )
+            from jax.dtypes import (  # type: ignore[import-not-found, unused-ignore]
+                canonicalize_dtype,
+            )
+
+            cls.backend, cls.canonical = get_backend, canonicalize_dtype
+            function = _jax.dlpack_managed_tensor_to_buffer
+            again = cls.call(function, tensor)
+            if _seen_of_jax(again) == _seen_of_jax(made):
+                cls.function = function
+        except Exception:  # another release: JAX's own importer remains
+            return made
+        return made
+
+    @classmethod
+    def call(cls, function: Any, tensor: Tensor) -> Any:
+        """Import CPU memory by the function."""
+        device = cls.backend("cpu").device_from_local_hardware_id(0)
+        return function(tensor.__dlpack__(), device, None, None, 1)
+
+
+def _seen_of_jax(made: Any) -> tuple[Any, ...]:
+    """What two imports of one tensor have in common, if they are the same."""
+    return (
+        type(made),
+        made.dtype,
+        made.shape,
+        made.sharding,
+        made.committed,
+        made.weak_type,
+        made.unsafe_buffer_pointer(),
+    )
+
+
 def _jax(tensor: Tensor) -> Any:
     from jax.dlpack import from_dlpack  # type: ignore[import-not-found, unused-ignore]
 
-    return from_dlpack(tensor)
+    if tensor.__dlpack_device__() != (1, 0):
+        return from_dlpack(tensor)
+    if _Jax.public is not from_dlpack:
+        return _Jax.prove(from_dlpack, tensor)
+    if (function := _Jax.function) is None:
+        return from_dlpack(tensor)
+    try:
+        made = _Jax.call(function, tensor)
+    except Exception:  # JAX's own importer says why, or can
+        return from_dlpack(tensor)
+    # Without x64 its own importer narrows what is wider than 4 bytes.
+    if made.dtype.itemsize > 4 and _Jax.canonical(made.dtype) != made.dtype:
+        return from_dlpack(tensor)
+    return made
 
 
 def _pyarrow(tensor: Tensor) -> Any:
@@ -38,26 +112,31 @@ def _pyarrow_fixed_shape(tensor: Tensor) -> Any:
     return pyarrow.FixedShapeTensorArray.from_dlpack(tensor)
 
 
-def _mlx(tensor: Tensor) -> Any:
-    import mlx.core  # type: ignore[import-not-found, unused-ignore]
-
-    return mlx.core.from_dlpack(tensor)
-
-
 def _tensorflow(tensor: Tensor) -> Any:
-    import tensorflow as tf  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
+    tf: Any = sys.modules.get("tensorflow")
     # Its kernels crash on memory that is less aligned than its own.
-    copy = tensor.data_ptr % _alignment(tf.sysconfig) != 0 or None
-    capsule = tensor.__dlpack__(copy=copy)  # It takes nothing else, and no newer one.
+    aligned = tensor.data_ptr % _alignment(tf.sysconfig) == 0
+    # It takes nothing but a capsule, and no newer one.
+    capsule = tensor.__dlpack__() if aligned else tensor.__dlpack__(copy=True)
     try:
         return tf.experimental.dlpack.from_dlpack(capsule)
     except tf.errors.OpError as error:
         raise BufferError(error.message) from error
 
 
+_alignments: dict[Any, int] = {}
+
+
 def _alignment(sysconfig: Any) -> int:
     """TensorFlow's alignment in bytes, or else that of dlx's own memory."""
+    known = _alignments.get(sysconfig)
+    if known is None:
+        # How it was compiled does not change.
+        known = _alignments[sysconfig] = _compiled(sysconfig)
+    return known
+
+
+def _compiled(sysconfig: Any) -> int:
     for flag in sysconfig.get_compile_flags():
         name, _, value = flag.partition("=")
         if name == "-DEIGEN_MAX_ALIGN_BYTES":
@@ -86,16 +165,37 @@ def _tinygrad(tensor: Tensor) -> Any:
     return made.realize().reshape(tensor.shape)
 
 
-# Classes whose package has no ``from_dlpack``, or for which another importer is better.
-_CLASSES: tuple[tuple[str, str, Importer], ...] = (
-    ("numpy", "ndarray", _numpy),
-    ("jax", "Array", _jax),
-    ("pyarrow", "Array", _pyarrow),
-    ("mlx.core", "array", _mlx),
-    ("tensorflow", "Tensor", _tensorflow),
-    ("tinygrad.tensor", "Tensor", _tinygrad),
-    ("warp", "array", _warp),
-)
+def _itself(made: Any) -> Any:
+    return made  # its export takes less than its dtype
+
+
+def _elements_of_awkward(made: Any) -> Any:
+    return made.layout.data  # the NumPy array; its own `__array__` takes longer
+
+
+# Classes whose package has no ``from_dlpack``, or for which another importer is better,
+# by the names that the classes have: the module and attribute where each is found, its
+# importer (None for the module's own), and a function for a shorter look at what it has
+# made (None for the object itself).
+_JAX: _Row = ("jax", "Array", _jax, None)
+_CLASSES: dict[str, tuple[_Row, ...]] = {
+    "ndarray": (("numpy", "ndarray", _numpy, None),),
+    "jaxlib._jax.Array": (_JAX,),
+    "Array": (
+        _JAX,
+        ("pyarrow", "Array", _pyarrow, None),
+        ("awkward", "Array", None, _elements_of_awkward),
+    ),
+    "array": (
+        ("mlx.core", "array", None, None),
+        ("warp", "array", _warp, None),
+    ),
+    "Tensor": (
+        ("tvm_ffi", "Tensor", None, _itself),
+        ("tensorflow", "Tensor", _tensorflow, None),
+        ("tinygrad.tensor", "Tensor", _tinygrad, None),
+    ),
+}
 
 
 def _is_exporter(cls: type) -> bool:
@@ -119,7 +219,7 @@ def importer(cls: type) -> Importer | None:
     if callable(getattr(cls, "from_dlpack", None)):
         return None
     if (found := _of_package(cls)) is not None:
-        return found
+        return found[0]
     name = f"{cls.__module__}.{cls.__qualname__}"
 
     def refuse(tensor: Tensor) -> Any:
@@ -131,21 +231,27 @@ def importer(cls: type) -> Importer | None:
     return refuse
 
 
-def _of_package(cls: type) -> Importer | None:
+def _of_package(cls: type) -> _Found | None:
     """Find the importer in the package of ``cls``.
 
     A class's ``__module__`` may be wrong, so callers check what the importer returns.
     """
-    for name, attribute, importer in _CLASSES:
-        known = getattr(sys.modules.get(name), attribute, None)
-        if isinstance(known, type) and issubclass(cls, known):
-            return importer
-    module = cls.__module__
-    while isinstance(module, str) and module:
-        found: Importer | None = getattr(sys.modules.get(module), "from_dlpack", None)
-        if callable(found):
-            return found
-        module = module.rpartition(".")[0]
+    modules = sys.modules
+    for base in cls.__mro__:
+        for name, attribute, importer, look in _CLASSES.get(base.__name__, ()):
+            module = modules.get(name)
+            if module is not None and getattr(module, attribute, None) is base:
+                return importer or module.from_dlpack, module, look
+    name = cls.__module__
+    while isinstance(name, str) and name:
+        module = modules.get(name)
+        loaded = getattr(module, "__dict__", {})
+        # Asking for what a module lacks makes an exception, but a lazy one has to be.
+        if "from_dlpack" in loaded or "__getattr__" in loaded or not loaded:
+            found = getattr(module, "from_dlpack", None)
+            if callable(found):
+                return found, module, None
+        name = name.rpartition(".")[0]
     return None
 
 
@@ -168,15 +274,22 @@ def immutable(x: object) -> str | None:
     return None
 
 
-def importing(cls: type) -> Importer:
-    """Find the importer of ``cls``.
+def importing(cls: type) -> _Found:
+    """Find the importer of ``cls``: its own, or that of its package.
 
     Raises ``TypeError`` for a class that has none.
     """
-    if cls is getattr(sys.modules.get("pyarrow"), "FixedShapeTensorArray", None):
-        return _pyarrow_fixed_shape
     own: Importer | None = getattr(cls, "from_dlpack", None)
-    found = own if callable(own) else _of_package(cls)
+    if callable(own):
+        if cls is getattr(sys.modules.get("pyarrow"), "FixedShapeTensorArray", None):
+            own = _pyarrow_fixed_shape
+        return own, None, None
+    return importing_by_package(cls)
+
+
+def importing_by_package(cls: type) -> _Found:
+    """Find the importer of ``cls``, which has none of its own."""
+    found = _of_package(cls)
     if found is None:
         raise TypeError(
             f"{cls.__module__}.{cls.__qualname__} cannot be made from a tensor: "
@@ -189,6 +302,17 @@ def importing(cls: type) -> Importer:
 # Names of array types in namespaces.
 _ARRAY_TYPES = ("Tensor", "ndarray", "Array", "array")
 
+# Where a namespace that does not export its array type has it; to make an empty array
+# takes longer than a conversion.
+_UNEXPORTED = {"array_api_strict": ("array_api_strict._array_object", "Array")}
+
+
+def _of_names(get: Callable[[str], Any]) -> type | None:
+    for name in _ARRAY_TYPES:
+        if isinstance(kind := get(name), type):
+            return kind
+    return None
+
 
 def array_type(namespace: Any) -> type:
     """Find the array type of a namespace, such as ``torch`` or ``jax.numpy``.
@@ -197,14 +321,18 @@ def array_type(namespace: Any) -> type:
     """
     # Search the loaded names first: a lazy namespace is slow to report a missing one.
     loaded = getattr(namespace, "__dict__", {})
-    for found in (loaded.get, lambda name: getattr(namespace, name, None)):
-        for name in _ARRAY_TYPES:
-            if isinstance(kind := found(name), type):
-                return kind
-    # Some namespaces, such as array_api_strict, do not export their array type.
+    if (kind := _of_names(loaded.get)) is not None:
+        return kind
+    name = getattr(namespace, "__name__", repr(namespace))
+    if name in _UNEXPORTED and sys.modules.get(name) is namespace:
+        module, attribute = _UNEXPORTED[name]
+        known = getattr(sys.modules.get(module), attribute, None)
+        if isinstance(known, type):
+            return known
+    if (kind := _of_names(lambda name: getattr(namespace, name, None))) is not None:
+        return kind
     if callable(empty := getattr(namespace, "empty", None)):
         return type(empty(0))
-    name = getattr(namespace, "__name__", repr(namespace))
     raise TypeError(
         f"{name} has no array type; "
         f"expected one called {', '.join(_ARRAY_TYPES)}, or a function empty; "

@@ -67,15 +67,14 @@ impl Buffer {
         unsafe { CStr::from_ptr(format) }
     }
 
-    /// The shape; exporters may omit it if there is one dimension.
-    fn shape(&self, item: i64) -> Result<Vec<i64>, Error> {
+    /// The shape; exporters may omit it if there is one dimension, of extent `only`.
+    fn shape<'a>(&'a self, only: &'a [i64; 1]) -> Result<&'a [i64], Error> {
         let view = self.view();
         if view.ndim == 1 && view.shape.is_null() {
-            return Ok(vec![view.len as i64 / item]);
+            return Ok(only);
         }
         // SAFETY: where it is not NULL, `shape` points to `ndim` extents until the release (S10).
-        let shape = unsafe { extents(view.shape.cast(), view.ndim) }?;
-        Ok(shape.to_vec())
+        unsafe { extents(view.shape.cast(), view.ndim) }
     }
 
     /// The strides in bytes, if any.
@@ -96,8 +95,8 @@ impl Buffer {
         suboffsets.iter().any(|&suboffset| suboffset >= 0)
     }
 
-    /// The tensor over the buffer; it holds the buffer.
-    fn into_snapshot(self) -> Result<Snapshot, Error> {
+    /// The tensor over the buffer, with these flags; it holds the buffer.
+    fn into_snapshot(self, flags: u64) -> Result<Snapshot, Error> {
         let view = self.view();
         let (dtype, item) = element(self.format())?;
         if view.itemsize as i64 != item {
@@ -107,13 +106,30 @@ impl Buffer {
                 self.format()
             )));
         }
-        let shape = self.shape(item)?;
+        let only = [view.len as i64 / item];
+        let extents = self.shape(&only)?;
+        // A copy, because the snapshot takes over the buffer.
+        let (mut few, many) = (
+            [0; FEW],
+            if extents.len() > FEW {
+                extents.to_vec()
+            } else {
+                vec![]
+            },
+        );
+        let shape = match few.get_mut(..extents.len()) {
+            Some(few) => {
+                few.copy_from_slice(extents);
+                &*few
+            }
+            None => &many[..],
+        };
         if self.is_indirect(shape.len()) {
             return Err(Error::refused(
                 "the buffer has suboffsets; expected strided elements in one block of memory",
             ));
         }
-        let size = layout::size(&shape)?;
+        let size = layout::size(shape)?;
         if size.checked_mul(item) != Some(view.len as i64) {
             return Err(Error::refused(format!(
                 "the buffer has {} bytes, but shape {shape:?} with itemsize {item} requires another number",
@@ -122,12 +138,27 @@ impl Buffer {
         }
         let strides = self
             .strides(shape.len())
-            .map(|strides| layout::element_strides(&shape, strides, item))
+            .filter(|strides| !is_compact(shape, strides, item))
+            .map(|strides| layout::element_strides(shape, strides, item))
             .transpose()?;
-        let meta = Meta::on_cpu(view.buf, dtype, self.flags());
-        let checked = Checked::new(meta, &shape, strides.as_deref())?;
+        let meta = Meta::on_cpu(view.buf, dtype, flags);
+        let checked = Checked::new(meta, shape, strides.as_deref())?;
         Ok(checked.over(Source::Held(Box::new(self))))
     }
+}
+
+/// Shapes of up to this many dimensions are read without an allocation.
+const FEW: usize = 8;
+
+/// Whether byte strides are those of contiguous memory in row-major order, also where they carry no meaning.
+fn is_compact(shape: &[i64], strides: &[i64], item: i64) -> bool {
+    let mut expected = Some(item);
+    let dimensions = shape.iter().zip(strides).rev();
+    dimensions.into_iter().all(|(&extent, &stride)| {
+        let is_next = expected == Some(stride);
+        expected = expected.and_then(|expected| expected.checked_mul(extent.max(1)));
+        is_next
+    })
 }
 
 impl Hold for Buffer {
@@ -178,14 +209,27 @@ pub(crate) fn bytes(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
     Ok(checked.with_usage(source, None))
 }
 
+/// Whether `x` supports the buffer protocol.
+#[inline(always)]
+pub(crate) fn has(x: &Bound<'_, PyAny>) -> bool {
+    // SAFETY: a live object; only its type is inspected.
+    unsafe { ffi::PyObject_CheckBuffer(x.as_ptr()) != 0 }
+}
+
 /// Imports an object that supports the buffer protocol; `None` if it does not.
 pub(super) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
-    // SAFETY: a live object; only its type is inspected.
-    if unsafe { ffi::PyObject_CheckBuffer(x.as_ptr()) } == 0 {
+    if !has(x) {
         return Ok(None);
     }
     let buffer = Buffer::get(x, ffi::PyBUF_FULL_RO)?;
-    Ok(Some(buffer.into_snapshot()?))
+    let flags = buffer.flags();
+    Ok(Some(buffer.into_snapshot(flags)?))
+}
+
+/// Imports the buffer of `x` with these flags, whatever the buffer says of them.
+pub(super) fn read(x: &Bound<'_, PyAny>, flags: u64) -> PyResult<Snapshot> {
+    let buffer = Buffer::get(x, ffi::PyBUF_FULL_RO)?;
+    Ok(buffer.into_snapshot(flags)?)
 }
 
 /// The dtype and itemsize of a `struct` format: one number in native byte order.
@@ -195,9 +239,12 @@ fn element(format: &CStr) -> Result<(DLDataType, i64), Error> {
         [order @ (b'@' | b'=' | b'<' | b'>' | b'!'), letters @ ..] => (*order, letters),
         _ => (b'@', text),
     };
-    let known = FORMATS
-        .iter()
-        .find(|(format, ..)| format.to_bytes() == letters);
+    let is_it = |format: &CStr| {
+        let known = format.to_bytes();
+        // The first letter tells most of them apart.
+        known.first() == letters.first() && known == letters
+    };
+    let known = FORMATS.iter().find(|(format, ..)| is_it(format));
     let found = known.and_then(|&(_, code, bits)| match letters {
         // With '@' or no prefix, sizes are those of the C compiler.
         _ if order == b'@' => Some((code, bits)),

@@ -282,6 +282,19 @@ fn element_of(descr: Borrowed<'_, '_, PyAny>) -> PyResult<DLDataType> {
     element::of(descr, fields.type_num, fields.byteorder as u8)
 }
 
+/// The dtype of a `numpy.dtype` in native byte order; `None` for any other object, and for what DLPack lacks.
+pub(crate) fn named(spec: &Bound<'_, PyAny>) -> PyResult<Option<DLDataType>> {
+    let py = spec.py();
+    let class = loaded_class(intern!(py, "numpy"), intern!(py, "dtype"))?;
+    if !class.is_some_and(|class| is_subtype(spec.get_type_ptr(), &class))
+        || !spec.getattr(intern!(py, "isnative"))?.is_truthy()?
+    {
+        return Ok(None);
+    }
+    let number = spec.getattr(intern!(py, "num"))?.extract()?;
+    Ok(element::of(spec.as_borrowed(), number, b'=').ok())
+}
+
 /// `numpy.ndarray`, if NumPy is loaded and its arrays have the layout of [`PyArrayObject`].
 #[inline(always)]
 fn ndarray(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyType>>> {

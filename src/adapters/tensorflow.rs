@@ -3,13 +3,25 @@
 
 #![forbid(unsafe_code)]
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use pyo3::exceptions::PyBufferError;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 
+use crate::cpython::call::attribute;
 use crate::cpython::modules::{is_loaded, loaded_class};
 use crate::types::dtype::DType;
 use crate::types::error::caused;
+
+/// Whether `class` is that of TensorFlow's eager tensors; does not import TensorFlow.
+pub(crate) fn is_eager_class(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    let py = class.py();
+    let module = intern!(py, "tensorflow.python.framework.ops");
+    let own = loaded_class(module, intern!(py, "EagerTensor"))?;
+    Ok(own.is_some_and(|own| own.is(class)))
+}
 
 /// Refuses a TensorFlow tensor with a dtype that DLPack lacks; does not import TensorFlow.
 #[inline(always)]
@@ -29,8 +41,20 @@ fn of_loaded(x: &Bound<'_, PyAny>) -> PyResult<()> {
     if !tensor.is_some_and(|tensor| x.is_instance(&tensor).unwrap_or(false)) {
         return Ok(());
     }
+    // The number of a dtype is the same in every release (`DataType` in TensorFlow's `types.proto`), but private.
+    static NUMBERS: AtomicU64 = AtomicU64::new(0);
+    let number = attribute(x, intern!(py, "_datatype_enum"))?.and_then(|ask| ask.call0().ok());
+    let number = number.and_then(|number| number.extract::<u32>().ok());
+    let bit = number
+        .and_then(|number| 1_u64.checked_shl(number))
+        .unwrap_or(0);
+    if NUMBERS.load(Ordering::Relaxed) & bit != 0 {
+        return Ok(());
+    }
     let dtype = x.getattr(intern!(py, "dtype"))?;
     let Err(error) = DType::of(&dtype) else {
+        // From now on the number alone tells.
+        NUMBERS.fetch_or(bit, Ordering::Relaxed);
         return Ok(());
     };
     let message = format!(

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use crate::abi::DLDevice;
 use crate::adapters::torch;
 use crate::adapters::torch::TorchClass;
-use crate::adapters::{cuda_array_interface, numpy};
+use crate::adapters::{cuda_array_interface, jax, numpy};
 use crate::copy::request::Request;
 use crate::exchange::Table;
 use crate::exchange::slot::innermost;
@@ -71,7 +71,11 @@ pub(crate) fn lend(
             }
             lent => lent,
         },
-        Way::Protocol(_) | Way::Undecided => of_protocol(x, stream, wanted),
+        Way::Jax => match jax::snapshot(x)? {
+            Some(snapshot) => Ok(Lent::new(snapshot, None)),
+            None => of_protocol(x, stream, wanted),
+        },
+        Way::Protocol(_) | Way::Undecided | Way::TensorFlow => of_protocol(x, stream, wanted),
     }
 }
 

@@ -9,7 +9,7 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
 use crate::abi::*;
-use crate::adapters::{numpy, torch};
+use crate::adapters::{jax, numpy, torch};
 use crate::copy::request::{Request, StreamOf};
 use crate::exchange::Table;
 use crate::exchange::slot::{innermost, lends_nothing};
@@ -90,10 +90,14 @@ fn fast_export_by_way(
             return Ok(Some(FastExport::Managed(managed)));
         }
         Way::Protocol(kind) => Some(*kind),
-        Way::Undecided => None,
+        Way::Jax => match jax::snapshot(x)? {
+            Some(snapshot) => return Ok(Some(FastExport::Snapshot(snapshot))),
+            None => None,
+        },
+        Way::Undecided | Way::TensorFlow => None,
         Way::Tensor | Way::Mixin => return Ok(None),
     };
-    if !any_stream || (kind.is_none() && forwarded(x)?.is_some()) {
+    if !any_stream || (matches!(way, Way::Undecided) && forwarded(x)?.is_some()) {
         return Ok(None);
     }
     protocol::fast_export(x, kind).map_err(|error| torch::explain(kind.as_ref(), x, error))
@@ -105,7 +109,9 @@ pub(crate) fn snapshot(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<S
     let managed = match cache::way(x)? {
         Way::Mixin => return snapshot(&innermost(x)?.0, stream),
         Way::Tensor => return ordered(x, stream).cloned(),
-        Way::Protocol(_) | Way::Undecided => return by_protocol(x, stream),
+        Way::Protocol(_) | Way::Undecided | Way::Jax | Way::TensorFlow => {
+            return by_protocol(x, stream);
+        }
         way => by_way(x, &way, stream)?.0,
     };
     Ok(Snapshot::of(managed)?)
@@ -118,7 +124,7 @@ fn by_way(x: &Bound<'_, PyAny>, way: &Way, stream: StreamOf<'_>) -> PyResult<Tab
         Way::Numpy => Ok((numpy::export(x)?, None)),
         Way::Tensor => Ok((ordered(x, stream)?.export(false)?, None)),
         Way::Mixin => Python::attach(|_| managed_tensor(&innermost(x)?.0, stream)),
-        Way::Protocol(_) | Way::Undecided => from_protocol(x, stream),
+        Way::Protocol(_) | Way::Undecided | Way::Jax | Way::TensorFlow => from_protocol(x, stream),
     }
 }
 
@@ -205,7 +211,9 @@ pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<
         Way::Table(table, kind) => from_borrow(x, table, kind.as_ref()),
         Way::Numpy => Ok((numpy::dl_tensor(x)?, None)),
         Way::Tensor => Ok((ordered(x, stream)?.dl_tensor(), None)),
-        Way::Mixin | Way::Protocol(_) | Way::Undecided => Err(lends_nothing(x)),
+        Way::Mixin | Way::Protocol(_) | Way::Undecided | Way::Jax | Way::TensorFlow => {
+            Err(lends_nothing(x))
+        }
     }
 }
 

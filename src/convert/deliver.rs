@@ -28,7 +28,7 @@ use crate::abi::*;
 use crate::adapters::numpy;
 use crate::convert::result::{Given, is_readonly, is_refusal};
 use crate::convert::source::{Input, Options};
-use crate::convert::target::Target;
+use crate::convert::target::{Importer, Target};
 use crate::copy::by_driver::{self, On};
 use crate::exchange::Table;
 use crate::stream::{self, Stream};
@@ -212,13 +212,14 @@ impl Input<'_> {
     }
 }
 
-/// Imports through `function`, the importer of the target's library, called with a `dlx.Tensor`.
+/// Imports through the importer of the target's library.
 pub(super) fn to_function<'py>(
     source: Input<'py>,
     target: &Target<'py>,
-    function: &Bound<'py, PyAny>,
+    importer: &Importer<'py>,
     asked: &Options,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let function = &importer.function;
     let py = function.py();
     let mut tensor = source.into_tensor(py)?;
     let mut snapshot = tensor.get().snapshot()?.clone();
@@ -245,7 +246,9 @@ pub(super) fn to_function<'py>(
     }
     let why = match &made {
         // Ask each result: how a library imports one tensor says nothing about the next.
-        Ok(made) if readonly && !is_readonly(made) => Some(FORGETS.to_owned()),
+        Ok(made) if readonly && !is_readonly(importer.look(made).as_ref().unwrap_or(made)) => {
+            Some(FORGETS.to_owned())
+        }
         Err(error) if is_refusal(py, error) && (readonly || !snapshot.is_row_major()) => {
             let text = first_line(py, error);
             Some(format!("does not accept the tensor as it is: {text}"))
@@ -259,9 +262,16 @@ pub(super) fn to_function<'py>(
         made = function.call1((&tensor,));
     }
     let made = given.accepted(made, target)?;
-    given.check_dtype(&made, target, asked.dtype)?;
+    let look = importer.look(&made);
+    given.check_dtype(
+        &made,
+        look.as_ref(),
+        &importer.namespace,
+        target,
+        asked.dtype,
+    )?;
     if asked.copy == Some(false) && snapshot.size() > 0 {
-        given.check_shared(&made, target)?;
+        given.check_shared(look.as_ref().unwrap_or(&made), target)?;
     }
     Ok(made)
 }

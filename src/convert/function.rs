@@ -209,9 +209,9 @@ fn make<'py>(
             let source = Input::of(x, asked, |device| table.stream_of(py, device), false)?;
             deliver::to_table(source, target, table, asked, py)
         }
-        Via::Function(function) => {
+        Via::Function(importer) => {
             let source = Input::of(x, asked, |device| stream::current(py, device), false)?;
-            deliver::to_function(source, target, function, asked)
+            deliver::to_function(source, target, importer, asked)
         }
     }
 }

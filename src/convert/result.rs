@@ -7,10 +7,13 @@ use pyo3::exceptions::{
 };
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::types::PyString;
 
 use crate::abi::{DLDataType, DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor};
+use crate::adapters::numpy;
 use crate::convert::target::Target;
 use crate::copy::request::Request;
+use crate::cpython::call::attribute;
 use crate::cpython::modules::loaded_class;
 use crate::import::ladder::from_dlpack;
 use crate::tensor::snapshot::Snapshot;
@@ -62,13 +65,19 @@ impl Given {
     pub(super) fn check_dtype(
         &self,
         made: &Bound<'_, PyAny>,
+        look: Option<&Bound<'_, PyAny>>,
+        namespace: &Bound<'_, PyAny>,
         target: &Target<'_>,
         asked: Option<DLDataType>,
     ) -> PyResult<()> {
         let py = made.py();
-        let named = || DType::of(&made.getattr(intern!(py, "dtype"))?);
+        let dtype_of = |made| seen(made).map(|snapshot| snapshot.meta().dtype);
+        let found = match look {
+            Some(look) => dtype_of(look),
+            None => self.named(made, namespace),
+        };
         // Some libraries' dtypes have no name that dlx can read; import the result to see its dtype.
-        let found = named().or_else(|_| seen(made).map(|snapshot| snapshot.meta().dtype));
+        let found = found.or_else(|_| dtype_of(made));
         match found {
             Ok(found) if found != self.dtype && Some(found) != asked => {
                 let jax = loaded_class(intern!(py, "jax"), intern!(py, "Array"))?;
@@ -86,6 +95,24 @@ impl Given {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The dtype that a result names: NumPy's by number, the given one if the library's own constant of that name is it,
+    /// any other by what it prints.
+    fn named(&self, made: &Bound<'_, PyAny>, namespace: &Bound<'_, PyAny>) -> PyResult<DLDataType> {
+        let py = made.py();
+        let Some(spec) = attribute(made, intern!(py, "dtype"))? else {
+            return Ok(seen(made)?.meta().dtype);
+        };
+        if let Some(dtype) = numpy::named(&spec)? {
+            return Ok(dtype);
+        }
+        let name = PyString::new(py, &dtype::name(self.dtype).to_string());
+        let own = attribute(namespace, &name)?;
+        if own.is_some_and(|own| spec.is(&own) || spec.eq(&own).unwrap_or(false)) {
+            return Ok(self.dtype);
+        }
+        DType::of(&spec)
     }
 
     /// Refuses a copy made by the library.

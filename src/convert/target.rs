@@ -8,11 +8,12 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyModule, PyString, PyType};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyModule, PyString, PyTuple, PyType};
 
 use crate::adapters::numpy;
 use crate::api::from_dlpack::is_tensor;
-use crate::cpython::lookup::is_immutable;
+use crate::cpython::lookup::{is_immutable, lacks};
 use crate::cpython::modules::loaded_class;
 use crate::cpython::type_map::TypeMap;
 use crate::exchange::Table;
@@ -31,7 +32,44 @@ pub(crate) enum Via<'py> {
     /// Through the table of the class.
     Table(Table),
     /// Through the importer of its library.
-    Function(Bound<'py, PyAny>),
+    Function(Importer<'py>),
+}
+
+/// The importer of a library, called with a `dlx.Tensor`.
+pub(crate) struct Importer<'py> {
+    pub(crate) function: Bound<'py, PyAny>,
+    /// Where the library's dtypes have their names; None if unknown.
+    pub(crate) namespace: Bound<'py, PyAny>,
+    /// Called with an instance, returns what dlx reads in less time: the same memory; or None.
+    look: Bound<'py, PyAny>,
+}
+
+impl<'py> Importer<'py> {
+    fn of(class: &Bound<'py, PyType>) -> PyResult<Self> {
+        let py = class.py();
+        // A class without the method is the most common; asking it by `getattr` would make an exception.
+        let absent = lacks(class, &[intern!(py, "from_dlpack")]);
+        let found = provided(
+            if absent {
+                intern!(py, "importing_by_package")
+            } else {
+                intern!(py, "importing")
+            },
+            class,
+        )?;
+        let found = found.cast_into::<PyTuple>()?;
+        Ok(Self {
+            function: found.get_item(0)?,
+            namespace: found.get_item(1)?,
+            look: found.get_item(2)?,
+        })
+    }
+
+    /// The memory of `made`, if there is a shorter look at it than by its own protocols.
+    pub(crate) fn look(&self, made: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        // Whatever fails here, the object's own protocols tell, too.
+        (!self.look.is_none()).then(|| self.look.call1((made,)).ok())?
+    }
 }
 
 /// A target class, passed itself, as its namespace or by one of its instances.
@@ -62,7 +100,7 @@ impl<'py> Target<'py> {
             remember(&class, table)?;
             Via::Table(table)
         } else {
-            Via::Function(provided("importing", &class)?)
+            Via::Function(Importer::of(&class)?)
         };
         Ok(Self { class, via })
     }
@@ -71,11 +109,14 @@ impl<'py> Target<'py> {
     #[cold]
     fn of_other(to: &Bound<'py, PyAny>) -> PyResult<Self> {
         if is_namespace(to)? {
-            return Self::of(&provided("array_type", to)?);
+            return Self::of(&provided(intern!(to.py(), "array_type"), to)?);
         }
         if let Ok(name) = to.cast::<PyString>() {
             let namespace = to.py().import(name)?;
-            return Self::of(&provided("array_type", namespace.as_any())?);
+            return Self::of(&provided(
+                intern!(to.py(), "array_type"),
+                namespace.as_any(),
+            )?);
         }
         if is_tensor(to)? {
             return Self::like(to);
@@ -126,9 +167,15 @@ fn is_namespace(to: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 /// What `function` of `dlx._provided` answers for `x`.
-fn provided<'py>(function: &str, x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let module = x.py().import(intern!(x.py(), "dlx._provided"))?;
-    module.call_method1(function, (x,))
+fn provided<'py>(
+    function: &Bound<'py, PyString>,
+    x: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let py = x.py();
+    let module =
+        MODULE.get_or_try_init(py, || Ok::<_, PyErr>(py.import("dlx._provided")?.unbind()))?;
+    module.bind(py).call_method1(function, (x,))
 }
 
 /// Caches the table of a class that Python code can neither make nor change, and that of `torch.Tensor`.

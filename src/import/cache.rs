@@ -9,7 +9,7 @@
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::adapters::{numpy, paddle, torch};
+use crate::adapters::{buffer, jax, numpy, paddle, tensorflow, torch};
 use crate::cpython::lookup::is_static;
 use crate::cpython::type_map::TypeMap;
 use crate::exchange::Table;
@@ -25,6 +25,10 @@ pub(crate) enum Way {
     Table(Table, Option<torch::TorchClass>),
     /// From the struct of a NumPy array.
     Numpy,
+    /// From the buffer of a JAX array, else through `__dlpack__`.
+    Jax,
+    /// Through `__dlpack__` of a TensorFlow tensor, which names no other object: its `__getattr__` takes longer than that.
+    TensorFlow,
     /// Through `__dlpack__`, with torch's guards.
     Protocol(torch::TorchClass),
     /// As the object that the mixin instance exports.
@@ -73,7 +77,14 @@ fn is_undecided(x: &Bound<'_, PyAny>) -> PyResult<bool> {
         && Tensor::of(x).is_none()
         && !torch::is_tensor(x)?
         && Table::is_absent(&class)
-        && !numpy::is_subclass_of_ndarray(&class)?)
+        && !numpy::is_subclass_of_ndarray(&class)?
+        && !is_own_class(x, &class)?)
+}
+
+/// Whether `class` is JAX's or TensorFlow's own, both of which have buffers.
+#[inline(always)]
+fn is_own_class(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<bool> {
+    Ok(buffer::has(x) && (jax::is_array_class(class)? || tensorflow::is_eager_class(class)?))
 }
 
 #[inline(never)]
@@ -84,7 +95,7 @@ fn decided(x: &Bound<'_, PyAny>) -> PyResult<Way> {
     }
     let found = find(x, &class)?;
     let stays = match found {
-        Way::Tensor => true,
+        Way::Tensor | Way::Jax | Way::TensorFlow => true,
         Way::Table(_, kind) => kind.is_some() || is_static(&class),
         Way::Numpy => is_static(&class),
         Way::Protocol(_) | Way::Mixin | Way::Undecided => false,
@@ -111,6 +122,8 @@ fn find(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Way> {
         (Some(table), kind) => Way::Table(table, kind),
         (None, Some(kind)) => Way::Protocol(kind),
         (None, None) if numpy::is_native(x)? => Way::Numpy,
+        (None, None) if jax::is_array_class(class)? => Way::Jax,
+        (None, None) if tensorflow::is_eager_class(class)? => Way::TensorFlow,
         (None, None) => Way::Undecided,
     })
 }

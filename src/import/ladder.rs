@@ -7,7 +7,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::adapters::{self, numpy, torch};
+use crate::adapters::{self, jax, numpy, torch};
 use crate::copy::request::{Request, again, finish};
 use crate::cpython::call::attribute;
 use crate::exchange::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
@@ -69,14 +69,26 @@ fn step<'py>(
             let (inner, last) = innermost(x)?;
             return Ok(Rung::Next(inner, Some(last)));
         }
-        Way::Undecided => match forwarded(x)? {
-            Some(inner) => return Ok(Rung::Next(inner, None)),
-            None if request.is_plain() => match fast_import(x)? {
-                Some(snapshot) => return Ok(Rung::There(snapshot)),
-                None => without_table(x, None, request),
-            },
-            None => without_table(x, None, request),
-        },
+        way @ (Way::Undecided | Way::Jax | Way::TensorFlow) => {
+            // What the buffer of a JAX array does not say, `__dlpack__` knows.
+            if matches!(way, Way::Jax)
+                && request.is_nothing()
+                && let Some(snapshot) = jax::snapshot(x)?
+            {
+                return Ok(Rung::There(snapshot));
+            }
+            if matches!(way, Way::Undecided)
+                && let Some(inner) = forwarded(x)?
+            {
+                return Ok(Rung::Next(inner, None));
+            }
+            if request.is_plain()
+                && let Some(snapshot) = fast_import(x)?
+            {
+                return Ok(Rung::There(snapshot));
+            }
+            without_table(x, None, request)
+        }
     };
     aliases::named(stand_in, x, snapshot?, request).map(Rung::There)
 }
@@ -146,7 +158,10 @@ pub(crate) fn forwarded<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py
 #[cold]
 fn leading(inner: Bound<'_, PyAny>) -> PyResult<Option<Bound<'_, PyAny>>> {
     let way = cache::way(&inner)?;
-    let leads = !matches!(way, Way::Protocol(_) | Way::Undecided | Way::Numpy);
+    let leads = !matches!(
+        way,
+        Way::Protocol(_) | Way::Undecided | Way::Numpy | Way::Jax | Way::TensorFlow
+    );
     Ok(leads.then_some(inner))
 }
 

@@ -178,9 +178,11 @@ impl DType {
         }
         // Scalar types have the name as their `__name__` (`np.float32`, `warp.float32`), dtype objects print it
         // (`np.dtype("float32")`, `torch.float32`); NumPy prints a non-native byte order differently.
-        let text = match spec.cast::<PyType>() {
-            Ok(class) => class.name()?,
-            Err(_) => spec.str()?,
+        let text = match (spec.cast::<PyType>(), spec.cast::<PyString>()) {
+            (Ok(class), _) => class.name()?,
+            // A subclass may print otherwise.
+            (_, Ok(text)) => text.clone(),
+            _ => spec.str()?,
         };
         let text = text.to_cow()?;
         parse(bare(&text)).ok_or_else(|| {

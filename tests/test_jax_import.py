@@ -1,0 +1,173 @@
+"""Arrays of JAX on the CPU, which come in by their Python buffer."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+import weakref
+from typing import Any
+
+import dlx
+import numpy as np
+import pytest
+from support.optional_libraries import requires
+
+NAMED = "bool int8 int16 int32 uint8 uint16 uint32 float16 float32 complex64"
+UNNAMED = "bfloat16 float8_e4m3fn float8_e5m2"
+
+
+def described(tensor: dlx.Tensor) -> tuple[Any, ...]:
+    """Return all that a tensor says of itself."""
+    return (
+        tensor.data_ptr,
+        tensor.shape,
+        tensor.strides,
+        tensor.dtype,
+        tensor.device,
+        tensor.readonly,
+        tensor.is_copied,
+        repr(tensor),
+        repr(tensor.__dlpack__(max_version=(1, 3))).partition(" at ")[0],
+    )
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (0,), (2, 0), (2, 3), (1, 2, 1)])
+@pytest.mark.parametrize("name", f"{NAMED} {UNNAMED}".split())
+def test_the_buffer_says_what_the_capsule_says(
+    name: str, shape: tuple[int, ...]
+) -> None:
+    """R43: whichever protocol is read, also that nothing says whether to write."""
+    jnp = requires("jax.numpy")
+    x = jnp.ones(shape, name)
+    tensor, capsule = dlx.from_dlpack(x), dlx.from_dlpack(x.__dlpack__())
+    assert described(tensor) == described(capsule)
+    assert dlx.convert(x, dlx.Tensor).data_ptr == tensor.data_ptr
+
+
+def test_the_buffer_is_what_is_read() -> None:
+    """docs/design.md, The way in: the buffer holds the array, a capsule its memory."""
+    x = requires("jax.numpy").ones(3)
+    held = sys.getrefcount(x)
+    tensor = dlx.from_dlpack(x)
+    assert sys.getrefcount(x) == held + 1
+    del tensor
+    assert sys.getrefcount(x) == held
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16"])
+def test_the_elements_are_ready(name: str) -> None:
+    """docs/design.md, The way in: the buffer waits for what JAX still computes."""
+    jax = requires("jax")
+    start = jax.numpy.ones((300, 300), name)
+
+    def work(x: Any) -> Any:
+        return jax.lax.fori_loop(0, 30, lambda _, y: (y @ x) / 300, x)
+
+    made = jax.jit(work)(start)
+    seen = np.asarray(dlx.convert(made, np.ndarray), dtype="float32")
+    assert (seen == 1).all()
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16"])
+def test_the_memory_outlives_the_array(name: str) -> None:
+    """docs/design.md, Who owns what: the array is freed with the tensor."""
+    x = requires("jax.numpy").arange(6).astype(name)
+    alive = weakref.ref(x)
+    array = dlx.convert(x, np.ndarray)
+    del x
+    gc.collect()
+    assert array.tolist() == [0, 1, 2, 3, 4, 5]
+    del array
+    gc.collect()
+    assert alive() is None
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16"])
+def test_numpy_gets_a_read_only_array_of_the_same_memory(name: str) -> None:
+    """R43: as `numpy.asarray` gives it."""
+    x = requires("jax.numpy").ones(3, name)
+    array = dlx.convert(x, np.ndarray, copy=False)
+    assert not array.flags.writeable
+    assert array.ctypes.data == x.unsafe_buffer_pointer()
+    assert array.dtype == np.asarray(x).dtype
+
+
+def test_torch_shares_the_memory() -> None:
+    """R43: JAX does not say that it is read-only in DLPack, so torch may have it."""
+    torch = requires("torch")
+    x = requires("jax.numpy").ones(3)
+    shared = dlx.convert(x, torch.Tensor, copy=False)
+    assert shared.data_ptr() == x.unsafe_buffer_pointer()
+
+
+def test_a_borrowed_array_is_read_by_its_buffer() -> None:
+    """docs/design.md: `borrow` lends the same memory."""
+    x = requires("jax.numpy").arange(3.0)
+    with dlx.borrow(x) as (tensor, _):
+        assert tensor.data_ptr == x.unsafe_buffer_pointer()
+        assert tensor.tolist() == [0, 1, 2]
+
+
+def test_options_are_honoured() -> None:
+    """R52: what is asked besides the tensor goes by `__dlpack__`."""
+    x = requires("jax.numpy").arange(3.0)
+    address = x.unsafe_buffer_pointer()
+    assert dlx.from_dlpack(x, device="cpu").data_ptr == address
+    assert dlx.from_dlpack(x, copy=False).data_ptr == address
+    copied = dlx.from_dlpack(x, copy=True)
+    assert copied.data_ptr != address
+    assert not copied.readonly
+    with pytest.raises(BufferError):
+        dlx.from_dlpack(x, device="cuda:0", copy=False)
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16"])
+def test_an_imported_array_survives_its_donation(name: str) -> None:
+    """R63: what is computed in its place is other memory, and it is refused itself."""
+    jax = requires("jax")
+    x = jax.numpy.arange(8).astype(name)
+    tensor = dlx.from_dlpack(x)
+    made = jax.jit(lambda y: y + 1, donate_argnums=0)(x)
+    made.block_until_ready()
+    assert [float(n) for n in tensor.numpy()] == list(range(8))
+    assert [float(n) for n in np.asarray(made)] == list(range(1, 9))
+    if x.is_deleted():
+        with pytest.raises(BufferError, match="has been deleted"):
+            dlx.from_dlpack(x)
+
+
+def test_a_tracer_is_refused() -> None:
+    """R61: it has no elements yet."""
+    jax = requires("jax")
+    with pytest.raises(AttributeError, match="Tracer"):
+        jax.jit(lambda x: dlx.from_dlpack(x).numpy())(jax.numpy.ones(3))
+
+
+SHARDED = """
+import dlx, jax, numpy as np
+mesh = jax.make_mesh((2,), ("a",))
+part = jax.NamedSharding(mesh, jax.P("a"))
+x = jax.device_put(np.arange(4.0, dtype="float32"), part)
+for there in (np.ndarray, dlx.Tensor):
+    try:
+        dlx.convert(x, there)
+    except BufferError as error:
+        assert "Sharding over 2 devices" in str(error) or "unsharded" in str(error)
+    else:
+        raise AssertionError("a sharded array was taken")
+for shard, seen in zip(x.addressable_shards, ([0, 1], [2, 3])):
+    assert dlx.from_dlpack(shard.data).tolist() == seen
+other = jax.device_put(np.arange(3.0, dtype="float32"), jax.devices()[1])
+assert dlx.from_dlpack(other).tolist() == [0, 1, 2]
+one = jax.NamedSharding(jax.make_mesh((1,), ("a",)), jax.P())
+assert dlx.from_dlpack(jax.device_put(np.float32([5]), one)).tolist() == [5]
+"""
+
+
+def test_a_sharded_array_is_refused_and_its_shards_are_right() -> None:
+    """R60: with two devices; a committed array and one of a mesh of one are right."""
+    requires("jax")
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    code = f"import os; os.environ.update({flags})\n{SHARDED}"
+    subprocess.run([sys.executable, "-c", code], check=True)
