@@ -1,4 +1,4 @@
-//! The Python API: `from_dlpack`, the methods of `Tensor` and `Stream`, `borrow`.
+//! The Python API: `from_dlpack`, the methods of `Tensor` and `Stream`, `borrow`, `launcher`.
 //!
 //! Parses arguments and builds results; the rooms below do the work. A function with a fast entry (`fast.rs`) behaves
 //! the same through either.
@@ -9,9 +9,11 @@ pub(crate) mod check;
 pub(crate) mod entry;
 pub(crate) mod fast;
 pub(crate) mod from_dlpack;
+pub(crate) mod launched;
 pub(crate) mod lent;
 mod loan;
 mod parts;
+pub(crate) mod pointer;
 pub(crate) mod stream;
 pub(crate) mod tensor;
 pub(crate) mod trace;

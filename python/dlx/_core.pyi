@@ -33,12 +33,14 @@ __all__ = [
     "DType",
     "Device",
     "Kind",
+    "Pointer",
     "Stream",
     "Tensor",
     "Types",
     "__version__",
     "allocate",
     "array_interface",
+    "as_pointer",
     "borrow",
     "check_natives",
     "convert",
@@ -55,6 +57,7 @@ __all__ = [
     "import_tensor",
     "increment_version",
     "is_tensor",
+    "launched_type",
     "mixin",
     "placed",
     "plain_convert",
@@ -291,6 +294,17 @@ class borrow(Generic[_Lent]):
         /,
     ) -> None: ...
 
+@final
+class Pointer:
+    """The address of a tensor, which it holds, as Triton's kernels take it."""
+
+    def data_ptr(self) -> int: ...
+    @property
+    def dtype(self) -> DType: ...
+    @property
+    def device(self) -> Device: ...
+
+def as_pointer(x: object, /, stream: _StreamLike | None = None) -> Pointer: ...
 def current_stream(device: _DeviceLike, /) -> Stream:
     """Return dlx's current stream of ``device`` in this thread."""
 
@@ -630,6 +644,7 @@ class Bridged:
 
 # Called by `dlx.check`.
 
+def launched_type() -> type[Any]: ...
 def check_natives() -> ModuleType:
     """Make a module of the functions in ``src/api/check.rs``."""
 

@@ -19,6 +19,7 @@ use pyo3::types::PyType;
 use crate::abi::DLDataType;
 use crate::cpython::lookup::{is_static, is_subtype};
 use crate::cpython::modules::{loaded, loaded_class};
+use crate::tensor::checked::Meta;
 use crate::tensor::snapshot::Snapshot;
 use guards::Guards;
 use questions::is_lazy;
@@ -193,6 +194,17 @@ impl TorchClass {
             (Self::Plain(guards), Some(last)) => guards.holds(tensor, &made.meta(), last),
             (Self::Plain(guards), None) => guards.holds_any(tensor, made),
             (Self::Subclass, _) => true,
+        }
+    }
+
+    /// As [`Self::holds`], for a view of a tensor that may be without memory.
+    #[inline(always)]
+    pub(crate) fn holds_view(&self, tensor: &Bound<'_, PyAny>, view: &Meta, last: u32) -> bool {
+        match self {
+            Self::Plain(guards) => {
+                guards.storage(tensor).0 != 0 && guards.holds(tensor, view, last)
+            }
+            Self::Subclass => false,
         }
     }
 

@@ -4,6 +4,7 @@ mod making;
 
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
@@ -21,6 +22,7 @@ use crate::tensor::checked::{Checked, Meta, dimensions, is_exact, is_fast};
 use crate::tensor::managed::{Managed, ManagedVersioned};
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::error::{Error, type_name};
+use crate::types::layout::MAX_NDIM;
 
 /// A foreign table of major version 1 that can export.
 #[derive(Clone, Copy)]
@@ -207,6 +209,34 @@ impl Table {
 }
 
 impl Table {
+    /// As [`Self::borrow`], without the dimensions, if the tensor has the common form and row-major elements: also the
+    /// offset of the last element from the first. `None` for all others, and if the table fails.
+    #[inline(always)]
+    pub(crate) fn borrow_row_major(&self, object: &Bound<'_, PyAny>) -> Option<(Meta, u32)> {
+        let tensor = self.borrow(object, true).ok()??;
+        let ndim = usize::try_from(tensor.ndim).ok()?;
+        if !is_fast(&tensor, 0) || ndim > MAX_NDIM || tensor.shape.is_null() {
+            return None;
+        }
+        let read = |values: *mut i64, index: usize| {
+            // SAFETY: the producer lends `ndim` extents and strides until it regains control (R129).
+            let value = unsafe { values.add(index) };
+            // SAFETY: as above; another thread may change it, so it is read once and atomically (S13, torch's layout).
+            unsafe { AtomicI64::from_ptr(value) }.load(Ordering::Relaxed)
+        };
+        let mut size = 1_i64;
+        for index in (0..ndim).rev() {
+            let extent = read(tensor.shape, index);
+            if extent != 1 && read(tensor.strides, index) != size {
+                return None;
+            }
+            size = size.checked_mul(extent)?;
+        }
+        // No elements have no last one.
+        let last = u32::try_from(size - 1).ok()?;
+        Some((Meta::on_cpu(tensor.data, tensor.dtype, 0), last))
+    }
+
     /// As [`Self::borrow`], with a copy of the dimensions, and a reference to `object` to keep the memory.
     pub(crate) fn lend(&self, object: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
         let Some(tensor) = self.borrow(object, false)? else {
