@@ -50,29 +50,6 @@ if TYPE_CHECKING:
     DTypes = _DTypeLike | Mapping[str | int, _DTypeLike | None]
     On = _StreamLike | Callable[[], _StreamLike | None]
 
-    @overload
-    def launcher(
-        function: Callable[..., R],
-        /,
-        *,
-        give: Give = "address",
-        writes: Parameters = (),
-        dtypes: DTypes | None = None,
-        contiguous: bool = True,
-        on: On | None = None,
-    ) -> Callable[..., R]: ...
-    @overload
-    def launcher(
-        function: None = None,
-        /,
-        *,
-        give: Give = "address",
-        writes: Parameters = (),
-        dtypes: DTypes | None = None,
-        contiguous: bool = True,
-        on: On | None = None,
-    ) -> Callable[[Callable[..., R]], Callable[..., R]]: ...
-
 __all__ = [
     "ArrayInterfaceMixin",
     "CopyRefused",
@@ -123,6 +100,32 @@ def inspect(x: object, *, exports: bool = True) -> Inspection:
     from ._inspection import inspect
 
     return inspect(x, exports=exports)
+
+
+if TYPE_CHECKING:
+
+    @overload
+    def launcher(
+        function: Callable[..., R],
+        /,
+        *,
+        give: Give = "address",
+        writes: Parameters = (),
+        dtypes: DTypes | None = None,
+        contiguous: bool = True,
+        on: On | None = None,
+    ) -> Callable[..., R]: ...
+    @overload
+    def launcher(
+        function: None = None,
+        /,
+        *,
+        give: Give = "address",
+        writes: Parameters = (),
+        dtypes: DTypes | None = None,
+        contiguous: bool = True,
+        on: On | None = None,
+    ) -> Callable[[Callable[..., R]], Callable[..., R]]: ...
 
 
 def launcher(
@@ -179,9 +182,9 @@ def trace(*, frames: int = 8, events: str | None = None) -> Trace:
 
     Noted are `from_dlpack`, `convert`, `from_pointer`, `empty`, ``Tensor.__dlpack__``
     and the exchange tables of dlx, of mixin classes and of published ones. Not noted
-    are `bridge`, `borrow` and `launcher`, whose block ends it, copies that a conversion or
-    ``Tensor.to`` makes, and consumers that read a buffer or an array interface: their
-    import stays listed while they hold it.
+    are `bridge`, `borrow` and `launcher`, whose block ends it, copies that a conversion
+    or ``Tensor.to`` makes, and consumers that read a buffer or an array interface:
+    their import stays listed while they hold it.
 
     Raises ``RuntimeError`` on a free-threaded Python without the GIL.
     """

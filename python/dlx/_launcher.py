@@ -44,7 +44,7 @@ def launched(
         [(str(name).lstrip("*"), name in writing) for name in parameters.names],
         parameters.positional,
         parameters.receivers,
-        parameters.takes_stream,
+        parameters.stream,
         give,
         dtypes,
         contiguous,
@@ -77,14 +77,16 @@ class _Parameters:
         ]
         self.keywords = [p.name for p in found if p.kind is Parameter.KEYWORD_ONLY]
         self.receivers = int(self.fixed[:1] in (["self"], ["cls"]))
-        self.takes_stream = kinds.get("stream") in (
-            Parameter.POSITIONAL_OR_KEYWORD,
-            Parameter.KEYWORD_ONLY,
-        )
+        named = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+        self.takes_stream = kinds.get("stream") in named
 
     @property
     def names(self) -> list[str | int]:
         return [*self.fixed, *self.keywords, *_KINDS]
+
+    @property
+    def stream(self) -> int | None:
+        return self.names.index("stream") if self.takes_stream else None
 
     @property
     def positional(self) -> int:

@@ -37,7 +37,7 @@ enum Give {
 ///
 /// ``parameters`` has the name of each parameter, and whether its tensors are written to: first those that may be passed
 /// by position, ``positional`` of them, and last one for all other positional arguments and one for all other keywords.
-/// ``dtype`` has a dtype for each, or is one for all. ``stream`` tells whether one of them is the stream, and
+/// ``dtype`` has a dtype for each, or is one for all. ``stream`` is which of them is the stream, and
 /// ``receivers`` how many are left alone. ``on`` is a stream, or a function that tells it.
 #[pyclass(frozen, subclass, dict, weakref, module = "dlx._core")]
 pub(crate) struct Launched {
@@ -47,7 +47,7 @@ pub(crate) struct Launched {
     parameters: Vec<(Py<PyString>, bool)>,
     positional: usize,
     receivers: usize,
-    takes_stream: bool,
+    stream: Option<usize>,
     give: Give,
     accepted: Option<Box<Accepted>>,
 }
@@ -64,14 +64,6 @@ struct Call<'a, 'py> {
     arguments: Arguments<'a, 'py>,
 }
 
-impl Call<'_, '_> {
-    /// How many arguments have no names.
-    fn positional(&self) -> usize {
-        let names = self.arguments.names.map_or(0, |names| names.len());
-        self.arguments.values.len() - names
-    }
-}
-
 /// Return the class of launched functions, which are called by vector; made when it is first asked for.
 #[pyfunction]
 pub(crate) fn launched_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
@@ -86,23 +78,31 @@ pub(crate) fn launched_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
 
 impl Launched {
     /// The parameter that gets an argument.
-    fn parameter(&self, call: &Call<'_, '_>, index: usize) -> PyResult<usize> {
+    #[inline(always)]
+    fn parameter(&self, arguments: &Arguments<'_, '_>, index: usize) -> PyResult<usize> {
+        if index >= arguments.positional() {
+            self.named(arguments, index)
+        } else if index < self.positional {
+            Ok(index)
+        } else {
+            Ok(self.parameters.len() - 2)
+        }
+    }
+
+    /// The parameter that gets an argument with a name.
+    #[inline(never)]
+    fn named(&self, arguments: &Arguments<'_, '_>, index: usize) -> PyResult<usize> {
+        let Some(names) = arguments.names else {
+            return Ok(index);
+        };
+        let name = names.get_borrowed_item(index - arguments.positional())?;
         // The last two stand for all others.
         let others = self.parameters.len() - 2;
-        let positional = call.positional();
-        let Some(names) = call.arguments.names.filter(|_| index >= positional) else {
-            return Ok(if index < self.positional {
-                index
-            } else {
-                others
-            });
-        };
-        let name = names.get_borrowed_item(index - positional)?;
-        let mut known = self.parameters[..others].iter();
-        if let Some(index) = known.position(|(known, _)| known.is(&*name)) {
+        let known = &self.parameters[..others];
+        if let Some(index) = known.iter().position(|(known, _)| known.is(&*name)) {
             return Ok(index);
         }
-        for (index, (known, _)) in self.parameters[..others].iter().enumerate() {
+        for (index, (known, _)) in known.iter().enumerate() {
             if name.eq(known)? {
                 return Ok(index);
             }
@@ -111,55 +111,61 @@ impl Launched {
     }
 
     /// Which argument is the stream.
-    fn stream_at(&self, call: &Call<'_, '_>) -> PyResult<Option<usize>> {
-        if self.takes_stream {
-            for index in 0..call.arguments.values.len() {
-                let (name, _) = &self.parameters[self.parameter(call, index)?];
-                if name.bind(call.arguments.values[index].py()) == "stream" {
-                    return Ok(Some(index));
-                }
+    #[inline(always)]
+    fn stream_at(&self, arguments: &Arguments<'_, '_>) -> PyResult<Option<usize>> {
+        let Some(stream) = self.stream else {
+            return Ok(None);
+        };
+        let positional = arguments.positional();
+        if stream < positional.min(self.positional) {
+            return Ok(Some(stream));
+        }
+        for index in positional..arguments.values.len() {
+            if self.named(arguments, index)? == stream {
+                return Ok(Some(index));
             }
         }
         Ok(None)
     }
 
-    /// Takes one argument.
+    /// Takes one argument, if nothing has to be held, ordered or refused for it.
     #[inline(always)]
     fn take<'py>(
         &self,
-        call: &mut Call<'_, 'py>,
+        arguments: &Arguments<'_, 'py>,
         index: usize,
-        wanted: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<()> {
-        let x = call.arguments.values[index];
-        let py = x.py();
-        let parameter = self.parameter(call, index)?;
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let x = arguments.values[index];
+        if index < self.receivers {
+            return Ok(Some(x.to_owned()));
+        }
         if self.give == Give::Address
-            && !self.parameters[parameter].1
             && let Some(meta) = glance(&x)
-            && (self.accepted.as_ref()).is_none_or(|accepted| accepted.has(parameter, meta.dtype))
         {
-            call.taken
-                .push(meta.data.addr().into_pyobject(py)?.into_any());
-            return Ok(());
+            let parameter = self.parameter(arguments, index)?;
+            let accepted =
+                (self.accepted.as_ref()).is_none_or(|accepted| accepted.has(parameter, meta.dtype));
+            return match accepted && !self.parameters[parameter].1 {
+                true => Ok(Some(meta.data.addr().into_pyobject(x.py())?.into_any())),
+                false => Ok(None),
+            };
         }
-        if is_plain(&x) || !is_lent(&x)? {
-            call.taken.push(x.to_owned());
-            return Ok(());
-        }
-        self.lend(call, index, parameter, wanted)
+        Ok(is_plain(&x).then(|| x.to_owned()))
     }
 
-    /// Lends the tensor that is an argument.
-    #[inline(never)]
+    /// Lends an argument, if it is a tensor.
     fn lend<'py>(
         &self,
         call: &mut Call<'_, 'py>,
         index: usize,
-        parameter: usize,
         wanted: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<()> {
         let x = &*call.arguments.values[index];
+        if !is_lent(x)? {
+            call.taken.push(x.clone());
+            return Ok(());
+        }
+        let parameter = self.parameter(&call.arguments, index)?;
         let written = self.parameters[parameter].1.then_some("the tensor");
         let accepted = self
             .accepted
@@ -180,41 +186,34 @@ impl Launched {
         Ok(())
     }
 
-    /// Takes all arguments, and makes the stream of the call wait for the tensors; returns the names of the arguments.
+    /// Takes the arguments that have not been taken, and makes the stream of the call wait for the tensors; returns the names
+    /// of the arguments. `at` is the argument that is the stream.
     fn begin<'py>(
         &self,
         py: Python<'py>,
         call: &mut Call<'_, 'py>,
+        at: Option<usize>,
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let at = self.stream_at(call)?;
         let wanted = match (at, &self.on) {
             (Some(at), _) => Some(call.arguments.values[at].to_owned()),
             (None, Some(on)) if on.bind(py).is_callable() => Some(on.bind(py).call0()?),
             (None, on) => on.as_ref().map(|on| on.bind(py).clone()),
         };
         let wanted = wanted.filter(|wanted| !wanted.is_none());
-        for index in 0..call.arguments.values.len() {
-            if index < self.receivers || at == Some(index) {
+        for index in call.taken.len() - 1..call.arguments.values.len() {
+            if at == Some(index) {
                 call.taken.push(call.arguments.values[index].to_owned());
-            } else if let Err(error) = self.take(call, index, wanted.as_ref()) {
+            } else if let Some(value) = self.take(&call.arguments, index)? {
+                call.taken.push(value);
+            } else if let Err(error) = self.lend(call, index, wanted.as_ref()) {
                 return Err(self.noted(py, call, error, index));
             }
         }
         if !call.lent.is_empty() || wanted.is_some() {
             self.order(py, call, wanted.as_ref())?;
         }
-        let names = call.arguments.names.cloned();
-        if !self.takes_stream {
-            return Ok(names);
-        }
         let stream = call.loan.stream().map_or(0, stream::Stream::handle);
-        let stream = stream.into_pyobject(py)?.into_any();
-        if let Some(at) = at {
-            call.taken[at + 1] = stream;
-            return Ok(names);
-        }
-        call.taken.push(stream);
-        self.with_stream(py, names).map(Some)
+        self.with_stream(py, &mut call.taken, call.arguments.names, at, stream)
     }
 
     /// Makes the stream of the call wait for the tensors that were lent, and puts those into their places that had to wait
@@ -229,12 +228,12 @@ impl Launched {
         let has_stream = call.loan.stream().is_some();
         if call.loan.needs_no_stream() {
             stream::wanted(wanted, device::CPU)?;
-        } else if has_stream && wanted.is_none() && !self.takes_stream {
+        } else if has_stream && wanted.is_none() && self.stream.is_none() {
             return Err(PyBufferError::new_err(format!(
                 "nothing says which stream {} launches on; give it a parameter stream, or pass on= to dlx.launcher",
                 self.name(py)
             )));
-        } else if !has_stream && self.takes_stream {
+        } else if !has_stream && self.stream.is_some() {
             return Err(PyValueError::new_err(
                 "stream=-1 orders nothing and names no stream to launch on; pass a stream",
             ));
@@ -259,23 +258,76 @@ impl Launched {
         Ok(())
     }
 
-    /// The names of the arguments, with that of the stream behind them.
+    /// Adds the stream to what the function gets, if it takes one; returns the names of the arguments.
+    #[inline(always)]
     fn with_stream<'py>(
         &self,
         py: Python<'py>,
-        names: Option<Bound<'py, PyTuple>>,
-    ) -> PyResult<Bound<'py, PyTuple>> {
+        taken: &mut Vec<Bound<'py, PyAny>>,
+        names: Option<&Bound<'py, PyTuple>>,
+        at: Option<usize>,
+        stream: i64,
+    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
         static ALONE: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
-        let stream = intern!(py, "stream");
-        let alone = || Ok::<_, PyErr>(PyTuple::new(py, [stream])?.unbind());
-        let alone = ALONE.get_or_try_init(py, alone)?.bind(py);
-        match names {
-            None => Ok(alone.clone()),
-            Some(names) => Ok(names
+        let names = names.cloned();
+        if self.stream.is_none() {
+            return Ok(names);
+        }
+        let stream = stream.into_pyobject(py)?.into_any();
+        if let Some(at) = at {
+            taken[at + 1] = stream;
+            return Ok(names);
+        }
+        taken.push(stream);
+        let make = || Ok::<_, PyErr>(PyTuple::new(py, [intern!(py, "stream")])?.unbind());
+        let alone = ALONE.get_or_try_init(py, make)?.bind(py);
+        Ok(Some(match names {
+            None => alone.clone(),
+            Some(names) => names
                 .as_sequence()
                 .concat(alone.as_sequence())?
-                .to_tuple()?),
-        }
+                .to_tuple()?,
+        }))
+    }
+
+    /// Calls the function, whose first arguments have been taken, with the others lent.
+    #[inline(never)]
+    fn call_lending<'py>(
+        &self,
+        arguments: Arguments<'_, 'py>,
+        taken: Vec<Bound<'py, PyAny>>,
+        at: Option<usize>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        // PyO3 does not count the attachment of an entry (S20).
+        let py = taken[0].py();
+        Python::attach(|_| {
+            let views = match self.give {
+                Give::Address => 0,
+                _ => arguments.values.len(),
+            };
+            let mut call = Call {
+                taken,
+                lent: Vec::new(),
+                loan: Loan::of(views),
+                held: Vec::new(),
+                arguments,
+            };
+            let begun = self.begin(py, &mut call, at);
+            let has_run = begun.is_ok();
+            let result = begun.and_then(|names| {
+                vectorcall(self.function.bind(py), &mut call.taken, names.as_ref())
+            });
+            let ended = self.end(py, call, has_run);
+            match (result, ended) {
+                (Err(raised), Err(error)) if has_run => {
+                    let context = intern!(py, "__context__");
+                    error.value(py).setattr(context, raised.value(py))?;
+                    Err(error)
+                }
+                (Ok(_), Err(error)) => Err(error),
+                (result, _) => result,
+            }
+        })
     }
 
     /// Ends the loan: the streams of the tensors wait for that of the call, and torch learns what was written to.
@@ -307,7 +359,7 @@ impl Launched {
         index: usize,
     ) -> PyErr {
         let note = || {
-            let positional = call.positional();
+            let positional = call.arguments.positional();
             let name = match call.arguments.names {
                 Some(names) if index >= positional => names.get_item(index - positional)?,
                 _ if index < self.positional => {
@@ -336,32 +388,20 @@ impl ByVector for Launched {
         arguments: Arguments<'_, 'py>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let function = self.function.bind(py);
-        let count = arguments.values.len();
-        let views = match self.give {
-            Give::Address => 0,
-            _ => count,
-        };
-        let mut call = Call {
-            taken: Vec::with_capacity(count + 2),
-            lent: Vec::new(),
-            loan: Loan::of(views),
-            held: Vec::new(),
-            arguments,
-        };
-        call.taken.push(function.clone());
-        let begun = self.begin(py, &mut call);
-        let has_run = begun.is_ok();
-        let result = begun.and_then(|names| vectorcall(function, &mut call.taken, names.as_ref()));
-        let ended = self.end(py, call, has_run);
-        match (result, ended) {
-            (Err(raised), Err(error)) if has_run => {
-                let context = intern!(py, "__context__");
-                error.value(py).setattr(context, raised.value(py))?;
-                Err(error)
+        let at = self.stream_at(&arguments)?;
+        let mut taken = Vec::with_capacity(arguments.values.len() + 2);
+        taken.push(function.clone());
+        if at.is_none() && self.on.is_none() {
+            for index in 0..arguments.values.len() {
+                match self.take(&arguments, index)? {
+                    Some(value) => taken.push(value),
+                    None => return self.call_lending(arguments, taken, at),
+                }
             }
-            (Ok(_), Err(error)) => Err(error),
-            (result, _) => result,
+            let names = self.with_stream(py, &mut taken, arguments.names, None, 0)?;
+            return vectorcall(function, &mut taken, names.as_ref());
         }
+        self.call_lending(arguments, taken, at)
     }
 }
 
@@ -378,7 +418,7 @@ fn is_lent(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 #[pymethods]
 impl Launched {
     #[new]
-    #[pyo3(signature = (function, parameters, positional=0, receivers=0, stream=false, give="tensor", dtype=None, contiguous=false, on=None))]
+    #[pyo3(signature = (function, parameters, positional=0, receivers=0, stream=None, give="tensor", dtype=None, contiguous=false, on=None))]
     #[allow(
         clippy::too_many_arguments,
         reason = "what `dlx.launcher` finds out of a function"
@@ -388,7 +428,7 @@ impl Launched {
         parameters: Vec<(Py<PyString>, bool)>,
         positional: usize,
         receivers: usize,
-        stream: bool,
+        stream: Option<usize>,
         give: &str,
         dtype: Option<&Bound<'_, PyAny>>,
         contiguous: bool,
@@ -412,7 +452,7 @@ impl Launched {
             parameters,
             positional,
             receivers,
-            takes_stream: stream,
+            stream,
             give,
             accepted,
         })

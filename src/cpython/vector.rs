@@ -30,12 +30,19 @@ pub(crate) struct Arguments<'a, 'py> {
     pub(crate) names: Option<&'a Bound<'py, PyTuple>>,
 }
 
+impl Arguments<'_, '_> {
+    /// How many have no names.
+    pub(crate) fn positional(&self) -> usize {
+        self.values.len() - self.names.map_or(0, |names| names.len())
+    }
+}
+
 /// A class of PyO3 whose objects are called by vector.
 pub(crate) trait ByVector: PyClass<Frozen = True> + Sync {
     /// A field that holds [`entry`] for this class.
     fn entry(&self) -> &Entry;
 
-    /// Calls the object.
+    /// Calls the object. PyO3 does not count the attachment (S20).
     fn call<'py>(
         &self,
         py: Python<'py>,
@@ -57,23 +64,22 @@ pub(crate) unsafe extern "C" fn entry<T: ByVector>(
 ) -> *mut ffi::PyObject {
     let body = || {
         // SAFETY: the caller's promise.
-        Python::attach(
-            |py| match unsafe { call::<T>(py, object, values, count, names) } {
-                Ok(made) => made.into_ptr(),
-                Err(error) => raised(py, error),
-            },
-        )
+        match unsafe { call::<T>(object, values, count, names) } {
+            Ok(made) => made.into_ptr(),
+            Err(error) => raised(error),
+        }
     };
     guard(body, |payload| {
         let message = panic_message(&*payload);
-        Python::attach(|py| raised(py, PanicException::new_err((message,))))
+        Python::attach(|_| raised(PanicException::new_err((message,))))
     })
 }
 
 /// Sets `error` as the exception, and returns NULL.
 #[cold]
-fn raised(py: Python<'_>, error: PyErr) -> *mut ffi::PyObject {
-    error.restore(py);
+#[inline(never)]
+fn raised(error: PyErr) -> *mut ffi::PyObject {
+    Python::attach(|py| error.restore(py));
     null_mut()
 }
 
@@ -84,12 +90,13 @@ fn raised(py: Python<'_>, error: PyErr) -> *mut ffi::PyObject {
 /// As for [`entry`].
 #[inline(always)]
 unsafe fn call<'py, T: ByVector>(
-    py: Python<'py>,
     object: *mut ffi::PyObject,
     values: *const *mut ffi::PyObject,
     count: usize,
     names: *mut ffi::PyObject,
 ) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the caller's promise.
+    let py = unsafe { Python::assume_attached() };
     // SAFETY: the caller holds the object during the call.
     let object = unsafe { Borrowed::from_ptr(py, object) };
     // SAFETY: an object of `T`, as the caller promises.

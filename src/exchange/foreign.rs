@@ -213,7 +213,14 @@ impl Table {
     /// offset of the last element from the first. `None` for all others, and if the table fails.
     #[inline(always)]
     pub(crate) fn borrow_row_major(&self, object: &Bound<'_, PyAny>) -> Option<(Meta, u32)> {
-        let tensor = self.borrow(object, true).ok()??;
+        let tensor = match self.borrow(object, true) {
+            Ok(tensor) => tensor?,
+            Err(error) => {
+                // PyO3 may not count the attachment (S20).
+                Python::attach(|_| drop(error));
+                return None;
+            }
+        };
         let ndim = usize::try_from(tensor.ndim).ok()?;
         if !is_fast(&tensor, 0) || ndim > MAX_NDIM || tensor.shape.is_null() {
             return None;

@@ -58,6 +58,13 @@ GROUPS = [
             "test_allocation_streams*.py",
         ),
     ),
+    Group(
+        "launcher",
+        "kernels of CuPy, Numba, Triton and cuda.core through dlx.launcher",
+        4,
+        ("test_launcher*.py",),
+        test_seconds=120,
+    ),
     Group("green", "green contexts", 3, ("test_green_contexts*.py",)),
     Group(
         "copies",
