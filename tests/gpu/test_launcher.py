@@ -113,11 +113,9 @@ def test_a_kernel_of_triton_takes_pointers(
     gpu: Machine, torch: ModuleType, names: tuple[str, str]
 ) -> None:
     """docs/launcher.md, `give`: Triton launches on torch's current stream."""
-    kernel = triton_kernel()
-    grid = (-(-COUNT // 256),)
-    doubled = dlx.launcher(
-        kernel[grid], give="pointer", writes=1, on=torch.cuda.current_stream
-    )
+    launch: Any = triton_kernel()[(-(-COUNT // 256),)]
+    current: Any = torch.cuda.current_stream
+    doubled = dlx.launcher(launch, give="pointer", writes=1, on=current)
     x, out = pair(names)
     doubled(x, out, COUNT, BLOCK=256)
     assert (numbers(out) == 2 * OLD).all()
