@@ -115,7 +115,7 @@ def test_a_kernel_of_triton_takes_pointers(
     """docs/launcher.md, `give`: Triton launches on torch's current stream."""
     launch: Any = triton_kernel()[(-(-COUNT // 256),)]
     current: Any = torch.cuda.current_stream
-    doubled = dlx.launcher(launch, give="pointer", writes=1, on=current)
+    doubled: Any = dlx.launcher(launch, give="pointer", writes=1, on=current)
     x, out = pair(names)
     doubled(x, out, COUNT, BLOCK=256)
     assert (numbers(out) == 2 * OLD).all()
