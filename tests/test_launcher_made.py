@@ -212,7 +212,7 @@ def test_what_on_raises_passes_through() -> None:
 
 
 def test_a_launcher_in_a_cycle_is_collected() -> None:
-    """docs/safety.md, S29: through the function and its attributes."""
+    """docs/safety.md, S28: through the function and its attributes."""
 
     def make() -> weakref.ref[Any]:
         def recursive(x: int) -> Any:

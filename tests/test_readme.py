@@ -15,6 +15,7 @@ DOCUMENTS = (
     "docs/convert.md",
     "docs/devices.md",
     "docs/inspect.md",
+    "docs/launcher.md",
     "docs/trace.md",
 )
 TEXTS = {name: (ROOT / name).read_text() for name in DOCUMENTS}

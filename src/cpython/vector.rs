@@ -1,4 +1,4 @@
-//! Classes whose objects CPython calls by vector, without a tuple and a dict of the arguments (S29 of `docs/safety.md`).
+//! Classes whose objects CPython calls by vector, without a tuple and a dict of the arguments (S28 of `docs/safety.md`).
 
 use std::ffi::{CStr, c_ulong, c_void};
 use std::ptr::{NonNull, null_mut};
