@@ -6,6 +6,8 @@ import functools
 import inspect
 from collections.abc import Mapping
 from inspect import Parameter
+from sys import maxsize
+from types import MethodType
 
 from . import _core
 
@@ -39,18 +41,72 @@ def launched(
     if isinstance(dtypes, Mapping):
         each = {parameters.at(name, "dtypes"): dtypes[name] for name in dtypes}
         dtypes = [each.get(name) for name in parameters.names]
+    if give not in _GIVEN:
+        raise ValueError(f"give is {give!r}; expected one of {', '.join(_GIVEN)}")
+    names = parameters.names
     made = _core.launched_type()(
         function,
-        [(str(name).lstrip("*"), name in writing) for name in parameters.names],
-        parameters.positional,
-        parameters.receivers,
-        parameters.stream,
-        give,
-        dtypes,
-        contiguous,
+        tuple(map(str, names)),
+        bytes(name in writing for name in names),
+        (
+            len(parameters.fixed),
+            parameters.receivers,
+            names.index("stream") if parameters.takes_stream else maxsize,
+        ),
+        _GIVEN.index(give),
+        (dtypes, contiguous),
         on,
+        functools.partial(_note, function, names[: len(parameters.fixed)]),
     )
     return functools.update_wrapper(made, function)
+
+
+_GIVEN = ("address", "pointer", "tensor")
+
+
+def _note(
+    function: Any,
+    fixed: list[str | int],
+    error: BaseException,
+    index: int,
+    positional: int,
+    names: tuple[str, ...] | None,
+) -> None:
+    """Add a note to ``error`` that names the argument of a call."""
+    if index >= positional:
+        name: Any = (names or ())[index - positional]
+    else:
+        name = fixed[index] if index < len(fixed) else index
+    error.add_note(f"argument {name} of {_name(function)}")
+
+
+def _name(function: Any) -> str:
+    return getattr(function, "__qualname__", None) or repr(function)
+
+
+class _Methods:
+    """What objects of `launched_type` can do besides being called."""
+
+    def __get__(self: Any, instance: object, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __getattr__(self: Any, name: str) -> Any:
+        # From 3.14 on, `update_wrapper` copies no annotations: they are lazy.
+        if name == "__annotations__":
+            return self.__wrapped__.__annotations__
+        raise AttributeError(
+            f"a launched function has no attribute {name!r}", name=name, obj=self
+        )
+
+    def __reduce__(self: Any) -> str:
+        return str(self.__qualname__)  # by reference, like functions
+
+    def __repr__(self: Any) -> str:
+        return f"<dlx.launcher of {_name(self.__wrapped__)}>"
+
+
+for _each in ("__get__", "__getattr__", "__reduce__", "__repr__"):
+    setattr(_core.launched_type(), _each, vars(_Methods)[_each])
 
 
 class _Parameters:
@@ -83,14 +139,6 @@ class _Parameters:
     @property
     def names(self) -> list[str | int]:
         return [*self.fixed, *self.keywords, *_KINDS]
-
-    @property
-    def stream(self) -> int | None:
-        return self.names.index("stream") if self.takes_stream else None
-
-    @property
-    def positional(self) -> int:
-        return len(self.fixed)
 
     def at(self, name: Any, option: str) -> str | int:
         """Return the parameter that an option names, by its name or its position."""

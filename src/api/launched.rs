@@ -4,12 +4,12 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::{PyAttributeError, PyBufferError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyString, PyTuple, PyType};
+use pyo3::types::{PyTuple, PyType};
 
 use crate::api::accepted::Accepted;
 use crate::api::from_dlpack::{is_plain, is_tensor};
@@ -35,21 +35,24 @@ enum Give {
 
 /// A function that launches a kernel; what `dlx.launcher` makes.
 ///
-/// ``parameters`` has the name of each parameter, and whether its tensors are written to: first those that may be passed
-/// by position, ``positional`` of them, and last one for all other positional arguments and one for all other keywords.
-/// ``dtype`` has a dtype for each, or is one for all. ``stream`` is which of them is the stream, and
-/// ``receivers`` how many are left alone. ``on`` is a stream, or a function that tells it.
+/// ``names`` are those of the parameters, and a byte of ``written`` tells of each whether its tensors are written to: first
+/// those that may be passed by position, and last one for all other positional arguments and one for all other keywords.
+/// ``dtype`` has a dtype for each, or is one for all. ``places`` are the number of parameters that may be passed by
+/// position, the number of receivers, which are left alone, and the parameter that is the stream, or one beyond all.
+/// ``on`` is a stream, or a function that tells it. ``note`` adds the name of an argument to an error.
 #[pyclass(frozen, subclass, dict, weakref, module = "dlx._core")]
 pub(crate) struct Launched {
     entry: Entry,
     function: Py<PyAny>,
-    on: Option<Py<PyAny>>,
-    parameters: Vec<(Py<PyString>, bool)>,
+    names: Py<PyTuple>,
+    written: Vec<u8>,
     positional: usize,
     receivers: usize,
-    stream: Option<usize>,
+    stream: usize,
     give: Give,
     accepted: Option<Box<Accepted>>,
+    on: Option<Py<PyAny>>,
+    note: Py<PyAny>,
 }
 
 /// One call.
@@ -69,9 +72,21 @@ struct Call<'a, 'py> {
 pub(crate) fn launched_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let made = CLASS.get_or_try_init(py, || {
-        let parameters: [(&str, bool); 0] = [];
-        let sample = py.get_type::<Launched>().call1((py.None(), parameters))?;
-        class::<Launched>(sample.cast()?, c"dlx._core.Launched").map(Bound::unbind)
+        let sample = Launched {
+            entry: entry::<Launched>,
+            function: py.None(),
+            names: PyTuple::empty(py).unbind(),
+            written: Vec::new(),
+            positional: 0,
+            receivers: 0,
+            stream: 0,
+            give: Give::Tensor,
+            accepted: None,
+            on: None,
+            note: py.None(),
+        };
+        let sample = Bound::new(py, sample)?;
+        class(&sample, c"dlx._core.Launched").map(Bound::unbind)
     })?;
     Ok(made.bind(py))
 }
@@ -85,7 +100,7 @@ impl Launched {
         } else if index < self.positional {
             Ok(index)
         } else {
-            Ok(self.parameters.len() - 2)
+            Ok(self.written.len() - 2)
         }
     }
 
@@ -97,31 +112,38 @@ impl Launched {
         };
         let name = names.get_borrowed_item(index - arguments.positional())?;
         // The last two stand for all others.
-        let others = self.parameters.len() - 2;
-        let known = &self.parameters[..others];
-        if let Some(index) = known.iter().position(|(known, _)| known.is(&*name)) {
-            return Ok(index);
+        let others = self.written.len() - 2;
+        let known = self.names.bind(name.py());
+        for index in 0..others {
+            if known.get_borrowed_item(index)?.is(&*name) {
+                return Ok(index);
+            }
         }
-        for (index, (known, _)) in known.iter().enumerate() {
-            if name.eq(known)? {
+        for index in 0..others {
+            if known.get_borrowed_item(index)?.eq(&name)? {
                 return Ok(index);
             }
         }
         Ok(others + 1)
     }
 
+    /// Whether one of the parameters is the stream.
+    fn takes_stream(&self) -> bool {
+        self.stream < self.written.len()
+    }
+
     /// Which argument is the stream.
     #[inline(always)]
     fn stream_at(&self, arguments: &Arguments<'_, '_>) -> PyResult<Option<usize>> {
-        let Some(stream) = self.stream else {
+        if !self.takes_stream() {
             return Ok(None);
-        };
+        }
         let positional = arguments.positional();
-        if stream < positional.min(self.positional) {
-            return Ok(Some(stream));
+        if self.stream < positional.min(self.positional) {
+            return Ok(Some(self.stream));
         }
         for index in positional..arguments.values.len() {
-            if self.named(arguments, index)? == stream {
+            if self.named(arguments, index)? == self.stream {
                 return Ok(Some(index));
             }
         }
@@ -145,7 +167,7 @@ impl Launched {
             let parameter = self.parameter(arguments, index)?;
             let accepted =
                 (self.accepted.as_ref()).is_none_or(|accepted| accepted.has(parameter, meta.dtype));
-            return match accepted && !self.parameters[parameter].1 {
+            return match accepted && self.written[parameter] == 0 {
                 true => Ok(Some(meta.data.addr().into_pyobject(x.py())?.into_any())),
                 false => Ok(None),
             };
@@ -153,7 +175,7 @@ impl Launched {
         Ok(is_plain(&x).then(|| x.to_owned()))
     }
 
-    /// Lends an argument, if it is a tensor.
+    /// Lends the tensor that is an argument.
     fn lend<'py>(
         &self,
         call: &mut Call<'_, 'py>,
@@ -161,12 +183,8 @@ impl Launched {
         wanted: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<()> {
         let x = &*call.arguments.values[index];
-        if !is_lent(x)? {
-            call.taken.push(x.clone());
-            return Ok(());
-        }
         let parameter = self.parameter(&call.arguments, index)?;
-        let written = self.parameters[parameter].1.then_some("the tensor");
+        let written = (self.written[parameter] != 0).then_some("the tensor");
         let accepted = self
             .accepted
             .as_deref()
@@ -201,19 +219,25 @@ impl Launched {
         };
         let wanted = wanted.filter(|wanted| !wanted.is_none());
         for index in call.taken.len() - 1..call.arguments.values.len() {
-            if at == Some(index) {
-                call.taken.push(call.arguments.values[index].to_owned());
-            } else if let Some(value) = self.take(&call.arguments, index)? {
-                call.taken.push(value);
+            let x = call.arguments.values[index];
+            if at == Some(index) || index < self.receivers || is_plain(&x) || !is_lent(&x)? {
+                call.taken.push(x.to_owned());
             } else if let Err(error) = self.lend(call, index, wanted.as_ref()) {
-                return Err(self.noted(py, call, error, index));
+                let names = call.arguments.names;
+                let arguments = (error.value(py), index, call.arguments.positional(), names);
+                self.note.bind(py).call1(arguments)?;
+                return Err(error);
             }
         }
         if !call.lent.is_empty() || wanted.is_some() {
             self.order(py, call, wanted.as_ref())?;
         }
+        let names = call.arguments.names;
+        if !self.takes_stream() {
+            return Ok(names.cloned());
+        }
         let stream = call.loan.stream().map_or(0, stream::Stream::handle);
-        self.with_stream(py, &mut call.taken, call.arguments.names, at, stream)
+        self.with_stream(py, &mut call.taken, names, at, stream)
     }
 
     /// Makes the stream of the call wait for the tensors that were lent, and puts those into their places that had to wait
@@ -228,12 +252,12 @@ impl Launched {
         let has_stream = call.loan.stream().is_some();
         if call.loan.needs_no_stream() {
             stream::wanted(wanted, device::CPU)?;
-        } else if has_stream && wanted.is_none() && self.stream.is_none() {
-            return Err(PyBufferError::new_err(format!(
-                "nothing says which stream {} launches on; give it a parameter stream, or pass on= to dlx.launcher",
-                self.name(py)
-            )));
-        } else if !has_stream && self.stream.is_some() {
+        } else if has_stream && wanted.is_none() && !self.takes_stream() {
+            return Err(PyBufferError::new_err(
+                "nothing says which stream the function launches on; give it a parameter stream, or pass on= to \
+                 dlx.launcher",
+            ));
+        } else if !has_stream && self.takes_stream() {
             return Err(PyValueError::new_err(
                 "stream=-1 orders nothing and names no stream to launch on; pass a stream",
             ));
@@ -258,8 +282,8 @@ impl Launched {
         Ok(())
     }
 
-    /// Adds the stream to what the function gets, if it takes one; returns the names of the arguments.
-    #[inline(always)]
+    /// Adds the stream to what the function gets; returns the names of the arguments.
+    #[inline(never)]
     fn with_stream<'py>(
         &self,
         py: Python<'py>,
@@ -268,17 +292,13 @@ impl Launched {
         at: Option<usize>,
         stream: i64,
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        static ALONE: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
-        let names = names.cloned();
-        if self.stream.is_none() {
-            return Ok(names);
-        }
         let stream = stream.into_pyobject(py)?.into_any();
         if let Some(at) = at {
             taken[at + 1] = stream;
-            return Ok(names);
+            return Ok(names.cloned());
         }
         taken.push(stream);
+        static ALONE: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
         let make = || Ok::<_, PyErr>(PyTuple::new(py, [intern!(py, "stream")])?.unbind());
         let alone = ALONE.get_or_try_init(py, make)?.bind(py);
         Ok(Some(match names {
@@ -334,46 +354,11 @@ impl Launched {
     fn end<'py>(&self, py: Python<'py>, call: Call<'_, 'py>, has_run: bool) -> PyResult<()> {
         let mut ended = call.loan.end(py);
         for (index, parameter) in call.lent {
-            if has_run && self.parameters[parameter].1 {
+            if has_run && self.written[parameter] != 0 {
                 ended = ended.and(writing::increment_version(&call.arguments.values[index]));
             }
         }
         ended
-    }
-
-    /// The name of the function.
-    #[cold]
-    fn name(&self, py: Python<'_>) -> String {
-        let function = self.function.bind(py);
-        let name = function.getattr(intern!(py, "__qualname__"));
-        name.unwrap_or_else(|_| function.clone()).to_string()
-    }
-
-    /// `error`, with a note that names the argument which caused it.
-    #[cold]
-    fn noted<'py>(
-        &self,
-        py: Python<'py>,
-        call: &Call<'_, 'py>,
-        error: PyErr,
-        index: usize,
-    ) -> PyErr {
-        let note = || {
-            let positional = call.arguments.positional();
-            let name = match call.arguments.names {
-                Some(names) if index >= positional => names.get_item(index - positional)?,
-                _ if index < self.positional => {
-                    self.parameters[index].0.bind(py).clone().into_any()
-                }
-                _ => index.into_pyobject(py)?.into_any(),
-            };
-            let note = format!("argument {name} of {}", self.name(py));
-            (error.value(py)).call_method1(intern!(py, "add_note"), (note,))
-        };
-        match note() {
-            Ok(_) => error,
-            Err(other) => other,
-        }
     }
 }
 
@@ -398,6 +383,9 @@ impl ByVector for Launched {
                     None => return self.call_lending(arguments, taken, at),
                 }
             }
+            if !self.takes_stream() {
+                return vectorcall(function, &mut taken, arguments.names);
+            }
             let names = self.with_stream(py, &mut taken, arguments.names, None, 0)?;
             return vectorcall(function, &mut taken, names.as_ref());
         }
@@ -418,81 +406,37 @@ fn is_lent(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 #[pymethods]
 impl Launched {
     #[new]
-    #[pyo3(signature = (function, parameters, positional=0, receivers=0, stream=None, give="tensor", dtype=None, contiguous=false, on=None))]
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "what `dlx.launcher` finds out of a function"
-    )]
     fn new(
         function: Py<PyAny>,
-        parameters: Vec<(Py<PyString>, bool)>,
-        positional: usize,
-        receivers: usize,
-        stream: Option<usize>,
-        give: &str,
-        dtype: Option<&Bound<'_, PyAny>>,
-        contiguous: bool,
+        names: Py<PyTuple>,
+        written: &[u8],
+        places: (usize, usize, usize),
+        give: usize,
+        accepts: (Option<Bound<'_, PyAny>>, bool),
         on: Option<Py<PyAny>>,
+        note: Py<PyAny>,
     ) -> PyResult<Self> {
-        let accepted = Accepted::of(dtype, contiguous, None, parameters.len())?;
-        let give = match give {
-            "address" => Give::Address,
-            "pointer" => Give::Pointer,
-            "tensor" => Give::Tensor,
-            _ => {
-                return Err(PyValueError::new_err(format!(
-                    "give is '{give}'; expected 'address', 'pointer' or 'tensor'"
-                )));
-            }
-        };
+        let (dtype, contiguous) = accepts;
+        let accepted = Accepted::of(dtype.as_ref(), contiguous, None, written.len())?;
+        let (positional, receivers, stream) = places;
         Ok(Self {
             entry: entry::<Self>,
             function,
-            on,
-            parameters,
+            names,
+            written: written.to_vec(),
             positional,
             receivers,
             stream,
-            give,
+            give: [Give::Address, Give::Pointer, Give::Tensor][give],
             accepted,
+            on,
+            note,
         })
-    }
-
-    /// A method of ``instance``.
-    fn __get__<'py>(
-        slf: Bound<'py, Self>,
-        instance: Bound<'py, PyAny>,
-        _owner: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        if instance.is_none() {
-            return Ok(slf.into_any());
-        }
-        let py = slf.py();
-        let bind = (py.import("types")?).getattr(intern!(py, "MethodType"))?;
-        bind.call1((slf, instance))
-    }
-
-    /// From 3.14 on ``functools.update_wrapper`` copies no annotations: they are lazy.
-    fn __getattr__<'py>(&self, py: Python<'py>, name: &str) -> PyResult<Bound<'py, PyAny>> {
-        match name {
-            "__annotations__" => self.function.bind(py).getattr(name),
-            _ => Err(PyAttributeError::new_err(format!(
-                "a launched function has no attribute '{name}'"
-            ))),
-        }
-    }
-
-    /// By reference, like functions.
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        slf.getattr(intern!(slf.py(), "__qualname__"))
-    }
-
-    fn __repr__(&self, py: Python<'_>) -> String {
-        format!("<dlx.launcher of {}>", self.name(py))
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.function)?;
-        visit.call(&self.on)
+        visit.call(&self.on)?;
+        visit.call(&self.note)
     }
 }

@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::thread;
 
-use pyo3::exceptions::PyAttributeError;
+use pyo3::exceptions::{PyAttributeError, PySystemError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
@@ -163,7 +163,7 @@ pub(crate) fn vectorcall<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let positional = arguments.len() - 1 - names.map_or(0, |names| names.len());
     let Some(vectorcall) = functions().vectorcall else {
-        return by_tuple(function, &arguments[1..], positional, names);
+        return Err(PySystemError::new_err("CPython has no PyObject_Vectorcall"));
     };
     let first = arguments.as_mut_ptr().wrapping_add(1);
     let stop = Stop;
@@ -181,22 +181,6 @@ pub(crate) fn vectorcall<'py>(
     std::mem::forget(stop);
     // SAFETY: a new reference, or NULL with an exception.
     unsafe { Bound::from_owned_ptr_or_err(function.py(), result) }
-}
-
-/// The fallback for [`vectorcall`]: a tuple and a dict.
-#[cold]
-fn by_tuple<'py>(
-    function: &Bound<'py, PyAny>,
-    arguments: &[Bound<'py, PyAny>],
-    positional: usize,
-    names: Option<&Bound<'py, PyTuple>>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let (positional, named) = arguments.split_at(positional);
-    let keywords = PyDict::new(function.py());
-    for (name, value) in names.into_iter().flatten().zip(named) {
-        keywords.set_item(name, value)?;
-    }
-    function.call(PyTuple::new(function.py(), positional)?, Some(&keywords))
 }
 
 /// Calls a producer's method with these keyword arguments.
@@ -293,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_answers_the_same_by_either_way() -> PyResult<()> {
+    fn a_function_gets_its_arguments_by_vector() -> PyResult<()> {
         Python::attach(|py| {
             let code = c"def f(*args, **keywords): return args, list(keywords.items())";
             let function = PyModule::from_code(py, code, c"f.py", c"f")?.getattr("f")?;
@@ -304,9 +288,10 @@ mod tests {
                 let names = (count > 1).then_some(&names);
                 let named = names.map_or(0, |names| names.len());
                 let positional = arguments.len() - 1 - named;
-                let slow = by_tuple(&function, &arguments[1..], positional, names)?;
-                assert_eq!(slow.get_item(0)?.len()?, positional);
-                assert!(slow.eq(vectorcall(&function, &mut arguments, names)?)?);
+                let (got, keywords): (Vec<i32>, Vec<(String, i32)>) =
+                    vectorcall(&function, &mut arguments, names)?.extract()?;
+                assert_eq!(got, (1..=positional as i32).collect::<Vec<_>>());
+                assert_eq!(keywords.len(), named);
             }
             Ok(())
         })

@@ -276,7 +276,7 @@ def test_a_stream_that_nothing_names_is_refused(
     with library.stream(sim.stream()):
         array = library.full((4,))
         sim.clear_journal()
-        with pytest.raises(BufferError, match=r"nothing says which stream .*append"):
+        with pytest.raises(BufferError, match="nothing says which stream"):
             launched(array)
         assert (calls, sim.called()) == ([], [])
 
