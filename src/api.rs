@@ -13,7 +13,6 @@ pub(crate) mod launched;
 pub(crate) mod lent;
 mod loan;
 mod parts;
-pub(crate) mod pointer;
 pub(crate) mod stream;
 pub(crate) mod tensor;
 pub(crate) mod trace;

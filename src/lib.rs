@@ -48,8 +48,6 @@ mod _core {
     #[pymodule_export]
     use crate::api::launched::launched_type;
     #[pymodule_export]
-    use crate::api::pointer::{Pointer, as_pointer};
-    #[pymodule_export]
     use crate::api::trace::trace_with;
     #[pymodule_export]
     use crate::api::writing::{increment_version, written};

@@ -320,9 +320,7 @@ def test_memory_inside_of_a_buffer_object_has_no_address() -> None:
     """R95: the handle does not tell where the tensor begins."""
     whole = dlx.from_pointer(64, (8,), "int8", device="metal")
     assert addresses(whole)[0] == (64,)
-    assert "4 bytes inside of a buffer object" in refusal(addresses, whole[4:])[0]
-    with pytest.raises(BufferError, match="inside of a buffer object"):
-        dlx.as_pointer(whole[4:])
+    assert "begins inside of a buffer object" in refusal(addresses, whole[4:])[0]
 
 
 # Pointers.

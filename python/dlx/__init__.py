@@ -16,11 +16,9 @@ from ._core import (
     CudaError,
     Device,
     DType,
-    Pointer,
     Stream,
     Tensor,
     __version__,
-    as_pointer,
     borrow,
     convert,
     current_stream,
@@ -169,6 +167,57 @@ def launcher(
         return launched(function, give, writes, dtypes, contiguous, on)
 
     return decorate if function is None else decorate(function)
+
+
+class Pointer:
+    """The address of a tensor, which it holds, with its dtype and device.
+
+    That is what Triton's kernels take. Made by `as_pointer` and by `launcher` with
+    ``give="pointer"``, whose pointers end with the call.
+    """
+
+    __slots__ = ("__weakref__", "_tensor")
+
+    def __init__(self, tensor: Tensor, /) -> None:
+        """Hold a tensor."""
+        self._tensor = tensor
+
+    def data_ptr(self) -> int:
+        """Return ``data_ptr`` of the tensor: the address of the first element.
+
+        Raises ``BufferError`` after the call that the pointer was made for.
+        """
+        return self._tensor.data_ptr
+
+    @property
+    def dtype(self) -> DType:
+        """Type of one element; its ``str`` is the name that Triton knows."""
+        return self._tensor.dtype
+
+    @property
+    def device(self) -> Device:
+        """Device that the memory is on."""
+        return self._tensor.device
+
+    def __repr__(self) -> str:
+        """Show the tensor."""
+        return f"dlx.Pointer to {self._tensor!r}"
+
+
+def as_pointer(x: object, /, stream: _StreamLike | None = None) -> Pointer:
+    """Import ``x`` as a `Pointer`, which holds its memory.
+
+    ``stream`` is the one that the pointer will be used on, as in `from_dlpack`; it
+    waits for the producer's. The memory goes back when the pointer is gone, and
+    ``stream`` is done with it.
+
+    A pointer says nothing of strides, and nothing of memory that must not be written
+    to: a kernel that takes one checks neither. `launcher` does, and makes the producer
+    wait for what was launched.
+
+    Raises the exceptions of `from_dlpack`.
+    """
+    return Pointer(from_dlpack(x, stream=stream))
 
 
 def trace(*, frames: int = 8, events: str | None = None) -> Trace:

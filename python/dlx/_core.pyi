@@ -33,14 +33,12 @@ __all__ = [
     "DType",
     "Device",
     "Kind",
-    "Pointer",
     "Stream",
     "Tensor",
     "Types",
     "__version__",
     "allocate",
     "array_interface",
-    "as_pointer",
     "borrow",
     "check_natives",
     "convert",
@@ -294,17 +292,6 @@ class borrow(Generic[_Lent]):
         /,
     ) -> None: ...
 
-@final
-class Pointer:
-    """The address of a tensor, which it holds, as Triton's kernels take it."""
-
-    def data_ptr(self) -> int: ...
-    @property
-    def dtype(self) -> DType: ...
-    @property
-    def device(self) -> Device: ...
-
-def as_pointer(x: object, /, stream: _StreamLike | None = None) -> Pointer: ...
 def current_stream(device: _DeviceLike, /) -> Stream:
     """Return dlx's current stream of ``device`` in this thread."""
 

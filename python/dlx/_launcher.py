@@ -6,10 +6,10 @@ import functools
 import inspect
 from collections.abc import Mapping
 from inspect import Parameter
-from sys import maxsize
+from operator import attrgetter
 from types import MethodType
 
-from . import _core
+from . import Pointer, _core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,25 +42,26 @@ def launched(
         each = {parameters.at(name, "dtypes"): dtypes[name] for name in dtypes}
         dtypes = [each.get(name) for name in parameters.names]
     if give not in _GIVEN:
-        raise ValueError(f"give is {give!r}; expected one of {', '.join(_GIVEN)}")
+        raise ValueError(f"give is {give!r}; expected one of {_GIVEN}")
     names = parameters.names
-    made = _core.launched_type()(
+    places = [len(parameters.fixed), parameters.receivers, _NO_STREAM]
+    if parameters.takes_stream:
+        places[-1] = names.index("stream")
+    return _Launched(
         function,
-        tuple(map(str, names)),
-        bytes(name in writing for name in names),
-        (
-            len(parameters.fixed),
-            parameters.receivers,
-            names.index("stream") if parameters.takes_stream else maxsize,
-        ),
-        _GIVEN.index(give),
-        (dtypes, contiguous),
+        {name: number for number, name in enumerate(names[:-2])},
+        ("stream",),
+        bytes([*places, *(name in writing for name in names)]),
+        dtypes,
+        contiguous,
+        give == "address",
+        Pointer if give == "pointer" else None,
         on,
         functools.partial(_note, function, names[: len(parameters.fixed)]),
     )
-    return functools.update_wrapper(made, function)
 
 
+_NO_STREAM = 255
 _GIVEN = ("address", "pointer", "tensor")
 
 
@@ -84,19 +85,20 @@ def _name(function: Any) -> str:
     return getattr(function, "__qualname__", None) or repr(function)
 
 
-class _Methods:
-    """What objects of `launched_type` can do besides being called."""
+_Launched = _core.launched_type()
+
+
+class _Attributes:
+    """What a launched function has besides being called."""
+
+    __doc__ = property(attrgetter("__wrapped__.__doc__"))
+    __module__ = property(attrgetter("__wrapped__.__module__"))
 
     def __get__(self: Any, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
     def __getattr__(self: Any, name: str) -> Any:
-        # From 3.14 on, `update_wrapper` copies no annotations: they are lazy.
-        if name == "__annotations__":
-            return self.__wrapped__.__annotations__
-        raise AttributeError(
-            f"a launched function has no attribute {name!r}", name=name, obj=self
-        )
+        return getattr(self.__wrapped__, name)
 
     def __reduce__(self: Any) -> str:
         return str(self.__qualname__)  # by reference, like functions
@@ -105,8 +107,11 @@ class _Methods:
         return f"<dlx.launcher of {_name(self.__wrapped__)}>"
 
 
-for _each in ("__get__", "__getattr__", "__reduce__", "__repr__"):
-    setattr(_core.launched_type(), _each, vars(_Methods)[_each])
+for _each in (
+    *("__doc__", "__module__"),
+    *("__get__", "__getattr__", "__reduce__", "__repr__"),
+):
+    setattr(_Launched, _each, vars(_Attributes)[_each])
 
 
 class _Parameters:

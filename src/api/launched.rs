@@ -8,14 +8,12 @@ use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyTuple, PyType};
+use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::api::accepted::Accepted;
 use crate::api::from_dlpack::{is_plain, is_tensor};
 use crate::api::lent::glance;
 use crate::api::loan::Loan;
-use crate::api::pointer::{Pointer, address};
 use crate::api::writing;
 use crate::cpython::call::vectorcall;
 use crate::cpython::lookup::lacks;
@@ -25,35 +23,31 @@ use crate::stream;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
 
-/// What the function gets in place of a tensor.
-#[derive(Clone, Copy, PartialEq)]
-enum Give {
-    Address,
-    Pointer,
-    Tensor,
-}
-
 /// A function that launches a kernel; what `dlx.launcher` makes.
 ///
-/// ``names`` are those of the parameters, and a byte of ``written`` tells of each whether its tensors are written to: first
-/// those that may be passed by position, and last one for all other positional arguments and one for all other keywords.
-/// ``dtype`` has a dtype for each, or is one for all. ``places`` are the number of parameters that may be passed by
-/// position, the number of receivers, which are left alone, and the parameter that is the stream, or one beyond all.
-/// ``on`` is a stream, or a function that tells it. ``note`` adds the name of an argument to an error.
-#[pyclass(frozen, subclass, dict, weakref, module = "dlx._core")]
+/// ``names`` has the number of each parameter, and ``last`` is ``("stream",)``. The bytes of ``places`` are how many may be passed by position, how many
+/// receivers are left alone, and which one is the stream (`NONE` for none); then, of each parameter, whether its tensors
+/// are written to, at the end of all other positional arguments and of all other keywords. ``dtype`` has a dtype for
+/// each, or is one for all. The function gets addresses, or views, or what ``made`` makes of a view. ``on`` is a stream,
+/// or a function that tells it. ``note`` adds the name of an argument to an error.
+#[pyclass(frozen, subclass, weakref, module = "dlx._core")]
 pub(crate) struct Launched {
     entry: Entry,
     function: Py<PyAny>,
-    names: Py<PyTuple>,
-    written: Vec<u8>,
-    positional: usize,
-    receivers: usize,
-    stream: usize,
-    give: Give,
+    names: Py<PyDict>,
+    last: Py<PyTuple>,
+    places: Vec<u8>,
+    has_addresses: bool,
     accepted: Option<Box<Accepted>>,
+    made: Option<Py<PyAny>>,
     on: Option<Py<PyAny>>,
-    note: Py<PyAny>,
+    note: Option<Py<PyAny>>,
 }
+
+/// Where the parameters begin in `places`.
+const FIRST: usize = 3;
+/// No parameter.
+const NONE: usize = 255;
 
 /// One call.
 struct Call<'a, 'py> {
@@ -67,28 +61,22 @@ struct Call<'a, 'py> {
     arguments: Arguments<'a, 'py>,
 }
 
-/// Return the class of launched functions, which are called by vector; made when it is first asked for.
+/// Return a new class of launched functions, which are called by vector.
 #[pyfunction]
-pub(crate) fn launched_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
-    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    let made = CLASS.get_or_try_init(py, || {
-        let sample = Launched {
-            entry: entry::<Launched>,
-            function: py.None(),
-            names: PyTuple::empty(py).unbind(),
-            written: Vec::new(),
-            positional: 0,
-            receivers: 0,
-            stream: 0,
-            give: Give::Tensor,
-            accepted: None,
-            on: None,
-            note: py.None(),
-        };
-        let sample = Bound::new(py, sample)?;
-        class(&sample, c"dlx._core.Launched").map(Bound::unbind)
-    })?;
-    Ok(made.bind(py))
+pub(crate) fn launched_type(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
+    let sample = Launched {
+        entry: entry::<Launched>,
+        function: py.None(),
+        names: PyDict::new(py).unbind(),
+        last: PyTuple::empty(py).unbind(),
+        places: Vec::new(),
+        has_addresses: false,
+        accepted: None,
+        made: None,
+        on: None,
+        note: None,
+    };
+    class(&Bound::new(py, sample)?, c"dlx._core.Launched")
 }
 
 impl Launched {
@@ -97,39 +85,44 @@ impl Launched {
     fn parameter(&self, arguments: &Arguments<'_, '_>, index: usize) -> PyResult<usize> {
         if index >= arguments.positional() {
             self.named(arguments, index)
-        } else if index < self.positional {
+        } else if index < usize::from(self.places[0]) {
             Ok(index)
         } else {
-            Ok(self.written.len() - 2)
+            Ok(self.places.len() - FIRST - 2)
         }
     }
 
     /// The parameter that gets an argument with a name.
     #[inline(never)]
     fn named(&self, arguments: &Arguments<'_, '_>, index: usize) -> PyResult<usize> {
-        let Some(names) = arguments.names else {
+        let (Some(x), Some(names)) = (arguments.values.get(index), arguments.names) else {
             return Ok(index);
         };
         let name = names.get_borrowed_item(index - arguments.positional())?;
-        // The last two stand for all others.
-        let others = self.written.len() - 2;
-        let known = self.names.bind(name.py());
-        for index in 0..others {
-            if known.get_borrowed_item(index)?.is(&*name) {
-                return Ok(index);
-            }
+        match self.names.bind(x.py()).get_item(name)? {
+            Some(number) => number.extract(),
+            None => Ok(self.places.len() - FIRST - 1),
         }
-        for index in 0..others {
-            if known.get_borrowed_item(index)?.eq(&name)? {
-                return Ok(index);
-            }
-        }
-        Ok(others + 1)
     }
 
-    /// Whether one of the parameters is the stream.
+    /// Whether tensors of a parameter are written to.
+    fn is_written(&self, parameter: usize) -> bool {
+        self.places[FIRST + parameter] != 0
+    }
+
+    /// The parameter that is the stream.
+    fn stream(&self) -> usize {
+        self.places[2].into()
+    }
+
+    /// Whether an argument is a receiver.
+    fn is_receiver(&self, index: usize) -> bool {
+        index < self.places[1].into()
+    }
+
+    /// Whether a parameter is the stream.
     fn takes_stream(&self) -> bool {
-        self.stream < self.written.len()
+        self.stream() != NONE
     }
 
     /// Which argument is the stream.
@@ -139,11 +132,11 @@ impl Launched {
             return Ok(None);
         }
         let positional = arguments.positional();
-        if self.stream < positional.min(self.positional) {
-            return Ok(Some(self.stream));
+        if self.stream() < positional.min(self.places[0].into()) {
+            return Ok(Some(self.stream()));
         }
         for index in positional..arguments.values.len() {
-            if self.named(arguments, index)? == self.stream {
+            if self.named(arguments, index)? == self.stream() {
                 return Ok(Some(index));
             }
         }
@@ -158,16 +151,16 @@ impl Launched {
         index: usize,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let x = arguments.values[index];
-        if index < self.receivers {
+        if self.is_receiver(index) {
             return Ok(Some(x.to_owned()));
         }
-        if self.give == Give::Address
+        if self.has_addresses
             && let Some(meta) = glance(&x)
         {
             let parameter = self.parameter(arguments, index)?;
             let accepted =
                 (self.accepted.as_ref()).is_none_or(|accepted| accepted.has(parameter, meta.dtype));
-            return match accepted && self.written[parameter] == 0 {
+            return match accepted && !self.is_written(parameter) {
                 true => Ok(Some(meta.data.addr().into_pyobject(x.py())?.into_any())),
                 false => Ok(None),
             };
@@ -184,16 +177,16 @@ impl Launched {
     ) -> PyResult<()> {
         let x = &*call.arguments.values[index];
         let parameter = self.parameter(&call.arguments, index)?;
-        let written = (self.written[parameter] != 0).then_some("the tensor");
+        let written = self.is_written(parameter).then_some("the tensor");
         let accepted = self
             .accepted
             .as_deref()
             .map(|accepted| (accepted, parameter));
         let mut value = x.clone();
-        if self.give == Give::Address {
+        if self.has_addresses {
             let place = call.lent.len();
             if let Some(snapshot) = call.loan.take(x, place, wanted, written, accepted)? {
-                value = address(&snapshot)?.into_pyobject(x.py())?.into_any();
+                value = address(x.py(), &snapshot)?;
                 call.held.push(snapshot);
             }
         } else {
@@ -220,12 +213,14 @@ impl Launched {
         let wanted = wanted.filter(|wanted| !wanted.is_none());
         for index in call.taken.len() - 1..call.arguments.values.len() {
             let x = call.arguments.values[index];
-            if at == Some(index) || index < self.receivers || is_plain(&x) || !is_lent(&x)? {
+            if at == Some(index) || self.is_receiver(index) || is_plain(&x) || !is_lent(&x)? {
                 call.taken.push(x.to_owned());
             } else if let Err(error) = self.lend(call, index, wanted.as_ref()) {
                 let names = call.arguments.names;
                 let arguments = (error.value(py), index, call.arguments.positional(), names);
-                self.note.bind(py).call1(arguments)?;
+                if let Some(note) = &self.note {
+                    note.bind(py).call1(arguments)?;
+                }
                 return Err(error);
             }
         }
@@ -262,20 +257,20 @@ impl Launched {
                 "stream=-1 orders nothing and names no stream to launch on; pass a stream",
             ));
         }
-        if self.give == Give::Address {
+        if self.has_addresses {
             call.loan.order(py)?;
             for (place, snapshot) in call.loan.ordered() {
                 let (index, _) = call.lent[place];
-                call.taken[index + 1] = address(snapshot)?.into_pyobject(py)?.into_any();
+                call.taken[index + 1] = address(py, snapshot)?;
             }
             return Ok(());
         }
         call.loan.join(py)?;
         for (place, &(index, _)) in call.lent.iter().enumerate() {
             if let Some(view) = call.loan.view(py, place) {
-                call.taken[index + 1] = match self.give {
-                    Give::Pointer => Pointer::new(view)?.into_any(),
-                    _ => view.into_any(),
+                call.taken[index + 1] = match &self.made {
+                    Some(made) => made.bind(py).call1((view,))?,
+                    None => view.into_any(),
                 };
             }
         }
@@ -298,9 +293,7 @@ impl Launched {
             return Ok(names.cloned());
         }
         taken.push(stream);
-        static ALONE: PyOnceLock<Py<PyTuple>> = PyOnceLock::new();
-        let make = || Ok::<_, PyErr>(PyTuple::new(py, [intern!(py, "stream")])?.unbind());
-        let alone = ALONE.get_or_try_init(py, make)?.bind(py);
+        let alone = self.last.bind(py);
         Ok(Some(match names {
             None => alone.clone(),
             Some(names) => names
@@ -321,9 +314,9 @@ impl Launched {
         // PyO3 does not count the attachment of an entry (S20).
         let py = taken[0].py();
         Python::attach(|_| {
-            let views = match self.give {
-                Give::Address => 0,
-                _ => arguments.values.len(),
+            let views = match self.has_addresses {
+                true => 0,
+                false => arguments.values.len(),
             };
             let mut call = Call {
                 taken,
@@ -340,8 +333,7 @@ impl Launched {
             let ended = self.end(py, call, has_run);
             match (result, ended) {
                 (Err(raised), Err(error)) if has_run => {
-                    let context = intern!(py, "__context__");
-                    error.value(py).setattr(context, raised.value(py))?;
+                    error.value(py).setattr("__context__", raised.value(py))?;
                     Err(error)
                 }
                 (Ok(_), Err(error)) => Err(error),
@@ -354,7 +346,7 @@ impl Launched {
     fn end<'py>(&self, py: Python<'py>, call: Call<'_, 'py>, has_run: bool) -> PyResult<()> {
         let mut ended = call.loan.end(py);
         for (index, parameter) in call.lent {
-            if has_run && self.written[parameter] != 0 {
+            if has_run && self.is_written(parameter) {
                 ended = ended.and(writing::increment_version(&call.arguments.values[index]));
             }
         }
@@ -393,6 +385,16 @@ impl ByVector for Launched {
     }
 }
 
+/// The address of the first element, or the handle of the buffer object that begins with it.
+fn address<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyAny>> {
+    let meta = snapshot.meta();
+    if meta.byte_offset != 0 {
+        let error = "the tensor begins inside of a buffer object, where there is no address; pass one that begins with it";
+        return Err(PyBufferError::new_err(error));
+    }
+    Ok(meta.data.addr().into_pyobject(py)?.into_any())
+}
+
 /// Whether `x`, which is no number or string, is a tensor.
 fn is_lent(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let (py, class) = (x.py(), x.get_type());
@@ -408,35 +410,39 @@ impl Launched {
     #[new]
     fn new(
         function: Py<PyAny>,
-        names: Py<PyTuple>,
-        written: &[u8],
-        places: (usize, usize, usize),
-        give: usize,
-        accepts: (Option<Bound<'_, PyAny>>, bool),
+        names: Py<PyDict>,
+        last: Py<PyTuple>,
+        places: &[u8],
+        dtype: Option<&Bound<'_, PyAny>>,
+        contiguous: bool,
+        has_addresses: bool,
+        made: Option<Py<PyAny>>,
         on: Option<Py<PyAny>>,
-        note: Py<PyAny>,
+        note: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        let (dtype, contiguous) = accepts;
-        let accepted = Accepted::of(dtype.as_ref(), contiguous, None, written.len())?;
-        let (positional, receivers, stream) = places;
         Ok(Self {
             entry: entry::<Self>,
+            accepted: Accepted::of(dtype, contiguous, None, places.len() - FIRST)?,
+            places: places.to_vec(),
             function,
             names,
-            written: written.to_vec(),
-            positional,
-            receivers,
-            stream,
-            give: [Give::Address, Give::Pointer, Give::Tensor][give],
-            accepted,
+            last,
+            has_addresses,
+            made,
             on,
             note,
         })
     }
 
+    #[getter]
+    fn __wrapped__(&self) -> &Py<PyAny> {
+        &self.function
+    }
+
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.function)?;
         visit.call(&self.on)?;
+        visit.call(&self.made)?;
         visit.call(&self.note)
     }
 }

@@ -155,7 +155,7 @@ fn call_attribute<'py>(
 
 /// Calls `function` with the `arguments` but for the first, whose place it may use; the last ones have `names`. See
 /// [`call`] for unwinding.
-#[inline]
+#[inline(never)]
 pub(crate) fn vectorcall<'py>(
     function: &Bound<'py, PyAny>,
     arguments: &mut [Bound<'py, PyAny>],

@@ -178,6 +178,26 @@ impl Table {
         object: &Bound<'_, PyAny>,
         may_be_fast: bool,
     ) -> PyResult<Option<DLTensor>> {
+        let Some(tensor) = self.unchecked(object)? else {
+            return Ok(None);
+        };
+        if may_be_fast && is_fast(&tensor, 0) {
+            return Ok(Some(tensor));
+        }
+        // SAFETY: the producer lends the dimensions until it regains control (R129).
+        if unsafe { is_exact(&tensor, 0) }? {
+            return Ok(Some(tensor));
+        }
+        // A view cannot be corrected: nothing would own the correction.
+        Err(Error::refused(
+            "the tensor has no strides, or a data pointer that dlx has to normalize, so it can be exported but not lent",
+        )
+        .into())
+    }
+
+    /// As [`Self::borrow`], without checks.
+    #[inline(always)]
+    fn unchecked(&self, object: &Bound<'_, PyAny>) -> PyResult<Option<DLTensor>> {
         let Some(borrow) = self.borrow else {
             return Ok(None);
         };
@@ -192,19 +212,7 @@ impl Table {
             return Err(broken(&object.get_type(), BORROW, EXCEPTION_SET));
         }
         // SAFETY: a table that succeeds has filled `out` (R123).
-        let tensor = unsafe { out.assume_init() };
-        if may_be_fast && is_fast(&tensor, 0) {
-            return Ok(Some(tensor));
-        }
-        // SAFETY: the producer lends the dimensions until it regains control (R129).
-        if unsafe { is_exact(&tensor, 0) }? {
-            return Ok(Some(tensor));
-        }
-        // A view cannot be corrected: nothing would own the correction.
-        Err(Error::refused(
-            "the tensor has no strides, or a data pointer that dlx has to normalize, so it can be exported but not lent",
-        )
-        .into())
+        Ok(Some(unsafe { out.assume_init() }))
     }
 }
 
@@ -213,7 +221,7 @@ impl Table {
     /// offset of the last element from the first. `None` for all others, and if the table fails.
     #[inline(always)]
     pub(crate) fn borrow_row_major(&self, object: &Bound<'_, PyAny>) -> Option<(Meta, u32)> {
-        let tensor = match self.borrow(object, true) {
+        let tensor = match self.unchecked(object) {
             Ok(tensor) => tensor?,
             Err(error) => {
                 // PyO3 may not count the attachment (S20).
