@@ -33,6 +33,8 @@ PATHS = {
     "dlx.Tensor.__dlpack__": "d.__dlpack__(max_version=(1, 3))",
     "np.from_dlpack(dlx)": "np.from_dlpack(d)",
     "dlx.borrow(ndarray)": "with dlx.borrow(a) as (x, s): pass",
+    "dlx.launcher, three torch tensors": "launch(t, t2, t3)",
+    "dlx.launcher, the third written": "launch_out(t, t2, t3)",
     "dlx.convert(torch, np.ndarray)": "dlx.convert(t, np.ndarray)",
     "dlx.convert(ndarray, torch.Tensor)": "dlx.convert(a, torch.Tensor)",
     "MyArr over torch: dltensor_from_py": "c.borrow_loop_table(m_table, mt, n)",
@@ -53,6 +55,9 @@ FLOORS = {
     "dlx.convert(__dlpack__ alone, np.ndarray)": "np.from_dlpack(p)",
     "np.from_dlpack(dlx)": "np.from_dlpack(a)",
     "dlx.borrow(ndarray)": "with memoryview(a) as x: pass",
+    "dlx.launcher, three torch tensors": (
+        "take(c.address(t), c.address(t2), c.address(t3))"
+    ),
     "dlx.convert(torch, np.ndarray)": "t.numpy()",
     "dlx.convert(ndarray, torch.Tensor)": "torch.from_numpy(a)",
     "MyArr over torch: dltensor_from_py": "c.borrow_loop_table(t_table, t, n)",
