@@ -192,6 +192,27 @@ def test_a_wrong_option_is_an_error_at_the_decorator(
         dlx.launcher(lambda x: x, **options)
 
 
+def test_a_list_of_dtypes_is_refused() -> None:
+    """docs/launcher.md, Refused: it would depend on the order."""
+    wrong: Any = ["int8", None, None]
+    with pytest.raises(TypeError, match="a dict by parameter"):
+        dlx.launcher(lambda x: x, dtypes=wrong)
+
+
+@pytest.mark.parametrize("count", [252, 253])
+def test_up_to_253_parameters_are_told_apart(count: int) -> None:
+    """docs/launcher.md: the last one is the stream."""
+    scope: dict[str, Any] = {}
+    names = ", ".join(f"x{i}" for i in range(count - 1))
+    exec(f"def f({names}, stream): return x0, stream", scope)
+    made: Any = dlx.launcher(scope["f"])
+    assert made(*[X] * (count - 1)) == (ADDRESS, 0)
+    exec(f"def f({names}, x, stream, *args): return 0", scope)
+    if count == 253:
+        with pytest.raises(ValueError, match="parameters, which is more than 253"):
+            dlx.launcher(scope["f"])
+
+
 def test_what_on_raises_passes_through() -> None:
     """docs/launcher.md, Streams: before anything is lent."""
 

@@ -41,9 +41,15 @@ def launched(
     if isinstance(dtypes, Mapping):
         each = {parameters.at(name, "dtypes"): dtypes[name] for name in dtypes}
         dtypes = [each.get(name) for name in parameters.names]
+    elif isinstance(dtypes, list):
+        raise TypeError("dtypes is a list; expected a dtype, or a dict by parameter")
     if give not in _GIVEN:
         raise ValueError(f"give is {give!r}; expected one of {_GIVEN}")
     names = parameters.names
+    if len(names) > _NO_STREAM:
+        raise ValueError(
+            f"{function!r} has {len(names) - 2} parameters, which is more than 253"
+        )
     places = [len(parameters.fixed), parameters.receivers, _NO_STREAM]
     if parameters.takes_stream:
         places[-1] = names.index("stream")

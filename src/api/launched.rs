@@ -25,11 +25,11 @@ use crate::types::device;
 
 /// A function that launches a kernel; what `dlx.launcher` makes.
 ///
-/// ``names`` has the number of each parameter, and ``last`` is ``("stream",)``. The bytes of ``places`` are how many may be passed by position, how many
-/// receivers are left alone, and which one is the stream (`NONE` for none); then, of each parameter, whether its tensors
-/// are written to, at the end of all other positional arguments and of all other keywords. ``dtype`` has a dtype for
-/// each, or is one for all. The function gets addresses, or views, or what ``made`` makes of a view. ``on`` is a stream,
-/// or a function that tells it. ``note`` adds the name of an argument to an error.
+/// ``names`` has the number of each parameter, and ``last`` is ``("stream",)``. The bytes of ``places`` are how many may be
+/// passed by position, how many receivers are left alone, and which one is the stream (`NONE` for none); then, of each
+/// parameter, whether its tensors are written to, at the end of all other positional arguments and of all other keywords.
+/// ``dtype`` has a dtype for each, or is one for all. The function gets addresses, or views, or what ``made`` makes of a
+/// view. ``on`` is a stream, or a function that tells it. ``note`` adds the name of an argument to an error.
 #[pyclass(frozen, subclass, weakref, module = "dlx._core")]
 pub(crate) struct Launched {
     entry: Entry,
@@ -197,8 +197,8 @@ impl Launched {
         Ok(())
     }
 
-    /// Takes the arguments that have not been taken, and makes the stream of the call wait for the tensors; returns the names
-    /// of the arguments. `at` is the argument that is the stream.
+    /// Takes the arguments that have not been taken, and makes the stream of the call wait for the tensors; returns the
+    /// names of the arguments. `at` is the argument that is the stream.
     fn begin<'py>(
         &self,
         py: Python<'py>,
@@ -235,8 +235,8 @@ impl Launched {
         self.with_stream(py, &mut call.taken, names, at, stream)
     }
 
-    /// Makes the stream of the call wait for the tensors that were lent, and puts those into their places that had to wait
-    /// for this.
+    /// Makes the stream of the call wait for the tensors that were lent, and puts those into their places that had to
+    /// wait for this.
     #[inline(never)]
     fn order<'py>(
         &self,
@@ -408,6 +408,7 @@ fn is_lent(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 #[pymethods]
 impl Launched {
     #[new]
+    #[allow(clippy::too_many_arguments, reason = "what `dlx.launcher` finds out")]
     fn new(
         function: Py<PyAny>,
         names: Py<PyDict>,
