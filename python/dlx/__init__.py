@@ -176,7 +176,7 @@ class Pointer:
     ``give="pointer"``, whose pointers end with the call.
     """
 
-    __slots__ = ("__weakref__", "_tensor")
+    __slots__ = {"__weakref__": "", "_tensor": "What it points to."}
 
     def __init__(self, tensor: Tensor, /) -> None:
         """Hold a tensor."""
