@@ -12,7 +12,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.optional_libraries import requires
 from support.python_process import run_python
@@ -83,6 +83,7 @@ def test_keywords_are_treated_alike() -> None:
     )
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 4), max_size=40), st.integers(0, 40))
 def test_any_number_of_arguments_keeps_its_order(kinds: list[int], named: int) -> None:
     """docs/launcher.md, Arguments."""
@@ -96,6 +97,55 @@ def test_any_number_of_arguments_keeps_its_order(kinds: list[int], named: int) -
         **{f"k{i}": objects[kind] for i, kind in enumerate(kinds[split:])},
     )
     assert [*args, *kwargs.values()] == [wanted[kind] for kind in kinds]
+
+
+@st.composite
+def torch_tensors(draw: st.DrawFn) -> Any:
+    """A tensor of torch, of the usual forms and others, by views of views."""
+    torch = requires("torch")
+    dtypes = [torch.float32, torch.int8, torch.bool, torch.complex64, torch.bfloat16]
+    x = torch.ones(draw(st.lists(st.integers(0, 4), max_size=4)))
+    x = x.to(draw(st.sampled_from(dtypes)))
+    for kind in draw(st.lists(st.integers(0, 6), max_size=4)):
+        if kind == 0 and x.ndim:
+            x = x[draw(st.integers(0, len(x))) :]
+        elif kind == 1 and x.ndim:
+            x = x[:: draw(st.integers(1, 3))]
+        elif kind == 2 and x.ndim > 1:
+            x = x.transpose(0, -1)
+        elif kind == 3:
+            x = x.expand(draw(st.integers(1, 2)), *x.shape)
+        elif kind == 4:
+            x = x.conj() if x.is_complex() else x.detach()
+        elif kind == 5 and x.is_floating_point() and x.is_leaf:
+            x.requires_grad_()
+        elif kind == 6:
+            x = torch.nn.Parameter(x, requires_grad=False)
+    return x
+
+
+@settings(deadline=None)
+@given(torch_tensors(), st.booleans(), st.sampled_from([None, "float32", "int8"]))
+def test_an_address_is_given_and_refused_as_a_tensor_is(
+    x: Any, contiguous: bool, dtype: Any
+) -> None:
+    """docs/launcher.md, Refused: however the address is found."""
+    answers = []
+    ways: Any = {"address": int, "tensor": lambda t: t.data_ptr}
+    for give, see in ways.items():
+        launched: Any = dlx.launcher(
+            lambda x, see: see(x),
+            give=give,
+            dtypes=dtype,
+            contiguous=contiguous,
+        )
+        try:
+            answers.append(launched(x, see))
+        except BufferError as error:
+            answers.append(str(error))
+    assert answers[0] == answers[1]
+    if isinstance(answers[0], int):
+        assert answers[0] == (x.data_ptr() if x.numel() else 0)
 
 
 def test_a_view_ends_with_the_call() -> None:
