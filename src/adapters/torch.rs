@@ -201,9 +201,7 @@ impl TorchClass {
     #[inline(always)]
     pub(crate) fn holds_view(&self, tensor: &Bound<'_, PyAny>, view: &Meta, last: u32) -> bool {
         match self {
-            Self::Plain(guards) => {
-                guards.storage(tensor).0 != 0 && guards.holds(tensor, view, last)
-            }
+            Self::Plain(guards) => guards.holds_view(tensor, view, last),
             Self::Subclass => false,
         }
     }
