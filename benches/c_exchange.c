@@ -58,6 +58,15 @@ static PyObject *from_table(PyObject *module, PyObject *const *args, Py_ssize_t 
     return new_tensor(managed);
 }
 
+static PyObject *address(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
+    DLTensor view;
+    (void)module;
+    if (!one_argument(nargs)) return NULL;
+    const DLPackExchangeAPI *api = lookup(Py_TYPE(args[0]));
+    if (api == NULL || api->dltensor_from_py_object_no_sync(args[0], &view) != 0) return NULL;
+    return PyLong_FromVoidPtr((char *)view.data + view.byte_offset);
+}
+
 static PyObject *from_protocol(PyObject *module, PyObject *const *args, Py_ssize_t nargs) {
     (void)module;
     if (!one_argument(nargs)) return NULL;
@@ -181,6 +190,7 @@ static PyObject *allocator_loop(PyObject *module, PyObject *args) {
 
 static PyMethodDef functions[] = {
     {"from_table", METHOD(from_table), METH_FASTCALL, "from_table(x): Tensor, by the table of type(x)."},
+    {"address", METHOD(address), METH_FASTCALL, "address(x): int, by the table of type(x)."},
     {"from_protocol", METHOD(from_protocol), METH_FASTCALL, "from_protocol(x): Tensor, by __dlpack__."},
     {"borrow_loop", borrow_loop, METH_VARARGS, "borrow_loop(x, n): cached lookup and borrow."},
     {"borrow_loop_table", borrow_loop_table, METH_VARARGS, "borrow_loop_table(table, x, n): borrow."},

@@ -87,6 +87,8 @@ _TO_NUMPY = ("dlx.convert(torch, np.ndarray)", "dlx.convert(t, np.ndarray)")
 _TO_TORCH = ("dlx.convert(ndarray, torch.Tensor)", "dlx.convert(a, torch.Tensor)")
 _TREE = ("dlx.convert_tree(100 torch, np.ndarray)", "dlx.convert_tree(ts, np.ndarray)")
 _TORCH_OUT = ("torch.from_dlpack(dlx)", "torch.from_dlpack(d)")
+_LAUNCH = ("dlx.launcher, three torch tensors", "launch(t, t2, t3)")
+_LAUNCH_OUT = ("dlx.launcher, the third written", "launch_out(t, t2, t3)")
 _CALL = ("tvm-ffi call, three dlx tensors", "nop(d, d2, d3)")
 _MIXIN_TORCH = ("tvm-ffi call, three MyArr over torch", "nop(mt, mt2, mt3)")
 _MIXIN_NUMPY = ("tvm-ffi call, three MyArr over ndarrays", "nop(ma, ma2, ma3)")
@@ -242,6 +244,27 @@ ROWS = [
         0.769,
         Clock.LOOP,
         published,
+    ),
+    # The function of a kernel, with addresses.
+    Row(
+        *_LAUNCH,
+        "the function of C's addresses",
+        "take(c.address(t), c.address(t2), c.address(t3))",
+        1.25,
+    ),
+    Row(
+        *_LAUNCH,
+        "dlx.from_dlpack of each",
+        "dlx.from_dlpack(t); dlx.from_dlpack(t2); dlx.from_dlpack(t3)",
+        0.9,
+    ),
+    Row(
+        *_LAUNCH, "with dlx.borrow", "with dlx.borrow(t, t2, t3) as (x, y, z, s): pass"
+    ),
+    Row(
+        *_LAUNCH_OUT,
+        "with dlx.borrow",
+        "with dlx.borrow(t, t2, out=t3, dtype='float32') as (x, y, z, s): pass",
     ),
     # Of types without a table.
     Row(*_PYTHON, "np.from_dlpack(the same)", "np.from_dlpack(p)"),

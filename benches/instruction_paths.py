@@ -40,6 +40,8 @@ PATHS = {
     "dlx.empty(like=torch.Tensor)": "dlx.empty((8,), 'float32', like=torch.Tensor)",
     "dlx.borrow(ndarray)": "with dlx.borrow(a) as (x, s): pass",
     "dlx.borrow(three torch)": "with dlx.borrow(t, t2, t3): pass",
+    "dlx.launcher, three torch tensors": "launch(t, t2, t3)",
+    "dlx.launcher, the third written": "launch_out(t, t2, t3)",
     "dlx.convert(torch, np.ndarray)": "dlx.convert(t, np.ndarray)",
     "dlx.convert(ndarray, torch.Tensor)": "dlx.convert(a, torch.Tensor)",
     "dlx.bridge, two torch tensors": "bridged(t, t2)",
@@ -71,6 +73,8 @@ FLOORS = {
     "dlx.borrow(ndarray)": "with memoryview(a) as x: pass",
     "dlx.borrow(three torch)": "; ".join(
         f"dlx.from_dlpack({x})" for x in ("t", "t2", "t3")
+    "dlx.launcher, three torch tensors": (
+        "take(c.address(t), c.address(t2), c.address(t3))"
     ),
     "dlx.convert(torch, np.ndarray)": "t.numpy()",
     "dlx.convert(ndarray, torch.Tensor)": "torch.from_numpy(a)",

@@ -1,4 +1,4 @@
-//! The Python API: `from_dlpack`, the methods of `Tensor` and `Stream`, `borrow`.
+//! The Python API: `from_dlpack`, the methods of `Tensor` and `Stream`, `borrow`, `launcher`.
 //!
 //! Parses arguments and builds results; the rooms below do the work. A function with a fast entry (`fast.rs`) behaves
 //! the same through either.
@@ -10,6 +10,7 @@ pub(crate) mod entry;
 pub(crate) mod fast;
 pub(crate) mod from_buffer;
 pub(crate) mod from_dlpack;
+pub(crate) mod launched;
 pub(crate) mod lent;
 mod loan;
 mod parts;

@@ -12,3 +12,4 @@ pub(crate) mod lookup;
 pub(crate) mod modules;
 pub(crate) mod symbol;
 pub(crate) mod type_map;
+pub(crate) mod vector;

@@ -48,6 +48,8 @@ mod _core {
     #[pymodule_export]
     use crate::api::from_dlpack::is_tensor;
     #[pymodule_export]
+    use crate::api::launched::launched_type;
+    #[pymodule_export]
     use crate::api::trace::trace_with;
     #[pymodule_export]
     use crate::api::tree::map_tree;

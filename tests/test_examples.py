@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,6 +16,7 @@ from decay import covariance, fit
 from dlx.testing import check_mixin
 from kernel import compile_for_gpu, gated
 from labelled import Labelled
+from launchers import WAYS
 from mapped_file import Mapped, load, save
 from support.optional_libraries import requires
 
@@ -57,6 +59,8 @@ NEEDS = {
     "decay": ["polars", "torch", "jax"],
     "kernel": [],
     "labelled": [],
+    "launch_triton": ["torch"],
+    "launchers": ["numpy"],
     "mapped_file": [],
 }
 
@@ -242,6 +246,34 @@ def test_the_source_of_the_kernel_compiles_for_a_gpu() -> None:
     requires("cuda.core")
     requires("cuda.bindings.nvrtc")
     assert b"gated" in bytes(compile_for_gpu("sm_90").code)
+
+
+@pytest.mark.parametrize("name", ["ctypes", "Numba"])
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax.numpy"])
+def test_a_launcher_takes_tensors_of_each_library(name: str, library: str) -> None:
+    """docs/launcher.md, Examples: those that run without a GPU."""
+    make, is_here = WAYS[name]
+    if not is_here():
+        pytest.skip(f"{name} is not installed")
+    module, saxpy = requires(library), make()
+    x = dlx.convert(np.arange(6, dtype="f4"), module)
+    y = dlx.convert(np.ones(6, dtype="f4"), module)
+    out = np.zeros(6, "f4")
+    saxpy(2.0, x, y, out, 6)
+    assert out.tolist() == [1, 3, 5, 7, 9, 11]
+    with pytest.raises(BufferError, match="float64") as refused:
+        saxpy(2.0, x, out.astype("f8"), out, 6)
+    assert refused.value.__notes__[0].startswith("argument ")
+
+
+def test_triton_interprets_a_kernel_over_tensors_of_two_libraries() -> None:
+    """docs/launcher.md, Examples: elsewhere, as TensorFlow may be here."""
+    requires("torch")
+    if find_spec("triton") is None:
+        pytest.skip("triton is not installed: torch brings it on Linux")
+    command = [sys.executable, str(EXAMPLES / "launch_triton.py")]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert ran.stdout.endswith(": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]\n")
 
 
 def test_the_decay_is_that_of_its_numbers() -> None:

@@ -15,6 +15,7 @@ DOCUMENTS = (
     "docs/convert.md",
     "docs/devices.md",
     "docs/inspect.md",
+    "docs/launcher.md",
     "docs/sharing.md",
     "docs/trace.md",
 )

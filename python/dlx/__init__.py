@@ -36,8 +36,18 @@ from ._tree import convert_tree
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any, Literal, TypeVar, overload
+
+    from ._core import _DTypeLike, _StreamLike
     from ._inspection import Inspection
     from ._tracing import Held, Trace
+
+    R = TypeVar("R")
+    Give = Literal["address", "pointer", "tensor"]
+    Parameters = str | int | Iterable[str | int]
+    DTypes = _DTypeLike | Mapping[str | int, _DTypeLike | None]
+    On = _StreamLike | Callable[[], _StreamLike | None]
 
 __all__ = [
     "ArrayInterfaceMixin",
@@ -47,9 +57,11 @@ __all__ = [
     "Device",
     "DeviceType",
     "ExchangeMixin",
+    "Pointer",
     "Stream",
     "Tensor",
     "__version__",
+    "as_pointer",
     "borrow",
     "bridge",
     "convert",
@@ -61,6 +73,7 @@ __all__ = [
     "from_dlpack",
     "from_pointer",
     "inspect",
+    "launcher",
     "live",
     "publish",
     "stream",
@@ -89,6 +102,126 @@ def inspect(x: object, *, exports: bool = True) -> Inspection:
     return inspect(x, exports=exports)
 
 
+if TYPE_CHECKING:
+
+    @overload
+    def launcher(
+        function: Callable[..., R],
+        /,
+        *,
+        give: Give = "address",
+        writes: Parameters = (),
+        dtypes: DTypes | None = None,
+        contiguous: bool = True,
+        on: On | None = None,
+    ) -> Callable[..., R]: ...
+    @overload
+    def launcher(
+        function: None = None,
+        /,
+        *,
+        give: Give = "address",
+        writes: Parameters = (),
+        dtypes: DTypes | None = None,
+        contiguous: bool = True,
+        on: On | None = None,
+    ) -> Callable[[Callable[..., R]], Callable[..., R]]: ...
+
+
+def launcher(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    give: Give = "address",
+    writes: Parameters = (),
+    dtypes: DTypes | None = None,
+    contiguous: bool = True,
+    on: On | None = None,
+) -> Any:
+    """Let a function that launches a kernel take tensors of any library.
+
+    A call does what a `borrow` block does, in less time. The function gets each tensor
+    as ``give`` says: ``"address"`` an int, ``"pointer"`` a `Pointer`, ``"tensor"`` a
+    `Tensor`, both valid until it returns. Tensors are told by their type; other values
+    are passed on, and containers are not looked into. If the function has a parameter
+    ``stream``, it gets the stream to launch on as an int, 0 if all tensors are on the
+    CPU: that of the first tensor's library, or the ``stream`` of the call, as in
+    `borrow`. Otherwise ``on`` says which one it launches on: a stream, or a function
+    that is asked at each call. That stream waits for those of the tensors before the
+    call, and they wait for it afterwards, also if the function raises.
+
+    ``writes`` names the parameters whose tensors are written to, by name or position.
+    ``dtypes`` is the dtype of all tensors, or those of some parameters in a dict.
+    ``contiguous=False`` accepts all strides, which an address does not tell.
+
+    ``@dlx.launcher`` is a decorator, with and without arguments, also of methods, whose
+    ``self`` is passed on. The result shows the attributes of the function.
+
+    Raises ``BufferError`` before the call for tensors that `borrow` would refuse: of
+    another dtype, not row-major, or not known to be writable and in ``writes``; and if
+    nothing says which stream the function launches on. Raises ``TypeError`` for a
+    function whose calls do not run it (coroutines, generators) and ``ValueError`` for
+    ``writes`` and ``dtypes`` that name no parameter. Sources: R122, R143, H1, H2.
+    """
+    from ._launcher import launched
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        return launched(function, give, writes, dtypes, contiguous, on)
+
+    return decorate if function is None else decorate(function)
+
+
+class Pointer:
+    """The address of a tensor, which it holds, with its dtype and device.
+
+    That is what Triton's kernels take. Made by `as_pointer` and by `launcher` with
+    ``give="pointer"``, whose pointers end with the call.
+    """
+
+    __slots__ = {"__weakref__": "", "_tensor": "What it points to."}
+
+    def __init__(self, tensor: Tensor, /) -> None:
+        """Hold a tensor."""
+        self._tensor = tensor
+
+    def data_ptr(self) -> int:
+        """Return ``data_ptr`` of the tensor: the address of the first element.
+
+        Raises ``BufferError`` after the call that the pointer was made for.
+        """
+        return self._tensor.data_ptr
+
+    @property
+    def dtype(self) -> DType:
+        """Type of one element; its ``str`` is the name that Triton knows."""
+        return self._tensor.dtype
+
+    @property
+    def device(self) -> Device:
+        """Device that the memory is on."""
+        return self._tensor.device
+
+    def __repr__(self) -> str:
+        """Show the tensor."""
+        return f"dlx.Pointer to {self._tensor!r}"
+
+
+def as_pointer(x: object, /, stream: _StreamLike | None = None) -> Pointer:
+    """Import ``x`` as a `Pointer`, which holds its memory.
+
+    ``stream`` is the one that the pointer will be used on, as in `from_dlpack`; it
+    waits for the producer's. The memory goes back when the pointer is gone, and
+    ``stream`` is done with it.
+
+    A pointer says nothing of strides, and nothing of memory that must not be written
+    to: a kernel that takes one checks neither. `launcher` does, and makes the producer
+    wait for what was launched.
+
+    Raises the exceptions of `from_dlpack`.
+    """
+    return Pointer(from_dlpack(x, stream=stream))
+
+
 def trace(*, frames: int = 8, events: str | None = None) -> Trace:
     """Return a context manager that notes who holds memory that passes through dlx.
 
@@ -100,9 +233,9 @@ def trace(*, frames: int = 8, events: str | None = None) -> Trace:
 
     Noted are `from_dlpack`, `convert`, `from_pointer`, `empty`, ``Tensor.__dlpack__``
     and the exchange tables of dlx, of mixin classes and of published ones. Not noted
-    are `bridge`, `borrow`, whose block ends it, `from_buffer`, copies that a conversion
-    or ``Tensor.to`` makes, and consumers that read a buffer or an array interface:
-    their import stays listed while they hold it.
+    are `bridge`, `borrow` and `launcher`, whose block ends it, `from_buffer`, copies
+    that a conversion or ``Tensor.to`` makes, and consumers that read a buffer or an
+    array interface: their import stays listed while they hold it.
 
     Raises ``RuntimeError`` on a free-threaded Python without the GIL.
     """

@@ -56,6 +56,7 @@ __all__ = [
     "import_tensor",
     "increment_version",
     "is_tensor",
+    "launched_type",
     "map_tree",
     "mixin",
     "placed",
@@ -670,6 +671,7 @@ class Bridged:
 
 # Called by `dlx.check`.
 
+def launched_type() -> type[Any]: ...
 def check_natives() -> ModuleType:
     """Make a module of the functions in ``src/api/check.rs``."""
 

@@ -19,6 +19,7 @@ use pyo3::types::PyType;
 use crate::abi::DLDataType;
 use crate::cpython::lookup::{is_static, is_subtype};
 use crate::cpython::modules::{loaded, loaded_class};
+use crate::tensor::checked::Meta;
 use crate::tensor::snapshot::Snapshot;
 use guards::Guards;
 use questions::is_lazy;
@@ -206,6 +207,15 @@ impl TorchClass {
     ) -> bool {
         let has_memory = matches!(self, Self::Plain(guards) if guards.storage(tensor).0 != 0);
         self.holds(tensor, made, last.filter(|_| has_memory))
+    }
+
+    /// As [`Self::holds`], for a view of a tensor that may be without memory.
+    #[inline(always)]
+    pub(crate) fn holds_view(&self, tensor: &Bound<'_, PyAny>, view: &Meta, last: u32) -> bool {
+        match self {
+            Self::Plain(guards) => guards.holds_view(tensor, view, last),
+            Self::Subclass => false,
+        }
     }
 
     /// Refuses a tensor without memory: its address is only its offset, and not NULL if it is a view.

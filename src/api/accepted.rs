@@ -54,6 +54,15 @@ impl Accepted {
         })))
     }
 
+    /// Whether row-major elements of `dtype` at any address are accepted of the tensor at `index`.
+    pub(super) fn has(&self, index: usize, dtype: DLDataType) -> bool {
+        self.align == 1
+            && self
+                .dtypes
+                .at(index)
+                .is_none_or(|accepted| accepted == dtype)
+    }
+
     /// Refuses the tensor at `index` if the kernel does not accept it.
     pub(super) fn check(
         &self,

@@ -16,7 +16,6 @@ use crate::api::writing;
 use crate::stream;
 use crate::stream::PyStream;
 use crate::tensor::object::Tensor;
-use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
 
 /// ``with dlx.borrow(a, b, out=c, stream=None) as (ta, tb, tc, s):`` lends tensors of any library to a kernel.
@@ -116,17 +115,15 @@ impl Borrow {
         let count = tensors.len();
         self.entered.enter(py, count + self.out.len(), |loan| {
             let wanted = self.stream.as_ref().map(|stream| stream.bind(py));
-            let check = |index, snapshot: &Snapshot| match &self.accepted {
-                Some(accepted) => Ok(accepted.check(index, snapshot, index >= count)?),
-                None => Ok(()),
-            };
+            let accepted = |index| self.accepted.as_deref().map(|accepted| (accepted, index));
             for x in tensors.iter_borrowed() {
-                if let Err(error) = loan.lend(&x, wanted, false, check) {
+                if let Err(error) = loan.lend(&x, wanted, None, accepted(loan.count())) {
                     return Err(self.noted(error, loan.count(), py));
                 }
             }
             for x in &self.out {
-                if let Err(error) = loan.lend(x.bind(py), wanted, true, check) {
+                let accepted = accepted(loan.count());
+                if let Err(error) = loan.lend(x.bind(py), wanted, Some("out"), accepted) {
                     return Err(self.noted(error, loan.count(), py));
                 }
             }
@@ -193,9 +190,12 @@ impl Use {
             if !stream::has_streams(device) {
                 stream::wanted(wanted, device)?;
             }
-            loan.lend(tensor.as_any(), wanted, false, |_, _| Ok(()))?;
+            loan.lend(tensor.as_any(), wanted, None, None)?;
             loan.join(py)?;
-            Ok(loan.view(py).unwrap_or_else(|| py.None().into_bound(py)))
+            match loan.view(py, 0) {
+                Some(view) => Ok(view.into_any()),
+                None => Ok(py.None().into_bound(py)),
+            }
         })
     }
 

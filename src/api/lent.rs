@@ -21,6 +21,7 @@ use crate::stream::Stream;
 use crate::stream::end::End;
 use crate::stream::order::Waits;
 use crate::stream::usage::{Library, StreamUsage};
+use crate::tensor::checked::Meta;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::Error;
@@ -77,6 +78,22 @@ pub(crate) fn lend(
         },
         Way::Protocol(_) | Way::Undecided | Way::TensorFlow => of_protocol(x, stream, wanted),
     }
+}
+
+/// What [`lend`] would lend of a plain torch tensor on the CPU with row-major elements, which the caller holds; `None` for
+/// all others, and where `lend` might refuse.
+#[inline(always)]
+pub(super) fn glance(x: &Bound<'_, PyAny>) -> Option<Meta> {
+    let Some(Way::Table(table, Some(kind))) = cache::remembered(x) else {
+        return None;
+    };
+    let (meta, last) = table.borrow_row_major(x)?;
+    if let Err(error) = kind.check_borrow(x, meta.dtype) {
+        // PyO3 may not count the attachment (S20).
+        Python::attach(|_| drop(error));
+        return None;
+    }
+    kind.holds_view(x, &meta, last).then_some(meta)
 }
 
 /// Borrows from the table again, after a first view has been read.

@@ -8,6 +8,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::api::accepted::Accepted;
 use crate::api::lent::{Lent, lend};
 use crate::api::writing;
 use crate::stream;
@@ -32,7 +33,8 @@ pub(super) struct Loan {
 }
 
 impl Loan {
-    fn of(count: usize) -> Self {
+    /// A loan with room for `count` views.
+    pub(super) fn of(count: usize) -> Self {
         Self {
             stream: None,
             views: Vec::with_capacity(count),
@@ -56,47 +58,53 @@ impl Loan {
         self.stream.as_ref()
     }
 
-    /// Lends `x`, and takes the stream of the first tensor on a device with streams, unless one is `wanted`.
+    /// Lends `x`, with a view, which is there after [`Self::join`] at the latest.
     pub(super) fn lend(
         &mut self,
         x: &Bound<'_, PyAny>,
         wanted: Option<&Bound<'_, PyAny>>,
-        writable: bool,
-        check: impl FnOnce(usize, &Snapshot) -> PyResult<()>,
+        written: Option<&str>,
+        accepted: Option<(&Accepted, usize)>,
     ) -> PyResult<()> {
-        let mut lent = lend(x, self.stream.as_ref(), wanted)?;
-        if writable {
-            lent.snapshot = writing::writable(x, lent.snapshot)?;
-        }
-        let place = self.count();
-        check(place, &lent.snapshot)?;
-        if stream::has_streams(lent.device()) {
-            if self.stream.is_none() {
-                self.stream = stream_of(&lent, wanted, x.py())?;
-            }
-            self.ordered.push((place, lent));
-        } else {
-            let view = Tensor::holding(x.py(), lent.snapshot)?;
+        if let Some(snapshot) = self.take(x, self.count(), wanted, written, accepted)? {
+            let view = Tensor::holding(x.py(), snapshot)?;
             self.views.push(view.unbind());
         }
         Ok(())
     }
 
+    /// Lends `x`, the tensor number `place`, and returns its memory; that on a device with streams is kept until the end,
+    /// and the first of those gives the stream, unless one is `wanted`.
+    ///
+    /// `written` names a tensor that will be written to; what is `accepted` is that of a number among the options.
+    pub(super) fn take(
+        &mut self,
+        x: &Bound<'_, PyAny>,
+        place: usize,
+        wanted: Option<&Bound<'_, PyAny>>,
+        written: Option<&str>,
+        accepted: Option<(&Accepted, usize)>,
+    ) -> PyResult<Option<Snapshot>> {
+        let mut lent = lend(x, self.stream.as_ref(), wanted)?;
+        if let Some(name) = written {
+            lent.snapshot = writing::writable(x, lent.snapshot, name)?;
+        }
+        if let Some((accepted, index)) = accepted {
+            accepted.check(index, &lent.snapshot, written.is_some())?;
+        }
+        if !stream::has_streams(lent.device()) {
+            return Ok(Some(lent.snapshot));
+        }
+        if self.stream.is_none() {
+            self.stream = stream_of(&lent, wanted, x.py())?;
+        }
+        self.ordered.push((place, lent));
+        Ok(None)
+    }
+
     /// Makes the block's stream wait for the tensors, whose views are all there then.
     pub(super) fn join(&mut self, py: Python<'_>) -> PyResult<()> {
-        if let Some(stream) = &self.stream {
-            let mut waits = Waits::default();
-            for (_, lent) in &mut self.ordered {
-                lent.collect(py, &mut waits)?;
-            }
-            let joined = order::all(stream, &waits, Joined::Back);
-            // A refusal comes before the first wait, so nothing is joined; an error of the driver may come after one.
-            self.is_joined = matches!(joined, Ok(_) | Err(Error::Driver(_)));
-            if joined.is_err() {
-                self.ordered.iter_mut().for_each(|(_, lent)| lent.uncover());
-            }
-            joined?;
-        }
+        self.order(py)?;
         for (place, lent) in &self.ordered {
             let snapshot = match &self.stream {
                 Some(stream) => lent.view(stream)?,
@@ -111,6 +119,32 @@ impl Loan {
         Ok(())
     }
 
+    /// Makes the block's stream wait for the tensors.
+    pub(super) fn order(&mut self, py: Python<'_>) -> PyResult<()> {
+        let Some(stream) = &self.stream else {
+            return Ok(());
+        };
+        let mut waits = Waits::default();
+        for (_, lent) in &mut self.ordered {
+            lent.collect(py, &mut waits)?;
+        }
+        let joined = order::all(stream, &waits, Joined::Back);
+        // A refusal comes before the first wait, so nothing is joined; an error of the driver may come after one.
+        self.is_joined = matches!(joined, Ok(_) | Err(Error::Driver(_)));
+        if joined.is_err() {
+            self.ordered.iter_mut().for_each(|(_, lent)| lent.uncover());
+        }
+        joined?;
+        Ok(())
+    }
+
+    /// The tensors on devices with streams, with their numbers.
+    pub(super) fn ordered(&self) -> impl Iterator<Item = (usize, &Snapshot)> {
+        self.ordered
+            .iter()
+            .map(|(place, lent)| (*place, &lent.snapshot))
+    }
+
     /// The views, then `last`; the borrower may keep them.
     pub(super) fn views<'py>(&self, last: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
         let py = last.py();
@@ -122,14 +156,14 @@ impl Loan {
         PyTuple::new(py, (0..count).map(item))
     }
 
-    /// The only view.
-    pub(super) fn view<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
-        let view = self.views.first()?;
-        Some(view.bind(py).clone().into_any())
+    /// The view of tensor number `place`.
+    pub(super) fn view<'py>(&self, py: Python<'py>, place: usize) -> Option<Bound<'py, Tensor>> {
+        let view = self.views.get(place)?;
+        Some(view.bind(py).clone())
     }
 
     /// Ends the views, and makes the streams of the tensors wait for that of the block.
-    fn end(self, py: Python<'_>) -> PyResult<()> {
+    pub(super) fn end(self, py: Python<'_>) -> PyResult<()> {
         for view in &self.views {
             view.get().end();
         }

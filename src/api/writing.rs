@@ -23,10 +23,10 @@ use crate::{adapters, stream};
 ///
 /// # Errors
 ///
-/// `BufferError` if the memory must not be written, or is not known to be writable.
-pub(crate) fn writable(x: &Bound<'_, PyAny>, snapshot: Snapshot) -> PyResult<Snapshot> {
+/// `BufferError` if the memory must not be written, or is not known to be writable; it calls the tensor `name`.
+pub(crate) fn writable(x: &Bound<'_, PyAny>, snapshot: Snapshot, name: &str) -> PyResult<Snapshot> {
     if let Some(why) = refusal(x, &snapshot)? {
-        return Err(PyBufferError::new_err(format!("out {why}")));
+        return Err(PyBufferError::new_err(format!("{name} {why}")));
     }
     if snapshot.is_protected() {
         Ok(snapshot.writable()?)
@@ -124,10 +124,10 @@ pub(crate) fn written<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>
     let no_order = stream::NO_SYNC.into_pyobject(py)?.into_any();
     let lent = lend(x, None, Some(&no_order))?.snapshot;
     if !lent.has(MAYBE_READ_ONLY) {
-        writable(x, lent)?;
+        writable(x, lent, "out")?;
         return Ok(x.clone());
     }
     // Another export may have other flags, so return the very export that was checked.
-    let snapshot = writable(x, from_dlpack(x, &Request::NOTHING)?)?;
+    let snapshot = writable(x, from_dlpack(x, &Request::NOTHING)?, "out")?;
     Ok(Tensor::new(py, snapshot)?.into_any())
 }

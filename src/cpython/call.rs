@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::thread;
 
-use pyo3::exceptions::PyAttributeError;
+use pyo3::exceptions::{PyAttributeError, PySystemError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
@@ -35,6 +35,8 @@ type VectorcallMethod = unsafe extern "C-unwind" fn(
 struct Functions {
     get_optional_attr: Option<GetOptionalAttr>,
     vectorcall_method: Option<VectorcallMethod>,
+    /// `PyObject_Vectorcall`, whose first parameter is the callable object in place of a name, the last one likewise.
+    vectorcall: Option<VectorcallMethod>,
 }
 
 /// `PY_VECTORCALL_ARGUMENTS_OFFSET`: the callee may temporarily overwrite the first argument's slot.
@@ -51,6 +53,8 @@ fn functions() -> Functions {
             .or_else(|| unsafe { symbol("_PyObject_LookupAttr") }),
         // SAFETY: `PyObject_VectorcallMethod` has had this signature since CPython 3.9 (S23).
         vectorcall_method: unsafe { symbol("PyObject_VectorcallMethod") },
+        // SAFETY: `PyObject_Vectorcall` has had this signature since CPython 3.9 (S23).
+        vectorcall: unsafe { symbol("PyObject_Vectorcall") },
     })
 }
 
@@ -149,6 +153,36 @@ fn call_attribute<'py>(
     call(&method, Some(&keywords))
 }
 
+/// Calls `function` with the `arguments` but for the first, whose place it may use; the last ones have `names`. See
+/// [`call`] for unwinding.
+#[inline(never)]
+pub(crate) fn vectorcall<'py>(
+    function: &Bound<'py, PyAny>,
+    arguments: &mut [Bound<'py, PyAny>],
+    names: Option<&Bound<'py, PyTuple>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let positional = arguments.len() - 1 - names.map_or(0, |names| names.len());
+    let Some(vectorcall) = functions().vectorcall else {
+        return Err(PySystemError::new_err("CPython has no PyObject_Vectorcall"));
+    };
+    let first = arguments.as_mut_ptr().wrapping_add(1);
+    let stop = Stop;
+    // SAFETY: the function, the arguments and one of them for each name are live, the thread is attached, and there is
+    // a place before them that may be written to; a `Bound` is the pointer to its object. An unwind other than a panic
+    // stops in `stop`.
+    let result = unsafe {
+        vectorcall(
+            function.as_ptr(),
+            first.cast(),
+            positional | ARGUMENTS_OFFSET,
+            names.map_or(null_mut(), Bound::as_ptr),
+        )
+    };
+    std::mem::forget(stop);
+    // SAFETY: a new reference, or NULL with an exception.
+    unsafe { Bound::from_owned_ptr_or_err(function.py(), result) }
+}
+
 /// Calls a producer's method with these keyword arguments.
 ///
 /// Before CPython 3.14, `pthread_exit` unwinds a thread that tries to reattach during finalization. Rust aborts the
@@ -205,9 +239,11 @@ mod tests {
         let Functions {
             get_optional_attr,
             vectorcall_method,
+            vectorcall,
         } = functions();
         assert!(get_optional_attr.is_some());
         assert!(vectorcall_method.is_some());
+        assert!(vectorcall.is_some());
     }
 
     #[test]
@@ -235,6 +271,27 @@ mod tests {
                     .map(|answer| answer.map_or_else(|error| error.to_string(), |_| String::new()));
                     assert!(!texts[0].is_empty() && texts[0] == texts[1]);
                 }
+            }
+            Ok(())
+        })
+    }
+
+    #[test]
+    fn a_function_gets_its_arguments_by_vector() -> PyResult<()> {
+        Python::attach(|py| {
+            let code = c"def f(*args, **keywords): return args, list(keywords.items())";
+            let function = PyModule::from_code(py, code, c"f.py", c"f")?.getattr("f")?;
+            let names = PyTuple::new(py, ["a", "b"])?;
+            for count in 0..4 {
+                let number = |i: i32| i.into_pyobject(py).map(Bound::into_any);
+                let mut arguments = (0..=count).map(number).collect::<Result<Vec<_>, _>>()?;
+                let names = (count > 1).then_some(&names);
+                let named = names.map_or(0, |names| names.len());
+                let positional = arguments.len() - 1 - named;
+                let (got, keywords): (Vec<i32>, Vec<(String, i32)>) =
+                    vectorcall(&function, &mut arguments, names)?.extract()?;
+                assert_eq!(got, (1..=positional as i32).collect::<Vec<_>>());
+                assert_eq!(keywords.len(), named);
             }
             Ok(())
         })

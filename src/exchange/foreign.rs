@@ -4,6 +4,7 @@ mod making;
 
 use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
@@ -21,6 +22,7 @@ use crate::tensor::checked::{Checked, Meta, dimensions, is_exact, is_fast};
 use crate::tensor::managed::{Managed, ManagedVersioned};
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::error::{Error, type_name};
+use crate::types::layout::MAX_NDIM;
 
 /// A foreign table of major version 1 that can export.
 #[derive(Clone, Copy)]
@@ -176,6 +178,26 @@ impl Table {
         object: &Bound<'_, PyAny>,
         may_be_fast: bool,
     ) -> PyResult<Option<DLTensor>> {
+        let Some(tensor) = self.unchecked(object)? else {
+            return Ok(None);
+        };
+        if may_be_fast && is_fast(&tensor, 0) {
+            return Ok(Some(tensor));
+        }
+        // SAFETY: the producer lends the dimensions until it regains control (R129).
+        if unsafe { is_exact(&tensor, 0) }? {
+            return Ok(Some(tensor));
+        }
+        // A view cannot be corrected: nothing would own the correction.
+        Err(Error::refused(
+            "the tensor has no strides, or a data pointer that dlx has to normalize, so it can be exported but not lent",
+        )
+        .into())
+    }
+
+    /// As [`Self::borrow`], without checks.
+    #[inline(always)]
+    fn unchecked(&self, object: &Bound<'_, PyAny>) -> PyResult<Option<DLTensor>> {
         let Some(borrow) = self.borrow else {
             return Ok(None);
         };
@@ -190,23 +212,46 @@ impl Table {
             return Err(broken(&object.get_type(), BORROW, EXCEPTION_SET));
         }
         // SAFETY: a table that succeeds has filled `out` (R123).
-        let tensor = unsafe { out.assume_init() };
-        if may_be_fast && is_fast(&tensor, 0) {
-            return Ok(Some(tensor));
-        }
-        // SAFETY: the producer lends the dimensions until it regains control (R129).
-        if unsafe { is_exact(&tensor, 0) }? {
-            return Ok(Some(tensor));
-        }
-        // A view cannot be corrected: nothing would own the correction.
-        Err(Error::refused(
-            "the tensor has no strides, or a data pointer that dlx has to normalize, so it can be exported but not lent",
-        )
-        .into())
+        Ok(Some(unsafe { out.assume_init() }))
     }
 }
 
 impl Table {
+    /// As [`Self::borrow`], without the dimensions, if the tensor has the common form and row-major elements: also the
+    /// offset of the last element from the first. `None` for all others, and if the table fails.
+    #[inline(always)]
+    pub(crate) fn borrow_row_major(&self, object: &Bound<'_, PyAny>) -> Option<(Meta, u32)> {
+        let tensor = match self.unchecked(object) {
+            Ok(tensor) => tensor?,
+            Err(error) => {
+                // PyO3 may not count the attachment (S20).
+                Python::attach(|_| drop(error));
+                return None;
+            }
+        };
+        let ndim = usize::try_from(tensor.ndim).ok()?;
+        if !is_fast(&tensor, 0) || ndim > MAX_NDIM || tensor.shape.is_null() {
+            return None;
+        }
+        let read = |values: *mut i64, index: usize| {
+            // SAFETY: the producer lends `ndim` extents and strides until it regains control (R129).
+            let value = unsafe { values.add(index) };
+            // SAFETY: as above; another thread may change it, so it is read once and atomically (S13, torch's layout).
+            unsafe { AtomicI64::from_ptr(value) }.load(Ordering::Relaxed)
+        };
+        let mut size = 1_i64;
+        for index in (0..ndim).rev() {
+            let extent = read(tensor.shape, index);
+            if extent != 1 && read(tensor.strides, index) != size {
+                return None;
+            }
+            size = size.checked_mul(extent)?;
+        }
+        // No elements have no last one.
+        let last = u32::try_from(size - 1).ok()?;
+        Some((Meta::on_cpu(tensor.data, tensor.dtype, 0), last))
+    }
+
     /// As [`Self::borrow`], with a copy of the dimensions, and a reference to `object` to keep the memory. For a tensor
     /// that was not checked further, also the offset of its last element, if that is known (`Snapshot::import_fast`).
     #[inline(never)]

@@ -29,7 +29,7 @@ class Group:
 OTHER_LIBRARIES = "numba or jax or pinned"
 ORDER = (
     *("test_events*.py", "test_order*.py"),
-    *("test_hazards*.py", "test_current_stream*.py"),
+    *("test_hazards*.py", "test_current_stream*.py", "test_launcher*.py"),
 )
 """Two groups divide these files."""
 
@@ -42,7 +42,7 @@ GROUPS = [
     ),
     Group(
         "order",
-        "events, order and hazards with torch and CuPy",
+        "events, order, launches and hazards with torch and CuPy",
         8,
         ORDER,
         only=f"not ({OTHER_LIBRARIES})",

@@ -55,6 +55,25 @@ with dlx.borrow(x) as (tx, tt, s):  # type: ignore[misc]  # pyright: ignore[repo
     pass
 
 
+# launcher: any arguments in place of addresses, and the function's own result.
+@dlx.launcher
+def plain(a: int, *, stream: int) -> float:
+    """Launch a kernel."""
+    return 1.0
+
+
+@dlx.launcher(give="pointer", writes=["out", 0], dtypes={"out": "float32"}, on=1)
+def pointers(a: dlx.Pointer, out: dlx.Pointer) -> int:
+    """Launch a kernel of Triton."""
+    return a.data_ptr()
+
+
+assert_type(plain(x), float)
+assert_type(pointers(x, out=t), int)
+assert_type(dlx.as_pointer(x, stream=1).dtype, dlx.DType)
+dlx.launcher(plain, give="view")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue,reportArgumentType]
+
+
 @dlx.bridge(np)
 def scaled(a: NDArray[Any], b: NDArray[Any], *, factor: float = 1) -> NDArray[Any]:
     """A function of NumPy arrays."""

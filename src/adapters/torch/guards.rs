@@ -118,10 +118,14 @@ impl Guards {
     /// `meta`. [`Self::check`] has refused tensors without memory, whose address is only an offset.
     #[inline(always)]
     pub(super) fn holds(&self, tensor: &Bound<'_, PyAny>, meta: &Meta, last: u32) -> bool {
-        let (base, nbytes) = self.storage(tensor);
-        let bytes = (u64::from(last) + 1) * u64::from(dtype::bits(meta.dtype) / 8);
-        let start = (meta.data.addr() as u64).wrapping_sub(base);
-        start < nbytes && bytes <= nbytes - start
+        is_inside(self.storage(tensor), meta, last)
+    }
+
+    /// As [`Self::holds`], also of a tensor that may be without memory.
+    #[inline(always)]
+    pub(super) fn holds_view(&self, tensor: &Bound<'_, PyAny>, meta: &Meta, last: u32) -> bool {
+        let storage = self.storage(tensor);
+        storage.0 != 0 && is_inside(storage, meta, last)
     }
 
     /// As [`Self::holds`], for any shape and strides.
@@ -190,6 +194,14 @@ impl Guards {
         }
         Ok(())
     }
+}
+
+/// Whether a storage, by its start and size in bytes, contains the elements.
+#[inline(always)]
+fn is_inside((base, nbytes): (u64, u64), meta: &Meta, last: u32) -> bool {
+    let bytes = (u64::from(last) + 1) * u64::from(dtype::bits(meta.dtype) / 8);
+    let start = (meta.data.addr() as u64).wrapping_sub(base);
+    start < nbytes && bytes <= nbytes - start
 }
 
 /// The slow path of [`Guards::storage`], which asks torch.

@@ -1,0 +1,170 @@
+//! Classes whose objects CPython calls by vector, without a tuple and a dict of the arguments (S28 of `docs/safety.md`).
+
+use std::ffi::{CStr, c_ulong, c_void};
+use std::ptr::{NonNull, null_mut};
+use std::slice;
+
+use pyo3::PyClass;
+use pyo3::exceptions::PySystemError;
+use pyo3::ffi;
+use pyo3::panic::PanicException;
+use pyo3::prelude::*;
+use pyo3::pyclass::boolean_struct::True;
+use pyo3::types::{PyTuple, PyType};
+
+use crate::cpython::boundary::{guard, panic_message};
+use crate::cpython::symbol::symbol;
+
+/// `vectorcallfunc`.
+pub(crate) type Entry = unsafe extern "C" fn(
+    *mut ffi::PyObject,
+    *const *mut ffi::PyObject,
+    usize,
+    *mut ffi::PyObject,
+) -> *mut ffi::PyObject;
+
+/// The arguments of a call, the last of which have names.
+#[derive(Clone, Copy)]
+pub(crate) struct Arguments<'a, 'py> {
+    pub(crate) values: &'a [Borrowed<'a, 'py, PyAny>],
+    pub(crate) names: Option<&'a Bound<'py, PyTuple>>,
+}
+
+impl Arguments<'_, '_> {
+    /// How many have no names.
+    pub(crate) fn positional(&self) -> usize {
+        self.values.len() - self.names.map_or(0, |names| names.len())
+    }
+}
+
+/// A class of PyO3 whose objects are called by vector.
+pub(crate) trait ByVector: PyClass<Frozen = True> + Sync {
+    /// A field that holds [`entry`] for this class.
+    fn entry(&self) -> &Entry;
+
+    /// Calls the object. PyO3 does not count the attachment (S20).
+    fn call<'py>(
+        &self,
+        py: Python<'py>,
+        arguments: Arguments<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyAny>>;
+}
+
+/// What CPython calls for objects of a class that [`class`] has made.
+///
+/// # Safety
+///
+/// Called by CPython with the thread attached, an object of `T`, as many positional arguments as `count` says without its
+/// highest bit, then one value for each name in `names`, which is a tuple or NULL.
+pub(crate) unsafe extern "C" fn entry<T: ByVector>(
+    object: *mut ffi::PyObject,
+    values: *const *mut ffi::PyObject,
+    count: usize,
+    names: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    let body = || {
+        // SAFETY: the caller's promise.
+        match unsafe { call::<T>(object, values, count, names) } {
+            Ok(made) => made.into_ptr(),
+            Err(error) => raised(error),
+        }
+    };
+    guard(body, |payload| {
+        let message = panic_message(&*payload);
+        Python::attach(|_| raised(PanicException::new_err((message,))))
+    })
+}
+
+/// Sets `error` as the exception, and returns NULL.
+#[cold]
+#[inline(never)]
+fn raised(error: PyErr) -> *mut ffi::PyObject {
+    Python::attach(|py| error.restore(py));
+    null_mut()
+}
+
+/// As [`entry`].
+///
+/// # Safety
+///
+/// As for [`entry`].
+#[inline(always)]
+unsafe fn call<'py, T: ByVector>(
+    object: *mut ffi::PyObject,
+    values: *const *mut ffi::PyObject,
+    count: usize,
+    names: *mut ffi::PyObject,
+) -> PyResult<Bound<'py, PyAny>> {
+    // SAFETY: the caller's promise.
+    let py = unsafe { Python::assume_attached() };
+    // SAFETY: the caller holds the object during the call.
+    let object = unsafe { Borrowed::from_ptr(py, object) };
+    // SAFETY: an object of `T`, as the caller promises.
+    let object = unsafe { object.cast_unchecked::<T>() };
+    // SAFETY: as for the object, if it is not NULL.
+    let names = NonNull::new(names).map(|names| unsafe { Borrowed::from_ptr(py, names.as_ptr()) });
+    // SAFETY: the caller passes a tuple.
+    let names = names.map(|names| unsafe { names.cast_unchecked::<PyTuple>() });
+    let count = (count & !OFFSET) + names.as_ref().map_or(0, |names| names.len());
+    let values = match count {
+        0 => &[],
+        // SAFETY: so many live objects, which the caller holds during the call, and a `Borrowed` is the pointer to one.
+        _ => unsafe { slice::from_raw_parts(values.cast(), count) },
+    };
+    let names = names.as_deref();
+    object.get().call(py, Arguments { values, names })
+}
+
+/// `PY_VECTORCALL_ARGUMENTS_OFFSET`.
+const OFFSET: usize = 1 << (usize::BITS - 1);
+
+/// `Py_TPFLAGS_HAVE_VECTORCALL`, since CPython 3.8; in the stable ABI since 3.12.
+const BY_VECTOR: c_ulong = 1 << 11;
+
+/// A class derived from PyO3's of `T`, named `name`, of whose objects `sample` shows the layout.
+///
+/// # Errors
+///
+/// `SystemError` if CPython cannot call by vector.
+pub(crate) fn class<'py, T: ByVector>(
+    sample: &Bound<'py, T>,
+    name: &'static CStr,
+) -> PyResult<Bound<'py, PyType>> {
+    let py = sample.py();
+    // SAFETY: `PyVectorcall_Call` is a function, whose address is only passed on.
+    let Some(by_tuple) = (unsafe { symbol::<*mut c_void>("PyVectorcall_Call") }) else {
+        return Err(PySystemError::new_err("CPython has no PyVectorcall_Call"));
+    };
+    let offset = (&raw const *sample.get().entry()).addr() - sample.as_ptr().addr();
+    let mut members = [
+        ffi::PyMemberDef {
+            name: c"__vectorcalloffset__".as_ptr(),
+            type_code: ffi::Py_T_PYSSIZET,
+            // Within an object.
+            offset: offset as ffi::Py_ssize_t,
+            flags: ffi::Py_READONLY,
+            ..Default::default()
+        },
+        ffi::PyMemberDef::default(),
+    ];
+    let mut slots = [
+        (ffi::Py_tp_members, members.as_mut_ptr().cast()),
+        (ffi::Py_tp_call, by_tuple),
+        (0, null_mut()),
+    ]
+    .map(|(slot, pfunc)| ffi::PyType_Slot { slot, pfunc });
+    let mut spec = ffi::PyType_Spec {
+        name: name.as_ptr(),
+        basicsize: 0,
+        itemsize: 0,
+        flags: (ffi::Py_TPFLAGS_DEFAULT | BY_VECTOR) as _,
+        slots: slots.as_mut_ptr(),
+    };
+    let bases = PyTuple::new(py, [sample.as_any().get_type()])?;
+    // SAFETY: attached; the slots have values of their types and the last is zero, the members likewise, and CPython
+    // copies them all.
+    let class = unsafe { ffi::PyType_FromSpecWithBases(&mut spec, bases.as_ptr()) };
+    // SAFETY: a new reference, or NULL with an exception.
+    let class = unsafe { Bound::from_owned_ptr_or_err(py, class) }?;
+    Ok(class.cast_into()?)
+}

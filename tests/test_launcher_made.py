@@ -1,0 +1,253 @@
+"""What `dlx.launcher` makes of a function: a callable that shows its attributes."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import gc
+import inspect
+import operator
+import pickle
+import weakref
+from typing import Any
+
+import dlx
+import numpy as np
+import pytest
+
+X = np.zeros(3)
+ADDRESS = X.ctypes.data
+
+
+@dlx.launcher(writes="out")
+def launch(x: int, out: int, n: int = 1, *, stream: int) -> tuple[int, ...]:
+    """Launch."""
+    return x, out, n, stream
+
+
+def test_it_shows_the_attributes_of_the_function() -> None:
+    """docs/launcher.md, What it makes."""
+    made: Any = launch
+    assert made.__name__ == made.__qualname__ == "launch"
+    assert (made.__doc__, made.__module__) == ("Launch.", __name__)
+    assert made.__annotations__ == made.__wrapped__.__annotations__
+    assert inspect.signature(made) == inspect.signature(made.__wrapped__)
+    assert repr(made) == "<dlx.launcher of launch>"
+    assert callable(made)
+    made.__wrapped__.grid = 3
+    assert made.grid == 3
+    with pytest.raises(AttributeError, match="no attribute 'missing'"):
+        made.missing  # noqa: B018
+
+
+def test_it_is_pickled_and_copied_by_reference() -> None:
+    """docs/launcher.md, What it makes: like a function."""
+    assert pickle.loads(pickle.dumps(launch)) is launch
+    assert copy.copy(launch) is copy.deepcopy(launch) is launch
+
+
+class Kernels:
+    """Functions in a class."""
+
+    n = 3
+
+    @dlx.launcher
+    def method(self, x: int, n: int = 0) -> Any:
+        """Return the arguments."""
+        return self, x, n
+
+    @dlx.launcher
+    @staticmethod
+    def static(x: int) -> Any:
+        """Return the argument."""
+        return x
+
+    @classmethod
+    @dlx.launcher
+    def of_class(cls, x: int) -> Any:
+        """Return the arguments."""
+        return cls, x
+
+    @dlx.launcher
+    @classmethod
+    def of_class_too(cls, x: int) -> Any:
+        """Return the arguments."""
+        return cls, x
+
+
+def test_it_is_a_method_in_a_class() -> None:
+    """docs/launcher.md, What it makes: the receiver is passed on."""
+    kernels = Kernels()
+    assert kernels.method(X, n=2) == (kernels, ADDRESS, 2)
+    assert Kernels.method(kernels, X) == (kernels, ADDRESS, 0)
+    assert kernels.static(X) == Kernels.static(X) == ADDRESS
+    assert kernels.of_class(X) == Kernels.of_class_too(X) == (Kernels, ADDRESS)
+
+
+def test_a_receiver_that_is_a_tensor_is_passed_on() -> None:
+    """docs/launcher.md, What it makes: as by `bridge`."""
+
+    class Array(np.ndarray[Any, Any]):
+        @dlx.launcher
+        def launch(self, x: int) -> Any:
+            return self, x
+
+    array = X.view(Array)
+    receiver, x = array.launch(array)
+    assert receiver is array
+    assert x == ADDRESS
+
+
+@pytest.mark.parametrize("name", ["self", "cls"])
+def test_only_the_first_parameter_is_a_receiver(name: str) -> None:
+    """docs/launcher.md, What it makes."""
+    scope: dict[str, Any] = {}
+    exec(f"def first({name}, x): return {name}, x", scope)
+    exec(f"def second(x, {name}): return {name}, x", scope)
+    launchers: list[Any] = [dlx.launcher(scope[key]) for key in ("first", "second")]
+    receiver, x = launchers[0](X, X)
+    assert (receiver is X, x) == (True, ADDRESS)
+    assert launchers[1](X, X) == (ADDRESS, ADDRESS)
+
+
+CALLABLES = [
+    functools.partial(lambda n, x: (n, x), 5),
+    operator.itemgetter(slice(None)),
+    type("Callable", (), {"__call__": lambda self, x: x})(),
+    print,
+    lambda x: x,
+    dlx.launcher(lambda x: x),
+]
+
+
+@pytest.mark.parametrize("function", CALLABLES, ids=repr)
+def test_every_callable_can_be_launched(function: Any) -> None:
+    """docs/launcher.md, What it makes."""
+    made: Any = dlx.launcher(function, give="tensor")
+    assert "launcher of" in repr(made)
+    if function is not print:
+        made(X)
+
+
+async def coroutine(x: int) -> None:
+    """Run later."""
+
+
+def generator(x: int) -> Any:
+    """Run later."""
+    yield x
+
+
+async def asynchronous(x: int) -> Any:
+    """Run later."""
+    yield x
+
+
+@pytest.mark.parametrize("function", [coroutine, generator, asynchronous])
+def test_what_runs_after_its_call_is_refused(function: Any) -> None:
+    """docs/launcher.md, Refused: the tensors would be given back before."""
+    with pytest.raises(TypeError, match="runs after its call"):
+        dlx.launcher(function)
+
+
+def test_what_is_not_callable_is_refused() -> None:
+    """docs/launcher.md, Refused."""
+    with pytest.raises(TypeError, match="3 cannot be launched; expected a callable"):
+        dlx.launcher(3)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"writes": "y"}, {"writes": ["x", 3]}, {"writes": -1}, {"dtypes": {"y": "int8"}}],
+    ids=repr,
+)
+def test_a_name_that_is_no_parameter_is_refused(options: Any) -> None:
+    """docs/launcher.md, Refused: it would not be checked."""
+    with pytest.raises(ValueError, match=r"(writes|dtypes) has .* no parameter of"):
+        dlx.launcher(lambda x, *, n=3: x, **options)
+
+
+def test_a_name_of_a_function_without_signature_is_refused() -> None:
+    """docs/launcher.md, Refused: positions are known."""
+    with pytest.raises(ValueError, match="writes has 'out'"):
+        dlx.launcher(iter, writes="out")
+    locked = np.frombuffer(b"12", "u1")
+    with pytest.raises(BufferError, match="read-only"):
+        dlx.launcher(iter, writes=0)(locked)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"give": "view"}, "expected one of .'address', 'pointer', 'tensor'"),
+        ({"dtypes": "real"}, "not a dtype of DLPack"),
+        ({"dtypes": {"x": "real"}}, "not a dtype of DLPack"),
+    ],
+)
+def test_a_wrong_option_is_an_error_at_the_decorator(
+    options: Any, message: str
+) -> None:
+    """docs/launcher.md, Refused."""
+    with pytest.raises(ValueError, match=message):
+        dlx.launcher(lambda x: x, **options)
+
+
+def test_a_list_of_dtypes_is_refused() -> None:
+    """docs/launcher.md, Refused: it would depend on the order."""
+    wrong: Any = ["int8", None, None]
+    with pytest.raises(TypeError, match="a dict by parameter"):
+        dlx.launcher(lambda x: x, dtypes=wrong)
+
+
+@pytest.mark.parametrize("count", [252, 253])
+def test_up_to_253_parameters_are_told_apart(count: int) -> None:
+    """docs/launcher.md: the last one is the stream."""
+    scope: dict[str, Any] = {}
+    names = ", ".join(f"x{i}" for i in range(count - 1))
+    exec(f"def f({names}, stream): return x0, stream", scope)
+    made: Any = dlx.launcher(scope["f"])
+    assert made(*[X] * (count - 1)) == (ADDRESS, 0)
+    exec(f"def f({names}, x, stream, *args): return 0", scope)
+    if count == 253:
+        with pytest.raises(ValueError, match="parameters, which is more than 253"):
+            dlx.launcher(scope["f"])
+
+
+def test_what_on_raises_passes_through() -> None:
+    """docs/launcher.md, Streams: before anything is lent."""
+
+    def on() -> Any:
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        dlx.launcher(lambda x: x, on=on)(X)
+    wrong: Any = "stream"
+    with pytest.raises(TypeError, match="stream must be an int"):
+        dlx.launcher(lambda x: x, on=wrong)(X)
+
+
+def test_a_launcher_in_a_cycle_is_collected() -> None:
+    """docs/safety.md, S28: through the function and its attributes."""
+
+    def make() -> weakref.ref[Any]:
+        def recursive(x: int) -> Any:
+            return made
+
+        made: Any = dlx.launcher(recursive, on=lambda: made and None)
+        recursive.made = made  # type: ignore[attr-defined]
+        return weakref.ref(made)
+
+    death = make()
+    gc.collect()
+    assert death() is None
+
+
+def test_it_calls_itself() -> None:
+    """docs/launcher.md: a call has no state but its own."""
+
+    @dlx.launcher(give="tensor", writes="x")
+    def recursive(x: dlx.Tensor, depth: int) -> Any:
+        inner = recursive(x, depth - 1) if depth else ()
+        return (x.data_ptr, *inner)
+
+    assert recursive(X, 3) == (ADDRESS,) * 4
