@@ -73,6 +73,7 @@ FLOORS = {
     "dlx.borrow(ndarray)": "with memoryview(a) as x: pass",
     "dlx.borrow(three torch)": "; ".join(
         f"dlx.from_dlpack({x})" for x in ("t", "t2", "t3")
+    ),
     "dlx.launcher, three torch tensors": (
         "take(c.address(t), c.address(t2), c.address(t3))"
     ),
