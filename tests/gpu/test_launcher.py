@@ -167,7 +167,9 @@ def struck(gpu: Machine, library: str, *, is_ordered: bool) -> int:
     """Return in how many rounds the hazard strikes."""
     client = client_of(library)
     with client.stream(gpu.p):
-        # What loads something when it is first used does so here.
+        # What loads something when it is first used does so here, not behind the gate.
+        client.write(client.full(OLD), OLD)
+        gpu.synchronize()
         mutate(gpu, client, is_ordered=False)
         rounds = range(hazards.ROUNDS)
         strikes = sum(mutate(gpu, client, is_ordered=is_ordered) for _ in rounds)
