@@ -103,6 +103,7 @@ gpu-kit: $(VENV)/tools  ## make build/gpu-kit, which runs on a GPU machine witho
 wheel: $(VENV)/tools  ## build the abi3 wheel and the sdist, and try the wheel in fresh environments
 	rm -rf dist
 	$(BIN)/maturin build --release --strip --locked --compression-level 9 --out dist
+	$(BIN)/python tests/wheel/deflate.py dist/*.whl
 	$(BIN)/maturin sdist --out dist
 	$(BIN)/python tests/wheel/check.py dist $(PYTHONS)
 

@@ -30,6 +30,8 @@ PATHS = {
     "dlx.from_dlpack(dlx)": "dlx.from_dlpack(d)",
     "dlx.from_dlpack(__dlpack__ alone)": "dlx.from_dlpack(p)",
     "dlx.convert(__dlpack__ alone, np.ndarray)": "dlx.convert(p, np.ndarray)",
+    "dlx.from_dlpack(jax)": "dlx.from_dlpack(j)",
+    "dlx.convert(jax, np.ndarray)": "dlx.convert(j, np.ndarray)",
     "table: dltensor_from_py": "c.borrow_loop_table(d_table, d, n)",
     "table: from_py + deleter": "c.from_py_loop(d_table, d, n)",
     "table: from_py + to_py + decref": "c.to_py_loop(d_table, d, n)",
@@ -67,6 +69,8 @@ FLOORS = {
     "dlx.from_dlpack(ndarray, device='cpu')": "dlx.from_dlpack(a)",
     "dlx.from_dlpack(__dlpack__ alone)": "np.from_dlpack(p)",
     "dlx.convert(__dlpack__ alone, np.ndarray)": "np.from_dlpack(p)",
+    "dlx.from_dlpack(jax)": "memoryview(j)",
+    "dlx.convert(jax, np.ndarray)": "np.asarray(j)",
     "np.from_dlpack(dlx)": "np.from_dlpack(a)",
     "dlx.Tensor.numpy()": "np.from_dlpack(d)",
     "dlx.empty(like=torch.Tensor)": "torch.empty(8)",
@@ -109,6 +113,7 @@ def main() -> None:
             ("np", "numpy"),
             ("torch", "torch"),
             ("tvm_ffi", "tvm_ffi"),
+            ("jnp", "jax.numpy"),
         )
     }
     libraries["c"] = by_hand()

@@ -5,10 +5,17 @@ Those on which dlx uses it are in `streams`, and run in a process of their own.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 
 import pytest
 from support.simulated_driver import Simulation, simulation
+
+# A GPU of the machine is for tests/gpu alone: the others make up streams and memory on
+# devices, which a driver would follow, and look at JAX's arrays on the CPU.
+os.environ["DLX_LIBCUDA"] = "/nowhere/libcuda.so.1"
+os.environ["DLX_LIBAMDHIP"] = "/nowhere/libamdhip64.so"
+os.environ["JAX_PLATFORMS"] = "cpu"
 
 
 @pytest.fixture

@@ -158,6 +158,7 @@ unsafe fn pointer<M>(capsule: *mut ffi::PyObject, name: &CStr) -> Option<NonNull
 ///
 /// `usage` says what its producer was asked to order. Only one of several threads gets the tensor: nothing between the
 /// check of the name and the renaming suspends the critical section (S25, capsules).
+#[inline(always)]
 pub(crate) fn import(
     capsule: &Bound<'_, PyCapsule>,
     usage: Option<StreamUsage>,

@@ -15,6 +15,9 @@ from gpu.machine import Machine, machine
 from gpu.report import FOUND, found
 
 HERE = Path(__file__).parent
+# tests/conftest.py hides the GPU.
+for name in ("DLX_LIBCUDA", "DLX_LIBAMDHIP", "JAX_PLATFORMS"):
+    os.environ.pop(name, None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,9 +29,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _driver_of_dlx() -> None:
-    """Make dlx load the real driver, not the simulated one; skip without a GPU."""
-    for name in ("DLX_LIBCUDA", "DLX_LIBAMDHIP"):
-        os.environ.pop(name, None)
+    """Skip without a GPU."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     try:
         driver = machine().driver
