@@ -88,7 +88,9 @@ def on_device(libraries: dict[str, ModuleType]) -> Scope:
     if dlx and torch:
         scope["d"] = dlx.from_dlpack(scope["t"])
     if "driver" in libraries:
-        scope["launch"] = launcher(libraries)
+        scope["launch"] = launch = launcher(libraries)
+        if dlx:
+            scope["launched"] = dlx.launcher(launch, writes="to", dtypes="float32")
     if core := libraries.get("core"):
         scope |= tried(cuda_core_launcher, core)
     gpu.synchronize()
@@ -108,6 +110,7 @@ _JOINED = "borrow 1, other stream"
 _BORROW_3 = "borrow 3, same stream"
 _JOINED_3 = "borrow 3, other stream"
 _KERNEL = "kernel of 2 us in a block"
+_LAUNCHED = "kernel of 2 us by dlx.launcher"
 _CUPY_KERNEL = "kernel of 2 us in a block, CuPy launches"
 _CORE_KERNEL = "kernel of 2 us in a block, cuda.core launches"
 _CORE_LAUNCH = (
@@ -231,6 +234,27 @@ ROWS = [
         "torch.from_dlpack(cupy), then launch",
         "torch.from_dlpack(k); launch(big2.data_ptr(), big.data_ptr(), "
         "torch.cuda.current_stream().cuda_stream)",
+    ),
+    _row(
+        _LAUNCHED,
+        "launched(big2, big)",
+        "torch's pointers and stream",
+        "launch(big2.data_ptr(), big.data_ptr(), "
+        "torch.cuda.current_stream().cuda_stream)",
+    ),
+    _row(
+        _LAUNCHED,
+        "launched(big2, big)",
+        "the block",
+        "with dlx.borrow(big, out=big2) as (a, b, s): "
+        "launch(b.data_ptr, a.data_ptr, s.handle)",
+    ),
+    _row(
+        _LAUNCHED,
+        "launched(big2, big, stream=other)",
+        "the block, other stream",
+        "with dlx.borrow(big, out=big2, stream=other) as (a, b, s): "
+        "launch(b.data_ptr, a.data_ptr, s.handle)",
     ),
     _row(
         _CUPY_KERNEL,
