@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import pickle
-from typing import Any
+from typing import Any, ClassVar
 
 import dlx
 import numpy as np
@@ -160,6 +160,17 @@ def test_fields_at_random_stay_inside_of_their_buffer(fields: dict[str, Any]) ->
 
 class Restricted(pickle._Unpickler):
     """One that finds no function but dlx's, and allocates nothing at once."""
+
+    dispatch: ClassVar[dict[int, Any]] = dict(pickle._Unpickler.dispatch)
+
+    def load_bytearray8(self: Any) -> None:
+        """Read before allocating: a forged length may be that of all memory."""
+        length = int.from_bytes(self.read(8), "little")
+        if length > len(WHOLE):
+            raise pickle.UnpicklingError(f"{length} bytes")
+        self.append(bytearray(self.read(length)))
+
+    dispatch[pickle.BYTEARRAY8[0]] = load_bytearray8
 
     def find_class(self, module: str, name: str) -> Any:
         """Refuse all else."""
