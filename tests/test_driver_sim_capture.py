@@ -254,8 +254,14 @@ def unsafe_calls(sim: Simulation) -> list[Callable[[], object]]:
     host, target = create_string_buffer(8), sim.allocate(8)
     event.record(other)
 
-    def copy(to: int, source: int) -> Callable[[], object]:
-        return lambda: sim.call("cuMemcpyAsync", to, source, 8, other.handle)
+    def copy(*, up: bool) -> Callable[[], object]:
+        def queue() -> object:
+            # What is called holds the memory, not only its addresses.
+            here, there = addressof(host), target.address
+            to, source = (there, here) if up else (here, there)
+            return sim.call("cuMemcpyAsync", to, source, 8, other.handle)
+
+        return queue
 
     return [
         event.query,
@@ -266,8 +272,8 @@ def unsafe_calls(sim: Simulation) -> list[Callable[[], object]]:
         lambda: sim.allocate(8),
         lambda: sim.allocate(8, kind="pinned"),
         lambda: sim.allocate(8, kind="managed"),
-        copy(target.address, addressof(host)),
-        copy(addressof(host), target.address),
+        copy(up=True),
+        copy(up=False),
     ]
 
 
