@@ -255,11 +255,11 @@ def unsafe_calls(sim: Simulation) -> list[Callable[[], object]]:
     event.record(other)
 
     def copy(*, up: bool) -> Callable[[], object]:
-        def queue() -> object:
+        def queue() -> None:
             # What is called holds the memory, not only its addresses.
             here, there = addressof(host), target.address
             to, source = (there, here) if up else (here, there)
-            return sim.call("cuMemcpyAsync", to, source, 8, other.handle)
+            sim.call("cuMemcpyAsync", to, source, 8, other.handle)
 
         return queue
 
