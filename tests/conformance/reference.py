@@ -466,7 +466,7 @@ def _named(device: int, to_cpu: bool, stream: Any) -> Any:
         return 1 if wrong("names a stream for the CPU") else None
     if stream is not None:
         handle = handle_of(stream)
-        return 1 if wrong("names another stream than it uses") else handle
+        return -1 if wrong("names another stream than it uses") else handle
     for value in (0, 1):
         if wrong(f"names stream {value} on device {device}"):
             return value
