@@ -17,6 +17,7 @@ import dlx
 import numpy as np
 import pytest
 from support.fake_buffer import Exporter
+from support.python_process import run_python
 
 
 def released() -> memoryview:
@@ -213,3 +214,22 @@ def test_a_mapped_file_is_read_in_place(tmp_path: Path) -> None:
         pages.close()
     del tensor
     pages.close()
+
+
+def test_a_cycle_through_a_memoryview_does_not_end_the_process() -> None:
+    """docs/safety.md, S10: the collector would clear it while its memory is held."""
+    code, _, errors = run_python(
+        """
+        import gc
+        import dlx
+
+        class Holder: pass
+
+        view = memoryview(bytearray(32))
+        holder = Holder()
+        holder.itself, holder.tensor = holder, dlx.from_dlpack(view)
+        del holder, view
+        gc.collect()
+        """
+    )
+    assert (code, errors) == (0, "")

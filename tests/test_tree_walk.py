@@ -308,3 +308,18 @@ def test_a_trace_notes_each_conversion(given: dict[str, Any]) -> None:
         assert sorted(held.nbytes for held in trace.live) == [12, 16]
         del made
         trace.assert_released()
+
+
+def test_a_key_that_has_another_hash_by_now_is_one_key() -> None:
+    """docs/convert.md, Trees: the new dict has each key once."""
+
+    class Key:
+        value = 1
+
+        def __hash__(self) -> int:
+            return self.value
+
+    key = Key()
+    tree = {key: dlx.empty(1, "float32")}
+    key.value = 2
+    assert [*map(type, dlx.convert_tree(tree, np).values())] == [np.ndarray]

@@ -28,19 +28,25 @@ def launched(
         return type(function)(inner)
     if not callable(function):
         raise TypeError(f"{function!r} cannot be launched; expected a callable")
+    inner = inspect.unwrap(function)  # contextlib.contextmanager wraps a generator
     for kind in ("coroutine", "generator", "asyncgen"):
         is_kind: Callable[[Any], bool] = getattr(inspect, f"is{kind}function")
-        if is_kind(function) or is_kind(function.__call__):
+        if is_kind(inner) or is_kind(inner.__call__):
             raise TypeError(
                 f"{function!r} is a {kind} function, which runs after its call, when "
                 "the tensors are given back; expected a function that launches"
             )
     parameters = _Parameters(function)
-    written = [writes] if isinstance(writes, (str, int)) else [*writes]
-    writing = {parameters.at(name, "writes") for name in written}
+    named = [writes] if isinstance(writes, (str, int)) else [*writes]
+    written = {parameters.at(name, "writes"): True for name in named}
+    each: dict[str | int, Any] = {}
     if isinstance(dtypes, Mapping):
-        each = {parameters.at(name, "dtypes"): dtypes[name] for name in dtypes}
-        dtypes = [each.get(name) for name in parameters.names]
+        for name in dtypes:
+            place = parameters.at(name, "dtypes")
+            if place in each:
+                raise ValueError(f"dtypes names the parameter {place!r} twice")
+            each[place] = dtypes[name]
+        dtypes = [parameters.of(name, each) for name in parameters.names]
     elif isinstance(dtypes, list):
         raise TypeError("dtypes is a list; expected a dtype, or a dict by parameter")
     if give not in _GIVEN:
@@ -55,9 +61,14 @@ def launched(
         places[-1] = names.index("stream")
     return _Launched(
         function,
-        {name: number for number, name in enumerate(names[:-2])},
+        # A name of a positional-only parameter may be another argument's.
+        {
+            name: number
+            for number, name in enumerate(names[:-2])
+            if name not in parameters.positional_only
+        },
         ("stream",),
-        bytes([*places, *(name in writing for name in names)]),
+        bytes([*places, *(parameters.of(n, written) is not None for n in names)]),
         dtypes,
         contiguous,
         give == "address",
@@ -101,7 +112,11 @@ class _Attributes:
     __module__ = property(attrgetter("__wrapped__.__module__"))
 
     def __get__(self: Any, instance: object, owner: type | None = None) -> Any:
-        return self if instance is None else MethodType(self, instance)
+        # As the function itself: builtins and bound methods do not bind.
+        is_bound = isinstance(self.__wrapped__, MethodType)
+        if instance is None or is_bound or not hasattr(self.__wrapped__, "__get__"):
+            return self
+        return MethodType(self, instance)
 
     def __getattr__(self: Any, name: str) -> Any:
         return getattr(self.__wrapped__, name)
@@ -142,7 +157,11 @@ class _Parameters:
         self.fixed: list[str | int] = [
             p.name for p in found if p.kind <= Parameter.POSITIONAL_OR_KEYWORD
         ]
+        self.positional_only = {
+            p.name for p in found if p.kind is Parameter.POSITIONAL_ONLY
+        }
         self.keywords = [p.name for p in found if p.kind is Parameter.KEYWORD_ONLY]
+        self.declared = {*self.fixed, *self.keywords}
         self.receivers = int(self.fixed[:1] in (["self"], ["cls"]))
         named = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
         self.takes_stream = kinds.get("stream") in named
@@ -150,6 +169,12 @@ class _Parameters:
     @property
     def names(self) -> list[str | int]:
         return [*self.fixed, *self.keywords, *_KINDS]
+
+    def of(self, name: str | int, said: Mapping[str | int, Any]) -> Any:
+        """Return what an option says of a parameter; of one in a star, what of that."""
+        star = "*args" if isinstance(name, int) else "**kwargs"
+        is_starred = name not in self.declared and name not in _KINDS
+        return said.get(name, said.get(star) if is_starred else None)
 
     def at(self, name: Any, option: str) -> str | int:
         """Return the parameter that an option names, by its name or its position."""
@@ -161,10 +186,10 @@ class _Parameters:
             if "**kwargs" in self.others.values():
                 self.keywords.append(name)
                 return name
-        elif isinstance(name, int) and name >= 0:
+        elif isinstance(name, int) and not isinstance(name, bool) and name >= 0:
             if name < len(self.fixed):
                 return self.fixed[name]
-            if "*args" in self.others.values():
+            if "*args" in self.others.values() and name < _NO_STREAM:
                 self.fixed += range(len(self.fixed), name + 1)
                 return name
         raise ValueError(

@@ -80,6 +80,12 @@ def _copied(self: Any, memo: dict[int, Any] | None = None) -> Any:
 
 def _define_pickle(cls: type) -> None:
     """Let pickles of instances hold the tensor alone, and leave copies as they are."""
+    for name in ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__"):
+        if name in vars(cls):
+            raise TypeError(
+                f"{cls.__qualname__} has pickle=True and defines {name}; a class with "
+                "state of its own leaves pickle=True out"
+            )
     type.__setattr__(cls, "__reduce_ex__", _reduce_ex)
     for name in ("__copy__", "__deepcopy__"):
         if not hasattr(cls, name):

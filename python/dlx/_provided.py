@@ -39,8 +39,11 @@ class _Jax:
     @classmethod
     def prove(cls, public: Any, tensor: Tensor) -> Any:
         """Import by both ways, and use the function from now on if they agree."""
-        cls.public, cls.function = public, None
+        cls.public, cls.function = None, None
         made = public(tensor)
+        if made.unsafe_buffer_pointer() != tensor.data_ptr:
+            return made  # a copy, which shows nothing of the function
+        cls.public = public
         try:
             from jax._src.lib import _jax  # type: ignore[import-not-found, unused-ignore]
             from jax._src.xla_bridge import (  # type: ignore[import-not-found, unused-ignore]
@@ -80,6 +83,13 @@ def _seen_of_jax(made: Any) -> tuple[Any, ...]:
 
 
 def _jax(tensor: Tensor) -> Any:
+    made = _import_to_jax(tensor)
+    if made.unsafe_buffer_pointer() != tensor.data_ptr:
+        made.block_until_ready()  # a copy, which JAX makes later
+    return made
+
+
+def _import_to_jax(tensor: Tensor) -> Any:
     from jax.dlpack import from_dlpack  # type: ignore[import-not-found, unused-ignore]
 
     if tensor.__dlpack_device__() != (1, 0):

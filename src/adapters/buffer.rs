@@ -161,15 +161,28 @@ fn is_compact(shape: &[i64], strides: &[i64], item: i64) -> bool {
     })
 }
 
+impl Buffer {
+    /// The exporter, for the garbage collector; NULL for a memoryview. In a cycle the collector would clear that while its
+    /// memory is still exported, which CPython does not survive (S10), so such a cycle is kept.
+    fn exporter(&self) -> *mut ffi::PyObject {
+        let exporter = self.view().obj;
+        // SAFETY: the buffer holds its exporter; only the type is looked at.
+        if !exporter.is_null() && unsafe { ffi::PyMemoryView_Check(exporter) } != 0 {
+            return null_mut();
+        }
+        exporter
+    }
+}
+
 impl Hold for Buffer {
     fn objects(&self) -> [*mut ffi::PyObject; 2] {
-        [self.view().obj, null_mut()]
+        [self.exporter(), null_mut()]
     }
 }
 
 impl Hold for (PythonOwner, Buffer) {
     fn objects(&self) -> [*mut ffi::PyObject; 2] {
-        [self.0.as_ptr(), self.1.view().obj]
+        [self.0.as_ptr(), self.1.exporter()]
     }
 }
 

@@ -115,9 +115,9 @@ impl Launched {
         self.places[2].into()
     }
 
-    /// Whether an argument is a receiver.
-    fn is_receiver(&self, index: usize) -> bool {
-        index < self.places[1].into()
+    /// Whether an argument is a receiver, which comes by position.
+    fn is_receiver(&self, arguments: &Arguments<'_, '_>, index: usize) -> bool {
+        index < usize::from(self.places[1]).min(arguments.positional())
     }
 
     /// Whether a parameter is the stream.
@@ -151,7 +151,7 @@ impl Launched {
         index: usize,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let x = arguments.values[index];
-        if self.is_receiver(index) {
+        if self.is_receiver(arguments, index) {
             return Ok(Some(x.to_owned()));
         }
         if self.has_addresses
@@ -213,7 +213,8 @@ impl Launched {
         let wanted = wanted.filter(|wanted| !wanted.is_none());
         for index in call.taken.len() - 1..call.arguments.values.len() {
             let x = call.arguments.values[index];
-            if at == Some(index) || self.is_receiver(index) || is_plain(&x) || !is_lent(&x)? {
+            let is_passed_on = at == Some(index) || self.is_receiver(&call.arguments, index);
+            if is_passed_on || is_plain(&x) || !is_lent(&x)? {
                 call.taken.push(x.to_owned());
             } else if let Err(error) = self.lend(call, index, wanted.as_ref()) {
                 let names = call.arguments.names;

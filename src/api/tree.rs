@@ -247,12 +247,12 @@ impl<'py> Walk<'_, 'py> {
             return rebuilt.call1((container, changes, contains_itself));
         }
         if let Some(dict) = dict {
+            // Made anew, as keys may have changed their hash since.
+            let rebuilt = PyDict::new(py);
             for (key, part) in items(&dict.keys()).iter().zip(parts) {
-                if let Some(new) = self.changed(part) {
-                    dict.set_item(key, new)?;
-                }
+                rebuilt.set_item(key, self.changed(part).unwrap_or(part))?;
             }
-            return Ok(dict.into_any());
+            return Ok(rebuilt.into_any());
         }
         let new = |part| self.changed(part).unwrap_or(part);
         let list = PyList::new(py, parts.iter().map(new))?;
