@@ -73,7 +73,8 @@ lint: $(VENV)/tools  ## check format and lints of Rust and Python
 types: $(VENV)/built $(VENV)/tools  ## check the stub against the extension, and all Python against the stub
 	$(BIN)/python -m mypy.stubtest dlx._core --ignore-disjoint-bases
 	$(BIN)/python -m mypy python tests benches examples
-	$(BIN)/pyright
+	$(BIN)/pyright examples
+	$(BIN)/pyright tests/typed
 
 bench: $(VENV)/built $(VENV)/bench  ## compare every path with what else there is, in every Python of PYTHONS
 	$(BIN)/maturin build --release --locked --quiet --out build/wheel

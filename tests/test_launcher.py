@@ -7,6 +7,7 @@ import ctypes
 import gc
 import weakref
 from array import array
+from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
 
@@ -491,8 +492,12 @@ def test_a_receiver_by_keyword_hides_no_argument() -> None:
 
 def test_a_context_manager_is_no_function_that_launches() -> None:
     """docs/launcher.md: its body runs when the tensors are given back."""
+
+    def lent(x: Any) -> Iterator[Any]:
+        yield x
+
     with pytest.raises(TypeError, match="generator function"):
-        dlx.launcher(contextlib.contextmanager(lambda x: (yield x)))
+        dlx.launcher(contextlib.contextmanager(lent))
 
 
 def test_a_builtin_is_no_method() -> None:
