@@ -311,7 +311,7 @@ def test_a_trace_notes_each_conversion(given: dict[str, Any]) -> None:
 
 
 def test_a_key_that_has_another_hash_by_now_is_one_key() -> None:
-    """docs/convert.md, Trees: the new dict has each key once."""
+    """The new dict has each key once."""
 
     class Key:
         value = 1
