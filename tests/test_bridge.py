@@ -82,7 +82,10 @@ def test_the_function_may_be_of_any_framework(kind: str, to: str) -> None:
         return a + a
 
     result = double(MAKE[kind](X))
-    assert isinstance(result, type(MAKE[kind](X)))
+    if kind == "dlx":  # the memory of JAX is held in a class that is collected
+        assert isinstance(result, dlx.Tensor)
+    else:
+        assert type(result) is type(MAKE[kind](X))
     assert read(result) == (X + X).tolist()
 
 

@@ -180,3 +180,11 @@ def test_a_traced_function_may_convert() -> None:
     tensor = tensor_of((3,), "float32")
     add = jax.jit(lambda x: x + dlx.convert(tensor, jax.Array))
     assert add(jax.numpy.ones(3)).tolist() == [2, 2, 2]
+
+
+def test_a_copy_that_jax_makes_is_made_when_the_call_returns() -> None:
+    """docs/convert.md: what the source gets afterwards does not come through."""
+    jnp, raw = requires("jax.numpy"), np.zeros((1 << 26) + 64, "u1")
+    start = -raw.ctypes.data % 64 + 4  # JAX copies what is less aligned
+    source = raw[start : start + (1 << 26)].view("f4")
+    assert all(dlx.convert(source, jnp).is_ready() for _ in range(5))

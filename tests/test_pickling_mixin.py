@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import types
 from typing import Any
 
 import dlx
@@ -114,3 +115,33 @@ def test_a_class_that_does_not_ask_is_left_alone() -> None:
     """docs/sharing.md, Classes: `pickle=True` is the only way in."""
     assert "__reduce_ex__" not in vars(Labelled)
     assert Labelled.__reduce_ex__ is object.__reduce_ex__
+
+
+@pytest.mark.parametrize(
+    "name", ["__reduce__", "__reduce_ex__", "__getstate__", "__setstate__"]
+)
+def test_hooks_that_would_be_ignored_are_refused(name: str) -> None:
+    """docs/sharing.md, Classes: state is not lost without a word."""
+    hook: dict[str, Any] = {name: lambda self, *arguments: None}
+    with pytest.raises(TypeError, match=name):
+        types.new_class(
+            "Own",
+            (dlx.ExchangeMixin,),
+            {"exchange": "data", "pickle": True},
+            lambda body: body.update(hook),
+        )
+
+
+def test_a_subclass_defines_how_it_is_pickled() -> None:
+    """docs/sharing.md, Classes: by `__reduce_ex__` alone."""
+
+    class Base(dlx.ExchangeMixin, exchange="data", pickle=True):
+        data: object = None
+
+    class Own(Base):
+        def __reduce_ex__(self, protocol: Any) -> Any:
+            return (str, ("own",))
+
+    assert pickle.loads(pickle.dumps(Own())) == "own"
+    with pytest.raises(TypeError, match="__getstate__"):
+        type(Base)("Other", (Base,), {"__getstate__": lambda self: None})

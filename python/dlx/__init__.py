@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import sys
-from posix import environ as _environ
+from os import environ as _environ
 
 from . import _core
 from ._bridge import bridge
@@ -263,8 +263,7 @@ else:
         return getattr(_core, name)
 
 
-# `os` may not have been imported, but this is where it gets its variables from.
-if b"DLX_TRACE" in _environ:
+if "DLX_TRACE" in _environ:
     from . import _tracing
 
-    _tracing.start(_environ[b"DLX_TRACE"].decode())
+    _tracing.start(_environ["DLX_TRACE"])

@@ -80,16 +80,25 @@ def _copied(self: Any, memo: dict[int, Any] | None = None) -> Any:
 
 def _define_pickle(cls: type) -> None:
     """Let pickles of instances hold the tensor alone, and leave copies as they are."""
-    for name in ("__reduce__", "__reduce_ex__", "__getstate__", "__setstate__"):
-        if name in vars(cls):
-            raise TypeError(
-                f"{cls.__qualname__} has pickle=True and defines {name}; a class with "
-                "state of its own leaves pickle=True out"
-            )
+    if "__reduce_ex__" in vars(cls):
+        raise TypeError(
+            f"{cls.__qualname__} has pickle=True and defines __reduce_ex__; "
+            "leave one of them out"
+        )
     type.__setattr__(cls, "__reduce_ex__", _reduce_ex)
     for name in ("__copy__", "__deepcopy__"):
         if not hasattr(cls, name):
             type.__setattr__(cls, name, _copied)
+
+
+def _check_pickle(cls: type) -> None:
+    """Refuse what pickles of the tensor alone would ignore."""
+    for name in ("__reduce__", "__getstate__", "__setstate__"):
+        if name in vars(cls):
+            raise TypeError(
+                f"{cls.__qualname__} defines {name}, which pickle=True ignores; define "
+                "__reduce_ex__ in a subclass, or leave pickle=True out"
+            )
 
 
 # If this module runs again, this returns the existing class.
@@ -129,6 +138,8 @@ class ExchangeMixin:
         _define_export(cls, exchange, "ExchangeMixin")
         if pickle:
             _define_pickle(cls)
+        if cls.__reduce_ex__ is _reduce_ex:
+            _check_pickle(cls)
         super().__init_subclass__(**keywords)
         if (warning := _core.register(cls)) is not None:
             import warnings
