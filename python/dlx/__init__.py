@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from ._core import _DTypeLike, _StreamLike
     from ._inspection import Inspection
     from ._tracing import Held, Trace
+    from .sharing import Handle
 
     R = TypeVar("R")
     Give = Literal["address", "pointer", "tensor"]
@@ -62,6 +63,7 @@ __all__ = [
     "Tensor",
     "__version__",
     "as_pointer",
+    "attach",
     "borrow",
     "bridge",
     "convert",
@@ -76,6 +78,7 @@ __all__ = [
     "launcher",
     "live",
     "publish",
+    "share",
     "stream",
     "trace",
     "unpublish",
@@ -220,6 +223,38 @@ def as_pointer(x: object, /, stream: _StreamLike | None = None) -> Pointer:
     Raises the exceptions of `from_dlpack`.
     """
     return Pointer(from_dlpack(x, stream=stream))
+
+
+def share(x: object, *, copy: bool | None = None, readonly: bool = False) -> Handle:
+    """Return a handle by which other processes of this host attach the memory of ``x``.
+
+    Without ``copy``, memory that an open `Handle` of this process has is shared as it
+    is, and other memory is copied once; ``copy=True`` always copies, ``copy=False``
+    raises `CopyRefused`. With ``readonly=True`` no process can ever write to the copy.
+    Linux only.
+
+    Raises ``BufferError`` for memory on a device, and as `from_dlpack`.
+    """
+    from . import sharing
+
+    return sharing.share(x, copy=copy, readonly=readonly)
+
+
+def attach(handle: Handle | bytes, *, like: Any = None, mode: str | None = None) -> Any:
+    """Return the tensor of a handle, here or in another process, without a copy.
+
+    ``handle`` is a `Handle` or its bytes. ``like`` is what to convert the tensor to, as
+    for `convert`; without it, a `Tensor`. ``mode`` is ``"rw"``, ``"r"`` or ``"cow"``
+    (writes stay private); by default what the handle allows. A library without
+    read-only tensors gets a private mapping if the memory cannot change, else a copy.
+    The tensor keeps the memory alive, also when the handle is closed.
+
+    Raises ``BufferError`` if the memory is gone, not what the handle says, or of
+    another host; for ``mode="rw"`` of a read-only handle; and as `convert`.
+    """
+    from . import sharing
+
+    return sharing.attach(handle, like=like, mode=mode)
 
 
 def trace(*, frames: int = 8, events: str | None = None) -> Trace:
