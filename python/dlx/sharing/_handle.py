@@ -192,7 +192,7 @@ def _arrive(data: bytes) -> Handle:
 def _trust(described: Described, paths: bool) -> None:
     if described.kind != SEGMENT and not paths:
         raise BufferError(
-            "the handle is of a file that dlx has not made, and others can truncate it; "
+            "the handle is of a file that dlx has not made and others can truncate; "
             "if you trust the sender, pass paths=True"
         )
 
