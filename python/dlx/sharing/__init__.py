@@ -28,7 +28,7 @@ from .._core import (
 )
 from ..pickling import _PADDED, _READ_ONLY, _dense, _repeats
 from ._form import FROZEN, SEGMENT, Described, read, span
-from ._found import Found, found, open_found
+from ._found import found, open_found
 from ._handle import Handle, open_handles
 from ._names import lookup
 from ._segment import (
@@ -62,28 +62,27 @@ def _new(t: Tensor, readonly: bool) -> Handle:
         flags |= _READ_ONLY
     dtype = t.dtype
     described = Described(
-        *(SEGMENT, flags, TOKEN, inode_of(file), size, 0),
+        *(SEGMENT, flags, TOKEN, inode_of(file), size, 0, len(raw)),
         *((dtype.code, dtype.bits, dtype.lanes), t.shape, strides),
     )
     # No element of nothing was copied.
-    return Handle._of(file, described, bool(t.span[1]))
+    return Handle._of(file, described, bool(len(raw)))
 
 
-def _where(t: Tensor) -> tuple[Found, Mapping] | str:
-    """Return what the memory of ``t`` is shared with, or in words what it is."""
-    address, length = t.span
+def _is_aligned(t: Tensor, address: int) -> bool:
     dtype = t.dtype
-    if address % max(dtype.bits * dtype.lanes // 8, 1):
+    return not address % max(dtype.bits * dtype.lanes // 8, 1)
+
+
+def _where(t: Tensor, address: int, length: int) -> tuple[Mapping, str] | str:
+    """Return the shared mapping that memory is in and its path, or what it is."""
+    if not _is_aligned(t, address):
         return "memory that is not aligned to the elements"
     if mapping := covering(address, length):
-        offset = address - mapping.address + mapping.offset
-        return Found(mapping.inode, offset, mapping.is_writable, ""), mapping
-    where = found(address, length)
-    if isinstance(where, str):
-        return where
-    return where, Mapping(
-        *(address, length, where.offset, where.inode, where.is_writable), t
-    )
+        return mapping, ""
+    if isinstance(at := found(address, length), str):
+        return at
+    return Mapping(address, length, at.offset, at.inode, at.is_writable, t), at.path
 
 
 def _enforced(file: int) -> bool:
@@ -103,37 +102,38 @@ def _enforced(file: int) -> bool:
 
 def _of_mapping(t: Tensor, readonly: bool) -> Handle | str:
     """Return a handle to the memory that a tensor has, or in words what that is."""
-    if isinstance(where := _where(t), str):
+    address, length = t.span
+    if isinstance(where := _where(t, address, length), str):
         return where
-    at, mapping = where
-    reads = readonly or t.readonly or not at.is_writable
+    mapping, path = where
+    reads = readonly or t.readonly or not mapping.is_writable
     flags = _READ_ONLY * reads | _PADDED * t.is_padded
-    known = open_handles.get(at.inode)
     opened: tuple[int, int, bytes, bytes] | None = None
+    known = open_handles.get(mapping.inode)
     if known is not None and (known._described.flags & _READ_ONLY) <= reads:
         d = known._described
         with suppress(BufferError):  # It is closed.
             opened = known._duplicate(reads), d.kind, d.token, d.path
-        flags |= d.flags & FROZEN
+            flags |= d.flags & FROZEN
     if opened is None:
-        opened = open_found(at, not reads)
+        opened = open_found(mapping.inode, path, not reads)
     if opened is None:
-        if at.path:
-            return f"a mapping of {at.path!r}, which no path or descriptor leads to"
+        if path:
+            return f"a mapping of {path!r}, which no path or descriptor leads to"
         return "memory attached by a handle that is closed"
-    file, kind, token, path = opened
+    file, kind, token, name = opened
     if readonly and not (kind == SEGMENT and _enforced(file)):
         os.close(file)
         return "memory that the kernel would let others write to"
-    size = os.fstat(file).st_size
+    size, offset = os.fstat(file).st_size, address - mapping.address + mapping.offset
     dtype = t.dtype
-    described = Described(
-        *(kind, flags, token, at.inode, size, at.offset),
-        *((dtype.code, dtype.bits, dtype.lanes), t.shape, t.strides, path),
-    )
-    if at.offset + t.span[1] > size:
+    if offset + length > size:
         os.close(file)
-        return f"a mapping of {at.path!r} that is longer than the file"
+        return f"a mapping of {path!r} that is longer than the file"
+    described = Described(
+        *(kind, flags, token, mapping.inode, size, offset, length),
+        *((dtype.code, dtype.bits, dtype.lanes), t.shape, t.strides, name),
+    )
     handle = Handle._of(file, described, False)
     handle._mapping = mapping
     # Of several mappings, the first is the one that bytes of handles lead to.
@@ -170,14 +170,15 @@ def _empty(shape: Any, dtype: Any, device: Device, like: Any) -> Any:
     """Implement `dlx.empty` with ``shared=True``, once its arguments are checked."""
     if device != "cpu":
         raise BufferError(f"device is {device}; dlx shares memory of the host")
-    extents = tuple(shape) if hasattr(shape, "__iter__") else (shape,)
+    extents = tuple(map(int, shape if hasattr(shape, "__iter__") else (shape,)))
     kind = DType(dtype)
     fields = kind.code, kind.bits, kind.lanes
     strides = tuple(_row_major(extents))
-    size = max(span(extents, strides, fields, 0), 1)
-    file = make(size)
+    length = span(extents, strides, fields, 0)
+    file = make(max(length, 1))
     described = Described(
-        *(SEGMENT, 0, TOKEN, inode_of(file), size, 0, fields, extents, strides)
+        *(SEGMENT, 0, TOKEN, inode_of(file), max(length, 1), 0, length),
+        *(fields, extents, strides),
     )
     handle = Handle._of(file, described, False)
     t = _attached(handle, None)

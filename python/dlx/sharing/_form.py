@@ -18,7 +18,6 @@ __all__ = [
     "SEGMENT",
     "SHM",
     "Described",
-    "describe",
     "host",
     "namespace",
     "read",
@@ -40,7 +39,7 @@ LONGEST = HEAD.size + 16 * _NDIM + 4 + _PATH
 
 
 class Described(NamedTuple):
-    """What the bytes of a handle say; ``offset`` and ``size`` count bytes."""
+    """What the bytes of a handle say; offset, length and sizes count bytes."""
 
     kind: int
     flags: int
@@ -48,6 +47,8 @@ class Described(NamedTuple):
     inode: tuple[int, int]
     size: int
     offset: int
+    length: int
+    """From the first to the last byte that holds an element."""
     dtype: tuple[int, int, int]
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -58,11 +59,6 @@ class Described(NamedTuple):
     pid: int = 0
     file: int = 0
     start: int = 0
-
-    @property
-    def span(self) -> int:
-        """Bytes from the first to the last that holds an element."""
-        return span(self.shape, self.strides, self.dtype, self.flags)
 
 
 def span(
@@ -111,11 +107,6 @@ for _cached in _start, namespace:
     os.register_at_fork(after_in_child=_cached.cache_clear)
 
 
-def describe(data: bytes | memoryview) -> str:
-    """Return how many bytes there are, for messages."""
-    return f"{len(data)} byte{'s' * (len(data) != 1)}"
-
-
 def read(data: bytes) -> Described:
     """Check the bytes of a handle in full, before anything is opened.
 
@@ -138,32 +129,26 @@ def read(data: bytes) -> Described:
             f"the handle has {len(data)} bytes, but says {length} and {ndim} dimensions"
         )
     dimensions = struct.unpack_from(f"<{2 * ndim}q", data, HEAD.size)
+    shape, strides = dimensions[:ndim], dimensions[ndim:]
+    code, bits, lanes = dtype
     path = data[end + 4 : end + 4 + int.from_bytes(data[end : end + 4], "little")]
     if kind == FILE and not (path.startswith(b"/") and b"\0" not in path):
         raise BufferError("the handle is of a file, but has no path")
-    described = Described(
-        kind,
-        flags & (_READ_ONLY | _PADDED | FROZEN),
-        token,
-        (device, inode),
-        size,
-        offset,
-        (dtype[0], dtype[1], dtype[2]),
-        dimensions[:ndim],
-        dimensions[ndim:],
-        path if kind == FILE else b"",
-        *(boot, space, pid, file, started),
-    )
     try:
-        DType(described.dtype)
+        DType((code, bits, lanes))
     except ValueError as error:
         raise BufferError(f"the handle is damaged: {error}") from error
-    if min(described.shape, default=0) < 0 or offset + described.span > size:
+    flags &= _READ_ONLY | _PADDED | FROZEN
+    length = span(shape, strides, (code, bits, lanes), flags)
+    if min(shape, default=0) < 0 or offset + length > size or not 0 < size < 1 << 63:
         raise BufferError(
-            f"the handle says {size} bytes, but elements of {described.span} bytes at "
-            f"{offset}"
+            f"the handle says {size} bytes, but elements of {length} bytes at {offset}"
         )
-    return described
+    return Described(
+        *(kind, flags, token, (device, inode), size, offset, length),
+        *((code, bits, lanes), shape, strides, path if kind == FILE else b""),
+        *(boot, space, pid, file, started),
+    )
 
 
 def write(d: Described, file: int) -> bytes:

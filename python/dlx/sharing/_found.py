@@ -114,25 +114,29 @@ def found(
     return Found(first.inode, offset, writable, first.path)
 
 
-def _candidates(found: Found) -> Iterator[str]:
+def _candidates(path: str) -> Iterator[str]:
     """Yield paths that may lead to a file, the cheaper ones first."""
-    if not found.path.endswith(" (deleted)"):
-        yield found.path
+    if path and not path.endswith(" (deleted)"):
+        yield path
     for file in os.listdir("/proc/self/fd"):
         yield f"/proc/self/fd/{file}"
 
 
-def open_found(found: Found, writable: bool) -> tuple[int, int, bytes, bytes] | None:
+def open_found(
+    inode: tuple[int, int], path: str, writable: bool
+) -> tuple[int, int, bytes, bytes] | None:
     """Open a file; return its descriptor, kind, token and path, as handles do."""
-    for path in _candidates(found):
+    for place in _candidates(path):
         try:
-            if inode_of(path) != found.inode or not stat.S_ISREG(os.stat(path).st_mode):
+            found = os.stat(place)
+            if (found.st_dev, found.st_ino) != inode or not stat.S_ISREG(found.st_mode):
                 continue
-            file = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            # Somebody may exchange what is there, but not what O_PATH has found.
+            file = os.open(place, os.O_PATH | os.O_CLOEXEC)
         except OSError:
             continue
         try:
-            if inode_of(file) != found.inode:
+            if inode_of(file) != inode:
                 continue
             opened = reopened(file, os.O_RDWR if writable else os.O_RDONLY)
         except OSError:
@@ -143,7 +147,7 @@ def open_found(found: Found, writable: bool) -> tuple[int, int, bytes, bytes] | 
             token = token_of(opened)
             return opened, SEGMENT if token else SHM, token or bytes(16), b""
         # A file on a disk that has no path any more is nowhere to be found again.
-        if path == found.path:
+        if place == path:
             return opened, FILE, bytes(16), os.fsencode(path)
         os.close(opened)
     return None

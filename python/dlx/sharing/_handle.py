@@ -17,7 +17,7 @@ from ._segment import Mapping, checked, inode_of, opened, reopened
 __all__ = ["Handle", "open_handles"]
 
 open_handles: WeakValueDictionary[tuple[int, int], Handle] = WeakValueDictionary()
-"""For each inode the handle of this process that was made last."""
+"""For each inode one that was open when the last was made."""
 
 
 class Handle:
@@ -60,7 +60,9 @@ class Handle:
         self._unname: finalize[..., Handle] | None = None
         self._end = finalize(self, os.close, file)
         self._end.atexit = False
-        open_handles[described.inode] = self
+        known = open_handles.get(described.inode)
+        if known is None or not known._end.alive:
+            open_handles[described.inode] = self
 
     @classmethod
     def _of(cls, file: int, described: Described, is_copied: bool) -> Self:

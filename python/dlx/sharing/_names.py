@@ -108,7 +108,8 @@ def publish(name: str, data: bytes) -> tuple[int, str, int]:
         # Complete and locked before anybody can see it.
         while True:
             try:
-                os.link(f"/proc/self/fd/{file}", path, follow_symlinks=True)
+                # With a `dir_fd`, though not needed here, Python calls linkat.
+                os.link(f"/proc/self/fd/{file}", path, src_dir_fd=file)
                 break
             except FileExistsError:
                 if not withdraw(path):

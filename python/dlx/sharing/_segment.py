@@ -227,7 +227,7 @@ class Mapping:
         if flags == mmap.MAP_PRIVATE:
             # The kernel may ask for as much memory as could be written to.
             offset = d.offset // mmap.PAGESIZE * mmap.PAGESIZE
-            size = max(d.offset + d.span - offset, 1)
+            size = max(d.offset + d.length - offset, 1)
         address = _LIBC.mmap(None, size, prot, flags, file, offset)
         if address == ctypes.c_void_p(-1).value:
             reason = os.strerror(ctypes.get_errno())
@@ -241,16 +241,15 @@ class Mapping:
     def holds(self, d: Described) -> bool:
         """Whether all elements that ``d`` describes are in it."""
         end = self.offset + self.size
-        return self.offset <= d.offset and d.offset + d.span <= end
+        return self.offset <= d.offset and d.offset + d.length <= end
 
     def memory(self, d: Described) -> memoryview:
         """Return the bytes of these elements, which keep the mapping."""
-        length = d.span
         # A type for each length would take longer than the rest.
-        kind = _bytes(length.bit_length())
+        kind = _bytes(d.length.bit_length())
         memory: Any = kind.from_address(self.address + d.offset - self.offset)
         memory.mapping = self
-        return memoryview(memory)[:length]
+        return memoryview(memory)[: d.length]
 
 
 @cache
