@@ -202,8 +202,8 @@ def _mapping(handle: Handle, mode: str | None) -> Mapping:
         return handle._map(mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE)
     if mode is not None:
         writes = mode == "rw"
-    key, other = (d.inode, writes), (d.inode, True)
-    for each in handle._mapping, mapped.get(other), mapped.get(key):
+    key = d.inode, writes
+    for each in handle._mapping, mapped.get((d.inode, True)), mapped.get(key):
         # For "r" what cannot be written to; by default the memory itself.
         if each and each.holds(d) and each.is_writable in (writes, mode != "r"):
             return each
