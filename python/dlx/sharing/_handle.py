@@ -20,6 +20,9 @@ open_handles: WeakValueDictionary[tuple[int, int], Handle] = WeakValueDictionary
 """For each inode one that was open when the last was made."""
 
 
+_INT = struct.Struct("i")
+
+
 class Handle:
     """Memory that other processes of this host can attach, held until it is closed.
 
@@ -170,7 +173,16 @@ class Handle:
         of no use afterwards.
         """
         _check_socket(sock)
-        head, files, flags, _ = socket.recv_fds(sock, 4, 1, socket.MSG_CMSG_CLOEXEC)
+        # `socket.recv_fds` would ignore the flag.
+        head, sent, flags, _ = sock.recvmsg(
+            4, socket.CMSG_LEN(_INT.size), socket.MSG_CMSG_CLOEXEC
+        )
+        files = [
+            file
+            for level, kind, data in sent
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)
+            for (file,) in _INT.iter_unpack(data)
+        ]
         try:
             head += _exactly(sock, 4 - len(head))
             length = struct.unpack("<I", head)[0]
