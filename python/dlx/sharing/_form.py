@@ -74,9 +74,11 @@ def span(
     step = bits * lanes
     if flags & _PADDED and bits < 8:
         step = -(-step // 8) * 8
-    pairs = zip(shape, strides, strict=True)
-    places = 1 + sum((extent - 1) * abs(stride) for extent, stride in pairs)
-    return -(-places * step // 8)
+    reach = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True)]
+    # In bits from the first element, which begins at a byte.
+    low = sum(step * each for each in reach if each < 0)
+    high = sum(step * each for each in reach if each > 0) + step
+    return -(-high // 8) - low // 8
 
 
 @cache
