@@ -79,26 +79,42 @@ class Handle:
             raise BufferError("the handle is closed")
         return self._file
 
+    def _check(self, file: int) -> None:
+        """Raise ``BufferError`` unless a descriptor has been its own until now.
+
+        Closed meanwhile by another thread, the number may have been another file's; and
+        somebody may have closed the descriptors of others.
+        """
+        try:
+            if self._end.alive and inode_of(file) == self._described.inode:
+                return
+        except OSError:
+            pass
+        raise BufferError("the handle is closed")
+
     def _duplicate(self, readonly: bool) -> int:
         """Return a descriptor of the same file, that cannot write if ``readonly``."""
         file = self._fileno()
-        if readonly and not self.readonly:
-            copied = reopened(file, os.O_RDONLY)
-        else:
-            copied = os.dup(file)
-        # Closed meanwhile by another thread, the number may have been another file's.
-        if not self._end.alive:
+        try:
+            if readonly and not self.readonly:
+                copied = reopened(file, os.O_RDONLY)
+            else:
+                copied = os.dup(file)
+        except OSError:
+            self._check(file)
+            raise
+        try:
+            self._check(copied)
+        except BufferError:
             os.close(copied)
-            raise BufferError("the handle is closed")
+            raise
         return copied
 
     def _map(self, prot: int, flags: int) -> Mapping:
         """Map its memory once more."""
         file = self._fileno()
         mapping = Mapping.of(file, self._described, prot, flags)
-        # As above, and somebody may have closed the descriptors of others.
-        if not self._end.alive or inode_of(file) != mapping.inode:
-            raise BufferError("the handle is closed")
+        self._check(file)
         return mapping
 
     def _name(self, name: str) -> None:
