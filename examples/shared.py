@@ -13,13 +13,18 @@ from typing import Any
 import dlx
 
 
+def circle(xp: Any) -> Any:
+    """Return points on a circle, computed by a library."""
+    angles = xp.linspace(0, 1, 5, dtype="float32")
+    return xp.stack([xp.cos(angles), xp.sin(angles)])
+
+
 def compute(pipe: Connection) -> None:
     """Compute in JAX, and share the result."""
-    import jax.numpy as jnp
+    import jax.numpy
 
-    angles = jnp.arange(5, dtype="float32") / 4
     # The one copy: JAX's arrays are in memory of their process alone.
-    with dlx.share(jnp.stack([jnp.cos(angles), jnp.sin(angles)])) as handle:
+    with dlx.share(circle(jax.numpy)) as handle:
         mine = dlx.attach(handle)
         pipe.send(handle)
         pipe.recv()  # torch has written
