@@ -601,10 +601,11 @@ def map_tree(
     more: tuple[Any, ...],
     other: Callable[[Any], Any] | None,
     odd: tuple[
-        Callable[[Any], list[Any] | None], Callable[[Any, dict[int, Any], bool], Any]
+        Callable[[Any], list[Any] | None],
+        Callable[[Any, dict[int, Any], bool, list[Any] | None], Any],
     ],
     rebuilt: list[Any] | None,
-    way: list[tuple[Any, int]],
+    way: list[tuple[Any, int, Any]],
     /,
 ) -> Any:
     """Apply ``leaf`` to the tensors in ``tree``, and ``other`` to the other leaves."""
