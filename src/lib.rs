@@ -63,7 +63,7 @@ mod _core {
     #[pymodule_export]
     use crate::classes::publish::{exchange_api, publish, unpublish};
     #[pymodule_export]
-    use crate::convert::bridge::{Bridged, Kind, Types, placed};
+    use crate::convert::bridge::{Kind, Types, bridged_type, placed};
     #[pymodule_export]
     use crate::stream::PyStream;
     #[pymodule_export]

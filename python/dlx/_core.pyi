@@ -27,7 +27,6 @@ from typing_extensions import Buffer, CapsuleType
 from .types import SupportsDLPack, SupportsExchangeAPI
 
 __all__ = [
-    "Bridged",
     "CopyRefused",
     "CudaError",
     "DType",
@@ -40,6 +39,7 @@ __all__ = [
     "allocate",
     "array_interface",
     "borrow",
+    "bridged_type",
     "check_natives",
     "convert",
     "current_stream",
@@ -606,10 +606,11 @@ def map_tree(
     more: tuple[Any, ...],
     other: Callable[[Any], Any] | None,
     odd: tuple[
-        Callable[[Any], list[Any] | None], Callable[[Any, dict[int, Any], bool], Any]
+        Callable[[Any], list[Any] | None],
+        Callable[[Any, dict[int, Any], bool, list[Any] | None], Any],
     ],
     rebuilt: list[Any] | None,
-    way: list[tuple[Any, int]],
+    way: list[tuple[Any, int, Any]],
     /,
 ) -> Any:
     """Apply ``leaf`` to the tensors in ``tree``, and ``other`` to the other leaves."""
@@ -658,21 +659,7 @@ class Kind:
     def likes(self, x: object) -> bool:
         """Whether the class of ``x`` has a ``__dlx_like__`` of its own."""
 
-class Bridged:
-    """A bridged function."""
-
-    def __new__(
-        cls,
-        function: Any,
-        to: type,
-        seen: Types,
-        result: Kind | None,
-        places: tuple[int, int],
-        detach: bool,
-        arguments: Any,
-    ) -> Self: ...
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function with converted arguments, and convert what it returns."""
+def bridged_type() -> type[Any]: ...
 
 # Called by `dlx.check`.
 
