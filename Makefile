@@ -121,7 +121,7 @@ conformance-report: $(VENV)/built $(VENV)/interop  ## write docs/conformance.md 
 	PYTHONPATH=tests $(BIN)/python -m interop.conformance
 
 drivers: $(VENV)/built  ## try NVIDIA's and AMD's own libraries, from Debian's packages, without a GPU
-	$(BIN)/python tests/drivers/fetch.py
+	PYTHONPATH=tests $(BIN)/python -m drivers.fetch
 	$(BIN)/python -m pytest tests/drivers
 
 oneapi: $(VENV)/built $(ONEAPI)/built  ## exchange arrays with dpctl and dpnp, on Intel's OpenCL for the CPU

@@ -1,0 +1,95 @@
+"""Build wheels for manylinux_2_28, and the sdist.
+
+    PYTHONPATH=tests python tests/wheel/build.py FOLDER ARCHITECTURE...
+
+The wheel for x86_64 is built by the machine's Rust, that for aarch64 by Debian's, whose
+package of the standard library can be had for every architecture. Both link against
+the glibc of Debian 11 (see `linker`).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import deflate
+from support.debian import REPOSITORY, entered
+from systems import RUST, SYSROOTS
+
+HERE = Path(__file__).resolve().parent
+MATURIN = Path(sys.executable).parent / "maturin"
+BUILD = REPOSITORY / "build/wheels"
+CARGO = BUILD / "cargo"
+"""Cargo's home: the same path in every system, and no user's name in the library."""
+
+
+def environment(architecture: str, compiler: str, target: Path) -> dict[str, str]:
+    """Return the variables that make cargo and `linker` link with the sysroot."""
+    sysroot = SYSROOTS[architecture].root
+    multiarch = f"{architecture}-linux-gnu"
+    # `RUSTFLAGS` would replace those of .cargo/config.toml, these are added.
+    prefix = f"CARGO_TARGET_{architecture.upper()}_UNKNOWN_LINUX_GNU"
+    paths = {f"{CARGO}/registry/src": "", REPOSITORY: "dlx"}
+    remapped = [f"--remap-path-prefix={path}={name}" for path, name in paths.items()]
+    return {
+        "CARGO_HOME": str(CARGO),
+        "CARGO_TARGET_DIR": str(target),
+        f"{prefix}_LINKER": str(HERE / "linker"),
+        f"{prefix}_RUSTFLAGS": " ".join(remapped),
+        "GETTID": str(BUILD / f"gettid-{architecture}.o"),
+        "LINKER": compiler,
+        "MULTIARCH": multiarch,
+        "SYSROOT": str(sysroot),
+    }
+
+
+def build(folder: Path, architecture: str) -> None:
+    """Build one wheel."""
+    sysroot = SYSROOTS[architecture].fetch()
+    is_native = architecture == os.uname().machine
+    compiler = "gcc" if is_native else f"{architecture}-linux-gnu-gcc"
+    target = REPOSITORY / "target" if is_native else BUILD / "target"
+    variables = environment(architecture, compiler, target)
+    include = f"{sysroot}/usr/include/{architecture}-linux-gnu"
+    gettid = (
+        *(compiler, f"--sysroot={sysroot}", "-isystem", include, "-O2", "-fPIC"),
+        *("-c", str(HERE / "gettid.c"), "-o", variables["GETTID"]),
+    )
+    maturin = (
+        *("build", "--release", "--strip", "--locked", "--compression-level", "9"),
+        *("--target", f"{architecture}-unknown-linux-gnu", "--out", str(folder)),
+    )
+    if is_native:
+        environ = os.environ | variables
+        subprocess.run(gettid, check=True)
+        subprocess.run([MATURIN, *maturin], check=True, env=environ)
+        return
+    root = RUST.fetch()
+    shutil.copy(MATURIN, root / "usr/bin/maturin")
+    fetch = ["cargo", "fetch", "--quiet", "--locked"]
+    subprocess.run(fetch, check=True, env=os.environ | {"CARGO_HOME": str(CARGO)})
+    subprocess.run(entered(root, *gettid), check=True)
+    # What runs while building: a system that was only unpacked has no `cc`.
+    variables["CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER"] = "gcc"
+    assigned = [f"{name}={value}" for name, value in variables.items()]
+    inside = entered(root, *assigned, "maturin", *maturin, "--offline")
+    subprocess.run(inside, check=True)
+
+
+def main(folder: str, *architectures: str) -> None:
+    """Build into an empty folder."""
+    os.chdir(REPOSITORY)
+    out = Path(folder).absolute()
+    shutil.rmtree(out, ignore_errors=True)
+    BUILD.mkdir(parents=True, exist_ok=True)
+    for architecture in architectures:
+        build(out, architecture)
+    deflate.main(*map(str, out.glob("*.whl")))
+    subprocess.run([MATURIN, "sdist", "--out", out], check=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
