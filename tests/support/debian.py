@@ -73,6 +73,25 @@ def apt(work: Path, architecture: str | None, *command: str) -> None:
     run("apt-get", *command, folder=work / "archives")
 
 
+def prepare(
+    work: Path,
+    kind: str,
+    suites: Sequence[str],
+    component: str,
+    architecture: str | None = None,
+) -> None:
+    """Make the folders of a machine that knows these suites."""
+    for folder in ("lists/partial", "archives/partial"):
+        (work / folder).mkdir(parents=True)
+    (work / "status").touch()
+    address = mirror()
+    sources = [
+        f"{kind} [signed-by={KEYS}] {address} {suite} {component}\n" for suite in suites
+    ]
+    (work / "sources.list").write_text("".join(sources))
+    apt(work, architecture, "update")
+
+
 def download(
     work: Path,
     suites: Sequence[str],
@@ -83,21 +102,30 @@ def download(
     alone: bool,
 ) -> list[Path]:
     """Download packages of the last suite, alone or with all that they depend on."""
-    for folder in ("lists/partial", "archives/partial"):
-        (work / folder).mkdir(parents=True)
-    (work / "status").touch()
-    address = mirror()
-    sources = [
-        f"deb [signed-by={KEYS}] {address} {suite} {component}\n" for suite in suites
-    ]
-    (work / "sources.list").write_text("".join(sources))
-    apt(work, architecture, "update")
+    prepare(work, "deb", suites, component, architecture)
     suite = f"--target-release={suites[-1]}"
     if alone:
         apt(work, architecture, suite, "download", *packages)
     else:
         apt(work, architecture, suite, "--download-only", "install", *packages)
     return sorted(work.glob("archives/*.deb"))
+
+
+def source(suite: str, package: str, folder: Path) -> Path:
+    """Unpack the source of a package, without Debian's changes, into a new folder."""
+    work = folder.with_suffix(".downloaded")
+    for each in (work, folder):
+        shutil.rmtree(each, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        prepare(work, "deb-src", [suite], "main")
+        apt(work, None, "source", "--download-only", "--tar-only", package)
+        [archive] = work.glob(f"archives/{package}_*.orig.tar.*")
+        tar = "tar", "--extract", "--strip-components=1", "--file", archive
+        run(*tar, folder=folder)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return folder
 
 
 def unpack(archives: Sequence[Path], root: Path) -> None:
@@ -180,8 +208,9 @@ for each in /dev /proc "$PWD"; do
 done
 mkdir -p "$root/tmp" "$root/root"
 if [ "$emulator" ]; then
-    mount -t binfmt_misc none "$root/proc/sys/fs/binfmt_misc"
-    printf %s ":emulated:M::$magic:$emulator:F" >"$root/proc/sys/fs/binfmt_misc/register"
+    formats=$root/proc/sys/fs/binfmt_misc
+    mount -t binfmt_misc none "$formats"
+    printf %s ":emulated:M::$magic:$emulator:F" >"$formats/register"
 fi
 exec chroot "$root" /usr/bin/env -i --chdir="$PWD" HOME=/root PATH=/usr/bin:/bin "$@"
 """
@@ -194,7 +223,9 @@ AARCH64 = (
 """How programs for 64-bit ARM begin, and which bits of that matter."""
 
 
-def entered(root: Path, *command: str | Path, emulator: Path | None = None) -> list[str]:
+def entered(
+    root: Path, *command: str | Path, emulator: Path | None = None
+) -> list[str]:
     """A command inside an unpacked system, which has the checkout at the same path.
 
     It is root there, and nothing here: changes outside of the two folders are refused.

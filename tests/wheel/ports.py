@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 
-from build import BUILD, CARGO
+from manylinux import BUILD, CARGO
 from support.debian import REPOSITORY, entered
 from systems import RUST
 
@@ -25,10 +25,12 @@ TARGETS = (
 
 def check(target: str) -> bool:
     """Say whether dlx compiles for `target` without a warning."""
-    flags = f"CARGO_TARGET_{target.upper().replace('-', '_')}_RUSTFLAGS"
     variables = (
         *("RUSTC_BOOTSTRAP=1", "PYO3_NO_PYTHON=1", "PYO3_BUILD_EXTENSION_MODULE=1"),
-        "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=gcc",
+        *(
+            "CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_LINKER=gcc",
+            "CARGO_BUILD_WARNINGS=deny",
+        ),
         *(f"CARGO_HOME={CARGO}", f"CARGO_TARGET_DIR={BUILD / 'ports'}"),
     )
     cargo = (

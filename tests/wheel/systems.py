@@ -26,14 +26,15 @@ RUST = System(
     "rust",
     "sid",
     "amd64",
-    (*ENTERED, "cargo", "gcc", "gcc-aarch64-linux-gnu", "libc6-dev", "rust-src"),
+    (
+        *(*ENTERED, "cargo", "gcc", "libc6-dev", "rust-src"),
+        *("binutils-mingw-w64-x86-64", "gcc-aarch64-linux-gnu"),
+    ),
     added=(("arm64", ("libstd-rust-dev", "libstd-rust-1.97")),),
 )
 """A Rust that has the standard library for ARM, and its source for all else."""
 
-PYTHONS = System(
-    "pythons", "sid", "amd64", (*ENTERED, "python3.14-venv", "python3.15-venv")
-)
+PYTHONS = System("pythons", "sid", "amd64", (*ENTERED, "python3.14", "python3.15"))
 
 BULLSEYE = System(
     "bullseye",
@@ -55,8 +56,10 @@ ARM = System(
         "python3-hypothesis",
         "python3-numpy",
         "python3-pytest",
-        "python3.14-venv",
+        "python3.14",
     ),
 )
+
+PIP = System("pip", "sid", "amd64", ("python3-pip-whl",), alone=True)
 
 EMULATOR = System("emulator", "bookworm", "amd64", ("qemu-user-static",), alone=True)

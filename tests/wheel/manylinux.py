@@ -1,6 +1,6 @@
 """Build wheels for manylinux_2_28, and the sdist.
 
-    PYTHONPATH=tests python tests/wheel/build.py FOLDER ARCHITECTURE...
+    PYTHONPATH=tests python tests/wheel/manylinux.py FOLDER [abi3t-]ARCHITECTURE...
 
 The wheel for x86_64 is built by the machine's Rust, that for aarch64 by Debian's, whose
 package of the standard library can be had for every architecture. Both link against
@@ -46,13 +46,19 @@ def environment(architecture: str, compiler: str, target: Path) -> dict[str, str
     }
 
 
-def build(folder: Path, architecture: str) -> None:
+def build(folder: Path, kind: str) -> None:
     """Build one wheel."""
+    abi, _, architecture = kind.rpartition("-")
     sysroot = SYSROOTS[architecture].fetch()
     is_native = architecture == os.uname().machine
     compiler = "gcc" if is_native else f"{architecture}-linux-gnu-gcc"
     target = REPOSITORY / "target" if is_native else BUILD / "target"
     variables = environment(architecture, compiler, target)
+    options = []
+    if abi:
+        # The stable ABI that Pythons with a GIL and without one share, since 3.15.
+        variables["PYO3_CONFIG_FILE"] = str(HERE / "abi3t.txt")
+        options = ["--features", "pyo3/abi3t-py315"]
     include = f"{sysroot}/usr/include/{architecture}-linux-gnu"
     gettid = (
         *(compiler, f"--sysroot={sysroot}", "-isystem", include, "-O2", "-fPIC"),
@@ -61,6 +67,7 @@ def build(folder: Path, architecture: str) -> None:
     maturin = (
         *("build", "--release", "--strip", "--locked", "--compression-level", "9"),
         *("--target", f"{architecture}-unknown-linux-gnu", "--out", str(folder)),
+        *options,
     )
     if is_native:
         environ = os.environ | variables
@@ -79,14 +86,14 @@ def build(folder: Path, architecture: str) -> None:
     subprocess.run(inside, check=True)
 
 
-def main(folder: str, *architectures: str) -> None:
+def main(folder: str, *kinds: str) -> None:
     """Build into an empty folder."""
     os.chdir(REPOSITORY)
     out = Path(folder).absolute()
     shutil.rmtree(out, ignore_errors=True)
     BUILD.mkdir(parents=True, exist_ok=True)
-    for architecture in architectures:
-        build(out, architecture)
+    for kind in kinds:
+        build(out, kind)
     deflate.main(*map(str, out.glob("*.whl")))
     subprocess.run([MATURIN, "sdist", "--out", out], check=True)
 
