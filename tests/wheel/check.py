@@ -9,6 +9,7 @@ is not on this machine. With ``--everywhere`` also on systems from Debian
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -130,11 +131,8 @@ def main(*arguments: str) -> int:
     wheels = sorted(Path(folder).absolute().glob("*.whl"))
     failures = [f"{wheel.name}: {why}" for wheel in wheels for why in contents(wheel)]
     failures += tools(Path(folder).absolute())
-    [native] = (
-        wheel
-        for wheel in wheels
-        if wheel.name.endswith("abi3-manylinux_2_28_x86_64.whl")
-    )
+    ending = f"cp311-abi3-manylinux_2_28_{os.uname().machine}.whl"
+    [native] = (wheel for wheel in wheels if wheel.name.endswith(ending))
     for name in names:
         python = interpreter(name)
         if python is None:

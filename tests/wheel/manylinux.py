@@ -52,7 +52,8 @@ def build(folder: Path, kind: str) -> None:
     sysroot = SYSROOTS[architecture].fetch()
     is_native = architecture == os.uname().machine
     compiler = "gcc" if is_native else f"{architecture}-linux-gnu-gcc"
-    target = REPOSITORY / "target" if is_native else BUILD / "target"
+    # Cargo keeps what it has built for one configuration of Python at a time.
+    target = REPOSITORY / "target" if is_native and not abi else BUILD / f"target{abi}"
     variables = environment(architecture, compiler, target)
     options = []
     if abi:
