@@ -192,7 +192,7 @@ $(FREE_THREADED_VENV)/built: $(FREE_THREADED) $(SOURCES)
 	rm -rf build/free_threaded_wheel
 	VIRTUAL_ENV=$(FREE_THREADED_VENV) $(FREE_THREADED_BIN)/maturin build --quiet --release --locked \
 		--interpreter $(FREE_THREADED_BIN)/python --out build/free_threaded_wheel
-	$(FREE_THREADED_BIN)/python -m pip install "$$(echo build/free_threaded_wheel/dlx-*.whl)[cli,test]"
+	$(FREE_THREADED_BIN)/python -m pip install "$$(echo build/free_threaded_wheel/*.whl)[cli,test]"
 	touch $@
 
 $(VENV)/tools: $(VENV)/bin/python requirements-dev.txt

@@ -32,7 +32,8 @@ def environment(architecture: str, compiler: str, target: Path) -> dict[str, str
     multiarch = f"{architecture}-linux-gnu"
     # `RUSTFLAGS` would replace those of .cargo/config.toml, these are added.
     prefix = f"CARGO_TARGET_{architecture.upper()}_UNKNOWN_LINUX_GNU"
-    paths = {f"{CARGO}/registry/src": "", REPOSITORY: "dlx"}
+    # The last that fits is taken.
+    paths = {REPOSITORY: "dlx", CARGO / "registry/src": ""}
     remapped = [f"--remap-path-prefix={path}={name}" for path, name in paths.items()]
     return {
         "CARGO_HOME": str(CARGO),
