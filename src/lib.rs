@@ -2,11 +2,6 @@
 //!
 //! `docs/design.md` explains ownership; `docs/safety.md` numbers the invariants that SAFETY comments cite.
 
-#[cfg(not(unix))]
-compile_error!(
-    "dlx needs Unix: it finds functions of CPython by dlsym, and keeps forks out of its locks"
-);
-
 pub mod abi;
 
 mod adapters;
