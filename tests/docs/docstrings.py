@@ -9,9 +9,8 @@ import inspect
 import re
 from typing import Any
 
-import griffe
-
 import dlx
+import griffe
 
 NAME = re.compile(r"(?<!`)`([\w.]+)`(?!`)")
 
@@ -35,7 +34,7 @@ def merged(overloads: list[Any]) -> Any:
     return longest
 
 
-class Docstrings(griffe.Extension):
+class Docstrings(griffe.Extension):  # type: ignore[misc]
     """Replaces each docstring of the stub by that of the extension module."""
 
     def on_members(self, *, obj: Any, **_: Any) -> None:
@@ -72,6 +71,6 @@ class Docstrings(griffe.Extension):
         value = getattr(dlx, first, None) if first in dlx.__all__ else None
         if value is None and hasattr(dlx.Tensor, first):
             path = f"Tensor.{path}"
-        elif value is None or rest and not hasattr(value, rest[0]):
+        elif value is None or (rest and not hasattr(value, rest[0])):
             return name[0]
         return f"[`{name[1]}`][dlx.{path}]"

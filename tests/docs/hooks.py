@@ -21,10 +21,10 @@ LANGUAGES = {".c": "c", ".cc": "cpp", ".py": "python", ".rs": "rust", ".toml": "
 DEFINED = {
     "R": ("requirements.md", r"<td>(R\d+)</td>"),
     "H": ("streams.md", r"<td>(H\d+)</td>"),
-    "S": ("safety.md", r"<strong>(S\d+)\.</strong>"),
+    "S": ("safety.md", r"<strong>(S\d+)\."),
 }
 NUMBER = re.compile(r"\b([RHS])(\d+)\b")
-DOCUMENT = re.compile(r"(?:docs/)?(\w+\.md)")
+DOCUMENT = re.compile(r"^(?:docs/)?(\w+\.md)$")
 # The text of links, code and headings is left alone.
 CLOSED = re.compile(r"<(/?)(a|code|pre|h\d|script|svg)\b")
 
@@ -49,7 +49,7 @@ def leads_to(source: str, link: str) -> str:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages that are not in ``docs/``: of two documents, and of linked files."""
+    """Add pages of what is not in ``docs/``: two documents, and what links lead to."""
     wanted = {"CHANGELOG.md", "CONTRIBUTING.md"}
     for file in files.documentation_pages():
         for _, link in LINK.findall(file.content_string):
@@ -89,14 +89,18 @@ def on_page_content(html: str, page: Any, files: Any, **_: Any) -> str:
 
     def of(name: str, text: str, anchor: str = "") -> str:
         file = files.get_file_from_path(name)
-        if file is None or name == source and not anchor:
+        if file is None or (name == source and not anchor):
             return text
         return f'<a href="{get_relative_url(file.url, page.url)}{anchor}">{text}</a>'
 
     def numbered(found: re.Match[str]) -> str:
-        if found[0] == "H100":  # a GPU
+        # A GPU; and requirements.md has a column of sources with numbers of its own.
+        if found[0] == "H100" or (source, found[1]) == ("requirements.md", "S"):
             return found[0]
         return of(DEFINED[found[1]][0], found[0], f"#{found[0].lower()}")
+
+    def named(found: re.Match[str]) -> str:
+        return of(found[1], found[0])
 
     parts, closed = re.split(r"(<[^>]+>)", html), 0
     for index, part in enumerate(parts):
@@ -105,12 +109,11 @@ def on_page_content(html: str, page: Any, files: Any, **_: Any) -> str:
         elif closed == 0 and not part.startswith("<"):
             parts[index] = NUMBER.sub(numbered, part)
         elif closed == 1 and parts[index - 1] == "<code>":
-            if name := DOCUMENT.fullmatch(part):
-                parts[index] = of(name[1], part)
+            parts[index] = DOCUMENT.sub(named, part)
     return "".join(parts)
 
 
 def anchored(definition: re.Match[str]) -> str:
     """Give a definition an anchor."""
-    tag, rest = definition[0].split(">", 1)
+    tag, _, rest = definition[0].partition(">")
     return f'{tag} id="{definition[1].lower()}">{rest}'
