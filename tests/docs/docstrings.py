@@ -16,22 +16,27 @@ NAME = re.compile(r"(?<!`)`([\w.]+)`(?!`)")
 
 
 def merged(overloads: list[Any]) -> Any:
-    """Return a function with all parameters, annotated where the overloads agree."""
-    longest = max(overloads, key=lambda each: len(each.parameters))
-    for parameter in longest.parameters:
-        said = {
-            str(each.annotation)
+    """Return the last overload, which is the most general, as if it were the only one.
+
+    It is annotated where all agree, and has the default of any.
+    """
+    general = overloads[-1]
+    for parameter in general.parameters:
+        same = [
+            each
             for overload in overloads
             for each in overload.parameters
             if each.name == parameter.name
-        }
-        if len(said) > 1:
+        ]
+        if len({str(each.annotation) for each in same}) > 1:
             parameter.annotation = None
+        defaults = (each.default for each in same if each.default is not None)
+        parameter.default = next(defaults, None)
     if len({str(each.returns) for each in overloads}) > 1:
-        longest.returns = None
-    longest.labels.discard("overload")
-    longest.decorators = []
-    return longest
+        general.returns = None
+    documented = (each.docstring for each in overloads if each.docstring)
+    general.docstring = next(documented, None)
+    return general
 
 
 class Docstrings(griffe.Extension):  # type: ignore[misc]
@@ -53,6 +58,8 @@ class Docstrings(griffe.Extension):  # type: ignore[misc]
 
     def on_object(self, *, obj: Any, **_: Any) -> None:
         """Take the text of an object, with links to what it names."""
+        if obj.docstring is None or obj.is_module:
+            return
         documented = obj.is_function or obj.is_class or "property" in obj.labels
         if obj.module.path == "dlx._core" and documented:
             real: Any = dlx._core
@@ -60,8 +67,7 @@ class Docstrings(griffe.Extension):  # type: ignore[misc]
                 real = inspect.getattr_static(real, name, None)
             if text := real and inspect.getdoc(real):
                 obj.docstring = griffe.Docstring(text, parent=obj)
-        if obj.docstring is not None:
-            obj.docstring.value = NAME.sub(self.link, obj.docstring.value)
+        obj.docstring.value = NAME.sub(self.link, obj.docstring.value)
 
     @staticmethod
     def link(name: re.Match[str]) -> str:

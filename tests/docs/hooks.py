@@ -23,6 +23,8 @@ DEFINED = {
     "H": ("streams.md", r"<td>(H\d+)</td>"),
     "S": ("safety.md", r"<strong>(S\d+)\."),
 }
+# Markdown would make names bold that are in a table without being code.
+DUNDER = re.compile(r"(?<![`\w])__(\w+?)__(?=[^`|]*\|)", re.M)
 NUMBER = re.compile(r"\b([RHS])(\d+)\b")
 DOCUMENT = re.compile(r"^(?:docs/)?(\w+\.md)$")
 # The text of links, code and headings is left alone.
@@ -77,7 +79,8 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         target = page_of(leads_to(source, link[2]))
         return link[1] + posixpath.relpath(target, posixpath.dirname(source) or ".")
 
-    return LINK.sub(moved, markdown)
+    lines = LINK.sub(moved, markdown).splitlines()
+    return "\n".join(DUNDER.sub(r"\_\_\1\_\_", x) if x[:1] == "|" else x for x in lines)
 
 
 def on_page_content(html: str, page: Any, files: Any, **_: Any) -> str:
