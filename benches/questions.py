@@ -7,11 +7,12 @@ Each table is some rows of `docs/performance.md`, between `<!-- begin NAME -->` 
 """
 
 from picture import PICTURE
-from report import BLOCK, ns, ratio, table
+from report import BLOCK, ns, ratio
 from results import Document
 from summary import load
 
 PAGE = PICTURE.with_name("faq.md")
+SIDES = ("dlx", "its")
 
 # The path of a row and what it is compared with.
 ROWS = {
@@ -45,13 +46,14 @@ ROWS = {
 def rows(runs: Document, wanted: list[tuple[str, str]]) -> str:
     """Format some rows of the summary, in this order."""
     found = {(row["path"], row["against"]): row for row in runs["rows"]}
-    lines = [
-        [path, ns(row["dlx"]), against, ns(row["its"]), ratio(row, runs["pythons"][0])]
-        for path, against in wanted
-        for row in [found[path, against]]
-    ]
-    head = ["what", "dlx, ns", "compared with", "its, ns", "ratio"]
-    return table(head, lines)
+    lines = ["| what | dlx, ns | compared with | its, ns | ratio |"]
+    lines.append("| --- | ---: | --- | ---: | ---: |")
+    for path, against in wanted:
+        row = found[path, against]
+        times = [ns(row[side]).replace(" ", "\N{NO-BREAK SPACE}") for side in SIDES]
+        times.append(ratio(row, runs["pythons"][0]))
+        lines.append(f"| {path} | {times[0]} | {against} | {times[1]} | {times[2]} |")
+    return "\n".join(lines) + "\n"
 
 
 def page(text: str) -> str:

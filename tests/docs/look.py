@@ -2,12 +2,14 @@
 
 ``PYTHONPATH=tests python -m docs.look build/site build/look`` opens every page as a
 file, at the width of a telephone and of a desk, light and dark. It names pages that are
-wider than the window, and errors of the browser; how a page looks is for the eye.
+wider than the window, a search that finds nothing, and errors of the browser; how a
+page looks is for the eye.
 """
 
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,19 @@ def size(driver: Any, width: int, height: int) -> None:
         "Emulation.setDeviceMetricsOverride",
         {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
     )
+
+
+def found_by_search(driver: Any, site: Path, words: str) -> int:
+    """Search for words on the first page; return how many pages are offered."""
+    driver.get((site / "index.html").resolve().as_uri())
+    field = driver.find_element("css selector", "input.md-search__input")
+    driver.execute_script("arguments[0].focus()", field)
+    field.send_keys(words)
+    for _ in range(50):
+        if links := driver.find_elements("css selector", ".md-search-result__link"):
+            return len(links)
+        time.sleep(0.1)
+    return 0
 
 
 def look(site: Path, pictures: Path, only: str = "") -> list[str]:
@@ -51,6 +66,8 @@ def look(site: Path, pictures: Path, only: str = "") -> list[str]:
                     driver.save_screenshot(
                         str(pictures / f"{name}_{width}_{scheme}.png")
                     )
+        if not found_by_search(driver, site, "deferred release"):
+            found.append("the search finds nothing")
         found += [entry["message"] for entry in driver.get_log("browser")]
     return found
 
