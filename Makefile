@@ -18,6 +18,8 @@ NIGHTLY := wheels ports macos
 
 ONEAPI := build/oneapi
 
+DOCS := build/docs-venv
+
 FREE_THREADED_VENV := build/free_threaded_venv
 FREE_THREADED_BIN := $(FREE_THREADED_VENV)/bin
 
@@ -25,8 +27,8 @@ export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help demo test quick check fmt heavy lint types bench scaling instructions summary performance gpu wheel \
-	wheels ports macos notices nightly ci ci-long ci-beside test-library test-conformance lifetime interop interop-report conformance-report fuzz \
-	free-threaded free-threaded-races drivers oneapi gpu-kit clean
+	wheels ports macos notices nightly ci ci-long ci-beside test-library test-conformance lifetime interop \
+	interop-report conformance-report fuzz free-threaded free-threaded-races drivers oneapi gpu-kit docs timeline clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 22
@@ -93,8 +95,9 @@ instructions: $(VENV)/built $(VENV)/heavy  ## count the instructions of the hot 
 summary: $(VENV)/bin/python  ## make benches/results/summary.json from what was measured into build/results
 	$(BIN)/python benches/summary.py
 
-performance: $(VENV)/bin/python  ## write the tables of docs/performance.md and its picture from benches/results
+performance: $(VENV)/bin/python  ## write the tables of docs/performance.md and docs/faq.md from benches/results
 	$(BIN)/python benches/report.py
+	$(BIN)/python benches/questions.py
 
 gpu: $(VENV)/built $(VENV)/gpu  ## run the tests and benchmarks that need a CUDA GPU
 	DLX_REQUIRE_GPU=1 $(BIN)/python -m pytest -rs tests/gpu
@@ -144,6 +147,15 @@ drivers: $(VENV)/built  ## try NVIDIA's and AMD's own libraries, from Debian's p
 oneapi: $(VENV)/built $(ONEAPI)/built  ## exchange arrays with dpctl and dpnp, on Intel's OpenCL for the CPU
 	DLX_REQUIRE_HEAVY=1 $(ONEAPI)/bin/python -m pytest tests/oneapi
 
+docs: export NO_MKDOCS_2_WARNING = 1
+docs: $(VENV)/built $(DOCS)/built  ## build the site of docs/ into build/site, and check its links and spelling
+	PYTHONPATH=python $(DOCS)/bin/mkdocs build --quiet --strict
+	$(DOCS)/bin/python tests/docs/links.py build/site
+	$(DOCS)/bin/codespell --ignore-words tests/docs/words.txt $$(git ls-files '*.md' '*.py' '*.pyi' '*.rs')
+
+timeline: $(VENV)/built  ## draw the pictures of docs/timeline.md
+	PYTHONPATH=tests $(BIN)/python -m docs.timeline
+
 free-threaded: free-threaded-races  ## build for a Python without a GIL, run the tests there, and measure threads
 	$(FREE_THREADED_BIN)/python -m pytest
 	$(FREE_THREADED_BIN)/python benches/free_threads.py --json
@@ -151,8 +163,8 @@ free-threaded: free-threaded-races  ## build for a Python without a GIL, run the
 free-threaded-races: $(FREE_THREADED_VENV)/built  ## of these tests, those of threads alone
 	$(FREE_THREADED_BIN)/python -m pytest tests/test_races.py tests/test_races_types.py tests/test_threads.py
 
-ci:  ## what has to pass on a machine with every library: `make check`, then what takes long
-	$(MAKE) check
+ci:  ## what has to pass on a machine with every library: `make check`, the site, then what takes long
+	$(MAKE) check docs
 	$(MAKE) ci-long
 
 ci-long: export DLX_REQUIRE_HEAVY = 1
@@ -197,6 +209,11 @@ $(FREE_THREADED_VENV)/built: $(FREE_THREADED) $(SOURCES)
 
 $(VENV)/tools: $(VENV)/bin/python requirements-dev.txt
 	$(BIN)/python -m pip install -r requirements-dev.txt
+	touch $@
+
+$(DOCS)/built: requirements-docs.txt
+	$(PYTHON) -m venv --clear $(DOCS)
+	$(DOCS)/bin/python -m pip install -r requirements-docs.txt
 	touch $@
 
 $(VENV)/interop: $(VENV)/heavy requirements-interop.txt

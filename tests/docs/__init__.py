@@ -1,0 +1,1 @@
+"""What builds and checks the site of documents; `make docs` runs it."""
