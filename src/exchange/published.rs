@@ -164,9 +164,12 @@ unsafe extern "C" fn managed_tensor_allocator<T: ExchangeType>(
     unsafe { allocate::allocate(T::exchange(), prototype, out, error_ctx, set_error) }
 }
 
+/// Not inlined, as those below: there is a function of each table for every slot, which only jumps here.
+///
 /// # Safety
 ///
 /// Call it as `dlpack.h` says: attached, with a live object and a place for the result (S2).
+#[inline(never)]
 unsafe fn from_py_object<E: Exchange>(
     exchange: &E,
     py_object: *mut c_void,
@@ -238,6 +241,7 @@ unsafe fn borrow_by_rules<E: Exchange>(
 /// # Safety
 ///
 /// Call it as `dlpack.h` says: attached, with a tensor that the caller owns and a place for the result (S2).
+#[inline(never)]
 unsafe fn to_py_object<E: Exchange>(
     exchange: &E,
     tensor: *mut DLManagedTensorVersioned,
@@ -293,6 +297,7 @@ unsafe fn to_py_object<E: Exchange>(
 /// # Safety
 ///
 /// Call it as `dlpack.h` says: attached, with a place for the result (S2).
+#[inline(never)]
 unsafe fn work_stream<E: Exchange>(
     exchange: &E,
     device: DLDevice,
