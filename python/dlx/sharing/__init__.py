@@ -112,7 +112,7 @@ def _of_mapping(t: Tensor, readonly: bool) -> Handle | str:
     known = open_handles.get(mapping.inode)
     if known is not None and (known._described.flags & _READ_ONLY) <= reads:
         d = known._described
-        with suppress(BufferError):  # It is closed.
+        with suppress(BufferError, OSError):  # It is closed, or of another user.
             opened = known._duplicate(reads), d.kind, d.token, d.path
             flags |= d.flags & FROZEN
     if opened is None:

@@ -53,7 +53,7 @@ class Handle:
 
         Raises ``BufferError`` if the memory is gone or not what the bytes say.
         """
-        described = read(bytes(data))
+        described = read(bytes(memoryview(data)))
         _trust(described, paths)
         self._adopt(opened(described), described, False)
 
