@@ -75,7 +75,7 @@ def _where(t: Tensor, size: int) -> tuple[Mapping, str] | str:
     ``size`` is that of an element, in bits.
     """
     address, length = t.span
-    if address % max(size // 8, 1):
+    if address % max((size & -size) // 8, 1):
         return "memory that is not aligned to the elements"
     if mapping := covering(address, length):
         return mapping, ""
@@ -192,7 +192,7 @@ def _row_major(shape: tuple[int, ...]) -> list[int]:
     strides, step = [], 1
     for extent in reversed(shape):
         strides.append(step)
-        step *= extent
+        step *= max(extent, 1)
     return strides[::-1]
 
 
