@@ -12,6 +12,7 @@ import pytest
 from dlx.sharing import Handle
 from hypothesis import given
 from support.optional_libraries import requires
+from support.python_process import run_python
 from support.random_layouts import tensors, values
 from support.shared_memory import ARRAY, ask, exporter, kill
 
@@ -117,3 +118,24 @@ def test_a_tree_of_handles_is_one_memory() -> None:
             assert not mine.is_copied
             kill(process)
             assert dlx.attach(bytes(mine)).data_ptr == dlx.attach(h).data_ptr
+
+
+@pytest.mark.parametrize(
+    ("method", "library"),
+    [("fork", "torch"), ("spawn", "numpy"), ("forkserver", "numpy")],
+)
+def test_processes_of_each_kind_have_the_memory(method: str, library: str) -> None:
+    """docs/sharing.md, Sharing: a handle as an argument."""
+    requires(library)
+    # In a process of its own: others of pytest have threads, with which none can fork.
+    code = f"""
+import dlx, multiprocessing, {library}
+from support.process_work import write
+if __name__ == "__main__":
+    x = dlx.empty((2, 3), "float32", like={library}, shared=True)
+    with multiprocessing.get_context({method!r}).Pool(1) as pool:
+        with dlx.share(x, copy=False) as h:
+            pool.apply(write, (h,))
+        assert x.tolist() == [[7, 7, 7]] * 2, x
+"""
+    assert run_python(code) == (0, "", "")

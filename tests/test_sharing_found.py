@@ -264,8 +264,10 @@ def test_memory_made_to_be_shared_is_not_copied(library: str | None) -> None:
     assert there.data_ptr == dlx.from_dlpack(x).data_ptr
 
 
-@pytest.mark.parametrize("shape", [(), 3, (0, 2), (2, 3)])
-@pytest.mark.parametrize("dtype", ["bfloat16", "uint4", "float4_e2m1fnx2", "bool"])
+@pytest.mark.parametrize("shape", [(), 3, (0, 2), (2, 0), (2, 3)])
+@pytest.mark.parametrize(
+    "dtype", ["bfloat16", "uint4", "float4_e2m1fnx2", "bool", "float32x3"]
+)
 def test_memory_made_to_be_shared_has_any_shape_and_dtype(
     shape: Any, dtype: str
 ) -> None:
@@ -277,6 +279,19 @@ def test_memory_made_to_be_shared_has_any_shape_and_dtype(
         back = dlx.attach(bytes(h))
         assert (back.shape, back.dtype) == (other.shape, other.dtype)
         assert not h.is_copied
+
+
+def test_three_floats_are_aligned_like_one() -> None:
+    """docs/sharing.md, Sharing: also where their address is no multiple of twelve."""
+    x = dlx.empty((3, 4), "float32x3", shared=True)
+    for row in range(3):
+        for column in range(3):
+            with dlx.share(x[row, column:], copy=False) as h:
+                assert dlx.attach(h).data_ptr == x[row, column:].data_ptr
+    whole = dlx.empty(16, "float32", shared=True).numpy()
+    for first in range(3):
+        y = dlx.from_buffer(whole[first:], (2,), "float32x3")
+        assert not dlx.share(y, copy=False).is_copied
 
 
 def test_a_mixin_class_gets_memory_made_to_be_shared() -> None:

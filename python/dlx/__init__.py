@@ -245,7 +245,7 @@ def share(
     Raises ``BufferError`` for memory on a device, ``FileExistsError`` if the name is in
     use, and as `from_dlpack`.
     """
-    from . import sharing
+    import dlx.sharing as sharing  # takes less time than a relative import
 
     return sharing.share(x, copy=copy, readonly=readonly, name=name)
 
@@ -270,7 +270,7 @@ def attach(
     Raises ``BufferError`` if the memory is gone, not what the handle says, or of
     another host; for ``mode="rw"`` of a read-only handle; and as `convert`.
     """
-    from . import sharing
+    import dlx.sharing as sharing
 
     return sharing.attach(handle, like=like, mode=mode, paths=paths)
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import dlx
 import numpy as np
+from dlx.sharing import Handle
 
 from support.pickled_classes import Bare
 
@@ -51,3 +52,10 @@ def check(answered: tuple[int, list[Any], list[Any]]) -> None:
     assert answered[0] != os.getpid()
     assert answered[1] == expected
     assert [description(x) for x in answered[2]] == expected
+
+
+def write(h: Handle) -> int:
+    """Write to the memory of a handle; return its address in this process."""
+    x = dlx.attach(h, like="numpy")
+    x[...] = 7
+    return int(x.ctypes.data)

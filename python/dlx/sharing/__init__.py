@@ -69,14 +69,13 @@ def _new(t: Tensor, readonly: bool) -> Handle:
     return Handle._of(file, described, bool(len(raw)))
 
 
-def _is_aligned(t: Tensor, address: int) -> bool:
-    dtype = t.dtype
-    return not address % max(dtype.bits * dtype.lanes // 8, 1)
+def _where(t: Tensor, size: int) -> tuple[Mapping, str] | str:
+    """Return the shared mapping of ``t`` and its path, or what memory it is.
 
-
-def _where(t: Tensor, address: int, length: int) -> tuple[Mapping, str] | str:
-    """Return the shared mapping that memory is in and its path, or what it is."""
-    if not _is_aligned(t, address):
+    ``size`` is that of an element, in bits.
+    """
+    address, length = t.span
+    if address % max((size & -size) // 8, 1):
         return "memory that is not aligned to the elements"
     if mapping := covering(address, length):
         return mapping, ""
@@ -102,18 +101,20 @@ def _enforced(file: int) -> bool:
 
 def _of_mapping(t: Tensor, readonly: bool) -> Handle | str:
     """Return a handle to the memory that a tensor has, or in words what that is."""
-    address, length = t.span
-    if isinstance(where := _where(t, address, length), str):
+    dtype = t.dtype
+    fields = dtype.code, dtype.bits, dtype.lanes
+    if isinstance(where := _where(t, dtype.bits * dtype.lanes), str):
         return where
     mapping, path = where
+    address, length = t.span
     reads = readonly or t.readonly or not mapping.is_writable
     flags = _READ_ONLY * reads | _PADDED * t.is_padded
-    opened: tuple[int, int, bytes, bytes] | None = None
+    opened: tuple[int, int, int, bytes, bytes] | None = None
     known = open_handles.get(mapping.inode)
     if known is not None and (known._described.flags & _READ_ONLY) <= reads:
         d = known._described
-        with suppress(BufferError):  # It is closed.
-            opened = known._duplicate(reads), d.kind, d.token, d.path
+        with suppress(BufferError, OSError):  # It is closed, or of another user.
+            opened = *known._duplicate(reads), d.kind, d.token, d.path
             flags |= d.flags & FROZEN
     if opened is None:
         opened = open_found(mapping.inode, path, not reads)
@@ -121,23 +122,23 @@ def _of_mapping(t: Tensor, readonly: bool) -> Handle | str:
         if path:
             return f"a mapping of {path!r}, which no path or descriptor leads to"
         return "memory attached by a handle that is closed"
-    file, kind, token, name = opened
+    file, size, kind, token, name = opened
     if readonly and not (kind == SEGMENT and _enforced(file)):
         os.close(file)
         return "memory that the kernel would let others write to"
-    size, offset = os.fstat(file).st_size, address - mapping.address + mapping.offset
-    dtype = t.dtype
+    offset = address - mapping.address + mapping.offset
     if offset + length > size:
         os.close(file)
         return f"a mapping of {path!r} that is longer than the file"
     described = Described(
         *(kind, flags, token, mapping.inode, size, offset, length),
-        *((dtype.code, dtype.bits, dtype.lanes), t.shape, t.strides, name),
+        *(fields, t.shape, t.strides, name),
     )
     handle = Handle._of(file, described, False)
     handle._mapping = mapping
-    # Of several mappings, the first is the one that bytes of handles lead to.
-    mapped.setdefault((mapping.inode, mapping.is_writable), mapping)
+    if path:
+        # Of several mappings, the first is the one that bytes of handles lead to.
+        mapped.setdefault((mapping.inode, mapping.is_writable), mapping)
     return handle
 
 
@@ -191,7 +192,7 @@ def _row_major(shape: tuple[int, ...]) -> list[int]:
     strides, step = [], 1
     for extent in reversed(shape):
         strides.append(step)
-        step *= extent
+        step *= max(extent, 1)
     return strides[::-1]
 
 

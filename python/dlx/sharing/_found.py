@@ -124,8 +124,8 @@ def _candidates(path: str) -> Iterator[str]:
 
 def open_found(
     inode: tuple[int, int], path: str, writable: bool
-) -> tuple[int, int, bytes, bytes] | None:
-    """Open a file; return its descriptor, kind, token and path, as handles do."""
+) -> tuple[int, int, int, bytes, bytes] | None:
+    """Open a file; return its descriptor, size, and kind, token and path."""
     for place in _candidates(path):
         try:
             found = os.stat(place)
@@ -145,9 +145,10 @@ def open_found(
             os.close(file)
         if is_on_tmpfs(opened):
             token = token_of(opened)
-            return opened, SEGMENT if token else SHM, token or bytes(16), b""
+            kind = SEGMENT if token else SHM
+            return opened, found.st_size, kind, token or bytes(16), b""
         # A file on a disk that has no path any more is nowhere to be found again.
         if place == path:
-            return opened, FILE, bytes(16), os.fsencode(path)
+            return opened, found.st_size, FILE, bytes(16), os.fsencode(path)
         os.close(opened)
     return None

@@ -12,7 +12,7 @@ from .._core import DType
 from ..pickling import _READ_ONLY
 from ._form import HEAD, LONGEST, SEGMENT, Described, read, write
 from ._names import publish, unpublish
-from ._segment import Mapping, checked, inode_of, opened, reopened
+from ._segment import Mapping, checked, opened, reopened
 
 __all__ = ["Handle", "open_handles"]
 
@@ -53,7 +53,7 @@ class Handle:
 
         Raises ``BufferError`` if the memory is gone or not what the bytes say.
         """
-        described = read(bytes(data))
+        described = read(bytes(memoryview(data)))
         _trust(described, paths)
         self._adopt(opened(described), described, False)
 
@@ -79,21 +79,26 @@ class Handle:
             raise BufferError("the handle is closed")
         return self._file
 
-    def _check(self, file: int) -> None:
-        """Raise ``BufferError`` unless a descriptor has been its own until now.
+    def _check(self, file: int) -> int:
+        """Return the size of a file, which has been its own until now, or raise.
 
         Closed meanwhile by another thread, the number may have been another file's; and
         somebody may have closed the descriptors of others.
         """
         try:
-            if self._end.alive and inode_of(file) == self._described.inode:
-                return
+            found = os.fstat(file)
+            same = (found.st_dev, found.st_ino) == self._described.inode
+            if same and self._end.alive:
+                return found.st_size
         except OSError:
             pass
         raise BufferError("the handle is closed")
 
-    def _duplicate(self, readonly: bool) -> int:
-        """Return a descriptor of the same file, that cannot write if ``readonly``."""
+    def _duplicate(self, readonly: bool) -> tuple[int, int]:
+        """Return a descriptor of its file, and how many bytes that has.
+
+        With ``readonly`` the descriptor cannot write.
+        """
         file = self._fileno()
         try:
             if readonly and not self.readonly:
@@ -104,11 +109,10 @@ class Handle:
             self._check(file)
             raise
         try:
-            self._check(copied)
+            return copied, self._check(copied)
         except BufferError:
             os.close(copied)
             raise
-        return copied
 
     def _map(self, prot: int, flags: int) -> Mapping:
         """Map its memory once more."""
@@ -172,7 +176,7 @@ class Handle:
         The socket is a stream (``SOCK_STREAM``) that blocks.
         """
         _check_socket(sock)
-        data, copied = bytes(self), self._duplicate(False)
+        data, (copied, _) = bytes(self), self._duplicate(False)
         try:
             message = struct.pack("<I", len(data)) + data
             sent = socket.send_fds(sock, [message], [copied])

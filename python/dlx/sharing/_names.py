@@ -82,19 +82,19 @@ def withdraw(path: str) -> bool:
     return False
 
 
-# The locks that this process holds: a fork would hold them, too.
-_held: set[int] = set()
+# The locked files of this process. A fork would hold the locks, too.
+_held: dict[object, int] = {}
 
 
 def _release_in_child() -> None:
     while _held:
-        os.close(_held.pop())
+        os.close(_held.popitem()[1])
 
 
 os.register_at_fork(after_in_child=_release_in_child)
 
 
-def publish(name: str, data: bytes) -> tuple[int, str, int]:
+def publish(name: str, data: bytes) -> tuple[object, str]:
     """Make a name for the bytes of a handle; return what `unpublish` takes.
 
     Raises ``FileExistsError`` if the name is in use.
@@ -117,15 +117,16 @@ def publish(name: str, data: bytes) -> tuple[int, str, int]:
     except BaseException:
         os.close(file)
         raise
-    _held.add(file)
-    return file, path, os.getpid()
+    key = object()
+    _held[key] = file
+    return key, path
 
 
-def unpublish(file: int, path: str, owner: int) -> None:
+def unpublish(key: object, path: str) -> None:
     """Remove a name, except in a fork of the process that made it."""
-    if os.getpid() == owner:
+    file = _held.pop(key, None)
+    if file is not None:
         _remove(file, path)
-        _held.discard(file)
         os.close(file)
 
 
