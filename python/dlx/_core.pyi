@@ -557,6 +557,7 @@ def empty(
     *,
     device: _DeviceLike | None = None,
     like: None = None,
+    shared: bool = False,
 ) -> Tensor:
     """Make a tensor with uninitialized elements."""
 
@@ -567,6 +568,7 @@ def empty(
     *,
     device: _DeviceLike | None = None,
     like: ModuleType,
+    shared: bool = False,
 ) -> Any: ...
 @overload
 def empty(
@@ -575,6 +577,7 @@ def empty(
     *,
     device: _DeviceLike | None = None,
     like: type[_T],
+    shared: bool = False,
 ) -> _T: ...
 @overload
 def empty(
@@ -583,6 +586,7 @@ def empty(
     *,
     device: _DeviceLike | None = None,
     like: NDArray[Any],
+    shared: bool = False,
 ) -> NDArray[Any]: ...
 @overload
 def empty(
@@ -591,6 +595,7 @@ def empty(
     *,
     device: _DeviceLike | None = None,
     like: _T,
+    shared: bool = False,
 ) -> _T: ...
 def is_tensor(x: object, /) -> bool:
     """Whether ``x`` is a tensor of some library."""
