@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import tempfile
 from collections.abc import Callable, Iterator
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
@@ -16,6 +17,13 @@ import pytest
 from dlx.sharing import Handle, _found
 from support.optional_libraries import requires
 from support.shared_memory import ask, child, open_files
+
+
+def place(x: object) -> tuple[tuple[int, int], int]:
+    """Return the file that a tensor is in, and where."""
+    at = _found.found(*dlx.from_dlpack(x).span)
+    assert not isinstance(at, str)
+    return at.inode, at.offset
 
 
 @pytest.fixture(params=["PROCMAP_QUERY", "/proc/self/maps"])
@@ -67,7 +75,7 @@ def test_shared_memory_of_python_is_not_copied(block: SharedMemory) -> None:
     x[:] = 1
     with dlx.share(x, copy=False) as h:
         assert not h.is_copied
-        assert dlx.attach(h).data_ptr == x.ctypes.data
+        assert place(dlx.attach(h)) == place(x)
         with child(
             "tell(); t = dlx.attach(pickle.load(into), like=np)\nt[0] = 7\ntell()"
         ) as p:
@@ -83,7 +91,7 @@ def test_shared_memory_of_torch_is_not_copied() -> None:
     torch = requires("torch")
     x = torch.zeros(3, 4, dtype=torch.bfloat16).share_memory_()
     with dlx.share(x.T, copy=False) as h:
-        assert dlx.attach(h, like=torch).data_ptr() == x.data_ptr()
+        assert place(dlx.attach(h, like=torch)) == place(x)
         with Handle(bytes(h), paths=True) as other:
             dlx.attach(other, like=torch)[1, 2] = 7
     assert x[2, 1] == 7
@@ -98,7 +106,7 @@ def test_a_file_that_is_mapped_shared_is_not_copied(tmp_path: Path, mode: Any) -
     x = np.memmap(path, "f8", mode, shape=(2000,))
     with dlx.share(x[1000:], copy=False) as h:
         assert h.readonly == (mode == "r")
-        assert dlx.attach(h).data_ptr == x[1000:].ctypes.data
+        assert place(dlx.attach(h)) == place(x[1000:])
         assert dlx.attach(h).readonly == h.readonly
         with child("tell(dlx.attach(pickle.load(into)).tolist()[:2])") as process:
             assert ask(process, h) == [1000, 1001]
@@ -208,7 +216,7 @@ def test_a_mapping_in_two_parts_is_found_as_one(block: SharedMemory) -> None:
     assert area is not None
     assert area.end - area.begin == 4096
     with dlx.share(x, copy=False) as h:
-        assert dlx.attach(h).data_ptr == x.ctypes.data
+        assert place(dlx.attach(h)) == place(x)
         assert dlx.attach(h).shape == (8192,)
     assert libc.mprotect(begin, ctypes.c_size_t(4096), mmap.PROT_READ) == 0
     with dlx.share(x, copy=False) as h:
@@ -217,16 +225,38 @@ def test_a_mapping_in_two_parts_is_found_as_one(block: SharedMemory) -> None:
 
 
 def test_the_mapping_lives_as_long_as_an_attached_tensor(tmp_path: Path) -> None:
-    """docs/sharing.md, Sharing: in the exporting process, the memory itself."""
+    """docs/sharing.md, Sharing: not only as long as the array that was shared."""
     x = np.memmap(tmp_path / "numbers", "f8", "w+", shape=(4,))
-    h, address = dlx.share(x, copy=False), x.ctypes.data
+    h = dlx.share(x, copy=False)
     t = dlx.attach(h)
+    address = t.data_ptr
     del x, h
-    assert t.data_ptr == address
     np.from_dlpack(t)[0] = 7
     assert t.tolist() == [7, 0, 0, 0]
     del t
     assert _found.area(address) is None
+
+
+@pytest.mark.parametrize("after", [mmap.mmap.close, lambda m: m.resize(1 << 24)])
+def test_a_mapping_that_others_end_is_not_attached(
+    after: Callable[[mmap.mmap], None],
+) -> None:
+    """docs/sharing.md, Sharing: NumPy does not keep it, and it may be anything then."""
+    with tempfile.TemporaryFile(dir="/dev/shm") as file:
+        file.truncate(8192)
+        lent = mmap.mmap(file.fileno(), 8192)
+        x: Any = np.ndarray((8,), "f8", buffer=lent)
+        x[:] = 1
+        with dlx.share(x, copy=False) as h:
+            before = dlx.attach(h)
+            del x
+            after(lent)
+            # Any of these may be where it was.
+            others = [mmap.mmap(-1, 8192) for _ in range(8)]
+            for other in others:
+                other.write(bytes(range(64)))
+            assert before.tolist() == dlx.attach(h).tolist() == [1] * 8
+            assert dlx.attach(bytes(h), paths=True).tolist() == [1] * 8
 
 
 def test_a_file_exchanged_while_it_is_opened_is_not_taken(

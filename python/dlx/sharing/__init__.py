@@ -135,9 +135,12 @@ def _of_mapping(t: Tensor, readonly: bool) -> Handle | str:
         *((dtype.code, dtype.bits, dtype.lanes), t.shape, t.strides, name),
     )
     handle = Handle._of(file, described, False)
-    handle._mapping = mapping
-    # Of several mappings, the first is the one that bytes of handles lead to.
-    mapped.setdefault((mapping.inode, mapping.is_writable), mapping)
+    # What others have mapped they unmap or move, even while arrays are over it, and
+    # something else is there: that is mapped anew.
+    if mapping.owner is not t:
+        handle._mapping = mapping
+        # Of several mappings, the first is the one that bytes of handles lead to.
+        mapped.setdefault((mapping.inode, mapping.is_writable), mapping)
     return handle
 
 
