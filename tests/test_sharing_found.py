@@ -259,6 +259,32 @@ def test_a_mapping_that_others_end_is_not_attached(
             assert dlx.attach(bytes(h), paths=True).tolist() == [1] * 8
 
 
+@pytest.mark.parametrize("is_open", [True, False])
+def test_memory_of_system_v_is_not_taken_for_a_segment(
+    monkeypatch: pytest.MonkeyPatch, is_open: bool
+) -> None:
+    """docs/sharing.md, Sharing: its id is shown as inode, on the device of segments."""
+    segment = dlx.empty(4, "float64", shared=True)
+    with dlx.share(segment) as h:
+        inode = h._described.inode
+        if not is_open:  # Only its descriptor is found.
+            monkeypatch.setattr("dlx.sharing.open_handles", {})
+        x: Any = np.frombuffer(mmap.mmap(-1, 4096), "f8", count=4)
+        path = "/SYSV00000000 (deleted)"
+
+        # The id is a counter: to have it meet the inode takes thousands of segments.
+        def area(address: int) -> _found.Area:
+            begin = x.ctypes.data
+            return _found.Area(begin, begin + 4096, 0, inode, True, True, path)
+
+        found = _found.found
+        monkeypatch.setattr("dlx.sharing.found", lambda *span: found(*span, area))
+        files = open_files()
+        with pytest.raises(dlx.CopyRefused, match="SYSV"):
+            dlx.share(x, copy=False)
+        assert open_files() == files
+
+
 def test_a_file_exchanged_while_it_is_opened_is_not_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
