@@ -14,7 +14,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlx.sharing import Handle, _found
+from dlx.sharing import Handle, _found, _segment
 from support.optional_libraries import requires
 from support.shared_memory import ask, child, open_files
 
@@ -278,7 +278,7 @@ def test_memory_of_system_v_is_not_taken_for_a_segment(
             return _found.Area(begin, begin + 4096, 0, inode, True, True, path)
 
         found = _found.found
-        monkeypatch.setattr("dlx.sharing.found", lambda *span: found(*span, area))
+        monkeypatch.setattr("dlx.sharing.found", lambda at, size: found(at, size, area))
         files = open_files()
         with pytest.raises(dlx.CopyRefused, match="SYSV"):
             dlx.share(x, copy=False)
@@ -359,6 +359,33 @@ def test_memory_to_be_shared_is_of_the_host() -> None:
         dlx.empty(3, "int8", shared=True, device="cuda:0")
     with pytest.raises(BufferError, match="cuda:0"):
         dlx.empty(3, "int8", shared=True, like=x)
+
+
+@pytest.mark.parametrize("lost", range(6))
+def test_a_collection_while_memory_is_looked_up_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, lost: int
+) -> None:
+    """docs/sharing.md, Sharing: it may unmap others, before and behind."""
+    made = [dlx.empty(8192, "uint8", shared=True) for _ in range(7)]
+    held: list[Any] = sorted(made, key=lambda x: x.data_ptr)
+    made.clear()
+    mine = held.pop(3)
+    with dlx.share(mine) as h:
+        inode = h._described.inode
+    begins, search = len(_segment._begins), _segment.bisect_right
+
+    def searched(places: list[int], address: int) -> int:
+        place = search(places, address)
+        held[lost] = None
+        return place
+
+    monkeypatch.setattr(_segment, "bisect_right", searched)
+    with dlx.share(mine[8:], copy=False) as h:
+        assert (h._described.inode, h._described.offset) == (inode, 8)
+    assert len(_segment._begins) == begins - 1
+    gone = held[lost - 1].data_ptr
+    held[lost - 1] = None
+    assert _found.area(gone) is None
 
 
 def test_memory_made_to_be_shared_is_given_back() -> None:
