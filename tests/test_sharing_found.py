@@ -6,6 +6,7 @@ import ctypes
 import mmap
 import os
 import tempfile
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
@@ -372,7 +373,7 @@ def test_a_collection_while_memory_is_looked_up_changes_nothing(
     mine = held.pop(3)
     with dlx.share(mine) as h:
         inode = h._described.inode
-    begins, search = len(_segment._begins), _segment.bisect_right
+    begins, search = len(_segment._begins), bisect_right
 
     def searched(places: list[int], address: int) -> int:
         place = search(places, address)
