@@ -80,6 +80,45 @@ def test_a_name_in_use_is_refused() -> None:
     assert open_files() == files
 
 
+def test_memory_that_gets_no_name_is_given_back() -> None:
+    """docs/sharing.md, Names: at once, not with the exception."""
+    with dlx.share(ARRAY, name=NAME):
+        files = open_files()
+        with pytest.raises(FileExistsError) as refused:
+            dlx.share(ARRAY, name=NAME)
+        assert open_files() == files
+        assert refused.tb is not None
+
+
+def test_a_name_is_never_that_of_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/sharing.md, Names: the kernel may write less, as at a limit of file size."""
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:100]))
+    with dlx.share(ARRAY, name=NAME):
+        assert dlx.attach(f"shm:{NAME}").tolist() == ARRAY.tolist()
+
+
+def test_a_fork_while_a_name_is_made_does_not_hold_it() -> None:
+    """docs/sharing.md, Names: locks belong to open files, which a fork has, too."""
+    code = f"""
+write = os.write
+def forked(file, data):
+    os.write = write
+    if os.fork() == 0:
+        into.read()
+        os._exit(0)
+    return write(file, data)
+os.write = forked
+h = dlx.share(np.arange(3), name={NAME!r})
+tell()
+into.read()
+"""
+    with child(code) as process:
+        told(process)
+        kill(process)
+        assert shown("--clean")["state"] == "removed"
+
+
 @pytest.mark.parametrize("name", ["", "a/b", "a\0b", "é" * 101, "../x"])
 def test_a_name_that_is_no_file_name_is_refused(name: str) -> None:
     """docs/sharing.md, Names: nothing outside of the folder."""

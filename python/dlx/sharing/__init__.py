@@ -173,7 +173,12 @@ def share(
     if isinstance(handle, str):
         handle = _new(t, readonly)
     if name is not None:
-        handle._name(name)
+        try:
+            handle._name(name)
+        except BaseException:
+            # Whoever has the exception would hold the memory.
+            handle.close()
+            raise
     return handle
 
 

@@ -102,8 +102,11 @@ def publish(name: str, data: bytes) -> tuple[int, str, int]:
     path = _path(name)
     flags = os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC
     file = os.open(_FOLDER, flags, 0o600)
+    # Before it is locked: a fork meanwhile would hold the lock.
+    _held.add(file)
     try:
-        os.write(file, data)
+        while data:
+            data = data[os.write(file, data) :]
         _lock(file, fcntl.F_OFD_SETLK)
         # Complete and locked before anybody can see it.
         while True:
@@ -115,9 +118,9 @@ def publish(name: str, data: bytes) -> tuple[int, str, int]:
                 if not withdraw(path):
                     raise
     except BaseException:
+        _held.discard(file)
         os.close(file)
         raise
-    _held.add(file)
     return file, path, os.getpid()
 
 
