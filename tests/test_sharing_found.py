@@ -5,6 +5,8 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import tempfile
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
@@ -13,9 +15,16 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlx.sharing import Handle, _found
+from dlx.sharing import Handle, _found, _segment
 from support.optional_libraries import requires
 from support.shared_memory import ask, child, open_files
+
+
+def place(x: object) -> tuple[tuple[int, int], int]:
+    """Return the file that a tensor is in, and where."""
+    at = _found.found(*dlx.from_dlpack(x).span)
+    assert not isinstance(at, str)
+    return at.inode, at.offset
 
 
 @pytest.fixture(params=["PROCMAP_QUERY", "/proc/self/maps"])
@@ -67,7 +76,7 @@ def test_shared_memory_of_python_is_not_copied(block: SharedMemory) -> None:
     x[:] = 1
     with dlx.share(x, copy=False) as h:
         assert not h.is_copied
-        assert dlx.attach(h).data_ptr == x.ctypes.data
+        assert place(dlx.attach(h)) == place(x)
         with child(
             "tell(); t = dlx.attach(pickle.load(into), like=np)\nt[0] = 7\ntell()"
         ) as p:
@@ -83,7 +92,7 @@ def test_shared_memory_of_torch_is_not_copied() -> None:
     torch = requires("torch")
     x = torch.zeros(3, 4, dtype=torch.bfloat16).share_memory_()
     with dlx.share(x.T, copy=False) as h:
-        assert dlx.attach(h, like=torch).data_ptr() == x.data_ptr()
+        assert place(dlx.attach(h, like=torch)) == place(x)
         with Handle(bytes(h), paths=True) as other:
             dlx.attach(other, like=torch)[1, 2] = 7
     assert x[2, 1] == 7
@@ -98,7 +107,7 @@ def test_a_file_that_is_mapped_shared_is_not_copied(tmp_path: Path, mode: Any) -
     x = np.memmap(path, "f8", mode, shape=(2000,))
     with dlx.share(x[1000:], copy=False) as h:
         assert h.readonly == (mode == "r")
-        assert dlx.attach(h).data_ptr == x[1000:].ctypes.data
+        assert place(dlx.attach(h)) == place(x[1000:])
         assert dlx.attach(h).readonly == h.readonly
         with child("tell(dlx.attach(pickle.load(into)).tolist()[:2])") as process:
             assert ask(process, h) == [1000, 1001]
@@ -208,7 +217,7 @@ def test_a_mapping_in_two_parts_is_found_as_one(block: SharedMemory) -> None:
     assert area is not None
     assert area.end - area.begin == 4096
     with dlx.share(x, copy=False) as h:
-        assert dlx.attach(h).data_ptr == x.ctypes.data
+        assert place(dlx.attach(h)) == place(x)
         assert dlx.attach(h).shape == (8192,)
     assert libc.mprotect(begin, ctypes.c_size_t(4096), mmap.PROT_READ) == 0
     with dlx.share(x, copy=False) as h:
@@ -217,16 +226,64 @@ def test_a_mapping_in_two_parts_is_found_as_one(block: SharedMemory) -> None:
 
 
 def test_the_mapping_lives_as_long_as_an_attached_tensor(tmp_path: Path) -> None:
-    """docs/sharing.md, Sharing: in the exporting process, the memory itself."""
+    """docs/sharing.md, Sharing: not only as long as the array that was shared."""
     x = np.memmap(tmp_path / "numbers", "f8", "w+", shape=(4,))
-    h, address = dlx.share(x, copy=False), x.ctypes.data
+    h = dlx.share(x, copy=False)
     t = dlx.attach(h)
+    address = t.data_ptr
     del x, h
-    assert t.data_ptr == address
     np.from_dlpack(t)[0] = 7
     assert t.tolist() == [7, 0, 0, 0]
     del t
     assert _found.area(address) is None
+
+
+@pytest.mark.parametrize("after", [mmap.mmap.close, lambda m: m.resize(1 << 24)])
+def test_a_mapping_that_others_end_is_not_attached(
+    after: Callable[[mmap.mmap], None],
+) -> None:
+    """docs/sharing.md, Sharing: NumPy does not keep it, and it may be anything then."""
+    with tempfile.TemporaryFile(dir="/dev/shm") as file:
+        file.truncate(8192)
+        lent = mmap.mmap(file.fileno(), 8192)
+        x: Any = np.ndarray((8,), "f8", buffer=lent)
+        x[:] = 1
+        with dlx.share(x, copy=False) as h:
+            before = dlx.attach(h)
+            del x
+            after(lent)
+            # Any of these may be where it was.
+            others = [mmap.mmap(-1, 8192) for _ in range(8)]
+            for other in others:
+                other.write(bytes(range(64)))
+            assert before.tolist() == dlx.attach(h).tolist() == [1] * 8
+            assert dlx.attach(bytes(h), paths=True).tolist() == [1] * 8
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+def test_memory_of_system_v_is_not_taken_for_a_segment(
+    monkeypatch: pytest.MonkeyPatch, is_open: bool
+) -> None:
+    """docs/sharing.md, Sharing: its id is shown as inode, on the device of segments."""
+    segment = dlx.empty(4, "float64", shared=True)
+    with dlx.share(segment) as h:
+        inode = h._described.inode
+        if not is_open:  # Only its descriptor is found.
+            monkeypatch.setattr("dlx.sharing.open_handles", {})
+        x: Any = np.frombuffer(mmap.mmap(-1, 4096), "f8", count=4)
+        path = "/SYSV00000000 (deleted)"
+
+        # The id is a counter: to have it meet the inode takes thousands of segments.
+        def area(address: int) -> _found.Area:
+            begin = x.ctypes.data
+            return _found.Area(begin, begin + 4096, 0, inode, True, True, path)
+
+        found = _found.found
+        monkeypatch.setattr("dlx.sharing.found", lambda at, size: found(at, size, area))
+        files = open_files()
+        with pytest.raises(dlx.CopyRefused, match="SYSV"):
+            dlx.share(x, copy=False)
+        assert open_files() == files
 
 
 def test_a_file_exchanged_while_it_is_opened_is_not_taken(
@@ -318,6 +375,33 @@ def test_memory_to_be_shared_is_of_the_host() -> None:
         dlx.empty(3, "int8", shared=True, device="cuda:0")
     with pytest.raises(BufferError, match="cuda:0"):
         dlx.empty(3, "int8", shared=True, like=x)
+
+
+@pytest.mark.parametrize("lost", range(6))
+def test_a_collection_while_memory_is_looked_up_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, lost: int
+) -> None:
+    """docs/sharing.md, Sharing: it may unmap others, before and behind."""
+    made = [dlx.empty(8192, "uint8", shared=True) for _ in range(7)]
+    held: list[Any] = sorted(made, key=lambda x: x.data_ptr)
+    made.clear()
+    mine = held.pop(3)
+    with dlx.share(mine) as h:
+        inode = h._described.inode
+    begins, search = len(_segment._begins), bisect_right
+
+    def searched(places: list[int], address: int) -> int:
+        place = search(places, address)
+        held[lost] = None
+        return place
+
+    monkeypatch.setattr(_segment, "bisect_right", searched)
+    with dlx.share(mine[8:], copy=False) as h:
+        assert (h._described.inode, h._described.offset) == (inode, 8)
+    assert len(_segment._begins) == begins - 1
+    gone = held[lost - 1].data_ptr
+    held[lost - 1] = None
+    assert _found.area(gone) is None
 
 
 def test_memory_made_to_be_shared_is_given_back() -> None:

@@ -44,7 +44,8 @@ def test_a_file_gets_a_name(tmp_path: Path) -> None:
     """docs/sharing.md, Names: only this user can have named it."""
     x = np.memmap(tmp_path / "numbers", "f8", "w+", shape=(4,))
     with dlx.share(x, copy=False, name=NAME):
-        assert dlx.attach(f"shm:{NAME}").data_ptr == x.ctypes.data
+        x[2] = 7
+        assert dlx.attach(f"shm:{NAME}").tolist() == [0, 0, 7, 0]
 
 
 def test_a_name_is_private_to_the_user_and_ends_with_the_handle() -> None:
@@ -77,6 +78,45 @@ def test_a_name_in_use_is_refused() -> None:
             dlx.share(ARRAY + 1, name=NAME)
         assert dlx.attach(f"shm:{NAME}").tolist() == ARRAY.tolist()
     assert open_files() == files
+
+
+def test_memory_that_gets_no_name_is_given_back() -> None:
+    """docs/sharing.md, Names: at once, not with the exception."""
+    with dlx.share(ARRAY, name=NAME):
+        files = open_files()
+        with pytest.raises(FileExistsError) as refused:
+            dlx.share(ARRAY, name=NAME)
+        assert open_files() == files
+        assert refused.tb is not None
+
+
+def test_a_name_is_never_that_of_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/sharing.md, Names: the kernel may write less, as at a limit of file size."""
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:100]))
+    with dlx.share(ARRAY, name=NAME):
+        assert dlx.attach(f"shm:{NAME}").tolist() == ARRAY.tolist()
+
+
+def test_a_fork_while_a_name_is_made_does_not_hold_it() -> None:
+    """docs/sharing.md, Names: locks belong to open files, which a fork has, too."""
+    code = f"""
+write = os.write
+def forked(file, data):
+    os.write = write
+    if os.fork() == 0:
+        into.read()
+        os._exit(0)
+    return write(file, data)
+os.write = forked
+h = dlx.share(np.arange(3), name={NAME!r})
+tell()
+into.read()
+"""
+    with child(code) as process:
+        told(process)
+        kill(process)
+        assert shown("--clean")["state"] == "removed"
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a\0b", "é" * 101, "../x"])

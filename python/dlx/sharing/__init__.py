@@ -27,7 +27,7 @@ from .._core import (
     from_dlpack,
 )
 from ..pickling import _PADDED, _READ_ONLY, _dense, _repeats
-from ._form import FROZEN, SEGMENT, Described, read, span
+from ._form import FILE, FROZEN, SEGMENT, Described, read, span
 from ._found import found, open_found
 from ._handle import Handle, open_handles
 from ._names import lookup
@@ -84,6 +84,10 @@ def _where(t: Tensor, size: int) -> tuple[Mapping, str] | str:
     return Mapping(address, length, at.offset, at.inode, at.is_writable, t), at.path
 
 
+def _path_of(file: int) -> str:
+    return os.readlink(f"/proc/self/fd/{file}")
+
+
 def _enforced(file: int) -> bool:
     """Have the kernel refuse new writers of a segment; return whether it does."""
     try:
@@ -118,6 +122,10 @@ def _of_mapping(t: Tensor, readonly: bool) -> Handle | str:
             flags |= d.flags & FROZEN
     if opened is None:
         opened = open_found(mapping.inode, path, not reads)
+    # The inode of System V memory is its id, which may be that of a file of tmpfs.
+    if opened and opened[1] != FILE and path not in ("", _path_of(opened[0])):
+        os.close(opened[0])
+        opened = None
     if opened is None:
         if path:
             return f"a mapping of {path!r}, which no path or descriptor leads to"
@@ -135,10 +143,10 @@ def _of_mapping(t: Tensor, readonly: bool) -> Handle | str:
         *(fields, t.shape, t.strides, name),
     )
     handle = Handle._of(file, described, False)
-    handle._mapping = mapping
-    if path:
-        # Of several mappings, the first is the one that bytes of handles lead to.
-        mapped.setdefault((mapping.inode, mapping.is_writable), mapping)
+    # What others have mapped they unmap or move, even while arrays are over it, and
+    # something else is there: that is mapped anew.
+    if not path:
+        handle._mapping = mapping
     return handle
 
 
@@ -163,7 +171,12 @@ def share(
     if isinstance(handle, str):
         handle = _new(t, readonly)
     if name is not None:
-        handle._name(name)
+        try:
+            handle._name(name)
+        except BaseException:
+            # Whoever has the exception would hold the memory.
+            handle.close()
+            raise
     return handle
 
 

@@ -102,8 +102,12 @@ def publish(name: str, data: bytes) -> tuple[object, str]:
     path = _path(name)
     flags = os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC
     file = os.open(_FOLDER, flags, 0o600)
+    # Before it is locked: a fork meanwhile would hold the lock.
+    key = object()
+    _held[key] = file
     try:
-        os.write(file, data)
+        while data:
+            data = data[os.write(file, data) :]
         _lock(file, fcntl.F_OFD_SETLK)
         # Complete and locked before anybody can see it.
         while True:
@@ -115,10 +119,9 @@ def publish(name: str, data: bytes) -> tuple[object, str]:
                 if not withdraw(path):
                     raise
     except BaseException:
+        del _held[key]
         os.close(file)
         raise
-    key = object()
-    _held[key] = file
     return key, path
 
 

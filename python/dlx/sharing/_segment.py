@@ -10,6 +10,7 @@ import re
 import stat
 from _thread import RLock
 from bisect import bisect_right, insort
+from contextlib import suppress
 from functools import cache
 from typing import Any
 from weakref import WeakValueDictionary, finalize
@@ -280,18 +281,18 @@ def _add(mapping: Mapping) -> None:
 
 def _unmap(address: int, size: int) -> None:
     # Before the kernel can give the address to another mapping.
-    with _lock:
-        place = bisect_right(_begins, address) - 1
-        if place >= 0 and _begins[place] == address:
-            del _begins[place]
+    with _lock, suppress(ValueError):  # A private mapping is not among them.
+        # One call: a collection between two may remove others.
+        _begins.remove(address)
     _LIBC.munmap(address, size)
 
 
 def covering(address: int, length: int) -> Mapping | None:
     """Return the shared mapping of dlx that holds these bytes, if there is one."""
     with _lock:
-        place = bisect_right(_begins, address) - 1
-        mapping = _made.get(_begins[place]) if place >= 0 else None
+        begins = _begins.copy()  # as above
+        place = bisect_right(begins, address) - 1
+        mapping = _made.get(begins[place]) if place >= 0 else None
     if mapping and address + length <= mapping.address + mapping.size:
         return mapping
     return None
