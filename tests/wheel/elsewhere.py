@@ -21,11 +21,10 @@ from systems import ARM, BULLSEYE, EMULATOR, PIP, PYTHONS
 BUILD = REPOSITORY / "build/wheels"
 SCRIPTS = ("smoke.py", "daemon.py")
 TESTS = (
-    *("tensor", "tensor_value", "mixin", "mixin_tables", "exchange_published"),
-    *("numpy", "numpy_dtypes", "layout", "dtype_and_device", "buffer", "capsule"),
-    *("races", "threads"),
+    *("capsule", "copy", "cycles", "depth", "exchange_published", "layout", "numpy"),
+    *("mixin_lifetime", "races_types"),
 )
-"""What shows how a processor orders and aligns, in less than ten minutes under qemu."""
+"""Tests under emulation, of those that need no library but NumPy."""
 
 
 @dataclass(frozen=True)
