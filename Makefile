@@ -27,8 +27,9 @@ export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help demo test quick check fmt heavy lint types bench scaling instructions summary performance gpu wheel \
-	wheels ports macos notices nightly ci ci-long ci-beside test-library test-conformance lifetime interop \
-	interop-report conformance-report fuzz free-threaded free-threaded-races drivers oneapi gpu-kit docs timeline clean
+	wheel-abi3t wheel-native wheels ports macos notices nightly ci ci-long ci-beside test-library test-conformance \
+	lifetime interop interop-report conformance-report fuzz free-threaded free-threaded-races drivers oneapi gpu-kit \
+	docs timeline clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 22
@@ -111,6 +112,14 @@ gpu-kit: $(VENV)/tools  ## make build/gpu-kit, which runs on a GPU machine witho
 wheel: $(VENV)/tools  ## build the abi3 wheel for this processor and the sdist, and try the wheel in fresh environments
 	PYTHONPATH=tests $(BIN)/python tests/wheel/manylinux.py dist $(shell uname -m)
 	PYTHONPATH=tests $(BIN)/python tests/wheel/check.py dist $(PYTHONS)
+
+wheel-abi3t: $(VENV)/tools  ## the same for CPython 3.15 and later with and without a GIL; nothing installs it here
+	PYTHONPATH=tests $(BIN)/python tests/wheel/manylinux.py dist abi3t-$(shell uname -m)
+	PYTHONPATH=tests $(BIN)/python tests/wheel/check.py dist
+
+wheel-native: $(VENV)/tools  ## build the wheel with the machine's own libraries, as on macOS and Windows
+	rm -rf dist
+	$(BIN)/maturin build --release --strip --locked --out dist
 
 wheels: $(VENV)/tools  ## build every wheel, and try them on systems from Debian, too, under emulation if need be
 	PYTHONPATH=tests $(BIN)/python tests/wheel/manylinux.py dist x86_64 abi3t-x86_64 aarch64

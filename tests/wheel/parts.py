@@ -16,6 +16,8 @@ from typing import Any
 
 REPOSITORY = Path(__file__).parents[2]
 FOLDER = REPOSITORY / "docs/third_party"
+LICENCES = {"Apache-2.0", "ISC"}
+"""What a crate has to be offered under, besides others."""
 TEXTS = ("LICENSE*", "COPYING*")
 
 HEAD = """\
@@ -55,6 +57,11 @@ def linked(*options: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
             if any(each["kind"] is None for each in needed["dep_kinds"]):
                 open_ones.append(needed["pkg"])
     parts = [packages[name] for name in found - {root}]
+    for part in parts:
+        if not LICENCES & set(part["license"].split(" OR ")):
+            raise SystemExit(f"{part['name']}: {part['license']} is not accepted")
+    if len({part["name"] for part in parts}) < len(parts):
+        raise SystemExit("two versions of one crate are linked: see `cargo tree -d`")
     return packages[root], sorted(parts, key=lambda part: str(part["name"]))
 
 
