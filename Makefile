@@ -25,7 +25,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help demo test quick check fmt heavy lint types bench scaling instructions summary performance gpu wheel \
 	ci ci-long ci-beside test-library test-conformance lifetime interop interop-report conformance-report fuzz \
-	free-threaded free-threaded-races drivers oneapi gpu-kit docs timeline clean
+	free-threaded free-threaded-races drivers oneapi gpu-kit clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 22
@@ -129,6 +129,8 @@ drivers: $(VENV)/built  ## try NVIDIA's and AMD's own libraries, from Debian's p
 
 oneapi: $(VENV)/built $(ONEAPI)/built  ## exchange arrays with dpctl and dpnp, on Intel's OpenCL for the CPU
 	DLX_REQUIRE_HEAVY=1 $(ONEAPI)/bin/python -m pytest tests/oneapi
+
+.PHONY: docs timeline
 
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: $(VENV)/built $(DOCS)/built  ## build the site of docs/ into build/site, and check its links and spelling
