@@ -13,6 +13,9 @@ SLOW := cli cli_demo cli_info cli_inspect copy_repeated cycles depth examples fi
 	publish races races_types threads torch_kinds torch_races torch_release trace_pytest tree_random
 QUICK := $(filter-out $(SLOW:%=tests/test_%.py), $(wildcard tests/test_*.py))
 
+# What `make nightly` runs, in this order.
+NIGHTLY := wheels ports macos
+
 ONEAPI := build/oneapi
 
 DOCS := build/docs-venv
@@ -24,8 +27,8 @@ export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help demo test quick check fmt heavy lint types bench scaling instructions summary performance gpu wheel \
-	ci ci-long ci-beside test-library test-conformance lifetime interop interop-report conformance-report fuzz \
-	free-threaded free-threaded-races drivers oneapi gpu-kit clean
+	wheels ports macos notices nightly ci ci-long ci-beside test-library test-conformance lifetime interop \
+	interop-report conformance-report fuzz free-threaded free-threaded-races drivers oneapi gpu-kit docs timeline clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 22
@@ -71,6 +74,7 @@ lint: $(VENV)/tools  ## check format and lints of Rust and Python
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/python tests/wheel/parts.py --check
 
 types: $(VENV)/built $(VENV)/tools  ## check the stub against the extension, and all Python against the stub
 	$(BIN)/python -m mypy.stubtest dlx._core --ignore-disjoint-bases
@@ -104,12 +108,25 @@ gpu-kit: $(VENV)/tools  ## make build/gpu-kit, which runs on a GPU machine witho
 	$(BIN)/maturin build --release --locked --quiet --out build/gpu-kit-wheel
 	$(BIN)/python tests/gpu_kit/build.py build/gpu-kit-wheel/*.whl $(PYTHONS)
 
-wheel: $(VENV)/tools  ## build the abi3 wheel and the sdist, and try the wheel in fresh environments
-	rm -rf dist
-	$(BIN)/maturin build --release --strip --locked --compression-level 9 --out dist
-	$(BIN)/python tests/wheel/deflate.py dist/*.whl
-	$(BIN)/maturin sdist --out dist
-	$(BIN)/python tests/wheel/check.py dist $(PYTHONS)
+wheel: $(VENV)/tools  ## build the abi3 wheel for this processor and the sdist, and try the wheel in fresh environments
+	PYTHONPATH=tests $(BIN)/python tests/wheel/manylinux.py dist $(shell uname -m)
+	PYTHONPATH=tests $(BIN)/python tests/wheel/check.py dist $(PYTHONS)
+
+wheels: $(VENV)/tools  ## build every wheel, and try them on systems from Debian, too, under emulation if need be
+	PYTHONPATH=tests $(BIN)/python tests/wheel/manylinux.py dist x86_64 abi3t-x86_64 aarch64
+	PYTHONPATH=tests $(BIN)/python tests/wheel/check.py --everywhere dist $(PYTHONS)
+
+ports: $(VENV)/tools  ## check that dlx compiles for Windows, macOS and musl, which run none of it here
+	PYTHONPATH=tests $(BIN)/python tests/wheel/ports.py
+
+macos: $(VENV)/tools  ## build a wheel for macOS, which nothing here can load, in build/macos
+	PYTHONPATH=tests $(BIN)/python tests/wheel/macos.py build/macos
+
+notices: $(VENV)/bin/python  ## write docs/third_party from what cargo says is linked
+	$(BIN)/python tests/wheel/parts.py
+
+nightly: $(VENV)/tools  ## run what takes too long for `make ci`, and write docs/nightly.md
+	$(BIN)/python tests/nightly.py $(NIGHTLY)
 
 lifetime: $(VENV)/built $(VENV)/heavy  ## the lifetime tests: a million rounds, without PyO3's pool, under valgrind
 	tests/lifetime/run $(BIN)/python
@@ -124,13 +141,11 @@ conformance-report: $(VENV)/built $(VENV)/interop  ## write docs/conformance.md 
 	PYTHONPATH=tests $(BIN)/python -m interop.conformance
 
 drivers: $(VENV)/built  ## try NVIDIA's and AMD's own libraries, from Debian's packages, without a GPU
-	$(BIN)/python tests/drivers/fetch.py
+	PYTHONPATH=tests $(BIN)/python -m drivers.fetch
 	$(BIN)/python -m pytest tests/drivers
 
 oneapi: $(VENV)/built $(ONEAPI)/built  ## exchange arrays with dpctl and dpnp, on Intel's OpenCL for the CPU
 	DLX_REQUIRE_HEAVY=1 $(ONEAPI)/bin/python -m pytest tests/oneapi
-
-.PHONY: docs timeline
 
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: $(VENV)/built $(DOCS)/built  ## build the site of docs/ into build/site, and check its links and spelling
@@ -176,7 +191,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/built: $(VENV)/bin/python $(SOURCES)
-	$(BIN)/python -m pip install "maturin>=1.9,<2"
+	$(BIN)/python -m pip install "maturin>=1.12,<2"
 	$(BIN)/maturin develop --quiet --release --locked --extras cli,test
 	touch $@
 
@@ -185,11 +200,11 @@ build/free_threaded/bin/python3.14t:
 
 $(FREE_THREADED_VENV)/built: $(FREE_THREADED) $(SOURCES)
 	$(FREE_THREADED) -m venv $(FREE_THREADED_VENV)
-	$(FREE_THREADED_BIN)/python -m pip install "maturin>=1.9,<2"
+	$(FREE_THREADED_BIN)/python -m pip install "maturin>=1.12,<2"
 	rm -rf build/free_threaded_wheel
 	VIRTUAL_ENV=$(FREE_THREADED_VENV) $(FREE_THREADED_BIN)/maturin build --quiet --release --locked \
 		--interpreter $(FREE_THREADED_BIN)/python --out build/free_threaded_wheel
-	$(FREE_THREADED_BIN)/python -m pip install "$$(echo build/free_threaded_wheel/dlx-*.whl)[cli,test]"
+	$(FREE_THREADED_BIN)/python -m pip install "$$(echo build/free_threaded_wheel/*.whl)[cli,test]"
 	touch $@
 
 $(VENV)/tools: $(VENV)/bin/python requirements-dev.txt

@@ -46,7 +46,7 @@ def main() -> None:
     end = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
     options = parser.parse_args(sys.argv[1:end])
     passed_on = sys.argv[end + 1 :]
-    wheel = max(options.wheels.glob("dlx-*.whl"), key=lambda each: each.stat().st_mtime)
+    wheel = max(options.wheels.glob("*.whl"), key=lambda each: each.stat().st_mtime)
     own = "{}.{}".format(*sys.version_info)
     interpreters = {own: Path(sys.executable)}
     for python in options.pythons:

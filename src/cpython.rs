@@ -7,6 +7,7 @@ pub(crate) mod boundary;
 pub(crate) mod call;
 pub(crate) mod depth;
 pub(crate) mod fork;
+pub(crate) mod head;
 pub(crate) mod interpreter;
 pub(crate) mod lookup;
 pub(crate) mod modules;

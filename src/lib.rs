@@ -2,11 +2,6 @@
 //!
 //! `docs/design.md` explains ownership; `docs/safety.md` numbers the invariants that SAFETY comments cite.
 
-#[cfg(not(unix))]
-compile_error!(
-    "dlx needs Unix: it finds functions of CPython by dlsym, and keeps forks out of its locks"
-);
-
 pub mod abi;
 
 mod adapters;
@@ -63,7 +58,7 @@ mod _core {
     #[pymodule_export]
     use crate::classes::publish::{exchange_api, publish, unpublish};
     #[pymodule_export]
-    use crate::convert::bridge::{Bridged, Kind, Types, placed};
+    use crate::convert::bridge::{Kind, Types, bridged_type, placed};
     #[pymodule_export]
     use crate::stream::PyStream;
     #[pymodule_export]

@@ -223,3 +223,23 @@ def test_a_framework_may_be_named() -> None:
         dlx.bridge("no_such_library")
     made = dlx.bridge("numpy", result="array_api_strict")(lambda x: x * 2)(np.ones(2))
     assert type(made).__module__.startswith("array_api_strict")
+
+
+def test_a_bridged_function_has_attributes_as_the_function_has() -> None:
+    """docs/bridge.md, "What can be bridged"."""
+
+    def plain(a: Any) -> Any:
+        """Add nothing."""
+        return a
+
+    plain.tag = "own"  # type: ignore[attr-defined]
+    bridged: Any = dlx.bridge(np.ndarray)(plain)
+    assert (bridged.tag, bridged.__doc__) == ("own", "Add nothing.")
+    assert bridged.__module__ == __name__
+    bridged.tag = "new"
+    assert vars(bridged)["tag"] == "new"
+    assert plain.tag == "own"  # type: ignore[attr-defined]
+    del bridged.tag
+    with pytest.raises(AttributeError, match="tag"):
+        del bridged.tag
+    assert not hasattr(bridged, "tag")

@@ -7,11 +7,12 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import dlx
 import pytest
 from dlx.cli import COMMANDS, plain
-from support.command_line import ABSENT, run, run_with
+from support.command_line import ABSENT, run, run_in, run_with
 
 
 def test_no_command_prints_help_that_names_every_command() -> None:
@@ -23,6 +24,19 @@ def test_no_command_prints_help_that_names_every_command() -> None:
 
 def test_version_is_the_version_of_the_package() -> None:
     assert run("--version").stdout == f"dlx {dlx.__version__}\n"
+
+
+def test_another_project_of_the_same_name_is_named(tmp_path: Path) -> None:
+    """README, install: PyPI's `dlx`, whose files pip has written over these."""
+    package = tmp_path / "dlx"
+    package.mkdir()
+    for name in ("__main__.py", "cli"):
+        (package / name).symlink_to(Path(dlx.__file__).parent / name)
+    (package / "__init__.py").write_text("class DLX: ...")
+    result = run_in(tmp_path, "info")
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"dlx: {package / '__init__.py'} belongs to ano")
+    assert "pip install ." in result.stderr
 
 
 def test_an_unknown_command_is_a_usage_error() -> None:

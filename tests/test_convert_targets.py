@@ -191,3 +191,37 @@ def test_the_advice_for_a_class_that_takes_no_tensors_gives_the_elements(
             dlx.convert(dlx.from_dlpack(A), to)
     made = library.Series(dlx.convert(dlx.from_dlpack(A), np.ndarray))
     assert made.to_list() == A.tolist()
+
+
+def test_another_importer_of_a_library_is_used_from_then_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is remembered of a class holds while its library has the same importer."""
+    tvm_ffi = requires("tvm_ffi")
+    seen = []
+    own = tvm_ffi.from_dlpack
+
+    def another(tensor: Any) -> Any:
+        seen.append(tensor)
+        return own(tensor)
+
+    for _ in range(2):
+        dlx.convert(np.ones(2), tvm_ffi.Tensor)
+    with monkeypatch.context() as patch:
+        patch.setattr(tvm_ffi, "from_dlpack", another)
+        for _ in range(2):
+            dlx.convert(np.ones(2), tvm_ffi.Tensor)
+        assert len(seen) == 2
+    dlx.convert(np.ones(2), tvm_ffi.Tensor)
+    assert len(seen) == 2
+
+
+def test_a_class_derived_from_that_of_a_library_can_die() -> None:
+    """Importers are remembered of the libraries' own classes alone."""
+    kind = type("Own", (requires("tvm_ffi").Tensor,), {})
+    alive = weakref.ref(kind)
+    with pytest.raises(TypeError, match="its library makes"):
+        dlx.convert(np.ones(2), kind)
+    del kind
+    gc.collect()
+    assert alive() is None

@@ -62,6 +62,7 @@ NEEDS = {
     "launch_triton": ["torch"],
     "launchers": ["numpy"],
     "mapped_file": [],
+    "shared": ["torch", "jax"],
 }
 
 

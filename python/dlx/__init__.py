@@ -225,36 +225,54 @@ def as_pointer(x: object, /, stream: _StreamLike | None = None) -> Pointer:
     return Pointer(from_dlpack(x, stream=stream))
 
 
-def share(x: object, *, copy: bool | None = None, readonly: bool = False) -> Handle:
+def share(
+    x: object,
+    *,
+    copy: bool | None = None,
+    readonly: bool = False,
+    name: str | None = None,
+) -> Handle:
     """Return a handle by which other processes of this host attach the memory of ``x``.
 
-    Without ``copy``, memory that an open `Handle` of this process has is shared as it
-    is, and other memory is copied once; ``copy=True`` always copies, ``copy=False``
-    raises `CopyRefused`. With ``readonly=True`` no process can ever write to the copy.
-    Linux only.
+    Memory in a shared mapping is shared as it is: that of `empty` with ``shared=True``
+    and of `attach`, of ``multiprocessing.shared_memory``, of torch's
+    ``share_memory_()``, of a file mapped by ``np.memmap``. Other memory is copied once;
+    ``copy=True`` always copies, ``copy=False`` raises `CopyRefused`, which says what
+    memory it is. With ``readonly=True`` the kernel lets nobody else write to it, and to
+    a copy nobody at all. ``name`` is what `attach` finds it by (``"shm:NAME"``), by
+    processes of this user and until the handle is closed. Linux only.
 
-    Raises ``BufferError`` for memory on a device, and as `from_dlpack`.
+    Raises ``BufferError`` for memory on a device, ``FileExistsError`` if the name is in
+    use, and as `from_dlpack`.
     """
     from . import sharing
 
-    return sharing.share(x, copy=copy, readonly=readonly)
+    return sharing.share(x, copy=copy, readonly=readonly, name=name)
 
 
-def attach(handle: Handle | bytes, *, like: Any = None, mode: str | None = None) -> Any:
+def attach(
+    handle: Handle | bytes | str,
+    *,
+    like: Any = None,
+    mode: str | None = None,
+    paths: bool = False,
+) -> Any:
     """Return the tensor of a handle, here or in another process, without a copy.
 
-    ``handle`` is a `Handle` or its bytes. ``like`` is what to convert the tensor to, as
-    for `convert`; without it, a `Tensor`. ``mode`` is ``"rw"``, ``"r"`` or ``"cow"``
-    (writes stay private); by default what the handle allows. A library without
-    read-only tensors gets a private mapping if the memory cannot change, else a copy.
-    The tensor keeps the memory alive, also when the handle is closed.
+    ``handle`` is a `Handle`, its bytes, or ``"shm:NAME"``. ``like`` is what to convert
+    the tensor to, as for `convert`; without it, a `Tensor`. ``mode`` is ``"rw"``,
+    ``"r"`` or ``"cow"`` (writes stay private); by default what the handle allows. A
+    library without read-only tensors gets a private mapping if the memory cannot
+    change, else a copy. The tensor keeps the memory alive, also when the handle is
+    closed. Bytes that name a file which dlx has not made need ``paths=True``: its
+    length can change, and bytes could name what their sender cannot read.
 
     Raises ``BufferError`` if the memory is gone, not what the handle says, or of
     another host; for ``mode="rw"`` of a read-only handle; and as `convert`.
     """
     from . import sharing
 
-    return sharing.attach(handle, like=like, mode=mode)
+    return sharing.attach(handle, like=like, mode=mode, paths=paths)
 
 
 def trace(*, frames: int = 8, events: str | None = None) -> Trace:

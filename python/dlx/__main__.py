@@ -2,7 +2,17 @@
 
 import sys
 
-from dlx.cli import main
+import dlx
 
 if __name__ == "__main__":
+    # The public index has another `dlx`, whose files replace ours where both are
+    # installed.
+    if not hasattr(dlx, "from_dlpack"):
+        sys.exit(
+            f"dlx: {dlx.__file__} belongs to another project, which PyPI has under "
+            "this name; uninstall it, then install this project's wheel, or a "
+            "checkout by `pip install .`"
+        )
+    from dlx.cli import main
+
     sys.exit(main())

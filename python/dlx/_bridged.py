@@ -242,10 +242,20 @@ def _is_of_numbers(x: list[Any]) -> bool:
     return found
 
 
-class _Bridged(_core.Bridged):
-    """The bridged function, with the attributes of the original."""
+_Bridged = _core.bridged_type()
 
-    def __getattr__(self, name: str) -> Any:
+
+class _Attributes:
+    """What a bridged function has besides being called: what its ``__dict__`` has."""
+
+    __doc__ = property(lambda self: self.__dict__.get("__doc__"))
+    __module__ = property(lambda self: self.__dict__.get("__module__"))
+
+    def __getattr__(self: Any, name: str) -> Any:
+        try:
+            return self.__dict__[name]
+        except KeyError:
+            pass
         # From 3.14 on, `update_wrapper` copies no annotations: they are lazy.
         if name == "__annotations__":
             return self.__wrapped__.__annotations__
@@ -255,11 +265,27 @@ class _Bridged(_core.Bridged):
             obj=self,
         )
 
-    def __get__(self, instance: object, owner: type | None = None) -> Any:
+    def __setattr__(self, name: str, value: Any) -> None:
+        self.__dict__[name] = value
+
+    def __delattr__(self, name: str) -> None:
+        if name not in self.__dict__:
+            raise AttributeError(name)
+        del self.__dict__[name]
+
+    def __get__(self: Any, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
-    def __reduce__(self) -> str:
+    def __reduce__(self: Any) -> str:
         return str(self.__qualname__)  # by reference, like functions
+
+
+# Not a class derived from it, which CPython would not call by vector.
+for _each in (
+    *("__doc__", "__module__", "__getattr__", "__setattr__", "__delattr__"),
+    *("__get__", "__reduce__"),
+):
+    setattr(_Bridged, _each, vars(_Attributes)[_each])
 
 
 def bridged(
@@ -288,6 +314,7 @@ def bridged(
             (arguments.receivers, arguments.out),
             detach,
             arguments,
+            {},
         )
         return functools.update_wrapper(call, function)
 

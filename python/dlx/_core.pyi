@@ -27,7 +27,6 @@ from typing_extensions import Buffer, CapsuleType
 from .types import SupportsDLPack, SupportsExchangeAPI
 
 __all__ = [
-    "Bridged",
     "CopyRefused",
     "CudaError",
     "DType",
@@ -40,6 +39,7 @@ __all__ = [
     "allocate",
     "array_interface",
     "borrow",
+    "bridged_type",
     "check_natives",
     "convert",
     "current_stream",
@@ -557,6 +557,7 @@ def empty(
     *,
     device: _DeviceLike | None = None,
     like: None = None,
+    shared: bool = False,
 ) -> Tensor:
     """Make a tensor with uninitialized elements."""
 
@@ -567,6 +568,7 @@ def empty(
     *,
     device: _DeviceLike | None = None,
     like: ModuleType,
+    shared: bool = False,
 ) -> Any: ...
 @overload
 def empty(
@@ -575,6 +577,7 @@ def empty(
     *,
     device: _DeviceLike | None = None,
     like: type[_T],
+    shared: bool = False,
 ) -> _T: ...
 @overload
 def empty(
@@ -583,6 +586,7 @@ def empty(
     *,
     device: _DeviceLike | None = None,
     like: NDArray[Any],
+    shared: bool = False,
 ) -> NDArray[Any]: ...
 @overload
 def empty(
@@ -591,6 +595,7 @@ def empty(
     *,
     device: _DeviceLike | None = None,
     like: _T,
+    shared: bool = False,
 ) -> _T: ...
 def is_tensor(x: object, /) -> bool:
     """Whether ``x`` is a tensor of some library."""
@@ -601,10 +606,11 @@ def map_tree(
     more: tuple[Any, ...],
     other: Callable[[Any], Any] | None,
     odd: tuple[
-        Callable[[Any], list[Any] | None], Callable[[Any, dict[int, Any], bool], Any]
+        Callable[[Any], list[Any] | None],
+        Callable[[Any, dict[int, Any], bool, list[Any] | None], Any],
     ],
     rebuilt: list[Any] | None,
-    way: list[tuple[Any, int]],
+    way: list[tuple[Any, int, Any]],
     /,
 ) -> Any:
     """Apply ``leaf`` to the tensors in ``tree``, and ``other`` to the other leaves."""
@@ -653,21 +659,7 @@ class Kind:
     def likes(self, x: object) -> bool:
         """Whether the class of ``x`` has a ``__dlx_like__`` of its own."""
 
-class Bridged:
-    """A bridged function."""
-
-    def __new__(
-        cls,
-        function: Any,
-        to: type,
-        seen: Types,
-        result: Kind | None,
-        places: tuple[int, int],
-        detach: bool,
-        arguments: Any,
-    ) -> Self: ...
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the function with converted arguments, and convert what it returns."""
+def bridged_type() -> type[Any]: ...
 
 # Called by `dlx.check`.
 

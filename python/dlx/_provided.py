@@ -7,15 +7,18 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Literal
 
     from ._core import Tensor
 
     Importer = Callable[[Tensor], Any]
-    Look = Callable[[Any], Any] | None
+    # True for the object itself.
+    Look = Callable[[Any], Any] | Literal[True] | None
     _Row = tuple[str, str, Importer | None, Look]
-    # An importer, the namespace that names its library's dtypes, and the look.
-    _Found = tuple[Importer, Any, Look]
+    # An importer, the namespace that names its library's dtypes, the look, and how long
+    # this holds: True for good, False while the importer is the ``from_dlpack`` of the
+    # namespace, None for one call.
+    _Found = tuple[Importer, Any, Look, bool | None]
 
 
 def _numpy(tensor: Tensor) -> Any:
@@ -175,10 +178,6 @@ def _tinygrad(tensor: Tensor) -> Any:
     return made.realize().reshape(tensor.shape)
 
 
-def _itself(made: Any) -> Any:
-    return made  # its export takes less than its dtype
-
-
 def _elements_of_awkward(made: Any) -> Any:
     return made.layout.data  # the NumPy array; its own `__array__` takes longer
 
@@ -186,7 +185,7 @@ def _elements_of_awkward(made: Any) -> Any:
 # Classes whose package has no ``from_dlpack``, or for which another importer is better,
 # by the names that the classes have: the module and attribute where each is found, its
 # importer (None for the module's own), and a function for a shorter look at what it has
-# made (None for the object itself).
+# made (None where its dtype tells).
 _JAX: _Row = ("jax", "Array", _jax, None)
 _CLASSES: dict[str, tuple[_Row, ...]] = {
     "ndarray": (("numpy", "ndarray", _numpy, None),),
@@ -201,7 +200,7 @@ _CLASSES: dict[str, tuple[_Row, ...]] = {
         ("warp", "array", _warp, None),
     ),
     "Tensor": (
-        ("tvm_ffi", "Tensor", None, _itself),
+        ("tvm_ffi", "Tensor", None, True),  # its export takes less than its dtype
         ("tensorflow", "Tensor", _tensorflow, None),
         ("tinygrad.tensor", "Tensor", _tinygrad, None),
     ),
@@ -251,7 +250,9 @@ def _of_package(cls: type) -> _Found | None:
         for name, attribute, importer, look in _CLASSES.get(base.__name__, ()):
             module = modules.get(name)
             if module is not None and getattr(module, attribute, None) is base:
-                return importer or module.from_dlpack, module, look
+                # A class that a program derives may change, or die.
+                lasts = importer is not None if base is cls else None
+                return importer or module.from_dlpack, module, look, lasts
     name = cls.__module__
     while isinstance(name, str) and name:
         module = modules.get(name)
@@ -260,7 +261,7 @@ def _of_package(cls: type) -> _Found | None:
         if "from_dlpack" in loaded or "__getattr__" in loaded or not loaded:
             found = getattr(module, "from_dlpack", None)
             if callable(found):
-                return found, module, None
+                return found, module, None, None
         name = name.rpartition(".")[0]
     return None
 
@@ -293,7 +294,7 @@ def importing(cls: type) -> _Found:
     if callable(own):
         if cls is getattr(sys.modules.get("pyarrow"), "FixedShapeTensorArray", None):
             own = _pyarrow_fixed_shape
-        return own, None, None
+        return own, None, None, None
     return importing_by_package(cls)
 
 

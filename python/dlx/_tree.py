@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from . import _core
+from ._nodes import Node, is_registered, registered
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
 
     from ._core import Device
 
-    # Each container on the way to a leaf, and a position in what it holds.
-    Way = list[tuple[Any, int]]
+    # Each container on the way to a leaf, a position in it, and what is there.
+    Way = list[tuple[Any, int, Any]]
 
 __all__ = ["convert_tree", "held_by", "map_tree", "path", "place"]
 
@@ -34,16 +35,20 @@ def convert_tree(
     """Return ``tree`` with every tensor in it converted, as by `dlx.convert`.
 
     Searches lists, tuples, named tuples, sets, frozensets, deques, the values of dicts
-    and the fields of dataclasses, including subclasses, at any depth. Everything else
-    stays as it is: keys, ``UserDict``, attrs classes, a pandas Series. With
-    ``strict=True`` only numbers, text, bytes and None do, and their subclasses; other
-    leaves that are no tensors go to `dlx.convert` too, which converts or refuses them.
+    and the fields of dataclasses, including subclasses, at any depth, and the children
+    of instances whose exact class is registered with `torch.utils._pytree`,
+    `jax.tree_util` or optree, by the first of these that is imported and knows it.
+    Everything else stays as it is: keys, ``UserDict``, attrs classes, a pandas Series.
+    With ``strict=True`` only numbers, text, bytes and None do, and their subclasses;
+    other leaves that are no tensors go to `dlx.convert` too, which converts or refuses
+    them.
 
     A container is rebuilt if something in it changed; ``tree`` itself is never
     modified. A tensor or container that occurs several times is converted once and
     stays one object. A rebuilt container keeps its type and attributes, and no method
     of its class is called: not ``__init__``, ``__post_init__`` or ``__setitem__``. An
-    attribute that holds a converted item gets the new one.
+    attribute that holds a converted item gets the new one. Registered instances are
+    flattened and rebuilt by the functions that were registered.
 
     Raises ``ValueError`` for a container that contains itself and a tensor to convert,
     ``TypeError`` for a set whose converted items have no hash, and the exceptions of
@@ -115,7 +120,7 @@ def map_tree(
 
 def path(way: Way) -> str:
     """Where in a tree `map_tree` was when it raised, as it is written: ``[0].x``."""
-    return "".join(_step(container, at) for container, at in way)
+    return "".join(_step(*step) for step in way)
 
 
 def place(leaf: Any, tree: Any) -> str:
@@ -134,8 +139,12 @@ def place(leaf: Any, tree: Any) -> str:
     return ""
 
 
-def _step(container: Any, at: int) -> str:
+def _step(container: Any, at: int, part: Any) -> str:
     """Write how one gets from a container to the part at a position of `_parts`."""
+    if _may_be_registered(type(container)) and is_registered(type(container)):
+        attributes = getattr(container, "__dict__", {})
+        names = [name for name, value in attributes.items() if value is part]
+        return f".{names[0]}" if names else f"<child {at}>"
     if isinstance(container, (set, frozenset)):
         return "{...}"
     keys = [key for key, _ in _items(container)]
@@ -152,17 +161,23 @@ def _step(container: Any, at: int) -> str:
 def _parts(tree: Any) -> list[Any] | None:
     """Return what a container holds; None for anything else that is no tensor."""
     kind = type(tree)
-    if not (
-        issubclass(kind, _CONTAINERS or _containers())
-        or hasattr(kind, "__dataclass_fields__")
-    ):
+    if _may_be_registered(kind) and (node := registered(tree)) is not None:
+        return node
+    parts = []
+    if issubclass(kind, _CONTAINERS or _containers()):
+        parts = [item for _, item in _items(tree)]
+    elif not hasattr(kind, "__dataclass_fields__"):
         return None
-    parts = [item for _, item in _items(tree)]
     for name in _fields(tree):
         # An `init=False` field may be unset.
         if (value := getattr(tree, name, _UNSET)) is not _UNSET:
             parts.append(value)
     return parts
+
+
+def _may_be_registered(kind: type) -> bool:
+    """Whether a class is a Python class; all know the builtin containers."""
+    return not kind.__flags__ & _IMMUTABLE
 
 
 _CONTAINERS: tuple[type, ...] = ()
@@ -213,9 +228,12 @@ def _base(kind: type) -> Any:
     return next(base for base in kind.__mro__ if base.__flags__ & _IMMUTABLE)
 
 
-def _rebuilt(tree: Any, changed: dict[int, Any], contains_itself: bool) -> Any:
+def _rebuilt(
+    tree: Any, changed: dict[int, Any], contains_itself: bool, parts: Any = None
+) -> Any:
     """Rebuild ``tree``; ``changed`` maps the id of an old item to the new one.
 
+    ``parts`` is what `_parts` returned, unless that was made elsewhere.
     Makes an empty instance of the same class (a tuple or frozenset with its items),
     stores the items through the builtin base, then copies attributes, slots and
     dataclass fields.
@@ -231,6 +249,8 @@ def _rebuilt(tree: Any, changed: dict[int, Any], contains_itself: bool) -> Any:
     def now(old: Any) -> Any:
         return changed.get(id(old), old)
 
+    if type(parts) is Node:
+        return parts.build([now(child) for child in parts])
     items = {key: now(item) for key, item in _items(tree)}
     if issubclass(kind, (set, frozenset)):
         _check_hashes(tree, items)

@@ -4,24 +4,17 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::{PyBufferError, PyValueError};
+mod lending;
+
 use pyo3::gc::{PyTraverseError, PyVisit};
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::api::accepted::Accepted;
-use crate::api::from_dlpack::{is_plain, is_tensor};
+use crate::api::from_dlpack::is_plain;
 use crate::api::lent::glance;
-use crate::api::loan::Loan;
-use crate::api::writing;
 use crate::cpython::call::vectorcall;
-use crate::cpython::lookup::lacks;
 use crate::cpython::vector::{Arguments, ByVector, Entry, class, entry};
-use crate::exchange::Table;
-use crate::stream;
-use crate::tensor::snapshot::Snapshot;
-use crate::types::device;
 
 /// A function that launches a kernel; what `dlx.launcher` makes.
 ///
@@ -48,18 +41,6 @@ pub(crate) struct Launched {
 const FIRST: usize = 3;
 /// No parameter.
 const NONE: usize = 255;
-
-/// One call.
-struct Call<'a, 'py> {
-    /// What the function gets, after a place that it may use.
-    taken: Vec<Bound<'py, PyAny>>,
-    /// The tensors that the loan knows: which argument each is, and which parameter.
-    lent: Vec<(usize, usize)>,
-    loan: Loan,
-    /// Memory of tensors on the CPU.
-    held: Vec<Snapshot>,
-    arguments: Arguments<'a, 'py>,
-}
 
 /// Return a new class of launched functions, which are called by vector.
 #[pyfunction]
@@ -168,116 +149,6 @@ impl Launched {
         Ok(is_plain(&x).then(|| x.to_owned()))
     }
 
-    /// Lends the tensor that is an argument.
-    fn lend<'py>(
-        &self,
-        call: &mut Call<'_, 'py>,
-        index: usize,
-        wanted: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<()> {
-        let x = &*call.arguments.values[index];
-        let parameter = self.parameter(&call.arguments, index)?;
-        let written = self.is_written(parameter).then_some("the tensor");
-        let accepted = self
-            .accepted
-            .as_deref()
-            .map(|accepted| (accepted, parameter));
-        let mut value = x.clone();
-        if self.has_addresses {
-            let place = call.lent.len();
-            if let Some(snapshot) = call.loan.take(x, place, wanted, written, accepted)? {
-                value = address(x.py(), &snapshot)?;
-                call.held.push(snapshot);
-            }
-        } else {
-            call.loan.lend(x, wanted, written, accepted)?;
-        }
-        call.taken.push(value);
-        call.lent.push((index, parameter));
-        Ok(())
-    }
-
-    /// Takes the arguments that have not been taken, and makes the stream of the call wait for the tensors; returns the
-    /// names of the arguments. `at` is the argument that is the stream.
-    fn begin<'py>(
-        &self,
-        py: Python<'py>,
-        call: &mut Call<'_, 'py>,
-        at: Option<usize>,
-    ) -> PyResult<Option<Bound<'py, PyTuple>>> {
-        let wanted = match (at, &self.on) {
-            (Some(at), _) => Some(call.arguments.values[at].to_owned()),
-            (None, Some(on)) if on.bind(py).is_callable() => Some(on.bind(py).call0()?),
-            (None, on) => on.as_ref().map(|on| on.bind(py).clone()),
-        };
-        let wanted = wanted.filter(|wanted| !wanted.is_none());
-        for index in call.taken.len() - 1..call.arguments.values.len() {
-            let x = call.arguments.values[index];
-            let is_passed_on = at == Some(index) || self.is_receiver(&call.arguments, index);
-            if is_passed_on || is_plain(&x) || !is_lent(&x)? {
-                call.taken.push(x.to_owned());
-            } else if let Err(error) = self.lend(call, index, wanted.as_ref()) {
-                let names = call.arguments.names;
-                let arguments = (error.value(py), index, call.arguments.positional(), names);
-                if let Some(note) = &self.note {
-                    note.bind(py).call1(arguments)?;
-                }
-                return Err(error);
-            }
-        }
-        if !call.lent.is_empty() || wanted.is_some() {
-            self.order(py, call, wanted.as_ref())?;
-        }
-        let names = call.arguments.names;
-        if !self.takes_stream() {
-            return Ok(names.cloned());
-        }
-        let stream = call.loan.stream().map_or(0, stream::Stream::handle);
-        self.with_stream(py, &mut call.taken, names, at, stream)
-    }
-
-    /// Makes the stream of the call wait for the tensors that were lent, and puts those into their places that had to
-    /// wait for this.
-    #[inline(never)]
-    fn order<'py>(
-        &self,
-        py: Python<'py>,
-        call: &mut Call<'_, 'py>,
-        wanted: Option<&Bound<'py, PyAny>>,
-    ) -> PyResult<()> {
-        let has_stream = call.loan.stream().is_some();
-        if call.loan.needs_no_stream() {
-            stream::wanted(wanted, device::CPU)?;
-        } else if has_stream && wanted.is_none() && !self.takes_stream() {
-            return Err(PyBufferError::new_err(
-                "nothing says which stream the function launches on; give it a parameter stream, or pass on= to \
-                 dlx.launcher",
-            ));
-        } else if !has_stream && self.takes_stream() {
-            return Err(PyValueError::new_err(
-                "stream=-1 orders nothing and names no stream to launch on; pass a stream",
-            ));
-        }
-        if self.has_addresses {
-            call.loan.order(py)?;
-            for (place, snapshot) in call.loan.ordered() {
-                let (index, _) = call.lent[place];
-                call.taken[index + 1] = address(py, snapshot)?;
-            }
-            return Ok(());
-        }
-        call.loan.join(py)?;
-        for (place, &(index, _)) in call.lent.iter().enumerate() {
-            if let Some(view) = call.loan.view(py, place) {
-                call.taken[index + 1] = match &self.made {
-                    Some(made) => made.bind(py).call1((view,))?,
-                    None => view.into_any(),
-                };
-            }
-        }
-        Ok(())
-    }
-
     /// Adds the stream to what the function gets; returns the names of the arguments.
     #[inline(never)]
     fn with_stream<'py>(
@@ -302,56 +173,6 @@ impl Launched {
                 .concat(alone.as_sequence())?
                 .to_tuple()?,
         }))
-    }
-
-    /// Calls the function, whose first arguments have been taken, with the others lent.
-    #[inline(never)]
-    fn call_lending<'py>(
-        &self,
-        arguments: Arguments<'_, 'py>,
-        taken: Vec<Bound<'py, PyAny>>,
-        at: Option<usize>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        // PyO3 does not count the attachment of an entry (S20).
-        let py = taken[0].py();
-        Python::attach(|_| {
-            let views = match self.has_addresses {
-                true => 0,
-                false => arguments.values.len(),
-            };
-            let mut call = Call {
-                taken,
-                lent: Vec::new(),
-                loan: Loan::of(views),
-                held: Vec::new(),
-                arguments,
-            };
-            let begun = self.begin(py, &mut call, at);
-            let has_run = begun.is_ok();
-            let result = begun.and_then(|names| {
-                vectorcall(self.function.bind(py), &mut call.taken, names.as_ref())
-            });
-            let ended = self.end(py, call, has_run);
-            match (result, ended) {
-                (Err(raised), Err(error)) if has_run => {
-                    error.value(py).setattr("__context__", raised.value(py))?;
-                    Err(error)
-                }
-                (Ok(_), Err(error)) => Err(error),
-                (result, _) => result,
-            }
-        })
-    }
-
-    /// Ends the loan: the streams of the tensors wait for that of the call, and torch learns what was written to.
-    fn end<'py>(&self, py: Python<'py>, call: Call<'_, 'py>, has_run: bool) -> PyResult<()> {
-        let mut ended = call.loan.end(py);
-        for (index, parameter) in call.lent {
-            if has_run && self.is_written(parameter) {
-                ended = ended.and(writing::increment_version(&call.arguments.values[index]));
-            }
-        }
-        ended
     }
 }
 
@@ -384,26 +205,6 @@ impl ByVector for Launched {
         }
         self.call_lending(arguments, taken, at)
     }
-}
-
-/// The address of the first element, or the handle of the buffer object that begins with it.
-fn address<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<'py, PyAny>> {
-    let meta = snapshot.meta();
-    if meta.byte_offset != 0 {
-        let error = "the tensor begins inside of a buffer object, where there is no address; pass one that begins with it";
-        return Err(PyBufferError::new_err(error));
-    }
-    Ok(meta.data.addr().into_pyobject(py)?.into_any())
-}
-
-/// Whether `x`, which is no number or string, is a tensor.
-fn is_lent(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let (py, class) = (x.py(), x.get_type());
-    let interface = intern!(py, "__cuda_array_interface__");
-    if Table::is_absent(&class) && lacks(&class, &[intern!(py, "__dlpack__"), interface]) {
-        return Ok(false);
-    }
-    Ok(is_tensor(x)? || class.hasattr(interface)?)
 }
 
 #[pymethods]

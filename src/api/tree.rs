@@ -1,7 +1,7 @@
 //! Containers of tensors: the walk through them.
 //!
 //! Exact lists, tuples and dicts are read and rebuilt here. `python/dlx/_tree.py` says what else is a container, and
-//! reads and rebuilds those.
+//! reads and rebuilds those, by `python/dlx/_nodes.py` those that other libraries know.
 
 #![forbid(unsafe_code)]
 
@@ -60,6 +60,8 @@ struct Frame<'py> {
     container: Bound<'py, PyAny>,
     /// What it held when the walk entered it.
     parts: Vec<Bound<'py, PyAny>>,
+    /// The list of that which `odd` has made.
+    odd: Option<Bound<'py, PyList>>,
     next: usize,
 }
 
@@ -77,9 +79,9 @@ struct Walk<'a, 'py> {
 ///
 /// ``leaf`` takes a tensor if ``more`` is empty; otherwise it is a builtin function, and ``more`` has its second
 /// argument. ``odd`` has two functions for containers other than exact lists, tuples and dicts: what one holds, a list,
-/// or None if it is a leaf; and what it becomes, given new items by the ids of the old, and whether it contains itself.
-/// New containers are appended to ``rebuilt``. If something raises, ``way`` gets the containers on the way to it, each
-/// with a position in what it holds.
+/// or None if it is a leaf; and what it becomes, given new items by the ids of the old, whether it contains itself, and
+/// that list. New containers are appended to ``rebuilt``. If something raises, ``way`` gets the containers on the way to
+/// it, each with a position in what it holds, and what is there.
 #[pyfunction]
 #[pyo3(signature = (tree, leaf, more, other, odd, rebuilt, way, /))]
 pub(crate) fn map_tree<'py>(
@@ -103,7 +105,8 @@ pub(crate) fn map_tree<'py>(
     let made = walk.through(&tree);
     if made.is_err() {
         for frame in &walk.frames {
-            way.append((&frame.container, frame.next - 1))?;
+            let at = frame.next - 1;
+            way.append((&frame.container, at, &frame.parts[at]))?;
         }
     }
     let mut room = walk.met;
@@ -136,6 +139,7 @@ impl<'py> Walk<'_, 'py> {
 
     /// Maps a leaf, or puts a container on the stack.
     fn enter(&mut self, x: &Bound<'py, PyAny>) -> PyResult<()> {
+        let mut odd = None;
         let parts = if let Ok(list) = x.cast_exact::<PyList>() {
             Some(list.clone())
         } else if let Ok(tuple) = x.cast_exact::<PyTuple>() {
@@ -153,7 +157,8 @@ impl<'py> Walk<'_, 'py> {
             None
         } else {
             let parts = self.odd.get_item(0)?.call1((x,))?;
-            parts.cast_into::<PyList>().ok()
+            odd = parts.cast_into::<PyList>().ok();
+            odd.clone()
         };
         let Some(parts) = parts else {
             let new = match self.other {
@@ -167,6 +172,7 @@ impl<'py> Walk<'_, 'py> {
         self.frames.push(Frame {
             container: x.clone(),
             parts: items(&parts),
+            odd,
             next: 0,
         });
         Ok(())
@@ -204,7 +210,7 @@ impl<'py> Walk<'_, 'py> {
         if !parts.iter().any(|part| self.changed(part).is_some()) {
             return Ok(container.clone());
         }
-        let made = self.rebuilt(container, parts)?;
+        let made = self.rebuilt(container, parts, frame.odd.as_ref())?;
         if let Some(rebuilt) = self.made {
             rebuilt.append(&made)?;
         }
@@ -216,6 +222,7 @@ impl<'py> Walk<'_, 'py> {
         &self,
         container: &Bound<'py, PyAny>,
         parts: &[Bound<'py, PyAny>],
+        odd: Option<&Bound<'py, PyList>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = container.py();
         let met = self.find(container);
@@ -244,7 +251,7 @@ impl<'py> Walk<'_, 'py> {
                 }
             }
             let rebuilt = self.odd.get_item(1)?;
-            return rebuilt.call1((container, changes, contains_itself));
+            return rebuilt.call1((container, changes, contains_itself, odd));
         }
         if let Some(dict) = dict {
             // Made anew, as keys may have changed their hash since.

@@ -13,7 +13,9 @@ use crate::api::from_dlpack::is_plain;
 use crate::api::lent::lend;
 use crate::convert::function::{convert, convert_detached};
 use crate::convert::source::Options;
+use crate::cpython::call::vectorcall;
 use crate::cpython::type_map::TypeMap;
+use crate::cpython::vector::{Arguments, ByVector, Entry, class, entry};
 use crate::stream;
 use crate::types::{device, dtype};
 
@@ -116,11 +118,10 @@ impl Kind {
 /// Arguments are converted to ``to``. ``seen`` maps the exact type of an argument to the `Kind` that results become,
 /// unless ``result`` names one. The first ``receivers`` positional arguments are left alone, and ``out`` is the
 /// position of the argument that is written in place. With ``detach``, tensors that record gradients are detached before
-/// they are converted. ``arguments`` has the methods of the slow path.
-///
-/// The object has no attributes of its own; it shows those of the function.
-#[pyclass(frozen, subclass, module = "dlx._core")]
+/// they are converted. ``arguments`` has the methods of the slow path. The object has the attributes in ``attributes``.
+#[pyclass(frozen, subclass, weakref, module = "dlx._core")]
 pub(crate) struct Bridged {
+    entry: Entry,
     function: Py<PyAny>,
     to: Py<PyAny>,
     seen: Py<Types>,
@@ -129,12 +130,31 @@ pub(crate) struct Bridged {
     out: usize,
     detach: bool,
     arguments: Py<PyAny>,
+    attributes: Py<PyDict>,
+}
+
+/// Return a new class of bridged functions, which are called by vector.
+#[pyfunction]
+pub(crate) fn bridged_type(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
+    let types = Py::new(py, Types::new())?;
+    let sample = Bridged::new(
+        py.None(),
+        py.None(),
+        types,
+        None,
+        (0, 0),
+        false,
+        py.None(),
+        PyDict::new(py).unbind(),
+    );
+    class(&Bound::new(py, sample)?, c"dlx._core.Bridged")
 }
 
 #[pymethods]
 impl Bridged {
     /// ``places`` is the pair of ``receivers`` and ``out``.
     #[new]
+    #[allow(clippy::too_many_arguments, reason = "what `dlx.bridge` finds out")]
     fn new(
         function: Py<PyAny>,
         to: Py<PyAny>,
@@ -143,9 +163,11 @@ impl Bridged {
         places: (usize, usize),
         detach: bool,
         arguments: Py<PyAny>,
+        attributes: Py<PyDict>,
     ) -> Self {
         let (receivers, out) = places;
         Self {
+            entry: entry::<Self>,
             function,
             to,
             seen,
@@ -154,68 +176,13 @@ impl Bridged {
             out,
             detach,
             arguments,
+            attributes,
         }
     }
 
-    /// Call the function with converted arguments, and convert what it returns.
-    #[pyo3(signature = (*args, **kwargs))]
-    fn __call__<'py>(
-        &self,
-        args: &Bound<'py, PyTuple>,
-        kwargs: Option<&Bound<'py, PyDict>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
-        let py = args.py();
-        let (to, seen) = (self.to.bind(py), self.seen.get());
-        let mut kind = self.result.as_ref().map(|kind| kind.bind(py).clone());
-        let mut like = None;
-        let mut taken = Vec::with_capacity(args.len());
-        for (position, x) in args.iter_borrowed().enumerate() {
-            if position < self.receivers {
-                taken.push(x.to_owned());
-                continue;
-            }
-            if position == self.out {
-                break;
-            }
-            let Some(known) = seen.0.get(x.get_type_ptr()) else {
-                if is_plain(&x) {
-                    taken.push(x.to_owned());
-                    continue;
-                }
-                break;
-            };
-            let known = known.bind(py).cast::<Kind>()?;
-            taken.push(if known.get().foreign {
-                match self.converted(&x, to) {
-                    Ok(converted) => converted,
-                    Err(error) => {
-                        let at = position.into_pyobject(py)?.into_any().unbind();
-                        return self.noted(error, at, py);
-                    }
-                }
-            } else {
-                x.to_owned()
-            });
-            let kind = kind.get_or_insert_with(|| known.clone());
-            let known = known.get();
-            if like.is_none() && known.to.is(&kind.get().to) && known.likes(&x)? {
-                like = Some(x.to_owned());
-            }
-        }
-        if taken.len() < args.len() || !are_plain(kwargs)? {
-            let kwargs = kwargs.cloned().unwrap_or_else(|| PyDict::new(py));
-            let taken = PyList::new(py, taken)?;
-            return (self.arguments.bind(py))
-                .call_method1(intern!(py, "finish"), (taken, kind, like, args, kwargs));
-        }
-        let result = self
-            .function
-            .bind(py)
-            .call(PyTuple::new(py, taken)?, kwargs)?;
-        match kind {
-            Some(kind) => self.give(kind, like, result),
-            None => Ok(result),
-        }
+    #[getter]
+    fn __dict__(&self) -> &Py<PyDict> {
+        &self.attributes
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -223,11 +190,107 @@ impl Bridged {
         visit.call(&self.to)?;
         visit.call(&self.seen)?;
         visit.call(&self.result)?;
-        visit.call(&self.arguments)
+        visit.call(&self.arguments)?;
+        visit.call(&self.attributes)
+    }
+}
+
+impl ByVector for Bridged {
+    fn entry(&self) -> &Entry {
+        &self.entry
+    }
+
+    /// Calls the function with converted arguments, and converts what it returns.
+    fn call<'py>(
+        &self,
+        py: Python<'py>,
+        arguments: Arguments<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        // PyO3 does not count the attachment of an entry (S20).
+        Python::attach(|_| self.called(py, arguments))
     }
 }
 
 impl Bridged {
+    #[inline(always)]
+    fn called<'py>(
+        &self,
+        py: Python<'py>,
+        arguments: Arguments<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (function, to, seen) = (self.function.bind(py), self.to.bind(py), self.seen.get());
+        let mut kind = self.result.as_ref().map(|kind| kind.bind(py));
+        let mut like: Option<&Bound<'py, PyAny>> = None;
+        let (by_position, by_name) = arguments.values.split_at(arguments.positional());
+        // The first place is that of the function's own use.
+        let mut taken = Vec::with_capacity(arguments.values.len() + 1);
+        taken.push(function.clone());
+        for (position, x) in by_position.iter().enumerate() {
+            let x: &Bound<'py, PyAny> = x;
+            if position < self.receivers {
+                taken.push(x.clone());
+                continue;
+            }
+            if position == self.out {
+                break;
+            }
+            let Some(known) = seen.0.get(x.get_type_ptr()) else {
+                if is_plain(x) {
+                    taken.push(x.clone());
+                    continue;
+                }
+                break;
+            };
+            let known = known.bind(py).cast::<Kind>()?;
+            let own = known.get();
+            taken.push(if own.foreign {
+                match self.converted(x, to) {
+                    Ok(converted) => converted,
+                    Err(error) => {
+                        let at = position.into_pyobject(py)?.into_any().unbind();
+                        return self.noted(error, at, py);
+                    }
+                }
+            } else {
+                x.clone()
+            });
+            let kind = kind.get_or_insert(known);
+            if like.is_none() && own.to.is(&kind.get().to) && own.likes(x)? {
+                like = Some(x);
+            }
+        }
+        if taken.len() <= by_position.len() || !are_plain(&arguments)? {
+            return self.finish(taken, kind, like, &arguments);
+        }
+        taken.extend(by_name.iter().map(|&x| x.to_owned()));
+        let result = vectorcall(function, &mut taken, arguments.names)?;
+        match kind {
+            Some(kind) => self.give(kind, like, result),
+            None => Ok(result),
+        }
+    }
+
+    /// Calls the function with the other arguments converted by the slow path.
+    #[cold]
+    #[inline(never)]
+    fn finish<'py>(
+        &self,
+        mut taken: Vec<Bound<'py, PyAny>>,
+        kind: Option<&Bound<'py, Kind>>,
+        like: Option<&Bound<'py, PyAny>>,
+        arguments: &Arguments<'_, 'py>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let py = taken.remove(0).py();
+        let (by_position, by_name) = arguments.values.split_at(arguments.positional());
+        let named = PyDict::new(py);
+        for (name, x) in arguments.names.into_iter().flatten().zip(by_name) {
+            named.set_item(name, x)?;
+        }
+        let (taken, all) = (PyList::new(py, taken)?, PyTuple::new(py, by_position)?);
+        (self.arguments.bind(py))
+            .call_method1(intern!(py, "finish"), (taken, kind, like, all, named))
+    }
+
     /// Converts an argument or a result.
     fn converted<'py>(
         &self,
@@ -244,15 +307,15 @@ impl Bridged {
     /// Converts what the function returned to `kind`, like the argument `like` if there is one.
     fn give<'py>(
         &self,
-        kind: Bound<'py, Kind>,
-        like: Option<Bound<'py, PyAny>>,
+        kind: &Bound<'py, Kind>,
+        like: Option<&Bound<'py, PyAny>>,
         value: Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = value.py();
         let Kind { to, known, .. } = kind.get();
         match known.get().0.get(value.get_type_ptr()) {
             Some(foreign) if foreign.is_truthy(py)? => {
-                let to = like.as_ref().unwrap_or(to.bind(py));
+                let to = like.unwrap_or(to.bind(py));
                 self.converted(&value, to)
                     .or_else(|error| self.noted(error, py.None(), py))
             }
@@ -275,9 +338,10 @@ impl Bridged {
 }
 
 /// Whether no keyword is ``out`` and every value is of a common non-tensor type.
-fn are_plain(kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<bool> {
-    for (name, x) in kwargs.into_iter().flatten() {
-        if !is_plain(&x) || name.eq("out")? {
+fn are_plain(arguments: &Arguments<'_, '_>) -> PyResult<bool> {
+    let by_name = &arguments.values[arguments.positional()..];
+    for (name, x) in arguments.names.into_iter().flatten().zip(by_name) {
+        if !is_plain(x) || name.eq("out")? {
             return Ok(false);
         }
     }

@@ -28,17 +28,23 @@ use crate::types::error::bad_integers;
 /// Without ``like`` the result is a `Tensor`. ``device`` defaults to that of a tensor ``like``, else to the CPU. dlx
 /// allocates CUDA and ROCm memory for work on its current stream, and frees it in the order of that stream.
 ///
+/// With ``shared=True`` the memory is a segment of zeros that `dlx.share` passes to other processes of this host without
+/// a copy, whatever ``like`` is, which has to take it as it is. Linux and the CPU only; docs/sharing.md.
+///
 /// Raises ``ValueError`` for an invalid shape, ``BufferError`` for a dtype or device that the library does not support
-/// or if there is no driver, ``MemoryError``, and other errors of the allocator.
+/// or if there is no driver, ``MemoryError``, and other errors of the allocator; with ``shared=True`` `CopyRefused` for a
+/// library that copies what it imports.
 #[pyfunction]
-#[pyo3(signature = (shape, dtype, *, device=None, like=None))]
+#[pyo3(signature = (shape, dtype, *, device=None, like=None, shared=false))]
 pub(crate) fn empty<'py>(
     shape: &Bound<'py, PyAny>,
     dtype: &Bound<'py, PyAny>,
     device: Option<&Bound<'py, PyAny>>,
     like: Option<&Bound<'py, PyAny>>,
+    shared: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = shape.py();
+    let asked = (shape, dtype);
     let shape = extents(shape)?;
     let dtype = DType::of(dtype)?;
     let given = device.map(Device::of).transpose()?;
@@ -53,6 +59,10 @@ pub(crate) fn empty<'py>(
     // Check the shape before any allocator sees it.
     Checked::planned(&shape, dtype, device)
         .map_err(|error| PyValueError::new_err(error.message()))?;
+    if shared {
+        let arguments = (asked.0, asked.1, Device(device), like);
+        return py.import("dlx.sharing")?.call_method1("_empty", arguments);
+    }
     let Some(target) = target else {
         let snapshot = by_driver::empty(&shape, dtype, device)?;
         return Ok(Tensor::new(py, snapshot)?.into_any());

@@ -1,7 +1,8 @@
 //! The target of a conversion, and how its instances are made.
 //!
 //! A class or a module may change or die between two calls, so each call looks it up again. Only the tables of classes
-//! that live as long as the process and cannot change are cached.
+//! that live as long as the process and cannot change are cached, and the importers of classes that libraries have by
+//! name, which are used while the library has the same.
 
 #![forbid(unsafe_code)]
 
@@ -9,10 +10,11 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyModule, PyString, PyTuple, PyType};
+use pyo3::types::{PyBool, PyModule, PyString, PyTuple, PyType};
 
 use crate::adapters::numpy;
 use crate::api::from_dlpack::is_tensor;
+use crate::cpython::call::attribute;
 use crate::cpython::lookup::{is_immutable, lacks};
 use crate::cpython::modules::loaded_class;
 use crate::cpython::type_map::TypeMap;
@@ -40,35 +42,58 @@ pub(crate) struct Importer<'py> {
     pub(crate) function: Bound<'py, PyAny>,
     /// Where the library's dtypes have their names; None if unknown.
     pub(crate) namespace: Bound<'py, PyAny>,
-    /// Called with an instance, returns what dlx reads in less time: the same memory; or None.
+    /// Called with an instance, returns what dlx reads in less time: the same memory; True for the instance; or None.
     look: Bound<'py, PyAny>,
 }
+
+/// Cached answers of `dlx._provided`; classes that find no slot are looked up at each call.
+static IMPORTERS: TypeMap<Py<PyTuple>, 16> = TypeMap::new();
 
 impl<'py> Importer<'py> {
     fn of(class: &Bound<'py, PyType>) -> PyResult<Self> {
         let py = class.py();
         // A class without the method is the most common; asking it by `getattr` would make an exception.
-        let absent = lacks(class, &[intern!(py, "from_dlpack")]);
-        let found = provided(
-            if absent {
-                intern!(py, "importing_by_package")
-            } else {
-                intern!(py, "importing")
-            },
-            class,
-        )?;
-        let found = found.cast_into::<PyTuple>()?;
-        Ok(Self {
+        let name = intern!(py, "from_dlpack");
+        let question = if lacks(class, &[name]) {
+            if let Some(known) = IMPORTERS.get(class.as_type_ptr()) {
+                let (this, lasts) = Self::read(known.bind(py))?;
+                let now = || attribute(&this.namespace, name);
+                if lasts.is_truthy()? || now()?.is_some_and(|now| now.is(&this.function)) {
+                    return Ok(this);
+                }
+            }
+            intern!(py, "importing_by_package")
+        } else {
+            intern!(py, "importing")
+        };
+        let found = provided(question, class)?.cast_into::<PyTuple>()?;
+        let (this, lasts) = Self::read(&found)?;
+        if !lasts.is_none() {
+            IMPORTERS.add(class, found.unbind());
+        }
+        Ok(this)
+    }
+
+    /// An answer of `dlx._provided`, and how long it holds.
+    fn read(found: &Bound<'py, PyTuple>) -> PyResult<(Self, Bound<'py, PyAny>)> {
+        let this = Self {
             function: found.get_item(0)?,
             namespace: found.get_item(1)?,
             look: found.get_item(2)?,
-        })
+        };
+        Ok((this, found.get_item(3)?))
     }
 
     /// The memory of `made`, if there is a shorter look at it than by its own protocols.
     pub(crate) fn look(&self, made: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
+        if self.look.is_none() {
+            return None;
+        }
+        if self.look.cast_exact::<PyBool>().is_ok() {
+            return Some(made.clone());
+        }
         // Whatever fails here, the object's own protocols tell, too.
-        (!self.look.is_none()).then(|| self.look.call1((made,)).ok())?
+        self.look.call1((made,)).ok()
     }
 }
 

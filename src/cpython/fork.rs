@@ -6,14 +6,11 @@
 //! waits until no thread is inside, and no thread enters until the fork is done.
 
 use std::cell::Cell;
-use std::ffi::c_int;
 use std::ops::{Deref, DerefMut};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
-
-use crate::cpython::boundary::guard;
 
 /// Number of threads inside a lock, and number of forks in progress.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
@@ -105,7 +102,13 @@ impl<T> DerefMut for Locked<'_, T> {
 }
 
 /// Installs the fork handlers of this process, once.
+#[cfg(unix)]
 pub(crate) fn watch() {
+    use std::ffi::c_int;
+    use std::sync::atomic::AtomicBool;
+
+    use crate::cpython::boundary::guard;
+
     extern "C" fn prepare() {
         let wait = || {
             FORKS.fetch_add(1, Ordering::SeqCst);
@@ -135,3 +138,7 @@ pub(crate) fn watch() {
         let _: c_int = unsafe { libc::pthread_atfork(Some(prepare), Some(parent), Some(child)) };
     }
 }
+
+/// Windows has no forks.
+#[cfg(not(unix))]
+pub(crate) fn watch() {}

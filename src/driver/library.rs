@@ -2,7 +2,6 @@
 
 use std::env;
 use std::error::Error as _;
-use std::ffi::c_int;
 use std::fs;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libloading::Library;
 
 use super::error::Error;
-use crate::cpython::boundary::guard;
 use crate::cpython::fork::Inside;
 
 /// Loads the library named by the environment variable `variable`, or else the one of this `stem` that the process has
@@ -98,13 +96,15 @@ pub(super) fn check_fork() -> Result<(), Error> {
 
 #[cfg(unix)]
 fn at_fork() {
+    use crate::cpython::boundary::guard;
+
     extern "C" fn child() {
         let forked = || FORKED.store(INITIALIZED.load(Ordering::Acquire), Ordering::Release);
         guard(forked, |_| ());
     }
     // SAFETY: the handler stores a flag, which is safe in a forked child. It stays mapped with this library, which Python
     // does not unload.
-    let _: c_int = unsafe { libc::pthread_atfork(None, None, Some(child)) };
+    let _: std::ffi::c_int = unsafe { libc::pthread_atfork(None, None, Some(child)) };
 }
 
 #[cfg(not(unix))]

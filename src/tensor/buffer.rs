@@ -16,6 +16,9 @@ use crate::types::{device, layout};
 /// The `struct` formats of one number, with its type and its bits in C. The first of several for a type is the one to
 /// write: `l` where C's `long` has 64 bits, because NumPy distinguishes `long` from `long long`.
 pub(crate) const FORMATS: [(&CStr, DLDataTypeCode, u8); 19] = [
+    (c"f", kDLFloat, 32),
+    (c"d", kDLFloat, 64),
+    (c"e", kDLFloat, 16),
     (c"?", kDLBool, 8),
     (c"b", kDLInt, 8),
     (c"B", kDLUInt, 8),
@@ -30,9 +33,6 @@ pub(crate) const FORMATS: [(&CStr, DLDataTypeCode, u8); 19] = [
     (c"Q", kDLUInt, 64),
     (c"n", kDLInt, isize::BITS as u8),
     (c"N", kDLUInt, usize::BITS as u8),
-    (c"e", kDLFloat, 16),
-    (c"f", kDLFloat, 32),
-    (c"d", kDLFloat, 64),
     (c"Zf", kDLComplex, 64),
     (c"Zd", kDLComplex, 128),
 ];

@@ -8,7 +8,7 @@
 mod collected;
 
 use std::ffi::{c_int, c_ulong, c_void};
-use std::mem::{MaybeUninit, offset_of};
+use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -21,6 +21,7 @@ use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::abi::DLDevice;
 use crate::cpython::boundary::{guard, unraisable};
+use crate::cpython::head;
 use crate::cpython::interpreter::Quiet;
 use crate::cpython::symbol::symbol;
 use crate::tensor::snapshot::Snapshot;
@@ -83,12 +84,34 @@ fn ended() -> PyErr {
     )
 }
 
-/// An object of the class, with PyO3's layout.
+/// What follows the head in an object of the class, with PyO3's layout.
 #[repr(C)]
-pub(super) struct Object {
-    head: MaybeUninit<ffi::PyObject>,
+pub(super) struct Body {
     pub(super) value: Tensor,
     pub(super) weak: AtomicPtr<ffi::PyObject>,
+}
+
+impl Body {
+    pub(super) fn new(snapshot: Snapshot) -> Self {
+        Self {
+            value: Tensor {
+                snapshot: Quiet::new(snapshot),
+                ended: AtomicBool::new(false),
+            },
+            weak: AtomicPtr::new(null_mut()),
+        }
+    }
+
+    /// The body of an object of the class.
+    ///
+    /// # Safety
+    ///
+    /// `object` points to memory for such an object.
+    #[inline(always)]
+    pub(super) unsafe fn of(object: *mut ffi::PyObject) -> *mut Self {
+        // SAFETY: inside that memory, as the caller guarantees.
+        unsafe { object.byte_add(head::size()) }.cast()
+    }
 }
 
 /// The class, and the subclass whose objects the garbage collector tracks.
@@ -149,32 +172,22 @@ impl Tensor {
         }
     }
 
-    #[inline(always)]
-    pub(super) fn over(snapshot: Snapshot) -> Self {
-        Self {
-            snapshot: Quiet::new(snapshot),
-            ended: AtomicBool::new(false),
-        }
-    }
-
     /// A tensor over `snapshot`.
     #[inline(never)]
     pub(crate) fn new(py: Python<'_>, snapshot: Snapshot) -> PyResult<Bound<'_, Self>> {
-        let object = Object {
-            head: MaybeUninit::uninit(),
-            value: Self::over(snapshot),
-            weak: AtomicPtr::new(null_mut()),
-        };
+        let body = Body::new(snapshot);
         let class = Self::class(py)?.as_type_ptr();
         // SAFETY: attached.
-        let memory = unsafe { ffi::PyObject_Malloc(size_of::<Object>()) };
-        let Some(place) = NonNull::new(memory.cast::<Object>()) else {
+        let memory = unsafe { ffi::PyObject_Malloc(head::size() + size_of::<Body>()) };
+        let Some(memory) = NonNull::new(memory.cast::<ffi::PyObject>()) else {
             return Err(PyMemoryError::new_err(()));
         };
-        // SAFETY: room for an object, with the alignment of CPython's allocator.
-        unsafe { place.write(object) };
+        // SAFETY: room for an object.
+        let place = unsafe { Body::of(memory.as_ptr()) };
+        // SAFETY: as above, with the alignment of CPython's allocator, of which the head keeps enough.
+        unsafe { place.write(body) };
         // SAFETY: attached; a complete object of this class (S24) except for its head, which this fills.
-        let object = unsafe { ffi::PyObject_Init(place.as_ptr().cast(), class) };
+        let object = unsafe { ffi::PyObject_Init(memory.as_ptr(), class) };
         // SAFETY: the only reference to the object.
         let object = unsafe { Bound::from_owned_ptr(py, object) };
         // SAFETY: its class is that of `Tensor`.
@@ -218,7 +231,12 @@ fn derive(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
     let number = |name| base.getattr(name)?.extract::<usize>();
     // The rest, besides the head and the weak references, is then the value.
     let layout = (number("__basicsize__")?, number("__weakrefoffset__")?);
-    if layout != (size_of::<Object>(), offset_of!(Object, weak)) {
+    head::find(py)?;
+    let mut size = head::size() + size_of::<Body>();
+    if head::IS_OPAQUE {
+        size = size.next_multiple_of(head::ALIGNMENT);
+    }
+    if layout != (size, head::size() + offset_of!(Body, weak)) {
         let message = format!("dlx does not know how PyO3 lays out objects: {layout:?}");
         return Err(PySystemError::new_err(message));
     }
@@ -293,7 +311,8 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
 /// As for [`dealloc`].
 #[inline(always)]
 pub(super) unsafe fn end(object: *mut ffi::PyObject) {
-    let place = object.cast::<Object>();
+    // SAFETY: an object of the class.
+    let place = unsafe { Body::of(object) };
     // SAFETY: still intact here (S24, tensor objects).
     let weak = unsafe { &(*place).weak };
     if !weak.load(Ordering::Relaxed).is_null() {
@@ -316,13 +335,10 @@ unsafe extern "C" fn traverse(_: *mut ffi::PyObject, _: ffi::visitproc, _: *mut 
     0
 }
 
-/// Whether the object header has more than a count and a type, as in free-threaded builds.
-const IS_FREE_THREADED: bool = size_of::<ffi::PyObject>() > 2 * size_of::<usize>();
-
 /// Makes the class immortal on free-threaded builds. It lives as long as the process, and every tensor holds a
 /// reference to it; threads contending for that count would cost as much as a GIL.
 pub(super) fn share(class: &Bound<'_, PyType>) {
-    if !IS_FREE_THREADED {
+    if !head::is_free_threaded() {
         return;
     }
     // SAFETY: `_Py_SetRefcnt` is `Py_SET_REFCNT` as a function, with this signature since CPython 3.13.

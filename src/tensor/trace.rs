@@ -39,10 +39,25 @@ impl Drop for End {
     fn drop(&mut self) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.map_or(0, |since| since.as_nanos() as u64);
-        // SAFETY: always succeeds.
-        let thread = unsafe { libc::pthread_self() };
-        ENDED.lock().push((self.0, now, thread as u64));
+        ENDED.lock().push((self.0, now, thread()));
     }
+}
+
+/// The thread, as `threading.get_ident` gives it.
+#[cfg(unix)]
+fn thread() -> u64 {
+    // SAFETY: always succeeds.
+    let thread = unsafe { libc::pthread_self() };
+    thread as u64
+}
+
+#[cfg(windows)]
+fn thread() -> u64 {
+    #[link(name = "kernel32")]
+    unsafe extern "system" {
+        safe fn GetCurrentThreadId() -> u32;
+    }
+    GetCurrentThreadId().into()
 }
 
 /// The owner of traced memory.

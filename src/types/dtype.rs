@@ -162,6 +162,12 @@ pub struct DType(pub(crate) DLDataType);
 impl DType {
     /// The dtype given by `spec`: anything that `DType(...)` accepts.
     pub(crate) fn of(spec: &Bound<'_, PyAny>) -> PyResult<DLDataType> {
+        // The usual spelling needs none of what follows.
+        if let Ok(text) = spec.cast_exact::<PyString>()
+            && let Some(dtype) = parse(&text.to_cow()?)
+        {
+            return Ok(dtype);
+        }
         if let Ok(dtype) = spec.cast::<Self>() {
             return Ok(dtype.get().0);
         }

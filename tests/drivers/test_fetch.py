@@ -17,7 +17,7 @@ def test_a_mirror_that_does_not_answer_is_a_reason_and_no_error(
     absent = tmp_path / "absent.json"
     monkeypatch.setattr(fetch, "FOLDER", tmp_path)
     monkeypatch.setattr(fetch, "ABSENT", absent)
-    monkeypatch.setattr(fetch, "MIRROR", "http://127.0.0.1:9/debian")
+    monkeypatch.setenv("DEBIAN_MIRROR", "http://127.0.0.1:9/debian")
     fetch.main(["cuda-535"])
     reason = json.loads(absent.read_text())["cuda-535"]
     assert reason.startswith("apt-get ")

@@ -14,6 +14,7 @@ from .cells import DLX, LIFETIMES, RATIO
 from .consumers import CONSUMERS
 from .deviations import DEVIATIONS
 from .matrix import Pair
+from .picture import PICTURE, svg
 from .producers import PRODUCERS
 from .run import results
 from .ways import (
@@ -52,6 +53,8 @@ BY_CONVERT = """\
 
 The first column is `dlx.from_dlpack`. With `copy=False`, what is copied here is refused
 with a `dlx.CopyRefused`. An object that already has the consumer's type is returned.
+
+![ratios as a heat map](interop.svg)
 """
 BY_ITSELF = """\
 ## By the consumer's own import
@@ -223,4 +226,6 @@ def outcomes(document: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    DOCUMENT.write_text(render(*results()))
+    made = render(*results())
+    DOCUMENT.write_text(made)
+    PICTURE.write_text(svg(made))

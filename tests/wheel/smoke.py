@@ -31,6 +31,8 @@ assert tensor.__dlpack_device__() == (dlx.DeviceType.CPU, 0)
 # It imports enum.
 from importlib import metadata, util  # noqa: E402
 
-[plugin] = metadata.distribution("dlx").entry_points.select(group="pytest11")
+# What pip installs may have another name than the module.
+[name] = metadata.packages_distributions()["dlx"]
+[plugin] = metadata.distribution(name).entry_points.select(group="pytest11")
 assert plugin.value == "dlx_pytest"
 assert util.find_spec(plugin.value), "the plugin of pytest is not in the wheel"

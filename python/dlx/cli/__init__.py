@@ -1,4 +1,4 @@
-"""The command line: `python -m dlx info`, `demo`, `check`, `inspect`.
+"""The command line: `python -m dlx info`, `demo`, `check`, `inspect`, `shm`.
 
 A subcommand is a module of this package that defines `COMMAND` and is listed in
 `COMMANDS` below.
@@ -29,6 +29,7 @@ COMMANDS = (
     "demo",
     "check",
     "inspect",
+    "shm",
 )
 """The subcommands' modules, in the order of the help."""
 

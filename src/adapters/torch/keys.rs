@@ -20,9 +20,7 @@
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
-use std::mem::forget;
 
-use libloading::os::unix::Library;
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -245,7 +243,12 @@ impl Layout {
 }
 
 /// torch's function, in the library that is loaded.
+#[cfg(unix)]
 fn records() -> Option<Records> {
+    use std::mem::forget;
+
+    use libloading::os::unix::Library;
+
     let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
     // SAFETY: loads nothing, so no initializers run.
     let library = unsafe { Library::open(Some("libc10.so"), flags) }.ok()?;
@@ -254,6 +257,12 @@ fn records() -> Option<Records> {
     let found = found.ok().map(|found| *found);
     forget(library);
     found
+}
+
+/// Never called: `find` needs `/proc`.
+#[cfg(not(unix))]
+fn records() -> Option<Records> {
+    None
 }
 
 /// The first words at `address`.

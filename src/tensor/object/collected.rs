@@ -6,15 +6,14 @@
 //! object closed the cycle, and that one breaks it.
 
 use std::ffi::{c_int, c_void};
-use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::AtomicPtr;
+use std::ptr::NonNull;
 
 use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use super::{Object, Tensor, end, share, subclass};
+use super::{Body, Tensor, end, share, subclass};
 use crate::cpython::boundary::{guard, unraisable};
 use crate::tensor::snapshot::Snapshot;
 
@@ -36,26 +35,22 @@ pub(super) fn new<'py>(
     class: &Bound<'py, PyType>,
     snapshot: Snapshot,
 ) -> PyResult<Bound<'py, Tensor>> {
-    let value = Tensor::over(snapshot);
-    // SAFETY: attached; a tracked class whose objects have the size of `Object`.
-    let place = unsafe { ffi::PyObject_GC_New::<Object>(class.as_type_ptr()) };
-    let Some(place) = NonNull::new(place) else {
+    let body = Body::new(snapshot);
+    // SAFETY: attached; a tracked class.
+    let object = unsafe { ffi::PyObject_GC_New::<ffi::PyObject>(class.as_type_ptr()) };
+    let Some(object) = NonNull::new(object) else {
         // CPython has set the same exception.
         drop(PyErr::take(py));
         return Err(PyMemoryError::new_err(()));
     };
-    // SAFETY: a field of the new object, which is not shared yet.
-    let place_of_value = unsafe { &raw mut (*place.as_ptr()).value };
+    // SAFETY: a new object of the size of its class, which is not shared yet.
+    let place = unsafe { Body::of(object.as_ptr()) };
     // SAFETY: as above; so far only its head has been written.
-    unsafe { place_of_value.write(value) };
-    // SAFETY: as above.
-    let weak = unsafe { &raw mut (*place.as_ptr()).weak };
-    // SAFETY: as above.
-    unsafe { weak.write(AtomicPtr::new(null_mut())) };
+    unsafe { place.write(body) };
     // SAFETY: a new object in which everything that `traverse` reads is initialized.
-    unsafe { ffi::PyObject_GC_Track(place.as_ptr().cast()) };
+    unsafe { ffi::PyObject_GC_Track(object.as_ptr().cast()) };
     // SAFETY: the only reference to the object.
-    let object = unsafe { Bound::from_owned_ptr(py, place.as_ptr().cast()) };
+    let object = unsafe { Bound::from_owned_ptr(py, object.as_ptr()) };
     // SAFETY: its class derives from that of `Tensor` and adds no fields.
     Ok(unsafe { object.cast_into_unchecked() })
 }
@@ -114,7 +109,8 @@ unsafe extern "C" fn traverse(
     let body = || {
         // SAFETY: a live head, as the caller guarantees.
         let class = unsafe { ffi::Py_TYPE(object) };
-        let place = object.cast::<Object>();
+        // SAFETY: an object of the class.
+        let place = unsafe { Body::of(object) };
         // SAFETY: intact as long as the collector tracks it (S24, tensor objects).
         let value = unsafe { &(*place).value };
         let [first, second] = value.snapshot.objects();

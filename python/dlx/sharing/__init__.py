@@ -1,0 +1,260 @@
+"""One memory in several processes of a host: `dlx.share`, `dlx.attach` and `Handle`.
+
+A segment is a sealed memfd. File descriptors and mappings keep it, and the kernel
+counts both: a process that is killed leaves nothing behind. Linux only.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if sys.platform != "linux":
+    raise ImportError("dlx shares memory between processes on Linux only")
+
+import fcntl
+import mmap
+import os
+from contextlib import suppress
+from typing import Any
+
+from .._core import (
+    CopyRefused,
+    Device,
+    DType,
+    Tensor,
+    convert,
+    from_buffer,
+    from_dlpack,
+)
+from ..pickling import _PADDED, _READ_ONLY, _dense, _repeats
+from ._form import FROZEN, SEGMENT, Described, read, span
+from ._found import found, open_found
+from ._handle import Handle, open_handles
+from ._names import lookup
+from ._segment import (
+    SEAL_FUTURE_WRITE,
+    TOKEN,
+    Mapping,
+    checked,
+    covering,
+    freeze,
+    inode_of,
+    make,
+    mapped,
+    reopened,
+)
+
+__all__ = ["Handle", "attach", "share"]
+
+# For `dlx.mp`, whose descriptors arrive beside the bytes.
+_read, _checked = read, checked
+
+
+def _new(t: Tensor, readonly: bool) -> Handle:
+    """Copy the elements of a tensor into a new segment."""
+    raw, strides = _dense(t)
+    size = max(len(raw), 1)  # nobody can map a file of no bytes
+    file = make(size, raw)
+    if readonly:
+        file = freeze(file)
+    flags = (_READ_ONLY | FROZEN if readonly else 0) | _PADDED * t.is_padded
+    if _repeats(t.shape, strides):
+        flags |= _READ_ONLY
+    dtype = t.dtype
+    described = Described(
+        *(SEGMENT, flags, TOKEN, inode_of(file), size, 0, len(raw)),
+        *((dtype.code, dtype.bits, dtype.lanes), t.shape, strides),
+    )
+    # No element of nothing was copied.
+    return Handle._of(file, described, bool(len(raw)))
+
+
+def _is_aligned(t: Tensor, address: int) -> bool:
+    dtype = t.dtype
+    return not address % max(dtype.bits * dtype.lanes // 8, 1)
+
+
+def _where(t: Tensor, address: int, length: int) -> tuple[Mapping, str] | str:
+    """Return the shared mapping that memory is in and its path, or what it is."""
+    if not _is_aligned(t, address):
+        return "memory that is not aligned to the elements"
+    if mapping := covering(address, length):
+        return mapping, ""
+    if isinstance(at := found(address, length), str):
+        return at
+    return Mapping(address, length, at.offset, at.inode, at.is_writable, t), at.path
+
+
+def _enforced(file: int) -> bool:
+    """Have the kernel refuse new writers of a segment; return whether it does."""
+    try:
+        seals = fcntl.fcntl(file, fcntl.F_GET_SEALS)
+        if not seals & (fcntl.F_SEAL_WRITE | SEAL_FUTURE_WRITE):
+            writing = reopened(file, os.O_RDWR)
+            try:
+                fcntl.fcntl(writing, fcntl.F_ADD_SEALS, SEAL_FUTURE_WRITE)
+            finally:
+                os.close(writing)
+    except OSError:
+        return False
+    return True
+
+
+def _of_mapping(t: Tensor, readonly: bool) -> Handle | str:
+    """Return a handle to the memory that a tensor has, or in words what that is."""
+    address, length = t.span
+    if isinstance(where := _where(t, address, length), str):
+        return where
+    mapping, path = where
+    reads = readonly or t.readonly or not mapping.is_writable
+    flags = _READ_ONLY * reads | _PADDED * t.is_padded
+    opened: tuple[int, int, bytes, bytes] | None = None
+    known = open_handles.get(mapping.inode)
+    if known is not None and (known._described.flags & _READ_ONLY) <= reads:
+        d = known._described
+        with suppress(BufferError):  # It is closed.
+            opened = known._duplicate(reads), d.kind, d.token, d.path
+            flags |= d.flags & FROZEN
+    if opened is None:
+        opened = open_found(mapping.inode, path, not reads)
+    if opened is None:
+        if path:
+            return f"a mapping of {path!r}, which no path or descriptor leads to"
+        return "memory attached by a handle that is closed"
+    file, kind, token, name = opened
+    if readonly and not (kind == SEGMENT and _enforced(file)):
+        os.close(file)
+        return "memory that the kernel would let others write to"
+    size, offset = os.fstat(file).st_size, address - mapping.address + mapping.offset
+    dtype = t.dtype
+    if offset + length > size:
+        os.close(file)
+        return f"a mapping of {path!r} that is longer than the file"
+    described = Described(
+        *(kind, flags, token, mapping.inode, size, offset, length),
+        *((dtype.code, dtype.bits, dtype.lanes), t.shape, t.strides, name),
+    )
+    handle = Handle._of(file, described, False)
+    handle._mapping = mapping
+    # Of several mappings, the first is the one that bytes of handles lead to.
+    mapped.setdefault((mapping.inode, mapping.is_writable), mapping)
+    return handle
+
+
+def share(
+    x: object, *, copy: bool | None, readonly: bool, name: str | None = None
+) -> Handle:
+    """Implement `dlx.share`."""
+    t = from_dlpack(x)
+    if t.device != "cpu":
+        raise BufferError(
+            f"the tensor is on {t.device}; dlx shares memory of the host: share "
+            't.to(device="cpu")'
+        )
+    handle: Handle | str = "empty"
+    if not copy and t.span[1]:
+        handle = _of_mapping(t, readonly)
+        if copy is False and isinstance(handle, str):
+            raise CopyRefused(
+                f"copy=False, but this is {handle}; compute in memory of "
+                "dlx.empty(shape, dtype, shared=True), or share a copy"
+            )
+    if isinstance(handle, str):
+        handle = _new(t, readonly)
+    if name is not None:
+        handle._name(name)
+    return handle
+
+
+def _empty(shape: Any, dtype: Any, device: Device, like: Any) -> Any:
+    """Implement `dlx.empty` with ``shared=True``, once its arguments are checked."""
+    if device != "cpu":
+        raise BufferError(f"device is {device}; dlx shares memory of the host")
+    extents = tuple(map(int, shape if hasattr(shape, "__iter__") else (shape,)))
+    kind = DType(dtype)
+    fields = kind.code, kind.bits, kind.lanes
+    strides = tuple(_row_major(extents))
+    length = span(extents, strides, fields, 0)
+    file = make(max(length, 1))
+    described = Described(
+        *(SEGMENT, 0, TOKEN, inode_of(file), max(length, 1), 0, length),
+        *(fields, extents, strides),
+    )
+    handle = Handle._of(file, described, False)
+    t = _attached(handle, None)
+    # `share` needs a descriptor as long as somebody has the memory.
+    mapped[described.inode, True].owner = handle
+    return t if like is None else convert(t, like, copy=False)
+
+
+def _row_major(shape: tuple[int, ...]) -> list[int]:
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step *= extent
+    return strides[::-1]
+
+
+def _mapping(handle: Handle, mode: str | None) -> Mapping:
+    """Return a mapping in this process, or make one."""
+    d, writes = handle._described, not handle.readonly
+    if mode == "cow":
+        return handle._map(mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE)
+    if mode is not None:
+        writes = mode == "rw"
+    key = d.inode, writes
+    for each in handle._mapping, mapped.get((d.inode, True)), mapped.get(key):
+        # For "r" what cannot be written to; by default the memory itself.
+        if each and each.holds(d) and each.is_writable in (writes, mode != "r"):
+            return each
+    made = handle._map(mmap.PROT_READ | mmap.PROT_WRITE * writes, mmap.MAP_SHARED)
+    first = mapped.setdefault(key, made)
+    if not first.holds(d):
+        mapped[key] = first = made
+    return first
+
+
+def _attached(handle: Handle, mode: str | None) -> Tensor:
+    d = handle._described
+    readonly = mode == "r" or (mode is None and handle.readonly)
+    try:
+        return from_buffer(
+            _mapping(handle, mode).memory(d),
+            d.shape,
+            d.dtype,
+            strides=d.strides,
+            copy=False,
+            readonly=readonly,
+            padded=bool(d.flags & _PADDED),
+        )
+    except ValueError as error:
+        raise BufferError(f"the handle is damaged: {error}") from error
+
+
+def attach(
+    handle: Handle | bytes | str, *, like: Any, mode: str | None, paths: bool = False
+) -> Any:
+    """Implement `dlx.attach`."""
+    if mode not in (None, "r", "rw", "cow"):
+        raise ValueError(f"mode is {mode!r}; expected 'r', 'rw', 'cow' or None")
+    if isinstance(handle, str):
+        scheme, _, name = handle.partition(":")
+        if scheme != "shm":
+            raise ValueError(f"the name is {handle!r}; expected 'shm:NAME'")
+        # Whoever may write to the file of a name is this user.
+        handle, paths = lookup(name), True
+    if not isinstance(handle, Handle):
+        with Handle(handle, paths=paths) as handle:
+            return attach(handle, like=like, mode=mode)
+    if mode == "rw" and handle.readonly:
+        raise BufferError("mode='rw', but the handle is read-only")
+    t = _attached(handle, mode)
+    if like is None:
+        return t
+    if mode is None and handle._described.flags & FROZEN:
+        try:
+            return convert(t, like, copy=False)
+        except CopyRefused:
+            # Nobody else writes, so a private mapping is the same memory until then.
+            t = _attached(handle, "cow")
+    return convert(t, like, copy=False if mode == "r" else None)

@@ -1,0 +1,167 @@
+"""The bytes of a handle: written, and checked in full before anything is opened."""
+
+from __future__ import annotations
+
+import os
+import struct
+from functools import cache
+from typing import NamedTuple
+
+from .._core import DType
+from ..pickling import _PADDED, _READ_ONLY
+
+__all__ = [
+    "FILE",
+    "FROZEN",
+    "HEAD",
+    "LONGEST",
+    "SEGMENT",
+    "SHM",
+    "Described",
+    "host",
+    "namespace",
+    "read",
+    "span",
+    "start",
+    "write",
+]
+
+SEGMENT, FILE, SHM = 1, 2, 3
+"""Kinds of memory: a sealed memfd of dlx; a file; another file of tmpfs."""
+FROZEN = 2
+"""A flag: no process can write to it, ever. Others are those of pickles."""
+_MAGIC, _VERSION = b"DLXH", 1
+# Magic, version, kind, length, flags; boot, token of the process, PID namespace, PID,
+# descriptor; start time, device, inode, size, offset; dtype, device type and id, ndim.
+HEAD = struct.Struct("<4sHHII16s16sQIiQQQQQBBHiiI")
+_NDIM, _PATH = 64, 4096
+LONGEST = HEAD.size + 16 * _NDIM + 4 + _PATH
+
+
+class Described(NamedTuple):
+    """What the bytes of a handle say; offset, length and sizes count bytes."""
+
+    kind: int
+    flags: int
+    token: bytes
+    inode: tuple[int, int]
+    size: int
+    offset: int
+    length: int
+    """From the first to the last byte that holds an element."""
+    dtype: tuple[int, int, int]
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    path: bytes = b""
+    # Where it is open.
+    boot: bytes = b""
+    namespace: int = 0
+    pid: int = 0
+    file: int = 0
+    start: int = 0
+
+
+def span(
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    dtype: tuple[int, int, int],
+    flags: int,
+) -> int:
+    """Return the bytes between the lowest and the highest element, both included."""
+    if 0 in shape:
+        return 0
+    _, bits, lanes = dtype
+    step = bits * lanes
+    if flags & _PADDED and bits < 8:
+        step = -(-step // 8) * 8
+    reach = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True)]
+    # In bits from the first element, which begins at a byte.
+    low = sum(step * each for each in reach if each < 0)
+    high = sum(step * each for each in reach if each > 0) + step
+    return -(-high // 8) - low // 8
+
+
+@cache
+def host() -> bytes:
+    """Return the id of this boot of this host."""
+    with open("/proc/sys/kernel/random/boot_id") as file:
+        return bytes.fromhex(file.read().strip().replace("-", ""))
+
+
+@cache
+def namespace() -> int:
+    """Return the PID namespace of this process, which never changes."""
+    return os.stat("/proc/self/ns/pid").st_ino
+
+
+def start(pid: int) -> int:
+    """Return when a process started, in ticks since boot: a PID may be used again."""
+    file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return int(os.read(file, 4096).rpartition(b")")[2].split()[19])
+    finally:
+        os.close(file)
+
+
+_start = cache(start)
+# A child may have the PID that a process before had.
+for _cached in _start, namespace:
+    os.register_at_fork(after_in_child=_cached.cache_clear)
+
+
+def read(data: bytes) -> Described:
+    """Check the bytes of a handle in full, before anything is opened.
+
+    Raises ``BufferError`` if they are damaged, or of a version or kind not known here.
+    """
+    if len(data) < HEAD.size or data[:4] != _MAGIC:
+        raise BufferError("these are not the bytes of a dlx.sharing.Handle")
+    _, version, kind, length, flags, boot, token, *rest = HEAD.unpack_from(data)
+    if version != _VERSION:
+        raise BufferError(
+            f"the handle has version {version}; this dlx reads version {_VERSION}"
+        )
+    space, pid, file, started, device, inode, size, offset, *rest = rest
+    *dtype, kind_of_device, _, ndim = rest
+    if kind not in (SEGMENT, FILE, SHM) or kind_of_device != 1:
+        raise BufferError(f"the handle is of kind {kind}, which this dlx cannot attach")
+    end = HEAD.size + 16 * ndim
+    if length != len(data) or ndim > _NDIM or length < end:
+        raise BufferError(
+            f"the handle has {len(data)} bytes, but says {length} and {ndim} dimensions"
+        )
+    dimensions = struct.unpack_from(f"<{2 * ndim}q", data, HEAD.size)
+    shape, strides = dimensions[:ndim], dimensions[ndim:]
+    code, bits, lanes = dtype
+    path = data[end + 4 : end + 4 + int.from_bytes(data[end : end + 4], "little")]
+    if kind == FILE and not (path.startswith(b"/") and b"\0" not in path):
+        raise BufferError("the handle is of a file, but has no path")
+    try:
+        DType((code, bits, lanes))
+    except ValueError as error:
+        raise BufferError(f"the handle is damaged: {error}") from error
+    flags &= _READ_ONLY | _PADDED | FROZEN
+    length = span(shape, strides, (code, bits, lanes), flags)
+    if min(shape, default=0) < 0 or offset + length > size or not 0 < size < 1 << 63:
+        raise BufferError(
+            f"the handle says {size} bytes, but elements of {length} bytes at {offset}"
+        )
+    return Described(
+        *(kind, flags, token, (device, inode), size, offset, length),
+        *((code, bits, lanes), shape, strides, path if kind == FILE else b""),
+        *(boot, space, pid, file, started),
+    )
+
+
+def write(d: Described, file: int) -> bytes:
+    """Return the bytes that name descriptor ``file`` of this process."""
+    pid, ndim = os.getpid(), len(d.shape)
+    tail = struct.pack(f"<{2 * ndim}q", *d.shape, *d.strides)
+    if d.kind == FILE:
+        tail += len(d.path).to_bytes(4, "little") + d.path
+    head = HEAD.pack(
+        *(_MAGIC, _VERSION, d.kind, HEAD.size + len(tail), d.flags),
+        *(host(), d.token, namespace(), pid, file, _start(pid), *d.inode),
+        *(d.size, d.offset, *d.dtype, 1, 0, ndim),
+    )
+    return head + tail

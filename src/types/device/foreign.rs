@@ -1,0 +1,71 @@
+//! The devices of other libraries.
+
+#![forbid(unsafe_code)]
+
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyString;
+
+use super::{CPU, checked, hint};
+use crate::abi::*;
+use crate::cpython::modules::{loaded, loaded_class};
+
+/// The device that an object of torch, JAX or CuPy stands for; `None` for anything else.
+///
+/// # Errors
+///
+/// `ValueError` for torch's current device of a kind, which has no index, and for kinds that DLPack lacks.
+pub(super) fn foreign(spec: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
+    let py = spec.py();
+    let is = |module: &str, name: &str| {
+        let class = loaded_class(&PyString::new(py, module), &PyString::new(py, name))?;
+        Ok::<_, PyErr>(class.is_some_and(|class| spec.is_instance(&class).unwrap_or(false)))
+    };
+    if is("torch", "device")? {
+        let index: Option<i32> = spec.getattr("index")?.extract()?;
+        let kind: String = spec.getattr("type")?.extract()?;
+        return match (kind.as_str(), index) {
+            ("cpu", _) => Ok(Some(CPU)),
+            ("cuda", Some(index)) if is_rocm(py)? => checked(kDLROCM.0, index).map(Some),
+            ("cuda", Some(index)) => checked(kDLCUDA.0, index).map(Some),
+            _ => Err(PyValueError::new_err(format!(
+                "{} names no single device that DLPack has; expected torch's cpu, or its cuda with an index{}",
+                spec.repr()?,
+                hint(spec, true)
+            ))),
+        };
+    }
+    if is("jax", "Device")? {
+        let platform: String = spec.getattr("platform")?.extract()?;
+        if platform == "cpu" {
+            return Ok(Some(CPU));
+        }
+        let index = spec.getattr("local_hardware_id")?.extract()?;
+        let version: String = spec
+            .getattr("client")?
+            .getattr("platform_version")?
+            .extract()?;
+        return match platform.as_str() {
+            "gpu" | "cuda" | "rocm" if version.to_lowercase().contains("rocm") => {
+                checked(kDLROCM.0, index).map(Some)
+            }
+            "gpu" | "cuda" => checked(kDLCUDA.0, index).map(Some),
+            _ => Err(PyValueError::new_err(format!(
+                "{} is no device that DLPack has; expected one of the platforms cpu and gpu{}",
+                spec.repr()?,
+                hint(spec, true)
+            ))),
+        };
+    }
+    if is("cupy.cuda", "Device")? {
+        return checked(kDLCUDA.0, spec.getattr("id")?.extract()?).map(Some);
+    }
+    Ok(None)
+}
+
+/// Whether torch, which is loaded, was built for ROCm, whose devices it calls cuda.
+fn is_rocm(py: Python<'_>) -> PyResult<bool> {
+    let torch = loaded(&PyString::new(py, "torch"))?;
+    let hip = torch.map(|torch| torch.getattr("version")?.getattr_opt("hip"));
+    Ok(hip.transpose()?.flatten().is_some_and(|hip| !hip.is_none()))
+}

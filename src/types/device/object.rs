@@ -1,0 +1,136 @@
+//! `dlx.Device`.
+
+#![forbid(unsafe_code)]
+
+use pyo3::basic::CompareOp;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyInt, PyString, PyTuple, PyType};
+
+use super::foreign::foreign;
+use super::{checked, device_type_member, hint, kind_named, name, names, parse};
+use crate::abi::*;
+use crate::types::dtype::equality;
+use crate::types::error::bad_integers;
+
+/// Where memory lives: a device type and an id.
+///
+/// Takes a name (``"cpu"``, ``"cuda:0"``), a type and an id, or a pair of both, ``("cuda", 0)`` too, or a device of torch
+/// (with an index), JAX or CuPy. Equal to these and to its name, as ``str()`` gives it, and hashes as that; ``(type,
+/// id)`` is ``device.type, device.id``. Source: ``DLDevice`` in dlpack.h 1.3.
+#[pyclass(frozen, module = "dlx")]
+pub struct Device(pub(crate) DLDevice);
+
+impl Device {
+    /// The device given by `spec`: a `Device`, a name, or a pair `(type, id)` whose type may be a name.
+    pub(crate) fn of(spec: &Bound<'_, PyAny>) -> PyResult<DLDevice> {
+        if let Ok(device) = spec.cast::<Self>() {
+            Ok(device.get().0)
+        } else if let Ok(text) = spec.cast::<PyString>() {
+            let text = text.to_cow()?;
+            parse(&text).ok_or_else(|| no_name(spec, "device", true))
+        } else if let Ok(pair) = spec.cast::<PyTuple>() {
+            let refused = |error: PyErr| {
+                let message = format!("{pair} is not a device; expected a pair (type, id)");
+                bad_integers(spec.py(), &error, message)
+            };
+            let (kind, id): (Bound<'_, PyAny>, i32) = pair.extract().map_err(refused)?;
+            let Ok(name) = kind.cast::<PyString>() else {
+                return checked(kind.extract().map_err(refused)?, id);
+            };
+            let name = name.to_cow()?;
+            let named = kind_named(&name).ok_or_else(|| no_name(&kind, "device type", false))?;
+            checked(named.device_type.0, id)
+        } else if let Some(device) = foreign(spec)? {
+            Ok(device)
+        } else {
+            Err(PyTypeError::new_err(format!(
+                "device must be a dlx.Device, a name such as 'cuda:0', a pair (type, id) or a device of torch, JAX or \
+                 CuPy, not {}{}",
+                spec.get_type().name()?,
+                hint(spec, true)
+            )))
+        }
+    }
+}
+
+/// The error for `name`, which is not that of a device or device type.
+#[cold]
+fn no_name(name: &Bound<'_, PyAny>, what: &str, index: bool) -> PyErr {
+    let expected = names().join(", ");
+    let ids = if index {
+        ", with an id as in 'cuda:0'"
+    } else {
+        ""
+    };
+    let hint = hint(name, index);
+    PyValueError::new_err(format!(
+        "'{name}' is not a {what}{hint}; expected one of {expected}{ids}"
+    ))
+}
+
+#[pymethods]
+impl Device {
+    #[new]
+    #[pyo3(signature = (spec, id=None, /))]
+    fn new(spec: &Bound<'_, PyAny>, id: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
+        if !spec.is_instance_of::<PyInt>() {
+            return match id {
+                Some(_) => Err(PyTypeError::new_err(
+                    "an id requires a device type as the first argument",
+                )),
+                None => Self::of(spec).map(Self),
+            };
+        }
+        let id = match id {
+            Some(id) => id.clone(),
+            None => 0_i32.into_pyobject(spec.py())?.into_any(),
+        };
+        Self::of(PyTuple::new(spec.py(), [spec.clone(), id])?.as_any()).map(Self)
+    }
+
+    /// The kind of memory, a `DeviceType`: an integer with a ``name``, ``"CPU"`` or ``"CUDA"``.
+    #[getter]
+    fn r#type<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        device_type_member(py, self.0.device_type)
+    }
+
+    /// Which device of that kind.
+    #[getter]
+    fn id(&self) -> i32 {
+        self.0.device_id
+    }
+
+    fn __str__(&self) -> String {
+        name(self.0).to_string()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("dlx.Device('{}')", name(self.0))
+    }
+
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        PyString::new(py, &self.__str__()).hash()
+    }
+
+    fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
+        let equal = if let Ok(other) = other.cast::<Self>() {
+            Some(self.0 == other.get().0)
+        } else if let Ok(text) = other.cast::<PyString>() {
+            Some(text.to_cow()? == self.__str__())
+        } else {
+            // One that is none of dlx's is not equal.
+            foreign(other).ok().flatten().map(|other| self.0 == other)
+        };
+        Ok(equality(other.py(), equal, op))
+    }
+
+    /// For `pickle`: the type and the id.
+    fn __reduce__(slf: &Bound<'_, Self>) -> (Py<PyType>, (i32, i32)) {
+        let DLDevice {
+            device_type,
+            device_id,
+        } = slf.get().0;
+        (slf.get_type().unbind(), (device_type.0, device_id))
+    }
+}

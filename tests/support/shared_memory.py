@@ -1,0 +1,85 @@
+"""Other processes that share memory, and what this one holds of it."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+ARRAY = np.arange(6.0).reshape(2, 3)
+
+BEGIN = """
+import sys, os, pickle, socket, dlx, numpy as np
+from dlx.sharing import Handle
+out, into = sys.stdout.buffer, sys.stdin.buffer
+def tell(x=None):
+    pickle.dump(x, out)
+    out.flush()
+"""
+EXPORTER = """
+h = dlx.share(np.arange(6.0).reshape(2, 3), readonly=READONLY)
+tell(bytes(h))
+for command in into:
+    tell(dlx.attach(h).tolist()[0][0])
+"""
+
+
+def open_files() -> int:
+    """Count the descriptors of this process."""
+    return len(os.listdir("/proc/self/fd"))
+
+
+def mappings() -> int:
+    """Count the mappings of segments in this process."""
+    return Path("/proc/self/maps").read_text().count("/memfd:dlx-")
+
+
+def names() -> list[str]:
+    """List the files in /dev/shm that dlx made."""
+    return [name for name in os.listdir("/dev/shm") if name.startswith("dlx-")]
+
+
+@contextmanager
+def child(code: str) -> Iterator[Any]:
+    """Run Python code in another process, connected by pipes."""
+    with subprocess.Popen(
+        [sys.executable, "-c", BEGIN + code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def told(process: Any) -> Any:
+    """Return what a child told next."""
+    return pickle.load(process.stdout)
+
+
+def ask(process: Any, command: Any = None) -> Any:
+    """Send a line to a child, and return what it tells."""
+    process.stdin.write(pickle.dumps(command) if command is not None else b"ask\n")
+    process.stdin.flush()
+    return told(process)
+
+
+@contextmanager
+def exporter(readonly: bool = False) -> Iterator[tuple[Any, bytes]]:
+    """Have another process share an array; yield it and the bytes of its handle."""
+    with child(EXPORTER.replace("READONLY", str(readonly))) as process:
+        yield process, told(process)
+
+
+def kill(process: Any) -> None:
+    """End a process at once, as the kernel does when memory is short."""
+    process.kill()
+    process.wait()

@@ -1,0 +1,316 @@
+"""`dlx.share` of memory that is in a shared mapping already."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from collections.abc import Callable, Iterator
+from multiprocessing.shared_memory import SharedMemory
+from pathlib import Path
+from typing import Any
+
+import dlx
+import numpy as np
+import pytest
+from dlx.sharing import Handle, _found
+from support.optional_libraries import requires
+from support.shared_memory import ask, child, open_files
+
+
+@pytest.fixture(params=["PROCMAP_QUERY", "/proc/self/maps"])
+def _by(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Find mappings by the one and by the other, as before Linux 6.11."""
+    if request.param == "/proc/self/maps":
+        # As another kernel answers: ENOTTY.
+        monkeypatch.setattr(_found, "_PROCMAP_QUERY", 0x6601)
+
+
+@pytest.fixture
+def block() -> Iterator[SharedMemory]:
+    """Shared memory of Python."""
+    made = SharedMemory(create=True, size=8192)
+    try:
+        yield made
+    finally:
+        made.close()
+        made.unlink()
+
+
+def test_the_kernel_tells_the_same_as_its_list() -> None:
+    """docs/sharing.md, Sharing: by PROCMAP_QUERY, or /proc/self/maps."""
+    with mmap.mmap(-1, 8192) as shared:
+        address = ctypes.addressof(ctypes.c_char.from_buffer(shared))
+        told = [_found.area(address + 5), _found.listed(address + 5)]
+        assert told[0] == told[1]
+        assert told[0] is not None
+        assert told[0].is_shared
+        assert told[0].path == "/dev/zero (deleted)"
+    assert _found.area(id(told)) == _found.listed(id(told))
+    assert _found.area(0) is _found.listed(0) is None
+
+
+def test_a_path_with_a_line_feed_is_told_alike(tmp_path: Path) -> None:
+    """docs/sharing.md, Sharing: the list writes it as an escape."""
+    path = tmp_path / "a b\nc"
+    x = np.memmap(path, "u1", "w+", shape=(9,))
+    told = [_found.area(x.ctypes.data), _found.listed(x.ctypes.data)]
+    assert told[0] == told[1]
+    assert told[0] is not None
+    assert told[0].path == str(path)
+
+
+@pytest.mark.usefixtures("_by")
+def test_shared_memory_of_python_is_not_copied(block: SharedMemory) -> None:
+    """docs/sharing.md, Sharing: an array over `multiprocessing.shared_memory`."""
+    x: Any = np.ndarray((8,), "f8", buffer=block.buf)[2:]
+    x[:] = 1
+    with dlx.share(x, copy=False) as h:
+        assert not h.is_copied
+        assert dlx.attach(h).data_ptr == x.ctypes.data
+        with child(
+            "tell(); t = dlx.attach(pickle.load(into), like=np)\nt[0] = 7\ntell()"
+        ) as p:
+            ask(p, h)
+            ask(p)
+    assert x[0] == 7
+    del x
+
+
+@pytest.mark.usefixtures("_by")
+def test_shared_memory_of_torch_is_not_copied() -> None:
+    """docs/sharing.md, Sharing: a tensor after `share_memory_()`."""
+    torch = requires("torch")
+    x = torch.zeros(3, 4, dtype=torch.bfloat16).share_memory_()
+    with dlx.share(x.T, copy=False) as h:
+        assert dlx.attach(h, like=torch).data_ptr() == x.data_ptr()
+        with Handle(bytes(h), paths=True) as other:
+            dlx.attach(other, like=torch)[1, 2] = 7
+    assert x[2, 1] == 7
+
+
+@pytest.mark.usefixtures("_by")
+@pytest.mark.parametrize("mode", ["r", "r+"])
+def test_a_file_that_is_mapped_shared_is_not_copied(tmp_path: Path, mode: Any) -> None:
+    """docs/sharing.md, Sharing: `np.memmap`; what is read-only stays so."""
+    path = tmp_path / "numbers"
+    np.arange(2000.0).tofile(path)
+    x = np.memmap(path, "f8", mode, shape=(2000,))
+    with dlx.share(x[1000:], copy=False) as h:
+        assert h.readonly == (mode == "r")
+        assert dlx.attach(h).data_ptr == x[1000:].ctypes.data
+        assert dlx.attach(h).readonly == h.readonly
+        with child("tell(dlx.attach(pickle.load(into)).tolist()[:2])") as process:
+            assert ask(process, h) == [1000, 1001]
+
+
+def test_the_bytes_of_a_file_are_enough_without_its_exporter(tmp_path: Path) -> None:
+    """docs/sharing.md, Sharing: they name its path."""
+    path = tmp_path / "numbers"
+    np.arange(4.0).tofile(path)
+    with dlx.share(np.memmap(path, "f8", "r"), copy=False) as h:
+        data = bytes(h)
+    assert dlx.attach(data, paths=True).tolist() == [0, 1, 2, 3]
+    path.rename(tmp_path / "other")
+    with pytest.raises(BufferError, match="No such file"):
+        dlx.attach(data, paths=True)
+    np.arange(5.0).tofile(path)
+    with pytest.raises(BufferError, match="not what it says"):
+        dlx.attach(data, paths=True)
+
+
+def test_a_file_that_is_too_short_is_refused(tmp_path: Path) -> None:
+    """docs/sharing.md, Security: reading past its end would be SIGBUS."""
+    path = tmp_path / "numbers"
+    x = np.memmap(path, "f8", "w+", shape=(2000,))
+    with dlx.share(x, copy=False) as h:
+        data = bytes(h)
+        os.truncate(path, 8000)
+        with pytest.raises(BufferError, match="not what it says"):
+            dlx.attach(data, paths=True)
+        with pytest.raises(dlx.CopyRefused, match="longer than the file"):
+            dlx.share(x, copy=False)
+
+
+def private(path: Path) -> Any:
+    return np.memmap(path, "f8", "c", shape=(4,))
+
+
+def unlinked(path: Path) -> Any:
+    x = np.memmap(path, "f8", "r+", shape=(4,))
+    path.unlink()
+    return x
+
+
+def anonymous(_: Path) -> Any:
+    return np.frombuffer(mmap.mmap(-1, 64), "f8")
+
+
+def attached(_: Path) -> Any:
+    with dlx.share(np.zeros(3)) as h:
+        return dlx.attach(h)
+
+
+def unaligned(_: Path) -> Any:
+    whole = dlx.empty(64, "uint8", shared=True)
+    array = np.ndarray((2,), "f8", buffer=whole.numpy(), offset=4)
+    array[:] = 3
+    return array
+
+
+@pytest.mark.usefixtures("_by")
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda _: np.zeros(3), "memory of this process alone"),
+        (private, "a private mapping of '.*numbers', which may hold changed pages"),
+        (unlinked, r"a mapping of '.*numbers \(deleted\)', which no path"),
+        (anonymous, "a mapping of '/dev/zero"),
+        (attached, "memory attached by a handle that is closed"),
+        (unaligned, "not aligned"),
+    ],
+)
+def test_copy_false_says_which_memory_it_is(
+    tmp_path: Path, make: Callable[[Path], Any], match: str
+) -> None:
+    """docs/sharing.md, Sharing: and what to call; without it, a copy is made."""
+    path = tmp_path / "numbers"
+    np.zeros(4).tofile(path)
+    x = make(path)
+    files = open_files()
+    with pytest.raises(dlx.CopyRefused, match=match) as refused:
+        dlx.share(x, copy=False)
+    assert "dlx.empty(shape, dtype, shared=True)" in str(refused.value)
+    assert open_files() <= files
+    with dlx.share(x) as h:
+        assert h.is_copied
+        assert dlx.attach(h).tolist() == dlx.from_dlpack(x).tolist()
+
+
+def test_changed_pages_of_a_private_mapping_are_shared_as_a_copy(
+    tmp_path: Path,
+) -> None:
+    """docs/sharing.md, Sharing: nobody else would see them."""
+    np.zeros(4).tofile(tmp_path / "numbers")
+    x = private(tmp_path / "numbers")
+    x[0] = 7
+    with dlx.share(x) as h:
+        assert dlx.attach(bytes(h)).tolist() == [7, 0, 0, 0]
+
+
+def test_a_mapping_in_two_parts_is_found_as_one(block: SharedMemory) -> None:
+    """docs/sharing.md, Sharing: protection and advice divide a mapping."""
+    x: Any = np.ndarray((8192,), "u1", buffer=block.buf)
+    libc = ctypes.CDLL(None)
+    begin = ctypes.c_void_p(x.ctypes.data)
+    assert libc.madvise(begin, ctypes.c_size_t(4096), 16) == 0  # MADV_DONTDUMP
+    area = _found.area(x.ctypes.data)
+    assert area is not None
+    assert area.end - area.begin == 4096
+    with dlx.share(x, copy=False) as h:
+        assert dlx.attach(h).data_ptr == x.ctypes.data
+        assert dlx.attach(h).shape == (8192,)
+    assert libc.mprotect(begin, ctypes.c_size_t(4096), mmap.PROT_READ) == 0
+    with dlx.share(x, copy=False) as h:
+        assert h.readonly
+    del x
+
+
+def test_the_mapping_lives_as_long_as_an_attached_tensor(tmp_path: Path) -> None:
+    """docs/sharing.md, Sharing: in the exporting process, the memory itself."""
+    x = np.memmap(tmp_path / "numbers", "f8", "w+", shape=(4,))
+    h, address = dlx.share(x, copy=False), x.ctypes.data
+    t = dlx.attach(h)
+    del x, h
+    assert t.data_ptr == address
+    np.from_dlpack(t)[0] = 7
+    assert t.tolist() == [7, 0, 0, 0]
+    del t
+    assert _found.area(address) is None
+
+
+def test_a_file_exchanged_while_it_is_opened_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """docs/sharing.md, Security: what O_PATH has found stays what it is."""
+    x = np.memmap(tmp_path / "numbers", "f8", "w+", shape=(4,))
+    (tmp_path / "other").write_bytes(bytes(32))
+    stat = os.stat
+
+    def exchanged(path: Any, *arguments: Any, **keywords: Any) -> Any:
+        found = stat(path, *arguments, **keywords)
+        if path == str(tmp_path / "numbers"):
+            (tmp_path / "other").rename(path)
+            monkeypatch.undo()
+        return found
+
+    monkeypatch.setattr(os, "stat", exchanged)
+    with pytest.raises(dlx.CopyRefused, match="no path or descriptor"):
+        dlx.share(x, copy=False)
+
+
+# `dlx.empty(shared=True)`.
+
+
+@pytest.mark.parametrize("library", ["numpy", "torch", "jax.numpy", None])
+def test_memory_made_to_be_shared_is_not_copied(library: str | None) -> None:
+    """docs/sharing.md, Sharing: whatever it is like."""
+    like = None if library is None else requires(library)
+    x = dlx.empty((3, 4), "float32", like=like, shared=True)
+    assert dlx.from_dlpack(x).tolist() == np.zeros((3, 4)).tolist()
+    with dlx.share(x, copy=False) as h:
+        assert not h.is_copied
+        there = dlx.attach(bytes(h))
+    assert there.data_ptr == dlx.from_dlpack(x).data_ptr
+
+
+@pytest.mark.parametrize("shape", [(), 3, (0, 2), (2, 3)])
+@pytest.mark.parametrize("dtype", ["bfloat16", "uint4", "float4_e2m1fnx2", "bool"])
+def test_memory_made_to_be_shared_has_any_shape_and_dtype(
+    shape: Any, dtype: str
+) -> None:
+    """docs/sharing.md, Sharing: as `dlx.empty` has."""
+    one, other = dlx.empty(shape, dtype), dlx.empty(shape, dtype, shared=True)
+    assert (one.shape, one.dtype) == (other.shape, other.dtype)
+    assert one.strides == other.strides
+    with dlx.share(other, copy=False) as h:
+        back = dlx.attach(bytes(h))
+        assert (back.shape, back.dtype) == (other.shape, other.dtype)
+        assert not h.is_copied
+
+
+def test_a_mixin_class_gets_memory_made_to_be_shared() -> None:
+    """docs/sharing.md, Sharing: by `__dlx_import__`, not by `__dlx_empty__`."""
+
+    class Signal(dlx.ExchangeMixin, exchange="data"):
+        def __init__(self, data: object) -> None:
+            self.data = data
+
+        @classmethod
+        def __dlx_import__(cls, tensor: dlx.Tensor) -> Signal:
+            return cls(tensor)
+
+    for like in Signal, Signal(np.zeros(2)):
+        x = dlx.empty(3, "int16", like=like, shared=True)
+        assert type(x) is Signal
+        assert not dlx.share(x, copy=False).is_copied
+
+
+def test_memory_to_be_shared_is_of_the_host() -> None:
+    """docs/sharing.md, Sharing: no device."""
+    x = dlx.from_pointer(4096, (2,), "float32", device="cuda:0")
+    with pytest.raises(BufferError, match="cuda:0"):
+        dlx.empty(3, "int8", shared=True, device="cuda:0")
+    with pytest.raises(BufferError, match="cuda:0"):
+        dlx.empty(3, "int8", shared=True, like=x)
+
+
+def test_memory_made_to_be_shared_is_given_back() -> None:
+    """docs/sharing.md, Sharing: mapping and descriptor, with the tensor."""
+    files = open_files()
+    x = dlx.empty(3, "int8", shared=True)
+    assert open_files() == files + 1
+    address = x.data_ptr
+    del x
+    assert open_files() == files
+    assert _found.area(address) is None

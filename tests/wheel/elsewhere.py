@@ -1,0 +1,123 @@
+"""Try wheels on systems that this machine is not: other Pythons, glibcs, processors.
+
+Each is unpacked from Debian's packages and entered in namespaces of its own. One that
+cannot be had is skipped, with the reason.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import monotonic
+
+from support.debian import REPOSITORY, Failed, System, entered, source
+from systems import ARM, BULLSEYE, EMULATOR, PIP, PYTHONS
+
+BUILD = REPOSITORY / "build/wheels"
+SCRIPTS = ("smoke.py", "daemon.py")
+TESTS = (
+    *("tensor", "tensor_value", "mixin", "mixin_tables", "exchange_published"),
+    *("numpy", "numpy_dtypes", "layout", "dtype_and_device", "buffer", "capsule"),
+    *("races", "threads"),
+)
+"""What shows how a processor orders and aligns, in less than ten minutes under qemu."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A Python of a system, the wheel that belongs there, and tests besides scripts."""
+
+    system: System
+    python: str
+    wheel: str
+    tests: tuple[str, ...] = ()
+
+
+PLACES = (
+    Place(PYTHONS, "python3.14", "cp311-abi3-manylinux_2_28_x86_64"),
+    Place(PYTHONS, "python3.15", "cp311-abi3-manylinux_2_28_x86_64"),
+    Place(PYTHONS, "python3.15", "cp315-abi3.abi3t-manylinux_2_28_x86_64"),
+    Place(BULLSEYE, "/opt/python/bin/python3", "cp311-abi3-manylinux_2_28_x86_64"),
+    Place(ARM, "python3.14", "cp311-abi3-manylinux_2_28_aarch64", TESTS),
+)
+
+
+def run(*command: str | Path, limit: float = 600) -> None:
+    """Run a command, whose output is shown if it fails."""
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired as error:
+        raise Failed(f"no end within {limit:.0f} s") from error
+    if ran.returncode:
+        raise Failed(f"{ran.stdout[-4000:]}\n{ran.stderr[-2000:]}")
+
+
+def python_of_bullseye(root: Path) -> None:
+    """Build a CPython there, unless that was done."""
+    if not (root / "opt/python/bin/python3").exists():
+        folder = source("trixie", "python3.13", BUILD / "cpython")
+        script = REPOSITORY / "tests/wheel/bullseye_python"
+        inside = "env", f"--chdir={folder}", script
+        run(*entered(root, *inside), limit=3600)
+        shutil.rmtree(folder)
+
+
+def try_place(place: Place, wheel: Path, pip: Path, emulator: Path | None) -> None:
+    """Install a wheel into a new environment of a place, and use it there."""
+
+    def there(*command: str | Path) -> None:
+        run(*entered(place.system.root, *command, emulator=emulator), limit=1800)
+
+    environment = BUILD / "environment"
+    shutil.rmtree(environment, ignore_errors=True)
+    packages = ["--system-site-packages"] if place.tests else []
+    there(place.python, "-m", "venv", "--without-pip", *packages, environment)
+    python = environment / "bin/python"
+    # Debian's pip wants certificates, which an unpacked system has none of.
+    options = "--quiet", "--no-index", "--use-deprecated=legacy-certs"
+    there(python, pip, "install", *options, wheel)
+    for script in SCRIPTS:
+        there(python, "-I", REPOSITORY / "tests/wheel" / script)
+    if place.tests:
+        files = [f"tests/test_{name}.py" for name in place.tests]
+        pytest = "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"
+        there(python, *pytest, *files)
+
+
+def check(wheels: Sequence[Path]) -> list[str]:
+    """Try the wheels in every place, print a line of each, and return the failures."""
+    os.chdir(REPOSITORY)
+    BUILD.mkdir(parents=True, exist_ok=True)
+    failures, skipped = [], 0
+    for place in PLACES:
+        name = f"{place.python} of {place.system.name}, {place.wheel}"
+        fitting = [each for each in wheels if each.stem.endswith(place.wheel)]
+        start = monotonic()
+        try:
+            if not fitting:
+                raise Failed("no such wheel was built")
+            root = place.system.fetch()
+            pip = next(PIP.fetch().glob("usr/share/python-wheels/pip-*.whl")) / "pip"
+            emulator = None
+            if place.system is ARM:
+                emulator = EMULATOR.fetch() / "usr/bin/qemu-aarch64-static"
+            run(*entered(root, "true", emulator=emulator))
+            if place.system is BULLSEYE:
+                python_of_bullseye(root)
+        except Failed as reason:
+            skipped += 1
+            print(f"{name}: skipped: {reason}", flush=True)
+            continue
+        try:
+            try_place(place, fitting[0], pip, emulator)
+        except Failed as reason:
+            failures.append(f"{name}: {reason}")
+            print(f"{name}: FAILED", flush=True)
+        else:
+            print(f"{name}: ok, {monotonic() - start:.0f} s", flush=True)
+    print(f"{len(PLACES) - skipped - len(failures)} places, {skipped} skipped")
+    return failures
