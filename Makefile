@@ -158,7 +158,7 @@ oneapi: $(VENV)/built $(ONEAPI)/built  ## exchange arrays with dpctl and dpnp, o
 
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: $(VENV)/built $(DOCS)/built  ## build the site of docs/ into build/site, and check its links and spelling
-	PYTHONPATH=python $(DOCS)/bin/mkdocs build --quiet --strict
+	PYTHONPATH=python $(DOCS)/bin/mkdocs build --strict
 	$(DOCS)/bin/python tests/docs/links.py build/site
 	$(DOCS)/bin/codespell --ignore-words tests/docs/words.txt $$(git ls-files '*.md' '*.py' '*.pyi' '*.rs')
 

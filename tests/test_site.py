@@ -41,7 +41,7 @@ def site(tmp_path: Path) -> Path:
 
 
 def test_a_site_whose_links_lead_somewhere_passes(site: Path) -> None:
-    """CONTRIBUTING.md, Set-up: a link to another site is not followed."""
+    """CONTRIBUTING.md: a link to another site is not followed."""
     assert problems(site) == []
 
 
@@ -59,7 +59,7 @@ def test_a_site_whose_links_lead_somewhere_passes(site: Path) -> None:
     ],
 )
 def test_a_fault_of_a_page_is_named(site: Path, fault: str, said: str) -> None:
-    """CONTRIBUTING.md, Set-up: `make docs` says what is wrong, and fails."""
+    """CONTRIBUTING.md: `make docs` says what is wrong, and fails."""
     (site.parent / "outside.html").write_text("")
     page = site / "index.html"
     page.write_text(page.read_text() + fault)
@@ -68,6 +68,6 @@ def test_a_fault_of_a_page_is_named(site: Path, fault: str, said: str) -> None:
 
 
 def test_a_style_sheet_that_fetches_is_named(site: Path) -> None:
-    """CONTRIBUTING.md, Set-up: the pages of the site fetch nothing."""
+    """CONTRIBUTING.md: the pages of the site fetch nothing."""
     (site / "a.css").write_text("@font-face { src: url(https://example.org/a.woff) }")
     assert problems(site) == ["a.css: fetches from elsewhere"]

@@ -56,7 +56,7 @@ def on_files(files: Any, config: Any) -> Any:
     for file in files.documentation_pages():
         for _, link in LINK.findall(file.content_string):
             path = leads_to(file.src_uri, link)
-            if not path.startswith("docs/"):
+            if not path.startswith("docs/") and (ROOT / path).is_file():
                 wanted.add(path)
     for path in sorted(wanted):
         text = (ROOT / path).read_text()
@@ -64,9 +64,8 @@ def on_files(files: Any, config: Any) -> Any:
             language = LANGUAGES.get(Path(path).suffix, "text")
             text = f"# {path}\n\n````{language}\n{text}\n````\n"
         file = File.generated(config, page_of(path), content=text)
-        if page_of(path).startswith("source/"):
-            # It is found by its links, not in the navigation.
-            file.inclusion = type(file.inclusion).NOT_IN_NAV
+        # It is found by links, and need not be in the navigation.
+        file.inclusion = type(file.inclusion).NOT_IN_NAV
         files.append(file)
     return files
 
@@ -76,7 +75,10 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     source = page.file.src_uri
 
     def moved(link: re.Match[str]) -> str:
-        target = page_of(leads_to(source, link[2]))
+        path = leads_to(source, link[2])
+        if not (ROOT / path).is_file() or source.startswith("source/"):
+            return link[0]
+        target = page_of(path)
         return link[1] + posixpath.relpath(target, posixpath.dirname(source) or ".")
 
     lines = LINK.sub(moved, markdown).splitlines()

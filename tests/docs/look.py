@@ -32,7 +32,7 @@ def size(driver: Any, width: int, height: int) -> None:
 def found_by_search(driver: Any, site: Path, words: str) -> int:
     """Search for words on the first page; return how many pages are offered."""
     driver.get((site / "index.html").resolve().as_uri())
-    field = driver.find_element("css selector", "input.md-search__input")
+    field = driver.find_element("css selector", '[data-md-component="search-query"]')
     driver.execute_script("arguments[0].focus()", field)
     field.send_keys(words)
     for _ in range(50):
@@ -73,4 +73,5 @@ def look(site: Path, pictures: Path, only: str = "") -> list[str]:
 
 
 if __name__ == "__main__":
-    print(*look(*map(Path, sys.argv[1:3]), *sys.argv[3:]), sep="\n")
+    site, pictures, *only = sys.argv[1:]
+    print(*look(Path(site), Path(pictures), *only), sep="\n")
