@@ -46,6 +46,7 @@ PATHS = {
     "dlx.launcher, the third written": "launch_out(t, t2, t3)",
     "dlx.convert(torch, np.ndarray)": "dlx.convert(t, np.ndarray)",
     "dlx.convert(ndarray, torch.Tensor)": "dlx.convert(a, torch.Tensor)",
+    "dlx.convert(ndarray, tvm_ffi.Tensor)": "dlx.convert(a, tvm_ffi.Tensor)",
     "dlx.bridge, two torch tensors": "bridged(t, t2)",
     "dlx.convert_tree(100 torch, np.ndarray)": "dlx.convert_tree(ts, np.ndarray)",
     "MyArr over torch: dltensor_from_py": "c.borrow_loop_table(m_table, mt, n)",
@@ -83,6 +84,7 @@ FLOORS = {
     ),
     "dlx.convert(torch, np.ndarray)": "t.numpy()",
     "dlx.convert(ndarray, torch.Tensor)": "torch.from_numpy(a)",
+    "dlx.convert(ndarray, tvm_ffi.Tensor)": "tvm_ffi.from_dlpack(a)",
     "dlx.bridge, two torch tensors": "torch.from_numpy(np.add(t.numpy(), t2.numpy()))",
     "dlx.convert_tree(100 torch, np.ndarray)": (
         "[dlx.convert(t, np.ndarray) for t in ts]"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 from . import _core
-from ._nodes import Node, is_registered, registered
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -141,6 +140,8 @@ def place(leaf: Any, tree: Any) -> str:
 
 def _step(container: Any, at: int, part: Any) -> str:
     """Write how one gets from a container to the part at a position of `_parts`."""
+    from ._nodes import is_registered
+
     if _may_be_registered(type(container)) and is_registered(type(container)):
         attributes = getattr(container, "__dict__", {})
         names = [name for name, value in attributes.items() if value is part]
@@ -161,10 +162,12 @@ def _step(container: Any, at: int, part: Any) -> str:
 def _parts(tree: Any) -> list[Any] | None:
     """Return what a container holds; None for anything else that is no tensor."""
     kind = type(tree)
-    if _may_be_registered(kind) and (node := registered(tree)) is not None:
-        return node
+    containers = _CONTAINERS or _containers()
+    if _may_be_registered(kind) and (node := _nodes.registered(tree)) is not None:
+        found: list[Any] = node
+        return found
     parts = []
-    if issubclass(kind, _CONTAINERS or _containers()):
+    if issubclass(kind, containers):
         parts = [item for _, item in _items(tree)]
     elif not hasattr(kind, "__dataclass_fields__"):
         return None
@@ -181,12 +184,15 @@ def _may_be_registered(kind: type) -> bool:
 
 
 _CONTAINERS: tuple[type, ...] = ()
+_nodes: Any = None
 
 
 def _containers() -> tuple[type, ...]:
-    """Import the builtin containers, on first use: ``import dlx`` does without."""
-    global _CONTAINERS
+    """Import containers and nodes, on first use: ``import dlx`` does without."""
+    global _CONTAINERS, _nodes
     from collections import deque
+
+    from . import _nodes
 
     _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
     return _CONTAINERS
@@ -249,7 +255,7 @@ def _rebuilt(
     def now(old: Any) -> Any:
         return changed.get(id(old), old)
 
-    if type(parts) is Node:
+    if parts is not None and type(parts) is _nodes.Node:
         return parts.build([now(child) for child in parts])
     items = {key: now(item) for key, item in _items(tree)}
     if issubclass(kind, (set, frozenset)):

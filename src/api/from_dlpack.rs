@@ -15,6 +15,7 @@ use crate::adapters::numpy;
 use crate::api::tensor::again;
 use crate::copy::request::Request;
 use crate::cpython::interpreter::PythonOwner;
+use crate::cpython::lookup::lacks;
 use crate::cpython::modules::loaded;
 use crate::exchange::slot::is_mixin;
 use crate::import::cache::{self, Way};
@@ -147,15 +148,18 @@ pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     if is_plain(x) || x.is_exact_instance_of::<PyTuple>() {
         return Ok(false);
     }
-    for name in [
+    let names = [
         intern!(x.py(), "__dlpack__"),
         intern!(x.py(), "__dlpack_c_exchange_api__"),
         intern!(x.py(), "__c_dlpack_exchange_api__"),
-    ] {
-        if class
-            .getattr_opt(name)?
-            .is_some_and(|found| !found.is_none())
-        {
+    ];
+    // Asking the class by `getattr` would make an exception for each.
+    if lacks(&class, &names) {
+        return Ok(false);
+    }
+    for name in names {
+        let found = class.getattr_opt(name)?;
+        if found.is_some_and(|found| !found.is_none()) {
             return Ok(true);
         }
     }

@@ -21,7 +21,10 @@ use crate::types::{device, dtype};
 
 /// A map from the types that a function meets to values. Types that find no slot are asked each time.
 #[pyclass(frozen, module = "dlx._core")]
-pub(crate) struct Types(TypeMap<Py<PyAny>, 32>);
+pub(crate) struct Types(TypeMap<Known, 32>);
+
+/// A value, also as the kind that it may be.
+struct Known(Py<PyAny>, Option<Py<Kind>>);
 
 #[pymethods]
 impl Types {
@@ -32,18 +35,20 @@ impl Types {
 
     /// The value for ``cls``, or None.
     fn get(&self, cls: &Bound<'_, PyType>) -> Option<Py<PyAny>> {
-        Some(self.0.get(cls.as_type_ptr())?.clone_ref(cls.py()))
+        Some(self.0.get(cls.as_type_ptr())?.0.clone_ref(cls.py()))
     }
 
     /// Add a value for ``cls``, if it has none and a slot is free.
-    fn add(&self, cls: &Bound<'_, PyType>, value: Py<PyAny>) {
-        self.0.add(cls, value);
+    fn add(&self, cls: &Bound<'_, PyType>, value: &Bound<'_, PyAny>) {
+        let kind = value.cast::<Kind>().ok().map(|kind| kind.clone().unbind());
+        self.0.add(cls, Known(value.clone().unbind(), kind));
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        for (class, value) in self.0.entries() {
+        for (class, Known(value, kind)) in self.0.entries() {
             visit.call(class)?;
             visit.call(value)?;
+            visit.call(kind)?;
         }
         Ok(())
     }
@@ -234,14 +239,14 @@ impl Bridged {
             if position == self.out {
                 break;
             }
-            let Some(known) = seen.0.get(x.get_type_ptr()) else {
+            let Some(Known(_, Some(known))) = seen.0.get(x.get_type_ptr()) else {
                 if is_plain(x) {
                     taken.push(x.clone());
                     continue;
                 }
                 break;
             };
-            let known = known.bind(py).cast::<Kind>()?;
+            let known = known.bind(py);
             let own = known.get();
             taken.push(if own.foreign {
                 match self.converted(x, to) {
@@ -314,7 +319,7 @@ impl Bridged {
         let py = value.py();
         let Kind { to, known, .. } = kind.get();
         match known.get().0.get(value.get_type_ptr()) {
-            Some(foreign) if foreign.is_truthy(py)? => {
+            Some(Known(foreign, _)) if foreign.is_truthy(py)? => {
                 let to = like.unwrap_or(to.bind(py));
                 self.converted(&value, to)
                     .or_else(|error| self.noted(error, py.None(), py))

@@ -50,6 +50,8 @@ pub(crate) struct Importer<'py> {
 static IMPORTERS: TypeMap<Py<PyTuple>, 16> = TypeMap::new();
 
 impl<'py> Importer<'py> {
+    /// Not inlined: classes with a table skip it.
+    #[inline(never)]
     fn of(class: &Bound<'py, PyType>) -> PyResult<Self> {
         let py = class.py();
         // A class without the method is the most common; asking it by `getattr` would make an exception.
