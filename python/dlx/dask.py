@@ -16,6 +16,7 @@ from typing import Any
 
 from dask.sizeof import sizeof
 from distributed.protocol.serialize import dask_deserialize, dask_serialize
+from distributed.utils import has_keyword
 
 from ._core import Tensor
 from .pickling import _VERSION, Pickler, _arrive
@@ -24,10 +25,15 @@ __all__ = ["check", "register"]
 
 # The class by which distributed finds the tensors of a library: `jax.Array` is a base
 # of those that have elements.
-_CLASSES = {"torch": ("torch", "Tensor"), "jax": ("jax", "Array")}
-_CLASSES["mlx"] = ("mlx.core", "array")
-# The packages whose classes are to be met first.
-_PACKAGES = {"torch": "torch", "torchvision": "torch", "jaxlib": "jax", "mlx": "mlx"}
+_CLASSES = {
+    "numpy": ("numpy", "ndarray"),
+    "torch": ("torch", "Tensor"),
+    "jax": ("jax", "Array"),
+    "mlx": ("mlx.core", "array"),
+}
+# By which packages distributed finds out that a class is to be registered.
+_PACKAGES = {"torchvision": "torch", "jaxlib": "jax"}
+_PACKAGES |= {word: word for word in ("numpy", "torch", "mlx")}
 
 _pickler = Pickler(BytesIO())
 _lock = RLock()
@@ -43,22 +49,29 @@ def _before(dispatch: Any, cls: type) -> Callable[..., Any] | None:
     return found
 
 
-def _leaving(before: Callable[..., Any] | None) -> Callable[..., Any]:
+def _leaving(word: str, before: Callable[..., Any] | None) -> Callable[..., Any]:
     """Return what turns tensors into a header and frames."""
+    takes_context = before is not None and has_keyword(before, "context")
 
-    def leave(x: Any) -> tuple[dict[str, Any], list[Any]]:
+    def old(x: Any, context: Any) -> Any:
+        if before is None:
+            raise NotImplementedError  # The next family of distributed pickles it.
+        return before(x, context=context) if takes_context else before(x)
+
+    def leave(x: Any, context: Any = None) -> Any:
         # What distributed can do by way of NumPy, with gradients, stays as it is.
-        if before is not None:
+        if word == "torch":
             try:
-                header, frames = before(x)
-                return header, frames
+                return old(x, context)
             except (RuntimeError, TypeError):
                 pass
         reduced = _pickler.reducer_override(x)
-        if reduced is NotImplemented:
-            raise NotImplementedError  # The next family of distributed pickles it.
-        version, _, *fields, buffer = reduced[1]
-        return {"dlx": (version, *fields)}, [buffer]
+        if reduced is not NotImplemented:
+            version, _, *fields, buffer = reduced[1]
+            return {"dlx": (version, *fields)}, [buffer]
+        if word == "torch":
+            raise NotImplementedError
+        return old(x, context)
 
     return leave
 
@@ -88,26 +101,27 @@ def _register(word: str) -> None:
         if word in _registered:
             return
         _registered.add(word)
-        if word == "torch":
-            # It registers itself when it is imported, so it has to come first.
-            import_module("distributed.protocol.torch")
+        if word in ("numpy", "torch"):
+            # They register themselves when they are imported, so they have to be first.
+            import_module(f"distributed.protocol.{word}")
         module, name = _CLASSES[word]
         cls = getattr(import_module(module), name)
-        leave = _leaving(_before(dask_serialize, cls))
+        leave = _leaving(word, _before(dask_serialize, cls))
         arrive = _arriving(word, _before(dask_deserialize, cls))
         dask_serialize.register(cls, leave)
         dask_deserialize.register(cls, arrive)
-        sizeof.register(cls, _nbytes)
+        if word != "numpy":  # Which dask knows, broadcasts included.
+            sizeof.register(cls, _nbytes)
 
 
 def register() -> None:
     """Have distributed send tensors of torch, JAX and MLX by dlx, in this process.
 
     JAX's and MLX's go as frames without a copy, and so do those of torch whose dtype
-    NumPy lacks, such as bfloat16. What dlx cannot describe goes to what was registered
-    before, or is pickled. A `dlx.Tensor` is pickled without a copy by itself. dask also
-    learns how large all of these are. No library is imported; call it as often as you
-    like.
+    NumPy lacks, such as bfloat16, and NumPy's with dtypes of ml_dtypes. What dlx cannot
+    describe goes to what was registered before, or is pickled. A `dlx.Tensor` is
+    pickled without a copy by itself. dask also learns how large all of these are. No
+    library is imported; call it as often as you like.
     """
     sizeof.register(Tensor, _nbytes)
     for package, word in _PACKAGES.items():

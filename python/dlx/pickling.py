@@ -222,8 +222,10 @@ def _word(kind: type) -> str | None:
 
 def _exact(cls: type) -> list[type]:
     """Return the classes of tensors that a class stands for: itself, or subclasses."""
-    if cls is Tensor or issubclass(cls, ExchangeMixin):
+    if issubclass(cls, ExchangeMixin):
         return [cls]
+    if cls is Tensor:  # The other is that of tensors that can be part of a cycle.
+        return [cls, *cls.__subclasses__()]
     # `jax.Array` is only the base of the class that arrays have.
     found = [kind for kind in (cls, *cls.__subclasses__()) if _word(kind)]
     if not found:

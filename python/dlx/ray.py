@@ -171,5 +171,4 @@ def register_transport(data_type: type | None = None, name: str = "DLX_SHM") -> 
         import torch
 
         data_type = torch.Tensor
-    (exact,) = _exact(data_type)
-    register_tensor_transport(name, ["cpu"], SharedMemory, exact)
+    register_tensor_transport(name, ["cpu"], SharedMemory, _exact(data_type)[0])

@@ -36,9 +36,17 @@ def _jax(dtype: str = "float32") -> Any:
     return import_module("jax.numpy").arange(24).reshape(4, 6).astype(dtype)
 
 
-def _mlx(dtype: str = "float32") -> Any:
+def _mlx(dtype: str = "float32", size: int = 24) -> Any:
     mx = import_module("mlx.core")
-    return mx.arange(24).reshape(4, 6).astype(getattr(mx, dtype))
+    x = mx.arange(size).reshape(4, size // 4).astype(getattr(mx, dtype))
+    mx.eval(x)  # In another thread MLX cannot.
+    return x
+
+
+def _mlx_transposed() -> Any:
+    x = _mlx().T
+    import_module("mlx.core").eval(x)
+    return x
 
 
 def _bfloat16(shape: tuple[int, ...]) -> Any:
@@ -62,7 +70,7 @@ CASES: dict[str, Callable[[], Any]] = {
     "jax 0-d": lambda: _jax()[1, 2],
     "mlx bfloat16": lambda: _mlx("bfloat16"),
     "mlx float32": _mlx,
-    "mlx transposed": lambda: _mlx().T,
+    "mlx transposed": _mlx_transposed,
     **{
         f"numpy {name}": lambda name=name: _ml_dtype(name)
         for name in _ML_DTYPES.split()
@@ -89,7 +97,7 @@ BIG: dict[str, Callable[[], Any]] = {
     "torch": lambda: _bfloat16((MIB // 2,)),
     "jax": lambda: _jax("bfloat16").repeat(MIB // 48),
     "numpy": lambda: np.ones(MIB, np.uint8),
-    "mlx": lambda: _mlx().flatten()[:1] + import_module("mlx.core").zeros(MIB // 4),
+    "mlx": lambda: _mlx(size=MIB // 4),
     "dlx": lambda: dlx.from_dlpack(np.ones(MIB, np.uint8)),
     "mixin": lambda: Bare(np.ones(MIB, np.uint8)),
 }

@@ -54,6 +54,7 @@ def send(
     one, other = client.scheduler_info()["workers"]
     there = client.submit(make, x, workers=[one], pure=False)
     used = client.submit(use, there, workers=[other], pure=False)
+    distributed.wait(used, timeout=60)
     return client.gather([there, used])
 
 
@@ -228,8 +229,8 @@ def test_a_forged_header_is_a_buffer_error(data: st.DataObject) -> None:
         st.lists(st.integers(-(2**65), 2**65), max_size=3).map(tuple),
     )
     fields: Any = list(OWN)
-    for place in data.draw(st.sets(st.integers(0, len(fields) - 1), min_size=1)):
-        fields[place] = data.draw(anything)
+    for index in data.draw(st.sets(st.integers(0, len(fields) - 1), min_size=1)):
+        fields[index] = data.draw(anything)
     fields = data.draw(
         st.sampled_from([fields, fields[:-1], [*fields, 1], None, 5, {}])
     )
@@ -251,7 +252,7 @@ def test_a_header_of_nobody_is_a_buffer_error(own: Any) -> None:
 @pytest.mark.parametrize("frames", [[], [b"", b""], [b"\0" * 5], [5]])
 def test_forged_frames_are_a_buffer_error(frames: Any) -> None:
     """docs/sharing.md, Security: all bytes have to be used."""
-    with pytest.raises(BufferError, match="damaged"):
+    with pytest.raises(BufferError, match=r"damaged|a buffer that has 5"):
         distributed.protocol.deserialize(HEADER, frames)
 
 
