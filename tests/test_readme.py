@@ -21,11 +21,13 @@ DOCUMENTS = (
 )
 TEXTS = {name: (ROOT / name).read_text() for name in DOCUMENTS}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+# `make engines` runs these, which start other processes, as programs.
+ENGINES = re.compile("^(import|from) (distributed|ray|mpi4py)", re.MULTILINE)
 BLOCKS = [
     (name, language, code)
     for name, text in TEXTS.items()
     for language, code in BLOCK.findall(text)
-    if language != "console"
+    if language != "console" and not ENGINES.search(code)
 ]
 
 
