@@ -14,6 +14,7 @@ SLOW := cli cli_demo cli_info cli_inspect copy_repeated cycles depth examples fi
 QUICK := $(filter-out $(SLOW:%=tests/test_%.py), $(wildcard tests/test_*.py))
 
 ONEAPI := build/oneapi
+ENGINES := build/engines
 
 FREE_THREADED_VENV := build/free_threaded_venv
 FREE_THREADED_BIN := $(FREE_THREADED_VENV)/bin
@@ -23,7 +24,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help demo test quick check fmt heavy lint types bench scaling instructions summary performance gpu wheel \
 	ci ci-long ci-beside test-library test-conformance lifetime interop interop-report conformance-report fuzz \
-	free-threaded free-threaded-races drivers oneapi gpu-kit clean
+	free-threaded free-threaded-races drivers oneapi engines processes gpu-kit clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 22
@@ -127,6 +128,12 @@ drivers: $(VENV)/built  ## try NVIDIA's and AMD's own libraries, from Debian's p
 oneapi: $(VENV)/built $(ONEAPI)/built  ## exchange arrays with dpctl and dpnp, on Intel's OpenCL for the CPU
 	DLX_REQUIRE_HEAVY=1 $(ONEAPI)/bin/python -m pytest tests/oneapi
 
+engines: $(VENV)/built $(ENGINES)/built  ## send tensors through dask, Ray, MPI, loky and multiprocessing
+	DLX_REQUIRE_HEAVY=1 $(ENGINES)/bin/python -m pytest tests/engines
+
+processes: $(VENV)/built $(ENGINES)/built  ## compare what passes tensors between processes, with and without dlx
+	$(ENGINES)/bin/python benches/processes.py --json
+
 free-threaded: free-threaded-races  ## build for a Python without a GIL, run the tests there, and measure threads
 	$(FREE_THREADED_BIN)/python -m pytest
 	$(FREE_THREADED_BIN)/python benches/free_threads.py --json
@@ -144,6 +151,7 @@ ci-long:
 	$(MAKE) $(VENV)/heavy $(VENV)/tools
 	$(MAKE) --jobs=2 test-library ci-beside
 	$(MAKE) interop
+	$(MAKE) engines
 	$(MAKE) oneapi
 
 # Half of what takes long, for a second core.
@@ -197,6 +205,13 @@ $(ONEAPI)/built: $(VENV)/heavy requirements-oneapi.txt
 	$(BIN)/python -m venv --clear --without-pip $(ONEAPI)
 	$(BIN)/uv pip install --quiet --no-cache --system-certs --python $(ONEAPI)/bin/python -r requirements-oneapi.txt
 	$(BIN)/python tests/oneapi/beside.py $(ONEAPI)/bin/python
+	touch $@
+
+# Engines bring versions of their own of what the tests have, so they have their own environment, too.
+$(ENGINES)/built: $(VENV)/heavy requirements-engines.txt
+	$(BIN)/python -m venv --clear --without-pip $(ENGINES)
+	$(BIN)/uv pip install --quiet --no-cache --system-certs --python $(ENGINES)/bin/python -r requirements-engines.txt
+	$(BIN)/python tests/oneapi/beside.py $(ENGINES)/bin/python
 	touch $@
 
 $(VENV)/bench: $(VENV)/heavy pyproject.toml

@@ -67,7 +67,7 @@ def register(*types: type) -> None:
     Raises ``TypeError`` for classes that are none of dlx, of a mixin, NumPy, torch, JAX
     or MLX.
     """
-    reducers: dict[type, Any] = ForkingPickler._extra_reducers
+    reducers: dict[type, Any] = vars(ForkingPickler)["_extra_reducers"]
     for cls in (kind for given in types for kind in _exact(given)):
         before = reducers.get(cls)
         if getattr(before, "__module__", None) != __name__:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -59,29 +60,26 @@ def _ml_dtype(name: str) -> Any:
 
 
 CASES: dict[str, Callable[[], Any]] = {
-    **{f"torch {each}": lambda each=each: _torch(each) for each in _TORCH.split()},
+    **{f"torch {each}": partial(_torch, each) for each in _TORCH.split()},
     "torch strided": lambda: _bfloat16((4, 6))[::2, 1::2],
     "torch transposed": lambda: _bfloat16((4, 6)).t(),
     "torch broadcast": lambda: _bfloat16((1, 6)).expand(4, 6),
     "torch empty": lambda: _bfloat16((0, 6)),
     "torch 0-d": lambda: _bfloat16(()),
-    **{f"jax {each}": lambda each=each: _jax(each) for each in _JAX.split()},
+    **{f"jax {each}": partial(_jax, each) for each in _JAX.split()},
     "jax empty": lambda: _jax()[:0],
     "jax 0-d": lambda: _jax()[1, 2],
     "mlx bfloat16": lambda: _mlx("bfloat16"),
     "mlx float32": _mlx,
     "mlx transposed": _mlx_transposed,
-    **{
-        f"numpy {name}": lambda name=name: _ml_dtype(name)
-        for name in _ML_DTYPES.split()
-    },
+    **{f"numpy {name}": partial(_ml_dtype, name) for name in _ML_DTYPES.split()},
     "numpy float32": _array,
     "numpy transposed": lambda: _array().T,
     "numpy strided": lambda: _array()[::2, ::-2],
     "numpy broadcast": lambda: np.broadcast_to(_array()[0], (4, 6)),
     "numpy empty": lambda: _array()[:0],
     "numpy 0-d": lambda: np.array(5.0),
-    **{f"dlx {each}": lambda each=each: _tensor(each) for each in _DLX.split()},
+    **{f"dlx {each}": partial(_tensor, each) for each in _DLX.split()},
     "dlx strided": lambda: dlx.from_dlpack(_array())[::2, ::-2],
     "dlx transposed": lambda: dlx.from_dlpack(_array().T),
     "dlx broadcast": lambda: dlx.from_dlpack(np.broadcast_to(_array()[0], (4, 6))),

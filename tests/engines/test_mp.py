@@ -227,7 +227,7 @@ def test_a_killed_receiver_leaves_nothing_behind(tmp_path: Path) -> None:
 @pytest.fixture
 def reducers(monkeypatch: pytest.MonkeyPatch) -> dict[type, Any]:
     """Forget at the end what a test registers."""
-    made = dict(ForkingPickler._extra_reducers)
+    made = dict(vars(ForkingPickler)["_extra_reducers"])
     monkeypatch.setattr(ForkingPickler, "_extra_reducers", made)
     return made
 

@@ -17,7 +17,7 @@ engine("mpi4py")
 
 BEGIN = """
 from mpi4py import MPI
-from mpi4py.util.pkl5 import Intracomm
+from mpi4py.util import pkl5
 import pickle
 import dlx, dlx.pickling
 import numpy as np
@@ -53,9 +53,10 @@ def test_every_tensor_arrives_as_it_was(tmp_path: Path) -> None:
     check_run(
         tmp_path,
         """
-        MPI.pickle.__init__(dlx.pickling.dumps, pickle.loads)
+        for each in MPI.pickle, pkl5.pickle:
+            each.__init__(dlx.pickling.dumps, pickle.loads)
         cases = {case: make for case, make in CASES.items() if "mlx" not in case}
-        for communicator in world, Intracomm(world):
+        for communicator in world, pkl5.Intracomm(world):
             for case, make in cases.items():
                 if here == 0:
                     communicator.send(make(), 1)
@@ -74,7 +75,7 @@ def test_a_tensor_of_dlx_and_a_mixin_class_need_no_call(tmp_path: Path) -> None:
         tmp_path,
         """
         names = [case for case in CASES if case.split()[0] in ("dlx", "mixin")]
-        communicator = Intracomm(world)
+        communicator = pkl5.Intracomm(world)
         made = [CASES[name]() for name in names] if here == 0 else None
         for x, name in zip(communicator.bcast(made), names, strict=True):
             assert describe(x)[-1] == describe(CASES[name]())[-1], name
