@@ -227,7 +227,8 @@ def _exact(cls: type) -> list[type]:
     if cls is Tensor:  # The other is that of tensors that can be part of a cycle.
         return [cls, *cls.__subclasses__()]
     # `jax.Array` is only the base of the class that arrays have.
-    found = [kind for kind in (cls, *cls.__subclasses__()) if _word(kind)]
+    below = [] if cls is object else cls.__subclasses__()
+    found = [kind for kind in (cls, *below) if _word(kind)]
     if not found:
         raise TypeError(
             f"{cls.__qualname__} is no class of tensors that dlx sends; expected "

@@ -164,7 +164,7 @@ def check(x, described, y):
     """
 
 
-@by_method
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
 def test_arguments_of_a_process_arrive(tmp_path: Path, method: str) -> None:
     """docs/sharing.md, multiprocessing: of `Process`, while it starts."""
     check_run(tmp_path, ARGUMENTS, method, "numpy dlx")
