@@ -17,6 +17,7 @@ QUICK := $(filter-out $(SLOW:%=tests/test_%.py), $(wildcard tests/test_*.py))
 NIGHTLY := wheels ports macos
 
 ONEAPI := build/oneapi
+ENGINES := build/engines
 
 DOCS := build/docs-venv
 
@@ -28,8 +29,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help demo test quick check fmt heavy lint types bench scaling instructions summary performance gpu wheel \
 	wheel-abi3t wheel-native wheels ports macos notices nightly ci ci-long ci-beside test-library test-conformance \
-	lifetime interop interop-report conformance-report fuzz free-threaded free-threaded-races drivers oneapi gpu-kit \
-	docs timeline clean
+	lifetime interop interop-report conformance-report fuzz free-threaded free-threaded-races drivers oneapi engines \
+	processes gpu-kit docs timeline clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 22
@@ -165,6 +166,12 @@ docs: $(VENV)/built $(DOCS)/built  ## build the site of docs/ into build/site, a
 timeline: $(VENV)/built  ## draw the pictures of docs/timeline.md
 	PYTHONPATH=tests $(BIN)/python -m docs.timeline
 
+engines: $(VENV)/built $(ENGINES)/built  ## send tensors through dask, Ray, MPI, loky and multiprocessing
+	DLX_REQUIRE_HEAVY=1 $(ENGINES)/bin/python -m pytest tests/engines
+
+processes: $(VENV)/built $(ENGINES)/built  ## compare what passes tensors between processes, with and without dlx
+	$(ENGINES)/bin/python benches/processes.py --json
+
 free-threaded: free-threaded-races  ## build for a Python without a GIL, run the tests there, and measure threads
 	$(FREE_THREADED_BIN)/python -m pytest
 	$(FREE_THREADED_BIN)/python benches/free_threads.py --json
@@ -182,6 +189,7 @@ ci-long:
 	$(MAKE) $(VENV)/heavy $(VENV)/tools
 	$(MAKE) --jobs=2 test-library ci-beside
 	$(MAKE) interop
+	$(MAKE) engines
 	$(MAKE) oneapi
 
 # Half of what takes long, for a second core.
@@ -240,6 +248,13 @@ $(ONEAPI)/built: $(VENV)/heavy requirements-oneapi.txt
 	$(BIN)/python -m venv --clear --without-pip $(ONEAPI)
 	$(BIN)/uv pip install --quiet --no-cache --system-certs --python $(ONEAPI)/bin/python -r requirements-oneapi.txt
 	$(BIN)/python tests/oneapi/beside.py $(ONEAPI)/bin/python
+	touch $@
+
+# Engines bring versions of their own of what the tests have, so they have their own environment, too.
+$(ENGINES)/built: $(VENV)/heavy requirements-engines.txt
+	$(BIN)/python -m venv --clear --without-pip $(ENGINES)
+	$(BIN)/uv pip install --quiet --no-cache --system-certs --python $(ENGINES)/bin/python -r requirements-engines.txt
+	$(BIN)/python tests/oneapi/beside.py $(ENGINES)/bin/python
 	touch $@
 
 $(VENV)/bench: $(VENV)/heavy pyproject.toml

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -107,59 +103,3 @@ def test_cloudpickle_takes_tensors_in_functions() -> None:
         assert back[0].data_ptr == xs[0].data_ptr
         """
     )
-
-
-MPI = """
-import pickle
-import sys
-from mpi4py import MPI
-from mpi4py.util.pkl5 import Intracomm
-import dlx, dlx.pickling
-import numpy as np
-from support.process_work import description, tensors
-
-world = MPI.COMM_WORLD
-expected = [*map(description, tensors())]
-for communicator in world, Intracomm(world):  # in band, and out of band
-    if world.rank == 0:
-        communicator.send(tensors(), 1)
-    else:
-        assert [*map(description, communicator.recv())] == expected
-
-# The memory itself, which MPI has no dtype for.
-t = dlx.from_buffer(bytearray(range(8)), (4,), "bfloat16")
-for buffer in (lambda x: x), (lambda x: [x.raw(), MPI.BYTE]):
-    u = dlx.empty((4,), "bfloat16")
-    if world.rank == 0:
-        world.Send(buffer(t), 1)
-    else:
-        world.Recv(buffer(u), 0)
-        assert u.raw() == t.raw()
-
-MPI.pickle.__init__(dlx.pickling.dumps, pickle.loads)
-ml_dtypes = __import__("ml_dtypes")
-a = np.arange(4).astype(ml_dtypes.bfloat16)
-b = Intracomm(world).bcast(a if world.rank == 0 else None)
-assert (a == b).all() and b.dtype == a.dtype
-print("passed")
-"""
-
-
-def test_mpi_takes_tensors(tmp_path: Path) -> None:
-    """docs/sharing.md, Engines: pickled in and out of band, and their bytes."""
-    pytest.importorskip("mpi4py")
-    launcher = shutil.which("mpiexec", path=str(Path(sys.executable).parent))
-    launcher = launcher or shutil.which("mpiexec")
-    if launcher is None:
-        pytest.skip("mpiexec is not installed")
-    program = tmp_path / "program.py"
-    program.write_text(MPI)
-    inherited = filter(None, [str(Path(__file__).parent), os.environ.get("PYTHONPATH")])
-    ran = subprocess.run(
-        [launcher, "-n", "2", sys.executable, str(program)],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(inherited)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "passed\npassed\n", "")

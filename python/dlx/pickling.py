@@ -182,7 +182,11 @@ def _arrive(version: int, *fields: Any) -> object:
         tensor = _tensor(*fields)
     except (TypeError, ValueError, ArithmeticError) as error:
         raise BufferError(f"the pickled tensor is damaged: {error}") from error
-    target = fields[0]
+    return _delivered(tensor, fields[0])
+
+
+def _delivered(tensor: Tensor, target: object) -> object:
+    """Return a tensor as what it was where it left."""
     if target == "dlx":
         return tensor
     if isinstance(target, type) and issubclass(target, ExchangeMixin):
@@ -203,6 +207,56 @@ def _arrive(version: int, *fields: Any) -> object:
         if error.name not in (package, module, target):
             raise
         return tensor  # There is no such library here.
+
+
+def _word(kind: type) -> str | None:
+    """Return the library whose tensors are of exactly this class."""
+    if not isinstance(module := kind.__module__, str):
+        return None
+    word = _WORDS.get((module.partition(".")[0], kind.__name__))
+    if word is None:
+        return None
+    _, name, module = _LIBRARIES[word]
+    return word if getattr(sys.modules.get(module), name, kind) is kind else None
+
+
+def _exact(cls: type) -> list[type]:
+    """Return the classes of tensors that a class stands for: itself, or subclasses."""
+    if issubclass(cls, ExchangeMixin):
+        return [cls]
+    if cls is Tensor:  # The other is that of tensors that can be part of a cycle.
+        return [cls, *cls.__subclasses__()]
+    # `jax.Array` is only the base of the class that arrays have.
+    below = [] if cls is object else cls.__subclasses__()
+    found = [kind for kind in (cls, *below) if _word(kind)]
+    if not found:
+        raise TypeError(
+            f"{cls.__qualname__} is no class of tensors that dlx sends; expected "
+            "dlx.Tensor, a mixin class, numpy.ndarray, torch.Tensor, jax.Array or "
+            "mlx.core.array"
+        )
+    return found
+
+
+def _target(x: object) -> str | type[ExchangeMixin]:
+    """Return as what a tensor of such a class arrives."""
+    if isinstance(x, ExchangeMixin):
+        return type(x)
+    return _word(type(x)) or "dlx"
+
+
+def _described(target: object, x: Any) -> Tensor | None:
+    """Return the tensor of dlx that says all that there is to say of one, if any.
+
+    Raises what a mixin class raises.
+    """
+    if target == "dlx" or not isinstance(target, str):
+        return from_dlpack(x)
+    try:
+        tensor = from_dlpack(x)
+    except (BufferError, RuntimeError, TypeError, ValueError):
+        return None
+    return tensor if _is_all(target, x, tensor) else None
 
 
 def _is_all(word: str, x: Any, t: Tensor) -> bool:
@@ -243,23 +297,12 @@ class Pickler(pickle.Pickler):
 
     def reducer_override(self, obj: Any) -> Any:
         """Reduce a tensor of another library; leave all else to ``pickle``."""
-        kind = type(obj)
-        if not isinstance(module := kind.__module__, str):
-            return NotImplemented
-        word = _WORDS.get((module.partition(".")[0], kind.__name__))
-        if word is None:
-            return NotImplemented
-        _, name, module = _LIBRARIES[word]
-        if getattr(sys.modules.get(module), name, kind) is not kind:
-            return NotImplemented
+        word = _word(type(obj))
         # NumPy itself leaves its own dtypes out of band, but not those of ml_dtypes.
-        if word == "numpy" and obj.dtype.isbuiltin != 2:
+        if word is None or (word == "numpy" and obj.dtype.isbuiltin != 2):
             return NotImplemented
-        try:
-            tensor = from_dlpack(obj)
-        except (BufferError, RuntimeError, TypeError, ValueError):
-            return NotImplemented
-        if not _is_all(word, obj, tensor):
+        tensor = _described(word, obj)
+        if tensor is None:
             return NotImplemented
         return _leave(tensor, self._protocol, word)
 

@@ -1,0 +1,1 @@
+"""Tensors through the engines that exist; `make engines` installs them."""
