@@ -13,6 +13,7 @@ use crate::api::from_dlpack::is_plain;
 use crate::api::lent::lend;
 use crate::convert::function::{convert, convert_detached};
 use crate::convert::source::Options;
+use crate::cpython::call::call_by_tuple;
 use crate::cpython::type_map::TypeMap;
 use crate::stream;
 use crate::types::{device, dtype};
@@ -205,13 +206,12 @@ impl Bridged {
         if taken.len() < args.len() || !are_plain(kwargs)? {
             let kwargs = kwargs.cloned().unwrap_or_else(|| PyDict::new(py));
             let taken = PyList::new(py, taken)?;
-            return (self.arguments.bind(py))
-                .call_method1(intern!(py, "finish"), (taken, kind, like, args, kwargs));
+            let given = (taken, kind, like, args, kwargs).into_pyobject(py)?;
+            let finish = self.arguments.bind(py).getattr(intern!(py, "finish"))?;
+            return call_by_tuple(&finish, &given, None);
         }
-        let result = self
-            .function
-            .bind(py)
-            .call(PyTuple::new(py, taken)?, kwargs)?;
+        let taken = PyTuple::new(py, taken)?;
+        let result = call_by_tuple(self.function.bind(py), &taken, kwargs)?;
         match kind {
             Some(kind) => self.give(kind, like, result),
             None => Ok(result),
@@ -260,7 +260,9 @@ impl Bridged {
             None if is_plain(&value) => Ok(value),
             None => {
                 let convert_result = intern!(py, "convert_result");
-                (self.arguments.bind(py)).call_method1(convert_result, (kind, like, value))
+                let given = (kind, like, value).into_pyobject(py)?;
+                let convert_result = self.arguments.bind(py).getattr(convert_result)?;
+                call_by_tuple(&convert_result, &given, None)
             }
         }
     }

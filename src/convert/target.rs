@@ -13,6 +13,7 @@ use pyo3::types::{PyModule, PyString, PyTuple, PyType};
 
 use crate::adapters::numpy;
 use crate::api::from_dlpack::is_tensor;
+use crate::cpython::call::{call_method_with, call_with};
 use crate::cpython::lookup::{is_immutable, lacks};
 use crate::cpython::modules::loaded_class;
 use crate::cpython::type_map::TypeMap;
@@ -68,7 +69,7 @@ impl<'py> Importer<'py> {
     /// The memory of `made`, if there is a shorter look at it than by its own protocols.
     pub(crate) fn look(&self, made: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
         // Whatever fails here, the object's own protocols tell, too.
-        (!self.look.is_none()).then(|| self.look.call1((made,)).ok())?
+        (!self.look.is_none()).then(|| call_with(&self.look, &[made]).ok())?
     }
 }
 
@@ -175,7 +176,7 @@ fn provided<'py>(
     let py = x.py();
     let module =
         MODULE.get_or_try_init(py, || Ok::<_, PyErr>(py.import("dlx._provided")?.unbind()))?;
-    module.bind(py).call_method1(function, (x,))
+    call_method_with(module.bind(py), function, &[x])
 }
 
 /// Caches the table of a class that Python code can neither make nor change, and that of `torch.Tensor`.
