@@ -239,8 +239,13 @@ fn by_pointers<'py>(
     arguments: &[&Bound<'py, PyAny>],
 ) -> PyResult<Bound<'py, PyAny>> {
     let Some(vectorcall) = vectorcall else {
-        return Err(PySystemError::new_err("CPython has no vectorcall"));
+        let function = match receiver {
+            Some(x) => x.getattr(first.cast::<PyString>()?)?,
+            None => first.clone(),
+        };
+        return call_by_tuple(&function, &PyTuple::new(first.py(), arguments)?, None);
     };
+    debug_assert!(arguments.len() <= MOST);
     // One place before them, which the callee may write to, and one for the receiver.
     let mut all = [null_mut(); MOST + 2];
     let mut count = 0;
