@@ -9,12 +9,12 @@ BIN := $(VENV)/bin
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find src python -name '*.rs' -o -name '*.py' -o -name '*.pyi')
 
 # These take most of the time of `make test`: they start many processes, or threads for long.
-SLOW := cli cli_demo cli_info cli_inspect copy_repeated cycles depth examples finalization gpu_kit import_again lifetime \
-	publish races races_types threads torch_kinds torch_races torch_release trace_pytest tree_random
+SLOW := cli cli_demo cli_info cli_inspect copy_repeated cycles daemon_threads depth examples faults finalization gpu_kit \
+	import_again lifetime publish races races_types threads torch_kinds torch_races torch_release trace_pytest tree_random
 QUICK := $(filter-out $(SLOW:%=tests/test_%.py), $(wildcard tests/test_*.py))
 
 # What `make nightly` runs, in this order.
-NIGHTLY := wheels ports macos
+NIGHTLY := wheels ports macos asan fuzz-rust faults
 
 ONEAPI := build/oneapi
 ENGINES := build/engines
@@ -29,8 +29,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help demo test quick check fmt heavy lint types bench scaling instructions summary performance gpu wheel \
 	wheel-abi3t wheel-native wheels ports macos notices nightly ci ci-long ci-beside test-library test-conformance \
-	lifetime interop interop-report conformance-report fuzz free-threaded free-threaded-races drivers oneapi engines \
-	processes gpu-kit docs timeline clean
+	lifetime interop interop-report conformance-report fuzz fuzz-rust faults asan free-threaded free-threaded-races \
+	drivers oneapi engines processes gpu-kit docs timeline clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 22
@@ -67,6 +67,16 @@ heavy: $(VENV)/built $(VENV)/heavy  ## install torch, JAX and cuda.core (6 GB), 
 
 fuzz: $(VENV)/built  ## look for wrong numbers, FUZZ_SECONDS=600 SEED=1 LIBRARIES=torch,numpy
 	PYTHONPATH=tests $(BIN)/python -m truth.run
+
+fuzz-rust: $(VENV)/bin/python  ## fuzz the parsers with coverage, FUZZ_SECONDS=60 for each target, TARGET=managed for one
+	tests/fuzz/run
+
+faults: $(VENV)/built  ## let each allocation fail once
+	DLX_FAULTS_EVERY=1 $(BIN)/python -m pytest tests/test_faults.py
+
+asan: $(VENV)/built  ## run tests of the metadata and the buffers under AddressSanitizer
+	tests/sanitizers/asan $(BIN)/python
+
 
 lint: $(VENV)/tools  ## check format and lints of Rust and Python
 	cargo fmt --all --check

@@ -4,6 +4,17 @@
 
 pub mod abi;
 
+/// What `make fuzz-rust` runs; `cargo test` replays its corpus.
+#[cfg(any(test, fuzzing))]
+#[path = "../tests/fuzz/targets/mod.rs"]
+#[allow(
+    clippy::expect_used,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a target reports by a panic"
+)]
+pub mod fuzz;
+
 mod adapters;
 mod api;
 mod classes;

@@ -82,6 +82,12 @@ ENDS = {
                 memoryview(dlx.from_dlpack(dlx.from_dlpack(array).__dlpack__()))
         sys.last = Last()
         """,
+    "in a finalizer that imports after the modules are gone": """
+        class Last:
+            def __del__(self, get=dlx.from_dlpack, x=np.arange(3).__dlpack__()):
+                get(x)
+        sys.last = Last()
+        """,
     "in a daemon thread that is inside a producer": INSIDE.format(before=0),
     "in a daemon thread that is inside a known producer": INSIDE.format(before=65),
 }

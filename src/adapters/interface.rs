@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use pyo3::conversion::FromPyObjectOwned;
-use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::exceptions::{PyBufferError, PyMemoryError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
@@ -11,7 +11,7 @@ use crate::abi::*;
 use crate::cpython::call::attribute;
 use crate::types::dtype::{canonical, scalar};
 use crate::types::error::{caused, type_name};
-use crate::types::layout;
+use crate::types::layout::{self, Integers};
 
 /// The dict of an interface; entries that are None count as absent.
 pub(super) struct Interface<'a, 'py> {
@@ -79,8 +79,12 @@ impl<'a, 'py> Interface<'a, 'py> {
         accepted: &str,
     ) -> PyResult<T> {
         let extracted = value.extract().map_err(Into::into);
-        extracted
-            .map_err(|cause: PyErr| caused(value.py(), self.malformed(key, value, accepted), cause))
+        extracted.map_err(|cause: PyErr| {
+            if cause.is_instance_of::<PyMemoryError>(value.py()) {
+                return cause;
+            }
+            caused(value.py(), self.malformed(key, value, accepted), cause)
+        })
     }
 
     /// Dtype, shape and strides; refuses a mask.
@@ -89,8 +93,9 @@ impl<'a, 'py> Interface<'a, 'py> {
             return Err(self.malformed("mask", &mask, "none"));
         }
         let (dtype, item) = self.dtype()?;
-        let shape: Vec<i64> = self.required("shape", "a tuple of ints")?;
-        let strides: Option<Vec<i64>> = self.optional("strides", "a tuple of ints, or None")?;
+        let Integers(shape) = self.required("shape", "a tuple of ints")?;
+        let strides: Option<Integers> = self.optional("strides", "a tuple of ints, or None")?;
+        let strides = strides.map(|Integers(strides)| strides);
         if let Some(strides) = strides
             .as_ref()
             .filter(|strides| strides.len() != shape.len())

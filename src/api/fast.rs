@@ -19,7 +19,7 @@ use crate::adapters::numpy;
 use crate::api::entry::{Entry, Function, Name, behind, builtin, definition};
 use crate::api::trace;
 use crate::copy::request::Request;
-use crate::cpython::boundary::guard;
+use crate::cpython::boundary::{guard, raised};
 use crate::import::cache::{self, Way};
 use crate::import::ladder;
 use crate::import::table::of_known;
@@ -200,7 +200,7 @@ unsafe fn of_one(arguments: *const *mut ffi::PyObject) -> Option<*mut ffi::PyObj
             snapshot.and_then(|snapshot| Ok(Tensor::new(py, snapshot)?.into_ptr()))
         }
         // All other imports may run Python code, so they attach through PyO3.
-        _ => by_ladder(&x, &Request::NOTHING),
+        _ => by_ladder(&x, &Request::NOTHING)?,
     };
     Some(made.unwrap_or_else(raised))
 }
@@ -238,14 +238,18 @@ unsafe fn as_asked(
             snapshot.and_then(|snapshot| Ok(Tensor::holding(py, snapshot)?.into_ptr()))
         }
         _ if Tensor::of(&x).is_some() => return None,
-        _ => by_ladder(&x, &request),
+        _ => by_ladder(&x, &request)?,
     };
     Some(made.unwrap_or_else(raised))
 }
 
-/// Imports what may run Python code, so the thread is attached through PyO3.
-fn by_ladder(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<*mut ffi::PyObject> {
-    Python::attach(|py| {
+/// Imports what may run Python code, so the thread is attached through PyO3; `None` while the interpreter ends, when PyO3
+/// attaches only in its own functions.
+fn by_ladder(
+    x: &Bound<'_, PyAny>,
+    request: &Request<'_, '_>,
+) -> Option<PyResult<*mut ffi::PyObject>> {
+    Python::try_attach(|py| {
         let snapshot = ladder::from_dlpack(x, request)?;
         Ok(Tensor::holding(py, snapshot)?.into_ptr())
     })
@@ -257,21 +261,13 @@ fn itself(tensor: &Bound<'_, Tensor>) -> PyResult<*mut ffi::PyObject> {
     Ok(tensor.clone().into_ptr())
 }
 
-/// Sets `error` as the exception, and returns NULL.
-#[cold]
-#[inline(never)]
-fn raised(error: PyErr) -> *mut ffi::PyObject {
-    Python::attach(|py| error.restore(py));
-    null_mut()
-}
-
 /// The owned reference; an error is dropped, and the slow path raises it again.
 fn owned<T>(made: PyResult<Bound<'_, T>>) -> Option<NonNull<ffi::PyObject>> {
     match made {
         Ok(made) => NonNull::new(made.into_ptr()),
         Err(error) => {
             // PyO3 does not count the attachment of an entry (S20).
-            Python::attach(|_| drop(error));
+            Python::try_attach(|_| drop(error));
             None
         }
     }
@@ -337,7 +333,7 @@ unsafe fn of_tensor(
         Ok(snapshot) if versioned && snapshot.usage().is_none() => snapshot,
         Ok(_) => return None,
         Err(error) => {
-            Python::attach(|_| drop(error));
+            Python::try_attach(|_| drop(error));
             return None;
         }
     };

@@ -28,6 +28,7 @@ use crate::tensor::snapshot::Source;
 use crate::types::device::{self, Device};
 use crate::types::dtype::DType;
 use crate::types::error::{bad_integers, type_name};
+use crate::types::layout::Integers;
 
 /// Import ``x`` as a `Tensor` that shares its memory.
 ///
@@ -226,10 +227,11 @@ pub(super) fn dimensions(
     shape: &Bound<'_, PyAny>,
     strides: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<(Vec<i64>, Option<Vec<i64>>)> {
-    let shape: Vec<i64> = number(shape, "shape", "a sequence of ints, such as (2,)")?;
-    let strides: Option<Vec<i64>> = strides
+    let Integers(shape) = number(shape, "shape", "a sequence of ints, such as (2,)")?;
+    let strides = strides
         .map(|strides| number(strides, "strides", "a sequence of ints"))
-        .transpose()?;
+        .transpose()?
+        .map(|Integers(strides)| strides);
     if let Some(strides) = strides
         .as_ref()
         .filter(|strides| strides.len() != shape.len())

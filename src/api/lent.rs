@@ -90,7 +90,7 @@ pub(super) fn glance(x: &Bound<'_, PyAny>) -> Option<Meta> {
     let (meta, last) = table.borrow_row_major(x)?;
     if let Err(error) = kind.check_borrow(x, meta.dtype) {
         // PyO3 may not count the attachment (S20).
-        Python::attach(|_| drop(error));
+        Python::try_attach(|_| drop(error));
         return None;
     }
     kind.holds_view(x, &meta, last).then_some(meta)

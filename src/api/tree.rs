@@ -14,6 +14,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::api::entry::call;
 use crate::api::from_dlpack::{is_plain, is_tensor};
+use crate::cpython::call::{call_by_tuple, call_with};
 
 /// An object that the walk has come to.
 struct Met {
@@ -149,20 +150,20 @@ impl<'py> Walk<'_, 'py> {
         } else if is_tensor(x)? {
             let new = match &self.second {
                 Some(second) => call(self.leaf, [x, second])?,
-                None => self.leaf.call1((x,))?,
+                None => call_with(self.leaf, &[x])?,
             };
             self.meet(x, Some(new));
             return Ok(());
         } else if is_plain(x) {
             None
         } else {
-            let parts = self.odd.get_item(0)?.call1((x,))?;
+            let parts = call_with(&self.odd.get_item(0)?, &[x])?;
             odd = parts.cast_into::<PyList>().ok();
             odd.clone()
         };
         let Some(parts) = parts else {
             let new = match self.other {
-                Some(other) => other.call1((x,))?,
+                Some(other) => call_with(other, &[x])?,
                 None => x.clone(),
             };
             self.meet(x, Some(new));
@@ -251,7 +252,8 @@ impl<'py> Walk<'_, 'py> {
                 }
             }
             let rebuilt = self.odd.get_item(1)?;
-            return rebuilt.call1((container, changes, contains_itself, odd));
+            let given = (container, changes, contains_itself, odd).into_pyobject(py)?;
+            return call_by_tuple(&rebuilt, &given, None);
         }
         if let Some(dict) = dict {
             // Made anew, as keys may have changed their hash since.

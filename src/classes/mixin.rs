@@ -15,6 +15,7 @@ use crate::abi::*;
 use crate::adapters::oneapi;
 use crate::copy::by_driver;
 use crate::copy::request::Request;
+use crate::cpython::call::{call_method_with, call_with};
 use crate::exchange::slot::{Hooks, Origin, SLOTS, Slot, innermost, is_root, nested, root_or};
 use crate::exchange::{Exchange, publish};
 use crate::import::ladder::{explain, from_dlpack, from_tensor};
@@ -27,6 +28,7 @@ use crate::tensor::snapshot::Snapshot;
 use crate::types::device::{self, Device};
 use crate::types::dtype::DType;
 use crate::types::error::caused;
+use crate::types::layout::Integers;
 
 /// Return the mixin of this process: the first ``class`` passed, also if the defining module runs again.
 #[pyfunction]
@@ -195,7 +197,7 @@ pub(crate) fn make_like<'py>(
         return import_tensor(class, tensor);
     };
     let hook = intern!(class.py(), "__dlx_like__");
-    let made = nested(class, || like.call_method1(hook, (tensor,)))?;
+    let made = nested(class, || call_method_with(like, hook, &[tensor.as_any()]))?;
     instance_of(class, made, "__dlx_like__")
 }
 
@@ -213,14 +215,14 @@ fn make<'py>(
     let (made, hook) = match origin {
         Origin::Itself { import } => {
             let made = match import {
-                Some(import) => import.bind(py).call1((tensor,))?,
-                None => class.call_method1(intern!(py, "from_dlpack"), (tensor,))?,
+                Some(import) => call_with(import.bind(py), &[tensor.as_any()])?,
+                None => call_method_with(class, intern!(py, "from_dlpack"), &[tensor.as_any()])?,
             };
             (made, "from_dlpack")
         }
         _ => {
             let hook = intern!(py, "__dlx_import__");
-            let made = nested(class, || class.call_method1(hook, (tensor,)))?;
+            let made = nested(class, || call_method_with(class, hook, &[tensor.as_any()]))?;
             (made, "__dlx_import__")
         }
     };
@@ -281,11 +283,11 @@ pub(crate) fn empty<'py>(
 /// Allocate uninitialized memory from dlx; ``shape`` counts elements.
 #[pyfunction]
 pub(crate) fn allocate<'py>(
-    shape: Vec<i64>,
+    shape: Integers,
     dtype: &Bound<'py, PyAny>,
     device: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, Tensor>> {
     let py = device.py();
     let (dtype, device) = (DType::of(dtype)?, Device::of(device)?);
-    Tensor::new(py, by_driver::empty(&shape, dtype, device)?)
+    Tensor::new(py, by_driver::empty(&shape.0, dtype, device)?)
 }

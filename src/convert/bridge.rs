@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -13,7 +14,7 @@ use crate::api::from_dlpack::is_plain;
 use crate::api::lent::lend;
 use crate::convert::function::{convert, convert_detached};
 use crate::convert::source::Options;
-use crate::cpython::call::vectorcall;
+use crate::cpython::call::{call_by_tuple, vectorcall};
 use crate::cpython::type_map::TypeMap;
 use crate::cpython::vector::{Arguments, ByVector, Entry, class, entry};
 use crate::stream;
@@ -212,7 +213,8 @@ impl ByVector for Bridged {
         arguments: Arguments<'_, 'py>,
     ) -> PyResult<Bound<'py, PyAny>> {
         // PyO3 does not count the attachment of an entry (S20).
-        Python::attach(|_| self.called(py, arguments))
+        let called = Python::try_attach(|_| self.called(py, arguments));
+        called.unwrap_or_else(|| Err(PyRuntimeError::new_err("the interpreter is exiting")))
     }
 }
 
@@ -292,8 +294,9 @@ impl Bridged {
             named.set_item(name, x)?;
         }
         let (taken, all) = (PyList::new(py, taken)?, PyTuple::new(py, by_position)?);
-        (self.arguments.bind(py))
-            .call_method1(intern!(py, "finish"), (taken, kind, like, all, named))
+        let given = (taken, kind, like, all, named).into_pyobject(py)?;
+        let finish = self.arguments.bind(py).getattr(intern!(py, "finish"))?;
+        call_by_tuple(&finish, &given, None)
     }
 
     /// Converts an argument or a result.
@@ -328,7 +331,9 @@ impl Bridged {
             None if is_plain(&value) => Ok(value),
             None => {
                 let convert_result = intern!(py, "convert_result");
-                (self.arguments.bind(py)).call_method1(convert_result, (kind, like, value))
+                let given = (kind, like, value).into_pyobject(py)?;
+                let convert_result = self.arguments.bind(py).getattr(convert_result)?;
+                call_by_tuple(&convert_result, &given, None)
             }
         }
     }

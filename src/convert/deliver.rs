@@ -21,7 +21,7 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyBufferError, PyMemoryError};
 use pyo3::prelude::*;
 
 use crate::abi::*;
@@ -30,6 +30,7 @@ use crate::convert::result::{Given, is_readonly, is_refusal};
 use crate::convert::source::{Input, Options};
 use crate::convert::target::{Importer, Target};
 use crate::copy::by_driver::{self, On};
+use crate::cpython::call::call_with;
 use crate::exchange::Table;
 use crate::stream::{self, Stream};
 use crate::tensor::capsule;
@@ -206,6 +207,9 @@ impl Input<'_> {
         }
         let here = snapshot.meta().device;
         let copied = by_driver::copied(py, snapshot, here, on).map_err(|error| {
+            if error.is_instance_of::<PyMemoryError>(py) {
+                return error;
+            }
             caused(py, PyBufferError::new_err(format!("{why}: {error}")), error)
         })?;
         Input::holding(py, copied, true)
@@ -235,12 +239,12 @@ pub(super) fn to_function<'py>(
         readonly = false;
     }
     let given = Given::of(&snapshot.dl_tensor());
-    let mut made = function.call1((&tensor,));
+    let mut made = call_with(function, &[tensor.as_any()]);
     let refused = |error: &PyErr| is_refusal(py, error);
     if made.as_ref().is_err_and(refused) && snapshot.has(MAYBE_READ_ONLY) {
         // It may refuse unversioned capsules. A versioned one must set the flag or not: READ_ONLY is safe.
         let told = Tensor::new(py, snapshot.readonly()?)?;
-        if let Ok(again) = function.call1((&told,)) {
+        if let Ok(again) = call_with(function, &[told.as_any()]) {
             (made, readonly) = (Ok(again), true);
         }
     }
@@ -259,7 +263,7 @@ pub(super) fn to_function<'py>(
         let why = format!("{} {why}", target.name());
         tensor = Input::copied(py, asked, &snapshot, On::Current, &why)?.into_tensor(py)?;
         snapshot = tensor.get().snapshot()?.clone();
-        made = function.call1((&tensor,));
+        made = call_with(function, &[tensor.as_any()]);
     }
     let made = given.accepted(made, target)?;
     let look = importer.look(&made);

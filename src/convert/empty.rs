@@ -18,6 +18,7 @@ use crate::tensor::object::Tensor;
 use crate::types::device::{self, Device};
 use crate::types::dtype::{self, DType};
 use crate::types::error::bad_integers;
+use crate::types::layout::Integers;
 
 /// Make a tensor with uninitialized elements, which hold whatever was in the memory before.
 ///
@@ -120,8 +121,9 @@ fn extents(shape: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
         }
     }
     let one = shape.extract::<i64>().map(|extent| vec![extent]);
-    one.or_else(|_| shape.extract()).map_err(|error| {
-        let message = format!("shape is {shape}; expected an int or a sequence of ints");
-        bad_integers(shape.py(), &error, message)
-    })
+    one.or_else(|_| shape.extract().map(|Integers(extents)| extents))
+        .map_err(|error| {
+            let message = format!("shape is {shape}; expected an int or a sequence of ints");
+            bad_integers(shape.py(), &error, message)
+        })
 }

@@ -16,7 +16,7 @@ use crate::convert::deliver;
 use crate::convert::source::{Input, Options};
 use crate::convert::target::{Target, Via};
 use crate::copy::request::Request;
-use crate::cpython::call::{attribute, call};
+use crate::cpython::call::{attribute, call, call_method_with};
 use crate::cpython::lookup::is_subtype;
 use crate::exchange::slot::{innermost, is_mixin};
 use crate::import::ladder::from_dlpack;
@@ -74,7 +74,10 @@ pub(crate) fn py_convert<'py>(
         return Ok(made);
     };
     let module = x.py().import(intern!(x.py(), "dlx._cast"))?;
-    module.call_method1(intern!(x.py(), "cast"), (made, DType(dtype), copy))
+    let dtype = Bound::new(x.py(), DType(dtype))?;
+    let copy = copy.into_pyobject(x.py())?;
+    let cast = intern!(x.py(), "cast");
+    call_method_with(&module, cast, &[&made, dtype.as_any(), &copy])
 }
 
 /// `convert(x, to)` without keywords.
@@ -186,7 +189,7 @@ fn make<'py>(
             if array.get_type().is(class) {
                 Ok(array)
             } else {
-                array.call_method1(intern!(py, "view"), (class,))
+                call_method_with(&array, intern!(py, "view"), &[class.as_any()])
             }
         }
         Via::Mixin(like) => {

@@ -15,6 +15,7 @@ use pyo3::types::{PyBool, PyModule, PyString, PyTuple, PyType};
 use crate::adapters::numpy;
 use crate::api::from_dlpack::is_tensor;
 use crate::cpython::call::attribute;
+use crate::cpython::call::{call_method_with, call_with};
 use crate::cpython::lookup::{is_immutable, lacks};
 use crate::cpython::modules::loaded_class;
 use crate::cpython::type_map::TypeMap;
@@ -95,7 +96,7 @@ impl<'py> Importer<'py> {
             return Some(made.clone());
         }
         // Whatever fails here, the object's own protocols tell, too.
-        self.look.call1((made,)).ok()
+        call_with(&self.look, &[made]).ok()
     }
 }
 
@@ -202,7 +203,7 @@ fn provided<'py>(
     let py = x.py();
     let module =
         MODULE.get_or_try_init(py, || Ok::<_, PyErr>(py.import("dlx._provided")?.unbind()))?;
-    module.bind(py).call_method1(function, (x,))
+    call_method_with(module.bind(py), function, &[x])
 }
 
 /// Caches the table of a class that Python code can neither make nor change, and that of `torch.Tensor`.

@@ -84,9 +84,10 @@ pub(crate) fn dimensions(source: &Snapshot, item: i64) -> Vec<Dimension> {
     let shape = source.shape();
     let dimensions = shape.iter().zip(source.strides()).enumerate();
     let dimensions = dimensions.map(|(index, (&extent, &stride))| {
+        // The stride of a single element may be any number; it is not used.
         Dimension::new(
             extent,
-            stride * item,
+            stride.wrapping_mul(item),
             layout::row_major(shape, index) * item,
         )
     });

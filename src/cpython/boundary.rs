@@ -5,7 +5,9 @@
 use std::any::Any;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::null_mut;
 
+use pyo3::ffi;
 use pyo3::panic::PanicException;
 use pyo3::prelude::*;
 
@@ -85,6 +87,15 @@ fn raise(py: Python<'_>, error: PyErr) -> c_int {
         restore(py);
     }
     -1
+}
+
+/// Raises `error` for a function that returns an object; returns NULL. Called attached, by CPython.
+#[cold]
+#[inline(never)]
+pub(crate) fn raised(error: PyErr) -> *mut ffi::PyObject {
+    // SAFETY: the caller is attached.
+    raise(unsafe { Python::assume_attached() }, error);
+    null_mut()
 }
 
 #[cfg(test)]

@@ -15,8 +15,8 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 use crate::cpython::lookup::is_in_type;
 use crate::cpython::symbol::symbol;
 
-/// `PyObject_GetOptionalAttr`.
-type GetOptionalAttr = unsafe extern "C" fn(
+/// `PyObject_GetOptionalAttr`, declared as able to unwind.
+type GetOptionalAttr = unsafe extern "C-unwind" fn(
     *mut ffi::PyObject,
     *mut ffi::PyObject,
     *mut *mut ffi::PyObject,
@@ -68,12 +68,36 @@ pub(crate) fn attribute<'py>(
         return x.getattr_opt(name);
     };
     let mut found = null_mut();
-    // SAFETY: both objects are live, the thread is attached, and `found` is a local.
-    match unsafe { get(x.as_ptr(), name.as_ptr(), &mut found) } {
+    let stop = Stop;
+    // SAFETY: both objects are live, the thread is attached, and `found` is a local. An unwind other than a panic stops
+    // in `stop`.
+    let answer = unsafe { get(x.as_ptr(), name.as_ptr(), &mut found) };
+    std::mem::forget(stop);
+    match answer {
         0 => Ok(None),
         // SAFETY: a new reference, or NULL with an exception.
         _ => unsafe { Bound::from_owned_ptr_or_err(x.py(), found) }.map(Some),
     }
+}
+
+/// The attribute of `x`, which may be computed. See [`call`] for unwinding.
+#[inline(never)]
+pub(crate) fn computed<'py>(
+    x: &Bound<'py, PyAny>,
+    name: &Bound<'py, PyString>,
+) -> PyResult<Bound<'py, PyAny>> {
+    type Get = unsafe extern "C" fn(*mut ffi::PyObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
+    type GetUnwinding =
+        unsafe extern "C-unwind" fn(*mut ffi::PyObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
+    let get = black_box(ffi::PyObject_GetAttr as Get);
+    // SAFETY: the same function with the same ABI, except for unwinding.
+    let get = unsafe { transmute::<Get, GetUnwinding>(get) };
+    let stop = Stop;
+    // SAFETY: both objects are live and the thread is attached; an unwind other than a panic stops in `stop`.
+    let found = unsafe { get(x.as_ptr(), name.as_ptr()) };
+    std::mem::forget(stop);
+    // SAFETY: a new reference, or NULL with an exception.
+    unsafe { Bound::from_owned_ptr_or_err(x.py(), found) }
 }
 
 /// Whether `x` has a method `name`, without binding it if the type has it.
@@ -183,12 +207,77 @@ pub(crate) fn vectorcall<'py>(
     unsafe { Bound::from_owned_ptr_or_err(function.py(), result) }
 }
 
+/// The most arguments of [`call_with`] and [`call_method_with`].
+const MOST: usize = 6;
+
+/// Calls `function` with these arguments, without a tuple for them. See [`call`] for unwinding.
+#[inline(never)]
+pub(crate) fn call_with<'py>(
+    function: &Bound<'py, PyAny>,
+    arguments: &[&Bound<'py, PyAny>],
+) -> PyResult<Bound<'py, PyAny>> {
+    let vectorcall = functions().vectorcall;
+    by_pointers(vectorcall, function, None, arguments)
+}
+
+/// Calls the method `name` of `x` with these arguments. See [`call`] for unwinding.
+#[inline(never)]
+pub(crate) fn call_method_with<'py>(
+    x: &Bound<'py, PyAny>,
+    name: &Bound<'py, PyString>,
+    arguments: &[&Bound<'py, PyAny>],
+) -> PyResult<Bound<'py, PyAny>> {
+    let vectorcall = functions().vectorcall_method;
+    by_pointers(vectorcall, name.as_any(), Some(x), arguments)
+}
+
+/// Calls one of the functions that take an array: with the receiver, if there is one, and the arguments.
+fn by_pointers<'py>(
+    vectorcall: Option<VectorcallMethod>,
+    first: &Bound<'py, PyAny>,
+    receiver: Option<&Bound<'py, PyAny>>,
+    arguments: &[&Bound<'py, PyAny>],
+) -> PyResult<Bound<'py, PyAny>> {
+    let Some(vectorcall) = vectorcall else {
+        let function = match receiver {
+            Some(x) => x.getattr(first.cast::<PyString>()?)?,
+            None => first.clone(),
+        };
+        return call_by_tuple(&function, &PyTuple::new(first.py(), arguments)?, None);
+    };
+    debug_assert!(arguments.len() <= MOST);
+    // One place before them, which the callee may write to, and one for the receiver.
+    let mut all = [null_mut(); MOST + 2];
+    let mut count = 0;
+    for (place, argument) in all[1..].iter_mut().zip(receiver.iter().chain(arguments)) {
+        *place = argument.as_ptr();
+        count += 1;
+    }
+    let start = all[1..].as_mut_ptr();
+    let stop = Stop;
+    // SAFETY: the function or the name, and `count` arguments, are live, the thread is attached, and there is a place
+    // before them that may be written to. An unwind other than a panic stops in `stop`.
+    let result = unsafe { vectorcall(first.as_ptr(), start, count | ARGUMENTS_OFFSET, null_mut()) };
+    std::mem::forget(stop);
+    // SAFETY: a new reference, or NULL with an exception.
+    unsafe { Bound::from_owned_ptr_or_err(first.py(), result) }
+}
+
 /// Calls a producer's method with these keyword arguments.
 ///
 /// Before CPython 3.14, `pthread_exit` unwinds a thread that tries to reattach during finalization. Rust aborts the
 /// process when that reaches its frames, so this parks the thread, as 3.14 does.
 pub(crate) fn call<'py>(
     method: &Bound<'py, PyAny>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    call_by_tuple(method, &PyTuple::empty(method.py()), keywords)
+}
+
+/// Calls `function` with a tuple of arguments. See [`call`] for unwinding.
+pub(crate) fn call_by_tuple<'py>(
+    function: &Bound<'py, PyAny>,
+    arguments: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     type Call = unsafe extern "C" fn(
@@ -202,18 +291,17 @@ pub(crate) fn call<'py>(
         *mut ffi::PyObject,
     ) -> *mut ffi::PyObject;
     // PyO3 declares the function as non-unwinding; `black_box` keeps the compiler from relying on that.
-    let function = black_box(ffi::PyObject_Call as Call);
+    let call = black_box(ffi::PyObject_Call as Call);
     // SAFETY: the same function with the same ABI, except for unwinding.
-    let function = unsafe { transmute::<Call, CallUnwinding>(function) };
-    let nothing = PyTuple::empty(method.py());
+    let call = unsafe { transmute::<Call, CallUnwinding>(call) };
     let keywords = keywords.map_or(null_mut(), Bound::as_ptr);
     let stop = Stop;
     // SAFETY: the objects are live (NULL means no keywords) and the thread is attached; an unwind other than a panic
     // stops in `stop`.
-    let result = unsafe { function(method.as_ptr(), nothing.as_ptr(), keywords) };
+    let result = unsafe { call(function.as_ptr(), arguments.as_ptr(), keywords) };
     std::mem::forget(stop);
     // SAFETY: a new reference, or NULL with an exception.
-    unsafe { Bound::from_owned_ptr_or_err(method.py(), result) }
+    unsafe { Bound::from_owned_ptr_or_err(function.py(), result) }
 }
 
 /// Parks a thread that is being force-unwound.

@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::True;
 use pyo3::types::{PyTuple, PyType};
 
-use crate::cpython::boundary::{guard, panic_message};
+use crate::cpython::boundary::{guard, panic_message, raised};
 use crate::cpython::symbol::symbol;
 
 /// `vectorcallfunc`.
@@ -71,16 +71,8 @@ pub(crate) unsafe extern "C" fn entry<T: ByVector>(
     };
     guard(body, |payload| {
         let message = panic_message(&*payload);
-        Python::attach(|_| raised(PanicException::new_err((message,))))
+        raised(PanicException::new_err((message,)))
     })
-}
-
-/// Sets `error` as the exception, and returns NULL.
-#[cold]
-#[inline(never)]
-fn raised(error: PyErr) -> *mut ffi::PyObject {
-    Python::attach(|py| error.restore(py));
-    null_mut()
 }
 
 /// As [`entry`].

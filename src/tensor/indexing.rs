@@ -53,9 +53,13 @@ impl Chosen<'_> {
             let (start, step) = (range.start as i64, range.step as i64);
             let length = range.slicelength as i64;
             // A step is only taken from one element to the next, inside of the memory.
-            let step = if length > 1 { step * stride } else { stride };
+            let step = if length > 1 {
+                step.wrapping_mul(stride)
+            } else {
+                stride
+            };
             if length > 0 {
-                self.offset += start * stride;
+                self.move_by(start, stride);
             }
             self.add(length, step);
             return Ok(());
@@ -77,8 +81,13 @@ impl Chosen<'_> {
                 "index {index} is out of bounds for a dimension of {extent}"
             )));
         }
-        self.offset += place * stride;
+        self.move_by(place, stride);
         Ok(())
+    }
+
+    /// Adds `steps` steps of `stride`. An empty tensor may have any strides; it has no address that they could change.
+    fn move_by(&mut self, steps: i64, stride: i64) {
+        self.offset = self.offset.wrapping_add(steps.wrapping_mul(stride));
     }
 }
 

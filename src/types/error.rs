@@ -115,11 +115,12 @@ impl From<Error> for PyErr {
 /// not counted. A class's `__module__` may be any object.
 #[cold]
 pub(crate) fn type_name(class: &Bound<'_, PyType>) -> String {
-    let name = Python::attach(|_| {
+    let name = Python::try_attach(|_| {
         let name = class.fully_qualified_name().or_else(|_| class.qualname());
         name.map(|name| name.to_string())
     });
-    name.unwrap_or_else(|_| "a type".to_owned())
+    name.and_then(Result::ok)
+        .unwrap_or_else(|| "a type".to_owned())
 }
 
 /// `error`, raised because of `cause`.
@@ -135,11 +136,13 @@ pub(crate) fn first_line(py: Python<'_>, error: &PyErr) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// The error for integers that overflow (`ValueError`) or are not integers (`TypeError`).
+/// The error for integers that overflow (`ValueError`) or are not integers (`TypeError`); `MemoryError` stays.
 #[cold]
 pub(crate) fn bad_integers(py: Python<'_>, error: &PyErr, message: String) -> PyErr {
     if error.is_instance_of::<PyOverflowError>(py) {
         PyValueError::new_err(message)
+    } else if error.is_instance_of::<PyMemoryError>(py) {
+        error.clone_ref(py)
     } else {
         PyTypeError::new_err(message)
     }

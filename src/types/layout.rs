@@ -2,12 +2,40 @@
 
 #![forbid(unsafe_code)]
 
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PySequence, PyString};
+
 use crate::abi::DLDataType;
 use crate::types::dtype;
 use crate::types::error::Error;
 
 /// Maximum number of dimensions, that of a Python buffer (`PyBUF_MAX_NDIM`).
 pub(crate) const MAX_NDIM: usize = 64;
+
+/// A shape or strides as Python gives them: a sequence of ints.
+///
+/// Its length is not believed, and more than any tensor has are not read.
+pub(crate) struct Integers(pub(crate) Vec<i64>);
+
+impl<'py> FromPyObject<'_, 'py> for Integers {
+    type Error = PyErr;
+
+    #[inline(never)]
+    fn extract(value: Borrowed<'_, 'py, PyAny>) -> PyResult<Self> {
+        if value.is_instance_of::<PyString>() {
+            return Err(PyTypeError::new_err("a string is no sequence of ints"));
+        }
+        let mut all = Vec::new();
+        for item in value.cast::<PySequence>()?.try_iter()?.take(MANY) {
+            all.push(item?.extract()?);
+        }
+        Ok(Self(all))
+    }
+}
+
+/// Most numbers that are read of a shape.
+const MANY: usize = 1000;
 
 /// Number of elements; the overflow check leaves out extents of 0 (R88, R109).
 #[inline(always)]

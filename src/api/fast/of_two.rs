@@ -43,7 +43,7 @@ unsafe extern "C" fn called_with_two<F: OfTwo>(
 ) -> *mut ffi::PyObject {
     if count == 2 && keywords.is_null() {
         // SAFETY: attached, with exactly two arguments, which the caller holds.
-        let made = guard(|| Some(unsafe { made_of_two::<F>(arguments) }), |_| None);
+        let made = guard(|| unsafe { made_of_two::<F>(arguments) }, |_| None);
         if let Some(made) = made {
             return made;
         }
@@ -52,14 +52,16 @@ unsafe extern "C" fn called_with_two<F: OfTwo>(
     unsafe { parse(F::PARSED, module, arguments, count, keywords) }
 }
 
-/// What `F` makes of its two arguments; NULL with an exception.
+/// What `F` makes of its two arguments, NULL with an exception, or `None` as in `by_ladder`.
 ///
 /// # Safety
 ///
 /// Attached, with two live arguments.
 #[inline(always)]
-unsafe fn made_of_two<F: OfTwo>(arguments: *const *mut ffi::PyObject) -> *mut ffi::PyObject {
-    Python::attach(|py| {
+unsafe fn made_of_two<F: OfTwo>(
+    arguments: *const *mut ffi::PyObject,
+) -> Option<*mut ffi::PyObject> {
+    Python::try_attach(|py| {
         // SAFETY: the caller's promise.
         let [x, y] = unsafe { arguments.cast::<[*mut ffi::PyObject; 2]>().read() };
         // SAFETY: the caller's promise.

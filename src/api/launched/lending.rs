@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -11,7 +11,7 @@ use super::Launched;
 use crate::api::from_dlpack::{is_plain, is_tensor};
 use crate::api::loan::Loan;
 use crate::api::writing;
-use crate::cpython::call::vectorcall;
+use crate::cpython::call::{call_with, vectorcall};
 use crate::cpython::lookup::lacks;
 use crate::cpython::vector::Arguments;
 use crate::exchange::Table;
@@ -71,7 +71,7 @@ impl Launched {
     ) -> PyResult<Option<Bound<'py, PyTuple>>> {
         let wanted = match (at, &self.on) {
             (Some(at), _) => Some(call.arguments.values[at].to_owned()),
-            (None, Some(on)) if on.bind(py).is_callable() => Some(on.bind(py).call0()?),
+            (None, Some(on)) if on.bind(py).is_callable() => Some(call_with(on.bind(py), &[])?),
             (None, on) => on.as_ref().map(|on| on.bind(py).clone()),
         };
         let wanted = wanted.filter(|wanted| !wanted.is_none());
@@ -134,7 +134,7 @@ impl Launched {
         for (place, &(index, _)) in call.lent.iter().enumerate() {
             if let Some(view) = call.loan.view(py, place) {
                 call.taken[index + 1] = match &self.made {
-                    Some(made) => made.bind(py).call1((view,))?,
+                    Some(made) => call_with(made.bind(py), &[view.as_any()])?,
                     None => view.into_any(),
                 };
             }
@@ -152,7 +152,7 @@ impl Launched {
     ) -> PyResult<Bound<'py, PyAny>> {
         // PyO3 does not count the attachment of an entry (S20).
         let py = taken[0].py();
-        Python::attach(|_| {
+        let made = Python::try_attach(|_| {
             let views = match self.has_addresses {
                 true => 0,
                 false => arguments.values.len(),
@@ -178,7 +178,8 @@ impl Launched {
                 (Ok(_), Err(error)) => Err(error),
                 (result, _) => result,
             }
-        })
+        });
+        made.unwrap_or_else(|| Err(PyRuntimeError::new_err("the interpreter is exiting")))
     }
 
     /// Ends the loan: the streams of the tensors wait for that of the call, and torch learns what was written to.

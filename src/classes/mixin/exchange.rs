@@ -13,6 +13,7 @@ use crate::adapters::numpy;
 use crate::api::writing;
 use crate::classes::no_sync_export;
 use crate::copy::request::StreamOf;
+use crate::cpython::call::call_method_with;
 use crate::cpython::interpreter::attach_uncounted;
 use crate::exchange::slot::{Origin, Slot, is_mixin, lent, nested};
 use crate::exchange::{Exchange, tensor_table};
@@ -157,7 +158,8 @@ impl Slot {
     fn hooked(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
         let (_, class) = self.living(py)?;
         let hook = intern!(py, "__dlx_stream__");
-        let named = nested(&class, || class.call_method1(hook, (Device(device),)))?;
+        let named = Bound::new(py, Device(device))?;
+        let named = nested(&class, || call_method_with(&class, hook, &[named.as_any()]))?;
         if named.is_none() {
             return self.inherited(py, device);
         }
@@ -199,9 +201,16 @@ pub(super) fn memory_of(
     device: DLDevice,
 ) -> PyResult<Snapshot> {
     let py = class.py();
-    let asked = (PyTuple::new(py, shape)?, DType(dtype), Device(device));
+    let asked = [
+        PyTuple::new(py, shape)?.into_any(),
+        Bound::new(py, DType(dtype))?.into_any(),
+        Bound::new(py, Device(device))?.into_any(),
+    ];
     let hook = intern!(py, "__dlx_empty__");
-    let made = nested(class, || class.call_method1(hook, asked))?;
+    let made = nested(class, || {
+        let [shape, dtype, device] = &asked;
+        call_method_with(class, hook, &[shape, dtype, device])
+    })?;
     let snapshot = match no_sync_export::snapshot(&made, stream) {
         Ok(snapshot) => snapshot,
         Err(_) if !is_accepted(&made)? => {
