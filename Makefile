@@ -77,7 +77,6 @@ faults: $(VENV)/built  ## let each allocation fail once
 asan: $(VENV)/built  ## run tests of the metadata and the buffers under AddressSanitizer
 	tests/sanitizers/asan $(BIN)/python
 
-
 lint: $(VENV)/tools  ## check format and lints of Rust and Python
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings

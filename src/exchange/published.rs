@@ -164,12 +164,9 @@ unsafe extern "C" fn managed_tensor_allocator<T: ExchangeType>(
     unsafe { allocate::allocate(T::exchange(), prototype, out, error_ctx, set_error) }
 }
 
-/// Not inlined, as those below: there is a function of each table for every slot, which only jumps here.
-///
 /// # Safety
 ///
 /// Call it as `dlpack.h` says: attached, with a live object and a place for the result (S2).
-#[inline(never)]
 unsafe fn from_py_object<E: Exchange>(
     exchange: &E,
     py_object: *mut c_void,
@@ -236,7 +233,8 @@ unsafe fn borrow_by_rules<E: Exchange>(
     unsafe { attached(body) }
 }
 
-/// Takes ownership of the tensor only on success: a caller that gets -1 still owns it (R131).
+/// Takes ownership of the tensor only on success: a caller that gets -1 still owns it (R131). Not inlined, as
+/// [`work_stream`]: the functions of each slot only jump here.
 ///
 /// # Safety
 ///
