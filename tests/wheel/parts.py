@@ -54,7 +54,11 @@ def linked(*options: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
             continue
         found.add(name)
         for needed in nodes[name]:
-            if any(each["kind"] is None for each in needed["dep_kinds"]):
+            # What fuzz targets alone need has a condition that no wheel meets.
+            if any(
+                each["kind"] is None and each["target"] != "cfg(fuzzing)"
+                for each in needed["dep_kinds"]
+            ):
                 open_ones.append(needed["pkg"])
     parts = [packages[name] for name in found - {root}]
     for part in parts:
