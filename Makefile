@@ -197,9 +197,8 @@ ci-long: export DLX_EVERY_MUTANT = 1
 ci-long:
 	$(MAKE) $(VENV)/heavy $(VENV)/tools
 	$(MAKE) --jobs=2 test-library ci-beside
-	$(MAKE) interop
-	$(MAKE) engines
-	$(MAKE) oneapi
+	$(MAKE) $(VENV)/interop
+	$(MAKE) --jobs=2 interop engines oneapi
 
 # Half of what takes long, for a second core.
 ci-beside: $(VENV)/built
