@@ -7,7 +7,6 @@
 
 use std::ffi::CStr;
 use std::fmt::Debug;
-use std::path::Path;
 
 use arbitrary::{Result, Unstructured};
 use pyo3::exceptions::PySystemError;
@@ -87,7 +86,8 @@ fn with_python<R>(body: impl FnOnce(&Bound<'_, PyModule>) -> R) -> R {
             sys.getattr("modules")?
                 .cast_into::<PyDict>()?
                 .set_item("dlx._core", core)?;
-            let python = Path::new(env!("CARGO_MANIFEST_DIR")).join("python");
+            // As text: Python passes over entries of other types.
+            let python = concat!(env!("CARGO_MANIFEST_DIR"), "/python");
             sys.getattr("path")?
                 .cast_into::<PyList>()?
                 .insert(0, python)?;
@@ -172,6 +172,8 @@ fn with_attribute<'py>(
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
