@@ -29,7 +29,7 @@ use crate::tensor::trace;
 use crate::types::error::type_name;
 
 /// Maximum number of classes with a table of their own.
-pub(crate) const SLOTS: usize = 144;
+pub(crate) const SLOTS: usize = 512;
 
 static POOL: [Slot; SLOTS] = [const { Slot::new() }; SLOTS];
 static USED: AtomicUsize = AtomicUsize::new(0);
@@ -266,5 +266,6 @@ macro_rules! rows {
 
 /// The tables of the pool, all with a borrow function.
 static TABLES: [[Published; ROW]; SLOTS / ROW] = rows![
-    0 16 32 48 64 80 96 112 128
+    0 16 32 48 64 80 96 112 128 144 160 176 192 208 224 240
+    256 272 288 304 320 336 352 368 384 400 416 432 448 464 480 496
 ];
