@@ -36,7 +36,7 @@ BLOCKS = [
 @pytest.mark.parametrize(("name", "language", "code"), BLOCKS)
 def test_a_block_runs(name: str, language: str, code: str) -> None:
     assert language == "python"
-    for module in ("torch", "jax", "array_api_compat"):
+    for module in ("torch", "jax", "array_api_compat", "joblib"):
         if f"import {module}" in code:
             requires(module)
     # Changes the process, or has a class that is pickled by its name.
