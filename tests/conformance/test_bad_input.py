@@ -110,8 +110,13 @@ def test_a_run_that_is_ended_leaves_no_process(
     mark = f"TMPDIR={tmp_path}"
     command = [sys.executable, "-m", "dlx", "check", "stuck:target", *ONLY]
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    # A shell has its background jobs, and so these tests, ignore SIGINT.
     run = subprocess.Popen(
-        command, cwd=tmp_path, env=environment, stderr=subprocess.DEVNULL
+        command,
+        cwd=tmp_path,
+        env=environment,
+        stderr=subprocess.DEVNULL,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     while not (tmp_path / "stuck").exists():
         assert run.poll() is None
