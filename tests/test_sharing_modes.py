@@ -320,7 +320,8 @@ def test_a_large_sparse_file_is_mapped_in_part(tmp_path: Any) -> None:
         assert x[0] == 0
         shared = dlx.attach(bytes(h), paths=True, like=np)
         x[0] = 3
-        assert shared[0] == 3 and back[0] == 7
+        assert shared[0] == 3
+        assert back[0] == 7
 
 
 def test_elsewhere_the_call_says_that_it_takes_linux() -> None:
