@@ -21,7 +21,7 @@ def circle(xp: Any) -> Any:
 
 def compute(pipe: Connection) -> None:
     """Compute in JAX, and share the result."""
-    import jax.numpy
+    import jax
 
     # The one copy: JAX's arrays are in memory of their process alone.
     with dlx.share(circle(jax.numpy)) as handle:
