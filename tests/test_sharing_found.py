@@ -7,7 +7,7 @@ import mmap
 import os
 import tempfile
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any
@@ -319,6 +319,23 @@ def test_memory_made_to_be_shared_is_not_copied(library: str | None) -> None:
         assert not h.is_copied
         there = dlx.attach(bytes(h))
     assert there.data_ptr == dlx.from_dlpack(x).data_ptr
+
+
+def test_the_shape_of_memory_made_to_be_shared_is_read_once() -> None:
+    """docs/sharing.md, Sharing: what was checked is what is made."""
+    reads = iter([(2, 3), (9,)])
+
+    class Changing:
+        def __len__(self) -> int:
+            return 2
+
+        def __iter__(self) -> Iterator[int]:
+            return iter(next(reads))
+
+    Sequence.register(Changing)
+    shape: Any = Changing()
+    x = dlx.empty(shape, "float32", shared=True)
+    assert x.shape == (2, 3)
 
 
 @pytest.mark.parametrize("shape", [(), 3, (0, 2), (2, 0), (2, 3)])

@@ -45,7 +45,6 @@ pub(crate) fn empty<'py>(
     shared: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
     let py = shape.py();
-    let asked = (shape, dtype);
     let shape = extents(shape)?;
     let dtype = DType::of(dtype)?;
     let given = device.map(Device::of).transpose()?;
@@ -61,7 +60,8 @@ pub(crate) fn empty<'py>(
     Checked::planned(&shape, dtype, device)
         .map_err(|error| PyValueError::new_err(error.message()))?;
     if shared {
-        let arguments = (asked.0, asked.1, Device(device), like);
+        // What was read above: reading it again could give something else.
+        let arguments = (PyTuple::new(py, shape)?, DType(dtype), Device(device), like);
         return py.import("dlx.sharing")?.call_method1("_empty", arguments);
     }
     let Some(target) = target else {

@@ -14,8 +14,7 @@ use pyo3::types::{PyBool, PyModule, PyString, PyTuple, PyType};
 
 use crate::adapters::numpy;
 use crate::api::from_dlpack::is_tensor;
-use crate::cpython::call::attribute;
-use crate::cpython::call::{call_method_with, call_with};
+use crate::cpython::call::{attribute, call_method_with, call_with};
 use crate::cpython::lookup::{is_immutable, lacks};
 use crate::cpython::modules::loaded_class;
 use crate::cpython::type_map::TypeMap;

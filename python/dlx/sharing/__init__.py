@@ -180,19 +180,17 @@ def share(
     return handle
 
 
-def _empty(shape: Any, dtype: Any, device: Device, like: Any) -> Any:
+def _empty(shape: tuple[int, ...], dtype: DType, device: Device, like: Any) -> Any:
     """Implement `dlx.empty` with ``shared=True``, once its arguments are checked."""
     if device != "cpu":
         raise BufferError(f"device is {device}; dlx shares memory of the host")
-    extents = tuple(map(int, shape if hasattr(shape, "__iter__") else (shape,)))
-    kind = DType(dtype)
-    fields = kind.code, kind.bits, kind.lanes
-    strides = tuple(_row_major(extents))
-    length = span(extents, strides, fields, 0)
+    fields = dtype.code, dtype.bits, dtype.lanes
+    strides = tuple(_row_major(shape))
+    length = span(shape, strides, fields, 0)
     file = make(max(length, 1))
     described = Described(
         *(SEGMENT, 0, TOKEN, inode_of(file), max(length, 1), 0, length),
-        *(fields, extents, strides),
+        *(fields, shape, strides),
     )
     handle = Handle._of(file, described, False)
     t = _attached(handle, None)
