@@ -8,10 +8,9 @@ use arbitrary::{Result, Unstructured};
 use pyo3::prelude::*;
 
 use super::managed::capsule;
-use super::memory::{SIZE, address, check_copy, start};
+use super::memory::{SIZE, address, look, start};
 use super::numbers::number;
 use super::{imported, said, with_method, with_python};
-use crate::abi::{DLDataType, DLDataTypeCode};
 
 #[repr(C)]
 struct Schema {
@@ -177,19 +176,7 @@ pub(super) fn run(u: &mut Unstructured<'_>) -> Result<()> {
             assert_eq!(said::<Vec<i64>>(&made, "shape"), [array.array.length]);
             assert!(said::<bool>(&made, "readonly"));
             assert_eq!(RELEASED.load(Ordering::SeqCst), 0);
-            module
-                .getattr("look")
-                .expect("look")
-                .call1((&made,))
-                .expect("only refusals");
-            let dtype = made.getattr("dtype").expect("a dtype");
-            let code = DLDataTypeCode(said(&dtype, "code"));
-            let dtype = DLDataType {
-                code,
-                bits: said(&dtype, "bits"),
-                lanes: said(&dtype, "lanes"),
-            };
-            check_copy(module, &made, dtype);
+            look(module, &made);
         }
     });
     // SAFETY: a struct of this function.

@@ -9,10 +9,9 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use super::memory::{address, check_copy};
+use super::memory::{address, look};
 use super::numbers::{beside, number, numbers};
-use super::{imported, said, with_python};
-use crate::abi::{DLDataType, DLDataTypeCode};
+use super::{imported, with_python};
 
 const FORMATS: [&str; 26] = [
     "B", "b", "?", "c", "f", "d", "e", "Zf", "Zd", "<f", ">f", "=l", "@l", "l", "q", "!q", "2f",
@@ -131,19 +130,7 @@ pub(super) fn run(u: &mut Unstructured<'_>) -> Result<()> {
             .expect("an exporter")
             .into_any();
         if let Some(made) = imported(module, &x) {
-            module
-                .getattr("look")
-                .expect("look")
-                .call1((&made,))
-                .expect("only refusals");
-            let dtype = made.getattr("dtype").expect("a dtype");
-            let code = DLDataTypeCode(said(&dtype, "code"));
-            let dtype = DLDataType {
-                code,
-                bits: said(&dtype, "bits"),
-                lanes: said(&dtype, "lanes"),
-            };
-            check_copy(module, &made, dtype);
+            look(module, &made);
         }
         assert_eq!(
             BUFFERS.load(Ordering::SeqCst),

@@ -8,10 +8,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyDict, PyTuple};
 
 use super::managed::capsule;
-use super::memory::{SIZE, address, check_copy};
+use super::memory::{SIZE, address, look};
 use super::numbers::{beside, number, numbers};
-use super::{imported, said, with_attribute, with_python};
-use crate::abi::{DLDataType, DLDataTypeCode};
+use super::{imported, with_attribute, with_python};
 
 const TYPES: [&str; 16] = [
     "<f4", "<f8", "<f2", "|u1", "|b1", "<i8", "<c16", ">f4", "<f3", "|V2", "", "<", "<f04", "é4",
@@ -44,19 +43,7 @@ fn check(module: &Bound<'_, PyModule>, x: &Bound<'_, PyAny>) {
     let Some(made) = imported(module, x) else {
         return;
     };
-    module
-        .getattr("look")
-        .expect("look")
-        .call1((&made,))
-        .expect("only refusals");
-    let dtype = made.getattr("dtype").expect("a dtype");
-    let code = DLDataTypeCode(said(&dtype, "code"));
-    let dtype = DLDataType {
-        code,
-        bits: said(&dtype, "bits"),
-        lanes: said(&dtype, "lanes"),
-    };
-    check_copy(module, &made, dtype);
+    look(module, &made);
 }
 
 fn by_struct(u: &mut Unstructured<'_>) -> Result<()> {

@@ -6,7 +6,7 @@ use arbitrary::{Result, Unstructured};
 use pyo3::prelude::*;
 
 use super::{accepted, call, said};
-use crate::abi::DLDataType;
+use crate::abi::{DLDataType, DLDataTypeCode};
 
 /// Bytes of the arena.
 pub(super) const SIZE: i64 = 1 << 12;
@@ -61,6 +61,19 @@ pub(super) fn offsets(shape: &[i64], strides: &[i64]) -> Vec<i64> {
             .collect();
     }
     all
+}
+
+/// Asks a tensor for all that it says of itself, and reads its elements.
+pub(super) fn look(module: &Bound<'_, PyModule>, tensor: &Bound<'_, PyAny>) {
+    let look = module.getattr("look").expect("look");
+    look.call1((tensor,)).expect("only refusals");
+    let dtype = tensor.getattr("dtype").expect("a dtype");
+    let dtype = DLDataType {
+        code: DLDataTypeCode(said(&dtype, "code")),
+        bits: said(&dtype, "bits"),
+        lanes: said(&dtype, "lanes"),
+    };
+    check_copy(module, tensor, dtype);
 }
 
 /// Reads the elements of a tensor, where all are in the arena, and compares them with what they are.
