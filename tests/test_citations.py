@@ -86,3 +86,20 @@ def test_the_source_cites_each_invariant() -> None:
     source = "\n".join(text for path, text in TEXTS.items() if path.parts[0] == "src")
     missing = {number for number in DEFINED - cited(source) if number[0] == "S"}
     assert not missing
+
+
+def test_every_library_that_a_test_requires_is_installed_for_it() -> None:
+    """CONTRIBUTING.md, "Set-up": `make ci` fails where such a library is missing."""
+    lists = [ROOT / "requirements-heavy.txt", ROOT / "pyproject.toml"]
+    installed = "\n".join(path.read_text() for path in lists)
+    names = {
+        name
+        for path, text in TEXTS.items()
+        if path.parts[0] == "tests" and path.suffix == ".py"
+        for name in re.findall(r"\brequires\(\s*\"(\w+)", text)
+    }
+    distributions = {"cuda": "cuda-core", "tvm_ffi": "apache-tvm-ffi"}
+    distributions["xdist"] = "pytest-xdist"
+    listed = re.findall(r"^[ \"]*([\w-]+)>=", installed, re.M)
+    assert names
+    assert not {distributions.get(name, name) for name in names} - {*listed}
