@@ -1,6 +1,6 @@
 //! The C functions of the exchange tables that dlx publishes (`dlpack.h` 1.3).
 
-mod allocate;
+pub(super) mod allocate;
 mod traced;
 
 use std::cell::UnsafeCell;
@@ -65,35 +65,43 @@ pub(crate) trait ExchangeType: 'static {
     fn exchange() -> &'static Self::Exchange;
 }
 
-/// The table whose functions serve `T`.
-pub(crate) const fn table<T: ExchangeType>() -> Published {
-    Published(UnsafeCell::new(DLPackExchangeAPI {
-        header: DLPackExchangeAPIHeader {
-            version: DLPackVersion {
-                major: DLPACK_MAJOR_VERSION,
-                minor: DLPACK_MINOR_VERSION,
-            },
-            prev_api: null_mut(),
-        },
-        managed_tensor_allocator: Some(managed_tensor_allocator::<T>),
-        managed_tensor_from_py_object_no_sync: Some(managed_tensor_from_py_object_no_sync::<T>),
-        managed_tensor_to_py_object_no_sync: Some(managed_tensor_to_py_object_no_sync::<T>),
-        dltensor_from_py_object_no_sync: Some(dltensor_from_py_object_no_sync::<T>),
-        current_work_stream: Some(current_work_stream::<T>),
-    }))
+/// The table whose functions serve `T`, with a borrow function if it `lends` (R122).
+pub(crate) const fn table<T: ExchangeType>(lends: bool) -> Published {
+    let borrow: DLPackDLTensorFromPyObjectNoSync = dltensor_from_py_object_no_sync::<T>;
+    Published::new(
+        managed_tensor_allocator::<T>,
+        managed_tensor_from_py_object_no_sync::<T>,
+        managed_tensor_to_py_object_no_sync::<T>,
+        if lends { Some(borrow) } else { None },
+        current_work_stream::<T>,
+    )
 }
 
 /// A table of dlx, to be kept in a static. Tracing exchanges some of its functions.
 pub(crate) struct Published(UnsafeCell<DLPackExchangeAPI>);
 
 impl Published {
-    /// A copy of a table that no trace changes, with `dltensor_from_py_object_no_sync` if it `lends` (R122).
-    pub(crate) fn copy(&self, lends: bool) -> Self {
-        // SAFETY: nothing writes to this table, as the caller says.
-        let api = unsafe { &*self.0.get() };
+    /// A table of dlx's version. Without `borrow` it lends no views.
+    pub(crate) const fn new(
+        allocator: DLPackManagedTensorAllocator,
+        from_py_object: DLPackManagedTensorFromPyObjectNoSync,
+        to_py_object: DLPackManagedTensorToPyObjectNoSync,
+        borrow: Option<DLPackDLTensorFromPyObjectNoSync>,
+        work_stream: DLPackCurrentWorkStream,
+    ) -> Self {
         Self(UnsafeCell::new(DLPackExchangeAPI {
-            dltensor_from_py_object_no_sync: api.dltensor_from_py_object_no_sync.filter(|_| lends),
-            ..*api
+            header: DLPackExchangeAPIHeader {
+                version: DLPackVersion {
+                    major: DLPACK_MAJOR_VERSION,
+                    minor: DLPACK_MINOR_VERSION,
+                },
+                prev_api: null_mut(),
+            },
+            managed_tensor_allocator: Some(allocator),
+            managed_tensor_from_py_object_no_sync: Some(from_py_object),
+            managed_tensor_to_py_object_no_sync: Some(to_py_object),
+            dltensor_from_py_object_no_sync: borrow,
+            current_work_stream: Some(work_stream),
         }))
     }
 
@@ -167,7 +175,7 @@ unsafe extern "C" fn managed_tensor_allocator<T: ExchangeType>(
 /// # Safety
 ///
 /// Call it as `dlpack.h` says: attached, with a live object and a place for the result (S2).
-unsafe fn from_py_object<E: Exchange>(
+pub(super) unsafe fn from_py_object<E: Exchange>(
     exchange: &E,
     py_object: *mut c_void,
     out: *mut *mut DLManagedTensorVersioned,
@@ -188,7 +196,7 @@ unsafe fn from_py_object<E: Exchange>(
 ///
 /// Call it as `dlpack.h` says: attached, with a live object and a place for the result (S2).
 #[inline(always)]
-unsafe fn borrow_py_object<E: Exchange>(
+pub(super) unsafe fn borrow_py_object<E: Exchange>(
     exchange: &E,
     py_object: *mut c_void,
     out: *mut DLTensor,
@@ -234,13 +242,13 @@ unsafe fn borrow_by_rules<E: Exchange>(
 }
 
 /// Takes ownership of the tensor only on success: a caller that gets -1 still owns it (R131). Not inlined, as
-/// [`work_stream`]: the functions of each slot only jump here.
+/// [`work_stream`]: functions that the compiler makes for each slot only jump here.
 ///
 /// # Safety
 ///
 /// Call it as `dlpack.h` says: attached, with a tensor that the caller owns and a place for the result (S2).
 #[inline(never)]
-unsafe fn to_py_object<E: Exchange>(
+pub(super) unsafe fn to_py_object<E: Exchange>(
     exchange: &E,
     tensor: *mut DLManagedTensorVersioned,
     out_py_object: *mut *mut c_void,
@@ -296,7 +304,7 @@ unsafe fn to_py_object<E: Exchange>(
 ///
 /// Call it as `dlpack.h` says: attached, with a place for the result (S2).
 #[inline(never)]
-unsafe fn work_stream<E: Exchange>(
+pub(super) unsafe fn work_stream<E: Exchange>(
     exchange: &E,
     device: DLDevice,
     out_current_stream: *mut *mut c_void,

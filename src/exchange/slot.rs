@@ -14,6 +14,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyType, PyWeakrefReference};
 
+mod functions;
 mod origin;
 mod traced;
 
@@ -23,7 +24,7 @@ pub(crate) use origin::{
 };
 
 use crate::exchange::foreign::header;
-use crate::exchange::published::{ExchangeType, Published, table};
+use crate::exchange::published::Published;
 use crate::stream::WorkStream;
 use crate::tensor::trace;
 use crate::types::error::type_name;
@@ -86,8 +87,7 @@ impl Slot {
             return Ok(None);
         };
         let slot = &POOL[index];
-        let table = &TABLES[index / ROW][index % ROW];
-        let table = table.copy(origin.lends());
+        let table = functions::table(index, origin.lends());
         if trace::is_on() {
             traced::exchange(index, &table, true);
         }
@@ -241,31 +241,3 @@ fn forget(weak: &Bound<'_, PyAny>) {
         slot.class.store(null_mut(), Ordering::Release);
     }
 }
-
-/// Identifies slot `N` to the functions of its table.
-struct Numbered<const N: usize>;
-
-impl<const N: usize> ExchangeType for Numbered<N> {
-    type Exchange = Slot;
-
-    fn exchange() -> &'static Slot {
-        &POOL[N]
-    }
-}
-
-const ROW: usize = 16;
-
-macro_rules! rows {
-    ($($start:literal)*) => {
-        [$(rows![$start: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15]),*]
-    };
-    ($start:literal: $($step:literal)*) => {
-        [$(table::<Numbered<{ $start + $step }>>()),*]
-    };
-}
-
-/// The tables of the pool, all with a borrow function.
-static TABLES: [[Published; ROW]; SLOTS / ROW] = rows![
-    0 16 32 48 64 80 96 112 128 144 160 176 192 208 224 240
-    256 272 288 304 320 336 352 368 384 400 416 432 448 464 480 496
-];

@@ -15,11 +15,11 @@ use crate::tensor::snapshot::Snapshot;
 use crate::types::error::{Error, type_name};
 
 /// The table, one per process (R114).
-pub(crate) static TABLE: Published = published::table::<Tensors>();
+pub(crate) static TABLE: Published = published::table::<Tensors>(true);
 
 /// Exchanges the functions of the table for those of a trace, or back.
 pub(crate) fn trace(on: bool) {
-    static PLAIN: Published = published::table::<Tensors>();
+    static PLAIN: Published = published::table::<Tensors>(true);
     if on {
         TABLE.exchange(&published::traced::<Tensors>());
     } else {

@@ -21,7 +21,7 @@ import elsewhere
 from support.debian import REPOSITORY
 
 HERE = Path(__file__).parent
-LIMIT = 1 << 20
+LIMIT = 1_000_000
 GLIBC = (2, 28)
 TAG = re.compile(
     r"-(cp311-abi3|cp315-abi3\.abi3t)-manylinux_2_28_(x86_64|aarch64)\.whl"

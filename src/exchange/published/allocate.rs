@@ -13,7 +13,7 @@ use crate::types::error::Error;
 /// # Safety
 ///
 /// Call it as `dlpack.h` says: with a prototype, a place for the result, and a callback with its context (S2, callers).
-pub(super) unsafe fn allocate<E: Exchange>(
+pub(in crate::exchange) unsafe fn allocate<E: Exchange>(
     exchange: &E,
     prototype: *mut DLTensor,
     out: *mut *mut DLManagedTensorVersioned,

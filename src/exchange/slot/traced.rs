@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
-use super::{POOL, ROW, TABLES};
+use super::{POOL, functions};
 use crate::abi::*;
 use crate::cpython::boundary::attached;
 use crate::exchange::published::{Functions, Published, note_export};
@@ -23,7 +23,7 @@ pub(super) fn exchange(index: usize, table: &Published, on: bool) {
 }
 
 fn plain(index: usize) -> Functions {
-    TABLES[index / ROW][index % ROW].functions()
+    functions::table(index, false).functions()
 }
 
 /// Exports by the table of the object's own class, or of its nearest base.

@@ -1,0 +1,36 @@
+//! Functions that the compiler makes for each slot, where there are no entries: 0.1 kB of a wheel for each.
+
+use super::super::{POOL, SLOTS, Slot};
+use crate::exchange::published::{self, ExchangeType, Published};
+
+/// Identifies slot `N` to the functions of its table.
+struct Numbered<const N: usize>;
+
+impl<const N: usize> ExchangeType for Numbered<N> {
+    type Exchange = Slot;
+
+    fn exchange() -> &'static Slot {
+        &POOL[N]
+    }
+}
+
+const ROW: usize = 16;
+
+macro_rules! rows {
+    ($($start:literal)*) => {
+        [$(rows![$start: 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15]),*]
+    };
+    ($start:literal: $($step:literal)*) => {
+        [$(published::table::<Numbered<{ $start + $step }>>),*]
+    };
+}
+
+static TABLES: [[fn(bool) -> Published; ROW]; SLOTS / ROW] = rows![
+    0 16 32 48 64 80 96 112 128 144 160 176 192 208 224 240
+    256 272 288 304 320 336 352 368 384 400 416 432 448 464 480 496
+];
+
+/// The table of the slot at `index`, with a borrow function if it `lends`.
+pub(in crate::exchange::slot) fn table(index: usize, lends: bool) -> Published {
+    TABLES[index / ROW][index % ROW](lends)
+}
