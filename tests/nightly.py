@@ -42,10 +42,8 @@ def version(*command: str) -> str:
     return subprocess.check_output(command, text=True).splitlines()[0]
 
 
-def main(*targets: str) -> int:
-    """Run all, and write the page."""
-    began = datetime.now(UTC)
-    ran = {target: run(target) for target in targets}
+def write(began: datetime, ran: dict[str, tuple[str, list[str]]]) -> None:
+    """Write the page of the targets that have run."""
     commit = version("git", "-C", str(REPOSITORY), "rev-parse", "--short", "HEAD")
     lines = [
         "# The last nightly run",
@@ -63,6 +61,15 @@ def main(*targets: str) -> int:
     for target, (_, said) in ran.items():
         lines += ["", f"## make {target}", "", *(f"- {line}" for line in said)]
     (REPOSITORY / "docs/nightly.md").write_text("\n".join(lines) + "\n")
+
+
+def main(*targets: str) -> int:
+    """Run all, and write the page after each: some take hours, and may be ended."""
+    began = datetime.now(UTC)
+    ran = {}
+    for target in targets:
+        ran[target] = run(target)
+        write(began, ran)
     return int(any("| FAILED |" in row for row, _ in ran.values()))
 
 
