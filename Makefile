@@ -77,7 +77,7 @@ faults: $(VENV)/built  ## let each allocation fail once
 asan: $(VENV)/built  ## run tests of the metadata and the buffers under AddressSanitizer
 	tests/sanitizers/asan $(BIN)/python
 
-lint: $(VENV)/tools  ## check format and lints of Rust and Python
+lint: $(VENV)/tools  ## check format and lints of Rust, Python and the release workflow
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	PYO3_CONFIG_FILE=$(CURDIR)/tests/free_threaded/pyo3-config.txt \
@@ -86,6 +86,7 @@ lint: $(VENV)/tools  ## check format and lints of Rust and Python
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/python tests/wheel/parts.py --check
+	$(BIN)/zizmor --quiet --offline .github/workflows
 
 types: $(VENV)/built $(VENV)/tools  ## check the stub against the extension, and all Python against the stub
 	$(BIN)/python -m mypy.stubtest dlx._core --ignore-disjoint-bases
