@@ -196,7 +196,7 @@ pub(super) unsafe fn from_py_object<E: Exchange>(
 ///
 /// Call it as `dlpack.h` says: attached, with a live object and a place for the result (S2).
 #[inline(always)]
-pub(super) unsafe fn borrow_py_object<E: Exchange>(
+unsafe fn borrow_py_object<E: Exchange>(
     exchange: &E,
     py_object: *mut c_void,
     out: *mut DLTensor,
@@ -214,17 +214,31 @@ pub(super) unsafe fn borrow_py_object<E: Exchange>(
     match guard(fast_borrow, |_| None) {
         Some(()) => 0,
         // SAFETY: the promise of this function's caller.
-        None => unsafe { borrow_by_rules(exchange, py_object, out) },
+        None => unsafe { slow_borrow(exchange, py_object, out) },
     }
 }
 
-/// The slow path of [`borrow_py_object`], which may wait or fail. Not inlined, so that the fast path needs no frame.
+/// As [`borrow_by_rules`]. Not inlined, so that the fast path needs no frame.
 ///
 /// # Safety
 ///
 /// As for [`borrow_py_object`].
 #[inline(never)]
-unsafe fn borrow_by_rules<E: Exchange>(
+unsafe fn slow_borrow<E: Exchange>(
+    exchange: &E,
+    py_object: *mut c_void,
+    out: *mut DLTensor,
+) -> c_int {
+    // SAFETY: the promise of this function's caller.
+    unsafe { borrow_by_rules(exchange, py_object, out) }
+}
+
+/// The part of [`borrow_py_object`] that may wait or fail.
+///
+/// # Safety
+///
+/// As for [`borrow_py_object`].
+pub(super) unsafe fn borrow_by_rules<E: Exchange>(
     exchange: &E,
     py_object: *mut c_void,
     out: *mut DLTensor,
@@ -241,13 +255,11 @@ unsafe fn borrow_by_rules<E: Exchange>(
     unsafe { attached(body) }
 }
 
-/// Takes ownership of the tensor only on success: a caller that gets -1 still owns it (R131). Not inlined, as
-/// [`work_stream`]: functions that the compiler makes for each slot only jump here.
+/// Takes ownership of the tensor only on success: a caller that gets -1 still owns it (R131).
 ///
 /// # Safety
 ///
 /// Call it as `dlpack.h` says: attached, with a tensor that the caller owns and a place for the result (S2).
-#[inline(never)]
 pub(super) unsafe fn to_py_object<E: Exchange>(
     exchange: &E,
     tensor: *mut DLManagedTensorVersioned,
@@ -303,7 +315,6 @@ pub(super) unsafe fn to_py_object<E: Exchange>(
 /// # Safety
 ///
 /// Call it as `dlpack.h` says: attached, with a place for the result (S2).
-#[inline(never)]
 pub(super) unsafe fn work_stream<E: Exchange>(
     exchange: &E,
     device: DLDevice,

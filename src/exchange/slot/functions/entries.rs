@@ -13,7 +13,7 @@ use super::super::{POOL, SLOTS, Slot};
 use crate::abi::*;
 use crate::exchange::published::allocate::allocate;
 use crate::exchange::published::{
-    Published, borrow_py_object, from_py_object, to_py_object, work_stream,
+    Published, borrow_by_rules, from_py_object, to_py_object, work_stream,
 };
 
 /// Slots in a row: the first entry of a longer one would be too far from the end for a short jump.
@@ -145,7 +145,7 @@ unsafe extern "C" fn dltensor_from_py_object(
     // SAFETY: an entry calls this.
     let slot = unsafe { slot(offset) };
     // SAFETY: the caller of the table obeys `dlpack.h` (S2).
-    unsafe { borrow_py_object(slot, py_object, out) }
+    unsafe { borrow_by_rules(slot, py_object, out) }
 }
 
 unsafe extern "C" fn managed_tensor_to_py_object(
