@@ -25,7 +25,10 @@ macro_rules! rows {
     };
 }
 
-static TABLES: [[fn(bool) -> Published; ROW]; SLOTS / ROW] = rows![
+/// Makes the table of one slot.
+type Make = fn(bool) -> Published;
+
+static TABLES: [[Make; ROW]; SLOTS / ROW] = rows![
     0 16 32 48 64 80 96 112 128 144 160 176 192 208 224 240
     256 272 288 304 320 336 352 368 384 400 416 432 448 464 480 496
 ];
