@@ -197,18 +197,6 @@ impl TorchClass {
         }
     }
 
-    /// As [`Self::holds`], for a tensor that may have no memory.
-    #[inline(always)]
-    pub(crate) fn holds_lent(
-        &self,
-        tensor: &Bound<'_, PyAny>,
-        made: &Snapshot,
-        last: Option<u32>,
-    ) -> bool {
-        let has_memory = matches!(self, Self::Plain(guards) if guards.storage(tensor).0 != 0);
-        self.holds(tensor, made, last.filter(|_| has_memory))
-    }
-
     /// As [`Self::holds`], for a view of a tensor that may be without memory.
     #[inline(always)]
     pub(crate) fn holds_view(&self, tensor: &Bound<'_, PyAny>, view: &Meta, last: u32) -> bool {

@@ -61,7 +61,7 @@ impl Types {
 pub(crate) fn placed<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
     let py = x.py();
     let no_order = stream::NO_SYNC.into_pyobject(py)?.into_any();
-    let snapshot = lend(x, None, Some(&no_order))?.snapshot;
+    let (snapshot, _) = lend(x, None, Some(&no_order))?;
     let meta = snapshot.meta();
     let dimensions = (
         PyTuple::new(py, snapshot.shape())?,
