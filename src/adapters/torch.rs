@@ -168,6 +168,7 @@ impl TorchClass {
     }
 
     /// Refuses a tensor that a kernel would read wrongly. Recording gradients does not matter.
+    #[inline(always)]
     pub(crate) fn check_borrow(
         &self,
         tensor: &Bound<'_, PyAny>,

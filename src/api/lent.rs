@@ -109,7 +109,9 @@ fn of_table(
     {
         let meta = snapshot.meta();
         kind.check_borrow(x, meta.dtype)?;
-        if last.is_some_and(|last| kind.holds_view(x, &meta, last)) {
+        if let Some(last) = last
+            && kind.holds_view(x, &meta, last)
+        {
             return Ok((snapshot, None));
         }
     }

@@ -105,6 +105,9 @@ impl Loan {
 
     /// Makes the block's stream wait for the tensors, whose views are all there then.
     pub(super) fn join(&mut self, py: Python<'_>) -> PyResult<()> {
+        if self.needs_no_stream() {
+            return Ok(());
+        }
         self.order(py)?;
         for (place, lent) in &self.ordered {
             let snapshot = match &self.stream {
