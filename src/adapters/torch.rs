@@ -168,6 +168,7 @@ impl TorchClass {
     }
 
     /// Refuses a tensor that a kernel would read wrongly. Recording gradients does not matter.
+    #[inline(always)]
     pub(crate) fn check_borrow(
         &self,
         tensor: &Bound<'_, PyAny>,
@@ -195,18 +196,6 @@ impl TorchClass {
             (Self::Plain(guards), None) => guards.holds_any(tensor, made),
             (Self::Subclass, _) => true,
         }
-    }
-
-    /// As [`Self::holds`], for a tensor that may have no memory.
-    #[inline(always)]
-    pub(crate) fn holds_lent(
-        &self,
-        tensor: &Bound<'_, PyAny>,
-        made: &Snapshot,
-        last: Option<u32>,
-    ) -> bool {
-        let has_memory = matches!(self, Self::Plain(guards) if guards.storage(tensor).0 != 0);
-        self.holds(tensor, made, last.filter(|_| has_memory))
     }
 
     /// As [`Self::holds`], for a view of a tensor that may be without memory.

@@ -38,7 +38,7 @@ pub(crate) struct Lent {
 }
 
 impl Lent {
-    fn new(snapshot: Snapshot, library: Option<Library>) -> Self {
+    pub(super) fn new(snapshot: Snapshot, library: Option<Library>) -> Self {
         Self {
             snapshot,
             library,
@@ -48,23 +48,24 @@ impl Lent {
     }
 }
 
-/// Lends `x`, for use on the block's `stream` if that is known already.
+/// Lends the memory of `x`, for use on the block's `stream` if that is known already; also the library whose current stream
+/// uses it, without which the snapshot's usage tells.
 ///
 /// A library that cannot name its stream is passed the one of the block, else the `wanted` one.
 pub(crate) fn lend(
     x: &Bound<'_, PyAny>,
     stream: Option<&Stream>,
     wanted: Option<&Bound<'_, PyAny>>,
-) -> PyResult<Lent> {
+) -> PyResult<(Snapshot, Option<Library>)> {
     if let Some(snapshot) = numpy::fast(x) {
-        return Ok(Lent::new(snapshot, None));
+        return Ok((snapshot, None));
     }
     match cache::way_in(&mut None, x)? {
         Way::Tensor => {
             let snapshot = x.cast::<Tensor>()?.get().snapshot()?.clone();
-            Ok(Lent::new(snapshot, None))
+            Ok((snapshot, None))
         }
-        Way::Numpy => Ok(Lent::new(numpy::snapshot(x)?, None)),
+        Way::Numpy => Ok((numpy::snapshot(x)?, None)),
         Way::Mixin => lend(&innermost(x)?.0, stream, wanted),
         Way::Table(table, kind) => match of_table(x, table, kind.as_ref()) {
             Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => {
@@ -73,7 +74,7 @@ pub(crate) fn lend(
             lent => lent,
         },
         Way::Jax => match jax::snapshot(x)? {
-            Some(snapshot) => Ok(Lent::new(snapshot, None)),
+            Some(snapshot) => Ok((snapshot, None)),
             None => of_protocol(x, stream, wanted),
         },
         Way::Protocol(_) | Way::Undecided | Way::TensorFlow => of_protocol(x, stream, wanted),
@@ -96,20 +97,40 @@ pub(super) fn glance(x: &Bound<'_, PyAny>) -> Option<Meta> {
     kind.holds_view(x, &meta, last).then_some(meta)
 }
 
-/// Borrows from the table again, after a first view has been read.
-fn lent_again(x: &Bound<'_, PyAny>, table: &Table) -> PyResult<Snapshot> {
-    let lent = table.lend(x, false)?.map(|(snapshot, _)| snapshot);
-    lent.ok_or_else(|| PyBufferError::new_err("the table of the tensor lends no view any more"))
+/// Borrows a view from the table, or exports; orders nothing.
+#[inline(always)]
+fn of_table(
+    x: &Bound<'_, PyAny>,
+    table: &Table,
+    kind: Option<&TorchClass>,
+) -> PyResult<(Snapshot, Option<Library>)> {
+    if let Some(kind) = kind
+        && let Some((snapshot, last)) = table.lend_fast(x)
+    {
+        let meta = snapshot.meta();
+        kind.check_borrow(x, meta.dtype)?;
+        if let Some(last) = last
+            && kind.holds_view(x, &meta, last)
+        {
+            return Ok((snapshot, None));
+        }
+    }
+    of_unusual(x, table, kind)
 }
 
-/// Borrows a view from the table, or exports; orders nothing.
-fn of_table(x: &Bound<'_, PyAny>, table: &Table, kind: Option<&TorchClass>) -> PyResult<Lent> {
+/// As [`of_table`], for all but plain torch tensors on the CPU.
+#[inline(never)]
+fn of_unusual(
+    x: &Bound<'_, PyAny>,
+    table: &Table,
+    kind: Option<&TorchClass>,
+) -> PyResult<(Snapshot, Option<Library>)> {
     // A view has no flags, so it can replace an export only for torch, which has no read-only tensors.
     let lent = match kind {
-        Some(kind) => match table.lend(x, kind.is_plain()) {
-            Ok(Some((snapshot, last))) => {
+        Some(kind) => match table.lend(x) {
+            Ok(Some(snapshot)) => {
                 kind.check_borrow(x, snapshot.meta().dtype)?;
-                if kind.holds_lent(x, &snapshot, last) {
+                if kind.holds(x, &snapshot, None) {
                     Some(snapshot)
                 } else {
                     Some(torch::settled(kind, x, || lent_again(x, table))?)
@@ -136,7 +157,13 @@ fn of_table(x: &Bound<'_, PyAny>, table: &Table, kind: Option<&TorchClass>) -> P
     };
     let device = snapshot.meta().device;
     let work_stream = table.work_stream.filter(|_| stream::has_streams(device));
-    Ok(Lent::new(snapshot, work_stream.map(Library::Table)))
+    Ok((snapshot, work_stream.map(Library::Table)))
+}
+
+/// Borrows from the table again, after a first view has been read.
+fn lent_again(x: &Bound<'_, PyAny>, table: &Table) -> PyResult<Snapshot> {
+    (table.lend(x)?)
+        .ok_or_else(|| PyBufferError::new_err("the table of the tensor lends no view any more"))
 }
 
 /// Imports without order if `__cuda_array_interface__` names the stream, else for the stream of the block.
@@ -144,7 +171,7 @@ fn of_protocol(
     x: &Bound<'_, PyAny>,
     stream: Option<&Stream>,
     wanted: Option<&Bound<'_, PyAny>>,
-) -> PyResult<Lent> {
+) -> PyResult<(Snapshot, Option<Library>)> {
     let py = x.py();
     let device = protocol::device(x)?;
     let library = cuda_array_interface::asked(x, device)?;
@@ -163,7 +190,7 @@ fn of_protocol(
         stream: stream.as_ref().filter(|_| is_ordered),
         ..Request::NOTHING
     };
-    Ok(Lent::new(from_dlpack(x, &request)?, library))
+    Ok((from_dlpack(x, &request)?, library))
 }
 
 impl Lent {

@@ -85,16 +85,17 @@ impl Loan {
         written: Option<&str>,
         accepted: Option<(&Accepted, usize)>,
     ) -> PyResult<Option<Snapshot>> {
-        let mut lent = lend(x, self.stream.as_ref(), wanted)?;
+        let (mut snapshot, library) = lend(x, self.stream.as_ref(), wanted)?;
         if let Some(name) = written {
-            lent.snapshot = writing::writable(x, lent.snapshot, name)?;
+            snapshot = writing::writable(x, snapshot, name)?;
         }
         if let Some((accepted, index)) = accepted {
-            accepted.check(index, &lent.snapshot, written.is_some())?;
+            accepted.check(index, &snapshot, written.is_some())?;
         }
-        if !stream::has_streams(lent.device()) {
-            return Ok(Some(lent.snapshot));
+        if !stream::has_streams(snapshot.meta().device) {
+            return Ok(Some(snapshot));
         }
+        let lent = Lent::new(snapshot, library);
         if self.stream.is_none() {
             self.stream = stream_of(&lent, wanted, x.py())?;
         }
@@ -104,6 +105,9 @@ impl Loan {
 
     /// Makes the block's stream wait for the tensors, whose views are all there then.
     pub(super) fn join(&mut self, py: Python<'_>) -> PyResult<()> {
+        if self.needs_no_stream() {
+            return Ok(());
+        }
         self.order(py)?;
         for (place, lent) in &self.ordered {
             let snapshot = match &self.stream {

@@ -122,7 +122,7 @@ pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
 pub(crate) fn written<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
     let no_order = stream::NO_SYNC.into_pyobject(py)?.into_any();
-    let lent = lend(x, None, Some(&no_order))?.snapshot;
+    let (lent, _) = lend(x, None, Some(&no_order))?;
     if !lent.has(MAYBE_READ_ONLY) {
         writable(x, lent, "out")?;
         return Ok(x.clone());

@@ -24,8 +24,8 @@ use crate::types::{device, dtype};
 #[pyclass(frozen, module = "dlx._core")]
 pub(crate) struct Types(TypeMap<Known, 32>);
 
-/// A value, also as the kind that it may be.
-struct Known(Py<PyAny>, Option<Py<Kind>>);
+/// A value, whether it is true, and the kind that it may be.
+struct Known(Py<PyAny>, bool, Option<Py<Kind>>);
 
 #[pymethods]
 impl Types {
@@ -40,13 +40,15 @@ impl Types {
     }
 
     /// Add a value for ``cls``, if it has none and a slot is free.
-    fn add(&self, cls: &Bound<'_, PyType>, value: &Bound<'_, PyAny>) {
+    fn add(&self, cls: &Bound<'_, PyType>, value: &Bound<'_, PyAny>) -> PyResult<()> {
         let kind = value.cast::<Kind>().ok().map(|kind| kind.clone().unbind());
-        self.0.add(cls, Known(value.clone().unbind(), kind));
+        let known = Known(value.clone().unbind(), value.is_truthy()?, kind);
+        self.0.add(cls, known);
+        Ok(())
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        for (class, Known(value, kind)) in self.0.entries() {
+        for (class, Known(value, _, kind)) in self.0.entries() {
             visit.call(class)?;
             visit.call(value)?;
             visit.call(kind)?;
@@ -61,7 +63,7 @@ impl Types {
 pub(crate) fn placed<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
     let py = x.py();
     let no_order = stream::NO_SYNC.into_pyobject(py)?.into_any();
-    let snapshot = lend(x, None, Some(&no_order))?.snapshot;
+    let (snapshot, _) = lend(x, None, Some(&no_order))?;
     let meta = snapshot.meta();
     let dimensions = (
         PyTuple::new(py, snapshot.shape())?,
@@ -104,6 +106,7 @@ impl Kind {
     }
 
     /// Whether the class of ``x`` now has a ``__dlx_like__`` of its own, so that results are made like ``x``.
+    #[inline(always)]
     fn likes(&self, x: &Bound<'_, PyAny>) -> PyResult<bool> {
         let Some(default) = &self.default else {
             return Ok(false);
@@ -241,7 +244,7 @@ impl Bridged {
             if position == self.out {
                 break;
             }
-            let Some(Known(_, Some(known))) = seen.0.get(x.get_type_ptr()) else {
+            let Some(Known(_, _, Some(known))) = seen.0.get(x.get_type_ptr()) else {
                 if is_plain(x) {
                     taken.push(x.clone());
                     continue;
@@ -322,7 +325,7 @@ impl Bridged {
         let py = value.py();
         let Kind { to, known, .. } = kind.get();
         match known.get().0.get(value.get_type_ptr()) {
-            Some(Known(foreign, _)) if foreign.is_truthy(py)? => {
+            Some(Known(_, true, _)) => {
                 let to = like.unwrap_or(to.bind(py));
                 self.converted(&value, to)
                     .or_else(|error| self.noted(error, py.None(), py))
@@ -349,8 +352,11 @@ impl Bridged {
 
 /// Whether no keyword is ``out`` and every value is of a common non-tensor type.
 fn are_plain(arguments: &Arguments<'_, '_>) -> PyResult<bool> {
+    let Some(names) = arguments.names else {
+        return Ok(true);
+    };
     let by_name = &arguments.values[arguments.positional()..];
-    for (name, x) in arguments.names.into_iter().flatten().zip(by_name) {
+    for (name, x) in names.iter_borrowed().zip(by_name) {
         if !is_plain(x) || name.eq("out")? {
             return Ok(false);
         }

@@ -217,18 +217,21 @@ impl Table {
 }
 
 impl Table {
+    /// As [`Self::unchecked`]; `None` also if the table fails.
+    #[inline(always)]
+    fn glimpse(&self, object: &Bound<'_, PyAny>) -> Option<DLTensor> {
+        self.unchecked(object).unwrap_or_else(|error| {
+            // PyO3 may not count the attachment (S20).
+            Python::attach(|_| drop(error));
+            None
+        })
+    }
+
     /// As [`Self::borrow`], without the dimensions, if the tensor has the common form and row-major elements: also the
     /// offset of the last element from the first. `None` for all others, and if the table fails.
     #[inline(always)]
     pub(crate) fn borrow_row_major(&self, object: &Bound<'_, PyAny>) -> Option<(Meta, u32)> {
-        let tensor = match self.unchecked(object) {
-            Ok(tensor) => tensor?,
-            Err(error) => {
-                // PyO3 may not count the attachment (S20).
-                Python::attach(|_| drop(error));
-                return None;
-            }
-        };
+        let tensor = self.glimpse(object)?;
         let ndim = usize::try_from(tensor.ndim).ok()?;
         if !is_fast(&tensor, 0) || ndim > MAX_NDIM || tensor.shape.is_null() {
             return None;
@@ -252,35 +255,26 @@ impl Table {
         Some((Meta::on_cpu(tensor.data, tensor.dtype, 0), last))
     }
 
-    /// As [`Self::borrow`], with a copy of the dimensions, and a reference to `object` to keep the memory. For a tensor
-    /// that was not checked further, also the offset of its last element, if that is known (`Snapshot::import_fast`).
-    #[inline(never)]
-    pub(crate) fn lend(
-        &self,
-        object: &Bound<'_, PyAny>,
-        may_be_fast: bool,
-    ) -> PyResult<Option<(Snapshot, Option<u32>)>> {
-        let Some(tensor) = self.borrow(object, may_be_fast)? else {
-            return Ok(None);
-        };
-        if may_be_fast {
-            let source = || Source::Python(PythonOwner::new(object.clone().unbind()));
-            // SAFETY: the producer lends the dimensions until it regains control (R129); they are copied before that.
-            if let Some(lent) = unsafe { Snapshot::lent_fast(&tensor, source) } {
-                return Ok(Some(lent));
-            }
-        }
-        Self::lend_checked(object, &tensor).map(|lent| Some((lent, None)))
+    /// As [`Self::lend`], without checks, if the tensor has the common form: also the offset of its last element, if that
+    /// is known (`Snapshot::import_fast`). `None` for all others, and if the table fails.
+    #[inline(always)]
+    pub(crate) fn lend_fast(&self, object: &Bound<'_, PyAny>) -> Option<(Snapshot, Option<u32>)> {
+        let tensor = self.glimpse(object)?;
+        let source = || Source::Python(PythonOwner::new(object.clone().unbind()));
+        // SAFETY: the producer lends the dimensions until it regains control (R129); they are copied before that.
+        unsafe { Snapshot::lent_fast(&tensor, source) }
     }
 
-    #[cold]
-    #[inline(never)]
-    fn lend_checked(object: &Bound<'_, PyAny>, tensor: &DLTensor) -> PyResult<Snapshot> {
+    /// As [`Self::borrow`], with a copy of the dimensions, and a reference to `object` to keep the memory.
+    pub(crate) fn lend(&self, object: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
+        let Some(tensor) = self.borrow(object, false)? else {
+            return Ok(None);
+        };
         // SAFETY: the producer lends the dimensions until it regains control (R129); they are copied before that.
-        let (shape, strides) = unsafe { dimensions(tensor) }?;
+        let (shape, strides) = unsafe { dimensions(&tensor) }?;
         let owner = PythonOwner::new(object.clone().unbind());
-        let checked = Checked::new(Meta::of(tensor, 0)?, shape, strides)?;
-        Ok(checked.over(Source::Python(owner)))
+        let checked = Checked::new(Meta::of(&tensor, 0)?, shape, strides)?;
+        Ok(Some(checked.over(Source::Python(owner))))
     }
 }
 
