@@ -216,6 +216,20 @@ def test_another_importer_of_a_library_is_used_from_then_on(
     assert len(seen) == 2
 
 
+def test_what_one_importer_kept_says_nothing_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """docs/design.md, From one library to another: each importer is asked anew."""
+    tvm_ffi = requires("tvm_ffi")
+    own, other = tvm_ffi.from_dlpack, np.ones(2, "i4")
+    x = np.ones(2, "f4")
+    for _ in range(2):
+        dlx.convert(x, tvm_ffi.Tensor)
+    monkeypatch.setattr(tvm_ffi, "from_dlpack", lambda tensor: own(other))
+    with pytest.raises(BufferError, match="would import float32 as int32"):
+        dlx.convert(x, tvm_ffi.Tensor)
+
+
 def test_a_class_derived_from_that_of_a_library_can_die() -> None:
     """Importers are remembered of the libraries' own classes alone."""
     kind = type("Own", (requires("tvm_ffi").Tensor,), {})

@@ -171,3 +171,14 @@ def test_a_sharded_array_is_refused_and_its_shards_are_right() -> None:
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     code = f"import os; os.environ.update({flags})\n{SHARDED}"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_an_array_that_is_not_row_major_keeps_its_layout() -> None:
+    """docs/design.md, The way in: a buffer describes row-major elements alone."""
+    jax, layouts = requires("jax"), requires("jax.experimental.layout")
+    x = jax.numpy.arange(12, dtype="float32").reshape(3, 4)
+    turned = layouts.Format(layouts.Layout((1, 0)), x.sharding)
+    y = jax.device_put(x, turned)
+    tensor = dlx.from_dlpack(y)
+    assert tensor.strides == (1, 3)
+    assert np.array_equal(np.from_dlpack(tensor), np.asarray(x))

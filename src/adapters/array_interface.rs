@@ -9,12 +9,12 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
-use super::buffer::Buffer;
 use super::interface::{Elements, Interface, dtype, read_only, refused_type, wrong_answer};
 use crate::cpython::call::attribute;
 use crate::cpython::interpreter::PythonOwner;
 use crate::tensor::capsule;
 use crate::tensor::checked::{Checked, Meta, dimensions_at};
+use crate::tensor::held_buffer::Buffer;
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::error::Error;
 use crate::types::layout;

@@ -1,29 +1,20 @@
 //! The buffer protocol (PEP 3118): `bytes`, `array.array`, `mmap`, ctypes and others.
 
 use std::ffi::{CStr, c_char, c_int};
-use std::ptr::null_mut;
+use std::hint::black_box;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::abi::*;
-use crate::cpython::depth::{later, within};
-use crate::cpython::interpreter::{PythonOwner, give_up};
+use crate::cpython::interpreter::PythonOwner;
 use crate::tensor::buffer::FORMATS;
 use crate::tensor::checked::{Checked, Meta, extents};
+use crate::tensor::held_buffer::Buffer;
 use crate::tensor::snapshot::{Hold, Snapshot, Source};
 use crate::types::dtype::{BYTE, scalar};
 use crate::types::error::Error;
 use crate::types::layout;
-
-/// A buffer exported to dlx. While it is held, the exporter keeps the memory in place: a `bytearray` refuses to be
-/// resized, a `memoryview` to be released.
-pub(super) struct Buffer(*mut ffi::Py_buffer);
-
-// SAFETY: CPython lets any attached thread release a buffer (S10, buffers).
-unsafe impl Send for Buffer {}
-// SAFETY: as for `Send`; shared access only reads.
-unsafe impl Sync for Buffer {}
 
 impl Buffer {
     /// Requests the buffer of `x` with the `PyBUF_*` in `flags`.
@@ -33,28 +24,16 @@ impl Buffer {
     /// The exporter's, such as `ValueError` for a released `memoryview`.
     pub(super) fn get(x: &Bound<'_, PyAny>, flags: c_int) -> PyResult<Self> {
         // Exporters may point fields into the struct, so it must not move.
-        let view = Box::into_raw(Box::new(ffi::Py_buffer::new()));
+        // `calloc`, which the compiler makes of an allocation of zeros, takes three times as long as `malloc`.
+        let view = Box::into_raw(Box::new(black_box(ffi::Py_buffer::new())));
         // SAFETY: a live object, attached, and our struct to fill.
         if unsafe { ffi::PyObject_GetBuffer(x.as_ptr(), view, flags) } != 0 {
             // SAFETY: the box made above; nothing was exported, so nothing else refers to it.
             drop(unsafe { Box::from_raw(view) });
             return Err(PyErr::fetch(x.py()));
         }
-        Ok(Self(view))
-    }
-
-    /// The exporter's description of the buffer.
-    pub(super) fn view(&self) -> &ffi::Py_buffer {
-        // SAFETY: filled by `get`, and not written until `self` is dropped (S10).
-        unsafe { &*self.0 }
-    }
-
-    /// The DLPack flag READ_ONLY if the buffer is.
-    pub(super) fn flags(&self) -> u64 {
-        match self.view().readonly {
-            0 => 0,
-            _ => DLPACK_FLAG_BITMASK_READ_ONLY,
-        }
+        // SAFETY: a box, filled above.
+        Ok(unsafe { Self::filled(view) })
     }
 
     /// The format of an element; NULL means bytes.
@@ -107,34 +86,11 @@ impl Buffer {
             )));
         }
         let only = [view.len as i64 / item];
-        let extents = self.shape(&only)?;
-        // A copy, because the snapshot takes over the buffer.
-        let (mut few, many) = (
-            [0; FEW],
-            if extents.len() > FEW {
-                extents.to_vec()
-            } else {
-                vec![]
-            },
-        );
-        let shape = match few.get_mut(..extents.len()) {
-            Some(few) => {
-                few.copy_from_slice(extents);
-                &*few
-            }
-            None => &many[..],
-        };
+        let shape = self.shape(&only)?;
         if self.is_indirect(shape.len()) {
             return Err(Error::refused(
                 "the buffer has suboffsets; expected strided elements in one block of memory",
             ));
-        }
-        let size = layout::size(shape)?;
-        if size.checked_mul(item) != Some(view.len as i64) {
-            return Err(Error::refused(format!(
-                "the buffer has {} bytes, but shape {shape:?} with itemsize {item} requires another number",
-                view.len
-            )));
         }
         let strides = self
             .strides(shape.len())
@@ -143,12 +99,16 @@ impl Buffer {
             .transpose()?;
         let meta = Meta::on_cpu(view.buf, dtype, flags);
         let checked = Checked::new(meta, shape, strides.as_deref())?;
-        Ok(checked.over(Source::Held(Box::new(self))))
+        if checked.size.checked_mul(item) != Some(view.len as i64) {
+            return Err(Error::refused(format!(
+                "the buffer has {} bytes, but shape {shape:?} with itemsize {item} requires another number",
+                view.len
+            )));
+        }
+        // The dimensions are the buffer's, so it moves when they have been copied.
+        Ok(checked.over(Source::Static).held_by(Source::Buffer(self)))
     }
 }
-
-/// Shapes of up to this many dimensions are read without an allocation.
-const FEW: usize = 8;
 
 /// Whether byte strides are those of contiguous memory in row-major order, also where they carry no meaning.
 fn is_compact(shape: &[i64], strides: &[i64], item: i64) -> bool {
@@ -161,45 +121,9 @@ fn is_compact(shape: &[i64], strides: &[i64], item: i64) -> bool {
     })
 }
 
-impl Buffer {
-    /// The exporter, for the garbage collector; NULL for a memoryview. In a cycle the collector would clear that while its
-    /// memory is still exported, which CPython does not survive (S10), so such a cycle is kept.
-    fn exporter(&self) -> *mut ffi::PyObject {
-        let exporter = self.view().obj;
-        // SAFETY: the buffer holds its exporter; only the type is looked at.
-        if !exporter.is_null() && unsafe { ffi::PyMemoryView_Check(exporter) } != 0 {
-            return null_mut();
-        }
-        exporter
-    }
-}
-
-impl Hold for Buffer {
-    fn objects(&self) -> [*mut ffi::PyObject; 2] {
-        [self.exporter(), null_mut()]
-    }
-}
-
 impl Hold for (PythonOwner, Buffer) {
     fn objects(&self) -> [*mut ffi::PyObject; 2] {
         [self.0.as_ptr(), self.1.exporter()]
-    }
-}
-
-impl Drop for Buffer {
-    fn drop(&mut self) {
-        let let_go = || {
-            give_up(|_py| {
-                // SAFETY: attached; `get` filled it, and this is the only release (S10).
-                unsafe { ffi::PyBuffer_Release(self.0) };
-                // SAFETY: the box that `get` made; after the release the exporter does not use it.
-                drop(unsafe { Box::from_raw(self.0) });
-            });
-        };
-        if !within(let_go) {
-            let this = Self(self.0);
-            later(|| drop(this));
-        }
     }
 }
 
@@ -212,13 +136,13 @@ impl Drop for Buffer {
 pub(crate) fn bytes(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
     let buffer = Buffer::get(x, ffi::PyBUF_STRIDED_RO)?;
     // SAFETY: attached, and filled by `get`.
-    if unsafe { ffi::PyBuffer_IsContiguous(buffer.0, b'C' as c_char) } == 0 {
+    if unsafe { ffi::PyBuffer_IsContiguous(buffer.view(), b'C' as c_char) } == 0 {
         return Err(Error::refused("the bytes of the buffer are not in C order").into());
     }
     let (place, length) = (buffer.view().buf, [buffer.view().len as i64]);
     let meta = Meta::on_cpu(place, BYTE, buffer.flags());
     let checked = Checked::new(meta, &length, None)?;
-    let source = Source::Held(Box::new(buffer));
+    let source = Source::Buffer(buffer);
     Ok(checked.with_usage(source, None))
 }
 
@@ -239,9 +163,13 @@ pub(super) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     Ok(Some(buffer.into_snapshot(flags)?))
 }
 
-/// Imports the buffer of `x` with these flags, whatever the buffer says of them.
+/// Imports the buffer of `x`, of row-major elements, with these flags, whatever the buffer says of them.
+///
+/// # Errors
+///
+/// The exporter's, also for another layout.
 pub(super) fn read(x: &Bound<'_, PyAny>, flags: u64) -> PyResult<Snapshot> {
-    let buffer = Buffer::get(x, ffi::PyBUF_FULL_RO)?;
+    let buffer = Buffer::get(x, ffi::PyBUF_ND | ffi::PyBUF_FORMAT)?;
     Ok(buffer.into_snapshot(flags)?)
 }
 

@@ -11,7 +11,7 @@ use pyo3::types::PyString;
 
 use crate::abi::{DLDataType, DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor};
 use crate::adapters::numpy;
-use crate::convert::target::Target;
+use crate::convert::target::{Importer, Target};
 use crate::copy::request::Request;
 use crate::cpython::call::attribute;
 use crate::cpython::modules::loaded_class;
@@ -61,16 +61,24 @@ impl Given {
     }
 
     /// Refuses a result with another dtype than the given one or the one `asked` for (JAX without x64 narrows 64-bit
-    /// types, MLX has no float64).
+    /// types, MLX has no float64). A library that keeps what it is given is asked once for each dtype.
     pub(super) fn check_dtype(
         &self,
         made: &Bound<'_, PyAny>,
         look: Option<&Bound<'_, PyAny>>,
-        namespace: &Bound<'_, PyAny>,
+        importer: &Importer<'_>,
         target: &Target<'_>,
         asked: Option<DLDataType>,
     ) -> PyResult<()> {
         let py = made.py();
+        let DLDataType { code, bits, lanes } = self.dtype;
+        let number = u32::from_le_bytes([code.0, bits, lanes as u8, (lanes >> 8) as u8]);
+        if let Some(kept) = importer.kept()
+            && kept.contains(number)?
+        {
+            return Ok(());
+        }
+        let namespace = &importer.namespace;
         let dtype_of = |made| seen(made).map(|snapshot| snapshot.meta().dtype);
         let found = match look {
             Some(look) => dtype_of(look),
@@ -93,6 +101,10 @@ impl Given {
                     }
                 )))
             }
+            Ok(found) if found == self.dtype => match importer.kept() {
+                Some(kept) => kept.add(number),
+                None => Ok(()),
+            },
             _ => Ok(()),
         }
     }

@@ -10,7 +10,7 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyModule, PyString, PyTuple, PyType};
+use pyo3::types::{PyModule, PySet, PyString, PyTuple, PyType};
 
 use crate::adapters::numpy;
 use crate::api::from_dlpack::is_tensor;
@@ -42,7 +42,8 @@ pub(crate) struct Importer<'py> {
     pub(crate) function: Bound<'py, PyAny>,
     /// Where the library's dtypes have their names; None if unknown.
     pub(crate) namespace: Bound<'py, PyAny>,
-    /// Called with an instance, returns what dlx reads in less time: the same memory; True for the instance; or None.
+    /// Called with an instance, returns what dlx reads in less time: the same memory; or None; or, for a library that
+    /// keeps what it is given, the set of dtypes that this has been seen of, and the instance is read.
     look: Bound<'py, PyAny>,
 }
 
@@ -50,6 +51,16 @@ pub(crate) struct Importer<'py> {
 static IMPORTERS: TypeMap<Py<PyTuple>, 16> = TypeMap::new();
 
 impl<'py> Importer<'py> {
+    /// The cached importer of a class that Python code cannot change, so that it can have got neither a table nor an
+    /// importer of its own.
+    #[inline(never)]
+    fn of_immutable(class: &Bound<'py, PyType>) -> PyResult<Option<Self>> {
+        match IMPORTERS.get(class.as_type_ptr()) {
+            Some(known) if is_immutable(class) => Self::lasting(known.bind(class.py())),
+            _ => Ok(None),
+        }
+    }
+
     /// Not inlined: classes with a table skip it.
     #[inline(never)]
     fn of(class: &Bound<'py, PyType>) -> PyResult<Self> {
@@ -57,12 +68,10 @@ impl<'py> Importer<'py> {
         // A class without the method is the most common; asking it by `getattr` would make an exception.
         let name = intern!(py, "from_dlpack");
         let question = if lacks(class, &[name]) {
-            if let Some(known) = IMPORTERS.get(class.as_type_ptr()) {
-                let (this, lasts) = Self::read(known.bind(py))?;
-                let now = || attribute(&this.namespace, name);
-                if lasts.is_truthy()? || now()?.is_some_and(|now| now.is(&this.function)) {
-                    return Ok(this);
-                }
+            if let Some(known) = IMPORTERS.get(class.as_type_ptr())
+                && let Some(this) = Self::lasting(known.bind(py))?
+            {
+                return Ok(this);
             }
             intern!(py, "importing_by_package")
         } else {
@@ -76,6 +85,14 @@ impl<'py> Importer<'py> {
         Ok(this)
     }
 
+    /// A cached answer of `dlx._provided`, if it still holds.
+    fn lasting(known: &Bound<'py, PyTuple>) -> PyResult<Option<Self>> {
+        let (this, lasts) = Self::read(known)?;
+        let now = || attribute(&this.namespace, intern!(known.py(), "from_dlpack"));
+        let holds = lasts.is_truthy()? || now()?.is_some_and(|now| now.is(&this.function));
+        Ok(holds.then_some(this))
+    }
+
     /// An answer of `dlx._provided`, and how long it holds.
     fn read(found: &Bound<'py, PyTuple>) -> PyResult<(Self, Bound<'py, PyAny>)> {
         let this = Self {
@@ -86,12 +103,17 @@ impl<'py> Importer<'py> {
         Ok((this, found.get_item(3)?))
     }
 
+    /// The dtypes that the library has been seen to keep, if it keeps whatever it is given: as numbers.
+    pub(crate) fn kept(&self) -> Option<&Bound<'py, PySet>> {
+        self.look.cast::<PySet>().ok()
+    }
+
     /// The memory of `made`, if there is a shorter look at it than by its own protocols.
     pub(crate) fn look(&self, made: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
         if self.look.is_none() {
             return None;
         }
-        if self.look.cast_exact::<PyBool>().is_ok() {
+        if self.kept().is_some() {
             return Some(made.clone());
         }
         // Whatever fails here, the object's own protocols tell, too.
@@ -117,6 +139,8 @@ impl<'py> Target<'py> {
         let class = class.clone();
         let via = if let Some(table) = TABLES.get(class.as_type_ptr()) {
             Via::Table(*table)
+        } else if let Some(importer) = Importer::of_immutable(&class)? {
+            Via::Function(importer)
         } else if Tensor::is_class(&class)? {
             Via::Tensor
         } else if numpy::is_subclass_of_ndarray(&class)? {

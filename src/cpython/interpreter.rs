@@ -124,6 +124,11 @@ pub(crate) fn finalize() {
     FINALIZING.store(true, Ordering::Release);
 }
 
+/// Whether Python references are leaked by now.
+pub(crate) fn is_finalizing() -> bool {
+    FINALIZING.load(Ordering::Acquire)
+}
+
 /// Binds dlx to this interpreter and refuses a second one: caches and types are per process.
 pub(crate) fn one_interpreter(_: Python<'_>) -> PyResult<()> {
     static INTERPRETER: AtomicI64 = AtomicI64::new(-1);
@@ -164,7 +169,7 @@ pub(crate) fn attach_uncounted<R>(body: impl FnOnce(Python<'_>) -> R) -> Option<
         }
     }
     // SAFETY: callable at any time.
-    if FINALIZING.load(Ordering::Acquire) || unsafe { ffi::Py_IsInitialized() } == 0 {
+    if is_finalizing() || unsafe { ffi::Py_IsInitialized() } == 0 {
         return None;
     }
     // SAFETY: there is an interpreter, and it has not begun to exit (S5).
@@ -227,7 +232,7 @@ impl PythonOwner {
 
 impl DropAttached for PythonOwner {
     fn drop_attached(mut self, py: Python<'_>) {
-        if FINALIZING.load(Ordering::Acquire) {
+        if is_finalizing() {
             return std::mem::forget(self);
         }
         let Some(object) = self.0.take() else {

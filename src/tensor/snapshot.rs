@@ -9,7 +9,7 @@ mod import;
 mod source;
 mod wrapped;
 
-use std::mem::replace;
+use std::mem::{forget, replace};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
@@ -139,6 +139,17 @@ impl Snapshot {
         dimension: impl Fn(usize) -> (i64, i64),
     ) -> Self {
         Self::new(meta, source, None, ndim, dimension)
+    }
+
+    /// The snapshot, held by `source`: for one that was just made over memory that `source` describes, too.
+    #[inline(always)]
+    pub(crate) fn held_by(mut self, source: Source) -> Self {
+        match self.0.get_mut() {
+            Some(fields) => fields.source = source,
+            // Leaked rather than freed under the others.
+            None => forget(source),
+        }
+        self
     }
 
     /// New uninitialized CPU memory, contiguous in row-major order.

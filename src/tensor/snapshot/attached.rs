@@ -13,13 +13,17 @@ impl DropAttached for Snapshot {
     fn drop_attached(self, py: Python<'_>) {
         // Views, and snapshots with streams or other references, take the slow path.
         let taken = self.0.take_if(|fields| {
-            let is_foreign = matches!(fields.source, Source::Versioned(_) | Source::Python(_));
+            let is_foreign = matches!(
+                fields.source,
+                Source::Versioned(_) | Source::Python(_) | Source::Buffer(_)
+            );
             is_foreign && fields.usage.is_none()
         });
         match taken {
             Ok(Fields { source, .. }) => match source {
                 Source::Versioned(managed) => drop(managed),
                 Source::Python(owner) => owner.drop_attached(py),
+                Source::Buffer(buffer) => buffer.drop_attached(py),
                 _ => {}
             },
             Err(shared) => drop_shared(shared),

@@ -11,6 +11,7 @@ use crate::abi::*;
 use crate::cpython::interpreter::PythonOwner;
 use crate::stream::usage::StreamUsage;
 use crate::tensor::device_memory::DeviceMemory;
+use crate::tensor::held_buffer::Buffer;
 use crate::tensor::managed::{Managed, ManagedVersioned};
 use crate::tensor::memory::Memory;
 
@@ -47,6 +48,8 @@ pub(crate) enum Source {
     Legacy(#[expect(dead_code, reason = "held for its deleter")] Managed<DLManagedTensor>),
     /// Memory owned by a Python object, passed to `from_pointer`.
     Python(PythonOwner),
+    /// Memory that a Python buffer holds.
+    Buffer(Buffer),
     /// dlx's own host memory.
     Memory(#[expect(dead_code, reason = "held for its memory")] Memory),
     /// dlx's own device memory.
@@ -80,6 +83,7 @@ impl Source {
     pub(crate) fn objects(&self) -> [*mut ffi::PyObject; 2] {
         match self {
             Self::Python(owner) => owner.objects(),
+            Self::Buffer(buffer) => [buffer.exporter(), null_mut()],
             Self::Held(held) => held.objects(),
             Self::Part(whole) => whole.objects(),
             _ => [null_mut(); 2],
