@@ -13,6 +13,7 @@ import math
 import pickle
 import sys
 from io import BytesIO
+from pickle import PickleBuffer
 
 from ._core import (
     DType,
@@ -47,20 +48,29 @@ _READ_ONLY, _PADDED = 1, 4  # as in dlpack.h
 _IN_BAND = 8  # The bytes are of a pickle, which nobody writes to: a copy may.
 
 # Whose tensors arrive as what they were: the package and the name of the exact class,
-# and the module to import there.
+# and the module to import there, with the class by which others know it.
 _LIBRARIES = {
-    "numpy": ("numpy", "ndarray", "numpy"),
-    "torch": ("torch", "Tensor", "torch"),
-    "jax": ("jaxlib", "ArrayImpl", "jax"),
-    "mlx": ("mlx", "array", "mlx.core"),
+    "numpy": ("numpy", "ndarray", "numpy", "ndarray"),
+    "torch": ("torch", "Tensor", "torch", "Tensor"),
+    "jax": ("jaxlib", "ArrayImpl", "jax", "Array"),
+    "mlx": ("mlx", "array", "mlx.core", "array"),
 }
 _PAIRS = "torch.float4_e2m1fn_x2"
-_WORDS = {entry[:2]: word for word, entry in _LIBRARIES.items()}
+_WORDS = {(entry[1], entry[0]): word for word, entry in _LIBRARIES.items()}
+_NAMES = {name for name, _ in _WORDS}
+
+# Asked of `type`, because a metaclass may answer otherwise.
+_name_of = type.__dict__["__name__"].__get__
+_module_of = type.__dict__["__module__"].__get__
+
+# What was found once, and cannot change: the libraries of exact classes, and the dtypes
+# of dlx that those of libraries are.
+_words_found: dict[type, str] = {}
+_dtypes_found: dict[object, DType] = {}
 
 
-def _check_order() -> None:
-    if sys.byteorder != "little":
-        raise BufferError("pickled tensors are little-endian; this machine is not")
+def _other_order() -> BufferError:
+    return BufferError("pickled tensors are little-endian; this machine is not")
 
 
 def _on_host(t: Tensor) -> Tensor:
@@ -102,37 +112,48 @@ def _repeats(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return reached < math.prod(shape)
 
 
-def _leave(
-    t: Tensor, protocol: int, target: str | type[ExchangeMixin] = "dlx"
-) -> tuple[Callable[..., object], tuple[object, ...]]:
-    """Return what ``pickle`` writes for ``t``, which arrives as ``target``."""
-    _check_order()
+def _strided(
+    t: Tensor, target: str | type[ExchangeMixin]
+) -> tuple[Tensor, memoryview, tuple[int, ...] | None]:
+    """Return how a tensor travels that has no bytes in row-major order: with strides.
+
+    On a device it is refused, or what travels is a copy.
+    """
     if t.device != "cpu":
         t = _on_host(t)
     # Arrays of these libraries take no strides, so they get no memory but this.
     if target in ("jax", "mlx") and not t.is_contiguous:
         t = t.to(device="cpu", copy=True)
     raw, strides = _dense(t)
-    given, flags = None if t.is_contiguous else strides, _PADDED * t.is_padded
+    given = None if t.is_contiguous else strides
     # What writes to a repeated element writes to others. torch takes that.
     if t.readonly or (given and target != "torch" and _repeats(t.shape, strides)):
-        flags |= _READ_ONLY
         raw = raw.toreadonly()
+    return t, raw, given
+
+
+def _leave(
+    t: Tensor, protocol: int, target: str | type[ExchangeMixin] = "dlx"
+) -> tuple[Callable[..., object], tuple[object, ...]]:
+    """Return what ``pickle`` writes for ``t``, which arrives as ``target``."""
+    if sys.byteorder != "little":
+        raise _other_order()
+    strides = None
+    try:
+        raw = t.raw() if t.is_contiguous else None
+    except BufferError:  # It is on a device, or begins within a byte.
+        raw = None
+    if raw is None:
+        t, raw, strides = _strided(t, target)
+    flags = _PADDED * t.is_padded | _READ_ONLY * raw.readonly
     buffer: object
     if protocol >= 5:
-        buffer = pickle.PickleBuffer(raw)
+        buffer = PickleBuffer(raw)
     else:
         buffer, flags = bytes(raw), flags | _IN_BAND
     dtype = t.dtype
-    return _arrive, (
-        _VERSION,
-        target,
-        t.shape,
-        given,
-        (dtype.code, dtype.bits, dtype.lanes),
-        flags,
-        buffer,
-    )
+    triple = (dtype.code, dtype.bits, dtype.lanes)
+    return _arrive, (_VERSION, target, t.shape, strides, triple, flags, buffer)
 
 
 def _tensor(
@@ -147,22 +168,29 @@ def _tensor(
     if flags & ~(_READ_ONLY | _PADDED | _IN_BAND):
         raise ValueError(f"flags {flags} are not known")
     view = memoryview(buffer)
-    keywords: dict[str, Any] = {"padded": bool(flags & _PADDED)}
     if target == "torch":
         if strides is not None and min(strides) < 0:
             raise ValueError(f"torch has no strides {strides}")
         # Its tensors are never read-only. Only the bytes are copied: no stride changes.
-        keywords["copy"] = view.readonly or None
+        readonly, copy = False, view.readonly or None
     else:
-        keywords["readonly"] = bool(flags & _READ_ONLY)
-        keywords["copy"] = flags & (_IN_BAND | _READ_ONLY) == _IN_BAND or None
-        if target in ("jax", "mlx") and strides is not None:
+        if strides is not None and target in ("jax", "mlx"):
             raise ValueError(f"{target} has no strides {strides}")
-    tensor = from_buffer(buffer, shape, DType(dtype), strides=strides, **keywords)
-    if tensor.span[1] != view.nbytes:
-        raise ValueError(
-            f"{tensor} takes {tensor.span[1]} bytes, but there are {view.nbytes}"
-        )
+        readonly = bool(flags & _READ_ONLY)
+        copy = flags & (_IN_BAND | _READ_ONLY) == _IN_BAND or None
+    padded = bool(flags & _PADDED)
+    tensor = from_buffer(
+        buffer,
+        shape,
+        dtype,
+        strides=strides,
+        copy=copy,
+        readonly=readonly,
+        padded=padded,
+    )
+    taken = tensor.nbytes if strides is None else tensor.span[1]
+    if taken != view.nbytes:
+        raise ValueError(f"{tensor} takes {taken} bytes, but there are {view.nbytes}")
     return tensor
 
 
@@ -177,12 +205,14 @@ def _arrive(version: int, *fields: Any) -> object:
             f"the pickled tensor has version {version}; dlx {__version__} reads "
             f"version {_VERSION}: use the same dlx here as where it was pickled"
         )
-    _check_order()
+    if sys.byteorder != "little":
+        raise _other_order()
     try:
-        tensor = _tensor(*fields)
+        target, shape, strides, dtype, flags, buffer = fields
+        tensor = _tensor(target, shape, strides, dtype, flags, buffer)
     except (TypeError, ValueError, ArithmeticError) as error:
         raise BufferError(f"the pickled tensor is damaged: {error}") from error
-    return _delivered(tensor, fields[0])
+    return _delivered(tensor, target)
 
 
 def _delivered(tensor: Tensor, target: object) -> object:
@@ -197,12 +227,13 @@ def _delivered(tensor: Tensor, target: object) -> object:
             f"{', '.join(map(repr, _LIBRARIES))} or a mixin class"
         )
     shared = tensor
-    if target == "jax":
+    if target == "jax" and tensor.readonly:
         # It never writes to an array, and copies what is called read-only.
         shared = from_pointer(tensor.data_ptr, tensor.shape, tensor.dtype, owner=tensor)
-    package, _, module = _LIBRARIES[target]
+    package, _, module, name = _LIBRARIES[target]
     try:
-        return convert(shared, module)
+        # The class is found sooner than the module.
+        return convert(shared, getattr(sys.modules.get(module), name, module))
     except ModuleNotFoundError as error:
         if error.name not in (package, module, target):
             raise
@@ -211,13 +242,20 @@ def _delivered(tensor: Tensor, target: object) -> object:
 
 def _word(kind: type) -> str | None:
     """Return the library whose tensors are of exactly this class."""
-    if not isinstance(module := kind.__module__, str):
+    if (name := _name_of(kind)) not in _NAMES:
         return None
-    word = _WORDS.get((module.partition(".")[0], kind.__name__))
+    if not isinstance(package := _module_of(kind), str):
+        return None
+    word = _WORDS.get((name, package.partition(".")[0]))
     if word is None:
         return None
-    _, name, module = _LIBRARIES[word]
-    return word if getattr(sys.modules.get(module), name, kind) is kind else None
+    _, name, module, _ = _LIBRARIES[word]
+    library = sys.modules.get(module)
+    if getattr(library, name, kind) is not kind:
+        return None
+    if library is not None:
+        _words_found[kind] = word
+    return word
 
 
 def _exact(cls: type) -> list[type]:
@@ -245,6 +283,25 @@ def _target(x: object) -> str | type[ExchangeMixin]:
     return _word(type(x)) or "dlx"
 
 
+def _of_library(word: str, x: Any) -> Tensor | None:
+    """Return what says all that there is to say of ``x``, which can be remade of it."""
+    try:
+        t = from_dlpack(x)
+    except (BufferError, RuntimeError, TypeError, ValueError):
+        return None
+    dtype, given = t.dtype, x.dtype
+    if dtype != _dtypes_found.get(given):
+        # torch's pairs have a name of their own, and its int4 is exported as uint8.
+        if dtype != given and (dtype.name, str(given)) != ("float4_e2m1fnx2", _PAIRS):
+            return None
+        _dtypes_found[given] = dtype
+    if word == "torch":
+        lost = x.__dict__
+    else:
+        lost = word != "numpy" and (dtype.bits < 8 or getattr(x, "weak_type", False))
+    return None if lost else t
+
+
 def _described(target: object, x: Any) -> Tensor | None:
     """Return the tensor of dlx that says all that there is to say of one, if any.
 
@@ -252,25 +309,30 @@ def _described(target: object, x: Any) -> Tensor | None:
     """
     if target == "dlx" or not isinstance(target, str):
         return from_dlpack(x)
-    try:
-        tensor = from_dlpack(x)
-    except (BufferError, RuntimeError, TypeError, ValueError):
-        return None
-    return tensor if _is_all(target, x, tensor) else None
+    return _of_library(target, x)
 
 
-def _is_all(word: str, x: Any, t: Tensor) -> bool:
-    """Whether ``t`` says all that there is to say of ``x``, and ``x`` can be remade."""
-    name, dtype = t.dtype.name, str(x.dtype)
-    # torch's pairs have a name of their own, and its int4 is exported as uint8.
-    if t.dtype != x.dtype and (name, dtype) != ("float4_e2m1fnx2", _PAIRS):
-        return False
-    if word == "torch":
-        return not x.__dict__
-    return word == "numpy" or (t.dtype.bits >= 8 and not getattr(x, "weak_type", False))
+class _Pickler(pickle.Pickler):
+    """A pickler that reduces tensors of other libraries, in protocol 5.
+
+    The next one is this with other defaults, which take as long as a small pickle.
+    """
+
+    _protocol = 5
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Reduce a tensor of another library; leave all else to ``pickle``."""
+        word = _words_found.get(type(obj)) or _word(type(obj))
+        # NumPy itself leaves its own dtypes out of band, but not those of ml_dtypes.
+        if word is None or (word == "numpy" and obj.dtype.isbuiltin != 2):
+            return NotImplemented
+        tensor = _of_library(word, obj)
+        if tensor is None:
+            return NotImplemented
+        return _leave(tensor, self._protocol, word)
 
 
-class Pickler(pickle.Pickler):
+class Pickler(_Pickler):
     """A ``pickle.Pickler`` that also pickles tensors of torch, JAX and MLX by dlx.
 
     They arrive as what they were, or as `dlx.Tensor` where the library is missing.
@@ -286,7 +348,7 @@ class Pickler(pickle.Pickler):
         protocol: int | None = None,
         *,
         fix_imports: bool = True,
-        buffer_callback: Callable[[pickle.PickleBuffer], Any] | None = None,
+        buffer_callback: Callable[[PickleBuffer], Any] | None = None,
     ) -> None:
         """Write to ``file``, and pass each buffer to ``buffer_callback``."""
         protocol = 5 if protocol is None or protocol < 0 else protocol
@@ -295,28 +357,19 @@ class Pickler(pickle.Pickler):
         )
         self._protocol = protocol
 
-    def reducer_override(self, obj: Any) -> Any:
-        """Reduce a tensor of another library; leave all else to ``pickle``."""
-        word = _word(type(obj))
-        # NumPy itself leaves its own dtypes out of band, but not those of ml_dtypes.
-        if word is None or (word == "numpy" and obj.dtype.isbuiltin != 2):
-            return NotImplemented
-        tensor = _described(word, obj)
-        if tensor is None:
-            return NotImplemented
-        return _leave(tensor, self._protocol, word)
-
 
 def dumps(
     obj: object,
     protocol: int | None = None,
     *,
     fix_imports: bool = True,
-    buffer_callback: Callable[[pickle.PickleBuffer], Any] | None = None,
+    buffer_callback: Callable[[PickleBuffer], Any] | None = None,
 ) -> bytes:
     """Return the pickle of ``obj``, as ``pickle.dumps`` but written by `Pickler`."""
     file = BytesIO()
-    Pickler(
-        file, protocol, fix_imports=fix_imports, buffer_callback=buffer_callback
-    ).dump(obj)
+    protocol = 5 if protocol is None or protocol < 0 else protocol
+    pickler = _Pickler(file, protocol, fix_imports, buffer_callback)
+    if protocol != 5:
+        pickler._protocol = protocol
+    pickler.dump(obj)
     return file.getvalue()
