@@ -48,12 +48,12 @@ _READ_ONLY, _PADDED = 1, 4  # as in dlpack.h
 _IN_BAND = 8  # The bytes are of a pickle, which nobody writes to: a copy may.
 
 # Whose tensors arrive as what they were: the package and the name of the exact class,
-# and the module to import there, with the class by which others know it.
+# and the module to import there.
 _LIBRARIES = {
-    "numpy": ("numpy", "ndarray", "numpy", "ndarray"),
-    "torch": ("torch", "Tensor", "torch", "Tensor"),
-    "jax": ("jaxlib", "ArrayImpl", "jax", "Array"),
-    "mlx": ("mlx", "array", "mlx.core", "array"),
+    "numpy": ("numpy", "ndarray", "numpy"),
+    "torch": ("torch", "Tensor", "torch"),
+    "jax": ("jaxlib", "ArrayImpl", "jax"),
+    "mlx": ("mlx", "array", "mlx.core"),
 }
 _PAIRS = "torch.float4_e2m1fn_x2"
 _WORDS = {(entry[1], entry[0]): word for word, entry in _LIBRARIES.items()}
@@ -63,10 +63,14 @@ _NAMES = {name for name, _ in _WORDS}
 _name_of = type.__dict__["__name__"].__get__
 _module_of = type.__dict__["__module__"].__get__
 
-# What was found once, and cannot change: the libraries of exact classes, and the dtypes
-# of dlx that those of libraries are.
+# What libraries raise that cannot export a tensor.
+_REFUSALS = BufferError, RuntimeError, TypeError, ValueError
+
+# What was found once, and cannot change: the libraries of exact classes, the class of
+# each library, and what a dtype of a library is in DLPack.
 _words_found: dict[type, str] = {}
-_dtypes_found: dict[object, DType] = {}
+_classes_found: dict[str, type] = {}
+_dtypes_found: dict[object, tuple[int, int, int]] = {}
 
 
 def _other_order() -> BufferError:
@@ -112,6 +116,10 @@ def _repeats(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return reached < math.prod(shape)
 
 
+def _triple(dtype: DType) -> tuple[int, int, int]:
+    return dtype.code, dtype.bits, dtype.lanes
+
+
 def _strided(
     t: Tensor, target: str | type[ExchangeMixin]
 ) -> tuple[Tensor, memoryview, tuple[int, ...] | None]:
@@ -133,7 +141,10 @@ def _strided(
 
 
 def _leave(
-    t: Tensor, protocol: int, target: str | type[ExchangeMixin] = "dlx"
+    t: Tensor,
+    protocol: int,
+    target: str | type[ExchangeMixin] = "dlx",
+    dtype: tuple[int, int, int] | None = None,
 ) -> tuple[Callable[..., object], tuple[object, ...]]:
     """Return what ``pickle`` writes for ``t``, which arrives as ``target``."""
     if sys.byteorder != "little":
@@ -145,15 +156,17 @@ def _leave(
         raw = None
     if raw is None:
         t, raw, strides = _strided(t, target)
-    flags = _PADDED * t.is_padded | _READ_ONLY * raw.readonly
+    flags = _READ_ONLY if raw.readonly else 0
+    if t.is_padded:
+        flags |= _PADDED
     buffer: object
     if protocol >= 5:
         buffer = PickleBuffer(raw)
     else:
         buffer, flags = bytes(raw), flags | _IN_BAND
-    dtype = t.dtype
-    triple = (dtype.code, dtype.bits, dtype.lanes)
-    return _arrive, (_VERSION, target, t.shape, strides, triple, flags, buffer)
+    if dtype is None:
+        dtype = _triple(t.dtype)
+    return _arrive, (_VERSION, target, t.shape, strides, dtype, flags, buffer)
 
 
 def _tensor(
@@ -230,14 +243,17 @@ def _delivered(tensor: Tensor, target: object) -> object:
     if target == "jax" and tensor.readonly:
         # It never writes to an array, and copies what is called read-only.
         shared = from_pointer(tensor.data_ptr, tensor.shape, tensor.dtype, owner=tensor)
-    package, _, module, name = _LIBRARIES[target]
+    if (like := _classes_found.get(target)) is not None:
+        return convert(shared, like)
+    package, _, module = _LIBRARIES[target]
     try:
-        # The class is found sooner than the module.
-        return convert(shared, getattr(sys.modules.get(module), name, module))
+        made = convert(shared, module)
     except ModuleNotFoundError as error:
         if error.name not in (package, module, target):
             raise
         return tensor  # There is no such library here.
+    _classes_found[target] = type(made)
+    return made
 
 
 def _word(kind: type) -> str | None:
@@ -249,7 +265,7 @@ def _word(kind: type) -> str | None:
     word = _WORDS.get((name, package.partition(".")[0]))
     if word is None:
         return None
-    _, name, module, _ = _LIBRARIES[word]
+    _, name, module = _LIBRARIES[word]
     library = sys.modules.get(module)
     if getattr(library, name, kind) is not kind:
         return None
@@ -283,23 +299,23 @@ def _target(x: object) -> str | type[ExchangeMixin]:
     return _word(type(x)) or "dlx"
 
 
-def _of_library(word: str, x: Any) -> Tensor | None:
-    """Return what says all that there is to say of ``x``, which can be remade of it."""
-    try:
-        t = from_dlpack(x)
-    except (BufferError, RuntimeError, TypeError, ValueError):
-        return None
-    dtype, given = t.dtype, x.dtype
+def _whole(word: str, x: Any, t: Tensor) -> tuple[int, int, int] | None:
+    """Return the dtype of ``t`` if it says all that there is to say of ``x``.
+
+    None if it does not, or if the library could not make ``x`` of it.
+    """
+    dtype, given = _triple(t.dtype), x.dtype
     if dtype != _dtypes_found.get(given):
         # torch's pairs have a name of their own, and its int4 is exported as uint8.
-        if dtype != given and (dtype.name, str(given)) != ("float4_e2m1fnx2", _PAIRS):
+        names = t.dtype.name, str(given)
+        if t.dtype != given and names != ("float4_e2m1fnx2", _PAIRS):
             return None
         _dtypes_found[given] = dtype
     if word == "torch":
         lost = x.__dict__
     else:
-        lost = word != "numpy" and (dtype.bits < 8 or getattr(x, "weak_type", False))
-    return None if lost else t
+        lost = word != "numpy" and (dtype[1] < 8 or getattr(x, "weak_type", False))
+    return None if lost else dtype
 
 
 def _described(target: object, x: Any) -> Tensor | None:
@@ -309,7 +325,11 @@ def _described(target: object, x: Any) -> Tensor | None:
     """
     if target == "dlx" or not isinstance(target, str):
         return from_dlpack(x)
-    return _of_library(target, x)
+    try:
+        t = from_dlpack(x)
+    except _REFUSALS:
+        return None
+    return t if _whole(target, x, t) else None
 
 
 class _Pickler(pickle.Pickler):
@@ -318,6 +338,7 @@ class _Pickler(pickle.Pickler):
     The next one is this with other defaults, which take as long as a small pickle.
     """
 
+    __slots__ = ()
     _protocol = 5
 
     def reducer_override(self, obj: Any) -> Any:
@@ -326,10 +347,12 @@ class _Pickler(pickle.Pickler):
         # NumPy itself leaves its own dtypes out of band, but not those of ml_dtypes.
         if word is None or (word == "numpy" and obj.dtype.isbuiltin != 2):
             return NotImplemented
-        tensor = _of_library(word, obj)
-        if tensor is None:
+        try:
+            t = from_dlpack(obj)
+        except _REFUSALS:
             return NotImplemented
-        return _leave(tensor, self._protocol, word)
+        dtype = _whole(word, obj, t)
+        return _leave(t, self._protocol, word, dtype) if dtype else NotImplemented
 
 
 class Pickler(_Pickler):
@@ -368,8 +391,11 @@ def dumps(
     """Return the pickle of ``obj``, as ``pickle.dumps`` but written by `Pickler`."""
     file = BytesIO()
     protocol = 5 if protocol is None or protocol < 0 else protocol
-    pickler = _Pickler(file, protocol, fix_imports, buffer_callback)
-    if protocol != 5:
-        pickler._protocol = protocol
+    if protocol == 5:
+        pickler = _Pickler(file, 5, fix_imports, buffer_callback)
+    else:
+        pickler = Pickler(
+            file, protocol, fix_imports=fix_imports, buffer_callback=buffer_callback
+        )
     pickler.dump(obj)
     return file.getvalue()
