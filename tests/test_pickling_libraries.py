@@ -134,7 +134,7 @@ def kinds_of_torch() -> dict[str, Any]:
     """More kinds of exactly `torch.Tensor` that are more than bytes."""
     torch = requires("torch")
     kept: list[Any] = []
-    torch.func.vmap(lambda x: kept.append(x) or x)(torch.zeros(2, 3))
+    torch.func.vmap(lambda x: (kept.append(x), x)[1])(torch.zeros(2, 3))
     nibbles = torch.zeros(4, dtype=torch.uint8).view(torch.int4)
     return {
         **{name: x for name, x in as_ever().items() if type(x) is torch.Tensor},
@@ -331,7 +331,7 @@ class Unnamed(type):
     """A metaclass that does not say what its classes are called."""
 
     @property
-    def __name__(self) -> str:
+    def __name__(self) -> str:  # type: ignore[override]
         """Raise."""
         raise RuntimeError("no name")
 
