@@ -134,7 +134,12 @@ def kinds_of_torch() -> dict[str, Any]:
     """More kinds of exactly `torch.Tensor` that are more than bytes."""
     torch = requires("torch")
     kept: list[Any] = []
-    torch.func.vmap(lambda x: (kept.append(x), x)[1])(torch.zeros(2, 3))
+
+    def keep(x: Any) -> Any:
+        kept.append(x)
+        return x
+
+    torch.func.vmap(keep)(torch.zeros(2, 3))
     nibbles = torch.zeros(4, dtype=torch.uint8).view(torch.int4)
     return {
         **{name: x for name, x in as_ever().items() if type(x) is torch.Tensor},
