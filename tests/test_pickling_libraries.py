@@ -130,6 +130,56 @@ def test_what_dlpack_cannot_describe_is_pickled_as_ever(name: str) -> None:
     assert y.__dict__ == x.__dict__
 
 
+def kinds_of_torch() -> dict[str, Any]:
+    """More kinds of exactly `torch.Tensor` that are more than bytes."""
+    torch = requires("torch")
+    kept: list[Any] = []
+
+    def keep(x: Any) -> Any:
+        kept.append(x)
+        return x
+
+    torch.func.vmap(keep)(torch.zeros(2, 3))
+    nibbles = torch.zeros(4, dtype=torch.uint8).view(torch.int4)
+    return {
+        **{name: x for name, x in as_ever().items() if type(x) is torch.Tensor},
+        "negative view": torch._neg_view(torch.ones(2)),
+        "rows": torch.eye(2).to_sparse_csr(),
+        "quantized": torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.quint8),
+        "nested": torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),
+        "zeros without memory": torch._efficientzerotensor((2,)),
+        "functional": torch._to_functional_tensor(torch.ones(2)),
+        "batched": kept[0],
+        "int4": nibbles,
+    }
+
+
+@pytest.mark.filterwarnings("ignore")  # Some of these kinds are beta, or deprecated.
+def test_what_is_remembered_of_a_class_says_nothing_of_a_tensor() -> None:
+    """docs/design.md, Between processes: each tensor is asked what it is."""
+    torch = requires("torch")
+    reduce = Pickler(io.BytesIO()).reducer_override
+    for plain in torch.zeros(2), torch.zeros(2, dtype=torch.complex64):
+        assert reduce(plain) is not NotImplemented
+    for name, x in kinds_of_torch().items():
+        assert type(x) is torch.Tensor
+        assert reduce(x) is NotImplemented, name
+
+
+@pytest.mark.parametrize("protocol", [4, 5])
+def test_a_library_arrives_the_second_time_as_the_first(protocol: int) -> None:
+    """docs/design.md, Between processes: by what was found then, and as writable."""
+    torch, jnp = requires("torch"), requires("jax.numpy")
+    each = torch.ones(3), jnp.ones(3, "bfloat16"), np.ones(3, ml_dtypes.bfloat16)
+    text = dumps(each, protocol)
+    for _ in range(2):
+        back = pickle.loads(text)
+        assert [type(x) for x in back] == [type(x) for x in each]
+        assert [str(x.dtype) for x in back] == [str(x.dtype) for x in each]
+        back[0][0] = back[2][0] = 7
+        assert [float(x.sum()) for x in back] == [9, 3, 9]
+
+
 def test_the_parameters_of_a_model_go_out_of_band() -> None:
     """docs/sharing.md, Other libraries: what torch pickles as parts of others."""
     torch = requires("torch")
@@ -280,6 +330,26 @@ def test_the_arguments_are_those_of_pickle() -> None:
     assert dumps(1, 0) == pickle.dumps(1, 0)
     with pytest.raises(ValueError, match="protocol >= 5"):
         dumps(1, 4, buffer_callback=print)
+
+
+class Unnamed(type):
+    """A metaclass that does not say what its classes are called."""
+
+    @property
+    def __name__(self) -> str:  # type: ignore[override]
+        """Raise."""
+        raise RuntimeError("no name")
+
+
+class Quiet(metaclass=Unnamed):
+    """What pickle asks for no `__name__`."""
+
+
+def test_a_class_without_a_name_is_pickled_as_by_pickle() -> None:
+    """docs/design.md, Between processes: `type` is asked, not the metaclass."""
+    x = Quiet()
+    assert dumps(x) == pickle.dumps(x, 5)
+    assert type(pickle.loads(dumps(x))) is Quiet
 
 
 def test_a_class_that_calls_itself_tensor_is_left_alone() -> None:

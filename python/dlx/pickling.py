@@ -13,6 +13,7 @@ import math
 import pickle
 import sys
 from io import BytesIO
+from pickle import PickleBuffer
 
 from ._core import (
     DType,
@@ -55,12 +56,25 @@ _LIBRARIES = {
     "mlx": ("mlx", "array", "mlx.core"),
 }
 _PAIRS = "torch.float4_e2m1fn_x2"
-_WORDS = {entry[:2]: word for word, entry in _LIBRARIES.items()}
+_WORDS = {(entry[1], entry[0]): word for word, entry in _LIBRARIES.items()}
+_NAMES = {name for name, _ in _WORDS}
+
+# Asked of `type`, because a metaclass may answer otherwise.
+_name_of = type.__dict__["__name__"].__get__
+_module_of = type.__dict__["__module__"].__get__
+
+# What libraries raise that cannot export a tensor.
+_REFUSALS = BufferError, RuntimeError, TypeError, ValueError
+
+# What was found once, and cannot change: the libraries of exact classes, the class of
+# each library, and what a dtype of a library is in DLPack.
+_words_found: dict[type, str] = {}
+_classes_found: dict[str, type] = {}
+_dtypes_found: dict[object, tuple[int, int, int]] = {}
 
 
-def _check_order() -> None:
-    if sys.byteorder != "little":
-        raise BufferError("pickled tensors are little-endian; this machine is not")
+def _other_order() -> BufferError:
+    return BufferError("pickled tensors are little-endian; this machine is not")
 
 
 def _on_host(t: Tensor) -> Tensor:
@@ -102,37 +116,57 @@ def _repeats(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     return reached < math.prod(shape)
 
 
-def _leave(
-    t: Tensor, protocol: int, target: str | type[ExchangeMixin] = "dlx"
-) -> tuple[Callable[..., object], tuple[object, ...]]:
-    """Return what ``pickle`` writes for ``t``, which arrives as ``target``."""
-    _check_order()
+def _triple(dtype: DType) -> tuple[int, int, int]:
+    return dtype.code, dtype.bits, dtype.lanes
+
+
+def _strided(
+    t: Tensor, target: str | type[ExchangeMixin]
+) -> tuple[Tensor, memoryview, tuple[int, ...] | None]:
+    """Return how a tensor travels that has no bytes in row-major order: with strides.
+
+    On a device it is refused, or what travels is a copy.
+    """
     if t.device != "cpu":
         t = _on_host(t)
     # Arrays of these libraries take no strides, so they get no memory but this.
     if target in ("jax", "mlx") and not t.is_contiguous:
         t = t.to(device="cpu", copy=True)
     raw, strides = _dense(t)
-    given, flags = None if t.is_contiguous else strides, _PADDED * t.is_padded
+    given = None if t.is_contiguous else strides
     # What writes to a repeated element writes to others. torch takes that.
     if t.readonly or (given and target != "torch" and _repeats(t.shape, strides)):
-        flags |= _READ_ONLY
         raw = raw.toreadonly()
+    return t, raw, given
+
+
+def _leave(
+    t: Tensor,
+    protocol: int,
+    target: str | type[ExchangeMixin] = "dlx",
+    dtype: tuple[int, int, int] | None = None,
+) -> tuple[Callable[..., object], tuple[object, ...]]:
+    """Return what ``pickle`` writes for ``t``, which arrives as ``target``."""
+    if sys.byteorder != "little":
+        raise _other_order()
+    strides = None
+    try:
+        raw = t.raw() if t.is_contiguous else None
+    except BufferError:  # It is on a device, or begins within a byte.
+        raw = None
+    if raw is None:
+        t, raw, strides = _strided(t, target)
+    flags = _READ_ONLY if raw.readonly else 0
+    if t.is_padded:
+        flags |= _PADDED
     buffer: object
     if protocol >= 5:
-        buffer = pickle.PickleBuffer(raw)
+        buffer = PickleBuffer(raw)
     else:
         buffer, flags = bytes(raw), flags | _IN_BAND
-    dtype = t.dtype
-    return _arrive, (
-        _VERSION,
-        target,
-        t.shape,
-        given,
-        (dtype.code, dtype.bits, dtype.lanes),
-        flags,
-        buffer,
-    )
+    if dtype is None:
+        dtype = _triple(t.dtype)
+    return _arrive, (_VERSION, target, t.shape, strides, dtype, flags, buffer)
 
 
 def _tensor(
@@ -147,22 +181,29 @@ def _tensor(
     if flags & ~(_READ_ONLY | _PADDED | _IN_BAND):
         raise ValueError(f"flags {flags} are not known")
     view = memoryview(buffer)
-    keywords: dict[str, Any] = {"padded": bool(flags & _PADDED)}
     if target == "torch":
         if strides is not None and min(strides) < 0:
             raise ValueError(f"torch has no strides {strides}")
         # Its tensors are never read-only. Only the bytes are copied: no stride changes.
-        keywords["copy"] = view.readonly or None
+        readonly, copy = False, view.readonly or None
     else:
-        keywords["readonly"] = bool(flags & _READ_ONLY)
-        keywords["copy"] = flags & (_IN_BAND | _READ_ONLY) == _IN_BAND or None
-        if target in ("jax", "mlx") and strides is not None:
+        if strides is not None and target in ("jax", "mlx"):
             raise ValueError(f"{target} has no strides {strides}")
-    tensor = from_buffer(buffer, shape, DType(dtype), strides=strides, **keywords)
-    if tensor.span[1] != view.nbytes:
-        raise ValueError(
-            f"{tensor} takes {tensor.span[1]} bytes, but there are {view.nbytes}"
-        )
+        readonly = bool(flags & _READ_ONLY)
+        copy = flags & (_IN_BAND | _READ_ONLY) == _IN_BAND or None
+    padded = bool(flags & _PADDED)
+    tensor = from_buffer(
+        buffer,
+        shape,
+        dtype,
+        strides=strides,
+        copy=copy,
+        readonly=readonly,
+        padded=padded,
+    )
+    taken = tensor.nbytes if strides is None else tensor.span[1]
+    if taken != view.nbytes:
+        raise ValueError(f"{tensor} takes {taken} bytes, but there are {view.nbytes}")
     return tensor
 
 
@@ -177,12 +218,14 @@ def _arrive(version: int, *fields: Any) -> object:
             f"the pickled tensor has version {version}; dlx {__version__} reads "
             f"version {_VERSION}: use the same dlx here as where it was pickled"
         )
-    _check_order()
+    if sys.byteorder != "little":
+        raise _other_order()
     try:
-        tensor = _tensor(*fields)
+        target, shape, strides, dtype, flags, buffer = fields
+        tensor = _tensor(target, shape, strides, dtype, flags, buffer)
     except (TypeError, ValueError, ArithmeticError) as error:
         raise BufferError(f"the pickled tensor is damaged: {error}") from error
-    return _delivered(tensor, fields[0])
+    return _delivered(tensor, target)
 
 
 def _delivered(tensor: Tensor, target: object) -> object:
@@ -197,27 +240,38 @@ def _delivered(tensor: Tensor, target: object) -> object:
             f"{', '.join(map(repr, _LIBRARIES))} or a mixin class"
         )
     shared = tensor
-    if target == "jax":
+    if target == "jax" and tensor.readonly:
         # It never writes to an array, and copies what is called read-only.
         shared = from_pointer(tensor.data_ptr, tensor.shape, tensor.dtype, owner=tensor)
+    if (like := _classes_found.get(target)) is not None:
+        return convert(shared, like)
     package, _, module = _LIBRARIES[target]
     try:
-        return convert(shared, module)
+        made = convert(shared, module)
     except ModuleNotFoundError as error:
         if error.name not in (package, module, target):
             raise
         return tensor  # There is no such library here.
+    _classes_found[target] = type(made)
+    return made
 
 
 def _word(kind: type) -> str | None:
     """Return the library whose tensors are of exactly this class."""
-    if not isinstance(module := kind.__module__, str):
+    if (name := _name_of(kind)) not in _NAMES:
         return None
-    word = _WORDS.get((module.partition(".")[0], kind.__name__))
+    if not isinstance(package := _module_of(kind), str):
+        return None
+    word = _WORDS.get((name, package.partition(".")[0]))
     if word is None:
         return None
     _, name, module = _LIBRARIES[word]
-    return word if getattr(sys.modules.get(module), name, kind) is kind else None
+    library = sys.modules.get(module)
+    if getattr(library, name, kind) is not kind:
+        return None
+    if library is not None:
+        _words_found[kind] = word
+    return word
 
 
 def _exact(cls: type) -> list[type]:
@@ -245,6 +299,25 @@ def _target(x: object) -> str | type[ExchangeMixin]:
     return _word(type(x)) or "dlx"
 
 
+def _whole(word: str, x: Any, t: Tensor) -> tuple[int, int, int] | None:
+    """Return the dtype of ``t`` if it says all that there is to say of ``x``.
+
+    None if it does not, or if the library could not make ``x`` of it.
+    """
+    dtype, given = _triple(t.dtype), x.dtype
+    if dtype != _dtypes_found.get(given):
+        # torch's pairs have a name of their own, and its int4 is exported as uint8.
+        names = t.dtype.name, str(given)
+        if t.dtype != given and names != ("float4_e2m1fnx2", _PAIRS):
+            return None
+        _dtypes_found[given] = dtype
+    if word == "torch":
+        lost = x.__dict__
+    else:
+        lost = word != "numpy" and (dtype[1] < 8 or getattr(x, "weak_type", False))
+    return None if lost else dtype
+
+
 def _described(target: object, x: Any) -> Tensor | None:
     """Return the tensor of dlx that says all that there is to say of one, if any.
 
@@ -253,24 +326,36 @@ def _described(target: object, x: Any) -> Tensor | None:
     if target == "dlx" or not isinstance(target, str):
         return from_dlpack(x)
     try:
-        tensor = from_dlpack(x)
-    except (BufferError, RuntimeError, TypeError, ValueError):
+        t = from_dlpack(x)
+    except _REFUSALS:
         return None
-    return tensor if _is_all(target, x, tensor) else None
+    return t if _whole(target, x, t) else None
 
 
-def _is_all(word: str, x: Any, t: Tensor) -> bool:
-    """Whether ``t`` says all that there is to say of ``x``, and ``x`` can be remade."""
-    name, dtype = t.dtype.name, str(x.dtype)
-    # torch's pairs have a name of their own, and its int4 is exported as uint8.
-    if t.dtype != x.dtype and (name, dtype) != ("float4_e2m1fnx2", _PAIRS):
-        return False
-    if word == "torch":
-        return not x.__dict__
-    return word == "numpy" or (t.dtype.bits >= 8 and not getattr(x, "weak_type", False))
+class _Pickler(pickle.Pickler):
+    """A pickler that reduces tensors of other libraries, in protocol 5.
+
+    The next one is this with other defaults, which take as long as a small pickle.
+    """
+
+    __slots__ = ()
+    _protocol = 5
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Reduce a tensor of another library; leave all else to ``pickle``."""
+        word = _words_found.get(type(obj)) or _word(type(obj))
+        # NumPy itself leaves its own dtypes out of band, but not those of ml_dtypes.
+        if word is None or (word == "numpy" and obj.dtype.isbuiltin != 2):
+            return NotImplemented
+        try:
+            t = from_dlpack(obj)
+        except _REFUSALS:
+            return NotImplemented
+        dtype = _whole(word, obj, t)
+        return _leave(t, self._protocol, word, dtype) if dtype else NotImplemented
 
 
-class Pickler(pickle.Pickler):
+class Pickler(_Pickler):
     """A ``pickle.Pickler`` that also pickles tensors of torch, JAX and MLX by dlx.
 
     They arrive as what they were, or as `dlx.Tensor` where the library is missing.
@@ -286,7 +371,7 @@ class Pickler(pickle.Pickler):
         protocol: int | None = None,
         *,
         fix_imports: bool = True,
-        buffer_callback: Callable[[pickle.PickleBuffer], Any] | None = None,
+        buffer_callback: Callable[[PickleBuffer], Any] | None = None,
     ) -> None:
         """Write to ``file``, and pass each buffer to ``buffer_callback``."""
         protocol = 5 if protocol is None or protocol < 0 else protocol
@@ -295,28 +380,22 @@ class Pickler(pickle.Pickler):
         )
         self._protocol = protocol
 
-    def reducer_override(self, obj: Any) -> Any:
-        """Reduce a tensor of another library; leave all else to ``pickle``."""
-        word = _word(type(obj))
-        # NumPy itself leaves its own dtypes out of band, but not those of ml_dtypes.
-        if word is None or (word == "numpy" and obj.dtype.isbuiltin != 2):
-            return NotImplemented
-        tensor = _described(word, obj)
-        if tensor is None:
-            return NotImplemented
-        return _leave(tensor, self._protocol, word)
-
 
 def dumps(
     obj: object,
     protocol: int | None = None,
     *,
     fix_imports: bool = True,
-    buffer_callback: Callable[[pickle.PickleBuffer], Any] | None = None,
+    buffer_callback: Callable[[PickleBuffer], Any] | None = None,
 ) -> bytes:
     """Return the pickle of ``obj``, as ``pickle.dumps`` but written by `Pickler`."""
     file = BytesIO()
-    Pickler(
-        file, protocol, fix_imports=fix_imports, buffer_callback=buffer_callback
-    ).dump(obj)
+    protocol = 5 if protocol is None or protocol < 0 else protocol
+    if protocol == 5:
+        pickler = _Pickler(file, 5, fix_imports, buffer_callback)
+    else:
+        pickler = Pickler(
+            file, protocol, fix_imports=fix_imports, buffer_callback=buffer_callback
+        )
+    pickler.dump(obj)
     return file.getvalue()
