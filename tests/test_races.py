@@ -192,6 +192,16 @@ def test_tensors_made_by_one_thread_die_in_others() -> None:
     assert [export.deleted for export in producer.exports] == [1] * MANY
 
 
+def test_two_threads_without_the_gil_let_go_of_one_tensor() -> None:
+    """R13, R16: ctypes releases the GIL around deleters; the last one releases the memory, after the others' reads."""
+    producer = Producer()
+    tensors = [dlx.from_dlpack(producer) for _ in range(MANY)]
+    pairs = [[take(tensor.__dlpack__()) for _ in range(2)] for tensor in tensors]
+    tensors.clear()
+    in_step(lambda pair: delete(pair.pop()), pairs)
+    assert [export.deleted for export in producer.exports] == [1] * MANY
+
+
 def test_views_that_threads_ask_for_lie_over_the_same_numbers() -> None:
     """R129: strides in elements are kept for all arrays that have the same."""
     table = table_of(Stored)
