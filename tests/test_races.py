@@ -193,7 +193,7 @@ def test_tensors_made_by_one_thread_die_in_others() -> None:
 
 
 def test_two_threads_without_the_gil_let_go_of_one_tensor() -> None:
-    """R13, R16: ctypes releases the GIL around deleters; the last one releases the memory, after the others' reads."""
+    """R13, R16: ctypes releases it around deleters; the last one frees the memory."""
     producer = Producer()
     tensors = [dlx.from_dlpack(producer) for _ in range(MANY)]
     pairs = [[take(tensor.__dlpack__()) for _ in range(2)] for tensor in tensors]
