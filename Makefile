@@ -80,6 +80,9 @@ loom:  ## run the lock-free code in every interleaving, also with planted bugs
 asan: $(VENV)/built  ## run tests of the metadata and the buffers under AddressSanitizer
 	tests/sanitizers/asan $(BIN)/python
 
+tsan: $(VENV)/built  ## run tests of threads under ThreadSanitizer
+	tests/sanitizers/tsan $(BIN)/python
+
 lint: $(VENV)/tools  ## check format and lints of Rust and Python
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
