@@ -192,14 +192,19 @@ def test_tensors_made_by_one_thread_die_in_others() -> None:
     assert [export.deleted for export in producer.exports] == [1] * MANY
 
 
-def test_two_threads_without_the_gil_let_go_of_one_tensor() -> None:
+def test_threads_without_the_gil_let_go_of_one_tensor() -> None:
     """R13, R16: ctypes releases it around deleters; the last one frees the memory."""
     producer = Producer()
-    tensors = [dlx.from_dlpack(producer) for _ in range(MANY)]
-    pairs = [[take(tensor.__dlpack__()) for _ in range(2)] for tensor in tensors]
+    tensors = [dlx.from_dlpack(producer) for _ in range(2 * MANY)]
+    exports = [[take(t.__dlpack__()) for t in tensors] for _ in range(THREADS)]
     tensors.clear()
-    in_step(lambda pair: delete(pair.pop()), pairs)
-    assert [export.deleted for export in producer.exports] == [1] * MANY
+
+    def work(index: int) -> None:
+        for export in exports[index]:
+            delete(export)
+
+    together(work)
+    assert [export.deleted for export in producer.exports] == [1] * 2 * MANY
 
 
 def test_views_that_threads_ask_for_lie_over_the_same_numbers() -> None:
