@@ -14,7 +14,7 @@ SLOW := cli cli_demo cli_info cli_inspect copy_repeated cycles daemon_threads de
 QUICK := $(filter-out $(SLOW:%=tests/test_%.py), $(wildcard tests/test_*.py))
 
 # What `make nightly` runs, in this order.
-NIGHTLY := wheels ports macos asan fuzz-rust faults
+NIGHTLY := wheels ports macos loom asan tsan fuzz-rust faults
 
 ONEAPI := build/oneapi
 ENGINES := build/engines
@@ -29,7 +29,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help demo test quick check fmt heavy lint types bench scaling instructions summary performance gpu wheel \
 	wheel-abi3t wheel-native wheels ports macos notices nightly ci ci-long ci-beside test-library test-conformance \
-	lifetime interop interop-report conformance-report fuzz fuzz-rust faults asan free-threaded free-threaded-races \
+	lifetime interop interop-report conformance-report fuzz fuzz-rust faults loom asan tsan free-threaded free-threaded-races \
 	drivers oneapi engines processes gpu-kit docs timeline clean
 
 help:  ## say what there is
@@ -74,8 +74,14 @@ fuzz-rust: $(VENV)/bin/python  ## fuzz the parsers with coverage, FUZZ_SECONDS=6
 faults: $(VENV)/built  ## let each allocation fail once
 	DLX_FAULTS_EVERY=1 $(BIN)/python -m pytest tests/test_faults.py
 
+loom:  ## run the lock-free code in every interleaving, also with planted bugs
+	tests/loom/run
+
 asan: $(VENV)/built  ## run tests of the metadata and the buffers under AddressSanitizer
 	tests/sanitizers/asan $(BIN)/python
+
+tsan: $(VENV)/built  ## run tests of threads under ThreadSanitizer
+	tests/sanitizers/tsan $(BIN)/python
 
 lint: $(VENV)/tools  ## check format and lints of Rust, Python and the release workflow
 	cargo fmt --all --check

@@ -192,6 +192,21 @@ def test_tensors_made_by_one_thread_die_in_others() -> None:
     assert [export.deleted for export in producer.exports] == [1] * MANY
 
 
+def test_threads_without_the_gil_let_go_of_one_tensor() -> None:
+    """R13, R16: ctypes releases it around deleters; the last one frees the memory."""
+    producer = Producer()
+    tensors = [dlx.from_dlpack(producer) for _ in range(2 * MANY)]
+    exports = [[take(t.__dlpack__()) for t in tensors] for _ in range(THREADS)]
+    tensors.clear()
+
+    def work(index: int) -> None:
+        for export in exports[index]:
+            delete(export)
+
+    together(work)
+    assert [export.deleted for export in producer.exports] == [1] * 2 * MANY
+
+
 def test_views_that_threads_ask_for_lie_over_the_same_numbers() -> None:
     """R129: strides in elements are kept for all arrays that have the same."""
     table = table_of(Stored)
