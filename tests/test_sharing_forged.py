@@ -114,9 +114,8 @@ def test_what_is_no_handle_is_refused(value: bytes) -> None:
 @settings(deadline=None)
 def test_the_length_that_is_checked_is_that_of_the_tensor(t: dlx.Tensor) -> None:
     """docs/sharing.md, Security: of every dtype and layout."""
-    dtype = t.dtype.code, t.dtype.bits, t.dtype.lanes
     flags = 4 * t.is_padded
-    assert _form.span(t.shape, t.strides, dtype, flags) == t.span[1]
+    assert _form.span(t.shape, t.strides, t.dtype, flags) == t.span[1]
 
 
 def test_versions_and_kinds_to_come_are_told() -> None:
