@@ -27,7 +27,7 @@ from .._core import (
     from_buffer,
     from_dlpack,
 )
-from ..pickling import _PADDED, _READ_ONLY, _dense, _repeats
+from ..pickling import _PADDED, _READ_ONLY, _dense
 from ._form import FILE, FROZEN, SEGMENT, Described, read, span
 from ._found import found, open_found
 from ._handle import Handle, open_handles, trusted
@@ -38,7 +38,7 @@ from ._segment import (
     Mapping,
     checked,
     covering,
-    freeze,
+    for_reading,
     inode_of,
     make,
     mapped,
@@ -51,6 +51,8 @@ __all__ = ["Handle", "attach", "share"]
 # For `dlx.mp`, whose descriptors arrive beside the bytes.
 _read, _checked = read, checked
 
+_HOST = Device("cpu")
+
 _Make = Callable[[int, int], Mapping]
 """What maps a file that is open, with this protection and these flags."""
 
@@ -60,10 +62,12 @@ def _new(t: Tensor, readonly: bool) -> Handle:
     raw, strides = _dense(t)
     size = max(len(raw), 1)  # nobody can map a file of no bytes
     file = make(size, raw)
+    flags = _PADDED * t.is_padded
     if readonly:
-        file = freeze(file)
-    flags = (_READ_ONLY | FROZEN if readonly else 0) | _PADDED * t.is_padded
-    if _repeats(t.shape, strides):
+        file = for_reading(file, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL)
+        flags |= _READ_ONLY | FROZEN
+    elif _may_repeat(t.shape, strides):
+        file = for_reading(file)
         flags |= _READ_ONLY
     described = Described(
         *(SEGMENT, flags, TOKEN, inode_of(file), size, 0, len(raw)),
@@ -71,6 +75,22 @@ def _new(t: Tensor, readonly: bool) -> Handle:
     )
     # No element of nothing was copied.
     return Handle._of(file, described, bool(len(raw)))
+
+
+def _may_repeat(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether strides may lead to one element twice, so that nobody should write.
+
+    Not if each stride leads beyond what the smaller ones reach.
+    """
+    if 0 in shape:
+        return False
+    reached = 0
+    steps = zip(map(abs, strides), shape, strict=True)
+    for stride, extent in sorted(step for step in steps if step[1] > 1):
+        if stride <= reached:
+            return True
+        reached += stride * (extent - 1)
+    return False
 
 
 def _path_of(file: int) -> str:
@@ -109,6 +129,8 @@ def _of_mapping(t: Tensor, readonly: bool) -> Handle | str:
         inode, offset, is_writable, path = area
         mapping = Mapping(address, length, offset, inode, is_writable, t)
     reads = readonly or t.readonly or not mapping.is_writable
+    if not t.is_contiguous and _may_repeat(shape, strides):
+        reads = True
     flags = _READ_ONLY * reads | _PADDED * t.is_padded
     at: tuple[int, int, int, bytes, bytes] | None = None
     known = open_handles.get(mapping.inode)
@@ -155,7 +177,7 @@ def share(
 ) -> Handle:
     """Implement `dlx.share`."""
     t = from_dlpack(x)
-    if t.device != "cpu":
+    if t.device != _HOST:
         raise BufferError(
             f"the tensor is on {t.device}; dlx shares memory of the host: share "
             't.to(device="cpu")'

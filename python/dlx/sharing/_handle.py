@@ -100,7 +100,9 @@ class Handle:
         With ``readonly`` the descriptor cannot write. That somebody has closed those of
         others, whoever attaches a segment finds out.
         """
-        file = self._fileno()
+        if not self._owned:
+            raise BufferError("the handle is closed")
+        file, d = self._file, self._described
         try:
             if readonly and not self.readonly:
                 copied = reopened(file, os.O_RDONLY)
@@ -109,7 +111,6 @@ class Handle:
         except OSError:
             self._check(file)
             raise
-        d = self._described
         if d.kind == SEGMENT and self._owned:
             return copied, d.size
         try:

@@ -24,7 +24,7 @@ __all__ = [
     "Mapping",
     "checked",
     "covering",
-    "freeze",
+    "for_reading",
     "inode_of",
     "make",
     "mapped",
@@ -84,10 +84,11 @@ def make(size: int, raw: memoryview | None = None) -> int:
     return file
 
 
-def freeze(file: int) -> int:
-    """Seal a segment against all writes; return a descriptor that cannot, either."""
+def for_reading(file: int, seals: int = 0) -> int:
+    """Seal a segment, if asked; return in its place a descriptor that cannot write."""
     try:
-        fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL)
+        if seals:
+            fcntl.fcntl(file, fcntl.F_ADD_SEALS, seals)
         return reopened(file, os.O_RDONLY)
     finally:
         os.close(file)
