@@ -164,7 +164,7 @@ def _of_mapping(t: Tensor, readonly: bool) -> Handle | str:
     described = Described(
         kind, flags, token, inode, size, offset, length, dtype, shape, strides, name
     )
-    handle = Handle._of(file, described, False)
+    handle = Handle._of(file, described, False, known)
     # What others have mapped they unmap or move, even while arrays are over it, and
     # something else is there: that is mapped anew.
     if not path:

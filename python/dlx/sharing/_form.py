@@ -121,29 +121,10 @@ def read(data: bytes) -> Described:
     """
     if len(data) < _SIZE or data[:4] != _MAGIC:
         raise BufferError("these are not the bytes of a dlx.sharing.Handle")
-    (
-        _,
-        version,
-        kind,
-        length,
-        flags,
-        boot,
-        token,
-        space,
-        pid,
-        file,
-        started,
-        device,
-        inode,
-        size,
-        offset,
-        code,
-        bits,
-        lanes,
-        kind_of_device,
-        _,
-        ndim,
-    ) = HEAD.unpack_from(data)
+    fields = HEAD.unpack_from(data)
+    _, version, kind, length, flags, boot, token, space, pid = fields[:9]
+    file, started, device, inode, size, offset, code, bits, lanes = fields[9:18]
+    kind_of_device, _, ndim = fields[18:]
     if version != _VERSION:
         raise BufferError(
             f"the handle has version {version}; this dlx reads version {_VERSION}"

@@ -55,23 +55,31 @@ class Handle:
         Raises ``BufferError`` if the memory is gone or not what the bytes say.
         """
         described = trusted(data, paths)
-        self._adopt(opened(described), described, False)
+        self._adopt(opened(described), described, False, None)
 
-    def _adopt(self, file: int, described: Described, is_copied: bool) -> None:
+    def _adopt(
+        self, file: int, described: Described, is_copied: bool, other: Handle | None
+    ) -> None:
         self._file, self._described, self.is_copied = file, described, is_copied
         self._mapping: Mapping | None = None
         self._unname: finalize[..., Handle] | None = None
         # The descriptor, until one thread takes it out to close it.
         self._owned = [file]
-        known = open_handles.get(described.inode)
+        known = other or open_handles.get(described.inode)
         if known is None or not known._owned:
             open_handles[described.inode] = self
 
     @classmethod
-    def _of(cls, file: int, described: Described, is_copied: bool) -> Self:
-        """Make a handle that owns a descriptor."""
+    def _of(
+        cls,
+        file: int,
+        described: Described,
+        is_copied: bool,
+        other: Handle | None = None,
+    ) -> Self:
+        """Make a handle that owns a descriptor, perhaps beside an open one."""
         handle = cls.__new__(cls)
-        handle._adopt(file, described, is_copied)
+        handle._adopt(file, described, is_copied, other)
         return handle
 
     def _fileno(self) -> int:
@@ -164,16 +172,19 @@ class Handle:
         """Let go of the memory here. Nobody can attach it by this handle any more."""
         if self._unname:
             self._unname()
-        self.__del__()
+        self._end()
         self._mapping = None
 
-    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+    # An argument: when the interpreter ends, names of modules may be gone.
+    def _end(self, close: Callable[[int], None] = os.close) -> None:
         """Close its descriptor, once."""
         try:
             file = self._owned.pop()
         except (AttributeError, IndexError):  # It has never had one, or no longer.
             return
         close(file)
+
+    __del__ = _end
 
     def __enter__(self) -> Self:
         """Return the handle."""
