@@ -145,7 +145,7 @@ def _of_mapping(t: Tensor, readonly: bool) -> Handle | str:
     if at is None:
         at = open_found(mapping.inode, path, not reads)
     # The inode of System V memory is its id, which may be that of a file of tmpfs.
-    if at and at[1] != FILE and path not in ("", _path_of(at[0])):
+    if path and at and at[1] != FILE and path != _path_of(at[0]):
         os.close(at[0])
         at = None
     if at is None:
