@@ -6,6 +6,7 @@ import os
 import socket
 import struct
 from collections.abc import Callable
+from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any
 
@@ -114,9 +115,8 @@ def test_what_is_no_handle_is_refused(value: bytes) -> None:
 @settings(deadline=None)
 def test_the_length_that_is_checked_is_that_of_the_tensor(t: dlx.Tensor) -> None:
     """docs/sharing.md, Security: of every dtype and layout."""
-    dtype = t.dtype.code, t.dtype.bits, t.dtype.lanes
     flags = 4 * t.is_padded
-    assert _form.span(t.shape, t.strides, dtype, flags) == t.span[1]
+    assert _form.span(t.shape, t.strides, t.dtype, flags) == t.span[1]
 
 
 def test_versions_and_kinds_to_come_are_told() -> None:
@@ -352,3 +352,43 @@ def test_a_descriptor_that_somebody_else_closed_gives_no_other_memory() -> None:
         dlx.attach(data)
     h.close()
     other.close()
+
+
+def test_memory_shared_again_by_such_a_descriptor_is_told() -> None:
+    """docs/sharing.md, Security: it is sent to nobody, and nothing is sealed."""
+    h, other = dlx.share(ARRAY), dlx.share(ARRAY + 1)
+    t = dlx.attach(h)
+    os.dup2(other._file, h._file)
+    again = dlx.share(t, copy=False)
+    assert dlx.attach(again).tolist() == ARRAY.tolist()  # It is mapped here.
+    with pytest.raises(BufferError, match="not what it says"):
+        dlx.attach(bytes(again))
+    one, there = socket.socketpair()
+    with one, there, pytest.raises(BufferError, match="closed"):
+        again.send(one)
+    with pytest.raises(dlx.CopyRefused):
+        dlx.share(t, copy=False, readonly=True)
+    assert not dlx.attach(bytes(other), mode="rw").readonly
+    for each in again, h, other:
+        each.close()
+
+
+def test_a_token_needs_no_start_of_the_process_and_a_block_does() -> None:
+    """docs/sharing.md, What happens when: who has the PID now may have the memory."""
+    with dlx.share(ARRAY) as h:
+        text = bytearray(bytes(h))
+        text[START] ^= 1
+        attached(bytes(text), h)
+    block = SharedMemory(create=True, size=64)
+    try:
+        x: Any = np.ndarray((8,), "f8", buffer=block.buf)
+        with dlx.share(x, copy=False) as h:
+            text = bytearray(bytes(h))
+            assert dlx.attach(bytes(text), paths=True).shape == (8,)
+            text[START] ^= 1
+            with pytest.raises(BufferError, match="is gone"):
+                dlx.attach(bytes(text), paths=True)
+        del x
+    finally:
+        block.close()
+        block.unlink()

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.optional_libraries import requires
 from support.python_process import run_python
-from support.random_layouts import tensors, values
+from support.random_layouts import offsets, tensors, values
 from support.shared_memory import ARRAY, ask, child, exporter, mappings, told
 
 
@@ -147,6 +147,45 @@ def test_torch_gets_frozen_memory_without_a_copy() -> None:
         assert mappings() == before + 1
         x[0, 0] = 7
         assert dlx.attach(h).tolist() == ARRAY.tolist()
+
+
+def repeating(array: Any, strides: tuple[int, ...], shape: tuple[int, ...]) -> Any:
+    """A writable view whose strides count elements."""
+    steps = [stride * array.itemsize for stride in strides]
+    return np.lib.stride_tricks.as_strided(array, shape, steps)
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(-5, 5)), max_size=3))
+def test_elements_that_may_repeat_are_found(layout: list[tuple[int, int]]) -> None:
+    """docs/sharing.md, Sharing: all that do; and no others, where there are no gaps."""
+    shape, strides = (tuple(n for n, _ in layout), tuple(n for _, n in layout))
+    places = offsets(shape, strides)
+    repeat, reached = len(set(places)) < len(places), max(places) - min(places) + 1
+    may = dlx.sharing._may_repeat(shape, strides)
+    assert may >= repeat
+    if len(set(places)) == reached:
+        assert may == repeat
+
+
+@pytest.mark.parametrize("copy", [False, True])
+@pytest.mark.parametrize("strides", [(0, 1), (1, 1)])
+def test_repeated_elements_are_shared_for_reading(
+    copy: bool, strides: tuple[int, int]
+) -> None:
+    """docs/sharing.md, Sharing: whoever wrote to one would write to others."""
+    torch = requires("torch")
+    x = dlx.empty(6, "float64", shared=True, like=np)
+    x[:] = range(6)
+    view = repeating(x, strides, (2, 3))
+    assert not dlx.from_dlpack(view).readonly
+    with dlx.share(view, copy=copy) as h:
+        assert (h.is_copied, h.readonly) == (copy, True)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.pwrite(h._file, b"a", 0)
+        t = dlx.attach(bytes(h))
+        assert (t.readonly, t.tolist()) == (True, view.tolist())
+        dlx.attach(h, like=torch)[0, 0] = 7
+        assert t.tolist() == view.tolist()
 
 
 @pytest.mark.parametrize("share", [promised, sealed])

@@ -225,6 +225,18 @@ def as_pointer(x: object, /, stream: _StreamLike | None = None) -> Pointer:
     return Pointer(from_dlpack(x, stream=stream))
 
 
+_sharing: Any = None
+
+
+def _import_sharing() -> Any:
+    """Import what shares memory, once: the statement takes as long as a system call."""
+    global _sharing
+    import dlx.sharing
+
+    _sharing = dlx.sharing
+    return _sharing
+
+
 def share(
     x: object,
     *,
@@ -245,9 +257,8 @@ def share(
     Raises ``BufferError`` for memory on a device, ``FileExistsError`` if the name is in
     use, and as `from_dlpack`.
     """
-    import dlx.sharing as sharing  # takes less time than a relative import
-
-    return sharing.share(x, copy=copy, readonly=readonly, name=name)
+    made: Handle = (_sharing or _import_sharing()).share(x, copy, readonly, name)
+    return made
 
 
 def attach(
@@ -270,9 +281,7 @@ def attach(
     Raises ``BufferError`` if the memory is gone, not what the handle says, or of
     another host; for ``mode="rw"`` of a read-only handle; and as `convert`.
     """
-    import dlx.sharing as sharing
-
-    return sharing.attach(handle, like=like, mode=mode, paths=paths)
+    return (_sharing or _import_sharing()).attach(handle, like, mode, paths)
 
 
 def trace(*, frames: int = 8, events: str | None = None) -> Trace:

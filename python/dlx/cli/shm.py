@@ -38,7 +38,6 @@ class Names:
 def _collect(args: argparse.Namespace, progress: Progress) -> Names:
     if sys.platform != "linux":
         raise CannotRun("dlx shares memory between processes on Linux only")
-    from dlx import DType
     from dlx.sharing._names import entries, withdraw
 
     names = []
@@ -47,7 +46,7 @@ def _collect(args: argparse.Namespace, progress: Progress) -> Names:
         # An owner that has come meanwhile keeps its name.
         if args.clean and not entry.is_held and withdraw(entry.path):
             state = "removed"
-        fields = (d.pid, list(d.shape), DType(d.dtype).name) if d else (None,) * 3
+        fields = (d.pid, list(d.shape), d.dtype.name) if d else (None,) * 3
         names.append(Name(entry.name, entry.path, state, *fields))
     return Names(names)
 

@@ -14,7 +14,8 @@ if sys.platform != "linux":
 import fcntl
 import mmap
 import os
-from contextlib import suppress
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from .._core import (
@@ -26,10 +27,10 @@ from .._core import (
     from_buffer,
     from_dlpack,
 )
-from ..pickling import _PADDED, _READ_ONLY, _dense, _repeats
+from ..pickling import _PADDED, _READ_ONLY, _dense
 from ._form import FILE, FROZEN, SEGMENT, Described, read, span
 from ._found import found, open_found
-from ._handle import Handle, open_handles
+from ._handle import Handle, open_handles, trusted
 from ._names import lookup
 from ._segment import (
     SEAL_FUTURE_WRITE,
@@ -37,10 +38,11 @@ from ._segment import (
     Mapping,
     checked,
     covering,
-    freeze,
+    for_reading,
     inode_of,
     make,
     mapped,
+    opened,
     reopened,
 )
 
@@ -49,48 +51,57 @@ __all__ = ["Handle", "attach", "share"]
 # For `dlx.mp`, whose descriptors arrive beside the bytes.
 _read, _checked = read, checked
 
+_HOST = Device("cpu")
+
+_Make = Callable[[int, int], Mapping]
+"""What maps a file that is open, with this protection and these flags."""
+
 
 def _new(t: Tensor, readonly: bool) -> Handle:
     """Copy the elements of a tensor into a new segment."""
     raw, strides = _dense(t)
     size = max(len(raw), 1)  # nobody can map a file of no bytes
     file = make(size, raw)
+    flags = _PADDED * t.is_padded
     if readonly:
-        file = freeze(file)
-    flags = (_READ_ONLY | FROZEN if readonly else 0) | _PADDED * t.is_padded
-    if _repeats(t.shape, strides):
+        file = for_reading(file, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL)
+        flags |= _READ_ONLY | FROZEN
+    elif _may_repeat(t.shape, strides):
+        file = for_reading(file)
         flags |= _READ_ONLY
-    dtype = t.dtype
     described = Described(
         *(SEGMENT, flags, TOKEN, inode_of(file), size, 0, len(raw)),
-        *((dtype.code, dtype.bits, dtype.lanes), t.shape, strides),
+        *(t.dtype, t.shape, strides),
     )
     # No element of nothing was copied.
     return Handle._of(file, described, bool(len(raw)))
 
 
-def _where(t: Tensor, size: int) -> tuple[Mapping, str] | str:
-    """Return the shared mapping of ``t`` and its path, or what memory it is.
+def _may_repeat(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether strides may lead to one element twice, so that nobody should write.
 
-    ``size`` is that of an element, in bits.
+    Not if each stride leads beyond what the smaller ones reach.
     """
-    address, length = t.span
-    if address % max((size & -size) // 8, 1):
-        return "memory that is not aligned to the elements"
-    if mapping := covering(address, length):
-        return mapping, ""
-    if isinstance(at := found(address, length), str):
-        return at
-    return Mapping(address, length, at.offset, at.inode, at.is_writable, t), at.path
+    if 0 in shape:
+        return False
+    reached = 0
+    steps = zip(map(abs, strides), shape, strict=True)
+    for stride, extent in sorted(step for step in steps if step[1] > 1):
+        if stride <= reached:
+            return True
+        reached += stride * (extent - 1)
+    return False
 
 
 def _path_of(file: int) -> str:
     return os.readlink(f"/proc/self/fd/{file}")
 
 
-def _enforced(file: int) -> bool:
+def _enforced(file: int, inode: tuple[int, int]) -> bool:
     """Have the kernel refuse new writers of a segment; return whether it does."""
     try:
+        if inode_of(file) != inode:  # Somebody has closed the descriptors of others.
+            return False
         seals = fcntl.fcntl(file, fcntl.F_GET_SEALS)
         if not seals & (fcntl.F_SEAL_WRITE | SEAL_FUTURE_WRITE):
             writing = reopened(file, os.O_RDWR)
@@ -105,44 +116,55 @@ def _enforced(file: int) -> bool:
 
 def _of_mapping(t: Tensor, readonly: bool) -> Handle | str:
     """Return a handle to the memory that a tensor has, or in words what that is."""
-    dtype = t.dtype
-    fields = dtype.code, dtype.bits, dtype.lanes
-    if isinstance(where := _where(t, dtype.bits * dtype.lanes), str):
-        return where
-    mapping, path = where
-    address, length = t.span
+    dtype, shape, strides = t.dtype, t.shape, t.strides
+    (address, length), size = t.span, dtype.bits * dtype.lanes
+    if not length:
+        return ""
+    if address % ((size & -size) // 8 or 1):
+        return "memory that is not aligned to the elements"
+    mapping, path = covering(address, length), ""
+    if mapping is None:
+        if isinstance(area := found(address, length), str):
+            return area
+        inode, offset, is_writable, path = area
+        mapping = Mapping(address, length, offset, inode, is_writable, t)
     reads = readonly or t.readonly or not mapping.is_writable
+    if not t.is_contiguous and _may_repeat(shape, strides):
+        reads = True
     flags = _READ_ONLY * reads | _PADDED * t.is_padded
-    opened: tuple[int, int, int, bytes, bytes] | None = None
+    at: tuple[int, int, int, bytes, bytes] | None = None
     known = open_handles.get(mapping.inode)
     if known is not None and (known._described.flags & _READ_ONLY) <= reads:
         d = known._described
-        with suppress(BufferError, OSError):  # It is closed, or of another user.
-            opened = *known._duplicate(reads), d.kind, d.token, d.path
+        try:
+            file, size = known._duplicate(reads)
+            at = file, size, d.kind, d.token, d.path
             flags |= d.flags & FROZEN
-    if opened is None:
-        opened = open_found(mapping.inode, path, not reads)
+        except (BufferError, OSError):  # It is closed, or of another user.
+            pass
+    if at is None:
+        at = open_found(mapping.inode, path, not reads)
     # The inode of System V memory is its id, which may be that of a file of tmpfs.
-    if opened and opened[1] != FILE and path not in ("", _path_of(opened[0])):
-        os.close(opened[0])
-        opened = None
-    if opened is None:
+    if path and at and at[1] != FILE and path != _path_of(at[0]):
+        os.close(at[0])
+        at = None
+    if at is None:
         if path:
             return f"a mapping of {path!r}, which no path or descriptor leads to"
         return "memory attached by a handle that is closed"
-    file, size, kind, token, name = opened
-    if readonly and not (kind == SEGMENT and _enforced(file)):
+    file, size, kind, token, name = at
+    if readonly and not (kind == SEGMENT and _enforced(file, mapping.inode)):
         os.close(file)
         return "memory that the kernel would let others write to"
     offset = address - mapping.address + mapping.offset
     if offset + length > size:
         os.close(file)
         return f"a mapping of {path!r} that is longer than the file"
+    inode = mapping.inode
     described = Described(
-        *(kind, flags, token, mapping.inode, size, offset, length),
-        *(fields, t.shape, t.strides, name),
+        kind, flags, token, inode, size, offset, length, dtype, shape, strides, name
     )
-    handle = Handle._of(file, described, False)
+    handle = Handle._of(file, described, False, known)
     # What others have mapped they unmap or move, even while arrays are over it, and
     # something else is there: that is mapped anew.
     if not path:
@@ -151,24 +173,22 @@ def _of_mapping(t: Tensor, readonly: bool) -> Handle | str:
 
 
 def share(
-    x: object, *, copy: bool | None, readonly: bool, name: str | None = None
+    x: object, copy: bool | None, readonly: bool, name: str | None = None
 ) -> Handle:
     """Implement `dlx.share`."""
     t = from_dlpack(x)
-    if t.device != "cpu":
+    if t.device != _HOST:
         raise BufferError(
             f"the tensor is on {t.device}; dlx shares memory of the host: share "
             't.to(device="cpu")'
         )
-    handle: Handle | str = "empty"
-    if not copy and t.span[1]:
-        handle = _of_mapping(t, readonly)
-        if copy is False and isinstance(handle, str):
+    handle = "" if copy else _of_mapping(t, readonly)
+    if isinstance(handle, str):
+        if copy is False and handle:
             raise CopyRefused(
                 f"copy=False, but this is {handle}; compute in memory of "
                 "dlx.empty(shape, dtype, shared=True), or share a copy"
             )
-    if isinstance(handle, str):
         handle = _new(t, readonly)
     if name is not None:
         try:
@@ -184,16 +204,15 @@ def _empty(shape: tuple[int, ...], dtype: DType, device: Device, like: Any) -> A
     """Implement `dlx.empty` with ``shared=True``, once its arguments are checked."""
     if device != "cpu":
         raise BufferError(f"device is {device}; dlx shares memory of the host")
-    fields = dtype.code, dtype.bits, dtype.lanes
     strides = tuple(_row_major(shape))
-    length = span(shape, strides, fields, 0)
+    length = span(shape, strides, dtype, 0)
     file = make(max(length, 1))
     described = Described(
         *(SEGMENT, 0, TOKEN, inode_of(file), max(length, 1), 0, length),
-        *(fields, shape, strides),
+        *(dtype, shape, strides),
     )
     handle = Handle._of(file, described, False)
-    t = _attached(handle, None)
+    t = _attached(described, None, handle._map)
     # `share` needs a descriptor as long as somebody has the memory.
     mapped[described.inode, True].owner = handle
     return t if like is None else convert(t, like, copy=False)
@@ -207,31 +226,32 @@ def _row_major(shape: tuple[int, ...]) -> list[int]:
     return strides[::-1]
 
 
-def _mapping(handle: Handle, mode: str | None) -> Mapping:
+def _mapping(
+    d: Described, mode: str | None, make: _Make, lent: Mapping | None
+) -> Mapping:
     """Return a mapping in this process, or make one."""
-    d, writes = handle._described, not handle.readonly
     if mode == "cow":
-        return handle._map(mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE)
-    if mode is not None:
-        writes = mode == "rw"
+        return make(mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE)
+    writes = mode == "rw" or (mode is None and not d.flags & _READ_ONLY)
     key = d.inode, writes
-    for each in handle._mapping, mapped.get((d.inode, True)), mapped.get(key):
+    for each in lent, mapped.get((d.inode, True)), mapped.get(key):
         # For "r" what cannot be written to; by default the memory itself.
         if each and each.holds(d) and each.is_writable in (writes, mode != "r"):
             return each
-    made = handle._map(mmap.PROT_READ | mmap.PROT_WRITE * writes, mmap.MAP_SHARED)
+    made = make(mmap.PROT_READ | mmap.PROT_WRITE * writes, mmap.MAP_SHARED)
     first = mapped.setdefault(key, made)
     if not first.holds(d):
         mapped[key] = first = made
     return first
 
 
-def _attached(handle: Handle, mode: str | None) -> Tensor:
-    d = handle._described
-    readonly = mode == "r" or (mode is None and handle.readonly)
+def _attached(
+    d: Described, mode: str | None, make: _Make, lent: Mapping | None = None
+) -> Tensor:
+    readonly = mode == "r" or (mode is None and bool(d.flags & _READ_ONLY))
     try:
         return from_buffer(
-            _mapping(handle, mode).memory(d),
+            _mapping(d, mode, make, lent).memory(d),
             d.shape,
             d.dtype,
             strides=d.strides,
@@ -244,7 +264,7 @@ def _attached(handle: Handle, mode: str | None) -> Tensor:
 
 
 def attach(
-    handle: Handle | bytes | str, *, like: Any, mode: str | None, paths: bool = False
+    handle: Handle | bytes | str, like: Any, mode: str | None, paths: bool = False
 ) -> Any:
     """Implement `dlx.attach`."""
     if mode not in (None, "r", "rw", "cow"):
@@ -255,18 +275,29 @@ def attach(
             raise ValueError(f"the name is {handle!r}; expected 'shm:NAME'")
         # Whoever may write to the file of a name is this user.
         handle, paths = lookup(name), True
-    if not isinstance(handle, Handle):
-        with Handle(handle, paths=paths) as handle:
-            return attach(handle, like=like, mode=mode)
-    if mode == "rw" and handle.readonly:
+    if isinstance(handle, Handle):
+        return _given(handle._described, like, mode, handle._map, handle._mapping)
+    described = trusted(handle, paths)
+    file = opened(described)
+    try:
+        return _given(described, like, mode, partial(Mapping.of, file, described))
+    finally:
+        os.close(file)
+
+
+def _given(
+    d: Described, like: Any, mode: str | None, make: _Make, lent: Mapping | None = None
+) -> Any:
+    """Return the tensor that ``d`` describes, in a mapping that is there or is made."""
+    if mode == "rw" and d.flags & _READ_ONLY:
         raise BufferError("mode='rw', but the handle is read-only")
-    t = _attached(handle, mode)
+    t = _attached(d, mode, make, lent)
     if like is None:
         return t
-    if mode is None and handle._described.flags & FROZEN:
+    if mode is None and d.flags & FROZEN:
         try:
             return convert(t, like, copy=False)
         except CopyRefused:
             # Nobody else writes, so a private mapping is the same memory until then.
-            t = _attached(handle, "cow")
+            t = _attached(d, "cow", make)
     return convert(t, like, copy=False if mode == "r" else None)

@@ -26,16 +26,19 @@ __all__ = [
     "write",
 ]
 
-SEGMENT, FILE, SHM = 1, 2, 3
+SEGMENT, FILE, SHM = _KINDS = 1, 2, 3
 """Kinds of memory: a sealed memfd of dlx; a file; another file of tmpfs."""
 FROZEN = 2
 """A flag: no process can write to it, ever. Others are those of pickles."""
+_FLAGS = _READ_ONLY | _PADDED | FROZEN
 _MAGIC, _VERSION = b"DLXH", 1
 # Magic, version, kind, length, flags; boot, token of the process, PID namespace, PID,
 # descriptor; start time, device, inode, size, offset; dtype, device type and id, ndim.
 HEAD = struct.Struct("<4sHHII16s16sQIiQQQQQBBHiiI")
 _NDIM, _PATH = 64, 4096
-LONGEST = HEAD.size + 16 * _NDIM + 4 + _PATH
+_DIMENSIONS = [struct.Struct(f"<{2 * ndim}q") for ndim in range(_NDIM + 1)]
+_SIZE = HEAD.size
+LONGEST = _SIZE + 16 * _NDIM + 4 + _PATH
 
 
 class Described(NamedTuple):
@@ -49,7 +52,7 @@ class Described(NamedTuple):
     offset: int
     length: int
     """From the first to the last byte that holds an element."""
-    dtype: tuple[int, int, int]
+    dtype: DType
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     path: bytes = b""
@@ -64,21 +67,23 @@ class Described(NamedTuple):
 def span(
     shape: tuple[int, ...],
     strides: tuple[int, ...],
-    dtype: tuple[int, int, int],
+    dtype: DType,
     flags: int,
 ) -> int:
     """Return the bytes between the lowest and the highest element, both included."""
     if 0 in shape:
         return 0
-    _, bits, lanes = dtype
-    step = bits * lanes
-    if flags & _PADDED and bits < 8:
+    step = dtype.bits * dtype.lanes
+    if flags & _PADDED and dtype.bits < 8:
         step = -(-step // 8) * 8
-    reach = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True)]
+    low, high = 0, 1
+    for extent, stride in zip(shape, strides, strict=True):
+        if stride > 0:
+            high += (extent - 1) * stride
+        else:
+            low += (extent - 1) * stride
     # In bits from the first element, which begins at a byte.
-    low = sum(step * each for each in reach if each < 0)
-    high = sum(step * each for each in reach if each > 0) + step
-    return -(-high // 8) - low // 8
+    return -(-step * high // 8) - step * low // 8
 
 
 @cache
@@ -114,54 +119,55 @@ def read(data: bytes) -> Described:
 
     Raises ``BufferError`` if they are damaged, or of a version or kind not known here.
     """
-    if len(data) < HEAD.size or data[:4] != _MAGIC:
+    if len(data) < _SIZE or data[:4] != _MAGIC:
         raise BufferError("these are not the bytes of a dlx.sharing.Handle")
-    _, version, kind, length, flags, boot, token, *rest = HEAD.unpack_from(data)
+    fields = HEAD.unpack_from(data)
+    _, version, kind, length, flags, boot, token, space, pid = fields[:9]
+    file, started, device, inode, size, offset, code, bits, lanes = fields[9:18]
+    kind_of_device, _, ndim = fields[18:]
     if version != _VERSION:
         raise BufferError(
             f"the handle has version {version}; this dlx reads version {_VERSION}"
         )
-    space, pid, file, started, device, inode, size, offset, *rest = rest
-    *dtype, kind_of_device, _, ndim = rest
-    if kind not in (SEGMENT, FILE, SHM) or kind_of_device != 1:
+    if kind not in _KINDS or kind_of_device != 1:
         raise BufferError(f"the handle is of kind {kind}, which this dlx cannot attach")
-    end = HEAD.size + 16 * ndim
+    end = _SIZE + 16 * ndim
     if length != len(data) or ndim > _NDIM or length < end:
         raise BufferError(
             f"the handle has {len(data)} bytes, but says {length} and {ndim} dimensions"
         )
-    dimensions = struct.unpack_from(f"<{2 * ndim}q", data, HEAD.size)
+    dimensions = _DIMENSIONS[ndim].unpack_from(data, _SIZE)
     shape, strides = dimensions[:ndim], dimensions[ndim:]
-    code, bits, lanes = dtype
-    path = data[end + 4 : end + 4 + int.from_bytes(data[end : end + 4], "little")]
-    if kind == FILE and not (path.startswith(b"/") and b"\0" not in path):
-        raise BufferError("the handle is of a file, but has no path")
+    path = b""
+    if kind == FILE:
+        path = data[end + 4 : end + 4 + int.from_bytes(data[end : end + 4], "little")]
+        if not path.startswith(b"/") or b"\0" in path:
+            raise BufferError("the handle is of a file, but has no path")
     try:
-        DType((code, bits, lanes))
+        dtype = DType((code, bits, lanes))
     except ValueError as error:
         raise BufferError(f"the handle is damaged: {error}") from error
-    flags &= _READ_ONLY | _PADDED | FROZEN
-    length = span(shape, strides, (code, bits, lanes), flags)
+    flags &= _FLAGS
+    length = span(shape, strides, dtype, flags)
     if min(shape, default=0) < 0 or offset + length > size or not 0 < size < 1 << 63:
         raise BufferError(
             f"the handle says {size} bytes, but elements of {length} bytes at {offset}"
         )
+    fields = kind, flags, token, (device, inode), size, offset, length, dtype
     return Described(
-        *(kind, flags, token, (device, inode), size, offset, length),
-        *((code, bits, lanes), shape, strides, path if kind == FILE else b""),
-        *(boot, space, pid, file, started),
+        *fields, *(shape, strides, path), *(boot, space, pid, file, started)
     )
 
 
 def write(d: Described, file: int) -> bytes:
     """Return the bytes that name descriptor ``file`` of this process."""
-    pid, ndim = os.getpid(), len(d.shape)
+    pid, ndim, dtype = os.getpid(), len(d.shape), d.dtype
     tail = struct.pack(f"<{2 * ndim}q", *d.shape, *d.strides)
     if d.kind == FILE:
         tail += len(d.path).to_bytes(4, "little") + d.path
     head = HEAD.pack(
         *(_MAGIC, _VERSION, d.kind, HEAD.size + len(tail), d.flags),
         *(host(), d.token, namespace(), pid, file, _start(pid), *d.inode),
-        *(d.size, d.offset, *d.dtype, 1, 0, ndim),
+        *(d.size, d.offset, dtype.code, dtype.bits, dtype.lanes, 1, 0, ndim),
     )
     return head + tail

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ._form import FILE, SEGMENT, SHM
-from ._segment import inode_of, is_on_tmpfs, reopened, token_of
+from ._segment import inode_of, reopened, seals_of, token_of
 
 __all__ = ["Area", "Found", "area", "found", "listed", "open_found"]
 
@@ -143,8 +143,9 @@ def open_found(
             continue
         finally:
             os.close(file)
-        if is_on_tmpfs(opened):
-            token = token_of(opened)
+        seals = seals_of(opened)
+        if seals is not None:
+            token = token_of(opened, seals)
             kind = SEGMENT if token else SHM
             return opened, found.st_size, kind, token or bytes(16), b""
         # A file on a disk that has no path any more is nowhere to be found again.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
+from collections.abc import Callable
 from typing import Self
 from weakref import WeakValueDictionary, finalize
 
@@ -14,7 +15,7 @@ from ._form import HEAD, LONGEST, SEGMENT, Described, read, write
 from ._names import publish, unpublish
 from ._segment import Mapping, checked, opened, reopened
 
-__all__ = ["Handle", "open_handles"]
+__all__ = ["Handle", "open_handles", "trusted"]
 
 open_handles: WeakValueDictionary[tuple[int, int], Handle] = WeakValueDictionary()
 """For each inode one that was open when the last was made."""
@@ -34,9 +35,9 @@ class Handle:
     __slots__ = (
         "__weakref__",
         "_described",
-        "_end",
         "_file",
         "_mapping",
+        "_owned",
         "_unname",
         "is_copied",
     )
@@ -53,29 +54,36 @@ class Handle:
 
         Raises ``BufferError`` if the memory is gone or not what the bytes say.
         """
-        described = read(bytes(memoryview(data)))
-        _trust(described, paths)
-        self._adopt(opened(described), described, False)
+        described = trusted(data, paths)
+        self._adopt(opened(described), described, False, None)
 
-    def _adopt(self, file: int, described: Described, is_copied: bool) -> None:
+    def _adopt(
+        self, file: int, described: Described, is_copied: bool, other: Handle | None
+    ) -> None:
         self._file, self._described, self.is_copied = file, described, is_copied
         self._mapping: Mapping | None = None
         self._unname: finalize[..., Handle] | None = None
-        self._end = finalize(self, os.close, file)
-        self._end.atexit = False
-        known = open_handles.get(described.inode)
-        if known is None or not known._end.alive:
+        # The descriptor, until one thread takes it out to close it.
+        self._owned = [file]
+        known = other or open_handles.get(described.inode)
+        if known is None or not known._owned:
             open_handles[described.inode] = self
 
     @classmethod
-    def _of(cls, file: int, described: Described, is_copied: bool) -> Self:
-        """Make a handle that owns a descriptor."""
+    def _of(
+        cls,
+        file: int,
+        described: Described,
+        is_copied: bool,
+        other: Handle | None = None,
+    ) -> Self:
+        """Make a handle that owns a descriptor, perhaps beside an open one."""
         handle = cls.__new__(cls)
-        handle._adopt(file, described, is_copied)
+        handle._adopt(file, described, is_copied, other)
         return handle
 
     def _fileno(self) -> int:
-        if not self._end.alive:
+        if not self._owned:
             raise BufferError("the handle is closed")
         return self._file
 
@@ -88,7 +96,7 @@ class Handle:
         try:
             found = os.fstat(file)
             same = (found.st_dev, found.st_ino) == self._described.inode
-            if same and self._end.alive:
+            if same and self._owned:
                 return found.st_size
         except OSError:
             pass
@@ -97,9 +105,12 @@ class Handle:
     def _duplicate(self, readonly: bool) -> tuple[int, int]:
         """Return a descriptor of its file, and how many bytes that has.
 
-        With ``readonly`` the descriptor cannot write.
+        With ``readonly`` the descriptor cannot write. That somebody has closed those of
+        others, whoever attaches a segment finds out.
         """
-        file = self._fileno()
+        if not self._owned:
+            raise BufferError("the handle is closed")
+        file, d = self._file, self._described
         try:
             if readonly and not self.readonly:
                 copied = reopened(file, os.O_RDONLY)
@@ -108,6 +119,8 @@ class Handle:
         except OSError:
             self._check(file)
             raise
+        if d.kind == SEGMENT and self._owned:
+            return copied, d.size
         try:
             return copied, self._check(copied)
         except BufferError:
@@ -138,7 +151,7 @@ class Handle:
     @property
     def dtype(self) -> DType:
         """Type of its elements."""
-        return DType(self._described.dtype)
+        return self._described.dtype
 
     def __bytes__(self) -> bytes:
         """Return what other processes attach, while this one has it open."""
@@ -150,7 +163,7 @@ class Handle:
 
     def __repr__(self) -> str:
         """Say what it holds."""
-        if not self._end.alive:
+        if not self._owned:
             return "dlx.Handle(closed)"
         d = self._described
         return f"dlx.Handle(shape={d.shape}, bytes={d.size}, readonly={self.readonly})"
@@ -161,6 +174,17 @@ class Handle:
             self._unname()
         self._end()
         self._mapping = None
+
+    # An argument: when the interpreter ends, names of modules may be gone.
+    def _end(self, close: Callable[[int], None] = os.close) -> None:
+        """Close its descriptor, once."""
+        try:
+            file = self._owned.pop()
+        except (AttributeError, IndexError):  # It has never had one, or no longer.
+            return
+        close(file)
+
+    __del__ = _end
 
     def __enter__(self) -> Self:
         """Return the handle."""
@@ -178,6 +202,7 @@ class Handle:
         _check_socket(sock)
         data, (copied, _) = bytes(self), self._duplicate(False)
         try:
+            self._check(copied)
             message = struct.pack("<I", len(data)) + data
             sent = socket.send_fds(sock, [message], [copied])
         finally:
@@ -208,10 +233,10 @@ class Handle:
             length = struct.unpack("<I", head)[0]
             if not HEAD.size <= length <= LONGEST:
                 raise BufferError("what arrived is no handle")
-            described = read(_exactly(sock, length))
+            data = _exactly(sock, length)
             if len(files) != 1 or flags & socket.MSG_CTRUNC:
                 raise BufferError("the handle has not arrived with one descriptor")
-            _trust(described, paths)
+            described = trusted(data, paths)
             return cls._of(checked(files.pop(), described), described, False)
         finally:
             for file in files:
@@ -223,12 +248,15 @@ def _arrive(data: bytes) -> Handle:
     return Handle(data, paths=True)
 
 
-def _trust(described: Described, paths: bool) -> None:
+def trusted(data: bytes, paths: bool) -> Described:
+    """Read the bytes of a handle; refuse those of a file unless ``paths``."""
+    described = read(bytes(memoryview(data)))
     if described.kind != SEGMENT and not paths:
         raise BufferError(
             "the handle is of a file that dlx has not made and others can truncate; "
             "if you trust the sender, pass paths=True"
         )
+    return described
 
 
 def _check_socket(sock: socket.socket) -> None:

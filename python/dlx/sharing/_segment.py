@@ -13,10 +13,10 @@ from bisect import bisect_right, insort
 from contextlib import suppress
 from functools import cache
 from typing import Any
-from weakref import WeakValueDictionary, finalize
+from weakref import WeakValueDictionary, finalize, ref
 
 from ..pickling import _READ_ONLY
-from ._form import FILE, FROZEN, SEGMENT, Described, host, namespace, start
+from ._form import FILE, FROZEN, SEGMENT, SHM, Described, host, namespace, start
 
 __all__ = [
     "SEAL_FUTURE_WRITE",
@@ -24,19 +24,20 @@ __all__ = [
     "Mapping",
     "checked",
     "covering",
-    "freeze",
+    "for_reading",
     "inode_of",
-    "is_on_tmpfs",
     "make",
     "mapped",
     "opened",
     "reopened",
+    "seals_of",
     "token_of",
 ]
 
 SEAL_FUTURE_WRITE = 0x10
 """``F_SEAL_FUTURE_WRITE``: what is mapped for writing stays so, no new mapping is."""
 _SHAPED = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+_FROZEN = _SHAPED | fcntl.F_SEAL_WRITE
 TOKEN = os.urandom(16)
 """In the name of each segment that this process and its forks make."""
 
@@ -47,22 +48,20 @@ def inode_of(file: int | str) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def is_on_tmpfs(file: int) -> bool:
-    """Whether a file is memory: only such have seals."""
+def seals_of(file: int) -> int | None:
+    """Return the seals of a file; None if it is not in memory: only such have seals."""
     try:
-        fcntl.fcntl(file, fcntl.F_GET_SEALS)
+        return fcntl.fcntl(file, fcntl.F_GET_SEALS)
     except OSError:
-        return False
-    return True
+        return None
 
 
 _NAME = re.compile(r"/memfd:dlx-([0-9a-f]{32}) \(deleted\)")
 
 
-def token_of(file: int) -> bytes | None:
+def token_of(file: int, seals: int) -> bytes | None:
     """Return the token in the name of a segment; None if a file on tmpfs is none."""
     name = _NAME.fullmatch(os.readlink(f"/proc/self/fd/{file}"))
-    seals = fcntl.fcntl(file, fcntl.F_GET_SEALS)
     return bytes.fromhex(name[1]) if name and seals & _SHAPED == _SHAPED else None
 
 
@@ -85,10 +84,11 @@ def make(size: int, raw: memoryview | None = None) -> int:
     return file
 
 
-def freeze(file: int) -> int:
-    """Seal a segment against all writes; return a descriptor that cannot, either."""
+def for_reading(file: int, seals: int = 0) -> int:
+    """Seal a segment, if asked; return in its place a descriptor that cannot write."""
     try:
-        fcntl.fcntl(file, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL)
+        if seals:
+            fcntl.fcntl(file, fcntl.F_ADD_SEALS, seals)
         return reopened(file, os.O_RDONLY)
     finally:
         os.close(file)
@@ -103,16 +103,16 @@ def _refused(d: Described, error: OSError) -> BufferError:
     """Return the reason why what a handle names could not be opened."""
     if d.kind == FILE:
         return BufferError(f"{os.fsdecode(d.path)!r} of the handle: {error.strerror}")
-    if isinstance(error, PermissionError):
-        return BufferError(
-            f"process {d.pid} is of another user; send the handle through a socket"
-        )
     try:
         gone = start(d.pid) != d.start
     except OSError:
         gone = True
     if gone:
         return BufferError(f"process {d.pid}, which shared the memory, is gone")
+    if isinstance(error, PermissionError):
+        return BufferError(
+            f"process {d.pid} is of another user; send the handle through a socket"
+        )
     return BufferError(
         "the handle was closed; keep it, or send it pickled to one that does"
     )
@@ -123,19 +123,21 @@ def opened(d: Described) -> int:
     if d.boot != host():
         raise BufferError("the handle is of another host, or from before a restart")
     path: str | bytes = d.path
-    if d.kind != FILE:
+    # O_PATH opens no device and no pipe, and nobody can exchange what it found.
+    mode = os.O_PATH | os.O_CLOEXEC
+    if d.kind == FILE:
+        mode |= os.O_NOFOLLOW
+    else:
         if d.namespace != namespace():
             raise BufferError(
                 "the handle is of another PID namespace, such as a container"
             )
         path = f"/proc/{d.pid}/fd/{d.file}"
-    mode = os.O_RDONLY if d.flags & _READ_ONLY else os.O_RDWR
     try:
-        if d.kind != FILE and start(d.pid) != d.start:
+        # A segment has its token in its name, whoever has the PID now.
+        if d.kind == SHM and start(d.pid) != d.start:
             raise ProcessLookupError
-        # O_PATH opens no device and no pipe, and nobody can exchange what it found.
-        link = os.O_NOFOLLOW if d.kind == FILE else 0
-        place = os.open(path, os.O_PATH | os.O_CLOEXEC | link)
+        place = os.open(path, mode)
     except OSError as error:
         raise _refused(d, error) from error
     try:
@@ -144,32 +146,51 @@ def opened(d: Described) -> int:
             raise BufferError(_OTHER)
         if d.kind != FILE and found.st_uid != os.geteuid():
             raise BufferError("the memory is of another user")
-        file = reopened(place, mode)
+        file = reopened(place, os.O_RDONLY if d.flags & _READ_ONLY else os.O_RDWR)
     except OSError as error:
         raise BufferError(f"the memory of the handle: {error.strerror}") from error
     finally:
         os.close(place)
-    return checked(file, d)
+    return _kept(file, d)
 
 
 _OTHER = "the handle is of memory that is gone, or that is not what it says"
 
 
 def checked(file: int, d: Described) -> int:
-    """Return ``file`` if it is what ``d`` describes; else close it and raise."""
+    """Return a file that somebody has sent, if it is what ``d`` describes."""
+    found = os.fstat(file)
+    access = fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE
+    if (
+        (found.st_dev, found.st_ino) == d.inode
+        and stat.S_ISREG(found.st_mode)
+        and access
+        in ((os.O_RDONLY, os.O_RDWR) if d.flags & _READ_ONLY else (os.O_RDWR,))
+    ):
+        return _kept(file, d)
+    os.close(file)
+    raise BufferError(_OTHER)
+
+
+def _kept(file: int, d: Described) -> int:
+    """Return the file of an inode if it is what ``d`` describes; else close it."""
     try:
-        found = os.fstat(file)
-        good = (found.st_dev, found.st_ino) == d.inode and stat.S_ISREG(found.st_mode)
+        # First: until it is sealed, whoever has it may make it shorter.
+        seals = seals_of(file)
+        size = os.lseek(file, 0, os.SEEK_END)
         if d.kind == SEGMENT:
-            seals = fcntl.fcntl(file, fcntl.F_GET_SEALS)
-            good = good and token_of(file) == d.token and found.st_size == d.size
-            good = good and (not d.flags & FROZEN or bool(seals & fcntl.F_SEAL_WRITE))
+            needed = _FROZEN if d.flags & FROZEN else _SHAPED
+            good = (
+                seals is not None
+                and seals & needed == needed
+                and size == d.size
+                and os.readlink(f"/proc/self/fd/{file}")
+                == f"/memfd:dlx-{d.token.hex()} (deleted)"
+            )
         else:
-            good = good and found.st_size >= d.size and not d.flags & FROZEN
-            good = good and is_on_tmpfs(file) == (d.kind != FILE)
-        access = fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE
-        writes = () if d.flags & _READ_ONLY else (os.O_RDWR,)
-        if good and access in (writes or (os.O_RDONLY, os.O_RDWR)):
+            memory = seals is not None
+            good = size >= d.size and memory == (d.kind == SHM) and not d.flags & FROZEN
+        if good:
             return file
     except OSError:
         pass
@@ -261,9 +282,9 @@ def _bytes(bits: int) -> type[ctypes.Array[ctypes.c_ubyte]]:
 mapped: WeakValueDictionary[tuple[tuple[int, int], bool], Mapping]
 mapped = WeakValueDictionary()
 """Shared mappings of this process, by inode and whether one can write."""
-# Those that dlx has made, and where they begin, in order.
-_made: WeakValueDictionary[int, Mapping] = WeakValueDictionary()
-_begins: list[int] = []
+# Those that dlx has made, and where they begin, in order; none begins at 0.
+_made: dict[int, ref[Mapping]] = {}
+_begins = [0]
 
 
 # A collection while it is held may unmap what is lost.
@@ -275,7 +296,7 @@ os.register_at_fork(
 
 def _add(mapping: Mapping) -> None:
     with _lock:
-        _made[mapping.address] = mapping
+        _made[mapping.address] = ref(mapping)
         insort(_begins, mapping.address)
 
 
@@ -284,15 +305,23 @@ def _unmap(address: int, size: int) -> None:
     with _lock, suppress(ValueError):  # A private mapping is not among them.
         # One call: a collection between two may remove others.
         _begins.remove(address)
+        del _made[address]
     _LIBC.munmap(address, size)
 
 
 def covering(address: int, length: int) -> Mapping | None:
     """Return the shared mapping of dlx that holds these bytes, if there is one."""
     with _lock:
-        begins = _begins.copy()  # as above
-        place = bisect_right(begins, address) - 1
-        mapping = _made.get(begins[place]) if place >= 0 else None
+        begin = address + 1
+        while begin > address:
+            place = bisect_right(_begins, address) - 1
+            # A collection in between may remove others, and then this is a later one.
+            try:
+                begin = _begins[place]
+            except IndexError:
+                continue
+    known = _made.get(begin)
+    mapping = known and known()
     if mapping and address + length <= mapping.address + mapping.size:
         return mapping
     return None
