@@ -14,7 +14,7 @@ SLOW := cli cli_demo cli_info cli_inspect copy_repeated cycles daemon_threads de
 QUICK := $(filter-out $(SLOW:%=tests/test_%.py), $(wildcard tests/test_*.py))
 
 # What `make nightly` runs, in this order.
-NIGHTLY := wheels ports macos loom asan tsan fuzz-rust faults
+NIGHTLY := wheels ports macos loom asan fuzz-rust faults
 
 ONEAPI := build/oneapi
 ENGINES := build/engines
