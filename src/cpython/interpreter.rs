@@ -124,7 +124,7 @@ pub(crate) fn finalize() {
     FINALIZING.store(true, Ordering::Release);
 }
 
-/// Binds dlx to this interpreter and refuses a second one: caches and types are per process.
+/// Binds dlx to this interpreter and refuses a second one, also after the first: caches and types are per process.
 pub(crate) fn one_interpreter(_: Python<'_>) -> PyResult<()> {
     static INTERPRETER: AtomicI64 = AtomicI64::new(-1);
     // SAFETY: attached, so there is a current interpreter.
@@ -132,7 +132,8 @@ pub(crate) fn one_interpreter(_: Python<'_>) -> PyResult<()> {
     // SAFETY: the interpreter obtained above.
     let id = unsafe { ffi::PyInterpreterState_GetID(current) };
     let known = INTERPRETER.compare_exchange(-1, id, Ordering::AcqRel, Ordering::Acquire);
-    if known.is_err_and(|known| known != id) {
+    // Python that an embedding program starts again has the same number.
+    if FINALIZING.load(Ordering::Acquire) || known.is_err_and(|known| known != id) {
         return Err(PyImportError::new_err(
             "dlx supports one interpreter per process",
         ));
