@@ -46,7 +46,7 @@ REFUSED = """
     except ImportError as error:
         print(error)
     """
-MESSAGE = "dlx supports one interpreter per process\n"
+MESSAGE = "dlx supports the main interpreter alone, started once\n"
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,7 @@ def test_an_interpreter_that_is_started_again_is_refused(program: Path) -> None:
 def test_the_first_interpreter_that_imports_dlx_need_not_be_the_first(
     program: Path,
 ) -> None:
-    """docs/safety.md, Interpreters: it is bound to the one that imports it."""
+    """docs/safety.md, Interpreters: what counts is whose objects dlx holds."""
     before = ["start", "run", "import ctypes", "end"]
     assert output(program, *before, "start", "run", CONVERT, "end") == CONVERTED
 
