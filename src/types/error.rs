@@ -137,12 +137,13 @@ pub(crate) fn first_line(py: Python<'_>, error: &PyErr) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// The error for integers that overflow (`ValueError`) or are not integers (`TypeError`). What user code raises stays.
+/// The error for integers that overflow (`ValueError`), are not integers or too many (`TypeError`). What user code raises
+/// else stays.
 #[cold]
 pub(crate) fn bad_integers(py: Python<'_>, error: &PyErr, message: String) -> PyErr {
     if error.is_instance_of::<PyOverflowError>(py) {
         PyValueError::new_err(message)
-    } else if error.is_instance_of::<PyTypeError>(py) {
+    } else if error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyValueError>(py) {
         PyTypeError::new_err(message)
     } else {
         error.clone_ref(py)
