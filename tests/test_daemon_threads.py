@@ -10,6 +10,7 @@ from textwrap import dedent
 
 import pytest
 from support.python_process import run_python
+from support.simulated_driver import library_path
 
 START = """
     import os, sys, threading
@@ -94,3 +95,74 @@ def test_the_process_ends_in_peace(work: str) -> None:
     """R14: though a daemon thread never comes back."""
     code = dedent(START) + f"work = lambda: {work}\n" + dedent(END)
     assert run_python(code) == (0, "", "")
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        "from_dlpack of a struct",
+        "from_dlpack of a class that is asked",
+        "share and attach",
+        "__dlpack__ of a mixin",
+        "pickle",
+    ],
+)
+def test_the_process_ends_in_peace_in_any_call(step: str) -> None:
+    """R14: the first call of user code never comes back."""
+    code = f"""
+    import os, sys, threading
+    from support.callback_steps import STEPS, happening
+
+    inside, leave = threading.Event(), threading.Lock()
+    leave.acquire()
+    run = STEPS[{step!r}]
+    run()
+
+    def wait():
+        inside.set()
+        leave.acquire()
+
+    def work():
+        with happening(wait, 0):
+            run()
+    """
+    assert run_python(dedent(code) + dedent(END)) == (0, "", "")
+
+
+def test_the_process_ends_in_peace_while_a_thread_waits_for_a_stream() -> None:
+    """R14: the wait ends when no thread gets the GIL any more."""
+    code = f"""
+    import os
+    os.environ["DLX_LIBCUDA"] = {str(library_path())!r}
+    """
+    code += """
+    import ctypes, sys, threading
+    import dlx, numpy as np
+    from support.simulated_driver import simulation
+
+    libc = ctypes.CDLL(None)
+    held = ctypes.create_string_buffer(64)  # A sem_t.
+    libc.sem_init(held, 0, 0)
+
+    class Inside:
+        def wait(self):
+            while not any("Synchronize" in name for name in sim.called()):
+                pass
+
+    class Leave:
+        def release(self, post=libc.sem_post):
+            post(held)
+
+    sim = simulation()
+    sim.start()
+    s = sim.stream()
+    device = dlx.from_dlpack(np.arange(3.0), device="cuda:0", stream=s)
+    wait = ctypes.cast(libc.sem_wait, ctypes.c_void_p).value
+    sim.call("cuLaunchHostFunc", s.handle, wait, ctypes.addressof(held))
+    sim.clear_journal()
+    inside, leave = Inside(), Leave()
+
+    def work():
+        device.to(device="cpu")
+    """
+    assert run_python(dedent(code) + dedent(END)) == (0, "", "")

@@ -295,22 +295,3 @@ def test_a_type_may_be_met_again_while_its_metaclass_answers(meeting: str) -> No
         command, cwd=Path(__file__).parent, capture_output=True, text=True
     )
     assert (ran.returncode, ran.stderr) == (0, "")
-
-
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="CPython refuses it itself")
-def test_a_second_interpreter_is_refused() -> None:
-    """S5: caches and types are shared by the process."""
-    program = """
-import dlx
-import _xxsubinterpreters as interpreters
-interpreters.run_string(interpreters.create(), '''
-try:
-    import dlx
-except ImportError as error:
-    print(error)
-''')
-"""
-    command = [sys.executable, "-c", program]
-    ran = subprocess.run(command, capture_output=True, text=True)
-    message = "dlx supports one interpreter per process\n"
-    assert (ran.returncode, ran.stdout, ran.stderr) == (0, message, "")

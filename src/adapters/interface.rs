@@ -3,14 +3,14 @@
 #![forbid(unsafe_code)]
 
 use pyo3::conversion::FromPyObjectOwned;
-use pyo3::exceptions::{PyBufferError, PyMemoryError, PyTypeError};
+use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
 use crate::abi::*;
 use crate::cpython::call::attribute;
 use crate::types::dtype::{canonical, scalar};
-use crate::types::error::{caused, type_name};
+use crate::types::error::{caused, is_urgent, type_name};
 use crate::types::layout::{self, Integers};
 
 /// The dict of an interface; entries that are None count as absent.
@@ -80,7 +80,7 @@ impl<'a, 'py> Interface<'a, 'py> {
     ) -> PyResult<T> {
         let extracted = value.extract().map_err(Into::into);
         extracted.map_err(|cause: PyErr| {
-            if cause.is_instance_of::<PyMemoryError>(value.py()) {
+            if is_urgent(value.py(), &cause) {
                 return cause;
             }
             caused(value.py(), self.malformed(key, value, accepted), cause)

@@ -21,7 +21,7 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::{PyBufferError, PyMemoryError};
+use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
 use crate::abi::*;
@@ -38,7 +38,7 @@ use crate::tensor::checked::{self, parts};
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
-use crate::types::error::{caused, copy_refused, first_line};
+use crate::types::error::{caused, copy_refused, first_line, is_urgent};
 use crate::types::{device, layout};
 
 /// Converts to a `numpy.ndarray` whose base holds the tensor.
@@ -207,7 +207,7 @@ impl Input<'_> {
         }
         let here = snapshot.meta().device;
         let copied = by_driver::copied(py, snapshot, here, on).map_err(|error| {
-            if error.is_instance_of::<PyMemoryError>(py) {
+            if is_urgent(py, &error) {
                 return error;
             }
             caused(py, PyBufferError::new_err(format!("{why}: {error}")), error)

@@ -7,7 +7,7 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
@@ -129,17 +129,16 @@ pub(crate) fn is_finalizing() -> bool {
     FINALIZING.load(Ordering::Acquire)
 }
 
-/// Binds dlx to this interpreter and refuses a second one: caches and types are per process.
+/// Refuses sub-interpreters, and a main interpreter that was started again: caches and types are per process, and
+/// `PyGILState_Ensure` attaches to the main interpreter.
 pub(crate) fn one_interpreter(_: Python<'_>) -> PyResult<()> {
-    static INTERPRETER: AtomicI64 = AtomicI64::new(-1);
     // SAFETY: attached, so there is a current interpreter.
     let current = unsafe { ffi::PyInterpreterState_Get() };
     // SAFETY: the interpreter obtained above.
     let id = unsafe { ffi::PyInterpreterState_GetID(current) };
-    let known = INTERPRETER.compare_exchange(-1, id, Ordering::AcqRel, Ordering::Acquire);
-    if known.is_err_and(|known| known != id) {
+    if id != 0 || is_finalizing() {
         return Err(PyImportError::new_err(
-            "dlx supports one interpreter per process",
+            "dlx supports the main interpreter alone, started once",
         ));
     }
     Ok(())

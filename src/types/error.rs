@@ -6,7 +6,8 @@ use std::borrow::Cow;
 use std::ffi::{CStr, CString};
 
 use pyo3::exceptions::{
-    PyBufferError, PyMemoryError, PyOverflowError, PyRuntimeError, PyTypeError, PyValueError,
+    PyBufferError, PyException, PyMemoryError, PyOverflowError, PyRuntimeError, PyTypeError,
+    PyValueError,
 };
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -136,16 +137,23 @@ pub(crate) fn first_line(py: Python<'_>, error: &PyErr) -> String {
     text.lines().next().unwrap_or_default().to_owned()
 }
 
-/// The error for integers that overflow (`ValueError`) or are not integers (`TypeError`); `MemoryError` stays.
+/// The error for integers that overflow (`ValueError`), are not integers or too many (`TypeError`). What user code raises
+/// else stays.
 #[cold]
 pub(crate) fn bad_integers(py: Python<'_>, error: &PyErr, message: String) -> PyErr {
     if error.is_instance_of::<PyOverflowError>(py) {
         PyValueError::new_err(message)
-    } else if error.is_instance_of::<PyMemoryError>(py) {
-        error.clone_ref(py)
-    } else {
+    } else if error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyValueError>(py) {
         PyTypeError::new_err(message)
+    } else {
+        error.clone_ref(py)
     }
+}
+
+/// Whether an exception tells of the process and not of what was asked for: no memory, or an interrupt.
+#[cold]
+pub(crate) fn is_urgent(py: Python<'_>, error: &PyErr) -> bool {
+    error.is_instance_of::<PyMemoryError>(py) || !error.is_instance_of::<PyException>(py)
 }
 
 /// A new exception class of dlx.

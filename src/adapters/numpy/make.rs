@@ -7,7 +7,7 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::{NonNull, null_mut};
 
-use pyo3::exceptions::{PyBufferError, PyMemoryError};
+use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -22,7 +22,7 @@ use crate::tensor::checked::Dimensions;
 use crate::tensor::managed::PROTECTED;
 use crate::tensor::numpy::to_numpy;
 use crate::tensor::object::Tensor;
-use crate::types::error::{caused, first_line};
+use crate::types::error::{caused, first_line, is_urgent};
 use crate::types::{dtype, layout};
 
 /// The functions of `__multiarray_api.h` that dlx uses.
@@ -141,7 +141,7 @@ pub(crate) fn array<'py>(
     // SAFETY: a new reference, or NULL with an exception.
     match unsafe { Bound::from_owned_ptr_or_err(py, array) } {
         Ok(array) => Ok(Some(Unheld(array, api.set_base_object))),
-        Err(error) if error.is_instance_of::<PyMemoryError>(py) => Err(error),
+        Err(error) if is_urgent(py, &error) => Err(error),
         Err(error) => {
             let message = format!(
                 "numpy.ndarray does not accept {} with {} dimensions: {}",
