@@ -62,8 +62,7 @@ def test_an_interrupt_in_user_code_comes_out(step: str) -> None:
 def test_a_handler_that_returns_changes_nothing(step: str, ticking: list[int]) -> None:
     """PEP 475: what a signal interrupts goes on."""
     run = STEPS[step]
-    for _ in range(3):  # dlx asks a class less once it has seen its answers.
-        run()
+    run()
     before, names, start = references(), calls(run), ticking[0]
     while ticking[0] < start + 5:
         assert calls(run) == names
