@@ -123,8 +123,8 @@ GAMES["all others raise"] = _put(Raising("other"), *OTHERS)
 def main() -> None:
     """Print what came of each game, with dlx used before or not."""
     found: dict[str, list[str]] = {name: [] for name in GAMES}
-    befores: list[Callable[[], None]] = [lambda: None, use]
-    for before in befores:
+    uses: list[Callable[[], None]] = [lambda: None, use]
+    for before in uses:
         before()
         for name, play in GAMES.items():
 
