@@ -29,9 +29,9 @@ export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help demo test quick check fmt heavy lint types bench scaling instructions summary performance gpu wheel \
-	wheel-abi3t wheel-native wheels ports macos notices nightly ci ci-long ci-beside test-library test-conformance \
-	lifetime interop interop-report conformance-report fuzz fuzz-rust faults loom asan tsan free-threaded free-threaded-races \
-	drivers oneapi engines processes gpu-kit docs timeline clean
+	wheel-abi3t wheel-native wheels ports macos notices nightly ci ci-long ci-beside test-library test-streams \
+	test-truth test-conformance lifetime interop interop-report conformance-report fuzz fuzz-rust faults loom \
+	asan tsan free-threaded free-threaded-races drivers oneapi engines processes gpu-kit docs timeline clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 22
@@ -39,15 +39,21 @@ help:  ## say what there is
 demo: $(VENV)/built  ## move tensors between the installed libraries, and prove that nothing was copied
 	$(BIN)/python -m dlx demo
 
-test: test-library test-conformance  ## run the tests
+# In this order two of them at a time take least.
+test: test-library test-streams test-truth test-conformance  ## run the tests
 
 test-library: $(VENV)/built
 	cargo test --quiet --locked
 	cargo build --quiet --locked --package driver_sim
 	$(BIN)/python -m pytest
+
+test-streams: $(VENV)/built
+	cargo build --quiet --locked --package driver_sim
 	$(BIN)/python -m pytest tests/streams
-	$(BIN)/python -m pytest tests/truth
 	$(BIN)/python -m pytest --collect-only --quiet tests/gpu >/dev/null
+
+test-truth: $(VENV)/built
+	$(BIN)/python -m pytest tests/truth
 
 test-conformance: $(VENV)/built
 	$(BIN)/python -m pytest tests/conformance
@@ -204,7 +210,7 @@ ci-long: export DLX_REQUIRE_HEAVY = 1
 ci-long: export DLX_EVERY_MUTANT = 1
 ci-long:
 	$(MAKE) $(VENV)/heavy $(VENV)/tools
-	$(MAKE) --jobs=2 test-library ci-beside
+	$(MAKE) --jobs=2 test-library ci-beside test-streams test-truth
 	$(MAKE) $(VENV)/interop
 	$(MAKE) --jobs=2 interop engines oneapi
 

@@ -34,7 +34,9 @@ class _Reducers(dict[type, Callable[[Any], Any]]):
 
     def __init__(self, before: dict[type, Callable[[Any], Any]]) -> None:
         super().__init__(before)
-        self._before = {cls: self.pop(cls) for cls in before if _word(cls)}
+        # Ray keeps functions among the classes.
+        classes = [cls for cls in before if isinstance(cls, type)]
+        self._before = {cls: self.pop(cls) for cls in classes if _word(cls)}
 
     def __missing__(self, cls: type) -> Callable[[Any], Any]:
         if _word(cls) is None:
