@@ -39,7 +39,7 @@ def main(folder: str) -> int:
         f"--remap-path-prefix={REPOSITORY}=dlx",
     )
     maturin = (
-        *("maturin", "build", "--zig", "--release", "--strip", "--locked", "--offline"),
+        *("maturin", "build", "--zig", "--release", "--locked", "--offline"),
         *("-Zbuild-std=std,panic_unwind", "--target=aarch64-apple-darwin"),
         f"--out={Path(folder).absolute()}",
     )
