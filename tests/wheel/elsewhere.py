@@ -84,7 +84,10 @@ def try_place(place: Place, wheel: Path, pip: Path, emulator: Path | None) -> No
             *("--no-deps", "--only-binary=:all:", f"--target={environment}"),
             *(platform, f"--python-version={version}", wheel),
         )
-        start = f"PYTHONPATH={environment}", place.python
+        # Debian says which BLAS it is when a package is installed, not unpacked.
+        libraries = "/usr/lib/aarch64-linux-gnu"
+        found = f"LD_LIBRARY_PATH={libraries}/blas:{libraries}/lapack"
+        start = f"PYTHONPATH={environment}", found, place.python
     else:
         there(place.python, "-m", "venv", "--without-pip", environment)
         python = environment / "bin/python"

@@ -32,7 +32,9 @@ def main(folder: str) -> int:
         pip = sys.executable, "-m", "pip", "install", "--target", ZIG, "ziglang>=0.15"
         subprocess.run(pip, check=True)
     variables = (
-        *(*SOURCED, f"CARGO_TARGET_DIR={BUILD / 'macos'}"),
+        # To strip there takes LLVM's objcopy.
+        *(*SOURCED, "CARGO_PROFILE_RELEASE_STRIP=none"),
+        f"CARGO_TARGET_DIR={BUILD / 'macos'}",
         *(f"PATH=/usr/bin:{ZIG / 'ziglang'}", f"PYO3_CONFIG_FILE={HERE / 'abi3.txt'}"),
         "CARGO_TARGET_AARCH64_APPLE_DARWIN_RUSTFLAGS="
         f"--remap-path-prefix={CARGO}/registry/src= "
