@@ -104,43 +104,49 @@ fn of_table(
     table: &Table,
     kind: Option<&TorchClass>,
 ) -> PyResult<(Snapshot, Option<Library>)> {
-    if let Some(kind) = kind
-        && let Some((snapshot, last)) = table.lend_fast(x)
-    {
-        let meta = snapshot.meta();
-        kind.check_borrow(x, meta.dtype)?;
-        if let Some(last) = last
-            && kind.holds_view(x, &meta, last)
-        {
-            return Ok((snapshot, None));
-        }
-    }
-    of_unusual(x, table, kind)
+    // A view has no flags, so it can replace an export only for torch, which has no read-only tensors.
+    let lent = match kind {
+        Some(kind) if kind.is_plain() => match table.lend_fast(x) {
+            Ok(Some((snapshot, last))) => {
+                if let Some(last) = last {
+                    let meta = snapshot.meta();
+                    // First: it may run code that changes the tensor.
+                    kind.check_borrow(x, meta.dtype)?;
+                    if kind.holds_view(x, &meta, last) {
+                        return Ok((snapshot, None));
+                    }
+                }
+                Ok(Some(snapshot))
+            }
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        },
+        Some(_) => table.lend(x),
+        None => Ok(None),
+    };
+    of_unusual(x, table, kind, lent)
 }
 
-/// As [`of_table`], for all but plain torch tensors on the CPU.
+/// As [`of_table`], for all but plain torch tensors on the CPU, with the view that the table has lent of a torch tensor.
 #[inline(never)]
 fn of_unusual(
     x: &Bound<'_, PyAny>,
     table: &Table,
     kind: Option<&TorchClass>,
+    lent: PyResult<Option<Snapshot>>,
 ) -> PyResult<(Snapshot, Option<Library>)> {
-    // A view has no flags, so it can replace an export only for torch, which has no read-only tensors.
-    let lent = match kind {
-        Some(kind) => match table.lend(x) {
-            Ok(Some(snapshot)) => {
-                kind.check_borrow(x, snapshot.meta().dtype)?;
-                if kind.holds(x, &snapshot, None) {
-                    Some(snapshot)
-                } else {
-                    Some(torch::settled(kind, x, || lent_again(x, table))?)
-                }
+    let lent = match (kind, lent) {
+        (Some(kind), Ok(Some(snapshot))) => {
+            kind.check_borrow(x, snapshot.meta().dtype)?;
+            if kind.holds(x, &snapshot, None) {
+                Some(snapshot)
+            } else {
+                Some(torch::settled(kind, x, || lent_again(x, table))?)
             }
-            Ok(None) => None,
-            Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => None,
-            Err(error) => return Err(torch::explain(Some(kind), x, error)),
-        },
-        None => None,
+        }
+        (_, Ok(_)) => None,
+        (_, Err(error)) if error.is_instance_of::<PyBufferError>(x.py()) => None,
+        (_, Err(error)) => return Err(torch::explain(kind, x, error)),
     };
     let snapshot = match lent {
         Some(snapshot) => snapshot,

@@ -184,15 +184,8 @@ impl Table {
         if may_be_fast && is_fast(&tensor, 0) {
             return Ok(Some(tensor));
         }
-        // SAFETY: the producer lends the dimensions until it regains control (R129).
-        if unsafe { is_exact(&tensor, 0) }? {
-            return Ok(Some(tensor));
-        }
-        // A view cannot be corrected: nothing would own the correction.
-        Err(Error::refused(
-            "the tensor has no strides, or a data pointer that dlx has to normalize, so it can be exported but not lent",
-        )
-        .into())
+        check_exact(&tensor)?;
+        Ok(Some(tensor))
     }
 
     /// As [`Self::borrow`], without checks.
@@ -255,27 +248,53 @@ impl Table {
         Some((Meta::on_cpu(tensor.data, tensor.dtype, 0), last))
     }
 
-    /// As [`Self::lend`], without checks, if the tensor has the common form: also the offset of its last element, if that
-    /// is known (`Snapshot::import_fast`). `None` for all others, and if the table fails.
-    #[inline(always)]
-    pub(crate) fn lend_fast(&self, object: &Bound<'_, PyAny>) -> Option<(Snapshot, Option<u32>)> {
-        let tensor = self.glimpse(object)?;
-        let source = || Source::Python(PythonOwner::new(object.clone().unbind()));
-        // SAFETY: the producer lends the dimensions until it regains control (R129); they are copied before that.
-        unsafe { Snapshot::lent_fast(&tensor, source) }
-    }
-
     /// As [`Self::borrow`], with a copy of the dimensions, and a reference to `object` to keep the memory.
     pub(crate) fn lend(&self, object: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
-        let Some(tensor) = self.borrow(object, false)? else {
+        let tensor = self.unchecked(object)?;
+        tensor.map(|tensor| lent(object, &tensor)).transpose()
+    }
+
+    /// As [`Self::lend`], without checks if the tensor has the common form: then also the offset of its last element, if
+    /// that is known (`Snapshot::import_fast`).
+    #[inline(always)]
+    pub(crate) fn lend_fast(
+        &self,
+        object: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<(Snapshot, Option<u32>)>> {
+        let Some(tensor) = self.unchecked(object)? else {
             return Ok(None);
         };
+        let source = || Source::Python(PythonOwner::new(object.clone().unbind()));
         // SAFETY: the producer lends the dimensions until it regains control (R129); they are copied before that.
-        let (shape, strides) = unsafe { dimensions(&tensor) }?;
-        let owner = PythonOwner::new(object.clone().unbind());
-        let checked = Checked::new(Meta::of(&tensor, 0)?, shape, strides)?;
-        Ok(Some(checked.over(Source::Python(owner))))
+        match unsafe { Snapshot::lent_fast(&tensor, source) } {
+            None => lent(object, &tensor).map(|lent| Some((lent, None))),
+            fast => Ok(fast),
+        }
     }
+}
+
+/// Refuses a view that dlx would have to correct: nothing would own the correction.
+fn check_exact(tensor: &DLTensor) -> PyResult<()> {
+    // SAFETY: the producer lends the dimensions until it regains control (R129).
+    if unsafe { is_exact(tensor, 0) }? {
+        return Ok(());
+    }
+    Err(Error::refused(
+        "the tensor has no strides, or a data pointer that dlx has to normalize, so it can be exported but not lent",
+    )
+    .into())
+}
+
+/// A view that `object` has just lent, with a copy of the dimensions.
+#[cold]
+#[inline(never)]
+fn lent(object: &Bound<'_, PyAny>, tensor: &DLTensor) -> PyResult<Snapshot> {
+    check_exact(tensor)?;
+    // SAFETY: the producer lends the dimensions until it regains control (R129); they are copied before that.
+    let (shape, strides) = unsafe { dimensions(tensor) }?;
+    let owner = PythonOwner::new(object.clone().unbind());
+    let checked = Checked::new(Meta::of(tensor, 0)?, shape, strides)?;
+    Ok(checked.over(Source::Python(owner)))
 }
 
 /// The table in attribute `name` of `class`, if that is a capsule of a table.
