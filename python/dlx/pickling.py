@@ -9,7 +9,6 @@ what you trust.
 
 from __future__ import annotations
 
-import math
 import pickle
 import sys
 from io import BytesIO
@@ -109,11 +108,20 @@ def _dense(t: Tensor) -> tuple[memoryview, tuple[int, ...]]:
     return copied.raw(), tuple(new and old and new for old, new in pairs)
 
 
-def _repeats(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether strides that leave no gaps reach fewer places than there are indices."""
-    steps = zip(shape, strides, strict=True)
-    reached = 1 + sum((extent - 1) * abs(stride) for extent, stride in steps)
-    return reached < math.prod(shape)
+def _may_repeat(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether strides may lead to one element twice, so that nobody should write.
+
+    Not if each stride leads beyond what the smaller ones reach.
+    """
+    if 0 in shape:
+        return False
+    reached = 0
+    steps = zip(map(abs, strides), shape, strict=True)
+    for stride, extent in sorted(step for step in steps if step[1] > 1):
+        if stride <= reached:
+            return True
+        reached += stride * (extent - 1)
+    return False
 
 
 def _triple(dtype: DType) -> tuple[int, int, int]:
@@ -135,7 +143,7 @@ def _strided(
     raw, strides = _dense(t)
     given = None if t.is_contiguous else strides
     # What writes to a repeated element writes to others. torch takes that.
-    if t.readonly or (given and target != "torch" and _repeats(t.shape, strides)):
+    if t.readonly or (given and target != "torch" and _may_repeat(t.shape, strides)):
         raw = raw.toreadonly()
     return t, raw, given
 

@@ -27,7 +27,7 @@ from .._core import (
     from_buffer,
     from_dlpack,
 )
-from ..pickling import _PADDED, _READ_ONLY, _dense
+from ..pickling import _PADDED, _READ_ONLY, _dense, _may_repeat
 from ._form import FILE, FROZEN, SEGMENT, Described, read, span
 from ._found import found, open_found
 from ._handle import Handle, open_handles, trusted
@@ -75,22 +75,6 @@ def _new(t: Tensor, readonly: bool) -> Handle:
     )
     # No element of nothing was copied.
     return Handle._of(file, described, bool(len(raw)))
-
-
-def _may_repeat(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
-    """Whether strides may lead to one element twice, so that nobody should write.
-
-    Not if each stride leads beyond what the smaller ones reach.
-    """
-    if 0 in shape:
-        return False
-    reached = 0
-    steps = zip(map(abs, strides), shape, strict=True)
-    for stride, extent in sorted(step for step in steps if step[1] > 1):
-        if stride <= reached:
-            return True
-        reached += stride * (extent - 1)
-    return False
 
 
 def _path_of(file: int) -> str:
