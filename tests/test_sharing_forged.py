@@ -13,7 +13,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlx.sharing import Handle, _form, _segment
+from dlx.sharing import Handle, _form, _mappings, _segment
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.random_layouts import tensors
@@ -30,13 +30,26 @@ NUMBERS = st.one_of(
 
 
 def attached(data: bytes, h: Handle) -> None:
-    """Attach what bytes name: elements of the segment of `h`, or a `BufferError`."""
+    """Attach what bytes name: elements of the segment of `h`, or a `BufferError`.
+
+    That its memory is mapped here already changes nothing.
+    """
+    accepted = [attached_once(data, h)]
+    for mode in ("r", "rw"):
+        here = dlx.attach(h, mode=mode)
+        accepted.append(attached_once(data, h))
+        del here
+    assert len(set(accepted)) == 1
+
+
+def attached_once(data: bytes, h: Handle) -> bool:
+    """Attach what bytes name, and return whether it was."""
     files = open_files()
     try:
         t = dlx.attach(data, mode="r")
     except BufferError:
         assert open_files() == files
-        return
+        return False
     low, length = t.span
     begin, whole = dlx.attach(h, mode="r").span
     if length:
@@ -44,6 +57,7 @@ def attached(data: bytes, h: Handle) -> None:
         assert low + length <= begin + whole
         assert len(repr(t)) > 0
     assert open_files() == files
+    return True
 
 
 @given(st.data())
@@ -324,7 +338,7 @@ def test_a_handle_closed_while_it_is_mapped_gives_no_other_memory(
 ) -> None:
     """docs/sharing.md, Security: its number may be another file's by then."""
     h, other = dlx.share(ARRAY), dlx.share(ARRAY + 1)
-    real, before = _segment._LIBC.mmap, mappings()
+    real, before = _mappings._LIBC.mmap, mappings()
 
     def closing(*arguments: Any) -> int:
         h.close()
@@ -333,7 +347,7 @@ def test_a_handle_closed_while_it_is_mapped_gives_no_other_memory(
         os.close(arguments[4])
         return address
 
-    monkeypatch.setattr(_segment._LIBC, "mmap", closing)
+    monkeypatch.setattr(_mappings._LIBC, "mmap", closing)
     with pytest.raises(BufferError, match="closed"):
         dlx.attach(h)
     monkeypatch.undo()

@@ -15,7 +15,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlx.sharing import Handle, _found, _segment
+from dlx.sharing import Handle, _found, _mappings
 from support.optional_libraries import requires
 from support.shared_memory import ask, child, open_files
 
@@ -405,17 +405,17 @@ def test_a_collection_while_memory_is_looked_up_changes_nothing(
     mine = held.pop(3)
     with dlx.share(mine) as h:
         inode = h._described.inode
-    begins, search = len(_segment._begins), bisect_right
+    begins, search = len(_mappings._begins), bisect_right
 
     def searched(places: list[int], address: int) -> int:
         place = search(places, address)
         held[lost] = None
         return place
 
-    monkeypatch.setattr(_segment, "bisect_right", searched)
+    monkeypatch.setattr(_mappings, "bisect_right", searched)
     with dlx.share(mine[8:], copy=False) as h:
         assert (h._described.inode, h._described.offset) == (inode, 8)
-    assert len(_segment._begins) == begins - 1
+    assert len(_mappings._begins) == begins - 1
     gone = held[lost - 1].data_ptr
     held[lost - 1] = None
     assert _found.area(gone) is None

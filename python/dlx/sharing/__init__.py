@@ -31,18 +31,18 @@ from ..pickling import _PADDED, _READ_ONLY, _dense, _may_repeat
 from ._form import FILE, FROZEN, SEGMENT, Described, read, span
 from ._found import found, open_found
 from ._handle import Handle, open_handles, trusted
+from ._mappings import Mapping, covering, mapped, segment
 from ._names import lookup
 from ._segment import (
     SEAL_FUTURE_WRITE,
     TOKEN,
-    Mapping,
     checked,
-    covering,
     for_reading,
     inode_of,
+    located,
     make,
-    mapped,
     opened,
+    opened_at,
     reopened,
 )
 
@@ -217,10 +217,16 @@ def _mapping(
     if mode == "cow":
         return make(mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE)
     writes = mode == "rw" or (mode is None and not d.flags & _READ_ONLY)
-    key = d.inode, writes
+    key, known = (d.inode, writes), segment(d)
     for each in lent, mapped.get((d.inode, True)), mapped.get(key):
-        # For "r" what cannot be written to; by default the memory itself.
-        if each and each.holds(d) and each.is_writable in (writes, mode != "r"):
+        # For "r" what cannot be written to; by default the memory itself. What bytes
+        # say of a segment was compared with it when it was mapped.
+        if (
+            each
+            and each.holds(d)
+            and each.is_writable in (writes, mode != "r")
+            and (each is lent or each.of_segment == known)
+        ):
             return each
     made = make(mmap.PROT_READ | mmap.PROT_WRITE * writes, mmap.MAP_SHARED)
     first = mapped.setdefault(key, made)
@@ -262,9 +268,25 @@ def attach(
     if isinstance(handle, Handle):
         return _given(handle._described, like, mode, handle._map, handle._mapping)
     described = trusted(handle, paths)
-    file = opened(described)
+    if described.kind != SEGMENT:
+        # Opened even if it is mapped, since it may be shorter than it was.
+        file = opened(described)
+        try:
+            return _given(described, like, mode, partial(Mapping.of, file, described))
+        finally:
+            os.close(file)
+    place = located(described)
     try:
-        return _given(described, like, mode, partial(Mapping.of, file, described))
+        return _given(described, like, mode, partial(_opened_at, place, described))
+    finally:
+        os.close(place)
+
+
+def _opened_at(place: int, d: Described, prot: int, flags: int) -> Mapping:
+    """Open the segment that was located, and map it."""
+    file = opened_at(place, d)
+    try:
+        return Mapping.of(file, d, prot, flags)
     finally:
         os.close(file)
 

@@ -12,8 +12,9 @@ from weakref import WeakValueDictionary, finalize
 from .._core import DType
 from ..pickling import _READ_ONLY
 from ._form import HEAD, LONGEST, SEGMENT, Described, read, write
+from ._mappings import Mapping
 from ._names import publish, unpublish
-from ._segment import Mapping, checked, opened, reopened
+from ._segment import checked, opened, reopened
 
 __all__ = ["Handle", "open_handles", "trusted"]
 

@@ -1,34 +1,27 @@
-"""Segments and other files that hold shared memory: made, opened and mapped."""
+"""Segments and other files that hold shared memory: made, opened and checked."""
 
 from __future__ import annotations
 
-import ctypes
 import fcntl
-import mmap
 import os
 import re
 import stat
-from _thread import RLock
-from bisect import bisect_right, insort
-from contextlib import suppress
-from functools import cache
-from typing import Any
-from weakref import WeakValueDictionary, finalize, ref
+from itertools import chain
 
 from ..pickling import _READ_ONLY
 from ._form import FILE, FROZEN, SEGMENT, SHM, Described, host, namespace, start
+from ._mappings import huge_pages
 
 __all__ = [
     "SEAL_FUTURE_WRITE",
     "TOKEN",
-    "Mapping",
     "checked",
-    "covering",
     "for_reading",
     "inode_of",
+    "located",
     "make",
-    "mapped",
     "opened",
+    "opened_at",
     "reopened",
     "seals_of",
     "token_of",
@@ -73,15 +66,21 @@ def make(size: int, raw: memoryview | None = None) -> int:
         os.fchmod(file, 0o600)
         os.ftruncate(file, size)
         if raw is not None:
-            # Faster than through a mapping, which faults once for each page.
-            done = 0
-            while done < len(raw):
-                done += os.pwrite(file, raw[done:], done)
+            _write(file, raw)
         fcntl.fcntl(file, fcntl.F_ADD_SEALS, _SHAPED)
     except BaseException:
         os.close(file)
         raise
     return file
+
+
+def _write(file: int, raw: memoryview) -> None:
+    """Write these bytes, all that can into huge pages."""
+    done = 0
+    for end in chain(huge_pages(file, len(raw)), (len(raw),)):
+        # Faster than through a mapping, which faults once for each page.
+        while done < end:
+            done += os.pwrite(file, raw[done:end], done)
 
 
 def for_reading(file: int, seals: int = 0) -> int:
@@ -118,8 +117,8 @@ def _refused(d: Described, error: OSError) -> BufferError:
     )
 
 
-def opened(d: Described) -> int:
-    """Open what a handle names, or raise ``BufferError``."""
+def located(d: Described) -> int:
+    """Return a descriptor, for `os.O_PATH`, of what a handle names, or refuse it."""
     if d.boot != host():
         raise BufferError("the handle is of another host, or from before a restart")
     path: str | bytes = d.path
@@ -140,18 +139,33 @@ def opened(d: Described) -> int:
         place = os.open(path, mode)
     except OSError as error:
         raise _refused(d, error) from error
+    found = os.fstat(place)
+    if (found.st_dev, found.st_ino) != d.inode or not stat.S_ISREG(found.st_mode):
+        reason = _OTHER
+    elif d.kind != FILE and found.st_uid != os.geteuid():
+        reason = "the memory is of another user"
+    else:
+        return place
+    os.close(place)
+    raise BufferError(reason)
+
+
+def opened_at(place: int, d: Described) -> int:
+    """Open what `located` has found, if it is what ``d`` describes."""
     try:
-        found = os.fstat(place)
-        if (found.st_dev, found.st_ino) != d.inode or not stat.S_ISREG(found.st_mode):
-            raise BufferError(_OTHER)
-        if d.kind != FILE and found.st_uid != os.geteuid():
-            raise BufferError("the memory is of another user")
         file = reopened(place, os.O_RDONLY if d.flags & _READ_ONLY else os.O_RDWR)
     except OSError as error:
         raise BufferError(f"the memory of the handle: {error.strerror}") from error
+    return _kept(file, d)
+
+
+def opened(d: Described) -> int:
+    """Open what a handle names, or raise ``BufferError``."""
+    place = located(d)
+    try:
+        return opened_at(place, d)
     finally:
         os.close(place)
-    return _kept(file, d)
 
 
 _OTHER = "the handle is of memory that is gone, or that is not what it says"
@@ -196,132 +210,3 @@ def _kept(file: int, d: Described) -> int:
         pass
     os.close(file)
     raise BufferError(_OTHER)
-
-
-def _loaded() -> Any:
-    libc = ctypes.CDLL(None, use_errno=True)
-    libc.mmap.restype = ctypes.c_void_p
-    libc.mmap.argtypes = (
-        *(ctypes.c_void_p, ctypes.c_size_t),
-        *(ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long),
-    )
-    libc.munmap.argtypes = ctypes.c_void_p, ctypes.c_size_t
-    return libc
-
-
-_LIBC = _loaded()
-
-
-class Mapping:
-    """Bytes of a file in the memory of this process, from byte ``offset`` of it.
-
-    It holds no file descriptor. What it maps itself it unmaps; other memory belongs to
-    ``owner``.
-    """
-
-    __slots__ = (
-        "__weakref__",
-        "address",
-        "inode",
-        "is_writable",
-        "offset",
-        "owner",
-        "size",
-    )
-
-    def __init__(
-        self,
-        address: int,
-        size: int,
-        offset: int,
-        inode: tuple[int, int],
-        is_writable: bool,
-        owner: object = None,
-    ) -> None:
-        """Note memory that is mapped."""
-        self.address, self.size, self.offset = address, size, offset
-        self.inode, self.is_writable, self.owner = inode, is_writable, owner
-
-    @classmethod
-    def of(cls, file: int, d: Described, prot: int, flags: int) -> Mapping:
-        """Map all that ``d`` describes, or for a private mapping, its elements."""
-        offset, size = 0, d.size
-        if flags == mmap.MAP_PRIVATE:
-            # The kernel may ask for as much memory as could be written to.
-            offset = d.offset // mmap.PAGESIZE * mmap.PAGESIZE
-            size = max(d.offset + d.length - offset, 1)
-        address = _LIBC.mmap(None, size, prot, flags, file, offset)
-        if address == ctypes.c_void_p(-1).value:
-            reason = os.strerror(ctypes.get_errno())
-            raise BufferError(f"{size} bytes of the handle cannot be mapped: {reason}")
-        mapping = cls(address, size, offset, d.inode, bool(prot & mmap.PROT_WRITE))
-        if flags == mmap.MAP_SHARED:
-            _add(mapping)
-        finalize(mapping, _unmap, address, size).atexit = False
-        return mapping
-
-    def holds(self, d: Described) -> bool:
-        """Whether all elements that ``d`` describes are in it."""
-        end = self.offset + self.size
-        return self.offset <= d.offset and d.offset + d.length <= end
-
-    def memory(self, d: Described) -> memoryview:
-        """Return the bytes of these elements, which keep the mapping."""
-        # A type for each length would take longer than the rest.
-        kind = _bytes(d.length.bit_length())
-        memory: Any = kind.from_address(self.address + d.offset - self.offset)
-        memory.mapping = self
-        return memoryview(memory)[: d.length]
-
-
-@cache
-def _bytes(bits: int) -> type[ctypes.Array[ctypes.c_ubyte]]:
-    return ctypes.c_ubyte * (1 << bits)
-
-
-mapped: WeakValueDictionary[tuple[tuple[int, int], bool], Mapping]
-mapped = WeakValueDictionary()
-"""Shared mappings of this process, by inode and whether one can write."""
-# Those that dlx has made, and where they begin, in order; none begins at 0.
-_made: dict[int, ref[Mapping]] = {}
-_begins = [0]
-
-
-# A collection while it is held may unmap what is lost.
-_lock = RLock()
-os.register_at_fork(
-    before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
-)
-
-
-def _add(mapping: Mapping) -> None:
-    with _lock:
-        _made[mapping.address] = ref(mapping)
-        insort(_begins, mapping.address)
-
-
-def _unmap(address: int, size: int) -> None:
-    # Before the kernel can give the address to another mapping.
-    with _lock, suppress(ValueError):  # A private mapping is not among them.
-        # One call: a collection between two may remove others.
-        _begins.remove(address)
-        del _made[address]
-    _LIBC.munmap(address, size)
-
-
-def covering(address: int, length: int) -> Mapping | None:
-    """Return the shared mapping of dlx that holds these bytes, if there is one."""
-    with _lock:
-        begin = address + 1
-        while begin > address:
-            place = bisect_right(_begins, address) - 1
-            # A collection in between may remove others, and then this is a later one.
-            try:
-                begin = _begins[place]
-            except IndexError:
-                continue
-    known = _made.get(begin)
-    mapping = known and known()
-    if mapping and address + length <= mapping.address + mapping.size:
-        return mapping
-    return None
