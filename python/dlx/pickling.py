@@ -69,7 +69,7 @@ _REFUSALS = BufferError, RuntimeError, TypeError, ValueError
 # each library, and what a dtype of a library is in DLPack.
 _words_found: dict[type, str] = {}
 _classes_found: dict[str, type] = {}
-_dtypes_found: dict[object, tuple[int, int, int]] = {}
+_dtypes_found: dict[object, tuple[DType, tuple[int, int, int]]] = {}
 
 
 def _other_order() -> BufferError:
@@ -177,44 +177,6 @@ def _leave(
     return _arrive, (_VERSION, target, t.shape, strides, dtype, flags, buffer)
 
 
-def _tensor(
-    target: object,
-    shape: Any,
-    strides: Any,
-    dtype: Any,
-    flags: int,
-    buffer: Any,
-) -> Tensor:
-    """Make the tensor that `_leave` described, over the bytes of ``buffer``."""
-    if flags & ~(_READ_ONLY | _PADDED | _IN_BAND):
-        raise ValueError(f"flags {flags} are not known")
-    view = memoryview(buffer)
-    if target == "torch":
-        if strides is not None and min(strides) < 0:
-            raise ValueError(f"torch has no strides {strides}")
-        # Its tensors are never read-only. Only the bytes are copied: no stride changes.
-        readonly, copy = False, view.readonly or None
-    else:
-        if strides is not None and target in ("jax", "mlx"):
-            raise ValueError(f"{target} has no strides {strides}")
-        readonly = bool(flags & _READ_ONLY)
-        copy = flags & (_IN_BAND | _READ_ONLY) == _IN_BAND or None
-    padded = bool(flags & _PADDED)
-    tensor = from_buffer(
-        buffer,
-        shape,
-        dtype,
-        strides=strides,
-        copy=copy,
-        readonly=readonly,
-        padded=padded,
-    )
-    taken = tensor.nbytes if strides is None else tensor.span[1]
-    if taken != view.nbytes:
-        raise ValueError(f"{tensor} takes {taken} bytes, but there are {view.nbytes}")
-    return tensor
-
-
 def _arrive(version: int, *fields: Any) -> object:
     """Make the tensor that a pickle holds; called by ``pickle``.
 
@@ -230,7 +192,34 @@ def _arrive(version: int, *fields: Any) -> object:
         raise _other_order()
     try:
         target, shape, strides, dtype, flags, buffer = fields
-        tensor = _tensor(target, shape, strides, dtype, flags, buffer)
+        if flags & ~(_READ_ONLY | _PADDED | _IN_BAND):
+            raise ValueError(f"flags {flags} are not known")
+        view = memoryview(buffer)
+        if target == "torch":
+            if strides is not None and min(strides) < 0:
+                raise ValueError(f"torch has no strides {strides}")
+            # Its tensors are never read-only. Only the bytes are copied: no stride
+            # changes.
+            readonly, copy = False, view.readonly or None
+        else:
+            if strides is not None and target in ("jax", "mlx"):
+                raise ValueError(f"{target} has no strides {strides}")
+            readonly = bool(flags & _READ_ONLY)
+            copy = flags & (_IN_BAND | _READ_ONLY) == _IN_BAND or None
+        tensor = from_buffer(
+            buffer,
+            shape,
+            dtype,
+            strides=strides,
+            copy=copy,
+            readonly=readonly,
+            padded=bool(flags & _PADDED),
+        )
+        taken = tensor.nbytes if strides is None else tensor.span[1]
+        if taken != view.nbytes:
+            raise ValueError(
+                f"{tensor} takes {taken} bytes, but there are {view.nbytes}"
+            )
     except (TypeError, ValueError, ArithmeticError) as error:
         raise BufferError(f"the pickled tensor is damaged: {error}") from error
     return _delivered(tensor, target)
@@ -312,18 +301,20 @@ def _whole(word: str, x: Any, t: Tensor) -> tuple[int, int, int] | None:
 
     None if it does not, or if the library could not make ``x`` of it.
     """
-    dtype, given = _triple(t.dtype), x.dtype
-    if dtype != _dtypes_found.get(given):
+    dtype, given = t.dtype, x.dtype
+    found = _dtypes_found.get(given)
+    if found is None or found[0] != dtype:
         # torch's pairs have a name of their own, and its int4 is exported as uint8.
-        names = t.dtype.name, str(given)
-        if t.dtype != given and names != ("float4_e2m1fnx2", _PAIRS):
+        names = dtype.name, str(given)
+        if dtype != given and names != ("float4_e2m1fnx2", _PAIRS):
             return None
-        _dtypes_found[given] = dtype
+        found = _dtypes_found[given] = dtype, _triple(dtype)
+    _, triple = found
     if word == "torch":
         lost = x.__dict__
     else:
-        lost = word != "numpy" and (dtype[1] < 8 or getattr(x, "weak_type", False))
-    return None if lost else dtype
+        lost = word != "numpy" and (triple[1] < 8 or getattr(x, "weak_type", False))
+    return None if lost else triple
 
 
 def _described(target: object, x: Any) -> Tensor | None:
