@@ -84,7 +84,7 @@ def test_a_closed_handle_is_told() -> None:
     h = dlx.share(ARRAY)
     data = bytes(h)
     h.close()
-    assert repr(h) == "dlx.Handle(closed)"
+    assert repr(h) == "dlx.sharing.Handle(closed)"
     for use in bytes, dlx.attach, pickle.dumps:
         with pytest.raises(BufferError, match="closed"):
             use(h)
@@ -97,7 +97,9 @@ def test_a_handle_says_what_it_holds() -> None:
     with dlx.share(dlx.empty((2, 3), "bfloat16")) as h:
         there = pickle.loads(pickle.dumps(h))
         assert (there.shape, there.dtype, there.readonly) == ((2, 3), "bfloat16", False)
-        assert repr(there) == "dlx.Handle(shape=(2, 3), bytes=12, readonly=False)"
+        assert (
+            repr(there) == "dlx.sharing.Handle(shape=(2, 3), bytes=12, readonly=False)"
+        )
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy])

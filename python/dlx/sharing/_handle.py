@@ -165,9 +165,9 @@ class Handle:
     def __repr__(self) -> str:
         """Say what it holds."""
         if not self._owned:
-            return "dlx.Handle(closed)"
+            return "dlx.sharing.Handle(closed)"
         d = self._described
-        return f"dlx.Handle(shape={d.shape}, bytes={d.size}, readonly={self.readonly})"
+        return f"dlx.sharing.Handle(shape={d.shape}, bytes={d.size}, readonly={self.readonly})"
 
     def close(self) -> None:
         """Let go of the memory here. Nobody can attach it by this handle any more."""
