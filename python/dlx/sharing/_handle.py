@@ -167,7 +167,8 @@ class Handle:
         if not self._owned:
             return "dlx.sharing.Handle(closed)"
         d = self._described
-        return f"dlx.sharing.Handle(shape={d.shape}, bytes={d.size}, readonly={self.readonly})"
+        parts = f"shape={d.shape}, bytes={d.size}, readonly={self.readonly}"
+        return f"dlx.sharing.Handle({parts})"
 
     def close(self) -> None:
         """Let go of the memory here. Nobody can attach it by this handle any more."""
