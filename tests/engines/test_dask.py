@@ -178,7 +178,7 @@ def test_dask_knows_how_large_a_tensor_is(library: str) -> None:
 
 
 def test_dask_knows_how_large_a_sparse_tensor_is() -> None:
-    """docs/sharing.md, dask: torch raises for its `nbytes`, which a worker would log."""
+    """docs/sharing.md, dask: torch raises for `nbytes`, which workers would log."""
     torch = requires("torch")
     x = torch.eye(3, dtype=torch.float64).to_sparse()
     indices, values = 3 * 2 * 8, 3 * 8

@@ -32,7 +32,7 @@ def test_a_dtype_object_names_its_dtype(module: str) -> None:
 
 
 def test_paddles_uint16_prints_as_bfloat16_and_is_none() -> None:
-    """R102 to R108: its name tells, so that elements are cast as they are asked to be."""
+    """R102 to R108: its name tells, so elements are cast as they are asked to."""
     if importlib.util.find_spec("paddle") is None:
         pytest.skip("not installed")
     code = """if True:
