@@ -323,3 +323,28 @@ def test_a_key_that_has_another_hash_by_now_is_one_key() -> None:
     tree = {key: dlx.empty(1, "float32")}
     key.value = 2
     assert [*map(type, dlx.convert_tree(tree, np).values())] == [np.ndarray]
+
+
+class Derived(dict[Any, Any]):
+    """A dict that Python code reads and rebuilds."""
+
+
+@pytest.mark.parametrize("kind", [dict, Derived])
+def test_keys_that_are_equal_by_now_lose_no_tensor(kind: Any) -> None:
+    """As items of a set that become equal; a new dict would have one of them."""
+
+    class Key:
+        value = 1
+
+        def __hash__(self) -> int:
+            return self.value
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Key) and self.value == other.value
+
+    one, other = Key(), Key()
+    other.value = 2
+    tree = kind([(one, dlx.empty(1, "float32")), (other, dlx.empty(1, "float32"))])
+    other.value = 1
+    with pytest.raises(ValueError, match="keys of a container of type .* are equal"):
+        dlx.convert_tree(tree, np)

@@ -258,6 +258,10 @@ def _rebuilt(
     if parts is not None and type(parts) is _nodes.Node:
         return parts.build([now(child) for child in parts])
     items = {key: now(item) for key, item in _items(tree)}
+    if issubclass(kind, dict) and len(items) < dict.__len__(tree):
+        raise ValueError(
+            f"keys of {_name(tree)} are equal by now, so it would hold fewer items"
+        )
     if issubclass(kind, (set, frozenset)):
         _check_hashes(tree, items)
     made = _blank(tree, items)

@@ -92,7 +92,10 @@ def _arriving(word: str, before: Callable[..., Any] | None) -> Callable[..., Any
 
 
 def _nbytes(x: Any) -> int:
-    return int(x.nbytes)
+    try:
+        return int(x.nbytes)
+    except RuntimeError:  # torch does not add what a sparse tensor is made of
+        return int(x._indices().nbytes + x._values().nbytes)
 
 
 def _register(word: str) -> None:

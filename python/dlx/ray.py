@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from io import BytesIO
+from pickle import PickleBuffer
 from typing import Any
 
 from ray.cloudpickle import CloudPickler
@@ -29,6 +30,29 @@ __all__ = ["SharedMemory", "register", "register_transport"]
 _pickler = Pickler(BytesIO())
 
 
+class _Buffer:
+    """The buffer of a tensor, out of band where the pickler's protocol has that."""
+
+    __slots__ = ("buffer",)
+
+    def __init__(self, buffer: PickleBuffer) -> None:
+        self.buffer = buffer
+
+    def __reduce_ex__(self, protocol: Any) -> tuple[Any, ...]:
+        if protocol >= 5:
+            return memoryview, (self.buffer,)
+        return bytearray, (bytes(self.buffer.raw()),)
+
+
+def _in_any_protocol(reduced: Any) -> Any:
+    """Return the reduction of a tensor, which does not know the pickler's protocol."""
+    if isinstance(reduced, str):
+        return reduced
+    make, given, *more = reduced
+    given = [_Buffer(x) if type(x) is PickleBuffer else x for x in given]
+    return (make, tuple(given), *more)
+
+
 class _Reducers(dict[type, Callable[[Any], Any]]):
     """Ray's reducers, and dlx's for classes that may be imported later."""
 
@@ -46,9 +70,9 @@ class _Reducers(dict[type, Callable[[Any], Any]]):
     def _reduce(self, x: Any) -> Any:
         reduced = _pickler.reducer_override(x)
         if reduced is not NotImplemented:
-            return reduced
+            return _in_any_protocol(reduced)
         before = self._before.get(type(x))
-        return before(x) if before else x.__reduce_ex__(5)
+        return before(x) if before else _in_any_protocol(x.__reduce_ex__(5))
 
 
 def register() -> None:

@@ -9,6 +9,7 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
@@ -260,6 +261,11 @@ impl<'py> Walk<'_, 'py> {
             let rebuilt = PyDict::new(py);
             for (key, part) in items(&dict.keys()).iter().zip(parts) {
                 rebuilt.set_item(key, self.changed(part).unwrap_or(part))?;
+            }
+            if rebuilt.len() < parts.len() {
+                return Err(PyValueError::new_err(
+                    "keys of a container of type builtins.dict are equal by now, so it would hold fewer items",
+                ));
             }
             return Ok(rebuilt.into_any());
         }

@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
@@ -144,6 +145,16 @@ fn bare(text: &str) -> &str {
         .unwrap_or(text)
 }
 
+/// What Paddle's dtype is that prints as bfloat16: its uint16 does, too, and only its name tells.
+#[cold]
+fn of_paddle<'a>(spec: &Bound<'_, PyAny>, printed: Cow<'a, str>) -> PyResult<Cow<'a, str>> {
+    let is_uint16 = match spec.getattr_opt("name")? {
+        Some(name) => name.eq("UINT16")?,
+        None => false,
+    };
+    Ok(if is_uint16 { "uint16".into() } else { printed })
+}
+
 /// Parses an integer in canonical form: no sign, no leading zeros.
 pub(crate) fn canonical<T: FromStr>(text: &str) -> Option<T> {
     let is_canonical = text == "0" || matches!(text.as_bytes(), [b'1'..=b'9', ..]);
@@ -190,7 +201,10 @@ impl DType {
             (_, Ok(text)) => text.clone(),
             _ => spec.str()?,
         };
-        let text = text.to_cow()?;
+        let text = match text.to_cow()? {
+            printed if printed == "paddle.bfloat16" => of_paddle(spec, printed)?,
+            printed => printed,
+        };
         parse(bare(&text)).ok_or_else(|| {
             let message = format!(
                 "{text:?} is not a dtype of DLPack; expected a name such as 'float32', 'bfloat16' or \

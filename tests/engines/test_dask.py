@@ -177,6 +177,14 @@ def test_dask_knows_how_large_a_tensor_is(library: str) -> None:
     assert dask.sizeof.sizeof(x) == dlx.from_dlpack(x).nbytes > MIB - 100
 
 
+def test_dask_knows_how_large_a_sparse_tensor_is() -> None:
+    """docs/sharing.md, dask: torch raises for `nbytes`, which workers would log."""
+    torch = requires("torch")
+    x = torch.eye(3, dtype=torch.float64).to_sparse()
+    indices, values = 3 * 2 * 8, 3 * 8
+    assert dask.sizeof.sizeof(x) == indices + values
+
+
 def test_equal_tensors_have_equal_tokens() -> None:
     """docs/sharing.md, dask: a task of the same tensor is the same task."""
     x, y = CASES["dlx bfloat16"](), CASES["dlx bfloat16"]()

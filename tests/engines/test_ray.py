@@ -259,6 +259,38 @@ PROGRAM = """
     """
 
 
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+@pytest.mark.parametrize("kind", ["numpy", "bfloat16", "transposed", "torch", "jax"])
+def test_tensors_are_pickled_in_any_protocol(kind: str, protocol: int) -> None:
+    """docs/sharing.md, Ray: as `torch.save(pickle_module=ray.cloudpickle)` asks, too."""
+    import ml_dtypes
+    from ray import cloudpickle
+
+    x: Any = np.arange(6.0, dtype="f4").reshape(2, 3)
+    if kind == "bfloat16":
+        x = x.astype(ml_dtypes.bfloat16)
+    elif kind == "transposed":
+        x = x.T
+    elif kind in ("torch", "jax"):
+        x = dlx.convert(x, requires(kind))
+    made = cloudpickle.loads(cloudpickle.dumps([x, x], protocol=protocol))
+    assert made[0] is made[1] and type(made[0]) is type(x)
+    assert made[0].dtype == x.dtype and made[0].tolist() == x.tolist()
+    if kind != "jax":
+        made[0][0] = 7
+        assert made[0].tolist()[0] == [7.0] * len(made[0][0])
+
+
+def test_an_array_that_contains_itself_is_pickled_as_ever() -> None:
+    """docs/sharing.md, Ray: by NumPy, which knows it before what is in it."""
+    from ray import cloudpickle
+
+    x = np.empty(1, object)
+    x[0] = x
+    made = cloudpickle.loads(cloudpickle.dumps(x))
+    assert made[0] is made
+
+
 def test_no_library_is_imported_before_its_tensors() -> None:
     """docs/sharing.md, Ray: in any order of imports."""
     before = "assert not {'torch', 'jax', 'mlx'} & sys.modules.keys()"

@@ -29,3 +29,25 @@ def test_a_dtype_object_names_its_dtype(module: str) -> None:
         command, env=os.environ | ENVIRONMENT, capture_output=True, text=True
     )
     assert ran.returncode == 0, ran.stderr
+
+
+def test_paddles_uint16_prints_as_bfloat16_and_is_none() -> None:
+    """R102 to R108: its name tells, so elements are cast as they are asked to."""
+    if importlib.util.find_spec("paddle") is None:
+        pytest.skip("not installed")
+    code = """if True:
+        import dlx, paddle
+        import numpy as np
+        assert str(paddle.uint16) == "paddle.bfloat16"
+        assert dlx.DType(paddle.uint16) == "uint16"
+        assert dlx.DType("bfloat16") != paddle.uint16
+        assert dlx.DType(paddle.bfloat16) == "bfloat16"
+        made = dlx.convert(np.array([1, 2, 3], "u2"), paddle, dtype="bfloat16")
+        assert dlx.from_dlpack(made).tolist() == [1, 2, 3]
+        assert dlx.from_dlpack(made).dtype == "bfloat16"
+        """
+    command = [sys.executable, "-c", code]
+    ran = subprocess.run(
+        command, env=os.environ | ENVIRONMENT, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
