@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
@@ -116,8 +117,17 @@ impl Producer {
         let device = self.then.device();
         let ask = |py: Python<'_>| {
             let _pending = Pending::save(py);
-            // An exception of the object is dropped, so PyO3 must count the attachment.
-            Python::attach(|py| self.library.stream(py, device).ok().flatten())
+            // An exception is dropped, so PyO3 must count the attachment.
+            Python::attach(|py| {
+                let named = self.library.stream(py, device);
+                named.unwrap_or_else(|error| {
+                    // Nobody can get it, but an interrupt must not be lost in silence.
+                    if !error.is_instance_of::<PyException>(py) {
+                        error.write_unraisable(py, None);
+                    }
+                    None
+                })
+            })
         };
         attach_uncounted(ask).flatten()
     }

@@ -30,8 +30,30 @@ pub(crate) enum Error {
     Unordered(String),
     /// A driver failed or is missing.
     Driver(driver::Error),
-    /// A Python exception: its type's name and its message.
-    Raised(CString, String),
+    /// A Python exception: its type's name and its message, and itself if it may come out.
+    Raised(CString, String, Raised),
+}
+
+/// A Python exception on its way to a caller in Python.
+#[derive(Debug, Default)]
+pub(crate) struct Raised(Option<PyErr>);
+
+impl PartialEq for Raised {
+    /// Errors are compared by what they say.
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Raised {}
+
+impl Drop for Raised {
+    fn drop(&mut self) {
+        if let Some(error) = self.0.take() {
+            // PyO3 may not count the attachment, if there is one (S20).
+            Python::try_attach(|_| drop(error));
+        }
+    }
 }
 
 impl Error {
@@ -56,7 +78,17 @@ impl Error {
         Self::Raised(
             CString::new(kind.unwrap_or_default()).unwrap_or_default(),
             first_line(py, error),
+            Raised::default(),
         )
+    }
+
+    /// As [`Self::raised`], and where there is a caller in Python it gets the exception itself.
+    pub(crate) fn passed_on(py: Python<'_>, error: PyErr) -> Self {
+        let mut made = Self::raised(py, &error);
+        if let Self::Raised(_, _, raised) = &mut made {
+            raised.0 = Some(error);
+        }
+        made
     }
 
     /// The name of the Python exception, for `SetError`.
@@ -68,7 +100,7 @@ impl Error {
             Self::Driver(error) if error.is_absent() => c"BufferError",
             Self::Driver(error) if error.is_out_of_memory() => c"MemoryError",
             Self::Driver(_) | Self::Panicked(_) => c"RuntimeError",
-            Self::Raised(kind, _) => kind,
+            Self::Raised(kind, ..) => kind,
         }
     }
 
@@ -79,7 +111,7 @@ impl Error {
             Self::OutOfMemory(bytes) => format!("could not allocate {bytes} bytes"),
             Self::Driver(error) => error.to_string(),
             Self::Panicked(message)
-            | Self::Raised(_, message)
+            | Self::Raised(_, message, _)
             | Self::Unordered(message)
             | Self::Invalid(message) => message.clone(),
         }
@@ -95,7 +127,12 @@ impl From<driver::Error> for Error {
 
 impl From<Error> for PyErr {
     #[cold]
-    fn from(error: Error) -> Self {
+    fn from(mut error: Error) -> Self {
+        if let Error::Raised(_, _, raised) = &mut error
+            && let Some(raised) = raised.0.take()
+        {
+            return raised;
+        }
         match &error {
             Error::Driver(error) if error.is_absent() => PyBufferError::new_err(error.to_string()),
             Error::Driver(error) if error.is_out_of_memory() => {
