@@ -120,10 +120,7 @@ pub(super) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     taken.map(Some)
 }
 
-fn of_device(
-    schema: &Bound<'_, PyCapsule>,
-    capsule: &Bound<'_, PyCapsule>,
-) -> PyResult<Snapshot> {
+fn of_device(schema: &Bound<'_, PyCapsule>, capsule: &Bound<'_, PyCapsule>) -> PyResult<Snapshot> {
     let array = capsule::contents(capsule, Some(c"arrow_device_array"))?;
     let array = array.cast::<ArrowDeviceArray>();
     // SAFETY: the capsule of this name points to this struct, and lives until this function returns (S12).

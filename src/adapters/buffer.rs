@@ -31,7 +31,9 @@ impl Buffer {
         if unsafe { ffi::PyObject_GetBuffer(x.as_ptr(), view, flags) } != 0 {
             // SAFETY: the box made above; nothing was exported, so nothing else refers to it.
             drop(unsafe { Box::from_raw(view) });
-            return Err(PyErr::take(x.py()).unwrap_or_else(|| broken(x, "failed without an exception")));
+            return Err(
+                PyErr::take(x.py()).unwrap_or_else(|| broken(x, "failed without an exception"))
+            );
         }
         // SAFETY: a box, filled above.
         let buffer = unsafe { Self::filled(view) };

@@ -199,7 +199,7 @@ pub(crate) fn is_attached() -> Option<bool> {
 
 /// Runs a release of another library's on any thread. What it sets where the thread is attached has no caller, either
 /// (R5).
-#[inline]
+#[inline(never)]
 pub(crate) fn quietly_anywhere(let_go: impl FnOnce()) {
     if is_attached() == Some(true) {
         // SAFETY: asked above.

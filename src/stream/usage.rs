@@ -4,7 +4,6 @@
 
 use std::sync::Arc;
 
-use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
@@ -17,7 +16,7 @@ use crate::stream::order;
 use crate::stream::order::{Captures, Joined, Waits};
 use crate::stream::work_stream::WorkStream;
 use crate::stream::{current, interface};
-use crate::types::error::Error;
+use crate::types::error::{Error, forgotten};
 
 /// When memory used by a stream is released to its producer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,10 +120,7 @@ impl Producer {
             Python::attach(|py| {
                 let named = self.library.stream(py, device);
                 named.unwrap_or_else(|error| {
-                    // Nobody can get it, but an interrupt must not be lost in silence.
-                    if !error.is_instance_of::<PyException>(py) {
-                        error.write_unraisable(py, None);
-                    }
+                    forgotten(py, error);
                     None
                 })
             })

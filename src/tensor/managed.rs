@@ -211,6 +211,8 @@ impl<M: ManagedTensor> Managed<M> {
 }
 
 impl<M: ManagedTensor> Drop for Managed<M> {
+    // Apart, as the usual releases go by `let_go`.
+    #[inline(never)]
     fn drop(&mut self) {
         if !within(|| quietly_anywhere(|| self.call_deleter())) {
             let this = Self(self.0);

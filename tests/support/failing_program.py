@@ -7,7 +7,6 @@ the attempt after that.
 
 from __future__ import annotations
 
-import ctypes
 import gc
 import importlib
 import json
@@ -17,7 +16,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from support import failing_calls
+from support import failing_calls, simulated_driver
 from support.failing_calls import (
     EMPTY,
     FAIL,
@@ -62,8 +61,8 @@ WAYS: dict[str, dict[str, Way]] = {
 } | dict.fromkeys(
     [name for name in failing_calls.FUNCTIONS if name[:3] in ("del", "rel")], ENDS
 )
-STEP = sys.argv[1]
-steps = importlib.import_module(f"support.{STEP}")
+steps: Any = None
+"""The module with `STEPS`."""
 MOST = 40
 """Calls of a function that no step reaches."""
 unraisable: list[Any] = []
@@ -107,7 +106,12 @@ def attempt(step: Callable[[], Any], name: str, how: str, at: int) -> dict[str, 
     forget()
     before = references()
     unraisable.clear()
-    said: dict[str, Any] = {"raised": "", "text": "", "is own": False, "from own": False}
+    said: dict[str, Any] = {
+        "raised": "",
+        "text": "",
+        "is own": False,
+        "from own": False,
+    }
     arm(name, what, at, error)
     try:
         step()
@@ -140,6 +144,10 @@ def attempt(step: Callable[[], Any], name: str, how: str, at: int) -> dict[str, 
 def attempts(step: Callable[[], Any], done: set[str]) -> Iterator[tuple[str, Any]]:
     """Try each way of each function at each call, except those that are done."""
     for name in steps.FUNCTIONS:
+        arm(name, 0, -1, Fault())
+        step()
+        if disarm() == 0:
+            continue
         for how in WAYS.get(name, WELL | BADLY):
             for at in range(MOST):
                 key = f"{name}/{how}/{at}"
@@ -152,36 +160,47 @@ def attempts(step: Callable[[], Any], done: set[str]) -> Iterator[tuple[str, Any
                     break
 
 
-def forked(step: Callable[[], Any], done: set[str], answers: dict[str, Any]) -> bool:
-    """Try in a process of its own; whether it has come to its end."""
+def trying(module: str, name: str, done: set[str], pipe: Any) -> None:
+    """Try a step in this process; write what came of it."""
+    global steps
+    steps = importlib.import_module(f"support.{module}")
+    step = steps.STEPS[name]
+    for _ in range(4):
+        step()
+    forget()
+    gc.collect()
+    gc.freeze()  # What exists now need not be looked at each time.
+    for key, said in attempts(step, done):
+        print("\0" + json.dumps([key, said]), file=pipe, flush=True)
+    print("\0" + json.dumps(["", None]), file=pipe, flush=True)
+
+
+def forked(module: str, name: str, done: set[str], answers: dict[str, Any]) -> bool:
+    """Try a step in a process of its own; whether that has come to its end."""
     receive, send = os.pipe()
     if not (child := os.fork()):
         os.close(receive)
         with os.fdopen(send, "w") as pipe:
             os.dup2(pipe.fileno(), 2)
             try:
-                for key, said in attempts(step, done):
-                    print("\0" + json.dumps([key, said]), file=pipe, flush=True)
-                print("\0" + json.dumps(["", None]), file=pipe, flush=True)
+                trying(module, name, done, pipe)
             except BaseException:
                 traceback.print_exc(file=pipe)
             pipe.flush()
             os._exit(0)
     os.close(send)
-    key = None
-    noise = ""
+    key, noise = None, ""
     with os.fdopen(receive, errors="replace") as pipe:
         for line in pipe:
             text, mark, said = line.rpartition("\0")
             noise += text or ("" if mark else line)
-            if mark:
-                key, found = json.loads(said)
-                done.add(key)
-                if found is not None:
-                    if noise:
-                        found["wrote"] = noise
-                    noise = ""
-                    answers[key] = found
+            if not mark:
+                continue
+            key, found = json.loads(said)
+            done.add(key)
+            if found is not None:
+                answers[key] = found | ({"wrote": noise} if noise else {})
+                noise = ""
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     if key != "":
         answers[key or "start"] = {"ended": status, "wrote": noise}
@@ -189,37 +208,35 @@ def forked(step: Callable[[], Any], done: set[str], answers: dict[str, Any]) -> 
     return key == "" or status == 0
 
 
-def here(step: Callable[[], Any], answers: dict[str, Any]) -> None:
-    """Try in this process, because a driver does not work in a forked one."""
-    for key, said in attempts(step, set()):
-        print(key, file=sys.stderr, flush=True)
-        answers[key] = said
+def listed(module: str) -> list[str]:
+    """Name the steps of a module, which this process does not import."""
+    receive, send = os.pipe()
+    if not (child := os.fork()):
+        found = importlib.import_module(f"support.{module}")
+        os.write(send, "\n".join(found.STEPS).encode())
+        os._exit(0)
+    os.close(send)
+    with os.fdopen(receive) as pipe:
+        names = pipe.read().split("\n")
+    os.waitpid(child, 0)
+    return names
 
 
-def main() -> None:
+def main(module: str, names: list[str]) -> None:
     """Print what came of each attempt, a line of JSON for each step."""
     sys.unraisablehook = lambda given: unraisable.append(given.exc_value)
-    for name in sys.argv[2:] or steps.STEPS:
-        step = steps.STEPS[name]
+    if module == "failing_stream_steps":
+        # A driver does not work in a process that was forked after it was loaded.
+        simulated_driver.library_path()
+    else:
+        importlib.import_module(f"support.{module}")
+    for name in names or listed(module):
         answers: dict[str, Any] = {}
-        try:
-            for _ in range(4):
-                step()
-        except BaseException:
-            answers["start"] = {"ended": 0, "wrote": traceback.format_exc()}
-        else:
-            forget()
-            gc.collect()
-            gc.freeze()
-            if getattr(steps, "IN_PLACE", False):
-                here(step, answers)
-            else:
-                done: set[str] = set()
-                while not forked(step, done, answers):
-                    pass
+        done: set[str] = set()
+        while not forked(module, name, done, answers):
+            pass
         print(json.dumps([name, answers]), flush=True)
 
 
 if __name__ == "__main__":
-    ctypes.pythonapi.PyErr_Clear()
-    main()
+    main(sys.argv[1], sys.argv[2:])

@@ -86,11 +86,6 @@ def bridged(array: Any) -> Any:
     return array + 0
 
 
-@dlx.launcher
-def launch(*addresses: int) -> None:
-    """Take addresses."""
-
-
 def borrow(*sources: Any) -> None:
     """Lend tensors."""
     with dlx.borrow(*sources):
@@ -111,9 +106,8 @@ def ways(name: str, x: Any) -> dict[str, Callable[[], Any]]:
         f"from_dlpack of {name}, shared": lambda: dlx.from_dlpack(x, copy=False),
         f"convert of {name}": lambda: dlx.convert(x, np.ndarray),
         f"borrow of {name}": lambda: borrow(x, ARRAY),
-        f"launcher of {name}": lambda: launch(x),
+        f"convert of {name} to dlx": lambda: dlx.convert(x, dlx.Tensor, copy=True),
         f"bridge of {name}": lambda: bridged(Stored(x)),
-        f"inspect of {name}": lambda: dlx.inspect(x),
     }
 
 

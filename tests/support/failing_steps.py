@@ -159,7 +159,9 @@ STEPS: dict[str, Callable[[], Any]] = {
     "uses of a tensor": used,
     "copies of a tensor": copied,
     "convert to NumPy": lambda: dlx.convert(X, np.ndarray),
-    "convert to NumPy with a dtype": lambda: dlx.convert(ONLY, np.ndarray, dtype="float64"),
+    "convert to NumPy with a dtype": lambda: dlx.convert(
+        ONLY, np.ndarray, dtype="float64"
+    ),
     "convert from NumPy": lambda: dlx.convert(ARRAY, Failing),
     "convert of a tensor": lambda: dlx.convert(TENSOR, Failing),
     "convert with a copy": lambda: dlx.convert(X, Failing, copy=True),
@@ -196,9 +198,8 @@ STEPS: dict[str, Callable[[], Any]] = {
     "convert by protocol": lambda: dlx.convert(PLAIN, np.ndarray),
     "convert by an old protocol": lambda: dlx.convert(OLD, Failing),
     "convert by protocol to the library": lambda: dlx.convert(PLAIN, Failing),
-    "convert from a read-only table": lambda: dlx.convert(READ_ONLY_X, Failing),
+    "convert from a read-only table": lambda: dlx.convert(Stored(READ_ONLY_X), Failing),
     "launcher by protocol": lambda: launch(PLAIN, OLD),
-    "bridge by protocol": lambda: bridged(PLAIN),
     "a capsule that nobody takes": lambda: dlx.from_dlpack(X).__dlpack__(**NEW),
     "a capsule of a mixin that nobody takes": lambda: Stored(PLAIN).__dlpack__(**NEW),
     "as_pointer": lambda: dlx.as_pointer(X),

@@ -110,16 +110,15 @@ STRIDED = on_device(SIM, np.arange(8, dtype="f4")[::-2], stream=P)
 HOST = np.arange(4, dtype="f4")
 WATCHED: list[Any] = [ARRAY, SHOWN, BOTH, STORED, TENSOR, STRIDED, HOST]
 CUDA = 2, 0
-IN_PLACE = True
-"""The driver does not work in a forked process."""
 
 
 def quiet() -> None:
     """Let all streams pass what was queued on them, and all memory go back."""
     gc.collect(1)
-    for _ in range(6):
+    for stream in (P, S, P, S, P, S):
         SIM.advance()
-        dlx.empty(1, "int8", device="cuda:0")
+        with dlx.stream(stream):  # Where dlx knows it to live.
+            dlx.empty(1, "int8", device="cuda:0")
     SIM.advance()
     SIM.clear_journal()
 
@@ -179,9 +178,7 @@ def ways(name: str, x: Any) -> dict[str, Callable[[], Any]]:
         f"borrow of {name} on a stream": lambda: borrow(x, TENSOR, stream=S),
         f"launcher of {name}": lambda: launch_there(x),
         f"launcher of {name} on a stream": lambda: launch(x, TENSOR),
-        f"convert of {name} to NumPy": lambda: dlx.convert(
-            x, np.ndarray, device="cpu"
-        ),
+        f"convert of {name} to NumPy": lambda: dlx.convert(x, np.ndarray, device="cpu"),
         f"convert of {name} to the library": lambda: dlx.convert(
             x, LIBRARY.Array, copy=True
         ),
@@ -199,9 +196,7 @@ STEPS: dict[str, Callable[[], Any]] = {
     "borrow of all": lambda: borrow(ARRAY, SHOWN, BOTH, STORED, stream=S),
     "convert of a tensor": lambda: dlx.convert(TENSOR, LIBRARY.Array),
     "convert of negative strides": lambda: dlx.convert(STRIDED, LIBRARY.Array),
-    "convert from the host": lambda: dlx.convert(
-        HOST, LIBRARY.Array, device="cuda:0"
-    ),
+    "convert from the host": lambda: dlx.convert(HOST, LIBRARY.Array, device="cuda:0"),
     "empty": lambda: dlx.empty(4, "float32", like=LIBRARY.Array, device="cuda:0"),
     "empty like an array": lambda: dlx.empty(4, "float32", like=ARRAY),
     "empty like a mixin": lambda: dlx.empty(4, "float32", like=STORED),
