@@ -16,6 +16,7 @@ use pyo3::types::PyCapsule;
 use crate::abi::*;
 use crate::cpython::call::{attribute, call, has};
 use crate::cpython::depth::{later, within};
+use crate::cpython::interpreter::{quietly, quietly_anywhere};
 use crate::tensor::capsule;
 use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::snapshot::{Hold, Snapshot, Source};
@@ -88,7 +89,7 @@ impl Drop for Taken {
         if let Some(release) = self.0.release {
             // SAFETY: we own the array and do not touch it again (S12).
             let let_go = || unsafe { release(&mut self.0) };
-            if !within(let_go) {
+            if !within(|| quietly_anywhere(let_go)) {
                 // SAFETY: the array is ours to move, and the original is marked as released (S12).
                 let this = unsafe { Self::from_raw(NonNull::from(&mut self.0)) };
                 later(|| drop(this));
@@ -101,22 +102,37 @@ impl Drop for Taken {
 /// device may answer the second with a copy.
 pub(super) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     let py = x.py();
-    if let Some(method) = attribute(x, intern!(py, "__arrow_c_device_array__"))? {
-        let (schema, capsule) = capsules(&method)?;
-        let array = capsule::contents(&capsule, Some(c"arrow_device_array"))?;
-        let array = array.cast::<ArrowDeviceArray>();
-        // SAFETY: the capsule of this name points to this struct, and lives until this function returns (S12).
-        check_place(unsafe { array.as_ref() })?;
-        // SAFETY: as above; the array is the first field.
-        return unsafe { take(&schema, &capsule, array.cast()) }.map(Some);
-    }
-    if let Some(method) = attribute(x, intern!(py, "__arrow_c_array__"))? {
-        let (schema, capsule) = capsules(&method)?;
-        let array = capsule::contents(&capsule, Some(c"arrow_array"))?;
-        // SAFETY: the capsule of this name points to an array, and lives until this function returns (S12).
-        return unsafe { take(&schema, &capsule, array.cast()) }.map(Some);
-    }
-    Ok(None)
+    let (method, is_on_device) = match attribute(x, intern!(py, "__arrow_c_device_array__"))? {
+        Some(method) => (method, true),
+        None => match attribute(x, intern!(py, "__arrow_c_array__"))? {
+            Some(method) => (method, false),
+            None => return Ok(None),
+        },
+    };
+    let (schema, capsule) = capsules(&method)?;
+    let taken = if is_on_device {
+        of_device(&schema, &capsule)
+    } else {
+        of_host(&schema, &capsule)
+    };
+    // They release what was not taken.
+    quietly(py, || drop((schema, capsule)));
+    taken.map(Some)
+}
+
+fn of_device(schema: &Bound<'_, PyCapsule>, capsule: &Bound<'_, PyCapsule>) -> PyResult<Snapshot> {
+    let array = capsule::contents(capsule, Some(c"arrow_device_array"))?;
+    let array = array.cast::<ArrowDeviceArray>();
+    // SAFETY: the capsule of this name points to this struct, and lives until this function returns (S12).
+    check_place(unsafe { array.as_ref() })?;
+    // SAFETY: as above; the array is the first field.
+    unsafe { take(schema, capsule, array.cast()) }
+}
+
+fn of_host(schema: &Bound<'_, PyCapsule>, capsule: &Bound<'_, PyCapsule>) -> PyResult<Snapshot> {
+    let array = capsule::contents(capsule, Some(c"arrow_array"))?;
+    // SAFETY: the capsule of this name points to an array, and lives until this function returns (S12).
+    unsafe { take(schema, capsule, array.cast()) }
 }
 
 /// The schema and array capsules that a method of the interface returns.

@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::hint::black_box;
 
+use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -13,7 +14,7 @@ use crate::tensor::checked::{Checked, Meta, extents};
 use crate::tensor::held_buffer::Buffer;
 use crate::tensor::snapshot::{Hold, Snapshot, Source};
 use crate::types::dtype::{BYTE, scalar};
-use crate::types::error::Error;
+use crate::types::error::{Error, type_name};
 use crate::types::layout;
 
 impl Buffer {
@@ -30,10 +31,17 @@ impl Buffer {
         if unsafe { ffi::PyObject_GetBuffer(x.as_ptr(), view, flags) } != 0 {
             // SAFETY: the box made above; nothing was exported, so nothing else refers to it.
             drop(unsafe { Box::from_raw(view) });
-            return Err(PyErr::fetch(x.py()));
+            return Err(
+                PyErr::take(x.py()).unwrap_or_else(|| broken(x, "failed without an exception"))
+            );
         }
         // SAFETY: a box, filled above.
-        Ok(unsafe { Self::filled(view) })
+        let buffer = unsafe { Self::filled(view) };
+        // SAFETY: attached.
+        if unsafe { ffi::PyErr_Occurred() }.is_null() {
+            return Ok(buffer);
+        }
+        Err(broken(x, "succeeded with an exception set"))
     }
 
     /// The format of an element; NULL means bytes.
@@ -108,6 +116,16 @@ impl Buffer {
         // The dimensions are the buffer's, so it moves when they have been copied.
         Ok(checked.over(Source::Static).held_by(Source::Buffer(self)))
     }
+}
+
+/// The error for an exporter that breaks the rules; its cause is the exception that is set, if any.
+#[cold]
+fn broken(x: &Bound<'_, PyAny>, how: &str) -> PyErr {
+    let cause = PyErr::take(x.py());
+    let name = type_name(&x.get_type());
+    let error = PyBufferError::new_err(format!("the buffer function of {name} {how}"));
+    error.set_cause(x.py(), cause);
+    error
 }
 
 /// Whether byte strides are those of contiguous memory in row-major order, also where they carry no meaning.

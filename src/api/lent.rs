@@ -24,7 +24,7 @@ use crate::stream::usage::{Library, StreamUsage};
 use crate::tensor::checked::Meta;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
-use crate::types::error::Error;
+use crate::types::error::{Error, is_urgent};
 
 /// A tensor lent for a `with` block.
 pub(crate) struct Lent {
@@ -69,7 +69,11 @@ pub(crate) fn lend(
         Way::Mixin => lend(&innermost(x)?.0, stream, wanted),
         Way::Table(table, kind) => match of_table(x, table, kind.as_ref()) {
             Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => {
-                of_protocol(x, stream, wanted).map_err(|_| error)
+                let by_protocol = of_protocol(x, stream, wanted);
+                by_protocol.map_err(|other| match is_urgent(x.py(), &other) {
+                    true => other,
+                    false => error,
+                })
             }
             lent => lent,
         },

@@ -104,7 +104,7 @@ pub(super) fn to_table<'py>(
     if why == FORGETS {
         let source = Input::holding(py, snapshot.clone(), false)?;
         let made = by_table(source, target, table, asked)?;
-        if is_readonly(&made) {
+        if is_readonly(&made)? {
             return Ok(made);
         }
     }
@@ -250,7 +250,7 @@ pub(super) fn to_function<'py>(
     }
     let why = match &made {
         // Ask each result: how a library imports one tensor says nothing about the next.
-        Ok(made) if readonly && !is_readonly(importer.look(made).as_ref().unwrap_or(made)) => {
+        Ok(made) if readonly && !is_readonly(importer.look(made).as_ref().unwrap_or(made))? => {
             Some(FORGETS.to_owned())
         }
         Err(error) if is_refusal(py, error) && (readonly || !snapshot.is_row_major()) => {

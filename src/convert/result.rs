@@ -18,7 +18,7 @@ use crate::cpython::modules::loaded_class;
 use crate::import::ladder::from_dlpack;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::dtype::{self, DType};
-use crate::types::error::{caused, copy_refused, copy_refused_type, first_line};
+use crate::types::error::{caused, copy_refused, copy_refused_type, first_line, is_urgent};
 
 /// Address and dtype of the tensor that a library was given.
 pub(super) struct Given {
@@ -85,8 +85,12 @@ impl Given {
             None => self.named(made, namespace),
         };
         // Some libraries' dtypes have no name that dlx can read; import the result to see its dtype.
-        let found = found.or_else(|_| dtype_of(made));
+        let found = found.or_else(|error| match is_urgent(py, &error) {
+            true => Err(error),
+            false => dtype_of(made),
+        });
         match found {
+            Err(error) if is_urgent(py, &error) => Err(error),
             Ok(found) if found != self.dtype && Some(found) != asked => {
                 let jax = loaded_class(intern!(py, "jax"), intern!(py, "Array"))?;
                 let is_jax = jax.map_or(Ok(false), |jax| made.is_instance(&jax))?;
@@ -133,14 +137,18 @@ impl Given {
         made: &Bound<'_, PyAny>,
         target: &Target<'_>,
     ) -> PyResult<()> {
-        match seen(made) {
-            Ok(snapshot) if snapshot.meta().data.addr() == self.address => Ok(()),
-            _ => {
-                let name = target.name();
-                let message = format!("copy=False, but {name} makes a copy of the tensor");
-                Err(copy_refused(made.py(), message))
-            }
-        }
+        let py = made.py();
+        let cause = match seen(made) {
+            Ok(snapshot) if snapshot.meta().data.addr() == self.address => return Ok(()),
+            Ok(_) => None,
+            Err(error) if is_urgent(py, &error) => return Err(error),
+            Err(error) => Some(error),
+        };
+        let name = target.name();
+        let message = format!("copy=False, but {name} makes a copy of the tensor");
+        let error = copy_refused(py, message);
+        error.set_cause(py, cause);
+        Err(error)
     }
 }
 
@@ -149,9 +157,13 @@ fn seen(made: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
     from_dlpack(made, &Request::NOTHING)
 }
 
-/// Whether the result reports itself read-only.
-pub(super) fn is_readonly(made: &Bound<'_, PyAny>) -> bool {
-    seen(made).is_ok_and(|snapshot| snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY))
+/// Whether the result reports itself read-only; not if it says nothing.
+pub(super) fn is_readonly(made: &Bound<'_, PyAny>) -> PyResult<bool> {
+    match seen(made) {
+        Ok(snapshot) => Ok(snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY)),
+        Err(error) if is_urgent(made.py(), &error) => Err(error),
+        Err(_) => Ok(false),
+    }
 }
 
 /// Whether a library refuses a tensor by this exception.

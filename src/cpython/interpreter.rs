@@ -1,7 +1,6 @@
 //! The interpreter's lifetime: pending exceptions while objects are released, attaching, and finalization (S5 of
 //! `docs/safety.md`).
 
-use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
@@ -178,13 +177,36 @@ pub(crate) fn attach_uncounted<R>(body: impl FnOnce(Python<'_>) -> R) -> Option<
 }
 
 /// Whether this thread is attached; `None` if CPython's function is absent.
+///
+/// `PyGILState_Check` answers yes everywhere once there has been a sub-interpreter. So this does what that does otherwise:
+/// it compares the attached thread with this one, since until 3.11 the first may be another.
 pub(crate) fn is_attached() -> Option<bool> {
-    type Check = unsafe extern "C" fn() -> c_int;
-    static CHECK: OnceLock<Option<Check>> = OnceLock::new();
-    // SAFETY: `PyGILState_Check` has had this signature since Python 3.4 (S23).
-    let check = (*CHECK.get_or_init(|| unsafe { symbol("PyGILState_Check") }))?;
-    // SAFETY: callable at any time.
-    Some(unsafe { check() } != 0)
+    type Current = unsafe extern "C" fn() -> *mut ffi::PyThreadState;
+    static CURRENT: OnceLock<Option<Current>> = OnceLock::new();
+    let find = || {
+        // SAFETY: `PyThreadState_GetUnchecked` has had this signature since Python 3.13, and its predecessor since 3.5
+        // (S23).
+        unsafe { symbol("PyThreadState_GetUnchecked") }
+            // SAFETY: as above.
+            .or_else(|| unsafe { symbol("_PyThreadState_UncheckedGet") })
+    };
+    let current = (*CURRENT.get_or_init(find))?;
+    // SAFETY: callable at any time; the answer is compared and not followed.
+    let current = unsafe { current() };
+    // SAFETY: as above.
+    Some(!current.is_null() && current == unsafe { ffi::PyGILState_GetThisThreadState() })
+}
+
+/// Runs a release of another library's on any thread. What it sets where the thread is attached has no caller, either
+/// (R5).
+#[inline(never)]
+pub(crate) fn quietly_anywhere(let_go: impl FnOnce()) {
+    if is_attached() == Some(true) {
+        // SAFETY: asked above.
+        quietly(unsafe { Python::assume_attached() }, let_go);
+    } else {
+        let_go();
+    }
 }
 
 /// Runs a call that may block detached: the device may be waiting for another Python thread.

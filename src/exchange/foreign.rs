@@ -21,7 +21,7 @@ use crate::stream::WorkStream;
 use crate::tensor::checked::{Checked, Meta, dimensions, is_exact, is_fast};
 use crate::tensor::managed::{Managed, ManagedVersioned};
 use crate::tensor::snapshot::{Snapshot, Source};
-use crate::types::error::{Error, type_name};
+use crate::types::error::{Error, forgotten, type_name};
 use crate::types::layout::MAX_NDIM;
 
 /// A foreign table of major version 1 that can export.
@@ -215,7 +215,7 @@ impl Table {
     fn glimpse(&self, object: &Bound<'_, PyAny>) -> Option<DLTensor> {
         self.unchecked(object).unwrap_or_else(|error| {
             // PyO3 may not count the attachment (S20).
-            Python::attach(|_| drop(error));
+            Python::attach(|py| forgotten(py, error));
             None
         })
     }

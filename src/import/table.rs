@@ -17,6 +17,7 @@ use crate::stream::{self, Stream, Wanted, WorkStream};
 use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
+use crate::types::error::is_urgent;
 
 /// Rung 1: the table, which neither moves nor orders. dlx orders by the driver, or asks `__dlpack__` without one; moves
 /// are asked of `__dlpack__` first, except for a compact copy to the host.
@@ -80,7 +81,11 @@ pub(crate) fn on_cpu(
     table: &Table,
     kind: &torch::TorchClass,
 ) -> PyResult<Option<Snapshot>> {
-    let imported = (table.export(x).ok()).and_then(|made| Snapshot::import_fast(made).ok());
+    let made = match table.export(x) {
+        Err(error) if is_urgent(x.py(), &error) => return Err(error),
+        made => made.ok(),
+    };
+    let imported = made.and_then(|made| Snapshot::import_fast(made).ok());
     let checked = imported.map(|(snapshot, last)| checked(x, snapshot, last, table, kind));
     checked.transpose()
 }

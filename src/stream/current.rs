@@ -94,14 +94,8 @@ pub(crate) fn of_thread(py: Python<'_>, device: DLDevice) -> PyResult<Stream> {
 ///
 /// The library's own, when it is asked for its stream.
 pub(crate) fn working(device: DLDevice) -> Result<Stream, Error> {
-    let asked = attach_uncounted(|py| {
-        of_thread(py, device).map_err(|error| {
-            let told = Error::raised(py, &error);
-            // PyO3 does not count this attachment.
-            Python::attach(|_| drop(error));
-            told
-        })
-    });
+    let asked =
+        attach_uncounted(|py| of_thread(py, device).map_err(|error| Error::passed_on(py, error)));
     asked.unwrap_or_else(|| Ok(set(device).unwrap_or_else(|| Stream::default(device))))
 }
 

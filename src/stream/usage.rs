@@ -16,7 +16,7 @@ use crate::stream::order;
 use crate::stream::order::{Captures, Joined, Waits};
 use crate::stream::work_stream::WorkStream;
 use crate::stream::{current, interface};
-use crate::types::error::Error;
+use crate::types::error::{Error, forgotten};
 
 /// When memory used by a stream is released to its producer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -116,8 +116,14 @@ impl Producer {
         let device = self.then.device();
         let ask = |py: Python<'_>| {
             let _pending = Pending::save(py);
-            // An exception of the object is dropped, so PyO3 must count the attachment.
-            Python::attach(|py| self.library.stream(py, device).ok().flatten())
+            // An exception is dropped, so PyO3 must count the attachment.
+            Python::attach(|py| {
+                let named = self.library.stream(py, device);
+                named.unwrap_or_else(|error| {
+                    forgotten(py, error);
+                    None
+                })
+            })
         };
         attach_uncounted(ask).flatten()
     }

@@ -3,6 +3,7 @@
 use std::ptr::null_mut;
 
 use pyo3::exceptions::PyBufferError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::abi::{DLDevice, DLPackCurrentWorkStream};
@@ -33,11 +34,22 @@ impl WorkStream {
         // SAFETY: the foreign table's function, called attached; the out-pointer is a local.
         let code = unsafe { (self.0)(device.device_type, device.device_id, &mut out) };
         match code {
-            0 => Ok(out.addr() as i64),
+            // SAFETY: attached.
+            0 if unsafe { ffi::PyErr_Occurred() }.is_null() => Ok(out.addr() as i64),
+            0 => Err(Python::attach(broken)),
             // The caller's attachment may be one that PyO3 does not count.
             _ => Err(Python::attach(|py| without_stream(py, device))),
         }
     }
+}
+
+/// The error for a function that sets an exception and returns 0.
+#[cold]
+fn broken(py: Python<'_>) -> PyErr {
+    let cause = PyErr::take(py);
+    let error = PyBufferError::new_err("current_work_stream succeeded with an exception set");
+    error.set_cause(py, cause);
+    error
 }
 
 /// The error of a library that names no stream on `device`: its own, unless the cause is a missing driver, which torch

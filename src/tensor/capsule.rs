@@ -83,7 +83,7 @@ unsafe extern "C" fn destroy<M: CapsuleNames>(capsule: *mut ffi::PyObject) {
 /// Destructor of the capsules from [`hold`].
 unsafe extern "C" fn let_go(capsule: *mut ffi::PyObject) {
     // SAFETY: CPython's call of a destructor; a capsule from `hold` owns its tensor.
-    unsafe { end(capsule, HELD, drop::<Managed<DLManagedTensorVersioned>>) };
+    unsafe { end(capsule, HELD, Managed::<DLManagedTensorVersioned>::let_go) };
 }
 
 /// Ends a capsule that is being destroyed, and its tensor if the capsule still has `name`; preserves the pending

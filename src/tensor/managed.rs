@@ -11,6 +11,7 @@ use crate::abi::{
 };
 use crate::cpython::boundary::{guard, unraisable};
 use crate::cpython::depth::{later, within};
+use crate::cpython::interpreter::quietly_anywhere;
 use crate::types::error::Error;
 
 mod offer;
@@ -189,6 +190,15 @@ impl<M: ManagedTensor> Managed<M> {
         ManuallyDrop::new(self).call_deleter();
     }
 
+    /// Drops it in a release that has no exception set and reports what the deleter sets (`quietly`).
+    #[inline(always)]
+    pub(crate) fn let_go(self) {
+        let this = ManuallyDrop::new(self);
+        if !within(|| this.call_deleter()) {
+            later(|| drop(ManuallyDrop::into_inner(this)));
+        }
+    }
+
     /// The only call of the deleter.
     #[inline(always)]
     fn call_deleter(&self) {
@@ -201,8 +211,10 @@ impl<M: ManagedTensor> Managed<M> {
 }
 
 impl<M: ManagedTensor> Drop for Managed<M> {
+    // Apart, as the usual releases go by `let_go`.
+    #[inline(never)]
     fn drop(&mut self) {
-        if !within(|| self.call_deleter()) {
+        if !within(|| quietly_anywhere(|| self.call_deleter())) {
             let this = Self(self.0);
             later(|| drop(this));
         }

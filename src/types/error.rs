@@ -30,8 +30,52 @@ pub(crate) enum Error {
     Unordered(String),
     /// A driver failed or is missing.
     Driver(driver::Error),
-    /// A Python exception: its type's name and its message.
-    Raised(CString, String),
+    /// A Python exception.
+    Raised(Box<Raised>),
+}
+
+/// A Python exception: its type's name and its message, and itself if a caller in Python may get it.
+#[derive(Debug)]
+pub(crate) struct Raised {
+    kind: CString,
+    message: String,
+    error: Option<PyErr>,
+}
+
+impl PartialEq for Raised {
+    fn eq(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.message == other.message
+    }
+}
+
+impl Eq for Raised {}
+
+impl Raised {
+    fn of(py: Python<'_>, error: &PyErr) -> Self {
+        let kind = error.get_type(py).name().map(|name| name.to_string());
+        Self {
+            kind: CString::new(kind.unwrap_or_default()).unwrap_or_default(),
+            message: first_line(py, error),
+            error: None,
+        }
+    }
+}
+
+impl Drop for Raised {
+    fn drop(&mut self) {
+        if let Some(error) = self.error.take() {
+            // PyO3 may not count the attachment, if there is one (S20).
+            Python::try_attach(|py| forgotten(py, error));
+        }
+    }
+}
+
+/// Drops an exception that nobody gets; an interrupt is not lost in silence.
+#[cold]
+pub(crate) fn forgotten(py: Python<'_>, error: PyErr) {
+    if !error.is_instance_of::<PyException>(py) {
+        error.write_unraisable(py, None);
+    }
 }
 
 impl Error {
@@ -51,12 +95,17 @@ impl Error {
     }
 
     /// An exception in the form that an allocator reports: its first line, as libraries of C++ append a backtrace.
+    #[cold]
     pub(crate) fn raised(py: Python<'_>, error: &PyErr) -> Self {
-        let kind = error.get_type(py).name().map(|name| name.to_string());
-        Self::Raised(
-            CString::new(kind.unwrap_or_default()).unwrap_or_default(),
-            first_line(py, error),
-        )
+        Self::Raised(Box::new(Raised::of(py, error)))
+    }
+
+    /// As [`Self::raised`], and where there is a caller in Python it gets the exception itself.
+    #[cold]
+    pub(crate) fn passed_on(py: Python<'_>, error: PyErr) -> Self {
+        let mut raised = Raised::of(py, &error);
+        raised.error = Some(error);
+        Self::Raised(Box::new(raised))
     }
 
     /// The name of the Python exception, for `SetError`.
@@ -68,7 +117,7 @@ impl Error {
             Self::Driver(error) if error.is_absent() => c"BufferError",
             Self::Driver(error) if error.is_out_of_memory() => c"MemoryError",
             Self::Driver(_) | Self::Panicked(_) => c"RuntimeError",
-            Self::Raised(kind, _) => kind,
+            Self::Raised(raised) => &raised.kind,
         }
     }
 
@@ -78,10 +127,10 @@ impl Error {
             Self::Refused(message) => message.to_string(),
             Self::OutOfMemory(bytes) => format!("could not allocate {bytes} bytes"),
             Self::Driver(error) => error.to_string(),
-            Self::Panicked(message)
-            | Self::Raised(_, message)
-            | Self::Unordered(message)
-            | Self::Invalid(message) => message.clone(),
+            Self::Raised(raised) => raised.message.clone(),
+            Self::Panicked(message) | Self::Unordered(message) | Self::Invalid(message) => {
+                message.clone()
+            }
         }
     }
 }
@@ -95,7 +144,12 @@ impl From<driver::Error> for Error {
 
 impl From<Error> for PyErr {
     #[cold]
-    fn from(error: Error) -> Self {
+    fn from(mut error: Error) -> Self {
+        if let Error::Raised(raised) = &mut error
+            && let Some(error) = raised.error.take()
+        {
+            return error;
+        }
         match &error {
             Error::Driver(error) if error.is_absent() => PyBufferError::new_err(error.to_string()),
             Error::Driver(error) if error.is_out_of_memory() => {

@@ -37,20 +37,20 @@ class PyBuffer(Structure):
     ]
 
 
-class _Slot(Structure):
+class Slot(Structure):
     """`PyType_Slot`."""
 
     _fields_ = (("slot", c_int), ("pfunc", c_void_p))
 
 
-class _Spec(Structure):
+class Spec(Structure):
     """`PyType_Spec`."""
 
     _fields_ = (
         ("name", c_char_p),
         *((name, c_int) for name in ("basicsize", "itemsize")),
         ("flags", c_uint),
-        ("slots", POINTER(_Slot)),
+        ("slots", POINTER(Slot)),
     )
 
 
@@ -79,13 +79,13 @@ def _new_type() -> Any:
     release = PYFUNCTYPE(None, py_object, c_void_p)(_release)
     for_ever((get, release))
     slots = for_ever(
-        (_Slot * 3)(
-            _Slot(BF_GETBUFFER, cast(get, c_void_p)),
-            _Slot(BF_RELEASEBUFFER, cast(release, c_void_p)),
-            _Slot(0, None),
+        (Slot * 3)(
+            Slot(BF_GETBUFFER, cast(get, c_void_p)),
+            Slot(BF_RELEASEBUFFER, cast(release, c_void_p)),
+            Slot(0, None),
         )
     )
-    spec = for_ever(_Spec(b"fake_buffer.Base", 0, 0, TPFLAGS_BASETYPE, slots))
+    spec = for_ever(Spec(b"fake_buffer.Base", 0, 0, TPFLAGS_BASETYPE, slots))
     new = PYFUNCTYPE(py_object, c_void_p)(("PyType_FromSpec", ctypes.pythonapi))
     return new(addressof(spec))
 

@@ -114,7 +114,10 @@ def exported_by_table(x: Any, table: Table) -> Outcome | None:
         out.value, versioned=True, source=EXPORTED
     )
     if managed is not None and can_be_called(managed.deleter.address):
-        Deleter(managed.deleter.address)(out)
+        try:
+            Deleter(managed.deleter.address)(out)
+        except Exception as error:
+            return Outcome(EXPORTED, refusal=f"has a deleter that {raised(error)}")
     return Outcome(EXPORTED, tensor, managed, unreadable=unreadable)
 
 

@@ -5,6 +5,7 @@ use std::ptr::{NonNull, null, null_mut};
 use std::slice;
 
 use crate::abi::*;
+use crate::cpython::interpreter::quietly_anywhere;
 use crate::types::dtype::scalar;
 use crate::types::error::Error;
 
@@ -44,7 +45,7 @@ impl Drop for Schema {
     fn drop(&mut self) {
         if let Some(release) = self.0.release {
             // SAFETY: we own the schema and do not touch it again (S12, Arrow arrays).
-            unsafe { release(&mut self.0) };
+            quietly_anywhere(|| unsafe { release(&mut self.0) });
         }
     }
 }

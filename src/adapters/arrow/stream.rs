@@ -14,9 +14,10 @@ use super::{ArrowArray, Taken, checked};
 use crate::abi::*;
 use crate::copy::request::Request;
 use crate::cpython::call::{attribute, call};
+use crate::cpython::interpreter::quietly_anywhere;
 use crate::tensor::capsule;
 use crate::tensor::snapshot::{Snapshot, Source};
-use crate::types::error::{Error, caused, copy_refused};
+use crate::types::error::{Error, caused, copy_refused, is_urgent};
 
 /// `ArrowArrayStream` of the Arrow C stream interface.
 #[repr(C)]
@@ -49,7 +50,7 @@ impl Drop for Arrays {
     fn drop(&mut self) {
         if let Some(release) = self.0.release {
             // SAFETY: we own the stream and do not touch it again (S12, Arrow arrays).
-            unsafe { release(&mut self.0) };
+            quietly_anywhere(|| unsafe { release(&mut self.0) });
         }
     }
 }
@@ -76,39 +77,40 @@ impl Arrays {
         }
     }
 
-    fn dtype(&mut self) -> Result<DLDataType, Error> {
+    fn dtype(&mut self, py: Python<'_>) -> PyResult<DLDataType> {
         let mut schema = Schema(ArrowSchema::RELEASED);
         let code = match self.0.get_schema {
             // SAFETY: a live stream, called from one thread, and our struct to fill (S12).
             Some(get_schema) => unsafe { get_schema(&mut self.0, &mut schema.0) },
-            None => return Err(Error::refused("the Arrow stream has no get_schema")),
+            None => return Err(Error::refused("the Arrow stream has no get_schema").into()),
         };
-        self.check(code, "get_schema")?;
-        dtype(&schema.0)
+        self.check(py, code, "get_schema")?;
+        Ok(dtype(&schema.0)?)
     }
 
     /// The next array; `None` at the end.
-    fn next(&mut self) -> Result<Option<Taken>, Error> {
+    fn next(&mut self, py: Python<'_>) -> PyResult<Option<Taken>> {
         let mut next = Taken(RELEASED);
         let code = match self.0.get_next {
             // SAFETY: a live stream, called from one thread, and our struct to fill (S12).
             Some(get_next) => unsafe { get_next(&mut self.0, &mut next.0) },
-            None => return Err(Error::refused("the Arrow stream has no get_next")),
+            None => return Err(Error::refused("the Arrow stream has no get_next").into()),
         };
-        self.check(code, "get_next")?;
+        self.check(py, code, "get_next")?;
         Ok(next.0.release.is_some().then_some(next))
     }
 
     /// The only array with elements, or else any.
-    fn only(&mut self) -> Result<Option<Taken>, Error> {
+    fn only(&mut self, py: Python<'_>) -> PyResult<Option<Taken>> {
         let mut only: Option<Taken> = None;
-        while let Some(next) = self.next()? {
+        while let Some(next) = self.next(py)? {
             match &only {
                 Some(one) if one.0.length != 0 && next.0.length != 0 => {
                     return Err(Error::refused(
                         "the Arrow stream has more than one array with elements; expected one: make them one first \
                          (rechunk() in polars, combine_chunks() in pyarrow)",
-                    ));
+                    )
+                    .into());
                 }
                 Some(one) if one.0.length != 0 => {}
                 _ => only = Some(next),
@@ -117,10 +119,26 @@ impl Arrays {
         Ok(only)
     }
 
-    fn check(&mut self, code: c_int, name: &str) -> Result<(), Error> {
-        if code == 0 {
-            return Ok(());
-        }
+    /// The error of a call that failed; its cause is the exception that is set, if any.
+    fn check(&mut self, py: Python<'_>, code: c_int, name: &str) -> PyResult<()> {
+        let set = match PyErr::take(py) {
+            Some(error) if is_urgent(py, &error) => return Err(error),
+            None if code == 0 => return Ok(()),
+            set => set,
+        };
+        let how = match code {
+            0 => "succeeded with an exception set".to_owned(),
+            _ => format!("failed with {code}: {}", self.said()),
+        };
+        // The exception of the call itself counts more.
+        let set = set.or(PyErr::take(py));
+        let error = PyErr::from(Error::refused(format!("{name} of the Arrow stream {how}")));
+        error.set_cause(py, set);
+        Err(error)
+    }
+
+    /// The first line of what the stream says of its last call, which has failed.
+    fn said(&mut self) -> String {
         let text = match self.0.get_last_error {
             // SAFETY: a live stream whose last call has failed (S12).
             Some(get_last_error) => unsafe { get_last_error(&mut self.0) },
@@ -131,10 +149,7 @@ impl Arrays {
             let text = unsafe { CStr::from_ptr(text.as_ptr()) };
             text.to_string_lossy().into_owned()
         });
-        let first = text.lines().next().unwrap_or_default();
-        Err(Error::refused(format!(
-            "{name} of the Arrow stream failed with {code}: {first}"
-        )))
+        text.lines().next().unwrap_or_default().to_owned()
     }
 }
 
@@ -153,6 +168,9 @@ pub(crate) fn snapshot(
     let found = from(&method)?;
     if request.copy == Some(false) {
         let again = from(&method).map_err(|error| {
+            if is_urgent(x.py(), &error) {
+                return error;
+            }
             let message = "copy=False, but the Arrow stream can be read only once, so nothing shows that it is no copy";
             caused(x.py(), copy_refused(x.py(), message.to_owned()), error)
         })?;
@@ -169,8 +187,8 @@ fn from(method: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
         .cast::<PyCapsule>()
         .map_err(|_| PyTypeError::new_err(format!("{method} returned {answer}, not a capsule")))?;
     let mut arrays = Arrays::take(capsule)?;
-    let dtype = arrays.dtype()?;
-    match arrays.only()? {
+    let dtype = arrays.dtype(method.py())?;
+    match arrays.only(method.py())? {
         Some(array) => {
             let mut shape = [0];
             let checked = checked(&array.0, dtype, &mut shape)?;

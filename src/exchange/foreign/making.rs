@@ -127,13 +127,20 @@ impl Table {
         // SAFETY: the allocator passes ownership of what it writes to `out` (S3, managed tensors).
         let managed = NonNull::new(out).map(|out| unsafe { Managed::from_raw(out) });
         match (code, managed) {
-            (0, Some(managed)) => Ok(managed),
+            // SAFETY: attached.
+            (0, Some(managed)) if unsafe { ffi::PyErr_Occurred() }.is_null() => Ok(managed),
+            (0, Some(_)) => Err(broken(class, ALLOCATOR, EXCEPTION_SET)),
             (0, None) => Err(broken(class, ALLOCATOR, "succeeded without a tensor")),
             // A failing table must not return a tensor; do not dereference what it wrote.
             (_, managed) => {
                 std::mem::forget(managed);
                 Err(match reported.0 {
-                    Some((kind, message)) => named(class.py(), &kind, &message),
+                    Some((kind, message)) => {
+                        let set = PyErr::take(class.py());
+                        let error = named(class.py(), &kind, &message);
+                        error.set_cause(class.py(), set);
+                        error
+                    }
                     None => failed(class, ALLOCATOR),
                 })
             }

@@ -18,7 +18,7 @@ impl DropAttached for Snapshot {
         });
         match taken {
             Ok(Fields { source, .. }) => match source {
-                Source::Versioned(managed) => drop(managed),
+                Source::Versioned(managed) => managed.let_go(),
                 Source::Python(owner) => owner.drop_attached(py),
                 _ => {}
             },
