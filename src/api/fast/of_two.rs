@@ -1,6 +1,5 @@
 //! Fast entries of functions that are usually called with two arguments.
 
-use std::ptr::null_mut;
 use std::sync::OnceLock;
 
 use pyo3::ffi;
@@ -9,7 +8,7 @@ use pyo3::types::PyCFunction;
 
 use super::{parse, registered};
 use crate::api::entry::{Function, Name, definition};
-use crate::cpython::boundary::guard;
+use crate::cpython::boundary::{counted, raised};
 
 /// A function whose calls with two arguments and no keywords have a fast entry.
 pub(crate) trait OfTwo {
@@ -43,37 +42,29 @@ unsafe extern "C" fn called_with_two<F: OfTwo>(
 ) -> *mut ffi::PyObject {
     if count == 2 && keywords.is_null() {
         // SAFETY: attached, with exactly two arguments, which the caller holds.
-        let made = guard(|| unsafe { made_of_two::<F>(arguments) }, |_| None);
-        if let Some(made) = made {
-            return made;
-        }
+        return unsafe { made_of_two::<F>(arguments) };
     }
     // SAFETY: the caller's promise, passed on unchanged.
     unsafe { parse(F::PARSED, module, arguments, count, keywords) }
 }
 
-/// What `F` makes of its two arguments, NULL with an exception, or `None` as in `by_ladder`.
+/// What `F` makes of its two arguments, or NULL with an exception.
 ///
 /// # Safety
 ///
 /// Attached, with two live arguments.
 #[inline(always)]
-unsafe fn made_of_two<F: OfTwo>(
-    arguments: *const *mut ffi::PyObject,
-) -> Option<*mut ffi::PyObject> {
-    Python::try_attach(|py| {
+unsafe fn made_of_two<F: OfTwo>(arguments: *const *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: the caller's promise.
+    let py = unsafe { Python::assume_attached() };
+    let made = counted(py, || {
         // SAFETY: the caller's promise.
         let [x, y] = unsafe { arguments.cast::<[*mut ffi::PyObject; 2]>().read() };
         // SAFETY: the caller's promise.
         let x = unsafe { Borrowed::from_ptr(py, x) };
         // SAFETY: the caller's promise.
         let y = unsafe { Borrowed::from_ptr(py, y) };
-        match F::call(&x, &y) {
-            Ok(made) => made.into_ptr(),
-            Err(error) => {
-                error.restore(py);
-                null_mut()
-            }
-        }
-    })
+        F::call(&x, &y)
+    });
+    made.map_or_else(raised, Bound::into_ptr)
 }
