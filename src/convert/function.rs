@@ -212,9 +212,13 @@ fn make<'py>(
             let source = Input::of(x, asked, |device| table.stream_of(py, device), false)?;
             deliver::to_table(source, target, table, asked, py)
         }
-        Via::Function(importer) => {
-            let source = Input::of(x, asked, |device| stream::current(py, device), false)?;
-            deliver::to_function(source, target, importer, asked)
+        Via::Function(found) => {
+            let array = asked.is_nothing().then(|| numpy::fast(x)).flatten();
+            let source = match array {
+                Some(snapshot) => Input::holding(py, snapshot, true)?,
+                None => Input::of(x, asked, |device| stream::current(py, device), false)?,
+            };
+            deliver::to_function(source, target, found, asked)
         }
     }
 }
