@@ -118,7 +118,8 @@ mod _core {
         add(module, name, &dlpack, trace::mixin_dlpack)?;
         let name = ("from_pointer", Name::FromPointer);
         add(module, name, &from_pointer, trace::from_pointer)?;
-        add(module, ("empty", Name::Empty), &empty, trace::empty)?;
+        let empty = of_two::entry::<crate::convert::empty::Fast>(&empty, module, trace::empty)?;
+        module.add("empty", empty)?;
         module.add("CudaError", crate::types::error::cuda_error_type(py)?)?;
         module.add("CopyRefused", crate::types::error::copy_refused_type(py)?)
     }

@@ -2,11 +2,15 @@
 
 #![forbid(unsafe_code)]
 
+use std::sync::OnceLock;
+
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyModule, PyTuple, PyType};
 
 use crate::abi::*;
+use crate::api::entry::{Function, Name};
+use crate::api::fast::of_two::OfTwo;
 use crate::classes::mixin;
 use crate::convert::function::convert;
 use crate::convert::target::{Target, Via};
@@ -75,6 +79,32 @@ pub(crate) fn empty<'py>(
             let tensor = Tensor::new(py, by_driver::empty(&shape, dtype, device)?)?;
             convert(tensor.as_any(), target.class.as_any(), None, None)
         }
+    }
+}
+
+/// `empty(shape, dtype, like=)`.
+pub(crate) struct Fast;
+
+impl OfTwo for Fast {
+    const NAME: (&str, Name) = ("empty", Name::Empty);
+    const PARSED: &OnceLock<Function> = {
+        static PARSED: OnceLock<Function> = OnceLock::new();
+        &PARSED
+    };
+    const LIKE: bool = true;
+
+    fn call<'py>(
+        shape: &Bound<'py, PyAny>,
+        dtype: &Bound<'py, PyAny>,
+        like: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        empty(
+            shape,
+            dtype,
+            None,
+            like.filter(|like| !like.is_none()),
+            false,
+        )
     }
 }
 

@@ -90,8 +90,14 @@ impl OfTwo for Fast {
         &PARSED
     };
 
+    const LIKE: bool = false;
+
     #[inline(always)]
-    fn call<'py>(x: &Bound<'py, PyAny>, to: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn call<'py>(
+        x: &Bound<'py, PyAny>,
+        to: &Bound<'py, PyAny>,
+        _: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         convert(x, to, None, None)
     }
 }

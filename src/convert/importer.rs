@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyTuple, PyType};
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyBool, PyModule, PyString, PyTuple, PyType};
 
 use crate::abi::DLDataType;
-use crate::convert::target::provided;
-use crate::cpython::call::{attribute, call_with};
+use crate::cpython::call::{attribute, call_method_with, call_with};
 use crate::cpython::lookup::{is_immutable, lacks};
 use crate::cpython::type_map::TypeMap;
 
@@ -140,6 +140,18 @@ impl Importer {
             Look::Part(look) => call_with(look.bind(made.py()), &[made]).ok(),
         }
     }
+}
+
+/// What `function` of `dlx._provided` answers for `x`.
+pub(super) fn provided<'py>(
+    function: &Bound<'py, PyString>,
+    x: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
+    let py = x.py();
+    let module =
+        MODULE.get_or_try_init(py, || Ok::<_, PyErr>(py.import("dlx._provided")?.unbind()))?;
+    call_method_with(module.bind(py), function, &[x])
 }
 
 /// A set of dtypes, which only grows; those that find no place are not in it.

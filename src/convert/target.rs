@@ -9,13 +9,11 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyModule, PyString, PyType};
 
 use crate::adapters::numpy;
 use crate::api::from_dlpack::is_tensor;
-use crate::convert::importer::Found;
-use crate::cpython::call::call_method_with;
+use crate::convert::importer::{Found, provided};
 use crate::cpython::lookup::is_immutable;
 use crate::cpython::modules::loaded_class;
 use crate::cpython::type_map::TypeMap;
@@ -132,18 +130,6 @@ impl<'py> Target<'py> {
 fn is_namespace(to: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(to.is_instance_of::<PyModule>()
         || to.hasattr(intern!(to.py(), "__array_namespace_info__"))?)
-}
-
-/// What `function` of `dlx._provided` answers for `x`.
-pub(super) fn provided<'py>(
-    function: &Bound<'py, PyString>,
-    x: &Bound<'py, PyAny>,
-) -> PyResult<Bound<'py, PyAny>> {
-    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
-    let py = x.py();
-    let module =
-        MODULE.get_or_try_init(py, || Ok::<_, PyErr>(py.import("dlx._provided")?.unbind()))?;
-    call_method_with(module.bind(py), function, &[x])
 }
 
 /// Caches the table of a class that Python code can neither make nor change, and that of `torch.Tensor`.
