@@ -40,6 +40,7 @@ use crate::types::layout::Integers;
 /// or if there is no driver, ``MemoryError``, and other errors of the allocator; with ``shared=True`` `CopyRefused` for a
 /// library that copies what it imports.
 #[pyfunction]
+#[inline(never)]
 #[pyo3(signature = (shape, dtype, *, device=None, like=None, shared=false))]
 pub(crate) fn empty<'py>(
     shape: &Bound<'py, PyAny>,

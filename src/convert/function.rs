@@ -219,7 +219,10 @@ fn make<'py>(
             deliver::to_table(source, target, table, asked, py)
         }
         Via::Function(found) => {
-            let array = asked.is_nothing().then(|| numpy::fast(x)).flatten();
+            let array = asked
+                .is_nothing()
+                .then(|| numpy::fast_if_array(x))
+                .flatten();
             let source = match array {
                 Some(snapshot) => Input::holding(py, snapshot, true)?,
                 None => Input::of(x, asked, |device| stream::current(py, device), false)?,

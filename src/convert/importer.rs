@@ -68,6 +68,7 @@ impl Found {
     }
 
     /// Not inlined: classes with a table skip it.
+    #[cold]
     #[inline(never)]
     pub(super) fn of(class: &Bound<'_, PyType>) -> PyResult<Self> {
         let py = class.py();
@@ -94,6 +95,7 @@ impl Found {
 
 impl Importer {
     /// An answer of `dlx._provided`.
+    #[cold]
     fn read(found: &Bound<'_, PyTuple>) -> PyResult<Self> {
         let look = found.get_item(2)?;
         Ok(Self {
@@ -156,7 +158,7 @@ pub(super) fn provided<'py>(
 
 /// A set of dtypes, which only grows; those that find no place are not in it.
 #[derive(Default)]
-pub(crate) struct Kept([AtomicU32; 16]);
+pub(crate) struct Kept([AtomicU32; 8]);
 
 impl Kept {
     /// Whether the set has `dtype`.
@@ -184,4 +186,26 @@ impl Kept {
 fn number(DLDataType { code, bits, lanes }: DLDataType) -> u32 {
     let [low, high] = lanes.to_le_bytes();
     u32::from_le_bytes([code.0, bits, low, high])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::DLDataTypeCode;
+
+    #[test]
+    fn a_set_has_what_was_added_while_there_was_room() {
+        let (kept, dtype) = (Kept::default(), |bits| DLDataType {
+            code: DLDataTypeCode(0),
+            bits,
+            lanes: 1,
+        });
+        for bits in 1..=9 {
+            assert!(!kept.has(dtype(bits)));
+            kept.add(dtype(bits));
+            kept.add(dtype(bits));
+            assert_eq!(kept.has(dtype(bits)), bits <= 8);
+        }
+        assert!((1..=8).all(|bits| kept.has(dtype(bits))));
+    }
 }

@@ -191,6 +191,19 @@ mod tests {
     }
 
     #[test]
+    fn a_counted_body_returns_raises_and_panics() {
+        Python::attach(|py| {
+            let none = || py.None().into_bound(py);
+            assert!(counted(py, || Ok(none())).is_ok_and(|made| made.is_none()));
+            let raised = counted(py, || Err(PyKeyError::new_err("key")));
+            assert!(raised.is_err_and(|error| error.is_instance_of::<PyKeyError>(py)));
+            let panicked = counted(py, || panic!("on purpose"));
+            assert!(panicked.is_err_and(|error| error.is_instance_of::<PanicException>(py)));
+            assert!(PyErr::take(py).is_none());
+        });
+    }
+
+    #[test]
     fn a_panic_in_a_thread_without_python_is_not_reported_to_it() {
         std::thread::spawn(|| guard(|| panic!("on purpose"), unraisable))
             .join()
