@@ -7,6 +7,7 @@ pub(crate) mod bridge;
 mod deliver;
 pub(crate) mod empty;
 pub(crate) mod function;
+mod importer;
 mod result;
 mod source;
 mod target;

@@ -6,10 +6,12 @@
 pub(crate) mod boundary;
 pub(crate) mod call;
 pub(crate) mod depth;
+pub(crate) mod derived;
 pub(crate) mod fork;
 pub(crate) mod head;
 pub(crate) mod interpreter;
 pub(crate) mod lookup;
+pub(crate) mod made;
 pub(crate) mod modules;
 pub(crate) mod symbol;
 pub(crate) mod type_map;

@@ -46,8 +46,6 @@ mod _core {
     use crate::tensor::object::Tensor;
 
     #[pymodule_export]
-    use crate::api::borrow::Borrow;
-    #[pymodule_export]
     use crate::api::check::check_natives;
     #[pymodule_export]
     use crate::api::from_buffer::from_buffer;
@@ -102,6 +100,7 @@ mod _core {
         let table = crate::exchange::publish(py, &crate::exchange::tensor_table::TABLE)?;
         tensor.setattr("__dlpack_c_exchange_api__", table)?;
         module.add("Tensor", tensor)?;
+        module.add("borrow", crate::api::borrow::borrow_type(py)?)?;
         module.add(
             "from_dlpack",
             crate::api::fast::from_dlpack(&parsed, module)?,
@@ -118,7 +117,8 @@ mod _core {
         add(module, name, &dlpack, trace::mixin_dlpack)?;
         let name = ("from_pointer", Name::FromPointer);
         add(module, name, &from_pointer, trace::from_pointer)?;
-        add(module, ("empty", Name::Empty), &empty, trace::empty)?;
+        let empty = of_two::entry::<crate::convert::empty::Fast>(&empty, module, trace::empty)?;
+        module.add("empty", empty)?;
         module.add("CudaError", crate::types::error::cuda_error_type(py)?)?;
         module.add("CopyRefused", crate::types::error::copy_refused_type(py)?)
     }

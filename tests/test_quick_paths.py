@@ -1,5 +1,8 @@
 """What is answered without the usual steps is what the usual steps give."""
 
+import gc
+import sys
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -111,3 +114,71 @@ def test_a_shape_of_other_things_is_quoted(shape: Any) -> None:
     """docs/design.md: the message says what was found and what is accepted."""
     with pytest.raises((TypeError, ValueError), match="expected an int or a sequence"):
         dlx.empty(shape, "float32", like=torch.Tensor)
+
+
+def test_a_block_made_without_keywords_is_one_made_with_them() -> None:
+    """docs/safety.md, S29: a call without keywords makes the object in place."""
+    x, y = np.arange(6.0), torch.ones(3)
+    plain, named = dlx.borrow(x, y), dlx.borrow(x, y, stream=None)
+    assert type(plain) is type(named) is dlx.borrow
+    assert gc.is_tracked(plain)
+    assert gc.is_tracked(named)
+    with plain as (a, b, s), named as (c, d, t):
+        assert (said(a), said(b), s) == (said(c), said(d), t)
+    with pytest.raises(RuntimeError, match="not been entered"):
+        plain.__exit__(None, None, None)
+
+
+def test_a_block_in_a_cycle_is_collected() -> None:
+    """docs/safety.md, S29: PyO3's functions visit it and let it go."""
+
+    class Holder:
+        block: object
+
+    x = Holder()
+    x.block = dlx.borrow(x)
+    gone = weakref.ref(x)
+    del x
+    gc.collect()
+    assert gone() is None
+
+
+def test_a_block_lets_go_of_its_arguments_and_of_its_class() -> None:
+    """docs/safety.md, S29: one reference to each, released once."""
+    x = np.ones(3)
+    before = sys.getrefcount(x), sys.getrefcount(dlx.borrow)
+    for _ in range(100):
+        dlx.borrow(x)
+    assert (sys.getrefcount(x), sys.getrefcount(dlx.borrow)) == before
+
+
+def test_the_class_of_blocks_cannot_be_derived_from() -> None:
+    """docs/safety.md, S29: its objects are laid out as dlx has measured."""
+    with pytest.raises(TypeError, match="not an acceptable base type"):
+        type("Other", (dlx.borrow,), {})
+
+
+@pytest.mark.parametrize("like", [None, np.ndarray, torch.Tensor, torch.ones(1)])
+def test_an_empty_tensor_is_the_same_however_its_call_is_spelled(like: Any) -> None:
+    """docs/safety.md, S20: the usual call has an entry of its own."""
+    name = "".join(("li", "ke"))  # equal to the keyword, but another string
+    made = [
+        dlx.empty((2, 3), "float32", like=like),
+        dlx.empty((2, 3), "float32", **{name: like}),
+        dlx.empty((2, 3), "float32", like=like, device="cpu"),
+        dlx.empty(shape=(2, 3), dtype="float32", like=like),
+    ]
+    assert len({type(each) for each in made}) == 1
+    for each in made:
+        with dlx.borrow(each) as (tensor, _):
+            assert (tensor.shape, str(tensor.dtype)) == ((2, 3), "float32")
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        dlx.empty((2, 3), "float32", unlike=like)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("name", ["float32", "bfloat16", "float16", "int64", "uint8"])
+def test_a_name_of_a_dtype_is_read_the_same_from_any_string(name: str) -> None:
+    """Literals of common names are told by their address."""
+    assert (
+        dlx.DType(sys.intern(name)) == dlx.DType("".join([name[:2], name[2:]])) == name
+    )

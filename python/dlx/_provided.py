@@ -7,13 +7,13 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Literal
 
     from ._core import Tensor
 
     Importer = Callable[[Tensor], Any]
-    # A set for the object itself: of the dtypes that its library was seen to keep.
-    Look = Callable[[Any], Any] | set[int] | None
+    # True for the object itself, once for each dtype.
+    Look = Callable[[Any], Any] | Literal[True] | None
     _Row = tuple[str, str, Importer | None, Look]
     # An importer, the namespace that names its library's dtypes, the look, and how long
     # this holds: True for good, False while the importer is the ``from_dlpack`` of the
@@ -185,7 +185,7 @@ def _elements_of_awkward(made: Any) -> Any:
 # Classes whose package has no ``from_dlpack``, or for which another importer is better,
 # by the names that the classes have: the module and attribute where each is found, its
 # importer (None for the module's own), and a function for a shorter look at what it has
-# made (None where its dtype tells; a set if it keeps any dtype, so that one result for
+# made (None where its dtype tells; True if it keeps any dtype, so that one result for
 # each dtype shows it).
 _JAX: _Row = ("jax", "Array", _jax, None)
 _CLASSES: dict[str, tuple[_Row, ...]] = {
@@ -201,7 +201,7 @@ _CLASSES: dict[str, tuple[_Row, ...]] = {
         ("warp", "array", _warp, None),
     ),
     "Tensor": (
-        ("tvm_ffi", "Tensor", None, set()),  # it keeps the struct that it is given
+        ("tvm_ffi", "Tensor", None, True),  # it keeps the struct that it is given
         ("tensorflow", "Tensor", _tensorflow, None),
         ("tinygrad.tensor", "Tensor", _tinygrad, None),
     ),
@@ -253,8 +253,6 @@ def _of_package(cls: type) -> _Found | None:
             if module is not None and getattr(module, attribute, None) is base:
                 # A class that a program derives may change, or die.
                 lasts = importer is not None if base is cls else None
-                if isinstance(look, set):
-                    look = set()  # what another importer kept shows nothing of this
                 return importer or module.from_dlpack, module, look, lasts
     name = cls.__module__
     while isinstance(name, str) and name:

@@ -28,7 +28,7 @@ use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::error::Error;
 use crate::types::{device, dtype};
 
-pub(crate) use fast::fast;
+pub(crate) use fast::{fast, fast_if_array};
 pub(crate) use make::{array, of_tensor};
 
 /// `PyArrayObject_fields` of `ndarraytypes.h`, up to the last field that dlx reads.

@@ -19,7 +19,7 @@ use crate::adapters::numpy;
 use crate::api::entry::{Entry, Function, Name, behind, builtin, definition};
 use crate::api::trace;
 use crate::copy::request::Request;
-use crate::cpython::boundary::{guard, raised};
+use crate::cpython::boundary::{counted, guard, raised};
 use crate::import::cache::{self, Way};
 use crate::import::ladder;
 use crate::import::table::of_known;
@@ -199,8 +199,8 @@ unsafe fn of_one(arguments: *const *mut ffi::PyObject) -> Option<*mut ffi::PyObj
             let snapshot = of_known::<false>(&x, table, kind.as_ref(), &Request::NOTHING);
             snapshot.and_then(|snapshot| Ok(Tensor::new(py, snapshot)?.into_ptr()))
         }
-        // All other imports may run Python code, so they attach through PyO3.
-        _ => by_ladder(&x, &Request::NOTHING)?,
+        // All other imports may run Python code.
+        _ => by_ladder(&x, &Request::NOTHING),
     };
     Some(made.unwrap_or_else(raised))
 }
@@ -238,21 +238,19 @@ unsafe fn as_asked(
             snapshot.and_then(|snapshot| Ok(Tensor::holding(py, snapshot)?.into_ptr()))
         }
         _ if Tensor::of(&x).is_some() => return None,
-        _ => by_ladder(&x, &request)?,
+        _ => by_ladder(&x, &request),
     };
     Some(made.unwrap_or_else(raised))
 }
 
-/// Imports what may run Python code, so the thread is attached through PyO3; `None` while the interpreter ends, when PyO3
-/// attaches only in its own functions.
-fn by_ladder(
-    x: &Bound<'_, PyAny>,
-    request: &Request<'_, '_>,
-) -> Option<PyResult<*mut ffi::PyObject>> {
-    Python::try_attach(|py| {
+/// Imports what may run Python code, so PyO3 counts the attachment.
+fn by_ladder(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<*mut ffi::PyObject> {
+    let py = x.py();
+    let made = counted(py, || {
         let snapshot = ladder::from_dlpack(x, request)?;
-        Ok(Tensor::holding(py, snapshot)?.into_ptr())
-    })
+        Ok(Tensor::holding(py, snapshot)?.into_any())
+    });
+    made.map(Bound::into_ptr)
 }
 
 /// Returns a `dlx.Tensor` itself, if its block has not ended.

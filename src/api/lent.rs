@@ -57,7 +57,7 @@ pub(crate) fn lend(
     stream: Option<&Stream>,
     wanted: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<(Snapshot, Option<Library>)> {
-    if let Some(snapshot) = numpy::fast(x) {
+    if let Some(snapshot) = numpy::fast_if_array(x) {
         return Ok((snapshot, None));
     }
     match cache::way_in(&mut None, x)? {

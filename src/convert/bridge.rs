@@ -4,7 +4,6 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -14,6 +13,7 @@ use crate::api::from_dlpack::is_plain;
 use crate::api::lent::lend;
 use crate::convert::function::{convert, convert_detached};
 use crate::convert::source::Options;
+use crate::cpython::boundary::counted;
 use crate::cpython::call::{call_by_tuple, vectorcall};
 use crate::cpython::type_map::TypeMap;
 use crate::cpython::vector::{Arguments, ByVector, Entry, class, entry};
@@ -216,8 +216,7 @@ impl ByVector for Bridged {
         arguments: Arguments<'_, 'py>,
     ) -> PyResult<Bound<'py, PyAny>> {
         // PyO3 does not count the attachment of an entry (S20).
-        let called = Python::try_attach(|_| self.called(py, arguments));
-        called.unwrap_or_else(|| Err(PyRuntimeError::new_err("the interpreter is exiting")))
+        counted(py, || self.called(py, arguments))
     }
 }
 

@@ -26,9 +26,10 @@ use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::adapters::numpy;
+use crate::convert::importer::Importer;
 use crate::convert::result::{Given, is_readonly, is_refusal};
 use crate::convert::source::{Input, Options};
-use crate::convert::target::{Importer, Target};
+use crate::convert::target::Target;
 use crate::copy::by_driver::{self, On};
 use crate::cpython::call::call_with;
 use crate::exchange::Table;
@@ -220,11 +221,11 @@ impl Input<'_> {
 pub(super) fn to_function<'py>(
     source: Input<'py>,
     target: &Target<'py>,
-    importer: &Importer<'py>,
+    importer: &Importer,
     asked: &Options,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let function = &importer.function;
-    let py = function.py();
+    let py = target.class.py();
+    let function = importer.function(py);
     let mut tensor = source.into_tensor(py)?;
     let mut snapshot = tensor.get().snapshot()?.clone();
     if is_misaligned(&snapshot.dl_tensor()) {

@@ -2,11 +2,15 @@
 
 #![forbid(unsafe_code)]
 
+use std::sync::OnceLock;
+
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyModule, PyTuple, PyType};
 
 use crate::abi::*;
+use crate::api::entry::{Function, Name};
+use crate::api::fast::of_two::OfTwo;
 use crate::classes::mixin;
 use crate::convert::function::convert;
 use crate::convert::target::{Target, Via};
@@ -36,6 +40,7 @@ use crate::types::layout::Integers;
 /// or if there is no driver, ``MemoryError``, and other errors of the allocator; with ``shared=True`` `CopyRefused` for a
 /// library that copies what it imports.
 #[pyfunction]
+#[inline(never)]
 #[pyo3(signature = (shape, dtype, *, device=None, like=None, shared=false))]
 pub(crate) fn empty<'py>(
     shape: &Bound<'py, PyAny>,
@@ -75,6 +80,32 @@ pub(crate) fn empty<'py>(
             let tensor = Tensor::new(py, by_driver::empty(&shape, dtype, device)?)?;
             convert(tensor.as_any(), target.class.as_any(), None, None)
         }
+    }
+}
+
+/// `empty(shape, dtype, like=)`.
+pub(crate) struct Fast;
+
+impl OfTwo for Fast {
+    const NAME: (&str, Name) = ("empty", Name::Empty);
+    const PARSED: &OnceLock<Function> = {
+        static PARSED: OnceLock<Function> = OnceLock::new();
+        &PARSED
+    };
+    const LIKE: bool = true;
+
+    fn call<'py>(
+        shape: &Bound<'py, PyAny>,
+        dtype: &Bound<'py, PyAny>,
+        like: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        empty(
+            shape,
+            dtype,
+            None,
+            like.filter(|like| !like.is_none()),
+            false,
+        )
     }
 }
 

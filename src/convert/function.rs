@@ -90,8 +90,14 @@ impl OfTwo for Fast {
         &PARSED
     };
 
+    const LIKE: bool = false;
+
     #[inline(always)]
-    fn call<'py>(x: &Bound<'py, PyAny>, to: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    fn call<'py>(
+        x: &Bound<'py, PyAny>,
+        to: &Bound<'py, PyAny>,
+        _: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>> {
         convert(x, to, None, None)
     }
 }
@@ -212,9 +218,16 @@ fn make<'py>(
             let source = Input::of(x, asked, |device| table.stream_of(py, device), false)?;
             deliver::to_table(source, target, table, asked, py)
         }
-        Via::Function(importer) => {
-            let source = Input::of(x, asked, |device| stream::current(py, device), false)?;
-            deliver::to_function(source, target, importer, asked)
+        Via::Function(found) => {
+            let array = asked
+                .is_nothing()
+                .then(|| numpy::fast_if_array(x))
+                .flatten();
+            let source = match array {
+                Some(snapshot) => Input::holding(py, snapshot, true)?,
+                None => Input::of(x, asked, |device| stream::current(py, device), false)?,
+            };
+            deliver::to_function(source, target, found, asked)
         }
     }
 }

@@ -11,7 +11,8 @@ use pyo3::types::PyString;
 
 use crate::abi::{DLDataType, DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor};
 use crate::adapters::numpy;
-use crate::convert::target::{Importer, Target};
+use crate::convert::importer::Importer;
+use crate::convert::target::Target;
 use crate::copy::request::Request;
 use crate::cpython::call::attribute;
 use crate::cpython::modules::loaded_class;
@@ -66,19 +67,15 @@ impl Given {
         &self,
         made: &Bound<'_, PyAny>,
         look: Option<&Bound<'_, PyAny>>,
-        importer: &Importer<'_>,
+        importer: &Importer,
         target: &Target<'_>,
         asked: Option<DLDataType>,
     ) -> PyResult<()> {
         let py = made.py();
-        let DLDataType { code, bits, lanes } = self.dtype;
-        let number = u32::from_le_bytes([code.0, bits, lanes as u8, (lanes >> 8) as u8]);
-        if let Some(kept) = importer.kept()
-            && kept.contains(number)?
-        {
+        if importer.kept().is_some_and(|kept| kept.has(self.dtype)) {
             return Ok(());
         }
-        let namespace = &importer.namespace;
+        let namespace = importer.namespace(py);
         let dtype_of = |made| seen(made).map(|snapshot| snapshot.meta().dtype);
         let found = match look {
             Some(look) => dtype_of(look),
@@ -105,10 +102,12 @@ impl Given {
                     }
                 )))
             }
-            Ok(found) if found == self.dtype => match importer.kept() {
-                Some(kept) => kept.add(number),
-                None => Ok(()),
-            },
+            Ok(found) if found == self.dtype => {
+                if let Some(kept) = importer.kept() {
+                    kept.add(self.dtype);
+                }
+                Ok(())
+            }
             _ => Ok(()),
         }
     }

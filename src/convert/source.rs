@@ -12,7 +12,6 @@ use crate::import::ladder::from_dlpack;
 use crate::import::protocol::{self, FastExport};
 use crate::stream;
 use crate::stream::usage::Release;
-use crate::tensor::checked::parts;
 use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
@@ -95,7 +94,7 @@ impl<'py> Input<'py> {
         };
         match direct {
             Some(FastExport::Managed(managed)) => {
-                let (tensor, flags, _) = parts(&managed)?;
+                let (tensor, flags) = managed.read()?;
                 let copied = flags & DLPACK_FLAG_BITMASK_IS_COPIED != 0;
                 // The direct path neither orders streams nor applies `copy` to a copy made by the producer.
                 let again = stream::has_streams(tensor.device) || (copied && asked.copy.is_some());

@@ -9,13 +9,12 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyModule, PySet, PyString, PyTuple, PyType};
+use pyo3::types::{PyModule, PyString, PyType};
 
 use crate::adapters::numpy;
 use crate::api::from_dlpack::is_tensor;
-use crate::cpython::call::{attribute, call_method_with, call_with};
-use crate::cpython::lookup::{is_immutable, lacks};
+use crate::convert::importer::{Found, provided};
+use crate::cpython::lookup::is_immutable;
 use crate::cpython::modules::loaded_class;
 use crate::cpython::type_map::TypeMap;
 use crate::exchange::Table;
@@ -34,91 +33,7 @@ pub(crate) enum Via<'py> {
     /// Through the table of the class.
     Table(Table),
     /// Through the importer of its library.
-    Function(Importer<'py>),
-}
-
-/// The importer of a library, called with a `dlx.Tensor`.
-pub(crate) struct Importer<'py> {
-    pub(crate) function: Bound<'py, PyAny>,
-    /// Where the library's dtypes have their names; None if unknown.
-    pub(crate) namespace: Bound<'py, PyAny>,
-    /// Called with an instance, returns what dlx reads in less time: the same memory; or None; or, for a library that
-    /// keeps what it is given, the set of dtypes that this has been seen of, and the instance is read.
-    look: Bound<'py, PyAny>,
-}
-
-/// Cached answers of `dlx._provided`; classes that find no slot are looked up at each call.
-static IMPORTERS: TypeMap<Py<PyTuple>, 16> = TypeMap::new();
-
-impl<'py> Importer<'py> {
-    /// The cached importer of a class that Python code cannot change, so that it can have got neither a table nor an
-    /// importer of its own.
-    #[inline(never)]
-    fn of_immutable(class: &Bound<'py, PyType>) -> PyResult<Option<Self>> {
-        match IMPORTERS.get(class.as_type_ptr()) {
-            Some(known) if is_immutable(class) => Self::lasting(known.bind(class.py())),
-            _ => Ok(None),
-        }
-    }
-
-    /// Not inlined: classes with a table skip it.
-    #[inline(never)]
-    fn of(class: &Bound<'py, PyType>) -> PyResult<Self> {
-        let py = class.py();
-        // A class without the method is the most common; asking it by `getattr` would make an exception.
-        let name = intern!(py, "from_dlpack");
-        let question = if lacks(class, &[name]) {
-            if let Some(known) = IMPORTERS.get(class.as_type_ptr())
-                && let Some(this) = Self::lasting(known.bind(py))?
-            {
-                return Ok(this);
-            }
-            intern!(py, "importing_by_package")
-        } else {
-            intern!(py, "importing")
-        };
-        let found = provided(question, class)?.cast_into::<PyTuple>()?;
-        let (this, lasts) = Self::read(&found)?;
-        if !lasts.is_none() {
-            IMPORTERS.add(class, found.unbind());
-        }
-        Ok(this)
-    }
-
-    /// A cached answer of `dlx._provided`, if it still holds.
-    fn lasting(known: &Bound<'py, PyTuple>) -> PyResult<Option<Self>> {
-        let (this, lasts) = Self::read(known)?;
-        let now = || attribute(&this.namespace, intern!(known.py(), "from_dlpack"));
-        let holds = lasts.is_truthy()? || now()?.is_some_and(|now| now.is(&this.function));
-        Ok(holds.then_some(this))
-    }
-
-    /// An answer of `dlx._provided`, and how long it holds.
-    fn read(found: &Bound<'py, PyTuple>) -> PyResult<(Self, Bound<'py, PyAny>)> {
-        let this = Self {
-            function: found.get_item(0)?,
-            namespace: found.get_item(1)?,
-            look: found.get_item(2)?,
-        };
-        Ok((this, found.get_item(3)?))
-    }
-
-    /// The dtypes that the library has been seen to keep, if it keeps whatever it is given: as numbers.
-    pub(crate) fn kept(&self) -> Option<&Bound<'py, PySet>> {
-        self.look.cast::<PySet>().ok()
-    }
-
-    /// The memory of `made`, if there is a shorter look at it than by its own protocols.
-    pub(crate) fn look(&self, made: &Bound<'py, PyAny>) -> Option<Bound<'py, PyAny>> {
-        if self.look.is_none() {
-            return None;
-        }
-        if self.kept().is_some() {
-            return Some(made.clone());
-        }
-        // Whatever fails here, the object's own protocols tell, too.
-        call_with(&self.look, &[made]).ok()
-    }
+    Function(Found),
 }
 
 /// A target class, passed itself, as its namespace or by one of its instances.
@@ -139,8 +54,8 @@ impl<'py> Target<'py> {
         let class = class.clone();
         let via = if let Some(table) = TABLES.get(class.as_type_ptr()) {
             Via::Table(*table)
-        } else if let Some(importer) = Importer::of_immutable(&class)? {
-            Via::Function(importer)
+        } else if let Some(found) = Found::of_immutable(&class)? {
+            Via::Function(found)
         } else if Tensor::is_class(&class)? {
             Via::Tensor
         } else if numpy::is_subclass_of_ndarray(&class)? {
@@ -151,7 +66,7 @@ impl<'py> Target<'py> {
             remember(&class, table)?;
             Via::Table(table)
         } else {
-            Via::Function(Importer::of(&class)?)
+            Via::Function(Found::of(&class)?)
         };
         Ok(Self { class, via })
     }
@@ -215,18 +130,6 @@ impl<'py> Target<'py> {
 fn is_namespace(to: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(to.is_instance_of::<PyModule>()
         || to.hasattr(intern!(to.py(), "__array_namespace_info__"))?)
-}
-
-/// What `function` of `dlx._provided` answers for `x`.
-fn provided<'py>(
-    function: &Bound<'py, PyString>,
-    x: &Bound<'py, PyAny>,
-) -> PyResult<Bound<'py, PyAny>> {
-    static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
-    let py = x.py();
-    let module =
-        MODULE.get_or_try_init(py, || Ok::<_, PyErr>(py.import("dlx._provided")?.unbind()))?;
-    call_method_with(module.bind(py), function, &[x])
 }
 
 /// Caches the table of a class that Python code can neither make nor change, and that of `torch.Tensor`.

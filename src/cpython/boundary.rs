@@ -4,10 +4,13 @@
 
 use std::any::Any;
 use std::ffi::c_int;
+use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 
 use pyo3::ffi;
+use pyo3::impl_::trampoline::{MethodDef, noargs};
 use pyo3::panic::PanicException;
 use pyo3::prelude::*;
 
@@ -68,6 +71,41 @@ pub(crate) unsafe fn attached(body: impl FnOnce(Python<'_>) -> PyResult<()>) -> 
             raise(py, PanicException::new_err((message,)))
         },
     )
+}
+
+/// What `body` returns, whose attachment PyO3 counts; for functions that CPython calls.
+///
+/// `Python::try_attach` would ask CPython for the thread's state, and whether the interpreter is initialized. PyO3's own
+/// functions need not, and this begins as they do: in the trampoline that its macros use (S20).
+///
+/// # Errors
+///
+/// Those of `body`, and `PanicException`.
+#[inline(always)]
+pub(crate) fn counted<'py, F>(py: Python<'py>, body: F) -> PyResult<Bound<'py, PyAny>>
+where
+    F: FnOnce() -> PyResult<Bound<'py, PyAny>>,
+{
+    struct Counted<F>(PhantomData<F>);
+    impl<'py, F: FnOnce() -> PyResult<Bound<'py, PyAny>>> MethodDef<noargs::Func> for Counted<F> {
+        const METH: noargs::Func = run::<F>;
+    }
+    /// # Safety
+    ///
+    /// `body` points to an `F` that is given up.
+    unsafe fn run<'py, F: FnOnce() -> PyResult<Bound<'py, PyAny>>>(
+        _: Python<'_>,
+        body: *mut ffi::PyObject,
+    ) -> PyResult<*mut ffi::PyObject> {
+        // SAFETY: the caller's promise.
+        let body = unsafe { body.cast::<F>().read() };
+        body().map(Bound::into_ptr)
+    }
+    let mut body = ManuallyDrop::new(body);
+    // SAFETY: attached, as the token proves; the trampoline passes the pointer on to `run`, once.
+    let made = unsafe { noargs::<Counted<F>>((&raw mut body).cast(), null_mut()) };
+    // SAFETY: a new reference, or NULL with an exception.
+    unsafe { Bound::from_owned_ptr_or_err(py, made) }
 }
 
 /// Raises `error` for a table function; returns -1.
@@ -150,6 +188,19 @@ mod tests {
             assert_eq!(texts, ["PanicException: dlx panicked: on purpose"]);
             Ok(())
         })
+    }
+
+    #[test]
+    fn a_counted_body_returns_raises_and_panics() {
+        Python::attach(|py| {
+            let none = || py.None().into_bound(py);
+            assert!(counted(py, || Ok(none())).is_ok_and(|made| made.is_none()));
+            let raised = counted(py, || Err(PyKeyError::new_err("key")));
+            assert!(raised.is_err_and(|error| error.is_instance_of::<PyKeyError>(py)));
+            let panicked = counted(py, || panic!("on purpose"));
+            assert!(panicked.is_err_and(|error| error.is_instance_of::<PanicException>(py)));
+            assert!(PyErr::take(py).is_none());
+        });
     }
 
     #[test]

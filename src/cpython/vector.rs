@@ -1,7 +1,7 @@
 //! Classes whose objects CPython calls by vector, without a tuple and a dict of the arguments (S28 of `docs/safety.md`).
 
 use std::ffi::{CStr, c_ulong, c_void};
-use std::ptr::{NonNull, null_mut};
+use std::ptr::NonNull;
 use std::slice;
 
 use pyo3::PyClass;
@@ -13,6 +13,7 @@ use pyo3::pyclass::boolean_struct::True;
 use pyo3::types::{PyTuple, PyType};
 
 use crate::cpython::boundary::{guard, panic_message, raised};
+use crate::cpython::derived;
 use crate::cpython::symbol::symbol;
 
 /// `vectorcallfunc`.
@@ -122,7 +123,6 @@ pub(crate) fn class<'py, T: ByVector>(
     sample: &Bound<'py, T>,
     name: &'static CStr,
 ) -> PyResult<Bound<'py, PyType>> {
-    let py = sample.py();
     // SAFETY: `PyVectorcall_Call` is a function, whose address is only passed on.
     let Some(by_tuple) = (unsafe { symbol::<*mut c_void>("PyVectorcall_Call") }) else {
         return Err(PySystemError::new_err("CPython has no PyVectorcall_Call"));
@@ -139,24 +139,10 @@ pub(crate) fn class<'py, T: ByVector>(
         },
         ffi::PyMemberDef::default(),
     ];
-    let mut slots = [
+    let slots = [
         (ffi::Py_tp_members, members.as_mut_ptr().cast()),
         (ffi::Py_tp_call, by_tuple),
-        (0, null_mut()),
-    ]
-    .map(|(slot, pfunc)| ffi::PyType_Slot { slot, pfunc });
-    let mut spec = ffi::PyType_Spec {
-        name: name.as_ptr(),
-        basicsize: 0,
-        itemsize: 0,
-        flags: (ffi::Py_TPFLAGS_DEFAULT | BY_VECTOR) as _,
-        slots: slots.as_mut_ptr(),
-    };
-    let bases = PyTuple::new(py, [sample.as_any().get_type()])?;
-    // SAFETY: attached; the slots have values of their types and the last is zero, the members likewise, and CPython
-    // copies them all.
-    let class = unsafe { ffi::PyType_FromSpecWithBases(&mut spec, bases.as_ptr()) };
-    // SAFETY: a new reference, or NULL with an exception.
-    let class = unsafe { Bound::from_owned_ptr_or_err(py, class) }?;
-    Ok(class.cast_into()?)
+    ];
+    // SAFETY: a function of this type, and members of which the last is zero.
+    unsafe { derived::class(&sample.as_any().get_type(), name, BY_VECTOR, &slots) }
 }

@@ -17,10 +17,11 @@ use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyDict, PyType};
 
 use crate::abi::DLDevice;
 use crate::cpython::boundary::{guard, unraisable};
+use crate::cpython::derived;
 use crate::cpython::head;
 use crate::cpython::interpreter::Quiet;
 use crate::cpython::symbol::symbol;
@@ -259,28 +260,15 @@ pub(super) fn subclass<'py>(
     [dealloc, traverse, free]: [*mut c_void; 3],
     flags: c_ulong,
 ) -> PyResult<Bound<'py, PyType>> {
-    let py = base.py();
-    let mut slots = [
+    let slots = [
         (ffi::Py_tp_dealloc, dealloc),
         (ffi::Py_tp_traverse, traverse),
         (ffi::Py_tp_free, free),
-        (0, null_mut()),
-    ]
-    .map(|(slot, pfunc)| ffi::PyType_Slot { slot, pfunc });
-    let flags = flags | ffi::Py_TPFLAGS_DEFAULT | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION;
-    let mut spec = ffi::PyType_Spec {
-        name: c"dlx.Tensor".as_ptr(),
-        basicsize: 0,
-        itemsize: 0,
-        flags: flags as _,
-        slots: slots.as_mut_ptr(),
-    };
-    let bases = PyTuple::new(py, [base])?;
-    // SAFETY: attached; each slot has a function of its type, the last slot is zero, and CPython copies them all.
-    let class = unsafe { ffi::PyType_FromSpecWithBases(&mut spec, bases.as_ptr()) };
-    // SAFETY: a new reference, or NULL with an exception.
-    let class = unsafe { Bound::from_owned_ptr_or_err(py, class) }?.cast_into::<PyType>()?;
-    let doc = intern!(py, "__doc__");
+    ];
+    let flags = flags | ffi::Py_TPFLAGS_DISALLOW_INSTANTIATION;
+    // SAFETY: each slot has a function of its type, as both callers pass them.
+    let class = unsafe { derived::class(base, c"dlx.Tensor", flags, &slots) }?;
+    let doc = intern!(base.py(), "__doc__");
     class.setattr(doc, base.getattr(doc)?)?;
     Ok(class)
 }

@@ -8,6 +8,7 @@ use std::str::FromStr;
 
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyString, PyTuple, PyType};
 
@@ -135,6 +136,24 @@ fn parse(text: &str) -> Option<DLDataType> {
     })
 }
 
+/// The dtype of a literal, for four common names: Python interns those.
+#[inline(always)]
+fn literal(spec: &Bound<'_, PyAny>) -> Option<DLDataType> {
+    let py = spec.py();
+    let (code, bits) = if spec.is(intern!(py, "float32")) {
+        (kDLFloat, 32)
+    } else if spec.is(intern!(py, "bfloat16")) {
+        (kDLBfloat, 16)
+    } else if spec.is(intern!(py, "float16")) {
+        (kDLFloat, 16)
+    } else if spec.is(intern!(py, "int64")) {
+        (kDLInt, 64)
+    } else {
+        return None;
+    };
+    Some(scalar(code, bits))
+}
+
 /// Strips the decoration that libraries print around the name of a dtype.
 fn bare(text: &str) -> &str {
     let of_tensorflow = || text.strip_prefix("<dtype: '")?.strip_suffix("'>");
@@ -173,6 +192,9 @@ pub struct DType(pub(crate) DLDataType);
 impl DType {
     /// The dtype given by `spec`: anything that `DType(...)` accepts.
     pub(crate) fn of(spec: &Bound<'_, PyAny>) -> PyResult<DLDataType> {
+        if let Some(dtype) = literal(spec) {
+            return Ok(dtype);
+        }
         // The usual spelling needs none of what follows.
         if let Ok(text) = spec.cast_exact::<PyString>()
             && let Some(dtype) = parse(&text.to_cow()?)

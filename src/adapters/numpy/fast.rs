@@ -37,6 +37,16 @@ pub(crate) fn fast(x: &Bound<'_, PyAny>) -> Option<Snapshot> {
     Some(Snapshot::unchecked(meta, owner, shape.len(), dimension))
 }
 
+/// As [`fast`], where `x` may as well be anything else.
+#[inline(always)]
+pub(crate) fn fast_if_array(x: &Bound<'_, PyAny>) -> Option<Snapshot> {
+    #[inline(never)]
+    fn apart(x: &Bound<'_, PyAny>) -> Option<Snapshot> {
+        fast(x)
+    }
+    if is_ndarray(x) { apart(x) } else { None }
+}
+
 /// Calls `make` for a fast array of few dimensions: with its tensor, whose dimensions `make` sets, flags, shape, and
 /// strides in elements. `None` means that the slow path decides.
 #[inline(always)]

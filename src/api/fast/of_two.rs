@@ -1,23 +1,31 @@
-//! Fast entries of functions that are usually called with two arguments.
+//! Fast entries of functions that are usually called with two arguments, or with ``like`` besides.
 
-use std::ptr::null_mut;
 use std::sync::OnceLock;
 
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyCFunction;
+use pyo3::types::{PyCFunction, PyTuple};
 
 use super::{parse, registered};
 use crate::api::entry::{Function, Name, definition};
-use crate::cpython::boundary::guard;
+use crate::cpython::boundary::{counted, raised};
 
-/// A function whose calls with two arguments and no keywords have a fast entry.
+/// A function whose calls with two arguments have a fast entry.
 pub(crate) trait OfTwo {
     const NAME: (&str, Name);
     /// Where PyO3's function is kept, for all other calls.
     const PARSED: &OnceLock<Function>;
 
-    fn call<'py>(x: &Bound<'py, PyAny>, y: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>>;
+    /// Whether the usual call has a third argument, by the name ``like``.
+    const LIKE: bool;
+
+    /// Calls it; there is a `like` if `LIKE`.
+    fn call<'py>(
+        x: &Bound<'py, PyAny>,
+        y: &Bound<'py, PyAny>,
+        like: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyAny>>;
 }
 
 /// The entry of `F`, to be registered in place of `parsed`, and of `traced` while a trace is on.
@@ -41,39 +49,61 @@ unsafe extern "C" fn called_with_two<F: OfTwo>(
     count: ffi::Py_ssize_t,
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    if count == 2 && keywords.is_null() {
-        // SAFETY: attached, with exactly two arguments, which the caller holds.
-        let made = guard(|| unsafe { made_of_two::<F>(arguments) }, |_| None);
-        if let Some(made) = made {
-            return made;
-        }
+    let is_usual = match F::LIKE {
+        false => keywords.is_null(),
+        // SAFETY: the caller's promise.
+        true => unsafe { is_like_alone(keywords) },
+    };
+    if count == 2 && is_usual {
+        // SAFETY: attached, with exactly two arguments, and with `like` after them if `LIKE`, which the caller holds.
+        return unsafe { made_of_two::<F>(arguments) };
     }
     // SAFETY: the caller's promise, passed on unchanged.
     unsafe { parse(F::PARSED, module, arguments, count, keywords) }
 }
 
-/// What `F` makes of its two arguments, NULL with an exception, or `None` as in `by_ladder`.
+/// Whether the only keyword is ``like``, interned as in a call that is written out.
 ///
 /// # Safety
 ///
-/// Attached, with two live arguments.
+/// Attached, with a tuple or NULL.
 #[inline(always)]
-unsafe fn made_of_two<F: OfTwo>(
-    arguments: *const *mut ffi::PyObject,
-) -> Option<*mut ffi::PyObject> {
-    Python::try_attach(|py| {
+unsafe fn is_like_alone(keywords: *mut ffi::PyObject) -> bool {
+    // SAFETY: the caller's promise.
+    let py = unsafe { Python::assume_attached() };
+    // SAFETY: the caller's promise.
+    let keywords = unsafe { Borrowed::from_ptr_or_opt(py, keywords) };
+    let Some(Ok(keywords)) = keywords.as_ref().map(|keywords| keywords.cast::<PyTuple>()) else {
+        return false;
+    };
+    let first = keywords.get_borrowed_item(0);
+    keywords.len() == 1 && first.is_ok_and(|first| first.is(intern!(py, "like")))
+}
+
+/// What `F` makes of its arguments, or NULL with an exception.
+///
+/// # Safety
+///
+/// Attached, with two live arguments, and a third if `LIKE`.
+#[inline(always)]
+unsafe fn made_of_two<F: OfTwo>(arguments: *const *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: the caller's promise.
+    let py = unsafe { Python::assume_attached() };
+    let made = counted(py, || {
         // SAFETY: the caller's promise.
         let [x, y] = unsafe { arguments.cast::<[*mut ffi::PyObject; 2]>().read() };
         // SAFETY: the caller's promise.
         let x = unsafe { Borrowed::from_ptr(py, x) };
         // SAFETY: the caller's promise.
         let y = unsafe { Borrowed::from_ptr(py, y) };
-        match F::call(&x, &y) {
-            Ok(made) => made.into_ptr(),
-            Err(error) => {
-                error.restore(py);
-                null_mut()
-            }
+        if !F::LIKE {
+            return F::call(&x, &y, None);
         }
-    })
+        // SAFETY: the caller's promise.
+        let like = unsafe { arguments.add(2).read() };
+        // SAFETY: the caller's promise.
+        let like = unsafe { Borrowed::from_ptr(py, like) };
+        F::call(&x, &y, Some(&like))
+    });
+    made.map_or_else(raised, Bound::into_ptr)
 }

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -11,6 +11,7 @@ use super::Launched;
 use crate::api::from_dlpack::{is_plain, is_tensor};
 use crate::api::loan::Loan;
 use crate::api::writing;
+use crate::cpython::boundary::counted;
 use crate::cpython::call::{call_with, vectorcall};
 use crate::cpython::lookup::lacks;
 use crate::cpython::vector::Arguments;
@@ -152,7 +153,7 @@ impl Launched {
     ) -> PyResult<Bound<'py, PyAny>> {
         // PyO3 does not count the attachment of an entry (S20).
         let py = taken[0].py();
-        let made = Python::try_attach(|_| {
+        counted(py, || {
             let views = match self.has_addresses {
                 true => 0,
                 false => arguments.values.len(),
@@ -178,8 +179,7 @@ impl Launched {
                 (Ok(_), Err(error)) => Err(error),
                 (result, _) => result,
             }
-        });
-        made.unwrap_or_else(|| Err(PyRuntimeError::new_err("the interpreter is exiting")))
+        })
     }
 
     /// Ends the loan: the streams of the tensors wait for that of the call, and torch learns what was written to.
