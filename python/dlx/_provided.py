@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from operator import attrgetter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -125,6 +126,20 @@ def _pyarrow_fixed_shape(tensor: Tensor) -> Any:
     return pyarrow.FixedShapeTensorArray.from_dlpack(tensor)
 
 
+def _strict(tensor: Tensor) -> Any:
+    import array_api_strict  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+    return array_api_strict.from_dlpack(tensor)
+
+
+def _onnxruntime(tensor: Tensor) -> Any:
+    import onnxruntime  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+    # Of a tensor it would ask for the dtype, by what that prints, to tell bools from
+    # bytes. It exports both as bytes, so dlx refuses bools in either case.
+    return onnxruntime.OrtValue.from_dlpack(tensor.__dlpack__())
+
+
 def _tensorflow(tensor: Tensor) -> Any:
     tf: Any = sys.modules.get("tensorflow")
     # Its kernels crash on memory that is less aligned than its own.
@@ -178,15 +193,12 @@ def _tinygrad(tensor: Tensor) -> Any:
     return made.realize().reshape(tensor.shape)
 
 
-def _elements_of_awkward(made: Any) -> Any:
-    return made.layout.data  # the NumPy array; its own `__array__` takes longer
-
-
 # Classes whose package has no ``from_dlpack``, or for which another importer is better,
 # by the names that the classes have: the module and attribute where each is found, its
 # importer (None for the module's own), and a function for a shorter look at what it has
-# made (None where its dtype tells; a set if it keeps any dtype, so that one result for
-# each dtype shows it).
+# made (None where its dtype tells; a set if nothing but the dtype decides which dtype
+# it makes, so that one result for each dtype shows it: for importers that are compiled
+# and have no settings).
 _JAX: _Row = ("jax", "Array", _jax, None)
 _CLASSES: dict[str, tuple[_Row, ...]] = {
     "ndarray": (("numpy", "ndarray", _numpy, None),),
@@ -194,17 +206,26 @@ _CLASSES: dict[str, tuple[_Row, ...]] = {
     "Array": (
         _JAX,
         ("pyarrow", "Array", _pyarrow, None),
-        ("awkward", "Array", None, _elements_of_awkward),
+        # The NumPy arrays in them; their own protocols take longer.
+        ("awkward", "Array", None, attrgetter("layout.data")),
+        ("array_api_strict._array_object", "Array", _strict, attrgetter("_array")),
     ),
     "array": (
-        ("mlx.core", "array", None, None),
+        ("mlx.core", "array", None, set()),
         ("warp", "array", _warp, None),
     ),
     "Tensor": (
         ("tvm_ffi", "Tensor", None, set()),  # it keeps the struct that it is given
-        ("tensorflow", "Tensor", _tensorflow, None),
+        ("tensorflow", "Tensor", _tensorflow, set()),
         ("tinygrad.tensor", "Tensor", _tinygrad, None),
     ),
+}
+
+# Classes with a ``from_dlpack``, in place of which another is used, and which keep
+# dtypes: by the same names.
+_BETTER: dict[str, tuple[str, Importer]] = {
+    "FixedShapeTensorArray": ("pyarrow", _pyarrow_fixed_shape),
+    "OrtValue": ("onnxruntime", _onnxruntime),
 }
 
 
@@ -288,6 +309,10 @@ def immutable(x: object) -> str | None:
     return None
 
 
+_IMMUTABLE_TYPE = 1 << 8
+"""`Py_TPFLAGS_IMMUTABLETYPE`: nobody can give the class another importer."""
+
+
 def importing(cls: type) -> _Found:
     """Find the importer of ``cls``: its own, or that of its package.
 
@@ -295,9 +320,11 @@ def importing(cls: type) -> _Found:
     """
     own: Importer | None = getattr(cls, "from_dlpack", None)
     if callable(own):
-        if cls is getattr(sys.modules.get("pyarrow"), "FixedShapeTensorArray", None):
-            own = _pyarrow_fixed_shape
-        return own, None, None, None
+        lasts = True if cls.__flags__ & _IMMUTABLE_TYPE else None
+        module, better = _BETTER.get(cls.__name__, ("pyarrow", None))
+        if getattr(sys.modules.get(module), cls.__name__, None) is cls:
+            return better or own, None, set(), lasts or better and True
+        return own, None, None, lasts
     return importing_by_package(cls)
 
 

@@ -15,7 +15,7 @@ use pyo3::types::{PyModule, PySet, PyString, PyTuple, PyType};
 use crate::adapters::numpy;
 use crate::api::from_dlpack::is_tensor;
 use crate::cpython::call::{attribute, call_method_with, call_with};
-use crate::cpython::lookup::{is_immutable, lacks};
+use crate::cpython::lookup::{is_immutable, is_subtype, lacks};
 use crate::cpython::modules::loaded_class;
 use crate::cpython::type_map::TypeMap;
 use crate::exchange::Table;
@@ -40,7 +40,7 @@ pub(crate) enum Via<'py> {
 /// The importer of a library, called with a `dlx.Tensor`.
 pub(crate) struct Importer<'py> {
     pub(crate) function: Bound<'py, PyAny>,
-    /// Where the library's dtypes have their names; None if unknown.
+    /// Where the library's dtypes have their names; None if the class has an importer of its own.
     pub(crate) namespace: Bound<'py, PyAny>,
     /// Called with an instance, returns what dlx reads in less time: the same memory; or None; or, for a library that
     /// keeps what it is given, the set of dtypes that this has been seen of, and the instance is read.
@@ -67,12 +67,15 @@ impl<'py> Importer<'py> {
         let py = class.py();
         // A class without the method is the most common; asking it by `getattr` would make an exception.
         let name = intern!(py, "from_dlpack");
-        let question = if lacks(class, &[name]) {
-            if let Some(known) = IMPORTERS.get(class.as_type_ptr())
-                && let Some(this) = Self::lasting(known.bind(py))?
-            {
-                return Ok(this);
-            }
+        let has_none = lacks(class, &[name]);
+        if let Some(known) = IMPORTERS.get(class.as_type_ptr())
+            && let Some(this) = Self::lasting(known.bind(py))?
+            // A class without an importer may have got one since.
+            && this.namespace.is_none() != has_none
+        {
+            return Ok(this);
+        }
+        let question = if has_none {
             intern!(py, "importing_by_package")
         } else {
             intern!(py, "importing")
@@ -195,7 +198,7 @@ impl<'py> Target<'py> {
 
     /// Whether `made` is an instance of the class.
     pub(crate) fn is_class_of(&self, made: &Bound<'_, PyAny>) -> PyResult<bool> {
-        Ok(made.get_type().is(&self.class) || made.is_instance(&self.class)?)
+        Ok(is_subtype(made.get_type_ptr(), &self.class) || made.is_instance(&self.class)?)
     }
 
     /// Refuses a result that is not an instance: a table inherited by a subclass makes instances of its base.
