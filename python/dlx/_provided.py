@@ -22,6 +22,20 @@ if TYPE_CHECKING:
     _Found = tuple[Importer, Any, Look, bool | None]
 
 
+class _Kept(set[int]):
+    """The dtypes that a library was seen to keep, while its importer is the same."""
+
+    by: Any = None
+
+    def seen_by(self, function: Any) -> None:
+        """Start over, for another importer."""
+        self.clear()
+        self.by = function
+
+
+_of_tensorflow, _of_warp, _of_onnxruntime = _Kept(), _Kept(), _Kept()
+
+
 def _numpy(tensor: Tensor) -> Any:
     return tensor.numpy()
 
@@ -126,28 +140,29 @@ def _pyarrow_fixed_shape(tensor: Tensor) -> Any:
     return pyarrow.FixedShapeTensorArray.from_dlpack(tensor)
 
 
-def _strict(tensor: Tensor) -> Any:
-    import array_api_strict  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
-    return array_api_strict.from_dlpack(tensor)
-
-
 def _onnxruntime(tensor: Tensor) -> Any:
-    import onnxruntime  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
-    # Of a tensor it would ask for the dtype, by what that prints, to tell bools from
-    # bytes. It exports both as bytes, so dlx refuses bools in either case.
-    return onnxruntime.OrtValue.from_dlpack(tensor.__dlpack__())
+    own = sys.modules["onnxruntime"].OrtValue.from_dlpack
+    function = getattr(own, "__func__", own)
+    if _of_onnxruntime.by is not function:
+        _of_onnxruntime.seen_by(function)
+    # Of a tensor it would ask for the dtype, by what that prints, to tell bools that
+    # are exported as bytes; dlx exports them as bools.
+    return own(tensor.__dlpack__())
 
 
 def _tensorflow(tensor: Tensor) -> Any:
-    tf: Any = sys.modules.get("tensorflow")
+    tf: Any = sys.modules["tensorflow"]
+    sysconfig = tf.sysconfig
+    alignment = _alignments.get(sysconfig) or _alignment(sysconfig)
     # Its kernels crash on memory that is less aligned than its own.
-    aligned = tensor.data_ptr % _alignment(tf.sysconfig) == 0
+    aligned = tensor.data_ptr % alignment == 0
+    function = tf.experimental.dlpack.from_dlpack
+    if _of_tensorflow.by is not function:
+        _of_tensorflow.seen_by(function)
     # It takes nothing but a capsule, and no newer one.
     capsule = tensor.__dlpack__() if aligned else tensor.__dlpack__(copy=True)
     try:
-        return tf.experimental.dlpack.from_dlpack(capsule)
+        return function(capsule)
     except tf.errors.OpError as error:
         raise BufferError(error.message) from error
 
@@ -157,27 +172,23 @@ _alignments: dict[Any, int] = {}
 
 def _alignment(sysconfig: Any) -> int:
     """TensorFlow's alignment in bytes, or else that of dlx's own memory."""
-    known = _alignments.get(sysconfig)
-    if known is None:
-        # How it was compiled does not change.
-        known = _alignments[sysconfig] = _compiled(sysconfig)
-    return known
-
-
-def _compiled(sysconfig: Any) -> int:
+    alignment = 256
     for flag in sysconfig.get_compile_flags():
         name, _, value = flag.partition("=")
         if name == "-DEIGEN_MAX_ALIGN_BYTES":
-            return int(value)
-    return 256
+            alignment = int(value)
+    # How it was compiled does not change.
+    _alignments[sysconfig] = alignment
+    return alignment
 
 
 def _warp(tensor: Tensor) -> Any:
-    import warp  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
     if tensor.ndim == 0:
         raise BufferError("an array of Warp has at least one dimension")
-    return warp.from_dlpack(tensor)
+    function = sys.modules["warp"].from_dlpack
+    if _of_warp.by is not function:
+        _of_warp.seen_by(function)
+    return function(tensor)
 
 
 def _tinygrad(tensor: Tensor) -> Any:
@@ -196,9 +207,8 @@ def _tinygrad(tensor: Tensor) -> Any:
 # Classes whose package has no ``from_dlpack``, or for which another importer is better,
 # by the names that the classes have: the module and attribute where each is found, its
 # importer (None for the module's own), and a function for a shorter look at what it has
-# made (None where its dtype tells; a set if nothing but the dtype decides which dtype
-# it makes, so that one result for each dtype shows it: for importers that are compiled
-# and have no settings).
+# made (None where its dtype tells; a set for an importer without settings: nothing but
+# the dtype of a tensor decides which dtype it makes, so one result for each shows it).
 _JAX: _Row = ("jax", "Array", _jax, None)
 _CLASSES: dict[str, tuple[_Row, ...]] = {
     "ndarray": (("numpy", "ndarray", _numpy, None),),
@@ -208,24 +218,24 @@ _CLASSES: dict[str, tuple[_Row, ...]] = {
         ("pyarrow", "Array", _pyarrow, None),
         # The NumPy arrays in them; their own protocols take longer.
         ("awkward", "Array", None, attrgetter("layout.data")),
-        ("array_api_strict._array_object", "Array", _strict, attrgetter("_array")),
+        ("array_api_strict", "_array_object.Array", None, attrgetter("_array")),
     ),
     "array": (
         ("mlx.core", "array", None, set()),
-        ("warp", "array", _warp, None),
+        ("warp", "array", _warp, _of_warp),
     ),
     "Tensor": (
         ("tvm_ffi", "Tensor", None, set()),  # it keeps the struct that it is given
-        ("tensorflow", "Tensor", _tensorflow, set()),
+        ("tensorflow", "Tensor", _tensorflow, _of_tensorflow),
         ("tinygrad.tensor", "Tensor", _tinygrad, None),
     ),
 }
 
-# Classes with a ``from_dlpack``, in place of which another is used, and which keep
-# dtypes: by the same names.
-_BETTER: dict[str, tuple[str, Importer]] = {
-    "FixedShapeTensorArray": ("pyarrow", _pyarrow_fixed_shape),
-    "OrtValue": ("onnxruntime", _onnxruntime),
+# Classes with a ``from_dlpack``, in place of which another is used: by their names, the
+# modules that have them, the importer, and the dtypes that they keep.
+_BETTER: dict[str, tuple[str, Importer, set[int]]] = {
+    "FixedShapeTensorArray": ("pyarrow", _pyarrow_fixed_shape, set()),
+    "OrtValue": ("onnxruntime", _onnxruntime, _of_onnxruntime),
 }
 
 
@@ -262,6 +272,12 @@ def importer(cls: type) -> Importer | None:
     return refuse
 
 
+def _found(module: Any, attribute: str) -> Any:
+    for name in attribute.split("."):
+        module = getattr(module, name, None)
+    return module
+
+
 def _of_package(cls: type) -> _Found | None:
     """Find the importer in the package of ``cls``.
 
@@ -271,10 +287,10 @@ def _of_package(cls: type) -> _Found | None:
     for base in cls.__mro__:
         for name, attribute, importer, look in _CLASSES.get(base.__name__, ()):
             module = modules.get(name)
-            if module is not None and getattr(module, attribute, None) is base:
+            if module is not None and _found(module, attribute) is base:
                 # A class that a program derives may change, or die.
                 lasts = importer is not None if base is cls else None
-                if isinstance(look, set):
+                if importer is None and isinstance(look, set):
                     look = set()  # what another importer kept shows nothing of this
                 return importer or module.from_dlpack, module, look, lasts
     name = cls.__module__
@@ -320,11 +336,15 @@ def importing(cls: type) -> _Found:
     """
     own: Importer | None = getattr(cls, "from_dlpack", None)
     if callable(own):
-        lasts = True if cls.__flags__ & _IMMUTABLE_TYPE else None
-        module, better = _BETTER.get(cls.__name__, ("pyarrow", None))
-        if getattr(sys.modules.get(module), cls.__name__, None) is cls:
-            return better or own, None, set(), lasts or better and True
-        return own, None, None, lasts
+        name, modules = cls.__name__, sys.modules
+        if name in _BETTER:
+            module, better, kept = _BETTER[name]
+            if getattr(modules.get(module), name, None) is cls:
+                return better, None, kept, True
+        if not cls.__flags__ & _IMMUTABLE_TYPE:
+            return own, None, None, None
+        keeps = getattr(modules.get("pyarrow"), name, None) is cls
+        return own, None, set() if keeps else None, True
     return importing_by_package(cls)
 
 

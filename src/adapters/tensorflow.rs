@@ -10,7 +10,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::cpython::call::attribute;
+use crate::cpython::call::{attribute, call_with};
 use crate::cpython::modules::{is_loaded, loaded_class};
 use crate::types::dtype::DType;
 use crate::types::error::caused;
@@ -47,7 +47,9 @@ fn of_loaded(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     }
     // The number of a dtype is the same in every release (`DataType` in TensorFlow's `types.proto`), but private.
     static NUMBERS: AtomicU64 = AtomicU64::new(0);
-    let number = attribute(x, intern!(py, "_datatype_enum"))?.and_then(|ask| ask.call0().ok());
+    // Of the class, since the lookup of a method on a tensor runs Python code.
+    let ask = attribute(x.get_type().as_any(), intern!(py, "_datatype_enum"))?;
+    let number = ask.and_then(|ask| call_with(&ask, &[x]).ok());
     let number = number.and_then(|number| number.extract::<u32>().ok());
     let bit = number
         .and_then(|number| 1_u64.checked_shl(number))

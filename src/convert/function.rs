@@ -213,7 +213,12 @@ fn make<'py>(
             deliver::to_table(source, target, table, asked, py)
         }
         Via::Function(importer) => {
-            let source = Input::of(x, asked, |device| stream::current(py, device), false)?;
+            let source = if asked.is_nothing() && numpy::is_ndarray(x) {
+                let fast = numpy::fast(x);
+                Input::holding(py, fast.map_or_else(|| numpy::snapshot(x), Ok)?, true)?
+            } else {
+                Input::of(x, asked, |device| stream::current(py, device), false)?
+            };
             deliver::to_function(source, target, importer, asked)
         }
     }

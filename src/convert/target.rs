@@ -51,31 +51,30 @@ pub(crate) struct Importer<'py> {
 static IMPORTERS: TypeMap<Py<PyTuple>, 16> = TypeMap::new();
 
 impl<'py> Importer<'py> {
-    /// The cached importer of a class that Python code cannot change, so that it can have got neither a table nor an
-    /// importer of its own.
+    /// The cached importer of a class, unless Python code has given it one of its own since.
     #[inline(never)]
-    fn of_immutable(class: &Bound<'py, PyType>) -> PyResult<Option<Self>> {
-        match IMPORTERS.get(class.as_type_ptr()) {
-            Some(known) if is_immutable(class) => Self::lasting(known.bind(class.py())),
-            _ => Ok(None),
+    fn remembered(class: &Bound<'py, PyType>) -> PyResult<Option<Self>> {
+        let py = class.py();
+        let Some(known) = IMPORTERS.get(class.as_type_ptr()) else {
+            return Ok(None);
+        };
+        let this = Self::lasting(known.bind(py))?;
+        if is_immutable(class) {
+            return Ok(this);
         }
+        let name = intern!(py, "from_dlpack");
+        Ok(this.filter(|this| this.namespace.is_none() || lacks(class, &[name])))
     }
 
     /// Not inlined: classes with a table skip it.
     #[inline(never)]
     fn of(class: &Bound<'py, PyType>) -> PyResult<Self> {
+        if let Some(known) = Self::remembered(class)? {
+            return Ok(known);
+        }
         let py = class.py();
         // A class without the method is the most common; asking it by `getattr` would make an exception.
-        let name = intern!(py, "from_dlpack");
-        let has_none = lacks(class, &[name]);
-        if let Some(known) = IMPORTERS.get(class.as_type_ptr())
-            && let Some(this) = Self::lasting(known.bind(py))?
-            // A class without an importer may have got one since.
-            && this.namespace.is_none() != has_none
-        {
-            return Ok(this);
-        }
-        let question = if has_none {
+        let question = if lacks(class, &[intern!(py, "from_dlpack")]) {
             intern!(py, "importing_by_package")
         } else {
             intern!(py, "importing")
@@ -142,7 +141,9 @@ impl<'py> Target<'py> {
         let class = class.clone();
         let via = if let Some(table) = TABLES.get(class.as_type_ptr()) {
             Via::Table(*table)
-        } else if let Some(importer) = Importer::of_immutable(&class)? {
+        } else if let Some(importer) = Importer::remembered(&class)?
+            && (is_immutable(&class) || Table::is_absent(&class))
+        {
             Via::Function(importer)
         } else if Tensor::is_class(&class)? {
             Via::Tensor
