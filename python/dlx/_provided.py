@@ -3,22 +3,37 @@
 from __future__ import annotations
 
 import sys
+from operator import attrgetter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Literal
+    from typing import Any
 
     from ._core import Tensor
 
     Importer = Callable[[Tensor], Any]
-    # True for the object itself, once for each dtype.
-    Look = Callable[[Any], Any] | Literal[True] | None
+    # A set for the object itself: of the dtypes that its library was seen to keep.
+    Look = Callable[[Any], Any] | set[int] | None
     _Row = tuple[str, str, Importer | None, Look]
     # An importer, the namespace that names its library's dtypes, the look, and how long
     # this holds: True for good, False while the importer is the ``from_dlpack`` of the
     # namespace, None for one call.
     _Found = tuple[Importer, Any, Look, bool | None]
+
+
+class _Kept(set[int]):
+    """The dtypes that a library was seen to keep, while its importer is the same."""
+
+    by: Any = None
+
+    def seen_by(self, function: Any) -> None:
+        """Start over, for another importer."""
+        self.clear()
+        self.by = function
+
+
+_of_tensorflow, _of_warp, _of_onnxruntime = _Kept(), _Kept(), _Kept()
 
 
 def _numpy(tensor: Tensor) -> Any:
@@ -125,14 +140,29 @@ def _pyarrow_fixed_shape(tensor: Tensor) -> Any:
     return pyarrow.FixedShapeTensorArray.from_dlpack(tensor)
 
 
+def _onnxruntime(tensor: Tensor) -> Any:
+    own = sys.modules["onnxruntime"].OrtValue.from_dlpack
+    function = getattr(own, "__func__", own)
+    if _of_onnxruntime.by is not function:
+        _of_onnxruntime.seen_by(function)
+    # Of a tensor it would ask for the dtype, by what that prints, to tell bools that
+    # are exported as bytes; dlx exports them as bools.
+    return own(tensor.__dlpack__())
+
+
 def _tensorflow(tensor: Tensor) -> Any:
-    tf: Any = sys.modules.get("tensorflow")
+    tf: Any = sys.modules["tensorflow"]
+    sysconfig = tf.sysconfig
+    alignment = _alignments.get(sysconfig) or _alignment(sysconfig)
     # Its kernels crash on memory that is less aligned than its own.
-    aligned = tensor.data_ptr % _alignment(tf.sysconfig) == 0
+    aligned = tensor.data_ptr % alignment == 0
+    function = tf.experimental.dlpack.from_dlpack
+    if _of_tensorflow.by is not function:
+        _of_tensorflow.seen_by(function)
     # It takes nothing but a capsule, and no newer one.
     capsule = tensor.__dlpack__() if aligned else tensor.__dlpack__(copy=True)
     try:
-        return tf.experimental.dlpack.from_dlpack(capsule)
+        return function(capsule)
     except tf.errors.OpError as error:
         raise BufferError(error.message) from error
 
@@ -142,27 +172,23 @@ _alignments: dict[Any, int] = {}
 
 def _alignment(sysconfig: Any) -> int:
     """TensorFlow's alignment in bytes, or else that of dlx's own memory."""
-    known = _alignments.get(sysconfig)
-    if known is None:
-        # How it was compiled does not change.
-        known = _alignments[sysconfig] = _compiled(sysconfig)
-    return known
-
-
-def _compiled(sysconfig: Any) -> int:
+    alignment = 256
     for flag in sysconfig.get_compile_flags():
         name, _, value = flag.partition("=")
         if name == "-DEIGEN_MAX_ALIGN_BYTES":
-            return int(value)
-    return 256
+            alignment = int(value)
+    # How it was compiled does not change.
+    _alignments[sysconfig] = alignment
+    return alignment
 
 
 def _warp(tensor: Tensor) -> Any:
-    import warp  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
     if tensor.ndim == 0:
         raise BufferError("an array of Warp has at least one dimension")
-    return warp.from_dlpack(tensor)
+    function = sys.modules["warp"].from_dlpack
+    if _of_warp.by is not function:
+        _of_warp.seen_by(function)
+    return function(tensor)
 
 
 def _tinygrad(tensor: Tensor) -> Any:
@@ -178,15 +204,11 @@ def _tinygrad(tensor: Tensor) -> Any:
     return made.realize().reshape(tensor.shape)
 
 
-def _elements_of_awkward(made: Any) -> Any:
-    return made.layout.data  # the NumPy array; its own `__array__` takes longer
-
-
 # Classes whose package has no ``from_dlpack``, or for which another importer is better,
 # by the names that the classes have: the module and attribute where each is found, its
 # importer (None for the module's own), and a function for a shorter look at what it has
-# made (None where its dtype tells; True if it keeps any dtype, so that one result for
-# each dtype shows it).
+# made (None where its dtype tells; a set for an importer without settings: nothing but
+# the dtype of a tensor decides which dtype it makes, so one result for each shows it).
 _JAX: _Row = ("jax", "Array", _jax, None)
 _CLASSES: dict[str, tuple[_Row, ...]] = {
     "ndarray": (("numpy", "ndarray", _numpy, None),),
@@ -194,17 +216,26 @@ _CLASSES: dict[str, tuple[_Row, ...]] = {
     "Array": (
         _JAX,
         ("pyarrow", "Array", _pyarrow, None),
-        ("awkward", "Array", None, _elements_of_awkward),
+        # The NumPy arrays in them; their own protocols take longer.
+        ("awkward", "Array", None, attrgetter("layout.data")),
+        ("array_api_strict", "_array_object.Array", None, attrgetter("_array")),
     ),
     "array": (
-        ("mlx.core", "array", None, None),
-        ("warp", "array", _warp, None),
+        ("mlx.core", "array", None, set()),
+        ("warp", "array", _warp, _of_warp),
     ),
     "Tensor": (
-        ("tvm_ffi", "Tensor", None, True),  # it keeps the struct that it is given
-        ("tensorflow", "Tensor", _tensorflow, None),
+        ("tvm_ffi", "Tensor", None, set()),  # it keeps the struct that it is given
+        ("tensorflow", "Tensor", _tensorflow, _of_tensorflow),
         ("tinygrad.tensor", "Tensor", _tinygrad, None),
     ),
+}
+
+# Classes with a ``from_dlpack``, in place of which another is used: by their names, the
+# modules that have them, the importer, and the dtypes that they keep.
+_BETTER: dict[str, tuple[str, Importer, set[int]]] = {
+    "FixedShapeTensorArray": ("pyarrow", _pyarrow_fixed_shape, set()),
+    "OrtValue": ("onnxruntime", _onnxruntime, _of_onnxruntime),
 }
 
 
@@ -241,6 +272,12 @@ def importer(cls: type) -> Importer | None:
     return refuse
 
 
+def _found(module: Any, attribute: str) -> Any:
+    for name in attribute.split("."):
+        module = getattr(module, name, None)
+    return module
+
+
 def _of_package(cls: type) -> _Found | None:
     """Find the importer in the package of ``cls``.
 
@@ -250,9 +287,11 @@ def _of_package(cls: type) -> _Found | None:
     for base in cls.__mro__:
         for name, attribute, importer, look in _CLASSES.get(base.__name__, ()):
             module = modules.get(name)
-            if module is not None and getattr(module, attribute, None) is base:
+            if module is not None and _found(module, attribute) is base:
                 # A class that a program derives may change, or die.
                 lasts = importer is not None if base is cls else None
+                if importer is None and isinstance(look, set):
+                    look = set()  # what another importer kept shows nothing of this
                 return importer or module.from_dlpack, module, look, lasts
     name = cls.__module__
     while isinstance(name, str) and name:
@@ -286,6 +325,10 @@ def immutable(x: object) -> str | None:
     return None
 
 
+_IMMUTABLE_TYPE = 1 << 8
+"""`Py_TPFLAGS_IMMUTABLETYPE`: nobody can give the class another importer."""
+
+
 def importing(cls: type) -> _Found:
     """Find the importer of ``cls``: its own, or that of its package.
 
@@ -293,9 +336,15 @@ def importing(cls: type) -> _Found:
     """
     own: Importer | None = getattr(cls, "from_dlpack", None)
     if callable(own):
-        if cls is getattr(sys.modules.get("pyarrow"), "FixedShapeTensorArray", None):
-            own = _pyarrow_fixed_shape
-        return own, None, None, None
+        name, modules = cls.__name__, sys.modules
+        if name in _BETTER:
+            module, better, kept = _BETTER[name]
+            if getattr(modules.get(module), name, None) is cls:
+                return better, None, kept, True
+        if not cls.__flags__ & _IMMUTABLE_TYPE:
+            return own, None, None, None
+        keeps = getattr(modules.get("pyarrow"), name, None) is cls
+        return own, None, set() if keeps else None, True
     return importing_by_package(cls)
 
 

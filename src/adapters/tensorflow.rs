@@ -10,7 +10,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::cpython::call::attribute;
+use crate::cpython::call::{attribute, call_with};
 use crate::cpython::modules::{is_loaded, loaded_class};
 use crate::types::dtype::DType;
 use crate::types::error::caused;
@@ -23,39 +23,45 @@ pub(crate) fn is_eager_class(class: &Bound<'_, PyType>) -> PyResult<bool> {
     Ok(own.is_some_and(|own| own.is(class)))
 }
 
-/// Refuses a TensorFlow tensor with a dtype that DLPack lacks; does not import TensorFlow.
+/// Whether `x` is a TensorFlow tensor; does not import TensorFlow.
+///
+/// # Errors
+///
+/// `BufferError` for one with a dtype that DLPack lacks.
 #[inline(always)]
-pub(crate) fn check(x: &Bound<'_, PyAny>) -> PyResult<()> {
+pub(crate) fn check(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     if is_loaded(intern!(x.py(), "tensorflow"))? {
         of_loaded(x)
     } else {
-        Ok(())
+        Ok(false)
     }
 }
 
 #[cold]
 #[inline(never)]
-fn of_loaded(x: &Bound<'_, PyAny>) -> PyResult<()> {
+fn of_loaded(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = x.py();
     let tensor = loaded_class(intern!(py, "tensorflow"), intern!(py, "Tensor"))?;
     if !tensor.is_some_and(|tensor| x.is_instance(&tensor).unwrap_or(false)) {
-        return Ok(());
+        return Ok(false);
     }
     // The number of a dtype is the same in every release (`DataType` in TensorFlow's `types.proto`), but private.
     static NUMBERS: AtomicU64 = AtomicU64::new(0);
-    let number = attribute(x, intern!(py, "_datatype_enum"))?.and_then(|ask| ask.call0().ok());
+    // Of the class, since the lookup of a method on a tensor runs Python code.
+    let ask = attribute(x.get_type().as_any(), intern!(py, "_datatype_enum"))?;
+    let number = ask.and_then(|ask| call_with(&ask, &[x]).ok());
     let number = number.and_then(|number| number.extract::<u32>().ok());
     let bit = number
         .and_then(|number| 1_u64.checked_shl(number))
         .unwrap_or(0);
     if NUMBERS.load(Ordering::Relaxed) & bit != 0 {
-        return Ok(());
+        return Ok(true);
     }
     let dtype = x.getattr(intern!(py, "dtype"))?;
     let Err(error) = DType::of(&dtype) else {
         // From now on the number alone tells.
         NUMBERS.fetch_or(bit, Ordering::Relaxed);
-        return Ok(());
+        return Ok(true);
     };
     let message = format!(
         "the TensorFlow tensor has elements of {}; expected bool, integers, floating-point or complex numbers",

@@ -1,6 +1,6 @@
 //! Fast entries, called by CPython directly, for functions that cost less than parsing their arguments, or little more:
 //! `from_dlpack(x)`, also with the usual `device=` and `copy=`, `convert(x, to)` without keywords, and
-//! `Tensor.__dlpack__` with the usual keywords. Every other call goes on to PyO3's function. A fast entry keeps the calling convention of the function it replaces (S20 of
+//! `Tensor.__dlpack__` with the usual keywords or none. Every other call goes on to PyO3's function. A fast entry keeps the calling convention of the function it replaces (S20 of
 //! `docs/safety.md`).
 
 pub(crate) mod of_two;
@@ -271,7 +271,7 @@ fn owned<T>(made: PyResult<Bound<'_, T>>) -> Option<NonNull<ffi::PyObject>> {
     }
 }
 
-/// The entry of `tensor.__dlpack__(**keywords)`, for a versioned capsule without a copy.
+/// The entry of `tensor.__dlpack__(**keywords)`, for a capsule without a copy.
 ///
 /// # Safety
 ///
@@ -282,8 +282,8 @@ unsafe extern "C" fn exported(
     count: ffi::Py_ssize_t,
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    if count == 0 && !keywords.is_null() {
-        // SAFETY: the caller's promise; `keywords` is not NULL.
+    if count == 0 {
+        // SAFETY: the caller's promise, without positional arguments.
         let made = guard(
             || unsafe { of_tensor(tensor, arguments, keywords) },
             |_| None,
@@ -300,7 +300,7 @@ unsafe extern "C" fn exported(
 ///
 /// # Safety
 ///
-/// As for [`exported`], with `keywords` not NULL and no positional arguments.
+/// As for [`exported`], without positional arguments.
 unsafe fn of_tensor(
     tensor: *mut ffi::PyObject,
     values: *const *mut ffi::PyObject,
@@ -310,32 +310,33 @@ unsafe fn of_tensor(
     let py = unsafe { Python::assume_attached() };
     // SAFETY: the caller's promise.
     let tensor = unsafe { Borrowed::from_ptr(py, tensor) };
-    // SAFETY: the caller's promise.
-    let keywords = unsafe { Borrowed::from_ptr(py, keywords) };
-    let keywords = keywords.cast::<PyTuple>().ok()?;
-    // SAFETY: the caller passes one value for each keyword.
-    let values = unsafe { slice::from_raw_parts(values, keywords.len()) };
     let tensor = Tensor::of(&tensor)?.get();
     let mut versioned = false;
-    for (index, &value) in values.iter().enumerate() {
-        // SAFETY: a live object, which the caller holds during the call.
-        let value = unsafe { Borrowed::from_ptr(py, value) };
-        let name = keywords.get_borrowed_item(index).ok()?;
-        if name.is(intern!(py, "max_version")) {
-            versioned = major(&value)? >= i64::from(DLPACK_MAJOR_VERSION);
-        } else if !value.is_none() || !is_known(py, &name) {
-            return None;
+    // SAFETY: the caller's promise.
+    if let Some(keywords) = unsafe { Borrowed::from_ptr_or_opt(py, keywords) } {
+        let keywords = keywords.cast::<PyTuple>().ok()?;
+        // SAFETY: the caller passes one value for each keyword.
+        let values = unsafe { slice::from_raw_parts(values, keywords.len()) };
+        for (index, &value) in values.iter().enumerate() {
+            // SAFETY: a live object, which the caller holds during the call.
+            let value = unsafe { Borrowed::from_ptr(py, value) };
+            let name = keywords.get_borrowed_item(index).ok()?;
+            if name.is(intern!(py, "max_version")) {
+                versioned = major(&value)? >= i64::from(DLPACK_MAJOR_VERSION);
+            } else if !value.is_none() || !is_known(py, &name) {
+                return None;
+            }
         }
     }
     let snapshot = match tensor.snapshot() {
-        Ok(snapshot) if versioned && snapshot.usage().is_none() => snapshot,
+        Ok(snapshot) if snapshot.usage().is_none() => snapshot,
         Ok(_) => return None,
         Err(error) => {
             Python::try_attach(|_| drop(error));
             return None;
         }
     };
-    if snapshot.has(MAYBE_READ_ONLY) {
+    if !versioned || snapshot.has(MAYBE_READ_ONLY) {
         return owned(capsule::of(py, snapshot, None, false));
     }
     let managed = snapshot.export::<DLManagedTensorVersioned>(false).ok()?;

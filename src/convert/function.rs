@@ -219,13 +219,11 @@ fn make<'py>(
             deliver::to_table(source, target, table, asked, py)
         }
         Via::Function(found) => {
-            let array = asked
-                .is_nothing()
-                .then(|| numpy::fast_if_array(x))
-                .flatten();
-            let source = match array {
-                Some(snapshot) => Input::holding(py, snapshot, true)?,
-                None => Input::of(x, asked, |device| stream::current(py, device), false)?,
+            let source = if asked.is_nothing() && numpy::is_ndarray(x) {
+                let fast = numpy::fast_if_array(x);
+                Input::holding(py, fast.map_or_else(|| numpy::snapshot(x), Ok)?, true)?
+            } else {
+                Input::of(x, asked, |device| stream::current(py, device), false)?
             };
             deliver::to_function(source, target, found, asked)
         }

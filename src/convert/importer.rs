@@ -3,14 +3,12 @@
 #![forbid(unsafe_code)]
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyBool, PyModule, PyString, PyTuple, PyType};
+use pyo3::types::{PyModule, PySet, PyString, PyTuple, PyType};
 
-use crate::abi::DLDataType;
 use crate::cpython::call::{attribute, call_method_with, call_with};
 use crate::cpython::lookup::{is_immutable, lacks};
 use crate::cpython::type_map::TypeMap;
@@ -30,8 +28,8 @@ enum Look {
     Whole,
     /// By an import of what this function returns in less time.
     Part(Py<PyAny>),
-    /// By an import, once for each dtype: the library keeps what it is given.
-    Once(Kept),
+    /// By an import, once for each dtype: nothing but the dtype of a tensor decides which one is made.
+    Once(Py<PySet>),
 }
 
 /// Cached importers; classes that find no slot are looked up at each call.
@@ -55,31 +53,29 @@ impl Deref for Found {
 }
 
 impl Found {
-    /// The cached importer of a class that Python code cannot change, so that it can have got neither a table nor an
-    /// importer of its own.
+    /// The cached importer of a class, unless Python code has given it one of its own since.
     #[inline(never)]
-    pub(super) fn of_immutable(class: &Bound<'_, PyType>) -> PyResult<Option<Self>> {
-        match IMPORTERS.get(class.as_type_ptr()) {
-            Some(known) if is_immutable(class) && known.holds(class.py())? => {
-                Ok(Some(Self::Cached(known)))
-            }
-            _ => Ok(None),
-        }
+    pub(super) fn remembered(class: &Bound<'_, PyType>) -> PyResult<Option<Self>> {
+        let py = class.py();
+        let Some(known) = IMPORTERS.get(class.as_type_ptr()) else {
+            return Ok(None);
+        };
+        let is_its_own =
+            || known.namespace.is_none(py) || lacks(class, &[intern!(py, "from_dlpack")]);
+        let holds = known.holds(py)? && (is_immutable(class) || is_its_own());
+        Ok(holds.then_some(Self::Cached(known)))
     }
 
     /// Not inlined: classes with a table skip it.
     #[cold]
     #[inline(never)]
     pub(super) fn of(class: &Bound<'_, PyType>) -> PyResult<Self> {
+        if let Some(known) = Self::remembered(class)? {
+            return Ok(known);
+        }
         let py = class.py();
         // A class without the method is the most common; asking it by `getattr` would make an exception.
-        let name = intern!(py, "from_dlpack");
-        let question = if lacks(class, &[name]) {
-            if let Some(known) = IMPORTERS.get(class.as_type_ptr())
-                && known.holds(py)?
-            {
-                return Ok(Self::Cached(known));
-            }
+        let question = if lacks(class, &[intern!(py, "from_dlpack")]) {
             intern!(py, "importing_by_package")
         } else {
             intern!(py, "importing")
@@ -103,8 +99,10 @@ impl Importer {
             namespace: found.get_item(1)?.unbind(),
             look: match look.is_none() {
                 true => Look::Whole,
-                false if look.is(&*PyBool::new(look.py(), true)) => Look::Once(Kept::default()),
-                false => Look::Part(look.unbind()),
+                false => match look.cast_into::<PySet>() {
+                    Ok(kept) => Look::Once(kept.unbind()),
+                    Err(error) => Look::Part(error.into_inner().unbind()),
+                },
             },
             lasts: found.get_item(3)?.extract()?,
         })
@@ -125,10 +123,10 @@ impl Importer {
         self.namespace.bind(py)
     }
 
-    /// The dtypes that the library has been seen to keep, if it keeps whatever it is given.
-    pub(crate) fn kept(&self) -> Option<&Kept> {
+    /// The dtypes that the library has been seen to keep, as numbers, if one result for each shows it.
+    pub(crate) fn kept<'py>(&self, py: Python<'py>) -> Option<&Bound<'py, PySet>> {
         match &self.look {
-            Look::Once(kept) => Some(kept),
+            Look::Once(kept) => Some(kept.bind(py)),
             _ => None,
         }
     }
@@ -154,58 +152,4 @@ pub(super) fn provided<'py>(
     let module =
         MODULE.get_or_try_init(py, || Ok::<_, PyErr>(py.import("dlx._provided")?.unbind()))?;
     call_method_with(module.bind(py), function, &[x])
-}
-
-/// A set of dtypes, which only grows; those that find no place are not in it.
-#[derive(Default)]
-pub(crate) struct Kept([AtomicU32; 8]);
-
-impl Kept {
-    /// Whether the set has `dtype`.
-    pub(crate) fn has(&self, dtype: DLDataType) -> bool {
-        let number = number(dtype);
-        let places = self.0.iter().map(|place| place.load(Ordering::Relaxed));
-        places
-            .take_while(|&there| there != 0)
-            .any(|there| there == number)
-    }
-
-    /// Adds `dtype`.
-    pub(crate) fn add(&self, dtype: DLDataType) {
-        let number = number(dtype);
-        let free = |place: &AtomicU32| {
-            place.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed)
-        };
-        // Another thread may have added it first.
-        let _ = (self.0.iter())
-            .find(|place| free(place).map_or_else(|there| there == number, |_| true));
-    }
-}
-
-/// A number for each dtype; not 0, which has no bits.
-fn number(DLDataType { code, bits, lanes }: DLDataType) -> u32 {
-    let [low, high] = lanes.to_le_bytes();
-    u32::from_le_bytes([code.0, bits, low, high])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::abi::DLDataTypeCode;
-
-    #[test]
-    fn a_set_has_what_was_added_while_there_was_room() {
-        let (kept, dtype) = (Kept::default(), |bits| DLDataType {
-            code: DLDataTypeCode(0),
-            bits,
-            lanes: 1,
-        });
-        for bits in 1..=9 {
-            assert!(!kept.has(dtype(bits)));
-            kept.add(dtype(bits));
-            kept.add(dtype(bits));
-            assert_eq!(kept.has(dtype(bits)), bits <= 8);
-        }
-        assert!((1..=8).all(|bits| kept.has(dtype(bits))));
-    }
 }

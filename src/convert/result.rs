@@ -72,7 +72,13 @@ impl Given {
         asked: Option<DLDataType>,
     ) -> PyResult<()> {
         let py = made.py();
-        if importer.kept().is_some_and(|kept| kept.has(self.dtype)) {
+        let kept = importer.kept(py);
+        let DLDataType { code, bits, lanes } = self.dtype;
+        let [low, high] = lanes.to_le_bytes();
+        let number = u32::from_le_bytes([code.0, bits, low, high]);
+        if let Some(kept) = kept
+            && kept.contains(number)?
+        {
             return Ok(());
         }
         let namespace = importer.namespace(py);
@@ -102,12 +108,10 @@ impl Given {
                     }
                 )))
             }
-            Ok(found) if found == self.dtype => {
-                if let Some(kept) = importer.kept() {
-                    kept.add(self.dtype);
-                }
-                Ok(())
-            }
+            Ok(found) if found == self.dtype => match kept {
+                Some(kept) => kept.add(number),
+                None => Ok(()),
+            },
             _ => Ok(()),
         }
     }

@@ -14,7 +14,7 @@ use pyo3::types::{PyModule, PyString, PyType};
 use crate::adapters::numpy;
 use crate::api::from_dlpack::is_tensor;
 use crate::convert::importer::{Found, provided};
-use crate::cpython::lookup::is_immutable;
+use crate::cpython::lookup::{is_immutable, is_subtype};
 use crate::cpython::modules::loaded_class;
 use crate::cpython::type_map::TypeMap;
 use crate::exchange::Table;
@@ -54,7 +54,9 @@ impl<'py> Target<'py> {
         let class = class.clone();
         let via = if let Some(table) = TABLES.get(class.as_type_ptr()) {
             Via::Table(*table)
-        } else if let Some(found) = Found::of_immutable(&class)? {
+        } else if let Some(found) = Found::remembered(&class)?
+            && (is_immutable(&class) || Table::is_absent(&class))
+        {
             Via::Function(found)
         } else if Tensor::is_class(&class)? {
             Via::Tensor
@@ -110,7 +112,7 @@ impl<'py> Target<'py> {
 
     /// Whether `made` is an instance of the class.
     pub(crate) fn is_class_of(&self, made: &Bound<'_, PyAny>) -> PyResult<bool> {
-        Ok(made.get_type().is(&self.class) || made.is_instance(&self.class)?)
+        Ok(is_subtype(made.get_type_ptr(), &self.class) || made.is_instance(&self.class)?)
     }
 
     /// Refuses a result that is not an instance: a table inherited by a subclass makes instances of its base.

@@ -81,21 +81,19 @@ pub(crate) fn ask(
     kind: Option<torch::TorchClass>,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
-    match kind {
-        Some(kind) => kind.check_protocol(x)?,
-        None => tensorflow::check(x)?,
-    }
-    ask_checked(x, kind, request).map_err(|error| torch::explain(kind.as_ref(), x, error))
+    let whose = Whose::checked(x, kind)?;
+    ask_checked(x, whose, request).map_err(|error| torch::explain(kind.as_ref(), x, error))
 }
 
 /// As [`ask`], for an object that has passed the checks.
 #[inline(always)]
 fn ask_checked(
     x: &Bound<'_, PyAny>,
-    kind: Option<torch::TorchClass>,
+    whose: Whose,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
     let py = x.py();
+    let kind = whose.torch();
     if !has(x, intern!(py, "__dlpack__"))? {
         return Ok(None);
     }
@@ -106,7 +104,7 @@ fn ask_checked(
         Ok(None) => return Err(no_protocol(x, "__dlpack_device__")),
         // The fast path exports without asking for the device, so a failing __dlpack_device__ does not count here.
         Err(error) if request.is_plain() && error.is_instance_of::<PyException>(py) => {
-            let snapshot = on_cpu(x)?.ok_or(error)?;
+            let snapshot = on_cpu(x, whose)?.ok_or(error)?;
             check_memory(x, kind, &snapshot)?;
             return Ok(Some(snapshot));
         }
@@ -141,7 +139,7 @@ fn ask_checked(
     };
     // Only now: the export itself may have queued work on the stream.
     let usage = order.usage(request)?;
-    let snapshot = protected(x, capsule::import(&capsule, usage)?)?;
+    let snapshot = whose.protected(x, capsule::import(&capsule, usage)?)?;
     if asked.copy != Some(true) && asked.device.is_none() {
         check_memory(x, kind, &snapshot)?;
     }
@@ -177,13 +175,48 @@ fn ask_checked(
     }
 }
 
-/// The export of `x`, read-only if it cannot say so but its array is Arrow's (S12).
-#[inline(always)]
-fn protected(x: &Bound<'_, PyAny>, snapshot: Snapshot) -> PyResult<Snapshot> {
-    if snapshot.has(MAYBE_READ_ONLY) && arrow::is_array(x)? {
-        Ok(snapshot.readonly()?)
-    } else {
-        Ok(snapshot)
+/// The library of an object whose `__dlpack__` dlx may call.
+#[derive(Clone, Copy)]
+enum Whose {
+    Torch(torch::TorchClass),
+    TensorFlow,
+    Other,
+}
+
+impl Whose {
+    /// Whose `x` is, after its library's checks; `kind` if it is known to be torch's.
+    #[inline(always)]
+    fn checked(x: &Bound<'_, PyAny>, kind: Option<torch::TorchClass>) -> PyResult<Self> {
+        if let Some(kind) = kind {
+            kind.check_protocol(x)?;
+            return Ok(Self::Torch(kind));
+        }
+        Ok(if tensorflow::check(x)? {
+            Self::TensorFlow
+        } else {
+            Self::Other
+        })
+    }
+
+    fn torch(self) -> Option<torch::TorchClass> {
+        match self {
+            Self::Torch(kind) => Some(kind),
+            _ => None,
+        }
+    }
+
+    /// The export of `x`, read-only if it cannot say so but its array is Arrow's (S12).
+    ///
+    /// TensorFlow's tensors are not asked: their `__getattr__` makes two exceptions for a name that they lack, which takes
+    /// longer than the export.
+    #[inline(always)]
+    fn protected(self, x: &Bound<'_, PyAny>, snapshot: Snapshot) -> PyResult<Snapshot> {
+        let may_be_arrow = snapshot.has(MAYBE_READ_ONLY) && !matches!(self, Self::TensorFlow);
+        if may_be_arrow && arrow::is_array(x)? {
+            Ok(snapshot.readonly()?)
+        } else {
+            Ok(snapshot)
+        }
     }
 }
 

@@ -59,6 +59,31 @@ TAKES = [
 ]
 
 
+def test_another_importer_is_asked_anew_for_a_dtype_that_the_former_kept() -> None:
+    """docs/design.md, From one library to another: what one keeps shows no other."""
+    run("""
+for _ in range(3):
+    assert dlx.convert(array(0), tf.Tensor).dtype == tf.float32
+own, other = tf.experimental.dlpack.from_dlpack, tf.constant([1, 2])
+tf.experimental.dlpack.from_dlpack = lambda capsule: other
+with raises(BufferError, match="would import float32 as int32"):
+    dlx.convert(array(0), tf.Tensor)
+tf.experimental.dlpack.from_dlpack = own
+assert dlx.convert(array(0), tf.Tensor).dtype == tf.float32
+""")
+
+
+def test_a_tensor_is_as_writable_as_its_capsule_says() -> None:
+    """S12: it is not asked whether it is Arrow's, by names that it lacks."""
+    run("""
+x = tf.constant([1.0, 2.0])
+x.__arrow_c_array__ = None
+for _ in range(100):
+    assert "maybe readonly" in repr(dlx.from_dlpack(x))
+    assert not dlx.convert(x, np.ndarray).flags.writeable
+""")
+
+
 def test_elements_that_are_no_numbers_are_refused() -> None:
     """Also after many tensors of numbers, when dlx asks fewer questions."""
     tensors = ",\n".join(f'("{kind}", {make})' for kind, make in TENSORS)

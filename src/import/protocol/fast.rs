@@ -14,9 +14,9 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyType, PyWeakrefReference};
 
-use super::question;
+use super::{Whose, question};
 use crate::abi::*;
-use crate::adapters::{tensorflow, torch};
+use crate::adapters::torch;
 use crate::cpython::call::has;
 use crate::cpython::fork::Lock;
 use crate::cpython::lookup::is_in_type;
@@ -49,8 +49,7 @@ pub(crate) fn fast_import(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     {
         return Ok(None);
     }
-    tensorflow::check(x)?;
-    on_cpu(x)
+    on_cpu(x, Whose::checked(x, None)?)
 }
 
 /// Exports `x` without asking for its device; `None` if that fails or the tensor is not on the CPU.
@@ -59,7 +58,7 @@ pub(crate) fn fast_import(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
 ///
 /// Exceptions that do not derive from `Exception`, such as `KeyboardInterrupt`.
 #[inline(always)]
-pub(super) fn on_cpu(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
+pub(super) fn on_cpu(x: &Bound<'_, PyAny>, whose: Whose) -> PyResult<Option<Snapshot>> {
     let capsule = match question::fast(x) {
         Ok(capsule) => capsule,
         Err(error) if error.is_instance_of::<PyException>(x.py()) => return Ok(None),
@@ -67,7 +66,7 @@ pub(super) fn on_cpu(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     };
     match capsule::import(&capsule, None) {
         Ok(snapshot) if snapshot.meta().device == device::CPU => {
-            super::protected(x, snapshot).map(Some)
+            whose.protected(x, snapshot).map(Some)
         }
         Ok(snapshot) => {
             note(x, snapshot.meta().device)?;
@@ -162,10 +161,7 @@ pub(crate) fn fast_export(
     x: &Bound<'_, PyAny>,
     kind: Option<torch::TorchClass>,
 ) -> PyResult<Option<FastExport>> {
-    match kind {
-        Some(kind) => kind.check_protocol(x)?,
-        None => tensorflow::check(x)?,
-    }
+    let whose = Whose::checked(x, kind)?;
     let name = intern!(x.py(), "__dlpack__");
     if !has(x, name)? {
         return Ok(None);
@@ -175,7 +171,7 @@ pub(crate) fn fast_export(
         Err(error) => return super::unless_absent(x, error),
     };
     let Some(managed) = capsule::take(&capsule) else {
-        let snapshot = super::protected(x, capsule::import(&capsule, None)?)?;
+        let snapshot = whose.protected(x, capsule::import(&capsule, None)?)?;
         let here = snapshot.meta().device;
         return Ok((here == device::CPU).then_some(FastExport::Snapshot(snapshot)));
     };
