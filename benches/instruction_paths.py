@@ -37,6 +37,7 @@ PATHS = {
     "table: from_py + to_py + decref": "c.to_py_loop(d_table, d, n)",
     "table: allocator + deleter": "c.allocator_loop(d_table, n)",
     "dlx.Tensor.__dlpack__": "d.__dlpack__(max_version=(1, 3))",
+    "dlx.Tensor.__dlpack__, unversioned": "d.__dlpack__()",
     "np.from_dlpack(dlx)": "np.from_dlpack(d)",
     "dlx.Tensor.numpy()": "d.numpy()",
     "dlx.empty(like=torch.Tensor)": "dlx.empty((8,), 'float32', like=torch.Tensor)",
