@@ -32,6 +32,13 @@ def test_torch_exports_hold_the_tensor_and_not_its_storage() -> None:
     assert alive() is None
 
 
+@pytest.mark.parametrize("make", ["nn.Linear(1, 1)", "float32", "device('cpu')"])
+def test_what_is_no_tensor_has_no_hints(make: str) -> None:
+    """docs/inspect.md: an object of torch is none because torch has made it."""
+    torch = requires("torch")
+    assert dlx.inspect(eval(f"torch.{make}", {"torch": torch})).hints == ()
+
+
 def test_torch_exports_negative_views_without_the_sign() -> None:
     """R63."""
     torch = requires("torch")

@@ -346,5 +346,5 @@ def test_keys_that_are_equal_by_now_lose_no_tensor(kind: Any) -> None:
     other.value = 2
     tree = kind([(one, dlx.empty(1, "float32")), (other, dlx.empty(1, "float32"))])
     other.value = 1
-    with pytest.raises(ValueError, match="keys of a container of type .* are equal"):
+    with pytest.raises(ValueError, match="are equal by now"):
         dlx.convert_tree(tree, np)

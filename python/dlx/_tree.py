@@ -50,8 +50,9 @@ def convert_tree(
     flattened and rebuilt by the functions that were registered.
 
     Raises ``ValueError`` for a container that contains itself and a tensor to convert,
-    ``TypeError`` for a set whose converted items have no hash, and the exceptions of
-    `dlx.convert`, all with a note that says where in the tree.
+    and for a dict whose keys have become equal, ``TypeError`` for a set whose converted
+    items have no hash, and the exceptions of `dlx.convert`, all with a note that says
+    where in the tree.
     """
 
     leaf: Callable[..., Any] = _core.convert

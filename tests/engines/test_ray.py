@@ -262,7 +262,7 @@ PROGRAM = """
 @pytest.mark.parametrize("protocol", [2, 4, 5])
 @pytest.mark.parametrize("kind", ["numpy", "bfloat16", "transposed", "torch", "jax"])
 def test_tensors_are_pickled_in_any_protocol(kind: str, protocol: int) -> None:
-    """docs/sharing.md, Ray: as `torch.save(pickle_module=ray.cloudpickle)` asks, too."""
+    """docs/sharing.md, Ray: as `torch.save(pickle_module=ray.cloudpickle)` asks."""
     import ml_dtypes
     from ray import cloudpickle
 
@@ -274,8 +274,10 @@ def test_tensors_are_pickled_in_any_protocol(kind: str, protocol: int) -> None:
     elif kind in ("torch", "jax"):
         x = dlx.convert(x, requires(kind))
     made = cloudpickle.loads(cloudpickle.dumps([x, x], protocol=protocol))
-    assert made[0] is made[1] and type(made[0]) is type(x)
-    assert made[0].dtype == x.dtype and made[0].tolist() == x.tolist()
+    assert made[0] is made[1]
+    assert type(made[0]) is type(x)
+    assert made[0].dtype == x.dtype
+    assert made[0].tolist() == x.tolist()
     if kind != "jax":
         made[0][0] = 7
         assert made[0].tolist()[0] == [7.0] * len(made[0][0])
