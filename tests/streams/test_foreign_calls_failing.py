@@ -6,8 +6,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from support.failing_answers import Answers, answers, misreported, unclean, unnoticed
 
 WELL = ("raises", "refuses", "is interrupted")
@@ -16,7 +14,13 @@ LEAK = ("inspect of a table", "managed_tensor_from_py_object_no_sync")
 QUESTIONS = ("current_work_stream", "method")
 """What dlx asks again later, to order what it can: nobody gets an exception then."""
 NAMES_NO_STREAM = ("borrow of an interface", "launcher of an interface")
-"""An interface that raises counts as naming no stream."""
+"""An interface that raises counts as naming no stream; so where there are two ways."""
+
+
+def asked_again(step: str, name: str, at: int) -> bool:
+    """Whether dlx may go on after an exception in this call of a function."""
+    has_two_ways = "both" in step or "all" in step or step.startswith(NAMES_NO_STREAM)
+    return name in QUESTIONS and (at > 0 or has_two_ways)
 
 
 def wrong(step: str, found: Answers) -> list[str]:
@@ -30,19 +34,13 @@ def wrong(step: str, found: Answers) -> list[str]:
         if step.startswith("inspect"):
             pass  # It says what fails, and raises nothing.
         elif how in WELL:
-            texts.append(came_out(step, name, how, int(at), said))
+            again = asked_again(step, name, int(at))
+            texts.append(misreported(said, how, asked_again=again))
         elif not how.startswith("reports"):
-            is_question = name in QUESTIONS and at != "0"
-            falls_back = is_question or name not in QUESTIONS
-            texts.append(unnoticed(said, falls_back=falls_back))
+            again = name not in QUESTIONS or asked_again(step, name, int(at))
+            texts.append(unnoticed(said, falls_back=again))
         said_of += [f"{key}: {text}" for text in texts if text]
     return said_of
-
-
-def came_out(step: str, name: str, how: str, at: int, said: dict[str, Any]) -> str:
-    """Say how the exception of a function that failed did not come out."""
-    first = at == 0 and not step.startswith(NAMES_NO_STREAM)
-    return misreported(said, how, asked_again=name in QUESTIONS and not first)
 
 
 def test_a_table_or_interface_that_goes_wrong_is_an_exception() -> None:

@@ -11,22 +11,22 @@ from support.simulated_driver import library_path, simulation
 
 os.environ["DLX_LIBCUDA"] = str(library_path())
 
-import dlx  # noqa: E402
-import numpy as np  # noqa: E402
+import dlx
+import numpy as np
 
-from support.cuda_producers import (  # noqa: E402
+from support.cuda_producers import (
     DLPackArray,
     Framework,
     InterfaceArray,
     TableArray,
     framework,
 )
-from support.device_arrays import on_device  # noqa: E402
-from support.dlpack_abi import table_of  # noqa: E402
-from support.failing_calls import counts, failing_table, point  # noqa: E402
-from support.failing_consumers import exported, lent, named, taken  # noqa: E402
-from support.simulated_kernels import read  # noqa: E402
-from support.simulated_objects import LEGACY  # noqa: E402
+from support.device_arrays import on_device
+from support.dlpack_abi import table_of
+from support.failing_calls import counts, failing_table, point
+from support.failing_consumers import exported, lent, named, taken
+from support.simulated_kernels import read
+from support.simulated_objects import LEGACY
 
 
 class FailingArray(TableArray):
