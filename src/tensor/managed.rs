@@ -191,7 +191,7 @@ impl<M: ManagedTensor> Managed<M> {
     }
 
     /// Drops it in a release that has no exception set and reports what the deleter sets (`quietly`).
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn let_go(self) {
         let this = ManuallyDrop::new(self);
         if !within(|| this.call_deleter()) {
