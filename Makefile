@@ -9,7 +9,7 @@ BIN := $(VENV)/bin
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find src python -name '*.rs' -o -name '*.py' -o -name '*.pyi')
 
 # These take most of the time of `make test`: they start many processes, or threads for long.
-SLOW := cli cli_demo cli_info cli_inspect copy_repeated cycles daemon_threads depth embedding examples faults finalization \
+SLOW := cli cli_demo cli_info cli_inspect copy_repeated cycles daemon_threads depth embedding examples faults finalization foreign_calls_failing \
 	forks gpu_kit import_again lifetime publish races races_types signals subinterpreters sys_modules threads torch_kinds \
 	torch_races torch_release trace_pytest tree_random
 QUICK := $(filter-out $(SLOW:%=tests/test_%.py), $(wildcard tests/test_*.py))

@@ -68,6 +68,7 @@ TENSOR = dlx.from_dlpack(np.arange(6, dtype="f4").reshape(2, 3))
 X, ONLY = Failing(), OnlyTable()
 PLAIN, OLD, ODD = Plain(), Old(), Plain(dtype=(18, 8, 1))
 ODD_TABLE, READ_ONLY_X = OnlyTable(dtype=(18, 8, 1)), Failing(flags=1)
+ENDLESS = OnlyTable(deleter=None)
 FORWARD, STORED, NESTED = Forward(X), Stored(X), Stored(Stored(ONLY))
 WATCHED: list[Any] = [ARRAY, OUT, TENSOR, X, ONLY, FORWARD, STORED, NESTED]
 WATCHED += [PLAIN, OLD, ODD, ODD_TABLE, READ_ONLY_X]
@@ -202,6 +203,12 @@ STEPS: dict[str, Callable[[], Any]] = {
     "launcher by protocol": lambda: launch(PLAIN, OLD),
     "a capsule that nobody takes": lambda: dlx.from_dlpack(X).__dlpack__(**NEW),
     "a capsule of a mixin that nobody takes": lambda: Stored(PLAIN).__dlpack__(**NEW),
+    "from_dlpack without a deleter": lambda: dlx.from_dlpack(ENDLESS),
+    "from_dlpack without a deleter, copied": lambda: dlx.from_dlpack(
+        ENDLESS, copy=True
+    ),
+    "convert without a deleter": lambda: dlx.convert(ENDLESS, np.ndarray),
+    "launcher without a deleter": lambda: launch(ENDLESS, X),
     "as_pointer": lambda: dlx.as_pointer(X),
     "inspect": lambda: dlx.inspect(X),
     "share and attach": share,

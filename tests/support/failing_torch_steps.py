@@ -14,9 +14,7 @@ from support.failing_calls import TABLE, failing_table
 from support.failing_consumers import exported, lent
 
 # Before dlx sees a tensor, since it remembers torch's table.
-torch.Tensor.__dlpack_c_exchange_api__ = failing_table(  # type: ignore[attr-defined]
-    table_of(torch.Tensor)
-)
+torch.Tensor.__dlpack_c_exchange_api__ = failing_table(table_of(torch.Tensor))
 
 
 class Stored(dlx.ExchangeMixin, exchange="data"):
@@ -39,10 +37,7 @@ WATCHED: list[Any] = [ARRAY, READ_ONLY, T, U, VIEW, GRADIENTS, STORED]
 def uses() -> list[int]:
     """Count what holds the memory of the tensors."""
     storages = [each.untyped_storage() for each in (T, U, VIEW, GRADIENTS)]
-    return [
-        torch._C._storage_Use_Count(each._cdata)  # type: ignore[attr-defined]
-        for each in storages
-    ]
+    return [torch._C._storage_Use_Count(each._cdata) for each in storages]
 
 
 @dlx.bridge(np.ndarray)
