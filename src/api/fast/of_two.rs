@@ -100,7 +100,9 @@ unsafe fn made_of_two<F: OfTwo>(arguments: *const *mut ffi::PyObject) -> *mut ff
             return F::call(&x, &y, None);
         }
         // SAFETY: the caller's promise.
-        let like = unsafe { arguments.add(2).read() };
+        let like = unsafe { arguments.add(2) };
+        // SAFETY: as above.
+        let like = unsafe { like.read() };
         // SAFETY: the caller's promise.
         let like = unsafe { Borrowed::from_ptr(py, like) };
         F::call(&x, &y, Some(&like))
