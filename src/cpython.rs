@@ -11,7 +11,6 @@ pub(crate) mod fork;
 pub(crate) mod head;
 pub(crate) mod interpreter;
 pub(crate) mod lookup;
-pub(crate) mod made;
 pub(crate) mod modules;
 pub(crate) mod symbol;
 pub(crate) mod type_map;

@@ -46,6 +46,8 @@ mod _core {
     use crate::tensor::object::Tensor;
 
     #[pymodule_export]
+    use crate::api::borrow::Borrow;
+    #[pymodule_export]
     use crate::api::check::check_natives;
     #[pymodule_export]
     use crate::api::from_buffer::from_buffer;
@@ -100,7 +102,6 @@ mod _core {
         let table = crate::exchange::publish(py, &crate::exchange::tensor_table::TABLE)?;
         tensor.setattr("__dlpack_c_exchange_api__", table)?;
         module.add("Tensor", tensor)?;
-        module.add("borrow", crate::api::borrow::borrow_type(py)?)?;
         module.add(
             "from_dlpack",
             crate::api::fast::from_dlpack(&parsed, module)?,

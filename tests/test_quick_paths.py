@@ -117,7 +117,7 @@ def test_a_shape_of_other_things_is_quoted(shape: Any) -> None:
 
 
 def test_a_block_made_without_keywords_is_one_made_with_them() -> None:
-    """docs/safety.md, S29: a call without keywords makes the object in place."""
+    """Whatever a call leaves out, the object is the same."""
     x, y = np.arange(6.0), torch.ones(3)
     plain, named = dlx.borrow(x, y), dlx.borrow(x, y, stream=None)
     assert type(plain) is type(named) is dlx.borrow
@@ -130,7 +130,7 @@ def test_a_block_made_without_keywords_is_one_made_with_them() -> None:
 
 
 def test_a_block_in_a_cycle_is_collected() -> None:
-    """docs/safety.md, S29: PyO3's functions visit it and let it go."""
+    """docs/safety.md, S5: the collector visits what it holds."""
 
     class Holder:
         block: object
@@ -144,7 +144,7 @@ def test_a_block_in_a_cycle_is_collected() -> None:
 
 
 def test_a_block_lets_go_of_its_arguments_and_of_its_class() -> None:
-    """docs/safety.md, S29: one reference to each, released once."""
+    """docs/safety.md, S5: one reference to each, released once."""
     x = np.ones(3)
     before = sys.getrefcount(x), sys.getrefcount(dlx.borrow)
     for _ in range(100):
@@ -153,7 +153,7 @@ def test_a_block_lets_go_of_its_arguments_and_of_its_class() -> None:
 
 
 def test_the_class_of_blocks_cannot_be_derived_from() -> None:
-    """docs/safety.md, S29: its objects are laid out as dlx has measured."""
+    """docs/design.md: no other class is entered in its place."""
     with pytest.raises(TypeError, match="not an acceptable base type"):
         type("Other", (dlx.borrow,), {})
 

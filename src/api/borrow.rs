@@ -5,17 +5,14 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::OnceLock;
-
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyList, PyTuple, PyType};
+use pyo3::types::{PyList, PyTuple};
 
 use crate::api::accepted::Accepted;
 use crate::api::loan::Entered;
 use crate::api::writing;
-use crate::cpython::made::{Base, Made, class};
 use crate::stream;
 use crate::stream::PyStream;
 use crate::tensor::object::Tensor;
@@ -41,7 +38,7 @@ use crate::types::device;
 /// known to be writable, and for waits that would invalidate a graph capture. Arrays of JAX, MLX and TensorFlow are
 /// immutable; where an unversioned capsule does not tell, the buffer protocol and the array interfaces decide. Sources:
 /// dlpack.h (N0), R122, R143, H1, H2.
-#[pyclass(frozen, subclass, name = "borrow", module = "dlx._core")]
+#[pyclass(frozen, name = "borrow", module = "dlx")]
 pub(crate) struct Borrow {
     tensors: Py<PyTuple>,
     out: Vec<Py<PyAny>>,
@@ -69,30 +66,6 @@ impl Borrow {
             Err(other) => other,
         }
     }
-}
-
-impl Made for Borrow {
-    const BASE: &OnceLock<Base> = {
-        static BASE: OnceLock<Base> = OnceLock::new();
-        &BASE
-    };
-
-    fn of(tensors: Py<PyTuple>) -> Self {
-        Self {
-            tensors,
-            out: Vec::new(),
-            has_outs: false,
-            stream: None,
-            accepted: None,
-            entered: Entered::default(),
-        }
-    }
-}
-
-/// The class `dlx.borrow`.
-pub(crate) fn borrow_type(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
-    let sample = Borrow::of(PyTuple::empty(py).unbind());
-    class(&Bound::new(py, sample)?, c"dlx.borrow")
 }
 
 #[pymethods]

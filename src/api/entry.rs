@@ -96,19 +96,36 @@ pub(crate) fn behind(function: &Bound<'_, PyAny>) -> PyResult<Function> {
     }
 }
 
-/// Calls a builtin function with the calling convention of an entry, which a trace may have exchanged.
-pub(super) fn call<'py>(
-    function: &Bound<'py, PyAny>,
-    arguments: [&Bound<'py, PyAny>; 2],
-) -> PyResult<Bound<'py, PyAny>> {
-    let behind = behind(function)?;
-    // SAFETY: attached, with what `behind` knows to be a builtin function.
-    let receiver = unsafe { ffi::PyCFunction_GetSelf(function.as_ptr()) };
-    let arguments = arguments.map(Bound::as_ptr);
-    // SAFETY: attached, with the function's own receiver, two live arguments and no keywords (S20).
-    let made = unsafe { behind(receiver, arguments.as_ptr(), 2, null_mut()) };
-    // SAFETY: a new reference, or NULL with an exception.
-    unsafe { Bound::from_owned_ptr_or_err(function.py(), made) }
+/// A builtin function with the calling convention of an entry.
+pub(super) struct Builtin<'a, 'py> {
+    function: &'a Bound<'py, PyAny>,
+    receiver: *mut ffi::PyObject,
+}
+
+impl<'a, 'py> Builtin<'a, 'py> {
+    pub(super) fn of(function: &'a Bound<'py, PyAny>) -> PyResult<Self> {
+        behind(function)?;
+        // SAFETY: attached, with what `behind` knows to be a builtin function.
+        let receiver = unsafe { ffi::PyCFunction_GetSelf(function.as_ptr()) };
+        Ok(Self { function, receiver })
+    }
+
+    /// Calls what the function calls now: a trace may have exchanged it.
+    pub(super) fn call(&self, arguments: [&Bound<'py, PyAny>; 2]) -> PyResult<Bound<'py, PyAny>> {
+        let function = self.function.as_ptr();
+        // SAFETY: attached, with what `behind` knows to be a builtin function, whose flags do not change.
+        let Some(behind) = (unsafe { ffi::PyCFunction_GetFunction(function) }) else {
+            // Unreachable: it had a function.
+            return Err(PyTypeError::new_err("the function has no function"));
+        };
+        // SAFETY: the flags, which were checked, are those of this signature (S20, fast entries).
+        let behind = unsafe { transmute::<ffi::PyCFunction, Function>(behind) };
+        let arguments = arguments.map(Bound::as_ptr);
+        // SAFETY: attached, with the function's own receiver, two live arguments and no keywords (S20).
+        let made = unsafe { behind(self.receiver, arguments.as_ptr(), 2, null_mut()) };
+        // SAFETY: a new reference, or NULL with an exception.
+        unsafe { Bound::from_owned_ptr_or_err(self.function.py(), made) }
+    }
 }
 
 /// A method definition with the signature and docstring of `parsed`; leaked, because CPython keeps a pointer to it.

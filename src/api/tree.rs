@@ -13,7 +13,7 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
-use crate::api::entry::call;
+use crate::api::entry::Builtin;
 use crate::api::from_dlpack::{is_plain, is_tensor};
 use crate::cpython::call::{call_by_tuple, call_with};
 
@@ -71,7 +71,8 @@ struct Walk<'a, 'py> {
     met: Memo,
     frames: Vec<Frame<'py>>,
     leaf: &'a Bound<'py, PyAny>,
-    second: Option<Bound<'py, PyAny>>,
+    /// The leaf with its second argument, if it takes one.
+    second: Option<(Builtin<'a, 'py>, Bound<'py, PyAny>)>,
     other: Option<&'a Bound<'py, PyAny>>,
     odd: &'a Bound<'py, PyTuple>,
     made: Option<&'a Bound<'py, PyList>>,
@@ -99,7 +100,10 @@ pub(crate) fn map_tree<'py>(
         met: ROOM.take(),
         frames: Vec::new(),
         leaf,
-        second: more.get_item(0).ok(),
+        second: match more.get_item(0) {
+            Ok(second) => Some((Builtin::of(leaf)?, second)),
+            Err(_) => None,
+        },
         other,
         odd,
         made: rebuilt,
@@ -150,7 +154,7 @@ impl<'py> Walk<'_, 'py> {
             Some(dict.values())
         } else if is_tensor(x)? {
             let new = match &self.second {
-                Some(second) => call(self.leaf, [x, second])?,
+                Some((leaf, second)) => leaf.call([x, second])?,
                 None => call_with(self.leaf, &[x])?,
             };
             self.meet(x, Some(new));

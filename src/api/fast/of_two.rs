@@ -9,7 +9,7 @@ use pyo3::types::{PyCFunction, PyTuple};
 
 use super::{parse, registered};
 use crate::api::entry::{Function, Name, definition};
-use crate::cpython::boundary::{counted, raised};
+use crate::cpython::boundary::{counted, guard, raised};
 
 /// A function whose calls with two arguments have a fast entry.
 pub(crate) trait OfTwo {
@@ -56,7 +56,10 @@ unsafe extern "C" fn called_with_two<F: OfTwo>(
     };
     if count == 2 && is_usual {
         // SAFETY: attached, with exactly two arguments, and with `like` after them if `LIKE`, which the caller holds.
-        return unsafe { made_of_two::<F>(arguments) };
+        let made = guard(|| Some(unsafe { made_of_two::<F>(arguments) }), |_| None);
+        if let Some(made) = made {
+            return made;
+        }
     }
     // SAFETY: the caller's promise, passed on unchanged.
     unsafe { parse(F::PARSED, module, arguments, count, keywords) }
@@ -100,7 +103,9 @@ unsafe fn made_of_two<F: OfTwo>(arguments: *const *mut ffi::PyObject) -> *mut ff
             return F::call(&x, &y, None);
         }
         // SAFETY: the caller's promise.
-        let like = unsafe { arguments.add(2).read() };
+        let like = unsafe { arguments.add(2) };
+        // SAFETY: as above.
+        let like = unsafe { like.read() };
         // SAFETY: the caller's promise.
         let like = unsafe { Borrowed::from_ptr(py, like) };
         F::call(&x, &y, Some(&like))
