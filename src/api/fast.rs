@@ -244,6 +244,7 @@ unsafe fn as_asked(
 }
 
 /// Imports what may run Python code, so PyO3 counts the attachment.
+#[inline(never)]
 fn by_ladder(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<*mut ffi::PyObject> {
     let py = x.py();
     let made = counted(py, || {

@@ -209,15 +209,25 @@ impl Table {
     }
 }
 
+/// Drops the exception of a glimpse.
+#[cold]
+#[inline(never)]
+fn unseen(error: PyErr) {
+    // PyO3 may not count the attachment (S20).
+    Python::attach(|py| forgotten(py, error));
+}
+
 impl Table {
     /// As [`Self::unchecked`]; `None` also if the table fails.
     #[inline(always)]
     fn glimpse(&self, object: &Bound<'_, PyAny>) -> Option<DLTensor> {
-        self.unchecked(object).unwrap_or_else(|error| {
-            // PyO3 may not count the attachment (S20).
-            Python::attach(|py| forgotten(py, error));
-            None
-        })
+        match self.unchecked(object) {
+            Ok(tensor) => tensor,
+            Err(error) => {
+                unseen(error);
+                None
+            }
+        }
     }
 
     /// As [`Self::borrow`], without the dimensions, if the tensor has the common form and row-major elements: also the

@@ -82,12 +82,22 @@ pub(crate) fn on_cpu(
     kind: &torch::TorchClass,
 ) -> PyResult<Option<Snapshot>> {
     let made = match table.export(x) {
-        Err(error) if is_urgent(x.py(), &error) => return Err(error),
-        made => made.ok(),
+        Ok(made) => made,
+        Err(error) => return unless_urgent(x.py(), error),
     };
-    let imported = made.and_then(|made| Snapshot::import_fast(made).ok());
+    let imported = Snapshot::import_fast(made).ok();
     let checked = imported.map(|(snapshot, last)| checked(x, snapshot, last, table, kind));
     checked.transpose()
+}
+
+/// `None` for an error after which the slow path is taken.
+#[cold]
+#[inline(never)]
+fn unless_urgent(py: Python<'_>, error: PyErr) -> PyResult<Option<Snapshot>> {
+    if is_urgent(py, &error) {
+        return Err(error);
+    }
+    Ok(None)
 }
 
 #[inline(always)]
