@@ -45,21 +45,24 @@ BADLY: dict[str, Way] = {
     "answers nothing": (EMPTY, Fault),
     "answers nothing and raises": (EMPTY | SET, Fault),
 }
+ANSWERED = {k: v for k, v in (WELL | BADLY).items() if "answers" not in k}
 REPORTS: dict[str, Way] = {
     "reports": (REPORT | FAIL, Fault),
     "reports and raises": (REPORT | FAIL | SET, Fault),
     "reports and succeeds": (REPORT, Fault),
 }
 ENDS: dict[str, Way] = {"raises": (SET, Fault), "runs code that raises": (RUN, Fault)}
-WAYS: dict[str, dict[str, Way]] = {
-    "managed_tensor_allocator": WELL | BADLY | REPORTS,
-    # NULL is a stream.
-    "current_work_stream": {k: v for k, v in (WELL | BADLY).items() if "ans" not in k},
-    "get_last_error": ENDS | {"answers nothing": (EMPTY, Fault)},
-    "getbuffer": {k: v for k, v in (WELL | BADLY).items() if "answers" not in k},
-    "method": WELL,
-} | dict.fromkeys(
-    [name for name in failing_calls.FUNCTIONS if name[:3] in ("del", "rel")], ENDS
+WAYS: dict[str, dict[str, Way]] = (
+    {
+        "managed_tensor_allocator": WELL | BADLY | REPORTS,
+        "current_work_stream": ANSWERED,  # NULL is a stream.
+        "get_last_error": ENDS | {"answers nothing": (EMPTY, Fault)},
+        "getbuffer": ANSWERED,
+        "method": WELL,
+    }
+    | dict.fromkeys(
+        [name for name in failing_calls.FUNCTIONS if name[:3] in ("del", "rel")], ENDS
+    )
 )
 steps: Any = None
 """The module with `STEPS`."""
