@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
-import signal
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +10,7 @@ import dlx
 import numpy as np
 import pytest
 from dlx.sharing import _mappings
+from support.python_process import run_python
 from support.shared_memory import mappings, open_files
 
 HUGE = _mappings._huge() or 2 << 20
@@ -91,29 +89,39 @@ def test_without_addresses_for_a_mapping_all_bytes_arrive(
         assert np.array_equal(np.from_dlpack(dlx.attach(h)), x)
 
 
-def test_a_child_that_begins_meanwhile_has_no_mapping_of_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+FORKED = """
+import os, signal, time
+import dlx
+import numpy as np
+from dlx.sharing import _mappings
+
+children = []
+real = _mappings._LIBC.madvise
+
+def madvise(address, size, advice):
+    if advice == _mappings._MADV_COLLAPSE and not children:
+        children.append(os.fork())
+        if not children[0]:
+            time.sleep(60)
+            os._exit(0)
+    return real(address, size, advice)
+
+_mappings._LIBC.madvise = madvise
+try:
+    with dlx.share(np.ones(2 * {huge}, np.uint8), readonly=True) as h:
+        print(h.readonly, len(children))
+finally:
+    for pid in children:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+"""
+
+
+def test_a_child_that_begins_meanwhile_has_no_mapping_of_it() -> None:
     """docs/sharing.md, Sharing: with one, the segment could not be frozen."""
-    real: Callable[..., int] = _mappings._LIBC.madvise
-    children: list[int] = []
-
-    def madvise(address: int, size: int, advice: int) -> int:
-        if advice == _mappings._MADV_COLLAPSE and not children:
-            children.append(os.fork())
-            if not children[0]:
-                time.sleep(60)
-                os._exit(0)
-        return real(address, size, advice)
-
-    monkeypatch.setattr(_mappings._LIBC, "madvise", madvise)
-    try:
-        with dlx.share(elements(2 * HUGE), readonly=True) as h:
-            assert h.readonly
-    finally:
-        for pid in children:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+    code, out, errors = run_python(FORKED.format(huge=HUGE))
+    assert (code, errors) == (0, "")
+    assert out.split() == ["True", str(int(_mappings._huge() > 0))]
 
 
 def test_a_frozen_copy_in_huge_pages_is_read_only() -> None:
