@@ -28,7 +28,7 @@ mod abi;
 
 #[path = "../../../src/cpython"]
 mod cpython {
-    pub(crate) use crate::stubs::{boundary, depth};
+    pub(crate) use crate::stubs::{boundary, depth, interpreter};
     pub(crate) mod fork;
     pub(crate) mod type_map;
 }
