@@ -95,6 +95,7 @@ lint: $(VENV)/tools  ## check format and lints of Rust, Python and the release w
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	PYO3_CONFIG_FILE=$(CURDIR)/tests/free_threaded/pyo3-config.txt \
 		cargo clippy --locked --lib --target-dir target/free_threaded -- -D warnings
+	cargo check --quiet --locked --manifest-path tests/loom/Cargo.toml --target-dir target/loom
 	RUSTDOCFLAGS="-D warnings" cargo doc --locked --workspace --no-deps --document-private-items
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check

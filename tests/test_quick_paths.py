@@ -153,7 +153,7 @@ def test_a_block_lets_go_of_its_arguments_and_of_its_class() -> None:
 
 
 def test_the_class_of_blocks_cannot_be_derived_from() -> None:
-    """docs/design.md: no other class is entered in its place."""
+    """The class is final, as the stub says."""
     with pytest.raises(TypeError, match="not an acceptable base type"):
         type("Other", (dlx.borrow,), {})
 
