@@ -26,7 +26,6 @@ from support.dlpack_abi import table_of
 from support.failing_calls import counts, failing_table, point
 from support.failing_consumers import exported, lent, named, taken
 from support.simulated_kernels import read
-from support.simulated_objects import LEGACY
 
 
 class FailingArray(TableArray):
@@ -215,4 +214,3 @@ FUNCTIONS = [
     "current_work_stream",
     "method",
 ]
-assert LEGACY
