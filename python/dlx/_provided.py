@@ -384,7 +384,7 @@ def array_type(namespace: Any) -> type:
     loaded = getattr(namespace, "__dict__", {})
     if (kind := _of_names(loaded.get)) is not None:
         return kind
-    name = getattr(namespace, "__name__", repr(namespace))
+    name = getattr(namespace, "__name__", None)
     if name in _UNEXPORTED and sys.modules.get(name) is namespace:
         module, attribute = _UNEXPORTED[name]
         known = getattr(sys.modules.get(module), attribute, None)
@@ -395,7 +395,7 @@ def array_type(namespace: Any) -> type:
     if callable(empty := getattr(namespace, "empty", None)):
         return type(empty(0))
     raise TypeError(
-        f"{name} has no array type; "
+        f"{name or repr(namespace)} has no array type; "
         f"expected one called {', '.join(_ARRAY_TYPES)}, or a function empty; "
         "its constructors may take the NumPy array dlx.convert(x, np.ndarray)"
     )
