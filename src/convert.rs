@@ -8,6 +8,7 @@ mod deliver;
 pub(crate) mod empty;
 pub(crate) mod function;
 mod importer;
+pub(crate) mod namespace;
 mod result;
 mod source;
 mod target;

@@ -181,6 +181,6 @@ def _array_type(framework: Any) -> type:
             f"{framework!r} is no kind of tensor; expected a class, a module or its "
             "name, as in @dlx.bridge(np.ndarray)"
         )
-    from ._provided import array_type
+    from ._core import array_type
 
     return array_type(framework)

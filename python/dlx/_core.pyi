@@ -38,6 +38,7 @@ __all__ = [
     "__version__",
     "allocate",
     "array_interface",
+    "array_type",
     "borrow",
     "bridged_type",
     "check_natives",
@@ -660,6 +661,11 @@ class Kind:
         """Whether the class of ``x`` has a ``__dlx_like__`` of its own."""
 
 def bridged_type() -> type[Any]: ...
+def array_type(namespace: object, /) -> type[Any]:
+    """Find the array type of a namespace, such as ``torch`` or ``jax.numpy``.
+
+    Raises ``TypeError`` if it has none.
+    """
 
 # Called by `dlx.check`.
 

@@ -143,7 +143,7 @@ impl Importer {
 }
 
 /// What `function` of `dlx._provided` answers for `x`.
-pub(super) fn provided<'py>(
+fn provided<'py>(
     function: &Bound<'py, PyString>,
     x: &Bound<'py, PyAny>,
 ) -> PyResult<Bound<'py, PyAny>> {

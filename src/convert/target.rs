@@ -9,11 +9,12 @@
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyModule, PyString, PyType};
+use pyo3::types::{PyString, PyType};
 
 use crate::adapters::numpy;
 use crate::api::from_dlpack::is_tensor;
-use crate::convert::importer::{Found, provided};
+use crate::convert::importer::Found;
+use crate::convert::namespace::{array_type, is_namespace};
 use crate::cpython::lookup::{is_immutable, is_subtype};
 use crate::cpython::modules::loaded_class;
 use crate::cpython::type_map::TypeMap;
@@ -77,14 +78,11 @@ impl<'py> Target<'py> {
     #[cold]
     fn of_other(to: &Bound<'py, PyAny>) -> PyResult<Self> {
         if is_namespace(to)? {
-            return Self::of(&provided(intern!(to.py(), "array_type"), to)?);
+            return Self::of(array_type(to)?.as_any());
         }
         if let Ok(name) = to.cast::<PyString>() {
             let namespace = to.py().import(name)?;
-            return Self::of(&provided(
-                intern!(to.py(), "array_type"),
-                namespace.as_any(),
-            )?);
+            return Self::of(array_type(namespace.as_any())?.as_any());
         }
         if is_tensor(to)? {
             return Self::like(to);
@@ -126,12 +124,6 @@ impl<'py> Target<'py> {
             type_name(&made.get_type())
         )))
     }
-}
-
-/// Whether `to` is a module, or another object with the functions of the array API.
-fn is_namespace(to: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(to.is_instance_of::<PyModule>()
-        || to.hasattr(intern!(to.py(), "__array_namespace_info__"))?)
 }
 
 /// Caches the table of a class that Python code can neither make nor change, and that of `torch.Tensor`.

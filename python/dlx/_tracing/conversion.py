@@ -8,7 +8,6 @@ from types import ModuleType
 from typing import Any
 
 from dlx import _core
-from dlx._provided import array_type
 
 __all__ = ["convert", "target_of"]
 
@@ -71,5 +70,5 @@ def _array_type(to: Any) -> type:
     if isinstance(to, str):
         to = import_module(to)
     if isinstance(to, ModuleType) or hasattr(to, "__array_namespace_info__"):
-        return array_type(to)
+        return _core.array_type(to)
     return type(to)

@@ -1,0 +1,91 @@
+//! Namespaces as targets, such as `torch` or `jax.numpy`: the class that their arrays have.
+
+#![forbid(unsafe_code)]
+
+use pyo3::exceptions::PyTypeError;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyModule, PyString, PyType};
+
+use crate::cpython::call::{attribute, call_with};
+use crate::cpython::modules::{loaded, loaded_class};
+
+/// Whether `to` is a module, or another object with the functions of the array API.
+pub(super) fn is_namespace(to: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(to.is_instance_of::<PyModule>()
+        || to.hasattr(intern!(to.py(), "__array_namespace_info__"))?)
+}
+
+/// Find the array type of a namespace, such as ``torch`` or ``jax.numpy``.
+///
+/// Raises ``TypeError`` if it has none.
+#[pyfunction]
+#[pyo3(signature = (namespace, /))]
+pub(crate) fn array_type<'py>(namespace: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyType>> {
+    let py = namespace.py();
+    let names = [
+        intern!(py, "Tensor"),
+        intern!(py, "ndarray"),
+        intern!(py, "Array"),
+        intern!(py, "array"),
+    ];
+    // What is loaded comes first: a lazy namespace is slow to say that it lacks a name.
+    if let Some(known) = attribute(namespace, intern!(py, "__dict__"))?
+        && let Ok(known) = known.cast_into::<PyDict>()
+    {
+        let known = |name| Ok(known.get_item(name)?.and_then(class));
+        if let Some(found) = first(&names, known)? {
+            return Ok(found);
+        }
+    }
+    if let Some(found) = unexported(namespace)? {
+        return Ok(found);
+    }
+    let named = |name| Ok(attribute(namespace, name)?.and_then(class));
+    if let Some(found) = first(&names, named)? {
+        return Ok(found);
+    }
+    if let Some(empty) = attribute(namespace, intern!(py, "empty"))?
+        && empty.is_callable()
+    {
+        let zero = 0_u8.into_pyobject(py)?;
+        return Ok(call_with(&empty, &[zero.as_any()])?.get_type());
+    }
+    let name = match attribute(namespace, intern!(py, "__name__"))? {
+        Some(name) => name.str()?,
+        None => namespace.repr()?,
+    };
+    Err(PyTypeError::new_err(format!(
+        "{name} has no array type; expected one called Tensor, ndarray, Array, array, or a function empty; its \
+         constructors may take the NumPy array dlx.convert(x, np.ndarray)"
+    )))
+}
+
+/// The first class that `get` finds by one of these names.
+fn first<'a, 'py>(
+    names: &[&'a Bound<'py, PyString>],
+    get: impl FnMut(&'a Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyType>>>,
+) -> PyResult<Option<Bound<'py, PyType>>> {
+    names
+        .iter()
+        .copied()
+        .map(get)
+        .find_map(Result::transpose)
+        .transpose()
+}
+
+fn class(found: Bound<'_, PyAny>) -> Option<Bound<'_, PyType>> {
+    found.cast_into().ok()
+}
+
+/// The array type of array-api-strict, which does not export it: to make an empty array takes longer than a conversion.
+fn unexported<'py>(namespace: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyType>>> {
+    let py = namespace.py();
+    match loaded(intern!(py, "array_api_strict"))? {
+        Some(strict) if strict.is(namespace) => loaded_class(
+            intern!(py, "array_api_strict._array_object"),
+            intern!(py, "Array"),
+        ),
+        _ => Ok(None),
+    }
+}
