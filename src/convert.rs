@@ -7,7 +7,7 @@ pub(crate) mod bridge;
 mod deliver;
 pub(crate) mod empty;
 pub(crate) mod function;
-mod importer;
+pub(crate) mod importer;
 pub(crate) mod namespace;
 mod result;
 mod source;

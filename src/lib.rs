@@ -71,6 +71,8 @@ mod _core {
     #[pymodule_export]
     use crate::convert::bridge::{Kind, Types, bridged_type, placed};
     #[pymodule_export]
+    use crate::convert::importer::Kept;
+    #[pymodule_export]
     use crate::convert::namespace::array_type;
     #[pymodule_export]
     use crate::stream::PyStream;

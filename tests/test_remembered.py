@@ -26,6 +26,7 @@ from support.fake_table import (
 )
 from support.optional_libraries import requires
 from support.short_lived_classes import made
+from support.static_types import static_types
 
 OFTEN = 200
 
@@ -223,6 +224,47 @@ def test_whether_an_object_names_another_is_its_own_affair(
     plain = cls(None)
     assert take(plain).data_ptr == plain.own.data
     assert take(cls(inner)).data_ptr == inner.data
+
+
+@every_way
+@pytest.mark.parametrize("often", ["without", "with"])
+@pytest.mark.parametrize("kind", ["asking", "open"])
+def test_an_object_of_a_static_type_may_name_another(
+    kind: str, often: str, take: Callable[[Any], Any]
+) -> None:
+    """docs/design.md, The way in: the type cannot change, what its objects have can."""
+    _, asking, opened = static_types()
+    inner = without_protocol()()
+
+    def one(named: Any) -> tuple[Any, Naming]:
+        own = Naming(named)
+        if kind == "asking":
+            return asking(own), own
+        x = opened(own)
+        if named is not None:
+            x.__dlpack_c_exchange_api__ = named
+        return x, own
+
+    for _ in range(OFTEN):
+        take(one(inner if often == "with" else None)[0])
+    x, named = one(None)
+    assert take(x).data_ptr == named.own.data
+    assert take(one(inner)[0]).data_ptr == inner.data
+
+
+@every_way
+def test_a_static_type_whose_objects_name_none_exports_what_they_are(
+    take: Callable[[Any], Any],
+) -> None:
+    """docs/design.md, The way in: after many, the next one is where it says."""
+    plain, _, _ = static_types()
+    for _ in range(OFTEN):
+        own = Producer()
+        assert take(plain(own)).data_ptr == own.data
+    elsewhere = Producer(data=ADDRESS, device=(14, 0))
+    assert dlx.from_dlpack(plain(elsewhere)).device == "oneapi:0"
+    with pytest.raises(AttributeError, match="has no"):
+        plain(own).__dlpack_c_exchange_api__ = elsewhere
 
 
 @pytest.mark.parametrize("static", [False, True])

@@ -31,6 +31,7 @@ __all__ = [
     "CudaError",
     "DType",
     "Device",
+    "Kept",
     "Kind",
     "Stream",
     "Tensor",
@@ -661,6 +662,15 @@ class Kind:
         """Whether the class of ``x`` has a ``__dlx_like__`` of its own."""
 
 def bridged_type() -> type[Any]: ...
+
+@final
+class Kept:
+    """The dtypes that a library was seen to keep, while its importer is the same."""
+
+    def __new__(cls) -> Self: ...
+    def seen_by(self, importer: object, /) -> None:
+        """Start over, unless ``importer`` is that of the last call."""
+
 def array_type(namespace: object, /) -> type[Any]:
     """Find the array type of a namespace, such as ``torch`` or ``jax.numpy``.
 

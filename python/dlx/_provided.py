@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from operator import attrgetter
 
+from ._core import Kept
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,8 +15,8 @@ if TYPE_CHECKING:
     from ._core import Tensor
 
     Importer = Callable[[Tensor], Any]
-    # A set for the object itself: of the dtypes that its library was seen to keep.
-    Look = Callable[[Any], Any] | set[int] | None
+    # `Kept` for the object itself: the dtypes that its library was seen to keep.
+    Look = Callable[[Any], Any] | Kept | None
     _Row = tuple[str, str, Importer | None, Look]
     # An importer, the namespace that names its library's dtypes, the look, and how long
     # this holds: True for good, False while the importer is the ``from_dlpack`` of the
@@ -22,18 +24,7 @@ if TYPE_CHECKING:
     _Found = tuple[Importer, Any, Look, bool | None]
 
 
-class _Kept(set[int]):
-    """The dtypes that a library was seen to keep, while its importer is the same."""
-
-    by: Any = None
-
-    def seen_by(self, function: Any) -> None:
-        """Start over, for another importer."""
-        self.clear()
-        self.by = function
-
-
-_of_tensorflow, _of_warp, _of_onnxruntime = _Kept(), _Kept(), _Kept()
+_of_tensorflow, _of_warp, _of_onnxruntime = Kept(), Kept(), Kept()
 
 
 def _numpy(tensor: Tensor) -> Any:
@@ -143,8 +134,7 @@ def _pyarrow_fixed_shape(tensor: Tensor) -> Any:
 def _onnxruntime(tensor: Tensor) -> Any:
     own = sys.modules["onnxruntime"].OrtValue.from_dlpack
     function = getattr(own, "__func__", own)
-    if _of_onnxruntime.by is not function:
-        _of_onnxruntime.seen_by(function)
+    _of_onnxruntime.seen_by(function)
     # Of a tensor it would ask for the dtype, by what that prints, to tell bools that
     # are exported as bytes; dlx exports them as bools.
     return own(tensor.__dlpack__())
@@ -157,8 +147,7 @@ def _tensorflow(tensor: Tensor) -> Any:
     # Its kernels crash on memory that is less aligned than its own.
     aligned = tensor.data_ptr % alignment == 0
     function = tf.experimental.dlpack.from_dlpack
-    if _of_tensorflow.by is not function:
-        _of_tensorflow.seen_by(function)
+    _of_tensorflow.seen_by(function)
     # It takes nothing but a capsule, and no newer one.
     capsule = tensor.__dlpack__() if aligned else tensor.__dlpack__(copy=True)
     try:
@@ -186,8 +175,7 @@ def _warp(tensor: Tensor) -> Any:
     if tensor.ndim == 0:
         raise BufferError("an array of Warp has at least one dimension")
     function = sys.modules["warp"].from_dlpack
-    if _of_warp.by is not function:
-        _of_warp.seen_by(function)
+    _of_warp.seen_by(function)
     return function(tensor)
 
 
@@ -207,7 +195,7 @@ def _tinygrad(tensor: Tensor) -> Any:
 # Classes whose package has no ``from_dlpack``, or for which another importer is better,
 # by the names that the classes have: the module and attribute where each is found, its
 # importer (None for the module's own), and a function for a shorter look at what it has
-# made (None where its dtype tells; a set for an importer without settings: nothing but
+# made (None where its dtype tells; `Kept` for an importer without settings: nothing but
 # the dtype of a tensor decides which dtype it makes, so one result for each shows it).
 _JAX: _Row = ("jax", "Array", _jax, None)
 _CLASSES: dict[str, tuple[_Row, ...]] = {
@@ -221,11 +209,11 @@ _CLASSES: dict[str, tuple[_Row, ...]] = {
         ("array_api_strict", "_array_object.Array", None, attrgetter("_array")),
     ),
     "array": (
-        ("mlx.core", "array", None, set()),
+        ("mlx.core", "array", None, Kept()),
         ("warp", "array", _warp, _of_warp),
     ),
     "Tensor": (
-        ("tvm_ffi", "Tensor", None, set()),  # it keeps the struct that it is given
+        ("tvm_ffi", "Tensor", None, Kept()),  # it keeps the struct that it is given
         ("tensorflow", "Tensor", _tensorflow, _of_tensorflow),
         ("tinygrad.tensor", "Tensor", _tinygrad, None),
     ),
@@ -233,8 +221,8 @@ _CLASSES: dict[str, tuple[_Row, ...]] = {
 
 # Classes with a ``from_dlpack``, in place of which another is used: by their names, the
 # modules that have them, the importer, and the dtypes that they keep.
-_BETTER: dict[str, tuple[str, Importer, set[int]]] = {
-    "FixedShapeTensorArray": ("pyarrow", _pyarrow_fixed_shape, set()),
+_BETTER: dict[str, tuple[str, Importer, Kept]] = {
+    "FixedShapeTensorArray": ("pyarrow", _pyarrow_fixed_shape, Kept()),
     "OrtValue": ("onnxruntime", _onnxruntime, _of_onnxruntime),
 }
 
@@ -290,8 +278,8 @@ def _of_package(cls: type) -> _Found | None:
             if module is not None and _found(module, attribute) is base:
                 # A class that a program derives may change, or die.
                 lasts = importer is not None if base is cls else None
-                if importer is None and isinstance(look, set):
-                    look = set()  # what another importer kept shows nothing of this
+                if importer is None and isinstance(look, Kept):
+                    look = Kept()  # what another importer kept shows nothing of this
                 return importer or module.from_dlpack, module, look, lasts
     name = cls.__module__
     while isinstance(name, str) and name:
@@ -344,7 +332,7 @@ def importing(cls: type) -> _Found:
         if not cls.__flags__ & _IMMUTABLE_TYPE:
             return own, None, None, None
         keeps = getattr(modules.get("pyarrow"), name, None) is cls
-        return own, None, set() if keeps else None, True
+        return own, None, Kept() if keeps else None, True
     return importing_by_package(cls)
 
 

@@ -81,7 +81,7 @@ pub(crate) fn lend(
             Some(snapshot) => Ok((snapshot, None)),
             None => of_protocol(x, stream, wanted),
         },
-        Way::Protocol(_) | Way::Undecided | Way::TensorFlow => of_protocol(x, stream, wanted),
+        Way::Protocol(_) | Way::Undecided => of_protocol(x, stream, wanted),
     }
 }
 

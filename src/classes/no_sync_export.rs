@@ -89,12 +89,12 @@ fn fast_export_by_way(
             let (managed, _) = by_way(x, way, stream)?;
             return Ok(Some(FastExport::Managed(managed)));
         }
-        Way::Protocol(kind) => Some(*kind),
+        Way::Protocol(kind) => *kind,
         Way::Jax => match jax::snapshot(x)? {
             Some(snapshot) => return Ok(Some(FastExport::Snapshot(snapshot))),
             None => None,
         },
-        Way::Undecided | Way::TensorFlow => None,
+        Way::Undecided => None,
         Way::Tensor | Way::Mixin => return Ok(None),
     };
     if !any_stream || (matches!(way, Way::Undecided) && forwarded(x)?.is_some()) {
@@ -109,7 +109,7 @@ pub(crate) fn snapshot(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<S
     let managed = match cache::way(x)? {
         Way::Mixin => return snapshot(&innermost(x)?.0, stream),
         Way::Tensor => return ordered(x, stream).cloned(),
-        Way::Protocol(_) | Way::Undecided | Way::Jax | Way::TensorFlow => {
+        Way::Protocol(_) | Way::Undecided | Way::Jax => {
             return by_protocol(x, stream);
         }
         way => by_way(x, &way, stream)?.0,
@@ -124,7 +124,7 @@ fn by_way(x: &Bound<'_, PyAny>, way: &Way, stream: StreamOf<'_>) -> PyResult<Tab
         Way::Numpy => Ok((numpy::export(x)?, None)),
         Way::Tensor => Ok((ordered(x, stream)?.export(false)?, None)),
         Way::Mixin => Python::attach(|_| managed_tensor(&innermost(x)?.0, stream)),
-        Way::Protocol(_) | Way::Undecided | Way::Jax | Way::TensorFlow => from_protocol(x, stream),
+        Way::Protocol(_) | Way::Undecided | Way::Jax => from_protocol(x, stream),
     }
 }
 
@@ -211,9 +211,7 @@ pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<
         Way::Table(table, kind) => from_borrow(x, table, kind.as_ref()),
         Way::Numpy => Ok((numpy::dl_tensor(x)?, None)),
         Way::Tensor => Ok((ordered(x, stream)?.dl_tensor(), None)),
-        Way::Mixin | Way::Protocol(_) | Way::Undecided | Way::Jax | Way::TensorFlow => {
-            Err(lends_nothing(x))
-        }
+        Way::Mixin | Way::Protocol(_) | Way::Undecided | Way::Jax => Err(lends_nothing(x)),
     }
 }
 

@@ -3,13 +3,16 @@
 #![forbid(unsafe_code)]
 
 use std::ops::Deref;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyModule, PySet, PyString, PyTuple, PyType};
+use pyo3::types::{PyModule, PyString, PyTuple, PyType};
 
+use crate::abi::DLDataType;
 use crate::cpython::call::{attribute, call_method_with, call_with};
+use crate::cpython::fork::Lock;
 use crate::cpython::lookup::{is_immutable, lacks};
 use crate::cpython::type_map::TypeMap;
 
@@ -29,7 +32,72 @@ enum Look {
     /// By an import of what this function returns in less time.
     Part(Py<PyAny>),
     /// By an import, once for each dtype: nothing but the dtype of a tensor decides which one is made.
-    Once(Py<PySet>),
+    Once(Py<Kept>),
+}
+
+/// The dtypes that a library was seen to keep, while its importer is the same.
+#[pyclass(frozen)]
+pub(crate) struct Kept {
+    /// Dtypes as numbers, from the first place on; 0, which is none, ends them.
+    dtypes: [AtomicU32; 32],
+    by: Lock<Option<Py<PyAny>>>,
+}
+
+impl Kept {
+    #[inline(always)]
+    pub(super) fn has(&self, dtype: DLDataType) -> bool {
+        let number = number(dtype);
+        let mut known = self.dtypes.iter().map(|each| each.load(Ordering::Relaxed));
+        known
+            .by_ref()
+            .take_while(|&each| each != 0)
+            .any(|each| each == number)
+    }
+
+    /// Notes one; a dtype that finds no place is looked at each time.
+    pub(super) fn add(&self, dtype: DLDataType) {
+        for place in &self.dtypes {
+            let free =
+                place.compare_exchange(0, number(dtype), Ordering::Relaxed, Ordering::Relaxed);
+            if free.is_ok() || free == Err(number(dtype)) {
+                return;
+            }
+        }
+    }
+}
+
+#[pymethods]
+impl Kept {
+    #[new]
+    fn new() -> Self {
+        Self {
+            dtypes: [const { AtomicU32::new(0) }; 32],
+            by: Lock::new(None),
+        }
+    }
+
+    /// Start over, unless ``importer`` is that of the last call.
+    #[pyo3(signature = (importer, /))]
+    fn seen_by(&self, importer: Bound<'_, PyAny>) {
+        let mut by = self.by.lock();
+        if by.as_ref().is_some_and(|by| by.is(&importer)) {
+            return;
+        }
+        let before = by.replace(importer.unbind());
+        for place in &self.dtypes {
+            place.store(0, Ordering::Relaxed);
+        }
+        // Dropping may run Python, so release the lock first.
+        drop(by);
+        drop(before);
+    }
+}
+
+/// A dtype as a number.
+#[inline(always)]
+fn number(DLDataType { code, bits, lanes }: DLDataType) -> u32 {
+    let [low, high] = lanes.to_le_bytes();
+    u32::from_le_bytes([code.0, bits, low, high])
 }
 
 /// Cached importers; classes that find no slot are looked up at each call.
@@ -99,7 +167,7 @@ impl Importer {
             namespace: found.get_item(1)?.unbind(),
             look: match look.is_none() {
                 true => Look::Whole,
-                false => match look.cast_into::<PySet>() {
+                false => match look.cast_into::<Kept>() {
                     Ok(kept) => Look::Once(kept.unbind()),
                     Err(error) => Look::Part(error.into_inner().unbind()),
                 },
@@ -123,10 +191,10 @@ impl Importer {
         self.namespace.bind(py)
     }
 
-    /// The dtypes that the library has been seen to keep, as numbers, if one result for each shows it.
-    pub(crate) fn kept<'py>(&self, py: Python<'py>) -> Option<&Bound<'py, PySet>> {
+    /// The dtypes that the library has been seen to keep, if one result for each shows it.
+    pub(crate) fn kept(&self) -> Option<&Kept> {
         match &self.look {
-            Look::Once(kept) => Some(kept.bind(py)),
+            Look::Once(kept) => Some(kept.get()),
             _ => None,
         }
     }

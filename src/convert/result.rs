@@ -72,13 +72,8 @@ impl Given {
         asked: Option<DLDataType>,
     ) -> PyResult<()> {
         let py = made.py();
-        let kept = importer.kept(py);
-        let DLDataType { code, bits, lanes } = self.dtype;
-        let [low, high] = lanes.to_le_bytes();
-        let number = u32::from_le_bytes([code.0, bits, low, high]);
-        if let Some(kept) = kept
-            && kept.contains(number)?
-        {
+        let kept = importer.kept();
+        if kept.is_some_and(|kept| kept.has(self.dtype)) {
             return Ok(());
         }
         let namespace = importer.namespace(py);
@@ -108,11 +103,15 @@ impl Given {
                     }
                 )))
             }
-            Ok(found) if found == self.dtype => match kept {
-                Some(kept) => kept.add(number),
-                None => Ok(()),
-            },
-            _ => Ok(()),
+            Ok(found) => {
+                if let Some(kept) = kept
+                    && found == self.dtype
+                {
+                    kept.add(found);
+                }
+                Ok(())
+            }
+            Err(_) => Ok(()),
         }
     }
 

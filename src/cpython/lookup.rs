@@ -4,6 +4,7 @@
 use std::sync::OnceLock;
 
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 
@@ -42,6 +43,15 @@ pub(crate) fn lacks(class: &Bound<'_, PyType>, names: &[&Bound<'_, PyString>]) -
     let lacks = |class, name| is_in_type(class, name) == Some(false);
     names.iter().all(|name| lacks(class.as_type_ptr(), name))
         && (meta == root || (looks_alike(meta, root) && names.iter().all(|name| lacks(meta, name))))
+}
+
+/// Whether the attributes of instances are those of `class`: they have no dict, and the usual function looks them up.
+#[cold]
+pub(crate) fn looks_up_by_type(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    let dict: isize = class
+        .getattr(intern!(class.py(), "__dictoffset__"))?
+        .extract()?;
+    Ok(dict == 0 && looks_alike(class.as_type_ptr(), &raw mut ffi::PyBaseObject_Type))
 }
 
 /// Whether both types' instances look up attributes with the same function.

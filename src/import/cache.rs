@@ -6,11 +6,12 @@
 
 #![forbid(unsafe_code)]
 
+use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::adapters::{buffer, jax, numpy, paddle, tensorflow, torch};
-use crate::cpython::lookup::is_static;
+use crate::cpython::lookup::{is_in_type, is_static, looks_up_by_type};
 use crate::cpython::type_map::TypeMap;
 use crate::exchange::Table;
 use crate::exchange::slot::{Slot, is_mixin};
@@ -27,10 +28,8 @@ pub(crate) enum Way {
     Numpy,
     /// From the buffer of a JAX array, else through `__dlpack__`.
     Jax,
-    /// Through `__dlpack__` of a TensorFlow tensor, which names no other object: its `__getattr__` takes longer than that.
-    TensorFlow,
-    /// Through `__dlpack__`, with torch's guards.
-    Protocol(torch::TorchClass),
+    /// Through `__dlpack__`, with torch's guards for torch's tensors; the object names no other one.
+    Protocol(Option<torch::TorchClass>),
     /// As the object that the mixin instance exports.
     Mixin,
     /// The type has no table: the object may name another one that has (rung 2), else `__dlpack__`.
@@ -78,6 +77,7 @@ fn is_undecided(x: &Bound<'_, PyAny>) -> PyResult<bool> {
         && !torch::is_tensor(x)?
         && Table::is_absent(&class)
         && !numpy::is_subclass_of_ndarray(&class)?
+        && !is_static_exporter(&class)
         && !is_own_class(x, &class)?)
 }
 
@@ -85,6 +85,25 @@ fn is_undecided(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 #[inline(always)]
 fn is_own_class(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<bool> {
     Ok(buffer::has(x) && (jax::is_array_class(class)? || tensorflow::is_eager_class(class)?))
+}
+
+/// Whether `class` has `__dlpack__` for as long as the process lives.
+#[inline(always)]
+fn is_static_exporter(class: &Bound<'_, PyType>) -> bool {
+    is_static(class)
+        && is_in_type(class.as_type_ptr(), intern!(class.py(), "__dlpack__")) == Some(true)
+}
+
+/// Whether objects of `class` certainly name no other object (rung 2): they have no attributes but those of the class,
+/// which does not change. TensorFlow's tensors are known to name none; to ask their `__getattr__` takes longer than the
+/// export.
+#[cold]
+fn names_no_other(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    let name = intern!(class.py(), "__dlpack_c_exchange_api__");
+    Ok(tensorflow::is_eager_class(class)?
+        || is_static_exporter(class)
+            && looks_up_by_type(class)?
+            && is_in_type(class.as_type_ptr(), name) == Some(false))
 }
 
 #[inline(never)]
@@ -95,10 +114,10 @@ fn decided(x: &Bound<'_, PyAny>) -> PyResult<Way> {
     }
     let found = find(x, &class)?;
     let stays = match found {
-        Way::Tensor | Way::Jax | Way::TensorFlow => true,
+        Way::Tensor | Way::Jax | Way::Protocol(None) => true,
         Way::Table(_, kind) => kind.is_some() || is_static(&class),
         Way::Numpy => is_static(&class),
-        Way::Protocol(_) | Way::Mixin | Way::Undecided => false,
+        Way::Protocol(Some(_)) | Way::Mixin | Way::Undecided => false,
     };
     if stays {
         CACHE.add(&class, found);
@@ -112,7 +131,7 @@ fn find(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Way> {
     }
     let kind = torch::kind(x)?;
     if let Some(kind @ torch::TorchClass::Subclass) = kind {
-        return Ok(Way::Protocol(kind));
+        return Ok(Way::Protocol(Some(kind)));
     }
     // dlx itself does not import through the tables that it provides to others.
     let provided = |table: &Table| Slot::of_table(table.address).is_some();
@@ -120,10 +139,10 @@ fn find(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Way> {
     Ok(match (table, kind) {
         (Some(table), None) => Way::Table(paddle::guarded(table, class)?, None),
         (Some(table), kind) => Way::Table(table, kind),
-        (None, Some(kind)) => Way::Protocol(kind),
+        (None, Some(kind)) => Way::Protocol(Some(kind)),
         (None, None) if numpy::is_native(x)? => Way::Numpy,
         (None, None) if jax::is_array_class(class)? => Way::Jax,
-        (None, None) if tensorflow::is_eager_class(class)? => Way::TensorFlow,
+        (None, None) if names_no_other(class)? => Way::Protocol(None),
         (None, None) => Way::Undecided,
     })
 }

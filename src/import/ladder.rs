@@ -64,12 +64,12 @@ fn step<'py>(
         Way::Tensor => return from_tensor(x.cast()?, stand_in, request).map(Rung::There),
         Way::Numpy => from_numpy(x, request),
         Way::Table(table, kind) => table::from_table(x, *table, *kind, request),
-        Way::Protocol(kind) => without_table(x, Some(*kind), request),
+        Way::Protocol(Some(kind)) => without_table(x, Some(*kind), request),
         Way::Mixin => {
             let (inner, last) = innermost(x)?;
             return Ok(Rung::Next(inner, Some(last)));
         }
-        way @ (Way::Undecided | Way::Jax | Way::TensorFlow) => {
+        way @ (Way::Undecided | Way::Jax | Way::Protocol(None)) => {
             // What the buffer of a JAX array does not say, `__dlpack__` knows.
             if matches!(way, Way::Jax)
                 && request.is_nothing()
@@ -160,7 +160,7 @@ fn leading(inner: Bound<'_, PyAny>) -> PyResult<Option<Bound<'_, PyAny>>> {
     let way = cache::way(&inner)?;
     let leads = !matches!(
         way,
-        Way::Protocol(_) | Way::Undecided | Way::Numpy | Way::Jax | Way::TensorFlow
+        Way::Protocol(_) | Way::Undecided | Way::Numpy | Way::Jax
     );
     Ok(leads.then_some(inner))
 }
