@@ -28,7 +28,7 @@ FREE_THREADED_BIN := $(FREE_THREADED_VENV)/bin
 export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test quick check fmt heavy lint types bench scaling instructions summary performance gpu wheel \
+.PHONY: help demo test quick check fmt heavy lint types bench scaling instructions pairs summary performance gpu wheel \
 	wheel-abi3t wheel-native wheels ports macos notices nightly ci ci-long ci-beside test-library test-streams \
 	test-truth test-conformance lifetime interop interop-report conformance-report fuzz fuzz-rust faults loom \
 	asan tsan free-threaded free-threaded-races drivers oneapi engines processes gpu-kit docs timeline clean
@@ -117,6 +117,9 @@ scaling: $(VENV)/built $(VENV)/heavy  ## what more arguments, dimensions, types,
 
 instructions: $(VENV)/built $(VENV)/heavy  ## count the instructions of the hot paths; CI compares with them
 	$(BIN)/python benches/instructions.py
+
+pairs: $(VENV)/built $(VENV)/interop  ## count the instructions of conversions between every two libraries
+	PYTHONPATH=tests $(BIN)/python benches/pairs.py
 
 summary: $(VENV)/bin/python  ## make benches/results/summary.json from what was measured into build/results
 	$(BIN)/python benches/summary.py

@@ -15,6 +15,8 @@ from results import RESULTS, Document
 from summary import load
 
 PAGE = PICTURE.with_name("performance.md")
+# The ratio that each pair of libraries should have.
+GOAL = 1.1
 BLOCK = re.compile(r"(<!-- begin (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -148,6 +150,32 @@ def parallel(measured: Document) -> str:
     return growth(measured).replace("; Python ", f"; {gil}, Python ", 1)
 
 
+def pairs(counted: Document) -> str:
+    """Format the ratio of each conversion, and what it would be without dlx's part."""
+    rows = counted["pairs"]
+    consumers = list(dict.fromkeys(name for row in rows.values() for name in row))
+
+    def cell(count: dict[str, int]) -> str:
+        least = count["all"] - count["dlx"]
+        return f"{count['all'] / count['own']:.2f} ({least / count['own']:.2f})"
+
+    lines = [
+        [name, *(cell(row[each]) if each in row else "" for each in consumers)]
+        for name, row in rows.items()
+    ]
+    every = [count for row in rows.values() for count in row.values()]
+    ratios = sorted(count["all"] / count["own"] for count in every)
+    above = sum(ratio > GOAL for ratio in ratios)
+    without = sum(each["all"] - each["dlx"] > GOAL * each["own"] for each in every)
+    versions = ", ".join(f"{k} {v}" for k, v in sorted(counted["versions"].items()))
+    return (
+        f"{versions}.\n\n"
+        + table(["", *consumers], lines)
+        + f"\n{len(every)} pairs, median {ratios[len(every) // 2]:.2f}; {above} are "
+        f"above {GOAL}, {without} of them even without dlx's part.\n"
+    )
+
+
 def blocks() -> dict[str, str]:
     """Return every table of the page, by its name."""
     summary = load()
@@ -158,6 +186,7 @@ def blocks() -> dict[str, str]:
         "instructions": instructions(counted),
         "functions": functions(counted),
         "growth": growth(summary["scaling"]),
+        "pairs": pairs(json.loads((RESULTS / "pairs.json").read_text())),
         "parallel": parallel(summary["free-threads"]),
     }
 

@@ -1,8 +1,8 @@
 """Count the instructions of a call, by single steps of the processor.
 
 Unlike callgrind, which `instructions.py` uses, this emulates nothing, so every library
-runs under it, and at a usual speed but for the call: a step takes about 20 us. Threads that the call starts or waits
-for are not counted.
+runs under it, and at its usual speed but for the call: a step takes about 20 us.
+Threads that the call starts or waits for are not counted.
 """
 
 import ctypes

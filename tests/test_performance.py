@@ -9,9 +9,11 @@ import picture
 import process_picture
 import pytest
 import report
+import steps
 import summary
 from instruction_paths import PATHS
 from results import RESULTS, Document
+from support.python_process import run_python
 
 
 @pytest.fixture
@@ -131,3 +133,20 @@ def test_callees_are_not_counted_as_the_function_that_calls_them() -> None:
         ("/lib/_core.abi3.so", "dlx::a"): 13,
         ("/lib/libc.so.6", "malloc"): 99,
     }
+
+
+def test_steps_count_the_same_for_the_same_call() -> None:
+    """docs/performance.md, Every pair: a count of dlx's part has no noise."""
+    program = f"""
+        import sys
+        sys.path.insert(0, {str(steps.HERE)!r})
+        import dlx, numpy as np, steps
+        tool, a = steps.library(), np.arange(3.0)
+        base = steps.counted(steps.nothing, tool)
+        once = steps.counted(lambda: dlx.from_dlpack(a), tool)
+        both = lambda: (dlx.from_dlpack(a), dlx.from_dlpack(a))
+        assert base.dlx == 0 < once.dlx < once.all - base.all
+        assert steps.counted(lambda: dlx.from_dlpack(a), tool).dlx == once.dlx
+        assert steps.counted(both, tool).dlx == 2 * once.dlx
+    """
+    assert run_python(program) == (0, "", "")
