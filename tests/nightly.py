@@ -3,7 +3,8 @@
     python tests/nightly.py TARGET...
 
 All are run, whichever fail. What they print as `NAME: ok`, `NAME: skipped: REASON` or
-`NAME: FAILED` is listed.
+`NAME: FAILED` is listed, and what pytest counts. A target that is not run now keeps its
+last row.
 """
 
 from __future__ import annotations
@@ -15,14 +16,24 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
+from typing import NamedTuple
 
 REPOSITORY = Path(__file__).parents[1]
-RESULT = re.compile(r".+: (ok|skipped: |FAILED)")
+PAGE = REPOSITORY / "docs/nightly.md"
+RESULT = re.compile(r".+: (ok|skipped: |FAILED)|\d+ (passed|failed)")
+ROW = re.compile(r"\| `make (\S+)` \|.+")
 
 
-def run(target: str) -> tuple[str, list[str]]:
-    """Run one target, and return its row of the table and the results that it said."""
-    start = monotonic()
+class Ran(NamedTuple):
+    """A run of a target: its row of the table, and the results that it said."""
+
+    row: str
+    said: list[str]
+
+
+def run(target: str) -> Ran:
+    """Run one target."""
+    start, began = monotonic(), datetime.now(UTC)
     said = []
     command = ["make", "--no-print-directory", target]
     process = subprocess.Popen(
@@ -34,7 +45,15 @@ def run(target: str) -> tuple[str, list[str]]:
             if RESULT.match(line):
                 said.append(line.strip())
     result = "FAILED" if process.returncode else "ok"
-    return f"| `make {target}` | {result} | {monotonic() - start:.0f} |", said
+    commit = version("git", "-C", str(REPOSITORY), "rev-parse", "--short", "HEAD")
+    fields = (
+        f"`make {target}`",
+        result,
+        f"{monotonic() - start:.0f}",
+        f"{began:%Y-%m-%d %H:%M} UTC",
+        commit,
+    )
+    return Ran(f"| {' | '.join(fields)} |", said)
 
 
 def version(*command: str) -> str:
@@ -42,35 +61,47 @@ def version(*command: str) -> str:
     return subprocess.check_output(command, text=True).splitlines()[0]
 
 
-def write(began: datetime, ran: dict[str, tuple[str, list[str]]]) -> None:
+def earlier() -> dict[str, Ran]:
+    """Read the last run of each target from the page."""
+    if not PAGE.exists():
+        return {}
+    table, *sections = PAGE.read_text().split("\n## make ")
+    said = {}
+    for section in sections:
+        target, *lines = section.splitlines()
+        said[target] = [line.removeprefix("- ") for line in lines if line]
+    return {row[1]: Ran(row[0], said.get(row[1], [])) for row in ROW.finditer(table)}
+
+
+def write(ran: dict[str, Ran]) -> None:
     """Write the page of the targets that have run."""
-    commit = version("git", "-C", str(REPOSITORY), "rev-parse", "--short", "HEAD")
     lines = [
-        "# The last nightly run",
+        "# The last nightly runs",
         "",
         "Written by `make nightly`, which runs what takes too long for `make ci`.",
+        "`make nightly NIGHTLY=asan` runs one target, and leaves the others' rows.",
         "",
-        f"{began:%Y-%m-%d %H:%M} UTC, commit {commit}.",
         f"{version('rustc', '--version')}, CPython {platform.python_version()},",
         f"{version('gcc', '--version')}, {platform.system()} {platform.machine()}.",
         "",
-        "| target | result | seconds |",
-        "|---|---|---|",
-        *(row for row, _ in ran.values()),
+        "| target | result | seconds | when | commit |",
+        "|---|---|---|---|---|",
+        *(each.row for each in ran.values()),
     ]
-    for target, (_, said) in ran.items():
-        lines += ["", f"## make {target}", "", *(f"- {line}" for line in said)]
-    (REPOSITORY / "docs/nightly.md").write_text("\n".join(lines) + "\n")
+    for target, each in ran.items():
+        if each.said:
+            lines += ["", f"## make {target}", "", *(f"- {line}" for line in each.said)]
+    PAGE.write_text("\n".join(lines) + "\n")
 
 
 def main(*targets: str) -> int:
     """Run all, and write the page after each: some take hours, and may be ended."""
-    began = datetime.now(UTC)
-    ran = {}
+    ran, failed = earlier(), False
     for target in targets:
         ran[target] = run(target)
-        write(began, ran)
-    return int(any("| FAILED |" in row for row, _ in ran.values()))
+        failed |= "| FAILED |" in ran[target].row
+        write(ran)
+    return int(failed)
 
 
 if __name__ == "__main__":
