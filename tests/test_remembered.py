@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from ctypes import addressof
-from typing import Any
+from typing import Any, ClassVar
 
 import dlx
 import numpy as np
@@ -210,6 +210,48 @@ class Naming:
     def __dlpack_device__(self) -> Any:
         """Say where that is."""
         return self.own.__dlpack_device__()
+
+
+def hears(self: Any, **keywords: Any) -> Any:
+    """Forward what is asked."""
+    self.asked.append(keywords)
+    return self.inner.__dlpack__(**keywords)
+
+
+def of_its_own(x: Any) -> None:
+    """Give an object a method that hears."""
+    x.__dlpack__ = lambda **keywords: hears(x, **keywords)
+
+
+LEARNING: dict[str, Callable[[Any], None]] = {
+    "its class": lambda x: setattr(type(x), "__dlpack__", hears),
+    "its code": lambda x: setattr(type(x).__dlpack__, "__code__", hears.__code__),
+    "itself": of_its_own,
+}
+
+
+@every_way
+@pytest.mark.parametrize("learn", LEARNING.values(), ids=LEARNING)
+def test_a_method_that_had_not_heard_of_a_keyword_may_learn_it(
+    learn: Callable[[Any], None], take: Callable[[Any], Any]
+) -> None:
+    """R32: what takes no `max_version` is not asked with it; what does, is."""
+
+    class Learning(Forwarder):
+        asked: ClassVar[list[dict[str, Any]]] = []
+
+        def __dlpack__(self, stream: Any = None) -> Any:  # type: ignore[override]
+            """Forward it, unversioned."""
+            self.asked.append({})
+            return self.inner.__dlpack__()
+
+    for _ in range(OFTEN):
+        take(Learning(Producer()))
+    assert Learning.asked == [{}] * OFTEN
+    x = Learning(Producer(flags=DLPACK_FLAG_BITMASK_READ_ONLY))
+    learn(x)
+    assert take(x).readonly
+    assert "max_version" in x.asked[-1]
 
 
 @every_way

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod fast;
+mod old;
 mod order;
 mod question;
 

@@ -11,9 +11,9 @@ use pyo3::types::{PyCapsule, PyDict, PyTuple, PyType};
 use crate::abi::*;
 use crate::adapters::oneapi;
 use crate::copy::request::{elsewhere, is_about_builds};
-use crate::cpython::call::{Keyword, attribute, call, call_method};
+use crate::cpython::call::{Keyword, attribute, call, call_method, call_with};
 use crate::import::hint;
-use crate::import::protocol::not_a_class;
+use crate::import::protocol::{not_a_class, old};
 use crate::types::device;
 use crate::types::error::{caused, type_name};
 
@@ -149,10 +149,27 @@ impl<'py> Question<'_, 'py> {
 #[inline(always)]
 pub(super) fn fast<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyCapsule>> {
     let py = x.py();
+    if let Some(method) = old::method(x)? {
+        return without_keywords(x, &method);
+    }
     match call_method(x, intern!(py, "__dlpack__"), Some(max_version(py)?)) {
         Ok(answer) => of_answer(x, answer),
-        Err(error) => Question::default().call_again(x, error),
+        Err(error) => {
+            let capsule = Question::default().call_again(x, error)?;
+            old::note(x)?;
+            Ok(capsule)
+        }
     }
+}
+
+/// The capsule of `x`, whose `method` takes no `max_version`.
+#[inline(never)]
+fn without_keywords<'py>(
+    x: &Bound<'py, PyAny>,
+    method: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyCapsule>> {
+    let answer = call_with(method, &[]).map_err(|error| failed(x, error))?;
+    of_answer(x, answer)
 }
 
 /// The keyword `max_version`, and the DLPack version that dlx implements.
