@@ -35,6 +35,14 @@ class Described:
         return (1, 0)
 
 
+class Old(Described):
+    """A class from before DLPack 1, such as ONNX Runtime's and Warp's."""
+
+    def __dlpack__(self, stream: object = None) -> object:  # type: ignore[override]
+        """Export the array, unversioned."""
+        return self.array.__dlpack__()
+
+
 def small(libraries: dict[str, ModuleType]) -> Scope:
     """A (3, 4) float32 CPU tensor of each kind: the cost is that of the call."""
     scope: Scope = dict(libraries)
@@ -43,7 +51,7 @@ def small(libraries: dict[str, ModuleType]) -> Scope:
     )
     if np:
         a, a2, a3 = (np.ones((3, 4), np.float32) for _ in range(3))
-        scope |= {"a": a, "a2": a2, "a3": a3, "p": Described(a)}
+        scope |= {"a": a, "a2": a2, "a3": a3, "p": Described(a), "o": Old(a)}
     if torch:
         t, t2, t3 = (torch.ones(3, 4) for _ in range(3))
         t_table = torch.Tensor.__dlpack_c_exchange_api__
