@@ -4,7 +4,7 @@
 //! overwrite (S26 of `docs/safety.md`). What is right is judged in Python.
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -15,6 +15,8 @@ use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::cpython::boundary::{guard, unraisable};
+use crate::tensor::capsule::{CapsuleNames, pointer};
+use crate::tensor::managed::Managed;
 
 /// What lies before the managed tensor of a probe, in memory that is never freed.
 #[repr(C)]
@@ -38,16 +40,26 @@ const FREED: u8 = 0xCB;
 /// What the deleter leaves in the pointers of the struct: no address that can be read.
 const NOWHERE: usize = 0xDEAD_0000_0000_0000;
 
+/// The counter of a probe.
+///
+/// # Safety
+///
+/// `managed` is preceded by a [`Counter`] (S26).
+unsafe fn counter<'a>(managed: *mut c_void) -> &'a Counter {
+    // SAFETY: the caller's promise.
+    let counter = unsafe { managed.cast::<Counter>().sub(1) };
+    // SAFETY: as above; the memory of probes is never freed.
+    unsafe { &*counter }
+}
+
 /// Counts a deletion; the first one overwrites the elements and the pointers of `tensor`.
 ///
 /// # Safety
 ///
 /// `managed` is preceded by a [`Counter`], and `tensor` is part of it (S26).
 unsafe fn deleted(managed: *mut c_void, tensor: *mut DLTensor) {
-    // SAFETY: a counter precedes the struct of every probe (S26).
-    let counter = unsafe { managed.cast::<Counter>().sub(1) };
-    // SAFETY: as above; the memory of probes is never freed.
-    let counter = unsafe { &*counter };
+    // SAFETY: the caller's promise.
+    let counter = unsafe { counter(managed) };
     if counter.deleted.fetch_add(1, Ordering::SeqCst) > 0 {
         return;
     }
@@ -82,62 +94,33 @@ unsafe extern "C" fn delete_unversioned(managed: *mut DLManagedTensor) {
     guard(body, unraisable);
 }
 
-/// The pointer of a capsule that still has `name`.
-///
-/// # Safety
-///
-/// Attached, with a live capsule.
-unsafe fn unused(capsule: *mut ffi::PyObject, name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: the caller's promise.
-    if unsafe { ffi::PyCapsule_IsValid(capsule, name.as_ptr()) } == 0 {
-        return None;
-    }
-    // SAFETY: as above; the name is that of the capsule.
-    Some(unsafe { ffi::PyCapsule_GetPointer(capsule, name.as_ptr()) })
-}
-
-/// Destructor of a probe's capsules: deletes the tensor unless it was consumed (R3, R4).
+/// Destructor of a probe's capsules: counts one that was destroyed before anybody consumed it, and deletes the tensor
+/// (R3, R4).
 unsafe extern "C" fn destroy(capsule: *mut ffi::PyObject) {
     let body = || {
         // SAFETY: CPython's call of a destructor.
-        if let Some(managed) = unsafe { unused(capsule, c"dltensor_versioned") } {
-            let managed = managed.cast::<DLManagedTensorVersioned>();
-            // SAFETY: the capsule owns the probe's struct.
-            let deleter = unsafe { (*managed).deleter };
-            // SAFETY: a counter precedes the struct (S26).
-            unsafe { count_destroyed(managed.cast()) };
-            if let Some(deleter) = deleter {
-                // SAFETY: the capsule is destroyed, and nobody consumed it.
-                unsafe { deleter(managed) };
-            }
-        }
-        // SAFETY: CPython's call of a destructor.
-        if let Some(managed) = unsafe { unused(capsule, c"dltensor") } {
-            let managed = managed.cast::<DLManagedTensor>();
-            // SAFETY: the capsule owns the probe's struct.
-            let deleter = unsafe { (*managed).deleter };
-            // SAFETY: a counter precedes the struct (S26).
-            unsafe { count_destroyed(managed.cast()) };
-            if let Some(deleter) = deleter {
-                // SAFETY: the capsule is destroyed, and nobody consumed it.
-                unsafe { deleter(managed) };
-            }
-        }
+        unsafe { end::<DLManagedTensorVersioned>(capsule) };
+        // SAFETY: as above.
+        unsafe { end::<DLManagedTensor>(capsule) };
     };
     guard(body, unraisable);
 }
 
-/// Counts a capsule that was destroyed before anybody consumed it.
+/// As [`destroy`], of a capsule that still has the name for these structs.
 ///
 /// # Safety
 ///
-/// `managed` is preceded by a [`Counter`] (S26).
-unsafe fn count_destroyed(managed: *mut c_void) {
+/// Attached, with a live capsule of a probe.
+unsafe fn end<M: CapsuleNames>(capsule: *mut ffi::PyObject) {
     // SAFETY: the caller's promise.
-    let counter = unsafe { managed.cast::<Counter>().sub(1) };
-    // SAFETY: as above; the memory of probes is never freed.
-    let counter = unsafe { &*counter };
+    let Some(managed) = (unsafe { pointer::<M>(capsule, M::NAME) }) else {
+        return;
+    };
+    // SAFETY: a counter precedes the struct (S26).
+    let counter = unsafe { counter(managed.as_ptr().cast()) };
     counter.destroyed.fetch_add(1, Ordering::SeqCst);
+    // SAFETY: the capsule owns the probe's struct, is destroyed, and nobody consumed it.
+    drop(unsafe { Managed::from_raw(managed) });
 }
 
 /// What answers the functions of a probe's table; never freed.
