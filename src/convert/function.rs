@@ -2,13 +2,11 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::OnceLock;
-
 use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::adapters::numpy;
-use crate::api::entry::{Function, Name};
+use crate::api::entry::Name;
 use crate::api::fast::of_two::OfTwo;
 use crate::api::from_dlpack::is_tensor;
 use crate::classes::mixin;
@@ -84,12 +82,7 @@ pub(crate) fn py_convert<'py>(
 pub(crate) struct Fast;
 
 impl OfTwo for Fast {
-    const NAME: (&str, Name) = ("convert", Name::Convert);
-    const PARSED: &OnceLock<Function> = {
-        static PARSED: OnceLock<Function> = OnceLock::new();
-        &PARSED
-    };
-
+    const NAME: (&'static str, Name) = ("convert", Name::Convert);
     const LIKE: bool = false;
 
     #[inline(always)]
