@@ -8,8 +8,8 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::abi::*;
 use crate::cpython::interpreter::PythonOwner;
-use crate::stream::usage::Ready;
-use crate::stream::{self, Stream};
+use crate::stream;
+use crate::stream::usage::{Producer, Ready};
 use crate::tensor::buffer::{byte_strides, describe, is_nameable};
 use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::object::Tensor;
@@ -126,16 +126,11 @@ pub(crate) fn of_interface(py: Python<'_>, snapshot: &Snapshot) -> PyResult<Opti
         // A point has no stream. Its producer's stream takes its place, or else dlx's own, which must live as long as
         // the tensor (R151).
         (None, Ready::Point(_)) => {
-            let producer = usage
-                .producer
-                .as_ref()
-                .filter(|producer| producer.is_held());
-            let stream = match producer.and_then(|producer| producer.now()) {
+            let producer = usage.producer.as_ref();
+            let held = producer.filter(|producer| producer.is_held());
+            let stream = match held.and_then(Producer::now) {
                 Some(stream) => stream,
-                None => match stream::set(device) {
-                    Some(stream) => stream,
-                    None => Stream::of_table(stream::current(py, device)?, device),
-                },
+                None => stream::of_thread(py, device)?,
             };
             usage.keep(&stream);
             stream

@@ -6,7 +6,6 @@ use pyo3::prelude::*;
 use super::call::{Call, rows};
 use crate::copy::host;
 use crate::copy::strided::rows::Rows;
-use crate::cpython::interpreter::blocking;
 use crate::driver::Capture;
 use crate::stream;
 use crate::stream::Stream;
@@ -75,11 +74,7 @@ fn fetched(source: &Snapshot, stream: &Stream) -> PyResult<Snapshot> {
 
 /// Refuses a capturing stream: the host would have to wait for it.
 pub(super) fn refuse_capture(stream: &Stream) -> Result<(), Error> {
-    let capture = blocking(|| {
-        let (current, raw) = stream.enter()?;
-        Ok::<_, Error>(current.capture(raw)?)
-    })?;
-    match capture {
+    match stream.capture()? {
         Capture::None => Ok(()),
         _ => Err(Error::refused(format!(
             "stream {} captures a graph, which waiting for a copy to or from the host would end; copy before the \
