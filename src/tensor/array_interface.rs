@@ -10,7 +10,7 @@ use crate::abi::*;
 use crate::cpython::interpreter::PythonOwner;
 use crate::stream;
 use crate::stream::usage::{Producer, Ready};
-use crate::tensor::buffer::{byte_strides, describe, is_nameable};
+use crate::tensor::buffer::{byte_strides, describe, format};
 use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::{Snapshot, Source};
@@ -90,7 +90,7 @@ pub(crate) fn cuda<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<
     if !matches!(device.device_type, kDLCUDA | kDLCUDAManaged) {
         return Err(absent("__cuda_array_interface__", device));
     }
-    if !is_nameable(dtype) {
+    if format(dtype).is_none() {
         return Err(PyBufferError::new_err(format!(
             "__cuda_array_interface__ cannot describe {}; use DLPack",
             dtype::name(dtype)

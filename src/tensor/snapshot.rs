@@ -343,16 +343,10 @@ impl Snapshot {
         layout::is_row_major(self.shape(), self.strides())
     }
 
-    /// [`Self::dl_tensor`], by reference.
-    #[inline(always)]
-    pub(crate) fn as_dl_tensor(&self) -> &DLTensor {
-        self.0.tensor()
-    }
-
     /// A view whose shape and strides point into this snapshot, valid as long as it is (R129).
     #[inline(always)]
-    pub(crate) fn dl_tensor(&self) -> DLTensor {
-        *self.0.tensor()
+    pub(crate) fn dl_tensor(&self) -> &DLTensor {
+        self.0.tensor()
     }
 
     /// Whether the memory is read-only, or may be.

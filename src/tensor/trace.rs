@@ -139,7 +139,7 @@ pub(crate) unsafe fn imported(
         if unsafe { snapshot.wrap_source(wrap) } {
             let flags = snapshot.meta().flags;
             // SAFETY: attached, with an object that is live or NULL.
-            unsafe { tell(way, number, source, snapshot.as_dl_tensor(), flags) };
+            unsafe { tell(way, number, source, snapshot.dl_tensor(), flags) };
         }
     };
     guard(body, unraisable);
@@ -282,7 +282,7 @@ unsafe fn tell(
     let source = unsafe { Bound::from_borrowed_ptr_or_opt(py, source) };
     let shown = (source.as_ref().and_then(Tensor::of)).map(|tensor| tensor.get().described());
     // A copy that was made for the export has another address.
-    let shown = shown.filter(|shown| address_of(shown.as_dl_tensor()) == address_of(tensor));
+    let shown = shown.filter(|shown| address_of(shown.dl_tensor()) == address_of(tensor));
     let parent = shown.and_then(Snapshot::traced).unwrap_or(0);
     let hook = HOOK.load(Ordering::Acquire);
     // SAFETY: attached, so the static's reference is alive, if there is one.
