@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::ffi;
@@ -15,6 +14,7 @@ use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::cpython::boundary::{guard, unraisable};
+use crate::cpython::fork::Lock;
 use crate::tensor::capsule::{CapsuleNames, pointer};
 use crate::tensor::managed::Managed;
 
@@ -128,29 +128,26 @@ static HOOK: AtomicPtr<ffi::PyObject> = AtomicPtr::new(null_mut());
 
 /// Has the hook answer a table function: a code, or an exception to be left behind a success.
 fn answer(function: u8, arguments: [u64; 4]) -> c_int {
-    let body = || {
-        Python::attach(|py| {
-            // SAFETY: attached; the hook is an object that is never freed.
-            let hook = unsafe { Bound::from_borrowed_ptr_or_opt(py, HOOK.load(Ordering::SeqCst)) };
-            let Some(hook) = hook else {
-                PyRuntimeError::new_err("the probe has no hook").restore(py);
+    Python::attach(|py| {
+        // SAFETY: attached; the hook is an object that is never freed.
+        let hook = unsafe { Bound::from_borrowed_ptr_or_opt(py, HOOK.load(Ordering::SeqCst)) };
+        let Some(hook) = hook else {
+            PyRuntimeError::new_err("the probe has no hook").restore(py);
+            return -1;
+        };
+        let [a, b, c, d] = arguments;
+        let answer = match hook.call1((function, a, b, c, d)) {
+            Ok(answer) => answer,
+            Err(error) => {
+                error.restore(py);
                 return -1;
-            };
-            let [a, b, c, d] = arguments;
-            let answer = match hook.call1((function, a, b, c, d)) {
-                Ok(answer) => answer,
-                Err(error) => {
-                    error.restore(py);
-                    return -1;
-                }
-            };
-            answer.extract::<c_int>().unwrap_or_else(|_| {
-                PyErr::from_value(answer).restore(py);
-                0
-            })
+            }
+        };
+        answer.extract::<c_int>().unwrap_or_else(|_| {
+            PyErr::from_value(answer).restore(py);
+            0
         })
-    };
-    guard(body, |_| -1)
+    })
 }
 
 unsafe extern "C" fn allocate(
@@ -196,30 +193,22 @@ unsafe extern "C" fn stream(kind: DLDeviceType, id: i32, out: *mut *mut c_void) 
 #[pyfunction]
 fn table(hook: Py<PyAny>) -> [usize; 5] {
     HOOK.store(hook.into_ptr(), Ordering::SeqCst);
-    let allocate: DLPackManagedTensorAllocator = allocate;
-    let from_object: DLPackManagedTensorFromPyObjectNoSync = from_object;
-    let to_object: DLPackManagedTensorToPyObjectNoSync = to_object;
-    let borrow_object: DLPackDLTensorFromPyObjectNoSync = borrow_object;
-    let stream: DLPackCurrentWorkStream = stream;
     [
-        allocate as usize,
-        from_object as usize,
-        to_object as usize,
-        borrow_object as usize,
-        stream as usize,
+        allocate as DLPackManagedTensorAllocator as usize,
+        from_object as DLPackManagedTensorFromPyObjectNoSync as usize,
+        to_object as DLPackManagedTensorToPyObjectNoSync as usize,
+        borrow_object as DLPackDLTensorFromPyObjectNoSync as usize,
+        stream as DLPackCurrentWorkStream as usize,
     ]
 }
 
 /// The addresses of the deleters for versioned and unversioned structs, and of the destructor of their capsules.
 #[pyfunction]
 fn functions() -> [usize; 3] {
-    let versioned: unsafe extern "C" fn(*mut DLManagedTensorVersioned) = delete_versioned;
-    let unversioned: unsafe extern "C" fn(*mut DLManagedTensor) = delete_unversioned;
-    let destructor: unsafe extern "C" fn(*mut ffi::PyObject) = destroy;
     [
-        versioned as usize,
-        unversioned as usize,
-        destructor as usize,
+        delete_versioned as unsafe extern "C" fn(_) as usize,
+        delete_unversioned as unsafe extern "C" fn(_) as usize,
+        destroy as ffi::PyCapsule_Destructor as usize,
     ]
 }
 
@@ -288,18 +277,17 @@ unsafe extern "C" fn count_error(
 /// The address of an error callback for allocators, which counts its calls in the word that its context points to.
 #[pyfunction]
 fn error_counter() -> usize {
-    let function: SetError = count_error;
-    function as usize
+    count_error as SetError as usize
 }
 
 /// What the deleters of foreign structs were, and how often they were called since.
-static WATCHED: Mutex<BTreeMap<usize, (usize, u64)>> = Mutex::new(BTreeMap::new());
+static WATCHED: Lock<BTreeMap<usize, (usize, u64)>> = Lock::new(BTreeMap::new());
 
 /// Counts a deletion of a foreign struct, and calls its own deleter.
 unsafe extern "C" fn pass_on(managed: *mut c_void) {
     let body = || {
         let own = {
-            let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut watched = WATCHED.lock();
             let Some((own, count)) = watched.get_mut(&(managed as usize)) else {
                 return;
             };
@@ -317,21 +305,19 @@ unsafe extern "C" fn pass_on(managed: *mut c_void) {
 /// Replaces the deleter at the address `field` of a foreign struct by one that counts and then calls it.
 #[pyfunction]
 fn watch(managed: usize, field: usize) {
-    let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut watched = WATCHED.lock();
     let field = field as *mut usize;
     // SAFETY: `dlx.check` passes the address of the field in a live struct that it owns (S26).
     let own = unsafe { field.read() };
     watched.insert(managed, (own, 0));
-    let deleter: unsafe extern "C" fn(*mut c_void) = pass_on;
     // SAFETY: as above.
-    unsafe { field.write(deleter as usize) };
+    unsafe { field.write(pass_on as unsafe extern "C" fn(_) as usize) };
 }
 
 /// How often the deleter of a watched struct was called.
 #[pyfunction]
 fn watched(managed: usize) -> u64 {
-    let watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
-    watched.get(&managed).map_or(0, |(_, count)| *count)
+    WATCHED.lock().get(&managed).map_or(0, |(_, count)| *count)
 }
 
 /// A module of the functions above, made when it is asked for: importing dlx does not pay for it.

@@ -306,14 +306,7 @@ unsafe fn of_tensor(
             }
         }
     }
-    let snapshot = match tensor.snapshot() {
-        Ok(snapshot) if snapshot.usage().is_none() => snapshot,
-        Ok(_) => return None,
-        Err(error) => {
-            Python::try_attach(|_| drop(error));
-            return None;
-        }
-    };
+    let snapshot = tensor.fast_snapshot()?;
     if !versioned || snapshot.has(MAYBE_READ_ONLY) {
         return owned(capsule::of(py, snapshot, None, false));
     }

@@ -147,9 +147,7 @@ impl Given {
         };
         let name = target.name();
         let message = format!("copy=False, but {name} makes a copy of the tensor");
-        let error = copy_refused(py, message);
-        error.set_cause(py, cause);
-        Err(error)
+        Err(caused(py, copy_refused(py, message), cause))
     }
 }
 
