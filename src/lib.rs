@@ -106,24 +106,19 @@ mod _core {
         let table = crate::exchange::publish(py, &crate::exchange::tensor_table::TABLE)?;
         tensor.setattr("__dlpack_c_exchange_api__", table)?;
         module.add("Tensor", tensor)?;
-        module.add(
-            "from_dlpack",
-            crate::api::fast::from_dlpack(&parsed, module)?,
-        )?;
+        crate::api::fast::add_from_dlpack(module, &parsed)?;
         crate::api::fast::set_dlpack(py)?;
         let from_pointer = wrap_pyfunction!(crate::api::from_dlpack::from_pointer, module)?;
         let empty = wrap_pyfunction!(crate::convert::empty::empty, module)?;
         let convert = wrap_pyfunction!(crate::convert::function::py_convert, module)?;
         module.add("plain_convert", &convert)?;
-        let convert = of_two::entry::<Fast>(&convert, module, trace::convert)?;
-        module.add("convert", convert)?;
+        of_two::add_entry::<Fast>(module, &convert, trace::convert)?;
         let dlpack = wrap_pyfunction!(crate::classes::mixin::dlpack, module)?;
         let name = ("dlpack", Name::MixinDlpack);
-        add(module, name, &dlpack, trace::mixin_dlpack)?;
+        add(module, name, &dlpack, None, trace::mixin_dlpack)?;
         let name = ("from_pointer", Name::FromPointer);
-        add(module, name, &from_pointer, trace::from_pointer)?;
-        let empty = of_two::entry::<crate::convert::empty::Fast>(&empty, module, trace::empty)?;
-        module.add("empty", empty)?;
+        add(module, name, &from_pointer, None, trace::from_pointer)?;
+        of_two::add_entry::<crate::convert::empty::Fast>(module, &empty, trace::empty)?;
         module.add("CudaError", crate::types::error::cuda_error_type(py)?)?;
         module.add("CopyRefused", crate::types::error::copy_refused_type(py)?)
     }

@@ -15,7 +15,7 @@ pub(crate) mod usage;
 mod work_stream;
 
 pub(crate) use argument::{Wanted, check_device, named_handle, synchronize, wanted};
-pub(crate) use current::{current, note_producer, of_thread, set, working};
+pub(crate) use current::{current, note_producer, of_thread, working};
 pub(crate) use handle::{
     NO_SYNC, Stream, checked, default, has_streams, no_streams, warn_if_experimental,
 };

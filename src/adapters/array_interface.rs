@@ -142,10 +142,7 @@ fn check_inside(
     if size == 0 {
         return Ok(());
     }
-    let (low, high) = match strides {
-        Some(strides) => layout::span(shape, strides)?,
-        None => (0, size - 1),
-    };
+    let (low, high) = layout::reach(size, shape, strides)?;
     let byte = |element: i64| i128::from(offset) + i128::from(element) * i128::from(item);
     let (start, end) = (byte(low), byte(high) + i128::from(item));
     if start < 0 || end > i128::from(length) {

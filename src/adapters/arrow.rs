@@ -4,7 +4,7 @@ mod schema;
 pub(super) mod stream;
 
 use std::ffi::c_void;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::NonNull;
 use std::slice;
 
 use pyo3::exceptions::PyTypeError;
@@ -255,17 +255,14 @@ fn memory(array: &ArrowArray, dtype: DLDataType) -> Result<(Meta, i64), Error> {
             "the Arrow array has null_count {nulls}; expected 0: DLPack cannot represent nulls"
         )));
     }
-    let tensor = DLTensor {
-        data: data.cast_mut(),
-        device: device::CPU,
-        ndim: 1,
-        dtype,
-        shape: null_mut(),
-        strides: null_mut(),
-        byte_offset: (offset * item) as u64,
-    };
     // Arrow data are immutable.
-    Ok((Meta::of(&tensor, DLPACK_FLAG_BITMASK_READ_ONLY)?, length))
+    let meta = Meta::on_cpu(data.cast_mut(), dtype, DLPACK_FLAG_BITMASK_READ_ONLY);
+    let byte_offset = (offset * item) as u64;
+    let tensor = DLTensor {
+        byte_offset,
+        ..meta.tensor(1)
+    };
+    Ok((Meta::of(&tensor, meta.flags)?, length))
 }
 
 /// The bits set in any of `length` bytes.

@@ -3,7 +3,6 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::hint::black_box;
 
-use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
@@ -14,7 +13,7 @@ use crate::tensor::checked::{Checked, Meta, extents};
 use crate::tensor::held_buffer::Buffer;
 use crate::tensor::snapshot::{Hold, Snapshot, Source};
 use crate::types::dtype::{BYTE, scalar};
-use crate::types::error::{Error, type_name};
+use crate::types::error::{EXCEPTION_SET, Error, broken, failed};
 use crate::types::layout;
 
 impl Buffer {
@@ -31,9 +30,7 @@ impl Buffer {
         if unsafe { ffi::PyObject_GetBuffer(x.as_ptr(), view, flags) } != 0 {
             // SAFETY: the box made above; nothing was exported, so nothing else refers to it.
             drop(unsafe { Box::from_raw(view) });
-            return Err(
-                PyErr::take(x.py()).unwrap_or_else(|| broken(x, "failed without an exception"))
-            );
+            return Err(failed(&x.get_type(), FUNCTION));
         }
         // SAFETY: a box, filled above.
         let buffer = unsafe { Self::filled(view) };
@@ -41,7 +38,7 @@ impl Buffer {
         if unsafe { ffi::PyErr_Occurred() }.is_null() {
             return Ok(buffer);
         }
-        Err(broken(x, "succeeded with an exception set"))
+        Err(broken(&x.get_type(), FUNCTION, EXCEPTION_SET))
     }
 
     /// The format of an element; NULL means bytes.
@@ -118,15 +115,8 @@ impl Buffer {
     }
 }
 
-/// The error for an exporter that breaks the rules; its cause is the exception that is set, if any.
-#[cold]
-fn broken(x: &Bound<'_, PyAny>, how: &str) -> PyErr {
-    let cause = PyErr::take(x.py());
-    let name = type_name(&x.get_type());
-    let error = PyBufferError::new_err(format!("the buffer function of {name} {how}"));
-    error.set_cause(x.py(), cause);
-    error
-}
+/// What error messages call the function of an exporter.
+const FUNCTION: &str = "the buffer function";
 
 /// Whether byte strides are those of contiguous memory in row-major order, also where they carry no meaning.
 fn is_compact(shape: &[i64], strides: &[i64], item: i64) -> bool {
@@ -160,8 +150,7 @@ pub(crate) fn bytes(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
     let (place, length) = (buffer.view().buf, [buffer.view().len as i64]);
     let meta = Meta::on_cpu(place, BYTE, buffer.flags());
     let checked = Checked::new(meta, &length, None)?;
-    let source = Source::Buffer(buffer);
-    Ok(checked.with_usage(source, None))
+    Ok(checked.over(Source::Buffer(buffer)))
 }
 
 /// Whether `x` supports the buffer protocol.

@@ -172,11 +172,7 @@ pub(super) fn dtype(kind: u8, itemsize: i64) -> Option<DLDataType> {
 }
 
 pub(super) fn read_only(yes: bool) -> u64 {
-    if yes {
-        DLPACK_FLAG_BITMASK_READ_ONLY
-    } else {
-        0
-    }
+    u64::from(yes) * DLPACK_FLAG_BITMASK_READ_ONLY
 }
 
 /// The error for an element type that is not accepted.

@@ -23,6 +23,12 @@ pub(crate) fn is_array_class(class: &Bound<'_, PyType>) -> PyResult<bool> {
     Ok(own.is_some_and(|own| own.is(class)))
 }
 
+/// Whether `x` is an array of JAX, also a tracer. Does not import JAX.
+pub(crate) fn is_array(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let array = loaded_class(intern!(x.py(), "jax"), intern!(x.py(), "Array"))?;
+    Ok(array.is_some_and(|array| x.is_instance(&array).unwrap_or(false)))
+}
+
 /// The tensor of an array of that class; `None` for what only `__dlpack__` can describe or refuse: bfloat16 and others
 /// that a buffer cannot name, and arrays that are empty, deleted, sharded, on another device or not row-major.
 ///

@@ -25,8 +25,8 @@ use crate::cpython::modules::loaded_class;
 use crate::tensor::checked::{Checked, Meta, extents};
 use crate::tensor::managed::{self, ManagedVersioned, Offer};
 use crate::tensor::snapshot::{Snapshot, Source};
+use crate::types::dtype;
 use crate::types::error::Error;
-use crate::types::{device, dtype};
 
 pub(crate) use fast::{fast, fast_if_array};
 pub(crate) use make::{array, of_tensor};
@@ -255,13 +255,7 @@ fn read<R>(
         // ml_dtypes stores one element per byte.
         flags |= DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
     }
-    let meta = Meta {
-        data: array.data.cast(),
-        byte_offset: 0,
-        device: device::CPU,
-        dtype,
-        flags,
-    };
+    let meta = Meta::on_cpu(array.data.cast(), dtype, flags);
     let checked = Checked::new(meta, shape, Some(strides))?;
     Ok(make(checked, shape, strides)?)
 }

@@ -4,10 +4,9 @@
 //! overwrite (S26 of `docs/safety.md`). What is right is judged in Python.
 
 use std::collections::BTreeMap;
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::ffi;
@@ -15,6 +14,9 @@ use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::cpython::boundary::{guard, unraisable};
+use crate::cpython::fork::Lock;
+use crate::tensor::capsule::{CapsuleNames, pointer};
+use crate::tensor::managed::Managed;
 
 /// What lies before the managed tensor of a probe, in memory that is never freed.
 #[repr(C)]
@@ -38,16 +40,26 @@ const FREED: u8 = 0xCB;
 /// What the deleter leaves in the pointers of the struct: no address that can be read.
 const NOWHERE: usize = 0xDEAD_0000_0000_0000;
 
+/// The counter of a probe.
+///
+/// # Safety
+///
+/// `managed` is preceded by a [`Counter`] (S26).
+unsafe fn counter<'a>(managed: *mut c_void) -> &'a Counter {
+    // SAFETY: the caller's promise.
+    let counter = unsafe { managed.cast::<Counter>().sub(1) };
+    // SAFETY: as above; the memory of probes is never freed.
+    unsafe { &*counter }
+}
+
 /// Counts a deletion; the first one overwrites the elements and the pointers of `tensor`.
 ///
 /// # Safety
 ///
 /// `managed` is preceded by a [`Counter`], and `tensor` is part of it (S26).
 unsafe fn deleted(managed: *mut c_void, tensor: *mut DLTensor) {
-    // SAFETY: a counter precedes the struct of every probe (S26).
-    let counter = unsafe { managed.cast::<Counter>().sub(1) };
-    // SAFETY: as above; the memory of probes is never freed.
-    let counter = unsafe { &*counter };
+    // SAFETY: the caller's promise.
+    let counter = unsafe { counter(managed) };
     if counter.deleted.fetch_add(1, Ordering::SeqCst) > 0 {
         return;
     }
@@ -82,62 +94,33 @@ unsafe extern "C" fn delete_unversioned(managed: *mut DLManagedTensor) {
     guard(body, unraisable);
 }
 
-/// The pointer of a capsule that still has `name`.
-///
-/// # Safety
-///
-/// Attached, with a live capsule.
-unsafe fn unused(capsule: *mut ffi::PyObject, name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: the caller's promise.
-    if unsafe { ffi::PyCapsule_IsValid(capsule, name.as_ptr()) } == 0 {
-        return None;
-    }
-    // SAFETY: as above; the name is that of the capsule.
-    Some(unsafe { ffi::PyCapsule_GetPointer(capsule, name.as_ptr()) })
-}
-
-/// Destructor of a probe's capsules: deletes the tensor unless it was consumed (R3, R4).
+/// Destructor of a probe's capsules: counts one that was destroyed before anybody consumed it, and deletes the tensor
+/// (R3, R4).
 unsafe extern "C" fn destroy(capsule: *mut ffi::PyObject) {
     let body = || {
         // SAFETY: CPython's call of a destructor.
-        if let Some(managed) = unsafe { unused(capsule, c"dltensor_versioned") } {
-            let managed = managed.cast::<DLManagedTensorVersioned>();
-            // SAFETY: the capsule owns the probe's struct.
-            let deleter = unsafe { (*managed).deleter };
-            // SAFETY: a counter precedes the struct (S26).
-            unsafe { count_destroyed(managed.cast()) };
-            if let Some(deleter) = deleter {
-                // SAFETY: the capsule is destroyed, and nobody consumed it.
-                unsafe { deleter(managed) };
-            }
-        }
-        // SAFETY: CPython's call of a destructor.
-        if let Some(managed) = unsafe { unused(capsule, c"dltensor") } {
-            let managed = managed.cast::<DLManagedTensor>();
-            // SAFETY: the capsule owns the probe's struct.
-            let deleter = unsafe { (*managed).deleter };
-            // SAFETY: a counter precedes the struct (S26).
-            unsafe { count_destroyed(managed.cast()) };
-            if let Some(deleter) = deleter {
-                // SAFETY: the capsule is destroyed, and nobody consumed it.
-                unsafe { deleter(managed) };
-            }
-        }
+        unsafe { end::<DLManagedTensorVersioned>(capsule) };
+        // SAFETY: as above.
+        unsafe { end::<DLManagedTensor>(capsule) };
     };
     guard(body, unraisable);
 }
 
-/// Counts a capsule that was destroyed before anybody consumed it.
+/// As [`destroy`], of a capsule that still has the name for these structs.
 ///
 /// # Safety
 ///
-/// `managed` is preceded by a [`Counter`] (S26).
-unsafe fn count_destroyed(managed: *mut c_void) {
+/// Attached, with a live capsule of a probe.
+unsafe fn end<M: CapsuleNames>(capsule: *mut ffi::PyObject) {
     // SAFETY: the caller's promise.
-    let counter = unsafe { managed.cast::<Counter>().sub(1) };
-    // SAFETY: as above; the memory of probes is never freed.
-    let counter = unsafe { &*counter };
+    let Some(managed) = (unsafe { pointer::<M>(capsule, M::NAME) }) else {
+        return;
+    };
+    // SAFETY: a counter precedes the struct (S26).
+    let counter = unsafe { counter(managed.as_ptr().cast()) };
     counter.destroyed.fetch_add(1, Ordering::SeqCst);
+    // SAFETY: the capsule owns the probe's struct, is destroyed, and nobody consumed it.
+    drop(unsafe { Managed::from_raw(managed) });
 }
 
 /// What answers the functions of a probe's table; never freed.
@@ -145,29 +128,26 @@ static HOOK: AtomicPtr<ffi::PyObject> = AtomicPtr::new(null_mut());
 
 /// Has the hook answer a table function: a code, or an exception to be left behind a success.
 fn answer(function: u8, arguments: [u64; 4]) -> c_int {
-    let body = || {
-        Python::attach(|py| {
-            // SAFETY: attached; the hook is an object that is never freed.
-            let hook = unsafe { Bound::from_borrowed_ptr_or_opt(py, HOOK.load(Ordering::SeqCst)) };
-            let Some(hook) = hook else {
-                PyRuntimeError::new_err("the probe has no hook").restore(py);
+    Python::attach(|py| {
+        // SAFETY: attached; the hook is an object that is never freed.
+        let hook = unsafe { Bound::from_borrowed_ptr_or_opt(py, HOOK.load(Ordering::SeqCst)) };
+        let Some(hook) = hook else {
+            PyRuntimeError::new_err("the probe has no hook").restore(py);
+            return -1;
+        };
+        let [a, b, c, d] = arguments;
+        let answer = match hook.call1((function, a, b, c, d)) {
+            Ok(answer) => answer,
+            Err(error) => {
+                error.restore(py);
                 return -1;
-            };
-            let [a, b, c, d] = arguments;
-            let answer = match hook.call1((function, a, b, c, d)) {
-                Ok(answer) => answer,
-                Err(error) => {
-                    error.restore(py);
-                    return -1;
-                }
-            };
-            answer.extract::<c_int>().unwrap_or_else(|_| {
-                PyErr::from_value(answer).restore(py);
-                0
-            })
+            }
+        };
+        answer.extract::<c_int>().unwrap_or_else(|_| {
+            PyErr::from_value(answer).restore(py);
+            0
         })
-    };
-    guard(body, |_| -1)
+    })
 }
 
 unsafe extern "C" fn allocate(
@@ -213,30 +193,22 @@ unsafe extern "C" fn stream(kind: DLDeviceType, id: i32, out: *mut *mut c_void) 
 #[pyfunction]
 fn table(hook: Py<PyAny>) -> [usize; 5] {
     HOOK.store(hook.into_ptr(), Ordering::SeqCst);
-    let allocate: DLPackManagedTensorAllocator = allocate;
-    let from_object: DLPackManagedTensorFromPyObjectNoSync = from_object;
-    let to_object: DLPackManagedTensorToPyObjectNoSync = to_object;
-    let borrow_object: DLPackDLTensorFromPyObjectNoSync = borrow_object;
-    let stream: DLPackCurrentWorkStream = stream;
     [
-        allocate as usize,
-        from_object as usize,
-        to_object as usize,
-        borrow_object as usize,
-        stream as usize,
+        allocate as DLPackManagedTensorAllocator as usize,
+        from_object as DLPackManagedTensorFromPyObjectNoSync as usize,
+        to_object as DLPackManagedTensorToPyObjectNoSync as usize,
+        borrow_object as DLPackDLTensorFromPyObjectNoSync as usize,
+        stream as DLPackCurrentWorkStream as usize,
     ]
 }
 
 /// The addresses of the deleters for versioned and unversioned structs, and of the destructor of their capsules.
 #[pyfunction]
 fn functions() -> [usize; 3] {
-    let versioned: unsafe extern "C" fn(*mut DLManagedTensorVersioned) = delete_versioned;
-    let unversioned: unsafe extern "C" fn(*mut DLManagedTensor) = delete_unversioned;
-    let destructor: unsafe extern "C" fn(*mut ffi::PyObject) = destroy;
     [
-        versioned as usize,
-        unversioned as usize,
-        destructor as usize,
+        delete_versioned as unsafe extern "C" fn(_) as usize,
+        delete_unversioned as unsafe extern "C" fn(_) as usize,
+        destroy as ffi::PyCapsule_Destructor as usize,
     ]
 }
 
@@ -305,18 +277,17 @@ unsafe extern "C" fn count_error(
 /// The address of an error callback for allocators, which counts its calls in the word that its context points to.
 #[pyfunction]
 fn error_counter() -> usize {
-    let function: SetError = count_error;
-    function as usize
+    count_error as SetError as usize
 }
 
 /// What the deleters of foreign structs were, and how often they were called since.
-static WATCHED: Mutex<BTreeMap<usize, (usize, u64)>> = Mutex::new(BTreeMap::new());
+static WATCHED: Lock<BTreeMap<usize, (usize, u64)>> = Lock::new(BTreeMap::new());
 
 /// Counts a deletion of a foreign struct, and calls its own deleter.
 unsafe extern "C" fn pass_on(managed: *mut c_void) {
     let body = || {
         let own = {
-            let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut watched = WATCHED.lock();
             let Some((own, count)) = watched.get_mut(&(managed as usize)) else {
                 return;
             };
@@ -334,21 +305,19 @@ unsafe extern "C" fn pass_on(managed: *mut c_void) {
 /// Replaces the deleter at the address `field` of a foreign struct by one that counts and then calls it.
 #[pyfunction]
 fn watch(managed: usize, field: usize) {
-    let mut watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut watched = WATCHED.lock();
     let field = field as *mut usize;
     // SAFETY: `dlx.check` passes the address of the field in a live struct that it owns (S26).
     let own = unsafe { field.read() };
     watched.insert(managed, (own, 0));
-    let deleter: unsafe extern "C" fn(*mut c_void) = pass_on;
     // SAFETY: as above.
-    unsafe { field.write(deleter as usize) };
+    unsafe { field.write(pass_on as unsafe extern "C" fn(_) as usize) };
 }
 
 /// How often the deleter of a watched struct was called.
 #[pyfunction]
 fn watched(managed: usize) -> u64 {
-    let watched = WATCHED.lock().unwrap_or_else(PoisonError::into_inner);
-    watched.get(&managed).map_or(0, |(_, count)| *count)
+    WATCHED.lock().get(&managed).map_or(0, |(_, count)| *count)
 }
 
 /// A module of the functions above, made when it is asked for: importing dlx does not pay for it.

@@ -33,10 +33,21 @@ pub(crate) enum Name {
     MixinDlpack,
 }
 
-/// A definition, the function that it has, and the one that it has while a trace is on.
+/// A definition, and its functions.
 pub(super) struct Entry {
     definition: AtomicPtr<ffi::PyMethodDef>,
-    functions: OnceLock<[Function; 2]>,
+    functions: OnceLock<Functions>,
+}
+
+/// The functions of an entry.
+#[derive(Clone, Copy)]
+pub(super) struct Functions {
+    /// PyO3's, for the calls that a fast entry does not answer.
+    pub(super) parsed: Function,
+    /// The one that CPython calls: a fast entry, or PyO3's.
+    pub(super) plain: Function,
+    /// The one that it calls while a trace is on.
+    pub(super) traced: Function,
 }
 
 static ENTRIES: [Entry; 6] = [const {
@@ -49,8 +60,12 @@ static ENTRIES: [Entry; 6] = [const {
 /// Exchanges the functions of all entries for those of a trace, or back.
 pub(super) fn trace(on: bool) {
     for entry in &ENTRIES {
-        if let Some([plain, traced]) = entry.functions.get() {
-            entry.exchange(if on { *traced } else { *plain });
+        if let Some(functions) = entry.functions.get() {
+            entry.exchange(if on {
+                functions.traced
+            } else {
+                functions.plain
+            });
         }
     }
 }
@@ -61,9 +76,9 @@ impl Entry {
         &ENTRIES[name as usize]
     }
 
-    /// The function that the entry has unless a trace is on.
-    pub(super) fn plain(&self) -> Option<Function> {
-        self.functions.get().map(|[plain, _]| *plain)
+    /// The functions of the entry, which are there once it is registered.
+    pub(super) fn functions(&self) -> Option<&Functions> {
+        self.functions.get()
     }
 
     /// Lets CPython call `function` from now on. It reads the field at each call, so each call site sees it.
@@ -128,50 +143,49 @@ impl<'a, 'py> Builtin<'a, 'py> {
     }
 }
 
-/// A method definition with the signature and docstring of `parsed`; leaked, because CPython keeps a pointer to it.
+/// A method definition with the signature and docstring of `documented`; leaked, because CPython keeps a pointer to it.
 pub(super) fn definition(
-    parsed: &Bound<'_, PyAny>,
+    documented: &Bound<'_, PyAny>,
     name: (&str, Name),
-    function: Function,
-    traced: Function,
+    functions: Functions,
 ) -> PyResult<*mut ffi::PyMethodDef> {
     let (name, entry) = (name.0, Entry::of(name.1));
-    let signature: String = parsed.getattr("__text_signature__")?.extract()?;
-    let text: String = parsed.getattr("__doc__")?.extract()?;
+    let signature: String = documented.getattr("__text_signature__")?.extract()?;
+    let text: String = documented.getattr("__doc__")?.extract()?;
     let doc = CString::new(format!("{name}{signature}\n--\n\n{text}"))?;
     let definition = Box::leak(Box::new(ffi::PyMethodDef {
         ml_name: CString::new(name)?.into_raw(),
         ml_meth: ffi::PyMethodDefPointer {
-            PyCFunctionFastWithKeywords: function,
+            PyCFunctionFastWithKeywords: functions.plain,
         },
         ml_flags: FLAGS,
         ml_doc: doc.into_raw(),
     }));
-    entry.functions.get_or_init(|| [function, traced]);
+    entry.functions.get_or_init(|| functions);
     entry.definition.store(definition, Ordering::Release);
     Ok(definition)
 }
 
-/// The builtin function of a definition.
-pub(super) fn builtin<'py>(
-    definition: *mut ffi::PyMethodDef,
-    module: &Bound<'py, PyModule>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let (receiver, name) = (module.as_ptr(), module.name()?);
-    // SAFETY: attached; the leaked definition has the flags of its function, and the receiver and the name are live
-    // objects, the name a string.
-    let function = unsafe { ffi::PyCFunction_NewEx(definition, receiver, name.as_ptr()) };
-    // SAFETY: a new reference, or NULL with an exception.
-    unsafe { Bound::from_owned_ptr_or_err(module.py(), function) }
-}
-
-/// Adds a function of PyO3 to the module, with a definition of dlx's: CPython calls the same C function.
+/// Adds a function of PyO3 to the module, with a definition of dlx's: CPython calls `plain`, or the same C function.
 pub(crate) fn add(
     module: &Bound<'_, PyModule>,
     name: (&'static str, Name),
-    parsed: &Bound<'_, PyCFunction>,
+    pyo3: &Bound<'_, PyCFunction>,
+    plain: Option<Function>,
     traced: Function,
 ) -> PyResult<()> {
-    let definition = definition(parsed, name, behind(parsed)?, traced)?;
-    module.add(name.0, builtin(definition, module)?)
+    let parsed = behind(pyo3)?;
+    let functions = Functions {
+        parsed,
+        plain: plain.unwrap_or(parsed),
+        traced,
+    };
+    let definition = definition(pyo3, name, functions)?;
+    let (receiver, module_name) = (module.as_ptr(), module.name()?);
+    // SAFETY: attached; the leaked definition has the flags of its function, and the receiver and the name are live
+    // objects, the name a string.
+    let function = unsafe { ffi::PyCFunction_NewEx(definition, receiver, module_name.as_ptr()) };
+    // SAFETY: a new reference, or NULL with an exception.
+    let function = unsafe { Bound::from_owned_ptr_or_err(module.py(), function) }?;
+    module.add(name.0, function)
 }

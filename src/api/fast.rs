@@ -7,7 +7,6 @@ pub(crate) mod of_two;
 
 use std::ptr::{NonNull, null_mut};
 use std::slice;
-use std::sync::OnceLock;
 
 use pyo3::ffi;
 use pyo3::intern;
@@ -16,7 +15,7 @@ use pyo3::types::{PyBool, PyCFunction, PyTuple};
 
 use crate::abi::{DLManagedTensorVersioned, DLPACK_MAJOR_VERSION};
 use crate::adapters::numpy;
-use crate::api::entry::{Entry, Function, Name, behind, builtin, definition};
+use crate::api::entry::{Entry, Functions, Name, add, behind, definition};
 use crate::api::trace;
 use crate::copy::request::Request;
 use crate::cpython::boundary::{counted, guard, raised};
@@ -29,33 +28,13 @@ use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::{device, dtype};
 
-static FROM_DLPACK: OnceLock<Function> = OnceLock::new();
-static DLPACK: OnceLock<Function> = OnceLock::new();
-
-/// The entry `from_dlpack`, to be registered in place of `parsed`.
-pub(crate) fn from_dlpack<'py>(
-    parsed: &Bound<'py, PyCFunction>,
-    module: &Bound<'py, PyModule>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let definition = definition(
-        parsed,
-        ("from_dlpack", Name::FromDlpack),
-        called,
-        trace::from_dlpack,
-    )?;
-    registered(parsed, module, definition, &FROM_DLPACK)
-}
-
-/// The function of `definition` in `module`, which leaves to `parsed` what it does not answer.
-fn registered<'py>(
-    parsed: &Bound<'py, PyCFunction>,
-    module: &Bound<'py, PyModule>,
-    definition: *mut ffi::PyMethodDef,
-    place: &OnceLock<Function>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let behind = behind(parsed)?;
-    place.get_or_init(|| behind);
-    builtin(definition, module)
+/// Adds the entry `from_dlpack` in place of PyO3's function.
+pub(crate) fn add_from_dlpack(
+    module: &Bound<'_, PyModule>,
+    pyo3: &Bound<'_, PyCFunction>,
+) -> PyResult<()> {
+    let name = ("from_dlpack", Name::FromDlpack);
+    add(module, name, pyo3, Some(called), trace::from_dlpack)
 }
 
 /// Installs the entry `__dlpack__` on the class `Tensor`.
@@ -63,15 +42,13 @@ pub(crate) fn set_dlpack(py: Python<'_>) -> PyResult<()> {
     // Only a bound method reveals its C function.
     let sample = Tensor::new(py, Snapshot::allocate(&[0], dtype::BYTE, 0)?)?;
     let (class, name) = (sample.get_type(), intern!(py, "__dlpack__"));
-    let behind = behind(&sample.getattr(name)?)?;
-    DLPACK.get_or_init(|| behind);
-    let parsed = class.getattr(name)?;
-    let definition = definition(
-        &parsed,
-        ("__dlpack__", Name::Dlpack),
-        exported,
-        trace::dlpack,
-    )?;
+    let functions = Functions {
+        parsed: behind(&sample.getattr(name)?)?,
+        plain: exported,
+        traced: trace::dlpack,
+    };
+    let entry = ("__dlpack__", Name::Dlpack);
+    let definition = definition(&class.getattr(name)?, entry, functions)?;
     // SAFETY: attached; the class is live, and the leaked definition has the flags of `exported`.
     let method = unsafe { ffi::PyDescr_NewMethod(class.as_type_ptr(), definition) };
     // SAFETY: a new reference, or NULL with an exception.
@@ -122,7 +99,7 @@ unsafe fn asked(
         }
     }
     // SAFETY: the caller's promise, passed on unchanged.
-    unsafe { parse(&FROM_DLPACK, module, arguments, count, keywords) }
+    unsafe { parse(Name::FromDlpack, module, arguments, count, keywords) }
 }
 
 /// What the keywords `device` and `copy` ask for, if they are spelled as usual: by interned names, with `"cpu"` and a
@@ -227,7 +204,7 @@ unsafe fn as_asked(
     let copies = request.copy == Some(true);
     if !copies && numpy::is_ndarray(&x) {
         // An array is on the CPU, and no copy. Called by the pointer, the entry is compiled once.
-        let plain = Entry::of(Name::FromDlpack).plain()?;
+        let plain = Entry::of(Name::FromDlpack).functions()?.plain;
         // SAFETY: the caller's promise, without the keywords.
         return Some(unsafe { plain(module, arguments, 1, null_mut()) });
     }
@@ -294,7 +271,7 @@ unsafe extern "C" fn exported(
         }
     }
     // SAFETY: the caller's promise, passed on unchanged.
-    unsafe { parse(&DLPACK, tensor, arguments, count, keywords) }
+    unsafe { parse(Name::Dlpack, tensor, arguments, count, keywords) }
 }
 
 /// The capsule of a tensor without streams, for the usual keywords; `None` for any other call.
@@ -329,14 +306,7 @@ unsafe fn of_tensor(
             }
         }
     }
-    let snapshot = match tensor.snapshot() {
-        Ok(snapshot) if snapshot.usage().is_none() => snapshot,
-        Ok(_) => return None,
-        Err(error) => {
-            Python::try_attach(|_| drop(error));
-            return None;
-        }
-    };
+    let snapshot = tensor.fast_snapshot()?;
     if !versioned || snapshot.has(MAYBE_READ_ONLY) {
         return owned(capsule::of(py, snapshot, None, false));
     }
@@ -365,15 +335,15 @@ fn major(version: &Bound<'_, PyAny>) -> Option<i64> {
 /// As for [`called`].
 #[cold]
 unsafe fn parse(
-    parsed: &OnceLock<Function>,
+    name: Name,
     receiver: *mut ffi::PyObject,
     arguments: *const *mut ffi::PyObject,
     count: ffi::Py_ssize_t,
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    match parsed.get() {
+    match Entry::of(name).functions() {
         // SAFETY: it has the calling convention of the entry (S20), and gets the entry's own arguments.
-        Some(parsed) => unsafe { parsed(receiver, arguments, count, keywords) },
+        Some(functions) => unsafe { (functions.parsed)(receiver, arguments, count, keywords) },
         // Unreachable: the function is stored before its entry is registered.
         None => null_mut(),
     }

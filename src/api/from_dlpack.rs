@@ -196,16 +196,11 @@ pub(crate) fn from_pointer<'py>(
     let device = device.map_or(Ok(device::CPU), Device::of)?;
     let ptr: usize = number(ptr, "ptr", "an address")?;
     let (shape, strides) = dimensions(shape, strides)?;
+    let flags = u64::from(readonly) * DLPACK_FLAG_BITMASK_READ_ONLY;
+    let data = std::ptr::with_exposed_provenance_mut(ptr);
     let meta = Meta {
-        data: std::ptr::with_exposed_provenance_mut(ptr),
-        byte_offset: 0,
         device,
-        dtype: DType::of(dtype)?,
-        flags: if readonly {
-            DLPACK_FLAG_BITMASK_READ_ONLY
-        } else {
-            0
-        },
+        ..Meta::on_cpu(data, DType::of(dtype)?, flags)
     };
     let usage = match stream::wanted(stream, device)? {
         Wanted::Stream(stream) => Some(StreamUsage::ready_after(stream)),

@@ -85,6 +85,12 @@ pub(crate) fn lend(
     }
 }
 
+/// As [`lend`], the memory alone, for which no stream waits.
+pub(crate) fn lend_unordered(x: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
+    let no_order = stream::NO_SYNC.into_pyobject(x.py())?.into_any();
+    Ok(lend(x, None, Some(&no_order))?.0)
+}
+
 /// What [`lend`] would lend of a plain torch tensor on the CPU with row-major elements, which the caller holds; `None` for
 /// all others, and where `lend` might refuse.
 #[inline(always)]

@@ -49,9 +49,9 @@ unsafe fn plain(
     count: ffi::Py_ssize_t,
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    match Entry::of(name).plain() {
+    match Entry::of(name).functions() {
         // SAFETY: the caller's promise; both have the same calling convention (S20).
-        Some(plain) => unsafe { plain(receiver, arguments, count, keywords) },
+        Some(functions) => unsafe { (functions.plain)(receiver, arguments, count, keywords) },
         // Unreachable: an entry without a function has no twin.
         None => null_mut(),
     }

@@ -7,9 +7,9 @@ use pyo3::prelude::*;
 
 use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
 use crate::adapters::torch;
-use crate::api::lent::lend;
+use crate::api::lent::lend_unordered;
 use crate::copy::request::Request;
-use crate::exchange::slot::{innermost, is_mixin};
+use crate::exchange::slot::inner_of;
 use crate::import::cache::{self, Way};
 use crate::import::ladder::from_dlpack;
 use crate::stream::usage::Release;
@@ -68,15 +68,6 @@ pub(crate) fn refusal(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Opt
     )))
 }
 
-/// What a mixin instance exports, or `x` itself.
-fn inner_of<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    if is_mixin(&x.get_type()) {
-        Ok(innermost(x)?.0)
-    } else {
-        Ok(x.clone())
-    }
-}
-
 /// The name of the class of `x`, if its library calls it immutable although its exports do not say so.
 fn immutable(x: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
     if let Some(Way::Tensor | Way::Numpy | Way::Table(_, Some(_))) = cache::remembered(x) {
@@ -120,14 +111,12 @@ pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
 #[pyfunction]
 #[pyo3(signature = (x, /))]
 pub(crate) fn written<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let py = x.py();
-    let no_order = stream::NO_SYNC.into_pyobject(py)?.into_any();
-    let (lent, _) = lend(x, None, Some(&no_order))?;
+    let lent = lend_unordered(x)?;
     if !lent.has(MAYBE_READ_ONLY) {
         writable(x, lent, "out")?;
         return Ok(x.clone());
     }
     // Another export may have other flags, so return the very export that was checked.
     let snapshot = writable(x, from_dlpack(x, &Request::NOTHING)?, "out")?;
-    Ok(Tensor::new(py, snapshot)?.into_any())
+    Ok(Tensor::new(x.py(), snapshot)?.into_any())
 }

@@ -10,14 +10,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 
 use crate::api::from_dlpack::is_plain;
-use crate::api::lent::lend;
+use crate::api::lent::lend_unordered;
 use crate::convert::function::{convert, convert_detached};
 use crate::convert::source::Options;
 use crate::cpython::boundary::counted;
 use crate::cpython::call::{call_by_tuple, vectorcall};
 use crate::cpython::type_map::TypeMap;
 use crate::cpython::vector::{Arguments, ByVector, Entry, class, entry};
-use crate::stream;
 use crate::types::{device, dtype};
 
 /// A map from the types that a function meets to values. Types that find no slot are asked each time.
@@ -62,17 +61,12 @@ impl Types {
 #[pyo3(signature = (x, /))]
 pub(crate) fn placed<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>> {
     let py = x.py();
-    let no_order = stream::NO_SYNC.into_pyobject(py)?.into_any();
-    let (snapshot, _) = lend(x, None, Some(&no_order))?;
+    let snapshot = lend_unordered(x)?;
     let meta = snapshot.meta();
-    let dimensions = (
-        PyTuple::new(py, snapshot.shape())?,
-        PyTuple::new(py, snapshot.strides())?,
-    );
     (
         meta.data.addr(),
-        dimensions.0,
-        dimensions.1,
+        PyTuple::new(py, snapshot.shape())?,
+        PyTuple::new(py, snapshot.strides())?,
         dtype::name(meta.dtype).to_string(),
         device::name(meta.device).to_string(),
     )

@@ -137,7 +137,7 @@ fn by_table<'py>(
         }
         Input::Tensor { tensor, fresh } => {
             let snapshot = tensor.get().snapshot()?;
-            given = Given::of(&snapshot.dl_tensor());
+            given = Given::of(snapshot.dl_tensor());
             table.import(class, snapshot.offer(fresh)?)
         }
     };
@@ -182,7 +182,7 @@ impl Input<'_> {
             Self::Tensor { tensor, .. } => {
                 let snapshot = tensor.get().snapshot()?;
                 let (shape, strides) = (snapshot.shape(), snapshot.strides());
-                misfit(&snapshot.dl_tensor(), snapshot.meta().flags, shape, strides)
+                misfit(snapshot.dl_tensor(), snapshot.meta().flags, shape, strides)
             }
         })
     }
@@ -228,7 +228,7 @@ pub(super) fn to_function<'py>(
     let function = importer.function(py);
     let mut tensor = source.into_tensor(py)?;
     let mut snapshot = tensor.get().snapshot()?.clone();
-    if is_misaligned(&snapshot.dl_tensor()) {
+    if is_misaligned(snapshot.dl_tensor()) {
         let why = format!("{} {MISALIGNED}", target.name());
         tensor = Input::copied(py, asked, &snapshot, On::Current, &why)?.into_tensor(py)?;
         snapshot = tensor.get().snapshot()?.clone();
@@ -239,7 +239,7 @@ pub(super) fn to_function<'py>(
         tensor = Tensor::new(py, snapshot.writable()?)?;
         readonly = false;
     }
-    let given = Given::of(&snapshot.dl_tensor());
+    let given = Given::of(snapshot.dl_tensor());
     let mut made = call_with(function, &[tensor.as_any()]);
     let refused = |error: &PyErr| is_refusal(py, error);
     if made.as_ref().is_err_and(refused) && snapshot.has(MAYBE_READ_ONLY) {

@@ -2,14 +2,12 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::OnceLock;
-
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyModule, PyTuple, PyType};
 
 use crate::abi::*;
-use crate::api::entry::{Function, Name};
+use crate::api::entry::Name;
 use crate::api::fast::of_two::OfTwo;
 use crate::classes::mixin;
 use crate::convert::function::convert;
@@ -87,11 +85,7 @@ pub(crate) fn empty<'py>(
 pub(crate) struct Fast;
 
 impl OfTwo for Fast {
-    const NAME: (&str, Name) = ("empty", Name::Empty);
-    const PARSED: &OnceLock<Function> = {
-        static PARSED: OnceLock<Function> = OnceLock::new();
-        &PARSED
-    };
+    const NAME: (&'static str, Name) = ("empty", Name::Empty);
     const LIKE: bool = true;
 
     fn call<'py>(

@@ -2,13 +2,11 @@
 
 #![forbid(unsafe_code)]
 
-use std::sync::OnceLock;
-
 use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::adapters::numpy;
-use crate::api::entry::{Function, Name};
+use crate::api::entry::Name;
 use crate::api::fast::of_two::OfTwo;
 use crate::api::from_dlpack::is_tensor;
 use crate::classes::mixin;
@@ -18,7 +16,7 @@ use crate::convert::target::{Target, Via};
 use crate::copy::request::Request;
 use crate::cpython::call::{attribute, call, call_method_with};
 use crate::cpython::lookup::is_subtype;
-use crate::exchange::slot::{innermost, is_mixin};
+use crate::exchange::slot::inner_of;
 use crate::import::ladder::from_dlpack;
 use crate::stream;
 use crate::tensor::object::Tensor;
@@ -84,12 +82,7 @@ pub(crate) fn py_convert<'py>(
 pub(crate) struct Fast;
 
 impl OfTwo for Fast {
-    const NAME: (&str, Name) = ("convert", Name::Convert);
-    const PARSED: &OnceLock<Function> = {
-        static PARSED: OnceLock<Function> = OnceLock::new();
-        &PARSED
-    };
-
+    const NAME: (&'static str, Name) = ("convert", Name::Convert);
     const LIKE: bool = false;
 
     #[inline(always)]
@@ -116,11 +109,7 @@ pub(crate) fn convert_detached<'py>(
 
 /// What `x.detach()` returns, or `x` itself if it has no such method; of a mixin instance, what it exports is asked.
 fn detached<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    let inner = if is_mixin(&x.get_type()) {
-        innermost(x)?.0
-    } else {
-        x.clone()
-    };
+    let inner = inner_of(x)?;
     // What is no tensor may mean something else by that name, as files do.
     if !is_tensor(&inner)? {
         return Ok(x.clone());
@@ -219,11 +208,10 @@ fn make<'py>(
             deliver::to_table(source, target, table, asked, py)
         }
         Via::Function(found) => {
-            let source = if asked.is_nothing() && numpy::is_ndarray(x) {
-                let fast = numpy::fast_if_array(x);
-                Input::holding(py, fast.map_or_else(|| numpy::snapshot(x), Ok)?, true)?
-            } else {
-                Input::of(x, asked, |device| stream::current(py, device), false)?
+            let fast = asked.is_nothing().then(|| numpy::fast_if_array(x));
+            let source = match fast.flatten() {
+                Some(snapshot) => Input::holding(py, snapshot, true)?,
+                None => Input::of(x, asked, |device| stream::current(py, device), false)?,
             };
             deliver::to_function(source, target, found, asked)
         }

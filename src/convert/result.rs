@@ -10,12 +10,11 @@ use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use crate::abi::{DLDataType, DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor};
-use crate::adapters::numpy;
+use crate::adapters::{jax, numpy};
 use crate::convert::importer::Importer;
 use crate::convert::target::Target;
 use crate::copy::request::Request;
 use crate::cpython::call::attribute;
-use crate::cpython::modules::loaded_class;
 use crate::import::ladder::from_dlpack;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::dtype::{self, DType};
@@ -90,8 +89,7 @@ impl Given {
         match found {
             Err(error) if is_urgent(py, &error) => Err(error),
             Ok(found) if found != self.dtype && Some(found) != asked => {
-                let jax = loaded_class(intern!(py, "jax"), intern!(py, "Array"))?;
-                let is_jax = jax.map_or(Ok(false), |jax| made.is_instance(&jax))?;
+                let is_jax = jax::is_array(made)?;
                 let (name, given, found) =
                     (target.name(), dtype::name(self.dtype), dtype::name(found));
                 Err(PyBufferError::new_err(format!(
@@ -148,9 +146,7 @@ impl Given {
         };
         let name = target.name();
         let message = format!("copy=False, but {name} makes a copy of the tensor");
-        let error = copy_refused(py, message);
-        error.set_cause(py, cause);
-        Err(error)
+        Err(caused(py, copy_refused(py, message), cause))
     }
 }
 

@@ -3,7 +3,6 @@
 //! A copy to a device runs on the requested stream, else on dlx's current one, a copy to the host on the source's own
 //! stream. It waits for whatever its source waits for. Nothing is started that would invalidate a graph capture.
 
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 use pyo3::prelude::*;
@@ -13,7 +12,7 @@ use crate::copy::host;
 use crate::copy::strided::rows::Rows;
 use crate::driver;
 use crate::stream;
-use crate::stream::usage::{Ready, StreamUsage};
+use crate::stream::usage::StreamUsage;
 use crate::stream::{Stream, Wanted};
 use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::device_memory::DeviceMemory;
@@ -164,11 +163,6 @@ pub(crate) fn copied(
     }
 }
 
-/// The flags of a copy of `source`.
-fn flags(source: &Snapshot) -> u64 {
-    DLPACK_FLAG_BITMASK_IS_COPIED | source.meta().flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED
-}
-
 /// Host to device.
 ///
 /// Waits for the stream: unless the memory is pageable, the device reads it until then, and the caller may change or
@@ -193,20 +187,12 @@ fn up(py: Python<'_>, source: &Snapshot, there: DLDevice, on: On) -> PyResult<Sn
         // wait.
         unsafe { call.make(&stream, true) }?;
     }
-    let ready = if lent {
-        Ready::Now
+    let usage = if lent {
+        StreamUsage::default()
     } else {
-        Ready::After(stream)
+        StreamUsage::ready_after(stream)
     };
-    Ok(of_memory(
-        source,
-        memory,
-        there,
-        StreamUsage {
-            ready,
-            ..StreamUsage::default()
-        },
-    )?)
+    Ok(of_memory(source, memory, there, usage)?)
 }
 
 /// The copy of `source` in `memory`.
@@ -217,7 +203,14 @@ fn of_memory(
     usage: StreamUsage,
 ) -> Result<Snapshot, Error> {
     let dtype = source.meta().dtype;
-    over(source.shape(), dtype, flags(source), there, memory, usage)
+    over(
+        source.shape(),
+        dtype,
+        host::flags(source),
+        there,
+        memory,
+        usage,
+    )
 }
 
 /// A compact row-major tensor over `memory`.
@@ -254,25 +247,23 @@ pub(crate) fn empty(shape: &[i64], dtype: DLDataType, device: DLDevice) -> Resul
     }
 }
 
+/// The usage of memory that was allocated and written on `stream`.
+fn usage(stream: Stream, lent: bool, there: DLDevice) -> Result<StreamUsage, Error> {
+    if lent {
+        StreamUsage::ready_now_on(stream, there)
+    } else {
+        Ok(StreamUsage::ready_after(stream))
+    }
+}
+
 /// An uninitialized tensor on a device, ready for dlx's current stream.
 ///
 /// # Errors
 ///
 /// As for [`DeviceMemory::new`].
-pub(crate) fn allocate(
-    shape: &[i64],
-    dtype: DLDataType,
-    there: DLDevice,
-) -> Result<Snapshot, Error> {
-    let stream = stream::working(there)?;
-    let lent = !stream.is_kept();
-    let meta = Meta::on_cpu(NonNull::dangling().as_ptr(), dtype, 0);
-    let size = Checked::new(meta, shape, None)?.size;
-    let memory = DeviceMemory::new(layout::nbytes(size, dtype, false), &stream, lent)?;
-    let usage = if lent {
-        StreamUsage::ready_now_on(stream, there)?
-    } else {
-        StreamUsage::ready_after(stream)
-    };
-    over(shape, dtype, 0, there, memory, usage)
+fn allocate(shape: &[i64], dtype: DLDataType, there: DLDevice) -> Result<Snapshot, Error> {
+    let (stream, lent) = On::Current.stream(there)?;
+    let Checked { size, meta, .. } = Checked::planned(shape, dtype, there)?;
+    let memory = DeviceMemory::new(layout::nbytes(size, meta.bits()), &stream, lent)?;
+    over(shape, dtype, 0, there, memory, usage(stream, lent, there)?)
 }

@@ -7,10 +7,9 @@ use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::copy::strided::{Dimension, Walk, copy_bits, in_bytes};
-use crate::tensor::checked::Meta;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::Error;
-use crate::types::{device, dtype, layout};
+use crate::types::{device, layout};
 
 /// Copies up to this size stay attached: detaching would cost as much.
 const ATTACHED: i64 = 32 << 10;
@@ -45,10 +44,18 @@ pub(crate) fn compact(py: Python<'_>, source: &Snapshot) -> PyResult<Snapshot> {
     Ok(copied?)
 }
 
+/// The flags of a copy of `source`.
+pub(super) fn flags(source: &Snapshot) -> u64 {
+    DLPACK_FLAG_BITMASK_IS_COPIED | source.meta().flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED
+}
+
+/// Memory on the CPU for a copy of `source`.
+pub(super) fn room(source: &Snapshot) -> Result<Snapshot, Error> {
+    Snapshot::allocate(source.shape(), source.meta().dtype, flags(source))
+}
+
 fn copy(source: &Snapshot) -> Result<Snapshot, Error> {
-    let Meta { dtype, flags, .. } = source.meta();
-    let flags = DLPACK_FLAG_BITMASK_IS_COPIED | flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
-    let copied = Snapshot::allocate(source.shape(), dtype, flags)?;
+    let copied = room(source)?;
     if source.size() > 0 {
         fill(source, copied.meta().data.cast());
     }
@@ -58,14 +65,14 @@ fn copy(source: &Snapshot) -> Result<Snapshot, Error> {
 /// Writes the elements of a non-empty `source` in row-major order to `to`, which has room for them.
 fn fill(source: &Snapshot, to: *mut u8) {
     let from = source.meta().data.cast::<u8>().cast_const();
-    let bits = i64::from(dtype::bits(source.meta().dtype));
-    let packed = bits % 8 != 0 && !source.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
+    let bits = i64::from(source.meta().bits());
+    let packed = bits % 8 != 0;
     if source.is_row_major() {
         // One contiguous run of bytes, whatever the dtype.
         let bytes = Dimension::new(source.nbytes(), 1, 1);
         return walk(&Walk::new(vec![bytes], 1), from, to, source.nbytes());
     }
-    let item = if packed { 1 } else { (bits + 7) / 8 };
+    let item = if packed { 1 } else { bits / 8 };
     let whole = Walk::new(dimensions(source, item), item);
     if packed {
         if let Some(bytes) = in_bytes(&whole, bits) {

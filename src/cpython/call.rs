@@ -40,7 +40,7 @@ struct Functions {
 }
 
 /// `PY_VECTORCALL_ARGUMENTS_OFFSET`: the callee may temporarily overwrite the first argument's slot.
-const ARGUMENTS_OFFSET: usize = 1 << (usize::BITS - 1);
+pub(super) const ARGUMENTS_OFFSET: usize = 1 << (usize::BITS - 1);
 
 /// The functions, looked up once.
 fn functions() -> Functions {
@@ -68,12 +68,8 @@ pub(crate) fn attribute<'py>(
         return x.getattr_opt(name);
     };
     let mut found = null_mut();
-    let stop = Stop;
-    // SAFETY: both objects are live, the thread is attached, and `found` is a local. An unwind other than a panic stops
-    // in `stop`.
-    let answer = unsafe { get(x.as_ptr(), name.as_ptr(), &mut found) };
-    std::mem::forget(stop);
-    match answer {
+    // SAFETY: both objects are live, the thread is attached, and `found` is a local.
+    match stopping(|| unsafe { get(x.as_ptr(), name.as_ptr(), &mut found) }) {
         0 => Ok(None),
         // SAFETY: a new reference, or NULL with an exception.
         _ => unsafe { Bound::from_owned_ptr_or_err(x.py(), found) }.map(Some),
@@ -92,10 +88,8 @@ pub(crate) fn computed<'py>(
     let get = black_box(ffi::PyObject_GetAttr as Get);
     // SAFETY: the same function with the same ABI, except for unwinding.
     let get = unsafe { transmute::<Get, GetUnwinding>(get) };
-    let stop = Stop;
-    // SAFETY: both objects are live and the thread is attached; an unwind other than a panic stops in `stop`.
-    let found = unsafe { get(x.as_ptr(), name.as_ptr()) };
-    std::mem::forget(stop);
+    // SAFETY: both objects are live and the thread is attached.
+    let found = stopping(|| unsafe { get(x.as_ptr(), name.as_ptr()) });
     // SAFETY: a new reference, or NULL with an exception.
     unsafe { Bound::from_owned_ptr_or_err(x.py(), found) }
 }
@@ -146,18 +140,10 @@ pub(crate) fn call_method<'py>(
         None => (null_mut(), null_mut()),
     };
     let mut arguments = [x.as_ptr(), value];
-    let stop = Stop;
+    let (arguments, count) = (arguments.as_mut_ptr(), 1 | ARGUMENTS_OFFSET);
     // SAFETY: the name, the receiver and one value per keyword are live, the thread is attached, and the array is a
-    // local that may be written to. An unwind other than a panic stops in `stop`.
-    let result = unsafe {
-        vectorcall(
-            name.as_ptr(),
-            arguments.as_mut_ptr(),
-            1 | ARGUMENTS_OFFSET,
-            names,
-        )
-    };
-    std::mem::forget(stop);
+    // local that may be written to.
+    let result = stopping(|| unsafe { vectorcall(name.as_ptr(), arguments, count, names) });
     // SAFETY: a new reference, or NULL with an exception.
     unsafe { Bound::from_owned_ptr_or_err(x.py(), result) }
 }
@@ -189,20 +175,12 @@ pub(crate) fn vectorcall<'py>(
     let Some(vectorcall) = functions().vectorcall else {
         return Err(PySystemError::new_err("CPython has no PyObject_Vectorcall"));
     };
-    let first = arguments.as_mut_ptr().wrapping_add(1);
-    let stop = Stop;
+    let first = arguments.as_mut_ptr().wrapping_add(1).cast();
+    let count = positional | ARGUMENTS_OFFSET;
+    let names = names.map_or(null_mut(), Bound::as_ptr);
     // SAFETY: the function, the arguments and one of them for each name are live, the thread is attached, and there is
-    // a place before them that may be written to; a `Bound` is the pointer to its object. An unwind other than a panic
-    // stops in `stop`.
-    let result = unsafe {
-        vectorcall(
-            function.as_ptr(),
-            first.cast(),
-            positional | ARGUMENTS_OFFSET,
-            names.map_or(null_mut(), Bound::as_ptr),
-        )
-    };
-    std::mem::forget(stop);
+    // a place before them that may be written to; a `Bound` is the pointer to its object.
+    let result = stopping(|| unsafe { vectorcall(function.as_ptr(), first, count, names) });
     // SAFETY: a new reference, or NULL with an exception.
     unsafe { Bound::from_owned_ptr_or_err(function.py(), result) }
 }
@@ -253,12 +231,10 @@ fn by_pointers<'py>(
         *place = argument.as_ptr();
         count += 1;
     }
-    let start = all[1..].as_mut_ptr();
-    let stop = Stop;
-    // SAFETY: the function or the name, and `count` arguments, are live, the thread is attached, and there is a place
-    // before them that may be written to. An unwind other than a panic stops in `stop`.
-    let result = unsafe { vectorcall(first.as_ptr(), start, count | ARGUMENTS_OFFSET, null_mut()) };
-    std::mem::forget(stop);
+    let (start, count) = (all[1..].as_mut_ptr(), count | ARGUMENTS_OFFSET);
+    // SAFETY: the function or the name, and as many arguments, are live, the thread is attached, and there is a place
+    // before them that may be written to.
+    let result = stopping(|| unsafe { vectorcall(first.as_ptr(), start, count, null_mut()) });
     // SAFETY: a new reference, or NULL with an exception.
     unsafe { Bound::from_owned_ptr_or_err(first.py(), result) }
 }
@@ -295,13 +271,19 @@ pub(crate) fn call_by_tuple<'py>(
     // SAFETY: the same function with the same ABI, except for unwinding.
     let call = unsafe { transmute::<Call, CallUnwinding>(call) };
     let keywords = keywords.map_or(null_mut(), Bound::as_ptr);
-    let stop = Stop;
-    // SAFETY: the objects are live (NULL means no keywords) and the thread is attached; an unwind other than a panic
-    // stops in `stop`.
-    let result = unsafe { call(function.as_ptr(), arguments.as_ptr(), keywords) };
-    std::mem::forget(stop);
+    // SAFETY: the objects are live (NULL means no keywords) and the thread is attached.
+    let result = stopping(|| unsafe { call(function.as_ptr(), arguments.as_ptr(), keywords) });
     // SAFETY: a new reference, or NULL with an exception.
     unsafe { Bound::from_owned_ptr_or_err(function.py(), result) }
+}
+
+/// Runs a call of CPython. An unwind out of it, other than a panic, stops here.
+#[inline(always)]
+fn stopping<R>(call: impl FnOnce() -> R) -> R {
+    let stop = Stop;
+    let made = call();
+    std::mem::forget(stop);
+    made
 }
 
 /// Parks a thread that is being force-unwound.

@@ -146,11 +146,7 @@ pub(crate) fn one_interpreter(_: Python<'_>) -> PyResult<()> {
 /// Runs a release of Python references, on any thread: attached, with the pending exception saved, or not at all once
 /// the interpreter has begun to exit (S5, Python references).
 pub(crate) fn give_up(release: impl FnOnce(Python<'_>)) {
-    attach_uncounted(|py| {
-        let _pending = Pending::save(py);
-        release(py);
-        report_raised(py);
-    });
+    attach_uncounted(|py| quietly(py, || release(py)));
 }
 
 /// Runs `body` attached, on any thread; returns `None` once the interpreter has begun to exit.

@@ -13,6 +13,7 @@ use pyo3::pyclass::boolean_struct::True;
 use pyo3::types::{PyTuple, PyType};
 
 use crate::cpython::boundary::{guard, panic_message, raised};
+use crate::cpython::call::ARGUMENTS_OFFSET;
 use crate::cpython::derived;
 use crate::cpython::symbol::symbol;
 
@@ -98,7 +99,7 @@ unsafe fn call<'py, T: ByVector>(
     let names = NonNull::new(names).map(|names| unsafe { Borrowed::from_ptr(py, names.as_ptr()) });
     // SAFETY: the caller passes a tuple.
     let names = names.map(|names| unsafe { names.cast_unchecked::<PyTuple>() });
-    let count = (count & !OFFSET) + names.as_ref().map_or(0, |names| names.len());
+    let count = (count & !ARGUMENTS_OFFSET) + names.as_ref().map_or(0, |names| names.len());
     let values = match count {
         0 => &[],
         // SAFETY: so many live objects, which the caller holds during the call, and a `Borrowed` is the pointer to one.
@@ -107,9 +108,6 @@ unsafe fn call<'py, T: ByVector>(
     let names = names.as_deref();
     object.get().call(py, Arguments { values, names })
 }
-
-/// `PY_VECTORCALL_ARGUMENTS_OFFSET`.
-const OFFSET: usize = 1 << (usize::BITS - 1);
 
 /// `Py_TPFLAGS_HAVE_VECTORCALL`, since CPython 3.8; in the stable ABI since 3.12.
 const BY_VECTOR: c_ulong = 1 << 11;

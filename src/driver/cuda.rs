@@ -15,7 +15,6 @@ use crate::cpython::fork::Lock;
 
 const CU_EVENT_DISABLE_TIMING: c_uint = 2;
 const CUDA_ERROR_NOT_READY: c_int = 600;
-const CUDA_ERROR_STREAM_CAPTURE_IMPLICIT: c_int = 906;
 const CU_MEMORYTYPE_HOST: c_uint = 1;
 const CU_MEMORYTYPE_UNIFIED: c_uint = 4;
 const CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: c_int = 9;
@@ -214,29 +213,23 @@ impl Driver for Cuda {
 
     fn capture(&self, stream: RawStream) -> Result<Capture, Error> {
         let mut status = 0;
-        match call!(self, cuStreamIsCapturing(stream.as_ptr(), &mut status)) {
-            Ok(()) => {}
-            Err(error) if error.code() == Some(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT) => {
-                return Ok(Capture::Implicit);
-            }
-            Err(error) => return Err(error),
-        }
-        if let Some(capture) = Capture::of_status(status) {
-            return Ok(capture);
-        }
-        let mut id = 0;
-        call!(
-            self,
-            cuStreamGetCaptureInfo(
-                stream.as_ptr(),
-                &mut status,
-                &mut id,
-                null_mut(),
-                null_mut(),
-                null_mut(),
-            )
-        )?;
-        Ok(Capture::Active(id))
+        let mut ask = || call!(self, cuStreamIsCapturing(stream.as_ptr(), &mut status));
+        let answer = ask();
+        Capture::of(answer, status, || {
+            let (mut status, mut id) = (0, 0);
+            call!(
+                self,
+                cuStreamGetCaptureInfo(
+                    stream.as_ptr(),
+                    &mut status,
+                    &mut id,
+                    null_mut(),
+                    null_mut(),
+                    null_mut(),
+                )
+            )?;
+            Ok(id)
+        })
     }
 
     fn exchange_capture_mode(&self, mode: i32) -> Result<i32, Error> {

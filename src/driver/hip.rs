@@ -10,7 +10,6 @@ use super::library::{call, check_fork, functions, initialized, load, once, symbo
 
 const HIP_EVENT_DISABLE_TIMING: c_uint = 2;
 const HIP_ERROR_NOT_READY: c_int = 600;
-const HIP_ERROR_STREAM_CAPTURE_IMPLICIT: c_int = 906;
 /// `hipMemcpyDefault`: the direction is inferred from the addresses.
 const HIP_MEMCPY_DEFAULT: c_int = 4;
 /// `HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL`.
@@ -200,22 +199,16 @@ impl Driver for Hip {
 
     fn capture(&self, stream: RawStream) -> Result<Capture, Error> {
         let mut status = 0;
-        match call!(self, hipStreamIsCapturing(stream.as_ptr(), &mut status)) {
-            Ok(()) => {}
-            Err(error) if error.code() == Some(HIP_ERROR_STREAM_CAPTURE_IMPLICIT) => {
-                return Ok(Capture::Implicit);
-            }
-            Err(error) => return Err(error),
-        }
-        if let Some(capture) = Capture::of_status(status) {
-            return Ok(capture);
-        }
-        let mut id = 0;
-        call!(
-            self,
-            hipStreamGetCaptureInfo(stream.as_ptr(), &mut status, &mut id)
-        )?;
-        Ok(Capture::Active(id))
+        let mut ask = || call!(self, hipStreamIsCapturing(stream.as_ptr(), &mut status));
+        let answer = ask();
+        Capture::of(answer, status, || {
+            let (mut status, mut id) = (0, 0);
+            call!(
+                self,
+                hipStreamGetCaptureInfo(stream.as_ptr(), &mut status, &mut id)
+            )?;
+            Ok(id)
+        })
     }
 
     fn exchange_capture_mode(&self, mode: i32) -> Result<i32, Error> {

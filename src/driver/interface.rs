@@ -46,12 +46,20 @@ pub(crate) enum Capture {
 }
 
 impl Capture {
-    /// The meaning of a `CUstreamCaptureStatus`; `None` for an active capture, whose id must be queried.
-    pub(super) fn of_status(status: i32) -> Option<Self> {
-        match status {
-            0 => Some(Self::None),
-            1 => None,
-            _ => Some(Self::Invalidated),
+    /// The meaning of an answer and its status, of both runtimes; `id` asks for that of an active capture.
+    pub(super) fn of(
+        answer: Result<(), Error>,
+        status: i32,
+        id: impl FnOnce() -> Result<u64, Error>,
+    ) -> Result<Self, Error> {
+        /// `CUDA_ERROR_STREAM_CAPTURE_IMPLICIT`, and HIP's.
+        const CAPTURE_IMPLICIT: i32 = 906;
+        match (answer, status) {
+            (Err(error), _) if error.code() == Some(CAPTURE_IMPLICIT) => Ok(Self::Implicit),
+            (Err(error), _) => Err(error),
+            (Ok(()), 0) => Ok(Self::None),
+            (Ok(()), 1) => Ok(Self::Active(id()?)),
+            (Ok(()), _) => Ok(Self::Invalidated),
         }
     }
 }

@@ -6,7 +6,6 @@ use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -21,7 +20,7 @@ use crate::stream::WorkStream;
 use crate::tensor::checked::{Checked, Meta, dimensions, is_exact, is_fast};
 use crate::tensor::managed::{Managed, ManagedVersioned};
 use crate::tensor::snapshot::{Snapshot, Source};
-use crate::types::error::{Error, forgotten, type_name};
+use crate::types::error::{EXCEPTION_SET, Error, broken, failed, forgotten};
 use crate::types::layout::MAX_NDIM;
 
 /// A foreign table of major version 1 that can export.
@@ -332,22 +331,3 @@ pub(crate) fn header_in(
 
 const FROM_PY: &str = "managed_tensor_from_py_object_no_sync";
 const BORROW: &str = "dltensor_from_py_object_no_sync";
-
-/// The exception that a failing function set.
-#[cold]
-fn failed(class: &Bound<'_, PyType>, function: &str) -> PyErr {
-    PyErr::take(class.py())
-        .unwrap_or_else(|| broken(class, function, "failed without an exception"))
-}
-
-const EXCEPTION_SET: &str = "succeeded with an exception set";
-
-/// The error for a table that breaks R123; its cause is the exception that is set, if any.
-#[cold]
-fn broken(class: &Bound<'_, PyType>, function: &str, how: &str) -> PyErr {
-    let cause = PyErr::take(class.py());
-    let name = type_name(class);
-    let error = PyBufferError::new_err(format!("{function} of {name} {how}"));
-    error.set_cause(class.py(), cause);
-    error
-}

@@ -206,7 +206,7 @@ unsafe fn borrow_py_object<E: Exchange>(
     let fast_borrow = || {
         // SAFETY: the caller keeps the object alive for the call (S2).
         let object = unsafe { Borrowed::from_ptr_or_opt(py, py_object.cast()) }?;
-        let tensor = exchange.fast_borrow(&object)?.dl_tensor();
+        let tensor = *exchange.fast_borrow(&object)?.dl_tensor();
         // SAFETY: `out` is the caller's place for the result (S2).
         unsafe { out.write(tensor) };
         Some(())

@@ -19,7 +19,7 @@ mod origin;
 mod traced;
 
 pub(crate) use origin::{
-    Hooks, MAX_HOPS, Origin, endless, innermost, is_mixin, is_root, lends_nothing, lent,
+    Hooks, MAX_HOPS, Origin, endless, inner_of, innermost, is_mixin, is_root, lends_nothing, lent,
     names_devices, nested, root_or,
 };
 

@@ -75,15 +75,6 @@ impl ExchangeType for Tensors {
     }
 }
 
-/// A new tensor in dlx's own memory.
-pub(crate) fn allocate(
-    shape: &[i64],
-    dtype: DLDataType,
-    device: DLDevice,
-) -> Result<ManagedVersioned, Error> {
-    by_driver::empty(shape, dtype, device)?.export(true)
-}
-
 impl Exchange for Tensors {
     #[inline(always)]
     fn fast_borrow<'a>(&self, object: &'a Bound<'_, PyAny>) -> Option<&'a Snapshot> {
@@ -95,7 +86,7 @@ impl Exchange for Tensors {
     }
 
     fn borrow(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
-        Ok(ready(object.py(), tensor(&object)?)?.dl_tensor())
+        Ok(*ready(object.py(), tensor(&object)?)?.dl_tensor())
     }
 
     fn import<'py>(&self, py: Python<'py>, snapshot: Snapshot) -> PyResult<Bound<'py, PyAny>> {
@@ -108,7 +99,7 @@ impl Exchange for Tensors {
         dtype: DLDataType,
         device: DLDevice,
     ) -> Result<ManagedVersioned, Error> {
-        allocate(shape, dtype, device)
+        by_driver::empty(shape, dtype, device)?.export(true)
     }
 
     fn current_work_stream(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {

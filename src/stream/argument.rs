@@ -46,12 +46,7 @@ pub(crate) fn wanted(stream: Option<&Bound<'_, PyAny>>, device: DLDevice) -> PyR
         }
         return Ok(Wanted::Stream(stream.clone()));
     }
-    let (handle, owner) = if is_int(stream) {
-        (integer(stream)?, None)
-    } else {
-        let owner = PythonOwner::new(stream.clone().unbind());
-        (of_object(stream, device)?, Some(owner))
-    };
+    let (handle, owner) = of_any(stream, device)?;
     if handle == NO_SYNC && !has_streams(device) {
         return Ok(Wanted::NoOrder);
     }
@@ -59,6 +54,15 @@ pub(crate) fn wanted(stream: Option<&Bound<'_, PyAny>>, device: DLDevice) -> PyR
         NO_SYNC => Ok(Wanted::NoOrder),
         handle => Ok(Wanted::Stream(Stream::new(handle, device, owner))),
     }
+}
+
+/// The handle of an argument, and the object that keeps the stream alive.
+fn of_any(stream: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<(i64, Option<PythonOwner>)> {
+    if is_int(stream) {
+        return Ok((integer(stream)?, None));
+    }
+    let owner = PythonOwner::new(stream.clone().unbind());
+    Ok((of_object(stream, device)?, Some(owner)))
 }
 
 fn is_int(stream: &Bound<'_, PyAny>) -> bool {
@@ -227,12 +231,7 @@ impl PyStream {
             device_id: 0,
         };
         let guess = device.unwrap_or(first);
-        let (handle, owner) = if stream.is_instance_of::<PyInt>() {
-            (integer(stream)?, None)
-        } else {
-            let owner = PythonOwner::new(stream.clone().unbind());
-            (of_object(stream, guess)?, Some(owner))
-        };
+        let (handle, owner) = of_any(stream, guess)?;
         if handle == NO_SYNC {
             let message = "stream is -1, which names no stream but asks for no order";
             return Err(PyValueError::new_err(message));

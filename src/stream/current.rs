@@ -50,13 +50,8 @@ pub(crate) fn current(py: Python<'_>, device: DLDevice) -> PyResult<i64> {
     if !has_streams(device) {
         return Ok(0);
     }
-    let set = SET.try_with(|set| {
-        let set = set.borrow();
-        let set = set.iter().rev().find(|stream| stream.serves(device));
-        set.map(Stream::handle)
-    });
-    if let Ok(Some(handle)) = set {
-        return Ok(handle);
+    if let Some(set) = set(device) {
+        return Ok(set.handle());
     }
     let producer = PRODUCERS.try_with(|producers| {
         let producers = producers.borrow();

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 use crate::abi::*;
 use crate::cpython::interpreter::{PythonOwner, blocking};
 use crate::driver;
-use crate::driver::{Context, Current};
+use crate::driver::{Capture, Context, Current};
 use crate::types::device;
 use crate::types::error::Error;
 
@@ -252,6 +252,18 @@ impl Stream {
     pub(crate) fn enter(&self) -> Result<(Current, driver::RawStream), Error> {
         let raw = self.raw()?;
         Ok((driver::enter(self.device, self.context)?, raw))
+    }
+
+    /// What the stream does with the work queued on it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Self::enter`].
+    pub(crate) fn capture(&self) -> Result<Capture, Error> {
+        blocking(|| {
+            let (current, raw) = self.enter()?;
+            Ok(current.capture(raw)?)
+        })
     }
 
     /// As [`Self::enter`], for a point that comes after all work queued on the stream. The legacy default stream waits

@@ -11,6 +11,7 @@ use crate::abi::DLDevice;
 use crate::cpython::call::attribute;
 use crate::cpython::modules::loaded;
 use crate::stream::handle::Stream;
+use crate::types::error::caused;
 
 /// The stream that the interface of `x` currently names, if any; for arrays of Numba without one, the default stream.
 pub(crate) fn stream(x: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<Option<Stream>> {
@@ -49,8 +50,7 @@ pub(crate) fn handle(
                  default) or a handle",
                 value.repr()?
             ));
-            error.set_cause(value.py(), found.err());
-            Err(error)
+            Err(caused(value.py(), error, found.err()))
         }
     }
 }

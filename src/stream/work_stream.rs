@@ -10,6 +10,7 @@ use crate::abi::{DLDevice, DLPackCurrentWorkStream};
 use crate::driver;
 use crate::stream::handle::device_of_streams;
 use crate::types::device;
+use crate::types::error::{EXCEPTION_SET, caused};
 
 /// The `current_work_stream` of a foreign table.
 #[derive(Clone, Copy)]
@@ -47,9 +48,8 @@ impl WorkStream {
 #[cold]
 fn broken(py: Python<'_>) -> PyErr {
     let cause = PyErr::take(py);
-    let error = PyBufferError::new_err("current_work_stream succeeded with an exception set");
-    error.set_cause(py, cause);
-    error
+    let message = format!("current_work_stream {EXCEPTION_SET}");
+    caused(py, PyBufferError::new_err(message), cause)
 }
 
 /// The error of a library that names no stream on `device`: its own, unless the cause is a missing driver, which torch
@@ -63,8 +63,7 @@ fn without_stream(py: Python<'_>, device: DLDevice) -> PyErr {
         Err(why) if why.is_absent() => {
             let name = device::name(device);
             let explained = PyBufferError::new_err(format!("there is no stream on {name}: {why}"));
-            explained.set_cause(py, Some(error));
-            explained
+            caused(py, explained, error)
         }
         _ => error,
     }

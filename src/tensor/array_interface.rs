@@ -8,9 +8,9 @@ use pyo3::types::{PyDict, PyTuple};
 
 use crate::abi::*;
 use crate::cpython::interpreter::PythonOwner;
-use crate::stream::usage::Ready;
-use crate::stream::{self, Stream};
-use crate::tensor::buffer::{byte_strides, describe, is_nameable};
+use crate::stream;
+use crate::stream::usage::{Producer, Ready};
+use crate::tensor::buffer::{byte_strides, describe, format};
 use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::{Snapshot, Source};
@@ -90,7 +90,7 @@ pub(crate) fn cuda<'py>(py: Python<'py>, snapshot: &Snapshot) -> PyResult<Bound<
     if !matches!(device.device_type, kDLCUDA | kDLCUDAManaged) {
         return Err(absent("__cuda_array_interface__", device));
     }
-    if !is_nameable(dtype) {
+    if format(dtype).is_none() {
         return Err(PyBufferError::new_err(format!(
             "__cuda_array_interface__ cannot describe {}; use DLPack",
             dtype::name(dtype)
@@ -126,16 +126,11 @@ pub(crate) fn of_interface(py: Python<'_>, snapshot: &Snapshot) -> PyResult<Opti
         // A point has no stream. Its producer's stream takes its place, or else dlx's own, which must live as long as
         // the tensor (R151).
         (None, Ready::Point(_)) => {
-            let producer = usage
-                .producer
-                .as_ref()
-                .filter(|producer| producer.is_held());
-            let stream = match producer.and_then(|producer| producer.now()) {
+            let producer = usage.producer.as_ref();
+            let held = producer.filter(|producer| producer.is_held());
+            let stream = match held.and_then(Producer::now) {
                 Some(stream) => stream,
-                None => match stream::set(device) {
-                    Some(stream) => stream,
-                    None => Stream::of_table(stream::current(py, device)?, device),
-                },
+                None => stream::of_thread(py, device)?,
             };
             usage.keep(&stream);
             stream

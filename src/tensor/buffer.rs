@@ -179,8 +179,3 @@ pub(crate) fn stand_in(dtype: DLDataType) -> Option<DLDataType> {
     };
     format(stand_in).map(|_| stand_in)
 }
-
-/// Whether the dtype has a buffer format.
-pub(crate) fn is_nameable(dtype: DLDataType) -> bool {
-    format(dtype).is_some()
-}

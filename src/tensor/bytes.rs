@@ -4,22 +4,11 @@
 
 use std::ptr::null_mut;
 
-use crate::abi::*;
 use crate::tensor::checked::Meta;
 use crate::tensor::managed::PROTECTED;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::Error;
 use crate::types::{device, dtype, layout};
-
-/// Bits of one element in memory.
-fn bits_of(meta: &Meta) -> u32 {
-    match dtype::bits(meta.dtype) {
-        bits if meta.flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED != 0 => {
-            bits.div_ceil(8) * 8
-        }
-        bits => bits,
-    }
-}
 
 /// The address of the smallest run of bytes that holds all elements, and its length; zeros if there are no elements.
 ///
@@ -38,7 +27,7 @@ pub(crate) fn span(snapshot: &Snapshot) -> Result<(usize, i64), Error> {
             device::name(meta.device)
         )));
     }
-    let (start, end) = layout::byte_span(snapshot.shape(), snapshot.strides(), bits_of(&meta))?;
+    let (start, end) = layout::byte_span(snapshot.shape(), snapshot.strides(), meta.bits())?;
     let start_address = meta.data.addr().wrapping_add_signed(start as isize);
     Ok((start_address, (end - start) as i64))
 }
@@ -55,7 +44,7 @@ pub(crate) fn raw(snapshot: &Snapshot) -> Result<Snapshot, Error> {
     let (shape, strides) = (snapshot.shape(), snapshot.strides());
     if length > 0 {
         let (low, _) = layout::span(shape, strides)?;
-        let begins_with_a_byte = i128::from(low) * i128::from(bits_of(&meta)) % 8 == 0;
+        let begins_with_a_byte = i128::from(low) * i128::from(meta.bits()) % 8 == 0;
         if !begins_with_a_byte || !layout::has_no_gaps(shape, strides) {
             return Err(Error::refused(format!(
                 "the tensor of shape {shape:?} and strides {strides:?} is not dense: some of its bytes belong to no \
@@ -98,7 +87,7 @@ pub(crate) fn place(
 ) -> Result<Place, Error> {
     let (start, end) = match size {
         0 => (0, 0),
-        _ => layout::byte_span(shape, strides, bits_of(meta))?,
+        _ => layout::byte_span(shape, strides, meta.bits())?,
     };
     let first = offset.map_or(-start, i128::from);
     if first + start < 0 || first + end > i128::from(length) {

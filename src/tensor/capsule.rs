@@ -143,9 +143,9 @@ pub(crate) fn of<'py>(
 ///
 /// # Safety
 ///
-/// The thread is attached and `capsule` is a Python object.
-unsafe fn pointer<M>(capsule: *mut ffi::PyObject, name: &CStr) -> Option<NonNull<M>> {
-    // SAFETY: attached, as the caller guarantees; `IsValid` accepts any object.
+/// The thread is attached and `capsule` is a Python object or NULL.
+pub(crate) unsafe fn pointer<M>(capsule: *mut ffi::PyObject, name: &CStr) -> Option<NonNull<M>> {
+    // SAFETY: attached, as the caller guarantees; `IsValid` accepts any object, and NULL.
     if unsafe { ffi::PyCapsule_IsValid(capsule, name.as_ptr()) } == 0 {
         return None;
     }

@@ -62,9 +62,17 @@ impl Meta {
         }
         Ok(meta)
     }
-}
 
-impl Meta {
+    /// Bits of one element in memory.
+    pub(crate) fn bits(&self) -> u32 {
+        match dtype::bits(self.dtype) {
+            bits if self.flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED != 0 => {
+                bits.next_multiple_of(8)
+            }
+            bits => bits,
+        }
+    }
+
     /// A tensor whose dimensions are yet to be set.
     #[inline(always)]
     pub(crate) fn tensor(&self, ndim: usize) -> DLTensor {
@@ -166,17 +174,10 @@ impl<'a> Checked<'a> {
         if self.size == 0 || !device::has_addresses(self.meta.device) {
             return Ok(self);
         }
-        let (low, high) = match self.strides {
-            Some(strides) => layout::span(self.shape, strides)?,
-            None => (0, self.size - 1),
-        };
-        let bits = i128::from(dtype::bits(self.meta.dtype));
-        let byte = |bit: i128| self.meta.data.addr() as i128 + bit.div_euclid(8);
-        let (start, last) = (
-            byte(i128::from(low) * bits),
-            byte((i128::from(high) + 1) * bits - 1),
-        );
-        if start < 0 || last > usize::MAX as i128 {
+        let (low, high) = layout::reach(self.size, self.shape, self.strides)?;
+        let (start, end) = layout::bytes(low, high, dtype::bits(self.meta.dtype));
+        let address = self.meta.data.addr() as i128;
+        if address + start < 0 || address + end - 1 > usize::MAX as i128 {
             return Err(Error::refused(format!(
                 "the elements from address {:#x} on, with shape {:?}{}, reach beyond the address space",
                 self.meta.data.addr(),

@@ -58,10 +58,7 @@ impl DeviceMemory {
     ///
     /// `BufferError` without a driver or while the stream is capturing; `MemoryError`; errors of the driver.
     pub(crate) fn new(bytes: i64, stream: &Stream, lent: bool) -> Result<Self, Error> {
-        let captures = blocking(|| {
-            let (current, raw) = stream.enter()?;
-            Ok::<_, Error>(current.capture(raw)?)
-        });
+        let captures = stream.capture();
         match captures.map_err(|error| no_driver(stream.device(), error))? {
             Capture::None => sweep_after(Captures::None),
             _ => return Err(captured(stream)),

@@ -38,10 +38,7 @@ impl Buffer {
 
     /// The DLPack flag READ_ONLY if the buffer is.
     pub(crate) fn flags(&self) -> u64 {
-        match self.view().readonly {
-            0 => 0,
-            _ => DLPACK_FLAG_BITMASK_READ_ONLY,
-        }
+        u64::from(self.view().readonly != 0) * DLPACK_FLAG_BITMASK_READ_ONLY
     }
 
     /// The exporter, for the garbage collector; NULL for a memoryview. In a cycle the collector would clear that while its

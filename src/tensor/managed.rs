@@ -34,19 +34,12 @@ pub(crate) trait ManagedTensor: Sized + 'static {
     /// The flags that a snapshot adds for what this struct cannot say.
     const UNSAID: u64;
 
-    /// The deleter; `None` if NULL (R9).
+    /// The field with the deleter, which is `None` if NULL (R9).
     ///
     /// # Safety
     ///
     /// `this` points to a live managed tensor.
-    unsafe fn deleter(this: NonNull<Self>) -> Option<unsafe extern "C" fn(*mut Self)>;
-
-    /// The field with the deleter.
-    ///
-    /// # Safety
-    ///
-    /// `this` points to a live managed tensor.
-    unsafe fn deleter_place(this: NonNull<Self>) -> *mut Option<unsafe extern "C" fn(*mut Self)>;
+    unsafe fn deleter(this: NonNull<Self>) -> *mut Option<unsafe extern "C" fn(*mut Self)>;
 
     /// The tensor and its flags, or why they cannot be read.
     ///
@@ -67,12 +60,7 @@ pub(crate) trait ManagedTensor: Sized + 'static {
 impl ManagedTensor for DLManagedTensorVersioned {
     const UNSAID: u64 = 0;
 
-    unsafe fn deleter(this: NonNull<Self>) -> Option<unsafe extern "C" fn(*mut Self)> {
-        // SAFETY: alive, as the caller guarantees; every version has this field.
-        unsafe { (*this.as_ptr()).deleter }
-    }
-
-    unsafe fn deleter_place(this: NonNull<Self>) -> *mut Option<unsafe extern "C" fn(*mut Self)> {
+    unsafe fn deleter(this: NonNull<Self>) -> *mut Option<unsafe extern "C" fn(*mut Self)> {
         // SAFETY: alive, as the caller guarantees; every version has this field.
         unsafe { &raw mut (*this.as_ptr()).deleter }
     }
@@ -113,12 +101,7 @@ impl ManagedTensor for DLManagedTensorVersioned {
 impl ManagedTensor for DLManagedTensor {
     const UNSAID: u64 = MAYBE_READ_ONLY;
 
-    unsafe fn deleter(this: NonNull<Self>) -> Option<unsafe extern "C" fn(*mut Self)> {
-        // SAFETY: alive, as the caller guarantees.
-        unsafe { (*this.as_ptr()).deleter }
-    }
-
-    unsafe fn deleter_place(this: NonNull<Self>) -> *mut Option<unsafe extern "C" fn(*mut Self)> {
+    unsafe fn deleter(this: NonNull<Self>) -> *mut Option<unsafe extern "C" fn(*mut Self)> {
         // SAFETY: alive, as the caller guarantees.
         unsafe { &raw mut (*this.as_ptr()).deleter }
     }
@@ -182,9 +165,7 @@ impl<M: ManagedTensor> Managed<M> {
         // SAFETY: we own the tensor, so it is alive and unchanged until `self` is dropped or given away (S3).
         unsafe { M::read(self.0) }
     }
-}
 
-impl<M: ManagedTensor> Managed<M> {
     /// Calls the deleter of a tensor of dlx's, which need not be counted as a link of a chain.
     pub(crate) fn delete(self) {
         ManuallyDrop::new(self).call_deleter();
@@ -203,7 +184,9 @@ impl<M: ManagedTensor> Managed<M> {
     #[inline(always)]
     fn call_deleter(&self) {
         // SAFETY: we own the tensor, so it is alive until the deleter is called (S3, managed tensors).
-        if let Some(deleter) = unsafe { M::deleter(self.0) } {
+        let place = unsafe { M::deleter(self.0) };
+        // SAFETY: as above; nothing else accesses the field.
+        if let Some(deleter) = unsafe { *place } {
             // SAFETY: we own the tensor and never access it again (S3).
             unsafe { deleter(self.0.as_ptr()) };
         }

@@ -45,7 +45,7 @@ pub(crate) fn to_numpy<'py>(slf: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyA
         device: here,
         ..
     } = snapshot.meta();
-    if buffer::is_nameable(dtype) || !device::is_readable(here) {
+    if buffer::format(dtype).is_some() || !device::is_readable(here) {
         let view = PyMemoryView::from(slf.as_any())?;
         return numpy.call_method1("asarray", (view,));
     }

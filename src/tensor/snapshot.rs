@@ -63,7 +63,8 @@ impl Fields {
     #[inline(never)]
     fn release(&mut self, usage: Arc<StreamUsage>, dtype: DLDataType, shape: &[i64]) {
         if let Ok(usage) = Arc::try_unwrap(usage) {
-            let bytes = layout::nbytes(shape.iter().product(), dtype, true);
+            let bits = dtype::bits(dtype).next_multiple_of(8);
+            let bytes = layout::nbytes(shape.iter().product(), bits);
             let mut held = Some((usage, replace(&mut self.source, Source::Static)));
             let mut let_go = move || {
                 if let Some((usage, source)) = held.take() {
@@ -156,8 +157,7 @@ impl Snapshot {
     pub(crate) fn allocate(shape: &[i64], dtype: DLDataType, flags: u64) -> Result<Self, Error> {
         let meta = Meta::on_cpu(NonNull::dangling().as_ptr(), dtype, flags);
         let mut checked = Checked::new(meta, shape, None)?;
-        let padded = checked.meta.flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED != 0;
-        let memory = Memory::new(layout::nbytes(checked.size, dtype, padded))?;
+        let memory = Memory::new(layout::nbytes(checked.size, checked.meta.bits()))?;
         checked.meta.data = memory.as_ptr();
         Ok(checked.over(Source::Memory(memory)))
     }
@@ -219,12 +219,8 @@ impl Snapshot {
     pub(crate) fn part(&self, offset: i64, shape: &[i64], strides: &[i64]) -> Result<Self, Error> {
         let mut meta = self.meta();
         meta.flags &= !DLPACK_FLAG_BITMASK_IS_COPIED;
-        let bits = match dtype::bits(meta.dtype) {
-            bits if self.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) => bits.div_ceil(8) * 8,
-            bits => bits,
-        };
         // Inside of the memory, whose bytes have been checked to fit.
-        let start = i128::from(offset) * i128::from(bits);
+        let start = i128::from(offset) * i128::from(meta.bits());
         if start % 8 != 0 && !shape.contains(&0) {
             return Err(Error::refused(format!(
                 "the elements of {} are packed, and element {offset} does not begin with a byte",
@@ -339,8 +335,7 @@ impl Snapshot {
 
     /// Bytes of the elements, without gaps.
     pub(crate) fn nbytes(&self) -> i64 {
-        let padded = self.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
-        layout::nbytes(self.size(), self.meta().dtype, padded)
+        layout::nbytes(self.size(), self.meta().bits())
     }
 
     /// Whether the layout is contiguous in row-major order.
@@ -348,16 +343,10 @@ impl Snapshot {
         layout::is_row_major(self.shape(), self.strides())
     }
 
-    /// [`Self::dl_tensor`], by reference.
-    #[inline(always)]
-    pub(crate) fn as_dl_tensor(&self) -> &DLTensor {
-        self.0.tensor()
-    }
-
     /// A view whose shape and strides point into this snapshot, valid as long as it is (R129).
     #[inline(always)]
-    pub(crate) fn dl_tensor(&self) -> DLTensor {
-        *self.0.tensor()
+    pub(crate) fn dl_tensor(&self) -> &DLTensor {
+        self.0.tensor()
     }
 
     /// Whether the memory is read-only, or may be.

@@ -19,7 +19,8 @@ use pyo3::types::PyList;
 use crate::abi::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 use crate::cpython::boundary::{guard, unraisable};
 use crate::cpython::fork::Lock;
-use crate::cpython::interpreter::is_attached;
+use crate::cpython::interpreter::{has_others, is_attached};
+use crate::tensor::capsule::{CapsuleNames, pointer};
 use crate::tensor::managed::ManagedTensor;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::{Hold, Snapshot, Source};
@@ -125,10 +126,7 @@ pub(crate) unsafe fn imported(
         let py = unsafe { Python::assume_attached() };
         // SAFETY: a live object, as the caller promises.
         let made = unsafe { Borrowed::from_ptr(py, made) };
-        // SAFETY: attached, with a live object.
-        let count = unsafe { ffi::Py_REFCNT(made.as_ptr()) };
-        // Only the caller's. From 3.14 on the upper half holds flags.
-        let Some(tensor) = Tensor::of(&made).filter(|_| count as u32 == 1) else {
+        let Some(tensor) = Tensor::of(&made).filter(|_| !has_others(&made)) else {
             return;
         };
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
@@ -141,7 +139,7 @@ pub(crate) unsafe fn imported(
         if unsafe { snapshot.wrap_source(wrap) } {
             let flags = snapshot.meta().flags;
             // SAFETY: attached, with an object that is live or NULL.
-            unsafe { tell(way, number, source, snapshot.as_dl_tensor(), flags) };
+            unsafe { tell(way, number, source, snapshot.dl_tensor(), flags) };
         }
     };
     guard(body, unraisable);
@@ -153,32 +151,23 @@ pub(crate) unsafe fn imported(
 ///
 /// Attached; `capsule` is NULL or a live capsule that nobody else has seen, `source` a live object.
 pub(crate) unsafe fn exported_capsule(capsule: *mut ffi::PyObject, source: *mut ffi::PyObject) {
-    // SAFETY: attached; it accepts any object, and NULL.
-    let versioned = unsafe { pointer(capsule, c"dltensor_versioned") };
+    // SAFETY: as the caller promises.
+    unsafe { exported_as::<DLManagedTensorVersioned>(capsule, source) };
     // SAFETY: as above.
-    let unversioned = unsafe { pointer(capsule, c"dltensor") };
-    let way = c"__dlpack__";
-    if let Some(tensor) = versioned {
-        // SAFETY: a capsule of this name owns such a tensor.
-        unsafe { exported(tensor.cast::<DLManagedTensorVersioned>(), source, way) };
-    } else if let Some(tensor) = unversioned {
-        // SAFETY: as above.
-        unsafe { exported(tensor.cast::<DLManagedTensor>(), source, way) };
-    }
+    unsafe { exported_as::<DLManagedTensor>(capsule, source) };
 }
 
-/// The pointer of a capsule with this name.
+/// As [`exported_capsule`], if the capsule has a managed tensor of this kind.
 ///
 /// # Safety
 ///
-/// Attached; `capsule` is NULL or a live object.
-unsafe fn pointer(capsule: *mut ffi::PyObject, name: &'static CStr) -> Option<NonNull<c_void>> {
-    // SAFETY: it accepts any object, and NULL.
-    if unsafe { ffi::PyCapsule_IsValid(capsule, name.as_ptr()) } == 0 {
-        return None;
+/// As for [`exported_capsule`].
+unsafe fn exported_as<M: CapsuleNames>(capsule: *mut ffi::PyObject, source: *mut ffi::PyObject) {
+    // SAFETY: attached, with a live capsule or NULL.
+    if let Some(tensor) = unsafe { pointer::<M>(capsule, M::NAME) } {
+        // SAFETY: a capsule of this name owns such a tensor.
+        unsafe { exported(tensor, source, c"__dlpack__") };
     }
-    // SAFETY: a capsule of this name.
-    NonNull::new(unsafe { ffi::PyCapsule_GetPointer(capsule, name.as_ptr()) })
 }
 
 /// Begins to watch a managed tensor that has just been made of `source`.
@@ -196,7 +185,7 @@ pub(crate) unsafe fn exported<M: ManagedTensor>(
         return;
     };
     // SAFETY: as above.
-    let place = unsafe { M::deleter_place(managed) };
+    let place = unsafe { M::deleter(managed) };
     let body = || {
         // A consumer may have copied the function of a table while a trace was on. An allocator is called by threads
         // that know nothing of Python (R136).
@@ -240,27 +229,18 @@ unsafe fn watch(
     Some(number)
 }
 
-/// The deleter of a traced export.
+/// The deleter of a traced export: restores that of the maker and calls it.
 ///
 /// # Safety
 ///
 /// The consumer gives up a managed tensor with this deleter.
 unsafe extern "C" fn delete<M: ManagedTensor>(managed: *mut c_void) {
-    if let Some(tensor) = NonNull::new(managed.cast::<M>()) {
-        // SAFETY: the consumer calls the deleter of a live tensor.
-        let place = unsafe { M::deleter_place(tensor) };
-        // SAFETY: as above.
-        unsafe { end(managed, place.cast()) };
-    }
-}
-
-/// Restores the deleter of the maker and calls it.
-///
-/// # Safety
-///
-/// As for [`delete`], with the field of the deleter.
-unsafe fn end(managed: *mut c_void, place: *mut Option<Deleter>) {
     let body = || {
+        let Some(tensor) = NonNull::new(managed.cast::<M>()) else {
+            return;
+        };
+        // SAFETY: the consumer calls the deleter of a live tensor.
+        let place: *mut Option<Deleter> = unsafe { M::deleter(tensor) }.cast();
         let mut exports = EXPORTS.lock();
         let found = exports.binary_search_by_key(&managed.addr(), |each| each.address);
         let Ok(index) = found else {
@@ -302,7 +282,7 @@ unsafe fn tell(
     let source = unsafe { Bound::from_borrowed_ptr_or_opt(py, source) };
     let shown = (source.as_ref().and_then(Tensor::of)).map(|tensor| tensor.get().described());
     // A copy that was made for the export has another address.
-    let shown = shown.filter(|shown| address_of(shown.as_dl_tensor()) == address_of(tensor));
+    let shown = shown.filter(|shown| address_of(shown.dl_tensor()) == address_of(tensor));
     let parent = shown.and_then(Snapshot::traced).unwrap_or(0);
     let hook = HOOK.load(Ordering::Acquire);
     // SAFETY: attached, so the static's reference is alive, if there is one.

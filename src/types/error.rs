@@ -178,10 +178,28 @@ pub(crate) fn type_name(class: &Bound<'_, PyType>) -> String {
         .unwrap_or_else(|| "a type".to_owned())
 }
 
-/// `error`, raised because of `cause`.
-pub(crate) fn caused(py: Python<'_>, error: PyErr, cause: PyErr) -> PyErr {
-    error.set_cause(py, Some(cause));
+/// `error`, raised because of `cause`, if there is one.
+pub(crate) fn caused(py: Python<'_>, error: PyErr, cause: impl Into<Option<PyErr>>) -> PyErr {
+    error.set_cause(py, cause.into());
     error
+}
+
+/// The exception that a failing function of `class` has set.
+#[cold]
+pub(crate) fn failed(class: &Bound<'_, PyType>, function: &str) -> PyErr {
+    PyErr::take(class.py())
+        .unwrap_or_else(|| broken(class, function, "failed without an exception"))
+}
+
+pub(crate) const EXCEPTION_SET: &str = "succeeded with an exception set";
+
+/// The error for a function of `class` that breaks the rules of its protocol; its cause is the exception that is set, if
+/// any.
+#[cold]
+pub(crate) fn broken(class: &Bound<'_, PyType>, function: &str, how: &str) -> PyErr {
+    let cause = PyErr::take(class.py());
+    let message = format!("{function} of {} {how}", type_name(class));
+    caused(class.py(), PyBufferError::new_err(message), cause)
 }
 
 /// The message of an exception, without the C++ backtrace that may follow it.

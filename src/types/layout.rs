@@ -54,12 +54,10 @@ pub(crate) fn size(shape: &[i64]) -> Result<i64, Error> {
     Ok(if empty { 0 } else { product })
 }
 
-/// Bytes of `size` contiguous elements.
+/// Bytes of `size` contiguous elements of `bits` bits.
 ///
 /// Packed sub-byte elements are counted in bits and rounded up once, for the whole tensor (R110).
-pub(crate) fn nbytes(size: i64, dtype: DLDataType, padded: bool) -> i64 {
-    let bits = dtype::bits(dtype);
-    let bits = if padded { bits.div_ceil(8) * 8 } else { bits };
+pub(crate) fn nbytes(size: i64, bits: u32) -> i64 {
     let bytes = (i128::from(size) * i128::from(bits) + 7) / 8;
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
@@ -133,6 +131,15 @@ pub(crate) fn span(shape: &[i64], strides: &[i64]) -> Result<(i64, i64), Error> 
     Ok((low, high))
 }
 
+/// As [`span`], of `size` elements; without strides they are contiguous.
+pub(crate) fn reach(
+    size: i64,
+    shape: &[i64],
+    strides: Option<&[i64]>,
+) -> Result<(i64, i64), Error> {
+    strides.map_or(Ok((0, size - 1)), |strides| span(shape, strides))
+}
+
 /// The first byte of a non-empty strided tensor and the one after its last, relative to the first of its first element.
 ///
 /// They may lie a little outside of what 64 bits count.
@@ -140,9 +147,14 @@ pub(crate) fn span(shape: &[i64], strides: &[i64]) -> Result<(i64, i64), Error> 
 #[inline(never)]
 pub(crate) fn byte_span(shape: &[i64], strides: &[i64], bits: u32) -> Result<(i128, i128), Error> {
     let (low, high) = span(shape, strides)?;
+    Ok(bytes(low, high, bits))
+}
+
+/// As [`byte_span`], of the elements from the offset `low` to `high`.
+pub(crate) fn bytes(low: i64, high: i64, bits: u32) -> (i128, i128) {
     let (start, end) = (i128::from(low), i128::from(high) + 1);
     let bits = i128::from(bits);
-    Ok(((start * bits).div_euclid(8), (end * bits + 7).div_euclid(8)))
+    ((start * bits).div_euclid(8), (end * bits + 7).div_euclid(8))
 }
 
 /// Whether every offset between the lowest and the highest of a non-empty tensor is that of an element.

@@ -17,7 +17,7 @@ use crate::cpython::call::{attribute, call};
 use crate::cpython::interpreter::quietly_anywhere;
 use crate::tensor::capsule;
 use crate::tensor::snapshot::{Snapshot, Source};
-use crate::types::error::{Error, caused, copy_refused, is_urgent};
+use crate::types::error::{EXCEPTION_SET, Error, caused, copy_refused, is_urgent};
 
 /// `ArrowArrayStream` of the Arrow C stream interface.
 #[repr(C)]
@@ -127,14 +127,13 @@ impl Arrays {
             set => set,
         };
         let how = match code {
-            0 => "succeeded with an exception set".to_owned(),
+            0 => EXCEPTION_SET.to_owned(),
             _ => format!("failed with {code}: {}", self.said()),
         };
         // The exception of the call itself counts more.
         let set = set.or(PyErr::take(py));
-        let error = PyErr::from(Error::refused(format!("{name} of the Arrow stream {how}")));
-        error.set_cause(py, set);
-        Err(error)
+        let error = Error::refused(format!("{name} of the Arrow stream {how}"));
+        Err(caused(py, error.into(), set))
     }
 
     /// The first line of what the stream says of its last call, which has failed.

@@ -9,7 +9,6 @@ use crate::abi::{DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor};
 use crate::cpython::interpreter::PythonOwner;
 use crate::tensor::checked::{Meta, extents};
 use crate::tensor::snapshot::{Snapshot, Source};
-use crate::types::device;
 
 /// An array of the class itself, with one of NumPy's own dtypes in native byte order and strides that are multiples of
 /// the itemsize.
@@ -89,16 +88,12 @@ fn read<'a>(x: &'a Bound<'_, PyAny>) -> Option<FastArray<'a>> {
         return None;
     }
     let readonly = array.flags & NPY_ARRAY_WRITEABLE == 0;
-    let meta = Meta {
-        data: match size {
-            0 => null_mut(),
-            _ => array.data.cast(),
-        },
-        byte_offset: 0,
-        device: device::CPU,
-        dtype,
-        flags: u64::from(readonly) * DLPACK_FLAG_BITMASK_READ_ONLY,
+    let data = match size {
+        0 => null_mut(),
+        _ => array.data.cast(),
     };
+    let flags = u64::from(readonly) * DLPACK_FLAG_BITMASK_READ_ONLY;
+    let meta = Meta::on_cpu(data, dtype, flags);
     Some(FastArray {
         meta,
         shape,

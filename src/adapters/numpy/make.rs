@@ -164,7 +164,7 @@ pub(crate) fn of_tensor(tensor: Bound<'_, Tensor>) -> PyResult<Bound<'_, PyAny>>
     let snapshot = tensor.get().described();
     let dimensions = (snapshot.shape(), Some(snapshot.strides()));
     let flags = snapshot.meta().flags;
-    match array(tensor.py(), snapshot.as_dl_tensor(), dimensions, flags)? {
+    match array(tensor.py(), snapshot.dl_tensor(), dimensions, flags)? {
         Some(array) => array.held_by(tensor.into_any()),
         None => to_numpy(&tensor),
     }

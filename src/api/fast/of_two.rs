@@ -1,21 +1,17 @@
 //! Fast entries of functions that are usually called with two arguments, or with ``like`` besides.
 
-use std::sync::OnceLock;
-
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyTuple};
 
-use super::{parse, registered};
-use crate::api::entry::{Function, Name, definition};
+use super::parse;
+use crate::api::entry::{Function, Name, add};
 use crate::cpython::boundary::{counted, guard, raised};
 
 /// A function whose calls with two arguments have a fast entry.
 pub(crate) trait OfTwo {
-    const NAME: (&str, Name);
-    /// Where PyO3's function is kept, for all other calls.
-    const PARSED: &OnceLock<Function>;
+    const NAME: (&'static str, Name);
 
     /// Whether the usual call has a third argument, by the name ``like``.
     const LIKE: bool;
@@ -28,14 +24,13 @@ pub(crate) trait OfTwo {
     ) -> PyResult<Bound<'py, PyAny>>;
 }
 
-/// The entry of `F`, to be registered in place of `parsed`, and of `traced` while a trace is on.
-pub(crate) fn entry<'py, F: OfTwo>(
-    parsed: &Bound<'py, PyCFunction>,
-    module: &Bound<'py, PyModule>,
+/// Adds the entry of `F` in place of PyO3's function, and of `traced` while a trace is on.
+pub(crate) fn add_entry<F: OfTwo>(
+    module: &Bound<'_, PyModule>,
+    pyo3: &Bound<'_, PyCFunction>,
     traced: Function,
-) -> PyResult<Bound<'py, PyAny>> {
-    let definition = definition(parsed, F::NAME, called_with_two::<F>, traced)?;
-    registered(parsed, module, definition, F::PARSED)
+) -> PyResult<()> {
+    add(module, F::NAME, pyo3, Some(called_with_two::<F>), traced)
 }
 
 /// The entry of a function of two arguments.
@@ -62,7 +57,7 @@ unsafe extern "C" fn called_with_two<F: OfTwo>(
         }
     }
     // SAFETY: the caller's promise, passed on unchanged.
-    unsafe { parse(F::PARSED, module, arguments, count, keywords) }
+    unsafe { parse(F::NAME.1, module, arguments, count, keywords) }
 }
 
 /// Whether the only keyword is ``like``, interned as in a call that is written out.

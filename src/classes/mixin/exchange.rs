@@ -12,11 +12,12 @@ use crate::abi::*;
 use crate::adapters::numpy;
 use crate::api::writing;
 use crate::classes::no_sync_export;
+use crate::copy::by_driver;
 use crate::copy::request::StreamOf;
 use crate::cpython::call::call_method_with;
 use crate::cpython::interpreter::attach_uncounted;
+use crate::exchange::Exchange;
 use crate::exchange::slot::{Origin, Slot, is_mixin, lent, nested};
-use crate::exchange::{Exchange, tensor_table};
 use crate::import::ladder::{explain, is_accepted};
 use crate::stream;
 use crate::tensor::checked::Checked;
@@ -82,7 +83,7 @@ impl Exchange for Slot {
         device: DLDevice,
     ) -> Result<ManagedVersioned, Error> {
         if !self.hooks().empty {
-            return tensor_table::allocate(shape, dtype, device);
+            return by_driver::empty(shape, dtype, device)?.export(true);
         }
         // Refuse here what dlx's own allocator would refuse, before the hook runs.
         if Checked::planned(shape, dtype, device)?.meta.device != device {

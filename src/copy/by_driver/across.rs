@@ -4,7 +4,7 @@ use pyo3::prelude::*;
 
 use super::call::{Call, rows};
 use super::down::{down, refuse_capture};
-use super::{On, of_memory, up};
+use super::{On, of_memory, up, usage};
 use crate::abi::*;
 use crate::cpython::fork::Lock;
 use crate::stream;
@@ -50,11 +50,7 @@ pub(super) fn across(
         queued?;
         held?;
     }
-    let usage = if lent {
-        StreamUsage::ready_now_on(stream, there)?
-    } else {
-        StreamUsage::ready_after(stream)
-    };
+    let usage = usage(stream, lent, there)?;
     Ok(of_memory(source, memory, there, usage)?)
 }
 

@@ -1,6 +1,6 @@
 //! One call of the driver: what it can copy, and how it is made.
 
-use crate::abi::{DLDevice, DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED};
+use crate::abi::DLDevice;
 use crate::copy::host::dimensions;
 use crate::copy::strided::rows::Rows;
 use crate::cpython::interpreter::blocking;
@@ -8,8 +8,8 @@ use crate::driver;
 use crate::driver::Current;
 use crate::stream::Stream;
 use crate::tensor::snapshot::Snapshot;
+use crate::types::device;
 use crate::types::error::Error;
-use crate::types::{device, dtype};
 
 /// A copy in one call, into memory without gaps.
 #[derive(Clone, Copy)]
@@ -26,10 +26,8 @@ pub(super) fn rows(source: &Snapshot) -> Option<Rows> {
     if source.is_row_major() {
         return Some(Rows::run(source.nbytes()));
     }
-    let bits = i64::from(dtype::bits(source.meta().dtype));
-    let packed = bits % 8 != 0 && !source.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
-    let item = (bits + 7) / 8;
-    (!packed).then(|| Rows::of(dimensions(source, item), item))?
+    let bits = i64::from(source.meta().bits());
+    (bits % 8 == 0).then(|| Rows::of(dimensions(source, bits / 8), bits / 8))?
 }
 
 impl Call {

@@ -4,11 +4,8 @@
 use pyo3::prelude::*;
 
 use super::call::{Call, rows};
-use super::flags;
-use crate::abi::*;
 use crate::copy::host;
 use crate::copy::strided::rows::Rows;
-use crate::cpython::interpreter::blocking;
 use crate::driver::Capture;
 use crate::stream;
 use crate::stream::Stream;
@@ -22,11 +19,7 @@ use crate::types::{device, layout};
 pub(super) fn down(py: Python<'_>, source: &Snapshot, ordered: bool) -> PyResult<Snapshot> {
     let here = source.meta().device;
     if source.size() == 0 {
-        return Ok(Snapshot::allocate(
-            source.shape(),
-            source.meta().dtype,
-            flags(source),
-        )?);
+        return Ok(host::room(source)?);
     }
     // The producer's stream needs no other to wait, least of all the legacy default stream.
     let usage = source.usage().filter(|_| ordered);
@@ -43,7 +36,7 @@ pub(super) fn down(py: Python<'_>, source: &Snapshot, ordered: bool) -> PyResult
         let fetched = fetched(source, &stream)?;
         return host::compact(py, &fetched);
     };
-    let copied = Snapshot::allocate(source.shape(), source.meta().dtype, flags(source))?;
+    let copied = host::room(source)?;
     let call = Call {
         rows,
         from: (source.meta().data.addr(), here),
@@ -54,27 +47,17 @@ pub(super) fn down(py: Python<'_>, source: &Snapshot, ordered: bool) -> PyResult
     Ok(copied)
 }
 
-/// The range of bytes that the elements span, relative to the first one.
-fn bytes(source: &Snapshot) -> (i64, i64) {
-    let padded = source.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED);
-    let bits = i128::from(layout::nbytes(8, source.meta().dtype, padded));
-    // Does not overflow: `Checked` has verified the extent.
-    let (low, high) = layout::span(source.shape(), source.strides()).unwrap_or((0, 0));
-    let byte = |bits: i128| i64::try_from(bits.div_euclid(8)).unwrap_or(i64::MAX);
-    (
-        byte(i128::from(low) * bits),
-        byte((i128::from(high) + 1) * bits + 7),
-    )
-}
-
 /// Fetches the memory around the elements to the host, and keeps the strides.
 fn fetched(source: &Snapshot, stream: &Stream) -> PyResult<Snapshot> {
-    let (low, high) = bytes(source);
+    let meta = source.meta();
+    let (low, high) = layout::byte_span(source.shape(), source.strides(), meta.bits())?;
+    // `Checked` has verified the extent.
+    let (low, high) = (low as i64, high as i64);
     let memory = Memory::new(high - low)?;
-    let from = source.meta().data.addr().wrapping_add_signed(low as isize);
+    let from = meta.data.addr().wrapping_add_signed(low as isize);
     let call = Call {
         rows: Rows::run(high - low),
-        from: (from, source.meta().device),
+        from: (from, meta.device),
         to: (memory.as_ptr().expose_provenance(), device::CPU),
     };
     // SAFETY: the elements span these bytes of one allocation, which `source` holds, and `memory` has room for them;
@@ -83,7 +66,7 @@ fn fetched(source: &Snapshot, stream: &Stream) -> PyResult<Snapshot> {
     let meta = Meta {
         data: memory.as_ptr().wrapping_byte_offset(-low as isize),
         device: device::CPU,
-        ..source.meta()
+        ..meta
     };
     let checked = Checked::new(meta, source.shape(), Some(source.strides()))?;
     Ok(checked.over(Source::Memory(memory)))
@@ -91,11 +74,7 @@ fn fetched(source: &Snapshot, stream: &Stream) -> PyResult<Snapshot> {
 
 /// Refuses a capturing stream: the host would have to wait for it.
 pub(super) fn refuse_capture(stream: &Stream) -> Result<(), Error> {
-    let capture = blocking(|| {
-        let (current, raw) = stream.enter()?;
-        Ok::<_, Error>(current.capture(raw)?)
-    })?;
-    match capture {
+    match stream.capture()? {
         Capture::None => Ok(()),
         _ => Err(Error::refused(format!(
             "stream {} captures a graph, which waiting for a copy to or from the host would end; copy before the \

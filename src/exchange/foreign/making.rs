@@ -8,12 +8,12 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use super::{EXCEPTION_SET, Table, broken, failed};
+use super::Table;
 use crate::abi::*;
 use crate::cpython::boundary::{guard, unraisable};
 use crate::stream;
 use crate::tensor::managed::{Managed, ManagedVersioned, Offer};
-use crate::types::error::{caused, type_name};
+use crate::types::error::{EXCEPTION_SET, broken, caused, failed, type_name};
 use crate::types::{device, dtype};
 
 const TO_PY: &str = "managed_tensor_to_py_object_no_sync";
@@ -137,9 +137,7 @@ impl Table {
                 Err(match reported.0 {
                     Some((kind, message)) => {
                         let set = PyErr::take(class.py());
-                        let error = named(class.py(), &kind, &message);
-                        error.set_cause(class.py(), set);
-                        error
+                        caused(class.py(), named(class.py(), &kind, &message), set)
                     }
                     None => failed(class, ALLOCATOR),
                 })

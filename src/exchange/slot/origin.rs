@@ -225,6 +225,15 @@ pub(crate) fn innermost<'py>(
     Err(endless(&object.get_type()))
 }
 
+/// What a mixin instance exports in the end, or `x` itself.
+pub(crate) fn inner_of<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if is_mixin(&x.get_type()) {
+        Ok(innermost(x)?.0)
+    } else {
+        Ok(x.clone())
+    }
+}
+
 /// One step of [`innermost`], and whether the shape of the export has an owner.
 fn hop<'py>(object: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, bool)> {
     let class = object.get_type();

@@ -2,13 +2,11 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
-use crate::adapters::cuda_array_interface;
+use crate::adapters::{cuda_array_interface, jax};
 use crate::copy::request::Request;
-use crate::cpython::modules::loaded_class;
 use crate::driver;
 use crate::stream::usage::{Producer, StreamUsage};
 use crate::stream::{self, Stream, Wanted};
@@ -50,7 +48,8 @@ pub(super) fn of_request(
     };
     Ok(match (wanted, producer) {
         (Wanted::NoOrder, _) => {
-            let knows = stream::has_streams(there) && !is_of_jax(x)?;
+            // JAX takes -1 for a handle (0.11).
+            let knows = stream::has_streams(there) && !jax::is_array(x)?;
             let argument = knows.then_some(stream::NO_SYNC);
             // Later uses of it have to wait for each other.
             let usage = stream::has_streams(there).then(StreamUsage::default);
@@ -79,11 +78,4 @@ pub(super) fn of_request(
             (argument, Order::Ready(usage))
         }
     })
-}
-
-/// Whether `x` is an array of JAX, which takes -1 for a handle (0.11).
-#[cold]
-fn is_of_jax(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let array = loaded_class(intern!(x.py(), "jax"), intern!(x.py(), "Array"))?;
-    Ok(array.is_some_and(|array| x.is_instance(&array).unwrap_or(false)))
 }

@@ -12,7 +12,7 @@ impl Snapshot {
     pub(crate) fn offer(&self, fresh: bool) -> Result<Offer<Self>, Error> {
         let (shape, strides) = (self.shape(), self.strides());
         Offer::new(
-            self.dl_tensor(),
+            *self.dl_tensor(),
             shape,
             strides,
             self.flags(fresh),
@@ -36,7 +36,7 @@ impl Snapshot {
     pub(crate) fn export<M: ManagedTensor>(&self, fresh: bool) -> Result<Managed<M>, Error> {
         let (shape, strides) = (self.shape(), self.strides());
         managed::export(
-            self.dl_tensor(),
+            *self.dl_tensor(),
             shape,
             strides,
             self.flags(fresh),

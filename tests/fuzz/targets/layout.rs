@@ -30,7 +30,7 @@ pub(super) fn run(u: &mut Unstructured<'_>) -> Result<()> {
     );
     let Ok(checked) = checked else { return Ok(()) };
     let (size, bits) = (checked.size, dtype::bits(kind));
-    assert!(nbytes(size, kind, false) <= nbytes(size, kind, true));
+    assert!(nbytes(size, bits) <= nbytes(size, bits.next_multiple_of(8)));
     let _ = checked.addressable();
     let item = i64::from(bits.div_ceil(8));
     let Some(strides) = strides.filter(|_| size > 0) else {
