@@ -28,6 +28,7 @@ def test_a_null_inside_a_row_is_refused(to: type, times: int) -> None:
     An array without nulls comes in, also if dlx asks its type another way by then.
     """
     whole = rows([[1, 2, 3, 4], [5, 6, 7, 8]])
+    made: Any = None
     for _ in range(times):
         made = np.asarray(dlx.convert(whole, to))
     assert made.tolist() == [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]
@@ -74,7 +75,7 @@ def test_arrays_of_tensors_without_elements_or_dimensions_are_refused() -> None:
     ids=["rows", "columns", "inner", "repeated", "overlapping"],
 )
 def test_elements_that_are_not_beside_each_other_are_copied(given: Any) -> None:
-    """docs/design.md, From one library to another: pyarrow takes what is between them for elements."""
+    """docs/design.md, From one library to another: pyarrow reads the gaps."""
     assert np.array_equal(dlx.convert(given, KIND).to_numpy_ndarray(), given)
     with pytest.raises(dlx.CopyRefused, match="beside each other"):
         dlx.convert(given, KIND, copy=False)
