@@ -32,7 +32,7 @@ def test_a_null_inside_a_row_is_refused(to: type, times: int) -> None:
     for _ in range(times):
         made = np.asarray(dlx.convert(whole, to))
     assert made.tolist() == [[[1, 2], [3, 4]], [[5, 6], [7, 8]]]
-    with pytest.raises(BufferError, match=r"2 nulls inside its rows.*fill_null"):
+    with pytest.raises(BufferError, match=r"nulls inside its rows \(2\).*fill_null"):
         dlx.convert(rows([[1, 2, 3, 4], [None, 6, 7, None]]), to)
 
 
@@ -88,3 +88,18 @@ def test_any_order_of_the_inner_dimensions_is_shared(axes: tuple[int, ...]) -> N
     made = dlx.convert(given, KIND, copy=False)
     assert np.array_equal(made.to_numpy_ndarray(), given)
     assert dlx.from_dlpack(made).data_ptr == given.ctypes.data
+
+
+def test_a_tensor_with_a_permutation_is_refused() -> None:
+    """docs/design.md, The way in: pyarrow exports strides of another shape."""
+    permuted = dlx.convert(NUMBERS.transpose(0, 2, 1), KIND)
+    with pytest.raises(BufferError, match=r"permutation.*dlx.from_dlpack\(array\)"):
+        dlx.from_dlpack(permuted[1])
+    assert np.array_equal(dlx.from_dlpack(permuted)[1].numpy(), NUMBERS[1].T)
+
+
+def test_a_tensor_without_a_permutation_comes_in() -> None:
+    """docs/design.md, The way in: also if the permutation changes nothing."""
+    for array in (dlx.convert(NUMBERS, KIND), rows([[1, 2, 3, 4], [5, 6, 7, 8]])):
+        made = dlx.from_dlpack(array[1]).numpy()
+        assert np.array_equal(made, array.to_numpy_ndarray()[1])
