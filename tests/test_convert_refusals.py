@@ -215,6 +215,24 @@ def test_writable_memory_is_shared_with_who_forgets_the_flag() -> None:
     assert dlx.convert(array, Forgetful).tensor.data_ptr == array.ctypes.data
 
 
+class Short(Forgetful):
+    """Made by an importer whose extents have 32 bits, as MLX's."""
+
+    @classmethod
+    def from_dlpack(cls, x: Any) -> Any:
+        """Refuse."""
+        raise OverflowError("an extent is outside of the supported range")
+
+
+def test_an_overflow_is_a_refusal() -> None:
+    """docs/design.md, From one library to another: a library that refuses."""
+    with pytest.raises(
+        BufferError, match=r"does not accept the float64 .* extent"
+    ) as it:
+        dlx.convert(np.zeros((2**32 + 3, 0)), Short)
+    assert isinstance(it.value.__cause__, OverflowError)
+
+
 # A table that fails (R131): each tensor is deleted once, whoever did it.
 
 
