@@ -13,6 +13,7 @@ pub(crate) mod jax;
 pub(crate) mod numpy;
 pub(crate) mod oneapi;
 pub(crate) mod paddle;
+pub(crate) mod pyarrow;
 pub(crate) mod tensorflow;
 pub(crate) mod torch;
 

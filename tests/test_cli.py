@@ -102,3 +102,15 @@ def test_a_reader_that_has_seen_enough_gets_no_traceback() -> None:
     finally:
         os.close(sender)
     assert (ran.returncode, ran.stderr) == (1, "")
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("arguments", ["shm", "info --no-import"])
+def test_standard_streams_may_be_closed(arguments: str, closed: str) -> None:
+    """As they are where a program without a terminal starts it."""
+    command = f"exec {sys.executable} -m dlx {arguments} {closed}"
+    result = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert bool(result.stdout) is (" >&-" not in f" {closed}")

@@ -126,9 +126,23 @@ def _pyarrow(tensor: Tensor) -> Any:
 def _pyarrow_fixed_shape(tensor: Tensor) -> Any:
     import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]
 
-    if not tensor.size:  # pyarrow divides by it, which ends the process
-        raise BufferError("pyarrow.FixedShapeTensorArray has at least one element")
+    # pyarrow divides by the size, and needs a dimension: both end the process.
+    if not (tensor.size and tensor.ndim):
+        what = "element" if tensor.ndim else "dimension"
+        raise BufferError(f"pyarrow.FixedShapeTensorArray has at least one {what}")
+    if not _is_packed(tensor):  # it would take what is between them for elements
+        raise BufferError("its elements are not beside each other")
     return pyarrow.FixedShapeTensorArray.from_dlpack(tensor)
+
+
+def _is_packed(tensor: Tensor) -> bool:
+    """Whether elements are beside each other, each once, in any order of dimensions."""
+    step = 1
+    for stride, extent in sorted(zip(tensor.strides, tensor.shape, strict=True)):
+        if extent > 1 and stride != step:
+            return False
+        step *= extent
+    return True
 
 
 def _onnxruntime(tensor: Tensor) -> Any:

@@ -3,7 +3,8 @@
 #![forbid(unsafe_code)]
 
 use pyo3::exceptions::{
-    PyBufferError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError,
+    PyBufferError, PyNotImplementedError, PyOverflowError, PyRuntimeError, PyTypeError,
+    PyValueError,
 };
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -169,6 +170,7 @@ pub(super) fn is_refusal(py: Python<'_>, error: &PyErr) -> bool {
     let refused = copy_refused_type(py).is_ok_and(|class| error.is_instance(py, class));
     !refused
         && (error.is_instance_of::<PyBufferError>(py)
+            || error.is_instance_of::<PyOverflowError>(py)
             || error.is_instance_of::<PyRuntimeError>(py)
             || error.is_instance_of::<PyTypeError>(py)
             || error.is_instance_of::<PyValueError>(py)

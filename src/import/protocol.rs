@@ -17,7 +17,7 @@ use self::fast::{note, on_cpu};
 use self::order::{Order, of_request};
 use self::question::{Question, failed};
 use crate::abi::*;
-use crate::adapters::{arrow, oneapi, tensorflow, torch};
+use crate::adapters::{arrow, oneapi, pyarrow, tensorflow, torch};
 use crate::copy::by_driver::{self, On};
 use crate::copy::host;
 use crate::copy::request::{Request, finish, is_refusal, refused_by_both};
@@ -192,11 +192,11 @@ impl Whose {
             kind.check_protocol(x)?;
             return Ok(Self::Torch(kind));
         }
-        Ok(if tensorflow::check(x)? {
-            Self::TensorFlow
-        } else {
-            Self::Other
-        })
+        if tensorflow::check(x)? {
+            return Ok(Self::TensorFlow);
+        }
+        pyarrow::check(x)?;
+        Ok(Self::Other)
     }
 
     fn torch(self) -> Option<torch::TorchClass> {

@@ -39,6 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0: success. 1: the command found a problem. 2: it could not run.
     """
+    _open_closed_streams()
     parser = _parser()
     args = parser.parse_args(argv)
     if args.command is None:
@@ -56,6 +57,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return code
+
+
+def _open_closed_streams() -> None:
+    """Open what is closed of the standard streams: a pipe would get its number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # It gets the lowest number that is free, which is this one.
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r"))
 
 
 def _run(command: Command[Any] | Direct, args: argparse.Namespace) -> int:
