@@ -31,7 +31,7 @@ def test_a_bridged_function_meets_types_in_many_threads() -> None:
 
 PRELUDE = """
 import faulthandler, gc, random, sys, threading, weakref
-faulthandler.dump_traceback_later(100, exit=True)
+faulthandler.dump_traceback_later(300, exit=True)
 import dlx, numpy as np
 from support.dlpack_abi import *
 from support.concurrent_threads import THREADS, together
