@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 REPOSITORY = Path(__file__).parents[1]
 PAGE = REPOSITORY / "docs/nightly.md"
-RESULT = re.compile(r".+: (ok|skipped: |FAILED)|\d+ (passed|failed)")
+RESULT = re.compile(r".+: (ok|skipped: |FAILED)|=* ?\d+ (passed|failed)")
 ROW = re.compile(r"\| `make (\S+)` \|.+")
 
 
@@ -43,7 +43,7 @@ def run(target: str) -> Ran:
         for line in process.stdout or ():
             print(line, end="", flush=True)
             if RESULT.match(line):
-                said.append(line.strip())
+                said.append(line.strip("=\n "))
     result = "FAILED" if process.returncode else "ok"
     commit = version("git", "-C", str(REPOSITORY), "rev-parse", "--short", "HEAD")
     fields = (
