@@ -238,8 +238,6 @@ class ToObject:
 class Allocate:
     """The table allocates; the prototype's other fields cannot be read."""
 
-    shape: tuple[int, ...] = (2, 3)
-    dtype: tuple[int, int, int] = (2, 32, 1)
     device: tuple[int, int] = (1, 0)
     reports: bool = True
     """Whether there is a SetError."""
@@ -247,15 +245,11 @@ class Allocate:
     def run(self, lab: Lab) -> Record:
         """Do it, without the GIL."""
         address = entry(lab, "managed_tensor_allocator")
-        prototype = DLTensor(byte_offset=2**64 - 1, ndim=len(self.shape))
+        prototype = DLTensor(dtype=(2, 32, 1), byte_offset=2**64 - 1, ndim=2)
         prototype.data = _POISON
         c_void_p.from_address(ctypes.addressof(prototype) + 32).value = _POISON
         prototype.device.device_type, prototype.device.device_id = self.device
-        code, bits, lanes = self.dtype
-        prototype.dtype.code, prototype.dtype.bits = code, bits
-        prototype.dtype.lanes = lanes
-        shape = (ctypes.c_int64 * len(self.shape))(*self.shape)
-        prototype.shape = shape
+        prototype.shape = (ctypes.c_int64 * 2)(2, 3)
         out, errors = c_uint64(0), c_uint64(0)
         # Without the GIL: ctypes lets go of it for functions of a CDLL (R136).
         function = ctypes.CFUNCTYPE(ctypes.c_int, *[c_void_p] * 4)(address)

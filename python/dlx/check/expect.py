@@ -235,16 +235,6 @@ def asked_of(method: str) -> Expectation:
     )
 
 
-def never_asks(method: str) -> Expectation:
-    """Ask that the target does not call a method."""
-    return expected(
-        f"{method} is not called",
-        lambda r: all(call.method != method for call in r.asked),
-        f"calls {method}",
-        of_raising=True,
-    )
-
-
 immutable = expected(
     "what is imported is read-only",
     lambda r: r.shown is None or r.shown.writable is not True,

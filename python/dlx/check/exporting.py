@@ -14,7 +14,7 @@ import numpy as np
 from dlx._inspection.memory import read
 from dlx.check import structs
 from dlx.check.experiments import Lab, Untestable, settle
-from dlx.check.probe import natives, unpacked
+from dlx.check.probe import NEWEST, natives, unpacked
 from dlx.check.records import Record, Struct
 from dlx.check.structs import PADDED, UNVERSIONED, USED, VERSIONED
 
@@ -356,24 +356,23 @@ def mapped(address: int) -> bool | None:
     return False
 
 
+_VERSION: Keywords = (("max_version", NEWEST),)
+
+
 @dataclass(frozen=True)
 class Kinds:
-    """The target exports each tensor of `cannot_export`, or of `tensors`."""
-
-    which: str = "cannot_export"
-    keywords: Keywords = (("max_version", (1, 3)),)
+    """The target exports each tensor of `cannot_export`."""
 
     def run(self, lab: Lab) -> Record:
         """Do it: what each kind raised, or whether its elements are as shown."""
-        kinds = getattr(lab.target, self.which)
         notes: dict[str, Any] = {}
-        for kind, expression in kinds.items():
+        for kind, expression in lab.target.cannot_export.items():
             lab.step(f"exports what is {kind}")
             made = lab.ask(lab.target.tensor, expression)
             if made.error is not None:
                 continue
             x, made.value = made.value, None
-            answer = lab.ask(_dlpack, x, spoken(lab.target.profiles, self.keywords))
+            answer = lab.ask(_dlpack, x, spoken(lab.target.profiles, _VERSION))
             if answer.error is not None:
                 raised = answer.raised
                 assert raised is not None
