@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from support.dlpack_abi import (
+    ENTRIES,
     DLPackExchangeAPI,
     capsule_pointer,
     dlpack_include,
@@ -32,7 +33,7 @@ from support.fake_buffer import (
 from support.fake_producers import Producer, _forget_deleted
 from support.fake_table import new_table
 
-TABLE = [name for name, *_ in DLPackExchangeAPI._fields_[1:]]
+TABLE = [*ENTRIES]
 FUNCTIONS = [
     *TABLE,
     "deleter",
