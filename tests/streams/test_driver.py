@@ -249,6 +249,7 @@ def test_an_import_on_rocm_is_ordered_by_hip(
         sim.clear_journal()
         tensor = dlx.from_dlpack(array, stream=s)
         hip_read(sim, s.handle, tensor)
+    assert sim.called()
     assert all(name.startswith("hip") for name in sim.called())
     assert sim.races == []
 
