@@ -12,8 +12,9 @@ from typing import Any
 
 from dlx.check import structs
 from dlx.check.experiments import PLAIN, Lab, Untestable, described, settle
-from dlx.check.exporting import fields_of, given
+from dlx.check.exporting import given
 from dlx.check.probe import NEWEST, Export, Memory, Tensor, natives
+from dlx.check.reading import fields_of, first_of
 from dlx.check.records import Record, Struct
 from dlx.check.structs import (
     VERSIONED,
@@ -177,13 +178,12 @@ def _differences(lab: Lab, tensor: Any, managed: Any) -> list[str] | None:
     answer = lab.ask(lambda: tensor.__dlpack__(max_version=NEWEST))
     if answer.error is not None or structs.capsule_name(answer.value) != VERSIONED:
         return None
-    address = structs.capsule_pointer(answer.value, VERSIONED)
-    other = structs.managed_at(address, VERSIONED)
+    other = structs.managed_in(answer.value, VERSIONED)
     one, two = (fields_of(each, VERSIONED, None) for each in (managed, other))
     names = ("flags", "device", "dtype", "ndim", "shape", "strides", "values")
     found = [name for name in names if getattr(one, name) != getattr(two, name)]
-    first = [m.dl_tensor.data + m.dl_tensor.byte_offset for m in (managed, other)]
-    return found + ["data"] * (first[0] != first[1])
+    moved = first_of(managed.dl_tensor) != first_of(other.dl_tensor)
+    return found + ["data"] * moved
 
 
 @dataclass(frozen=True)
@@ -269,9 +269,8 @@ class Allocate:
             return Record(notes=notes)
         managed = DLManagedTensorVersioned.from_address(out.value)
         lab.step("writes to what its allocator made")
-        where = managed.dl_tensor.data
-        if where:
-            ctypes.memset(where + managed.dl_tensor.byte_offset, 1, 24)
+        if managed.dl_tensor.data:
+            ctypes.memset(first_of(managed.dl_tensor), 1, 24)
         struct = fields_of(managed, VERSIONED, None)
         lab.step("deletes what its allocator made")
         if managed.deleter:

@@ -275,5 +275,4 @@ def exported_flags(lab: Lab, made: Any) -> int | None:
     answer = lab.ask(lambda: made.__dlpack__(max_version=NEWEST))
     if answer.error is not None or structs.capsule_name(answer.value) != VERSIONED:
         return None
-    address = structs.capsule_pointer(answer.value, VERSIONED)
-    return int(structs.managed_at(address, VERSIONED).flags)
+    return int(structs.managed_in(answer.value, VERSIONED).flags)

@@ -43,6 +43,7 @@ __all__ = [
     "is_capsule",
     "kept",
     "managed_at",
+    "managed_in",
     "new_capsule",
     "object_at",
     "rename",
@@ -138,6 +139,11 @@ def managed_at(address: int, name: str) -> Any:
     versioned = name.removeprefix(USED) == VERSIONED
     kind = DLManagedTensorVersioned if versioned else DLManagedTensor
     return kind.from_address(address)
+
+
+def managed_in(capsule: Any, name: str) -> Any:
+    """Return the struct in a capsule of this name, which still owns it."""
+    return managed_at(capsule_pointer(capsule, name), name)
 
 
 def object_at(address: int) -> Any:
