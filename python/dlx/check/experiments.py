@@ -1,7 +1,7 @@
 """What is done to a target: stimulus to record. No experiment judges.
 
-`Import` hands a probe to the target; `Export` asks a tensor of the target for a
-capsule. The target is called at one place, `ask`, so an exception anywhere else is a
+`Import` hands a probe to the target; `exporting.Export` asks a tensor of the target for
+a capsule. The target is called at one place, `ask`, so an exception anywhere else is a
 fault of the suite.
 """
 

@@ -214,7 +214,11 @@ _FLAGS = (
         MUST,
         Import(Tensor(flags=READ_ONLY)),
         either(
-            expected("it has no read-only tensors", lambda r: not _protects(r), ""),
+            expected(
+                "it has no read-only tensors",
+                lambda r: expect.protected.wrong(r) is not None,
+                "",
+            ),
             expect.exports_read_only,
         ),
         "written though protected",
@@ -415,12 +419,6 @@ def _another(dtype: str) -> Expectation:
 
 
 _NUMPY = ("int", "uint", "float16", "float32", "float64", "complex", "bool")
-
-
-def _protects(record: object) -> bool:
-    """Return whether the target imported a tensor as read-only."""
-    shown = getattr(record, "shown", None)
-    return shown is not None and shown.writable is False
 
 
 _LAYOUTS = {
