@@ -6,12 +6,10 @@ What the table makes is in `test_exchange_making.py`.
 from __future__ import annotations
 
 import ctypes
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import addressof, byref, c_void_p, cast
-from pathlib import Path
 from typing import Any
 
 import dlx
@@ -33,6 +31,7 @@ from support.dlx_producers import HOLDERS, Maker, Stored, every_holder, fields_o
 from support.fake_producers import Producer
 from support.fake_table import without_protocol
 from support.libc import heap_growth, needs_heap_in_use
+from support.python_process import run_python
 
 TABLE = table_of(dlx.Tensor)
 NAME = b"dlpack_exchange_api"
@@ -124,8 +123,7 @@ out = DLTensor()
 assert table.dltensor_from_py_object_no_sync(tensor, ctypes.byref(out)) == 0
 assert out.data == tensor.data_ptr
 """
-    here = Path(__file__).parent
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=here)
+    assert run_python(program) == (0, "", "")
 
 
 def test_the_version_is_1_3() -> None:

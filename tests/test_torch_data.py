@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from support.fake_producers import Producer
 from support.optional_libraries import requires
+from support.python_process import run_python
 
 torch = requires("torch")
 
@@ -255,7 +256,7 @@ for tensor in negated, parameter:
     else:
         raise AssertionError(type(tensor))
 """
-    subprocess.run([sys.executable, "-c", program], check=True)
+    assert run_python(program) == (0, "", "")
 
 
 def test_a_copy_that_torch_made_elsewhere_says_so() -> None:
