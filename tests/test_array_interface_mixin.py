@@ -238,7 +238,6 @@ def test_a_dtype_that_numpy_does_not_know_is_a_clear_error(kind: Any) -> None:
 @every_kind
 def test_array_may_know_more_dtypes_than_the_interface(kind: Any) -> None:
     """ml_dtypes has bfloat16."""
-    pytest.importorskip("ml_dtypes")
     array = kind(Producer(dtype=(4, 16, 1))).__array__()
     assert (array.dtype.name, array.shape) == ("bfloat16", (2, 3))
 

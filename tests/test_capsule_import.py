@@ -112,14 +112,6 @@ def test_the_deleter_waits_for_the_last_view(view: Callable[[dlx.Tensor], Any]) 
     assert producer.deleted == 1
 
 
-def test_a_copy_does_not_keep_its_source() -> None:
-    """R8, R59: the deleter runs before the copy is returned."""
-    producer = Producer()
-    copied = dlx.from_dlpack(producer, copy=True)
-    assert producer.deleted == 1
-    assert copied.numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
-
-
 @pytest.mark.parametrize("data", [None, 0], ids=["accepted", "refused"])
 def test_a_null_deleter_is_never_called(versioned: bool, data: int | None) -> None:
     """R9: by the tensor that was made, nor by the failure to make one."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 import dlx
@@ -12,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from support.fake_producers import Producer
 from support.optional_libraries import requires
+from support.python_process import run_python
 
 Array = NDArray[Any]
 
@@ -50,15 +49,15 @@ def test_a_library_shares_only_memory_that_is_aligned_to_its_elements(
 def test_torch_can_compute_with_what_is_made_of_misaligned_memory() -> None:
     """Without a copy, torch's kernels for complex128 end the process."""
     requires("torch")
-    code = """if True:
+    code = """
         import dlx, numpy as np, torch
         array = np.frombuffer(bytearray(257), "c16", offset=1)
         made = dlx.convert(array, torch.Tensor)
         assert not made.any() and not made.to(torch.float64).sum()
         assert torch.where(made == 0, made + 1, made).sum() == 16
         """
-    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
+    status, _, errors = run_python(code)
+    assert status == 0, errors
 
 
 class Holder(dlx.ExchangeMixin, exchange="inner"):

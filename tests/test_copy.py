@@ -212,7 +212,7 @@ def test_a_copy_and_its_source_share_nothing() -> None:
 
 
 def test_a_copy_outlives_its_source() -> None:
-    """R15: the source's deleter has been called."""
+    """R8, R15, R59: the source's deleter runs before the copy is returned."""
     producer = Producer()
     copied = dlx.from_dlpack(producer, copy=True)
     assert producer.deleted == 1

@@ -15,7 +15,6 @@ import dlx
 import numpy as np
 import pytest
 from support.fake_array_interface import Struct
-from support.fake_buffer import Exporter
 from support.optional_libraries import requires
 
 
@@ -42,10 +41,6 @@ class ByBufferInterface(ByInterface):
             **self.memory.__array_interface__,
             "data": bytearray(self.memory),
         }
-
-
-class ByBuffer(Exporter):
-    """Exports a buffer."""
 
 
 class Floats(ctypes.Array[Any]):

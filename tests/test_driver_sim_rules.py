@@ -10,7 +10,7 @@ from support.python_process import run_python
 from support.simulated_driver import Simulation
 from support.simulated_objects import LEGACY, PER_THREAD, DriverError
 
-NOT_INITIALIZED, INVALID_CONTEXT, INVALID_HANDLE = 3, 201, 400
+INVALID_CONTEXT, INVALID_HANDLE = 201, 400
 
 
 def test_events_and_streams_have_one_context(sim: Simulation) -> None:

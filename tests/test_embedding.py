@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -17,7 +16,6 @@ HEADERS = sysconfig.get_path("include")
 FOLDER, LIBRARY = (sysconfig.get_config_var(name) for name in ("LIBDIR", "LDLIBRARY"))
 
 pytestmark = [
-    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler"),
     pytest.mark.skipif(
         not (Path(HEADERS, "Python.h").exists() and LIBRARY),
         reason="no headers of Python",

@@ -5,11 +5,8 @@ How it uses one is in `test_exchange_consumed.py`.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from ctypes import addressof
-from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock, Mock
 
@@ -27,9 +24,9 @@ from support.fake_table import (
     table_class,
     without_protocol,
 )
+from support.python_process import run_python
 
 NAME = b"dlpack_exchange_api"
-HERE = Path(__file__).parent
 
 
 def table_capsule(name: bytes = NAME, **options: Any) -> Any:
@@ -209,7 +206,7 @@ from support.fake_table import table_class
 assert dlx.from_dlpack(Producer()).shape == (2, 3)
 assert dlx.from_dlpack(table_class()()).shape == (2, 3)
 """
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=HERE)
+    assert run_python(program) == (0, "", "")
 
 
 # Forwarding by an instance
@@ -317,4 +314,4 @@ for _ in range(2500):
 for cls in kept * 2:
     check(cls, BY_TABLE)
 """
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=HERE)
+    assert run_python(program) == (0, "", "")

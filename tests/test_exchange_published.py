@@ -6,20 +6,18 @@ What the table makes is in `test_exchange_making.py`.
 from __future__ import annotations
 
 import ctypes
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import addressof, byref, c_void_p, cast
-from pathlib import Path
 from typing import Any
 
 import dlx
 import numpy as np
 import pytest
 from support.dlpack_abi import (
+    ENTRIES,
     DLManagedTensorVersioned,
-    DLPackExchangeAPI,
     DLTensor,
     capsule_destructor,
     capsule_name,
@@ -32,11 +30,11 @@ from support.dlpack_abi import (
 from support.dlx_producers import HOLDERS, Maker, Stored, every_holder, fields_of
 from support.fake_producers import Producer
 from support.fake_table import without_protocol
-from support.libc import heap_in_use, needs_heap_in_use
+from support.libc import heap_growth, needs_heap_in_use
+from support.python_process import run_python
 
 TABLE = table_of(dlx.Tensor)
 NAME = b"dlpack_exchange_api"
-ENTRIES = [name for name, _ in DLPackExchangeAPI._fields_[1:]]
 
 GRID = np.arange(24, dtype=np.float32).reshape(4, 6)
 FROZEN = np.arange(6)
@@ -125,8 +123,7 @@ out = DLTensor()
 assert table.dltensor_from_py_object_no_sync(tensor, ctypes.byref(out)) == 0
 assert out.data == tensor.data_ptr
 """
-    here = Path(__file__).parent
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=here)
+    assert run_python(program) == (0, "", "")
 
 
 def test_the_version_is_1_3() -> None:
@@ -277,11 +274,4 @@ def test_borrowing_keeps_no_memory() -> None:
     """R129: as many bytes of the C heap are in use after 1e5 calls as before."""
     tensor, out = dlx.from_dlpack(GRID), DLTensor()
     borrow, address = TABLE.dltensor_from_py_object_no_sync, addressof(out)
-
-    def used_after_calls() -> int:
-        for _ in range(100_000):
-            borrow(tensor, address)
-        return heap_in_use()
-
-    used_after_calls()
-    assert used_after_calls() == used_after_calls()
+    assert heap_growth(lambda: borrow(tensor, address), 100_000) == 0

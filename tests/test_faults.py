@@ -47,17 +47,8 @@ def outcomes() -> dict[str, list[Outcome]]:
     with tempfile.TemporaryDirectory() as folder:
         shim = Path(folder, "faults.so")
         source = TESTS / "support" / "faults.c"
-        command: list[str | Path] = [
-            "cc",
-            "-O1",
-            "-shared",
-            "-fPIC",
-            "-o",
-            shim,
-            source,
-            "-ldl",
-        ]
-        subprocess.run(command, check=True)
+        flags = ["-O1", "-shared", "-fPIC"]
+        subprocess.run(["cc", *flags, "-o", shim, source, "-ldl"], check=True)
         inherited = os.environ.get("PYTHONPATH", "")
         env = {
             "DLX_FAULTS_EVERY": "23",

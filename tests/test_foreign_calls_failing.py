@@ -6,12 +6,12 @@ once. What dlx asks of its own accord may fail: docs/testing.md has the list.
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import pytest
 from support import failing_protocol_steps, failing_steps
 from support.failing_answers import Answers, answers, misreported, unclean, unnoticed
+from support.optional_libraries import requires
 
 TABLES = list(failing_steps.STEPS)
 PROTOCOLS = list(failing_protocol_steps.STEPS)
@@ -126,11 +126,9 @@ def test_a_function_without_an_exception_is_named() -> None:
     assert texts["fails"].endswith(".Exporter failed without an exception")
 
 
-@pytest.mark.skipif(
-    importlib.util.find_spec("torch") is None, reason="torch is not installed"
-)
 def test_torchs_table_that_goes_wrong_is_an_exception() -> None:
     """R8, R11, R123: on the quick paths, too, where dlx asks a second time."""
+    requires("torch")
     found = answers("failing_torch_steps")
     assert len(found) > 20
     assert {k: said for k, v in found.items() if (said := wrong_in_torch(k, v))} == {}

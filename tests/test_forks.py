@@ -6,15 +6,12 @@
 from __future__ import annotations
 
 import json
-import os
 from functools import cache
 
 import pytest
 from support.callback_steps import STEPS
 from support.python_process import run_python
 from support.simulated_driver import library_path
-
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
 
 
 @cache

@@ -30,11 +30,6 @@ def everything(*args: Any, **kwargs: Any) -> Any:
 addresses = dlx.launcher(everything)
 
 
-def at(x: Any) -> int:
-    """Return the address of a tensor."""
-    return dlx.from_dlpack(x).data_ptr
-
-
 # What the function gets.
 
 

@@ -238,7 +238,7 @@ def test_an_export_starts_at_the_first_element() -> None:
 
 
 def test_dimensions_are_copied_on_import() -> None:
-    """R100: a producer that changes its own afterwards changes nothing here."""
+    """R100: torch's point into the live tensor, which may get others."""
     producer = Producer()
     tensor = dlx.from_dlpack(producer)
     producer.tensor.shape[0] = producer.tensor.strides[0] = 99

@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import io
 import pickle
-import subprocess
-import sys
 from typing import Any
 
 import dlx
@@ -16,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.fake_producers import ADDRESS
+from support.python_process import run_python
 from support.random_layouts import DTYPES, taken, tensors, values
 
 PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
@@ -274,7 +273,4 @@ def test_the_pickler_in_python_writes_the_same(protocol: int) -> None:
 def test_the_module_is_imported_when_it_is_used() -> None:
     """docs/design.md: importing dlx loads neither it nor pickle."""
     code = "import dlx, sys; print({'pickle', 'dlx.pickling', 'copy'} & {*sys.modules})"
-    ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    )
-    assert ran.stdout.strip() == "set()"
+    assert run_python(code) == (0, "set()\n", "")

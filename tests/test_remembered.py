@@ -5,8 +5,6 @@ Each test imports one instance of a class many times, then one that differs.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from ctypes import addressof
 from typing import Any, ClassVar
@@ -25,6 +23,7 @@ from support.fake_table import (
     without_protocol,
 )
 from support.optional_libraries import requires
+from support.python_process import run_python
 from support.short_lived_classes import made
 from support.static_types import static_types
 
@@ -422,4 +421,4 @@ sys.modules["torch"] = Mock()
 assert refused(conjugated)
 assert refused(conjugated.as_subclass(Derived))
 """
-    subprocess.run([sys.executable, "-c", program], check=True)
+    assert run_python(program) == (0, "", "")

@@ -12,10 +12,6 @@ from support.callback_steps import STEPS, calls, happening, kept, references
 from support.python_process import run_python
 from support.simulated_driver import library_path
 
-needs_timer = pytest.mark.skipif(
-    not hasattr(signal, "setitimer"), reason="a system without timers"
-)
-
 
 @pytest.fixture(autouse=True)
 def interrupting() -> Iterator[None]:
@@ -57,7 +53,6 @@ def test_an_interrupt_in_user_code_comes_out(step: str) -> None:
         run()
 
 
-@needs_timer
 @pytest.mark.parametrize("step", STEPS)
 def test_a_handler_that_returns_changes_nothing(step: str, ticking: list[int]) -> None:
     """PEP 475: what a signal interrupts goes on."""
@@ -69,10 +64,8 @@ def test_a_handler_that_returns_changes_nothing(step: str, ticking: list[int]) -
     assert kept(before) == []
 
 
-@needs_timer
 def test_shared_memory_survives_signals(ticking: list[int]) -> None:
     """PEP 475: no call of the system fails because of one."""
-    pytest.importorskip("fcntl")
     array = np.arange(100_000)
     while ticking[0] < 50:
         with dlx.share(array, name="dlx-test-signals") as handle:
@@ -87,7 +80,6 @@ WAITS = {
 }
 
 
-@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="needs POSIX signals")
 @pytest.mark.parametrize("wait", WAITS.values(), ids=WAITS)
 def test_an_interrupt_while_dlx_waits_for_a_stream_comes_out(wait: str) -> None:
     """docs/safety.md, Threads: when the wait has ended; nothing is lost or leaked."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from functools import cache
 from pathlib import Path
@@ -13,8 +12,6 @@ import dlx
 import pytest
 from support.module_games import GAMES
 from support.python_process import run_python
-
-needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
 
 
 @cache
@@ -43,7 +40,6 @@ REFUSALS = {
 }
 
 
-@needs_fork
 @pytest.mark.parametrize("game", GAMES)
 def test_an_answer_is_right_or_a_clear_error(game: str) -> None:
     """S6: whatever `sys.modules` says, before dlx is used first and after."""

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import math
-import subprocess
-import sys
 import weakref
 from collections.abc import Callable
 from ctypes import addressof, byref, c_int64, c_void_p
 from functools import partial
-from pathlib import Path
 from textwrap import dedent
 from typing import Any
 
@@ -30,6 +27,7 @@ from support.fake_producers import OldProducer, Producer
 from support.fake_table import table_class
 from support.libc import raw_thread
 from support.optional_libraries import requires
+from support.python_process import run_python
 
 ROUNDS = 300
 TABLE = table_of(dlx.Tensor)
@@ -290,8 +288,5 @@ def test_a_type_may_be_met_again_while_its_metaclass_answers(meeting: str) -> No
 
         producer = Slow()
         """
-    command = [sys.executable, "-c", dedent(code) + dedent(meeting)]
-    ran = subprocess.run(
-        command, cwd=Path(__file__).parent, capture_output=True, text=True
-    )
-    assert (ran.returncode, ran.stderr) == (0, "")
+    status, _, errors = run_python(dedent(code) + dedent(meeting))
+    assert (status, errors) == (0, "")

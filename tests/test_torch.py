@@ -5,8 +5,6 @@ Their dtypes, layouts and memory are in `test_torch_data.py`.
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +13,7 @@ import dlx
 import pytest
 from support.fake_table import Forward, not_called
 from support.optional_libraries import requires
+from support.python_process import run_python
 
 torch = requires("torch")
 
@@ -147,7 +146,7 @@ with contextlib.suppress(BufferError):
     dlx.from_dlpack(odd)
 assert dlx.from_dlpack(torch.ones(2)).shape == (2,)
 """
-    subprocess.run([sys.executable, "-c", program], check=True)
+    assert run_python(program) == (0, "", "")
 
 
 def test_a_parameter_without_gradient_is_read() -> None:

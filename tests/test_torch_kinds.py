@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support import torch_kinds
+from support.python_process import run_python
 from support.torch_kinds import HARMLESS, LAZY, PLAIN, WAYS, Make
 
 
@@ -53,4 +54,4 @@ def test_an_interrupt_of_the_search_for_the_layout_passes() -> None:
         else:
             raise AssertionError
     """
-    subprocess.run([sys.executable, "-c", program], check=True)
+    assert run_python(program) == (0, "", "")

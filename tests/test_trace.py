@@ -7,9 +7,7 @@ import contextlib
 import ctypes
 import gc
 import json
-import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -822,44 +820,35 @@ kept = dlx.from_dlpack(np.zeros(3))
 """
 
 
-def environment(setting: str, code: str) -> tuple[int, str, str]:
-    """Run code in a process with `DLX_TRACE`."""
-    variables = os.environ | {"DLX_TRACE": setting}
-    command = [sys.executable, "-c", code]
-    ran = subprocess.run(command, env=variables, capture_output=True, text=True)
-    return ran.returncode, ran.stdout, ran.stderr
-
-
 def test_the_variable_may_say_no() -> None:
     """docs/trace.md: `DLX_TRACE=0` traces nothing."""
-    assert environment("0", LEAK) == (0, "", "")
+    assert run_python(LEAK, DLX_TRACE="0") == (0, "", "")
 
 
 @pytest.mark.parametrize("setting", ["1", "3"])
 def test_the_variable_gives_a_report_at_exit(setting: str) -> None:
-    code, out, errors = environment(setting, LEAK)
+    code, out, errors = run_python(LEAK, DLX_TRACE=setting)
     assert (code, out) == (0, "")
     assert errors.startswith("dlx trace: 1 alive, 24 B (peak 24 B, 1 imports")
     assert "<string>:3 <module>" in errors
 
 
 def test_the_variable_may_name_a_file_of_events(tmp_path: Path) -> None:
-    code, _, errors = environment(f"json:{tmp_path}/events", LEAK)
+    code, _, errors = run_python(LEAK, DLX_TRACE=f"json:{tmp_path}/events")
     assert (code, "1 alive" in errors) == (0, True)
     [event] = (tmp_path / "events").read_text().splitlines()
     assert json.loads(event)["event"] == "import"
 
 
 def test_a_variable_that_says_something_else_is_an_error() -> None:
-    code, _, errors = environment("yes", LEAK)
+    code, _, errors = run_python(LEAK, DLX_TRACE="yes")
     assert code == 1
     assert "expected 1, a number of frames, or json:FILE" in errors
 
 
 def test_a_child_that_was_forked_reports_nothing() -> None:
-    code, _, errors = environment(
-        "1", LEAK + "import os\npid = os.fork()\nif pid: os.waitpid(pid, 0)"
-    )
+    forking = LEAK + "import os\npid = os.fork()\nif pid: os.waitpid(pid, 0)"
+    code, _, errors = run_python(forking, DLX_TRACE="1")
     assert code == 0
     assert errors.count("dlx trace") == 1
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +11,7 @@ import dlx
 import numpy as np
 import pytest
 from support.optional_libraries import requires
+from support.python_process import run_python
 
 A = np.arange(3.0)
 
@@ -291,4 +290,4 @@ x = X()
 assert dlx.convert_tree([x], dlx.Tensor)[0] is x
 assert not {"torch", "jax", "optree"} & {*sys.modules}
 """
-    subprocess.run([sys.executable, "-c", code], check=True)
+    assert run_python(code) == (0, "", "")

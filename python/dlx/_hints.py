@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 __all__ = ["device", "tensor"]
 
 _TRACED = "stands for an array whose elements are not known while"
+_POLARS = (
+    "pass x.cast(dtype).to_numpy() with a numeric dtype of polars, "
+    "without nulls (x.drop_nulls(), x.fill_null(value))"
+)
 
 # Module and name of a class, what its instances are, and what to pass in their place.
 # Nothing is imported to find the class; the first that fits counts.
@@ -54,18 +58,8 @@ _CLASSES = (
     ("pandas", "Series", "is a column; pass x.to_numpy(dtype) with a numeric dtype"),
     ("pandas", "Index", "is an index; pass x.to_numpy(dtype) with a numeric dtype"),
     ("polars", "LazyFrame", "is a query; pass x.collect().to_numpy()"),
-    (
-        "polars",
-        "DataFrame",
-        "is a table; pass x.cast(dtype).to_numpy() with a numeric dtype of polars, "
-        "without nulls (x.drop_nulls(), x.fill_null(value))",
-    ),
-    (
-        "polars",
-        "Series",
-        "is a column; pass x.cast(dtype).to_numpy() with a numeric dtype of polars, "
-        "without nulls (x.drop_nulls(), x.fill_null(value))",
-    ),
+    ("polars", "DataFrame", f"is a table; {_POLARS}"),
+    ("polars", "Series", f"is a column; {_POLARS}"),
     ("xarray", "DataArray", "wraps an array; pass x.data"),
     ("xarray", "Variable", "wraps an array; pass x.data"),
     ("xarray", "Dataset", "holds arrays; pass one of them, x[name].data"),

@@ -31,6 +31,7 @@ from dlx.check.structs import (
     DLTensor,
     kept,
 )
+from support.dlpack_abi import give_reference
 
 FAULT = ""
 
@@ -820,7 +821,7 @@ def _to_object(tensor: int, out: int, *rest: int) -> Any:
     if device == 2:
         from conformance import devices
 
-        structs.give_reference(devices.made_of(managed), out)
+        give_reference(devices.made_of(managed), out)
         return 0
     if (dtype.code, dtype.bits, dtype.lanes) not in _NUMPY:
         if wrong("to: deletes twice when it fails"):
@@ -847,7 +848,7 @@ def _to_object(tensor: int, out: int, *rest: int) -> Any:
         made.owner.delete()
     if wrong("to: an extra reference"):
         kept(made)
-    structs.give_reference(made, out)
+    give_reference(made, out)
     return 0
 
 

@@ -119,7 +119,7 @@ USES: dict[str, Callable[[dlx.Tensor], object]] = {
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 @pytest.mark.parametrize("kind", ["cpu", "cuda"])
 def test_a_view_is_dead_after_the_block(
-    sim: Simulation, library: Framework, kind: str, use: Any
+    library: Framework, kind: str, use: Any
 ) -> None:
     """R129, R142: its memory may be anybody's."""
     array = np.zeros(4) if kind == "cpu" else library.full((4,))
@@ -130,9 +130,7 @@ def test_a_view_is_dead_after_the_block(
     assert "ended" in repr(view)
 
 
-def test_what_a_view_is_stays_known_after_the_block(
-    sim: Simulation, library: Framework
-) -> None:
+def test_what_a_view_is_stays_known_after_the_block(library: Framework) -> None:
     """R129: shape, dtype and device are not memory."""
     with dlx.borrow(library.full((4,))) as (view, _):
         pass

@@ -313,9 +313,7 @@ def test_an_export_elsewhere_without_a_copy_is_refused(sim: Simulation) -> None:
         tensor.__dlpack__(dl_device=(1, 0), copy=False)
 
 
-def test_a_library_gets_a_tensor_of_another_device(
-    sim: Simulation, library: Framework
-) -> None:
+def test_numpy_gets_a_tensor_of_a_device(sim: Simulation) -> None:
     """R57: by `convert`, ready on its stream."""
     tensor = dlx.from_dlpack(ARRAY, device="cuda:0", stream=sim.stream())
     array = dlx.convert(tensor, np.ndarray, device="cpu")

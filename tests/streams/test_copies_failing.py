@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import gc
-import os
-import subprocess
-import sys
-import textwrap
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import dlx
@@ -16,6 +11,7 @@ import numpy as np
 import pytest
 from support.cuda_producers import TableArray, framework
 from support.device_arrays import on_device
+from support.python_process import run_python
 from support.simulated_driver import Simulation
 
 ARRAY = np.arange(12, dtype="float32").reshape(3, 4)
@@ -99,19 +95,8 @@ def test_a_failing_call_is_reported_and_loses_nothing(
 
 def in_process(code: str, **environment: str) -> None:
     """Run code in a process of its own."""
-    folder = Path(__file__).parent.parent
-    script = f"import sys; sys.path.insert(0, {str(folder)!r})\n" + textwrap.dedent(
-        code
-    )
-    run = subprocess.run(
-        [sys.executable, "-c", script],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (run.returncode, run.stderr) == (0, "")
+    status, _, errors = run_python(code, **environment)
+    assert (status, errors) == (0, "")
 
 
 def test_without_a_driver_there_is_one_clear_error() -> None:

@@ -160,7 +160,6 @@ def test_functions_are_asked_for_in_a_fixed_old_version() -> None:
 # Forks.
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
 def test_a_fork_after_the_driver_was_used_is_one_clear_error() -> None:
     """H5: the child says so, and the CPU goes on there."""
     code = """
@@ -249,6 +248,7 @@ def test_an_import_on_rocm_is_ordered_by_hip(
         sim.clear_journal()
         tensor = dlx.from_dlpack(array, stream=s)
         hip_read(sim, s.handle, tensor)
+    assert sim.called()
     assert all(name.startswith("hip") for name in sim.called())
     assert sim.races == []
 

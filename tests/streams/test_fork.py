@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-import pytest
-
 from .test_copies_failing import in_process
-
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
 
 HAMMERED = """
     import atexit, ctypes, os, threading, time

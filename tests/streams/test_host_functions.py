@@ -77,7 +77,7 @@ def test_memory_of_dlx_let_go_in_a_host_function_is_freed_later(
 
 
 def test_a_host_function_in_a_capture_holds_up_nothing(
-    sim: Simulation, library: Framework, p: Stream, s: Stream
+    library: Framework, p: Stream, s: Stream
 ) -> None:
     """H6: it is a node of the graph."""
     with library.stream(p):

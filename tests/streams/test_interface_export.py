@@ -14,8 +14,6 @@ from support.simulated_driver import Simulation
 from support.simulated_kernels import in_thread, read, write
 from support.simulated_objects import LEGACY, PER_THREAD
 
-ORDER = {"cuEventRecord", "cuStreamWaitEvent"}
-
 
 class Mixed(dlx.ArrayInterfaceMixin, exchange="data"):
     """Exports what it keeps."""
@@ -35,11 +33,6 @@ def named(x: Any) -> int | None:
     """The stream that the interface of `x` names."""
     stream: int | None = x.__cuda_array_interface__["stream"]
     return stream
-
-
-def ordered(sim: Simulation) -> list[str]:
-    """What dlx called to order streams."""
-    return [name for name in sim.called() if name in ORDER]
 
 
 @every_library

@@ -215,7 +215,7 @@ def test_the_calls_of_the_driver_are_those_of_borrow(
 
 
 def test_the_stream_is_an_int_that_cuda_core_takes(
-    sim: Simulation, library: Framework, p: Stream
+    library: Framework, p: Stream
 ) -> None:
     """docs/launcher.md, `give`: as a handle; a launch needs a driver that is real."""
     core = requires("cuda.core")
@@ -225,7 +225,7 @@ def test_the_stream_is_an_int_that_cuda_core_takes(
 
 
 def test_tensors_on_the_cpu_have_no_say_in_the_stream(
-    sim: Simulation, library: Framework, p: Stream
+    library: Framework, p: Stream
 ) -> None:
     """R143: they have none."""
     given = dlx.launcher(lambda x, y, stream: (x, stream))
@@ -234,9 +234,7 @@ def test_tensors_on_the_cpu_have_no_say_in_the_stream(
         assert given(x, library.full((4,))) == (x.ctypes.data, p.handle)
 
 
-def test_on_is_asked_once_at_each_call(
-    sim: Simulation, library: Framework, p: Stream
-) -> None:
+def test_on_is_asked_once_at_each_call(library: Framework, p: Stream) -> None:
     """docs/launcher.md, Streams."""
     asked: list[Stream] = []
 
@@ -291,7 +289,7 @@ def test_a_stream_that_orders_nothing_is_no_stream_to_launch_on(
             read(array, stream=-1)
 
 
-def test_on_the_cpu_there_is_no_stream_to_name(sim: Simulation, s: Stream) -> None:
+def test_on_the_cpu_there_is_no_stream_to_name(s: Stream) -> None:
     """R70: as in `borrow`."""
     array = np.zeros(4, "f4")
     with pytest.raises(BufferError, match="no streams"):

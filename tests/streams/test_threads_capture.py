@@ -54,7 +54,7 @@ def test_a_borrow_with_a_lead_on_the_legacy_stream_is_refused_in_a_capture(
 
 @MODES
 def test_a_use_on_the_legacy_stream_is_refused_while_the_library_captures(
-    sim: Simulation, array: TableArray, p: Stream, mode: int
+    array: TableArray, p: Stream, mode: int
 ) -> None:
     """H6 (906): the producer's new work would draw it in."""
     tensor = dlx.from_dlpack(array)

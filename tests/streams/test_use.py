@@ -103,9 +103,7 @@ def test_a_use_joins_when_its_body_raises(sim: Simulation, library: Framework) -
     assert sim.races == []
 
 
-def test_the_tensor_stays_when_the_view_is_dead(
-    sim: Simulation, library: Framework
-) -> None:
+def test_the_tensor_stays_when_the_view_is_dead(library: Framework) -> None:
     """R129: the view ends with the block, the tensor does not."""
     kept = dlx.from_dlpack(library.full((4,)))
     with kept.use() as tensor:
@@ -115,7 +113,7 @@ def test_the_tensor_stays_when_the_view_is_dead(
     assert kept.data_ptr
 
 
-def test_a_use_is_entered_once(sim: Simulation, library: Framework) -> None:
+def test_a_use_is_entered_once(library: Framework) -> None:
     """A second entry, and an exit without an entry, are RuntimeErrors."""
     use = dlx.from_dlpack(library.full((4,))).use()
     with use, pytest.raises(RuntimeError, match="entered already"):

@@ -131,6 +131,10 @@ class DLPackExchangeAPI(Structure):
     )
 
 
+ENTRIES = dict(DLPackExchangeAPI._fields_[1:])
+"""The functions of a table: their types, by their C names."""
+
+
 def dlpack_include() -> Path:
     """Return the include directory of `<dlpack/dlpack.h>` in the apache-tvm-ffi wheel.
 

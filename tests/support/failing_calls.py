@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from support.dlpack_abi import (
+    ENTRIES,
     DLPackExchangeAPI,
     capsule_pointer,
     dlpack_include,
@@ -32,12 +33,9 @@ from support.fake_buffer import (
 from support.fake_producers import Producer, _forget_deleted
 from support.fake_table import new_table
 
+TABLE = [*ENTRIES]
 FUNCTIONS = [
-    "managed_tensor_allocator",
-    "managed_tensor_from_py_object_no_sync",
-    "managed_tensor_to_py_object_no_sync",
-    "dltensor_from_py_object_no_sync",
-    "current_work_stream",
+    *TABLE,
     "deleter",
     "getbuffer",
     "releasebuffer",
@@ -49,7 +47,6 @@ FUNCTIONS = [
     "release of a schema",
     "method",
 ]
-TABLE = FUNCTIONS[:5]
 SET, FAIL, EMPTY, REPORT, GARBAGE, RUN = (1 << bit for bit in range(6))
 
 
@@ -149,9 +146,9 @@ class FailingProducer(Producer):
         return address
 
 
-def failing_class(name: str = "Failing") -> type[FailingProducer]:
+def failing_class() -> type[FailingProducer]:
     """Make the class; there is one for each process."""
-    made: type[FailingProducer] = type(name, (FailingProducer,), {})
+    made: type[FailingProducer] = type("Failing", (FailingProducer,), {})
     made.__dlpack_c_exchange_api__ = failing_table(new_table(owner=made))
     return made
 

@@ -9,6 +9,7 @@ import dlx
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 
+from support.dlx_producers import Stored
 from support.failing_calls import (
     FUNCTIONS as ALL,
 )
@@ -57,14 +58,6 @@ class DataOfBuffer:
     def __array_interface__(self) -> Any:
         """Describe the buffer."""
         return {"version": 3, "shape": (6,), "typestr": "<f4", "data": BUFFER}
-
-
-class Stored(dlx.ExchangeMixin, exchange="data"):
-    """An array class over an attribute."""
-
-    def __init__(self, data: Any) -> None:
-        """Keep what it exports."""
-        self.data = data
 
 
 ARRAY = np.arange(6, dtype="f4")

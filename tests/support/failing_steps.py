@@ -15,6 +15,7 @@ import numpy as np
 from support.failing_calls import TABLE, FailingProducer, failing_class
 from support.failing_consumers import allocated, exported, lent, taken
 from support.fake_table import Forward
+from support.wrapped_functions import doubled, launch, launch_pointers
 
 Failing = failing_class()
 
@@ -76,28 +77,10 @@ TREE = {"a": X, "b": [STORED, (ARRAY, 3)]}
 NEW: dict[str, Any] = {"max_version": (1, 3)}
 
 
-@dlx.bridge(np.ndarray)
-def bridged(array: Any, *, out: Any = None) -> Any:
-    """Compute with arrays."""
-    return np.multiply(array, 2, out=out)
-
-
 @dlx.bridge(Failing)
 def bridged_there(array: Any) -> Any:
     """Compute in the library."""
     return array
-
-
-@dlx.launcher
-def launch(a: int, b: int) -> int:
-    """Take two addresses."""
-    return a + b
-
-
-@dlx.launcher(give="pointer")
-def launch_pointers(a: Any, b: Any) -> int:
-    """Take two pointers."""
-    return int(a.data_ptr() + b.data_ptr())
 
 
 @dlx.launcher(give="tensor", writes=["b"])
@@ -180,10 +163,10 @@ STEPS: dict[str, Callable[[], Any]] = {
     "launcher of addresses": lambda: launch(X, STORED),
     "launcher of pointers": lambda: launch_pointers(X, ONLY),
     "launcher of tensors": lambda: launch_tensors(ARRAY, X),
-    "bridge": lambda: bridged(X),
-    "bridge into an array": lambda: bridged(X, out=ONLY),
+    "bridge": lambda: doubled(X),
+    "bridge into an array": lambda: doubled(X, out=ONLY),
     "bridge to the library": lambda: bridged_there(ARRAY),
-    "bridge of a mixin": lambda: bridged(STORED),
+    "bridge of a mixin": lambda: doubled(STORED),
     "empty": lambda: dlx.empty((2, 3), "float32", like=Failing),
     "empty like an instance": lambda: dlx.empty((2, 3), "float32", like=X),
     "empty in a hook": lambda: dlx.empty((2, 3), "float32", like=Stored),

@@ -23,7 +23,8 @@ from support.cuda_producers import (
 )
 from support.device_arrays import on_device
 from support.dlpack_abi import table_of
-from support.failing_calls import counts, failing_table, point
+from support.dlx_producers import Stored
+from support.failing_calls import TABLE, counts, failing_table, point
 from support.failing_consumers import exported, lent, named, taken
 from support.simulated_kernels import read
 
@@ -93,14 +94,6 @@ for kind in (FailingInterface, FailingBoth):
     other.work_on(P)
     OTHERS[kind.__name__] = other.full((4,))
 SHOWN, BOTH = OTHERS["FailingInterface"], OTHERS["FailingBoth"]
-
-
-class Stored(dlx.ExchangeMixin, exchange="data"):
-    """An array class over an attribute."""
-
-    def __init__(self, data: Any) -> None:
-        """Keep what it exports."""
-        self.data = data
 
 
 STORED = Stored(ARRAY)
@@ -206,11 +199,4 @@ STEPS: dict[str, Callable[[], Any]] = {
     "import by table": lambda: taken(dlx.Tensor, ARRAY.export()),
     "import by table of a mixin": lambda: taken(Stored, ARRAY.export()),
 }
-FUNCTIONS = [
-    "managed_tensor_allocator",
-    "managed_tensor_from_py_object_no_sync",
-    "managed_tensor_to_py_object_no_sync",
-    "dltensor_from_py_object_no_sync",
-    "current_work_stream",
-    "method",
-]
+FUNCTIONS = [*TABLE, "method"]

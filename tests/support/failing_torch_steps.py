@@ -10,19 +10,13 @@ import numpy as np
 import torch
 
 from support.dlpack_abi import table_of
+from support.dlx_producers import Stored
 from support.failing_calls import TABLE, failing_table
 from support.failing_consumers import exported, lent
+from support.wrapped_functions import doubled, launch, launch_pointers
 
 # Before dlx sees a tensor, since it remembers torch's table.
 torch.Tensor.__dlpack_c_exchange_api__ = failing_table(table_of(torch.Tensor))
-
-
-class Stored(dlx.ExchangeMixin, exchange="data"):
-    """An array class over an attribute."""
-
-    def __init__(self, data: Any) -> None:
-        """Keep what it exports."""
-        self.data = data
 
 
 ARRAY = np.arange(6, dtype="f4").reshape(2, 3)
@@ -40,31 +34,15 @@ def uses() -> list[int]:
     return [torch._C._storage_Use_Count(each._cdata) for each in storages]
 
 
-@dlx.bridge(np.ndarray)
-def bridged(array: Any, *, out: Any = None) -> Any:
-    """Compute with arrays."""
-    return np.multiply(array, 2, out=out)
-
-
 @dlx.bridge(torch.Tensor)
 def bridged_there(array: Any) -> Any:
     """Compute with torch."""
     return array
 
 
-@dlx.launcher
-def launch(*addresses: int) -> None:
-    """Take addresses."""
-
-
 @dlx.launcher(writes=["b"])
 def launch_out(a: int, b: int) -> None:
     """Take two addresses, and write to one."""
-
-
-@dlx.launcher(give="pointer")
-def launch_pointers(a: Any, b: Any) -> None:
-    """Take two pointers."""
 
 
 def borrow() -> None:
@@ -95,8 +73,8 @@ STEPS: dict[str, Callable[[], Any]] = {
     "launcher of addresses": lambda: launch(T, U),
     "launcher that writes": lambda: launch_out(T, U),
     "launcher of pointers": lambda: launch_pointers(T, U),
-    "bridge": lambda: bridged(T),
-    "bridge into a tensor": lambda: bridged(T, out=U),
+    "bridge": lambda: doubled(T),
+    "bridge into a tensor": lambda: doubled(T, out=U),
     "bridge to torch": lambda: bridged_there(ARRAY),
     "empty": lambda: dlx.empty((2, 3), "float32", like=torch.Tensor),
     "empty like a tensor": lambda: dlx.empty((2, 3), "float32", like=T),

@@ -12,6 +12,7 @@ from ctypes import addressof, c_void_p
 from typing import Any, ClassVar, NoReturn, TypeAlias
 
 from support.dlpack_abi import (
+    ENTRIES,
     DLPackExchangeAPI,
     DLTensor,
     for_ever,
@@ -26,8 +27,6 @@ Entry: TypeAlias = Callable[..., int] | int | None
 A Python function gets objects and addresses; it must return 0 or -1 and cannot leave an
 exception set: entries that do so are in `fake_table.c`.
 """
-
-_ENTRIES = dict(DLPackExchangeAPI._fields_[1:])
 
 FROM_PY = "managed_tensor_from_py_object_no_sync"
 BY_TABLE = [FROM_PY]
@@ -77,7 +76,7 @@ def _working_entries(owner: type[Producer]) -> dict[str, Entry]:
         return 0
 
     return dict(
-        zip(_ENTRIES, (allocate, from_object, to_object, borrow, stream), strict=True)
+        zip(ENTRIES, (allocate, from_object, to_object, borrow, stream), strict=True)
     )
 
 
@@ -94,14 +93,14 @@ def new_table(
     `prev` is the table that `prev_api` points to; `owner` is the class that
     `managed_tensor_to_py_object_no_sync` makes.
     """
-    if unknown := entries.keys() - _ENTRIES.keys():
+    if unknown := entries.keys() - ENTRIES.keys():
         raise TypeError(f"no entries of the table: {sorted(unknown)}")
     table = DLPackExchangeAPI()
     table.header.version = (major, minor)
     if prev is not None:
         table.header.prev_api = ctypes.pointer(prev.header)
     for name, entry in (_working_entries(owner) | entries).items():
-        setattr(table, name, _ENTRIES[name](entry or 0))
+        setattr(table, name, ENTRIES[name](entry or 0))
     return for_ever(table)
 
 

@@ -32,15 +32,10 @@ def look() -> list[int]:
     return [sys.getrefcount(each) for each in WATCHED]
 
 
-def quiet(step: Callable[[], Any]) -> None:
-    """Run a step, and free what it made."""
-    step()
-
-
 def counted(kind: int, step: Callable[[], Any]) -> int:
     """Count the allocations of a step that has run before."""
     SHIM.faults_arm(kind, -1)
-    quiet(step)
+    step()
     return int(SHIM.faults_disarm(kind))
 
 
@@ -50,7 +45,7 @@ def attempt(kind: int, at: int, step: Callable[[], Any]) -> str:
     text = "passed"
     try:
         SHIM.faults_arm(kind, at)
-        quiet(step)
+        step()
         SHIM.faults_disarm(kind)  # It allocates, too.
     except BaseException as error:
         SHIM.faults_disarm(kind)
@@ -69,7 +64,7 @@ def attempt(kind: int, at: int, step: Callable[[], Any]) -> str:
             if value is each and old != new
         ]
         text += f", and keeps {names}"
-    quiet(step)
+    step()
     return text
 
 
@@ -102,7 +97,7 @@ def main() -> None:
     for name in chosen:
         step, answers = STEPS[name], []
         for _ in range(70):
-            quiet(step)
+            step()
         gc.collect()
         gc.freeze()  # What exists now need not be looked at in each process.
         for kind, of in enumerate(KINDS):

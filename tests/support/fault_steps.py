@@ -14,6 +14,7 @@ import tvm_ffi
 
 from support.dlx_producers import ByMethod, Stored
 from support.fake_table import Forward
+from support.wrapped_functions import doubled, launch, launch_pointers
 
 ARRAY = np.arange(12.0).reshape(3, 4)[:, ::2]
 READ_ONLY = np.broadcast_to(1.0, (2, 3))
@@ -45,24 +46,6 @@ class ByProtocol:
 BY_PROTOCOL = ByProtocol()
 WATCHED = [ARRAY, READ_ONLY, TENSOR, COMPACT, FORWARD, STORED, BY_METHOD, OUT, BYTES]
 WATCHED += [BY_DICT, BY_STRUCT, BY_PROTOCOL, PICKLE]
-
-
-@dlx.bridge(np.ndarray)
-def doubled(array: Any, *, out: Any = None) -> Any:
-    """Compute with arrays."""
-    return np.multiply(array, 2, out=out)
-
-
-@dlx.launcher
-def launch(a: int, b: int) -> int:
-    """Take two addresses, of tensors that may have any strides."""
-    return a + b
-
-
-@dlx.launcher(give="pointer")
-def launch_pointers(a: Any, b: Any) -> int:
-    """Take two pointers."""
-    return int(a.data_ptr() + b.data_ptr())
 
 
 def borrow() -> None:

@@ -39,6 +39,19 @@ def heap_in_use() -> int:
     return in_use
 
 
+def heap_growth(call: Callable[[], object], times: int) -> int:
+    """Return by how many bytes calls make the heap larger, once as many have run."""
+
+    def in_use_after_calls() -> int:
+        for _ in range(times):
+            call()
+        return heap_in_use()
+
+    in_use_after_calls()
+    before = in_use_after_calls()
+    return in_use_after_calls() - before
+
+
 def raw_thread(function: Any, argument: int) -> Callable[[], None]:
     """Start a thread unknown to Python; return a function that joins it."""
     thread, start = c_ulong(), ctypes.cast(function, c_void_p)

@@ -14,6 +14,7 @@ import tvm_ffi
 from support.dlx_producers import Stored
 from support.fake_table import Forward
 from support.optional_libraries import requires
+from support.wrapped_functions import doubled
 
 ARRAY = np.arange(12.0).reshape(3, 4)[:, ::2]
 READ_ONLY = np.broadcast_to(1.0, (2, 3))
@@ -24,12 +25,6 @@ TREE = {"a": [ARRAY, (TENSOR, 3)], "b": STORED}
 OUT = np.zeros_like(ARRAY)
 WATCHED = [ARRAY, READ_ONLY, TENSOR, FORWARD, STORED, OUT, Stored]
 """Objects whose reference counts no round may increase."""
-
-
-@dlx.bridge(np.ndarray)
-def doubled(array: Any, *, out: Any = None) -> Any:
-    """Compute with arrays."""
-    return np.multiply(array, 2, out=out)
 
 
 @dlx.bridge(np.ndarray)

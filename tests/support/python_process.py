@@ -7,11 +7,11 @@ from pathlib import Path
 from textwrap import dedent
 
 
-def run_python(code: str) -> tuple[int, str, str]:
+def run_python(code: str, **environment: str) -> tuple[int, str, str]:
     """Return the exit code, output and errors of a new Python process."""
     inherited = filter(None, [os.environ.get("PYTHONPATH")])
     paths = os.pathsep.join([str(Path(__file__).parents[1]), *inherited])
     own = {"PYTHONPATH": paths, "PYTHONMALLOC": "debug"}
-    command, env = [sys.executable, "-c", dedent(code)], os.environ | own
-    ran = subprocess.run(command, env=env, capture_output=True, text=True)
+    command, env = [sys.executable, "-c", dedent(code)], os.environ | own | environment
+    ran = subprocess.run(command, env=env, capture_output=True, text=True, timeout=600)
     return ran.returncode, ran.stdout, ran.stderr

@@ -169,11 +169,11 @@ class Simulation:
         finally:
             self.call("cuCtxPopCurrent_v2", None)
 
-    def enable_peers(self, one: int = 0, other: int = 1) -> None:
-        """Let kernels of two devices reach each other's `cuMemAlloc` memory."""
-        for device, peer in ((one, other), (other, one)):
+    def enable_peers(self) -> None:
+        """Let kernels of both devices reach each other's `cuMemAlloc` memory."""
+        for device in (0, 1):
             with self.on_device(device):
-                self.call("cuCtxEnablePeerAccess", self.context(peer), 0)
+                self.call("cuCtxEnablePeerAccess", self.context(1 - device), 0)
 
     def open_pool(self, device: int, to: int) -> None:
         """Let a device reach memory of another's pool."""

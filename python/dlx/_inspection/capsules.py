@@ -73,22 +73,16 @@ def read_managed(
     address: int, *, versioned: bool, source: str
 ) -> tuple[ManagedTensor | None, Tensor | None, tuple[str, ...]]:
     """Read a managed tensor; the third value says what could not be read."""
-    if not versioned:
-        old = read_struct(DLManagedTensor, address)
-        if old is None:
-            return None, None, (f"{source}: no memory at {address:#x}",)
-        managed = ManagedTensor(
-            address, None, None, old.manager_ctx or 0, located(old.deleter)
-        )
-        return managed, described(old.dl_tensor, source), ()
-    found = read_struct(DLManagedTensorVersioned, address)
+    kind = DLManagedTensorVersioned if versioned else DLManagedTensor
+    found: Any = read_struct(kind, address)
     if found is None:
         return None, None, (f"{source}: no memory at {address:#x}",)
-    version = (found.version.major, found.version.minor)
+    version = (found.version.major, found.version.minor) if versioned else None
+    flags = found.flags if versioned else None
     managed = ManagedTensor(
-        address, version, found.flags, found.manager_ctx or 0, located(found.deleter)
+        address, version, flags, found.manager_ctx or 0, located(found.deleter)
     )
-    if version[0] != DLPACK_MAJOR_VERSION:
+    if version is not None and version[0] != DLPACK_MAJOR_VERSION:
         # Nothing behind the flags is known to be where version 1 has it.
         reason = f"{source}: the layout of major version {version[0]} is not known"
         return managed, None, (reason,)

@@ -12,8 +12,9 @@ from typing import Any
 
 from dlx.check import structs
 from dlx.check.experiments import PLAIN, Lab, Untestable, described, settle
-from dlx.check.exporting import fields_of, given
+from dlx.check.exporting import given
 from dlx.check.probe import NEWEST, Export, Memory, Tensor, natives
+from dlx.check.reading import fields_of, first_of
 from dlx.check.records import Record, Struct
 from dlx.check.structs import (
     VERSIONED,
@@ -177,13 +178,12 @@ def _differences(lab: Lab, tensor: Any, managed: Any) -> list[str] | None:
     answer = lab.ask(lambda: tensor.__dlpack__(max_version=NEWEST))
     if answer.error is not None or structs.capsule_name(answer.value) != VERSIONED:
         return None
-    address = structs.capsule_pointer(answer.value, VERSIONED)
-    other = structs.managed_at(address, VERSIONED)
+    other = structs.managed_in(answer.value, VERSIONED)
     one, two = (fields_of(each, VERSIONED, None) for each in (managed, other))
     names = ("flags", "device", "dtype", "ndim", "shape", "strides", "values")
     found = [name for name in names if getattr(one, name) != getattr(two, name)]
-    first = [m.dl_tensor.data + m.dl_tensor.byte_offset for m in (managed, other)]
-    return found + ["data"] * (first[0] != first[1])
+    moved = first_of(managed.dl_tensor) != first_of(other.dl_tensor)
+    return found + ["data"] * moved
 
 
 @dataclass(frozen=True)
@@ -238,8 +238,6 @@ class ToObject:
 class Allocate:
     """The table allocates; the prototype's other fields cannot be read."""
 
-    shape: tuple[int, ...] = (2, 3)
-    dtype: tuple[int, int, int] = (2, 32, 1)
     device: tuple[int, int] = (1, 0)
     reports: bool = True
     """Whether there is a SetError."""
@@ -247,15 +245,11 @@ class Allocate:
     def run(self, lab: Lab) -> Record:
         """Do it, without the GIL."""
         address = entry(lab, "managed_tensor_allocator")
-        prototype = DLTensor(byte_offset=2**64 - 1, ndim=len(self.shape))
+        prototype = DLTensor(dtype=(2, 32, 1), byte_offset=2**64 - 1, ndim=2)
         prototype.data = _POISON
         c_void_p.from_address(ctypes.addressof(prototype) + 32).value = _POISON
         prototype.device.device_type, prototype.device.device_id = self.device
-        code, bits, lanes = self.dtype
-        prototype.dtype.code, prototype.dtype.bits = code, bits
-        prototype.dtype.lanes = lanes
-        shape = (ctypes.c_int64 * len(self.shape))(*self.shape)
-        prototype.shape = shape
+        prototype.shape = (ctypes.c_int64 * 2)(2, 3)
         out, errors = c_uint64(0), c_uint64(0)
         # Without the GIL: ctypes lets go of it for functions of a CDLL (R136).
         function = ctypes.CFUNCTYPE(ctypes.c_int, *[c_void_p] * 4)(address)
@@ -275,9 +269,8 @@ class Allocate:
             return Record(notes=notes)
         managed = DLManagedTensorVersioned.from_address(out.value)
         lab.step("writes to what its allocator made")
-        where = managed.dl_tensor.data
-        if where:
-            ctypes.memset(where + managed.dl_tensor.byte_offset, 1, 24)
+        if managed.dl_tensor.data:
+            ctypes.memset(first_of(managed.dl_tensor), 1, 24)
         struct = fields_of(managed, VERSIONED, None)
         lab.step("deletes what its allocator made")
         if managed.deleter:

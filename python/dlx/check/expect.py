@@ -235,32 +235,23 @@ def asked_of(method: str) -> Expectation:
     )
 
 
-def never_asks(method: str) -> Expectation:
-    """Ask that the target does not call a method."""
-    return expected(
-        f"{method} is not called",
-        lambda r: all(call.method != method for call in r.asked),
-        f"calls {method}",
-        of_raising=True,
-    )
-
-
 immutable = expected(
     "what is imported is read-only",
     lambda r: r.shown is None or r.shown.writable is not True,
     "what is imported says that it may be written",
 )
-says_nothing = expected(
-    "the target cannot say whether a tensor may be written",
-    lambda r: r.shown is not None and r.shown.writable is None,
-    "",
-)
-writable = expected(
-    "it is writable", lambda r: r.shown is not None and r.shown.writable is True, ""
-)
-protected = expected(
-    "it is read-only", lambda r: r.shown is not None and r.shown.writable is False, ""
-)
+
+
+def _said(text: str, writable: bool | None) -> Expectation:
+    """Ask what the target says of a tensor that it shows."""
+    return expected(
+        text, lambda r: r.shown is not None and r.shown.writable is writable, ""
+    )
+
+
+says_nothing = _said("the target cannot say whether a tensor may be written", None)
+writable = _said("it is writable", True)
+protected = _said("it is read-only", False)
 exports_read_only = expected(
     "a further export says READ_ONLY",
     lambda r: r.notes.get("exported") is None or r.notes["exported"] & 1,
@@ -268,16 +259,10 @@ exports_read_only = expected(
 )
 plain_devices = expected(
     "dl_device is a pair of plain integers",
-    lambda r: (
-        not any("dl_device" in c.keywords for c in r.asked)
-        or all(
-            c.keywords.get("dl_device") is None
-            or (
-                isinstance(c.keywords["dl_device"], list)
-                and all(isinstance(part, int) for part in c.keywords["dl_device"])
-            )
-            for c in r.asked
-        )
+    lambda r: all(
+        (place := call.keywords.get("dl_device")) is None
+        or (isinstance(place, list) and all(isinstance(part, int) for part in place))
+        for call in r.asked
     ),
     "dl_device is something else",
     of_raising=True,

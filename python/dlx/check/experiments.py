@@ -1,7 +1,7 @@
 """What is done to a target: stimulus to record. No experiment judges.
 
-`Import` hands a probe to the target; `Export` asks a tensor of the target for a
-capsule. The target is called at one place, `ask`, so an exception anywhere else is a
+`Import` hands a probe to the target; `exporting.Export` asks a tensor of the target for
+a capsule. The target is called at one place, `ask`, so an exception anywhere else is a
 fault of the suite.
 """
 
@@ -275,5 +275,4 @@ def exported_flags(lab: Lab, made: Any) -> int | None:
     answer = lab.ask(lambda: made.__dlpack__(max_version=NEWEST))
     if answer.error is not None or structs.capsule_name(answer.value) != VERSIONED:
         return None
-    address = structs.capsule_pointer(answer.value, VERSIONED)
-    return int(structs.managed_at(address, VERSIONED).flags)
+    return int(structs.managed_in(answer.value, VERSIONED).flags)

@@ -1,31 +1,27 @@
-"""Asking a tensor of the target for a capsule, and reading what is in it."""
+"""Asking a tensor of the target for a capsule, and what becomes of that."""
 
 from __future__ import annotations
 
-import ctypes
 import gc
-import math
 import sys
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from dlx._inspection.memory import read
 from dlx.check import structs
 from dlx.check.experiments import Lab, Untestable, settle
-from dlx.check.probe import natives, unpacked
-from dlx.check.records import Record, Struct
-from dlx.check.structs import PADDED, UNVERSIONED, USED, VERSIONED
+from dlx.check.probe import NEWEST, natives
+from dlx.check.reading import fields_of, first_of, mapped, readable
+from dlx.check.records import Record
+from dlx.check.structs import UNVERSIONED, USED, VERSIONED
 
 __all__ = [
     "Export",
     "Given",
     "Kinds",
     "Method",
-    "fields_of",
     "given",
-    "readable",
     "spoken",
 ]
 
@@ -34,11 +30,6 @@ Keywords = tuple[tuple[str, Any], ...]
 _ROUNDS = 10
 _LARGE = 10 << 20
 """Elements of a tensor whose memory an allocator gives back to the system."""
-
-
-def readable(address: int) -> bool:
-    """Return whether a byte can be read; the kernel looks, so nothing crashes."""
-    return read(address, 1) is not None
 
 
 @dataclass(frozen=True)
@@ -97,79 +88,6 @@ def given(lab: Lab, kind: str, dtype: str, shape: tuple[int, ...]) -> Given:
     return Given(answer.value, lab.shown(answer.value))
 
 
-def elements(tensor: Any, item: int) -> bytes | None:
-    """Return the elements of a tensor on the host, row-major; None if unreadable."""
-    shape = tensor.shape[: tensor.ndim] if tensor.ndim else []
-    if not all(shape):
-        return b""
-    strides = [*structs.row_major(shape)]
-    if tensor.strides and tensor.ndim:
-        strides = tensor.strides[: tensor.ndim]
-    first = (tensor.data or 0) + tensor.byte_offset
-    ends = [(n - 1) * s * item for n, s in zip(shape, strides, strict=True)]
-    low = first + sum(min(0, end) for end in ends)
-    high = first + sum(max(0, end) for end in ends) + item
-    if high - low > 1 << 28 or not all(map(readable, (low, high - 1))):
-        return None
-    memory = (ctypes.c_uint8 * (high - low)).from_address(low)
-    start = np.frombuffer(memory, np.uint8)[first - low :]
-    steps = (*(s * item for s in strides), 1)
-    return np.lib.stride_tricks.as_strided(start, (*shape, item), steps).tobytes()
-
-
-def packed_elements(tensor: Any, bits: int) -> bytes | None:
-    """Return packed elements, one in each byte; None if unreadable, or not compact."""
-    shape = tensor.shape[: tensor.ndim] if tensor.ndim else []
-    if not all(shape):
-        return b""
-    size = (math.prod(shape) * bits + 7) // 8
-    first = (tensor.data or 0) + tensor.byte_offset
-    compact = not tensor.strides or tuple(
-        tensor.strides[: tensor.ndim]
-    ) == structs.row_major(shape)
-    if not compact or not all(map(readable, (first, first + size - 1))):
-        return None
-    return unpacked(ctypes.string_at(first, size), bits, math.prod(shape))
-
-
-def fields_of(managed: Any, name: str, expected: bytes | None) -> Struct:
-    """Return the fields of a managed tensor as a record has them."""
-    versioned = name.removeprefix(USED) == VERSIONED
-    tensor = managed.dl_tensor if hasattr(managed, "dl_tensor") else managed
-    rank = max(0, min(tensor.ndim, 64))
-    null = [
-        field for field in ("data", "shape", "strides") if not getattr(tensor, field)
-    ]
-    if hasattr(managed, "deleter") and not managed.deleter:
-        null.append("deleter")
-    dtype = (tensor.dtype.code, tensor.dtype.bits, tensor.dtype.lanes)
-    sound = tensor.device.device_type == 1 and (tensor.shape or not rank)
-    found, bits = None, dtype[1] * dtype[2]
-    if sound and 0 < bits < 8 and not (versioned and managed.flags & PADDED):
-        found = packed_elements(tensor, bits)
-    elif sound:
-        found = elements(tensor, (bits + 7) // 8)
-    if 0 < bits < 8:
-        mask = (1 << bits) - 1
-        found, expected = (
-            each and bytes(code & mask for code in each) for each in (found, expected)
-        )
-    return Struct(
-        name=name,
-        version=(managed.version.major, managed.version.minor) if versioned else (0, 0),
-        flags=managed.flags if versioned else 0,
-        device=(tensor.device.device_type, tensor.device.device_id),
-        dtype=dtype,
-        ndim=tensor.ndim,
-        shape=tuple(tensor.shape[:rank]) if tensor.shape else None,
-        strides=tuple(tensor.strides[:rank]) if tensor.strides else None,
-        byte_offset=tensor.byte_offset,
-        null=tuple(null),
-        values="" if found is None or len(found) > 64 else found.hex(),
-        equal=None if expected is None else found == expected,
-    )
-
-
 @dataclass(frozen=True)
 class Export:
     """The target exports a tensor; `then` says what becomes of the capsule."""
@@ -215,7 +133,7 @@ class Export:
         if self.locate_name:
             notes["static name"] = mapped(structs.capsule_name_address(capsule))
         struct = fields_of(managed, name, source.expected)
-        where = (managed.dl_tensor.data or 0) + managed.dl_tensor.byte_offset
+        where = first_of(managed.dl_tensor)
         if lab.target.address is not None and struct.null.count("data") == 0:
             own = lab.ask(lab.part("address"), x).value
             if isinstance(own, int):
@@ -283,7 +201,7 @@ class Export:
             lab.ask(exec, getattr(lab.target, self.then), names)
             names.clear()
             gc.collect()
-            where = (managed.dl_tensor.data or 0) + managed.dl_tensor.byte_offset
+            where = first_of(managed.dl_tensor)
             notes["kept"] = readable(where)
             if self.then == "change":
                 notes["kept"] = fields_of(managed, name, None) == struct
@@ -313,8 +231,8 @@ def _given_back(lab: Lab, keywords: Keywords) -> bool:
     x = lab.make(np.zeros((_LARGE,), np.float32))
     answer = lab.ask(_dlpack, x, keywords)
     name = structs.capsule_name(answer.value) or ""
-    managed = structs.managed_at(structs.capsule_pointer(answer.value, name), name)
-    where = (managed.dl_tensor.data or 0) + managed.dl_tensor.byte_offset
+    managed = structs.managed_in(answer.value, name)
+    where = first_of(managed.dl_tensor)
     answer.value = x = None
     settle(lambda: not readable(where))
     return not readable(where)
@@ -341,48 +259,30 @@ def _device(value: Any) -> Any:
         return "not integers"
 
 
-def mapped(address: int) -> bool | None:
-    """Return whether an address is in a file's mapping, so static; None if unknown."""
-    try:
-        with open("/proc/self/maps", encoding="utf-8") as maps:
-            lines = maps.read().splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        ends, _, _, _, _, *path = line.split(maxsplit=5)
-        start, end = (int(part, 16) for part in ends.split("-"))
-        if start <= address < end:
-            return bool(path) and not path[0].startswith("[")
-    return False
+_VERSION: Keywords = (("max_version", NEWEST),)
 
 
 @dataclass(frozen=True)
 class Kinds:
-    """The target exports each tensor of `cannot_export`, or of `tensors`."""
-
-    which: str = "cannot_export"
-    keywords: Keywords = (("max_version", (1, 3)),)
+    """The target exports each tensor of `cannot_export`."""
 
     def run(self, lab: Lab) -> Record:
         """Do it: what each kind raised, or whether its elements are as shown."""
-        kinds = getattr(lab.target, self.which)
         notes: dict[str, Any] = {}
-        for kind, expression in kinds.items():
+        for kind, expression in lab.target.cannot_export.items():
             lab.step(f"exports what is {kind}")
             made = lab.ask(lab.target.tensor, expression)
             if made.error is not None:
                 continue
             x, made.value = made.value, None
-            answer = lab.ask(_dlpack, x, spoken(lab.target.profiles, self.keywords))
+            answer = lab.ask(_dlpack, x, spoken(lab.target.profiles, _VERSION))
             if answer.error is not None:
                 raised = answer.raised
                 assert raised is not None
                 notes[kind] = [*raised.bases]
                 continue
             name = structs.capsule_name(answer.value) or ""
-            managed = structs.managed_at(
-                structs.capsule_pointer(answer.value, name), name
-            )
+            managed = structs.managed_in(answer.value, name)
             lab.step(f"shows what is {kind}")
             struct = fields_of(managed, name, lab.shown(x))
             notes[kind] = struct.equal

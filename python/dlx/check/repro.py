@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dlx.check.calling import Borrow, FromObject, Refusals, ToObject
+from dlx.check.calling import Refusals, ToObject
 from dlx.check.experiments import Import, Untestable, fitting
 from dlx.check.exporting import Export, Kinds, spoken
 from dlx.check.finalizing import Finalize
@@ -99,9 +99,9 @@ def _program(
     if isinstance(experiment, Export):
         return _exporting(experiment, target, text, record, wanted), ending
     if isinstance(experiment, Kinds):
-        kind = _kind(target[experiment.which], text)
-        lines = [f"x = {target[experiment.which][kind]}"]
-        keywords = spoken(target["profiles"], experiment.keywords)
+        kinds = target["cannot_export"]
+        lines = [f"x = {kinds[_kind(kinds, text)]}"]
+        keywords = spoken(target["profiles"], (("max_version", NEWEST),))
         lines.append(f"x.__dlpack__({_keywords(keywords)})")
         if text.startswith("raises "):
             return lines, text.split()[1]
@@ -112,7 +112,7 @@ def _program(
         return _finalizing(target, record), record.notes["ended"]
     if isinstance(experiment, ArrowDevice) and record.notes.get("reserved"):
         return _reserved(target), ending
-    return _tabled(experiment, target, text, wanted), ending
+    return _tabled(experiment, target, text), ending
 
 
 def _reserved(target: dict[str, Any]) -> list[str]:
@@ -159,7 +159,6 @@ def _array(tensor: Tensor) -> str:
     """Return NumPy code for the elements of a probe."""
     named = tensor.dtype if isinstance(tensor.dtype, str) else "float32"
     dtype = named if known_to_numpy(named) else f"uint{max(8, DTYPES[named][1])}"
-    dtype = "bool" if dtype == "bool" else dtype
     code = f"np.arange(1, {math.prod(tensor.shape) + 1}).astype(np.{dtype})"
     code = code.replace("np.bool", "bool")
     if tensor.strides == _BACKWARDS:
@@ -433,13 +432,11 @@ def _exporting(
             "assert [*shape] == [2, 3], [*shape]",
         ]
     if experiment.then == "free":
-        free = target["free"]
-        make = _function(target, "make")
         return [
             *lines,
             f"data = {data}",
             f"y = {make}(np.zeros(1, np.float32))",
-            free,
+            target["free"],
             "import os; r, w = os.pipe()  # the kernel refuses memory that is gone",
             "gone = ctypes.CDLL(None).write(w, ctypes.c_void_p(data), 1) != 1",
             "assert not gone, 'freed under its consumer'",
@@ -453,9 +450,7 @@ _REFUSED = [
 ]
 
 
-def _tabled(
-    experiment: Any, target: dict[str, Any], text: str, wanted: str
-) -> list[str]:
+def _tabled(experiment: Any, target: dict[str, Any], text: str) -> list[str]:
     capsule = f"{target['type']}.__dlpack_c_exchange_api__"
     lines = [f"api = {_INSIDE.format(capsule)}"]
 
@@ -486,6 +481,4 @@ def _tabled(
             return [*lines, "assert code != 0, 'it is accepted'"]
         if "without an exception" in text:
             return [*lines, "assert code == 0, 'no exception with this code'"]
-    if isinstance(experiment, FromObject | Borrow):
-        raise NoProgram
     raise NoProgram

@@ -29,6 +29,7 @@ from dlx.check.probe import (
     probe,
     work_streams,
 )
+from dlx.check.reading import first_of
 from dlx.check.records import Record
 from dlx.check.structs import UNVERSIONED, VERSIONED
 
@@ -73,7 +74,7 @@ def consumable(capsule: Any) -> Any:
     name = structs.capsule_name(capsule) if structs.is_capsule(capsule) else None
     if name not in (VERSIONED, UNVERSIONED):
         raise Untestable("needs:producer.capsule.name")
-    return structs.managed_at(structs.capsule_pointer(capsule, name), name)
+    return structs.managed_in(capsule, name)
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class Ordered:
             return seen(machine, answer.raised)
         managed = consumable(answer.value)
         tensor = managed.dl_tensor
-        where = (tensor.data or 0) + tensor.byte_offset
+        where = first_of(tensor)
         if tensor.device.device_type == 1:
             machine.host_reads(where)
         elif self.stream not in (-1, -2):

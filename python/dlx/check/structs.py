@@ -43,6 +43,7 @@ __all__ = [
     "is_capsule",
     "kept",
     "managed_at",
+    "managed_in",
     "new_capsule",
     "object_at",
     "rename",
@@ -82,7 +83,6 @@ DTYPES: dict[str, tuple[int, int, int]] = {
 
 _new = c_api("PyCapsule_New", py_object, c_void_p, c_void_p, c_void_p)
 _set_name = c_api("PyCapsule_SetName", c_int, py_object, c_void_p)
-_incref = c_api("Py_IncRef", None, py_object)
 _decref = c_api("Py_DecRef", None, py_object)
 
 _kept: list[Any] = []
@@ -141,6 +141,11 @@ def managed_at(address: int, name: str) -> Any:
     return kind.from_address(address)
 
 
+def managed_in(capsule: Any, name: str) -> Any:
+    """Return the struct in a capsule of this name, which still owns it."""
+    return managed_at(capsule_pointer(capsule, name), name)
+
+
 def object_at(address: int) -> Any:
     """Return the Python object at an address."""
     return ctypes.cast(address, py_object).value
@@ -156,12 +161,6 @@ def take_reference(address: int) -> Any:
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
     """Return compact row-major strides in elements."""
     return tuple(math.prod(shape[i + 1 :]) for i in range(len(shape)))
-
-
-def give_reference(given: Any, out: int) -> None:
-    """Write a new reference to the address `out`, as a table function does."""
-    _incref(given)
-    c_void_p.from_address(out).value = id(given)
 
 
 def api_pointer(holder: Any) -> int:

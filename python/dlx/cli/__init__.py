@@ -24,13 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS = (
-    "info",
-    "demo",
-    "check",
-    "inspect",
-    "shm",
-)
+COMMANDS = ("info", "demo", "check", "inspect", "shm")
 """The subcommands' modules, in the order of the help."""
 
 
@@ -73,11 +67,13 @@ def _open_closed_streams() -> None:
 def _run(command: Command[Any] | Direct, args: argparse.Namespace) -> int:
     if isinstance(command, Direct):
         return command.run(args)
-    if args.json:
-        return _run_json(command, args)
-    if command.render is None:
-        return _run_text(command, args)
-    return _run_table(command, command.render, args)
+    if command.render is not None and not args.json:
+        return _run_table(command, command.render, args)
+    # Frameworks may print on import; stdout must hold only the document.
+    with contextlib.redirect_stdout(sys.stderr):
+        report = command.collect(args, Silent())
+    print(json.dumps(dataclasses.asdict(report), indent=2) if args.json else report)
+    return command.exit_code(report)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -100,21 +96,6 @@ def _parser() -> argparse.ArgumentParser:
             )
         command.configure(subparser)
     return parser
-
-
-def _run_json(command: Command[Any], args: argparse.Namespace) -> int:
-    # Frameworks may print on import; stdout must hold only the document.
-    with contextlib.redirect_stdout(sys.stderr):
-        report = command.collect(args, Silent())
-    print(json.dumps(dataclasses.asdict(report), indent=2))
-    return command.exit_code(report)
-
-
-def _run_text(command: Command[Any], args: argparse.Namespace) -> int:
-    with contextlib.redirect_stdout(sys.stderr):
-        report = command.collect(args, Silent())
-    print(report)
-    return command.exit_code(report)
 
 
 def _run_table(

@@ -55,36 +55,16 @@ class Framework:
 
 
 FRAMEWORKS = (
-    Framework(
-        "numpy",
-        "numpy",
-        ("numpy",),
-        ("numpy:ndarray",),
-    ),
-    Framework(
-        "torch",
-        "torch",
-        ("torch",),
-        ("torch:Tensor",),
-    ),
-    Framework(
-        "tvm_ffi",
-        "tvm_ffi",
-        ("apache-tvm-ffi",),
-        ("tvm_ffi:Tensor",),
-    ),
+    Framework("numpy", "numpy", ("numpy",), ("numpy:ndarray",)),
+    Framework("torch", "torch", ("torch",), ("torch:Tensor",)),
+    Framework("tvm_ffi", "tvm_ffi", ("apache-tvm-ffi",), ("tvm_ffi:Tensor",)),
     Framework(
         "array_api_strict",
         "array_api_strict",
         ("array-api-strict",),
         ("array_api_strict._array_object:Array",),
     ),
-    Framework(
-        "pyarrow",
-        "pyarrow",
-        ("pyarrow",),
-        ("pyarrow:Array", "pyarrow:Tensor"),
-    ),
+    Framework("pyarrow", "pyarrow", ("pyarrow",), ("pyarrow:Array", "pyarrow:Tensor")),
     Framework(
         "jax",
         "jax",
@@ -105,23 +85,14 @@ FRAMEWORKS = (
         ("tensorflow.python.framework.ops:EagerTensor",),
     ),
     Framework(
-        "paddle",
-        "paddle",
-        ("paddlepaddle", "paddlepaddle-gpu"),
-        ("paddle:Tensor",),
+        "paddle", "paddle", ("paddlepaddle", "paddlepaddle-gpu"), ("paddle:Tensor",)
     ),
     Framework(
-        "cuda.core",
-        "cuda.core",
-        ("cuda-core",),
-        ("cuda.core.utils:StridedMemoryView",),
+        "cuda.core", "cuda.core", ("cuda-core",), ("cuda.core.utils:StridedMemoryView",)
     ),
     Framework("warp", "warp", ("warp-lang",), ("warp:array",)),
     Framework(
-        "numba",
-        "numba",
-        ("numba",),
-        ("numba.cuda.cudadrv.devicearray:DeviceNDArray",),
+        "numba", "numba", ("numba",), ("numba.cuda.cudadrv.devicearray:DeviceNDArray",)
     ),
     Framework("dask", "dask", ("dask",), ("dask.array:Array",)),
 )

@@ -33,17 +33,16 @@ def markdown(reports: Iterable[Report], known: Known = NONE_KNOWN) -> Iterator[s
     left = LIMIT
     for report in reports:
         mine = accepted(report, known)
-        parts = [_head(report), *(_found(each, mine) for each in _shown(report))]
+        parts = [
+            _head(report),
+            *(_found(each, mine) for each in by_effect(report.results)),
+        ]
         for part in parts:
             left -= len(part.encode(errors="replace"))
             if left < 0:
                 yield "\nThe rest is in the JSON reports: a summary has a limit.\n"
                 return
             yield part
-
-
-def _shown(report: Report) -> list[Result]:
-    return by_effect(report.results)
 
 
 def _head(report: Report) -> str:
@@ -59,7 +58,7 @@ def _head(report: Report) -> str:
     for role in roles(report):
         numbers = (str(report.counts[role].get(each, "-")) for each in used)
         lines.append(f"| {_prose(role)} | {' | '.join(numbers)} |")
-    if not _shown(report):
+    if not by_effect(report.results):
         lines += ["", "Everything that could be tested is as required."]
     return "\n".join((*lines, ""))
 

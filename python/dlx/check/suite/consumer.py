@@ -24,13 +24,13 @@ from dlx.check.expect import (
 from dlx.check.experiments import Import
 from dlx.check.probe import Tensor
 from dlx.check.structs import DTYPES, PADDED, READ_ONLY
-from dlx.check.suite.row import CONFLICT, MUST, SHOULD, Check
+from dlx.check.suite.row import CONFLICT, MUST, SHOULD, Check, of_from_dlpack, of_table
 
 __all__ = ["CONSUMER"]
 
 COPY = (("copy", True),)
 NO_COPY = (("copy", False),)
-ROWS, VERSIONED = "from_dlpack", "versioned"
+VERSIONED = "versioned"
 
 WHOLE = all_of(accepted, equal, deleted_once)
 HANDLED = all_of(either(refused(), equal), deleted_once)
@@ -152,14 +152,8 @@ _VERSIONS = (
         "refusal",
         needs="consumer.generation.versioned",
     ),
-    Check(
-        "consumer.asks.newest",
-        "R32",
-        SHOULD,
-        Import(),
-        expect.asks_newest,
-        "metadata",
-        profile=ROWS,
+    of_from_dlpack(
+        "consumer.asks.newest", "R32", SHOULD, Import(), expect.asks_newest, "metadata"
     ),
     Check(
         "consumer.old-producer",
@@ -169,14 +163,13 @@ _VERSIONS = (
         WHOLE,
         "refusal",
     ),
-    Check(
+    of_from_dlpack(
         "consumer.old-producer.copy",
         "R33",
         MUST,
         Import(Tensor(old=True), COPY),
         COPIED,
         "shared after copy=True",
-        profile=ROWS,
     ),
     Check(
         "consumer.generation.versioned",
@@ -221,7 +214,11 @@ _FLAGS = (
         MUST,
         Import(Tensor(flags=READ_ONLY)),
         either(
-            expected("it has no read-only tensors", lambda r: not _protects(r), ""),
+            expected(
+                "it has no read-only tensors",
+                lambda r: expect.protected.wrong(r) is not None,
+                "",
+            ),
             expect.exports_read_only,
         ),
         "written though protected",
@@ -271,14 +268,13 @@ _COPY = (
         facts=((_shares(True), "shares memory"), (_shares(False), "copies memory")),
     ),
     *(
-        Check(
+        of_from_dlpack(
             f"consumer.copy.true.{name}",
             "R59",
             MUST,
             Import(tensor, COPY),
             COPIED,
             "shared after copy=True",
-            profile=ROWS,
         )
         for name, tensor in {
             "aligned": Tensor(),
@@ -288,41 +284,37 @@ _COPY = (
             "unhelpful-producer": Tensor(copies=False),
         }.items()
     ),
-    Check(
+    of_from_dlpack(
         "consumer.copy.false.aligned",
         "R58",
         CONFLICT,
         Import(keywords=NO_COPY),
         either(refused(BufferError, ValueError), all_of(shares, equal)),
         "shared after copy=True",
-        profile=ROWS,
     ),
-    Check(
+    of_from_dlpack(
         "consumer.copy.false.misaligned",
         "R58",
         CONFLICT,
         Import(Tensor(off=4), NO_COPY),
         either(refused(BufferError, ValueError), all_of(shares, equal)),
         "refusal",
-        profile=ROWS,
     ),
-    Check(
+    of_from_dlpack(
         "consumer.device.none",
         "R56",
         MUST,
         Import(keywords=(("device", None),)),
         all_of(accepted, equal),
         "refusal",
-        profile=ROWS,
     ),
-    Check(
+    of_from_dlpack(
         "consumer.device.cpu",
         "R57 R68",
         MUST,
         Import(keywords=(("device", "cpu"),)),
         all_of(accepted, equal, expect.plain_devices),
         "refusal",
-        profile=ROWS,
     ),
     Check(
         "consumer.stream.cpu", "R71", MUST, Import(), expect.no_stream, "class of error"
@@ -331,14 +323,13 @@ _COPY = (
 
 _ERRORS = (
     *(
-        Check(
+        of_from_dlpack(
             f"consumer.error.unchanged.{name}",
             "R60",
             MUST,
             Import(Tensor(raises=((method, "LookupError"),))),
             expects,
             "class of error",
-            profile=ROWS,
         )
         for name, method, expects in (
             ("export", "__dlpack__", expect.unchanged),
@@ -355,14 +346,13 @@ _ERRORS = (
         "class of error",
     ),
     *(
-        Check(
+        of_from_dlpack(
             f"consumer.missing.{name}",
             "R61",
             MUST,
             Import(Tensor(missing=methods)),
             refused(AttributeError),
             "class of error",
-            profile=ROWS,
         )
         for name, methods in (
             ("export", "__dlpack__"),
@@ -370,16 +360,15 @@ _ERRORS = (
             ("both", "__dlpack__ __dlpack_device__"),
         )
     ),
-    Check(
+    of_from_dlpack(
         "consumer.device.unsupported",
         "R62",
         SHOULD,
         Import(Tensor(device=(12, 0)), shows=False),
         either(accepted, refused(BufferError)),
         "class of error",
-        profile=ROWS,
     ),
-    Check(
+    of_from_dlpack(
         "consumer.device.cuda",
         "R62",
         SHOULD,
@@ -387,7 +376,6 @@ _ERRORS = (
         Import(Tensor(device=(2, 0), raises=(("__dlpack__", "BufferError"),))),
         expect.survived,
         "crash",
-        profile=ROWS,
     ),
     Check(
         "consumer.device.unknown",
@@ -397,14 +385,13 @@ _ERRORS = (
         deleted_anyway,
         "crash",
     ),
-    Check(
+    of_from_dlpack(
         "consumer.device.unknown.error",
         "R31",
         SHOULD,
         Import(Tensor(device=(99, 0)), shows=False),
         either(accepted, refused(BufferError)),
         "class of error",
-        profile=ROWS,
     ),
     Check(
         "consumer.dtype.unknown",
@@ -414,14 +401,13 @@ _ERRORS = (
         HANDLED,
         "crash",
     ),
-    Check(
+    of_from_dlpack(
         "consumer.dtype.unknown.error",
         "R31",
         SHOULD,
         Import(Tensor(dtype=(99, 32, 1))),
         either(accepted, refused(BufferError)),
         "class of error",
-        profile=ROWS,
     ),
 )
 
@@ -433,12 +419,6 @@ def _another(dtype: str) -> Expectation:
 
 
 _NUMPY = ("int", "uint", "float16", "float32", "float64", "complex", "bool")
-
-
-def _protects(record: object) -> bool:
-    """Return whether the target imported a tensor as read-only."""
-    shown = getattr(record, "shown", None)
-    return shown is not None and shown.writable is False
 
 
 _LAYOUTS = {
@@ -537,34 +517,31 @@ _MALFORMED = tuple(
 )
 
 _TABLES = (
-    Check(
+    of_table(
         "consumer.table.newer",
         "R119",
         MUST,
         Import(Tensor(table="newer")),
         all_of(accepted, equal),
         "crash",
-        profile="table",
     ),
-    Check(
+    of_table(
         "consumer.table.older",
         "R119 R120",
         MUST,
         Import(Tensor(table="newer-before-plain")),
         all_of(accepted, equal),
         "crash",
-        profile="table",
     ),
-    Check(
+    of_table(
         "consumer.table.no-borrow",
         "R122",
         MUST,
         Import(Tensor(table="no-borrow")),
         WHOLE,
         "crash",
-        profile="table",
     ),
-    Check(
+    of_table(
         "consumer.table.plain",
         "R117",
         MUST,
@@ -575,9 +552,8 @@ _TABLES = (
             (expect.asked_of("managed_tensor_from_py_object_no_sync"), "uses tables"),
             (expect.asked_of("__dlpack__"), "uses no tables"),
         ),
-        profile="table",
     ),
-    Check(
+    of_table(
         "consumer.table.refuses",
         "R147",
         SHOULD,
@@ -589,7 +565,6 @@ _TABLES = (
         ),
         all_of(accepted, equal),
         "refusal",
-        profile="table",
     ),
 )
 

@@ -18,19 +18,11 @@ from dlx.check.expect import (
 from dlx.check.exporting import Export, Kinds, Method
 from dlx.check.probe import NEWEST
 from dlx.check.records import Record, Struct
-from dlx.check.structs import (
-    COPIED,
-    DTYPES,
-    PADDED,
-    READ_ONLY,
-    UNVERSIONED,
-    VERSIONED,
-)
-from dlx.check.suite.row import CONFLICT, MUST, SHOULD, Check
+from dlx.check.structs import COPIED, DTYPES, PADDED, READ_ONLY, UNVERSIONED, VERSIONED
+from dlx.check.suite.row import CONFLICT, MUST, SHOULD, Check, of_array_api
 
 __all__ = ["PRODUCER", "field", "readable"]
 
-ROWS = "array-api"
 VERSION = (("max_version", NEWEST),)
 
 
@@ -222,24 +214,22 @@ _LIFE = (
         ),
         "leak",
     ),
-    Check(
+    of_array_api(
         "producer.keyword-only",
         "R19",
         MUST,
         Method("positional"),
         refused(TypeError),
         "metadata",
-        profile=ROWS,
     ),
     *(
-        Check(
+        of_array_api(
             f"producer.keyword.{name}",
             "R20",
             MUST,
             Export(((name, value),)),
             no_type_error,
             "refusal",
-            profile=ROWS,
         )
         for name, value in {
             "stream": None,
@@ -252,34 +242,31 @@ _LIFE = (
 
 _VERSIONS = (
     Check("producer.version.none", "R22", SHOULD, Export(), LEGACY, "refusal"),
-    Check(
+    of_array_api(
         "producer.version.0",
         "R23 R26",
         MUST,
         Export((("max_version", (0, 8)),)),
         LEGACY,
         "crash",
-        profile=ROWS,
     ),
-    Check(
+    of_array_api(
         "producer.version.newest",
         "R24",
         SHOULD,
         Export(VERSION),
         capsule(VERSIONED),
         "metadata",
-        profile=ROWS,
     ),
-    Check(
+    of_array_api(
         "producer.version.lower-minor",
         "R25",
         SHOULD,
         Export((("max_version", (1, 0)),)),
         capsule(VERSIONED),
         "metadata",
-        profile=ROWS,
     ),
-    Check(
+    of_array_api(
         "producer.version.future",
         "R24 R27",
         SHOULD,
@@ -293,7 +280,6 @@ _VERSIONS = (
             ),
         ),
         "metadata",
-        profile=ROWS,
     ),
 )
 
@@ -335,69 +321,62 @@ _COPY = (
         ),
         "wrong numbers",
     ),
-    Check(
+    of_array_api(
         "producer.copy.true",
         "R47",
         MUST,
         Export((*VERSION, *ALWAYS)),
         either(refused(BufferError), all_of(EITHER, apart, readable)),
         "shared after copy=True",
-        profile=ROWS,
     ),
-    Check(
+    of_array_api(
         "producer.copy.true.unversioned",
         "R47",
         MUST,
         Export(ALWAYS),
         either(refused(BufferError), all_of(EITHER, apart, readable)),
         "shared after copy=True",
-        profile=ROWS,
     ),
-    Check(
+    of_array_api(
         "producer.copy.true.served",
         "R47",
         SHOULD,
         Export((*VERSION, *ALWAYS)),
         EITHER,
         "refusal",
-        profile=ROWS,
     ),
-    Check(
+    of_array_api(
         "producer.copy.true.flag",
         "R37",
         MUST,
         Export((*VERSION, *ALWAYS)),
         either(refused(), marked),
         "metadata",
-        profile=ROWS,
     ),
-    Check(
+    of_array_api(
         "producer.copy.false",
         "R48",
         MUST,
         Export((*VERSION, *NEVER)),
         either(refused(BufferError), all_of(EITHER, shares)),
         "metadata",
-        profile=ROWS,
     ),
-    Check(
+    of_array_api(
         "producer.copy.none",
         "R49",
         MUST,
         Export(VERSION),
         all_of(EITHER, shares),
         "metadata",
-        profile=ROWS,
     ),
     *(
-        Check(
+        of_array_api(
             f"producer.device.{name}",
             names,
             MUST,
             Export(keywords),
             expects,
             "refusal" if expects is EITHER else "crash",
-            profile=ROWS,
         )
         for name, names, keywords, expects in (
             ("none", "R51", (*VERSION, ("dl_device", None)), EITHER),
@@ -421,14 +400,13 @@ _COPY = (
 
 _STREAMS = (
     *(
-        Check(
+        of_array_api(
             f"producer.stream.cpu.{name}",
             names,
             MUST,
             Export((("stream", value),)),
             refused(),
             "class of error",
-            profile=ROWS,
         )
         for name, names, value in (
             ("legacy", "R70", 1),
@@ -436,7 +414,7 @@ _STREAMS = (
             ("negative", "R77", -2),
         )
     ),
-    Check(
+    of_array_api(
         "producer.stream.cpu.unsynchronized",
         "R76 R70",
         CONFLICT,
@@ -444,16 +422,14 @@ _STREAMS = (
         either(refused(), readable),
         "class of error",
         facts=((refused(), "refuses -1 on the CPU"), (EITHER, "takes -1 on the CPU")),
-        profile=ROWS,
     ),
-    Check(
+    of_array_api(
         "producer.stream.text",
         "R78",
         SHOULD,
         Export((("stream", "main"),)),
         refused(),
         "class of error",
-        profile=ROWS,
     ),
 )
 
@@ -612,6 +588,16 @@ _FIELDS = (
     ),
 )
 
+
+def _other_errors(record: Record) -> str | None:
+    said = [
+        f"{found[0]} for {kind}"
+        for kind, found in record.notes["kinds"].items()
+        if isinstance(found, list) and "BufferError" not in found
+    ]
+    return f"raises {', '.join(said)}" if said else None
+
+
 _KINDS = (
     Check(
         "producer.refuses",
@@ -643,11 +629,11 @@ _KINDS = (
         "R63",
         SHOULD,
         Kinds(),
-        Expectation("BufferError is raised", lambda r: _other_errors(r), True),
+        Expectation("BufferError is raised", _other_errors, True),
         "class of error",
         needs="producer.refuses",
     ),
-    Check(
+    of_array_api(
         "producer.read-only.flag",
         "R39",
         MUST,
@@ -658,36 +644,17 @@ _KINDS = (
             "READ_ONLY is not set",
         ),
         "written though protected",
-        profile=ROWS,
     ),
-    Check(
+    of_array_api(
         "producer.read-only.unversioned",
         "R40",
         SHOULD,
         Export(kind="read-only"),
         refused(BufferError),
         "written though protected",
-        profile=ROWS,
     ),
 )
 
 
-def _other_errors(record: Record) -> str | None:
-    said = [
-        f"{found[0]} for {kind}"
-        for kind, found in record.notes["kinds"].items()
-        if isinstance(found, list) and "BufferError" not in found
-    ]
-    return f"raises {', '.join(said)}" if said else None
-
-
-PRODUCER = (
-    *_LIFE,
-    *_VERSIONS,
-    *_COPY,
-    *_STREAMS,
-    *_PLACE,
-    *_FIELDS,
-    *_KINDS,
-)
+PRODUCER = (*_LIFE, *_VERSIONS, *_COPY, *_STREAMS, *_PLACE, *_FIELDS, *_KINDS)
 """All of them."""

@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from dlx.check.expect import (
-    Expectation,
-    all_of,
-    deleted_once,
-    either,
-    equal,
-    refused,
-)
+from dlx.check.expect import Expectation, all_of, deleted_once, either, equal, refused
 from dlx.check.experiments import Import
 from dlx.check.exporting import Export
 from dlx.check.finalizing import Finalize
@@ -40,12 +33,7 @@ _PACKED = {
 RARE = (
     *(
         Check(
-            f"producer.finalized.{then}",
-            "R14",
-            SHOULD,
-            Finalize(then),
-            _ends,
-            "crash",
+            f"producer.finalized.{then}", "R14", SHOULD, Finalize(then), _ends, "crash"
         )
         for then in ("capsule", "deleter")
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from dlx.check.expect import Expectation
 from dlx.check.experiments import Experiment
@@ -14,6 +15,9 @@ __all__ = [
     "SHOULD",
     "Check",
     "NotCheckable",
+    "of_array_api",
+    "of_from_dlpack",
+    "of_table",
 ]
 
 MUST, SHOULD, CONFLICT = "must", "should", "conflict"
@@ -56,6 +60,14 @@ class Check:
     def role(self) -> str:
         """Return the role: producer, consumer, table, streams or related."""
         return self.id.split(".", 1)[0]
+
+
+of_array_api = partial(Check, profile="array-api")
+"""A row for who takes keywords of `__dlpack__`."""
+of_from_dlpack = partial(Check, profile="from_dlpack")
+"""A row for who has the array API's `from_dlpack`."""
+of_table = partial(Check, profile="table")
+"""A row for who has an exchange table."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from dlx.check.experiments import Import
 from dlx.check.probe import Tensor
 from dlx.check.records import Record
 from dlx.check.simulating import Ordered, TableOrder, TableQuiet, Taken
-from dlx.check.suite.row import CONFLICT, MUST, SHOULD, Check
+from dlx.check.suite.row import CONFLICT, MUST, SHOULD, Check, of_from_dlpack, of_table
 from dlx.check.suite.table import fails, noted, succeeds
 
 __all__ = ["STREAMS"]
@@ -109,14 +109,13 @@ _ASKED = (
         passes("stream is None, -1 or left out", lambda s: s in (None, -1)),
         "refusal",
     ),
-    Check(
+    of_from_dlpack(
         "streams.asked.to-cpu",
         "R71 R85",
         MUST,
         Import(on(2), TO_CPU),
         _none,
         "class of error",
-        profile="from_dlpack",
         needs="consumer.device.cuda",
     ),
     Check(
@@ -128,7 +127,7 @@ _ASKED = (
         "wrong numbers",
         needs="consumer.device.cuda",
     ),
-    Check(
+    of_table(
         "streams.table.cuda",
         "R141 R123",
         CONFLICT,
@@ -144,7 +143,6 @@ _ASKED = (
                 "names a stream of its own",
             ),
         ),
-        profile="table",
     ),
 )
 
@@ -200,12 +198,7 @@ _SIMULATED = (
         for name, row in _EXPORTS.items()
     ),
     Check(
-        "streams.simulated.import.protocol",
-        "R83 R80",
-        MUST,
-        Taken(),
-        ordered,
-        _NUMBERS,
+        "streams.simulated.import.protocol", "R83 R80", MUST, Taken(), ordered, _NUMBERS
     ),
     Check(
         "streams.simulated.import.table",
@@ -223,31 +216,29 @@ _SIMULATED = (
         _not_passed,
         _CLASS,
     ),
-    Check(
+    of_table(
         "streams.simulated.table.no-wait",
         "R126",
         MUST,
         TableOrder(),
         _quiet,
         "metadata",
-        profile="table",
     ),
     *(
-        Check(
+        of_table(
             f"streams.simulated.table.no-wait.{name}",
             "R126",
             MUST,
             TableQuiet(entry),
             _quiet,
             "metadata",
-            profile="table",
         )
         for name, entry in (
             ("borrow", "dltensor_from_py_object_no_sync"),
             ("to", "managed_tensor_to_py_object_no_sync"),
         )
     ),
-    Check(
+    of_table(
         "streams.simulated.table.ready-elsewhere",
         "R126 R140",
         CONFLICT,
@@ -265,9 +256,8 @@ _SIMULATED = (
                 "has the stream that it names wait",
             ),
         ),
-        profile="table",
     ),
-    Check(
+    of_table(
         "streams.simulated.table.current",
         "R140",
         MUST,
@@ -279,7 +269,6 @@ _SIMULATED = (
             "names another stream",
         ),
         _NUMBERS,
-        profile="table",
     ),
 )
 

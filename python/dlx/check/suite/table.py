@@ -24,7 +24,7 @@ from dlx.check.probe import Tensor
 from dlx.check.records import Record
 from dlx.check.structs import READ_ONLY, DLPackExchangeAPI
 from dlx.check.suite.producer import field, readable
-from dlx.check.suite.row import CONFLICT, MUST, SHOULD, Check
+from dlx.check.suite.row import CONFLICT, MUST, SHOULD, of_table
 
 __all__ = ["TABLE"]
 
@@ -65,210 +65,6 @@ ENTRIES = DLPackExchangeAPI.ENTRIES
 MUST_BE = tuple(name for name in ENTRIES if not name.startswith("dltensor"))
 no_references = note("references kept", 0, "no reference stays", "keeps references")
 
-_FOUND = (
-    Check(
-        "table.attribute",
-        "R112",
-        MUST,
-        Table(),
-        noted(
-            "found by instances",
-            True,
-            "the type of its tensors has the table",
-            "the type of its tensors has another table, or none",
-        ),
-        "refusal",
-        profile="table",
-    ),
-    Check(
-        "table.capsule.name",
-        "R113",
-        MUST,
-        Table(),
-        noted(
-            "name",
-            "dlpack_exchange_api",
-            "it is a capsule `dlpack_exchange_api`",
-            "it is no such capsule",
-        ),
-        "refusal",
-        profile="table",
-    ),
-    Check(
-        "table.static",
-        "R114",
-        MUST,
-        Table(),
-        all_of(
-            note("same", True, "each lookup gives one address", "addresses differ"),
-            note("unchanged", True, "the table does not change", "the table changes"),
-        ),
-        "memory freed",
-        profile="table",
-    ),
-    Check(
-        "table.capsule.destructor",
-        "R115",
-        MUST,
-        Table(),
-        note("destructor", False, "it has no destructor", "it has a destructor"),
-        "memory freed",
-        profile="table",
-    ),
-    Check(
-        "table.older",
-        "R120",
-        MUST,
-        Table(),
-        expected(
-            "prev_api is NULL, or an older table",
-            lambda r: (
-                r.notes.get("older", [])
-                == sorted(
-                    (
-                        each
-                        for each in r.notes.get("older", [])
-                        if each < r.notes["version"]
-                    ),
-                    reverse=True,
-                )
-            ),
-            "prev_api leads to a table that is not older",
-        ),
-        "crash",
-        profile="table",
-    ),
-    Check(
-        "table.functions",
-        "R121",
-        MUST,
-        Table(),
-        has_null(MUST_BE),
-        "crash",
-        profile="table",
-    ),
-    Check(
-        "table.borrows",
-        "R122",
-        SHOULD,
-        Table(),
-        noted("name", "dlpack_exchange_api", "there is a table", "no table"),
-        "metadata",
-        facts=(
-            (has_null(ENTRIES), "lends views"),
-            (has_null(MUST_BE), "lends no views"),
-        ),
-        profile="table",
-    ),
-)
-
-_FROM = (
-    Check(
-        "table.from.succeeds",
-        "R123",
-        MUST,
-        FromObject(),
-        succeeds,
-        "crash",
-        profile="table",
-    ),
-    Check(
-        "table.from.elements",
-        "R128",
-        MUST,
-        FromObject(),
-        readable,
-        "wrong numbers",
-        profile="table",
-    ),
-    Check(
-        "table.from.as-dlpack",
-        "R128",
-        MUST,
-        FromObject(),
-        Expectation(
-            "the fields are those of __dlpack__",
-            lambda r: (
-                f"differs in {', '.join(r.notes['as __dlpack__'])}"
-                if r.notes.get("as __dlpack__")
-                else None
-            ),
-        ),
-        "wrong numbers",
-        profile="table",
-    ),
-    Check(
-        "table.from.references",
-        "R128",
-        SHOULD,
-        FromObject(),
-        no_references,
-        "leak",
-        profile="table",
-    ),
-    Check(
-        "table.from.another-type",
-        "R127 R123",
-        MUST,
-        FromObject("another"),
-        fails,
-        "crash",
-        profile="table",
-    ),
-    Check(
-        "table.from.threads",
-        "R145",
-        MUST,
-        FromObject("threads"),
-        noted("wrong on threads", 0, "each call is right", "calls fail"),
-        "wrong numbers",
-        profile="table",
-    ),
-    Check(
-        "table.from.refuses",
-        "R125",
-        MUST,
-        Refusals(),
-        Expectation("it refuses what __dlpack__ refuses", lambda r: _exported(r)),
-        "wrong numbers",
-        profile="table",
-    ),
-    Check(
-        "table.from.null-data",
-        "R111",
-        MUST,
-        Refusals(),
-        expected(
-            "elements have an address",
-            lambda r: not any(f["NULL data"] for f in r.notes["kinds"].values()),
-            "exports elements with NULL data",
-        ),
-        "crash",
-        profile="table",
-    ),
-    Check(
-        "table.from.refuses.exception",
-        "R123",
-        MUST,
-        Refusals(),
-        Expectation(
-            "each failure leaves an exception, and no success does",
-            lambda r: _silent(r),
-        ),
-        "crash",
-        profile="table",
-    ),
-    Check(
-        "table.from.refuses.error",
-        "R124",
-        SHOULD,
-        Refusals(),
-        Expectation("BufferError is left", lambda r: _other(r)),
-        "class of error",
-        profile="table",
-    ),
-)
-
 
 def _exported(record: Record) -> str | None:
     said = [
@@ -297,26 +93,161 @@ def _other(record: Record) -> str | None:
     return f"raises {', '.join(said)}" if said else None
 
 
+_refuses = Expectation("it refuses what __dlpack__ refuses", _exported)
+_says_so = Expectation("each failure leaves an exception, and no success does", _silent)
+
+_FOUND = (
+    of_table(
+        "table.attribute",
+        "R112",
+        MUST,
+        Table(),
+        noted(
+            "found by instances",
+            True,
+            "the type of its tensors has the table",
+            "the type of its tensors has another table, or none",
+        ),
+        "refusal",
+    ),
+    of_table(
+        "table.capsule.name",
+        "R113",
+        MUST,
+        Table(),
+        noted(
+            "name",
+            "dlpack_exchange_api",
+            "it is a capsule `dlpack_exchange_api`",
+            "it is no such capsule",
+        ),
+        "refusal",
+    ),
+    of_table(
+        "table.static",
+        "R114",
+        MUST,
+        Table(),
+        all_of(
+            note("same", True, "each lookup gives one address", "addresses differ"),
+            note("unchanged", True, "the table does not change", "the table changes"),
+        ),
+        "memory freed",
+    ),
+    of_table(
+        "table.capsule.destructor",
+        "R115",
+        MUST,
+        Table(),
+        note("destructor", False, "it has no destructor", "it has a destructor"),
+        "memory freed",
+    ),
+    of_table(
+        "table.older",
+        "R120",
+        MUST,
+        Table(),
+        expected(
+            "prev_api is NULL, or an older table",
+            lambda r: (
+                (older := r.notes.get("older", [])) == sorted(older, reverse=True)
+                and all(each < r.notes["version"] for each in older)
+            ),
+            "prev_api leads to a table that is not older",
+        ),
+        "crash",
+    ),
+    of_table("table.functions", "R121", MUST, Table(), has_null(MUST_BE), "crash"),
+    of_table(
+        "table.borrows",
+        "R122",
+        SHOULD,
+        Table(),
+        noted("name", "dlpack_exchange_api", "there is a table", "no table"),
+        "metadata",
+        facts=(
+            (has_null(ENTRIES), "lends views"),
+            (has_null(MUST_BE), "lends no views"),
+        ),
+    ),
+)
+
+_FROM = (
+    of_table("table.from.succeeds", "R123", MUST, FromObject(), succeeds, "crash"),
+    of_table(
+        "table.from.elements", "R128", MUST, FromObject(), readable, "wrong numbers"
+    ),
+    of_table(
+        "table.from.as-dlpack",
+        "R128",
+        MUST,
+        FromObject(),
+        Expectation(
+            "the fields are those of __dlpack__",
+            lambda r: (
+                f"differs in {', '.join(r.notes['as __dlpack__'])}"
+                if r.notes.get("as __dlpack__")
+                else None
+            ),
+        ),
+        "wrong numbers",
+    ),
+    of_table(
+        "table.from.references", "R128", SHOULD, FromObject(), no_references, "leak"
+    ),
+    of_table(
+        "table.from.another-type",
+        "R127 R123",
+        MUST,
+        FromObject("another"),
+        fails,
+        "crash",
+    ),
+    of_table(
+        "table.from.threads",
+        "R145",
+        MUST,
+        FromObject("threads"),
+        noted("wrong on threads", 0, "each call is right", "calls fail"),
+        "wrong numbers",
+    ),
+    of_table("table.from.refuses", "R125", MUST, Refusals(), _refuses, "wrong numbers"),
+    of_table(
+        "table.from.null-data",
+        "R111",
+        MUST,
+        Refusals(),
+        expected(
+            "elements have an address",
+            lambda r: not any(f["NULL data"] for f in r.notes["kinds"].values()),
+            "exports elements with NULL data",
+        ),
+        "crash",
+    ),
+    of_table(
+        "table.from.refuses.exception", "R123", MUST, Refusals(), _says_so, "crash"
+    ),
+    of_table(
+        "table.from.refuses.error",
+        "R124",
+        SHOULD,
+        Refusals(),
+        Expectation("BufferError is left", _other),
+        "class of error",
+    ),
+)
+
 _BORROW = (
-    Check(
+    of_table(
         "table.borrow.elements",
         "R129",
         MUST,
         Borrow(),
         all_of(succeeds, readable, field("its shape is right", "shape", (2, 3))),
         "wrong numbers",
-        profile="table",
     ),
-    Check(
-        "table.borrow.references",
-        "R129",
-        MUST,
-        Borrow(),
-        no_references,
-        "leak",
-        profile="table",
-    ),
-    Check(
+    of_table("table.borrow.references", "R129", MUST, Borrow(), no_references, "leak"),
+    of_table(
         "table.borrow.another-type",
         "R127 R123",
         MUST,
@@ -327,28 +258,22 @@ _BORROW = (
             "takes another type, or fails without an exception",
         ),
         "crash",
-        profile="table",
     ),
-    Check(
+    of_table(
         "table.borrow.refuses",
         "R125",
         MUST,
         Refusals("dltensor_from_py_object_no_sync"),
-        Expectation("it refuses what __dlpack__ refuses", lambda r: _exported(r)),
+        _refuses,
         "wrong numbers",
-        profile="table",
     ),
-    Check(
+    of_table(
         "table.borrow.refuses.exception",
         "R123",
         MUST,
         Refusals("dltensor_from_py_object_no_sync"),
-        Expectation(
-            "each failure leaves an exception, and no success does",
-            lambda r: _silent(r),
-        ),
+        _says_so,
         "crash",
-        profile="table",
     ),
 )
 
@@ -364,25 +289,16 @@ _LEFT = (
 )
 
 _TO = (
-    Check(
+    of_table(
         "table.to.object",
         "R130",
         MUST,
         ToObject(),
         all_of(succeeds, noted("right type", True, "it has the type", "another type")),
         "crash",
-        profile="table",
     ),
-    Check(
-        "table.to.elements",
-        "R130",
-        MUST,
-        ToObject(),
-        equal,
-        "wrong numbers",
-        profile="table",
-    ),
-    Check(
+    of_table("table.to.elements", "R130", MUST, ToObject(), equal, "wrong numbers"),
+    of_table(
         "table.to.steals",
         "R130",
         MUST,
@@ -397,9 +313,8 @@ _TO = (
             ),
         ),
         "memory freed",
-        profile="table",
     ),
-    Check(
+    of_table(
         "table.to.references",
         "R130",
         MUST,
@@ -410,9 +325,8 @@ _TO = (
             "returns an object with other references",
         ),
         "leak",
-        profile="table",
     ),
-    Check(
+    of_table(
         "table.to.failure",
         "R131",
         CONFLICT,
@@ -420,24 +334,22 @@ _TO = (
         _at_most_once,
         "memory freed",
         facts=_LEFT,
-        profile="table",
     ),
     *(
-        Check(
+        of_table(
             f"table.to.failure.exception.{name}",
             "R123",
             MUST,
             ToObject(tensor),
             either(noted("code", 0, "it succeeds", ""), fails),
             "crash",
-            profile="table",
         )
         for name, tensor in (
             ("dtype", Tensor(dtype=(99, 32, 1))),
             ("device", Tensor(device=(99, 0))),
         )
     ),
-    Check(
+    of_table(
         "table.to.failure.device",
         "R131",
         CONFLICT,
@@ -445,27 +357,24 @@ _TO = (
         _at_most_once,
         "memory freed",
         facts=_LEFT,
-        profile="table",
     ),
-    Check(
+    of_table(
         "table.to.major.newer",
         "R132",
         MUST,
         ToObject(Tensor(version=(2, 0))),
         fails,
         "wrong numbers",
-        profile="table",
     ),
-    Check(
+    of_table(
         "table.to.major.newer.untouched",
         "R132 R29",
         MUST,
         ToObject(Tensor(version=(2, 0), wild=True)),
         fails,
         "crash",
-        profile="table",
     ),
-    Check(
+    of_table(
         "table.to.read-only",
         "R133",
         MUST,
@@ -482,21 +391,19 @@ _TO = (
                 "imports no READ_ONLY",
             ),
         ),
-        profile="table",
     ),
 )
 
 _ALLOCATE = (
-    Check(
+    of_table(
         "table.allocator.prototype",
         "R134 R136",
         MUST,
         Allocate(),
         expected("it reads four fields", lambda r: "code" in r.notes, ""),
         "crash",
-        profile="table",
     ),
-    Check(
+    of_table(
         "table.allocator.result",
         "R138",
         MUST,
@@ -509,9 +416,8 @@ _ALLOCATE = (
             field("data and deleter are set", "null", ()),
         ),
         "crash",
-        profile="table",
     ),
-    Check(
+    of_table(
         "table.allocator.quiet",
         "R135",
         MUST,
@@ -522,9 +428,8 @@ _ALLOCATE = (
             "reports an error",
         ),
         "class of error",
-        profile="table",
     ),
-    Check(
+    of_table(
         "table.allocator.reports",
         "R135",
         MUST,
@@ -534,18 +439,16 @@ _ALLOCATE = (
             noted("errors", 1, "it reports one error", "reports other than one error"),
         ),
         "class of error",
-        profile="table",
     ),
-    Check(
+    of_table(
         "table.allocator.no-report",
         "R137",
         SHOULD,
         Allocate(reports=False),
         expected("it needs no SetError", lambda r: "code" in r.notes, ""),
         "crash",
-        profile="table",
     ),
-    Check(
+    of_table(
         "table.stream.cpu",
         "R139",
         MUST,
@@ -554,7 +457,6 @@ _ALLOCATE = (
             succeeds, noted("stream", 0, "the stream is NULL", "names another stream")
         ),
         "metadata",
-        profile="table",
     ),
 )
 
