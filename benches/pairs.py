@@ -1,11 +1,12 @@
 """Count the instructions of each conversion between two libraries.
 
-    PYTHONPATH=tests python benches/pairs.py [PRODUCER ...]
+    PYTHONPATH=tests python benches/pairs.py [PRODUCER ...] [--to CONSUMER ...]
 
 For each pair of `tests/interop`: `dlx.convert(x, to)`, and the consumer's own import of
-the same object. Takes a quarter of an hour; `results/pairs.json` keeps the counts.
+the same object. Takes half an hour; `results/pairs.json` keeps the counts.
 """
 
+import argparse
 import gc
 import json
 import os
@@ -18,7 +19,7 @@ import dlx
 from interop.cells import make, usual
 from interop.consumers import CONSUMERS
 from interop.making import late
-from interop.matrix import ENVIRONMENT, MODULES, load
+from interop.matrix import MODULES, load
 from interop.matrix import versions as installed
 from interop.producers import PRODUCERS, Producer
 from interop.ways import Consumer
@@ -92,32 +93,33 @@ def forked(producer: Producer, consumer: Consumer) -> dict[str, int] | None:
 
 
 def main() -> None:
-    """Count all pairs of installed libraries, or those of some producers."""
-    os.environ.update(ENVIRONMENT)
+    """Count all pairs of installed libraries, or those of some."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("producers", nargs="*", metavar="PRODUCER")
+    parser.add_argument("--to", nargs="+", metavar="CONSUMER", help="only these")
+    options = parser.parse_args()
     missing = load()
     gc.disable()
     # A step is two switches between this process and the traced one.
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    wanted = sys.argv[1:]
     pairs: dict[str, dict[str, dict[str, int]]] = {}
-    if wanted and TARGET.exists():
+    if TARGET.exists() and (options.producers or options.to):
         pairs = json.loads(TARGET.read_text())["pairs"]
     for producer in PRODUCERS:
         if producer.name in missing or "" in producer.refused:
             continue
-        if wanted and producer.name not in wanted:
+        if options.producers and producer.name not in options.producers:
             continue
-        row = {}
         for consumer in CONSUMERS:
             if consumer.name in missing or consumer.name == producer.name:
                 continue
+            if options.to and consumer.name not in options.to:
+                continue
             if count := forked(producer, consumer):
-                row[consumer.name] = count
+                pairs.setdefault(producer.name, {})[consumer.name] = count
                 ratio = count["all"] / count["own"]
                 print(producer.name, consumer.name, count, f"{ratio:.2f}", flush=True)
-        if row:
-            pairs[producer.name] = row
-    dump({"unit": "instructions", "versions": installed(), "pairs": pairs}, TARGET)
+        dump({"unit": "instructions", "versions": installed(), "pairs": pairs}, TARGET)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,11 @@ use crate::cpython::modules::{is_loaded, loaded_class};
 /// Refuses what pyarrow would export wrongly; does not import pyarrow.
 #[inline(always)]
 pub(crate) fn check(x: &Bound<'_, PyAny>) -> PyResult<()> {
-    if is_loaded(intern!(x.py(), "pyarrow"))? {
+    let py = x.py();
+    // Both classes have a `type`; to ask CPython's cache for it takes less than to find a module.
+    if is_in_type(x.get_type_ptr(), intern!(py, "type")) != Some(false)
+        && is_loaded(intern!(py, "pyarrow"))?
+    {
         of_loaded(x)
     } else {
         Ok(())
@@ -27,10 +31,7 @@ pub(crate) fn check(x: &Bound<'_, PyAny>) -> PyResult<()> {
 #[inline(never)]
 fn of_loaded(x: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = x.py();
-    // Both classes have a `type`; to ask CPython's cache for it takes less than to find them.
-    if is_in_type(x.get_type_ptr(), intern!(py, "type")) == Some(false) {
-        Ok(())
-    } else if is_one(x, intern!(py, "FixedShapeTensorArray"))? {
+    if is_one(x, intern!(py, "FixedShapeTensorArray"))? {
         check_array(x)
     } else if is_one(x, intern!(py, "FixedShapeTensorScalar"))? {
         check_tensor(x)

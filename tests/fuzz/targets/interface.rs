@@ -10,7 +10,7 @@ use pyo3::types::{PyByteArray, PyDict, PyTuple};
 use super::managed::capsule;
 use super::memory::{SIZE, address, look};
 use super::numbers::{beside, number, numbers};
-use super::{imported, with_attribute, with_python};
+use super::{imported, said, with_attribute, with_python};
 
 const TYPES: [&str; 16] = [
     "<f4", "<f8", "<f2", "|u1", "|b1", "<i8", "<c16", ">f4", "<f3", "|V2", "", "<", "<f04", "é4",
@@ -148,7 +148,10 @@ fn by_dict(u: &mut Unstructured<'_>, name: &str) -> Result<()> {
         let x = with_attribute(module, name, dict.into_any()).expect("an object");
         if has_buffer && wrong != 9 && wrong != 10 {
             // Its memory is not in the arena, so it is read as a whole: what dlx accepts lies inside.
-            if let Some(made) = imported(module, &x) {
+            // Repeated elements may be any number.
+            if let Some(made) = imported(module, &x)
+                && said::<i64>(&made, "size") <= SIZE
+            {
                 super::accepted(super::call(module, "from_dlpack", &made, true));
             }
         } else {
