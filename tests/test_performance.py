@@ -136,7 +136,7 @@ def test_callees_are_not_counted_as_the_function_that_calls_them() -> None:
 
 
 def test_steps_count_the_same_for_the_same_call() -> None:
-    """docs/performance.md, Every pair: a count of dlx's part has no noise."""
+    """docs/performance.md, Every pair of libraries: counts have no noise."""
     program = f"""
         import sys
         sys.path.insert(0, {str(steps.HERE)!r})
