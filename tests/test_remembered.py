@@ -253,6 +253,28 @@ def test_a_method_that_had_not_heard_of_a_keyword_may_learn_it(
     assert "max_version" in x.asked[-1]
 
 
+def test_an_attribute_that_fails_after_the_export_does_not_undo_it() -> None:
+    """R32: only the two calls count."""
+
+    class Failing(Forwarder):
+        exported = False
+
+        @property
+        def __dlpack__(self) -> Any:
+            """Forward it, unversioned, and fail from then on."""
+            if self.exported:
+                raise ValueError("read too often")
+            return self.export
+
+        def export(self, stream: Any = None) -> Any:
+            """Export once."""
+            self.exported = True
+            return self.inner.__dlpack__()
+
+    own = Producer()
+    assert dlx.convert(Failing(own), np.ndarray).ctypes.data == own.data
+
+
 @every_way
 @pytest.mark.parametrize("often", ["without", "with"])
 def test_whether_an_object_names_another_is_its_own_affair(

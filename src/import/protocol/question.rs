@@ -15,7 +15,7 @@ use crate::cpython::call::{Keyword, attribute, call, call_method, call_with};
 use crate::import::hint;
 use crate::import::protocol::{not_a_class, old};
 use crate::types::device;
-use crate::types::error::{caused, type_name};
+use crate::types::error::{caused, is_urgent, type_name};
 
 /// The keywords of `__dlpack__` besides `max_version`.
 #[derive(Default)]
@@ -156,8 +156,11 @@ pub(super) fn fast<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyCapsule>
         Ok(answer) => of_answer(x, answer),
         Err(error) => {
             let capsule = Question::default().call_again(x, error)?;
-            old::note(x)?;
-            Ok(capsule)
+            // What else fails here says nothing of the capsule.
+            match old::note(x) {
+                Err(error) if is_urgent(py, &error) => Err(error),
+                _ => Ok(capsule),
+            }
         }
     }
 }
