@@ -25,7 +25,7 @@ from support.fake_table import (
 from support.optional_libraries import requires
 from support.python_process import run_python
 from support.short_lived_classes import made
-from support.static_types import static_types
+from support.static_types import needs_headers, static_types
 
 OFTEN = 200
 
@@ -289,6 +289,7 @@ def test_whether_an_object_names_another_is_its_own_affair(
     assert take(cls(inner)).data_ptr == inner.data
 
 
+@needs_headers
 @every_way
 @pytest.mark.parametrize("often", ["without", "with"])
 @pytest.mark.parametrize("kind", ["asking", "open"])
@@ -315,6 +316,7 @@ def test_an_object_of_a_static_type_may_name_another(
     assert take(one(inner)[0]).data_ptr == inner.data
 
 
+@needs_headers
 @every_way
 def test_a_static_type_whose_objects_name_none_exports_what_they_are(
     take: Callable[[Any], Any],

@@ -7,14 +7,12 @@
 from __future__ import annotations
 
 import ctypes
-import subprocess
-import tempfile
 from collections.abc import Callable
 from ctypes import addressof, c_char_p, c_int, c_int64, c_uint, c_void_p, cast
 from functools import cache
-from pathlib import Path
 from typing import Any, ClassVar
 
+from support.compiled import compiled
 from support.dlpack_abi import (
     ENTRIES,
     DLPackExchangeAPI,
@@ -64,13 +62,8 @@ class Interrupt(BaseException):
 
 @cache
 def library() -> ctypes.PyDLL:
-    """Return `failing_calls.c`, compiled once per process."""
-    source = Path(__file__).with_name("failing_calls.c")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "failing_calls.so")
-        flags = ["-shared", "-fPIC", "-O1", f"-I{dlpack_include()}"]
-        subprocess.run(["cc", *flags, "-o", path, source], check=True)
-        found = ctypes.PyDLL(str(path))
+    """Return `failing_calls.c` as a library, with the types of its functions."""
+    found = compiled("failing_calls.c", dlpack_include())
     number, some = c_int64, ctypes.py_object
     found.failing_arm.argtypes = (c_int, c_int, number, some, some)
     found.failing_disarm.restype = found.failing_dirty.restype = number

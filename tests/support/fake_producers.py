@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import math
-import subprocess
-import sys
-import tempfile
 import threading
 import weakref
 from collections.abc import Sequence
 from ctypes import addressof, c_char, c_float, c_int64, c_void_p
 from dataclasses import dataclass, field
 from functools import cache
-from pathlib import Path
 from types import EllipsisType
 from typing import Any, ClassVar, NoReturn, Self
 
+from support.compiled import compiled
 from support.dlpack_abi import (
     Deleter,
     DLManagedTensor,
@@ -35,15 +32,8 @@ KEYWORDS = frozenset({"stream", "max_version", "dl_device", "copy"})
 
 @cache
 def c_library() -> ctypes.PyDLL:
-    """Return `fake_table.c`, compiled once per process."""
-    source = Path(__file__).with_name("fake_table.c")
-    flags = ["-shared", "-fPIC", f"-I{dlpack_include()}"]
-    if sys.platform == "darwin":
-        flags += ["-undefined", "dynamic_lookup"]
-    with tempfile.TemporaryDirectory() as folder:
-        library = Path(folder, "fake_table.so")
-        subprocess.run(["cc", *flags, "-o", library, source], check=True)
-        return ctypes.PyDLL(str(library))
+    """Return `fake_table.c` as a library."""
+    return compiled("fake_table.c", dlpack_include())
 
 
 @cache
