@@ -47,9 +47,8 @@ impl Kept {
     #[inline(always)]
     pub(super) fn has(&self, dtype: DLDataType) -> bool {
         let number = number(dtype);
-        let mut known = self.dtypes.iter().map(|each| each.load(Ordering::Relaxed));
+        let known = self.dtypes.iter().map(|each| each.load(Ordering::Relaxed));
         known
-            .by_ref()
             .take_while(|&each| each != 0)
             .any(|each| each == number)
     }
