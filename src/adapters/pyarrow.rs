@@ -6,9 +6,10 @@
 #![forbid(unsafe_code)]
 
 use pyo3::exceptions::PyBufferError;
+use pyo3::ffi::PyTypeObject;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyString, PyType};
 
 use crate::cpython::lookup::{is_in_type, is_subtype};
 use crate::cpython::modules::{is_loaded, loaded_class};
@@ -16,15 +17,35 @@ use crate::cpython::modules::{is_loaded, loaded_class};
 /// Refuses what pyarrow would export wrongly; does not import pyarrow.
 #[inline(always)]
 pub(crate) fn check(x: &Bound<'_, PyAny>) -> PyResult<()> {
-    let py = x.py();
-    // Both classes have a `type`; to ask CPython's cache for it takes less than to find a module.
-    if is_in_type(x.get_type_ptr(), intern!(py, "type")) != Some(false)
-        && is_loaded(intern!(py, "pyarrow"))?
-    {
+    if !lacks_type(x.py(), x.get_type_ptr()) && is_loaded(intern!(x.py(), "pyarrow"))? {
         of_loaded(x)
     } else {
         Ok(())
     }
+}
+
+/// Whether [`check`] has no question for objects of `class`, loaded or not.
+pub(crate) fn is_foreign(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    if lacks_type(class.py(), class.as_type_ptr()) {
+        return Ok(true);
+    }
+    let py = class.py();
+    for name in [
+        intern!(py, "FixedShapeTensorArray"),
+        intern!(py, "FixedShapeTensorScalar"),
+    ] {
+        match loaded_class(intern!(py, "pyarrow"), name)? {
+            Some(checked) if !is_subtype(class.as_type_ptr(), &checked) => {}
+            _ => return Ok(false),
+        }
+    }
+    Ok(true)
+}
+
+/// Both classes have a `type`; to ask CPython's cache for it takes less than to find a module.
+#[inline(always)]
+fn lacks_type(py: Python<'_>, class: *mut PyTypeObject) -> bool {
+    is_in_type(class, intern!(py, "type")) == Some(false)
 }
 
 #[cold]

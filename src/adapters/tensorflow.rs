@@ -11,12 +11,16 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::cpython::call::{attribute, call_with};
+use crate::cpython::lookup::{is_in_type, is_own_class};
 use crate::cpython::modules::{is_loaded, loaded_class};
 use crate::types::dtype::DType;
 use crate::types::error::caused;
 
 /// Whether `class` is that of TensorFlow's eager tensors; does not import TensorFlow.
 pub(crate) fn is_eager_class(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    if lacks_graph(class) {
+        return Ok(false);
+    }
     let py = class.py();
     let module = intern!(py, "tensorflow.python.framework.ops");
     let own = loaded_class(module, intern!(py, "EagerTensor"))?;
@@ -37,14 +41,37 @@ pub(crate) fn check(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     }
 }
 
+/// Whether objects of `class` certainly are not tensors of TensorFlow, loaded or not: they lack what all of these have, and
+/// do not claim to be of another class.
+#[inline(always)]
+pub(crate) fn is_foreign(class: &Bound<'_, PyType>) -> bool {
+    lacks_graph(class) && is_own_class(class)
+}
+
+/// To ask CPython's cache for an attribute takes less than to find a module.
+#[inline(always)]
+fn lacks_graph(class: &Bound<'_, PyType>) -> bool {
+    is_in_type(class.as_type_ptr(), intern!(class.py(), "graph")) == Some(false)
+}
+
 #[cold]
 #[inline(never)]
 fn of_loaded(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if is_foreign(&x.get_type()) {
+        return Ok(false);
+    }
     let py = x.py();
     let tensor = loaded_class(intern!(py, "tensorflow"), intern!(py, "Tensor"))?;
     if !tensor.is_some_and(|tensor| x.is_instance(&tensor).unwrap_or(false)) {
         return Ok(false);
     }
+    check_dtype(x)?;
+    Ok(true)
+}
+
+/// Refuses a TensorFlow tensor with a dtype that DLPack lacks.
+pub(crate) fn check_dtype(x: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = x.py();
     // The number of a dtype is the same in every release (`DataType` in TensorFlow's `types.proto`), but private.
     static NUMBERS: AtomicU64 = AtomicU64::new(0);
     // Of the class, since the lookup of a method on a tensor runs Python code.
@@ -55,13 +82,13 @@ fn of_loaded(x: &Bound<'_, PyAny>) -> PyResult<bool> {
         .and_then(|number| 1_u64.checked_shl(number))
         .unwrap_or(0);
     if NUMBERS.load(Ordering::Relaxed) & bit != 0 {
-        return Ok(true);
+        return Ok(());
     }
     let dtype = x.getattr(intern!(py, "dtype"))?;
     let Err(error) = DType::of(&dtype) else {
         // From now on the number alone tells.
         NUMBERS.fetch_or(bit, Ordering::Relaxed);
-        return Ok(true);
+        return Ok(());
     };
     let message = format!(
         "the TensorFlow tensor has elements of {}; expected bool, integers, floating-point or complex numbers",

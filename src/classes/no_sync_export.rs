@@ -15,7 +15,7 @@ use crate::exchange::Table;
 use crate::exchange::slot::{innermost, lends_nothing};
 use crate::import::cache::{self, Way};
 use crate::import::ladder::{forwarded, from_dlpack};
-use crate::import::protocol::{self, FastExport, no_protocol};
+use crate::import::protocol::{self, FastExport, Whose, no_protocol};
 use crate::import::table;
 use crate::stream::usage::Release;
 use crate::stream::{self, Stream, WorkStream};
@@ -84,23 +84,23 @@ fn fast_export_by_way(
     stream: StreamOf<'_>,
     any_stream: bool,
 ) -> PyResult<Option<FastExport>> {
-    let kind = match way {
+    let whose = match way {
         Way::Table(..) | Way::Numpy => {
             let (managed, _) = by_way(x, way, stream)?;
             return Ok(Some(FastExport::Managed(managed)));
         }
-        Way::Protocol(kind) => *kind,
+        Way::Protocol(whose) => whose,
         Way::Jax => match jax::snapshot(x)? {
             Some(snapshot) => return Ok(Some(FastExport::Snapshot(snapshot))),
-            None => None,
+            None => &Whose::Unknown,
         },
-        Way::Undecided => None,
+        Way::Undecided => &Whose::Unknown,
         Way::Tensor | Way::Mixin => return Ok(None),
     };
     if !any_stream || (matches!(way, Way::Undecided) && forwarded(x)?.is_some()) {
         return Ok(None);
     }
-    protocol::fast_export(x, kind).map_err(|error| torch::explain(kind.as_ref(), x, error))
+    protocol::fast_export(x, whose).map_err(|error| torch::explain(whose.torch(), x, error))
 }
 
 /// As [`managed_tensor`], for dlx itself: a snapshot also records what an unversioned tensor cannot say. The caller is

@@ -28,9 +28,15 @@ pub(crate) fn is_in_type(
     class: *mut ffi::PyTypeObject,
     name: &Bound<'_, PyString>,
 ) -> Option<bool> {
+    Some(!found(class, name)?.is_null())
+}
+
+/// Where the attribute lies that `class` or one of its bases defines, or NULL; `None` if CPython's function is absent.
+#[inline(always)]
+fn found(class: *mut ffi::PyTypeObject, name: &Bound<'_, PyString>) -> Option<*mut ffi::PyObject> {
     let lookup = function()?;
     // SAFETY: a live type and a string, attached; the result is not dereferenced.
-    Some(!unsafe { lookup(class, name.as_ptr()) }.is_null())
+    Some(unsafe { lookup(class, name.as_ptr()) })
 }
 
 /// Whether `class` certainly has none of these attributes. A failing `getattr` costs as much as several successful
@@ -52,6 +58,17 @@ pub(crate) fn looks_up_by_type(class: &Bound<'_, PyType>) -> PyResult<bool> {
         .getattr(intern!(class.py(), "__dictoffset__"))?
         .extract()?;
     Ok(dict == 0 && looks_alike(class.as_type_ptr(), &raw mut ffi::PyBaseObject_Type))
+}
+
+/// Whether objects of `class` certainly report it as their `__class__`, which `isinstance` asks after the type.
+#[inline(always)]
+pub(crate) fn is_own_class(class: &Bound<'_, PyType>) -> bool {
+    let (root, name) = (
+        &raw mut ffi::PyBaseObject_Type,
+        intern!(class.py(), "__class__"),
+    );
+    let class = class.as_type_ptr();
+    looks_alike(class, root) && found(class, name).is_some_and(|own| Some(own) == found(root, name))
 }
 
 /// Whether both types' instances look up attributes with the same function.

@@ -10,11 +10,12 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::adapters::{buffer, jax, numpy, paddle, tensorflow, torch};
+use crate::adapters::{buffer, jax, numpy, paddle, pyarrow, tensorflow, torch};
 use crate::cpython::lookup::{is_in_type, is_static, looks_up_by_type};
 use crate::cpython::type_map::TypeMap;
 use crate::exchange::Table;
 use crate::exchange::slot::{Slot, is_mixin};
+use crate::import::protocol::Whose;
 use crate::tensor::object::Tensor;
 
 /// How objects of a type are imported.
@@ -28,8 +29,8 @@ pub(crate) enum Way {
     Numpy,
     /// From the buffer of a JAX array, else through `__dlpack__`.
     Jax,
-    /// Through `__dlpack__`, with torch's guards for torch's tensors; the object names no other one.
-    Protocol(Option<torch::TorchClass>),
+    /// Through `__dlpack__`, after the checks for its library; the object names no other one.
+    Protocol(Whose),
     /// As the object that the mixin instance exports.
     Mixin,
     /// The type has no table: the object may name another one that has (rung 2), else `__dlpack__`.
@@ -94,16 +95,27 @@ fn is_static_exporter(class: &Bound<'_, PyType>) -> bool {
         && is_in_type(class.as_type_ptr(), intern!(class.py(), "__dlpack__")) == Some(true)
 }
 
-/// Whether objects of `class` certainly name no other object (rung 2): they have no attributes but those of the class,
-/// which does not change. TensorFlow's tensors are known to name none; to ask their `__getattr__` takes longer than the
-/// export.
+/// Whose the objects of `class` are, if they certainly name no other object (rung 2): they have no attributes but those of
+/// the class, which does not change. TensorFlow's tensors are known to name none; to ask their `__getattr__` takes longer
+/// than the export.
 #[cold]
-fn names_no_other(class: &Bound<'_, PyType>) -> PyResult<bool> {
+fn names_no_other(class: &Bound<'_, PyType>) -> PyResult<Option<Whose>> {
     let name = intern!(class.py(), "__dlpack_c_exchange_api__");
-    Ok(tensorflow::is_eager_class(class)?
-        || is_static_exporter(class)
-            && looks_up_by_type(class)?
-            && is_in_type(class.as_type_ptr(), name) == Some(false))
+    if tensorflow::is_eager_class(class)? {
+        return Ok(Some(Whose::TensorFlow));
+    }
+    if !is_static_exporter(class)
+        || !looks_up_by_type(class)?
+        || is_in_type(class.as_type_ptr(), name) != Some(false)
+    {
+        return Ok(None);
+    }
+    let is_checked = !tensorflow::is_foreign(class) || !pyarrow::is_foreign(class)?;
+    Ok(Some(if is_checked {
+        Whose::Unknown
+    } else {
+        Whose::Other
+    }))
 }
 
 #[inline(never)]
@@ -114,10 +126,12 @@ fn decided(x: &Bound<'_, PyAny>) -> PyResult<Way> {
     }
     let found = find(x, &class)?;
     let stays = match found {
-        Way::Tensor | Way::Jax | Way::Protocol(None) => true,
+        // A subclass of torch's tensor may be freed.
+        Way::Protocol(whose) => whose.torch().is_none(),
+        Way::Tensor | Way::Jax => true,
         Way::Table(_, kind) => kind.is_some() || is_static(&class),
         Way::Numpy => is_static(&class),
-        Way::Protocol(Some(_)) | Way::Mixin | Way::Undecided => false,
+        Way::Mixin | Way::Undecided => false,
     };
     if stays {
         CACHE.add(&class, found);
@@ -131,7 +145,7 @@ fn find(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Way> {
     }
     let kind = torch::kind(x)?;
     if let Some(kind @ torch::TorchClass::Subclass) = kind {
-        return Ok(Way::Protocol(Some(kind)));
+        return Ok(Way::Protocol(Whose::Torch(kind)));
     }
     // dlx itself does not import through the tables that it provides to others.
     let provided = |table: &Table| Slot::of_table(table.address).is_some();
@@ -139,10 +153,9 @@ fn find(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Way> {
     Ok(match (table, kind) {
         (Some(table), None) => Way::Table(paddle::guarded(table, class)?, None),
         (Some(table), kind) => Way::Table(table, kind),
-        (None, Some(kind)) => Way::Protocol(Some(kind)),
+        (None, Some(kind)) => Way::Protocol(Whose::Torch(kind)),
         (None, None) if numpy::is_native(x)? => Way::Numpy,
         (None, None) if jax::is_array_class(class)? => Way::Jax,
-        (None, None) if names_no_other(class)? => Way::Protocol(None),
-        (None, None) => Way::Undecided,
+        (None, None) => names_no_other(class)?.map_or(Way::Undecided, Way::Protocol),
     })
 }

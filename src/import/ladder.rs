@@ -12,7 +12,7 @@ use crate::copy::request::{Request, again, finish};
 use crate::cpython::call::attribute;
 use crate::exchange::slot::{MAX_HOPS, Origin, Slot, endless, innermost, is_mixin};
 use crate::import::cache::{self, Way};
-use crate::import::protocol::{fast_import, from_protocol, no_protocol, not_a_class};
+use crate::import::protocol::{Whose, fast_import, from_protocol, no_protocol, not_a_class};
 use crate::import::{aliases, hint, table};
 use crate::stream::Wanted;
 use crate::stream::usage::StreamUsage;
@@ -64,12 +64,12 @@ fn step<'py>(
         Way::Tensor => return from_tensor(x.cast()?, stand_in, request).map(Rung::There),
         Way::Numpy => from_numpy(x, request),
         Way::Table(table, kind) => table::from_table(x, *table, *kind, request),
-        Way::Protocol(Some(kind)) => without_table(x, Some(*kind), request),
+        Way::Protocol(Whose::Torch(kind)) => without_table(x, Some(*kind), request),
         Way::Mixin => {
             let (inner, last) = innermost(x)?;
             return Ok(Rung::Next(inner, Some(last)));
         }
-        way @ (Way::Undecided | Way::Jax | Way::Protocol(None)) => {
+        way @ (Way::Undecided | Way::Jax | Way::Protocol(_)) => {
             // What the buffer of a JAX array does not say, `__dlpack__` knows.
             if matches!(way, Way::Jax)
                 && request.is_nothing()
@@ -83,7 +83,7 @@ fn step<'py>(
                 return Ok(Rung::Next(inner, None));
             }
             if request.is_plain()
-                && let Some(snapshot) = fast_import(x)?
+                && let Some(snapshot) = fast_import(x, whose(way))?
             {
                 return Ok(Rung::There(snapshot));
             }
@@ -127,6 +127,15 @@ pub(crate) fn used(snapshot: &Snapshot, request: &Request<'_, '_>) -> PyResult<S
     }
     let producer = usage.and_then(|usage| usage.producer.clone());
     Ok(snapshot.used(request.ready_on(stream, producer))?)
+}
+
+/// Whose an object of this way is, before its library's checks.
+#[inline(always)]
+fn whose(way: &Way) -> &Whose {
+    match way {
+        Way::Protocol(whose) => whose,
+        _ => &Whose::Unknown,
+    }
 }
 
 /// Rungs 4 and 5: `__dlpack__`, else a protocol other than DLPack.

@@ -82,19 +82,20 @@ pub(crate) fn ask(
     kind: Option<torch::TorchClass>,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
-    let whose = Whose::checked(x, kind)?;
-    ask_checked(x, whose, request).map_err(|error| torch::explain(kind.as_ref(), x, error))
+    let may_be_arrow = kind.map_or(Whose::Unknown, Whose::Torch).check(x)?;
+    ask_checked(x, kind, may_be_arrow, request)
+        .map_err(|error| torch::explain(kind.as_ref(), x, error))
 }
 
 /// As [`ask`], for an object that has passed the checks.
 #[inline(always)]
 fn ask_checked(
     x: &Bound<'_, PyAny>,
-    whose: Whose,
+    kind: Option<torch::TorchClass>,
+    may_be_arrow: bool,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
     let py = x.py();
-    let kind = whose.torch();
     if !has(x, intern!(py, "__dlpack__"))? {
         return Ok(None);
     }
@@ -105,7 +106,7 @@ fn ask_checked(
         Ok(None) => return Err(no_protocol(x, "__dlpack_device__")),
         // The fast path exports without asking for the device, so a failing __dlpack_device__ does not count here.
         Err(error) if request.is_plain() && error.is_instance_of::<PyException>(py) => {
-            let snapshot = on_cpu(x, whose)?.ok_or(error)?;
+            let snapshot = on_cpu(x, may_be_arrow)?.ok_or(error)?;
             check_memory(x, kind, &snapshot)?;
             return Ok(Some(snapshot));
         }
@@ -140,7 +141,7 @@ fn ask_checked(
     };
     // Only now: the export itself may have queued work on the stream.
     let usage = order.usage(request)?;
-    let snapshot = whose.protected(x, capsule::import(&capsule, usage)?)?;
+    let snapshot = protected(x, may_be_arrow, capsule::import(&capsule, usage)?)?;
     if asked.copy != Some(true) && asked.device.is_none() {
         check_memory(x, kind, &snapshot)?;
     }
@@ -176,48 +177,57 @@ fn ask_checked(
     }
 }
 
-/// The library of an object whose `__dlpack__` dlx may call.
+/// The library of an object, which decides what dlx checks before it calls `__dlpack__`.
 #[derive(Clone, Copy)]
-enum Whose {
+pub(crate) enum Whose {
     Torch(torch::TorchClass),
     TensorFlow,
+    /// Of a library whose objects need no check.
     Other,
+    /// Not torch's; the checks ask for the library.
+    Unknown,
 }
 
 impl Whose {
-    /// Whose `x` is, after its library's checks; `kind` if it is known to be torch's.
+    /// Checks `x` as its library needs it; whether `x` may be an array of Arrow's.
     #[inline(always)]
-    fn checked(x: &Bound<'_, PyAny>, kind: Option<torch::TorchClass>) -> PyResult<Self> {
-        if let Some(kind) = kind {
-            kind.check_protocol(x)?;
-            return Ok(Self::Torch(kind));
+    fn check(&self, x: &Bound<'_, PyAny>) -> PyResult<bool> {
+        match self {
+            Self::Unknown => Ok(!tensorflow::check(x)? && pyarrow::check(x).map(|()| true)?),
+            Self::Other => Ok(true),
+            Self::Torch(_) | Self::TensorFlow => self.check_by_library(x),
         }
-        if tensorflow::check(x)? {
-            return Ok(Self::TensorFlow);
-        }
-        pyarrow::check(x)?;
-        Ok(Self::Other)
     }
 
-    fn torch(self) -> Option<torch::TorchClass> {
+    #[cold]
+    #[inline(never)]
+    fn check_by_library(&self, x: &Bound<'_, PyAny>) -> PyResult<bool> {
+        match self {
+            Self::Torch(kind) => kind.check_protocol(x)?,
+            Self::TensorFlow => tensorflow::check_dtype(x)?,
+            Self::Other | Self::Unknown => {}
+        }
+        Ok(!matches!(self, Self::TensorFlow))
+    }
+
+    pub(crate) fn torch(&self) -> Option<&torch::TorchClass> {
         match self {
             Self::Torch(kind) => Some(kind),
             _ => None,
         }
     }
+}
 
-    /// The export of `x`, read-only if it cannot say so but its array is Arrow's (S12).
-    ///
-    /// TensorFlow's tensors are not asked: their `__getattr__` makes two exceptions for a name that they lack, which takes
-    /// longer than the export.
-    #[inline(always)]
-    fn protected(self, x: &Bound<'_, PyAny>, snapshot: Snapshot) -> PyResult<Snapshot> {
-        let may_be_arrow = snapshot.has(MAYBE_READ_ONLY) && !matches!(self, Self::TensorFlow);
-        if may_be_arrow && arrow::is_array(x)? {
-            Ok(snapshot.readonly()?)
-        } else {
-            Ok(snapshot)
-        }
+/// The export of `x`, read-only if it cannot say so but its array is Arrow's (S12).
+///
+/// TensorFlow's tensors are not asked: their `__getattr__` makes two exceptions for a name that they lack, which takes
+/// longer than the export.
+#[inline(always)]
+fn protected(x: &Bound<'_, PyAny>, may_be_arrow: bool, snapshot: Snapshot) -> PyResult<Snapshot> {
+    if may_be_arrow && snapshot.has(MAYBE_READ_ONLY) && arrow::is_array(x)? {
+        Ok(snapshot.readonly()?)
+    } else {
+        Ok(snapshot)
     }
 }
 

@@ -107,6 +107,30 @@ for _ in range(2):
 """)
 
 
+def test_elements_of_a_proxied_tensor_are_refused() -> None:
+    """It claims a class that its type is not derived from."""
+    run("""
+import wrapt
+
+class Claims:
+    __class__ = property(lambda self: type(self.x))
+    dtype = property(lambda self: self.x.dtype)
+    def __init__(self, x):
+        self.x = x
+    def __dlpack__(self, **keywords):
+        return self.x.__dlpack__(**keywords)
+    def __dlpack_device__(self):
+        return self.x.__dlpack_device__()
+
+for proxy in (wrapt.ObjectProxy, Claims):
+    for take in (dlx.from_dlpack, lambda x: dlx.convert(x, np.ndarray)):
+        for _ in range(100):
+            take(proxy(tf.constant([1.0])))
+        with raises(BufferError, match="TensorFlow.*string"):
+            take(proxy(tf.constant("a")))
+""")
+
+
 OPERATIONS = [
     "x + x",
     "tf.reduce_sum(x)",

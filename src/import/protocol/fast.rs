@@ -14,9 +14,8 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyType, PyWeakrefReference};
 
-use super::{Whose, question};
+use super::{Whose, protected, question};
 use crate::abi::*;
-use crate::adapters::torch;
 use crate::cpython::call::has;
 use crate::cpython::fork::Lock;
 use crate::cpython::lookup::is_in_type;
@@ -42,14 +41,14 @@ const ELSEWHERE: usize = 15;
 /// default stream, so no required order is lost. From then on the type takes the slow path, unless another type evicts
 /// it here.
 #[inline(always)]
-pub(crate) fn fast_import(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
+pub(crate) fn fast_import(x: &Bound<'_, PyAny>, whose: &Whose) -> PyResult<Option<Snapshot>> {
     let (place, address) = place(x);
     if FOUND[place].load(Ordering::Relaxed) != address + SETTLED
         || is_in_type(x.get_type_ptr(), intern!(x.py(), "__dlpack_device__")) != Some(true)
     {
         return Ok(None);
     }
-    on_cpu(x, Whose::checked(x, None)?)
+    on_cpu(x, whose.check(x)?)
 }
 
 /// Exports `x` without asking for its device; `None` if that fails or the tensor is not on the CPU.
@@ -58,7 +57,7 @@ pub(crate) fn fast_import(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
 ///
 /// Exceptions that do not derive from `Exception`, such as `KeyboardInterrupt`.
 #[inline(always)]
-pub(super) fn on_cpu(x: &Bound<'_, PyAny>, whose: Whose) -> PyResult<Option<Snapshot>> {
+pub(super) fn on_cpu(x: &Bound<'_, PyAny>, may_be_arrow: bool) -> PyResult<Option<Snapshot>> {
     let capsule = match question::fast(x) {
         Ok(capsule) => capsule,
         Err(error) if error.is_instance_of::<PyException>(x.py()) => return Ok(None),
@@ -66,7 +65,7 @@ pub(super) fn on_cpu(x: &Bound<'_, PyAny>, whose: Whose) -> PyResult<Option<Snap
     };
     match capsule::import(&capsule, None) {
         Ok(snapshot) if snapshot.meta().device == device::CPU => {
-            whose.protected(x, snapshot).map(Some)
+            protected(x, may_be_arrow, snapshot).map(Some)
         }
         Ok(snapshot) => {
             note(x, snapshot.meta().device)?;
@@ -157,11 +156,8 @@ pub(crate) enum FastExport {
 /// # Errors
 ///
 /// The exceptions of `__dlpack__`.
-pub(crate) fn fast_export(
-    x: &Bound<'_, PyAny>,
-    kind: Option<torch::TorchClass>,
-) -> PyResult<Option<FastExport>> {
-    let whose = Whose::checked(x, kind)?;
+pub(crate) fn fast_export(x: &Bound<'_, PyAny>, whose: &Whose) -> PyResult<Option<FastExport>> {
+    let may_be_arrow = whose.check(x)?;
     let name = intern!(x.py(), "__dlpack__");
     if !has(x, name)? {
         return Ok(None);
@@ -171,7 +167,7 @@ pub(crate) fn fast_export(
         Err(error) => return super::unless_absent(x, error),
     };
     let Some(managed) = capsule::take(&capsule) else {
-        let snapshot = whose.protected(x, capsule::import(&capsule, None)?)?;
+        let snapshot = protected(x, may_be_arrow, capsule::import(&capsule, None)?)?;
         let here = snapshot.meta().device;
         return Ok((here == device::CPU).then_some(FastExport::Snapshot(snapshot)));
     };
@@ -180,7 +176,7 @@ pub(crate) fn fast_export(
         (_, false) => checked::rewritten(managed)?,
     };
     let tensor = managed.read()?.0;
-    if let Some(kind) = kind {
+    if let Some(kind) = whose.torch() {
         kind.check_address(x, tensor.data)?;
     }
     Ok((tensor.device == device::CPU).then_some(FastExport::Managed(managed)))
