@@ -15,7 +15,7 @@ use crate::exchange::Table;
 use crate::exchange::slot::{innermost, lends_nothing};
 use crate::import::cache::{self, Way};
 use crate::import::ladder::{forwarded, from_dlpack};
-use crate::import::protocol::{self, FastExport, Whose, no_protocol};
+use crate::import::protocol::{self, CapsuleFirst, FastExport, Whose, no_protocol};
 use crate::import::table;
 use crate::stream::usage::Release;
 use crate::stream::{self, Stream, WorkStream};
@@ -58,13 +58,13 @@ fn uncached<'a>(room: &'a mut Option<Way>, x: &Bound<'_, PyAny>) -> PyResult<&'a
     Python::attach(|_| cache::way_in(room, x))
 }
 
-/// As [`managed_tensor`], if `x` has a table, a native reader or, with `any_stream`, a plain `__dlpack__`; else `None`.
-/// The caller is attached through PyO3.
+/// As [`managed_tensor`], if `x` has a table, a native reader or, where that may come `first`, a plain `__dlpack__`;
+/// else `None`. The caller is attached through PyO3.
 #[inline(always)]
 pub(crate) fn fast_export(
     x: &Bound<'_, PyAny>,
     stream: StreamOf<'_>,
-    any_stream: bool,
+    first: CapsuleFirst,
 ) -> PyResult<Option<FastExport>> {
     let mut room = None;
     match cache::way_in(&mut room, x)? {
@@ -72,7 +72,7 @@ pub(crate) fn fast_export(
         Way::Table(table, Some(kind)) if kind.is_plain() => {
             Ok(table::on_cpu(x, table, kind)?.map(FastExport::Snapshot))
         }
-        way => fast_export_by_way(x, way, stream, any_stream),
+        way => fast_export_by_way(x, way, stream, first),
     }
 }
 
@@ -82,7 +82,7 @@ fn fast_export_by_way(
     x: &Bound<'_, PyAny>,
     way: &Way,
     stream: StreamOf<'_>,
-    any_stream: bool,
+    first: CapsuleFirst,
 ) -> PyResult<Option<FastExport>> {
     let whose = match way {
         Way::Table(..) | Way::Numpy => {
@@ -97,10 +97,10 @@ fn fast_export_by_way(
         Way::Undecided => &Whose::Unknown,
         Way::Tensor | Way::Mixin => return Ok(None),
     };
-    if !any_stream || (matches!(way, Way::Undecided) && forwarded(x)?.is_some()) {
+    if first == CapsuleFirst::Never || (matches!(way, Way::Undecided) && forwarded(x)?.is_some()) {
         return Ok(None);
     }
-    protocol::fast_export(x, whose).map_err(|error| torch::explain(whose.torch(), x, error))
+    protocol::fast_export(x, whose, first).map_err(|error| torch::explain(whose.torch(), x, error))
 }
 
 /// As [`managed_tensor`], for dlx itself: a snapshot also records what an unversioned tensor cannot say. The caller is

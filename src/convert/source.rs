@@ -9,7 +9,7 @@ use crate::classes::no_sync_export;
 use crate::copy::request::Request;
 use crate::exchange::slot::is_mixin;
 use crate::import::ladder::from_dlpack;
-use crate::import::protocol::{self, FastExport};
+use crate::import::protocol::{self, CapsuleFirst, FastExport};
 use crate::stream;
 use crate::stream::usage::Release;
 use crate::tensor::managed::ManagedVersioned;
@@ -88,7 +88,13 @@ impl<'py> Input<'py> {
             return Ok(Self::Tensor { tensor, fresh });
         }
         let direct = if asks_nothing {
-            no_sync_export::fast_export(x, &stream_of, any_stream)?
+            let first = match (any_stream, asked.copy) {
+                (true, _) => CapsuleFirst::Always,
+                (false, None) => CapsuleFirst::Usually,
+                // A producer that copies has to be told.
+                (false, Some(_)) => CapsuleFirst::Never,
+            };
+            no_sync_export::fast_export(x, &stream_of, first)?
         } else {
             None
         };

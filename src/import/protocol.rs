@@ -12,7 +12,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyTuple, PyType};
 
-pub(crate) use self::fast::{FastExport, fast_export, fast_import};
+pub(crate) use self::fast::{CapsuleFirst, FastExport, fast_export, fast_import};
 use self::fast::{note, on_cpu};
 use self::order::{Order, of_request};
 use self::question::{Question, failed};

@@ -12,7 +12,7 @@ use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyCFunction, PyType, PyWeakrefReference};
+use pyo3::types::{PyCFunction, PyCapsule, PyType, PyWeakrefReference};
 
 use super::{Whose, protected, question};
 use crate::abi::*;
@@ -42,13 +42,19 @@ const ELSEWHERE: usize = 15;
 /// it here.
 #[inline(always)]
 pub(crate) fn fast_import(x: &Bound<'_, PyAny>, whose: &Whose) -> PyResult<Option<Snapshot>> {
-    let (place, address) = place(x);
-    if FOUND[place].load(Ordering::Relaxed) != address + SETTLED
-        || is_in_type(x.get_type_ptr(), intern!(x.py(), "__dlpack_device__")) != Some(true)
-    {
-        return Ok(None);
+    if is_usual(x) {
+        on_cpu(x, whose.check(x)?)
+    } else {
+        Ok(None)
     }
-    on_cpu(x, whose.check(x)?)
+}
+
+/// Whether the tensors of the type of `x` were all on the CPU.
+#[inline(always)]
+fn is_usual(x: &Bound<'_, PyAny>) -> bool {
+    let (place, address) = place(x);
+    FOUND[place].load(Ordering::Relaxed) == address + SETTLED
+        && is_in_type(x.get_type_ptr(), intern!(x.py(), "__dlpack_device__")) == Some(true)
 }
 
 /// Exports `x` without asking for its device; `None` if that fails or the tensor is not on the CPU.
@@ -79,7 +85,7 @@ pub(super) fn on_cpu(x: &Bound<'_, PyAny>, may_be_arrow: bool) -> PyResult<Optio
 /// CPU. No second export is needed for that.
 #[cold]
 #[inline(never)]
-fn refused(x: &Bound<'_, PyAny>, error: PyErr) -> PyResult<Option<Snapshot>> {
+fn refused<T>(x: &Bound<'_, PyAny>, error: PyErr) -> PyResult<Option<T>> {
     match super::device(x) {
         Ok(Some(here)) if here == device::CPU => Err(error),
         Err(error) if !error.is_instance_of::<PyException>(x.py()) => Err(error),
@@ -151,25 +157,64 @@ pub(crate) enum FastExport {
     Snapshot(Snapshot),
 }
 
+/// Whether to call `__dlpack__` before `__dlpack_device__`.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum CapsuleFirst {
+    /// Only the CPU is wanted, so no stream matters.
+    Always,
+    /// As [`fast_import`] guesses.
+    Usually,
+    Never,
+}
+
 /// The tensor of `x` if it is on the CPU; `None` if `x` has to take the slow path.
 ///
 /// # Errors
 ///
-/// The exceptions of `__dlpack__`.
-pub(crate) fn fast_export(x: &Bound<'_, PyAny>, whose: &Whose) -> PyResult<Option<FastExport>> {
+/// The exceptions of `__dlpack__` if it is [`CapsuleFirst::Always`] called; else those that the slow path would raise, too.
+pub(crate) fn fast_export(
+    x: &Bound<'_, PyAny>,
+    whose: &Whose,
+    first: CapsuleFirst,
+) -> PyResult<Option<FastExport>> {
+    let is_guess = match first {
+        CapsuleFirst::Always => false,
+        CapsuleFirst::Usually if whose.torch().is_none() && is_usual(x) => true,
+        CapsuleFirst::Usually | CapsuleFirst::Never => return Ok(None),
+    };
     let may_be_arrow = whose.check(x)?;
-    let name = intern!(x.py(), "__dlpack__");
-    if !has(x, name)? {
+    if !is_guess && !has(x, intern!(x.py(), "__dlpack__"))? {
         return Ok(None);
     }
     let capsule = match question::fast(x) {
         Ok(capsule) => capsule,
+        Err(error) if is_guess && error.is_instance_of::<PyException>(x.py()) => return Ok(None),
         Err(error) => return super::unless_absent(x, error),
     };
-    let Some(managed) = capsule::take(&capsule) else {
-        let snapshot = protected(x, may_be_arrow, capsule::import(&capsule, None)?)?;
-        let here = snapshot.meta().device;
-        return Ok((here == device::CPU).then_some(FastExport::Snapshot(snapshot)));
+    let (export, device) = match of_capsule(x, whose, may_be_arrow, &capsule) {
+        Ok(found) => found,
+        Err(error) if is_guess => return refused(x, error),
+        Err(error) => return Err(error),
+    };
+    if device == device::CPU {
+        return Ok(Some(export));
+    }
+    note(x, device)?;
+    Ok(None)
+}
+
+/// The tensor of a capsule that `x` has exported, and its device.
+#[inline(always)]
+fn of_capsule(
+    x: &Bound<'_, PyAny>,
+    whose: &Whose,
+    may_be_arrow: bool,
+    capsule: &Bound<'_, PyCapsule>,
+) -> PyResult<(FastExport, DLDevice)> {
+    let Some(managed) = capsule::take(capsule) else {
+        let snapshot = protected(x, may_be_arrow, capsule::import(capsule, None)?)?;
+        let device = snapshot.meta().device;
+        return Ok((FastExport::Snapshot(snapshot), device));
     };
     let managed = match checked::of_managed(&managed)? {
         (_, true) => managed,
@@ -179,5 +224,6 @@ pub(crate) fn fast_export(x: &Bound<'_, PyAny>, whose: &Whose) -> PyResult<Optio
     if let Some(kind) = whose.torch() {
         kind.check_address(x, tensor.data)?;
     }
-    Ok((tensor.device == device::CPU).then_some(FastExport::Managed(managed)))
+    let device = tensor.device;
+    Ok((FastExport::Managed(managed), device))
 }
