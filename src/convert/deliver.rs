@@ -21,6 +21,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::borrow::Cow;
+
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
@@ -109,7 +111,6 @@ pub(super) fn to_table<'py>(
             return Ok(made);
         }
     }
-    let why = format!("{} {why}", target.name());
     let on = if stream::has_streams(snapshot.meta().device) {
         // The copy runs on the stream on which the library will use it.
         let device = snapshot.meta().device;
@@ -117,7 +118,7 @@ pub(super) fn to_table<'py>(
     } else {
         On::Current
     };
-    let copied = Input::copied(py, asked, &snapshot, on, &why)?;
+    let copied = Input::copied(py, asked, &snapshot, on, target, why)?;
     by_table(copied, target, table, asked)
 }
 
@@ -200,9 +201,12 @@ impl Input<'_> {
         asked: &Options,
         snapshot: &Snapshot,
         on: On,
+        target: &Target<'_>,
         why: &str,
     ) -> PyResult<Input<'py>> {
+        let why = || format!("{} {why}", target.name());
         if asked.copy == Some(false) {
+            let why = why();
             let message = format!("copy=False, but {why}; pass copy=True for a compact copy");
             return Err(copy_refused(py, message));
         }
@@ -211,7 +215,8 @@ impl Input<'_> {
             if is_urgent(py, &error) {
                 return error;
             }
-            caused(py, PyBufferError::new_err(format!("{why}: {error}")), error)
+            let message = format!("{}: {error}", why());
+            caused(py, PyBufferError::new_err(message), error)
         })?;
         Input::holding(py, copied, true)
     }
@@ -229,8 +234,8 @@ pub(super) fn to_function<'py>(
     let mut tensor = source.into_tensor(py)?;
     let mut snapshot = tensor.get().snapshot()?.clone();
     if is_misaligned(snapshot.dl_tensor()) {
-        let why = format!("{} {MISALIGNED}", target.name());
-        tensor = Input::copied(py, asked, &snapshot, On::Current, &why)?.into_tensor(py)?;
+        let copied = Input::copied(py, asked, &snapshot, On::Current, target, MISALIGNED)?;
+        tensor = copied.into_tensor(py)?;
         snapshot = tensor.get().snapshot()?.clone();
     }
     let mut readonly = snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY);
@@ -252,17 +257,17 @@ pub(super) fn to_function<'py>(
     let why = match &made {
         // Ask each result: how a library imports one tensor says nothing about the next.
         Ok(made) if readonly && !is_readonly(importer.look(made).as_ref().unwrap_or(made))? => {
-            Some(FORGETS.to_owned())
+            Some(Cow::Borrowed(FORGETS))
         }
         Err(error) if is_refusal(py, error) && (readonly || !snapshot.is_row_major()) => {
             let text = first_line(py, error);
-            Some(format!("does not accept the tensor as it is: {text}"))
+            Some(format!("does not accept the tensor as it is: {text}").into())
         }
         _ => None,
     };
     if let Some(why) = why {
-        let why = format!("{} {why}", target.name());
-        tensor = Input::copied(py, asked, &snapshot, On::Current, &why)?.into_tensor(py)?;
+        let copied = Input::copied(py, asked, &snapshot, On::Current, target, &why)?;
+        tensor = copied.into_tensor(py)?;
         snapshot = tensor.get().snapshot()?.clone();
         made = call_with(function, &[tensor.as_any()]);
     }
