@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from types import ModuleType
 from typing import Any
 
 import dlx
 import numpy as np
 import pytest
+from support.concurrent_threads import in_thread
 
 X = np.arange(4, dtype="float64")
 
@@ -46,12 +46,6 @@ def here(call: Callable[[], None]) -> None:
     call()
 
 
-def elsewhere(call: Callable[[], None]) -> None:
-    """Call it in another thread."""
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(call).result()
-
-
 @pytest.fixture
 def warp(monkeypatch: pytest.MonkeyPatch) -> Any:
     """Stand in for Warp, whose importer no earlier test has left."""
@@ -61,7 +55,7 @@ def warp(monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
-@pytest.mark.parametrize("where", [here, elsewhere])
+@pytest.mark.parametrize("where", [here, in_thread])
 def test_a_result_shows_nothing_of_an_importer_that_came_meanwhile(
     warp: Any, where: Callable[[Callable[[], None]], None]
 ) -> None:
@@ -82,7 +76,7 @@ def test_a_result_shows_nothing_of_an_importer_that_came_meanwhile(
         dlx.convert(X, array)
 
 
-@pytest.mark.parametrize("where", [here, elsewhere])
+@pytest.mark.parametrize("where", [here, in_thread])
 def test_a_result_is_looked_at_whatever_an_importer_keeps_that_came_meanwhile(
     warp: Any, where: Callable[[Callable[[], None]], None]
 ) -> None:

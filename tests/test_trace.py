@@ -18,6 +18,7 @@ import dlx
 import numpy as np
 import pytest
 from dlx import _core
+from support.concurrent_threads import in_thread
 from support.dlpack_abi import (
     Allocation,
     DLManagedTensorVersioned,
@@ -434,9 +435,7 @@ def test_a_trace_without_frames_is_an_error() -> None:
 def test_ends_on_other_threads_are_seen() -> None:
     with dlx.trace() as t:
         box = [dlx.from_dlpack(np.zeros(3))]
-        thread = threading.Thread(target=box.clear)
-        thread.start()
-        thread.join()
+        in_thread(box.clear)
         assert t.live == []
 
 
