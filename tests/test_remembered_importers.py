@@ -103,7 +103,7 @@ def test_what_an_importer_keeps_is_not_looked_at_again(warp: Any) -> None:
     class Looked(np.ndarray):
         """Counts its exports."""
 
-        def __dlpack__(self, **keywords: Any) -> Any:  # type: ignore[override]
+        def __dlpack__(self, **keywords: Any) -> Any:
             """Export the elements."""
             looks.append(keywords)
             return np.asarray(self).__dlpack__(**keywords)
