@@ -169,7 +169,7 @@ lifetime: $(VENV)/built $(VENV)/heavy  ## the lifetime tests: a million rounds, 
 	tests/lifetime/run $(BIN)/python
 
 interop: $(VENV)/built $(VENV)/interop  ## every library to every other, with the real ones, compared with docs/interop.md
-	$(BIN)/python -m pytest tests/interop
+	$(BIN)/python -m pytest tests/interop tests/truth/test_corpus.py
 
 interop-report: $(VENV)/built $(VENV)/interop  ## write docs/interop.md from what every library does
 	PYTHONPATH=tests $(BIN)/python -m interop.report

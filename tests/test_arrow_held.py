@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 import sys
-import threading
 from typing import Any
 
 import dlx
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
+from support.concurrent_threads import in_thread
 from support.fake_arrow import (
     Answering,
     ByArray,
@@ -117,9 +117,7 @@ def test_an_array_is_released_on_the_thread_that_lets_go_last() -> None:
     """R13: which is another one than that of the import."""
     counted = Counted()
     held = [dlx.from_dlpack(ByArray(numbers(), counted))]
-    thread = threading.Thread(target=held.clear)
-    thread.start()
-    thread.join()
+    in_thread(held.clear)
     assert counted.released == ([1], [1])
 
 

@@ -6,7 +6,6 @@ import gc
 import mmap
 import struct
 import sys
-import threading
 import weakref
 from collections.abc import Callable
 from ctypes import addressof
@@ -16,6 +15,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
+from support.concurrent_threads import in_thread
 from support.fake_buffer import Exporter
 from support.python_process import run_python
 
@@ -195,9 +195,7 @@ def test_a_buffer_is_released_on_the_thread_that_lets_go_last() -> None:
     """R13: which is another one than that of the import."""
     source = Exporter()
     held = [dlx.from_dlpack(source)]
-    thread = threading.Thread(target=held.clear)
-    thread.start()
-    thread.join()
+    in_thread(held.clear)
     assert source.released == 1
 
 

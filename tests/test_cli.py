@@ -90,18 +90,26 @@ def test_help_needs_no_rich() -> None:
     assert run_with("--help", rich=ABSENT).returncode == 0
 
 
-def test_a_reader_that_has_seen_enough_gets_no_traceback() -> None:
-    """docs/check.md: `python -m dlx check LIBRARY | head`."""
-    command = [sys.executable, "-m", "dlx", "inspect", "numpy:ones(3)"]
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("reader", ["/dev/full", "nobody"])
+@pytest.mark.parametrize("arguments", ["--help", "shm", "inspect numpy:ones(3)"])
+def test_output_that_is_refused_is_one_line(
+    arguments: str, reader: str, unbuffered: str
+) -> None:
+    """A full disk is named on stderr; a reader that has gone, nowhere."""
     receiver, sender = os.pipe()
     os.close(receiver)
-    try:
+    with open("/dev/full", "wb") as full, open(sender, "wb") as pipe:
         ran = subprocess.run(
-            command, stdout=sender, stderr=subprocess.PIPE, text=True, check=False
+            [sys.executable, "-m", "dlx", *arguments.split()],
+            stdout=full if reader == "/dev/full" else pipe,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
         )
-    finally:
-        os.close(sender)
-    assert (ran.returncode, ran.stderr) == (1, "")
+    line = "dlx: cannot write to standard output: No space left on device\n"
+    assert ran.stderr == (line if reader == "/dev/full" else "")
+    assert ran.returncode == 1
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from ctypes import byref, c_void_p
 from typing import Any
 
 import pytest
+from support.concurrent_threads import in_thread
 from support.cuda_producers import (
     KINDS,
     CudaArray,
@@ -57,12 +57,9 @@ def test_the_current_stream_is_of_the_thread(
     sim: Simulation, kind: type[CudaArray]
 ) -> None:
     """R140: another thread starts on the legacy stream."""
-    fake, seen = framework(kind), []
+    fake = framework(kind)
     with fake.stream(sim.stream()):
-        thread = threading.Thread(target=lambda: seen.append(fake.current_stream()))
-        thread.start()
-        thread.join()
-    assert seen[0].handle == LEGACY
+        assert in_thread(fake.current_stream).handle == LEGACY
 
 
 @every_kind

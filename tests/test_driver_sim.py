@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.concurrent_threads import in_thread
 from support.simulated_driver import Simulation, simulation
 from support.simulated_objects import LEGACY, PER_THREAD, DriverError
-
-
-def run_in_thread(function: Callable[[], None]) -> None:
-    """Run in a thread of its own, to its end."""
-    thread = threading.Thread(target=function)
-    thread.start()
-    thread.join()
 
 
 def test_a_race_names_both_accesses(sim: Simulation) -> None:
@@ -216,7 +207,7 @@ def test_each_thread_has_a_default_stream_of_its_own(sim: Simulation) -> None:
     write()
     write()
     assert sim.races == []
-    run_in_thread(write)
+    in_thread(write)
     assert len(sim.races) == 2
     assert sim.races[0].first.stream == sim.races[0].second.stream == PER_THREAD
 

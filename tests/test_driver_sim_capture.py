@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import addressof, byref, c_int32, c_uint64, create_string_buffer
 
 import pytest
+from support.concurrent_threads import in_thread
 from support.simulated_contexts import second_context
 from support.simulated_driver import Simulation
 from support.simulated_objects import (
@@ -34,13 +34,9 @@ def code_of(function: Callable[[], object]) -> int:
     return 0
 
 
-def in_thread(function: Callable[[], object]) -> int:
+def code_elsewhere(function: Callable[[], object]) -> int:
     """The same in a thread of its own."""
-    codes: list[int] = []
-    thread = threading.Thread(target=lambda: codes.append(code_of(function)))
-    thread.start()
-    thread.join()
-    return codes[0]
+    return in_thread(lambda: code_of(function))
 
 
 @contextmanager
@@ -226,7 +222,7 @@ def test_a_context_of_a_capture_cannot_be_waited_for(
         sim.capture_mode(exchanged)
         sim.call("cuCtxSynchronize")
 
-    for runs in (code_of, in_thread):
+    for runs in (code_of, code_elsewhere):
         with broken(a, mode):
             assert runs(synchronize) == UNSUPPORTED
     sim.capture_mode(GLOBAL)
@@ -305,7 +301,7 @@ def test_unsafe_calls_break_captures_as_the_modes_say(
         finally:
             sim.capture_mode(before)
 
-    for runs, breaks in ((code_of, here), (in_thread, elsewhere)):
+    for runs, breaks in ((code_of, here), (code_elsewhere, elsewhere)):
         a, unsafe = sim.stream(), unsafe_calls(sim)[call]
         a.begin_capture(capture)
         code = runs(attempt)
@@ -330,7 +326,7 @@ def test_only_the_origin_ends_a_capture(a: Stream, b: Stream) -> None:
 )
 def test_a_capture_ends_in_its_thread(a: Stream, mode: int, code: int) -> None:
     a.begin_capture(mode)
-    assert in_thread(a.end_capture) == code
+    assert code_elsewhere(a.end_capture) == code
 
 
 def test_a_capture_has_a_number(sim: Simulation, a: Stream, b: Stream) -> None:
@@ -389,7 +385,7 @@ def test_an_event_of_a_capture_that_ended_orders_nothing(a: Stream, b: Stream) -
 def test_a_test_starts_without_captures(sim: Simulation) -> None:
     a = sim.stream()
     sim.capture_mode(RELAXED)
-    in_thread(a.begin_capture)
+    code_elsewhere(a.begin_capture)
     sim.start()
     assert sim.counts["captures"] == sim.counts["streams"] == 0
     assert sim.capture_mode(GLOBAL) == GLOBAL

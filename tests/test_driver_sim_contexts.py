@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from ctypes import byref, c_int32, c_uint64
 
 import pytest
+from support.concurrent_threads import in_thread
 from support.python_process import run_python
 from support.simulated_contexts import Context, green_context, second_context
 from support.simulated_driver import Simulation
@@ -15,19 +15,16 @@ from support.simulated_objects import LEGACY, PER_THREAD, Event, Stream
 INVALID_CONTEXT, INVALID_HANDLE, DESTROYED, DETACHED = 201, 400, 709, 917
 
 
-def in_thread(sim: Simulation, call: tuple[object, ...]) -> int:
+def code_elsewhere(sim: Simulation, call: tuple[object, ...]) -> int:
     """Return the code that a call answers in a thread of its own."""
-    codes: list[int] = []
     name, *arguments = call
 
-    def attempt() -> None:
-        codes.append(sim.answer(str(name), *arguments))
+    def attempt() -> int:
+        code = sim.answer(str(name), *arguments)
         sim.use_no_device()
+        return code
 
-    thread = threading.Thread(target=attempt)
-    thread.start()
-    thread.join()
-    return codes[0]
+    return in_thread(attempt)
 
 
 def contexts_of(sim: Simulation, stream: int) -> tuple[int, int, int]:
@@ -193,27 +190,25 @@ def test_a_green_context_is_current_in_one_thread(
     sim: Simulation, green: Context, name: str
 ) -> None:
     with green.current(), sim.on_device(0):
-        assert in_thread(sim, (name, green.handle)) == INVALID_CONTEXT
+        assert code_elsewhere(sim, (name, green.handle)) == INVALID_CONTEXT
         assert sim.answer(name, green.handle) == 0
         sim.call("cuCtxPopCurrent_v2", None)
         if name == "cuCtxSetCurrent":
             sim.call("cuCtxPushCurrent_v2", sim.context(0))
-    assert in_thread(sim, (name, green.handle)) == 0
+    assert code_elsewhere(sim, (name, green.handle)) == 0
 
 
 def test_a_thread_that_ends_has_no_context(sim: Simulation, green: Context) -> None:
     call = ("cuCtxSetCurrent", green.handle)
-    thread = threading.Thread(target=sim.call, args=call)
-    thread.start()
-    thread.join()
+    in_thread(lambda: sim.call(*call))
     # For Python a thread has ended a little before it ends for the driver.
-    assert any(in_thread(sim, call) == 0 for _ in range(1000))
+    assert any(code_elsewhere(sim, call) == 0 for _ in range(1000))
 
 
 def test_any_other_context_is_current_in_many_threads(sim: Simulation) -> None:
     context = second_context(sim)
     with context.current():
-        assert in_thread(sim, ("cuCtxPushCurrent_v2", context.handle)) == 0
+        assert code_elsewhere(sim, ("cuCtxPushCurrent_v2", context.handle)) == 0
 
 
 def test_an_event_of_the_primary_context_is_not_recorded_on_a_green_stream(

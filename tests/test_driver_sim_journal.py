@@ -6,6 +6,7 @@ import ctypes
 import threading
 from ctypes import byref, c_uint64
 
+from support.concurrent_threads import in_thread
 from support.simulated_driver import Simulation
 from support.simulated_objects import Stream
 
@@ -37,9 +38,7 @@ def test_the_journal_tells_callers_apart(sim: Simulation) -> None:
 
 def test_the_journal_tells_threads_apart(sim: Simulation) -> None:
     sim.advance()
-    thread = threading.Thread(target=sim.advance)
-    thread.start()
-    thread.join()
+    in_thread(sim.advance)
     first, second = sim.journal
     assert first.thread != second.thread
 

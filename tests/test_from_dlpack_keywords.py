@@ -7,8 +7,9 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
+from support.optional_libraries import requires
 
-torch = pytest.importorskip("torch")
+torch: Any = requires("torch")
 
 
 class Described:

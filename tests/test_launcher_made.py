@@ -251,3 +251,16 @@ def test_it_calls_itself() -> None:
         return (x.data_ptr, *inner)
 
     assert recursive(X, 3) == (ADDRESS,) * 4
+
+
+@pytest.mark.parametrize(
+    ("places", "names"),
+    [(b"", {}), (b"\1\0\377\0\0", {}), (b"\0\0\377\0\0", {"x": 2})],
+)
+def test_its_class_makes_none_whose_calls_would_look_beyond_its_parameters(
+    places: bytes, names: dict[str, int]
+) -> None:
+    """docs/safety.md S1: no call panics."""
+    kind: Any = type(launch)
+    with pytest.raises(ValueError, match=r"dlx\.launcher makes these"):
+        kind(print, names, (), places, None, False, True, None, None, None)

@@ -291,24 +291,6 @@ def test_other_arrays_of_numpy_are_pickled_by_numpy(x: Any) -> None:
     assert dumps(x) == pickle.dumps(x, 5)
 
 
-@pytest.mark.parametrize("name", ["bool_", "int64", "float32", "bfloat16", "complex64"])
-def test_an_array_of_mlx_arrives_as_one(name: str) -> None:
-    """docs/sharing.md, Other libraries: by its module, which is no part of it."""
-    mx = pytest.importorskip("mlx.core")
-    x = mx.ones((2, 3), dtype=getattr(mx, name))
-    y, buffers = through([x])
-    assert (type(y[0]), y[0].dtype) == (mx.array, x.dtype)
-    assert mx.array_equal(x, y[0])
-    assert len(buffers) == 1
-
-
-def test_strides_of_mlx_become_compact() -> None:
-    """docs/sharing.md, Other libraries: it takes none."""
-    mx = pytest.importorskip("mlx.core")
-    for x in mx.arange(6).reshape(2, 3).T[::-1], mx.broadcast_to(mx.arange(2), (3, 2)):
-        assert mx.array_equal(pickle.loads(dumps(x)), x)
-
-
 # The pickler.
 
 

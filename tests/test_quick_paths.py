@@ -9,8 +9,9 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
+from support.optional_libraries import requires
 
-torch = pytest.importorskip("torch")
+torch: Any = requires("torch")
 
 TENSORS: dict[str, Callable[[], Any]] = {
     "fresh": lambda: torch.arange(12.0).reshape(3, 4),

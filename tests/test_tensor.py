@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import threading
 import weakref
 from typing import Any
 
@@ -12,6 +11,7 @@ import dlx
 import ml_dtypes
 import numpy as np
 import pytest
+from support.concurrent_threads import in_thread
 from support.dlpack_abi import (
     DLPACK_FLAG_BITMASK_IS_COPIED,
     DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED,
@@ -379,9 +379,7 @@ def test_the_owner_may_be_let_go_by_a_deleter_on_another_thread() -> None:
     managed = from_table(table_of(dlx.Tensor), tensor)
     del owner, tensor
     assert alive() is not None
-    thread = threading.Thread(target=delete, args=(managed,))
-    thread.start()
-    thread.join()
+    in_thread(lambda: delete(managed))
     assert alive() is None
 
 

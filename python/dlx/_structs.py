@@ -34,11 +34,8 @@ __all__ = [
     "DLDevice",
     "DLManagedTensor",
     "DLManagedTensorVersioned",
-    "DLPackCurrentWorkStream",
-    "DLPackDLTensorFromPyObjectNoSync",
     "DLPackExchangeAPI",
     "DLPackExchangeAPIHeader",
-    "DLPackManagedTensorFromPyObjectNoSync",
     "DLPackVersion",
     "DLTensor",
     "Deleter",
@@ -59,9 +56,6 @@ DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED = 4
 
 # Called with the GIL held (R146); ctypes raises the exceptions that they set.
 Deleter = PYFUNCTYPE(None, c_void_p)
-DLPackManagedTensorFromPyObjectNoSync = PYFUNCTYPE(c_int, py_object, c_void_p)
-DLPackDLTensorFromPyObjectNoSync = PYFUNCTYPE(c_int, py_object, c_void_p)
-DLPackCurrentWorkStream = PYFUNCTYPE(c_int, c_int32, c_int32, c_void_p)
 
 
 class DLPackVersion(Structure):

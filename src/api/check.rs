@@ -1,4 +1,5 @@
-//! The native parts of `dlx.check`: what C code calls of its probes, and calls into exchange tables.
+//! The native parts of `dlx.check`: what C code calls of its probes, and calls into exchange tables, which `dlx.inspect`
+//! makes, too.
 //!
 //! A deleter may run on any thread, without Python and with an exception pending, so those of probes only count and
 //! overwrite (S26 of `docs/safety.md`). What is right is judged in Python.

@@ -6,6 +6,7 @@
 
 mod lending;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
@@ -41,6 +42,16 @@ pub(crate) struct Launched {
 const FIRST: usize = 3;
 /// No parameter.
 const NONE: usize = 255;
+
+/// The number of parameters in `places`, if those that a call looks up are all there.
+fn counted(places: &[u8], names: &Bound<'_, PyDict>) -> Option<usize> {
+    let [by_position, _, _, parameters @ ..] = places else {
+        return None;
+    };
+    let count = parameters.len();
+    let is_there = |number: Bound<'_, PyAny>| number.extract().is_ok_and(|at: usize| at < count);
+    (usize::from(*by_position) + 2 <= count && names.values().iter().all(is_there)).then_some(count)
+}
 
 /// Return a new class of launched functions, which are called by vector.
 #[pyfunction]
@@ -212,6 +223,7 @@ impl Launched {
     #[new]
     #[allow(clippy::too_many_arguments, reason = "what `dlx.launcher` finds out")]
     fn new(
+        py: Python<'_>,
         function: Py<PyAny>,
         names: Py<PyDict>,
         last: Py<PyTuple>,
@@ -223,9 +235,11 @@ impl Launched {
         on: Option<Py<PyAny>>,
         note: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
+        let count = counted(places, names.bind(py))
+            .ok_or_else(|| PyValueError::new_err("dlx.launcher makes these objects"))?;
         Ok(Self {
             entry: entry::<Self>,
-            accepted: Accepted::of(dtype, contiguous, None, places.len() - FIRST)?,
+            accepted: Accepted::of(dtype, contiguous, None, count)?,
             places: places.to_vec(),
             function,
             names,

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -40,28 +40,62 @@ enum Look {
 pub(crate) struct Kept {
     /// Dtypes as numbers, from the first place on; 0, which is none, ends them.
     dtypes: [AtomicU32; 32],
+    /// How often the importer has changed.
+    changes: AtomicUsize,
     by: Lock<Option<Py<PyAny>>>,
 }
 
+/// What is known before a conversion begins, and holds to its end unless another thread, or the importer itself, brings
+/// another importer meanwhile: the result then shows nothing of that one, nor the other way round.
+pub(super) struct KeptSince<'a> {
+    kept: &'a Kept,
+    changes: usize,
+}
+
 impl Kept {
+    fn since_now(&self) -> KeptSince<'_> {
+        KeptSince {
+            kept: self,
+            changes: self.changes.load(Ordering::Acquire),
+        }
+    }
+}
+
+impl KeptSince<'_> {
     #[inline(always)]
     pub(super) fn has(&self, dtype: DLDataType) -> bool {
         let number = number(dtype);
-        let known = self.dtypes.iter().map(|each| each.load(Ordering::Relaxed));
-        known
-            .take_while(|&each| each != 0)
-            .any(|each| each == number)
+        // Acquires: whoever reads what a later importer kept sees that it has changed.
+        let mut known = self
+            .kept
+            .dtypes
+            .iter()
+            .map(|each| each.load(Ordering::Acquire))
+            .take_while(|&each| each != 0);
+        known.any(|each| each == number) && self.is_same()
     }
 
     /// Notes one; a dtype that finds no place is looked at each time.
     pub(super) fn add(&self, dtype: DLDataType) {
-        for place in &self.dtypes {
-            let free =
-                place.compare_exchange(0, number(dtype), Ordering::Relaxed, Ordering::Relaxed);
-            if free.is_ok() || free == Err(number(dtype)) {
+        let number = number(dtype);
+        // The importer changes under this lock.
+        let _by = self.kept.by.lock();
+        if !self.is_same() {
+            return;
+        }
+        for place in &self.kept.dtypes {
+            let there = place.load(Ordering::Relaxed);
+            if there == 0 {
+                place.store(number, Ordering::Release);
+            }
+            if there == 0 || there == number {
                 return;
             }
         }
+    }
+
+    fn is_same(&self) -> bool {
+        self.kept.changes.load(Ordering::Acquire) == self.changes
     }
 }
 
@@ -71,6 +105,7 @@ impl Kept {
     fn new() -> Self {
         Self {
             dtypes: [const { AtomicU32::new(0) }; 32],
+            changes: AtomicUsize::new(0),
             by: Lock::new(None),
         }
     }
@@ -83,8 +118,11 @@ impl Kept {
             return;
         }
         let before = by.replace(importer.unbind());
-        for place in &self.dtypes {
-            place.store(0, Ordering::Relaxed);
+        if before.is_some() {
+            for place in &self.dtypes {
+                place.store(0, Ordering::Relaxed);
+            }
+            self.changes.fetch_add(1, Ordering::Release);
         }
         // Dropping may run Python, so release the lock first.
         drop(by);
@@ -191,9 +229,9 @@ impl Importer {
     }
 
     /// The dtypes that the library has been seen to keep, if one result for each shows it.
-    pub(crate) fn kept(&self) -> Option<&Kept> {
+    pub(super) fn kept(&self) -> Option<KeptSince<'_>> {
         match &self.look {
-            Look::Once(kept) => Some(kept.get()),
+            Look::Once(kept) => Some(kept.get().since_now()),
             _ => None,
         }
     }

@@ -12,7 +12,7 @@ use pyo3::types::PyString;
 
 use crate::abi::{DLDataType, DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor};
 use crate::adapters::{jax, numpy};
-use crate::convert::importer::Importer;
+use crate::convert::importer::{Importer, KeptSince};
 use crate::convert::target::Target;
 use crate::copy::request::Request;
 use crate::cpython::call::attribute;
@@ -62,18 +62,18 @@ impl Given {
     }
 
     /// Refuses a result with another dtype than the given one or the one `asked` for (JAX without x64 narrows 64-bit
-    /// types, MLX has no float64). A library that keeps what it is given is asked once for each dtype.
+    /// types, MLX has no float64). A library that keeps what it is given is asked once for each dtype; `kept` is from before
+    /// the result was made.
     pub(super) fn check_dtype(
         &self,
         made: &Bound<'_, PyAny>,
         look: Option<&Bound<'_, PyAny>>,
-        importer: &Importer,
+        (importer, kept): (&Importer, Option<KeptSince<'_>>),
         target: &Target<'_>,
         asked: Option<DLDataType>,
     ) -> PyResult<()> {
         let py = made.py();
-        let kept = importer.kept();
-        if kept.is_some_and(|kept| kept.has(self.dtype)) {
+        if kept.as_ref().is_some_and(|kept| kept.has(self.dtype)) {
             return Ok(());
         }
         let namespace = importer.namespace(py);

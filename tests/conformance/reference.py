@@ -16,8 +16,9 @@ from typing import Any
 
 import numpy as np
 from dlx.check import Target, structs
-from dlx.check.probe import Export, Probe, Tensor, natives, packed, work_streams
-from dlx.check.probe import _hook as probes_hook
+from dlx.check.answering import Probe, work_streams
+from dlx.check.answering import _hook as probes_hook
+from dlx.check.probe import Export, Tensor, natives, packed
 from dlx.check.structs import (
     COPIED,
     DTYPES,

@@ -9,9 +9,10 @@ from collections.abc import Callable
 
 import dlx
 import pytest
+from support.concurrent_threads import in_thread
 from support.cuda_producers import Framework, TableArray
 from support.simulated_driver import Simulation
-from support.simulated_kernels import in_thread, read, settle, write
+from support.simulated_kernels import read, settle, write
 from support.simulated_objects import LEGACY, Stream
 
 

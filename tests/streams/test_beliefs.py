@@ -6,11 +6,12 @@ from contextlib import nullcontext
 
 import dlx
 import pytest
+from support.concurrent_threads import in_thread
 from support.cuda_producers import DLPackArray, Framework, InterfaceArray, framework
 from support.python_process import run_python
 from support.simulated_contexts import green_context, second_context
 from support.simulated_driver import Simulation
-from support.simulated_kernels import alone, in_thread, read, write
+from support.simulated_kernels import alone, read, write
 from support.simulated_objects import LEGACY, Stream
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
+from support.concurrent_threads import in_thread
 from support.cuda_producers import (
     DLPackArray,
     Framework,
@@ -19,7 +20,7 @@ from support.cuda_producers import (
 from support.dlpack_abi import DLTensor, from_table, table_of
 from support.optional_libraries import requires
 from support.simulated_driver import Simulation
-from support.simulated_kernels import in_thread, read, write
+from support.simulated_kernels import read, write
 
 READ_ONLY = 1
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dlx
 import pytest
+from support.concurrent_threads import in_thread
 from support.cuda_producers import Framework, TableArray
 from support.simulated_driver import Simulation
-from support.simulated_kernels import held_elsewhere, in_thread, read, refused
+from support.simulated_kernels import held_elsewhere, read, refused
 from support.simulated_objects import Stream
 
 pytestmark = pytest.mark.usefixtures("running")

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import dlx
 import pytest
+from support.concurrent_threads import in_thread
 from support.cuda_producers import Framework
 from support.python_process import run_python
 from support.simulated_contexts import Context, green_context, second_context
 from support.simulated_driver import Simulation
-from support.simulated_kernels import in_thread, read, settle, write
+from support.simulated_kernels import read, settle, write
 from support.simulated_objects import LEGACY, PER_THREAD, Stream
 
 ON_THE_SECOND_GPU = """
@@ -18,7 +19,7 @@ ON_THE_SECOND_GPU = """
     import numpy as np
     from support.cuda_producers import TableArray, framework
     from support.simulated_driver import simulation
-    from support.simulated_kernels import in_thread
+    from support.concurrent_threads import in_thread
 
     sim = simulation()
     sim.call("cuInit", 0)

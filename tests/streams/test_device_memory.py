@@ -9,11 +9,12 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
+from support.concurrent_threads import in_thread
 from support.cuda_producers import Framework
 from support.device_arrays import values, work
 from support.dlpack_abi import Allocation, delete, take
 from support.simulated_driver import Simulation
-from support.simulated_kernels import OwnStream, alone, in_thread, read, write
+from support.simulated_kernels import OwnStream, alone, read, write
 from support.simulated_objects import LEGACY, RELAXED, Stream
 
 ARRAY = np.arange(12, dtype="float32").reshape(3, 4)

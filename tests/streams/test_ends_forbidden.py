@@ -7,10 +7,11 @@ from typing import Any
 
 import dlx
 import pytest
+from support.concurrent_threads import in_thread
 from support.cuda_producers import Framework, TableArray, framework
 from support.simulated_contexts import Context, green_context, second_context
 from support.simulated_driver import Simulation
-from support.simulated_kernels import in_thread, read, refused, write
+from support.simulated_kernels import read, refused, write
 from support.simulated_objects import LEGACY, Stream
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from support.failing_answers import Answers, answers, misreported, unclean, unnoticed
 
 WELL = ("raises", "refuses", "is interrupted")
-LEAK = ("inspect of a table", "managed_tensor_from_py_object_no_sync")
-"""`dlx.inspect` calls it by ctypes, which does not say what a function returned."""
 QUESTIONS = ("current_work_stream", "method")
 """What dlx asks again later, to order what it can: nobody gets an exception then."""
 NAMES_NO_STREAM = ("borrow of an interface", "launcher of an interface")
@@ -28,9 +26,7 @@ def wrong(step: str, found: Answers) -> list[str]:
     said_of: list[str] = []
     for key, said in found.items():
         name, how, at = key.split("/")
-        texts = (
-            [] if (step, name) == LEAK and how.endswith("succeeds") else unclean(said)
-        )
+        texts = unclean(said)
         if step.startswith("inspect"):
             pass  # It says what fails, and raises nothing.
         elif how in WELL:

@@ -7,10 +7,11 @@ from collections.abc import Iterator
 
 import dlx
 import pytest
+from support.concurrent_threads import in_thread
 from support.cuda_producers import Framework, TableArray
 from support.simulated_contexts import Context, green_context
 from support.simulated_driver import Simulation
-from support.simulated_kernels import in_thread, read, settle, write
+from support.simulated_kernels import read, settle, write
 from support.simulated_objects import Stream
 
 

@@ -6,11 +6,11 @@ import gc
 
 import dlx
 import pytest
+from support.concurrent_threads import in_thread
 from support.cuda_producers import DLPackArray, Framework, TableArray, framework
 from support.simulated_driver import Simulation
 from support.simulated_kernels import (
     OwnStream,
-    in_thread,
     read,
     refused,
     unraisable,

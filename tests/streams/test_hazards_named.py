@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dlx
 import pytest
+from support.concurrent_threads import in_thread
 from support.cuda_producers import Framework
 from support.simulated_driver import Simulation
-from support.simulated_kernels import in_thread, read, refused, write
+from support.simulated_kernels import read, refused, write
 from support.simulated_objects import LEGACY, PER_THREAD, DriverError
 
 # H7: streams and data of two devices.

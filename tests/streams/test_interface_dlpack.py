@@ -9,21 +9,14 @@ import pytest
 from support.cuda_producers import DLPackArray, Framework, framework
 from support.fake_cuda_interface import InterfaceDLPackArray
 from support.simulated_driver import Simulation
-from support.simulated_kernels import read
+from support.simulated_kernels import ordered, read
 from support.simulated_objects import LEGACY
-
-ORDER = {"cuEventRecord", "cuStreamWaitEvent"}
 
 
 @pytest.fixture
 def cupy(sim: Simulation) -> Framework:
     """Give a library whose arrays have both."""
     return framework(InterfaceDLPackArray, "cupy")
-
-
-def ordered(sim: Simulation) -> list[str]:
-    """What dlx called to order streams."""
-    return [name for name in sim.called() if name in ORDER]
 
 
 def handles(sim: Simulation) -> set[Any]:

@@ -8,10 +8,11 @@ from typing import Any
 
 import dlx
 import pytest
+from support.concurrent_threads import in_thread
 from support.cuda_producers import Framework, TableArray, framework
 from support.fake_cuda_interface import InterfaceDLPackArray, Shown
 from support.simulated_driver import Simulation
-from support.simulated_kernels import in_thread, read, write
+from support.simulated_kernels import read, write
 from support.simulated_objects import LEGACY, PER_THREAD
 
 

@@ -12,15 +12,8 @@ import numpy as np
 import pytest
 from support.fake_cuda_interface import Shown
 from support.simulated_driver import Simulation
+from support.simulated_kernels import ordered
 from support.simulated_objects import LEGACY, PER_THREAD
-
-ORDER = {"cuEventRecord", "cuStreamWaitEvent"}
-
-
-def ordered(sim: Simulation) -> list[str]:
-    """What dlx called to order streams."""
-    return [name for name in sim.called() if name in ORDER]
-
 
 # What it describes
 

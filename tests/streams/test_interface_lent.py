@@ -9,20 +9,13 @@ import pytest
 from support.cuda_producers import DLPackArray, Framework, InterfaceArray, framework
 from support.fake_cuda_interface import InterfaceDLPackArray, Shown
 from support.simulated_driver import Simulation
-from support.simulated_kernels import read, write
-
-ORDER = {"cuEventRecord", "cuStreamWaitEvent"}
+from support.simulated_kernels import ordered, read, write
 
 
 @pytest.fixture(params=[InterfaceArray, InterfaceDLPackArray])
 def library(sim: Simulation, request: Any) -> Framework:
     """Give a library without a table."""
     return framework(request.param, "without a table")
-
-
-def ordered(sim: Simulation) -> list[str]:
-    """What dlx called to order streams."""
-    return [name for name in sim.called() if name in ORDER]
 
 
 def test_a_kernel_runs_on_the_stream_that_the_library_works_on(

@@ -9,10 +9,11 @@ from typing import Any
 
 import dlx
 import pytest
+from support.concurrent_threads import in_thread
 from support.cuda_producers import DLPackArray, Framework, framework
 from support.python_process import run_python
 from support.simulated_driver import Simulation, library_path
-from support.simulated_kernels import in_thread, read, unraisable, violation, write
+from support.simulated_kernels import read, unraisable, violation, write
 from support.simulated_objects import LEGACY
 
 POLICIES = ["auto", "record_stream", "none"]

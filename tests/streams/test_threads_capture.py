@@ -8,9 +8,10 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
+from support.concurrent_threads import in_thread
 from support.cuda_producers import DLPackArray, Framework, TableArray, framework
 from support.simulated_driver import Simulation
-from support.simulated_kernels import held_elsewhere, in_thread, read, refused
+from support.simulated_kernels import held_elsewhere, read, refused
 from support.simulated_objects import (
     GLOBAL,
     LEGACY,

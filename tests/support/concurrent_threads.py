@@ -1,4 +1,4 @@
-"""Concurrent threads: interleaved, or parallel in a free-threaded Python."""
+"""Other threads: one after the other, interleaved, or parallel without a GIL."""
 
 import sys
 import sysconfig
@@ -15,6 +15,12 @@ THREADS = 8
 
 FREE_THREADED = bool(sysconfig.get_config_var("Py_GIL_DISABLED"))
 """Whether this Python is a free-threaded build."""
+
+
+def in_thread(function: Callable[[], R]) -> R:
+    """Call `function` in a new thread, and return or raise what it does."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(function).result()
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
+import pytest
 
 from support.dlpack_abi import capsule_pointer, for_ever
 
@@ -144,3 +145,24 @@ def numbers(dtype: str = "int64", size: int = 5) -> Any:
 def array_in(struct: Any) -> Any:
     """Return the `ArrowArray` in a struct that either class passes to `change`."""
     return getattr(struct, "array", struct)
+
+
+def array_field(name: str, value: Any) -> Callable[[Any, Any], None]:
+    """Change a field of the array."""
+
+    def change(schema: Any, struct: Any) -> None:
+        setattr(array_in(struct), name, value)
+
+    return change
+
+
+def schema_field(name: str, value: Any) -> Callable[[Any, Any], None]:
+    """Change a field of the schema."""
+
+    def change(schema: Any, struct: Any) -> None:
+        setattr(schema, name, value)
+
+    return change
+
+
+either = pytest.mark.parametrize("show", [ByArray, ByDeviceArray])

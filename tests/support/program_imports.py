@@ -7,10 +7,11 @@ from typing import Any
 
 import dlx
 
+from support.concurrent_threads import in_thread
 from support.cuda_producers import CUDA, Imported
 from support.dlpack_abi import from_table, table_of
 from support.program_state import REFUSED, Item, Release, State
-from support.simulated_kernels import in_thread, read, write
+from support.simulated_kernels import read, write
 from support.simulated_objects import PER_THREAD, Stream
 
 RELEASES: tuple[Release, ...] = ("auto", "record_stream")

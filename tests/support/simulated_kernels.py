@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import wraps
-from typing import ParamSpec, Protocol, TypeVar
+from typing import ParamSpec, Protocol
 
 import dlx
 import pytest
 
+from support.concurrent_threads import in_thread
 from support.simulated_driver import Simulation, simulation
 from support.simulated_objects import Stream
 
-T = TypeVar("T")
 P = ParamSpec("P")
 
 
@@ -61,10 +61,10 @@ def refused(*streams: Stream, match: str) -> Iterator[None]:
     assert [stream.capture_status() for stream in streams] == before
 
 
-def in_thread(function: Callable[[], T]) -> T:
-    """Call `function` in a new thread, without a current context."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(function).result()
+def ordered(sim: Simulation) -> list[str]:
+    """Return what dlx called to order streams."""
+    calls = {"cuEventRecord", "cuStreamWaitEvent"}
+    return [name for name in sim.called() if name in calls]
 
 
 def alone(test: Callable[P, None]) -> Callable[P, None]:

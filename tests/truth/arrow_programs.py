@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
-from .program import Library
+from .program import Library, one_of
 
 TYPES = (
     "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 bool_ "
@@ -90,9 +89,5 @@ def start(r: Random) -> str:
     return r.choice(STARTS).format(kind=kind if "(" in kind else f"{kind}()")
 
 
-def step(r: Random, x: Any) -> str:
-    """Draw a line."""
-    return r.choice(STEPS)
-
-
+step = one_of(STEPS)
 LIBRARY = Library(start, step, (), ("pa",))

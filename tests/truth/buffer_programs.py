@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
-from .program import Library
+from .program import Library, one_of
 
 STARTS = (
     "x = bytes(range(1, 13))",
@@ -87,9 +86,5 @@ def start(r: Random) -> str:
     )
 
 
-def step(r: Random, x: Any) -> str:
-    """Draw a line."""
-    return r.choice(STEPS)
-
-
+step = one_of(STEPS)
 LIBRARY = Library(start, step, ("look(memoryview(x), TEXT)",))

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 from .first_tensor import draw_numbers
-from .program import Library
+from .program import Library, one_of
 
 # Few shapes, because JAX compiles for each.
 SHAPES = ((3,), (2, 3), (), (0,), (2, 2))
@@ -80,9 +79,5 @@ def start(r: Random) -> str:
     return f"x = jnp.asarray({numbers}.astype(jnp.{dtype}))"
 
 
-def step(r: Random, x: Any) -> str:
-    """Draw a line."""
-    return r.choice(STEPS)
-
-
+step = one_of(STEPS)
 LIBRARY = Library(start, step, FRAMES, ("jax",))

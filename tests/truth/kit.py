@@ -12,12 +12,12 @@ import os
 import pickle
 import sys
 import tempfile
-import threading
 from array import array
 from typing import Any
 
 import dlx
 import numpy as np
+from support.concurrent_threads import in_thread
 
 from .standins import Carrier, Forward, Given, Held, Interface, Old, Proxy
 
@@ -115,23 +115,6 @@ def identity(x: Any, see: Any = lambda x: None) -> Any:
     """Pass the argument to ``see`` and return it; this is what gets bridged."""
     see(x)
     return x
-
-
-def in_thread(function: Any) -> None:
-    """Call a function in a new thread, and raise what it raises."""
-    failed: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            function()
-        except BaseException as error:
-            failed.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    thread.join()
-    if failed:
-        raise failed[0]
 
 
 _BRIDGES: dict[Any, Any] = {}

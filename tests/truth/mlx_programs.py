@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 from .first_tensor import draw_numbers
-from .program import Library
+from .program import Library, one_of
 
 DTYPES = (
     "float32 int32 int64 bool_ uint8 complex64 float16 bfloat16 int8 uint16 uint32 "
@@ -66,9 +65,5 @@ def start(r: Random) -> str:
     return f"x = mx.array({numbers}).astype(mx.{dtype})"
 
 
-def step(r: Random, x: Any) -> str:
-    """Draw a line."""
-    return r.choice(STEPS)
-
-
+step = one_of(STEPS)
 LIBRARY = Library(start, step, FRAMES, ("mx",))

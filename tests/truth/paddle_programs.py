@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 from .first_tensor import draw_numbers
-from .program import Library
+from .program import Library, one_of
 
 DTYPES = (
     "float32 float64 int32 int64 bool uint8 complex64 complex128 float16 bfloat16 int8 "
@@ -83,9 +82,5 @@ def start(r: Random) -> str:
     return f"x = paddle.to_tensor({numbers}.astype('{dtype}'))"
 
 
-def step(r: Random, x: Any) -> str:
-    """Draw a line."""
-    return r.choice(STEPS)
-
-
+step = one_of(STEPS)
 LIBRARY = Library(start, step, FRAMES, ("paddle",))

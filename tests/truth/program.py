@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -24,6 +24,11 @@ class Library(NamedTuple):
     frames: tuple[str, ...] = ()
     """Lines with ``TEXT`` for the entry: other places to look from."""
     needs: tuple[str, ...] = ()
+
+
+def one_of(lines: Sequence[str]) -> Callable[[random.Random, Any], str]:
+    """Return a step that draws one of these lines, whatever ``x`` is."""
+    return lambda r, x: r.choice(lines)
 
 
 PLAIN = "look(x, TEXT)"

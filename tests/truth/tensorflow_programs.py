@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
 
 from .first_tensor import draw_numbers
-from .program import Library
+from .program import Library, one_of
 
 DTYPES = (
     "float32 float64 int32 int64 bool uint8 complex64 complex128 float16 bfloat16 int8 "
@@ -80,9 +79,5 @@ def start(r: Random) -> str:
     return f"x = tf.constant({numbers}.astype(tf.{dtype}.as_numpy_dtype))"
 
 
-def step(r: Random, x: Any) -> str:
-    """Draw a line."""
-    return r.choice(STEPS)
-
-
+step = one_of(STEPS)
 LIBRARY = Library(start, step, FRAMES, ("tf",))

@@ -39,5 +39,5 @@ def problems() -> dict[str, str]:
 @pytest.mark.parametrize("path", CORPUS, ids=lambda path: path.stem)
 def test_what_was_wrong_once_is_right(path: Path) -> None:
     if is_missing(path):
-        pytest.skip(f"{path.name} needs a library that is not installed")
+        pytest.skip(f"{path.name} needs what `make interop` installs")
     assert problems()[str(path)] == ""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
-from ctypes import byref, c_void_p
+from ctypes import addressof, c_void_p
 from dataclasses import dataclass
 from typing import Any
 
 import dlx
+from dlx import _core
 from dlx._inspection.capsules import described, read_capsule, read_managed
 from dlx._inspection.memory import can_be_called
 from dlx._inspection.records import Capsule, ManagedTensor, Stream, Table, Tensor
@@ -16,9 +16,6 @@ from dlx._structs import (
     DLPACK_MAJOR_VERSION,
     DLPACK_MINOR_VERSION,
     Deleter,
-    DLPackCurrentWorkStream,
-    DLPackDLTensorFromPyObjectNoSync,
-    DLPackManagedTensorFromPyObjectNoSync,
     DLTensor,
     is_capsule,
 )
@@ -41,6 +38,7 @@ EXPORTED = "managed_tensor_from_py_object_no_sync"
 
 _CPU = 1
 _LONGEST = 120
+_natives: Any = _core.check_natives()
 _VERSION = (DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION)
 
 
@@ -90,11 +88,10 @@ def short(x: object) -> str:
 def borrowed(x: Any, table: Table) -> Outcome | None:
     """Return the view that the table lends; None if it lends none."""
     out = DLTensor()
-    code = _function(table, BORROWED, DLPackDLTensorFromPyObjectNoSync)
-    if code is None:
+    answer = _call_table(table, BORROWED, id(x), addressof(out))
+    if answer is None:
         return None
-    refusal = _refusal(lambda: code(x, byref(out)))
-    if refusal is not None:
+    if (refusal := answer.refusal()) is not None:
         return Outcome(BORROWED, refusal=refusal)
     return Outcome(BORROWED, described(out, BORROWED))
 
@@ -102,14 +99,12 @@ def borrowed(x: Any, table: Table) -> Outcome | None:
 def exported_by_table(x: Any, table: Table) -> Outcome | None:
     """Export by the table, and delete the export; None if the table cannot."""
     out = c_void_p()
-    code = _function(table, EXPORTED, DLPackManagedTensorFromPyObjectNoSync)
-    if code is None:
+    answer = _call_table(table, EXPORTED, id(x), addressof(out))
+    if answer is None:
         return None
-    refusal = _refusal(lambda: code(x, byref(out)))
-    if refusal is None and not out.value:
-        refusal = "returns 0 and no tensor"
-    if refusal is not None or out.value is None:
-        return Outcome(EXPORTED, refusal=refusal)
+    if answer.code or out.value is None:
+        nothing = "returns 0 and no tensor"
+        return Outcome(EXPORTED, refusal=answer.refusal() or nothing)
     managed, tensor, unreadable = read_managed(
         out.value, versioned=True, source=EXPORTED
     )
@@ -118,22 +113,36 @@ def exported_by_table(x: Any, table: Table) -> Outcome | None:
             Deleter(managed.deleter.address)(out)
         except Exception as error:
             return Outcome(EXPORTED, refusal=f"has a deleter that {raised(error)}")
+    if (refusal := answer.refusal()) is not None:
+        return Outcome(EXPORTED, refusal=refusal)
     return Outcome(EXPORTED, tensor, managed, unreadable=unreadable)
 
 
-def _refusal(call: Callable[[], int]) -> str | None:
-    try:
-        code = call()
-    except Exception as error:
-        return raised(error)
-    return None if code == 0 else f"returns {code} and sets no exception"
+@dataclass(frozen=True)
+class _Answer:
+    """What a function of a table returned, and the exception that it left."""
+
+    code: int
+    left: BaseException | None
+
+    def refusal(self) -> str | None:
+        """Return why it did not succeed; raise what interrupts a program."""
+        if self.left is None:
+            failed = f"returns {self.code} and sets no exception"
+            return failed if self.code else None
+        if not isinstance(self.left, Exception):
+            raise self.left
+        return raised(self.left)
 
 
-def _function(table: Table, name: str, prototype: Any) -> Any:
+def _call_table(table: Table, name: str, *arguments: int) -> _Answer | None:
+    """Call a function of a table; None if it has none."""
     location = table.functions.get(name)
     if location is None or not can_be_called(location.address):
         return None
-    return prototype(location.address)
+    # ctypes would not say what a function returned that left an exception.
+    words = [argument % 2**64 for argument in (*arguments, 0, 0)[:4]]
+    return _Answer(*_natives.call(location.address, words))
 
 
 def exported_by_protocol(x: Any, device: tuple[int, int] | None) -> Outcome:
@@ -184,9 +193,9 @@ def _ends_the_process(x: Any) -> str | None:
 def current_work_stream(table: Table, device: tuple[int, int]) -> Stream | None:
     """Return the stream that the table's library works on."""
     name = "current_work_stream"
-    code = _function(table, name, DLPackCurrentWorkStream)
-    if code is None:
-        return None
     out = c_void_p()
-    refusal = _refusal(lambda: code(*device, byref(out)))
+    answer = _call_table(table, name, *device, addressof(out))
+    if answer is None:
+        return None
+    refusal = answer.refusal()
     return Stream(name, None if refusal else out.value or 0, refusal)

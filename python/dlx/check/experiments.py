@@ -19,7 +19,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from dlx.check import structs
-from dlx.check.probe import NEWEST, Memory, Probe, Tensor, probe
+from dlx.check.answering import Probe, probe
+from dlx.check.probe import NEWEST, Memory, Tensor
 from dlx.check.records import Raised, Record, Shown
 from dlx.check.structs import USED, VERSIONED
 from dlx.check.target import Target

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlx.check import structs
+from dlx.check.answering import probe
 from dlx.check.driver import VARIABLE, driver
 from dlx.check.experiments import Lab, Untestable
 from dlx.check.exporting import given
-from dlx.check.probe import Memory, Tensor, probe
+from dlx.check.probe import Memory, Tensor
 from dlx.check.records import Record
 
 __all__ = [

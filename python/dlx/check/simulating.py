@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dlx.check import structs
+from dlx.check.answering import probe, work_streams
 from dlx.check.calling import call
 from dlx.check.driver import Machine, driver
 from dlx.check.experiments import Answer, Lab, Untestable
@@ -26,8 +27,6 @@ from dlx.check.probe import (
     Memory,
     Tensor,
     natives,
-    probe,
-    work_streams,
 )
 from dlx.check.reading import first_of
 from dlx.check.records import Record

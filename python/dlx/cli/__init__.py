@@ -10,7 +10,6 @@ import argparse
 import contextlib
 import dataclasses
 import json
-import os
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import dlx
 from dlx.cli.command import CannotRun, Command, Direct, Silent
+from dlx.cli.streams import Refused, open_closed, output
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,7 +33,22 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     0: success. 1: the command found a problem. 2: it could not run.
     """
-    _open_closed_streams()
+    open_closed()
+    try:
+        with contextlib.redirect_stdout(output()) as stdout:
+            try:
+                return _main(argv)
+            finally:
+                stdout.flush()
+    except Refused as refused:
+        # Whoever reads the output (`head`) may have seen enough.
+        if not isinstance(error := refused.__cause__, BrokenPipeError):
+            reason = getattr(error, "strerror", error)
+            print(f"dlx: cannot write to standard output: {reason}", file=sys.stderr)
+        return 1
+
+
+def _main(argv: Sequence[str] | None) -> int:
     parser = _parser()
     args = parser.parse_args(argv)
     if args.command is None:
@@ -41,27 +56,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     command: Command[Any] | Direct = args.command
     try:
-        code = _run(command, args)
-        sys.stdout.flush()
+        return _run(command, args)
     except CannotRun as reason:
         print(f"dlx {command.name}: {reason}", file=sys.stderr)
         return 2
-    except BrokenPipeError:
-        # Whoever reads the output (`head`) has seen enough; Python would flush again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    return code
-
-
-def _open_closed_streams() -> None:
-    """Open what is closed of the standard streams: a pipe would get its number."""
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        try:
-            os.fstat(number)
-        except OSError:
-            # It gets the lowest number that is free, which is this one.
-            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
-            setattr(sys, name, os.fdopen(number, "w" if number else "r"))
 
 
 def _run(command: Command[Any] | Direct, args: argparse.Namespace) -> int:

@@ -1,0 +1,117 @@
+"""An importer is replaced while it runs, by itself or from another thread."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import dlx
+import numpy as np
+import pytest
+from support.concurrent_threads import in_thread
+
+X = np.arange(4, dtype="float64")
+
+
+class array:
+    """Named as Warp's, of whose importer dlx remembers which dtypes it keeps."""
+
+    def __init__(self, data: Any) -> None:
+        """Keep what is exported."""
+        self.data = data
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        """Export the array."""
+        return self.data.__dlpack__(**keywords)
+
+    def __dlpack_device__(self) -> Any:
+        """Say where it is."""
+        return self.data.__dlpack_device__()
+
+
+def keep(tensor: dlx.Tensor) -> array:
+    """Import a tensor as it is."""
+    return array(np.from_dlpack(tensor))
+
+
+def narrow(tensor: dlx.Tensor) -> array:
+    """Import a tensor as float32, whatever it is."""
+    return array(np.from_dlpack(tensor).astype("float32"))
+
+
+def here(call: Callable[[], None]) -> None:
+    """Call it."""
+    call()
+
+
+@pytest.fixture
+def warp(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Stand in for Warp, whose importer no earlier test has left."""
+    module: Any = ModuleType("warp")
+    module.array = array
+    monkeypatch.setitem(sys.modules, "warp", module)
+    return module
+
+
+@pytest.mark.parametrize("where", [here, in_thread])
+def test_a_result_shows_nothing_of_an_importer_that_came_meanwhile(
+    warp: Any, where: Callable[[Callable[[], None]], None]
+) -> None:
+    """docs/design.md, From one library to another: what one keeps shows no other."""
+
+    def meanwhile() -> None:
+        warp.from_dlpack = narrow
+        with pytest.raises(BufferError, match="would import float64 as float32"):
+            dlx.convert(X, array)
+
+    def replaced(tensor: dlx.Tensor) -> array:
+        where(meanwhile)
+        return keep(tensor)
+
+    warp.from_dlpack = replaced
+    assert dlx.from_dlpack(dlx.convert(X, array)).dtype == "float64"
+    with pytest.raises(BufferError, match="would import float64 as float32"):
+        dlx.convert(X, array)
+
+
+@pytest.mark.parametrize("where", [here, in_thread])
+def test_a_result_is_looked_at_whatever_an_importer_keeps_that_came_meanwhile(
+    warp: Any, where: Callable[[Callable[[], None]], None]
+) -> None:
+    """docs/design.md, From one library to another: what one keeps shows no other."""
+
+    def meanwhile() -> None:
+        warp.from_dlpack = keep
+        for _ in range(2):
+            assert dlx.from_dlpack(dlx.convert(X, array)).dtype == "float64"
+
+    def replaced(tensor: dlx.Tensor) -> array:
+        where(meanwhile)
+        return narrow(tensor)
+
+    warp.from_dlpack = replaced
+    with pytest.raises(BufferError, match="would import float64 as float32"):
+        dlx.convert(X, array)
+
+
+def test_what_an_importer_keeps_is_not_looked_at_again(warp: Any) -> None:
+    """docs/design.md, From one library to another: once for each dtype."""
+    looks: list[object] = []
+
+    class Looked(np.ndarray):
+        """Counts its exports."""
+
+        def __dlpack__(self, **keywords: Any) -> Any:
+            """Export the elements."""
+            looks.append(keywords)
+            return np.asarray(self).__dlpack__(**keywords)
+
+    warp.from_dlpack = lambda tensor: array(np.from_dlpack(tensor).view(Looked))
+    counts = []
+    for _ in range(4):
+        dlx.convert(X, array)
+        counts.append(len(looks))
+    # The first call may replace the importer of another test.
+    assert 0 < counts[1] == counts[2] == counts[3]
