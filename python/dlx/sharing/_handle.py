@@ -103,6 +103,14 @@ class Handle:
             pass
         raise BufferError("the handle is closed")
 
+    def _check_usable(self) -> None:
+        """Raise if it is closed, or its file is shorter by now than it says."""
+        file, d = self._fileno(), self._described
+        if d.kind != SEGMENT and self._check(file) < d.size:
+            raise BufferError(
+                f"the file of the handle is shorter than its {d.size} bytes by now"
+            )
+
     def _duplicate(self, readonly: bool) -> tuple[int, int]:
         """Return a descriptor of its file, and how many bytes that has.
 
