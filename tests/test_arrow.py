@@ -83,11 +83,17 @@ def test_an_empty_array_may_have_no_memory(show: Show) -> None:
     assert dlx.from_dlpack(show(numbers(size=0), change)).shape == (0,)
 
 
-# It answers by a TypeError, so it is asked again without `max_version` (R32).
 @pytest.mark.filterwarnings("ignore:Exporting an unversioned:DeprecationWarning")
 def test_pyarrow_goes_by_dlpack() -> None:
     """docs/design.md, The way in: rung 4, where pyarrow says what it lacks."""
     with pytest.raises(TypeError, match="DLPack"):
+        dlx.from_dlpack(pa.array([True]))
+
+
+@pytest.mark.filterwarnings("error:Exporting an unversioned:DeprecationWarning")
+def test_a_warning_of_the_second_call_does_not_hide_what_pyarrow_lacks() -> None:
+    """R32, R60: it answers by a TypeError, so it is asked without `max_version`."""
+    with pytest.raises(pa.ArrowTypeError, match="DLPack"):
         dlx.from_dlpack(pa.array([True]))
 
 

@@ -168,6 +168,46 @@ def test_an_instance_of_the_kind_is_what_the_function_gets(to: Any) -> None:
             assert same(array) is array
 
 
+class Unlike(np.ndarray[Any, Any]):
+    """An array that is none of `Like`."""
+
+
+class Like(np.ndarray[Any, Any]):
+    """What a function is written for."""
+
+
+@pytest.mark.parametrize("bases", [(Unlike, Like), (Like, Unlike)])
+def test_a_class_may_get_other_bases(bases: tuple[type[Any], type[Any]]) -> None:
+    """docs/bridge.md: what is of the type passes, all else is converted."""
+    kinds: list[type[Any]] = []
+
+    @dlx.bridge(Like)
+    def look(x: Any) -> None:
+        kinds.append(type(x))
+
+    changing: Any = type("Changing", (bases[0],), {})
+    x = np.arange(3).view(changing)
+    for base in bases:
+        changing.__bases__ = (base,)
+        look(x)
+    assert kinds == [changing if base is Like else Like for base in bases]
+
+
+def test_results_follow_a_class_that_gets_other_bases() -> None:
+    """docs/bridge.md: results become what the first tensor argument is, as it is."""
+
+    class Own(np.ndarray[Any, Any]):
+        def __dlpack__(self, **keywords: Any) -> Any:
+            return super().__dlpack__(**keywords)
+
+    plain = dlx.bridge(Like)(np.asarray)
+    changing: Any = type("Changing", (Own,), {})
+    x = np.arange(3).view(changing)
+    assert type(plain(x)) is Own
+    changing.__bases__ = (Unlike,)
+    assert type(plain(x)) is np.ndarray
+
+
 def test_a_view_of_a_kind_gives_results_of_the_kind_itself() -> None:
     torch = requires("torch")
     parameter = torch.nn.Parameter(torch.ones(2), requires_grad=False)

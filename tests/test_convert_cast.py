@@ -200,3 +200,14 @@ def test_a_cast_that_the_library_has_not_written_is_refused() -> None:
     torch = requires("torch")
     with pytest.raises(BufferError, match="cannot be cast to int4"):
         dlx.convert(torch.ones(2), torch, dtype="int4")
+
+
+def test_a_library_that_cannot_name_its_dtype_is_asked_by_an_import() -> None:
+    """array API, `from_dlpack`: what it raises for `dtype` is none of the cast's."""
+    x = np.ones(2, "c8")
+    made = dlx.convert(x, tvm_ffi.Tensor)
+    with pytest.raises(ValueError, match="type_code"):
+        _ = made.dtype
+    assert dlx.convert(x, tvm_ffi.Tensor, dtype="complex64").shape == (2,)
+    with pytest.raises(BufferError, match="drop the imaginary parts"):
+        dlx.convert(x, tvm_ffi.Tensor, dtype="float32")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import re
 import weakref
 from typing import Any
 
@@ -143,12 +144,32 @@ class Sub(np.ndarray):
     """A subclass without anything of its own."""
 
 
+class Vetoing(np.ndarray[Any, Any]):
+    """An array that no other becomes."""
+
+    def __array_finalize__(self, given: Any) -> None:
+        """Refuse."""
+        raise ValueError("it only vetoes")
+
+
 @pytest.mark.parametrize("to", [Sub, np.matrix, np.recarray])
 def test_a_subclass_of_ndarray_is_a_view(to: type[Array]) -> None:
     tensor = dlx.from_dlpack(np.ones((2, 3)))
     made = dlx.convert(tensor, to)
     assert type(made) is to
     assert made.ctypes.data == tensor.data_ptr
+
+
+@pytest.mark.parametrize(
+    ("to", "why"), [(np.matrix, "too large to be a matrix"), (Vetoing, "only vetoes")]
+)
+def test_a_subclass_that_takes_no_such_array_refuses_it(to: Any, why: str) -> None:
+    """docs/design.md, From one library to another: as any library does."""
+    name = f"{to.__module__}.{to.__qualname__}"
+    message = f"^{re.escape(name)} does not accept the int64 tensor: .*{why}"
+    with pytest.raises(BufferError, match=message) as caught:
+        dlx.convert(np.zeros((2, 2, 2), "i8"), to)
+    assert type(caught.value.__cause__) is ValueError
 
 
 def test_an_instance_of_a_subclass_becomes_a_plain_array() -> None:

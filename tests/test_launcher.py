@@ -172,6 +172,19 @@ def test_tensors_that_record_gradients_are_given() -> None:
     assert addresses(x, view)[0] == (x.data_ptr(), view.data_ptr())
 
 
+@pytest.mark.filterwarnings("ignore:.*is deprecated:FutureWarning:torch")
+def test_the_tangent_of_a_dual_tensor_stays_behind() -> None:
+    """docs/launcher.md, Arguments: as in an import, and in torch's own export."""
+    torch = requires("torch")
+    forward = torch.autograd.forward_ad
+    x = torch.ones(3)
+    with forward.dual_level():
+        dual = forward.make_dual(x, x + 1)
+        assert addresses(dual)[0] == (x.data_ptr(),)
+        assert dlx.from_dlpack(dual).data_ptr == x.data_ptr()
+        assert np.from_dlpack(dual).tolist() == [1, 1, 1]
+
+
 def test_an_empty_tensor_has_the_address_0() -> None:
     """R93."""
     empty = requires("torch").empty(0, 3)

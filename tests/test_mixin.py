@@ -271,6 +271,28 @@ def test_classes_of_torch_go_out_and_come_back(make: Callable[[], Any]) -> None:
     check_each_way(make())
 
 
+@pytest.mark.parametrize("library", ["numpy", "torch"])
+def test_a_base_that_exports_itself_does_not_export_in_place_of_the_class(
+    library: str,
+) -> None:
+    """R112, R128: though it comes first, capsule and table are of one tensor."""
+    base = {"numpy": np.ndarray, "torch": requires("torch").Tensor}[library]
+
+    class Shown(base, dlx.ExchangeMixin, exchange="shown"):  # type: ignore[misc, valid-type]
+        shown = GRID
+
+    class Own(Shown):
+        def __dlpack__(self, **keywords: Any) -> Any:
+            return (GRID + 1).__dlpack__(**keywords)
+
+    for kind, expected in ((Shown, GRID), (type("Sub", (Shown,), {}), GRID)):
+        zeros = np.zeros(3).view(kind) if library == "numpy" else kind(3)
+        assert np.array_equal(np.from_dlpack(zeros), expected)
+        assert np.array_equal(dlx.from_dlpack(zeros).numpy(), expected)
+        assert zeros.__dlpack_device__() == (1, 0)
+    assert Own.__dlpack__ is not Shown.__dlpack__
+
+
 @every_kind
 def test_every_kind_of_class_has_a_table_of_its_own(kind: Any) -> None:
     """R112: in its own dictionary, and not its base's."""

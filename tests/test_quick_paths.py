@@ -117,6 +117,13 @@ def test_a_shape_of_other_things_is_quoted(shape: Any) -> None:
         dlx.empty(shape, "float32", like=torch.Tensor)
 
 
+def test_a_number_that_is_too_large_is_told_as_one() -> None:
+    """docs/design.md: it is an int, so that is not what is wrong."""
+    for make in (dlx.empty, lambda *args: dlx.from_pointer(0, *args)):
+        with pytest.raises(ValueError, match=r"\(9223372036854775808,\).*out of range"):
+            make((1 << 63,), "float32")
+
+
 def test_a_block_made_without_keywords_is_one_made_with_them() -> None:
     """Whatever a call leaves out, the object is the same."""
     x, y = np.arange(6.0), torch.ones(3)

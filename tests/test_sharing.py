@@ -92,6 +92,17 @@ def test_a_closed_handle_is_told() -> None:
         dlx.attach(data)
 
 
+@pytest.mark.parametrize("mode", [None, "r", "rw", "cow"])
+def test_a_closed_handle_is_told_whatever_is_attached_still(mode: Any) -> None:
+    """docs/sharing.md, What happens when: the handle is closed, before `attach`."""
+    h = dlx.share(ARRAY)
+    attached = dlx.attach(h, mode=mode)
+    h.close()
+    with pytest.raises(BufferError, match="closed"):
+        dlx.attach(h, mode=mode)
+    assert attached.tolist() == ARRAY.tolist()
+
+
 def test_a_handle_says_what_it_holds() -> None:
     """docs/sharing.md, Sharing: before anything is attached."""
     with dlx.share(dlx.empty((2, 3), "bfloat16")) as h:

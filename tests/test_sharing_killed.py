@@ -8,8 +8,10 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import dlx
+import numpy as np
 import pytest
 from dlx.sharing import Handle
 from support.python_process import run_python
@@ -246,6 +248,26 @@ def test_nobody_can_truncate_a_segment(readonly: bool) -> None:
                 with pytest.raises(PermissionError):
                     os.ftruncate(file, size)
             os.close(file)
+
+
+@pytest.mark.parametrize("mode", [None, "r", "rw", "cow"])
+@pytest.mark.parametrize("is_mapped", [False, True])
+def test_a_handle_of_a_file_that_was_truncated_is_told(
+    tmp_path: Path, is_mapped: bool, mode: Any
+) -> None:
+    """docs/sharing.md, What happens when: before `attach`, though it is mapped."""
+    path = tmp_path / "file"
+    x = np.memmap(path, "f8", "w+", shape=(4096,))
+    with dlx.share(x, copy=False) as h:
+        there = pickle.loads(pickle.dumps(h))
+        before = dlx.attach(h, mode=mode) if is_mapped else None
+        os.truncate(path, 4096)
+        for handle in h, there:
+            with pytest.raises(BufferError, match="shorter than its 32768 bytes"):
+                dlx.attach(handle, mode=mode)
+        os.truncate(path, 32768)
+        assert dlx.attach(h, mode=mode).shape == (4096,)
+    del before
 
 
 def test_reading_a_file_that_was_truncated_ends_the_process(tmp_path: Path) -> None:

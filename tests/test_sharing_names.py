@@ -128,6 +128,13 @@ def test_a_name_that_is_no_file_name_is_refused(name: str) -> None:
         dlx.attach(f"shm:{name}")
 
 
+@pytest.mark.parametrize("name", [5, b"x", Path("x")])
+def test_a_name_is_a_str(name: Any) -> None:
+    """docs/sharing.md, Names: the message says what was found."""
+    with pytest.raises(TypeError, match=r"the name is .*; expected a str"):
+        dlx.share(ARRAY, name=name)
+
+
 def test_a_name_has_a_scheme() -> None:
     """docs/sharing.md, Names: paths are not taken for one."""
     with pytest.raises(ValueError, match="expected 'shm:NAME'"):

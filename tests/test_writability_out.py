@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from operator import mul
 from typing import Any
 
 import dlx
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 from support.dlx_producers import ByMethod, Stored
 from support.fake_producers import OldProducer
@@ -168,6 +171,42 @@ def test_out_whose_elements_are_one_is_refused(way: Any, make: Any) -> None:
     assert element == 0
     way(make(array[:1, :1]))
     assert element == 7
+
+
+SHAPES = st.lists(st.integers(0, 4), max_size=2)
+
+
+@given(st.data())
+@settings(max_examples=300)
+def test_out_of_two_dimensions_is_refused_exactly_if_elements_overlap(
+    data: st.DataObject,
+) -> None:
+    """R98: also sliding windows, whose strides are not 0."""
+    shape = data.draw(SHAPES)
+    strides = [data.draw(st.integers(-6, 6)) for _ in shape]
+    places = [sum(map(mul, at, strides)) for at in np.ndindex(*shape)]
+    memory = np.zeros(1 + max(places, default=0) - min(places, default=0))
+    first = memory[-min(places, default=0) :]
+    out = dlx.from_pointer(
+        first.ctypes.data, shape, "float64", strides=strides, owner=memory
+    )
+    if len(set(places)) == len(places):
+        with dlx.borrow(out=out):
+            pass
+    else:
+        with pytest.raises(BufferError, match="several elements at one address"):
+            dlx.borrow(out=out).__enter__()
+
+
+@pytest.mark.parametrize("step", [1, -7])
+@WAYS
+def test_out_with_more_elements_than_places_is_refused(way: Any, step: int) -> None:
+    """R98: though no two of its dimensions lead to the same places."""
+    memory = np.zeros(43)[::step]
+    strides = [step * 8, 2 * step * 8, 3 * step * 8]
+    out = np.lib.stride_tricks.as_strided(memory, (2, 2, 2), strides)
+    with pytest.raises(BufferError, match="several elements at one address"):
+        way(dlx.from_dlpack(out))
 
 
 # Memory that a class is asked for.

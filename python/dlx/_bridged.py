@@ -32,10 +32,10 @@ class Kind(_core.Kind):
 
     detach: bool
 
-    def __new__(cls, to: type, foreign: bool = False, detach: bool = False) -> Self:
+    def __new__(cls, to: type, detach: bool = False) -> Self:
         is_mixin = issubclass(to, ExchangeMixin)
         default = ExchangeMixin.__dlx_like__ if is_mixin else None
-        made = super().__new__(cls, to, _core.Types(), foreign, default)
+        made = super().__new__(cls, to, _core.Types(), default)
         made.detach = detach
         return made
 
@@ -44,7 +44,7 @@ class Kind(_core.Kind):
         # Types of other objects are not remembered: they may become tensor types.
         if not _core.is_tensor(x):
             return x
-        self.known.add(type(x), self.is_foreign(type(x)))
+        self.known.add(type(x), True)
         if isinstance(x, self.to):
             return x
         into = self.to if like is None else like
@@ -52,10 +52,10 @@ class Kind(_core.Kind):
         detach = self.detach and copy is None
         return convert(x, into, copy=copy, detach=detach)
 
-    def is_foreign(self, cls: type) -> bool:
-        """Whether instances of ``cls`` are converted, judged by its bases alone."""
+    def stands_for(self, cls: type) -> bool:
+        """Whether ``cls`` derives from this type, judged by its bases alone."""
         # By identity: a metaclass can override equality.
-        return all(base is not self.to for base in cls.__mro__)
+        return any(base is self.to for base in cls.__mro__)
 
 
 class _Results:
@@ -207,13 +207,13 @@ class _Arguments:
     def kind_of(self, cls: type) -> Kind:
         """Return the kind of the results for an argument of type ``cls``."""
         kind: Kind | None = self.seen.get(cls)
-        if kind is None:
+        if kind is None or not kind.stands_for(cls):
             # The base that exports, not a view or parameter class derived from it.
             exporting = (
                 base for base in cls.__mro__ if not _EXPORTS.isdisjoint(vars(base))
             )
             to = next(exporting, cls)
-            kind = Kind(to, self.into.is_foreign(cls), self.into.detach)
+            kind = Kind(to, self.into.detach)
             self.seen.add(cls, kind)
         return kind
 

@@ -21,7 +21,7 @@ def _dtype(x: Any) -> DType:
     """Return the dtype of an array, also where dlx cannot read its library's name."""
     try:
         return DType(x.dtype)
-    except (AttributeError, TypeError):
+    except Exception:  # tvm-ffi raises ValueError for those that it has no name for
         return from_dlpack(x).dtype
 
 

@@ -651,9 +651,7 @@ class Types:
 class Kind:
     """A tensor type ``to`` that arguments or results are converted to."""
 
-    def __new__(
-        cls, to: type, known: Types, foreign: bool, default: object | None
-    ) -> Self: ...
+    def __new__(cls, to: type, known: Types, default: object | None) -> Self: ...
     @property
     def to(self) -> type: ...
     @property

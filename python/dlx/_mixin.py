@@ -43,6 +43,17 @@ def _define_export(cls: type, exchange: str | None, mixin: str) -> None:
         )
 
 
+def _define_protocol(cls: type) -> None:
+    """Let the protocol export what the table does, also behind a base that has one."""
+    names = "__dlpack__", "__dlpack_device__"
+    for name in names:
+        owner = next(base for base in cls.__mro__ if name in vars(base))
+        # A base that has but one of them passes the call on.
+        has = {each for base in owner.__mro__ for each in names if each in vars(base)}
+        if not issubclass(owner, ExchangeMixin) and len(has) == len(names):
+            type.__setattr__(cls, name, vars(ExchangeMixin)[name])
+
+
 def _attribute_name(name: object, cls: type) -> str:
     """Return the attribute that ``name`` means in the body of ``cls``."""
     import keyword
@@ -136,6 +147,7 @@ class ExchangeMixin:
     ) -> None:
         """Determine what instances export, and give the class its table."""
         _define_export(cls, exchange, "ExchangeMixin")
+        _define_protocol(cls)
         if pickle:
             _define_pickle(cls)
         if cls.__reduce_ex__ is _reduce_ex:

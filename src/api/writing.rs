@@ -17,6 +17,7 @@ use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::type_name;
+use crate::types::layout;
 use crate::{adapters, stream};
 
 /// Returns the snapshot of `x` for writing, without `MAYBE_READ_ONLY`.
@@ -45,9 +46,8 @@ pub(crate) fn refusal(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Opt
         let why = "is exported as a copy, so what is written would be lost; pass the memory that it is made of";
         return Ok(Some(why.to_owned()));
     }
-    let (shape, strides) = (snapshot.shape(), snapshot.strides());
-    let repeats = |(&extent, &stride): (&i64, &i64)| extent > 1 && stride == 0;
-    if snapshot.size() > 0 && shape.iter().zip(strides).any(repeats) {
+    let (size, shape, strides) = (snapshot.size(), snapshot.shape(), snapshot.strides());
+    if size > 0 && !snapshot.is_row_major() && layout::repeats(size, shape, strides) {
         return Ok(Some(format!(
             "has shape {shape:?} and strides {strides:?}, which place several elements at one address; pass a \
              tensor whose elements do not overlap"

@@ -15,6 +15,7 @@ use crate::convert::function::{convert, convert_detached};
 use crate::convert::source::Options;
 use crate::cpython::boundary::counted;
 use crate::cpython::call::{call_by_tuple, vectorcall};
+use crate::cpython::lookup::is_subtype;
 use crate::cpython::type_map::TypeMap;
 use crate::cpython::vector::{Arguments, ByVector, Entry, class, entry};
 use crate::types::{device, dtype};
@@ -23,8 +24,8 @@ use crate::types::{device, dtype};
 #[pyclass(frozen, module = "dlx._core")]
 pub(crate) struct Types(TypeMap<Known, 32>);
 
-/// A value, whether it is true, and the kind that it may be.
-struct Known(Py<PyAny>, bool, Option<Py<Kind>>);
+/// A value, and the kind that it may be.
+struct Known(Py<PyAny>, Option<Py<Kind>>);
 
 #[pymethods]
 impl Types {
@@ -39,15 +40,13 @@ impl Types {
     }
 
     /// Add a value for ``cls``, if it has none and a slot is free.
-    fn add(&self, cls: &Bound<'_, PyType>, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn add(&self, cls: &Bound<'_, PyType>, value: &Bound<'_, PyAny>) {
         let kind = value.cast::<Kind>().ok().map(|kind| kind.clone().unbind());
-        let known = Known(value.clone().unbind(), value.is_truthy()?, kind);
-        self.0.add(cls, known);
-        Ok(())
+        self.0.add(cls, Known(value.clone().unbind(), kind));
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        for (class, Known(value, _, kind)) in self.0.entries() {
+        for (class, Known(value, kind)) in self.0.entries() {
             visit.call(class)?;
             visit.call(value)?;
             visit.call(kind)?;
@@ -75,28 +74,22 @@ pub(crate) fn placed<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyTuple>
 
 /// A tensor type ``to`` that arguments or results are converted to.
 ///
-/// ``known`` maps the exact type of an object to whether it is converted. ``foreign`` tells whether the arguments that
-/// this kind stands for are converted. ``default`` is the ``__dlx_like__`` of `ExchangeMixin`, if ``to`` is such a class.
+/// ``known`` has the exact types of tensors: what is no instance of ``to``, whose bases may change, is converted.
+/// ``default`` is the ``__dlx_like__`` of `ExchangeMixin`, if ``to`` is such a class.
 #[pyclass(frozen, subclass, module = "dlx._core")]
 pub(crate) struct Kind {
     #[pyo3(get)]
-    to: Py<PyAny>,
+    to: Py<PyType>,
     #[pyo3(get)]
     known: Py<Types>,
-    foreign: bool,
     default: Option<Py<PyAny>>,
 }
 
 #[pymethods]
 impl Kind {
     #[new]
-    fn new(to: Py<PyAny>, known: Py<Types>, foreign: bool, default: Option<Py<PyAny>>) -> Self {
-        Self {
-            to,
-            known,
-            foreign,
-            default,
-        }
+    fn new(to: Py<PyType>, known: Py<Types>, default: Option<Py<PyAny>>) -> Self {
+        Self { to, known, default }
     }
 
     /// Whether the class of ``x`` now has a ``__dlx_like__`` of its own, so that results are made like ``x``.
@@ -126,7 +119,7 @@ impl Kind {
 pub(crate) struct Bridged {
     entry: Entry,
     function: Py<PyAny>,
-    to: Py<PyAny>,
+    to: Py<PyType>,
     seen: Py<Types>,
     result: Option<Py<Kind>>,
     receivers: usize,
@@ -142,7 +135,7 @@ pub(crate) fn bridged_type(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
     let types = Py::new(py, Types::new())?;
     let sample = Bridged::new(
         py.None(),
-        py.None(),
+        py.get_type::<PyAny>().unbind(),
         types,
         None,
         (0, 0),
@@ -160,7 +153,7 @@ impl Bridged {
     #[allow(clippy::too_many_arguments, reason = "what `dlx.bridge` finds out")]
     fn new(
         function: Py<PyAny>,
-        to: Py<PyAny>,
+        to: Py<PyType>,
         seen: Py<Types>,
         result: Option<Py<Kind>>,
         places: (usize, usize),
@@ -237,7 +230,8 @@ impl Bridged {
             if position == self.out {
                 break;
             }
-            let Some(Known(_, _, Some(known))) = seen.0.get(x.get_type_ptr()) else {
+            let class = x.get_type_ptr();
+            let Some(Known(_, Some(known))) = seen.0.get(class) else {
                 if is_plain(x) {
                     taken.push(x.clone());
                     continue;
@@ -246,7 +240,13 @@ impl Bridged {
             };
             let known = known.bind(py);
             let own = known.get();
-            taken.push(if own.foreign {
+            // The class may have got other bases.
+            if !is_subtype(class, own.to.bind(py)) {
+                break;
+            }
+            taken.push(if is_subtype(class, to) {
+                x.clone()
+            } else {
                 match self.converted(x, to) {
                     Ok(converted) => converted,
                     Err(error) => {
@@ -254,8 +254,6 @@ impl Bridged {
                         return self.noted(error, at, py);
                     }
                 }
-            } else {
-                x.clone()
             });
             let kind = kind.get_or_insert(known);
             if like.is_none() && own.to.is(&kind.get().to) && own.likes(x)? {
@@ -317,13 +315,14 @@ impl Bridged {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = value.py();
         let Kind { to, known, .. } = kind.get();
+        let to = to.bind(py);
         match known.get().0.get(value.get_type_ptr()) {
-            Some(Known(_, true, _)) => {
-                let to = like.unwrap_or(to.bind(py));
+            Some(_) if is_subtype(value.get_type_ptr(), to) => Ok(value),
+            Some(_) => {
+                let to = like.unwrap_or(to.as_any());
                 self.converted(&value, to)
                     .or_else(|error| self.noted(error, py.None(), py))
             }
-            Some(_) => Ok(value),
             None if is_plain(&value) => Ok(value),
             None => {
                 let convert_result = intern!(py, "convert_result");

@@ -24,6 +24,7 @@
 use std::borrow::Cow;
 
 use pyo3::exceptions::PyBufferError;
+use pyo3::intern;
 use pyo3::prelude::*;
 
 use crate::abi::*;
@@ -33,7 +34,7 @@ use crate::convert::result::{Given, is_readonly, is_refusal};
 use crate::convert::source::{Input, Options};
 use crate::convert::target::Target;
 use crate::copy::by_driver::{self, On};
-use crate::cpython::call::call_with;
+use crate::cpython::call::{call_method_with, call_with};
 use crate::exchange::Table;
 use crate::stream::{self, Stream};
 use crate::tensor::capsule;
@@ -71,6 +72,18 @@ pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Options) -> PyResult<
         )));
     }
     numpy::of_tensor(tensor)
+}
+
+/// Views an array as one of the target, a subclass, which may refuse it (`np.matrix`).
+pub(super) fn viewed<'py>(
+    array: &Bound<'py, PyAny>,
+    target: &Target<'py>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let view = call_method_with(array, intern!(array.py(), "view"), &[target.class.as_any()]);
+    view.or_else(|error| {
+        let snapshot = numpy::snapshot(array)?;
+        Err(Given::of(snapshot.dl_tensor()).refused(target, error))
+    })
 }
 
 /// Imports a NumPy array through the target's table, without a snapshot; `None` if it does not fit as it is.

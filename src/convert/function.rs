@@ -184,7 +184,7 @@ fn make<'py>(
             if array.get_type().is(class) {
                 Ok(array)
             } else {
-                call_method_with(&array, intern!(py, "view"), &[class.as_any()])
+                deliver::viewed(&array, target)
             }
         }
         Via::Mixin(like) => {

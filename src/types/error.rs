@@ -214,7 +214,7 @@ pub(crate) fn first_line(py: Python<'_>, error: &PyErr) -> String {
 #[cold]
 pub(crate) fn bad_integers(py: Python<'_>, error: &PyErr, message: String) -> PyErr {
     if error.is_instance_of::<PyOverflowError>(py) {
-        PyValueError::new_err(message)
+        PyValueError::new_err(format!("{message}; a number is out of range"))
     } else if error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyValueError>(py) {
         PyTypeError::new_err(message)
     } else {

@@ -186,6 +186,44 @@ pub(crate) fn has_no_gaps(shape: &[i64], strides: &[i64]) -> bool {
     }
 }
 
+/// Whether two of the `size` elements of a non-empty tensor are at one offset: because two dimensions lead to the same
+/// offset, or because there are more elements than offsets.
+///
+/// The converse holds for up to two dimensions. Of more, only a search would find all that meet.
+#[cold]
+#[inline(never)]
+pub(crate) fn repeats(size: i64, shape: &[i64], strides: &[i64]) -> bool {
+    let steps = || {
+        let steps = shape.iter().zip(strides).filter(|&(&extent, _)| extent > 1);
+        steps.map(|(extent, stride)| (extent.unsigned_abs(), stride.unsigned_abs()))
+    };
+    let unit = steps().fold(0, |unit, (_, step)| divisor(unit, step));
+    let mut offsets = 1_u64;
+    for (index, (extent, step)) in steps().enumerate() {
+        if step == 0 {
+            return true;
+        }
+        offsets = offsets.saturating_add((extent - 1).saturating_mul(step / unit));
+        // As many steps along one dimension as the other's step has units, and the reverse, lead to the same offset.
+        let meets = |(others, other)| {
+            let common = divisor(step, other);
+            other / common < extent && step / common < others
+        };
+        if steps().skip(index + 1).any(meets) {
+            return true;
+        }
+    }
+    size.unsigned_abs() > offsets
+}
+
+/// The greatest common divisor; of 0 and another number, that number.
+fn divisor(mut one: u64, mut other: u64) -> u64 {
+    while other != 0 {
+        (one, other) = (other, one % other);
+    }
+    one
+}
+
 /// Refuses layouts whose size or span exceeds the address space.
 #[inline(always)]
 pub(crate) fn check_extent(

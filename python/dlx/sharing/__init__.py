@@ -266,6 +266,7 @@ def attach(
         # Whoever may write to the file of a name is this user.
         handle, paths = lookup(name), True
     if isinstance(handle, Handle):
+        handle._check_usable()  # What it names may be mapped still, though it is not.
         return _given(handle._described, like, mode, handle._map, handle._mapping)
     described = trusted(handle, paths)
     if described.kind != SEGMENT:

@@ -103,6 +103,14 @@ class Handle:
             pass
         raise BufferError("the handle is closed")
 
+    def _check_usable(self) -> None:
+        """Raise if it is closed, or its file is shorter by now than it says."""
+        file, d = self._fileno(), self._described
+        if d.kind != SEGMENT and self._check(file) < d.size:
+            raise BufferError(
+                f"the file of the handle is shorter than its {d.size} bytes by now"
+            )
+
     def _duplicate(self, readonly: bool) -> tuple[int, int]:
         """Return a descriptor of its file, and how many bytes that has.
 
@@ -252,7 +260,14 @@ def _arrive(data: bytes) -> Handle:
 
 def trusted(data: bytes, paths: bool) -> Described:
     """Read the bytes of a handle; refuse those of a file unless ``paths``."""
-    described = read(bytes(memoryview(data)))
+    try:
+        view = memoryview(data)
+    except TypeError:
+        raise TypeError(
+            f"{type(data).__qualname__} is no handle; expected a Handle, its bytes or "
+            "'shm:NAME'"
+        ) from None
+    described = read(bytes(view))
     if described.kind != SEGMENT and not paths:
         raise BufferError(
             "the handle is of a file that dlx has not made and others can truncate; "

@@ -28,6 +28,8 @@ def _prefix() -> str:
 
 
 def _path(name: str) -> str:
+    if not isinstance(name, str):
+        raise TypeError(f"the name is {name!r}; expected a str")
     if not name or "/" in name or "\0" in name or len(os.fsencode(name)) > _LONGEST:
         raise ValueError(
             f"the name is {name!r}; expected 1 to {_LONGEST} bytes without '/'"

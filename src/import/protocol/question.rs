@@ -2,7 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::{PyBufferError, PyException, PyRuntimeError, PyTypeError, PyValueError};
+use pyo3::exceptions::{
+    PyBufferError, PyException, PyRuntimeError, PyTypeError, PyValueError, PyWarning,
+};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -84,7 +86,10 @@ impl<'py> Question<'_, 'py> {
             // Without a traceback the second call failed on its arguments; only the first one entered the method.
             let unheard =
                 second.is_instance_of::<PyTypeError>(py) && second.traceback(py).is_none();
-            if unheard && first.traceback(py).is_some() {
+            // CPython refuses a keyword by a plain TypeError, and where warnings are errors, one may be about its absence.
+            let warned = second.is_instance_of::<PyWarning>(py)
+                && !first.get_type(py).is(py.get_type::<PyTypeError>());
+            if unheard && first.traceback(py).is_some() || warned {
                 return first;
             }
             let (context, error) = (first.value(py), second.value(py));
