@@ -267,7 +267,13 @@ def attach(
         handle, paths = lookup(name), True
     if isinstance(handle, Handle):
         return _given(handle._described, like, mode, handle._map, handle._mapping)
-    described = trusted(handle, paths)
+    try:
+        described = trusted(handle, paths)
+    except TypeError:
+        raise TypeError(
+            f"the handle is {type(handle).__name__}; expected a dlx.sharing.Handle, "
+            "its bytes, or 'shm:NAME'"
+        ) from None
     if described.kind != SEGMENT:
         # Opened even if it is mapped, since it may be shorter than it was.
         file = opened(described)
@@ -306,4 +312,12 @@ def _given(
         except CopyRefused:
             # Nobody else writes, so a private mapping is the same memory until then.
             t = _attached(d, "cow", make)
-    return convert(t, like, copy=False if mode == "r" else None)
+    if mode != "r":
+        return convert(t, like)
+    try:
+        return convert(t, like, copy=False)
+    except CopyRefused as error:
+        raise CopyRefused(
+            "mode='r' maps memory that no write may reach, and the library takes it as "
+            "a copy only; pass mode='cow', or no mode"
+        ) from error
