@@ -231,7 +231,7 @@ pub(crate) fn first_line(py: Python<'_>, error: &PyErr) -> String {
 #[cold]
 pub(crate) fn bad_integers(py: Python<'_>, error: &PyErr, message: String) -> PyErr {
     if error.is_instance_of::<PyOverflowError>(py) {
-        PyValueError::new_err(format!("{message}, of at most 64 bits"))
+        PyValueError::new_err(format!("{message}; a number is out of range"))
     } else if error.is_instance_of::<PyTypeError>(py) || error.is_instance_of::<PyValueError>(py) {
         PyTypeError::new_err(message)
     } else {
@@ -291,7 +291,7 @@ pub(crate) fn cuda_error_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let class = TYPE.get_or_try_init(py, || {
         let bases = (py.get_type::<PyRuntimeError>(),);
-        let doc = "A function of the CUDA or HIP driver failed: ``call`` is its name, ``code`` the error code that \
+        let doc = "A function of the CUDA or HIP driver failed.\n\n``call`` is its name, ``code`` the error code that \
                    it returned, and ``name`` the name of that code.";
         let attributes = ["call", "code", "name"];
         exception("CudaError", bases.into_pyobject(py)?, doc, &attributes)
