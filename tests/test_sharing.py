@@ -105,9 +105,7 @@ def test_a_handle_says_what_it_holds() -> None:
 @pytest.mark.parametrize("x", [3, None, object()])
 def test_what_is_no_handle_is_told_what_one_is(x: Any) -> None:
     """docs/sharing.md, Sharing: a handle, its bytes, or a name."""
-    with pytest.raises(
-        TypeError, match=r"expected a dlx.sharing.Handle, its by"
-    ):
+    with pytest.raises(TypeError, match=r"expected a dlx.sharing.Handle, its by"):
         dlx.attach(x)
 
 
