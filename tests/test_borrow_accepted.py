@@ -79,6 +79,14 @@ def test_an_address_has_to_be_aligned() -> None:
     assert borrowed(whole[8:], whole[:0], align=64)
 
 
+def test_no_copy_is_named_for_more_than_what_copies_of_dlx_are_aligned_to() -> None:
+    """The advice of an error works."""
+    x = dlx.from_dlpack(np.zeros(64), copy=True)[1:]
+    with pytest.raises(BufferError, match=r"no multiple of align=512; .*library") as no:
+        borrowed(x, align=512)
+    assert "copy=True" not in str(no.value)
+
+
 @pytest.mark.parametrize("align", [0, -8, 3, 48])
 def test_an_alignment_is_a_power_of_two(align: int) -> None:
     """At the call."""

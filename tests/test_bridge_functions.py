@@ -35,6 +35,7 @@ def test_name_docstring_annotations_and_signature_are_kept() -> None:
     assert bridged.__wrapped__ is scale
     assert typing.get_type_hints(bridged) == typing.get_type_hints(scale)
     assert inspect.isroutine(bridged)
+    assert repr(bridged) == f"<dlx.bridge of {scale.__qualname__}>"
     with pytest.raises(TypeError, match=r"scale\(\) got an unexpected keyword"):
         bridged(X, size=3)
 

@@ -134,6 +134,8 @@ def test_out_that_would_have_to_be_copied_is_refused_and_named() -> None:
         fill(out=backward)
     note = f"argument out of {fill.__qualname__}"
     assert refused.value.__notes__ == [note]
+    told = "but torch.Tensor does not accept negative strides; pass an out that needs"
+    assert told in str(refused.value)
     assert not backward.any()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import re
 import sys
 import weakref
 from typing import Any
@@ -82,6 +83,19 @@ def test_copy_false_refuses_what_torch_does_not_take(make: Any, why: str) -> Non
     torch = requires("torch")
     with pytest.raises(dlx.CopyRefused, match=f"{why}.*pass copy=True"):
         dlx.convert(make(), torch.Tensor, copy=False)
+
+
+@pytest.mark.parametrize("make", [backward, constant])
+def test_the_advice_for_jax_is_what_its_user_can_follow(make: Any) -> None:
+    """R58: what asks for another capsule is JAX, and its class is `jax.Array`."""
+    jax = requires("jax")
+    with pytest.raises(dlx.CopyRefused, match=r"but jax.Array does not") as refused:
+        dlx.convert(make(), jax, copy=False)
+    assert "max_version" not in str(refused.value)
+    assert re.search(
+        r"\w[\])]?; pass copy=True for a compact copy$", str(refused.value)
+    )
+    assert dlx.convert(make(), jax, copy=True).shape == make().shape
 
 
 @pytest.mark.parametrize("module", ["torch", "tvm_ffi"])

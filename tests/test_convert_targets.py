@@ -180,6 +180,12 @@ def test_a_subclass_of_an_array_of_jax_is_none_that_jax_makes() -> None:
     assert type(dlx.convert(A.astype("float32"), type(array))) is type(array)
 
 
+def test_the_package_of_mlx_leads_to_its_namespace() -> None:
+    """docs/convert.md: `to` may be a name, and this one is not that of the library."""
+    with pytest.raises(TypeError, match=r"mlx has no array type; .*; pass mlx.core"):
+        dlx.convert(A, types.ModuleType("mlx"))
+
+
 @pytest.mark.parametrize("name", ["pandas", "polars"])
 def test_the_advice_for_a_class_that_takes_no_tensors_gives_the_elements(
     name: str,

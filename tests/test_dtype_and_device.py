@@ -254,7 +254,7 @@ def test_a_device_name_is_read(kind: str, suffix: str, index: int) -> None:
     "arguments",
     [
         *[("cuda:1",), (2, 1), (dlx.DeviceType.CUDA, 1), (dlx.Device(2, 1),)],
-        *[((2, 1),), (("cuda", 1),)],
+        *[((2, 1),), (("cuda", 1),), ("cuda", 1)],
     ],
 )
 def test_a_device_equals_its_name_and_hashes_as_it(arguments: Any) -> None:
@@ -304,7 +304,7 @@ def test_a_device_that_dlpack_does_not_know_is_a_value_error(arguments: Any) -> 
 @pytest.mark.parametrize(
     "arguments",
     [
-        *[(), (None,), (1.0,), (b"cpu",), ((2,),), ((2, 0, 0),), ("cuda", 1)],
+        *[(), (None,), (1.0,), (b"cpu",), ((2,),), ((2, 0, 0),), ("cuda", "1")],
         *[((2, 0), 1), (("cuda",),), (("cuda", "0"),), ((b"cuda", 0),)],
     ],
 )

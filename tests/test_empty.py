@@ -64,6 +64,7 @@ def test_memory_can_be_written() -> None:
 LIKE = {
     "numpy": lambda: np,
     "numpy.ndarray": lambda: np.ndarray,
+    "the name of a namespace": lambda: "numpy",
     "an array": lambda: np.ones(1),
     "torch": lambda: requires("torch"),
     "torch.Tensor": lambda: requires("torch").Tensor,
@@ -77,7 +78,7 @@ LIKE = {
 def test_the_result_is_of_the_kind_of_like(like: Any) -> None:
     like = like()
     made = dlx.empty((2, 3), "float32", like=like)
-    if isinstance(like, ModuleType):
+    if isinstance(like, (ModuleType, str)):
         assert type(made) is type(dlx.convert(np.ones(1, np.float32), like))
     else:
         assert isinstance(made, like if isinstance(like, type) else type(like))

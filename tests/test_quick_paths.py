@@ -110,6 +110,13 @@ def test_every_shape_makes_a_tensor_of_it(shape: Any) -> None:
     assert tuple(made.shape) == expected
 
 
+@pytest.mark.parametrize("shape", [1 << 70, (3, 1 << 70)])
+def test_an_extent_of_more_than_64_bits_is_told(shape: Any) -> None:
+    """docs/design.md: the message says what was found and what is accepted."""
+    with pytest.raises(ValueError, match=r"an int or .*; a number is out of range"):
+        dlx.empty(shape, "float32")
+
+
 @pytest.mark.parametrize("shape", [(3, "2"), (3, 2.0), (1 << 70,), (3, None), "3", 2.0])
 def test_a_shape_of_other_things_is_quoted(shape: Any) -> None:
     """docs/design.md: the message says what was found and what is accepted."""

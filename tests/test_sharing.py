@@ -108,9 +108,16 @@ def test_a_handle_says_what_it_holds() -> None:
     with dlx.share(dlx.empty((2, 3), "bfloat16")) as h:
         there = pickle.loads(pickle.dumps(h))
         assert (there.shape, there.dtype, there.readonly) == ((2, 3), "bfloat16", False)
-        assert (
-            repr(there) == "dlx.sharing.Handle(shape=(2, 3), bytes=12, readonly=False)"
-        )
+        assert repr(there) == "dlx.sharing.Handle(bfloat16[2, 3], 12 bytes)"
+    with dlx.share(np.ones(1), readonly=True) as h:
+        assert repr(h) == "dlx.sharing.Handle(float64[1], 8 bytes, readonly)"
+
+
+@pytest.mark.parametrize("x", [3, None, object()])
+def test_what_is_no_handle_is_told_what_one_is(x: Any) -> None:
+    """docs/sharing.md, Sharing: a handle, its bytes, or a name."""
+    with pytest.raises(TypeError, match=r"expected a dlx.sharing.Handle, its by"):
+        dlx.attach(x)
 
 
 @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy])

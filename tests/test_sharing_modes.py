@@ -133,7 +133,7 @@ def test_mode_r_gives_torch_no_memory(readonly: bool) -> None:
     """docs/sharing.md, Sharing: torch has no read-only tensors."""
     torch = requires("torch")
     with dlx.share(ARRAY, readonly=readonly) as h:
-        with pytest.raises(dlx.CopyRefused):
+        with pytest.raises(dlx.CopyRefused, match="pass mode='cow', or no mode"):
             dlx.attach(h, like=torch, mode="r")
         assert not dlx.attach(h, like=np, mode="r").flags.writeable
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -74,8 +75,9 @@ def test_a_name_in_use_is_refused() -> None:
     """docs/sharing.md, Names: and stays with its owner."""
     files = open_files()
     with dlx.share(ARRAY, name=NAME):
-        with pytest.raises(FileExistsError):
+        with pytest.raises(FileExistsError, match="in use") as refused:
             dlx.share(ARRAY + 1, name=NAME)
+        assert (refused.value.errno, refused.value.filename) == (errno.EEXIST, NAME)
         assert dlx.attach(f"shm:{NAME}").tolist() == ARRAY.tolist()
     assert open_files() == files
 

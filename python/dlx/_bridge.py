@@ -1,4 +1,4 @@
-"""``dlx.bridge``: call functions written for one framework with tensors of any."""
+"""``dlx.bridge``: call functions written for one library with tensors of any."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def bridge(
     detach: bool = False,
     lists: Literal["keep", "refuse"] = "keep",
 ) -> Bridge:
-    """Let a function written for tensors ``to`` take tensors of any framework.
+    """Let a function written for tensors ``to`` take tensors of any library.
 
     ``to`` and ``result`` are array types, namespaces or names of namespaces. Tensor
     arguments, also in containers (see `dlx.convert_tree`), are converted to ``to``;

@@ -279,11 +279,15 @@ class _Attributes:
     def __reduce__(self: Any) -> str:
         return str(self.__qualname__)  # by reference, like functions
 
+    def __repr__(self: Any) -> str:
+        function = self.__wrapped__
+        return f"<dlx.bridge of {getattr(function, '__qualname__', function)}>"
+
 
 # Not a class derived from it, which CPython would not call by vector.
 for _each in (
     *("__doc__", "__module__", "__getattr__", "__setattr__", "__delattr__"),
-    *("__get__", "__reduce__"),
+    *("__get__", "__reduce__", "__repr__"),
 ):
     setattr(_Bridged, _each, vars(_Attributes)[_each])
 

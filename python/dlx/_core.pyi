@@ -569,7 +569,7 @@ def empty(
     dtype: _DTypeLike,
     *,
     device: _DeviceLike | None = None,
-    like: ModuleType,
+    like: ModuleType | str,
     shared: bool = False,
 ) -> Any: ...
 @overload

@@ -37,8 +37,11 @@ class Outs:
         try:
             new = into.leaf(own, copy=False)
         except _core.CopyRefused as refused:
+            # Its advice is for who calls `convert`.
+            why = str(refused).removeprefix("copy=False, but ").partition("; pass ")[0]
             raise _core.CopyRefused(
-                f"out is written in place, where its owner looks: {refused}"
+                f"out is written in place, where its owner looks, but {why}; pass an "
+                "out that needs no copy"
             ) from refused
         if new is not x:
             now = placed(new)

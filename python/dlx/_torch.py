@@ -81,7 +81,10 @@ def refusal(tensor: Any, grad: bool) -> str | None:
         found, calls = _reasons(torch, tensor, grad)
     if not calls:
         return None
-    return f"the torch tensor {', and '.join(found)}; pass tensor{''.join(calls)}"
+    advice = f"pass tensor{''.join(calls)}"
+    if calls == [".detach()"]:
+        advice += ", or detach=True to dlx.convert"
+    return f"the torch tensor {', and '.join(found)}; {advice}"
 
 
 def _nowhere(torch: Any, tensor: Any) -> str | None:

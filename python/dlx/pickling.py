@@ -271,8 +271,16 @@ def _word(kind: type) -> str | None:
     return word
 
 
+_SENT = (
+    "expected dlx.Tensor, a mixin class, numpy.ndarray, torch.Tensor, jax.Array or "
+    "mlx.core.array"
+)
+
+
 def _exact(cls: type) -> list[type]:
     """Return the classes of tensors that a class stands for: itself, or subclasses."""
+    if not isinstance(cls, type):
+        raise TypeError(f"{type(cls).__name__} is no class; {_SENT}")
     if issubclass(cls, ExchangeMixin):
         return [cls]
     if cls is Tensor:  # The other is that of tensors that can be part of a cycle.
@@ -282,9 +290,7 @@ def _exact(cls: type) -> list[type]:
     found = [kind for kind in (cls, *below) if _word(kind)]
     if not found:
         raise TypeError(
-            f"{cls.__qualname__} is no class of tensors that dlx sends; expected "
-            "dlx.Tensor, a mixin class, numpy.ndarray, torch.Tensor, jax.Array or "
-            "mlx.core.array"
+            f"{cls.__qualname__} is no class of tensors that dlx sends; {_SENT}"
         )
     return found
 

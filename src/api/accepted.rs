@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::abi::DLDataType;
+use crate::tensor::memory::ALIGNMENT;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
 use crate::types::dtype::{self, DType};
@@ -106,10 +107,14 @@ impl Accepted {
             false => meta.byte_offset as usize,
         };
         if address & (self.align - 1) != 0 {
+            let remedy = match self.align <= ALIGNMENT {
+                true => remedy("dlx.from_dlpack(x, copy=True) is aligned to 256 bytes"),
+                // No copy of dlx helps.
+                false => "expected memory that its library has aligned so".to_owned(),
+            };
             return Err(Error::refused(format!(
-                "the tensor is at address {address:#x}, which is no multiple of align={}; {}",
+                "the tensor is at address {address:#x}, which is no multiple of align={}; {remedy}",
                 self.align,
-                remedy("dlx.from_dlpack(x, copy=True) is aligned to 256 bytes")
             )));
         }
         Ok(())

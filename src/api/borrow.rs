@@ -34,10 +34,10 @@ use crate::types::device;
 /// stream (it has neither a table nor ``__cuda_array_interface__``) is asked to make ``s`` wait; its own stream does
 /// not wait for ``s``.
 ///
-/// Raises ``BufferError`` for tensors that cannot be lent or are not accepted, for an ``out`` that is read-only, repeats elements or is not
-/// known to be writable, and for waits that would invalidate a graph capture. Arrays of JAX, MLX and TensorFlow are
-/// immutable; where an unversioned capsule does not tell, the buffer protocol and the array interfaces decide. Sources:
-/// dlpack.h (N0), R122, R143, H1, H2.
+/// Raises ``BufferError`` for tensors that cannot be lent or are not accepted, for an ``out`` that is read-only, repeats
+/// elements or is not known to be writable, and for waits that would invalidate a graph capture. Arrays of JAX, MLX and
+/// TensorFlow are immutable; where an unversioned capsule does not tell, the buffer protocol and the array interfaces
+/// decide. Sources: dlpack.h (N0), R122, R143, H1, H2.
 #[pyclass(frozen, name = "borrow", module = "dlx")]
 pub(crate) struct Borrow {
     tensors: Py<PyTuple>,

@@ -170,9 +170,10 @@ pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// Make a `Tensor` over memory that dlx does not own.
 ///
 /// ``ptr`` is the address of the first element; ``shape`` and ``strides`` count elements (compact and row-major
-/// without ``strides``). ``owner`` is kept alive until the tensor and all its exports are gone; without an owner, the
-/// caller must keep the memory valid. An ``owner`` may refer to the tensor: the garbage collector then tracks the
-/// tensor. ``stream`` is the stream on which the elements become ready, None if they are ready.
+/// without ``strides``). ``device`` is that of the memory, by default the CPU. ``owner`` is kept alive until the tensor
+/// and all its exports are gone; without an owner, the caller must keep the memory valid. An ``owner`` may refer to the
+/// tensor: the garbage collector then tracks the tensor. ``stream`` is the stream on which the elements become ready,
+/// None if they are ready.
 ///
 /// Raises ``ValueError`` for negative extents, extents that overflow the address space from ``ptr`` on, a NULL ``ptr``
 /// with elements, and unknown devices.
@@ -194,7 +195,7 @@ pub(crate) fn from_pointer<'py>(
 ) -> PyResult<Bound<'py, Tensor>> {
     let py = ptr.py();
     let device = device.map_or(Ok(device::CPU), Device::of)?;
-    let ptr: usize = number(ptr, "ptr", "an address")?;
+    let ptr: usize = number(ptr, "ptr", "an address as an int")?;
     let (shape, strides) = dimensions(shape, strides)?;
     let flags = u64::from(readonly) * DLPACK_FLAG_BITMASK_READ_ONLY;
     let data = std::ptr::with_exposed_provenance_mut(ptr);

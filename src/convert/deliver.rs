@@ -275,6 +275,10 @@ pub(super) fn to_function<'py>(
         }
         Err(error) if is_refusal(py, error) && (readonly || !snapshot.is_row_major()) => {
             let text = first_line(py, error);
+            // Here the library has called `__dlpack__`, and it cannot be told.
+            let text = text
+                .trim_end_matches(capsule::ASK_OTHERWISE)
+                .trim_end_matches(['.', ' ', ';']);
             Some(format!("does not accept the tensor as it is: {text}").into())
         }
         _ => None,

@@ -4,7 +4,7 @@
 
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::{PyInt, PyModule, PyTuple, PyType};
+use pyo3::types::{PyInt, PyModule, PyString, PyTuple, PyType};
 
 use crate::abi::*;
 use crate::api::entry::Name;
@@ -25,8 +25,8 @@ use crate::types::layout::Integers;
 /// Make a tensor with uninitialized elements, which hold whatever was in the memory before.
 ///
 /// ``shape`` is an int or a sequence of ints, in elements; ``dtype`` is anything that `DType` accepts. ``like`` is a
-/// tensor, an array type or a namespace that the result is an array of: its memory comes from the allocator of the
-/// exchange table or, for an `ExchangeMixin` class, from ``__dlx_empty__``; other libraries get memory from dlx. An
+/// tensor, an array type, or a namespace or its name, that the result is an array of: its memory comes from the allocator
+/// of the exchange table or, for an `ExchangeMixin` class, from ``__dlx_empty__``; other libraries get memory from dlx. An
 /// `ExchangeMixin` instance makes the result by its ``__dlx_like__``.
 /// Without ``like`` the result is a `Tensor`. ``device`` defaults to that of a tensor ``like``, else to the CPU. dlx
 /// allocates CUDA and ROCm memory for work on its current stream, and frees it in the order of that stream.
@@ -53,7 +53,11 @@ pub(crate) fn empty<'py>(
     let given = device.map(Device::of).transpose()?;
     let (target, here) = match like {
         None => (None, None),
-        Some(like) if like.is_instance_of::<PyType>() || like.is_instance_of::<PyModule>() => {
+        Some(like)
+            if like.is_instance_of::<PyType>()
+                || like.is_instance_of::<PyModule>()
+                || like.is_instance_of::<PyString>() =>
+        {
             (Some(Target::of(like)?), None)
         }
         Some(like) => (Some(Target::like(like)?), protocol::device(like)?),
@@ -146,9 +150,12 @@ fn extents(shape: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
         }
     }
     let one = shape.extract::<i64>().map(|extent| vec![extent]);
-    one.or_else(|_| shape.extract().map(|Integers(extents)| extents))
-        .map_err(|error| {
-            let message = format!("shape is {shape}; expected an int or a sequence of ints");
-            bad_integers(shape.py(), &error, message)
-        })
+    one.or_else(|error| match shape.is_instance_of::<PyInt>() {
+        true => Err(error),
+        false => shape.extract().map(|Integers(extents)| extents),
+    })
+    .map_err(|error| {
+        let message = format!("shape is {shape}; expected an int or a sequence of ints");
+        bad_integers(shape.py(), &error, message)
+    })
 }

@@ -55,9 +55,13 @@ pub(crate) fn array_type<'py>(namespace: &Bound<'py, PyAny>) -> PyResult<Bound<'
         Some(name) => name.str()?,
         None => namespace.repr()?,
     };
+    // MLX's package has none, unlike those of other libraries.
+    let hint = match name.to_str() {
+        Ok("mlx") => "pass mlx.core",
+        _ => "its constructors may take the NumPy array dlx.convert(x, np.ndarray)",
+    };
     Err(PyTypeError::new_err(format!(
-        "{name} has no array type; expected one called Tensor, ndarray, Array, array, or a function empty; its \
-         constructors may take the NumPy array dlx.convert(x, np.ndarray)"
+        "{name} has no array type; expected one called Tensor, ndarray, Array, array, or a function empty; {hint}"
     )))
 }
 

@@ -112,6 +112,9 @@ unsafe fn end<M: ManagedTensor>(
     guard(body, unraisable);
 }
 
+/// Advice for who calls `__dlpack__`.
+pub(crate) const ASK_OTHERWISE: &str = "pass max_version=(1, 0) or later, or copy=True";
+
 /// The capsule that `__dlpack__` returns to a consumer of this version; unversioned below 1.0 (R22, R23).
 ///
 /// A tensor from an unversioned capsule is exported in one, whatever the consumer accepts (R24): each side treats the
@@ -119,7 +122,7 @@ unsafe fn end<M: ManagedTensor>(
 ///
 /// # Errors
 ///
-/// `BufferError` if an unversioned capsule cannot describe the tensor (R40).
+/// `BufferError` if an unversioned capsule cannot describe the tensor (R40), which ends in [`ASK_OTHERWISE`].
 pub(crate) fn of<'py>(
     py: Python<'py>,
     snapshot: &Snapshot,
@@ -131,10 +134,9 @@ pub(crate) fn of<'py>(
         return export(py, snapshot.export::<DLManagedTensorVersioned>(fresh)?);
     }
     if snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY | DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED) {
-        return Err(PyBufferError::new_err(
-            "an unversioned capsule cannot mark the tensor as read-only or padded; \
-             pass max_version=(1, 0) or later, or copy=True",
-        ));
+        return Err(PyBufferError::new_err(format!(
+            "an unversioned capsule cannot mark the tensor as read-only or padded; {ASK_OTHERWISE}"
+        )));
     }
     export(py, snapshot.export::<DLManagedTensor>(fresh)?)
 }

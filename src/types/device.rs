@@ -189,7 +189,7 @@ fn device_type_enum(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
         class.setattr(
             "__doc__",
             "The device types of dlpack.h 1.3, equal to their integers.\n\nNot equal to a name, which hashes otherwise \
-             than an integer: ``t.device.type.name`` is ``\"CPU\"``, and ``t.device`` equals ``\"cpu\"``. Source: R67.",
+             than an integer: ``t.device.type.name`` is ``\"CPU\"``,\nand ``t.device`` equals ``\"cpu\"``. Source: R67.",
         )?;
         Ok::<_, PyErr>(class.unbind())
     })?;

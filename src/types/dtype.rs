@@ -182,10 +182,9 @@ pub(crate) fn canonical<T: FromStr>(text: &str) -> Option<T> {
 
 /// The type of one element: a DLPack code, the bits of a lane, and the lanes of an element.
 ///
-/// Takes a name (``"float32"``, ``"bfloat16"``, ``"float8_e4m3fn"``, ``"float32x4"``), a triple
-/// ``(code, bits, lanes)``, or the dtype object of NumPy, ml_dtypes, torch, MLX, Paddle, TensorFlow or array-api-strict. Equal to these
-/// objects and to its name, and hashes as that.
-/// Source: ``DLDataType`` in dlpack.h 1.3.
+/// Takes a name (``"float32"``, ``"bfloat16"``, ``"float8_e4m3fn"``, ``"float32x4"``), a triple ``(code, bits, lanes)``,
+/// or the dtype object of NumPy, ml_dtypes, torch, MLX, Paddle, TensorFlow or array-api-strict. Equal to these objects and
+/// to its name, and hashes as that. Source: ``DLDataType`` in dlpack.h 1.3.
 #[pyclass(frozen, module = "dlx")]
 pub struct DType(pub(crate) DLDataType);
 

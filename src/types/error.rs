@@ -11,8 +11,9 @@ use pyo3::exceptions::{
 };
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
+use crate::cpython::modules::loaded_class;
 use crate::driver;
 
 /// An error that may have to be reported without Python (the allocator's `SetError`).
@@ -170,12 +171,28 @@ impl From<Error> for PyErr {
 /// not counted. A class's `__module__` may be any object.
 #[cold]
 pub(crate) fn type_name(class: &Bound<'_, PyType>) -> String {
-    let name = Python::try_attach(|_| {
-        let name = class.fully_qualified_name().or_else(|_| class.qualname());
-        name.map(|name| name.to_string())
+    let name = Python::try_attach(|_| match public_name(class) {
+        Ok(Some(name)) => Ok(name),
+        _ => {
+            let name = class.fully_qualified_name().or_else(|_| class.qualname());
+            name.map(|name| name.to_string())
+        }
     });
     name.and_then(Result::ok)
         .unwrap_or_else(|| "a type".to_owned())
+}
+
+/// The name by which a module has a class that does not say so itself: `jax.Array` calls itself `jaxlib._jax.Array`, of
+/// the module `jax`.
+fn public_name(class: &Bound<'_, PyType>) -> PyResult<Option<String>> {
+    let (module, name) = (class.module()?, class.qualname()?);
+    let Some((_, last)) = name.to_str()?.rsplit_once('.') else {
+        return Ok(None);
+    };
+    let found = loaded_class(&module, &PyString::new(class.py(), last))?;
+    Ok(found
+        .filter(|found| found.is(class))
+        .map(|_| format!("{module}.{last}")))
 }
 
 /// `error`, raised because of `cause`, if there is one.
@@ -274,7 +291,7 @@ pub(crate) fn cuda_error_type(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
     static TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
     let class = TYPE.get_or_try_init(py, || {
         let bases = (py.get_type::<PyRuntimeError>(),);
-        let doc = "A function of the CUDA or HIP driver failed: ``call`` is its name, ``code`` the error code that \
+        let doc = "A function of the CUDA or HIP driver failed.\n\n``call`` is its name, ``code`` the error code that \
                    it returned, and ``name`` the name of that code.";
         let attributes = ["call", "code", "name"];
         exception("CudaError", bases.into_pyobject(py)?, doc, &attributes)

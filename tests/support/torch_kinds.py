@@ -254,7 +254,7 @@ def _is_sub(tensor: Any) -> bool:
 
 def advised(tensor: Any, message: str) -> Any:
     """Return what a message says to pass."""
-    found = re.search(r"pass (tensor(\.\w+\([^()]*\))+)$", message)
+    found = re.search(r"pass (tensor(\.\w+\([^()]*\))+)(, or|$)", message)
     assert found, message
     return eval(found[1], {"tensor": tensor})
 

@@ -107,18 +107,40 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add(
         "targets", nargs="*", metavar="TARGET", help="a name, or package.module:factory"
     )
-    add("--only", type=lambda text: text.split(","), default=[], help="R59,consumer.*")
-    add("--role", default="", choices=_ROLES)
-    add("--level", default="", choices=("must", "should", "conflict"))
-    add("--suite", default="99", help="leave out checks that are newer than this suite")
-    add("--all", action="store_true", help="print every deviation")
+    add(
+        "--only",
+        metavar="CHECKS",
+        type=lambda text: text.split(","),
+        default=[],
+        help="run these: names, patterns, requirements, as in 'R59,consumer.*'",
+    )
+    add("--role", default="", choices=_ROLES, help="run the checks of this role")
+    add(
+        "--level",
+        default="",
+        choices=("must", "should", "conflict"),
+        help="run those of this level; conflict: sources that contradict each other",
+    )
+    add(
+        "--suite",
+        metavar="VERSION",
+        default="99",
+        help="leave out checks that are newer than this suite",
+    )
+    add(
+        "--all",
+        action="store_true",
+        help="print also what is known, the facts, and why checks are untestable",
+    )
     add("--json", metavar="FILE", help="write the report as lines of JSON")
     add("--repros", metavar="DIR", help="write reproductions, and an issue to paste")
     add("--driver", metavar="FILE", help="a simulated driver, for streams.simulated.*")
-    add("--explain", metavar="CHECK", help="say what checks do; runs nothing")
+    add("--explain", metavar="CHECKS", help="say what checks do; runs nothing")
     add("--in-process", action="store_true", help="isolate nothing, for a debugger")
     add(
-        "--bisect", action="store_true", help="name pairs, of results only after others"
+        "--bisect",
+        action="store_true",
+        help="name the earlier check on which a result depends",
     )
     check_known.configure(parser)
     check_reports.configure(parser)

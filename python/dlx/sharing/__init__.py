@@ -268,7 +268,13 @@ def attach(
     if isinstance(handle, Handle):
         handle._check_usable()  # What it names may be mapped still, though it is not.
         return _given(handle._described, like, mode, handle._map, handle._mapping)
-    described = trusted(handle, paths)
+    try:
+        described = trusted(handle, paths)
+    except TypeError:
+        raise TypeError(
+            f"the handle is {type(handle).__name__}; expected a dlx.sharing.Handle, "
+            "its bytes, or 'shm:NAME'"
+        ) from None
     if described.kind != SEGMENT:
         # Opened even if it is mapped, since it may be shorter than it was.
         file = opened(described)
@@ -307,4 +313,12 @@ def _given(
         except CopyRefused:
             # Nobody else writes, so a private mapping is the same memory until then.
             t = _attached(d, "cow", make)
-    return convert(t, like, copy=False if mode == "r" else None)
+    if mode != "r":
+        return convert(t, like)
+    try:
+        return convert(t, like, copy=False)
+    except CopyRefused as error:
+        raise CopyRefused(
+            "mode='r' maps memory that no write may reach, and the library takes it as "
+            "a copy only; pass mode='cow', or no mode"
+        ) from error

@@ -175,8 +175,8 @@ class Handle:
         if not self._owned:
             return "dlx.sharing.Handle(closed)"
         d = self._described
-        parts = f"shape={d.shape}, bytes={d.size}, readonly={self.readonly}"
-        return f"dlx.sharing.Handle({parts})"
+        what = f"{d.dtype}{list(d.shape)}, {d.size} bytes"
+        return f"dlx.sharing.Handle({what}{', readonly' * self.readonly})"
 
     def close(self) -> None:
         """Let go of the memory here. Nobody can attach it by this handle any more."""

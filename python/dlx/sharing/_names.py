@@ -6,6 +6,7 @@ on it, which the kernel drops when the owner is killed.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import stat
@@ -119,7 +120,9 @@ def publish(name: str, data: bytes) -> tuple[object, str]:
                 break
             except FileExistsError:
                 if not withdraw(path):
-                    raise
+                    raise FileExistsError(
+                        errno.EEXIST, "the name is in use", name
+                    ) from None
     except BaseException:
         del _held[key]
         os.close(file)

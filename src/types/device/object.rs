@@ -74,17 +74,10 @@ impl Device {
     #[new]
     #[pyo3(signature = (spec, id=None, /))]
     fn new(spec: &Bound<'_, PyAny>, id: Option<&Bound<'_, PyAny>>) -> PyResult<Self> {
-        if !spec.is_instance_of::<PyInt>() {
-            return match id {
-                Some(_) => Err(PyTypeError::new_err(
-                    "an id requires a device type as the first argument",
-                )),
-                None => Self::of(spec).map(Self),
-            };
-        }
         let id = match id {
             Some(id) => id.clone(),
-            None => 0_i32.into_pyobject(spec.py())?.into_any(),
+            None if spec.is_instance_of::<PyInt>() => 0_i32.into_pyobject(spec.py())?.into_any(),
+            None => return Self::of(spec).map(Self),
         };
         Self::of(PyTuple::new(spec.py(), [spec.clone(), id])?.as_any()).map(Self)
     }

@@ -126,7 +126,7 @@ def verdict(report: Report, known: frozenset[str] = frozenset()) -> str:
     grave = [each for each in report.results if each.fails_run]
     accepted = sum(each.check in known for each in grave)
     if any(result.result == "error" for result in report.results):
-        return "exit 2: the suite itself failed"
+        return "exit 2: the suite itself failed, or the description of the target"
     if len(grave) > accepted:
         more = f"; {accepted} are known" if accepted else ""
         return f"exit 1: results that fail the run: {len(grave) - accepted}{more}"
