@@ -17,6 +17,26 @@ from summary import load
 PAGE = PICTURE.with_name("performance.md")
 # The ratio that each pair of libraries should have.
 GOAL = 1.1
+# What each path should take of another call: the goal, and the path that names it.
+GOALS = {
+    "dlx.borrow(three torch)": (1.2, "dlx.borrow(three torch)"),
+    "dlx.launcher, three torch tensors": (1.0, "dlx.launcher, three torch tensors"),
+    "dlx.empty(like=torch.Tensor)": (1.0, "dlx.empty(like=torch.Tensor)"),
+    "dlx.from_dlpack(jax)": (0.8, "dlx.convert(jax, np.ndarray)"),
+    "dlx.convert(jax, np.ndarray)": (0.9, "dlx.convert(jax, np.ndarray)"),
+    "dlx.convert(ndarray, tvm_ffi.Tensor)": (
+        GOAL,
+        "dlx.convert(ndarray, tvm_ffi.Tensor)",
+    ),
+    "dlx.convert(tvm_ffi.Tensor, np.ndarray)": (
+        GOAL,
+        "dlx.convert(tvm_ffi.Tensor, np.ndarray)",
+    ),
+    "dlx.convert(__dlpack__ alone, np.ndarray)": (
+        GOAL,
+        "dlx.convert(__dlpack__ alone, np.ndarray)",
+    ),
+}
 BLOCK = re.compile(r"(<!-- begin (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -120,6 +140,25 @@ def instructions(counted: Document) -> str:
     return f"{tools}.\n\n" + table(head, lines)
 
 
+def goals(counted: Document) -> str:
+    """Format what paths take of the call that they are compared with."""
+    lines = []
+    for name, (goal, beside) in GOALS.items():
+        every, its = counted["paths"][name]["all"], counted["paths"][beside]["floor"]
+        own = counted["paths"][name]["dlx"]
+        lines.append(
+            [
+                name,
+                f"`{FLOORS[beside]}`",
+                f"{every / its:.2f}",
+                f"{(every - own) / its:.2f}",
+                f"{goal:g}",
+                "met" if every <= goal * its else "missed",
+            ]
+        )
+    return table(["path", "compared with", "ratio", "without dlx", "goal", ""], lines)
+
+
 def functions(counted: Document) -> str:
     """Format the functions of dlx in which a path spends most."""
     lines = []
@@ -184,6 +223,7 @@ def blocks() -> dict[str, str]:
         "budgets": budgets(summary["runs"]),
         "rest": rest(summary["runs"]),
         "instructions": instructions(counted),
+        "goals": goals(counted),
         "functions": functions(counted),
         "growth": growth(summary["scaling"]),
         "pairs": pairs(json.loads((RESULTS / "pairs.json").read_text())),

@@ -1,7 +1,7 @@
 """What has only `__dlpack__`, with nothing asked of it but the tensor.
 
 NumPy takes nothing but the CPU, so what it gets is exported at once, and tells where it
-is; all others are asked first where their tensor is.
+is; for all others dlx first asks where the tensor is, until it knows the type.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
+import tvm_ffi
 from support.dlpack_abi import DLPACK_FLAG_BITMASK_READ_ONLY
 from support.dlx_producers import Failure
 from support.fake_producers import ADDRESS, OldProducer, Producer
@@ -25,7 +26,12 @@ def to_numpy(producer: Any) -> Any:
     return dlx.convert(producer, np.ndarray)
 
 
-CALLED = {dlx.from_dlpack: IN_FULL, to_numpy: AT_ONCE}
+def to_tvm_ffi(producer: Any) -> Any:
+    """Give the producer to a library with a table."""
+    return dlx.convert(producer, tvm_ffi.Tensor)
+
+
+CALLED = {dlx.from_dlpack: IN_FULL, to_numpy: AT_ONCE, to_tvm_ffi: IN_FULL}
 
 every_way = pytest.mark.parametrize("take", CALLED)
 
