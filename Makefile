@@ -214,7 +214,7 @@ ci-long: export DLX_REQUIRE_HEAVY = 1
 ci-long: export DLX_EVERY_MUTANT = 1
 ci-long:
 	$(MAKE) $(VENV)/heavy $(VENV)/tools
-	$(MAKE) --jobs=2 test-library ci-beside test-streams test-truth
+	$(MAKE) --jobs=2 test-library ci-beside fuzz-rust test-streams test-truth
 	$(MAKE) $(VENV)/interop
 	$(MAKE) --jobs=2 interop engines oneapi
 
