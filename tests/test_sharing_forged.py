@@ -125,13 +125,6 @@ def test_what_is_no_handle_is_refused(value: bytes) -> None:
         dlx.attach(value)
 
 
-@pytest.mark.parametrize("value", [5, None, dlx.attach])
-def test_what_is_neither_handle_nor_bytes_is_told(value: Any) -> None:
-    """docs/sharing.md: the message says what is taken."""
-    with pytest.raises(TypeError, match=r"is no handle; expected a Handle, its bytes"):
-        dlx.attach(value)
-
-
 @given(tensors())
 @settings(deadline=None)
 def test_the_length_that_is_checked_is_that_of_the_tensor(t: dlx.Tensor) -> None:

@@ -260,14 +260,7 @@ def _arrive(data: bytes) -> Handle:
 
 def trusted(data: bytes, paths: bool) -> Described:
     """Read the bytes of a handle; refuse those of a file unless ``paths``."""
-    try:
-        view = memoryview(data)
-    except TypeError:
-        raise TypeError(
-            f"{type(data).__qualname__} is no handle; expected a Handle, its bytes or "
-            "'shm:NAME'"
-        ) from None
-    described = read(bytes(view))
+    described = read(bytes(memoryview(data)))
     if described.kind != SEGMENT and not paths:
         raise BufferError(
             "the handle is of a file that dlx has not made and others can truncate; "
