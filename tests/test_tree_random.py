@@ -75,7 +75,9 @@ def graphs(draw: st.DrawFn, cyclic: bool = False) -> Any:
             if isinstance(holder, list):
                 list.append(holder, part)
             else:
-                dict.__setitem__(holder, "later", part)
+                # Of dict itself it would be missing in the order.
+                base = OrderedDict if isinstance(holder, OrderedDict) else dict
+                base.__setitem__(holder, "later", part)
     return tree
 
 
