@@ -21,7 +21,8 @@ def _dtype(x: Any) -> DType:
     """Return the dtype of an array, also where dlx cannot read its library's name."""
     try:
         return DType(x.dtype)
-    except Exception:  # tvm-ffi raises ValueError for those that it has no name for
+    # tvm-ffi raises ValueError for those that it has no name for.
+    except (AttributeError, TypeError, ValueError):
         return from_dlpack(x).dtype
 
 
