@@ -95,6 +95,15 @@ def test_a_tensor_that_is_refused_is_exported_once(
     assert (len(producer.exports), producer.deleted) == (1, 1)
 
 
+def test_a_library_does_not_get_the_export_of_a_guess_that_was_wrong() -> None:
+    """R83, R84: what it gets is the second export, made for its device."""
+    producer = settled()(data=ADDRESS, device=(3, 0))
+    made = dlx.convert(producer, tvm_ffi.Tensor)
+    assert made.__dlpack_device__() == (3, 0)
+    assert producer.called == AT_ONCE + IN_FULL
+    assert [export.deleted for export in producer.exports] == [1, 0]
+
+
 def test_a_type_that_had_one_tensor_elsewhere_is_asked_in_full() -> None:
     """R83: a stream may be needed, so the device is asked first."""
     cls = type("Mixed", (Producer,), {})
