@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::cpython::call::{attribute, call_with};
-use crate::cpython::lookup::{is_in_type, is_own_class};
+use crate::cpython::lookup::{is_in_type, reports_its_class};
 use crate::cpython::modules::{is_loaded, loaded_class};
 use crate::types::dtype::DType;
 use crate::types::error::caused;
@@ -45,7 +45,7 @@ pub(crate) fn check(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// do not claim to be of another class.
 #[inline(always)]
 pub(crate) fn is_foreign(class: &Bound<'_, PyType>) -> bool {
-    lacks_graph(class) && is_own_class(class)
+    lacks_graph(class) && reports_its_class(class)
 }
 
 /// To ask CPython's cache for an attribute takes less than to find a module.

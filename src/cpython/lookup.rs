@@ -62,7 +62,7 @@ pub(crate) fn looks_up_by_type(class: &Bound<'_, PyType>) -> PyResult<bool> {
 
 /// Whether objects of `class` certainly report it as their `__class__`, which `isinstance` asks after the type.
 #[inline(always)]
-pub(crate) fn is_own_class(class: &Bound<'_, PyType>) -> bool {
+pub(crate) fn reports_its_class(class: &Bound<'_, PyType>) -> bool {
     let (root, name) = (
         &raw mut ffi::PyBaseObject_Type,
         intern!(class.py(), "__class__"),
