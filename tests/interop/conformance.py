@@ -116,11 +116,16 @@ def _points(found: list[Result]) -> Iterator[str]:
     ):
         results = [*same]
         first = results[0]
-        said = text.rstrip(".") if len(text) <= 120 else f"{text[:118]}.."
+        said = text.rstrip(".") if len(text) <= 120 else _first_words(text, 115)
         names = ", ".join(f"`{result.check}`" for result in results)
         source = f"derived from {first.source}" if first.derived else first.source
         statement = _ASIDE.sub("", statement).rstrip(".")
         yield f"- {effect}: {said}. {statement} ({source}; {names})."
+
+
+def _first_words(text: str, size: int) -> str:
+    """Return the words that `size` characters hold, and two dots for a third."""
+    return f"{text[:size].rpartition(' ')[0]} .."
 
 
 def _facts(facts: list[str]) -> Iterator[str]:
