@@ -245,3 +245,57 @@ def test_a_class_derived_from_that_of_a_library_can_die() -> None:
     del kind
     gc.collect()
     assert alive() is None
+
+
+def test_an_object_that_claims_the_class_of_the_target_is_returned_as_it_is() -> None:
+    """docs/design.md, From one library to another: as `isinstance` says."""
+    to = make_importing()
+
+    class Claims:
+        __dlpack__ = to.__dlpack__
+        __dlpack_device__ = to.__dlpack_device__
+        data = A
+
+        @property
+        def __class__(self) -> Any:
+            return to
+
+        @__class__.setter
+        def __class__(self, value: Any) -> None:
+            raise TypeError
+
+    claims: Any = Claims()
+    assert isinstance(claims, to)
+    assert dlx.convert(claims, to) is claims
+
+
+def test_an_object_whose_attributes_are_computed_is_asked_for_its_class() -> None:
+    """docs/design.md, From one library to another: as `isinstance` says."""
+    to = make_importing()
+
+    class Claims:
+        __dlpack__ = to.__dlpack__
+        __dlpack_device__ = to.__dlpack_device__
+        data = A
+
+        def __getattribute__(self, name: str) -> Any:
+            return to if name == "__class__" else object.__getattribute__(self, name)
+
+    claims = Claims()
+    assert isinstance(claims, to)
+    assert dlx.convert(claims, to) is claims
+
+
+def test_a_metaclass_that_answers_for_the_target_is_asked() -> None:
+    """docs/design.md, From one library to another: as `isinstance` says."""
+
+    class Meta(type):
+        def __instancecheck__(cls, x: Any) -> bool:
+            return type.__instancecheck__(cls, x) or hasattr(x, "belongs")
+
+    plain = make_importing()
+    to: Any = Meta("To", (plain,), {})
+    x = plain.from_dlpack(A)
+    assert type(dlx.convert(x, to)) is to
+    x.belongs = True
+    assert dlx.convert(x, to) is x

@@ -117,22 +117,26 @@ def _import_to_jax(tensor: Tensor) -> Any:
     return made
 
 
-def _pyarrow(tensor: Tensor) -> Any:
-    import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]
+def _awkward(tensor: Tensor) -> Any:
+    # It looks for the backend of a type that it does not know at each call.
+    is_on_cpu = tensor.__dlpack_device__() == (1, 0)
+    source = tensor.numpy() if is_on_cpu else tensor
+    return sys.modules["awkward"].from_dlpack(source)
 
-    return pyarrow.array(tensor.numpy())
+
+def _pyarrow(tensor: Tensor) -> Any:
+    return sys.modules["pyarrow"].array(tensor.numpy())
 
 
 def _pyarrow_fixed_shape(tensor: Tensor) -> Any:
-    import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
     # pyarrow divides by the size, and needs a dimension: both end the process.
     if not (tensor.size and tensor.ndim):
         what = "element" if tensor.ndim else "dimension"
         raise BufferError(f"pyarrow.FixedShapeTensorArray has at least one {what}")
     if not _is_packed(tensor):  # it would take what is between them for elements
         raise BufferError("its elements are not beside each other")
-    return pyarrow.FixedShapeTensorArray.from_dlpack(tensor)
+    own = sys.modules["pyarrow"].FixedShapeTensorArray
+    return own.from_dlpack(tensor)
 
 
 def _is_packed(tensor: Tensor) -> bool:
@@ -210,7 +214,8 @@ def _tinygrad(tensor: Tensor) -> Any:
 # by the names that the classes have: the module and attribute where each is found, its
 # importer (None for the module's own), and a function for a shorter look at what it has
 # made (None where its dtype tells; `Kept` for an importer without settings: nothing but
-# the dtype of a tensor decides which dtype it makes, so one result for each shows it).
+# the dtype of a tensor decides which dtype it makes, so one result for each shows it;
+# and what the library exports is the memory of its arrays, never a copy).
 _JAX: _Row = ("jax", "Array", _jax, None)
 _CLASSES: dict[str, tuple[_Row, ...]] = {
     "ndarray": (("numpy", "ndarray", _numpy, None),),
@@ -219,7 +224,7 @@ _CLASSES: dict[str, tuple[_Row, ...]] = {
         _JAX,
         ("pyarrow", "Array", _pyarrow, None),
         # The NumPy arrays in them; their own protocols take longer.
-        ("awkward", "Array", None, attrgetter("layout.data")),
+        ("awkward", "Array", _awkward, attrgetter("layout.data")),
         ("array_api_strict", "_array_object.Array", None, attrgetter("_array")),
     ),
     "array": (

@@ -6,22 +6,23 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::exceptions::PyBufferError;
+use pyo3::ffi::PyTypeObject;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::cpython::call::{attribute, call_with};
 use crate::cpython::lookup::{is_in_type, reports_its_class};
-use crate::cpython::modules::{is_loaded, loaded_class};
+use crate::cpython::modules::loaded_class;
 use crate::types::dtype::DType;
 use crate::types::error::caused;
 
 /// Whether `class` is that of TensorFlow's eager tensors; does not import TensorFlow.
 pub(crate) fn is_eager_class(class: &Bound<'_, PyType>) -> PyResult<bool> {
-    if lacks_graph(class) {
+    let py = class.py();
+    if lacks_graph(py, class.as_type_ptr()) {
         return Ok(false);
     }
-    let py = class.py();
     let module = intern!(py, "tensorflow.python.framework.ops");
     let own = loaded_class(module, intern!(py, "EagerTensor"))?;
     Ok(own.is_some_and(|own| own.is(class)))
@@ -34,32 +35,29 @@ pub(crate) fn is_eager_class(class: &Bound<'_, PyType>) -> PyResult<bool> {
 /// `BufferError` for one with a dtype that DLPack lacks.
 #[inline(always)]
 pub(crate) fn check(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    if is_loaded(intern!(x.py(), "tensorflow"))? {
-        of_loaded(x)
-    } else {
+    if is_foreign(x.py(), x.get_type_ptr()) {
         Ok(false)
+    } else {
+        of_loaded(x)
     }
 }
 
 /// Whether objects of `class` certainly are not tensors of TensorFlow, loaded or not: they lack what all of these have, and
 /// do not claim to be of another class.
 #[inline(always)]
-pub(crate) fn is_foreign(class: &Bound<'_, PyType>) -> bool {
-    lacks_graph(class) && reports_its_class(class)
+pub(crate) fn is_foreign(py: Python<'_>, class: *mut PyTypeObject) -> bool {
+    lacks_graph(py, class) && reports_its_class(py, class)
 }
 
 /// To ask CPython's cache for an attribute takes less than to find a module.
 #[inline(always)]
-fn lacks_graph(class: &Bound<'_, PyType>) -> bool {
-    is_in_type(class.as_type_ptr(), intern!(class.py(), "graph")) == Some(false)
+fn lacks_graph(py: Python<'_>, class: *mut PyTypeObject) -> bool {
+    is_in_type(class, intern!(py, "graph")) == Some(false)
 }
 
 #[cold]
 #[inline(never)]
 fn of_loaded(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    if is_foreign(&x.get_type()) {
-        return Ok(false);
-    }
     let py = x.py();
     let tensor = loaded_class(intern!(py, "tensorflow"), intern!(py, "Tensor"))?;
     if !tensor.is_some_and(|tensor| x.is_instance(&tensor).unwrap_or(false)) {

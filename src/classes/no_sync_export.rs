@@ -58,13 +58,14 @@ fn uncached<'a>(room: &'a mut Option<Way>, x: &Bound<'_, PyAny>) -> PyResult<&'a
     Python::attach(|_| cache::way_in(room, x))
 }
 
-/// As [`managed_tensor`], if `x` has a table, a native reader or, where that may come `first`, a plain `__dlpack__`;
-/// else `None`. The caller is attached through PyO3.
+/// As [`managed_tensor`], if `x` has a table, a native reader or, where that may come `first`, a plain `__dlpack__`, of
+/// which the caller may want a snapshot; else `None`. The caller is attached through PyO3.
 #[inline(always)]
 pub(crate) fn fast_export(
     x: &Bound<'_, PyAny>,
     stream: StreamOf<'_>,
     first: CapsuleFirst,
+    as_snapshot: bool,
 ) -> PyResult<Option<FastExport>> {
     let mut room = None;
     match cache::way_in(&mut room, x)? {
@@ -72,7 +73,7 @@ pub(crate) fn fast_export(
         Way::Table(table, Some(kind)) if kind.is_plain() => {
             Ok(table::on_cpu(x, table, kind)?.map(FastExport::Snapshot))
         }
-        way => fast_export_by_way(x, way, stream, first),
+        way => fast_export_by_way(x, way, stream, first, as_snapshot),
     }
 }
 
@@ -83,8 +84,20 @@ fn fast_export_by_way(
     way: &Way,
     stream: StreamOf<'_>,
     first: CapsuleFirst,
+    as_snapshot: bool,
 ) -> PyResult<Option<FastExport>> {
     let whose = match way {
+        // Checked once, by the snapshot.
+        Way::Table(table, None) if as_snapshot => {
+            return Ok(match table.export(x) {
+                Ok(managed) => Some(Snapshot::of(managed)?)
+                    .filter(|snapshot| !stream::has_streams(snapshot.meta().device))
+                    .map(FastExport::Snapshot),
+                // The table may describe less than the protocol does (R147).
+                Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => None,
+                Err(error) => return Err(error),
+            });
+        }
         Way::Table(..) | Way::Numpy => {
             let (managed, _) = by_way(x, way, stream)?;
             return Ok(Some(FastExport::Managed(managed)));
@@ -100,7 +113,8 @@ fn fast_export_by_way(
     if first == CapsuleFirst::Never || (matches!(way, Way::Undecided) && forwarded(x)?.is_some()) {
         return Ok(None);
     }
-    protocol::fast_export(x, whose, first).map_err(|error| torch::explain(whose.torch(), x, error))
+    protocol::fast_export(x, whose, first, as_snapshot)
+        .map_err(|error| torch::explain(whose.torch(), x, error))
 }
 
 /// As [`managed_tensor`], for dlx itself: a snapshot also records what an unversioned tensor cannot say. The caller is

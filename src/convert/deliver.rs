@@ -12,7 +12,7 @@
 //!               if READ_ONLY without elements: clear the flag
 //!               result = importer(tensor)
 //!               if refused and MAYBE_READ_ONLY: result = importer(tensor with READ_ONLY), a versioned capsule
-//!               if refused and (READ_ONLY or not row-major), or the result forgot READ_ONLY:
+//!               if refused and (READ_ONLY or not row-major), or the result forgot READ_ONLY and is no copy:
 //!                   result = importer(compact copy)
 //!               refuse a result of another dtype
 //!
@@ -30,8 +30,8 @@ use pyo3::prelude::*;
 use crate::abi::*;
 use crate::adapters::numpy;
 use crate::convert::importer::Importer;
-use crate::convert::result::{Given, is_readonly, is_refusal};
-use crate::convert::source::{Input, Options};
+use crate::convert::result::{Given, is_protected, is_readonly, is_refusal};
+use crate::convert::source::{Input, Options, Taker};
 use crate::convert::target::Target;
 use crate::copy::by_driver::{self, On};
 use crate::cpython::call::{call_method_with, call_with};
@@ -48,7 +48,7 @@ use crate::types::{device, layout};
 /// Converts to a `numpy.ndarray` whose base holds the tensor.
 pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Options) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
-    let tensor = match Input::of(x, asked, |device| stream::current(py, device), true)? {
+    let tensor = match Input::of(x, asked, |device| stream::current(py, device), Taker::Numpy)? {
         Input::Managed(managed) => {
             let (tensor, flags, dimensions) = parts(&managed)?;
             let array = if device::is_readable(tensor.device) {
@@ -270,7 +270,7 @@ pub(super) fn to_function<'py>(
     }
     let why = match &made {
         // Ask each result: how a library imports one tensor says nothing about the next.
-        Ok(made) if readonly && !is_readonly(importer.look(made).as_ref().unwrap_or(made))? => {
+        Ok(made) if readonly && !is_protected(made, &snapshot, importer)? => {
             Some(Cow::Borrowed(FORGETS))
         }
         Err(error) if is_refusal(py, error) && (readonly || !snapshot.is_row_major()) => {

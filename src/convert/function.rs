@@ -11,7 +11,7 @@ use crate::api::fast::of_two::OfTwo;
 use crate::api::from_dlpack::is_tensor;
 use crate::classes::mixin;
 use crate::convert::deliver;
-use crate::convert::source::{Input, Options};
+use crate::convert::source::{Input, Options, Taker};
 use crate::convert::target::{Target, Via};
 use crate::copy::request::Request;
 use crate::cpython::call::{attribute, call, call_method_with};
@@ -204,14 +204,19 @@ fn make<'py>(
             {
                 return Ok(made);
             }
-            let source = Input::of(x, asked, |device| table.stream_of(py, device), false)?;
+            let source = Input::of(x, asked, |device| table.stream_of(py, device), Taker::Table)?;
             deliver::to_table(source, target, table, asked, py)
         }
         Via::Function(found) => {
             let fast = asked.is_nothing().then(|| numpy::fast_if_array(x));
             let source = match fast.flatten() {
                 Some(snapshot) => Input::holding(py, snapshot, true)?,
-                None => Input::of(x, asked, |device| stream::current(py, device), false)?,
+                None => Input::of(
+                    x,
+                    asked,
+                    |device| stream::current(py, device),
+                    Taker::Function,
+                )?,
             };
             deliver::to_function(source, target, found, asked)
         }

@@ -31,7 +31,8 @@ enum Look {
     Whole,
     /// By an import of what this function returns in less time.
     Part(Py<PyAny>),
-    /// By an import, once for each dtype: nothing but the dtype of a tensor decides which one is made.
+    /// By an import, once for each dtype: nothing but the dtype of a tensor decides which one is made. What the library
+    /// exports is the memory of its arrays, never a copy.
     Once(Py<Kept>),
 }
 
@@ -215,8 +216,16 @@ impl Importer {
 
     /// Whether a cached one may still be used.
     fn holds(&self, py: Python<'_>) -> PyResult<bool> {
-        let now = || attribute(self.namespace(py), intern!(py, "from_dlpack"));
-        Ok(self.lasts == Some(true) || now()?.is_some_and(|now| now.is(&self.function)))
+        if self.lasts == Some(true) {
+            return Ok(true);
+        }
+        let (namespace, name) = (self.namespace(py), intern!(py, "from_dlpack"));
+        let now = match namespace.cast_exact::<PyModule>() {
+            // What a plain module has in its dict is its attribute.
+            Ok(module) => module.dict().get_item(name)?,
+            Err(_) => attribute(namespace, name)?,
+        };
+        Ok(now.is_some_and(|now| now.is(&self.function)))
     }
 
     pub(crate) fn function<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
@@ -234,6 +243,11 @@ impl Importer {
             Look::Once(kept) => Some(kept.get().since_now()),
             _ => None,
         }
+    }
+
+    /// Whether an import of a result shows the memory of the result itself.
+    pub(super) fn shows_memory(&self) -> bool {
+        matches!(self.look, Look::Once(_))
     }
 
     /// The memory of `made`, if there is a shorter look at it than by its own protocols.

@@ -17,6 +17,7 @@ use crate::convert::target::Target;
 use crate::copy::request::Request;
 use crate::cpython::call::attribute;
 use crate::import::ladder::from_dlpack;
+use crate::tensor::bytes::are_apart;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::dtype::{self, DType};
 use crate::types::error::{caused, copy_refused, copy_refused_type, first_line, is_urgent};
@@ -160,6 +161,22 @@ fn seen(made: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
 pub(super) fn is_readonly(made: &Bound<'_, PyAny>) -> PyResult<bool> {
     match seen(made) {
         Ok(snapshot) => Ok(snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY)),
+        Err(error) if is_urgent(made.py(), &error) => Err(error),
+        Err(_) => Ok(false),
+    }
+}
+
+/// Whether nothing that is written to the result reaches `source`: it reports itself read-only, or the importer shows
+/// that its memory is elsewhere.
+pub(super) fn is_protected(
+    made: &Bound<'_, PyAny>,
+    source: &Snapshot,
+    importer: &Importer,
+) -> PyResult<bool> {
+    let look = importer.look(made);
+    match seen(look.as_ref().unwrap_or(made)) {
+        Ok(result) if result.has(DLPACK_FLAG_BITMASK_READ_ONLY) => Ok(true),
+        Ok(result) => Ok(importer.shows_memory() && are_apart(&result, source)?),
         Err(error) if is_urgent(made.py(), &error) => Err(error),
         Err(_) => Ok(false),
     }

@@ -61,6 +61,16 @@ impl Options {
     }
 }
 
+/// Who takes the tensor.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Taker {
+    /// NumPy, which takes only CPU memory, so that no stream matters.
+    Numpy,
+    Table,
+    /// An importer, which is given a `dlx.Tensor`.
+    Function,
+}
+
 /// A tensor to convert.
 pub(super) enum Input<'py> {
     /// On the CPU, as the producer's own library exports it.
@@ -73,13 +83,12 @@ pub(super) enum Input<'py> {
 }
 
 impl<'py> Input<'py> {
-    /// Imports `x`, ordered for the stream that `stream_of` gives for its device. With `any_stream` the target takes
-    /// only CPU memory, so that no stream matters.
+    /// Imports `x`, ordered for the stream that `stream_of` gives for its device.
     pub(super) fn of(
         x: &Bound<'py, PyAny>,
         asked: &Options,
         stream_of: impl Fn(DLDevice) -> PyResult<i64>,
-        any_stream: bool,
+        taker: Taker,
     ) -> PyResult<Self> {
         let asks_nothing = asked.device.is_none() && asked.copy != Some(true);
         if asks_nothing && let Some(tensor) = Tensor::of(x) {
@@ -88,13 +97,13 @@ impl<'py> Input<'py> {
             return Ok(Self::Tensor { tensor, fresh });
         }
         let direct = if asks_nothing {
-            let first = match (any_stream, asked.copy) {
-                (true, _) => CapsuleFirst::Always,
-                (false, None) => CapsuleFirst::Usually,
+            let first = match (taker, asked.copy) {
+                (Taker::Numpy, _) => CapsuleFirst::Always,
+                (_, None) => CapsuleFirst::Usually,
                 // A producer that copies has to be told.
-                (false, Some(_)) => CapsuleFirst::Never,
+                (_, Some(_)) => CapsuleFirst::Never,
             };
-            no_sync_export::fast_export(x, &stream_of, first)?
+            no_sync_export::fast_export(x, &stream_of, first, taker == Taker::Function)?
         } else {
             None
         };

@@ -15,7 +15,7 @@ use crate::adapters::numpy;
 use crate::api::from_dlpack::is_tensor;
 use crate::convert::importer::Found;
 use crate::convert::namespace::{array_type, is_namespace};
-use crate::cpython::lookup::{is_immutable, is_subtype};
+use crate::cpython::lookup::{is_asked_by_type, is_immutable, is_subtype};
 use crate::cpython::modules::loaded_class;
 use crate::cpython::type_map::TypeMap;
 use crate::exchange::Table;
@@ -109,8 +109,15 @@ impl<'py> Target<'py> {
     }
 
     /// Whether `made` is an instance of the class.
+    #[inline(always)]
     pub(crate) fn is_class_of(&self, made: &Bound<'_, PyAny>) -> PyResult<bool> {
-        Ok(is_subtype(made.get_type_ptr(), &self.class) || made.is_instance(&self.class)?)
+        Ok(is_subtype(made.get_type_ptr(), &self.class) || self.is_said_to_be_of(made)?)
+    }
+
+    /// What `isinstance` says of an object whose type is no subclass.
+    #[inline(never)]
+    fn is_said_to_be_of(&self, made: &Bound<'_, PyAny>) -> PyResult<bool> {
+        Ok(!is_asked_by_type(made, &self.class) && made.is_instance(&self.class)?)
     }
 
     /// Refuses a result that is not an instance: a table inherited by a subclass makes instances of its base.

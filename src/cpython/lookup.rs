@@ -62,23 +62,42 @@ pub(crate) fn looks_up_by_type(class: &Bound<'_, PyType>) -> PyResult<bool> {
 
 /// Whether objects of `class` certainly report it as their `__class__`, which `isinstance` asks after the type.
 #[inline(always)]
-pub(crate) fn reports_its_class(class: &Bound<'_, PyType>) -> bool {
-    let (root, name) = (
-        &raw mut ffi::PyBaseObject_Type,
-        intern!(class.py(), "__class__"),
-    );
-    let class = class.as_type_ptr();
-    looks_alike(class, root) && found(class, name).is_some_and(|own| Some(own) == found(root, name))
+pub(crate) fn reports_its_class(py: Python<'_>, class: *mut ffi::PyTypeObject) -> bool {
+    /// How `object` looks up attributes, and its `__class__`: neither changes.
+    static ROOT: OnceLock<(usize, usize)> = OnceLock::new();
+    let name = intern!(py, "__class__");
+    // 0 without CPython's function, and for no type else.
+    let of = |class| {
+        (
+            getattro(class),
+            found(class, name).map_or(0, |own| own.addr()),
+        )
+    };
+    let root = ROOT.get_or_init(|| of(&raw mut ffi::PyBaseObject_Type));
+    root.1 != 0 && of(class) == *root
+}
+
+/// Whether `isinstance(x, class)` is certainly what [`is_subtype`] says of the type of `x`: neither the metaclass nor
+/// `x` answers it in another way.
+#[inline(always)]
+pub(crate) fn is_asked_by_type(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> bool {
+    let (meta, root) = (class.get_type_ptr(), &raw mut ffi::PyType_Type);
+    let name = intern!(class.py(), "__instancecheck__");
+    let is_usual = || found(meta, name).is_some_and(|own| Some(own) == found(root, name));
+    (meta == root || is_usual()) && reports_its_class(x.py(), x.get_type_ptr())
 }
 
 /// Whether both types' instances look up attributes with the same function.
 #[cold]
 fn looks_alike(one: *mut ffi::PyTypeObject, other: *mut ffi::PyTypeObject) -> bool {
+    getattro(one) == getattro(other)
+}
+
+/// The address of the function that looks up attributes of instances.
+#[inline(always)]
+fn getattro(class: *mut ffi::PyTypeObject) -> usize {
     // SAFETY: a live type; the slot is a function pointer that is only compared.
-    let one = unsafe { ffi::PyType_GetSlot(one, ffi::Py_tp_getattro) };
-    // SAFETY: as above.
-    let other = unsafe { ffi::PyType_GetSlot(other, ffi::Py_tp_getattro) };
-    one == other
+    unsafe { ffi::PyType_GetSlot(class, ffi::Py_tp_getattro) }.addr()
 }
 
 /// Whether `class` is `base` or a subclass, ignoring metaclasses.

@@ -110,7 +110,8 @@ fn names_no_other(class: &Bound<'_, PyType>) -> PyResult<Option<Whose>> {
     {
         return Ok(None);
     }
-    let is_checked = !tensorflow::is_foreign(class) || !pyarrow::is_foreign(class)?;
+    let is_checked =
+        !tensorflow::is_foreign(class.py(), class.as_type_ptr()) || !pyarrow::is_foreign(class)?;
     Ok(Some(if is_checked {
         Whose::Unknown
     } else {

@@ -32,6 +32,23 @@ pub(crate) fn span(snapshot: &Snapshot) -> Result<(usize, i64), Error> {
     Ok((start_address, (end - start) as i64))
 }
 
+/// Whether both are on the CPU, and no byte is in the span of both.
+pub(crate) fn are_apart(one: &Snapshot, other: &Snapshot) -> Result<bool, Error> {
+    if [one, other]
+        .iter()
+        .any(|each| each.meta().device != device::CPU)
+    {
+        return Ok(false);
+    }
+    let (one, other) = (span(one)?, span(other)?);
+    let ends_before = |(start, length): (usize, i64), (next, _)| {
+        start
+            .checked_add_signed(length as isize)
+            .is_some_and(|end| end <= next)
+    };
+    Ok(ends_before(one, other) || ends_before(other, one))
+}
+
 /// The bytes of [`span`] as a tensor of uint8, if each belongs to an element.
 ///
 /// # Errors
@@ -103,4 +120,46 @@ pub(crate) fn place(
         start: (first + start) as i64,
         length: (end - start) as i64,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ptr::without_provenance_mut;
+
+    use super::*;
+    use crate::abi::{DLDevice, kDLCUDA, kDLUInt};
+    use crate::tensor::snapshot::Source;
+    use crate::types::dtype::scalar;
+
+    /// Elements of four bytes, the first of them at `address`.
+    fn at(address: usize, extent: i64, stride: i64) -> Snapshot {
+        let data = without_provenance_mut(address);
+        let meta = Meta::on_cpu(data, scalar(kDLUInt, 32), 0);
+        Snapshot::unchecked(meta, Source::Static, 1, |_| (extent, stride))
+    }
+
+    #[test]
+    fn tensors_are_apart_if_no_byte_is_in_both_spans() -> Result<(), Error> {
+        let one = at(1000, 4, 1);
+        for (other, expected) in [
+            (at(1016, 4, 1), true),
+            (at(1015, 4, 1), false),
+            (at(984, 4, 1), true),
+            (at(985, 4, 1), false),
+            (at(1004, 1, 1), false),
+            // Backwards, and with gaps in which the other lies.
+            (at(1028, 4, -1), true),
+            (at(1028, 5, -1), false),
+            (at(900, 2, 1000), false),
+        ] {
+            assert_eq!(are_apart(&one, &other)?, expected);
+            assert_eq!(are_apart(&other, &one)?, expected);
+        }
+        let elsewhere = at(2000, 4, 1).on(DLDevice {
+            device_type: kDLCUDA,
+            device_id: 0,
+        })?;
+        assert!(!are_apart(&one, &elsewhere)?);
+        Ok(())
+    }
 }

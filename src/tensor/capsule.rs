@@ -14,7 +14,7 @@ use crate::cpython::boundary::{guard, unraisable};
 use crate::cpython::interpreter::quietly;
 use crate::stream::usage::StreamUsage;
 use crate::stream::{Stream, Wanted, has_streams, no_streams, wanted};
-use crate::tensor::managed::{MAYBE_READ_ONLY, Managed, ManagedTensor};
+use crate::tensor::managed::{MAYBE_READ_ONLY, Managed, ManagedTensor, ManagedVersioned};
 use crate::tensor::snapshot::{Snapshot, Source};
 
 /// A managed struct and the names of its capsules.
@@ -168,15 +168,23 @@ pub(crate) fn import(
     with_critical_section(capsule, || {
         // SAFETY: `Bound` proves attachment and a live object.
         let versioned = unsafe { pointer(capsule.as_ptr(), DLManagedTensorVersioned::NAME) };
-        if let Some(tensor) = versioned {
-            return consume::<DLManagedTensorVersioned>(capsule, tensor, usage);
+        match versioned {
+            Some(tensor) => consume::<DLManagedTensorVersioned>(capsule, tensor, usage),
+            None => import_unversioned(capsule, usage),
         }
-        // SAFETY: as above.
-        if let Some(tensor) = unsafe { pointer(capsule.as_ptr(), DLManagedTensor::NAME) } {
-            return consume::<DLManagedTensor>(capsule, tensor, usage);
-        }
-        Err(refuse(capsule))
     })
+}
+
+/// As [`import`], in its critical section, for a capsule that is not a versioned one.
+fn import_unversioned(
+    capsule: &Bound<'_, PyCapsule>,
+    usage: Option<StreamUsage>,
+) -> PyResult<Snapshot> {
+    // SAFETY: `Bound` proves attachment and a live object.
+    match unsafe { pointer(capsule.as_ptr(), DLManagedTensor::NAME) } {
+        Some(tensor) => consume::<DLManagedTensor>(capsule, tensor, usage),
+        None => Err(refuse(capsule)),
+    }
 }
 
 /// Consumes a capsule that has the unused name of `M` and points to `tensor`.
@@ -204,16 +212,27 @@ where
     }
 }
 
-/// The tensor of a capsule that has the unused name of `M`. The capsule is consumed, whatever becomes of the tensor;
-/// only one of several threads gets it (S25).
-pub(crate) fn take<M: CapsuleNames>(capsule: &Bound<'_, PyCapsule>) -> Option<Managed<M>> {
+/// What a capsule held.
+pub(crate) enum Taken {
+    /// As the producer made it, and not read yet.
+    Versioned(ManagedVersioned),
+    Unversioned(Snapshot),
+}
+
+/// As [`import`], for an unversioned tensor; a versioned one is taken out, whatever becomes of it.
+#[inline(always)]
+pub(crate) fn take(capsule: &Bound<'_, PyCapsule>) -> PyResult<Taken> {
     with_critical_section(capsule, || {
         // SAFETY: `Bound` proves attachment and a live object.
-        let tensor = unsafe { pointer(capsule.as_ptr(), M::NAME) }?;
+        let versioned = unsafe { pointer(capsule.as_ptr(), DLManagedTensorVersioned::NAME) };
+        let Some(tensor) = versioned else {
+            return import_unversioned(capsule, None).map(Taken::Unversioned);
+        };
+        let used = DLManagedTensorVersioned::USED;
         // SAFETY: a live capsule and a static name (R2); renaming a valid capsule succeeds.
-        unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), M::USED.as_ptr()) };
+        unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), used.as_ptr()) };
         // SAFETY: the capsule owned the tensor and has just released it, to this thread only (R7, S25).
-        Some(unsafe { Managed::from_raw(tensor) })
+        Ok(Taken::Versioned(unsafe { Managed::from_raw(tensor) }))
     })
 }
 

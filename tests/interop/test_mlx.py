@@ -1,9 +1,11 @@
-"""`dlx.pickling.dumps`: arrays of MLX inside any object."""
+"""Arrays of MLX: it copies what it imports; `dlx.pickling.dumps` of any object."""
 
 from __future__ import annotations
 
 import pickle
 
+import dlx
+import numpy as np
 import pytest
 from dlx.pickling import dumps
 
@@ -26,3 +28,52 @@ def test_strides_of_mlx_become_compact() -> None:
     """docs/sharing.md, Other libraries: it takes none."""
     for x in mx.arange(6).reshape(2, 3).T[::-1], mx.broadcast_to(mx.arange(2), (3, 2)):
         assert mx.array_equal(pickle.loads(dumps(x)), x)
+
+
+def test_read_only_memory_is_imported_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """R42: what MLX makes is a copy, so nothing writes to the array through it."""
+    a = np.arange(6.0, dtype="float32").reshape(2, 3)
+    a.flags.writeable = False
+    calls = []
+
+    def counting(x: object) -> object:
+        calls.append(x)
+        return own(x)
+
+    own = mx.from_dlpack
+    monkeypatch.setattr(mx, "from_dlpack", counting)
+    made = dlx.convert(a, mx.array)
+    assert len(calls) == 1
+    assert made.tolist() == a.tolist()
+    assert dlx.from_dlpack(made).data_ptr != a.ctypes.data
+
+
+def test_a_result_that_shares_read_only_memory_is_no_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """R42: MLX is asked for each result; an importer that shares is given a copy."""
+    a = np.arange(6.0, dtype="float32")
+    a.flags.writeable = False
+    shared = mx.array(a)
+    there = dlx.from_dlpack(shared).data_ptr
+    given = []
+
+    def sharing(x: dlx.Tensor) -> object:
+        given.append(x.data_ptr)
+        return shared if x.data_ptr == there else mx.array(np.asarray(x))
+
+    monkeypatch.setattr(mx, "from_dlpack", sharing)
+    source = dlx.from_dlpack(shared, copy=None)
+    view = dlx.from_pointer(there, (6,), "float32", readonly=True, owner=source)
+    made = dlx.convert(view, mx.array)
+    assert len(given) == 2
+    assert given[0] == there != given[1]
+    assert made.tolist() == a.tolist()
+
+
+def test_read_only_memory_without_a_copy_is_refused() -> None:
+    """R42: what MLX makes of it is one."""
+    a = np.arange(6.0, dtype="float32")
+    a.flags.writeable = False
+    with pytest.raises(dlx.CopyRefused, match="makes a copy of the tensor"):
+        dlx.convert(a, mx.array, copy=False)

@@ -19,9 +19,10 @@ use crate::abi::*;
 use crate::cpython::call::has;
 use crate::cpython::fork::Lock;
 use crate::cpython::lookup::is_in_type;
+use crate::tensor::capsule::{self, Taken};
+use crate::tensor::checked;
 use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::snapshot::Snapshot;
-use crate::tensor::{capsule, checked};
 use crate::types::device;
 
 /// Per live type, by address: how many of its tensors were on the CPU, up to [`SETTLED`], or [`ELSEWHERE`]. The count
@@ -149,11 +150,12 @@ fn place(x: &Bound<'_, PyAny>) -> (usize, usize) {
     (hash % PLACES, address)
 }
 
-/// The tensor of a capsule.
+/// The tensor of an export.
 pub(crate) enum FastExport {
     /// A versioned tensor, as the producer wrote it or rewritten by dlx.
     Managed(ManagedVersioned),
-    /// An unversioned tensor, which has no flags: only a snapshot can record what it cannot say.
+    /// Where the caller wants one, and of an unversioned tensor, which has no flags: only a snapshot can record what it
+    /// cannot say.
     Snapshot(Snapshot),
 }
 
@@ -176,6 +178,7 @@ pub(crate) fn fast_export(
     x: &Bound<'_, PyAny>,
     whose: &Whose,
     first: CapsuleFirst,
+    as_snapshot: bool,
 ) -> PyResult<Option<FastExport>> {
     let is_guess = match first {
         CapsuleFirst::Always => false,
@@ -191,7 +194,12 @@ pub(crate) fn fast_export(
         Err(error) if is_guess && error.is_instance_of::<PyException>(x.py()) => return Ok(None),
         Err(error) => return super::unless_absent(x, error),
     };
-    let (export, device) = match of_capsule(x, whose, may_be_arrow, &capsule) {
+    let found = if as_snapshot {
+        snapshot_of_capsule(x, may_be_arrow, &capsule)
+    } else {
+        of_capsule(x, whose, may_be_arrow, &capsule)
+    };
+    let (export, device) = match found {
         Ok(found) => found,
         Err(error) if is_guess => return refused(x, error),
         Err(error) => return Err(error),
@@ -203,6 +211,27 @@ pub(crate) fn fast_export(
     Ok(None)
 }
 
+/// As [`of_capsule`], as a snapshot.
+#[inline(never)]
+fn snapshot_of_capsule(
+    x: &Bound<'_, PyAny>,
+    may_be_arrow: bool,
+    capsule: &Bound<'_, PyCapsule>,
+) -> PyResult<(FastExport, DLDevice)> {
+    of_snapshot(x, may_be_arrow, capsule::import(capsule, None)?)
+}
+
+#[inline(always)]
+fn of_snapshot(
+    x: &Bound<'_, PyAny>,
+    may_be_arrow: bool,
+    snapshot: Snapshot,
+) -> PyResult<(FastExport, DLDevice)> {
+    let snapshot = protected(x, may_be_arrow, snapshot)?;
+    let device = snapshot.meta().device;
+    Ok((FastExport::Snapshot(snapshot), device))
+}
+
 /// The tensor of a capsule that `x` has exported, and its device.
 #[inline(always)]
 fn of_capsule(
@@ -211,10 +240,9 @@ fn of_capsule(
     may_be_arrow: bool,
     capsule: &Bound<'_, PyCapsule>,
 ) -> PyResult<(FastExport, DLDevice)> {
-    let Some(managed) = capsule::take(capsule) else {
-        let snapshot = protected(x, may_be_arrow, capsule::import(capsule, None)?)?;
-        let device = snapshot.meta().device;
-        return Ok((FastExport::Snapshot(snapshot), device));
+    let managed = match capsule::take(capsule)? {
+        Taken::Versioned(managed) => managed,
+        Taken::Unversioned(snapshot) => return of_snapshot(x, may_be_arrow, snapshot),
     };
     let managed = match checked::of_managed(&managed)? {
         (_, true) => managed,
