@@ -12,6 +12,8 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
+from support.dlpack_abi import DLPACK_FLAG_BITMASK_IS_COPIED
+from support.fake_producers import Producer
 from support.fake_table import table_class
 from support.optional_libraries import requires
 
@@ -299,3 +301,11 @@ def test_a_metaclass_that_answers_for_the_target_is_asked() -> None:
     assert type(dlx.convert(x, to)) is to
     x.belongs = True
     assert dlx.convert(x, to) is x
+
+
+@pytest.mark.parametrize("make", [Producer, table_class()])
+def test_a_producer_that_copied_did_not_share(make: Any) -> None:
+    """R37: `copy=False` refuses its tensor, whoever is to import it."""
+    for to in (make_importing(), np.ndarray):
+        with pytest.raises(dlx.CopyRefused, match="copy"):
+            dlx.convert(make(flags=DLPACK_FLAG_BITMASK_IS_COPIED), to, copy=False)
