@@ -13,14 +13,14 @@ import dlx
 import numpy as np
 import pytest
 from support.dlpack_abi import DLPACK_FLAG_BITMASK_IS_COPIED
-from support.fake_producers import Producer
-from support.fake_table import table_class
+from support.fake_producers import Producer, c_function
+from support.fake_table import BY_PROTOCOL, FROM_PY, table_class
 from support.optional_libraries import requires
 
 A = np.arange(3.0)
 
 
-def make_importing(number: int = 0) -> Any:
+def make_importing(number: int = 0, dtype: str = "float64") -> Any:
     """A class with an importer of its own."""
 
     def from_dlpack(cls: Any, x: Any) -> Any:
@@ -38,7 +38,7 @@ def make_importing(number: int = 0) -> Any:
         "from_dlpack": classmethod(from_dlpack),
         "__dlpack__": __dlpack__,
         "__dlpack_device__": __dlpack_device__,
-        "dtype": "float64",
+        "dtype": dtype,
         "ballast": bytes(100_000),
     }
     return type("Importing", (), body)
@@ -309,3 +309,18 @@ def test_a_producer_that_copied_did_not_share(make: Any) -> None:
     for to in (make_importing(), np.ndarray):
         with pytest.raises(dlx.CopyRefused, match="copy"):
             dlx.convert(make(flags=DLPACK_FLAG_BITMASK_IS_COPIED), to, copy=False)
+
+
+def test_what_a_table_refuses_is_asked_of_the_protocol_for_an_importer() -> None:
+    """R147: the table may describe less than `__dlpack__` does."""
+    producer = table_class(**{FROM_PY: c_function("fail_with_buffer_error")})()
+    made = dlx.convert(producer, make_importing(dtype="float32"))
+    assert np.array_equal(made.data, np.arange(6.0).reshape(2, 3))
+    assert producer.called == BY_PROTOCOL
+
+
+def test_another_failure_of_a_table_passes_an_importer_by() -> None:
+    """R60: what the producer raises."""
+    producer = table_class(**{FROM_PY: c_function("fail_with_value_error")})()
+    with pytest.raises(ValueError, match=r"^fake value error$"):
+        dlx.convert(producer, make_importing())
