@@ -15,6 +15,7 @@ import pytest
 from support.dlpack_abi import (
     DLPACK_FLAG_BITMASK_IS_COPIED,
     DLManagedTensorVersioned,
+    capsule_destructor,
     capsule_name,
     capsule_name_address,
     set_capsule_name,
@@ -155,6 +156,28 @@ def test_a_capsule_without_a_name_is_refused() -> None:
     set_name(("PyCapsule_SetName", ctypes.pythonapi))(capsule, None)
     with pytest.raises(BufferError, match="no name"):
         dlx.from_dlpack(capsule)
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+@pytest.mark.parametrize(
+    "take", [dlx.from_dlpack, lambda x: dlx.convert(x, np.ndarray)]
+)
+def test_a_consumed_capsule_has_no_destructor(take: Any, versioned: bool) -> None:
+    """R4, R7: it has nothing left to do, and may be slow: Warp's is in Python."""
+
+    class Keeping(Producer):
+        def __dlpack__(self, **keywords: Any) -> Any:
+            self.given = super().__dlpack__(**keywords)
+            return self.given
+
+    producer = Keeping(versioned=versioned)
+    tensor = take(producer)
+    name = b"used_dltensor_versioned" if versioned else b"used_dltensor"
+    assert capsule_name(producer.given) == name
+    assert capsule_destructor(producer.given) is None
+    assert producer.deleted == 0
+    del tensor
+    assert producer.deleted == 1
 
 
 @malformed

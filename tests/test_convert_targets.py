@@ -311,9 +311,15 @@ def test_a_producer_that_copied_did_not_share(make: Any) -> None:
             dlx.convert(make(flags=DLPACK_FLAG_BITMASK_IS_COPIED), to, copy=False)
 
 
+def failing(function: str) -> Any:
+    """Make a producer whose table's export is this function of `fake_table.c`."""
+    entries: dict[str, Any] = {FROM_PY: c_function(function)}
+    return table_class(**entries)()
+
+
 def test_what_a_table_refuses_is_asked_of_the_protocol_for_an_importer() -> None:
     """R147: the table may describe less than `__dlpack__` does."""
-    producer = table_class(**{FROM_PY: c_function("fail_with_buffer_error")})()
+    producer = failing("fail_with_buffer_error")
     made = dlx.convert(producer, make_importing(dtype="float32"))
     assert np.array_equal(made.data, np.arange(6.0).reshape(2, 3))
     assert producer.called == BY_PROTOCOL
@@ -321,6 +327,6 @@ def test_what_a_table_refuses_is_asked_of_the_protocol_for_an_importer() -> None
 
 def test_another_failure_of_a_table_passes_an_importer_by() -> None:
     """R60: what the producer raises."""
-    producer = table_class(**{FROM_PY: c_function("fail_with_value_error")})()
+    producer = failing("fail_with_value_error")
     with pytest.raises(ValueError, match=r"^fake value error$"):
         dlx.convert(producer, make_importing())

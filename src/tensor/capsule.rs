@@ -201,8 +201,7 @@ where
     let managed = unsafe { Managed::from_raw(tensor) };
     match Snapshot::import(managed, usage) {
         Ok(snapshot) => {
-            // SAFETY: a live capsule and a static name (R2); renaming a valid capsule succeeds.
-            unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), M::USED.as_ptr()) };
+            mark_used::<M>(capsule);
             Ok(snapshot)
         }
         Err((error, managed)) => {
@@ -210,6 +209,16 @@ where
             Err(error.into())
         }
     }
+}
+
+/// Marks a capsule as consumed. Its destructor has nothing left to do (R4) and is removed, as tvm-ffi and nanobind do:
+/// Warp's is written in Python.
+#[inline(always)]
+fn mark_used<M: CapsuleNames>(capsule: &Bound<'_, PyCapsule>) {
+    // SAFETY: a live capsule and a static name (R2); renaming a valid capsule succeeds.
+    unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), M::USED.as_ptr()) };
+    // SAFETY: a live capsule, which owns nothing any more.
+    unsafe { ffi::PyCapsule_SetDestructor(capsule.as_ptr(), None) };
 }
 
 /// What a capsule held.
@@ -228,9 +237,7 @@ pub(crate) fn take(capsule: &Bound<'_, PyCapsule>) -> PyResult<Taken> {
         let Some(tensor) = versioned else {
             return import_unversioned(capsule, None).map(Taken::Unversioned);
         };
-        let used = DLManagedTensorVersioned::USED;
-        // SAFETY: a live capsule and a static name (R2); renaming a valid capsule succeeds.
-        unsafe { ffi::PyCapsule_SetName(capsule.as_ptr(), used.as_ptr()) };
+        mark_used::<DLManagedTensorVersioned>(capsule);
         // SAFETY: the capsule owned the tensor and has just released it, to this thread only (R7, S25).
         Ok(Taken::Versioned(unsafe { Managed::from_raw(tensor) }))
     })
