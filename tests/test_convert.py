@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from numpy.typing import NDArray
-from support.dlpack_abi import exported
+from support.dlpack_abi import DLPACK_FLAG_BITMASK_IS_COPIED, exported
 from support.dlx_producers import ByMethod, Stored
 from support.fake_producers import Producer
-from support.fake_table import BY_TABLE, table_class
+from support.fake_table import BY_TABLE, table_class, without_protocol
 from support.optional_libraries import requires
 
 Array = NDArray[Any]
@@ -102,6 +102,25 @@ def test_copy_false_shares_the_memory(to: Callable[[], Any]) -> None:
     """R58: the result is at the address of the array."""
     array = aligned()
     assert address(dlx.convert(array, to(), copy=False)) == array.ctypes.data
+
+
+@pytest.mark.parametrize(
+    "make",
+    [Producer, table_class(), without_protocol()],
+    ids=["methods", "both", "table"],
+)
+@pytest.mark.parametrize("to", TARGETS.values(), ids=TARGETS)
+def test_copy_false_refuses_a_copy_that_the_producer_made(
+    to: Callable[[], Any], make: Callable[..., Any]
+) -> None:
+    """R58, R37: the flag IS_COPIED tells, whoever takes the tensor."""
+    target = to()
+    for _ in range(20):  # some are asked in another way once they are known
+        dlx.from_dlpack(make())
+    producer = make(flags=DLPACK_FLAG_BITMASK_IS_COPIED)
+    with pytest.raises(dlx.CopyRefused, match="the producer made a copy"):
+        dlx.convert(producer, target, copy=False)
+    assert {export.deleted for export in producer.exports} == {1}
 
 
 @pytest.mark.parametrize("to", TARGETS.values(), ids=TARGETS)
