@@ -247,6 +247,16 @@ def test_a_class_derived_from_that_of_a_library_can_die() -> None:
     assert alive() is None
 
 
+def test_a_package_that_sys_modules_has_lost_is_imported_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """S6: the class is the same, and dlx remembers its importer."""
+    to = requires("pyarrow").FixedShapeTensorArray
+    made = dlx.convert(A, to)
+    monkeypatch.delitem(sys.modules, "pyarrow")
+    assert dlx.convert(A, to).equals(made)
+
+
 def test_an_object_that_claims_the_class_of_the_target_is_returned_as_it_is() -> None:
     """docs/design.md, From one library to another: as `isinstance` says."""
     to = make_importing()
