@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 from numpy.typing import NDArray
-from support.dlpack_abi import exported
+from support.dlpack_abi import DLPACK_FLAG_BITMASK_IS_COPIED, exported
 from support.dlx_producers import ByMethod, Stored
-from support.fake_producers import Producer
-from support.fake_table import BY_TABLE, table_class
+from support.fake_producers import Producer, c_function
+from support.fake_table import BY_TABLE, FROM_PY, table_class, without_protocol
 from support.optional_libraries import requires
 
 Array = NDArray[Any]
@@ -102,6 +102,25 @@ def test_copy_false_shares_the_memory(to: Callable[[], Any]) -> None:
     """R58: the result is at the address of the array."""
     array = aligned()
     assert address(dlx.convert(array, to(), copy=False)) == array.ctypes.data
+
+
+@pytest.mark.parametrize(
+    "make",
+    [Producer, table_class(), without_protocol()],
+    ids=["methods", "both", "table"],
+)
+@pytest.mark.parametrize("to", TARGETS.values(), ids=TARGETS)
+def test_copy_false_refuses_a_copy_that_the_producer_made(
+    to: Callable[[], Any], make: Callable[..., Any]
+) -> None:
+    """R58, R37: the flag IS_COPIED tells, whoever takes the tensor."""
+    target = to()
+    for _ in range(20):  # some are asked in another way once they are known
+        dlx.from_dlpack(make())
+    producer = make(flags=DLPACK_FLAG_BITMASK_IS_COPIED)
+    with pytest.raises(dlx.CopyRefused, match="the producer made a copy"):
+        dlx.convert(producer, target, copy=False)
+    assert {export.deleted for export in producer.exports} == {1}
 
 
 @pytest.mark.parametrize("to", TARGETS.values(), ids=TARGETS)
@@ -252,6 +271,19 @@ def test_an_export_of_what_was_made_shares_the_memory() -> None:
     array = aligned()
     made = dlx.convert(dlx.convert(array, torch), np)
     assert exported(dlx.from_dlpack(made)).dl_tensor.data == array.ctypes.data
+
+
+@pytest.mark.parametrize("to", TARGETS.values(), ids=TARGETS)
+def test_a_table_that_does_not_describe_a_tensor_leaves_the_protocol(
+    to: Callable[[], Any],
+) -> None:
+    """R147: the table may describe less."""
+    target = to()
+    failing: dict[str, Any] = {FROM_PY: c_function("fail_with_buffer_error")}
+    producer = table_class(**failing)(memory=aligned().data)
+    made = dlx.convert(producer, target)
+    np.testing.assert_array_equal(dlx.from_dlpack(made), [[0, 1, 2], [3, 4, 5]])
+    assert "__dlpack__" in producer.called
 
 
 def test_convert_of_a_producer_with_old_protocol() -> None:

@@ -203,6 +203,22 @@ def test_read_only_memory_is_copied_for_who_forgets_the_flag() -> None:
         dlx.convert(array, Forgetful, copy=False)
 
 
+class Hiding(Forgetful):
+    """A class that exports a copy of the memory that it shares."""
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        """Export a copy, and do not say so."""
+        return dlx.from_dlpack(self.tensor.numpy().copy()).__dlpack__(**keywords)
+
+
+def test_an_export_elsewhere_shows_nothing_of_the_memory_of_an_array() -> None:
+    """R39: the array itself may be where the tensor is."""
+    array = constant()
+    made = dlx.convert(array, Hiding)
+    assert made.tensor.data_ptr != array.ctypes.data
+    np.testing.assert_array_equal(made.tensor.numpy(), array)
+
+
 class Moody(Forgetful):
     """A class of which some instances keep the flag."""
 

@@ -9,6 +9,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import array_api_strict
 import dlx
 import numpy as np
 import pytest
@@ -107,6 +108,28 @@ def test_a_namespace_whose_array_type_is_replaced_is_asked_again() -> None:
     for kind in make_importing(1), np.ndarray, dlx.Tensor:
         module.Array = kind  # type: ignore[attr-defined]
         assert type(dlx.convert(A, module)) is kind
+
+
+def test_an_importer_that_the_class_of_a_module_computes_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """docs/design.md, From one library to another: not what its dict holds."""
+    to, own = type(array_api_strict.asarray(A)), array_api_strict.from_dlpack
+    calls: list[Any] = []
+
+    def counting(x: Any) -> Any:
+        calls.append(x)
+        return own(x)
+
+    class Computing(types.ModuleType):
+        @property
+        def from_dlpack(self) -> Any:
+            return counting
+
+    dlx.convert(A, to)
+    monkeypatch.setattr(array_api_strict, "__class__", Computing)
+    dlx.convert(A, to)
+    assert len(calls) == 1
 
 
 def test_a_table_that_appears_later_is_found() -> None:
@@ -247,6 +270,16 @@ def test_a_class_derived_from_that_of_a_library_can_die() -> None:
     del kind
     gc.collect()
     assert alive() is None
+
+
+def test_a_package_that_sys_modules_has_lost_is_imported_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """S6: the class is the same, and dlx remembers its importer."""
+    to = requires("pyarrow").FixedShapeTensorArray
+    made = dlx.convert(A, to)
+    monkeypatch.delitem(sys.modules, "pyarrow")
+    assert dlx.convert(A, to).equals(made)
 
 
 def test_an_object_that_claims_the_class_of_the_target_is_returned_as_it_is() -> None:

@@ -115,3 +115,24 @@ def test_what_an_importer_keeps_is_not_looked_at_again(warp: Any) -> None:
         counts.append(len(looks))
     # The first call may replace the importer of another test.
     assert 0 < counts[1] == counts[2] == counts[3]
+
+
+class Copying(array):
+    """Derived from Warp's; what it exports is a copy."""
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        """Export a copy of the array."""
+        return self.data.copy().__dlpack__(**keywords)
+
+
+@pytest.mark.parametrize("to", [array, Copying])
+def test_a_derived_class_does_not_show_its_memory_as_that_of_a_library_does(
+    warp: Any, to: type[array]
+) -> None:
+    """R39: an export elsewhere does not show that read-only memory is not shared."""
+    x = X.copy()
+    x.flags.writeable = False
+    warp.from_dlpack = lambda tensor: Copying(np.from_dlpack(tensor))
+    made = dlx.convert(x, to)
+    assert type(made) is Copying
+    assert made.data.ctypes.data != x.ctypes.data

@@ -124,8 +124,17 @@ def _awkward(tensor: Tensor) -> Any:
     return sys.modules["awkward"].from_dlpack(source)
 
 
+def _loaded_pyarrow() -> Any:
+    # To import what is loaded takes longer than to look it up.
+    if (loaded := sys.modules.get("pyarrow")) is not None:
+        return loaded
+    import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]
+
+    return pyarrow
+
+
 def _pyarrow(tensor: Tensor) -> Any:
-    return sys.modules["pyarrow"].array(tensor.numpy())
+    return _loaded_pyarrow().array(tensor.numpy())
 
 
 def _pyarrow_fixed_shape(tensor: Tensor) -> Any:
@@ -135,8 +144,7 @@ def _pyarrow_fixed_shape(tensor: Tensor) -> Any:
         raise BufferError(f"pyarrow.FixedShapeTensorArray has at least one {what}")
     if not _is_packed(tensor):  # it would take what is between them for elements
         raise BufferError("its elements are not beside each other")
-    own = sys.modules["pyarrow"].FixedShapeTensorArray
-    return own.from_dlpack(tensor)
+    return _loaded_pyarrow().FixedShapeTensorArray.from_dlpack(tensor)
 
 
 def _is_packed(tensor: Tensor) -> bool:

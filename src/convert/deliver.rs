@@ -270,7 +270,7 @@ pub(super) fn to_function<'py>(
     }
     let why = match &made {
         // Ask each result: how a library imports one tensor says nothing about the next.
-        Ok(made) if readonly && !is_protected(made, &snapshot, importer)? => {
+        Ok(made) if readonly && !is_protected(made, &snapshot, (importer, &target.class))? => {
             Some(Cow::Borrowed(FORGETS))
         }
         Err(error) if is_refusal(py, error) && (readonly || !snapshot.is_row_major()) => {

@@ -11,6 +11,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyModule, PyString, PyTuple, PyType};
 
 use crate::abi::DLDataType;
+use crate::adapters::tensorflow;
 use crate::cpython::call::{attribute, call_method_with, call_with};
 use crate::cpython::fork::Lock;
 use crate::cpython::lookup::{is_immutable, lacks};
@@ -245,9 +246,15 @@ impl Importer {
         }
     }
 
-    /// Whether an import of a result shows the memory of the result itself.
-    pub(super) fn shows_memory(&self) -> bool {
-        matches!(self.look, Look::Once(_))
+    /// Whether an import of `made` shows its own memory. Of a class that a program derives, nothing is known.
+    pub(super) fn shows_memory(
+        &self,
+        made: &Bound<'_, PyAny>,
+        class: &Bound<'_, PyType>,
+    ) -> PyResult<bool> {
+        let is_listed = matches!(self.look, Look::Once(_)) && self.lasts.is_some();
+        let own = made.get_type();
+        Ok(is_listed && (own.is(class) || tensorflow::is_eager_class(&own)?))
     }
 
     /// The memory of `made`, if there is a shorter look at it than by its own protocols.

@@ -8,7 +8,7 @@ use pyo3::exceptions::{
 };
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyString;
+use pyo3::types::{PyString, PyType};
 
 use crate::abi::{DLDataType, DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor};
 use crate::adapters::{jax, numpy};
@@ -171,12 +171,12 @@ pub(super) fn is_readonly(made: &Bound<'_, PyAny>) -> PyResult<bool> {
 pub(super) fn is_protected(
     made: &Bound<'_, PyAny>,
     source: &Snapshot,
-    importer: &Importer,
+    (importer, class): (&Importer, &Bound<'_, PyType>),
 ) -> PyResult<bool> {
     let look = importer.look(made);
     match seen(look.as_ref().unwrap_or(made)) {
         Ok(result) if result.has(DLPACK_FLAG_BITMASK_READ_ONLY) => Ok(true),
-        Ok(result) => Ok(importer.shows_memory() && are_apart(&result, source)?),
+        Ok(result) => Ok(importer.shows_memory(made, class)? && are_apart(&result, source)?),
         Err(error) if is_urgent(made.py(), &error) => Err(error),
         Err(_) => Ok(false),
     }

@@ -118,7 +118,10 @@ impl<'py> Input<'py> {
                 }
             }
             Some(FastExport::Snapshot(snapshot)) => {
-                return Self::holding(x.py(), snapshot, true);
+                let copied = snapshot.has(DLPACK_FLAG_BITMASK_IS_COPIED);
+                if !(copied && asked.copy.is_some()) {
+                    return Self::holding(x.py(), snapshot, true);
+                }
             }
             None => {}
         }

@@ -7,7 +7,13 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from support.cuda_producers import DLPackArray, Framework, framework
+from support.cuda_producers import (
+    CudaArray,
+    DLPackArray,
+    Framework,
+    TableArray,
+    framework,
+)
 from support.device_arrays import on_device, values, work
 from support.dlpack_abi import DLPACK_FLAG_BITMASK_IS_COPIED, delete, take
 from support.fake_producers import OldProducer, Producer
@@ -319,6 +325,39 @@ def test_numpy_gets_a_tensor_of_a_device(sim: Simulation) -> None:
     array = dlx.convert(tensor, np.ndarray, device="cpu")
     sim.host_read(array.ctypes.data, array.nbytes)
     assert array.tolist() == ARRAY.tolist()
+    assert sim.races == []
+
+
+class Kept:
+    """A class whose importer keeps what it is given, for the default stream."""
+
+    def __init__(self, tensor: dlx.Tensor) -> None:
+        """Keep it."""
+        self.tensor = tensor
+
+    @classmethod
+    def from_dlpack(cls, tensor: dlx.Tensor) -> Kept:
+        """Import."""
+        return cls(tensor)
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        """Export."""
+        return self.tensor.__dlpack__(**keywords)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Say where it is."""
+        return self.tensor.__dlpack_device__()
+
+
+@pytest.mark.parametrize("base", [TableArray, DLPackArray])
+def test_an_importer_gets_a_tensor_that_its_stream_waits_for(
+    sim: Simulation, base: type[CudaArray]
+) -> None:
+    """R83: also of a table, which does not order."""
+    library = framework(base)
+    with library.stream(sim.stream()):
+        made = dlx.convert(library.full((4,)), Kept)
+    read(sim.default_stream(LEGACY), made.tensor)
     assert sim.races == []
 
 
