@@ -87,8 +87,8 @@ fn fast_export_by_way(
     as_snapshot: bool,
 ) -> PyResult<Option<FastExport>> {
     let whose = match way {
-        // Checked once, by the snapshot; without a `copy` that a producer's own copy could break.
-        Way::Table(table, None) if as_snapshot && first != CapsuleFirst::Never => {
+        // Checked once, by the snapshot.
+        Way::Table(table, None) if as_snapshot => {
             return Ok(match table.export(x) {
                 Ok(managed) => Some(Snapshot::of(managed)?)
                     .filter(|snapshot| !stream::has_streams(snapshot.meta().device))
