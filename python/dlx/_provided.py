@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 _of_tensorflow, _of_warp, _of_onnxruntime = Kept(), Kept(), Kept()
 
 
+def _library(name: str) -> Any:
+    # To import what is loaded takes longer than to look it up.
+    loaded = sys.modules.get(name)
+    return __import__(name) if loaded is None else loaded
+
+
 def _numpy(tensor: Tensor) -> Any:
     return tensor.numpy()
 
@@ -121,20 +127,11 @@ def _awkward(tensor: Tensor) -> Any:
     # It looks for the backend of a type that it does not know at each call.
     is_on_cpu = tensor.__dlpack_device__() == (1, 0)
     source = tensor.numpy() if is_on_cpu else tensor
-    return sys.modules["awkward"].from_dlpack(source)
-
-
-def _loaded_pyarrow() -> Any:
-    # To import what is loaded takes longer than to look it up.
-    if (loaded := sys.modules.get("pyarrow")) is not None:
-        return loaded
-    import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]
-
-    return pyarrow
+    return _library("awkward").from_dlpack(source)
 
 
 def _pyarrow(tensor: Tensor) -> Any:
-    return _loaded_pyarrow().array(tensor.numpy())
+    return _library("pyarrow").array(tensor.numpy())
 
 
 def _pyarrow_fixed_shape(tensor: Tensor) -> Any:
@@ -144,7 +141,7 @@ def _pyarrow_fixed_shape(tensor: Tensor) -> Any:
         raise BufferError(f"pyarrow.FixedShapeTensorArray has at least one {what}")
     if not _is_packed(tensor):  # it would take what is between them for elements
         raise BufferError("its elements are not beside each other")
-    return _loaded_pyarrow().FixedShapeTensorArray.from_dlpack(tensor)
+    return _library("pyarrow").FixedShapeTensorArray.from_dlpack(tensor)
 
 
 def _is_packed(tensor: Tensor) -> bool:
@@ -158,7 +155,7 @@ def _is_packed(tensor: Tensor) -> bool:
 
 
 def _onnxruntime(tensor: Tensor) -> Any:
-    own = sys.modules["onnxruntime"].OrtValue.from_dlpack
+    own = _library("onnxruntime").OrtValue.from_dlpack
     function = getattr(own, "__func__", own)
     _of_onnxruntime.seen_by(function)
     # Of a tensor it would ask for the dtype, by what that prints, to tell bools that
@@ -167,7 +164,7 @@ def _onnxruntime(tensor: Tensor) -> Any:
 
 
 def _tensorflow(tensor: Tensor) -> Any:
-    tf: Any = sys.modules["tensorflow"]
+    tf = _library("tensorflow")
     sysconfig = tf.sysconfig
     alignment = _alignments.get(sysconfig) or _alignment(sysconfig)
     # Its kernels crash on memory that is less aligned than its own.
@@ -200,7 +197,7 @@ def _alignment(sysconfig: Any) -> int:
 def _warp(tensor: Tensor) -> Any:
     if tensor.ndim == 0:
         raise BufferError("an array of Warp has at least one dimension")
-    function = sys.modules["warp"].from_dlpack
+    function = _library("warp").from_dlpack
     _of_warp.seen_by(function)
     return function(tensor)
 
