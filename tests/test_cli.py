@@ -11,7 +11,7 @@ from pathlib import Path
 
 import dlx
 import pytest
-from dlx.cli import COMMANDS, plain
+from dlx_check.cli import COMMANDS, plain
 from support.command_line import ABSENT, run, run_in, run_with
 
 

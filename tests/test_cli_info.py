@@ -9,8 +9,8 @@ from typing import Any
 
 import dlx
 import pytest
-from dlx.cli import main
-from dlx.cli.frameworks import FRAMEWORKS
+from dlx_check.cli import main
+from dlx_check.cli.frameworks import FRAMEWORKS
 from support.command_line import (
     ABSENT,
     DEMO_LIBRARIES,

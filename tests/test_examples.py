@@ -13,7 +13,7 @@ import pytest
 from compiled import load_doubled
 from ctypes_array import Array
 from decay import covariance, fit
-from dlx.testing import check_mixin
+from dlx_check.testing import check_mixin
 from kernel import compile_for_gpu, gated
 from labelled import Labelled
 from launchers import WAYS

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import dlx
-import dlx.testing
 import dlx.types
+import dlx_check.testing
 import pytest
 
-MODULES = (dlx, dlx.types, dlx.testing)
+MODULES = (dlx, dlx.types, dlx_check.testing)
 
 # What Python puts into classes, without a word or with words of its own.
 OF_PYTHON = {"__dict__", "__hash__", "__init__", "__subclasshook__", "__weakref__"}

@@ -12,7 +12,7 @@ from dataclasses import FrozenInstanceError
 import dlx
 import numpy as np
 import pytest
-from dlx import _structs
+from dlx_check import abi as _structs
 from hypothesis import given
 from hypothesis import strategies as st
 from support import dlpack_abi
@@ -221,7 +221,7 @@ def test_without_exports_no_code_of_the_library_runs() -> None:
 
 
 def test_import_of_dlx_does_not_load_it() -> None:
-    code = "import sys, dlx; sys.exit('dlx._inspection' in sys.modules)"
+    code = "import sys, dlx; sys.exit('dlx_check.inspection' in sys.modules)"
     assert run_python(code) == (0, "", "")
 
 

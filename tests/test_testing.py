@@ -1,4 +1,4 @@
-"""`dlx.testing.check_mixin`: what keeps the rules, and what breaks just one.
+"""`dlx_check.testing.check_mixin`: what keeps the rules, and what breaks just one.
 
 docs/classes.md, Testing your class.
 """
@@ -15,11 +15,11 @@ from typing import Any, ClassVar
 import dlx
 import numpy as np
 import pytest
-from dlx.testing import check_mixin
-from dlx.testing.case import Case
-from dlx.testing.exports import EXPORTS
-from dlx.testing.instances import INSTANCES
-from dlx.testing.life import LIFE
+from dlx_check.testing import check_mixin
+from dlx_check.testing.case import Case
+from dlx_check.testing.exports import EXPORTS
+from dlx_check.testing.instances import INSTANCES
+from dlx_check.testing.life import LIFE
 from support.dlx_producers import ByMethod, Stored
 from support.optional_libraries import requires
 from support.python_process import run_python
@@ -451,7 +451,7 @@ def test_what_is_no_exchange_class_is_a_type_error(cls: Any) -> None:
 
 
 def test_importing_dlx_does_not_import_the_checks() -> None:
-    code = "import sys, dlx; assert 'dlx.testing' not in sys.modules"
+    code = "import sys, dlx; assert 'dlx_check.testing' not in sys.modules"
     assert run_python(code) == (0, "", "")
 
 
@@ -460,7 +460,7 @@ def test_the_checks_need_neither_numpy_nor_a_test_framework() -> None:
 import sys
 sys.modules["numpy"] = sys.modules["pytest"] = None
 import dlx
-from dlx.testing import check_mixin
+from dlx_check.testing import check_mixin
 
 class Bytes(dlx.ExchangeMixin, exchange="data"):
     def __init__(self, data):

@@ -106,7 +106,7 @@ def test_what_a_signal_raises_inside_the_hook_is_raised_by_the_program(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """S27: a trace swallows no exception of the program."""
-    from dlx._tracing import session
+    from dlx_check.tracing import session
 
     def interrupted() -> None:
         signal.raise_signal(signal.SIGUSR1)
@@ -149,7 +149,7 @@ def test_a_finalizer_that_imports_inside_the_hook_is_traced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """docs/trace.md: each import is noted, also one that a finalizer makes."""
-    from dlx._tracing import session
+    from dlx_check.tracing import session
 
     kept: list[dlx.Tensor | None] = []
     names = session._name
@@ -285,7 +285,7 @@ def test_a_fork_while_another_thread_notes_leaves_the_child_free() -> None:
     code = """
 import os, signal, sys, threading
 import dlx, numpy as np
-from dlx._tracing import session
+from dlx_check.tracing import session
 with dlx.trace() as t:
     entered, leave = threading.Event(), threading.Event()
     def hold():

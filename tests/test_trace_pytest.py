@@ -49,7 +49,7 @@ def test_a_test_fails_if_it_leaves_memory_behind(
     pytester: pytest.Pytester, source: str, outcome: dict[str, int]
 ) -> None:
     pytester.makepyfile(source)
-    result = pytester.runpytest_subprocess("-p", "dlx_pytest")
+    result = pytester.runpytest_subprocess("-p", "dlx_check.pytest_plugin")
     result.assert_outcomes(**outcome)
     if "errors" in outcome:
         result.stdout.fnmatch_lines(["*memory is still held: 1 alive*"])

@@ -175,5 +175,5 @@ def test_a_child_that_was_forked_reports_nothing() -> None:
 
 
 def test_import_of_dlx_without_the_variable_does_not_load_it() -> None:
-    code = "import sys, dlx; sys.exit('dlx._tracing' in sys.modules)"
+    code = "import sys, dlx; sys.exit('dlx_check.tracing' in sys.modules)"
     assert run_python(code) == (0, "", "")

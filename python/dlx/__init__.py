@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any, Literal, TypeVar, overload
 
+    from dlx_check import Held, Inspection, Trace
+
     from ._core import _DTypeLike, _StreamLike
-    from ._inspection import Inspection
-    from ._tracing import Held, Trace
     from .sharing import Handle
 
     R = TypeVar("R")
@@ -85,6 +85,27 @@ __all__ = [
 ]
 
 
+_doors: dict[tuple[str, str], Any] = {}
+
+
+def _door(add_on: str, name: str) -> Any:
+    """Return a function of an add-on, once it is installed; looked up once."""
+    if (found := _doors.get((add_on, name))) is not None:
+        return found
+    from importlib import import_module
+
+    try:
+        found = getattr(import_module(f"dlx_{add_on}"), name)
+    except ModuleNotFoundError as error:
+        if error.name != f"dlx_{add_on}":
+            raise
+        raise ModuleNotFoundError(
+            f"dlx.{name} is part of dlx-{add_on}: pip install dlx-{add_on}",
+            name=error.name,
+        ) from None
+    return _doors.setdefault((add_on, name), found)
+
+
 def inspect(x: object, *, exports: bool = True) -> Inspection:
     """Return what DLPack says of a tensor, a type, a capsule or a stream.
 
@@ -100,9 +121,8 @@ def inspect(x: object, *, exports: bool = True) -> Inspection:
     It raises nothing for ``x``: what ``x`` itself raises is part of the result.
     `docs/inspect.md` explains each line.
     """
-    from ._inspection import inspect
-
-    return inspect(x, exports=exports)
+    found: Inspection = _door("check", "inspect")(x, exports=exports)
+    return found
 
 
 if TYPE_CHECKING:
@@ -301,9 +321,8 @@ def trace(*, frames: int = 8, events: str | None = None) -> Trace:
 
     Raises ``RuntimeError`` on a free-threaded Python without the GIL.
     """
-    from ._tracing import trace
-
-    return trace(frames=frames, events=events)
+    made: Trace = _door("check", "trace")(frames=frames, events=events)
+    return made
 
 
 def live() -> list[Held]:
@@ -311,9 +330,8 @@ def live() -> list[Held]:
 
     Raises ``RuntimeError`` if no trace is on: memory that came before left no trace.
     """
-    from ._tracing import live
-
-    return live()
+    held: list[Held] = _door("check", "live")()
+    return held
 
 
 if "enum" in sys.modules:
@@ -326,6 +344,4 @@ else:
 
 
 if "DLX_TRACE" in _environ:
-    from . import _tracing
-
-    _tracing.start(_environ["DLX_TRACE"])
+    _door("check", "start_trace")(_environ["DLX_TRACE"])

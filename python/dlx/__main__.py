@@ -13,6 +13,10 @@ if __name__ == "__main__":
             "this name; uninstall it, then install this project's wheel, or a "
             "checkout by `pip install .`"
         )
-    from dlx.cli import main
-
+    try:
+        from dlx_check.cli import main
+    except ModuleNotFoundError as error:
+        if error.name != "dlx_check":
+            raise
+        sys.exit("dlx: the commands are part of dlx-check: pip install dlx-check")
     sys.exit(main())

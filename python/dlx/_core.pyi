@@ -675,7 +675,7 @@ def array_type(namespace: object, /) -> type[Any]:
     Raises ``TypeError`` if it has none.
     """
 
-# Called by `dlx.check`.
+# Called by `dlx_check.conformance`.
 
 def launched_type() -> type[Any]: ...
 def check_natives() -> ModuleType:

@@ -1,4 +1,4 @@
-//! The native parts of `dlx.check`: what C code calls of its probes, and calls into exchange tables, which `dlx.inspect`
+//! The native parts of `dlx_check.conformance`: what C code calls of its probes, and calls into exchange tables, which `dlx.inspect`
 //! makes, too.
 //!
 //! A deleter may run on any thread, without Python and with an exception pending, so those of probes only count and
@@ -308,7 +308,7 @@ unsafe extern "C" fn pass_on(managed: *mut c_void) {
 fn watch(managed: usize, field: usize) {
     let mut watched = WATCHED.lock();
     let field = field as *mut usize;
-    // SAFETY: `dlx.check` passes the address of the field in a live struct that it owns (S26).
+    // SAFETY: `dlx_check.conformance` passes the address of the field in a live struct that it owns (S26).
     let own = unsafe { field.read() };
     watched.insert(managed, (own, 0));
     // SAFETY: as above.

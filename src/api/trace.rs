@@ -166,7 +166,7 @@ pub(crate) unsafe extern "C" fn convert(
                 let all =
                     unsafe { slice::from_raw_parts(arguments.cast(), count as usize + named) };
                 let all: &[Borrowed<'_, '_, PyAny>] = all;
-                let module = py.import(intern!(py, "dlx._tracing.conversion"))?;
+                let module = py.import(intern!(py, "dlx_check.tracing.conversion"))?;
                 module.call_method1(intern!(py, "convert"), (PyTuple::new(py, all)?, names))
             });
             match made {

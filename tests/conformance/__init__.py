@@ -1,1 +1,1 @@
-"""Tests of `dlx.check`, the conformance suite."""
+"""Tests of `dlx_check.conformance`, the conformance suite."""

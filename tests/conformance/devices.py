@@ -8,10 +8,10 @@ from ctypes import byref, c_uint64
 from functools import cache
 from typing import Any
 
-from dlx.check import structs
-from dlx.check.driver import VARIABLE, Machine
-from dlx.check.probe import Export, Tensor, natives
-from dlx.check.structs import COPIED, kept
+from dlx_check.conformance import structs
+from dlx_check.conformance.driver import VARIABLE, Machine
+from dlx_check.conformance.probe import Export, Tensor, natives
+from dlx_check.conformance.structs import COPIED, kept
 
 from conformance.reference import Array, Owner, View, handle_of, wrong
 

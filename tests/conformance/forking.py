@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from dlx.check.isolate import Batch
-from dlx.check.run import _all
-from dlx.check.suite.row import Check
-from dlx.check.zygote import JOURNAL, Journal, _checks, _child
+from dlx_check.conformance.isolate import Batch
+from dlx_check.conformance.run import _all
+from dlx_check.conformance.suite.row import Check
+from dlx_check.conformance.zygote import JOURNAL, Journal, _checks, _child
 
 from conformance import reference
 

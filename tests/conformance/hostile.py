@@ -12,7 +12,7 @@ import time
 from dataclasses import replace
 from typing import Any
 
-from dlx.check import Target
+from dlx_check import Target
 
 
 def _numpy(take: str, **fields: Any) -> Target:

@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import Any
 
-from dlx.check import Header, Report, Result, run
+from dlx_check import Header, Report, Result, run
 
 __all__ = ["changed", "numpy", "spoken", "strict"]
 

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from dlx.check import CannotCheck, Target, run, select
-from dlx.check.pairs import pairs
-from dlx.cli import main
+from dlx_check import CannotCheck, Target, run, select
+from dlx_check.cli import main
+from dlx_check.conformance.pairs import pairs
 
 HOSTILE = "conformance.hostile"
 LATER = "consumer.minor.newer"

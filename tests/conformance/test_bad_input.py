@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from dlx.check import isolate
-from dlx.cli import main
+from dlx_check.cli import main
+from dlx_check.conformance import isolate
 
 ONLY = ["--only", "consumer.deleter.null,producer.capsule.name"]
 HOSTILE = "conformance.hostile"
@@ -131,7 +131,7 @@ def test_a_run_that_is_ended_leaves_no_process(
 
 STUCK = """
 import pathlib, time
-from dlx.check import Target
+from dlx_check import Target
 
 def take(x):
     pathlib.Path("stuck").touch()

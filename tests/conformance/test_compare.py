@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from dlx.check import Report
-from dlx.check.reports.compare import compare
-from dlx.cli import main
+from dlx_check import Report
+from dlx_check.cli import main
+from dlx_check.conformance.reports.compare import compare
 
 from conformance.samples import changed, numpy, strict
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from dlx.check import CannotCheck, Report, Result, run, select
-from dlx.check.deviations import FILE, Deviations, Judgement, find
-from dlx.check.suite import CHECKS
-from dlx.cli import main
+from dlx_check import CannotCheck, Report, Result, run, select
+from dlx_check.cli import main
+from dlx_check.conformance.deviations import FILE, Deviations, Judgement, find
+from dlx_check.conformance.suite import CHECKS
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from dlx.check.reports.explain import explain, program
-from dlx.check.suite import CHECKS
-from dlx.check.target import Target, load
-from dlx.check.targets import TARGETS
-from dlx.cli import main
+from dlx_check.cli import main
+from dlx_check.conformance.reports.explain import explain, program
+from dlx_check.conformance.suite import CHECKS
+from dlx_check.conformance.target import Target, load
+from dlx_check.conformance.targets import TARGETS
 from support.python_process import run_python
 
 from conformance.samples import numpy
@@ -75,7 +75,7 @@ def test_explaining_imports_no_library() -> None:
     """docs/check.md, Reports: `--explain` runs nothing, of a library neither."""
     code, _, error = run_python(
         "import sys\n"
-        "from dlx.cli import main\n"
+        "from dlx_check.cli import main\n"
         f"assert main(['check', '--explain', {COPY!r}, 'torch', 'jax']) == 0\n"
         "assert not {'torch', 'jax'} & {*sys.modules}\n"
     )

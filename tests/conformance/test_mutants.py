@@ -12,10 +12,10 @@ import re
 from pathlib import Path
 
 import pytest
-from dlx.check import run
-from dlx.check.driver import VARIABLE
-from dlx.check.requirements import requirements, spelled
-from dlx.check.suite import CHECKS, NOT_CHECKABLE
+from dlx_check import run
+from dlx_check.conformance.driver import VARIABLE
+from dlx_check.conformance.requirements import requirements, spelled
+from dlx_check.conformance.suite import CHECKS, NOT_CHECKABLE
 from support.simulated_driver import library_path
 
 from conformance.forking import found

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from dlx.check.deviations import FILE, Deviations
+from dlx_check.conformance.deviations import FILE, Deviations
 
 FAULTS = (
     "consumer.capsule.dropped",
@@ -65,7 +65,13 @@ def test_three_planted_faults_are_named_and_reproduced(folder: Path) -> None:
 
 def test_the_faults_fail_in_pytest_with_their_programs(folder: Path) -> None:
     """docs/check.md, pytest: one option, no file of tests, and no path to set."""
-    options = ("-p", "dlx_pytest", "--dlx-check=tiny:target", "-k", " or ".join(FAULTS))
+    options = (
+        "-p",
+        "dlx_check.pytest_plugin",
+        "--dlx-check=tiny:target",
+        "-k",
+        " or ".join(FAULTS),
+    )
     # As the command `pytest` does, -P leaves the working directory out of sys.path.
     ended = ran(folder, "-P", "-m", "pytest", *options)
     assert ended.returncode == 1, ended.stdout + ended.stderr

@@ -1,4 +1,4 @@
-"""Checks as items of pytest: `--dlx-check`, and `dlx.check.cases`."""
+"""Checks as items of pytest: `--dlx-check`, and `dlx_check.cases`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
-from dlx.check import cases
-from dlx.check.deviations import FILE
-from dlx.check.suite import CHECKS
+from dlx_check import cases
+from dlx_check.conformance.deviations import FILE
+from dlx_check.conformance.suite import CHECKS
 from support.optional_libraries import requires
 
 pytest_plugins = ["pytester"]
@@ -40,9 +40,9 @@ def target():
     return reference.target()
 """
 PARAMETRIZED = """
-import dlx.check, pytest
+import dlx_check.conformance, pytest
 
-@pytest.mark.parametrize("case", dlx.check.cases("mutant:target"))
+@pytest.mark.parametrize("case", dlx_check.cases("mutant:target"))
 def test_dlpack(case):
     case.check()
 """
@@ -64,7 +64,9 @@ def ran(
 ) -> pytest.RunResult:
     """Run pytest with the plugin in a process of its own."""
     named = [f"--dlx-check={check}"] if check else []
-    return pytester.runpytest_subprocess("-p", "dlx_pytest", *named, *options)
+    return pytester.runpytest_subprocess(
+        "-p", "dlx_check.pytest_plugin", *named, *options
+    )
 
 
 def imports(pytester: pytest.Pytester) -> int:
@@ -268,7 +270,7 @@ def test_cases_parametrize_a_test(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["deviates: shows *"])
     result.stdout.no_fnmatch_line("*case.check()*")
     assert imports(pytester) == 1
-    result = ran(pytester, "-k", only, "-p", "no:dlx_pytest", check="")
+    result = ran(pytester, "-k", only, "-p", "no:dlx_check.pytest_plugin", check="")
     assert result.parseoutcomes()["failed"] == 1
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from dlx.check.releases import admits, release, versions
+from dlx_check.conformance.releases import admits, release, versions
 from hypothesis import given
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet

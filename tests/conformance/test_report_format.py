@@ -8,17 +8,17 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import dlx.check.reports
+import dlx_check.conformance.reports
 import pytest
-from dlx.check import CutOff, Header, Report, Result, run
-from dlx.check.results import FORMAT, RESULTS
-from dlx.check.suite import CHECKS
-from dlx.check.suite.row import EFFECTS
+from dlx_check import CutOff, Header, Report, Result, run
+from dlx_check.conformance.results import FORMAT, RESULTS
+from dlx_check.conformance.suite import CHECKS
+from dlx_check.conformance.suite.row import EFFECTS
 from support.optional_libraries import requires
 
 from conformance.samples import numpy
 
-FOLDER = Path(dlx.check.reports.__file__).parent
+FOLDER = Path(dlx_check.conformance.reports.__file__).parent
 SCHEMA: dict[str, Any] = json.loads(
     (FOLDER / f"{FORMAT.replace('/', '-')}.schema.json").read_text()
 )

@@ -9,13 +9,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from dlx.check import Report, run, select
-from dlx.check.reports.badge import badge
-from dlx.check.reports.markdown import LIMIT, markdown
-from dlx.check.reports.order import by_effect
-from dlx.check.reports.text import describe, verdict
-from dlx.check.suite.row import EFFECTS
-from dlx.cli import main
+from dlx_check import Report, run, select
+from dlx_check.cli import main
+from dlx_check.conformance.reports.badge import badge
+from dlx_check.conformance.reports.markdown import LIMIT, markdown
+from dlx_check.conformance.reports.order import by_effect
+from dlx_check.conformance.reports.text import describe, verdict
+from dlx_check.conformance.suite.row import EFFECTS
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from dlx.check import Report, Result, run, select
-from dlx.check.issue import write
-from dlx.cli import main
+from dlx_check import Report, Result, run, select
+from dlx_check.cli import main
+from dlx_check.conformance.issue import write
 
 ISSUE = "issue" + ".md"
 BLOCKED = "import sys; sys.modules['dlx'] = None; exec(open(sys.argv[1]).read())"

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from dlx.check import CannotCheck, CutOff, Report, Result, run, select
-from dlx.check.suite import CHECKS
-from dlx.cli import check as check_command
-from dlx.cli import main
+from dlx_check import CannotCheck, CutOff, Report, Result, run, select
+from dlx_check.cli import check as check_command
+from dlx_check.cli import main
+from dlx_check.conformance.suite import CHECKS
 
 ONE = "consumer.deleter.null"
 SOME = select(["consumer.deleter.*", "consumer.major.newer"])

@@ -10,9 +10,9 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-from dlx.check import Report
-from dlx.check.reports.site import write
-from dlx.cli import main
+from dlx_check import Report
+from dlx_check.cli import main
+from dlx_check.conformance.reports.site import write
 from support.browser import chromium
 
 from conformance.samples import changed, numpy, spoken, strict

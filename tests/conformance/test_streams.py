@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from dlx.check import Result, run, select
-from dlx.check.driver import VARIABLE
-from dlx.cli import main
+from dlx_check import Result, run, select
+from dlx_check.cli import main
+from dlx_check.conformance.driver import VARIABLE
 from support.simulated_driver import library_path
 
 SIMULATED = select(["*.simulated.*"])

@@ -40,7 +40,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: Any = None) -> Array:
 
 def target() -> Any:
     """Describe the library."""
-    from dlx.check import Target
+    from dlx_check import Target
 
     return Target(
         name="tiny",

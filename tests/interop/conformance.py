@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
 
-from dlx.check import CannotCheck, Report, Result, run
-from dlx.check.structs import DTYPES
-from dlx.check.suite import CHECKS
-from dlx.check.suite.row import EFFECTS
-from dlx.check.targets import ABSENT, TARGETS
+from dlx_check import CannotCheck, Report, Result, run
+from dlx_check.conformance.structs import DTYPES
+from dlx_check.conformance.suite import CHECKS
+from dlx_check.conformance.suite.row import EFFECTS
+from dlx_check.conformance.targets import ABSENT, TARGETS
 
 from .report import table
 

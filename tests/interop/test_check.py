@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from dlx.check import Report
+from dlx_check import Report
 
 from .conformance import DOCUMENT, LEGEND, failed, head, reports, row, section
 

@@ -9,7 +9,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlx._inspection import hints
+from dlx_check.inspection import hints
 
 from support.dlpack_abi import managed_in
 

@@ -28,7 +28,7 @@ TAG = re.compile(
 )
 TOOLS = (
     ("twine", "check", "--strict", "{folder}/*"),
-    ("check-wheel-contents", "--toplevel=dlx,dlx_pytest.py", "{folder}"),
+    ("check-wheel-contents", "--toplevel=dlx,dlx_check.pytest_plugin.py", "{folder}"),
     ("abi3audit", "--strict", "{folder}/*-cp311-abi3-*.whl"),
     ("validate-pyproject", "{repository}/pyproject.toml"),
 )

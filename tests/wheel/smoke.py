@@ -72,5 +72,5 @@ from importlib import metadata, util  # noqa: E402
 # What pip installs may have another name than the module.
 [name] = metadata.packages_distributions()["dlx"]
 [plugin] = metadata.distribution(name).entry_points.select(group="pytest11")
-assert plugin.value == "dlx_pytest"
+assert plugin.value == "dlx_check.pytest_plugin"
 assert util.find_spec(plugin.value), "the plugin of pytest is not in the wheel"

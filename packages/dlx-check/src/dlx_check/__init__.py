@@ -1,0 +1,75 @@
+"""What DLPack says of objects and libraries: a conformance suite, `inspect`, `trace`.
+
+`python -m dlx check TARGET` is the command of the suite; `run` is what it uses, and
+what a program may use. It runs the suite against a target and returns a `Report`, of
+`Result`s; the form of a report in a file is described in
+`dlx_check.conformance.results`, that of a target in `dlx_check.conformance.target`.
+
+    from dlx_check import Target, run, select
+
+    report = run("mylib.dlpack:target", select(role="consumer"))
+    for result in report.results:
+        print(result.check, result.result, result.text)
+    raise SystemExit(report.exit_code)
+
+The target is imported in other processes only. Each name is imported on first use: the
+suite needs NumPy, all else only dlx.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dlx_check.conformance.cases import Case, cases
+    from dlx_check.conformance.results import CutOff, Header, Report, Result
+    from dlx_check.conformance.run import run, select
+    from dlx_check.conformance.target import CannotCheck, Target
+    from dlx_check.inspection import Inspection, inspect
+    from dlx_check.testing import check_mixin
+    from dlx_check.tracing import Held, Trace, live, trace
+
+__all__ = [
+    "CannotCheck",
+    "Case",
+    "CutOff",
+    "Header",
+    "Held",
+    "Inspection",
+    "Report",
+    "Result",
+    "Target",
+    "Trace",
+    "cases",
+    "check_mixin",
+    "inspect",
+    "live",
+    "run",
+    "select",
+    "trace",
+]
+
+_WHERE = {
+    "Held": "tracing",
+    "Inspection": "inspection",
+    "Trace": "tracing",
+    "check_mixin": "testing",
+    "inspect": "inspection",
+    "live": "tracing",
+    "trace": "tracing",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import a name on first use."""
+    if name == "start_trace":  # What the variable DLX_TRACE calls.
+        from dlx_check.tracing import start
+
+        return start
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    module = import_module(f"{__name__}.{_WHERE.get(name, 'conformance')}")
+    found: object = getattr(module, name)
+    globals()[name] = found
+    return found

@@ -1,0 +1,75 @@
+"""The end of the interpreter, in a fork of the process that runs the checks."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+import time
+from ctypes import c_void_p
+from dataclasses import dataclass
+
+from dlx_check.conformance import structs
+from dlx_check.conformance.experiments import Lab, Untestable
+from dlx_check.conformance.exporting import given
+from dlx_check.conformance.probe import NEWEST
+from dlx_check.conformance.records import Record
+from dlx_check.conformance.structs import UNVERSIONED, USED, VERSIONED
+
+__all__ = ["Finalize"]
+
+
+@dataclass(frozen=True)
+class Finalize:
+    """The interpreter ends while an export lives."""
+
+    then: str
+    """"capsule" if nobody has consumed it, "deleter" if C code deletes it later."""
+
+    def run(self, lab: Lab) -> Record:
+        """Do it."""
+        x = given(lab, "", "float32", (2, 3)).tensor
+        lab.step("exports a tensor")
+        answer = lab.ask(lambda: x.__dlpack__(max_version=NEWEST))
+        if answer.error is not None:
+            return Record(raised=answer.raised)
+        capsule = answer.value
+        name = structs.capsule_name(capsule) or ""
+        if name not in (VERSIONED, UNVERSIONED):
+            raise Untestable("needs:producer.capsule.name")
+        address = structs.capsule_pointer(capsule, name)
+        managed = structs.managed_at(address, name)
+        if self.then == "deleter":
+            structs.rename(capsule, USED + name)
+            if not managed.deleter:
+                raise Untestable("no-such-tensor")
+        lab.step("is alive when the interpreter ends")
+        child = os.fork()
+        if not child:
+            # The last that the interpreter clears.
+            vars(sys)["dlx_check"] = [x, capsule]
+            x = capsule = answer.value = None
+            if self.then == "deleter":
+                later = ctypes.CDLL(None)["__cxa_atexit"]
+                later(c_void_p(managed.deleter), c_void_p(address), None)
+            ctypes.pythonapi.Py_Exit(0)
+        ended = _ended(child, lab.target.timeout * 0.8)
+        structs.rename(capsule, name)
+        if ended is None:
+            raise Untestable("not-observable: it cannot end in a fork")
+        return Record(notes={"ended": ended, "name": name})
+
+
+def _ended(child: int, limit: float) -> str | None:
+    """Return the signal or code with which a child ended, None if it did not end."""
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            code = os.waitstatus_to_exitcode(status)
+            return f"code {code}" if code >= 0 else signal.Signals(-code).name
+        time.sleep(0.005)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None

@@ -1,0 +1,106 @@
+"""What a reader sees first, and how results are counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dlx_check.conformance.results import FAILED, RESULTS, Report, Result
+from dlx_check.conformance.suite.row import EFFECTS
+
+__all__ = [
+    "NONE_KNOWN",
+    "Known",
+    "Tally",
+    "accepted",
+    "by_effect",
+    "columns",
+    "level",
+    "reasons",
+    "roles",
+    "tally",
+]
+
+Known: TypeAlias = Mapping[str, frozenset[str]]
+"""Checks whose deviation the reader has accepted, by the names of targets."""
+
+NONE_KNOWN: Known = {}
+"""For readers who have accepted nothing."""
+
+_ROLES = ("producer", "consumer", "table", "streams", "related", "robustness")
+
+
+def accepted(report: Report, known: Known) -> frozenset[str]:
+    """Return the known checks of the target of a report."""
+    return known.get(report.header.target, frozenset())
+
+
+def by_effect(results: Iterable[Result]) -> list[Result]:
+    """Return what is not as required: what fails a run first, then by its effect.
+
+    Faults of the suite come before, for they say that something is not known.
+
+    What malformed stimuli do comes last: no producer may send them.
+    """
+    found = [each for each in results if each.result in (*FAILED, "error")]
+    return sorted(
+        found,
+        key=lambda each: (
+            each.result != "error",
+            not each.fails_run,
+            each.stimulus == "malformed",
+            EFFECTS.index(each.effect) if each.effect in EFFECTS else len(EFFECTS),
+        ),
+    )
+
+
+def level(result: Result) -> str:
+    """Return what a reader is told of the weight of a result."""
+    return "ROBUSTNESS" if result.stimulus == "malformed" else result.level.upper()
+
+
+def roles(report: Report) -> list[str]:
+    """Return the roles that a report counts, robustness last."""
+    last = len(_ROLES) - 1
+    return sorted(
+        report.counts,
+        key=lambda role: _ROLES.index(role) if role in _ROLES else last - 0.5,
+    )
+
+
+def columns(report: Report) -> list[str]:
+    """Return the results that occur in a report, in the order of `RESULTS`."""
+    return [
+        each for each in RESULTS if any(each in row for row in report.counts.values())
+    ]
+
+
+@dataclass(frozen=True)
+class Tally:
+    """How many checks of one level are met, of those that could be tested."""
+
+    met: int
+    tested: int
+
+    def __str__(self) -> str:
+        """Write it as in a badge: no percentage, for no two checks weigh the same."""
+        return f"{self.met}/{self.tested}"
+
+
+def tally(report: Report, level: str) -> Tally:
+    """Count the checks of a level; a fact, and what is untestable, do not count."""
+    found = [
+        each
+        for each in report.results
+        if each.level == level and each.stimulus != "malformed"
+    ]
+    met = sum(each.result == "meets" for each in found)
+    return Tally(met, met + sum(each.failed for each in found))
+
+
+def reasons(results: Iterable[Result]) -> list[tuple[str, int]]:
+    """Count the reasons for which results are untestable, the commonest first."""
+    found = Counter(each.text for each in results if each.result == "untestable")
+    return found.most_common()

@@ -1,0 +1,217 @@
+"""The results of a run, and their form as lines of JSON, `dlx-check/1`.
+
+A report has one object on each line, by its "kind":
+
+- `header`: "format" (`dlx-check/1`), "suite" (its version), "target" and "version" (of
+  the library), "dlx", "python", "numpy", "platform" (strings), "checks" (a number).
+- `result`, one for each check, in the order of the suite: the fields of `Result` under
+  their names. "record" is what was seen (`dlx_check.conformance.records.Record`).
+- `footer`: "counts" (role to result to number) and "seconds". A report without it is of
+  a run that was cut off, and `Report.read` refuses it.
+
+Everything but "seconds" is the same in two runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+__all__ = [
+    "FAILED",
+    "FORMAT",
+    "RESULTS",
+    "CutOff",
+    "Header",
+    "Report",
+    "Result",
+]
+
+FORMAT = "dlx-check/1"
+
+RESULTS = (
+    "meets",
+    "deviates",
+    "crashes",
+    "hangs",
+    "untestable",
+    "fact",
+    "error",
+)
+"""What a result can be; `error` is a fault of the suite, not of the target."""
+
+FAILED = ("deviates", "crashes", "hangs")
+"""What is not as required."""
+
+
+class CutOff(Exception):
+    """A file is no report, or that of a run that was cut off; the message says why."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """What one check found."""
+
+    check: str
+    """Its name, `role.what.detail`."""
+    role: str
+    """producer, consumer, table, streams or related."""
+    requirements: tuple[str, ...]
+    """R-numbers of docs/requirements.md; never shown alone."""
+    source: str
+    """What requires it, in words: "array API, `from_dlpack`"."""
+    statement: str
+    """The first requirement's text."""
+    expected: str
+    """What the check asks for."""
+    level: str
+    """must, should, or conflict (the sources disagree)."""
+    derived: bool
+    """Whether the requirement is dlx's reading of its sources."""
+    stimulus: str
+    """legal, older, or malformed ("robustness": not counted)."""
+    effect: str
+    """What a deviation does to a user; one of `suite.row.EFFECTS`."""
+    result: str
+    """One of `RESULTS`."""
+    text: str
+    """One sentence: what was seen, or why it cannot be tested."""
+    record: dict[str, Any]
+    """What was seen, as JSON."""
+    confirmed: str = ""
+    """How what is not as required was confirmed: "alone" (again in a fresh process),
+    "reproduced" (the reproduction ended as it says), or "unconfirmed" (it did not)."""
+    only_after: bool = False
+    """Whether the result was another among other checks; the lone one counts."""
+    reproduction: str = ""
+    """A program of the target, NumPy and ctypes, which ends with an `AssertionError`,
+    or as the target ends it, while the deviation is there."""
+
+    @property
+    def failed(self) -> bool:
+        """Return whether it is not as required, by a legal or older stimulus."""
+        return (
+            self.result in FAILED
+            and self.stimulus != "malformed"
+            and self.confirmed != "unconfirmed"
+        )
+
+    @property
+    def fails_run(self) -> bool:
+        """Return whether a run fails by it: a MUST, or numbers or memory at stake."""
+        grave = self.effect in ("wrong numbers", "memory freed")
+        return self.failed and (self.level == "must" or grave)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the line of a report."""
+        return {"kind": "result", **asdict(self)}
+
+    @classmethod
+    def from_json(cls, line: dict[str, Any]) -> Result:
+        """Read a line of a report; fields that are not known are left out."""
+        known = _known(cls, line)
+        known["requirements"] = tuple(map(str, known["requirements"]))
+        if known["result"] not in RESULTS:
+            raise TypeError(f"no result is called {known['result']}")
+        return cls(**known)
+
+
+_KINDS = {
+    "str": str,
+    "bool": bool,
+    "int": int,
+    "tuple[str, ...]": list,
+    "dict[str, Any]": dict,
+}
+
+
+def _known(cls: type[Any], line: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a class in a line; raise `TypeError` if one is otherwise.
+
+    What has a default may be left out, so that older reports can be read.
+    """
+    found = {each.name: each for each in fields(cls) if each.name in line}
+    for name, each in found.items():
+        if not isinstance(line[name], _KINDS.get(str(each.type), object)):
+            raise TypeError(f"{name} is a {type(line[name]).__name__}")
+    return {name: line[name] for name in found}
+
+
+@dataclass(frozen=True)
+class Header:
+    """What was run where."""
+
+    suite: str
+    target: str
+    version: str
+    dlx: str
+    python: str
+    numpy: str
+    platform: str
+    checks: int
+    format: str = FORMAT
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the line of a report."""
+        return {"kind": "header", **asdict(self)}
+
+
+@dataclass(frozen=True)
+class Report:
+    """A whole run."""
+
+    header: Header
+    results: tuple[Result, ...]
+    seconds: float
+
+    @property
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Return how many results there are: by role, then by result.
+
+        Malformed stimuli are counted under the role "robustness".
+        """
+        counted: dict[str, Counter[str]] = {}
+        for result in self.results:
+            robust = result.stimulus == "malformed"
+            role = "robustness" if robust else result.role
+            counted.setdefault(role, Counter())[result.result] += 1
+        return {role: dict(counts) for role, counts in counted.items()}
+
+    @property
+    def exit_code(self) -> int:
+        """Return 2 if the suite itself failed, 1 if the target did, else 0."""
+        if any(result.result == "error" for result in self.results):
+            return 2
+        return int(any(result.fails_run for result in self.results))
+
+    def lines(self) -> Iterator[str]:
+        """Give the lines of the report, without line ends."""
+        yield json.dumps(self.header.to_json())
+        for result in self.results:
+            yield json.dumps(result.to_json())
+        footer = {"kind": "footer", "counts": self.counts, "seconds": self.seconds}
+        yield json.dumps(footer)
+
+    @classmethod
+    def read(cls, lines: Iterable[str]) -> Report:
+        """Read the lines of a report; raise `CutOff` if they are not all there."""
+        try:
+            found = [json.loads(line) for line in lines if line.strip()]
+        except (ValueError, RecursionError) as error:
+            raise CutOff(f"a line is not JSON: {error}") from None
+        kinds = [each.get("kind") for each in found if isinstance(each, dict)]
+        if len(kinds) < len(found):
+            raise CutOff("a line is no JSON object")
+        if not found or kinds[0] != "header" or found[0].get("format") != FORMAT:
+            raise CutOff(f"not a report of the format {FORMAT}")
+        if kinds[-1] != "footer":
+            raise CutOff("the report has no footer: its run was cut off")
+        try:
+            header = Header(**_known(Header, found[0]))
+            results = tuple(Result.from_json(line) for line in found[1:-1])
+            return cls(header, results, float(found[-1]["seconds"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise CutOff(f"a line is not as the format asks: {error}") from None

@@ -1,0 +1,297 @@
+"""Runs the suite against a target: batches, what ended them, and confirmation.
+
+One child runs the checks; where it ends early, the check that it was in gets the
+result, and the next child goes on behind it. For whatever is not as required there is
+evidence: its reproduction, which runs in a process that cannot import dlx; without one,
+the check itself runs again, alone in a fresh child, and that result counts.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import platform
+import re
+import signal
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import dlx
+import numpy as np
+
+from dlx_check.conformance.expect import raising
+from dlx_check.conformance.inside import Inside
+from dlx_check.conformance.isolate import Batch, Zygote, zygotes
+from dlx_check.conformance.records import Record
+from dlx_check.conformance.releases import release
+from dlx_check.conformance.repro import programs
+from dlx_check.conformance.requirements import requirements
+from dlx_check.conformance.results import FAILED, Header, Report, Result
+from dlx_check.conformance.suite import CHECKS, SUITE
+from dlx_check.conformance.suite.row import EFFECTS, Check
+from dlx_check.conformance.target import CannotCheck, load
+
+__all__ = ["judge", "run", "select"]
+
+_NOISE = re.compile(r"\s*(@|\*\*\*|$)")
+"""Frames of a trace, and empty lines."""
+_PREFIX = re.compile(r"^[IWEF]\d{4} [^\]]*\] ")
+"""Time, process and line, before what a Google library says."""
+
+Seen = dict[str, tuple[str, str, dict[str, Any]]]
+"""Result, sentence and record of each check."""
+
+
+def select(
+    only: Sequence[str] = (), role: str = "", level: str = "", suite: str = SUITE
+) -> tuple[Check, ...]:
+    """Return the checks that are asked for, in the order of the suite.
+
+    `only` has patterns of names, and R-numbers. `suite` leaves newer checks out.
+    """
+
+    try:
+        newest = release(suite)
+    except ValueError as error:
+        raise CannotCheck(f"suite {error}") from None
+
+    def wanted(check: Check) -> bool:
+        names = check.requirements.split()
+        return (
+            (not role or check.role == role)
+            and (not level or check.level == level)
+            and release(check.since) <= newest
+            and (
+                not only
+                or any(
+                    fnmatch.fnmatchcase(check.id, each) or each in names
+                    for each in only
+                )
+            )
+        )
+
+    return tuple(filter(wanted, CHECKS))
+
+
+def judge(check: Check, record: Record) -> tuple[str, str]:
+    """Return the result of a check that came to its end, and the sentence."""
+    if record.untestable:
+        return "untestable", record.untestable
+    wrong = check.expects.wrong(record)
+    if wrong is not None:
+        return "deviates", wrong
+    if check.expects.of_elements and record.notes.get("not shown"):
+        why = record.notes["not shown"]
+        return "untestable", f"not-observable: `show` raises {why}"
+    for expectation, text in check.facts:
+        if expectation.wrong(record) is None:
+            return "fact", text
+    if record.raised is not None and not check.expects.of_raising:
+        return "untestable", f"not-observable: raises {raising(record)}"
+    return "meets", ""
+
+
+def run(
+    target: str,
+    checks: Iterable[Check] = CHECKS,
+    *,
+    confirm: bool = True,
+    reproduce: bool = True,
+    isolated: bool = True,
+    progress: Callable[[str, int], None] = lambda check, done: None,
+) -> Report:
+    """Run checks against a target by its name, or `package.module:factory`.
+
+    `progress` gets the check that begins, and how many are done. Without `isolated`,
+    the checks run in this process, and nothing is confirmed. Raises `CannotCheck`.
+    """
+    chosen = tuple(checks)
+    confirm = confirm and isolated
+    began = time.monotonic()
+    reproduces = confirm and reproduce
+    # Who has described a target of his own has imported dlx with it.
+    imports = load(target).statements if ":" not in target and reproduces else ""
+    with ExitStack() as ending:
+        zygote: Zygote | Inside
+        others: list[Zygote] = []
+        if isolated:
+            zygote, *others = ending.enter_context(zygotes(target, imports))
+        else:
+            zygote = Inside(target)
+            ending.callback(zygote.close)
+        answer = zygote.answer()
+        if "cannot" in answer:
+            said = answer["cannot"].removeprefix(f"{target}: ")
+            raise CannotCheck(f"{target}: {said}")
+        about, spelled = answer["target"], answer["spelled"]
+        limit = about["timeout"]
+        if reproduces and not others:
+            others = ending.enter_context(zygotes(imports=about["statements"]))
+        other = others[0] if others else None
+        applies = {c.id: c for c in chosen if c.profile in about["profiles"].split()}
+        seen = _all(zygote, applies, limit, progress)
+        for name, check in applies.items():
+            if seen.get(check.needs, ("meets",))[0] in FAILED:
+                seen[name] = ("untestable", f"needs:{check.needs}", {})
+        shown: dict[str, tuple[str, str]] = {}
+        only_after = set()
+        for name, first in [*seen.items()] if confirm else []:
+            if first[0] not in (*FAILED, "error"):
+                continue
+            progress(name, len(seen))
+            if other is not None and first[0] in FAILED:
+                shown[name] = _shown(other, applies[name], spelled, first, limit)
+            if shown.get(name, ("",))[0] != "reproduced":
+                alone = _all(zygote, {name: applies[name]}, limit)[name]
+                if alone[0] != first[0]:
+                    only_after.add(name)
+                    shown[name] = ("alone", "")
+                seen[name] = alone
+    results = []
+    for check in chosen:
+        result = _result(check, seen.get(check.id))
+        if confirm and result.result in FAILED:
+            said, text = shown.get(check.id, ("alone", ""))
+            result = replace(result, confirmed=said, reproduction=text)
+        results.append(replace(result, only_after=check.id in only_after))
+    header = Header(
+        suite=SUITE,
+        target=about["name"],
+        version=about["version"],
+        dlx=dlx.__version__,
+        python=platform.python_version(),
+        numpy=np.__version__,
+        platform=f"{platform.system()} {platform.machine()}",
+        checks=len(chosen),
+    )
+    return Report(header, tuple(results), round(time.monotonic() - began, 1))
+
+
+def _shown(
+    zygote: Zygote,
+    check: Check,
+    spelled: dict[str, Any],
+    seen: tuple[str, str, dict[str, Any]],
+    limit: float,
+) -> tuple[str, str]:
+    """Run the reproductions of a deviation where dlx cannot be imported.
+
+    Returns "reproduced" and the program that ended as it says, "unconfirmed" and the
+    one that ended well, or "alone" if there is no program, or it ended otherwise.
+    """
+    found = ("alone", "")
+    if "cannot" in zygote.answer():
+        return found
+    result, text, record = seen
+    for made in programs(check, spelled, result, text, Record.from_json(record)):
+        ending = _ending(zygote.run(made.text, limit))
+        if ending == made.ending:
+            return "reproduced", made.text
+        if not ending:
+            found = ("unconfirmed", made.text)
+    return found
+
+
+def _ending(batch: Batch) -> str:
+    """Return how a program ended: an exception, a signal, "hangs", or "" if well."""
+    if batch.status is None:
+        return "hangs"
+    if batch.status < 0:
+        return signal.Signals(-batch.status).name
+    for line in batch.lines:
+        if "raised" in line:
+            return str(line["raised"]).partition(":")[0]
+    return "" if batch.ended else "exit"
+
+
+def _result(check: Check, seen: tuple[str, str, dict[str, Any]] | None) -> Result:
+    source = "the target does not mean to follow"
+    result, text, record = seen or ("untestable", f"not-claimed: {source} it", {})
+    names = tuple(check.requirements.split())
+    first = requirements()[names[0]]
+    return Result(
+        check=check.id,
+        role=check.role,
+        requirements=names,
+        source=first.source,
+        statement=first.statement,
+        expected=check.expects.text,
+        level=check.level,
+        derived=first.derived,
+        stimulus=check.stimulus,
+        effect=_effect(check, result, record),
+        result=result,
+        text=text,
+        record=record,
+    )
+
+
+def _effect(check: Check, result: str, record: dict[str, Any]) -> str:
+    """Return what a deviation does: an exception is never a wrong number."""
+    if result in ("crashes", "hangs"):
+        return "crash"
+    if result == "deviates" and record.get("raised"):
+        milder = "class of error" if check.expects.of_raising else "refusal"
+        return max(milder, check.effect, key=EFFECTS.index)
+    return check.effect
+
+
+def _all(
+    zygote: Zygote | Inside,
+    checks: dict[str, Check],
+    silence: float,
+    progress: Callable[[str, int], None] = lambda check, done: None,
+) -> Seen:
+    """Run checks, with as many children as it takes."""
+    seen: Seen = {}
+    left = list(checks)
+    began = 0
+
+    def heard(line: dict[str, Any]) -> None:
+        nonlocal began
+        if "start" in line:
+            progress(line["start"], began)
+            began += 1
+
+    while left:
+        batch = zygote.run(left, silence, heard)
+        current = step = ""
+        for line in batch.lines:
+            if "start" in line:
+                current, step = line["start"], ""
+            elif "step" in line:
+                step = line["step"]
+            elif "error" in line:
+                last = line["error"].strip().splitlines()[-1]
+                seen[current] = ("error", last, {"traceback": line["error"]})
+            elif "record" in line:
+                record = Record.from_json(line["record"])
+                seen[current] = (*judge(checks[current], record), line["record"])
+        if batch.ended:
+            break
+        if not current:
+            said = [line for line in batch.output.splitlines() if line.strip()]
+            why = said[-1].strip()[:160] if said else _how(batch)
+            raise CannotCheck(f"no check could begin, because of `setup`: {why}")
+        if current not in seen:
+            result = "hangs" if batch.status is None else "crashes"
+            text = f"{_how(batch)} while the target {step or 'is prepared'}"
+            seen[current] = (result, text, {})
+        elif left[-1] == current:
+            # All were run, and the process ended after the last.
+            seen[current] = ("crashes", f"{_how(batch)} afterwards", {})
+        left = left[left.index(current) + 1 :]
+    return seen
+
+
+def _how(batch: Batch) -> str:
+    """Say how a child ended, with what it said last."""
+    if batch.status is None:
+        return "no end"
+    if batch.status >= 0:
+        return f"the process exits with code {batch.status}"
+    said = [line for line in batch.output.splitlines() if not _NOISE.match(line)]
+    last = f" ({_PREFIX.sub('', said[-1].strip())[:160]})" if said else ""
+    return f"{signal.Signals(-batch.status).name}{last}"

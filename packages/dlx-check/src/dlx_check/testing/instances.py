@@ -1,0 +1,133 @@
+"""Rules for how instances are made: of tensors, like others, of new memory."""
+
+from __future__ import annotations
+
+import types
+import weakref
+from typing import Any
+
+from dlx._core import Tensor, convert, empty, from_pointer
+
+from .case import Case, elements, owns_table
+
+__all__ = ["INSTANCES"]
+
+
+def _imports(case: Case) -> None:
+    case.check(
+        "from_dlpack makes an instance that exports the tensor that it was given",
+        "define the class method __dlx_import__(cls, tensor)",
+    )
+    x = case.make()
+    source = case.read(x).to(copy=True)
+    made = case.imported(source)
+    exported = case.read(made)
+    if elements(exported) != elements(source):
+        raise case.broken(f"it exports {exported}, with other elements than {source}")
+
+
+class _Owner:
+    """An owner of memory whose end can be observed."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+
+def _owned(tensor: Tensor, readonly: bool = False) -> tuple[Tensor, Any]:
+    """Return a copy on the CPU, and a weak reference that dies with its memory."""
+    copy = tensor.to(copy=True)
+    owner = _Owner(copy)
+    over = from_pointer(
+        copy.data_ptr, copy.shape, copy.dtype, owner=owner, readonly=readonly
+    )
+    return over, weakref.ref(owner)
+
+
+def _keeps_imports(case: Case) -> None:
+    x = case.make()
+    here = case.read(x)
+    if here.device != "cpu":
+        return
+    case.check(
+        "an instance keeps the memory alive that it was made from",
+        "store the tensor that __dlx_import__ gets, or pass it as owner= "
+        "to dlx.from_pointer",
+    )
+    source, lives = _owned(here)
+    address = source.data_ptr
+    made = case.imported(source)
+    del source
+    if case.read(made).data_ptr == address and lives() is None:
+        raise case.broken("it exports memory that has been released")
+    case.check(
+        "read-only memory stays read-only",
+        "pass readonly=tensor.readonly to dlx.from_pointer, or copy the elements",
+    )
+    source, _ = _owned(here, readonly=True)
+    try:
+        made = case.cls.from_dlpack(source)
+    except BufferError:
+        return  # A class may refuse it.
+    exported = case.read(made)
+    if exported.data_ptr == source.data_ptr and not exported.readonly:
+        raise case.broken("an instance over read-only memory exports it as writable")
+
+
+def _is_like(case: Case) -> None:
+    case.check(
+        "__dlx_like__ makes an instance over the tensor that it was given",
+        "return a new instance of type(self) from __dlx_like__(self, tensor)",
+    )
+    x = case.make()
+    own = case.read(x)
+    source = own.to(copy=True)
+    made = case.call("dlx.convert", convert, source, x)
+    exported = case.read(made)
+    if case.shares_memory and exported.data_ptr == own.data_ptr:
+        raise case.broken("the new instance has the memory of the old one")
+    if elements(exported) != elements(source):
+        raise case.broken(f"it exports {exported}, with other elements than {source}")
+
+
+def _allocates(case: Case) -> None:
+    case.check(
+        "__dlx_empty__ allocates new, writable memory as requested",
+        "return another, writable object of that shape, dtype and device each time",
+    )
+    x = case.make()
+    here = case.read(x)
+    wanted = here.shape, here.dtype, here.device
+    hook = case.cls.__dlx_empty__
+    memory = [case.call("__dlx_empty__", hook, *wanted) for _ in range(2)]
+    first, second = tensors = [case.read(x) for x in memory]
+    for tensor in tensors:
+        if (tensor.shape, tensor.dtype, tensor.device) != wanted or tensor.readonly:
+            raise case.broken(f"it returned {tensor!r} for {wanted}")
+    if first.data_ptr == second.data_ptr:
+        raise case.broken("it returned the same memory twice")
+    shape, dtype, device = wanted
+    case.call("dlx.empty", empty, shape, dtype, device=device, like=case.cls)
+
+
+def _is_inherited(case: Case) -> None:
+    name = f"{case.cls.__name__}Further"
+    try:
+        further: Any = types.new_class(name, (case.cls,))
+    except TypeError:
+        return  # The class is final, or takes keywords.
+    case.check(
+        "a subclass has an exchange table of its own",
+        "call super().__init_subclass__(**keywords) in __init_subclass__",
+    )
+    if not owns_table(further):
+        raise case.broken("it has that of its base")
+    case.check(
+        "from_dlpack of a subclass makes an instance of the subclass",
+        "make instances of cls in __dlx_import__(cls, tensor)",
+    )
+    x = case.make()
+    source = case.read(x).to(copy=True)
+    case.call("from_dlpack of a subclass", further.from_dlpack, source)
+
+
+INSTANCES = (_imports, _keeps_imports, _is_like, _allocates, _is_inherited)

@@ -1,0 +1,53 @@
+"""``dlx.trace`` and ``dlx.live``: who holds what memory, since when. Loaded on use."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from typing import TextIO
+
+from dlx_check.tracing.records import Caller, Held
+from dlx_check.tracing.session import Trace, active
+
+__all__ = ["Caller", "Held", "Trace", "live", "start", "trace"]
+
+
+def trace(*, frames: int = 8, events: str | None = None) -> Trace:
+    """Return a trace that is not on yet; see `dlx.trace`."""
+    return Trace(frames, events)
+
+
+def live() -> list[Held]:
+    """Return what is held now; see `dlx.live`."""
+    traces = active()
+    if not traces:
+        raise RuntimeError(
+            "nothing is traced; use `with dlx.trace():` or set DLX_TRACE=1 before "
+            "dlx is imported"
+        )
+    return traces[0].live
+
+
+def start(setting: str) -> None:
+    """Trace until the process exits, as the variable ``DLX_TRACE`` says."""
+    frames, events = 8, None
+    if setting.startswith("json:"):
+        events = setting.removeprefix("json:")
+    elif setting.isdecimal():
+        frames = int(setting) if setting != "1" else frames
+        if not frames:
+            return
+    else:
+        raise ValueError(
+            f"DLX_TRACE is {setting!r}; expected 1, a number of frames, or json:FILE"
+        )
+    traced = trace(frames=frames, events=events).__enter__()
+    atexit.register(_report, traced, os.getpid(), sys.stderr)
+
+
+def _report(traced: Trace, process: int, stream: TextIO) -> None:
+    # A child that was forked holds copies of what its parent reports.
+    if os.getpid() == process:
+        traced.__exit__()
+        print(f"dlx trace: {traced}", file=stream)
