@@ -22,8 +22,8 @@ from multiprocessing.shared_memory import SharedMemory
 from typing import Any
 
 import dlx
-import dlx.mp
-import dlx.pickling
+import dlx_share
+import dlx_share.mp
 import numpy as np
 import process_picture
 from results import RESULTS, Document, dump, machine
@@ -72,8 +72,8 @@ def pickles(rounds: int) -> dict[str, float]:
     calls = {
         "pickle, NumPy, 4 KiB": through(np.ones(SMALL, np.uint8), pickle.dumps),
         "pickle, dlx.Tensor, 4 KiB": through(tensor, pickle.dumps),
-        "pickle, torch by dlx, 4 KiB": through(torch_of(SMALL), dlx.pickling.dumps),
-        "pickle, torch by dlx, 256 MiB": through(torch_of(BIG), dlx.pickling.dumps),
+        "pickle, torch by dlx, 4 KiB": through(torch_of(SMALL), dlx_share.dumps),
+        "pickle, torch by dlx, 256 MiB": through(torch_of(BIG), dlx_share.dumps),
     }
     return {name: took / 100 for name, took in best(calls, 10 * rounds).items()}
 
@@ -102,7 +102,7 @@ def shared(rounds: int) -> dict[str, float]:
 
     reducers = vars(ForkingPickler)["_extra_reducers"]
     own = reducers[torch.Tensor]
-    dlx.mp.register(torch.Tensor)
+    dlx_share.mp.register(torch.Tensor)
     by_dlx = reducers[torch.Tensor]
     here, there = multiprocessing.get_context("spawn").Pipe()
     process = multiprocessing.get_context("spawn").Process(
@@ -174,7 +174,7 @@ def same(x: Any) -> Any:
 
 def take(x: Any) -> int:
     """Have it."""
-    return len(dlx.attach(x) if isinstance(x, dlx.sharing.Handle) else x)
+    return len(dlx.attach(x) if isinstance(x, dlx_share.sharing.Handle) else x)
 
 
 def switch(by_dlx: bool) -> None:
@@ -202,7 +202,7 @@ def dask(rounds: int) -> dict[str, float]:
     from distributed import Client, LocalCluster
 
     clients = {}
-    for name, preload in ("today", []), ("dlx", ["dlx.dask"]):
+    for name, preload in ("today", []), ("dlx", ["dlx_share.dask"]):
         with dask.config.set({"distributed.worker.preload": preload}):
             cluster = LocalCluster(
                 n_workers=2, threads_per_worker=1, dashboard_address=None
@@ -248,9 +248,9 @@ class Actor:
 
     def register(self) -> None:
         """Have dlx make the objects."""
-        import dlx.ray
+        import dlx_share.ray
 
-        dlx.ray.register()
+        dlx_share.ray.register()
 
     def keep(self, kind: str) -> None:
         """Keep something to send."""

@@ -1,4 +1,4 @@
-"""`dlx.pickling.dumps`: tensors of other libraries inside any object."""
+"""`dlx_share.dumps`: tensors of other libraries inside any object."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import dlx
 import ml_dtypes
 import numpy as np
 import pytest
-from dlx.pickling import Pickler, dumps
+from dlx_share.pickling import Pickler, dumps
 from support.optional_libraries import requires
 from support.python_process import run_python
 
@@ -304,7 +304,7 @@ def test_what_is_no_tensor_is_pickled_as_by_pickle() -> None:
 
 
 def test_the_arguments_are_those_of_pickle() -> None:
-    """`help(dlx.pickling.Pickler)`."""
+    """`help(dlx_share.Pickler)`."""
     for protocol in None, -1, 5:
         file = io.BytesIO()
         Pickler(file, protocol).dump(dlx.empty((2,), "int8"))

@@ -9,7 +9,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlx.sharing import Handle
+from dlx_share.sharing import Handle
 from hypothesis import given
 from support.optional_libraries import requires
 from support.python_process import run_python
@@ -84,7 +84,7 @@ def test_a_closed_handle_is_told() -> None:
     h = dlx.share(ARRAY)
     data = bytes(h)
     h.close()
-    assert repr(h) == "dlx.sharing.Handle(closed)"
+    assert repr(h) == "dlx_share.sharing.Handle(closed)"
     for use in bytes, dlx.attach, pickle.dumps:
         with pytest.raises(BufferError, match="closed"):
             use(h)
@@ -108,15 +108,15 @@ def test_a_handle_says_what_it_holds() -> None:
     with dlx.share(dlx.empty((2, 3), "bfloat16")) as h:
         there = pickle.loads(pickle.dumps(h))
         assert (there.shape, there.dtype, there.readonly) == ((2, 3), "bfloat16", False)
-        assert repr(there) == "dlx.sharing.Handle(bfloat16[2, 3], 12 bytes)"
+        assert repr(there) == "dlx_share.sharing.Handle(bfloat16[2, 3], 12 bytes)"
     with dlx.share(np.ones(1), readonly=True) as h:
-        assert repr(h) == "dlx.sharing.Handle(float64[1], 8 bytes, readonly)"
+        assert repr(h) == "dlx_share.sharing.Handle(float64[1], 8 bytes, readonly)"
 
 
 @pytest.mark.parametrize("x", [3, None, object()])
 def test_what_is_no_handle_is_told_what_one_is(x: Any) -> None:
     """docs/sharing.md, Sharing: a handle, its bytes, or a name."""
-    with pytest.raises(TypeError, match=r"expected a dlx.sharing.Handle, its by"):
+    with pytest.raises(TypeError, match=r"expected a dlx_share.Handle, its by"):
         dlx.attach(x)
 
 

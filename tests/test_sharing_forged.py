@@ -13,7 +13,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlx.sharing import Handle, _form, _mappings, _segment
+from dlx_share.sharing import Handle, _form, _mappings, _segment
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.random_layouts import tensors

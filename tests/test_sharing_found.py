@@ -15,7 +15,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlx.sharing import Handle, _found, _mappings
+from dlx_share.sharing import Handle, _found, _mappings
 from support.optional_libraries import requires
 from support.shared_memory import ask, child, open_files
 
@@ -269,7 +269,7 @@ def test_memory_of_system_v_is_not_taken_for_a_segment(
     with dlx.share(segment) as h:
         inode = h._described.inode
         if not is_open:  # Only its descriptor is found.
-            monkeypatch.setattr("dlx.sharing.open_handles", {})
+            monkeypatch.setattr("dlx_share.sharing.open_handles", {})
         x: Any = np.frombuffer(mmap.mmap(-1, 4096), "f8", count=4)
         path = "/SYSV00000000 (deleted)"
 
@@ -279,7 +279,9 @@ def test_memory_of_system_v_is_not_taken_for_a_segment(
             return _found.Area(begin, begin + 4096, 0, inode, True, True, path)
 
         found = _found.found
-        monkeypatch.setattr("dlx.sharing.found", lambda at, size: found(at, size, area))
+        monkeypatch.setattr(
+            "dlx_share.sharing.found", lambda at, size: found(at, size, area)
+        )
         files = open_files()
         with pytest.raises(dlx.CopyRefused, match="SYSV"):
             dlx.share(x, copy=False)

@@ -9,7 +9,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlx.sharing import _mappings
+from dlx_share.sharing import _mappings
 from support.python_process import run_python
 from support.shared_memory import mappings, open_files
 
@@ -93,7 +93,7 @@ FORKED = """
 import os, signal, time
 import dlx
 import numpy as np
-from dlx.sharing import _mappings
+from dlx_share.sharing import _mappings
 
 children = []
 real = _mappings._LIBC.madvise

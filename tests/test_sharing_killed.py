@@ -13,7 +13,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlx.sharing import Handle
+from dlx_share.sharing import Handle
 from support.python_process import run_python
 from support.shared_memory import (
     ARRAY,
@@ -79,7 +79,7 @@ real = getattr(module, {step!r})
 def last(*arguments, **keywords):
     real(*arguments, **keywords)
     os.kill(os.getpid(), signal.SIGKILL)
-import dlx.sharing
+import dlx_share.sharing
 setattr(module, {step!r}, last)
 dlx.share(np.arange(3), name="step-{os.getpid()}")
 """
@@ -118,7 +118,7 @@ def test_an_attacher_killed_while_it_opens_leaves_nothing(step: str) -> None:
     with dlx.share(ARRAY) as h:
         files, maps = open_files(), mappings()
         code = f"""{BEGIN}
-import signal, dlx.sharing
+import signal, dlx_share.sharing
 data, real = {bytes(h)!r}, os.{step}
 def last(*arguments, **keywords):
     real(*arguments, **keywords)

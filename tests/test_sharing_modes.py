@@ -9,7 +9,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlx.sharing import Handle
+from dlx_share.sharing import Handle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.optional_libraries import requires
@@ -388,7 +388,7 @@ def test_importing_dlx_loads_nothing_to_share() -> None:
     code = """
 import sys, dlx
 dlx.empty(3, "int8")
-loaded = {"dlx.sharing", "dlx.pickling", "mmap", "socket", "ctypes", "fcntl"}
+loaded = {"dlx_share.sharing", "dlx.pickling", "mmap", "socket", "ctypes", "fcntl"}
 assert not loaded & set(sys.modules), loaded & set(sys.modules)
 """
     assert run_python(code) == (0, "", "")

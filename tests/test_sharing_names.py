@@ -13,7 +13,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlx.sharing import _names
+from dlx_share.sharing import _names
 from support.command_line import ABSENT, run, run_with
 from support.optional_libraries import requires
 from support.shared_memory import ARRAY, BEGIN, child, kill, names, open_files, told

@@ -16,8 +16,8 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlx.sharing import Handle
-from dlx.sharing._form import HEAD
+from dlx_share.sharing import Handle
+from dlx_share.sharing._form import HEAD
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.python_process import run_python
@@ -300,7 +300,7 @@ def test_another_user_gets_memory_by_a_socket_only(readonly: bool) -> None:
     code = f"""
 import os, socket, sys
 import dlx, numpy as np, pytest
-from dlx.sharing import Handle
+from dlx_share.sharing import Handle
 one, other = socket.socketpair()
 h = dlx.share(np.arange(6.0), readonly={readonly})
 data = bytes(h)

@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from typing import Any, Literal, TypeVar, overload
 
     from dlx_check import Held, Inspection, Trace
+    from dlx_share import Handle
 
     from ._core import _DTypeLike, _StreamLike
-    from .sharing import Handle
 
     R = TypeVar("R")
     Give = Literal["address", "pointer", "tensor"]
@@ -245,18 +245,6 @@ def as_pointer(x: object, /, stream: _StreamLike | None = None) -> Pointer:
     return Pointer(from_dlpack(x, stream=stream))
 
 
-_sharing: Any = None
-
-
-def _import_sharing() -> Any:
-    """Import what shares memory, once: the statement takes as long as a system call."""
-    global _sharing
-    import dlx.sharing
-
-    _sharing = dlx.sharing
-    return _sharing
-
-
 def share(
     x: object,
     *,
@@ -277,7 +265,7 @@ def share(
     Raises ``BufferError`` for memory on a device, ``FileExistsError`` if the name is in
     use, and as `from_dlpack`.
     """
-    made: Handle = (_sharing or _import_sharing()).share(x, copy, readonly, name)
+    made: Handle = _door("share", "share")(x, copy, readonly, name)
     return made
 
 
@@ -301,7 +289,7 @@ def attach(
     Raises ``BufferError`` if the memory is gone, not what the handle says, or of
     another host; for ``mode="rw"`` of a read-only handle; and as `convert`.
     """
-    return (_sharing or _import_sharing()).attach(handle, like, mode, paths)
+    return _door("share", "attach")(handle, like, mode, paths)
 
 
 def trace(*, frames: int = 8, events: str | None = None) -> Trace:

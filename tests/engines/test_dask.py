@@ -20,16 +20,16 @@ distributed = engine("distributed")
 dask = engine("dask")
 dask_config = engine("dask.config")
 
-import dlx.dask  # noqa: E402
+import dlx_share.dask  # noqa: E402
 
-dlx.dask.register()
+dlx_share.dask.register()
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[Any]:
     """Start two workers with dlx as their preload."""
     settings = {
-        "distributed.worker.preload": ["dlx.dask"],
+        "distributed.worker.preload": ["dlx_share.dask"],
         "distributed.scheduler.active-memory-manager.start": False,
     }
     with (
@@ -276,7 +276,7 @@ def test_another_version_is_told() -> None:
 
 def test_registered_workers_pass(client: Any) -> None:
     """docs/sharing.md, dask: `check` returns nothing."""
-    dlx.dask.check(client)
+    dlx_share.dask.check(client)
 
 
 def forget(_: Any = None) -> None:
@@ -298,9 +298,9 @@ def regain(_: Any = None) -> None:
     import sys
 
     sys.modules.pop("dlx.pickling")
-    import dlx.dask
+    import dlx_share.dask
 
-    dlx.dask.register()
+    dlx_share.dask.register()
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_a_worker_that_is_not_ready_is_named(
     one, other = client.scheduler_info()["workers"]
     client.run(spoil, workers=[other])
     with pytest.raises(RuntimeError, match=match) as caught:
-        dlx.dask.check(client)
+        dlx_share.dask.check(client)
     client.run(regain, workers=[other])
     assert other in str(caught.value)
     assert one not in str(caught.value)
@@ -323,11 +323,11 @@ def test_no_library_is_imported_before_its_tensors() -> None:
     """docs/sharing.md, dask: in any order of imports."""
     code = """
     import sys
-    import dlx.dask
+    import dlx_share.dask
     from dask.sizeof import sizeof
     from distributed.protocol import deserialize, serialize
-    dlx.dask.register()
-    dlx.dask.register()
+    dlx_share.dask.register()
+    dlx_share.dask.register()
     assert not {"torch", "jax", "mlx"} & sys.modules.keys()
     import torch
     import torch.nn
@@ -345,8 +345,8 @@ def test_a_process_that_only_receives_needs_no_import() -> None:
     """docs/sharing.md, dask: the library is imported when its tensor arrives."""
     header, frames = distributed.protocol.serialize(CASES["jax bfloat16"]())
     code = f"""
-    import dlx.dask, sys
-    dlx.dask.register()
+    import dlx_share.dask, sys
+    dlx_share.dask.register()
     from distributed.protocol import deserialize
     x = deserialize({header!r}, [bytearray({bytes(frames[0])!r})])
     assert type(x) is type(sys.modules["jax"].numpy.ones(1)) and x.shape == (4, 6)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import dlx
-import dlx.mp
+import dlx_share.mp
 import pytest
 from support.optional_libraries import requires
 from support.python_process import run_python
@@ -19,7 +19,7 @@ from .cases import CASES
 # In a process of its own: others of pytest have threads, with which none can fork.
 BEGIN = """
 import gc, multiprocessing, os, sys
-import dlx, dlx.mp
+import dlx, dlx_share.mp
 import numpy as np
 from support.pickled_classes import Bare, Labelled
 from engines.cases import BIG, CASES, MIB, address, describe, place
@@ -36,7 +36,7 @@ CASES = [(name, make) for name, make in CASES.items() if name.split()[0] in LIBR
 
 
 def answer(receive, send):
-    dlx.mp.register(*TYPES)
+    dlx_share.mp.register(*TYPES)
     while (x := receive.get()) is not None:
         described = describe(x), place(address(x)) if address(x) else None
         if type(x) is dlx.Tensor and not x.readonly and x.dtype == "uint8" and x.size:
@@ -49,7 +49,7 @@ def open_files():
 
 
 def main():
-    dlx.mp.register(*TYPES)
+    dlx_share.mp.register(*TYPES)
     context = multiprocessing.get_context({method!r})
     there, back = context.Queue(), context.Queue()
 
@@ -171,7 +171,7 @@ def test_arguments_of_a_process_arrive(tmp_path: Path, method: str) -> None:
 
 
 POOL = """
-    with context.Pool(1, dlx.mp.register, TYPES) as pool:
+    with context.Pool(1, dlx_share.mp.register, TYPES) as pool:
         x, y = pool.map(twice, [np.arange(MIB, dtype="uint8"), BIG["torch"]()])
     assert place(address(x)).inode and place(address(y)).inode
     assert x[3] == 6 and y[0] == 2 and y.dtype == torch.bfloat16
@@ -239,7 +239,7 @@ def test_what_dlx_cannot_describe_goes_the_old_way(name: str) -> None:
     torch = requires("torch")
     import numpy as np
 
-    dlx.mp.register(torch.Tensor, np.ndarray)
+    dlx_share.mp.register(torch.Tensor, np.ndarray)
     x: Any = torch.ones(2, 2, requires_grad=True)
     if name == "sparse":
         x = torch.eye(2).to_sparse()
@@ -252,9 +252,9 @@ def test_what_dlx_cannot_describe_goes_the_old_way(name: str) -> None:
 
 def test_a_class_is_registered_once(reducers: dict[type, Any]) -> None:
     """docs/sharing.md, multiprocessing: call it as often as you like."""
-    dlx.mp.register(dlx.Tensor)
+    dlx_share.mp.register(dlx.Tensor)
     first = reducers[dlx.Tensor]
-    dlx.mp.register(dlx.Tensor)
+    dlx_share.mp.register(dlx.Tensor)
     assert reducers[dlx.Tensor] is first
 
 
@@ -263,24 +263,24 @@ def test_a_class_is_registered_once(reducers: dict[type, Any]) -> None:
 def test_other_classes_are_refused(cls: Any) -> None:
     """docs/sharing.md, multiprocessing: with what is accepted."""
     with pytest.raises(TypeError, match="expected dlx"):
-        dlx.mp.register(cls)
+        dlx_share.mp.register(cls)
 
 
 @pytest.mark.usefixtures("reducers")
 @pytest.mark.parametrize("protocol", [0, 2, 4, 5])
 def test_small_tensors_are_pickled_in_every_protocol(protocol: int) -> None:
     """docs/sharing.md, multiprocessing: below 64 KiB there is no segment."""
-    dlx.mp.register(dlx.Tensor)
+    dlx_share.mp.register(dlx.Tensor)
     x = CASES["dlx bfloat16"]()
     text = bytes(ForkingPickler.dumps(x, protocol))
-    assert b"dlx.mp" not in text
+    assert b"dlx_share.mp" not in text
     assert pickle.loads(text).raw() == x.raw()
 
 
 @pytest.mark.usefixtures("reducers")
 def test_a_tensor_on_a_device_goes_the_old_way() -> None:
     """docs/sharing.md, multiprocessing: which refuses it."""
-    dlx.mp.register(dlx.Tensor)
+    dlx_share.mp.register(dlx.Tensor)
     t = dlx.from_pointer(4096, (2,), "float32", device="cuda:0")
     with pytest.raises(BufferError, match="cuda:0"):
         ForkingPickler.dumps(t)
@@ -300,7 +300,7 @@ def test_another_file_than_the_one_described_is_refused() -> None:
         files = len(os.listdir("/proc/self/fd"))
         for text in data, data[:-1], b"":
             with pytest.raises(BufferError):
-                dlx.mp._arrived("dlx", File(), text)  # type: ignore[arg-type]
+                dlx_share.mp._arrived("dlx", File(), text)  # type: ignore[arg-type]
         assert len(os.listdir("/proc/self/fd")) == files
 
 
@@ -308,9 +308,9 @@ def test_dlx_alone_loads_no_engine() -> None:
     """docs/sharing.md, Engines: nothing is imported unasked."""
     code = """
     import sys, dlx
-    loaded = {"dask", "distributed", "ray", "mpi4py", "multiprocessing", "dlx.mp"}
+    loaded = {"dask", "distributed", "ray", "mpi4py", "multiprocessing", "dlx_share.mp"}
     assert not loaded & sys.modules.keys()
-    import dlx.mp
+    import dlx_share.mp
     assert not {"numpy", "torch", "jax", "dask", "ray"} & sys.modules.keys()
     """
     assert run_python(code) == (0, "", "")

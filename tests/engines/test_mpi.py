@@ -54,7 +54,7 @@ def test_every_tensor_arrives_as_it_was(tmp_path: Path) -> None:
         tmp_path,
         """
         for each in MPI.pickle, pkl5.pickle:
-            each.__init__(dlx.pickling.dumps, pickle.loads)
+            each.__init__(dlx_share.dumps, pickle.loads)
         cases = {case: make for case, make in CASES.items() if "mlx" not in case}
         for communicator in world, pkl5.Intracomm(world):
             for case, make in cases.items():

@@ -19,10 +19,10 @@ from .engine import engine
 
 ray = engine("ray")
 
-import dlx.ray  # noqa: E402
+import dlx_share.ray  # noqa: E402
 
-dlx.ray.register()
-dlx.ray.register_transport()
+dlx_share.ray.register()
+dlx_share.ray.register_transport()
 
 LIBRARIES = ["torch", "jax", "mlx", "numpy", "dlx", "mixin"]
 IN_PLACE = ["jax", "numpy", "dlx", "mixin"]
@@ -106,7 +106,7 @@ def actors() -> Iterator[tuple[Any, Any]]:
             log_to_driver=False,
             logging_level="error",
             _node_ip_address="127.0.0.1",
-            runtime_env={"worker_process_setup_hook": "dlx.ray.register"},
+            runtime_env={"worker_process_setup_hook": "dlx_share.ray.register"},
         )
     actor = ray.remote(num_cpus=0, enable_tensor_transport=True)(Worker)
     yield actor.remote(), actor.remote()
@@ -132,7 +132,7 @@ def get(ref: Any) -> Any:
 
 def test_workers_are_registered_by_the_hook(one: Any) -> None:
     """docs/sharing.md, Ray: without a call in them."""
-    assert get(one.settings.remote()) == "dlx.ray"
+    assert get(one.settings.remote()) == "dlx_share.ray"
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -242,10 +242,10 @@ PROGRAM = """
     import sys
     import ray.cloudpickle as cloudpickle
     from ray._private.tensor_serialization_utils import zero_copy_tensors_reducer
-    import dlx.ray
+    import dlx_share.ray
     {before}
-    dlx.ray.register()
-    dlx.ray.register()
+    dlx_share.ray.register()
+    dlx_share.ray.register()
     {after}
     import torch
     x = torch.ones(4, dtype=torch.bfloat16)
@@ -312,8 +312,8 @@ def test_a_serializer_that_is_registered_later_is_called() -> None:
     """docs/sharing.md, Ray: as with any that was registered before it."""
     code = """
     import ray.cloudpickle as cloudpickle
-    import dlx.ray, torch
-    dlx.ray.register()
+    import dlx_share.ray, torch
+    dlx_share.ray.register()
     reducers = cloudpickle.CloudPickler.dispatch
     reducers[torch.Tensor] = lambda x: (str, ("mine",))
     assert cloudpickle.loads(cloudpickle.dumps(torch.ones(2))) == "mine"
@@ -327,9 +327,9 @@ def test_what_was_registered_before_gets_what_dlx_cannot_describe() -> None:
     """docs/sharing.md, Ray: gradients, by the switch that was on."""
     code = """
     import ray.cloudpickle as cloudpickle
-    import dlx.ray, torch
+    import dlx_share.ray, torch
     cloudpickle.CloudPickler.dispatch[torch.Tensor] = lambda x: (str, ("mine",))
-    dlx.ray.register()
+    dlx_share.ray.register()
     dumped = cloudpickle.dumps(torch.ones(2, requires_grad=True))
     assert cloudpickle.loads(dumped) == "mine"
     assert cloudpickle.loads(cloudpickle.dumps(torch.ones(2))).sum() == 2
@@ -379,8 +379,8 @@ def test_the_handles_go_with_the_last_reference(one: Any, other: Any) -> None:
 def test_a_transport_takes_tensors_that_dlx_sends() -> None:
     """docs/sharing.md, Ray: of one class for each name."""
     jax = requires("jax")
-    dlx.ray.register_transport(jax.Array, "DLX_SHM_JAX")
+    dlx_share.ray.register_transport(jax.Array, "DLX_SHM_JAX")
     with pytest.raises(TypeError, match="expected dlx"):
-        dlx.ray.register_transport(int, "DLX_SHM_INT")
+        dlx_share.ray.register_transport(int, "DLX_SHM_INT")
     with pytest.raises(ValueError, match="already registered"):
-        dlx.ray.register_transport()
+        dlx_share.ray.register_transport()

@@ -1,4 +1,4 @@
-"""Arrays of MLX: it copies what it imports; `dlx.pickling.dumps` of any object."""
+"""Arrays of MLX: it copies what it imports; `dlx_share.dumps` of any object."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pickle
 import dlx
 import numpy as np
 import pytest
-from dlx.pickling import dumps
+from dlx_share.pickling import dumps
 
 mx = pytest.importorskip("mlx.core")
 

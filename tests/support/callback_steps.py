@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import dlx
-import dlx.pickling
+import dlx_share
 import numpy as np
 
 Step = Callable[[], object]
@@ -264,7 +264,7 @@ STEPS: dict[str, Step] = {
     "__dlpack__ of a mixin": lambda: BY_ATTRIBUTE.__dlpack__(max_version=(1, 3)),
     "__dlpack_device__ of a mixin": lambda: BY_METHOD.__dlpack_device__(),
     "export to NumPy": lambda: np.from_dlpack(BY_ATTRIBUTE),
-    "pickle": lambda: dlx.pickling.dumps([dlx.from_dlpack(BY_PROTOCOL)]),
+    "pickle": lambda: dlx_share.dumps([dlx.from_dlpack(BY_PROTOCOL)]),
 }
 
 

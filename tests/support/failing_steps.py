@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import dlx
-import dlx.pickling
+import dlx_share
 import numpy as np
 
 from support.failing_calls import TABLE, FailingProducer, failing_class
@@ -195,7 +195,7 @@ STEPS: dict[str, Callable[[], Any]] = {
     "as_pointer": lambda: dlx.as_pointer(X),
     "inspect": lambda: dlx.inspect(X),
     "share and attach": share,
-    "pickle": lambda: dlx.pickling.dumps([dlx.from_dlpack(X)]),
+    "pickle": lambda: dlx_share.dumps([dlx.from_dlpack(X)]),
     "__dlpack__ of a mixin": lambda: STORED.__dlpack__(**NEW),
     "__dlpack__ of a mixin with a copy": lambda: STORED.__dlpack__(copy=True),
     "__dlpack_device__ of a mixin": lambda: NESTED.__dlpack_device__(),

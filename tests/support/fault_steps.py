@@ -8,7 +8,6 @@ from typing import Any
 
 import dlx
 import dlx.pickling
-import dlx.sharing
 import numpy as np
 import tvm_ffi
 

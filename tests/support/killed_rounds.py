@@ -18,7 +18,7 @@ from contextlib import suppress
 
 import dlx
 import numpy as np
-from dlx.sharing import Handle, _names
+from dlx_share.sharing import Handle, _names
 
 from support.shared_memory import mappings, open_files
 

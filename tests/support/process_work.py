@@ -7,7 +7,7 @@ from typing import Any
 
 import dlx
 import numpy as np
-from dlx.sharing import Handle
+from dlx_share.sharing import Handle
 
 from support.pickled_classes import Bare
 

@@ -17,7 +17,7 @@ ARRAY = np.arange(6.0).reshape(2, 3)
 
 BEGIN = """
 import sys, os, pickle, socket, dlx, numpy as np
-from dlx.sharing import Handle
+from dlx_share.sharing import Handle
 out, into = sys.stdout.buffer, sys.stdin.buffer
 def tell(x=None):
     pickle.dump(x, out)

@@ -38,7 +38,10 @@ class Names:
 def _collect(args: argparse.Namespace, progress: Progress) -> Names:
     if sys.platform != "linux":
         raise CannotRun("dlx shares memory between processes on Linux only")
-    from dlx.sharing._names import entries, withdraw
+    try:
+        from dlx_share.sharing._names import entries, withdraw
+    except ModuleNotFoundError as error:
+        raise CannotRun(f"{error}: pip install dlx-share") from None
 
     names = []
     for entry in entries():

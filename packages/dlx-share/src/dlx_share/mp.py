@@ -11,8 +11,10 @@ from multiprocessing.reduction import ForkingPickler
 from multiprocessing.resource_sharer import DupFd
 from typing import Any
 
-from ._core import CopyRefused, Tensor
-from .pickling import _delivered, _described, _exact, _leave, _target
+from dlx._core import CopyRefused, Tensor
+from dlx.pickling import _delivered, _leave
+
+from .pickling import _described, _exact, _target
 from .sharing import Handle, _checked, _read, attach, share
 
 __all__ = ["register"]

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from .._core import (
+from dlx._core import (
     CopyRefused,
     Device,
     DType,
@@ -27,7 +27,8 @@ from .._core import (
     from_buffer,
     from_dlpack,
 )
-from ..pickling import _PADDED, _READ_ONLY, _dense, _may_repeat
+from dlx.pickling import _PADDED, _READ_ONLY, _dense, _may_repeat
+
 from ._form import FILE, FROZEN, SEGMENT, Described, read, span
 from ._found import found, open_found
 from ._handle import Handle, open_handles, trusted
@@ -48,7 +49,7 @@ from ._segment import (
 
 __all__ = ["Handle", "attach", "share"]
 
-# For `dlx.mp`, whose descriptors arrive beside the bytes.
+# For `dlx_share.mp`, whose descriptors arrive beside the bytes.
 _read, _checked = read, checked
 
 _HOST = Device("cpu")
@@ -272,7 +273,7 @@ def attach(
         described = trusted(handle, paths)
     except TypeError:
         raise TypeError(
-            f"the handle is {type(handle).__name__}; expected a dlx.sharing.Handle, "
+            f"the handle is {type(handle).__name__}; expected a dlx_share.Handle, "
             "its bytes, or 'shm:NAME'"
         ) from None
     if described.kind != SEGMENT:

@@ -1,8 +1,8 @@
 """Tensors in Ray: torch's and JAX's in its object store, and between actors.
 
 `register` is called where objects are made, and in workers by
-``runtime_env={"worker_process_setup_hook": "dlx.ray.register"}``. Who reads them needs
-dlx and no call. `docs/sharing.md` has five minutes of it.
+``runtime_env={"worker_process_setup_hook": "dlx_share.ray.register"}``. Who reads them
+needs dlx and no call. `docs/sharing.md` has five minutes of it.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from io import BytesIO
 from pickle import PickleBuffer
 from typing import Any
 
+from dlx._core import CopyRefused
+from dlx.pickling import _delivered
 from ray.cloudpickle import CloudPickler
 from ray.experimental import (
     CommunicatorMetadata,
@@ -21,8 +23,7 @@ from ray.experimental import (
     register_tensor_transport,
 )
 
-from ._core import CopyRefused
-from .pickling import Pickler, _delivered, _exact, _target, _word
+from .pickling import Pickler, _exact, _target, _word
 from .sharing import Handle, attach, share
 
 __all__ = ["SharedMemory", "register", "register_transport"]

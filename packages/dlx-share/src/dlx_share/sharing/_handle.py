@@ -9,8 +9,9 @@ from collections.abc import Callable
 from typing import Self
 from weakref import WeakValueDictionary, finalize
 
-from .._core import DType
-from ..pickling import _READ_ONLY
+from dlx._core import DType
+from dlx.pickling import _READ_ONLY
+
 from ._form import HEAD, LONGEST, SEGMENT, Described, read, write
 from ._mappings import Mapping
 from ._names import publish, unpublish
@@ -173,10 +174,10 @@ class Handle:
     def __repr__(self) -> str:
         """Say what it holds."""
         if not self._owned:
-            return "dlx.sharing.Handle(closed)"
+            return "dlx_share.sharing.Handle(closed)"
         d = self._described
         what = f"{d.dtype}{list(d.shape)}, {d.size} bytes"
-        return f"dlx.sharing.Handle({what}{', readonly' * self.readonly})"
+        return f"dlx_share.sharing.Handle({what}{', readonly' * self.readonly})"
 
     def close(self) -> None:
         """Let go of the memory here. Nobody can attach it by this handle any more."""

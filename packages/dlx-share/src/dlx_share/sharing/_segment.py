@@ -8,7 +8,8 @@ import re
 import stat
 from itertools import chain
 
-from ..pickling import _READ_ONLY
+from dlx.pickling import _READ_ONLY
+
 from ._form import FILE, FROZEN, SEGMENT, SHM, Described, host, namespace, start
 from ._mappings import huge_pages
 

@@ -7,8 +7,8 @@ import struct
 from functools import cache
 from typing import NamedTuple
 
-from .._core import DType
-from ..pickling import _PADDED, _READ_ONLY
+from dlx._core import DType
+from dlx.pickling import _PADDED, _READ_ONLY
 
 __all__ = [
     "FILE",
@@ -120,7 +120,7 @@ def read(data: bytes) -> Described:
     Raises ``BufferError`` if they are damaged, or of a version or kind not known here.
     """
     if len(data) < _SIZE or data[:4] != _MAGIC:
-        raise BufferError("these are not the bytes of a dlx.sharing.Handle")
+        raise BufferError("these are not the bytes of a dlx_share.sharing.Handle")
     fields = HEAD.unpack_from(data)
     _, version, kind, length, flags, boot, token, space, pid = fields[:9]
     file, started, device, inode, size, offset, code, bits, lanes = fields[9:18]

@@ -17,9 +17,10 @@ from typing import Any
 from dask.sizeof import sizeof
 from distributed.protocol.serialize import dask_deserialize, dask_serialize
 from distributed.utils import has_keyword
+from dlx._core import Tensor
+from dlx.pickling import _VERSION, _arrive
 
-from ._core import Tensor
-from .pickling import _VERSION, Pickler, _arrive
+from .pickling import Pickler
 
 __all__ = ["check", "register"]
 
@@ -153,14 +154,13 @@ def check(client: Any) -> None:
     # By value, as every function inside another: workers may lack this module.
     def ask() -> str:
         try:
-            from dask.sizeof import sizeof as known
-
             import dlx
+            from dask.sizeof import sizeof as known
             from dlx.pickling import _VERSION as version
         except ImportError as error:
             return str(error)
         if known.dispatch(dlx.Tensor) is known.dispatch(object):
-            return "dlx.dask.register() has not been called"
+            return "dlx_share.dask.register() has not been called"
         if version != expected:
             return f"dlx has version {version} of the form, and {expected} is sent"
         return ""

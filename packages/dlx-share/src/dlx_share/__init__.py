@@ -1,0 +1,28 @@
+"""Tensors in other processes: shared memory, and pickles of any object.
+
+`share` and `attach` share the memory of a tensor between the processes of a host, and
+`dlx.empty(shared=True)` allocates such memory (Linux only). `dumps` and `Pickler`
+pickle tensors of other libraries without a copy. `dlx_share.dask`, `dlx_share.ray` and
+`dlx_share.mp` tell engines of it. Each name is imported on first use.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from dlx_share.pickling import Pickler, dumps
+    from dlx_share.sharing import Handle, attach, share
+
+__all__ = ["Handle", "Pickler", "attach", "dumps", "share"]
+
+
+def __getattr__(name: str) -> object:
+    """Import a name on first use."""
+    if name not in (*__all__, "_empty"):  # `dlx.empty(shared=True)`
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    module = "pickling" if name in ("Pickler", "dumps") else "sharing"
+    found: object = getattr(import_module(f"{__name__}.{module}"), name)
+    globals()[name] = found
+    return found
