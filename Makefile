@@ -6,13 +6,9 @@ FREE_THREADED ?= build/free_threaded/bin/python3.14t
 BENCH ?= --json
 VENV := .venv
 BIN := $(VENV)/bin
-SOURCES := Cargo.toml Cargo.lock pyproject.toml $(shell find src python -name '*.rs' -o -name '*.py' -o -name '*.pyi')
-
-# These take most of the time of `make test`: they start many processes, or threads for long.
-SLOW := cli cli_demo cli_info cli_inspect copy_repeated cycles daemon_threads depth embedding examples faults finalization foreign_calls_failing \
-	forks gpu_kit import_again lifetime publish races races_types signals subinterpreters sys_modules threads torch_kinds \
-	torch_races torch_release trace_pytest tree_random
-QUICK := $(filter-out $(SLOW:%=tests/test_%.py), $(wildcard tests/test_*.py))
+# Python is installed as it lies here: a change of it installs nothing again.
+ADD_ONS := packages/dlx-check packages/dlx-share
+SOURCES := Cargo.toml Cargo.lock pyproject.toml $(ADD_ONS:=/pyproject.toml) $(shell find src -name '*.rs')
 
 # What `make nightly` runs, in this order.
 NIGHTLY := wheels ports macos loom asan fuzz-rust faults
@@ -56,12 +52,12 @@ test-truth: $(VENV)/built
 	$(BIN)/python -m pytest tests/truth
 
 test-conformance: $(VENV)/built
-	$(BIN)/python -m pytest tests/conformance
+	$(BIN)/python -m pytest packages/dlx-check/tests/conformance
 
 quick: $(VENV)/built  ## run the tests but for the slow ones
 	cargo test --quiet --locked
 	cargo build --quiet --locked --package driver_sim
-	$(BIN)/python -m pytest $(QUICK)
+	$(BIN)/python -m pytest -m "not slow"
 
 check: lint types quick  ## what to run before each commit: lints, types and the quick tests
 
@@ -79,7 +75,7 @@ fuzz-rust: $(VENV)/bin/python  ## fuzz the parsers with coverage, FUZZ_SECONDS=6
 	tests/fuzz/run
 
 faults: $(VENV)/built  ## let each allocation fail once
-	DLX_FAULTS_EVERY=1 $(BIN)/python -m pytest tests/test_faults.py
+	DLX_FAULTS_EVERY=1 $(BIN)/python -m pytest tests/process/test_faults.py
 
 loom:  ## run the lock-free code in every interleaving, also with planted bugs
 	tests/loom/run
@@ -104,7 +100,7 @@ lint: $(VENV)/tools  ## check format and lints of Rust, Python and the release w
 
 types: $(VENV)/built $(VENV)/tools  ## check the stub against the extension, and all Python against the stub
 	$(BIN)/python -m mypy.stubtest dlx._core --ignore-disjoint-bases
-	$(BIN)/python -m mypy python tests benches examples
+	$(BIN)/python -m mypy python $(ADD_ONS) tests benches examples
 	$(BIN)/pyright examples
 	$(BIN)/pyright tests/typed
 
@@ -194,7 +190,7 @@ timeline: $(VENV)/built  ## draw the pictures of docs/timeline.md
 	PYTHONPATH=tests $(BIN)/python -m docs.timeline
 
 engines: $(VENV)/built $(ENGINES)/built  ## send tensors through dask, Ray, MPI, loky and multiprocessing
-	DLX_REQUIRE_HEAVY=1 $(ENGINES)/bin/python -m pytest tests/engines
+	DLX_REQUIRE_HEAVY=1 $(ENGINES)/bin/python -m pytest packages/dlx-share/tests/engines
 
 processes: $(VENV)/built $(ENGINES)/built  ## compare what passes tensors between processes, with and without dlx
 	$(ENGINES)/bin/python benches/processes.py --json
@@ -204,7 +200,7 @@ free-threaded: free-threaded-races  ## build for a Python without a GIL, run the
 	$(FREE_THREADED_BIN)/python benches/free_threads.py --json
 
 free-threaded-races: $(FREE_THREADED_VENV)/built  ## of these tests, those of threads alone
-	$(FREE_THREADED_BIN)/python -m pytest tests/test_races.py tests/test_races_types.py tests/test_threads.py
+	$(FREE_THREADED_BIN)/python -m pytest tests/process/test_races.py tests/process/test_races_types.py tests/process/test_threads.py
 
 ci:  ## what has to pass on a machine with every library: `make check`, the site, then what takes long
 	$(MAKE) check docs
@@ -235,7 +231,8 @@ $(VENV)/bin/python:
 
 $(VENV)/built: $(VENV)/bin/python $(SOURCES)
 	$(BIN)/python -m pip install "maturin>=1.12,<2"
-	$(BIN)/maturin develop --quiet --release --locked --extras cli,test
+	$(BIN)/maturin develop --quiet --release --locked --extras test
+	$(BIN)/python -m pip install --no-deps $(ADD_ONS:%=--editable %)
 	touch $@
 
 build/free_threaded/bin/python3.14t:

@@ -1,7 +1,7 @@
 """Each call of a table or an interface goes wrong once, in what orders streams.
 
 `test_calls_failing.py` does so with the driver's calls, and
-`tests/test_foreign_calls_failing.py` with tables on the CPU.
+`tests/process/test_foreign_calls_failing.py` with tables on the CPU.
 """
 
 from __future__ import annotations

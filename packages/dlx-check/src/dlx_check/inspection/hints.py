@@ -1,6 +1,6 @@
 """What libraries are known to do that their exports do not say.
 
-`tests/test_inspect_hints.py` shows each entry with the installed library. The versions
+`packages/dlx-check/tests/test_inspect_hints.py` shows each entry with the installed library. The versions
 are those in which it was seen, so an entry ends at the newest one that was run.
 """
 

@@ -1,0 +1,60 @@
+"""The README and the guides: every block of code runs as it stands."""
+
+import re
+from pathlib import Path
+
+import pytest
+from support.optional_libraries import requires
+from support.python_process import run_python
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = (
+    "README.md",
+    "docs/bridge.md",
+    "docs/classes.md",
+    "docs/convert.md",
+    "docs/devices.md",
+    *(f"docs/guides/{path.name}" for path in sorted(ROOT.glob("docs/guides/*.md"))),
+    "docs/index.md",
+    "docs/inspect.md",
+    "docs/launcher.md",
+    "docs/sharing.md",
+    "docs/trace.md",
+)
+TEXTS = {name: (ROOT / name).read_text() for name in DOCUMENTS}
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+# `make engines` runs these, which start other processes, as programs.
+ENGINES = re.compile("^(import|from) (distributed|ray|mpi4py)", re.MULTILINE)
+BLOCKS = [
+    (name, language, code)
+    for name, text in TEXTS.items()
+    for language, code in BLOCK.findall(text)
+    if language != "console" and not ENGINES.search(code)
+]
+
+
+@pytest.mark.parametrize(("name", "language", "code"), BLOCKS)
+def test_a_block_runs(name: str, language: str, code: str) -> None:
+    assert language == "python"
+    for module in ("torch", "jax", "array_api_compat", "joblib"):
+        if f"import {module}" in code:
+            requires(module)
+    # Changes the process, or has a class that is pickled by its name.
+    if any(each in code for each in ("dlx.publish(", "pickle=True", "register(")):
+        assert run_python(code) == (0, "", "")
+    else:
+        exec(compile(code, name, "exec"), {})
+
+
+def test_the_readme_has_at_most_150_lines() -> None:
+    assert len(TEXTS["README.md"].splitlines()) <= 150
+
+
+def test_what_the_first_example_prints_is_what_it_says(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name, _, code = BLOCKS[0]
+    exec(compile(code, name, "exec"), {})
+    said = re.search(r"print\(t\)  # (.*)", code)
+    assert said is not None
+    assert capsys.readouterr().out.strip() == said[1]
