@@ -88,8 +88,11 @@ __all__ = [
 _doors: dict[tuple[str, str], Any] = {}
 
 
-def _door(add_on: str, name: str) -> Any:
-    """Return a function of an add-on, once it is installed; looked up once."""
+def _door(add_on: str, name: str, said: str = "") -> Any:
+    """Return a name of an add-on, looked up once; ``said`` is what users call it.
+
+    No import statement of dlx names an add-on: each is a wheel of its own.
+    """
     if (found := _doors.get((add_on, name))) is not None:
         return found
     from importlib import import_module
@@ -100,7 +103,8 @@ def _door(add_on: str, name: str) -> Any:
         if error.name != f"dlx_{add_on}":
             raise
         raise ModuleNotFoundError(
-            f"dlx.{name} is part of dlx-{add_on}: pip install dlx-{add_on}",
+            f"{said or f'dlx.{name}'} is part of dlx-{add_on}, which is not installed; "
+            f"install it from the checkout of dlx: pip install ./packages/dlx-{add_on}",
             name=error.name,
         ) from None
     return _doors.setdefault((add_on, name), found)
@@ -332,4 +336,4 @@ else:
 
 
 if "DLX_TRACE" in _environ:
-    _door("check", "start_trace")(_environ["DLX_TRACE"])
+    _door("check", "start", "the variable DLX_TRACE")(_environ["DLX_TRACE"])

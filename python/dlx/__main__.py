@@ -14,9 +14,9 @@ if __name__ == "__main__":
             "checkout by `pip install .`"
         )
     try:
-        from dlx_check.cli import main
+        main = dlx._door("check", "main", "python -m dlx")
     except ModuleNotFoundError as error:
         if error.name != "dlx_check":
             raise
-        sys.exit("dlx: the commands are part of dlx-check: pip install dlx-check")
+        sys.exit(f"dlx: {error}")
     sys.exit(main())

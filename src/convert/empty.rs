@@ -69,7 +69,8 @@ pub(crate) fn empty<'py>(
     if shared {
         // What was read above: reading it again could give something else.
         let arguments = (PyTuple::new(py, shape)?, DType(dtype), Device(device), like);
-        let empty = py.import("dlx")?.call_method1("_door", ("share", "_empty"))?;
+        let door = ("share", "_empty", "dlx.empty(shared=True)");
+        let empty = py.import("dlx")?.call_method1("_door", door)?;
         return empty.call1(arguments);
     }
     let Some(target) = target else {

@@ -48,6 +48,7 @@ __all__ = [
     "trace",
 ]
 
+# Where a name is, if not in `conformance`.
 _WHERE = {
     "Held": "tracing",
     "Inspection": "inspection",
@@ -56,19 +57,20 @@ _WHERE = {
     "inspect": "inspection",
     "live": "tracing",
     "trace": "tracing",
+    # What dlx calls: by `python -m dlx`, and for the variable DLX_TRACE.
+    "main": "cli",
+    "start": "tracing",
 }
 
 
 def __getattr__(name: str) -> object:
     """Import a name on first use."""
-    if name == "start_trace":  # What the variable DLX_TRACE calls.
-        from dlx_check.tracing import start
-
-        return start
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    if name not in (*__all__, *_WHERE):
+        if name == "conformance":  # What dlx calls `dlx.check`.
+            return import_module("dlx_check.conformance")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = import_module(f"{__name__}.{_WHERE.get(name, 'conformance')}")
     found: object = getattr(module, name)
     globals()[name] = found

@@ -18,10 +18,12 @@ __all__ = ["Handle", "Pickler", "attach", "dumps", "share"]
 
 def __getattr__(name: str) -> object:
     """Import a name on first use."""
-    if name not in (*__all__, "_empty"):  # `dlx.empty(shared=True)`
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    if name in ("dask", "mp", "ray"):
+        return import_module(f"{__name__}.{name}")
+    if name not in (*__all__, "_empty"):  # `dlx.empty(shared=True)`
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = "pickling" if name in ("Pickler", "dumps") else "sharing"
     found: object = getattr(import_module(f"{__name__}.{module}"), name)
     globals()[name] = found

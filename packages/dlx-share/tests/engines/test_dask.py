@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 
 import dlx
@@ -56,6 +57,10 @@ def send(
     used = client.submit(use, there, workers=[other], pure=False)
     distributed.wait(used, timeout=60)
     return client.gather([there, used])
+
+
+def test_the_module_is_one_of_dlx_too() -> None:
+    assert import_module("dlx.dask") is dlx_share.dask
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -6,6 +6,7 @@ import gc
 import time
 import warnings
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import dlx
@@ -133,6 +134,10 @@ def get(ref: Any) -> Any:
 def test_workers_are_registered_by_the_hook(one: Any) -> None:
     """docs/sharing.md, Ray: without a call in them."""
     assert get(one.settings.remote()) == "dlx_share.ray"
+
+
+def test_the_module_is_one_of_dlx_too() -> None:
+    assert import_module("dlx.ray") is dlx_share.ray
 
 
 @pytest.mark.parametrize("case", CASES)

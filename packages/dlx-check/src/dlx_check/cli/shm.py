@@ -41,7 +41,12 @@ def _collect(args: argparse.Namespace, progress: Progress) -> Names:
     try:
         from dlx_share.sharing._names import entries, withdraw
     except ModuleNotFoundError as error:
-        raise CannotRun(f"{error}: pip install dlx-share") from None
+        if error.name != "dlx_share":
+            raise
+        raise CannotRun(
+            "python -m dlx shm needs dlx-share, which is not installed; install it "
+            "from the checkout of dlx: pip install ./packages/dlx-share"
+        ) from None
 
     names = []
     for entry in entries():
