@@ -1,4 +1,4 @@
-"""The README and the guides, and the blocks of code in them."""
+"""The documents whose blocks of code are run, and what a block is."""
 
 import re
 from pathlib import Path

@@ -12,9 +12,10 @@ from support.optional_libraries import requires
 
 from .engine import engine
 
+TEXT = TEXTS["docs/sharing.md"]
 PROGRAMS = [
     (engine_match[2], code)
-    for _, code in BLOCK.findall(TEXTS["docs/sharing.md"])
+    for _, code in BLOCK.findall(TEXT)
     if (engine_match := ENGINES.search(code))
 ]
 
