@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dlx_check.inspection.memory import Location
+from dlx_check.memory import Location
 
 __all__ = [
     "Capsule",
