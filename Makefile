@@ -6,6 +6,9 @@ FREE_THREADED ?= build/free_threaded/bin/python3.14t
 BENCH ?= --json
 VENV := .venv
 BIN := $(VENV)/bin
+# Each process of pytest takes whole files; 0 is pytest's own process.
+JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
+PYTEST := $(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile
 # Python is installed as it lies here: a change of it installs nothing again.
 ADD_ONS := packages/dlx-check packages/dlx-share
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(ADD_ONS:=/pyproject.toml) packages/dlx-check/setup.py \
@@ -36,29 +39,28 @@ help:  ## say what there is
 demo: $(VENV)/built  ## move tensors between the installed libraries, and prove that nothing was copied
 	$(BIN)/python -m dlx demo
 
-# In this order two of them at a time take least.
 test: test-library test-streams test-truth test-conformance  ## run the tests
 
 test-library: $(VENV)/built
 	cargo test --quiet --locked
 	cargo build --quiet --locked --package driver_sim
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 test-streams: $(VENV)/built
 	cargo build --quiet --locked --package driver_sim
-	$(BIN)/python -m pytest tests/streams
+	$(PYTEST) tests/streams
 	$(BIN)/python -m pytest --collect-only --quiet tests/gpu >/dev/null
 
 test-truth: $(VENV)/built
-	$(BIN)/python -m pytest tests/truth
+	$(PYTEST) tests/truth
 
 test-conformance: $(VENV)/built
-	$(BIN)/python -m pytest packages/dlx-check/tests/conformance
+	$(PYTEST) packages/dlx-check/tests/conformance
 
 quick: $(VENV)/built  ## run the tests but for the slow ones
 	cargo test --quiet --locked
 	cargo build --quiet --locked --package driver_sim
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 check: lint types quick  ## what to run before each commit: lints, types and the quick tests
 
@@ -212,7 +214,7 @@ ci-long: export DLX_REQUIRE_HEAVY = 1
 ci-long: export DLX_EVERY_MUTANT = 1
 ci-long:
 	$(MAKE) $(VENV)/heavy $(VENV)/tools
-	$(MAKE) --jobs=2 test-library ci-beside fuzz-rust test-streams test-truth
+	$(MAKE) --jobs=2 JOBS=0 test-library ci-beside fuzz-rust test-streams test-truth
 	$(MAKE) $(VENV)/interop
 	$(MAKE) --jobs=2 interop engines oneapi
 
