@@ -91,7 +91,7 @@ beyond_a_tile = views(
 
 
 @given(small)
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_a_copy_of_any_layout_has_numpys_bytes(view: tuple[str, Array]) -> None:
     """R47, R59, R97 to R99: any strides, compared with `tobytes`."""
     name, array = view
@@ -101,7 +101,7 @@ def test_a_copy_of_any_layout_has_numpys_bytes(view: tuple[str, Array]) -> None:
 
 
 @given(beyond_a_tile)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_a_copy_of_more_than_a_tile_has_numpys_bytes(view: tuple[str, Array]) -> None:
     """R47, R59: the copy turns blocks of 64 by 64."""
     name, array = view
@@ -155,7 +155,7 @@ PACKED = {"float4_e2m1fn": 4, "float6_e3m2fn": 6, "uint1": 1, "int3": 3, "int3x4
 
 
 @given(packed())
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_a_copy_of_packed_elements_has_their_bits(
     case: tuple[str, list[int], list[int], bytes, int],
 ) -> None:
@@ -189,7 +189,6 @@ def test_a_copy_of_padded_elements_stays_padded() -> None:
 
 
 @given(small)
-@settings(deadline=None)
 def test_a_copy_is_aligned_row_major_and_says_that_it_is_one(
     view: tuple[str, Array],
 ) -> None:

@@ -48,7 +48,7 @@ def repeated(draw: st.DrawFn) -> Array:
 
 
 @given(repeated())
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_a_copy_of_any_broadcast_has_numpys_elements(array: Array) -> None:
     """R47, R59, R98: strides of 0 in any dimensions."""
     np.testing.assert_array_equal(copied(array), array)

@@ -260,7 +260,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(suppress_health_check=list(HealthCheck))
 def test_a_race_is_what_no_path_orders(
     steps: list[tuple[int, str, int]],
 ) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.optional_libraries import requires
 from support.python_process import run_python
@@ -79,7 +79,6 @@ def test_keywords_are_treated_alike() -> None:
     )
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 4), max_size=40), st.integers(0, 40))
 def test_any_number_of_arguments_keeps_its_order(kinds: list[int], named: int) -> None:
     """docs/launcher.md, Arguments."""
@@ -120,7 +119,6 @@ def torch_tensors(draw: st.DrawFn) -> Any:
     return x
 
 
-@settings(deadline=None)
 @given(torch_tensors(), st.booleans(), st.sampled_from([None, "float32", "int8"]))
 def test_an_address_is_given_and_refused_as_a_tensor_is(
     x: Any, contiguous: bool, dtype: Any

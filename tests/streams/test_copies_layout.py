@@ -40,11 +40,7 @@ def views(draw: st.DrawFn) -> np.ndarray[Any, Any]:
     return view
 
 
-any_view = settings(
-    deadline=None,
-    max_examples=300,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-)
+any_view = settings(max_examples=300, suppress_health_check=list(HealthCheck))
 
 
 @any_view

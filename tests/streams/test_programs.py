@@ -55,7 +55,7 @@ DRAWN: list[Step] = [
 MORE = int(os.environ.get("DLX_MORE_PROGRAMS", "0"))
 
 
-@settings(max_examples=MORE or 2000, derandomize=not MORE, deadline=None, database=None)
+@settings(max_examples=MORE or 2000, derandomize=not MORE, database=None)
 @given(PROGRAMS)
 @example(ELSEWHERE)
 @example(UNTOLD)

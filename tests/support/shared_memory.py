@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pickle
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,6 +46,18 @@ def mappings() -> int:
 def names() -> list[str]:
     """List the files in /dev/shm that dlx made."""
     return [name for name in os.listdir("/dev/shm") if name.startswith("dlx-")]
+
+
+@contextmanager
+def alone() -> Iterator[None]:
+    """Keep others away: `dlx shm --clean` removes what any test has left."""
+    path = Path(tempfile.gettempdir(), f"dlx-names-{os.geteuid()}")
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)  # for forks, too
 
 
 @contextmanager

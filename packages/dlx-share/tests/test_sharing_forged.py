@@ -61,7 +61,7 @@ def attached_once(data: bytes, h: Handle) -> bool:
 
 
 @given(st.data())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_changed_bytes_never_give_other_memory(data: st.DataObject) -> None:
     """docs/sharing.md, Security: any byte, and any length."""
     with dlx.share(ARRAY) as h:
@@ -82,7 +82,7 @@ def test_changed_bytes_never_give_other_memory(data: st.DataObject) -> None:
     ),
     st.integers(0, 7),
 )
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @example([], [2**63, 2], [1, 1], (2, 64, 1), 0)
 @example([], [2**32, 2**32], [2**31, 2**31], (2, 64, 65535), 0)
 @example([(OFFSET, 2**64 - 8)], [1], [1], (2, 64, 1), 0)
@@ -126,7 +126,6 @@ def test_what_is_no_handle_is_refused(value: bytes) -> None:
 
 
 @given(tensors())
-@settings(deadline=None)
 def test_the_length_that_is_checked_is_that_of_the_tensor(t: dlx.Tensor) -> None:
     """docs/sharing.md, Security: of every dtype and layout."""
     flags = 4 * t.is_padded

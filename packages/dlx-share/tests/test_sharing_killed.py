@@ -18,6 +18,7 @@ from support.python_process import run_python
 from support.shared_memory import (
     ARRAY,
     BEGIN,
+    alone,
     ask,
     child,
     exporter,
@@ -83,14 +84,15 @@ import dlx_share.sharing
 setattr(module, {step!r}, last)
 dlx.share(np.arange(3), name="step-{os.getpid()}")
 """
-    ran = subprocess.run([sys.executable, "-c", code], check=False)
-    assert ran.returncode == -signal.SIGKILL
-    left = [name for name in names() if f"step-{os.getpid()}" in name]
-    assert len(left) == (step == "link")
-    if left:
-        command = [sys.executable, "-m", "dlx", "shm", "--clean"]
-        subprocess.run(command, check=True, capture_output=True)
-        assert not [name for name in names() if f"step-{os.getpid()}" in name]
+    with alone():
+        ran = subprocess.run([sys.executable, "-c", code], check=False)
+        assert ran.returncode == -signal.SIGKILL
+        left = [name for name in names() if f"step-{os.getpid()}" in name]
+        assert len(left) == (step == "link")
+        if left:
+            command = [sys.executable, "-m", "dlx", "shm", "--clean"]
+            subprocess.run(command, check=True, capture_output=True)
+            assert not [name for name in names() if f"step-{os.getpid()}" in name]
 
 
 def test_a_killed_exporter_can_leave_its_name_half_removed() -> None:

@@ -10,7 +10,7 @@ import dlx
 import numpy as np
 import pytest
 from dlx_share.sharing import Handle
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.optional_libraries import requires
 from support.python_process import run_python
@@ -46,7 +46,6 @@ READ_ONLY = HANDLES[1:]
 
 
 @given(tensors(), st.sampled_from([None, "r", "rw", "cow"]), st.booleans())
-@settings(deadline=None)
 def test_every_tensor_is_attached_in_every_mode(
     t: dlx.Tensor, mode: Any, readonly: bool
 ) -> None:

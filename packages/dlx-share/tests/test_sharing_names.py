@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,26 @@ import pytest
 from dlx_share.sharing import _names
 from support.command_line import ABSENT, run, run_with
 from support.optional_libraries import requires
-from support.shared_memory import ARRAY, BEGIN, child, kill, names, open_files, told
+from support.shared_memory import (
+    ARRAY,
+    BEGIN,
+    alone,
+    child,
+    kill,
+    names,
+    open_files,
+    told,
+)
 
 NAME = f"test-{os.getpid()}"
 PATH = f"/dev/shm/dlx-{os.geteuid()}-{NAME}"
 OWNER = f"h = dlx.share(np.arange(3), name={NAME!r})\ntell()\nfor _ in into: tell()"
+
+
+@pytest.fixture(autouse=True)
+def _alone() -> Iterator[None]:
+    with alone():
+        yield
 
 
 def test_a_name_leads_to_the_memory() -> None:

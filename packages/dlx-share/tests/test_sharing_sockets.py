@@ -250,7 +250,7 @@ def test_memory_that_others_can_truncate_is_taken_if_asked(pair: Pair) -> None:
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_forged_messages_give_the_memory_or_an_error(data: st.DataObject) -> None:
     """docs/sharing.md, Security: and leave no descriptor."""
     files = open_files()

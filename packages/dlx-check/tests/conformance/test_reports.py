@@ -108,7 +108,7 @@ def test_markdown_is_sorted_by_effect() -> None:
 
 
 @given(st.text(alphabet=MARKUP, min_size=1, max_size=40))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_nothing_that_a_target_says_is_markup(text: str) -> None:
     """docs/check.md, Reports: any text is shown as it is, whatever is in it."""
     plain = rendered("".join(markdown([hostile("plain")])))
@@ -120,7 +120,7 @@ def test_nothing_that_a_target_says_is_markup(text: str) -> None:
 
 
 @given(st.text(alphabet=MARKUP.translate({0: None}), min_size=1, max_size=40))
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_what_a_target_says_is_shown(text: str) -> None:
     """docs/check.md, Reports: no character of a message is lost or changed."""
     one = deviating(numpy()).results[0]

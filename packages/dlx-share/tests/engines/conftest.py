@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 # Their processes import these files, and the driver's `os.environ` is what they get.
-_TESTS = str(Path(__file__).parents[1])
-_paths = [_TESTS, *filter(None, [os.environ.get("PYTHONPATH")])]
+_OWN, _SHARED = Path(__file__).parents[1], Path(__file__).parents[4] / "tests"
+_paths = [str(_OWN), str(_SHARED), *filter(None, [os.environ.get("PYTHONPATH")])]
 os.environ["PYTHONPATH"] = os.pathsep.join(_paths)
 os.environ |= {
     "JAX_PLATFORMS": "cpu",
