@@ -142,7 +142,7 @@ def test_nothing_of_a_failed_export_is_kept() -> None:
 
 
 OBJECT = pytest.param(object(), id="object")
-NONSENSE = [None, 5, "abc", [1.0, 2.0], {}, OBJECT, 1.5, Failure]
+NONSENSE: list[Any] = [None, 5, "abc", [1.0, 2.0], {}, OBJECT, 1.5, Failure]
 
 
 @every_consumer

@@ -46,7 +46,7 @@ class Probe:
         # Too many to lie in the object of ctypes, so that ASan sees their end.
         self.memory = ctypes.create_string_buffer(ELEMENTS, 64)
         self.struct.dl_tensor.data = ctypes.addressof(self.memory)
-        self.counter[2:4] = ctypes.addressof(self.memory), 64
+        self.counter[2:4] = [ctypes.addressof(self.memory), 64]
 
     @property
     def deleted(self) -> int:
@@ -125,10 +125,7 @@ def test_a_deleter_does_not_see_the_exception_that_is_pending() -> None:
     """R5: one in Python would fail with it."""
     seen: list[int] = []
 
-    @PYFUNCTYPE(None, c_void_p)
-    def deleter(managed: int) -> None:
-        seen.append(managed)
-
+    deleter = PYFUNCTYPE(None, c_void_p)(seen.append)
     probe = Probe()
     probe.struct.deleter = ctypes.cast(deleter, c_void_p).value
     left = natives.drop_pending([probe.capsule()])
@@ -225,8 +222,13 @@ def test_the_last_hook_answers_for_the_tables_of_all() -> None:
 
 def test_a_table_answers_a_thread_that_python_does_not_know() -> None:
     """R136: the allocator may be called without the GIL."""
-    threads = []
-    functions = natives.table(lambda *_: threads.append(threading.get_ident()) or 0)
+    threads: list[int] = []
+
+    def answer(*_: int) -> int:
+        threads.append(threading.get_ident())
+        return 0
+
+    functions = natives.table(answer)
     natives.delete_elsewhere(functions[0], 1)
     assert len(threads) == 1
     assert threads != [threading.get_ident()]
@@ -261,10 +263,10 @@ def test_a_deleter_elsewhere_runs_on_another_thread_which_may_take_the_gil() -> 
     """R13."""
     threads: list[tuple[int, int]] = []
 
-    @CFUNCTYPE(None, c_void_p)
-    def deleter(managed: int) -> None:
+    def note(managed: int) -> None:
         threads.append((managed, threading.get_ident()))
 
+    deleter = CFUNCTYPE(None, c_void_p)(note)
     natives.delete_elsewhere(ctypes.cast(deleter, c_void_p).value, 5)
     assert [managed for managed, _ in threads] == [5]
     assert threads[0][1] != threading.get_ident()

@@ -199,7 +199,7 @@ class Array:
         """Return a capsule over the elements, or over a copy."""
         made = self.export(versioned, copies, marks)
         name = "tensor" if wrong("capsule name") else made.capsule_name
-        destructor = natives.functions()[2]
+        destructor: int | None = natives.functions()[2]
         if wrong("no capsule destructor"):
             destructor = None
         if wrong("deletes used capsules"):
