@@ -16,6 +16,7 @@ DOCUMENTS = (
     "docs/launcher.md",
     "docs/sharing.md",
     "docs/trace.md",
+    "packages/dlx-share/README.md",
 )
 TEXTS = {name: (ROOT / name).read_text() for name in DOCUMENTS}
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
