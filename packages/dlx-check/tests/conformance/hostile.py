@@ -206,9 +206,9 @@ def wrong() -> Any:
     return 7
 
 
-def only_beside_dlx() -> Target:
+def only_beside_the_suite() -> Target:
     """Return a target whose deviation no reproduction shows."""
-    take = "lambda x: np.from_dlpack(x) if 'dlx' in sys.modules else x.missing"
+    take = "lambda x: np.from_dlpack(x) if 'dlx_check' in sys.modules else x.missing"
     return Target(
         name="hostile",
         imports="import sys",

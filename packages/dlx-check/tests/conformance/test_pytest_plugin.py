@@ -51,8 +51,8 @@ def test_dlpack(case):
 @pytest.fixture(autouse=True)
 def found(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     """Have a target `mutant:target` that is wrong in one way."""
-    tests = str(Path(__file__).parents[1])
-    path = os.pathsep.join((tests, os.environ.get("PYTHONPATH", "")))
+    own, shared = Path(__file__).parents[1], Path(__file__).parents[4] / "tests"
+    path = os.pathsep.join((f"{own}", f"{shared}", os.environ.get("PYTHONPATH", "")))
     monkeypatch.setenv("PYTHONPATH", path)
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
     monkeypatch.setenv("IMPORTS", str(pytester.path / "imports"))

@@ -55,10 +55,10 @@ def test_a_reproduction_ends_as_it_says_where_there_is_no_dlx(
             assert last.startswith(wrong), last
 
 
-def test_what_only_dlx_sees_is_unconfirmed() -> None:
+def test_what_only_the_suite_sees_is_unconfirmed() -> None:
     """docs/check.md: a deviation that its program does not show fails no run."""
     found = run(
-        "conformance.hostile:only_beside_dlx", select(["consumer.missing.device"])
+        "conformance.hostile:only_beside_the_suite", select(["consumer.missing.device"])
     )
     assert [result.result for result in found.results] == ["deviates"]
     assert [result.confirmed for result in found.results] == ["unconfirmed"]
