@@ -1,6 +1,7 @@
 """Libraries that `make ci` installs and `make test` does not."""
 
 import importlib
+import importlib.util
 import os
 from types import ModuleType
 from typing import Any
@@ -16,6 +17,16 @@ def requires(name: str) -> ModuleType:
     reason = f"{library} is not installed: `make heavy` installs it"
     module: ModuleType = pytest.importorskip(name, reason=reason)
     return module
+
+
+def needs(name: str) -> None:
+    """Skip if the module ``name`` is missing, or fail in CI, without importing it."""
+    library = name.partition(".")[0]
+    if importlib.util.find_spec(library) is None:
+        outcome = (
+            pytest.fail if os.environ.get("DLX_REQUIRE_HEAVY") == "1" else pytest.skip
+        )
+        outcome(f"{library} is not installed: `make interop` installs it")
 
 
 def take_view(x: Any) -> Any:
