@@ -6,9 +6,13 @@ FREE_THREADED ?= build/free_threaded/bin/python3.14t
 BENCH ?= --json
 VENV := .venv
 BIN := $(VENV)/bin
+# Each process of pytest takes whole files; 0 is pytest's own process.
+JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
+PYTEST := $(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile
 # Python is installed as it lies here: a change of it installs nothing again.
 ADD_ONS := packages/dlx-check packages/dlx-share
-SOURCES := Cargo.toml Cargo.lock pyproject.toml $(ADD_ONS:=/pyproject.toml) $(shell find src -name '*.rs')
+SOURCES := Cargo.toml Cargo.lock pyproject.toml $(ADD_ONS:=/pyproject.toml) packages/dlx-check/setup.py \
+	packages/dlx-check/src/dlx_check/natives.c $(shell find src -name '*.rs')
 
 # What `make nightly` runs, in this order.
 NIGHTLY := wheels ports macos loom asan fuzz-rust faults
@@ -35,29 +39,28 @@ help:  ## say what there is
 demo: $(VENV)/built  ## move tensors between the installed libraries, and prove that nothing was copied
 	$(BIN)/python -m dlx demo
 
-# In this order two of them at a time take least.
 test: test-library test-streams test-truth test-conformance  ## run the tests
 
 test-library: $(VENV)/built
 	cargo test --quiet --locked
 	cargo build --quiet --locked --package driver_sim
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 test-streams: $(VENV)/built
 	cargo build --quiet --locked --package driver_sim
-	$(BIN)/python -m pytest tests/streams
+	$(PYTEST) tests/streams
 	$(BIN)/python -m pytest --collect-only --quiet tests/gpu >/dev/null
 
 test-truth: $(VENV)/built
-	$(BIN)/python -m pytest tests/truth
+	$(PYTEST) tests/truth
 
 test-conformance: $(VENV)/built
-	$(BIN)/python -m pytest packages/dlx-check/tests/conformance
+	$(PYTEST) packages/dlx-check/tests/conformance
 
 quick: $(VENV)/built  ## run the tests but for the slow ones
 	cargo test --quiet --locked
 	cargo build --quiet --locked --package driver_sim
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 check: lint types quick  ## what to run before each commit: lints, types and the quick tests
 
@@ -133,7 +136,7 @@ gpu-kit: $(VENV)/tools  ## make build/gpu-kit, which runs on a GPU machine witho
 	$(BIN)/maturin build --release --locked --quiet --out build/gpu-kit-wheel
 	$(BIN)/python tests/gpu_kit/build.py build/gpu-kit-wheel/*.whl $(PYTHONS)
 
-wheel: $(VENV)/tools  ## build the abi3 wheel for this processor and the sdist, and try the wheel in fresh environments
+wheel: $(VENV)/tools  ## build the abi3 wheel for this processor, the add-ons and sdists, and try the wheels in fresh environments
 	PYTHONPATH=tests $(BIN)/python tests/wheel/manylinux.py dist $(shell uname -m)
 	PYTHONPATH=tests $(BIN)/python tests/wheel/check.py dist $(PYTHONS)
 
@@ -144,6 +147,7 @@ wheel-abi3t: $(VENV)/tools  ## the same for CPython 3.15 and later with and with
 wheel-native: $(VENV)/tools  ## build the wheel with the machine's own libraries, as on macOS and Windows
 	rm -rf dist
 	$(BIN)/maturin build --release --strip --locked --out dist
+	for each in $(ADD_ONS); do $(BIN)/python -m build --quiet --outdir dist $$each || exit; done
 
 wheels: $(VENV)/tools  ## build every wheel, and try them on systems from Debian, too, under emulation if need be
 	PYTHONPATH=tests $(BIN)/python tests/wheel/manylinux.py dist x86_64 abi3t-x86_64 aarch64
@@ -210,7 +214,7 @@ ci-long: export DLX_REQUIRE_HEAVY = 1
 ci-long: export DLX_EVERY_MUTANT = 1
 ci-long:
 	$(MAKE) $(VENV)/heavy $(VENV)/tools
-	$(MAKE) --jobs=2 test-library ci-beside fuzz-rust test-streams test-truth
+	$(MAKE) --jobs=2 JOBS=0 test-library ci-beside fuzz-rust test-streams test-truth
 	$(MAKE) $(VENV)/interop
 	$(MAKE) --jobs=2 interop engines oneapi
 
@@ -244,7 +248,8 @@ $(FREE_THREADED_VENV)/built: $(FREE_THREADED) $(SOURCES)
 	rm -rf build/free_threaded_wheel
 	VIRTUAL_ENV=$(FREE_THREADED_VENV) $(FREE_THREADED_BIN)/maturin build --quiet --release --locked \
 		--interpreter $(FREE_THREADED_BIN)/python --out build/free_threaded_wheel
-	$(FREE_THREADED_BIN)/python -m pip install "$$(echo build/free_threaded_wheel/*.whl)[cli,test]"
+	$(FREE_THREADED_BIN)/python -m pip install "$$(echo build/free_threaded_wheel/*.whl)[test]"
+	$(FREE_THREADED_BIN)/python -m pip install --no-deps $(ADD_ONS:%=--editable %)
 	touch $@
 
 $(VENV)/tools: $(VENV)/bin/python requirements-dev.txt

@@ -288,7 +288,7 @@ t.tolist()
 
 def test_rounds_with_random_kills_leave_nothing() -> None:
     """docs/sharing.md, What happens when: no descriptor, mapping or name."""
-    support = str(Path(__file__).parents[2])
+    support = str(Path(__file__).parents[3] / "tests")
     ran = subprocess.run(
         [sys.executable, "-m", "support.killed_rounds", str(ROUNDS), "1"],
         env=os.environ
