@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import pytest
 from dlx_check import Report
+from support.optional_libraries import missing
 
 from .conformance import (
     DOCUMENT,
@@ -97,7 +98,7 @@ def test_the_suite_finds_what_was_found_by_hand(
 def of_version(found: Mapping[str, Report], target: str, version: str) -> Report:
     """Return the report of a library, which has to be of this version."""
     if target not in found:
-        pytest.fail(f"{target} is not installed: `make interop` installs it")
+        missing(target)
     installed = version_of(found[target])
     if installed != version:
         pytest.fail(f"{target} is {installed} and has a row for {version} alone")

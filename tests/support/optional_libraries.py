@@ -4,7 +4,7 @@ import importlib
 import importlib.util
 import os
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -20,13 +20,18 @@ def requires(name: str) -> ModuleType:
 
 
 def needs(name: str) -> None:
-    """Skip if the module ``name`` is missing, or fail in CI, without importing it."""
+    """Skip if the module ``name`` cannot be found, or fail in CI; do not import it."""
     library = name.partition(".")[0]
     if importlib.util.find_spec(library) is None:
-        outcome = (
-            pytest.fail if os.environ.get("DLX_REQUIRE_HEAVY") == "1" else pytest.skip
-        )
-        outcome(f"{library} is not installed: `make interop` installs it")
+        missing(library)
+
+
+def missing(library: str) -> NoReturn:
+    """Skip for want of a library, or fail in CI."""
+    reason = f"{library} is not installed: `make interop` installs it"
+    if os.environ.get("DLX_REQUIRE_HEAVY") == "1":
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 def take_view(x: Any) -> Any:
