@@ -133,7 +133,7 @@ gpu-kit: $(VENV)/tools  ## make build/gpu-kit, which runs on a GPU machine witho
 	$(BIN)/maturin build --release --locked --quiet --out build/gpu-kit-wheel
 	$(BIN)/python tests/gpu_kit/build.py build/gpu-kit-wheel/*.whl $(PYTHONS)
 
-wheel: $(VENV)/tools  ## build the abi3 wheel for this processor and the sdist, and try the wheel in fresh environments
+wheel: $(VENV)/tools  ## build the abi3 wheel for this processor, the add-ons and sdists, and try the wheels in fresh environments
 	PYTHONPATH=tests $(BIN)/python tests/wheel/manylinux.py dist $(shell uname -m)
 	PYTHONPATH=tests $(BIN)/python tests/wheel/check.py dist $(PYTHONS)
 
@@ -144,6 +144,7 @@ wheel-abi3t: $(VENV)/tools  ## the same for CPython 3.15 and later with and with
 wheel-native: $(VENV)/tools  ## build the wheel with the machine's own libraries, as on macOS and Windows
 	rm -rf dist
 	$(BIN)/maturin build --release --strip --locked --out dist
+	for each in $(ADD_ONS); do $(BIN)/python -m build --quiet --outdir dist $$each || exit; done
 
 wheels: $(VENV)/tools  ## build every wheel, and try them on systems from Debian, too, under emulation if need be
 	PYTHONPATH=tests $(BIN)/python tests/wheel/manylinux.py dist x86_64 abi3t-x86_64 aarch64
@@ -244,7 +245,8 @@ $(FREE_THREADED_VENV)/built: $(FREE_THREADED) $(SOURCES)
 	rm -rf build/free_threaded_wheel
 	VIRTUAL_ENV=$(FREE_THREADED_VENV) $(FREE_THREADED_BIN)/maturin build --quiet --release --locked \
 		--interpreter $(FREE_THREADED_BIN)/python --out build/free_threaded_wheel
-	$(FREE_THREADED_BIN)/python -m pip install "$$(echo build/free_threaded_wheel/*.whl)[cli,test]"
+	$(FREE_THREADED_BIN)/python -m pip install "$$(echo build/free_threaded_wheel/*.whl)[test]"
+	$(FREE_THREADED_BIN)/python -m pip install --no-deps $(ADD_ONS:%=--editable %)
 	touch $@
 
 $(VENV)/tools: $(VENV)/bin/python requirements-dev.txt

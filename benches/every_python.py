@@ -21,6 +21,7 @@ SMALL = (
     "cuda-core>=1.2",
     "nanobind>=3.1",
     "numpy>=1.26",
+    "rich>=13",
 )
 VERSION = "import sys; print('{}.{}'.format(*sys.version_info))"
 
@@ -32,7 +33,7 @@ def environment(python: str, version: str, wheel: Path) -> Path:
     if not inside.exists():
         subprocess.run([python, "-m", "venv", str(folder)], check=True)
     pip = [str(inside), "-m", "pip", "install", "--quiet"]
-    subprocess.run([*pip, f"{wheel}[cli]", *SMALL], check=True)
+    subprocess.run([*pip, str(wheel), *SMALL], check=True)
     again = ["--force-reinstall", "--no-deps"]
     subprocess.run([*pip, *again, str(wheel)], check=True)
     return inside

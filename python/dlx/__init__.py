@@ -193,7 +193,7 @@ def launcher(
     from ._launcher import launched
 
     def decorate(function: Callable[..., Any]) -> Any:
-        return launched(function, give, writes, dtypes, contiguous, on)
+        return launched(function, give, writes, dtypes, contiguous, on, Pointer)
 
     return decorate if function is None else decorate(function)
 

@@ -9,15 +9,14 @@ from sys import maxsize
 from types import MethodType
 
 from . import _core
-from ._core import convert
-from ._mixin import ExchangeMixin
+from ._kind import Kind
 from ._outs import Outs
 from ._tree import map_tree, path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, Self
+    from typing import Any
 
     from ._tree import Way
 
@@ -25,37 +24,6 @@ __all__ = ["bridged"]
 
 # An importable class has one of these, itself or from a base.
 _EXPORTS = {"__dlpack_c_exchange_api__", "__c_dlpack_exchange_api__", "__dlpack__"}
-
-
-class Kind(_core.Kind):
-    """A kind of tensor, and the conversion to it."""
-
-    detach: bool
-
-    def __new__(cls, to: type, detach: bool = False) -> Self:
-        is_mixin = issubclass(to, ExchangeMixin)
-        default = ExchangeMixin.__dlx_like__ if is_mixin else None
-        made = super().__new__(cls, to, _core.Types(), default)
-        made.detach = detach
-        return made
-
-    def leaf(self, x: Any, copy: bool | None = None, like: Any = None) -> Any:
-        """Convert ``x`` if it is a tensor of another kind, if need be ``like`` one."""
-        # Types of other objects are not remembered: they may become tensor types.
-        if not _core.is_tensor(x):
-            return x
-        self.known.add(type(x), True)
-        if isinstance(x, self.to):
-            return x
-        into = self.to if like is None else like
-        # What is written in place (copy=False) keeps its record of gradients.
-        detach = self.detach and copy is None
-        return convert(x, into, copy=copy, detach=detach)
-
-    def stands_for(self, cls: type) -> bool:
-        """Whether ``cls`` derives from this type, judged by its bases alone."""
-        # By identity: a metaclass can override equality.
-        return any(base is self.to for base in cls.__mro__)
 
 
 class _Results:

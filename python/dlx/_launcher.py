@@ -9,7 +9,7 @@ from inspect import Parameter
 from operator import attrgetter
 from types import MethodType
 
-from . import Pointer, _core
+from . import _core
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,11 +20,18 @@ __all__ = ["launched"]
 
 
 def launched(
-    function: Any, give: str, writes: Any, dtypes: Any, contiguous: bool, on: Any
+    function: Any,
+    give: str,
+    writes: Any,
+    dtypes: Any,
+    contiguous: bool,
+    on: Any,
+    pointer: type,
 ) -> Any:
     """Launch a callable, a class method or a static method."""
     if isinstance(function, (classmethod, staticmethod)):
-        inner = launched(function.__func__, give, writes, dtypes, contiguous, on)
+        of = function.__func__
+        inner = launched(of, give, writes, dtypes, contiguous, on, pointer)
         return type(function)(inner)
     if not callable(function):
         raise TypeError(f"{function!r} cannot be launched; expected a callable")
@@ -72,7 +79,7 @@ def launched(
         dtypes,
         contiguous,
         give == "address",
-        Pointer if give == "pointer" else None,
+        pointer if give == "pointer" else None,
         on,
         functools.partial(_note, function, names[: len(parameters.fixed)]),
     )

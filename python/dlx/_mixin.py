@@ -76,9 +76,10 @@ def _attribute_name(name: object, cls: type) -> str:
 
 
 def _reduce_ex(self: Any, protocol: int) -> Any:
-    from . import pickling
-
-    return pickling._leave(_core.from_dlpack(self), protocol, type(self))
+    # What its tensor leaves (`dlx.pickling`), but for the type at the other end.
+    arrive, fields = _core.from_dlpack(self).__reduce_ex__(protocol)
+    version, _dlx, *rest = fields
+    return arrive, (version, type(self), *rest)
 
 
 def _copied(self: Any, memo: dict[int, Any] | None = None) -> Any:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from ._bridged import Kind
+    from ._kind import Kind
 
 __all__ = ["Outs"]
 

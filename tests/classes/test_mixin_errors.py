@@ -141,7 +141,8 @@ def test_nothing_of_a_failed_export_is_kept() -> None:
     assert producer.deleted == len(producer.exports) > 0
 
 
-NONSENSE = [None, 5, "abc", [1.0, 2.0], {}, object(), 1.5, Failure]
+OBJECT = pytest.param(object(), id="object")
+NONSENSE = [None, 5, "abc", [1.0, 2.0], {}, OBJECT, 1.5, Failure]
 
 
 @every_consumer

@@ -82,7 +82,11 @@ def test_from_dlpack_passes_its_arguments_on() -> None:
         Stored.from_dlpack(source, None)  # type: ignore[call-arg]
 
 
-WRONG: list[Any] = [None, 5, "made", Stored, lambda tensor: tensor, ByMethod(None)]
+WRONG: list[Any] = [
+    *(None, 5, "made", Stored),
+    pytest.param(lambda tensor: tensor, id="function"),
+    pytest.param(ByMethod(None), id="another class"),
+]
 
 
 @pytest.mark.parametrize("answer", WRONG, ids=str)

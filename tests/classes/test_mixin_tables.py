@@ -332,7 +332,9 @@ def test_a_numpy_array_is_lent_with_strides_in_elements() -> None:
 
 
 @pytest.mark.parametrize(
-    "inner", [GRID.astype(">f4"), Producer(), bytearray(4), ByMethod(GRID)], ids=str
+    "inner",
+    [GRID.astype(">f4"), Producer(), bytearray(4), ByMethod(GRID)],
+    ids=["byte order", "producer", "bytearray", "class with a hook"],
 )
 def test_what_lends_nothing_itself_is_not_lent(inner: Any) -> None:
     """R129, R124: another byte order, other protocols, a class with a hook."""

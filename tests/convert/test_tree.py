@@ -264,9 +264,10 @@ def test_what_frameworks_make_is_a_tensor() -> None:
 @pytest.mark.parametrize(
     "x",
     [
-        *(1, 1.0, 1j, True, None, "a", b"a", bytearray(b"a"), memoryview(b"a")),
-        *([], (), {}, np, np.ndarray, np.float32(1), np.dtype("f4"), object()),
-        *(dlx.Tensor, Point),
+        *(1, 1.0, 1j, True, None, "a", b"a", bytearray(b"a"), [], (), {}),
+        *(np, np.ndarray, np.float32(1), np.dtype("f4"), dlx.Tensor, Point),
+        pytest.param(memoryview(b"a"), id="memoryview"),
+        pytest.param(object(), id="object"),
     ],
     ids=repr,
 )

@@ -286,7 +286,9 @@ def test_any_keywords_give_what_convert_gives(given: dict[str, Any]) -> None:
     assert shared is not given.get("copy", False)
 
 
-@pytest.mark.parametrize("to", [None, 1, object(), list], ids=repr)
+@pytest.mark.parametrize(
+    "to", [None, 1, pytest.param(object(), id="object"), list], ids=repr
+)
 @pytest.mark.parametrize("given", [{}, {"copy": True}], ids=str)
 def test_a_wrong_target_is_refused_as_by_convert(to: Any, given: Any) -> None:
     with pytest.raises(Exception) as alone:  # noqa: PT011

@@ -18,7 +18,8 @@ CPU, CUDA, CUDA_HOST, ROCM, ROCM_HOST = (1, 0), (2, 0), (3, 0), (10, 0), (11, 0)
 MANAGED, ONEAPI = (13, 0), (14, 0)
 HANDLE = 0x7F12_3456_7890
 
-NO_INTEGERS = [True, False, "1", 1.0, -1.0, np.int64(-1), object()]
+OBJECT = pytest.param(object(), id="object")
+NO_INTEGERS = [True, False, "1", 1.0, -1.0, np.int64(-1), OBJECT]
 
 
 def cuda_tensor(**keywords: Any) -> dlx.Tensor:

@@ -98,7 +98,7 @@ def test_what_dlpack_cannot_describe_is_a_buffer_error(array: Any) -> None:
 @pytest.mark.parametrize(
     "other",
     [None, 5, [1], np.float64(3), dlx.from_dlpack(GRID), Own(), np.ndarray],
-    ids=str,
+    ids=["None", "5", "list", "scalar", "dlx.Tensor", "Own", "class"],
 )
 def test_an_object_of_another_type_is_refused(other: Any) -> None:
     """R127: the error names the type of the table."""

@@ -15,7 +15,7 @@ from gpu.machine import Machine, machine
 from gpu.report import FOUND, found
 
 HERE = Path(__file__).parent
-# tests/conftest.py hides the GPU.
+# The conftest.py of the checkout hides the GPU.
 for name in ("DLX_LIBCUDA", "DLX_LIBAMDHIP", "JAX_PLATFORMS"):
     os.environ.pop(name, None)
 

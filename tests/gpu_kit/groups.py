@@ -1,6 +1,6 @@
 """What the kit runs, the most telling first: the only table of its groups.
 
-A new file of tests in tests/gpu joins a group by its name; `tests/house/test_gpu_kit.py`
+A new file in tests/gpu joins a group by its name; `tests/house/test_gpu_kit.py`
 checks that none is left out. A pattern may be here before its tests are written.
 """
 

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("src", "python", "tests", "docs", "benches", "examples")
+FOLDERS = ("src", "python", "packages", "tests", "docs", "benches", "examples")
 KINDS = {".rs", ".py", ".pyi", ".c", ".cpp", ".h", ".md"}
 TEXTS = {
     path.relative_to(ROOT): path.read_text()
@@ -35,7 +35,7 @@ def cited(text: str) -> set[str]:
 
 def checks_in(path: Path, text: str) -> str:
     """Give the part of a file that is tests."""
-    if path.parts[0] == "tests" or path.name == "tests.rs":
+    if "tests" in path.parts or path.name == "tests.rs":
         return text
     return text.partition("#[cfg(test)]")[2] if path.suffix == ".rs" else ""
 
@@ -95,7 +95,7 @@ def test_every_library_that_a_test_requires_is_installed_for_it() -> None:
     names = {
         name
         for path, text in TEXTS.items()
-        if path.parts[0] == "tests" and path.suffix == ".py"
+        if "tests" in path.parts and path.suffix == ".py"
         for name in re.findall(r"\brequires\(\s*\"(\w+)", text)
     }
     distributions = {"cuda": "cuda-core", "tvm_ffi": "apache-tvm-ffi"}

@@ -1,30 +1,12 @@
 """The README and the guides: every block of code runs as it stands."""
 
 import re
-from pathlib import Path
 
 import pytest
+from support.documents import BLOCK, ENGINES, TEXTS
 from support.optional_libraries import requires
 from support.python_process import run_python
 
-ROOT = Path(__file__).parents[2]
-DOCUMENTS = (
-    "README.md",
-    "docs/bridge.md",
-    "docs/classes.md",
-    "docs/convert.md",
-    "docs/devices.md",
-    *(f"docs/guides/{path.name}" for path in sorted(ROOT.glob("docs/guides/*.md"))),
-    "docs/index.md",
-    "docs/inspect.md",
-    "docs/launcher.md",
-    "docs/sharing.md",
-    "docs/trace.md",
-)
-TEXTS = {name: (ROOT / name).read_text() for name in DOCUMENTS}
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-# `make engines` runs these, which start other processes, as programs.
-ENGINES = re.compile("^(import|from) (distributed|ray|mpi4py)", re.MULTILINE)
 BLOCKS = [
     (name, language, code)
     for name, text in TEXTS.items()

@@ -110,17 +110,17 @@ def test_only_the_first_parameter_is_a_receiver(name: str) -> None:
     assert launchers[1](X, X) == (ADDRESS, ADDRESS)
 
 
-CALLABLES = [
-    functools.partial(lambda n, x: (n, x), 5),
-    operator.itemgetter(slice(None)),
-    type("Callable", (), {"__call__": lambda self, x: x})(),
-    print,
-    lambda x: x,
-    dlx.launcher(lambda x: x),
-]
+CALLABLES: dict[str, Any] = {
+    "partial": functools.partial(lambda n, x: (n, x), 5),
+    "itemgetter": operator.itemgetter(slice(None)),
+    "instance": type("Callable", (), {"__call__": lambda self, x: x})(),
+    "builtin": print,
+    "lambda": lambda x: x,
+    "launcher": dlx.launcher(lambda x: x),
+}
 
 
-@pytest.mark.parametrize("function", CALLABLES, ids=repr)
+@pytest.mark.parametrize("function", CALLABLES.values(), ids=CALLABLES)
 def test_every_callable_can_be_launched(function: Any) -> None:
     """docs/launcher.md, What it makes."""
     made: Any = dlx.launcher(function, give="tensor")

@@ -6,8 +6,8 @@ The steps of torch are left out: importing it under valgrind takes longer than t
 import sys
 from pathlib import Path
 
-TESTS = Path(__file__).parents[1]
-sys.path[:0] = [str(TESTS), str(TESTS / "process")]
+sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(1, str(Path(__file__).parents[1] / "process"))
 
 from test_lifetime import STEPS
 

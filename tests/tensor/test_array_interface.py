@@ -154,7 +154,9 @@ NAMES = ["__array_struct__", "__array_interface__"]
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("answer", [None, 5, [3], "dict", object()], ids=repr)
+@pytest.mark.parametrize(
+    "answer", [None, 5, [3], "dict", pytest.param(object(), id="object")], ids=repr
+)
 def test_an_attribute_of_another_type_is_a_type_error(name: str, answer: Any) -> None:
     """NumPy's array interface."""
     with pytest.raises(TypeError, match=rf"{name} of .*Answering is \w+, not a "):

@@ -192,6 +192,7 @@ def test_the_deleter_runs_on_a_thread_that_python_does_not_know(
 
 AFTER_PYTHON = """
 import ctypes, sys
+sys.path.append("tensor")
 from support.dlpack_abi import for_ever, take
 from test_capsule import HELD, VERSIONED, Memory
 

@@ -198,7 +198,7 @@ def test_a_triple_of_no_dtype_is_a_value_error(triple: tuple[int, int, int]) -> 
         b"float32",
         (2, 32),
         (2.0, 32, 1),
-        object(),
+        pytest.param(object(), id="object"),
         float,
     ],
     ids=repr,

@@ -47,7 +47,10 @@ class Named:
 
 @pytest.mark.parametrize(
     "other",
-    [np.dtype(">f4"), np.dtype("S4"), np.float64, float, Named(), None, 2, (2, 32, 1)],
+    [
+        *(np.dtype(">f4"), np.dtype("S4"), np.float64, float, None, 2, (2, 32, 1)),
+        pytest.param(Named(), id="named"),
+    ],
     ids=repr,
 )
 def test_a_dtype_equals_nothing_else(other: Any) -> None:

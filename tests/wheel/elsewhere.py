@@ -19,7 +19,10 @@ from support.debian import REPOSITORY, Failed, System, entered, source
 from systems import ARM, BULLSEYE, EMULATOR, PIP, PYTHONS
 
 BUILD = REPOSITORY / "build/wheels"
-SCRIPTS = ("smoke.py", "daemon.py")
+ALONE = ("smoke.py", "daemon.py", "doors.py")
+"""What runs where dlx is installed alone."""
+TOGETHER = ("add_ons.py",)
+"""What runs where the add-ons are, too."""
 TESTS = (
     *("borrow_accepted", "bridge_out", "buffer_held", "cycles", "mixin_changed"),
     *("mixin_definition", "mixin_like", "from_dlpack_keywords", "races_types"),
@@ -67,8 +70,17 @@ def python_of_bullseye(root: Path) -> None:
         shutil.rmtree(folder)
 
 
-def try_place(place: Place, wheel: Path, pip: Path, emulator: Path | None) -> None:
-    """Install a wheel into a new environment of a place, and use it there."""
+def try_place(
+    place: Place,
+    wheel: Path,
+    add_ons: Sequence[Path],
+    pip: Path,
+    emulator: Path | None,
+) -> None:
+    """Install wheels into a new environment of a place, and use them there.
+
+    The add-ons are for this machine's processor.
+    """
 
     def there(*command: str | Path) -> None:
         run(*entered(place.system.root, *command, emulator=emulator), limit=1800)
@@ -96,15 +108,23 @@ def try_place(place: Place, wheel: Path, pip: Path, emulator: Path | None) -> No
         options = "--quiet", "--no-index", "--use-deprecated=legacy-certs"
         there(python, pip, "install", *options, wheel)
         start = python, "-I"
-    for script in SCRIPTS:
+    for script in ALONE:
         there(*start, REPOSITORY / "tests/wheel" / script)
+    if not emulator:
+        there(python, pip, "install", *options, *add_ons)
+        for script in TOGETHER:
+            there(*start, REPOSITORY / "tests/wheel" / script)
     if place.tests:
-        files = [f"tests/test_{name}.py" for name in place.tests]
+        files = [
+            file
+            for name in place.tests
+            for file in Path("tests").glob(f"*/test_{name}.py")
+        ]
         pytest = "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"
         there(*start, *pytest, *files)
 
 
-def check(wheels: Sequence[Path]) -> list[str]:
+def check(wheels: Sequence[Path], add_ons: Sequence[Path]) -> list[str]:
     """Try the wheels in every place, print a line of each, and return the failures."""
     os.chdir(REPOSITORY)
     BUILD.mkdir(parents=True, exist_ok=True)
@@ -129,7 +149,7 @@ def check(wheels: Sequence[Path]) -> list[str]:
             print(f"{name}: skipped: {reason}", flush=True)
             continue
         try:
-            try_place(place, fitting[0], pip, emulator)
+            try_place(place, fitting[0], add_ons, pip, emulator)
         except Failed as reason:
             failures.append(f"{name}: {reason}")
             print(f"{name}: FAILED", flush=True)

@@ -1,10 +1,10 @@
-"""Build wheels for manylinux_2_28, and the sdist.
+"""Build wheels for manylinux_2_28, and sdists; add-ons for this processor alone.
 
     PYTHONPATH=tests python tests/wheel/manylinux.py FOLDER [abi3t-]ARCHITECTURE...
 
 The wheel for x86_64 is built by the machine's Rust, that for aarch64 by Debian's, whose
-package of the standard library can be had for every architecture. Both link against
-the glibc of Debian 11 (see `linker`).
+package of the standard library can be had for every architecture. Both, and the C of
+dlx-check, link against the glibc of Debian 11 (see `linker`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from systems import RUST, SYSROOTS
 
 HERE = Path(__file__).resolve().parent
 MATURIN = Path(sys.executable).parent / "maturin"
+ADD_ONS = sorted(REPOSITORY.glob("packages/*"))
 BUILD = REPOSITORY / "build/wheels"
 CARGO = BUILD / "cargo"
 """Cargo's home: the same path in every system, and no user's name in the library."""
@@ -47,8 +48,14 @@ def environment(architecture: str, compiler: str, target: Path) -> dict[str, str
     }
 
 
+def headers(architecture: str) -> tuple[str, str]:
+    """Return the options that make gcc find the headers of the sysroot."""
+    root = SYSROOTS[architecture].root
+    return "-isystem", f"{root}/usr/include/{architecture}-linux-gnu"
+
+
 def build(folder: Path, kind: str) -> None:
-    """Build one wheel."""
+    """Build one wheel of dlx."""
     abi, _, architecture = kind.rpartition("-")
     sysroot = SYSROOTS[architecture].fetch()
     is_native = architecture == os.uname().machine
@@ -61,9 +68,8 @@ def build(folder: Path, kind: str) -> None:
         # The stable ABI that Pythons with a GIL and without one share, since 3.15.
         variables["PYO3_CONFIG_FILE"] = str(HERE / "abi3t.txt")
         options = ["--features", "pyo3/abi3t-py315"]
-    include = f"{sysroot}/usr/include/{architecture}-linux-gnu"
     gettid = (
-        *(compiler, f"--sysroot={sysroot}", "-isystem", include, "-O2", "-fPIC"),
+        *(compiler, f"--sysroot={sysroot}", *headers(architecture), "-O2", "-fPIC"),
         *("-c", str(HERE / "gettid.c"), "-o", variables["GETTID"]),
     )
     maturin = (
@@ -88,6 +94,21 @@ def build(folder: Path, kind: str) -> None:
     subprocess.run(inside, check=True)
 
 
+def build_add_ons(folder: Path, architecture: str) -> None:
+    """Build the sdists of the add-ons, and of these the wheels."""
+    variables = environment(architecture, "gcc", BUILD) | {
+        "CC": str(HERE / "linker"),
+        "CFLAGS": " ".join(("-g0", *headers(architecture))),
+        # In place of the options that this Python was linked with, paths among them.
+        "LDSHARED": f"{HERE / 'linker'} -shared -s",
+        # What setuptools takes for the platform that it builds for.
+        "_PYTHON_HOST_PLATFORM": f"manylinux_2_28-{architecture}",
+    }
+    for add_on in ADD_ONS:
+        command = sys.executable, "-m", "build", "--quiet", "--outdir", folder, add_on
+        subprocess.run(command, check=True, env=os.environ | variables)
+
+
 def main(folder: str, *kinds: str) -> None:
     """Build into an empty folder."""
     os.chdir(REPOSITORY)
@@ -96,6 +117,8 @@ def main(folder: str, *kinds: str) -> None:
     BUILD.mkdir(parents=True, exist_ok=True)
     for kind in kinds:
         build(out, kind)
+    if os.uname().machine in kinds:
+        build_add_ons(out, os.uname().machine)
     deflate.main(*map(str, out.glob("*.whl")))
     subprocess.run([MATURIN, "sdist", "--out", out], check=True)
 

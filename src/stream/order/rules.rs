@@ -4,7 +4,7 @@
 
 use super::side::Side;
 use super::{Joined, Waits};
-use crate::driver::Capture;
+use crate::driver::{Capture, Event};
 use crate::stream::handle::Stream;
 use crate::types::error::Error;
 
@@ -22,6 +22,36 @@ impl Waits {
             Capture::Active(_) if is_outside => Err(before(ahead.stream)),
             _ => allow(ahead, behind, joined),
         }
+    }
+}
+
+impl Side<'_> {
+    pub(super) fn wait_for(&self, point: &Event) -> Result<(), Error> {
+        if self.must_wait_for(point, self.capture)? {
+            self.wait(point)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the stream, in the state `capture`, still has to wait for a point; an error if it may not.
+    pub(super) fn must_wait_for(&self, point: &Event, capture: Capture) -> Result<bool, Error> {
+        match (point.capture(), capture) {
+            (None, Capture::None) => {}
+            (Some(ahead), Capture::Active(behind)) if ahead == behind => {}
+            // A completed event needs no wait, which would invalidate the capture.
+            (None, _) if point.is_done()? => return Ok(false),
+            (None, Capture::Active(_)) => return Err(isolated(self.stream)),
+            (_, Capture::Implicit) => return Err(implicit(self.stream)),
+            (_, Capture::Invalidated) => return Err(invalidated(self.stream)),
+            (Some(_), _) => {
+                return Err(Error::refused(format!(
+                    "the tensor becomes ready inside the capture of a graph, which stream {} is not part of; \
+                     use it on a stream of that capture, or import it outside",
+                    self.stream.handle()
+                )));
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -66,7 +96,7 @@ pub(super) fn unable(producer: Option<&Stream>, consumer: &Stream, error: Error)
 }
 
 #[cold]
-pub(super) fn isolated(consumer: &Stream) -> Error {
+fn isolated(consumer: &Stream) -> Error {
     Error::refused(format!(
         "stream {} captures a graph, and waiting for work outside of it would end the capture (905); import the \
          tensor before the capture begins, or pass stream=-1 if the streams are in order",
@@ -94,7 +124,7 @@ pub(super) fn both(consumer: &Stream) -> Error {
 }
 
 #[cold]
-pub(super) fn before(producer: &Stream) -> Error {
+fn before(producer: &Stream) -> Error {
     Error::refused(format!(
         "stream {} used the tensor before it began the capture of a graph, and nothing can wait for that inside the \
          capture; use the tensor after the capture, or pass stream=-1 if the streams are in order",

@@ -119,7 +119,7 @@ SCHEMA, ARRAY = numbers().__arrow_c_array__()
 @pytest.mark.parametrize(
     "answer",
     [None, 5, (), (SCHEMA,), (SCHEMA, 5), (SCHEMA, ARRAY, ARRAY), [SCHEMA, ARRAY]],
-    ids=str,
+    ids=["None", "5", "nothing", "one", "one and 5", "three", "list"],
 )
 def test_what_is_no_pair_of_capsules_is_a_type_error(answer: Any) -> None:
     """Arrow's PyCapsule interface."""

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from dlx_check import Case
+    from dlx_check.conformance.cases import Case
     from dlx_check.tracing import Trace
 
 __all__ = ["dlx_trace"]

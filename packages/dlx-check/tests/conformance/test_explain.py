@@ -9,8 +9,8 @@ import pytest
 from dlx_check.cli import main
 from dlx_check.conformance.reports.explain import explain, program
 from dlx_check.conformance.suite import CHECKS
-from dlx_check.conformance.target import Target, load
-from dlx_check.conformance.targets import TARGETS
+from dlx_check.conformance.target import Target
+from dlx_check.conformance.targets import TARGETS, load
 from support.python_process import run_python
 
 from conformance.samples import numpy

@@ -7,16 +7,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import documents as test_readme
+from support.documents import BLOCK, ENGINES, TEXTS
 from support.optional_libraries import requires
 
 from .engine import engine
 
-TEXT = test_readme.TEXTS["docs/sharing.md"]
+TEXT = TEXTS["docs/sharing.md"]
 PROGRAMS = [
     (engine_match[2], code)
-    for _, code in test_readme.BLOCK.findall(TEXT)
-    if (engine_match := test_readme.ENGINES.search(code))
+    for _, code in BLOCK.findall(TEXT)
+    if (engine_match := ENGINES.search(code))
 ]
 
 

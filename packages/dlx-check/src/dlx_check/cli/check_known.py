@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from dlx_check.cli.command import CannotRun
 
 if TYPE_CHECKING:
-    from dlx_check import Report
     from dlx_check.conformance.deviations import Deviations, Judgement
+    from dlx_check.conformance.results import Report
 
 __all__ = ["Known", "configure", "read"]
 

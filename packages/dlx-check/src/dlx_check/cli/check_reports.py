@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from dlx_check.cli.command import CannotRun
 
 if TYPE_CHECKING:
-    from dlx_check import Report
+    from dlx_check.conformance.results import Report
 
 __all__ = [
     "configure",
@@ -41,7 +41,7 @@ def is_report(target: str) -> bool:
 
 def read(name: str) -> Report:
     """Read a report; raise `CannotRun` if it is none."""
-    from dlx_check import CutOff, Report
+    from dlx_check.conformance.results import CutOff, Report
 
     try:
         with open(name, encoding="utf-8") as file:
@@ -134,9 +134,10 @@ def show(
 
 def explain(names: str, targets: Sequence[str]) -> int:
     """Print what checks do, and what reports have of them; nothing runs."""
-    from dlx_check import CannotCheck, select
     from dlx_check.conformance.reports.explain import explain, seen
-    from dlx_check.conformance.target import load
+    from dlx_check.conformance.run import select
+    from dlx_check.conformance.target import CannotCheck
+    from dlx_check.conformance.targets import load
 
     checks = select(names.split(","), suite="99")
     if not checks:

@@ -25,7 +25,7 @@ from dlx_check.cli.terminal import mark
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from dlx_check import Target
+    from dlx_check.conformance.target import Target
 
 __all__ = ["COMMAND"]
 
@@ -177,7 +177,7 @@ def _load(
     progress: Progress, fatal: dict[str, str]
 ) -> tuple[list[_Library], dict[str, str]]:
     try:
-        from dlx_check.conformance.target import load
+        from dlx_check.conformance.targets import load
     except ImportError:
         raise CannotRun("the demo needs NumPy: pip install numpy") from None
     libraries: list[_Library] = []

@@ -31,7 +31,8 @@ from dlx_check.conformance.requirements import requirements
 from dlx_check.conformance.results import FAILED, Header, Report, Result
 from dlx_check.conformance.suite import CHECKS, SUITE
 from dlx_check.conformance.suite.row import EFFECTS, Check
-from dlx_check.conformance.target import CannotCheck, load
+from dlx_check.conformance.target import CannotCheck
+from dlx_check.conformance.targets import load
 
 __all__ = ["judge", "run", "select"]
 

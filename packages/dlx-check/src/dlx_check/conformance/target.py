@@ -13,7 +13,6 @@ then reproductions that need it are left out.
 
 from __future__ import annotations
 
-import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Set
@@ -22,7 +21,7 @@ from functools import cached_property
 from importlib import metadata
 from typing import Any, TypeAlias
 
-__all__ = ["CannotCheck", "Expression", "Target", "load"]
+__all__ = ["CannotCheck", "Expression", "Target", "wrong"]
 
 Expression: TypeAlias = str | Callable[..., Any]
 
@@ -161,7 +160,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 """What a field has to be, by its annotation."""
 
 
-def _wrong(target: Target) -> str:
+def wrong(target: Target) -> str:
     """Say which field of a target is not what it has to be, if one is not."""
     for each in fields(target):
         value = getattr(target, each.name)
@@ -171,30 +170,3 @@ def _wrong(target: Target) -> str:
     if not target.name.strip() or "/" in target.name:
         return f"name={target.name!r}) names no folder of reproductions"
     return ""
-
-
-def load(name: str) -> Target:
-    """Return a shipped target by its name, or that of `package.module:factory`."""
-    from dlx_check.conformance.targets import ABSENT, TARGETS
-
-    if ":" in name:
-        module, _, factory = name.partition(":")
-        sys.path.insert(0, "")
-        try:
-            made = getattr(importlib.import_module(module), factory)()
-        except Exception as error:
-            raise CannotCheck(f"{name}: {type(error).__name__}: {error}") from error
-        if not isinstance(made, Target):
-            raise CannotCheck(f"{name}: returns {type(made).__name__}, not a Target")
-        if wrong := _wrong(made):
-            raise CannotCheck(f"{name}: Target({wrong}")
-        return made
-    for target in TARGETS:
-        if target.name == name:
-            return target
-    if name in ABSENT:
-        raise CannotCheck(f"{name} cannot be checked: {ABSENT[name]}")
-    known = ", ".join(target.name for target in TARGETS)
-    raise CannotCheck(
-        f"no target {name!r}; known are {known}; your own is `package.module:factory`"
-    )

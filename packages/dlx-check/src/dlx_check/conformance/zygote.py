@@ -154,7 +154,7 @@ def _send(wire: socket.socket, line: dict[str, Any]) -> None:
 
 
 def _checks(name: str, answer: dict[str, Any]) -> Work:
-    from dlx_check.conformance.target import load
+    from dlx_check.conformance.targets import load
 
     target = load(name)
     if path := os.environ.get("DLX_CHECK_DRIVER"):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from dlx_check.inspection.exports import Outcome
+from dlx_check.inspection.names import device_name, dtype_name, flag_names
 from dlx_check.inspection.records import Tensor
-from dlx_check.inspection.text import device_name, dtype_name, flag_names
 
 __all__ = ["differences"]
 

@@ -1,7 +1,8 @@
 """What libraries are known to do that their exports do not say.
 
-`packages/dlx-check/tests/test_inspect_hints.py` shows each entry with the installed library. The versions
-are those in which it was seen, so an entry ends at the newest one that was run.
+The package's `tests/test_inspect_hints.py` shows each entry with the installed library.
+The versions are those in which it was seen, so an entry ends at the newest one that was
+run.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from typing import IO, Any, Literal, Self
 from dlx import _core
 
 from dlx_check.abi import DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, DLTensor
-from dlx_check.inspection.text import device_name, dtype_name
+from dlx_check.inspection.names import device_name, dtype_name
 from dlx_check.tracing.callers import callers, calling_library, module_of
 from dlx_check.tracing.conversion import target_of
 from dlx_check.tracing.records import Held, size

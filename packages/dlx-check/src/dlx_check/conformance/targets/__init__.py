@@ -1,10 +1,13 @@
-"""The libraries that the suite knows by name."""
+"""The libraries that the suite knows by name, and how it finds others."""
 
 from __future__ import annotations
 
-from dlx_check.conformance.target import Target
+import importlib
+import sys
 
-__all__ = ["ABSENT", "TARGETS"]
+from dlx_check.conformance.target import CannotCheck, Target, wrong
+
+__all__ = ["ABSENT", "TARGETS", "load"]
 
 TARGETS = (
     Target(
@@ -296,3 +299,28 @@ ABSENT = {
     "xarray": "it has no `__dlpack__`",
 }
 """Libraries that one may ask for, and why there is nothing to check."""
+
+
+def load(name: str) -> Target:
+    """Return a shipped target by its name, or that of `package.module:factory`."""
+    if ":" in name:
+        module, _, factory = name.partition(":")
+        sys.path.insert(0, "")
+        try:
+            made = getattr(importlib.import_module(module), factory)()
+        except Exception as error:
+            raise CannotCheck(f"{name}: {type(error).__name__}: {error}") from error
+        if not isinstance(made, Target):
+            raise CannotCheck(f"{name}: returns {type(made).__name__}, not a Target")
+        if fault := wrong(made):
+            raise CannotCheck(f"{name}: Target({fault}")
+        return made
+    for target in TARGETS:
+        if target.name == name:
+            return target
+    if name in ABSENT:
+        raise CannotCheck(f"{name} cannot be checked: {ABSENT[name]}")
+    known = ", ".join(target.name for target in TARGETS)
+    raise CannotCheck(
+        f"no target {name!r}; known are {known}; your own is `package.module:factory`"
+    )

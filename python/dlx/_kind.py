@@ -1,0 +1,44 @@
+"""Kinds of tensors that bridged functions take and return."""
+
+from __future__ import annotations
+
+from . import _core
+from ._core import convert
+from ._mixin import ExchangeMixin
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any, Self
+
+__all__ = ["Kind"]
+
+
+class Kind(_core.Kind):
+    """A kind of tensor, and the conversion to it."""
+
+    detach: bool
+
+    def __new__(cls, to: type, detach: bool = False) -> Self:
+        is_mixin = issubclass(to, ExchangeMixin)
+        default = ExchangeMixin.__dlx_like__ if is_mixin else None
+        made = super().__new__(cls, to, _core.Types(), default)
+        made.detach = detach
+        return made
+
+    def leaf(self, x: Any, copy: bool | None = None, like: Any = None) -> Any:
+        """Convert ``x`` if it is a tensor of another kind, if need be ``like`` one."""
+        # Types of other objects are not remembered: they may become tensor types.
+        if not _core.is_tensor(x):
+            return x
+        self.known.add(type(x), True)
+        if isinstance(x, self.to):
+            return x
+        into = self.to if like is None else like
+        # What is written in place (copy=False) keeps its record of gradients.
+        detach = self.detach and copy is None
+        return convert(x, into, copy=copy, detach=detach)
+
+    def stands_for(self, cls: type) -> bool:
+        """Whether ``cls`` derives from this type, judged by its bases alone."""
+        # By identity: a metaclass can override equality.
+        return any(base is self.to for base in cls.__mro__)

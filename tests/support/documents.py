@@ -1,0 +1,23 @@
+"""The documents whose blocks of code are run, and what a block is."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = (
+    "README.md",
+    "docs/bridge.md",
+    "docs/classes.md",
+    "docs/convert.md",
+    "docs/devices.md",
+    *(f"docs/guides/{path.name}" for path in sorted(ROOT.glob("docs/guides/*.md"))),
+    "docs/index.md",
+    "docs/inspect.md",
+    "docs/launcher.md",
+    "docs/sharing.md",
+    "docs/trace.md",
+)
+TEXTS = {name: (ROOT / name).read_text() for name in DOCUMENTS}
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+# `make engines` runs these, which start other processes, as programs.
+ENGINES = re.compile("^(import|from) (distributed|ray|mpi4py)", re.MULTILINE)
