@@ -4,19 +4,28 @@ PYTHON ?= python3
 PYTHONS ?= python3.11 python3.12 python3.13
 FREE_THREADED ?= build/free_threaded/bin/python3.14t
 BENCH ?= --json
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
 # Python is installed as it lies here: a change of it installs nothing again.
 ADD_ONS := packages/dlx-check packages/dlx-share
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(ADD_ONS:=/pyproject.toml) $(shell find src -name '*.rs')
 
+# Where `make ci` tries the libraries: the newest Python that each of them has wheels for.
+GATE := build/gate
+GATE_PYTHON ?= $(shell PYTHONPATH=tests $(PYTHON) -m support.interpreters python3.13)
+
 # What `make nightly` runs, in this order.
-NIGHTLY := wheels ports macos loom asan fuzz-rust faults
+NIGHTLY := wheels ports macos loom asan fuzz-rust faults pins stacks
 
 ONEAPI := build/oneapi
 ENGINES := build/engines
 
 DOCS := build/docs-venv
+
+# What pip and uv may install: the lock of this Python, where it has one. `make LOCK= TARGET` installs what is newest.
+LOCK ?= $(wildcard $(CURDIR)/locks/$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])').txt)
+$(VENV)/% $(DOCS)/% $(ENGINES)/% $(ONEAPI)/%: export PIP_CONSTRAINT = $(LOCK)
+$(VENV)/% $(DOCS)/% $(ENGINES)/% $(ONEAPI)/%: export UV_CONSTRAINT = $(LOCK)
 
 FREE_THREADED_VENV := build/free_threaded_venv
 FREE_THREADED_BIN := $(FREE_THREADED_VENV)/bin
@@ -25,8 +34,8 @@ export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help demo test quick check fmt heavy lint types bench scaling instructions pairs summary performance gpu wheel \
-	wheel-abi3t wheel-native wheels ports macos notices nightly ci ci-long ci-beside test-library test-streams \
-	test-truth test-conformance lifetime interop interop-report conformance-report fuzz fuzz-rust faults loom \
+	wheel-abi3t wheel-native wheels ports macos notices nightly ci ci-long ci-gate ci-oldest test-library test-streams \
+	test-truth test-conformance lifetime interop property locks pins stacks interop-report conformance-report fuzz fuzz-rust faults loom \
 	asan tsan free-threaded free-threaded-races drivers oneapi engines processes gpu-kit docs timeline clean
 
 help:  ## say what there is
@@ -168,6 +177,20 @@ lifetime: $(VENV)/built $(VENV)/heavy  ## the lifetime tests: a million rounds, 
 interop: $(VENV)/built $(VENV)/interop  ## every library to every other, with the real ones, compared with docs/interop.md
 	$(BIN)/python -m pytest tests/interop tests/truth/test_corpus.py
 
+property: $(VENV)/built $(VENV)/interop  ## compare what dlx says of every library's tensors with what the library says
+	$(BIN)/python -m pytest tests/property
+
+locks: $(VENV)/heavy  ## move the locks to what is newest, and print library, pin, newest and age
+	$(BIN)/python tests/locks.py
+
+pins: $(VENV)/heavy  ## print the same and change nothing; fails for a pin of over 60 days that is not the newest
+	$(BIN)/python tests/locks.py --check
+
+stacks: $(VENV)/heavy  ## run the suites about libraries with the newest, pre-releases, the lower bounds, and on other Pythons
+	$(BIN)/maturin build --release --locked --quiet --out build/stacks-wheel
+	[ -x build/python3.14/bin/python3.14 ] || tests/free_threaded/interpreter 3.14 sid gil
+	PYTHONPATH=tests $(BIN)/python tests/stacks.py build/stacks-wheel/*.whl $(STACKS)
+
 interop-report: $(VENV)/built $(VENV)/interop  ## write docs/interop.md from what every library does
 	PYTHONPATH=tests $(BIN)/python -m interop.report
 
@@ -207,21 +230,26 @@ ci:  ## what has to pass on a machine with every library: `make check`, the site
 	$(MAKE) check docs
 	$(MAKE) ci-long
 
+# In each part, as many targets as cores; first what each of them needs, so that none is installed twice at once.
 ci-long: export DLX_REQUIRE_HEAVY = 1
 ci-long: export DLX_EVERY_MUTANT = 1
 ci-long:
 	$(MAKE) $(VENV)/heavy $(VENV)/tools
-	$(MAKE) --jobs=2 test-library ci-beside fuzz-rust test-streams test-truth
-	$(MAKE) $(VENV)/interop
-	$(MAKE) --jobs=2 interop engines oneapi
+	$(MAKE) VENV=$(GATE) PYTHON=$(GATE_PYTHON) $(GATE)/built $(GATE)/interop
+	$(MAKE) --jobs=2 JOBS=1 ci-gate ci-oldest
+	$(MAKE) --jobs=2 VENV=$(GATE) PYTHON=$(GATE_PYTHON) engines oneapi
 
-# Half of what takes long, for a second core.
-ci-beside: $(VENV)/built
+# All that is about libraries, with the newest of them.
+ci-gate:
+	$(MAKE) VENV=$(GATE) PYTHON=$(GATE_PYTHON) test-library interop property test-conformance test-truth test-streams
+
+# The oldest Python, with the libraries that dlx reads by their own structures, and what is the same for each Python.
+ci-oldest: $(VENV)/built
 	$(MAKE) wheel
 	$(MAKE) lifetime
 	$(BIN)/python benches/instructions.py --check
-	$(MAKE) drivers
-	$(MAKE) test-conformance
+	$(BIN)/python -m pytest -m "not slow" tests/adapters tests/classes tests/convert tests/exchange tests/import tests/lend
+	$(MAKE) drivers fuzz-rust
 
 clean:  ## remove what was built
 	rm -rf $(VENV) build dist target
@@ -259,7 +287,7 @@ $(DOCS)/built: requirements-docs.txt
 	touch $@
 
 $(VENV)/interop: $(VENV)/heavy requirements-interop.txt
-	$(BIN)/python tests/interop/install.py requirements-interop.txt
+	$(BIN)/uv pip install --quiet --no-cache --system-certs --python $(BIN)/python -r requirements-interop.txt
 	touch $@
 
 # By uv, which unpacks while it downloads: pip keeps 3 GB of archives beside the 6 GB that they become.
