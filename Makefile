@@ -8,7 +8,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 # Python is installed as it lies here: a change of it installs nothing again.
 ADD_ONS := packages/dlx-check packages/dlx-share
-SOURCES := Cargo.toml Cargo.lock pyproject.toml $(ADD_ONS:=/pyproject.toml) $(shell find src -name '*.rs')
+SOURCES := Cargo.toml Cargo.lock pyproject.toml $(ADD_ONS:=/pyproject.toml) packages/dlx-check/setup.py \
+	packages/dlx-check/src/dlx_check/natives.c $(shell find src -name '*.rs')
 
 # Where `make ci` tries the libraries: the newest Python that each of them has wheels for.
 GATE := build/gate

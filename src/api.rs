@@ -5,7 +5,6 @@
 
 mod accepted;
 pub(crate) mod borrow;
-pub(crate) mod check;
 pub(crate) mod entry;
 pub(crate) mod fast;
 pub(crate) mod from_buffer;

@@ -48,8 +48,6 @@ mod _core {
     #[pymodule_export]
     use crate::api::borrow::Borrow;
     #[pymodule_export]
-    use crate::api::check::check_natives;
-    #[pymodule_export]
     use crate::api::from_buffer::from_buffer;
     #[pymodule_export]
     use crate::api::from_dlpack::is_tensor;

@@ -42,7 +42,6 @@ __all__ = [
     "array_type",
     "borrow",
     "bridged_type",
-    "check_natives",
     "convert",
     "current_stream",
     "current_work_stream",
@@ -660,6 +659,7 @@ class Kind:
         """Whether the class of ``x`` has a ``__dlx_like__`` of its own."""
 
 def bridged_type() -> type[Any]: ...
+def launched_type() -> type[Any]: ...
 
 @final
 class Kept:
@@ -674,12 +674,6 @@ def array_type(namespace: object, /) -> type[Any]:
 
     Raises ``TypeError`` if it has none.
     """
-
-# Called by `dlx_check.conformance`.
-
-def launched_type() -> type[Any]: ...
-def check_natives() -> ModuleType:
-    """Make a module of the functions in ``src/api/check.rs``."""
 
 # Called by the methods of the mixins.
 

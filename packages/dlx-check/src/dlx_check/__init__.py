@@ -13,10 +13,12 @@ what a program may use. It runs the suite against a target and returns a `Report
     raise SystemExit(report.exit_code)
 
 The target is imported in other processes only. Each name is imported on first use: the
-suite needs NumPy, all else only dlx.
+suite needs NumPy, all else dlx, of the same version.
 """
 
 from __future__ import annotations
+
+from dlx_check.version import __version__
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ __all__ = [
     "Result",
     "Target",
     "Trace",
+    "__version__",
     "cases",
     "check_mixin",
     "inspect",

@@ -25,10 +25,10 @@ __all__ = ["dlx_trace"]
 def dlx_trace(request: pytest.FixtureRequest) -> Iterator[Trace]:
     """Trace the test, which fails if it leaves memory behind that it moved."""
     # Most tests do not use it, and then dlx is not imported.
-    import dlx
+    from dlx_check import tracing
 
     failed = request.session.testsfailed
-    with dlx.trace() as trace:
+    with tracing.trace() as trace:
         yield trace
     # The traceback of a test that has failed holds its variables.
     if request.session.testsfailed == failed:
@@ -71,6 +71,8 @@ def pytest_configure(config: pytest.Config) -> None:
         from dlx_check.conformance.suite import SUITE
     except ModuleNotFoundError as error:
         raise pytest.UsageError(f"--dlx-check: {error}: pip install numpy") from None
+    except ImportError as error:  # natives that were not built say what builds them
+        raise pytest.UsageError(f"--dlx-check: {error}") from None
     file: str | None = config.getoption("dlx_deviations")
     folder = os.path.relpath(config.rootpath)
     suite: str = config.getoption("dlx_suite") or SUITE

@@ -8,9 +8,10 @@ from ctypes import byref, c_uint64
 from functools import cache
 from typing import Any
 
+from dlx_check import natives
 from dlx_check.conformance import structs
 from dlx_check.conformance.driver import VARIABLE, Machine
-from dlx_check.conformance.probe import Export, Tensor, natives
+from dlx_check.conformance.probe import Export, Tensor
 from dlx_check.conformance.structs import COPIED, kept
 
 from conformance.reference import Array, Owner, View, handle_of, wrong

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from dlx_check import Target
+from dlx_check import Target, natives
 from dlx_check.conformance import structs
 from dlx_check.conformance.answering import Probe, work_streams
 from dlx_check.conformance.answering import _hook as probes_hook
-from dlx_check.conformance.probe import Export, Tensor, natives, packed
+from dlx_check.conformance.probe import Export, Tensor, packed
 from dlx_check.conformance.structs import (
     COPIED,
     DTYPES,

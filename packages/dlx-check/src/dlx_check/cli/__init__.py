@@ -15,10 +15,9 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-import dlx
-
 from dlx_check.cli.command import CannotRun, Command, Direct, Silent
 from dlx_check.cli.streams import Refused, open_closed, output
+from dlx_check.version import __version__
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,11 +60,18 @@ def _main(argv: Sequence[str] | None) -> int:
     except CannotRun as reason:
         print(f"dlx {command.name}: {reason}", file=sys.stderr)
         return 2
+    except ImportError as error:
+        if error.name not in ("dlx", "dlx_check._natives"):
+            raise
+        # No dlx or another's, or natives that were not built: it says what to do.
+        print(f"dlx {command.name}: {error}", file=sys.stderr)
+        return 2
 
 
 def _run(command: Command[Any] | Direct, args: argparse.Namespace) -> int:
     if isinstance(command, Direct):
         return command.run(args)
+    import_module("dlx_check.core")  # before a child fails for want of dlx
     if command.render is not None and not args.json:
         return _run_table(command, command.render, args)
     # Frameworks may print on import; stdout must hold only the document.
@@ -80,7 +86,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m dlx",
         description="Zero-copy tensor exchange between Python array libraries.",
     )
-    parser.add_argument("--version", action="version", version=f"dlx {dlx.__version__}")
+    parser.add_argument("--version", action="version", version=f"dlx {__version__}")
     parser.set_defaults(command=None)
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND")
     for name in COMMANDS:

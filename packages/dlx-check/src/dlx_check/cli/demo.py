@@ -16,8 +16,6 @@ from enum import StrEnum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import dlx
-
 from dlx_check.cli.child import Ended, in_child
 from dlx_check.cli.command import CannotRun, Command, Progress, one_line
 from dlx_check.cli.terminal import mark
@@ -137,6 +135,8 @@ def _collect(args: argparse.Namespace, progress: Progress) -> Demo:
 
 def collect(progress: Progress, fatal: dict[str, str]) -> dict[str, Any]:
     """Run the demo, except the steps in ``fatal``, which ended the process before."""
+    from dlx_check.core import dlx
+
     libraries, skipped = _load(progress, fatal)
     pairs = [
         (source, target)
@@ -202,6 +202,8 @@ def _load(
 
 
 def _prove(hop: Hop, source: _Library, target: _Library) -> None:
+    from dlx_check.core import dlx
+
     memory = _memory()
     start = source.make(memory)
     middle = dlx.from_dlpack(start)
@@ -235,6 +237,8 @@ def _prove(hop: Hop, source: _Library, target: _Library) -> None:
 
 
 def _measure(hop: Hop, source: _Library, target: _Library) -> None:
+    from dlx_check.core import dlx
+
     start = source.tensor
     try:
         hop.direct_ns = _best_ns(target.take, start)

@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-import dlx
-
 from dlx_check.cli.child import Ended, in_child
 from dlx_check.cli.command import Command, Progress, one_line
 from dlx_check.cli.frameworks import FRAMEWORKS, Framework
@@ -64,6 +62,8 @@ class Info:
 
 
 def _collect(args: argparse.Namespace, progress: Progress) -> Info:
+    from dlx_check.core import dlx
+
     table = _table_of(dlx.Tensor)
     if table is None:
         raise AssertionError("dlx.Tensor publishes no exchange table")
@@ -104,7 +104,9 @@ def _look_at(framework: Framework, *, load: bool) -> Found:
 
 
 def _table_of(tensor_type: type) -> Table | None:
-    found = dlx.inspect(tensor_type).table
+    from dlx_check.inspection import inspect
+
+    found = inspect(tensor_type).table
     if found is None or found.version is None:
         return None
     where, version = found.location, "{}.{}".format(*found.version)

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import argparse
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from dlx_check.cli.command import CannotRun, Command, Progress, one_line
-from dlx_check.inspection import Inspection, inspect
+
+if TYPE_CHECKING:
+    from dlx_check.inspection.records import Inspection
 
 __all__ = ["COMMAND"]
 
 
 def _collect(args: argparse.Namespace, progress: Progress) -> Inspection:
+    from dlx_check.inspection import inspect
+
     module, colon, expression = args.target.partition(":")
     if not (module and colon and expression.strip()):
         raise CannotRun(

@@ -12,8 +12,9 @@ import ctypes
 from dataclasses import replace
 from typing import Any
 
+from dlx_check import natives
 from dlx_check.conformance import structs
-from dlx_check.conformance.probe import NEWEST, WILD, Export, Memory, Tensor, natives
+from dlx_check.conformance.probe import NEWEST, WILD, Export, Memory, Tensor
 from dlx_check.conformance.records import Asked
 from dlx_check.conformance.structs import (
     COPIED,

@@ -10,10 +10,11 @@ from ctypes import c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any
 
+from dlx_check import natives
 from dlx_check.conformance import structs
 from dlx_check.conformance.experiments import PLAIN, Lab, Untestable, described, settle
 from dlx_check.conformance.exporting import given
-from dlx_check.conformance.probe import NEWEST, Export, Memory, Tensor, natives
+from dlx_check.conformance.probe import NEWEST, Export, Memory, Tensor
 from dlx_check.conformance.reading import fields_of, first_of
 from dlx_check.conformance.records import Record, Struct
 from dlx_check.conformance.structs import (

@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from dlx_check import natives
 from dlx_check.conformance import structs
 from dlx_check.conformance.experiments import Lab, Untestable, settle
-from dlx_check.conformance.probe import NEWEST, natives
+from dlx_check.conformance.probe import NEWEST
 from dlx_check.conformance.reading import fields_of, first_of, mapped, readable
 from dlx_check.conformance.records import Record
 from dlx_check.conformance.structs import UNVERSIONED, USED, VERSIONED

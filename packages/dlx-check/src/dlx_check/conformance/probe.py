@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from dlx import _core
 
+from dlx_check import natives
 from dlx_check.conformance import structs
 from dlx_check.conformance.structs import (
     DTYPES,
@@ -30,7 +30,6 @@ __all__ = [
     "Export",
     "Memory",
     "Tensor",
-    "natives",
     "packed",
     "unpacked",
 ]
@@ -38,8 +37,6 @@ __all__ = [
 NEWEST = (1, 3)
 ROOM = 4096
 """Bytes that a probe owns on both sides of its elements."""
-
-natives: Any = _core.check_natives()
 
 _DELETE_VERSIONED, _DELETE_UNVERSIONED, _DESTROY = natives.functions()
 WILD = 0xDEAD_0000_0000_0000

@@ -12,7 +12,7 @@ from dlx_check.conformance import structs
 from dlx_check.conformance.probe import unpacked
 from dlx_check.conformance.records import Struct
 from dlx_check.conformance.structs import PADDED, USED, VERSIONED
-from dlx_check.inspection.memory import read
+from dlx_check.memory import read
 
 __all__ = ["fields_of", "first_of", "mapped", "readable"]
 

@@ -3,7 +3,8 @@
 A report has one object on each line, by its "kind":
 
 - `header`: "format" (`dlx-check/1`), "suite" (its version), "target" and "version" (of
-  the library), "dlx", "python", "numpy", "platform" (strings), "checks" (a number).
+  the library), "dlx" (the version of dlx_check, which is dlx's), "python", "numpy",
+  "platform" (strings), "checks" (a number).
 - `result`, one for each check, in the order of the suite: the fields of `Result` under
   their names. "record" is what was seen (`dlx_check.conformance.records.Record`).
 - `footer`: "counts" (role to result to number) and "seconds". A report without it is of

@@ -18,7 +18,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-import dlx
 import numpy as np
 
 from dlx_check.conformance.expect import raising
@@ -33,6 +32,7 @@ from dlx_check.conformance.suite import CHECKS, SUITE
 from dlx_check.conformance.suite.row import EFFECTS, Check
 from dlx_check.conformance.target import CannotCheck
 from dlx_check.conformance.targets import load
+from dlx_check.version import __version__
 
 __all__ = ["judge", "run", "select"]
 
@@ -161,7 +161,7 @@ def run(
         suite=SUITE,
         target=about["name"],
         version=about["version"],
-        dlx=dlx.__version__,
+        dlx=__version__,
         python=platform.python_version(),
         numpy=np.__version__,
         platform=f"{platform.system()} {platform.machine()}",

@@ -15,19 +15,14 @@ from ctypes import c_uint64
 from dataclasses import dataclass
 from typing import Any
 
+from dlx_check import natives
 from dlx_check.conformance import structs
 from dlx_check.conformance.answering import probe, work_streams
 from dlx_check.conformance.calling import call
 from dlx_check.conformance.driver import Machine, driver
 from dlx_check.conformance.experiments import Answer, Lab, Untestable
 from dlx_check.conformance.interfacing import ForeignStream, Shown
-from dlx_check.conformance.probe import (
-    NEWEST,
-    Export,
-    Memory,
-    Tensor,
-    natives,
-)
+from dlx_check.conformance.probe import NEWEST, Export, Memory, Tensor
 from dlx_check.conformance.reading import first_of
 from dlx_check.conformance.records import Record
 from dlx_check.conformance.structs import UNVERSIONED, VERSIONED

@@ -17,8 +17,8 @@ from dlx_check.abi import (
     PyCapsule_GetName,
     PyCapsule_GetPointer,
 )
-from dlx_check.inspection.memory import located, read, read_name, read_struct
 from dlx_check.inspection.records import Capsule, ManagedTensor, Table, Tensor
+from dlx_check.memory import located, read, read_name, read_struct
 
 __all__ = [
     "Found",

@@ -7,9 +7,7 @@ from ctypes import addressof, c_void_p
 from dataclasses import dataclass
 from typing import Any
 
-import dlx
-from dlx import _core
-
+from dlx_check import natives
 from dlx_check.abi import (
     DLPACK_MAJOR_VERSION,
     DLPACK_MINOR_VERSION,
@@ -17,9 +15,10 @@ from dlx_check.abi import (
     DLTensor,
     is_capsule,
 )
+from dlx_check.core import dlx
 from dlx_check.inspection.capsules import described, read_capsule, read_managed
-from dlx_check.inspection.memory import can_be_called
 from dlx_check.inspection.records import Capsule, ManagedTensor, Stream, Table, Tensor
+from dlx_check.memory import can_be_called
 
 __all__ = [
     "BORROWED",
@@ -39,7 +38,6 @@ EXPORTED = "managed_tensor_from_py_object_no_sync"
 
 _CPU = 1
 _LONGEST = 120
-_natives: Any = _core.check_natives()
 _VERSION = (DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION)
 
 
@@ -143,7 +141,7 @@ def _call_table(table: Table, name: str, *arguments: int) -> _Answer | None:
         return None
     # ctypes would not say what a function returned that left an exception.
     words = [argument % 2**64 for argument in (*arguments, 0, 0)[:4]]
-    return _Answer(*_natives.call(location.address, words))
+    return _Answer(*natives.call(location.address, words))
 
 
 def exported_by_protocol(x: Any, device: tuple[int, int] | None) -> Outcome:

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dlx._core import is_tensor
-
+from dlx_check.core import dlx
 from dlx_check.inspection.records import Hint
 
 __all__ = ["KNOWN", "Known", "hints_for", "library_of"]
@@ -94,7 +93,8 @@ def library_of(class_: type) -> tuple[str, str] | None:
 
 def hints_for(x: object) -> tuple[Hint, ...]:
     """Return what is known of the library of ``x``, in the version that is loaded."""
-    if not is_tensor(x):  # Its modules, devices and dtypes are exported by nobody.
+    # Its modules, devices and dtypes are exported by nobody.
+    if not dlx._core.is_tensor(x):
         return ()
     package = type(x).__module__.partition(".")[0]
     found = []

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import dlx
-
 from dlx_check.abi import (
     DLPACK_FLAG_BITMASK_IS_COPIED,
     DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED,
     DLPACK_FLAG_BITMASK_READ_ONLY,
 )
+from dlx_check.core import dlx
 
 __all__ = ["device_name", "dtype_name", "flag_names"]
 

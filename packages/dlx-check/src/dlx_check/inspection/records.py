@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dlx_check.inspection.memory import Location
 from dlx_check.inspection.names import device_name, dtype_name, flag_names
+from dlx_check.memory import Location
 
 __all__ = [
     "Capsule",

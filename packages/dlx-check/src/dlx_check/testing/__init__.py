@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from dlx._mixin import ExchangeMixin
+from dlx_check.core import dlx
 
 from .case import Case
 from .exports import EXPORTS
@@ -22,7 +22,7 @@ from .life import LIFE
 
 __all__ = ["check_mixin"]
 
-T = TypeVar("T", bound=ExchangeMixin)
+T = TypeVar("T", bound=dlx.ExchangeMixin)
 
 
 def check_mixin(
@@ -59,7 +59,7 @@ def check_mixin(
     Raises ``AssertionError``, which says which rule is broken and what to change, and
     ``TypeError`` if ``cls`` is no such class.
     """
-    if not (isinstance(cls, type) and issubclass(cls, ExchangeMixin)):
+    if not (isinstance(cls, type) and issubclass(cls, dlx.ExchangeMixin)):
         raise TypeError(f"{cls!r} is no subclass of dlx.ExchangeMixin")
     for rule in (*EXPORTS, *INSTANCES, *LIFE):
         rule(Case(cls, make, shares_memory))

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-from dlx._core import Tensor, from_dlpack
+from dlx_check.core import dlx
 
 __all__ = ["Case", "description", "elements", "owns_table"]
 
@@ -44,17 +44,17 @@ class Case:
             found = f"{name} raised {type(error).__name__}: {error}"
             raise self.broken(found) from error
 
-    def read(self, x: object) -> Tensor:
+    def read(self, x: object) -> dlx.Tensor:
         """Import what ``x`` exports."""
-        found: Tensor = self.call("dlx.from_dlpack", from_dlpack, x)
+        found: dlx.Tensor = self.call("dlx.from_dlpack", dlx.from_dlpack, x)
         return found
 
-    def capsule(self, x: Any, **keywords: Any) -> Tensor:
+    def capsule(self, x: Any, **keywords: Any) -> dlx.Tensor:
         """Import the versioned capsule of ``x``."""
         capsule = self.call("__dlpack__", x.__dlpack__, max_version=(1, 3), **keywords)
         return self.read(capsule)
 
-    def imported(self, tensor: Tensor) -> Any:
+    def imported(self, tensor: dlx.Tensor) -> Any:
         """Make an instance over ``tensor``."""
         return self.call("from_dlpack", self.cls.from_dlpack, tensor)
 
@@ -67,12 +67,12 @@ def owns_table(cls: type) -> bool:
     )
 
 
-def description(tensor: Tensor) -> tuple[Any, ...]:
+def description(tensor: dlx.Tensor) -> tuple[Any, ...]:
     """Return everything about a tensor except where it is and what it holds."""
     return tensor.shape, tensor.strides, tensor.dtype, tensor.device, tensor.readonly
 
 
-def elements(tensor: Tensor) -> tuple[Any, ...]:
+def elements(tensor: dlx.Tensor) -> tuple[Any, ...]:
     """Return shape, dtype and the bytes of the elements in row-major order."""
     compact = tensor.to(device="cpu", copy=True)
     values = ctypes.string_at(compact.data_ptr, compact.nbytes)

@@ -6,7 +6,7 @@ import types
 import weakref
 from typing import Any
 
-from dlx._core import Tensor, convert, empty, from_pointer
+from dlx_check.core import dlx
 
 from .case import Case, elements, owns_table
 
@@ -29,15 +29,15 @@ def _imports(case: Case) -> None:
 class _Owner:
     """An owner of memory whose end can be observed."""
 
-    def __init__(self, tensor: Tensor) -> None:
+    def __init__(self, tensor: dlx.Tensor) -> None:
         self.tensor = tensor
 
 
-def _owned(tensor: Tensor, readonly: bool = False) -> tuple[Tensor, Any]:
+def _owned(tensor: dlx.Tensor, readonly: bool = False) -> tuple[dlx.Tensor, Any]:
     """Return a copy on the CPU, and a weak reference that dies with its memory."""
     copy = tensor.to(copy=True)
     owner = _Owner(copy)
-    over = from_pointer(
+    over = dlx.from_pointer(
         copy.data_ptr, copy.shape, copy.dtype, owner=owner, readonly=readonly
     )
     return over, weakref.ref(owner)
@@ -81,7 +81,7 @@ def _is_like(case: Case) -> None:
     x = case.make()
     own = case.read(x)
     source = own.to(copy=True)
-    made = case.call("dlx.convert", convert, source, x)
+    made = case.call("dlx.convert", dlx.convert, source, x)
     exported = case.read(made)
     if case.shares_memory and exported.data_ptr == own.data_ptr:
         raise case.broken("the new instance has the memory of the old one")
@@ -106,7 +106,7 @@ def _allocates(case: Case) -> None:
     if first.data_ptr == second.data_ptr:
         raise case.broken("it returned the same memory twice")
     shape, dtype, device = wanted
-    case.call("dlx.empty", empty, shape, dtype, device=device, like=case.cls)
+    case.call("dlx.empty", dlx.empty, shape, dtype, device=device, like=case.cls)
 
 
 def _is_inherited(case: Case) -> None:

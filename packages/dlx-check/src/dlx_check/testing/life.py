@@ -11,7 +11,7 @@ from collections.abc import Callable
 from itertools import repeat
 from typing import Any
 
-from dlx._core import Tensor
+from dlx_check.core import dlx
 
 from .case import Case, description
 
@@ -42,7 +42,7 @@ def _outlives(case: Case) -> None:
         raise case.broken("its elements changed when the instance was gone")
 
 
-def _span(tensor: Tensor) -> tuple[int, int]:
+def _span(tensor: dlx.Tensor) -> tuple[int, int]:
     """Return the address and the number of the bytes that a tensor reaches."""
     steps = [
         (extent - 1) * stride * tensor.itemsize

@@ -9,9 +9,8 @@ from functools import cache, lru_cache
 from types import FrameType
 from typing import Any
 
-from dlx import _core
-
-from dlx_check.inspection.memory import nearest
+from dlx_check.core import dlx
+from dlx_check.memory import nearest
 from dlx_check.tracing.records import Caller
 
 __all__ = ["callers", "calling_library", "module_of"]
@@ -63,7 +62,7 @@ def calling_library() -> str | None:
     interpreter, loop = _loop()
     if loop is None:
         return None
-    own, inside = _core.__file__, False
+    own, inside = dlx._core.__file__, False
     for library, start in _stack():
         if library is None:
             continue

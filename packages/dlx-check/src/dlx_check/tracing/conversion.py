@@ -7,7 +7,7 @@ from threading import get_ident
 from types import ModuleType
 from typing import Any
 
-from dlx import _core
+from dlx_check.core import dlx
 
 __all__ = ["convert", "target_of"]
 
@@ -27,7 +27,7 @@ def convert(values: tuple[Any, ...], names: tuple[str, ...]) -> Any:
     except Exception:
         # Another way may, and its error is that of an untraced call.
         made = None
-    return _core.plain_convert(*arguments, **options) if made is None else made
+    return dlx._core.plain_convert(*arguments, **options) if made is None else made
 
 
 def target_of(source: object) -> type | None:
@@ -48,20 +48,20 @@ def _by_tensor(
 ) -> Any:
     target = _array_type(to)
     # It may be what is returned, or make the result itself.
-    if isinstance(x, (_core.Tensor, target)):
+    if isinstance(x, (dlx._core.Tensor, target)):
         return None
     if detach:
-        x = _core.plain_convert(x, type(x), detach=True)
+        x = dlx._core.plain_convert(x, type(x), detach=True)
     thread = get_ident()
     outer = _conversions.get(thread)
     _conversions[thread] = x, target
     try:
-        tensor = _core.from_dlpack(x, device=device, copy=copy)
+        tensor = dlx._core.from_dlpack(x, device=device, copy=copy)
     finally:
         _conversions[thread] = outer
     # If a copy was asked for, the tensor is one.
     kept = None if copy else copy
-    return _core.plain_convert(tensor, to, device=device, copy=kept, dtype=dtype)
+    return dlx._core.plain_convert(tensor, to, device=device, copy=kept, dtype=dtype)
 
 
 def _array_type(to: Any) -> type:
@@ -70,5 +70,5 @@ def _array_type(to: Any) -> type:
     if isinstance(to, str):
         to = import_module(to)
     if isinstance(to, ModuleType) or hasattr(to, "__array_namespace_info__"):
-        return _core.array_type(to)
+        return dlx._core.array_type(to)
     return type(to)

@@ -16,9 +16,8 @@ from pathlib import Path
 from threading import RLock, get_ident
 from typing import IO, Any, Literal, Self
 
-from dlx import _core
-
 from dlx_check.abi import DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, DLTensor
+from dlx_check.core import dlx
 from dlx_check.inspection.names import device_name, dtype_name
 from dlx_check.tracing.callers import callers, calling_library, module_of
 from dlx_check.tracing.conversion import target_of
@@ -249,7 +248,7 @@ def _line(held: Held) -> str:
 
 def _take_ends() -> None:
     """Note what has ended, and begins from now on if a trace is on."""
-    _core.trace_with(_begin if _active else None, _ends)
+    dlx._core.trace_with(_begin if _active else None, _ends)
     ends = _ends[:]
     count = len(ends)
     for end in ends:
