@@ -6,6 +6,9 @@ FREE_THREADED ?= build/free_threaded/bin/python3.14t
 BENCH ?= --json
 VENV ?= .venv
 BIN := $(VENV)/bin
+# Each process of pytest takes whole files; 0 is pytest's own process.
+JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
+PYTEST := $(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile
 # Python is installed as it lies here: a change of it installs nothing again.
 ADD_ONS := packages/dlx-check packages/dlx-share
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(ADD_ONS:=/pyproject.toml) packages/dlx-check/setup.py \
@@ -35,7 +38,7 @@ export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help demo test quick check fmt heavy lint types bench scaling instructions pairs summary performance gpu wheel \
-	wheel-abi3t wheel-native wheels ports macos notices nightly ci ci-long ci-gate ci-oldest test-library test-streams \
+	wheel-abi3t wheel-native wheels ports macos notices nightly ci ci-long ci-beside ci-gate test-library test-streams \
 	test-truth test-conformance lifetime interop property locks pins stacks interop-report conformance-report fuzz fuzz-rust faults loom \
 	asan tsan free-threaded free-threaded-races drivers oneapi engines processes gpu-kit docs timeline clean
 
@@ -45,29 +48,28 @@ help:  ## say what there is
 demo: $(VENV)/built  ## move tensors between the installed libraries, and prove that nothing was copied
 	$(BIN)/python -m dlx demo
 
-# In this order two of them at a time take least.
 test: test-library test-streams test-truth test-conformance  ## run the tests
 
 test-library: $(VENV)/built
 	cargo test --quiet --locked
 	cargo build --quiet --locked --package driver_sim
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 test-streams: $(VENV)/built
 	cargo build --quiet --locked --package driver_sim
-	$(BIN)/python -m pytest tests/streams
+	$(PYTEST) tests/streams
 	$(BIN)/python -m pytest --collect-only --quiet tests/gpu >/dev/null
 
 test-truth: $(VENV)/built
-	$(BIN)/python -m pytest tests/truth
+	$(PYTEST) tests/truth
 
 test-conformance: $(VENV)/built
-	$(BIN)/python -m pytest packages/dlx-check/tests/conformance
+	$(PYTEST) packages/dlx-check/tests/conformance
 
 quick: $(VENV)/built  ## run the tests but for the slow ones
 	cargo test --quiet --locked
 	cargo build --quiet --locked --package driver_sim
-	$(BIN)/python -m pytest -m "not slow"
+	$(PYTEST) -m "not slow"
 
 check: lint types quick  ## what to run before each commit: lints, types and the quick tests
 
@@ -231,26 +233,26 @@ ci:  ## what has to pass on a machine with every library: `make check`, the site
 	$(MAKE) check docs
 	$(MAKE) ci-long
 
-# In each part, as many targets as cores; first what each of them needs, so that none is installed twice at once.
+# Two targets at a time, one on each core.
 ci-long: export DLX_REQUIRE_HEAVY = 1
 ci-long: export DLX_EVERY_MUTANT = 1
 ci-long:
 	$(MAKE) $(VENV)/heavy $(VENV)/tools
+	$(MAKE) --jobs=2 JOBS=0 test-library ci-beside fuzz-rust test-streams test-truth
 	$(MAKE) VENV=$(GATE) PYTHON=$(GATE_PYTHON) $(GATE)/built $(GATE)/interop
-	$(MAKE) --jobs=2 JOBS=1 ci-gate ci-oldest
-	$(MAKE) --jobs=2 VENV=$(GATE) PYTHON=$(GATE_PYTHON) engines oneapi
+	$(MAKE) --jobs=2 ci-gate engines oneapi
 
-# All that is about libraries, with the newest of them.
-ci-gate:
-	$(MAKE) VENV=$(GATE) PYTHON=$(GATE_PYTHON) test-library interop property test-conformance test-truth test-streams
-
-# The oldest Python, with the libraries that dlx reads by their own structures, and what is the same for each Python.
-ci-oldest: $(VENV)/built
+# Half of what takes long, for a second core.
+ci-beside: $(VENV)/built
 	$(MAKE) wheel
 	$(MAKE) lifetime
 	$(BIN)/python benches/instructions.py --check
-	$(BIN)/python -m pytest -m "not slow" tests/adapters tests/classes tests/convert tests/exchange tests/import tests/lend
-	$(MAKE) drivers fuzz-rust
+	$(MAKE) drivers
+	$(MAKE) test-conformance
+
+# What is about libraries alone, with the newest of them.
+ci-gate:
+	$(MAKE) VENV=$(GATE) PYTHON=$(GATE_PYTHON) interop property
 
 clean:  ## remove what was built
 	rm -rf $(VENV) build dist target
