@@ -29,7 +29,7 @@ export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help demo test quick check fmt heavy lint types bench scaling instructions pairs summary performance gpu wheel \
-	wheel-abi3t wheel-native wheels ports macos notices nightly ci ci-long ci-beside test-library test-streams \
+	wheel-abi3t wheel-native wheels ports macos notices nightly ci ci-long ci-library ci-beside test-library test-streams \
 	test-truth test-conformance lifetime interop interop-report conformance-report fuzz fuzz-rust faults loom \
 	asan tsan free-threaded free-threaded-races drivers oneapi engines processes gpu-kit docs timeline clean
 
@@ -214,9 +214,13 @@ ci-long: export DLX_REQUIRE_HEAVY = 1
 ci-long: export DLX_EVERY_MUTANT = 1
 ci-long:
 	$(MAKE) $(VENV)/heavy $(VENV)/tools
-	$(MAKE) --jobs=2 JOBS=0 test-library ci-beside fuzz-rust test-streams test-truth
+	$(MAKE) --jobs=2 JOBS=0 ci-library ci-beside fuzz-rust test-streams test-truth
 	$(MAKE) $(VENV)/interop
 	$(MAKE) --jobs=2 interop engines oneapi
+
+# In the order of pytest-xdist, as in `make test`.
+ci-library:
+	$(MAKE) JOBS=1 test-library
 
 # Half of what takes long, for a second core.
 ci-beside: $(VENV)/built
