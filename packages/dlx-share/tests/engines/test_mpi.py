@@ -19,7 +19,7 @@ BEGIN = """
 from mpi4py import MPI
 from mpi4py.util import pkl5
 import pickle
-import dlx, dlx.pickling
+import dlx, dlx_share
 import numpy as np
 from engines.cases import BIG, CASES, MIB, address, describe, place
 
