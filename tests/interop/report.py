@@ -48,7 +48,8 @@ nothing that was sent. Each pair runs in its own process; none crashes.
 
 Rows are producers, columns consumers. `shared/copied/refused` counts the tensors sent,
 in every dtype of the row and, for float32, in every layout: the same memory arrived,
-the same elements elsewhere, or an error. `!` counts those that the consumer gets wrong.
+the same elements elsewhere, or an error. `!` counts those that the consumer gets wrong;
+in the row of JAX those that dlx gets wrong, too, as it does not see their READ_ONLY.
 `x` is the time relative to the consumer's own import of the same object, if it has one,
 both in one process: an order of magnitude, on the machine that the end of this page
 names. With a load average above 1, other programs ran beside it.
