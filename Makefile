@@ -4,7 +4,7 @@ PYTHON ?= python3
 PYTHONS ?= python3.11 python3.12 python3.13
 FREE_THREADED ?= build/free_threaded/bin/python3.14t
 BENCH ?= --json
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
 # Each process of pytest takes whole files; 0 is pytest's own process.
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
@@ -14,13 +14,22 @@ ADD_ONS := packages/dlx-check packages/dlx-share
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(ADD_ONS:=/pyproject.toml) packages/dlx-check/setup.py \
 	packages/dlx-check/src/dlx_check/natives.c $(shell find src -name '*.rs')
 
+# Where `make ci` tries the libraries: the newest Python that each of them has wheels for.
+GATE := build/gate
+GATE_PYTHON ?= $(shell PYTHONPATH=tests $(PYTHON) -m support.interpreters python3.13)
+
 # What `make nightly` runs, in this order.
-NIGHTLY := wheels ports macos loom asan fuzz-rust faults
+NIGHTLY := wheels ports macos loom asan fuzz-rust faults pins stacks
 
 ONEAPI := build/oneapi
 ENGINES := build/engines
 
 DOCS := build/docs-venv
+
+# What pip and uv may install: the lock of this Python, where it has one. `make LOCK= TARGET` installs what is newest.
+LOCK ?= $(wildcard $(CURDIR)/locks/$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])').txt)
+$(VENV)/% $(DOCS)/% $(ENGINES)/% $(ONEAPI)/%: export PIP_CONSTRAINT = $(LOCK)
+$(VENV)/% $(DOCS)/% $(ENGINES)/% $(ONEAPI)/%: export UV_CONSTRAINT = $(LOCK)
 
 FREE_THREADED_VENV := build/free_threaded_venv
 FREE_THREADED_BIN := $(FREE_THREADED_VENV)/bin
@@ -29,8 +38,13 @@ export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help demo test quick check fmt heavy lint types bench scaling instructions pairs summary performance gpu wheel \
+<<<<<<< thirty
 	wheel-abi3t wheel-native wheels ports macos notices nightly ci ci-long ci-library ci-beside test-library test-streams \
 	test-truth test-conformance lifetime interop interop-report conformance-report fuzz fuzz-rust faults loom \
+=======
+	wheel-abi3t wheel-native wheels ports macos notices nightly ci ci-long ci-beside ci-gate test-library test-streams \
+	test-truth test-conformance lifetime interop property locks pins stacks interop-report conformance-report fuzz fuzz-rust faults loom \
+>>>>>>> ba0f6c8
 	asan tsan free-threaded free-threaded-races drivers oneapi engines processes gpu-kit docs timeline clean
 
 help:  ## say what there is
@@ -171,6 +185,20 @@ lifetime: $(VENV)/built $(VENV)/heavy  ## the lifetime tests: a million rounds, 
 interop: $(VENV)/built $(VENV)/interop  ## every library to every other, with the real ones, compared with docs/interop.md
 	$(BIN)/python -m pytest tests/interop tests/truth/test_corpus.py
 
+property: $(VENV)/built $(VENV)/interop  ## compare what dlx says of every library's tensors with what the library says
+	$(BIN)/python -m pytest tests/property
+
+locks: $(VENV)/heavy  ## move the locks to what is newest, and print library, pin, newest and age
+	$(BIN)/python tests/locks.py
+
+pins: $(VENV)/heavy  ## print the same and change nothing; fails for a pin of over 60 days that is not the newest
+	$(BIN)/python tests/locks.py --check
+
+stacks: $(VENV)/heavy  ## run the suites about libraries with the newest, pre-releases, the lower bounds, and on other Pythons
+	$(BIN)/maturin build --release --locked --quiet --out build/stacks-wheel
+	[ -x build/python3.14/bin/python3.14 ] || tests/free_threaded/interpreter 3.14 sid gil
+	PYTHONPATH=tests $(BIN)/python tests/stacks.py build/stacks-wheel/*.whl $(STACKS)
+
 interop-report: $(VENV)/built $(VENV)/interop  ## write docs/interop.md from what every library does
 	PYTHONPATH=tests $(BIN)/python -m interop.report
 
@@ -210,13 +238,20 @@ ci:  ## what has to pass on a machine with every library: `make check`, the site
 	$(MAKE) check docs
 	$(MAKE) ci-long
 
+# Two targets at a time, one on each core.
 ci-long: export DLX_REQUIRE_HEAVY = 1
 ci-long: export DLX_EVERY_MUTANT = 1
 ci-long:
 	$(MAKE) $(VENV)/heavy $(VENV)/tools
+<<<<<<< thirty
 	$(MAKE) --jobs=2 JOBS=0 ci-library ci-beside fuzz-rust test-streams test-truth
 	$(MAKE) $(VENV)/interop
 	$(MAKE) --jobs=2 interop engines oneapi
+=======
+	$(MAKE) --jobs=2 JOBS=0 test-library ci-beside fuzz-rust test-streams test-truth
+	$(MAKE) VENV=$(GATE) PYTHON=$(GATE_PYTHON) $(GATE)/built $(GATE)/interop
+	$(MAKE) --jobs=2 ci-gate engines oneapi
+>>>>>>> ba0f6c8
 
 # In the order of pytest-xdist, as in `make test`.
 ci-library:
@@ -229,6 +264,10 @@ ci-beside: $(VENV)/built
 	$(BIN)/python benches/instructions.py --check
 	$(MAKE) drivers
 	$(MAKE) test-conformance
+
+# What is about libraries alone, with the newest of them.
+ci-gate:
+	$(MAKE) VENV=$(GATE) PYTHON=$(GATE_PYTHON) interop property
 
 clean:  ## remove what was built
 	rm -rf $(VENV) build dist target
@@ -266,7 +305,7 @@ $(DOCS)/built: requirements-docs.txt
 	touch $@
 
 $(VENV)/interop: $(VENV)/heavy requirements-interop.txt
-	$(BIN)/python tests/interop/install.py requirements-interop.txt
+	$(BIN)/uv pip install --quiet --no-cache --system-certs --python $(BIN)/python -r requirements-interop.txt
 	touch $@
 
 # By uv, which unpacks while it downloads: pip keeps 3 GB of archives beside the 6 GB that they become.
