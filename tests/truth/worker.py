@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from .kit import namespace
-from .look import Wrong
 from .program import Fleeting, Library, check, draw, execute, replay
+from .wrong import Wrong
 
 LIBRARIES = {
     "numpy": "numpy_programs",
@@ -31,6 +31,7 @@ LIBRARIES = {
     "mlx": "mlx_programs",
     "paddle": "paddle_programs",
     "arrow": "arrow_programs",
+    "pandas": "pandas_programs",
     "wrapped": "wrapped_programs",
 }
 """The module that draws the programs of each library."""
@@ -76,6 +77,8 @@ class Outcome:
     programs: int = 0
     looks: int = 0
     refused: int = 0
+    known: dict[str, int] = field(default_factory=dict)
+    """How often each known fault was passed over."""
     wrong: str = ""
     lines: list[str] = field(default_factory=list)
 
@@ -121,7 +124,7 @@ def run_one(r: random.Random, chunk: Chunk, found: Outcome, board: Board) -> Non
     found.programs += 1
     board.write(found)
     try:
-        check(program)
+        check(program, skips=True)
     except Exception:
         # A program whose numbers differ between runs without dlx, such as one that
         # reads padding, proves nothing.
@@ -130,6 +133,8 @@ def run_one(r: random.Random, chunk: Chunk, found: Outcome, board: Board) -> Non
     finally:
         found.looks += program.looks
         found.refused += program.refused
+        for name, number in program.known.items():
+            found.known[name] = found.known.get(name, 0) + number
 
 
 def run_chunk(chunk: Chunk, board: Board) -> Outcome:
@@ -233,14 +238,15 @@ class Child:
                 os.kill(self.pid, signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
         os.close(self.handle)
+        ended_at = self.ended_at()
         found = self.board.read()
         code = os.waitstatus_to_exitcode(status)
         if hangs:
-            found.wrong = f"no answer in {HANGS:g} s{self.ended_at()}"
+            found.wrong = f"no answer in {HANGS:g} s{ended_at}"
         elif code < 0 and found.lines == [DRAWING]:
             found.programs += 1  # A crash of the library itself.
         elif code < 0:
-            found.wrong = f"ended by {signal.Signals(-code).name}{self.ended_at()}"
+            found.wrong = f"ended by {signal.Signals(-code).name}{ended_at}"
         elif code:
             found.wrong = f"ended with exit code {code}"
         return found
@@ -267,28 +273,36 @@ def start(chunk: Chunk) -> Child:
     return Child(lambda board: work(chunk, board))
 
 
-def problem_with(lines: list[str], before: tuple[str, ...] = ()) -> str:
-    """Run a program alone in a child; return what is wrong, or ""."""
+def ran_alone(
+    lines: list[str],
+    before: tuple[str, ...] = (),
+    skips: bool = False,
+    whole: bool = False,
+) -> Outcome:
+    """Run a program alone in a child; return what is wrong, if anything is.
+
+    Unless the program is ``whole``, it may fail because of lines that were left out.
+    """
 
     def work(board: Board) -> Outcome:
         execute(before, namespace())
         found = Outcome(programs=1, lines=lines)
         board.write(found)
         try:
-            replay(lines)
+            replay(lines, skips)
         except Wrong as wrong:
             found.wrong = problem_of(wrong)
+            found.known = {wrong.known: 1}
         except Exception as error:
-            # The lines do not run without those that were left out.
-            found.wrong = "" if lines else problem_of(error)
+            found.wrong = problem_of(error) if whole else ""
         return found
 
-    return Child(work).wait().wrong
+    return Child(work).wait()
 
 
 def minimized(lines: list[str], before: tuple[str, ...]) -> tuple[list[str], str]:
     """Drop lines while the program stays wrong; return the rest, and what is wrong."""
-    problem = problem_with(lines, before)
+    problem = ran_alone(lines, before, skips=True).wrong
     if not problem:
         return lines, ""
     shorter = True
@@ -296,6 +310,7 @@ def minimized(lines: list[str], before: tuple[str, ...]) -> tuple[list[str], str
         shorter = False
         for index in reversed(range(len(lines))):
             fewer = lines[:index] + lines[index + 1 :]
-            if fewer and (other := problem_with(fewer, before)):
+            other = ran_alone(fewer, before, skips=True).wrong if fewer else ""
+            if other:
                 lines, problem, shorter = fewer, other, True
     return lines, problem
