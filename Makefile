@@ -17,6 +17,7 @@ SOURCES := Cargo.toml Cargo.lock pyproject.toml $(ADD_ONS:=/pyproject.toml) pack
 # Where `make ci` tries the libraries: the newest Python that each of them has wheels for.
 GATE := build/gate
 GATE_PYTHON ?= $(shell PYTHONPATH=tests $(PYTHON) -m support.interpreters python3.13)
+ON_GATE = $(MAKE) VENV=$(GATE) PYTHON=$(GATE_PYTHON)
 
 # What `make nightly` runs, in this order.
 NIGHTLY := wheels ports macos loom asan fuzz-rust faults pins stacks
@@ -38,13 +39,9 @@ export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help demo test quick check fmt heavy lint types bench scaling instructions pairs summary performance gpu wheel \
-<<<<<<< thirty
-	wheel-abi3t wheel-native wheels ports macos notices nightly ci ci-long ci-library ci-beside test-library test-streams \
-	test-truth test-conformance lifetime interop interop-report conformance-report fuzz fuzz-rust faults loom \
-=======
-	wheel-abi3t wheel-native wheels ports macos notices nightly ci ci-long ci-beside ci-gate test-library test-streams \
-	test-truth test-conformance lifetime interop property locks pins stacks interop-report conformance-report fuzz fuzz-rust faults loom \
->>>>>>> ba0f6c8
+	wheel-abi3t wheel-native wheels ports macos notices nightly ci ci-long ci-oldest ci-gate ci-beside test-library \
+	test-streams test-truth test-conformance lifetime interop property locks pins stacks interop-report \
+	conformance-report fuzz fuzz-rust faults loom \
 	asan tsan free-threaded free-threaded-races drivers oneapi engines processes gpu-kit docs timeline clean
 
 help:  ## say what there is
@@ -182,11 +179,23 @@ nightly: $(VENV)/tools  ## run what takes too long for `make ci`, and write docs
 lifetime: $(VENV)/built $(VENV)/heavy  ## the lifetime tests: a million rounds, without PyO3's pool, under valgrind
 	tests/lifetime/run $(BIN)/python
 
+# What is written down of libraries is of the gate's.
+ifneq ($(VENV),$(GATE))
+interop property interop-report conformance-report:
+	$(ON_GATE) $@
+else
 interop: $(VENV)/built $(VENV)/interop  ## every library to every other, with the real ones, compared with docs/interop.md
 	$(BIN)/python -m pytest tests/interop tests/truth/test_corpus.py
 
 property: $(VENV)/built $(VENV)/interop  ## compare what dlx says of every library's tensors with what the library says
 	$(BIN)/python -m pytest tests/property
+
+interop-report: $(VENV)/built $(VENV)/interop  ## write docs/interop.md from what every library does
+	PYTHONPATH=tests $(BIN)/python -m interop.report
+
+conformance-report: $(VENV)/built $(VENV)/interop  ## write docs/conformance.md from what the suite finds in every library
+	PYTHONPATH=tests $(BIN)/python -m interop.conformance
+endif
 
 locks: $(VENV)/heavy  ## move the locks to what is newest, and print library, pin, newest and age
 	$(BIN)/python tests/locks.py
@@ -198,12 +207,6 @@ stacks: $(VENV)/heavy  ## run the suites about libraries with the newest, pre-re
 	$(BIN)/maturin build --release --locked --quiet --out build/stacks-wheel
 	[ -x build/python3.14/bin/python3.14 ] || tests/free_threaded/interpreter 3.14 sid gil
 	PYTHONPATH=tests $(BIN)/python tests/stacks.py build/stacks-wheel/*.whl $(STACKS)
-
-interop-report: $(VENV)/built $(VENV)/interop  ## write docs/interop.md from what every library does
-	PYTHONPATH=tests $(BIN)/python -m interop.report
-
-conformance-report: $(VENV)/built $(VENV)/interop  ## write docs/conformance.md from what the suite finds in every library
-	PYTHONPATH=tests $(BIN)/python -m interop.conformance
 
 drivers: $(VENV)/built  ## try NVIDIA's and AMD's own libraries, from Debian's packages, without a GPU
 	PYTHONPATH=tests $(BIN)/python -m drivers.fetch
@@ -243,19 +246,17 @@ ci-long: export DLX_REQUIRE_HEAVY = 1
 ci-long: export DLX_EVERY_MUTANT = 1
 ci-long:
 	$(MAKE) $(VENV)/heavy $(VENV)/tools
-<<<<<<< thirty
-	$(MAKE) --jobs=2 JOBS=0 ci-library ci-beside fuzz-rust test-streams test-truth
-	$(MAKE) $(VENV)/interop
-	$(MAKE) --jobs=2 interop engines oneapi
-=======
-	$(MAKE) --jobs=2 JOBS=0 test-library ci-beside fuzz-rust test-streams test-truth
-	$(MAKE) VENV=$(GATE) PYTHON=$(GATE_PYTHON) $(GATE)/built $(GATE)/interop
-	$(MAKE) --jobs=2 ci-gate engines oneapi
->>>>>>> ba0f6c8
+	$(ON_GATE) $(GATE)/built $(GATE)/interop
+	$(MAKE) --jobs=2 JOBS=0 ci-gate ci-beside ci-oldest fuzz-rust
 
-# In the order of pytest-xdist, as in `make test`.
-ci-library:
-	$(MAKE) JOBS=1 test-library
+# What is about libraries. One process of pytest-xdist gives the library's tests the order that `make test` has.
+ci-gate:
+	$(ON_GATE) JOBS=1 test-library
+	$(ON_GATE) test-conformance test-truth interop property engines oneapi
+
+# The oldest Python: dlx's own tests ran there in `make test`, these are about NumPy, torch and tvm-ffi.
+ci-oldest: $(VENV)/built $(VENV)/heavy
+	$(PYTEST) tests/adapters tests/import tests/exchange tests/convert
 
 # Half of what takes long, for a second core.
 ci-beside: $(VENV)/built
@@ -263,11 +264,7 @@ ci-beside: $(VENV)/built
 	$(MAKE) lifetime
 	$(BIN)/python benches/instructions.py --check
 	$(MAKE) drivers
-	$(MAKE) test-conformance
-
-# What is about libraries alone, with the newest of them.
-ci-gate:
-	$(MAKE) VENV=$(GATE) PYTHON=$(GATE_PYTHON) interop property
+	$(MAKE) test-streams
 
 clean:  ## remove what was built
 	rm -rf $(VENV) build dist target
@@ -276,11 +273,22 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dlx needs Python 3.11 or later")'
 	$(PYTHON) -m venv $(VENV)
 
+ifneq ($(VENV),$(GATE))
 $(VENV)/built: $(VENV)/bin/python $(SOURCES)
 	$(BIN)/python -m pip install "maturin>=1.12,<2"
 	$(BIN)/maturin develop --quiet --release --locked --extras test
 	$(BIN)/python -m pip install --no-deps $(ADD_ONS:%=--editable %)
 	touch $@
+else
+# The extension that the oldest Python built, as in the wheels.
+$(GATE)/built: $(GATE)/bin/python .venv/built
+	rm -rf build/gate-wheel
+	.venv/bin/maturin build --quiet --release --locked --interpreter .venv/bin/python --out build/gate-wheel
+	$(BIN)/python -m pip install --force-reinstall --no-deps build/gate-wheel/*.whl
+	$(BIN)/python -m pip install "dlx[test]"
+	$(BIN)/python -m pip install --no-deps $(ADD_ONS:%=--editable %)
+	touch $@
+endif
 
 build/free_threaded/bin/python3.14t:
 	tests/free_threaded/interpreter
