@@ -48,6 +48,11 @@ def no_collection(request: pytest.FixtureRequest) -> Iterator[None]:
         gc.enable()
 
 
+def pytest_collection_finish() -> None:
+    """Let no collection look at the tests themselves: many tests collect."""
+    gc.freeze()
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say in one line for each reason what was skipped."""
     skipped = terminalreporter.stats.get("skipped", [])

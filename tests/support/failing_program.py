@@ -228,11 +228,16 @@ def listed(module: str) -> list[str]:
 def main(module: str, names: list[str]) -> None:
     """Print what came of each attempt, a line of JSON for each step."""
     sys.unraisablehook = lambda given: unraisable.append(given.exc_value)
+    failing_calls.library()  # Each child would compile it.
     if module == "failing_stream_steps":
-        # A driver does not work in a process that was forked after it was loaded.
-        simulated_driver.library_path()
+        # A driver does not work in a process that was forked after it was loaded, but
+        # all else that the steps import need not be imported by each child.
+        os.environ["DLX_LIBCUDA"] = str(simulated_driver.library_path())
+        importlib.import_module("support.device_arrays")
+        importlib.import_module("support.simulated_kernels")
     else:
         importlib.import_module(f"support.{module}")
+    gc.freeze()
     for name in names or listed(module):
         answers: dict[str, Any] = {}
         done: set[str] = set()
