@@ -95,14 +95,18 @@ def rows(
 ) -> Iterator[Row]:
     """Compare the pins with what was found, for the libraries that the files name."""
     for library in sorted(named()):
-        pythons: dict[tuple[Release, str], list[str]] = {}
+        # A release has files for each Python, which may come days apart.
+        pythons: dict[tuple[str, str], list[str]] = {}
+        ages: dict[tuple[str, str], int] = {}
         for python, pins in pinned.items():
             if (pin := pins.get(library)) is not None:
-                there = found[python].get(library, pin).version
-                pythons.setdefault((pin, there), []).append(python)
-        for (pin, there), names in pythons.items():
-            is_old = pin.age > DAYS and pin.version != there
-            yield Row(library, " ".join(names), pin.version, there, pin.age, is_old)
+                key = pin.version, found[python].get(library, pin).version
+                pythons.setdefault(key, []).append(python)
+                ages[key] = max(pin.age, ages.get(key, 0))
+        for (pinned_version, there), names in pythons.items():
+            age = ages[pinned_version, there]
+            is_old = age > DAYS and pinned_version != there
+            yield Row(library, " ".join(names), pinned_version, there, age, is_old)
 
 
 def main(*arguments: str) -> int:
