@@ -75,7 +75,7 @@ def main(library: str, before: str) -> None:
     except ImportError as error:
         child.tell("missing", str(error))
         return
-    exec(before)
+    exec(before, {})
     child.run()
 
 

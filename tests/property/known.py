@@ -22,11 +22,13 @@ LAZY = "dlx refuses what torch exports with wrong numbers"
 UNSAID = f"the export of an immutable array does not say so; {MENDED_BY}"
 
 BY_TABLE = "mixin-table table published"
-CONVERTED = "from_dlpack again device convert export mixin method mixin-protocol"
-"""The ways of what dlx imports by any protocol."""
+BY_BUFFER = "from_dlpack again convert export mixin method mixin-protocol"
+CONVERTED = f"{BY_BUFFER} device"
+"""The ways of what dlx imports by any protocol, and those that may take the buffer."""
 LENT = "borrow launcher launcher-export"
 LENT_TOO = f"{LENT} launcher-address"
-ACCEPTED = f"{CONVERTED} copy=False tree numpy mixin-table {LENT}"
+IMPORTED = f"{CONVERTED} copy=False tree mixin-table {LENT}"
+ACCEPTED = f"{IMPORTED} numpy"
 """The ways of what has `__dlpack__`, but for those that are handed its export."""
 
 PLAIN_JAX = (
@@ -125,7 +127,7 @@ JAX = (
     Known(
         "jax",
         PLAIN_JAX,
-        f"{CONVERTED} tree {LENT} publishing",
+        f"{BY_BUFFER} tree {LENT} publishing",
         "flags: unsaid | READ_ONLY",
         f"dlx reads JAX's buffer, which has no flags; {MENDED_BY}",
         on="jax>=0.12",
@@ -223,7 +225,7 @@ OTHERS = (
     Known(
         "astropy",
         "masked masked-quantity",
-        f"{ACCEPTED} launcher-address mixin-view table published publishing",
+        f"{IMPORTED} launcher-address mixin-view table published publishing",
         "given, although elements are masked",
         f"astropy's own export has no mask; {MENDED_BY}",
     ),

@@ -32,7 +32,7 @@ FAULTS: dict[str, Spoil] = {
     "strides": lambda tensor: {"strides": tensor.strides[::-1]},
     "address": lambda tensor: {"pointer": tensor.data_ptr + 4},
     "dtype": lambda tensor: {"dtype": "int32"},
-    "shape": lambda tensor: {"shape": tensor.shape[:1], "strides": tensor.strides[:1]},
+    "shape": lambda tensor: {"shape": (tensor.shape[0] - 1, *tensor.shape[1:])},
 }
 """What a field is replaced by."""
 
@@ -142,8 +142,9 @@ def test_what_is_not_listed_is_a_problem() -> None:
     report = Report(
         "numpy", ("a", "b"), 9, (*LISTED, Difference("b", "tree", "flags: "))
     )
-    (head, line, _, _) = problems(report, [ROW])
-    assert (head, line.strip()) == ("is not listed:", "1 x flags:")
+    (head, text) = problems(report, [ROW])
+    assert head == "is not listed:"
+    assert text.split() == "1 x flags: ways: tree objects: b".split()
 
 
 def test_what_is_listed_and_not_seen_any_more_is_a_problem() -> None:
@@ -166,11 +167,11 @@ def test_a_row_of_other_versions_is_left_out(on: str, applies: bool) -> None:
 def test_a_crash_is_reported_with_what_was_looked_at() -> None:
     crash = (
         "import ctypes; from property import ways; "
-        "ways.WAYS['buffer'] = ways.Way(lambda x: ctypes.string_at(0))"
+        "ways.WAYS['buffer'] = ways.Way(lambda x: ctypes.memset(8, 0, 1))"
     )
     ended = run("stdlib", before=crash).ended
     assert "ended with -11 at bytes-uint8, way buffer" in ended
-    assert "string_at" in ended
+    assert "memset" in ended
 
 
 def test_a_process_that_hangs_is_ended() -> None:

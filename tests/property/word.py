@@ -7,7 +7,7 @@ import sys
 from typing import Any, NamedTuple
 
 import numpy as np
-from truth.said import package_of
+from truth.says import package_of
 
 from .said import READ_ONLY, UNSAID, Said, named_dtype, of_capsule, of_numpy
 
