@@ -53,6 +53,11 @@ class Entry(NamedTuple):
         return self.writes or self.text.startswith("out_seen_by")
 
     @property
+    def takes_all_for_writable(self) -> bool:
+        """Whether a library is involved that writes unless READ_ONLY is set."""
+        return any(name in self.text for name in ("torch", "paddle", "tvm", "echo"))
+
+    @property
     def keeps_device(self) -> bool:
         """Whether a result of the library of ``x`` must be where ``x`` is."""
         direct = self.text.startswith(("dlx.convert(x, jax", "dlx.convert_tree"))

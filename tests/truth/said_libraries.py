@@ -68,7 +68,8 @@ def of_arrow(x: Any) -> Said | None:
     if isinstance(x, pa.Bool8Array) and not x.null_count:
         plain = x.to_numpy(zero_copy_only=False).astype(bool)
         return Said((len(x),), "bool", plain.tobytes(), protected=True)
-    if isinstance(x, pa.Tensor) or hasattr(x, "to_tensor"):
+    tensors = (pa.Tensor, pa.FixedShapeTensorArray, pa.RecordBatch)
+    if isinstance(x, tensors):
         tensor = x if isinstance(x, pa.Tensor) else x.to_tensor()
         numbers = of_numpy(tensor.to_numpy())
         protected = not (isinstance(x, pa.Tensor) and x.is_mutable)

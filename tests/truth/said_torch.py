@@ -105,6 +105,8 @@ def of_torch(x: Any) -> Said | None:
     torch = FOUND["torch"]
     if not isinstance(x, torch.Tensor) or is_refused_by_a_mode():
         return None
+    if torch.nn.parameter.is_lazy(x):
+        return None
     with undisturbed() as traced:
         if not is_plain_torch(x):
             return None
