@@ -27,6 +27,8 @@ FREE_THREADED_BIN := $(FREE_THREADED_VENV)/bin
 
 export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Tests start thousands of processes: each would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test quick check fmt heavy lint types bench scaling instructions pairs summary performance gpu wheel \
 	wheel-abi3t wheel-native wheels ports macos notices nightly ci ci-long ci-library ci-beside test-library test-streams \
