@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import weakref
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from support.dlpack_abi import Allocation, capsule_pointer, delete, from_table, 
 from support.dlx_producers import ByMethod, Stored
 from support.fake_producers import Producer
 from support.libc import needs_heap_in_use
-from support.python_process import run_python
+from support.python_process import run_after
 from support.short_lived_classes import mixin_class, to_object
 
 
@@ -150,13 +151,15 @@ def test_asking_for_the_table_changes_no_reference_count() -> None:
 
 # Many classes.
 
-MANY = """
-    import gc, sys, warnings
+IMPORTS = """
+    import atexit, gc, sys, threading, warnings
+    from concurrent.futures import ThreadPoolExecutor
     import dlx
-    from support.dlpack_abi import delete, from_table, table_of
-    from support.short_lived_classes import mixin_class
+    from support.dlpack_abi import capsule_pointer, delete, from_table, table_of
     from support.libc import heap_in_use
-
+    from support.short_lived_classes import *
+"""
+MANY = """
     warnings.simplefilter("ignore")
     memory = memoryview(bytearray(12))
 
@@ -180,21 +183,17 @@ MANY = """
 
 
 @needs_heap_in_use
-def test_a_hundred_thousand_classes_come_and_go() -> None:
+def test_tens_of_thousands_of_classes_come_and_go() -> None:
     """R114: neither memory nor objects stay, once the pool is used up."""
-    code = MANY.format(first=600, count=100_000)
-    assert run_python(code) == (0, "True True True\n", "")
+    count = 100_000 if os.environ.get("DLX_EVERY") else 20_000
+    code = MANY.format(first=600, count=count)
+    assert run_after(IMPORTS, code) == (0, "True True True\n", "")
 
 
 @needs_heap_in_use
 def test_a_dead_class_leaves_a_few_bytes() -> None:
     """R114: its table stays, and with it a name."""
     code = """
-        import gc, sys
-        import dlx
-        from support.short_lived_classes import mixin_class
-        from support.libc import heap_in_use
-
         def define(count):
             for number in range(count):
                 mixin_class(held=bytearray(1 << 16))
@@ -206,18 +205,12 @@ def test_a_dead_class_leaves_a_few_bytes() -> None:
         before = define(50)
         print((define(400) - before) // 400 < 1000)
         """
-    assert run_python(code) == (0, "True\n", "")
+    assert run_after(IMPORTS, code) == (0, "True\n", "")
 
 
 def test_threads_define_classes_at_once() -> None:
     """R145: each gets a table of its own, and works while others come and go."""
     code = """
-        import gc, sys, threading, warnings
-        from concurrent.futures import ThreadPoolExecutor
-        import dlx
-        from support.dlpack_abi import capsule_pointer, delete, from_table, table_of
-        from support.short_lived_classes import mixin_class, to_object
-
         sys.setswitchinterval(1e-6)
         warnings.simplefilter("ignore")
         memory = memoryview(bytearray(12))
@@ -246,7 +239,7 @@ def test_threads_define_classes_at_once() -> None:
         print(len(pointers) == len(owners) >= 100)
         print(all(type(to_object(table_of(kind))) is kind for kind in owners))
         """
-    assert run_python(code) == (0, "True\nTrue\n", "")
+    assert run_after(IMPORTS, code) == (0, "True\nTrue\n", "")
 
 
 def test_threads_export_instances_of_one_class() -> None:
@@ -301,11 +294,8 @@ sys.last = last
 @pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
 def test_a_process_ends_quietly(ending: str) -> None:
     """R14: with classes, instances and exports alive."""
-    code = (
-        "import atexit, sys, dlx\nfrom support.short_lived_classes import *\n"
-        "memory = memoryview(bytearray(12))\n"
-    )
-    assert run_python(code + ending) == (0, "", "")
+    code = "memory = memoryview(bytearray(12))\n"
+    assert run_after(IMPORTS, code + ending) == (0, "", "")
 
 
 def test_pointers_of_tables_are_never_given_twice() -> None:

@@ -1,13 +1,13 @@
 """`dlx.publish` and `dlx.unpublish`: a table for all C consumers, set and taken back.
 
-They change types for the whole process, so each test has a Python of its own.
+They change types for the whole process, so each test has a process of its own.
 """
 
 from __future__ import annotations
 
 import pytest
 from support.optional_libraries import requires
-from support.python_process import run_python
+from support.python_process import run_after
 
 pytestmark = pytest.mark.slow
 
@@ -15,7 +15,7 @@ PRELUDE = """
 import ctypes, gc, os, sys, weakref
 os.environ["JAX_PLATFORMS"] = "cpu"
 from ctypes import byref, c_void_p
-import dlx, numpy as np
+import dlx, numpy as np, tvm_ffi
 from support.dlpack_abi import *
 from support.short_lived_classes import *
 from support.fake_producers import Producer
@@ -24,7 +24,6 @@ from support.dlx_producers import ByMethod, Stored
 NAME = "__dlpack_c_exchange_api__"
 
 def echo(tensor):
-    import tvm_ffi
     return tvm_ffi.get_global_func("testing.echo")(tensor)
 
 def error(call, *arguments):
@@ -49,23 +48,26 @@ class Own(Producer):
 def check(code: str) -> None:
     """Run code that prints nothing, whatever it asserts."""
     lines = "\n".join(line.removeprefix("        ") for line in code.splitlines())
-    assert run_python(PRELUDE + lines) == (0, "", "")
+    assert run_after(PRELUDE, lines) == (0, "", "")
 
 
 KINDS = {
-    "a Python class": ("Own", "Own()"),
-    "numpy": ("np.ndarray", "np.arange(3.0)"),
-    "array_api_strict": ("type(strict.asarray(1))", "strict.asarray([1.0, 2.0])"),
-    "pyarrow": ("pa.DoubleArray", "pa.array([1.0, 2.0])"),
+    "a Python class": ("dlx", "Own", "Own()"),
+    "numpy": ("numpy as np", "np.ndarray", "np.arange(3.0)"),
+    "array_api_strict": (
+        "array_api_strict as strict",
+        "type(strict.asarray(1))",
+        "strict.asarray([1.0, 2.0])",
+    ),
+    "pyarrow": ("pyarrow as pa", "pa.DoubleArray", "pa.array([1.0, 2.0])"),
 }
 every_kind = pytest.mark.parametrize("name", KINDS)
 
 
 def with_kind(name: str) -> str:
     """Code that defines `kind` and `instance`."""
-    kind, instance = KINDS[name]
-    imports = "import array_api_strict as strict, pyarrow as pa"
-    return f"{imports}; kind = {kind}; instance = {instance}"
+    module, kind, instance = KINDS[name]
+    return f"import {module}; kind = {kind}; instance = {instance}"
 
 
 @every_kind

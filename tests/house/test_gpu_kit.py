@@ -6,8 +6,10 @@ import json
 import os
 import subprocess
 import sys
+import time
 from fnmatch import fnmatch
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,6 +21,8 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[2]
 RUN = ROOT / "tests/gpu_kit/run.py"
+# What is installed beside pytest takes longer to import than the tests to run.
+NO_PLUGINS = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 no_gpu = pytest.mark.skipif(
     Path("/proc/driver/nvidia/version").exists(), reason="this machine may have a GPU"
 )
@@ -68,6 +72,7 @@ def run_group(folder: Path, code: str, **limits: float) -> dict[str, Any]:
     (tests / "test_it.py").write_text(f"import os, time, pytest\n{code}")
     environment = Environment(folder, Path(sys.executable))
     environment.variables["PYTHONPATH"] += f"{os.pathsep}{ROOT / 'tests'}"
+    environment.variables |= NO_PLUGINS
     group = Group("it", "it", 1, test_seconds=limits.pop("test_seconds", 60))
     seconds = limits.get("seconds", 60)
     result = run_tests(group, [tests / "test_it.py"], environment, seconds)
@@ -122,30 +127,48 @@ def test_a_hang_ends_one_test_and_not_its_group(tmp_path: Path) -> None:
     assert result["verdict"] == "1 FAILED"
 
 
-def test_the_limit_of_a_group_ends_it(tmp_path: Path) -> None:
+def test_the_limit_of_a_group_ends_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What is not known does not hold."""
-    code = "def test_a(): pass\ndef test_b(): time.sleep(600)\ndef test_c(): pass\n"
-    result = run_group(tmp_path, code, seconds=10)
+    now = [0.0]
+    started = tmp_path / "started"
+
+    def sleep(seconds: float) -> None:
+        """Let the limit pass once the second test is known to have started."""
+        time.sleep(seconds)
+        now[0] = 100.0 * started.exists()
+
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep)
+    monkeypatch.setattr("gpu_kit.processes.time", clock)
+    code = (
+        "def test_a(): pass\n"
+        f"def test_b(): open({str(started)!r}, 'w').close(); time.sleep(600)\n"
+        "def test_c(): pass\n"
+    )
+    result = run_group(tmp_path, code, seconds=60, test_seconds=1000)
     assert outcomes(result) == {"test_a": "passed", "test_b": "stopped"}
     assert result["verdict"] == "INCOMPLETE"
     assert result["reason"] == "the time of the group was over"
 
 
 @pytest.mark.parametrize(
-    ("code", "verdict"),
+    ("code", "seconds", "verdict"),
     [
-        ("open(sys.argv[1], 'w').write('{}')", "MEASURED"),
-        ("sys.exit('nothing was measured, there is no CUDA GPU')", "NOT RUN"),
-        ("1 / 0", "1 FAILED"),
-        ("time.sleep(600)", "INCOMPLETE"),
+        ("open(sys.argv[1], 'w').write('{}')", 60, "MEASURED"),
+        ("sys.exit('nothing was measured, there is no CUDA GPU')", 60, "NOT RUN"),
+        ("1 / 0", 60, "1 FAILED"),
+        ("time.sleep(600)", 0.5, "INCOMPLETE"),
     ],
 )
-def test_a_program_has_a_verdict(tmp_path: Path, code: str, verdict: str) -> None:
+def test_a_program_has_a_verdict(
+    tmp_path: Path, code: str, seconds: float, verdict: str
+) -> None:
     program = tmp_path / "program.py"
     program.write_text(f"import sys, time\n{code}\n")
     group = Group("it", "it", 1, program=(str(program), "{results}"))
     environment = Environment(tmp_path, Path(sys.executable))
-    assert run_program(group, environment, 5)["verdict"] == verdict
+    assert run_program(group, environment, seconds)["verdict"] == verdict
 
 
 # The whole.
@@ -156,7 +179,9 @@ def test_without_a_gpu_it_ends_and_says_not_run(tmp_path: Path) -> None:
     """Each group with the reason, in one file that has all the rest."""
     target = tmp_path / "results.txt"
     command = [sys.executable, str(RUN), "--here", "--results", str(target)]
-    ran = subprocess.run(command, capture_output=True, text=True)
+    # Tests that are skipped need no rewritten assertions.
+    variables = os.environ | NO_PLUGINS | {"PYTEST_ADDOPTS": "--assert=plain"}
+    ran = subprocess.run(command, env=variables, capture_output=True, text=True)
     assert (ran.returncode, ran.stderr) == (0, "")
     text = target.read_text()
     document = json.loads(text.partition("```json\n")[2].rpartition("```")[0])

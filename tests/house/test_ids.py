@@ -23,8 +23,11 @@ FOLDERS = [
 def collected(seed: int) -> list[str]:
     """Give the ids of all tests of these folders, where a seed orders the sets."""
     options = ["--collect-only", "--quiet", "-p", "no:cacheprovider"]
+    options += ["--assert=plain"]  # No test runs.
     # Each folder has an environment of its own, whose libraries may be missing here.
     settings = {"PYTHONHASHSEED": str(seed), "DLX_REQUIRE_HEAVY": ""}
+    # No id comes from a plugin, and importing them takes longer than collecting.
+    settings |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     ran = subprocess.run(
         [sys.executable, "-m", "pytest", *options, *FOLDERS],
         cwd=ROOT,

@@ -8,19 +8,22 @@ import dlx
 import pytest
 from support.concurrent_threads import in_thread
 from support.cuda_producers import Framework
-from support.python_process import run_python
+from support.python_process import run_after
 from support.simulated_contexts import Context, green_context, second_context
 from support.simulated_driver import Simulation
 from support.simulated_kernels import read, settle, write
 from support.simulated_objects import LEGACY, PER_THREAD, Stream
 
-ON_THE_SECOND_GPU = """
+IMPORTS = """
     import dlx
     import numpy as np
     from support.cuda_producers import TableArray, framework
-    from support.simulated_driver import simulation
+    from support.simulated_driver import library_path, simulation
     from support.concurrent_threads import in_thread
 
+    library_path()
+"""
+ON_THE_SECOND_GPU = """
     sim = simulation()
     sim.call("cuInit", 0)
     sim.use_device(1)
@@ -35,6 +38,7 @@ ON_THE_SECOND_GPU = """
 
     {run}
     print(list(sim.retained), len(sim.calls()) > 0)
+    sim.advance()  # The end waits for nothing.
 """
 
 WORK = {
@@ -58,9 +62,8 @@ WORK = {
 @pytest.mark.parametrize("work", WORK.values(), ids=WORK)
 def test_work_on_one_gpu_touches_no_other(work: str, run: str) -> None:
     """H7: a primary context takes half a GiB (pytorch #135279)."""
-    code, output, errors = run_python(ON_THE_SECOND_GPU.format(work=work, run=run))
-    assert (code, errors) == (0, "")
-    assert output == "[1] True\n"
+    program = ON_THE_SECOND_GPU.format(work=work, run=run)
+    assert run_after(IMPORTS, program) == (0, "[1] True\n", "")
 
 
 MAKE = pytest.mark.parametrize("make", [second_context, green_context])

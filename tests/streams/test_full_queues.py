@@ -6,19 +6,21 @@ simulated driver ends the process and says which call it was.
 
 from __future__ import annotations
 
-import textwrap
-
 import pytest
-from support.python_process import run_python
+from support.python_process import run_after
 
-BEFORE = """
+IMPORTS = """
 import threading
 import dlx
 import numpy as np
 from support.cuda_producers import TableArray, framework
-from support.simulated_driver import simulation
+from support.simulated_driver import library_path, simulation
 from support.simulated_kernels import read
 
+library_path()
+"""
+
+BEFORE = """
 sim = simulation()
 sim.start()
 library, p, s = framework(TableArray), sim.stream(), sim.stream()
@@ -39,6 +41,7 @@ with library.stream(p):
     kept = work(array, made)
 assert any(call.waited for call in sim.calls()), sim.called()
 print("done")
+sim.advance()  # The end waits for nothing.
 """
 
 FULL = """
@@ -102,8 +105,7 @@ QUEUING = {
 def ends(prepare: str, work: str, ahead: str) -> None:
     """Check that a process with a host function ahead of the work ends well."""
     code = BEFORE.format(prepare=prepare, work=work, ahead=ahead.strip("\n").lstrip())
-    status, output, errors = run_python(code)
-    assert (status, output, errors) == (0, "done\n", "")
+    assert run_after(IMPORTS, code) == (0, "done\n", "")
 
 
 @pytest.mark.parametrize(("prepare", "work"), QUEUING.values(), ids=QUEUING)
@@ -122,12 +124,7 @@ def test_a_driver_that_is_locked_by_a_host_function_goes_on(
 
 def test_a_process_ends_behind_a_host_function() -> None:
     """H5: whether or not the memory that waits behind one is released."""
-    code = textwrap.dedent("""
-        import dlx
-        from support.cuda_producers import TableArray, framework
-        from support.simulated_driver import simulation
-        from support.simulated_kernels import read
-
+    code = """
         sim = simulation()
         sim.start()
         library, p, s = framework(TableArray), sim.stream(), sim.stream()
@@ -138,6 +135,6 @@ def test_a_process_ends_behind_a_host_function() -> None:
             read(s, tensor)
             del tensor
         print("end")
-    """)
-    status, output, errors = run_python(code)
+    """
+    status, output, errors = run_after(IMPORTS, code)
     assert (status, output.split()[:1], errors) == (0, ["end"], "")

@@ -10,7 +10,7 @@ from support.simulated_kernels import read, write
 from support.simulated_objects import Stream
 
 USES = 60
-ROUNDS = 60
+ROUNDS = 30
 
 
 def test_an_export_waits_for_uses_that_another_thread_looks_through(
@@ -33,7 +33,7 @@ def test_an_export_waits_for_uses_that_another_thread_looks_through(
         if len(turns) == 1:
             last.clear()
         else:
-            for _ in range(200 * (len(started) % ROUNDS)):
+            for _ in range(400 * (len(started) % ROUNDS)):
                 """Come later each time, to meet the other thread on its way."""
             started.append(0)
             with library.stream(p):

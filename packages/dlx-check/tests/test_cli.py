@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -15,6 +14,9 @@ from dlx_check.cli import COMMANDS, plain
 from support.command_line import ABSENT, run, run_in, run_with
 
 pytestmark = pytest.mark.slow
+
+OTHERS = dict.fromkeys(("torch", "jax", "tvm_ffi", "pyarrow"), ABSENT)
+"""What takes long to import, and makes the demo long."""
 
 
 def test_no_command_prints_help_that_names_every_command() -> None:
@@ -50,8 +52,8 @@ def test_a_command_prints_plain_text_without_rich(name: str) -> None:
     """The words that the command prints with rich, in the same order."""
     options = {"info": ["--no-import"], "demo": []}
     arguments = [name, *options.get(name, ["--help"])]
-    plainly = run_with(*arguments, rich=ABSENT, torch=ABSENT, jax=ABSENT)
-    richly = run_with(*arguments, torch=ABSENT, jax=ABSENT)
+    plainly = run_with(*arguments, rich=ABSENT, **OTHERS)
+    richly = run_with(*arguments, **OTHERS)
     assert (plainly.returncode, plainly.stderr) == (0, "")
     assert words(plainly.stdout) == words(richly.stdout)
     assert "dlx" in plainly.stdout
@@ -83,7 +85,7 @@ def test_plain_tables_have_columns_as_wide_as_their_cells() -> None:
 
 @pytest.mark.parametrize("arguments", [["info", "--no-import"], ["demo"]])
 def test_json_needs_no_rich(arguments: list[str]) -> None:
-    result = run_with(*arguments, "--json", rich=ABSENT, torch=ABSENT, jax=ABSENT)
+    result = run_with(*arguments, "--json", rich=ABSENT, **OTHERS)
     assert result.returncode == 0
     assert json.loads(result.stdout)["dlx"] == dlx.__version__
 
@@ -99,23 +101,22 @@ def test_output_that_is_refused_is_one_line(
     arguments: str, reader: str, unbuffered: str
 ) -> None:
     """A full disk is named on stderr; a reader that has gone, nowhere."""
-    receiver, sender = os.pipe()
-    os.close(receiver)
-    with open("/dev/full", "wb") as full, open(sender, "wb") as pipe:
-        ran = subprocess.run(
-            [sys.executable, "-m", "dlx", *arguments.split()],
-            stdout=full if reader == "/dev/full" else pipe,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
-        )
+    full = "os.dup2(os.open('/dev/full', os.O_WRONLY), 1)"
+    nobody = "ends = os.pipe(); os.dup2(ends[1], 1); os.close(ends[0])"
+    first = full if reader == "/dev/full" else nobody
+    ran = run_with(*arguments.split(), first=first, unbuffered=unbuffered)
     line = "dlx: cannot write to standard output: No space left on device\n"
     assert ran.stderr == (line if reader == "/dev/full" else "")
     assert ran.returncode == 1
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-@pytest.mark.parametrize("arguments", ["shm", "info --no-import"])
+@pytest.mark.parametrize(
+    ("arguments", "closed"),
+    [
+        *[("shm", closed) for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-")],
+        ("info --no-import", "<&- >&- 2>&-"),
+    ],
+)
 def test_standard_streams_may_be_closed(arguments: str, closed: str) -> None:
     """As they are where a program without a terminal starts it."""
     command = f"exec {sys.executable} -m dlx {arguments} {closed}"

@@ -24,12 +24,18 @@ from support.optional_libraries import requires
 
 pytestmark = pytest.mark.slow
 
-NONE = {
-    each.module.partition(".")[0]: ABSENT
-    for each in FRAMEWORKS
-    if each.module != "cuda.core"
-}
-"""No framework, which saves the time that their imports take."""
+NARROWED = """
+from dlx_check.cli import info
+info.FRAMEWORKS = [each for each in info.FRAMEWORKS if each.module in {modules}]
+"""
+
+
+def info_of(*arguments: str, **modules: str) -> str:
+    """Return what `info` prints of these frameworks alone: each takes a process."""
+    narrowed = NARROWED.format(modules=tuple(modules))
+    result = run_with("info", *arguments, first=narrowed, **modules)
+    assert result.returncode == 0
+    return result.stdout
 
 
 @pytest.fixture
@@ -88,31 +94,28 @@ def test_info_finds_the_table_of_torch(info_json: Any) -> None:
 
 
 def test_info_says_that_a_type_without_a_table_has_none() -> None:
-    result = run_with("info", "--json", **{**NONE, "warp": "class array: pass"})
-    [tensor_type] = framework(json.loads(result.stdout), "warp")["types"]
+    document = json.loads(info_of("--json", warp="class array: pass"))
+    [tensor_type] = framework(document, "warp")["types"]
     assert tensor_type == {"name": "warp.array", "table": None}
 
 
 def test_info_does_not_take_an_integer_for_a_table() -> None:
     source = "class array: __dlpack_c_exchange_api__ = 4096"
-    result = run_with("info", "--json", **{**NONE, "warp": source})
-    [tensor_type] = framework(json.loads(result.stdout), "warp")["types"]
+    document = json.loads(info_of("--json", warp=source))
+    [tensor_type] = framework(document, "warp")["types"]
     assert tensor_type["table"] is None
 
 
 def test_info_reports_a_framework_that_cannot_be_imported() -> None:
-    result = run_with(
-        "info", "--json", **{**NONE, "warp": "raise OSError('no driver')"}
-    )
-    found = framework(json.loads(result.stdout), "warp")
+    document = json.loads(info_of("--json", warp="raise OSError('no driver')"))
+    found = framework(document, "warp")
     assert found["importable"] is False
     assert found["error"] == "OSError: no driver"
 
 
 def test_info_says_which_framework_ends_the_process() -> None:
-    modules = {**NONE, "warp": ENDS, "tvm_ffi": "raise SystemExit"}
-    result = run_with("info", "--json", **modules)
-    document = json.loads(result.stdout)
+    modules = {"warp": ENDS, "tvm_ffi": "raise SystemExit", "jax": ABSENT}
+    document = json.loads(info_of("--json", **modules))
     found = framework(document, "warp")
     assert (found["importable"], found["types"]) == (False, [])
     assert found["error"] == "ended the process by SIGSEGV"
@@ -132,14 +135,13 @@ class array: pass
 def test_info_imports_no_two_frameworks_in_one_process() -> None:
     """TensorFlow and Paddle, for example, end it together."""
     libraries = dict.fromkeys(["warp", "numba", "dask"], ENDS_BESIDE)
-    result = run_with("info", "--json", **{**NONE, **libraries})
-    document = json.loads(result.stdout)
+    document = json.loads(info_of("--json", **libraries))
     for name in ("warp", "dask", "numba"):
         assert framework(document, name)["importable"] is True
 
 
 def test_info_shows_a_framework_that_ends_the_process() -> None:
-    printed = run_with("info", **{**NONE, "warp": ENDS}).stdout
+    printed = info_of(warp=ENDS)
     [row] = [line for line in printed.splitlines() if line.split()[:1] == ["warp"]]
     assert "import failed" in row
     assert "SIGSEGV" in printed
@@ -147,8 +149,7 @@ def test_info_shows_a_framework_that_ends_the_process() -> None:
 
 def test_info_takes_nothing_that_a_framework_prints_for_an_answer() -> None:
     source = """import os; os.write(1, b'["result", {"types": []}]\\n'); os._exit(3)"""
-    result = run_with("info", "--json", **{**NONE, "warp": source})
-    found = framework(json.loads(result.stdout), "warp")
+    found = framework(json.loads(info_of("--json", warp=source)), "warp")
     assert found["error"] == "ended the process with exit code 3"
 
 
@@ -159,9 +160,9 @@ def test_info_without_import_imports_no_framework() -> None:
 
 
 def test_info_as_json_stays_one_document_when_a_framework_prints() -> None:
-    result = run_with("info", "--json", **{**NONE, "warp": "print('hello from warp')"})
-    assert "hello from warp" not in result.stdout
-    assert json.loads(result.stdout)
+    output = info_of("--json", warp="print('hello from warp', flush=True)")
+    assert "hello from warp" not in output
+    assert json.loads(output)
 
 
 def test_info_does_not_take_a_directory_for_a_framework(

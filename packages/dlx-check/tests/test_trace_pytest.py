@@ -48,8 +48,13 @@ def test_it():
     ids=["released", "leaked", "failed", "not used"],
 )
 def test_a_test_fails_if_it_leaves_memory_behind(
-    pytester: pytest.Pytester, source: str, outcome: dict[str, int]
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    source: str,
+    outcome: dict[str, int],
 ) -> None:
+    # Other plugins take longer to import than the test to run.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     pytester.makepyfile(source)
     result = pytester.runpytest_subprocess("-p", "dlx_check.pytest_plugin")
     result.assert_outcomes(**outcome)

@@ -38,7 +38,12 @@ def without_dlx(folder: Path, *arguments: str) -> subprocess.CompletedProcess[st
     path = [str(folder), str(Path(__file__).parent)]
     return subprocess.run(
         [sys.executable, *arguments],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path)},
+        # Other plugins of pytest take longer to import than the test to run.
+        env=os.environ
+        | {
+            "PYTHONPATH": os.pathsep.join(path),
+            "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        },
         cwd=folder,
         capture_output=True,
         text=True,

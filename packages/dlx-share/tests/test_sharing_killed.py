@@ -29,7 +29,7 @@ from support.shared_memory import (
     told,
 )
 
-ROUNDS = int(os.environ.get("DLX_SHARING_ROUNDS", "300"))
+ROUNDS = int(os.environ.get("DLX_SHARING_ROUNDS", "100"))
 
 
 # The exporter.

@@ -82,11 +82,11 @@ def test_a_copy_of_any_layout_has_its_elements(array: Array) -> None:
 
 
 @given(laid_out().filter(lambda array: not is_in_whole_elements(array)))
-@pytest.mark.parametrize("copy", [None, True, False])
-def test_strides_between_elements_are_refused(copy: bool | None, array: Array) -> None:
+def test_strides_between_elements_are_refused(array: Array) -> None:
     """R92, R63: with and without a copy."""
-    with pytest.raises(BufferError, match=f"of its itemsize {array.itemsize}"):
-        dlx.from_dlpack(array, copy=copy)
+    for copy in (None, True, False):
+        with pytest.raises(BufferError, match=f"of its itemsize {array.itemsize}"):
+            dlx.from_dlpack(array, copy=copy)
 
 
 @pytest.mark.parametrize("shape", [(1, 2), (2, 1), (0, 2), (2, 0), (0,), (1,)])

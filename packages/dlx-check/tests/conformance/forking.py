@@ -12,15 +12,22 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from dlx_check.conformance.isolate import Batch
 from dlx_check.conformance.run import _all
 from dlx_check.conformance.suite.row import Check
-from dlx_check.conformance.zygote import JOURNAL, Journal, _checks, _child
+from dlx_check.conformance.zygote import JOURNAL, Journal, Work, _checks, _child
 
 from conformance import reference
+
+
+@cache
+def _reference() -> Work:
+    """Return what a child does; the fault is chosen there."""
+    return _checks("conformance.reference:target", {})
 
 
 class Forking:
@@ -29,7 +36,7 @@ class Forking:
     def __init__(self, fault: str) -> None:
         """Be wrong in this way."""
         self.fault = fault
-        self.work = _checks("conformance.reference:target", {})
+        self.work = _reference()
 
     def run(
         self,

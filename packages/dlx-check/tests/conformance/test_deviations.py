@@ -15,6 +15,8 @@ from dlx_check.conformance.suite import CHECKS
 from hypothesis import given
 from hypothesis import strategies as st
 
+from conformance.samples import dlx
+
 KNOWN = "consumer.missing.device"
 MET = "consumer.deleter.null"
 ENTRY = f"""
@@ -40,6 +42,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("CI", raising=False)
     return tmp_path
+
+
+@pytest.fixture
+def of_file(here: Path, report: Report) -> list[str]:
+    """Give the command for a report in a file, which is judged as a run is."""
+    (here / "numpy.jsonl").write_text("\n".join(report.lines()))
+    return ["check", "numpy.jsonl"]
 
 
 def result_of(report: Report, name: str) -> Result:
@@ -184,22 +193,23 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 
 def test_strict_is_the_default_in_ci(
-    here: Path, monkeypatch: pytest.MonkeyPatch
+    here: Path, of_file: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """docs/check.md, Deviations file: where CI is set, and not to 0 or false."""
     (here / FILE).write_text(BARE)
-    command = ["check", "numpy", *ONLY]
-    assert main(command) == 0
-    assert main([*command, "--strict"]) == 1
+    assert main(of_file) == 0
+    assert main([*of_file, "--strict"]) == 1
     for value, code in (("true", 1), ("false", 0), ("0", 0), ("", 0)):
         monkeypatch.setenv("CI", value)
-        assert main(command) == code
+        assert main(of_file) == code
+    assert main(["check", "numpy", *ONLY]) == 0
     monkeypatch.setenv("CI", "true")
-    assert main([*command, "--no-strict"]) == 0
+    assert main(["check", "numpy", *ONLY]) == 1
+    assert main([*of_file, "--no-strict"]) == 0
 
 
 def test_what_is_known_is_counted_and_not_listed(
-    here: Path, capsys: pytest.CaptureFixture[str]
+    here: Path, of_file: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """docs/check.md, Deviations file; with --all it is listed, too."""
     (here / FILE).write_text(ENTRY)
@@ -207,20 +217,19 @@ def test_what_is_known_is_counted_and_not_listed(
     said = capsys.readouterr().out
     assert f"1 known: {FILE}" in said
     assert KNOWN not in said
-    assert main(["check", "numpy", *ONLY, "--all"]) == 0
+    assert main([*of_file, "--all"]) == 0
     assert f"{KNOWN}  deviates" in capsys.readouterr().out
 
 
-def test_reports_have_what_is_known(here: Path, report: Report) -> None:
+def test_reports_have_what_is_known(here: Path, of_file: list[str]) -> None:
     """docs/check.md, Deviations file and Reports: of a report in a file, too."""
-    (here / "numpy.jsonl").write_text("\n".join(report.lines()))
-    assert main(["check", "numpy.jsonl", "--badge", "badge.json"]) == 1
+    assert main([*of_file, "--badge", "badge.json"]) == 1
     assert "known" not in (here / "badge.json").read_text()
     (here / FILE).write_text(ENTRY)
-    assert main(["check", "numpy.jsonl", "--badge", "badge.json"]) == 0
+    assert main([*of_file, "--badge", "badge.json"]) == 0
     assert "1 known" in (here / "badge.json").read_text()
     (here / FILE).write_text(BARE)
-    assert main(["check", "numpy.jsonl", "--strict"]) == 1
+    assert main([*of_file, "--strict"]) == 1
 
 
 def test_pyproject_names_the_file(here: Path) -> None:
@@ -240,21 +249,22 @@ def test_pyproject_names_the_file(here: Path) -> None:
 
 
 def test_a_file_is_of_one_target(
-    here: Path, capsys: pytest.CaptureFixture[str]
+    here: Path, of_file: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """docs/check.md, Deviations file: `target` keeps it from other libraries."""
     (here / FILE).write_text(f'target = "mylib"\n{ENTRY}')
-    command = ["check", "numpy", *ONLY]
-    assert main(command) == 1
+    assert main(of_file) == 1
     assert f"{FILE} is about mylib: it is left alone" in capsys.readouterr().out
-    assert main([*command, "--deviations", FILE]) == 2
+    assert main([*of_file, "--deviations", FILE]) == 2
     assert "it is about mylib, not numpy" in capsys.readouterr().err
     (here / FILE).write_text(ENTRY)
     assert main(["check", "numpy", "dlx", *ONLY]) == 2
     assert 'add target = "NAME"' in capsys.readouterr().err
 
 
-def test_deviations_are_written_once_and_without_reasons(here: Path) -> None:
+def test_deviations_are_written_once_and_without_reasons(
+    here: Path, of_file: list[str]
+) -> None:
     """docs/check.md, Deviations file: `--write-deviations FILE`."""
     write = ["check", "numpy", *ONLY, "--write-deviations", FILE]
     assert main(write) == 1
@@ -265,8 +275,8 @@ def test_deviations_are_written_once_and_without_reasons(here: Path) -> None:
     ]
     assert main(write) == 0
     assert (here / FILE).read_text() == first
-    assert main(["check", "numpy", *ONLY]) == 0
-    assert main(["check", "numpy", *ONLY, "--strict"]) == 1
+    assert main(of_file) == 0
+    assert main([*of_file, "--strict"]) == 1
 
 
 def test_what_a_file_has_is_kept_when_deviations_are_added(here: Path) -> None:
@@ -330,6 +340,7 @@ def test_the_file_of_the_guide_is_one() -> None:
     assert (file.suite, file.target) == ("1.3.0", "mylib")
 
 
-def test_dlx_has_no_deviations() -> None:
+def test_dlx_has_no_deviations(here: Path) -> None:
     """docs/check.md: dlx itself is a target, with an empty deviations file."""
-    assert main(["check", "dlx", "--strict", "--deviations", "/dev/null"]) == 0
+    (here / "dlx.jsonl").write_text("\n".join(dlx().lines()))
+    assert main(["check", "dlx.jsonl", "--strict", "--deviations", "/dev/null"]) == 0

@@ -55,18 +55,22 @@ def found(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     path = os.pathsep.join((f"{own}", f"{shared}", os.environ.get("PYTHONPATH", "")))
     monkeypatch.setenv("PYTHONPATH", path)
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    # Plugins that are installed here take more time than the checks.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("IMPORTS", str(pytester.path / "imports"))
     pytester.makepyfile(mutant=COUNTED)
 
 
 def ran(
-    pytester: pytest.Pytester, *options: str, check: str = "mutant:target"
+    pytester: pytest.Pytester,
+    *options: str,
+    check: str = "mutant:target",
+    apart: bool = False,
 ) -> pytest.RunResult:
-    """Run pytest with the plugin in a process of its own."""
+    """Run pytest with the plugin: in this process, or in one of its own."""
     named = [f"--dlx-check={check}"] if check else []
-    return pytester.runpytest_subprocess(
-        "-p", "dlx_check.pytest_plugin", *named, *options
-    )
+    run = pytester.runpytest_subprocess if apart else pytester.runpytest_inprocess
+    return run("-p", "dlx_check.pytest_plugin", *named, *options)
 
 
 def imports(pytester: pytest.Pytester) -> int:
@@ -96,7 +100,7 @@ def test_dlx_is_not_imported_unless_it_is_asked_for(pytester: pytest.Pytester) -
     """docs/check.md, pytest: the plugin is loaded in every run of every project."""
     source = "import sys\ndef test_it():\n    assert 'dlx' not in sys.modules\n"
     pytester.makepyfile(test_without=source)
-    ran(pytester, check="").assert_outcomes(passed=1)
+    ran(pytester, check="", apart=True).assert_outcomes(passed=1)
 
 
 def test_a_failure_says_what_why_and_how_to_see_it(pytester: pytest.Pytester) -> None:
@@ -286,17 +290,21 @@ def test_own(number):
 
 
 @pytest.mark.parametrize("how", ["load", "loadgroup", "loadscope", "worksteal"])
-def test_items_are_distributed_by_xdist(pytester: pytest.Pytester, how: str) -> None:
+def test_items_are_distributed_by_xdist(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
     """docs/check.md, pytest: each result is the same; loadscope runs one batch.
 
     loadgroup does, too, where it keeps tests of one group together: pytest-xdist 3.8
     does not with pytest 9.2.
     """
     requires("xdist")
+    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
     pytester.makepyfile(test_grouped=GROUPED)
     (pytester.path / FILE).write_text(ENTRY.replace(WRONG, "consumer.deleter.once"))
     only = "consumer.byte-offset or consumer.deleter or toml or test_own"
-    result = ran(pytester, "-n", "2", f"--dist={how}", "-k", only)
+    options = ("-p", "no:hypothesispytest", "-n", "2", f"--dist={how}", "-k", only)
+    result = ran(pytester, *options, apart=True)
     outcomes = result.parseoutcomes()
     assert outcomes["failed"] == 2
     assert outcomes["passed"] > 5

@@ -11,13 +11,15 @@ from dlx_check import Report, Result, run, select
 from dlx_check.cli import main
 from dlx_check.conformance.issue import write
 
+from conformance.samples import dlx, numpy
+
 ISSUE = "issue" + ".md"
 BLOCKED = "import sys; sys.modules['dlx'] = None; exec(open(sys.argv[1]).read())"
 
 
 @pytest.fixture(scope="module")
 def report() -> Report:
-    return run("numpy")
+    return numpy()
 
 
 def shown(report: Report) -> list[Result]:
@@ -89,6 +91,6 @@ def test_the_command_writes_reproductions(tmp_path: Path) -> None:
 
 def test_a_target_with_dlx_in_its_name_is_checked_too() -> None:
     """docs/check.md: dlx itself is a target, and deviates in nothing."""
-    found = run("dlx")
+    found = dlx()
     assert [result for result in found.results if result.failed] == []
     assert found.exit_code == 0
