@@ -22,7 +22,7 @@ TARGETS = {
 """Targets of `dlx.convert`, by the name of the library that each needs."""
 
 
-FORWARDS = ("Forward(x)", "Old(x)", "Proxy(x)", "x.__dlpack__")
+FORWARDS = ("Forward(x)", "Old(x)", "Proxy(x)", "x.__dlpack__", "grown(")
 """Parts of the entries whose object forwards another object's protocol."""
 
 
@@ -102,7 +102,7 @@ def _imports() -> list[Entry]:
         Entry("dlx.from_dlpack(x.__dlpack__(max_version=(1, 3)))"),
         Entry("dlx.borrow(x)"),
         Entry("dlx.borrow(out=x)", False, writes=True),
-        Entry("dlx.borrow(out=dlx.from_dlpack(x))", False, writes=True),
+        Entry("dlx.borrow(out=dlx.from_dlpack(x))", writes=True),
         Entry("launched(x)", True),
         Entry("launched(x, writes=0)", True, writes=True),
         Entry("launched(dlx.from_dlpack(x), writes=0)", True, writes=True),

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import json
 import sys
+from itertools import chain
+from multiprocessing import get_context
 from typing import Any
 
-from .libraries import MODULES
+from .libraries import FOUND, load
 from .planted import BUGS
 from .run import Run, parsed, spare
 from .worker import ran_alone
@@ -23,18 +25,21 @@ PLANT = "import truth.planted; truth.planted.BUGS[{!r}].plant()"
 
 def hunt(bug: str) -> dict[str, Any]:
     """Run the fuzzer with a bug until it is found or the time is up."""
+    only = {"np", "ml_dtypes", *FEW[BUGS[bug].library]}
+    for name in FOUND.keys() - only:
+        del FOUND[name]
     options = parsed(
         [
             f"--seconds={SECONDS}",
             "--first",
             "--quiet",
             f"--libraries={BUGS[bug].library}",
-            f"--only={','.join(ONLY)}",
+            f"--only={','.join(only)}",
+            "--jobs=1",
             f"--before={PLANT.format(bug)}",
         ]
     )
     run = Run(options)
-    spare()
     run.run()
     if not run.findings:
         return {"bug": bug, "wrong": "", "lines": [], "without": ""}
@@ -48,13 +53,25 @@ def hunt(bug: str) -> dict[str, Any]:
     }
 
 
-ONLY = [name for name in MODULES if name not in ("paddle", "tf", "mx")]
+FEW = {
+    "numpy": ("xp",),
+    "torch": ("torch",),
+    "jax": ("jax", "jnp"),
+    "pandas": ("pa", "pd"),
+    "wrapped": ("pa",),
+}
+"""The libraries, besides NumPy, that the bugs of each library's programs need: with
+fewer of them, a program is sooner one that shows the bug."""
 
 
 def main(bugs: list[str]) -> None:
     """Look for each bug."""
-    for bug in bugs or BUGS:
-        print(json.dumps(hunt(bug)), flush=True)
+    # The libraries are imported once, before the processes part.
+    load({"np", "ml_dtypes", *chain(*FEW.values())}, slow=False)
+    spare()
+    with get_context("fork").Pool(maxtasksperchild=1) as pool:
+        for found in pool.imap_unordered(hunt, bugs or BUGS, chunksize=1):
+            print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

@@ -149,8 +149,15 @@ def grown(convert: Any, x: Any, kind: type = dict) -> Any:
 
 
 def taken(x: Any) -> Any:
-    """Return a copy of a tensor that a kernel may use during its call alone."""
-    return dlx.from_dlpack(x, copy=True)
+    """Return a copy of a tensor that a kernel may use during its call alone.
+
+    A launcher hands on what is no tensor by its class as it is.
+    """
+    if isinstance(x, dlx.Tensor):
+        return dlx.from_dlpack(x, copy=True)
+    if hasattr(type(x), "__dlpack__"):
+        raise Wrong("a kernel was given what is no tensor of dlx")
+    raise BufferError("no tensor to a launcher")
 
 
 _READING = dlx.launcher(taken, give="tensor", contiguous=False)

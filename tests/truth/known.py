@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .duties import innermost
+from .duties import innermost, layers
 from .entries import ENTRIES
+from .libraries import FOUND
 from .said import is_masked
 from .said_torch import has_tangent, is_refused_by_a_mode, is_small, is_torch
 from .says import package_of
@@ -85,12 +86,25 @@ def is_masked_elsewhere(fault: Fault) -> bool:
 
 
 def is_own_veto(fault: Fault) -> bool:
-    """Whether an instance refuses, and not its class."""
-    x = innermost(fault.x)
-    return is_vetoed(x) and not isinstance(x, Firm)
+    """Whether an instance refuses, and not its class, or one that it stands for."""
+    return any(is_vetoed(x) and not isinstance(x, Firm) for x in layers(fault.x))
+
+
+def is_on_another_device(fault: Fault) -> bool:
+    """Whether an array of JAX, which is not passed on as it is, is not on the first."""
+    if not isinstance(fault.x, FOUND["jax"].Array):
+        return False
+    is_kept = fault.text == "dlx.convert(x, jax.Array)"
+    return not is_kept and fault.x.devices() != {FOUND["jax"].devices()[0]}
+
+
+def stands_for_flagged(fault: Fault) -> bool:
+    """Whether flags of a later DLPack are passed on, by whatever stands for it."""
+    return any(type(x) is Flagged for x in layers(fault.x))
 
 
 WRITTEN = "changes what must not be written"
+GIVEN = "that must not be written was given for writing"
 MADE = "^made .* of what has no numbers"
 UNHEARD = "autograd did not learn"
 
@@ -98,7 +112,7 @@ KNOWN: dict[str, Row] = {
     "jax_to_torch_writable": Row(WRITTEN, immutable("jax.Array", "jax", "jaxlib")),
     "mlx_to_torch_writable": Row(WRITTEN, immutable("mx.array", "mlx")),
     "tensorflow_to_torch_writable": Row(WRITTEN, immutable("tf.Tensor", "tensorflow")),
-    "pandas_index_writable": Row(WRITTEN, is_index),
+    "pandas_index_writable": Row(f"{WRITTEN}|{GIVEN}", is_index),
     "paddle_version": Row(UNHEARD, of_library("paddle")),
     "torch_version_of_dlx": Row(
         UNHEARD,
@@ -108,11 +122,15 @@ KNOWN: dict[str, Row] = {
     ),
     "pandas_missing_value": Row(MADE, misses_values),
     "masked_array": Row(MADE, is_masked_elsewhere),
-    "unknown_flags": Row(MADE, lambda fault: type(fault.x) is Flagged),
+    "unknown_flags": Row(MADE, stands_for_flagged),
     "table_replaced": Row("the table that its class has was not asked"),
     "torch_gone": Row(
         "^it is|gradients were lost",
         lambda fault: is_torch(innermost(fault.x)) and game_with("torch")(fault),
+    ),
+    "paddle_gone": Row(
+        "gradients were lost",
+        lambda fault: of_library("paddle")(fault) and game_with("paddle")(fault),
     ),
     "torch_int4": Row(
         "^it is u?int8",
@@ -120,7 +138,7 @@ KNOWN: dict[str, Row] = {
     ),
     "jax_device_dropped": Row(
         "the device was dropped",
-        lambda fault: fault.text != "dlx.convert(x, jax.Array)",
+        lambda fault: "[-1]" in fault.text or is_on_another_device(fault),
     ),
     "veto": Row(MADE, is_own_veto),
     "torch_mode_refuses": Row(MADE, lambda fault: is_refused_by_a_mode()),
@@ -131,6 +149,19 @@ KNOWN: dict[str, Row] = {
     ),
     "tree_that_grows": Row("an item of a container was left"),
     "torch_share_memory": Row("once share_memory_"),
+    "class_without_module": Row(
+        "^raised AttributeError: __module__",
+        lambda fault: fault.text.startswith("dlx.inspect"),
+    ),
+    "pandas_stream_error": Row(
+        "^raised .*(Did not pass numpy.dtype|Could not convert|Duplicate column names"
+        "|Sparse pandas data)",
+        of_library("pandas"),
+    ),
+    "torch_masked_by_mixin": Row(
+        "^raised TypeError: Multiple dispatch failed for .*is_pinned",
+        lambda fault: is_torch(innermost(fault.x)),
+    ),
     "torch_wrapper_help": Row("refused without the call that helps"),
     "torch_uninitialized": Row("^raised ValueError: .*uninitialized parameter"),
     "torch_read_only_handed_on": Row("a wrapper that cannot compute was handed on"),

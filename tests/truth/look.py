@@ -19,7 +19,7 @@ from .entries import ENTRIES, Entry
 from .games import played
 from .libraries import FOUND
 from .said import Said, exports_read_only, is_masked
-from .said_torch import is_misaligned, is_small
+from .said_torch import is_misaligned, is_small, is_torch, undisturbed
 from .says import package_of, says
 from .standins import FORWARDERS, INNER
 from .vetoes import is_vetoed
@@ -32,7 +32,7 @@ ACCEPTED: tuple[tuple[type[BaseException], str], ...] = (
     (AttributeError, "no attribute '?__(dlpack|arrow|array)|has no __dlpack"),
     (TypeError, "expected an object that dlx.from_dlpack accepts"),
     # A bridge cannot return a class that only exports tensors.
-    (TypeError, "cannot be made from a tensor: it has no exchange table"),
+    (TypeError, "cannot be made from a tensor: its? (has no exchange table|library makes)"),
     # Scalars that are asked for their buffer.
     (TypeError, "can only exported as a buffer without format"),
     (ValueError, "^cannot include dtype .* in a buffer$"),
@@ -102,11 +102,12 @@ def hands_on_wrongly(x: Any, truth: Said | None) -> bool:
     if isinstance(x, np.ndarray):
         return is_masked(x)
     if package_of(x) == "torch":
-        if not hasattr(x, "is_neg"):
+        if not is_torch(x) or FOUND["torch"].nn.parameter.is_lazy(x):
             return False
-        is_functional = FOUND["torch"]._is_functional_tensor(x)
-        forgotten = x.is_neg() or x.is_quantized or is_functional or is_small(x.dtype)
-        return bool(forgotten or is_lost(x, truth))
+        with undisturbed():
+            is_functional = FOUND["torch"]._is_functional_tensor(x)
+            forgotten = x.is_neg() or x.is_quantized or is_functional
+            return bool(forgotten or is_small(x.dtype) or is_lost(x, truth))
     return package_of(x) == "tensorflow" and truth is None
 
 
@@ -152,7 +153,7 @@ def judge(
             check_refusal(entry, x, own, game, error)
             return None
         compare(entry, x, y, truth, names, own, bool(said))
-    duties.check_version(version, x)
+    duties.check_version(version, x, y)
     duties.check_table(entry, x, asked)
     return None if is_lent else made
 
@@ -191,7 +192,8 @@ def compare(
     warned: bool,
 ) -> None:
     """Raise `Wrong` if ``y`` is not what ``truth`` says of ``x``."""
-    duties.check_device(entry, x, y, names)
+    if truth is not None:
+        duties.check_device(entry, x, y, names)
     if y is x and entry.copy is not True and not entry.writes:
         if truth is not None:
             duties.check_handed_on(entry, y, names)

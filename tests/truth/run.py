@@ -31,7 +31,7 @@ from .worker import (
     Outcome,
     library,
     minimized,
-    ran_alone,
+    ran_each,
     start,
 )
 
@@ -140,6 +140,10 @@ class Run:
                 elif (again := self.note(chunk, outcome)) is not None:
                     still.append((start(again), again))
             running = still
+            if self.is_enough():
+                for child, _ in running:
+                    child.stop()
+                break
 
     def is_enough(self) -> bool:
         """Whether the findings so far suffice."""
@@ -257,12 +261,13 @@ def main(arguments: list[str] | None = None) -> int:
         texts = "".join(path.read_text() for path in options.program)
         load(slow=any(name in texts for name in SLOW))
         spare()
-        ran = {str(p): ran_alone(lines_of(p), whole=True) for p in options.program}
+        ran = ran_each([lines_of(path) for path in options.program], options.jobs)
         found = {
-            p: {"wrong": o.wrong, "known": "".join(o.known)} for p, o in ran.items()
+            str(path): {"wrong": o.wrong, "known": "".join(o.known)}
+            for path, o in zip(options.program, ran, strict=True)
         }
         print("results: " + json.dumps(found))
-        return int(any(o.wrong for o in ran.values()))
+        return int(any(o.wrong for o in ran))
     run = Run(options)
     spare()
     run.run()

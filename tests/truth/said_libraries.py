@@ -68,8 +68,10 @@ def of_arrow(x: Any) -> Said | None:
     if isinstance(x, pa.Bool8Array) and not x.null_count:
         plain = x.to_numpy(zero_copy_only=False).astype(bool)
         return Said((len(x),), "bool", plain.tobytes(), protected=True)
-    tensors = (pa.Tensor, pa.FixedShapeTensorArray, pa.RecordBatch)
-    if isinstance(x, tensors):
+    if isinstance(x, pa.FixedShapeTensorScalar) and not x.is_valid:
+        return None
+    tensors = (pa.Tensor, pa.FixedShapeTensorArray, pa.FixedShapeTensorScalar)
+    if isinstance(x, (*tensors, pa.RecordBatch)):
         tensor = x if isinstance(x, pa.Tensor) else x.to_tensor()
         numbers = of_numpy(tensor.to_numpy())
         protected = not (isinstance(x, pa.Tensor) and x.is_mutable)
@@ -98,9 +100,12 @@ def of_pandas(x: Any) -> Said | None:
     pd = FOUND["pd"]
     if isinstance(x, pd.DataFrame):
         return of_columns(x)
-    if bool(np.any(x.isna())):
+    if not may_be_nan(x) and bool(np.any(x.isna())):
         return None
     dtype = getattr(x.dtype, "numpy_dtype", x.dtype)
+    if dtype == object and hasattr(x, "__arrow_c_stream__"):
+        # It exports what all of the objects are.
+        dtype = FOUND["pa"].array(x).to_numpy(zero_copy_only=False).dtype
     if not isinstance(dtype, np.dtype):
         # Categories, sparse elements: pandas says which numbers they stand for.
         dtype = np.asarray(x).dtype
@@ -109,16 +114,30 @@ def of_pandas(x: Any) -> Said | None:
         return None
     values = getattr(x, "values", None)
     shown = isinstance(values, np.ndarray) and not values.flags.writeable
-    arrow = isinstance(x.dtype, pd.ArrowDtype)
+    # Arrow's bools are bits: who gives bytes has copied them.
+    arrow = isinstance(x.dtype, pd.ArrowDtype) and dtype != bool
     return numbers._replace(protected=isinstance(x, pd.Index) or shown or arrow)
+
+
+def may_be_nan(x: Any) -> bool:
+    """Whether NaN, which pandas takes for missing, is among the numbers of a dtype."""
+    pd = FOUND["pd"]
+    dtype = x.dtype
+    if isinstance(dtype, pd.SparseDtype):
+        dtype = dtype.subtype
+    elif isinstance(x, pd.arrays.NumpyExtensionArray):
+        dtype = dtype.numpy_dtype
+    return isinstance(dtype, np.dtype) and dtype.kind in "fc"
 
 
 def of_columns(x: Any) -> Said | None:
     """Read a table of pandas; None if its columns are not all of one dtype."""
-    dtypes = set(x.dtypes)
-    if len(dtypes) != 1 or not isinstance(*dtypes, np.dtype):
+    columns = [of_pandas(x.iloc[:, number]) for number in range(x.shape[1])]
+    if None in columns or len({column.dtype for column in columns if column}) != 1:
         return None
-    return of_numpy(x.to_numpy())
+    plain = np.stack([column.numbers() for column in columns if column], axis=1)
+    name = columns[0].dtype if columns[0] else ""
+    return Said(x.shape, name, plain.tobytes())
 
 
 def of_tvm(x: Any) -> Said | None:

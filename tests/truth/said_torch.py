@@ -53,6 +53,12 @@ def is_misaligned(y: Any) -> bool:
     return is_torch(y) and bool(y.data_ptr() % y.element_size())
 
 
+def is_negated(x: Any) -> bool:
+    """Whether the elements of a torch tensor are stored with the other sign."""
+    with undisturbed():
+        return bool(x.is_neg())
+
+
 def is_small(dtype: Any) -> bool:
     """Whether elements are integers of fewer than eight bits, which torch only names.
 

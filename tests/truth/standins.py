@@ -10,7 +10,8 @@ from support.dlpack_abi import DLManagedTensorVersioned, managed_in
 
 from .libraries import FOUND
 from .said import Said, is_masked
-from .says import package_of, says
+from .said_torch import is_negated, is_torch
+from .says import says
 
 
 class Held(dlx.ExchangeMixin, exchange="data"):
@@ -60,9 +61,10 @@ def handed_on(inner: Any) -> Said | None:
     """
     if isinstance(inner, np.ndarray) and is_masked(inner):
         return says(np.array(inner.data))
-    if package_of(inner) == "torch" and inner.is_neg():
+    said = says(inner)
+    if said is not None and is_torch(inner) and is_negated(inner):
         return says(FOUND["torch"]._neg_view(inner))
-    return says(inner)
+    return said
 
 
 class Forward:
@@ -169,8 +171,11 @@ class Carrier:
         return self.inner.__arrow_c_array__(requested_schema)
 
     def __truth__(self) -> Said | None:
-        """Return what the inner object says."""
-        return says(self.inner)
+        """Return what the innermost object says; Arrow asks no ``__dlpack__``."""
+        inner = self.inner
+        while isinstance(inner, Carrier):
+            inner = inner.inner
+        return says(inner)
 
 
 INNER: dict[type, str] = {

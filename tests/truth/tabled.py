@@ -61,7 +61,10 @@ def tabled(x: Any) -> Tabled:
     return cls(inner, other)
 
 
-def retabled(x: Tabled) -> Tabled:
+def retabled(x: Any) -> Tabled:
     """Replace the table of the class of ``x`` by one that exports something else."""
+    if not isinstance(x, Tabled):
+        # Its class is for all programs, and has no table.
+        raise TypeError("there is no table to replace")
     put_table(type(x), "other")
     return x

@@ -227,12 +227,20 @@ def view(r: Random, x: Any) -> str:
     )
 
 
+def has_dimensions(x: Any) -> bool:
+    """Whether there are dimensions that views can change."""
+    try:
+        return hasattr(x, "ndim")
+    except RuntimeError:  # a tensor that can only be exported
+        return False
+
+
 def step(r: Random, x: Any) -> str:
     """Draw a line."""
     kind = r.randrange(16)
     if kind < 5:
         return r.choice(ANY)
-    if kind < 8 and hasattr(x, "ndim"):
+    if kind < 8 and has_dimensions(x):
         return view(r, x)
     if kind < 11:
         return r.choice(GRADS)

@@ -14,9 +14,10 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
 
 from .kit import namespace
 from .program import Fleeting, Library, check, draw, execute, replay
@@ -266,6 +267,13 @@ class Child:
             select.select([self.handle], [], [], 0.5)
         return found
 
+    def stop(self) -> None:
+        """End it, whatever it does."""
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self.handle)
+        os.close(self.trace)
+
 
 def start(chunk: Chunk) -> Child:
     """Run a chunk in a child."""
@@ -273,13 +281,13 @@ def start(chunk: Chunk) -> Child:
     return Child(lambda board: work(chunk, board))
 
 
-def ran_alone(
+def alone(
     lines: list[str],
     before: tuple[str, ...] = (),
     skips: bool = False,
     whole: bool = False,
-) -> Outcome:
-    """Run a program alone in a child; return what is wrong, if anything is.
+) -> Child:
+    """Run a program alone in a child, and find out what is wrong, if anything is.
 
     Unless the program is ``whole``, it may fail because of lines that were left out.
     """
@@ -297,7 +305,29 @@ def ran_alone(
             found.wrong = problem_of(error) if whole else ""
         return found
 
-    return Child(work).wait()
+    return Child(work)
+
+
+def ran_alone(*arguments: Any, **named: Any) -> Outcome:
+    """Return what `alone` finds out."""
+    return alone(*arguments, **named).wait()
+
+
+def ran_each(programs: Sequence[list[str]], jobs: int) -> list[Outcome]:
+    """Run whole programs alone, so many at once; return what is wrong with each."""
+    waiting = list(enumerate(programs))
+    running: dict[int, Child] = {}
+    found: dict[int, Outcome] = {}
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            number, lines = waiting.pop(0)
+            running[number] = alone(lines, whole=True)
+        select.select([child.handle for child in running.values()], [], [], 0.5)
+        for number, child in list(running.items()):
+            if (outcome := child.poll()) is not None:
+                found[number] = outcome
+                del running[number]
+    return [found[number] for number in range(len(programs))]
 
 
 def minimized(lines: list[str], before: tuple[str, ...]) -> tuple[list[str], str]:
