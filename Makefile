@@ -246,7 +246,7 @@ ci:  ## what has to pass on a machine with every library: `make check`, the site
 # Two targets at a time, one on each core.
 ci-long: export DLX_REQUIRE_HEAVY = 1
 ci-long: export DLX_EVERY = 1
-ci-long: export FUZZ_SECONDS = 50
+ci-long: export FUZZ_SECONDS = 60
 ci-long:
 	$(MAKE) $(VENV)/heavy $(VENV)/tools
 	$(ON_GATE) $(GATE)/built $(GATE)/interop
