@@ -1,7 +1,7 @@
 """What differs from a library's word, with the reasons; nothing else may.
 
-Each row means every object that it names, by every way that it names. Where a library is
-wrong, the reason says so; where dlx is, it has the title of the issue that mends it.
+Each row means every object that it names, by every way that it names. Where a library
+is wrong, the reason says so; where dlx is, it has the title of the issue that mends it.
 """
 
 from __future__ import annotations
@@ -88,7 +88,8 @@ TORCH = (
     Known("torch", "float4_e2m1fn_x2", "numpy", "BufferError: NumPy cannot", NO_NAME),
     Known(
         "torch",
-        "kind-neg-detached kind-inference-neg kind-subclass-neg kind-conj-imag-detached",
+        "kind-neg-detached kind-inference-neg kind-subclass-neg "
+        "kind-conj-imag-detached",
         f"{ACCEPTED} launcher-address",
         "BufferError: the torch tensor is a lazily negated view",
         LAZY,

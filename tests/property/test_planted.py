@@ -144,7 +144,7 @@ def test_what_is_not_listed_is_a_problem() -> None:
     )
     (head, text) = problems(report, [ROW])
     assert head == "is not listed:"
-    assert text.split() == "1 x flags: ways: tree objects: b".split()
+    assert " ".join(text.split()) == "1 x flags: ways: tree objects: b"
 
 
 def test_what_is_listed_and_not_seen_any_more_is_a_problem() -> None:

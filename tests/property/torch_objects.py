@@ -10,7 +10,7 @@ from interop.making import in_torch, late
 from .objects import Object, Objects, made, of_dtypes, sent, viewed
 
 NARROW = " ".join(f"{sign}{bits}" for sign in ("int", "uint") for bits in range(1, 8))
-"""Integers of less than a byte: torch has the dtypes, and no way to compute with them."""
+"""Integers of less than a byte: torch has the dtypes, and cannot compute with them."""
 
 
 def of_bytes(name: str) -> Any:

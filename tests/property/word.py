@@ -81,7 +81,7 @@ def word_of(x: Any, immutable: bool = False) -> Word:
 
 
 def is_masked(x: Any) -> bool:
-    """Whether an object has a mask that says of some elements that they do not count."""
+    """Whether an object has a mask by which some elements do not count."""
     try:
         mask = x.mask
     except Exception:

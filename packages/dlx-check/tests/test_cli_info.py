@@ -11,7 +11,7 @@ from typing import Any
 import dlx
 import pytest
 from dlx_check.cli import main
-from dlx_check.cli.frameworks import FRAMEWORKS, Framework
+from dlx_check.cli.frameworks import Framework
 from support.command_line import (
     ABSENT,
     DEMO_LIBRARIES,
