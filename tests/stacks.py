@@ -32,7 +32,7 @@ class Stack(NamedTuple):
     suites: tuple[str, ...] = SUITES
     is_listed_only: bool = False
     has_all: bool = True
-    """Whether all libraries have wheels for this Python; else those tests are skipped."""
+    """Whether all libraries have wheels for this Python; else tests are skipped."""
 
 
 STACKS = {

@@ -16,8 +16,14 @@ from .duties import innermost, layers
 from .entries import ENTRIES
 from .libraries import FOUND
 from .said import is_masked
-from .said_torch import has_tangent, is_refused_by_a_mode, is_small, is_torch
-from .says import package_of
+from .said_torch import (
+    has_tangent,
+    is_refused_by_a_mode,
+    is_small,
+    is_torch,
+    undisturbed,
+)
+from .says import package_of, says
 from .standins import Flagged
 from .vetoes import Firm, is_vetoed
 
@@ -49,6 +55,19 @@ class Row(NamedTuple):
 def of_library(*names: str) -> Of:
     """Whether the tensor is one of these libraries, or stands for one."""
     return lambda fault: package_of(innermost(fault.x)) in names
+
+
+def of_torch(that: Callable[[Any], bool] = lambda x: True) -> Of:
+    """Whether it is about a tensor of torch of which something is true."""
+
+    def is_such(fault: Fault) -> bool:
+        x = innermost(fault.x)
+        if not is_torch(x):
+            return False
+        with undisturbed():
+            return that(x)
+
+    return is_such
 
 
 def immutable(target: str, *names: str) -> Of:
@@ -105,6 +124,7 @@ def stands_for_flagged(fault: Fault) -> bool:
 
 WRITTEN = "changes what must not be written"
 GIVEN = "that must not be written was given for writing"
+ENDS = "it ends the process"
 MADE = "^made .* of what has no numbers"
 UNHEARD = "autograd did not learn"
 
@@ -126,16 +146,25 @@ KNOWN: dict[str, Row] = {
     "table_replaced": Row("the table that its class has was not asked"),
     "torch_gone": Row(
         "^it is|gradients were lost",
-        lambda fault: is_torch(innermost(fault.x)) and game_with("torch")(fault),
+        lambda fault: of_torch()(fault) and game_with("torch")(fault),
     ),
     "paddle_gone": Row(
         "gradients were lost",
         lambda fault: of_library("paddle")(fault) and game_with("paddle")(fault),
     ),
-    "torch_int4": Row(
-        "^it is u?int8",
-        lambda fault: is_torch(x := innermost(fault.x)) and is_small(x.dtype),
+    "mlx_gone": Row(
+        GIVEN,
+        lambda fault: of_library("mlx")(fault) and game_with("mlx.core")(fault),
     ),
+    "tensorflow_gone": Row(
+        ENDS,
+        lambda fault: (
+            of_library("tensorflow")(fault)
+            and game_with("tensorflow")(fault)
+            and says(innermost(fault.x)) is None
+        ),
+    ),
+    "torch_int4": Row("^it is u?int8", of_torch(lambda x: is_small(x.dtype))),
     "jax_device_dropped": Row(
         "the device was dropped",
         lambda fault: "[-1]" in fault.text or is_on_another_device(fault),
@@ -143,10 +172,7 @@ KNOWN: dict[str, Row] = {
     "veto": Row(MADE, is_own_veto),
     "torch_mode_refuses": Row(MADE, lambda fault: is_refused_by_a_mode()),
     "torch_traced": Row("a trace takes it for a constant"),
-    "torch_dual": Row(
-        "gradients were lost",
-        lambda fault: is_torch(x := innermost(fault.x)) and has_tangent(x),
-    ),
+    "torch_dual": Row("gradients were lost", of_torch(has_tangent)),
     "tree_that_grows": Row("an item of a container was left"),
     "torch_share_memory": Row("once share_memory_"),
     "class_without_module": Row(
@@ -154,13 +180,11 @@ KNOWN: dict[str, Row] = {
         lambda fault: fault.text.startswith("dlx.inspect"),
     ),
     "pandas_stream_error": Row(
-        "^raised .*(Did not pass numpy.dtype|Could not convert|Duplicate column names"
-        "|Sparse pandas data)",
+        "^raised (Arrow[A-Z]|.*(Duplicate column names|Sparse pandas data))",
         of_library("pandas"),
     ),
     "torch_masked_by_mixin": Row(
-        "^raised TypeError: Multiple dispatch failed for .*is_pinned",
-        lambda fault: is_torch(innermost(fault.x)),
+        "^raised TypeError: Multiple dispatch failed for .*is_pinned", of_torch()
     ),
     "torch_wrapper_help": Row("refused without the call that helps"),
     "torch_uninitialized": Row("^raised ValueError: .*uninitialized parameter"),

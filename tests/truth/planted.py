@@ -253,7 +253,7 @@ def forget_source() -> None:
     def loose(x: Any, made: Any) -> Any:
         if type(made) is not np.ndarray or made is x or not made.flags.c_contiguous:
             return made
-        memory = (ctypes.c_char * made.nbytes).from_address(made.ctypes.data)
+        memory: Any = (ctypes.c_char * made.nbytes).from_address(made.ctypes.data)
         found = np.ndarray(made.shape, made.dtype, memory)
         found.flags.writeable = made.flags.writeable
         return found

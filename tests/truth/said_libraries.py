@@ -103,7 +103,7 @@ def of_pandas(x: Any) -> Said | None:
     if not may_be_nan(x) and bool(np.any(x.isna())):
         return None
     dtype = getattr(x.dtype, "numpy_dtype", x.dtype)
-    if dtype == object and hasattr(x, "__arrow_c_stream__"):
+    if str(dtype) == "object" and hasattr(x, "__arrow_c_stream__"):
         # It exports what all of the objects are.
         dtype = FOUND["pa"].array(x).to_numpy(zero_copy_only=False).dtype
     if not isinstance(dtype, np.dtype):
@@ -115,7 +115,7 @@ def of_pandas(x: Any) -> Said | None:
     values = getattr(x, "values", None)
     shown = isinstance(values, np.ndarray) and not values.flags.writeable
     # Arrow's bools are bits: who gives bytes has copied them.
-    arrow = isinstance(x.dtype, pd.ArrowDtype) and dtype != bool
+    arrow = isinstance(x.dtype, pd.ArrowDtype) and dtype.kind != "b"
     return numbers._replace(protected=isinstance(x, pd.Index) or shown or arrow)
 
 

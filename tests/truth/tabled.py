@@ -56,12 +56,12 @@ def tabled(x: Any) -> Tabled:
     inner.__dlpack__(max_version=(1, 3))
     changed = bytes(byte ^ 1 for byte in inner.tobytes())
     other = np.frombuffer(changed, inner.dtype).reshape(inner.shape).copy()
-    cls = type("Tabled", (Tabled,), {})
+    cls: type[Tabled] = type("Tabled", (Tabled,), {})
     put_table(cls, "inner")
     return cls(inner, other)
 
 
-def retabled(x: Any) -> Tabled:
+def retabled(x: Any) -> Any:
     """Replace the table of the class of ``x`` by one that exports something else."""
     if not isinstance(x, Tabled):
         # Its class is for all programs, and has no table.
