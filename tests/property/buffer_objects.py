@@ -6,6 +6,7 @@ import array
 import ctypes
 import mmap
 import sys
+from functools import partial
 from typing import Any
 
 from .objects import Object, Objects, made, sent
@@ -20,7 +21,7 @@ class Buffer:
         """Keep the memory."""
         self.memory = memory
 
-    def __buffer__(self, flags: int) -> memoryview:
+    def __buffer__(self, flags: int) -> memoryview[Any]:
         """Return the memory as float32."""
         return memoryview(self.memory).cast("f")
 
@@ -33,10 +34,12 @@ def stdlib() -> Objects:
     yield from sent("memoryview", "memoryview-")
     for code in FORMATS:
         yield Object(
-            f"cast-{code}", lambda code=code: memoryview(bytearray(48)).cast(code)
+            f"cast-{code}",
+            partial(lambda code: memoryview(bytearray(48)).cast(code), code),
         )
         yield Object(
-            f"read-only-cast-{code}", lambda code=code: memoryview(bytes(48)).cast(code)
+            f"read-only-cast-{code}",
+            partial(lambda code: memoryview(bytes(48)).cast(code), code),
         )
     text: Any = "w" if sys.version_info >= (3, 13) else "u"
     kind: Any = ctypes.c_float

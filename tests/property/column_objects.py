@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ def pandas() -> Objects:
             return pd.Series(numbers, dtype=dtype)
 
         yield Object(dtype, series)
-        yield Object(f"array-{dtype}", lambda series=series: series().array)
+        yield Object(f"array-{dtype}", partial(lambda series: series().array, series))
     frame = pd.DataFrame
     yield from made(
         index=lambda: pd.Index([1.0, 2.0]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -78,7 +79,8 @@ def cuda_core() -> Objects:
     for name, make in plain():
         if name in ("zero-strides", "read-only-0-d", "read-only-empty", "memmap"):
             yield Object(
-                name, lambda make=make: view.from_dlpack(make(), stream_ptr=-1)
+                name,
+                partial(lambda make: view.from_dlpack(make(), stream_ptr=-1), make),
             )
     yield from made(
         from_torch=lambda: view.from_dlpack(torch_elements(), stream_ptr=-1)

@@ -46,7 +46,7 @@ def of_dtypes(names: str, make: Callable[[str], Any], prefix: str = "") -> Objec
 def viewed(make: Callable[[Any], Any]) -> Objects:
     """Yield `VIEWS` of what is made from 4 by 6 elements."""
     for name, view in VIEWS.items():
-        yield Object(name, lambda view=view: view(make(elements())))
+        yield Object(name, partial(lambda view: view(make(elements())), view))
 
 
 def made(**objects: Callable[[], Any]) -> Objects:

@@ -7,17 +7,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import dlx
-from support.dlpack_abi import (
-    DLPACK_FLAG_BITMASK_IS_COPIED as IS_COPIED,
-)
-from support.dlpack_abi import (
-    DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED as PADDED,
-)
-from support.dlpack_abi import (
-    DLPACK_FLAG_BITMASK_READ_ONLY as READ_ONLY,
-)
+from support import dlpack_abi
 from support.dlpack_abi import DLManagedTensor, managed_in
 
+READ_ONLY = dlpack_abi.DLPACK_FLAG_BITMASK_READ_ONLY
+IS_COPIED = dlpack_abi.DLPACK_FLAG_BITMASK_IS_COPIED
+PADDED = dlpack_abi.DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED
 UNSAID = "unsaid"
 """The flags of an unversioned struct, which has none."""
 FLAGS = {READ_ONLY: "READ_ONLY", IS_COPIED: "IS_COPIED", PADDED: "PADDED"}

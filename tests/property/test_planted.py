@@ -119,7 +119,7 @@ def test_a_write_to_protected_memory_is_found(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_masked_array_that_is_given_is_found() -> None:
-    masked = elements().view(type("Masked", (np.ndarray,), {}))
+    masked: Any = elements().view(type("Masked", (np.ndarray,), {}))
     masked.mask = np.array([True])
     assert ("from_dlpack", "given, although elements are masked") in differences(
         masked, "from_dlpack"

@@ -23,7 +23,7 @@ PYTHONPATH=tests python -m property.run {}"""
 def looked_at(request: pytest.FixtureRequest) -> Iterator[Callable[[str], Report]]:
     """Look at the libraries of the tests that were chosen, on all cores."""
     chosen = [
-        item.callspec.params["library"]
+        str(item.callspec.params["library"])
         for item in request.session.items
         if isinstance(item, pytest.Function)
         and item.module.__name__ == __name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from interop.cases import elements
@@ -69,4 +70,6 @@ def read_only() -> Objects:
         "grad": lambda x: x.requires_grad_(),
     }
     for name, view in views.items():
-        yield Object(f"read-only-{name}", lambda view=view: wrapper(view(tensor())))
+        yield Object(
+            f"read-only-{name}", partial(lambda view: wrapper(view(tensor())), view)
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from ctypes import byref, c_void_p
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import dlx
 import numpy as np
@@ -51,9 +51,10 @@ def only(*names: str) -> type:
     def keep(self: Any, x: Any) -> None:
         self.x = x
 
-    forwards = {
-        name: property(lambda self, name=name: getattr(self.x, name)) for name in names
-    }
+    def forward(name: str) -> property:
+        return property(lambda self: getattr(self.x, name))
+
+    forwards = {name: forward(name) for name in names}
     return type("Only", (), {"__init__": keep, **forwards})
 
 
@@ -94,7 +95,9 @@ def borrowed(x: Any) -> Said:
         return of_dlx(tensor)
 
 
-def launched(read: Callable[[Any], Said], give: str = "tensor") -> Way:
+def launched(
+    read: Callable[[Any], Said], give: Literal["tensor", "address"] = "tensor"
+) -> Way:
     """Launch a kernel with it; None if that gets the object itself, as a scalar."""
 
     def kernel(given: Any) -> Said | None:
@@ -129,7 +132,7 @@ def inspected(x: Any) -> Said | None:
         steps(tensor.shape, tensor.strides),
         tensor.dtype,
         tensor.device,
-        UNSAID if unsaid else managed and managed.flags,
+        UNSAID if unsaid else managed.flags if managed is not None else None,
     )
 
 

@@ -29,7 +29,7 @@ class Shy(np.ndarray):
 class Firm(np.ndarray):
     """An array whose class refuses."""
 
-    def __dlpack__(self, **_keywords: Any) -> NoReturn:  # type: ignore[override]
+    def __dlpack__(self, **_keywords: Any) -> NoReturn:
         """Refuse."""
         refuse()
 
