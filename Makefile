@@ -214,6 +214,7 @@ ci:  ## what has to pass on a machine with every library: `make check`, the site
 
 ci-long: export DLX_REQUIRE_HEAVY = 1
 ci-long: export DLX_EVERY = 1
+ci-long: export FUZZ_SECONDS = 60
 ci-long:
 	$(MAKE) $(VENV)/heavy $(VENV)/tools
 	$(MAKE) --jobs=2 JOBS=0 ci-library ci-beside fuzz-rust test-streams test-truth
