@@ -6,7 +6,7 @@ FREE_THREADED ?= build/free_threaded/bin/python3.14t
 BENCH ?= --json
 VENV ?= .venv
 BIN := $(VENV)/bin
-# Each process of pytest takes whole files; 0 is pytest's own process.
+# Each process of pytest takes whole files, where nothing else is said; 0 is pytest's own process.
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
 PYTEST := $(BIN)/python -m pytest --numprocesses=$(JOBS) --dist=loadfile
 # Python is installed as it lies here: a change of it installs nothing again.
@@ -61,7 +61,7 @@ test-library: $(VENV)/built
 
 test-streams: $(VENV)/built
 	cargo build --quiet --locked --package driver_sim
-	$(PYTEST) tests/streams
+	$(PYTEST) --dist=worksteal tests/streams
 	$(BIN)/python -m pytest --collect-only --quiet tests/gpu >/dev/null
 
 test-truth: $(VENV)/built
