@@ -4,7 +4,7 @@ PYTHON ?= python3
 PYTHONS ?= python3.11 python3.12 python3.13
 FREE_THREADED ?= build/free_threaded/bin/python3.14t
 BENCH ?= --json
-VENV := .venv
+VENV ?= .venv
 BIN := $(VENV)/bin
 # Each process of pytest takes whole files, where nothing else is said; 0 is pytest's own process.
 JOBS ?= $(shell getconf _NPROCESSORS_ONLN)
@@ -14,13 +14,23 @@ ADD_ONS := packages/dlx-check packages/dlx-share
 SOURCES := Cargo.toml Cargo.lock pyproject.toml $(ADD_ONS:=/pyproject.toml) packages/dlx-check/setup.py \
 	packages/dlx-check/src/dlx_check/natives.c $(shell find src -name '*.rs')
 
+# Where `make ci` tries the libraries: the newest Python that each of them has wheels for.
+GATE := build/gate
+GATE_PYTHON ?= $(shell PYTHONPATH=tests $(PYTHON) -m support.interpreters python3.13)
+ON_GATE = $(MAKE) VENV=$(GATE) PYTHON=$(GATE_PYTHON)
+
 # What `make nightly` runs, in this order.
-NIGHTLY := wheels ports macos loom asan fuzz-rust faults
+NIGHTLY := wheels ports macos loom asan fuzz-rust faults pins stacks
 
 ONEAPI := build/oneapi
 ENGINES := build/engines
 
 DOCS := build/docs-venv
+
+# What pip and uv may install: the lock of this Python, where it has one. `make LOCK= TARGET` installs what is newest.
+LOCK ?= $(wildcard $(CURDIR)/locks/$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])').txt)
+$(VENV)/% $(DOCS)/% $(ENGINES)/% $(ONEAPI)/%: export PIP_CONSTRAINT = $(LOCK)
+$(VENV)/% $(DOCS)/% $(ENGINES)/% $(ONEAPI)/%: export UV_CONSTRAINT = $(LOCK)
 
 FREE_THREADED_VENV := build/free_threaded_venv
 FREE_THREADED_BIN := $(FREE_THREADED_VENV)/bin
@@ -31,8 +41,9 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test quick check fmt heavy lint types bench scaling instructions pairs summary performance gpu wheel \
-	wheel-abi3t wheel-native wheels ports macos notices nightly ci ci-long ci-library ci-beside test-library test-streams \
-	test-truth test-conformance lifetime interop interop-report conformance-report fuzz fuzz-rust faults loom \
+	wheel-abi3t wheel-native wheels ports macos notices nightly ci ci-long ci-oldest ci-gate ci-beside test-library \
+	test-streams test-truth test-conformance lifetime interop property locks pins stacks interop-report \
+	conformance-report fuzz fuzz-rust faults loom \
 	asan tsan free-threaded free-threaded-races drivers oneapi engines processes gpu-kit docs timeline clean
 
 help:  ## say what there is
@@ -170,14 +181,34 @@ nightly: $(VENV)/tools  ## run what takes too long for `make ci`, and write docs
 lifetime: $(VENV)/built $(VENV)/heavy  ## the lifetime tests: a million rounds, without PyO3's pool, under valgrind
 	tests/lifetime/run $(BIN)/python
 
+# What is written down of libraries is of the gate's.
+ifneq ($(VENV),$(GATE))
+interop property interop-report conformance-report:
+	$(ON_GATE) $@
+else
 interop: $(VENV)/built $(VENV)/interop  ## every library to every other, with the real ones, compared with docs/interop.md
 	$(BIN)/python -m pytest tests/interop tests/truth/test_corpus.py
+
+property: $(VENV)/built $(VENV)/interop  ## compare what dlx says of every library's tensors with what the library says
+	$(BIN)/python -m pytest tests/property
 
 interop-report: $(VENV)/built $(VENV)/interop  ## write docs/interop.md from what every library does
 	PYTHONPATH=tests $(BIN)/python -m interop.report
 
 conformance-report: $(VENV)/built $(VENV)/interop  ## write docs/conformance.md from what the suite finds in every library
 	PYTHONPATH=tests $(BIN)/python -m interop.conformance
+endif
+
+locks: $(VENV)/heavy  ## move the locks to what is newest, and print library, pin, newest and age
+	$(BIN)/python tests/locks.py
+
+pins: $(VENV)/heavy  ## print the same and change nothing; fails for a pin of over 60 days that is not the newest
+	$(BIN)/python tests/locks.py --check
+
+stacks: $(VENV)/heavy  ## run the suites about libraries with the newest, pre-releases, the lower bounds, and on other Pythons
+	$(BIN)/maturin build --release --locked --quiet --out build/stacks-wheel
+	[ -x build/python3.14/bin/python3.14 ] || tests/free_threaded/interpreter 3.14 sid gil
+	PYTHONPATH=tests $(BIN)/python tests/stacks.py build/stacks-wheel/*.whl $(STACKS)
 
 drivers: $(VENV)/built  ## try NVIDIA's and AMD's own libraries, from Debian's packages, without a GPU
 	PYTHONPATH=tests $(BIN)/python -m drivers.fetch
@@ -212,18 +243,23 @@ ci:  ## what has to pass on a machine with every library: `make check`, the site
 	$(MAKE) check docs
 	$(MAKE) ci-long
 
+# Two targets at a time, one on each core.
 ci-long: export DLX_REQUIRE_HEAVY = 1
 ci-long: export DLX_EVERY = 1
 ci-long: export FUZZ_SECONDS = 60
 ci-long:
 	$(MAKE) $(VENV)/heavy $(VENV)/tools
-	$(MAKE) --jobs=2 JOBS=0 ci-library ci-beside fuzz-rust test-streams test-truth
-	$(MAKE) $(VENV)/interop
-	$(MAKE) --jobs=2 interop engines oneapi
+	$(ON_GATE) $(GATE)/built $(GATE)/interop
+	$(MAKE) --jobs=2 JOBS=0 ci-gate ci-beside ci-oldest fuzz-rust
 
-# In the order of pytest-xdist, as in `make test`.
-ci-library:
-	$(MAKE) JOBS=1 test-library
+# What is about libraries. One process of pytest-xdist gives the library's tests the order that `make test` has.
+ci-gate:
+	$(ON_GATE) JOBS=1 test-library
+	$(ON_GATE) test-conformance test-truth interop property engines oneapi
+
+# The oldest Python: dlx's own tests ran there in `make test`, these are about NumPy, torch and tvm-ffi.
+ci-oldest: $(VENV)/built $(VENV)/heavy
+	$(PYTEST) tests/adapters tests/import tests/exchange tests/convert
 
 # Half of what takes long, for a second core.
 ci-beside: $(VENV)/built
@@ -231,7 +267,7 @@ ci-beside: $(VENV)/built
 	$(MAKE) lifetime
 	$(BIN)/python benches/instructions.py --check
 	$(MAKE) drivers
-	$(MAKE) test-conformance
+	$(MAKE) test-streams
 
 clean:  ## remove what was built
 	rm -rf $(VENV) build dist target
@@ -240,11 +276,22 @@ $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "dlx needs Python 3.11 or later")'
 	$(PYTHON) -m venv $(VENV)
 
+ifneq ($(VENV),$(GATE))
 $(VENV)/built: $(VENV)/bin/python $(SOURCES)
 	$(BIN)/python -m pip install "maturin>=1.12,<2"
 	$(BIN)/maturin develop --quiet --release --locked --extras test
 	$(BIN)/python -m pip install --no-deps $(ADD_ONS:%=--editable %)
 	touch $@
+else
+# The extension that the oldest Python built, as in the wheels.
+$(GATE)/built: $(GATE)/bin/python .venv/built
+	rm -rf build/gate-wheel
+	.venv/bin/maturin build --quiet --release --locked --interpreter .venv/bin/python --out build/gate-wheel
+	$(BIN)/python -m pip install --force-reinstall --no-deps build/gate-wheel/*.whl
+	$(BIN)/python -m pip install "dlx[test]"
+	$(BIN)/python -m pip install --no-deps $(ADD_ONS:%=--editable %)
+	touch $@
+endif
 
 build/free_threaded/bin/python3.14t:
 	tests/free_threaded/interpreter
@@ -269,7 +316,7 @@ $(DOCS)/built: requirements-docs.txt
 	touch $@
 
 $(VENV)/interop: $(VENV)/heavy requirements-interop.txt
-	$(BIN)/python tests/interop/install.py requirements-interop.txt
+	$(BIN)/uv pip install --quiet --no-cache --system-certs --python $(BIN)/python -r requirements-interop.txt
 	touch $@
 
 # By uv, which unpacks while it downloads: pip keeps 3 GB of archives beside the 6 GB that they become.

@@ -90,7 +90,8 @@ def test_the_source_cites_each_invariant() -> None:
 
 def test_every_library_that_a_test_requires_is_installed_for_it() -> None:
     """CONTRIBUTING.md, "Set-up": `make ci` fails where such a library is missing."""
-    lists = [ROOT / "requirements-heavy.txt", ROOT / "pyproject.toml"]
+    files = ("requirements-heavy.txt", "requirements-interop.txt", "pyproject.toml")
+    lists = [ROOT / file for file in files]
     installed = "\n".join(path.read_text() for path in lists)
     names = {
         name
@@ -100,6 +101,6 @@ def test_every_library_that_a_test_requires_is_installed_for_it() -> None:
     }
     distributions = {"cuda": "cuda-core", "tvm_ffi": "apache-tvm-ffi"}
     distributions["xdist"] = "pytest-xdist"
-    listed = re.findall(r"^[ \"]*([\w-]+)>=", installed, re.M)
+    listed = re.findall(r"^[ \"]*([\w-]+)(?:\[\w+\])?>=", installed, re.M)
     assert names
     assert not {distributions.get(name, name) for name in names} - {*listed}

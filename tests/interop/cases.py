@@ -123,6 +123,8 @@ def expected_elements(case: Case, flat: bool) -> Array:
 
 def is_compact(tensor: dlx.Tensor) -> bool:
     """Whether the elements have no gaps, for some order of the dimensions."""
+    if tensor.size == 0:
+        return True
     step = 1
     for stride, extent in sorted(zip(tensor.strides, tensor.shape, strict=True)):
         if extent > 1:

@@ -23,6 +23,8 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "conformance.md"
 _ASIDE = re.compile(r" \((obs|torch)\b[^)]*\)")
 """What a requirement says of other libraries."""
 ROLES = tuple(dict.fromkeys(check.role for check in CHECKS))
+ON_NUMPY = ("array_api_strict", "awkward")
+"""Libraries that import by NumPy: what they do is of its version, too."""
 HEAD = """\
 # Conformance
 
@@ -73,9 +75,16 @@ def _rank(result: Result) -> tuple[object, ...]:
     )
 
 
+def version_of(report: Report) -> str:
+    """Return the version of a library, and of NumPy if that decides what it does."""
+    header = report.header
+    on = f" on NumPy {header.numpy}" if header.target in ON_NUMPY else ""
+    return f"{header.version}{on}"
+
+
 def row(report: Report) -> list[str]:
     """Return the row of the table."""
-    cells = [f"[{report.header.target}](#{_anchor(report)})", report.header.version]
+    cells = [f"[{report.header.target}](#{_anchor(report)})", version_of(report)]
     for role in ROLES:
         of_role = [r for r in report.results if r.role == role]
         met = sum(

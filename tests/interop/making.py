@@ -75,7 +75,8 @@ def tensor_of(dtype: str, shape: tuple[int, ...]) -> dlx.Tensor:
 
 def bytes_of(numbers: Any) -> bytes:
     """Return the elements as `bytes`."""
-    return numbers.astype(np.uint8).tobytes()  # type: ignore[no-any-return]
+    made: bytes = badly(lambda: numbers.astype(np.uint8).tobytes())
+    return made
 
 
 def in_bytearray(numbers: Any) -> tuple[bytearray, int]:

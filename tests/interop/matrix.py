@@ -16,7 +16,6 @@ from typing import NamedTuple
 
 from .cells import DLX, Cell, exchanged, imported
 from .consumers import CONSUMERS
-from .install import FAILED
 from .producers import PRODUCERS
 
 SECONDS = 60.0
@@ -69,8 +68,6 @@ def load() -> dict[str, str]:
             importlib.import_module(module)
         except Exception as error:
             missing[name] = f"{type(error).__name__}: {error}".splitlines()[0]
-    if FAILED.exists():
-        missing |= json.loads(FAILED.read_text())
     gc.collect()
     gc.freeze()  # Spares each pair the collection of their objects.
     return missing

@@ -71,6 +71,8 @@ class Producer:
     """The address of the first element, if the library reveals it."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """Dtypes that dlx refuses, with the error; "" for all dtypes."""
+    said: Callable[[Any], dlx.Tensor] = dlx.from_dlpack
+    """Read what the library itself says of an object, where dlx reads less."""
 
     def of_dtype(self, dtype: str, flat: bool) -> Any:
         """Make ones and twos of a dtype."""
@@ -131,8 +133,9 @@ PRODUCERS = [
         IMMUTABLE,
         forms={"broadcast": lambda x: late("jax.numpy").broadcast_to(x[0], SHAPE)},
         views=False,
+        readonly="all",
         address=lambda x: int(x.unsafe_buffer_pointer()),
-        unversioned=True,
+        said=lambda x: dlx.from_dlpack(x.__dlpack__(max_version=(1, 3))),
     ),
     Producer(
         "tensorflow-cpu",
@@ -214,7 +217,7 @@ PRODUCERS = [
     Producer(
         "onnxruntime",
         in_onnxruntime,
-        f"{NUMBERS} float16",
+        f"bool {NUMBERS} float16",
         "row-major 1-d 0-d empty size-1 offset 32-d",
         forms=NUMPY,
         formed_by_numpy=True,

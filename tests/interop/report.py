@@ -5,8 +5,11 @@ PYTHONPATH=tests python -m interop.report
 
 from __future__ import annotations
 
+import os
+import platform
 import re
 from collections import Counter
+from datetime import date
 from pathlib import Path
 from textwrap import dedent
 
@@ -27,6 +30,7 @@ from .ways import (
     NOT_SENT,
     SHARED,
     UNPROTECTED,
+    WRONG,
 )
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "interop.md"
@@ -45,8 +49,9 @@ nothing that was sent. Each pair runs in its own process; none crashes.
 Rows are producers, columns consumers. `shared/copied/refused` counts the tensors sent,
 in every dtype of the row and, for float32, in every layout: the same memory arrived,
 the same elements elsewhere, or an error. `!` counts those that the consumer gets wrong.
-`x` is the time relative to the consumer's own import of the same object, if it has one
-(on a shared machine, so only an order of magnitude).
+`x` is the time relative to the consumer's own import of the same object, if it has one,
+both in one process: an order of magnitude, on the machine that the end of this page
+names. With a load average above 1, other programs ran beside it.
 """
 BY_CONVERT = """\
 ## By `dlx.convert`
@@ -88,7 +93,7 @@ def kind(outcome: str) -> str:
     """Return the kind of outcome that the matrix counts."""
     if outcome in (SHARED, COPIED):
         return outcome
-    if outcome.startswith((UNPROTECTED, MISREAD, MISCOUNTED, CHANGED, NOT_SENT)):
+    if outcome.startswith((WRONG, UNPROTECTED, MISREAD, MISCOUNTED, CHANGED, NOT_SENT)):
         return "!"
     return REFUSED
 
@@ -160,6 +165,15 @@ def deviations() -> list[str]:
     return lines
 
 
+def machine() -> str:
+    """Say where and when, and how busy the machine was."""
+    return (
+        f"CPython {platform.python_version()}, {platform.system()} "
+        f"{platform.machine()}, {os.cpu_count()} cores, {date.today()}, load average "
+        f"{os.getloadavg()[2]:.1f}"
+    )
+
+
 def render(pairs: list[Pair], versions: dict[str, str], missing: dict[str, str]) -> str:
     """Return the whole document."""
     lines = [
@@ -186,6 +200,8 @@ def render(pairs: list[Pair], versions: dict[str, str], missing: dict[str, str])
         "## Versions",
         "",
         ", ".join(f"{name} {number}" for name, number in sorted(versions.items())),
+        "",
+        machine(),
         "",
     ]
     if missing:

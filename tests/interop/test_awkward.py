@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import dlx
 import numpy as np
 import pytest
+from support.optional_libraries import requires
 
-awkward = pytest.importorskip("awkward")
+awkward: Any = requires("awkward")
 
 
 def test_an_awkward_array_shares_the_memory() -> None:

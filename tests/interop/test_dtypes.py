@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
 
 import pytest
+from support.optional_libraries import needs
 
 from .matrix import ENVIRONMENT
 
@@ -17,8 +17,7 @@ MODULES = ["torch", "jax.numpy", "mlx.core", "paddle", "tensorflow", "warp"]
 @pytest.mark.parametrize("module", MODULES)
 def test_a_dtype_object_names_its_dtype(module: str) -> None:
     """R102 to R108: `DType` reads the name that each library's dtype object prints."""
-    if importlib.util.find_spec(module.partition(".")[0]) is None:
-        pytest.skip("not installed")
+    needs(module)
     code = f"""if True:
         import dlx, {module} as module
         for name in ("float32", "int64", "uint8", "bfloat16"):
@@ -33,8 +32,7 @@ def test_a_dtype_object_names_its_dtype(module: str) -> None:
 
 def test_paddles_uint16_prints_as_bfloat16_and_is_none() -> None:
     """R102 to R108: its name tells, so elements are cast as they are asked to."""
-    if importlib.util.find_spec("paddle") is None:
-        pytest.skip("not installed")
+    needs("paddle")
     code = """if True:
         import dlx, paddle
         import numpy as np

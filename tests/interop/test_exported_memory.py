@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from importlib.util import find_spec
 
 import pytest
 from dlx import _provided
 from dlx._core import Kept
+from support.optional_libraries import needs
 
 LISTED = {
     (module, name)
@@ -60,8 +60,7 @@ for dtype in "uint8", "int32", "float32":
 @pytest.mark.parametrize(("module", "name"), sorted(LISTED))
 def test_two_exports_of_an_array_have_one_address(module: str, name: str) -> None:
     """R42: while both live, so neither is a copy."""
-    if find_spec(module.partition(".")[0]) is None:
-        pytest.skip(f"{module} is not installed")
+    needs(module)
     command = [sys.executable, "-c", PROGRAM, module, name]
     ran = subprocess.run(command, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
 
 import pytest
+from support.optional_libraries import needs
 
 from .matrix import ENVIRONMENT
 
@@ -96,8 +96,7 @@ with pytest.raises((TypeError, ValueError), match=r"; pass 'cpu'(;|$)"):
 
 def run(library: str, code: str) -> None:
     """Run code with a library in a separate process."""
-    if importlib.util.find_spec(library.partition(".")[0]) is None:
-        pytest.skip("not installed")
+    needs(library)
     ran = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code],
         env=os.environ | ENVIRONMENT,

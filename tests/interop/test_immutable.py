@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
 from textwrap import dedent
 
 import pytest
+from support.optional_libraries import needs
 
 from .matrix import ENVIRONMENT
 
@@ -123,8 +123,7 @@ PADDLE = """
 
 def run(library: str, code: str) -> None:
     """Run code in a separate process."""
-    if importlib.util.find_spec(library) is None:
-        pytest.skip(f"{library} is not installed")
+    needs(library)
     ran = subprocess.run(
         [sys.executable, "-c", code],
         env=os.environ | ENVIRONMENT,

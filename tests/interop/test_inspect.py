@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support.optional_libraries import needs
 
 from .matrix import ENVIRONMENT
 
@@ -17,8 +17,7 @@ TESTS = Path(__file__).parents[1]
 
 def run(code: str, library: str) -> None:
     """Run code that imports a library in a process of its own."""
-    if importlib.util.find_spec(library) is None:
-        pytest.skip("not installed")
+    needs(library)
     places = [str(TESTS), os.environ.get("PYTHONPATH", "")]
     ran = subprocess.run(
         [sys.executable, "-c", code],

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any
 
 import dlx
 import numpy as np
 import pytest
 from dlx_share.pickling import dumps
+from support.optional_libraries import requires
 
-mx = pytest.importorskip("mlx.core")
+mx: Any = requires("mlx.core")
 
 
 @pytest.mark.parametrize("name", ["bool_", "int64", "float32", "bfloat16", "complex64"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import pytest
+from support.optional_libraries import needs
 
 PROGRAM = """
 import warnings
@@ -78,11 +78,11 @@ assert dlx.convert(sparse.to_dense(), np.ndarray).tolist() == [[0, 1], [2, 0]]
 
 def test_a_tensor_that_is_not_dense_is_refused() -> None:
     """R125: the table would export it as dense; the advice leads to a dense tensor."""
-    pytest.importorskip("paddle")
+    needs("paddle")
     subprocess.run([sys.executable, "-c", SPARSE], check=True)
 
 
 def test_a_tensor_that_records_gradients_is_refused_and_detached_it_is_right() -> None:
     """R125 for Paddle: refused, and the advice of the error works."""
-    pytest.importorskip("paddle")
+    needs("paddle")
     subprocess.run([sys.executable, "-c", PROGRAM], check=True)

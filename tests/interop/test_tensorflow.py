@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import subprocess
 import sys
 from textwrap import dedent, indent
 
-import pytest
+from support.optional_libraries import needs
 
 from .matrix import ENVIRONMENT
 
@@ -28,8 +27,7 @@ def array(offset, dtype="f4", size=64):
 
 def run(code: str) -> None:
     """Run code in a separate process."""
-    if importlib.util.find_spec("tensorflow") is None:
-        pytest.skip("not installed")
+    needs("tensorflow")
     ran = subprocess.run(
         [sys.executable, "-c", HEAD + dedent(code)],
         env=os.environ | ENVIRONMENT,

@@ -23,6 +23,8 @@ MISCOUNTED = "miscounted"
 """It shows the elements, but computes a wrong result."""
 CHANGED = "changed"
 """It changed the memory that was sent while it computed."""
+WRONG = "wrong"
+"""dlx sees something else than its library says."""
 NOT_SENT = "not sent"
 """Not tried: it would read outside of the memory, or end the process."""
 REFUSED = {COPIED: "CopyRefused"}

@@ -15,6 +15,8 @@ from support.dlpack_abi import delete, from_table, table_of
 from support.dlx_producers import ByMethod, Maker, Stored, every_producer
 from support.fake_buffer import PyBuffer
 from support.fake_producers import OldProducer, Producer
+from support.jax_arrays import takes_read_only
+from support.mended_by import WRONG_NUMBERS, fails_until
 from support.optional_libraries import requires
 from support.python_process import run_python
 
@@ -188,15 +190,30 @@ def aligned() -> Array:
     return memory[-memory.ctypes.data % 64 :][:4096].view(np.float32)
 
 
-def test_jax_shares_what_may_be_written_and_copies_what_may_not() -> None:
-    """R40: it reads unversioned capsules, and what it exports says nothing either."""
+def test_jax_shares_what_may_be_written() -> None:
+    """R39: and never writes to it."""
     jax = requires("jax")
     array = aligned()
     assert dlx.convert(array, jax.Array).unsafe_buffer_pointer() == array.ctypes.data
+
+
+@pytest.mark.parametrize("copy", [None, False])
+def test_jax_shares_what_is_read_only_where_it_imports_that_itself(
+    copy: bool | None, request: pytest.FixtureRequest
+) -> None:
+    """R40: what reads unversioned capsules does not learn that it is read-only."""
+    jax = requires("jax")
+    array = aligned()
     array.flags.writeable = False
-    assert dlx.convert(array, jax.Array).unsafe_buffer_pointer() != array.ctypes.data
-    with pytest.raises(dlx.CopyRefused, match="copy=True"):
-        dlx.convert(array, jax.Array, copy=False)
+    shares = takes_read_only(array)
+    if shares:
+        fails_until(request, WRONG_NUMBERS)
+    elif copy is False:
+        with pytest.raises(dlx.CopyRefused, match="copy=True"):
+            dlx.convert(array, jax.Array, copy=False)
+        return
+    made = dlx.convert(array, jax.Array, copy=copy)
+    assert (made.unsafe_buffer_pointer() == array.ctypes.data) is shares
 
 
 @pytest.mark.parametrize("last", ["numpy", "torch", "tvm_ffi", "dlx"])

@@ -1,9 +1,10 @@
 """Libraries that `make ci` installs and `make test` does not."""
 
 import importlib
+import importlib.util
 import os
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -16,6 +17,21 @@ def requires(name: str) -> ModuleType:
     reason = f"{library} is not installed: `make heavy` installs it"
     module: ModuleType = pytest.importorskip(name, reason=reason)
     return module
+
+
+def needs(name: str) -> None:
+    """Skip if the module ``name`` cannot be found, or fail in CI; do not import it."""
+    library = name.partition(".")[0]
+    if importlib.util.find_spec(library) is None:
+        missing(library)
+
+
+def missing(library: str) -> NoReturn:
+    """Skip for want of a library, or fail in CI."""
+    reason = f"{library} is not installed: `make interop` installs it"
+    if os.environ.get("DLX_REQUIRE_HEAVY") == "1":
+        pytest.fail(reason)
+    pytest.skip(reason)
 
 
 def take_view(x: Any) -> Any:

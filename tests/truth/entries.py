@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from functools import cache
 from typing import NamedTuple
+
+from .libraries import FOUND
 
 TARGETS = {
     "np": "np.ndarray",
@@ -21,7 +22,7 @@ TARGETS = {
 """Targets of `dlx.convert`, by the name of the library that each needs."""
 
 
-FORWARDS = ("Forward(x)", "Old(x)", "Proxy(x)", "x.__dlpack__")
+FORWARDS = ("Forward(x)", "Old(x)", "Proxy(x)", "x.__dlpack__", "grown(")
 """Parts of the entries whose object forwards another object's protocol."""
 
 
@@ -36,16 +37,31 @@ class Entry(NamedTuple):
     lends: bool = False
     """Whether the consumer is one that ignores READ_ONLY."""
     needs: tuple[str, ...] = ()
+    to: str = ""
+    """The class that the result must have."""
+    device: str = ""
+    """The device that the result must be on; "" is where ``x`` is."""
 
     @property
     def lends_gradients(self) -> bool:
         """Whether the tensor goes to a kernel, which records no gradients."""
-        return self.text.startswith("dlx.borrow")
+        return self.text.startswith(("dlx.borrow", "launched"))
+
+    @property
+    def is_written_to(self) -> bool:
+        """Whether ``x`` is given to something that writes to it."""
+        return self.writes or self.text.startswith("out_seen_by")
 
     @property
     def takes_all_for_writable(self) -> bool:
         """Whether a library is involved that writes unless READ_ONLY is set."""
         return any(name in self.text for name in ("torch", "paddle", "tvm", "echo"))
+
+    @property
+    def keeps_device(self) -> bool:
+        """Whether a result of the library of ``x`` must be where ``x`` is."""
+        direct = self.text.startswith(("dlx.convert(x, jax", "dlx.convert_tree"))
+        return direct and "device=" not in self.text
 
     @property
     def forwards(self) -> bool:
@@ -56,7 +72,7 @@ class Entry(NamedTuple):
     def ends_elsewhere(self) -> bool:
         """Whether the first or the last call is a function of a library."""
         return "x.__dlpack__" in self.text or not self.text.startswith(
-            ("dlx.", "bridge", "seen", "out", "memoryview")
+            ("dlx.", "bridge", "seen", "out", "memoryview", "launched", "grown")
         )
 
 
@@ -86,6 +102,11 @@ def _imports() -> list[Entry]:
         Entry("dlx.from_dlpack(x.__dlpack__(max_version=(1, 3)))"),
         Entry("dlx.borrow(x)"),
         Entry("dlx.borrow(out=x)", False, writes=True),
+        Entry("dlx.borrow(out=dlx.from_dlpack(x))", writes=True),
+        Entry("launched(x)", True),
+        Entry("launched(x, writes=0)", True, writes=True),
+        Entry("launched(dlx.from_dlpack(x), writes=0)", True, writes=True),
+        Entry("dlx.inspect(x) and dlx.from_dlpack(x)"),
     ]
 
 
@@ -94,11 +115,16 @@ def _conversions() -> list[Entry]:
     for name, to in TARGETS.items():
         needs = (name,)
         found += [
-            Entry(f"dlx.convert(x, {to})", needs=needs),
-            Entry(f"dlx.convert(x, {to}, copy=True)", True, needs=needs),
-            Entry(f"dlx.convert(x, {to}, copy=False)", False, needs=needs),
-            Entry(f"dlx.convert(x, {to}, device='cpu')", needs=needs),
-            Entry(f"dlx.convert_tree([(x, 1)], {to})[0][0]", needs=needs),
+            Entry(f"dlx.convert(x, {to})", needs=needs, to=to),
+            Entry(f"dlx.convert(x, {to}, copy=True)", True, needs=needs, to=to),
+            Entry(f"dlx.convert(x, {to}, copy=False)", False, needs=needs, to=to),
+            Entry(f"dlx.convert(x, {to}, device='cpu')", needs=needs, to=to),
+            Entry(f"dlx.convert_tree([(x, 1)], {to})[0][0]", needs=needs, to=to),
+            Entry(f"grown(lambda tree: dlx.convert_tree(tree, {to}), x)", needs=needs),
+            Entry(
+                f"grown(lambda tree: dlx.convert_tree(tree, {to}), x, list)",
+                needs=needs,
+            ),
             Entry(
                 f"dlx.convert_tree({{'a': x}}, {to}, copy=True)['a']",
                 True,
@@ -113,6 +139,12 @@ def _conversions() -> list[Entry]:
             Entry(f"dlx.convert(dlx.from_dlpack(x), {to})", needs=needs),
             Entry(f"dlx.convert(Forward(x), {to})", needs=needs),
         ]
+    for device in ("jax.devices()[-1]", "jax.devices()[0]"):
+        for ask in ("", ", copy=True"):
+            text = f"dlx.convert(x, jax.Array, device={device}{ask})"
+            to = "jax.Array"
+            made = Entry(text, True if ask else None, needs=("jax",), to=to)
+            found.append(made._replace(device=device))
     for name, between in TARGETS.items():
         for last, to in TARGETS.items():
             if name != last:
@@ -167,8 +199,6 @@ def available(modules: frozenset[str]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(texts) for texts in kinds.values())
 
 
-def present(names: object = None) -> frozenset[str]:
+def present() -> frozenset[str]:
     """Return the names by which programs call the imported libraries."""
-    from .kit import MODULES
-
-    return frozenset(n for n, m in MODULES.items() if m in sys.modules)
+    return frozenset(FOUND)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import ctypes
-import importlib.util
 import io
 import mmap
-import os
 import pickle
-import sys
 import tempfile
 from array import array
 from typing import Any
@@ -19,40 +15,17 @@ import dlx
 import numpy as np
 from support.concurrent_threads import in_thread
 
-from .standins import Carrier, Forward, Given, Held, Interface, Old, Proxy
-
-MODULES = {
-    "np": "numpy",
-    "ml_dtypes": "ml_dtypes",
-    "pa": "pyarrow",
-    "tvm_ffi": "tvm_ffi",
-    "xp": "array_api_strict",
-    "torch": "torch",
-    "jax": "jax",
-    "jnp": "jax.numpy",
-    "paddle": "paddle",
-    "tf": "tensorflow",
-    "mx": "mlx.core",
-}
-"""The name of each library in programs, in the order of import. TensorFlow comes after
-Paddle, which otherwise ends the process."""
-
-ENVIRONMENT = {
-    "TF_CPP_MIN_LOG_LEVEL": "3",
-    "TF_ENABLE_ONEDNN_OPTS": "0",
-    "JAX_PLATFORMS": "cpu",
-    "JAX_ENABLE_X64": "1",
-    "GLOG_minloglevel": "3",
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-}
+from .games import first_look, reloaded
+from .libraries import FOUND
+from .standins import Carrier, Flagged, Forward, Given, Held, Interface, Old, Proxy
+from .tabled import retabled, tabled
+from .vetoes import Firm, Shy, vetoed
+from .wrong import Wrong
 
 
 def echo(x: Any) -> Any:
     """Send ``x`` through tvm-ffi's C++ and back."""
-    import tvm_ffi
-
-    return tvm_ffi.get_global_func("testing.echo")(x)
+    return FOUND["tvm_ffi"].get_global_func("testing.echo")(x)
 
 
 def mapped(numbers: Any, mode: str = "r+") -> Any:
@@ -96,8 +69,7 @@ def pickled(x: Any) -> Any:
 
 def saved(x: Any) -> Any:
     """Return ``x`` after `torch.save` and `torch.load`."""
-    import torch
-
+    torch = FOUND["torch"]
     file = io.BytesIO()
     torch.save(x, file)
     file.seek(0)
@@ -141,46 +113,69 @@ def out_seen_by(to: Any, x: Any) -> Any:
     return seen[0]
 
 
-def load(names: Any = MODULES, slow: bool = True) -> list[str]:
-    """Import the libraries that are installed, and return their names.
+class Growing:
+    """Exports a tensor, and adds it to a container meanwhile, as a cache does."""
 
-    Without ``slow``, imports that take seconds are left out, and programs that need
-    them are not drawn.
+    def __init__(self, inner: Any, tree: Any) -> None:
+        """Keep both."""
+        self.inner, self.tree = inner, tree
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        """Add another item, and forward to the inner object."""
+        if len(self.tree) == 1:
+            if isinstance(self.tree, dict):
+                self.tree["late"] = self.inner
+            else:
+                self.tree.append(self.inner)
+        return self.inner.__dlpack__(**keywords)
+
+    def __dlpack_device__(self) -> Any:
+        """Forward to the inner object."""
+        return self.inner.__dlpack_device__()
+
+
+def grown(convert: Any, x: Any, kind: type = dict) -> Any:
+    """Return what ``x`` became in a container that changed while it was converted."""
+    tree: Any = kind()
+    if isinstance(tree, dict):
+        tree["early"] = Growing(x, tree)
+    else:
+        tree.append(Growing(x, tree))
+    made = convert(tree)
+    early, *late = made.values() if isinstance(made, dict) else made
+    if any(type(each) is not type(early) for each in late):
+        raise Wrong("an item of a container was left as it was")
+    return early
+
+
+def taken(x: Any) -> Any:
+    """Return a copy of a tensor that a kernel may use during its call alone.
+
+    A launcher hands on what is no tensor by its class as it is.
     """
-    os.environ.update({k: v for k, v in ENVIRONMENT.items() if k not in os.environ})
-    found = []
-    for name, module in MODULES.items():
-        if name in names:
-            try:
-                importlib.import_module(module)
-            except ImportError:
-                continue
-            if name == "paddle":
-                # Its signal handlers sleep in a forked process.
-                sys.modules[module].disable_signal_handler()
-            if slow and name == "tvm_ffi":
-                # Its first exception reads the symbols of C++ functions: slow.
-                with contextlib.suppress(ValueError):
-                    sys.modules[module].dtype("unknown")
-            if name == "pa" and importlib.util.find_spec("dateutil") is None:
-                # pyarrow looks for it in every directory, at every conversion.
-                sys.modules["dateutil"] = None  # type: ignore[assignment]
-            found.append(name)
-            if slow and name == "torch":
-                # Before Paddle: each has its own LLVM.
-                importlib.import_module(".torch_kit", __package__).load_slow()
-    namespace()
-    return found
+    if isinstance(x, dlx.Tensor):
+        return dlx.from_dlpack(x, copy=True)
+    if hasattr(type(x), "__dlpack__"):
+        raise Wrong("a kernel was given what is no tensor of dlx")
+    raise BufferError("no tensor to a launcher")
+
+
+_READING = dlx.launcher(taken, give="tensor", contiguous=False)
+_WRITING = dlx.launcher(taken, give="tensor", contiguous=False, writes=0)
+
+
+def launched(x: Any, writes: int | None = None) -> Any:
+    """Return what a kernel gets that is launched on ``x``, or that writes to it."""
+    return (_READING if writes is None else _WRITING)(x)
 
 
 def namespace() -> dict[str, Any]:
     """Return the names for a program: the imported libraries, and the kit."""
-    found = {n: sys.modules[m] for n, m in MODULES.items() if m in sys.modules}
-    if "torch" in found:
+    if "torch" in FOUND:
         from .torch_kit import KIT as more
 
-        return KIT | more | found
-    return KIT | found
+        return KIT | more | FOUND
+    return KIT | FOUND
 
 
 KIT: dict[str, Any] = {
@@ -199,6 +194,7 @@ KIT: dict[str, Any] = {
             Old,
             Proxy,
             Carrier,
+            Flagged,
             echo,
             mapped,
             mapped_bytes,
@@ -211,6 +207,15 @@ KIT: dict[str, Any] = {
             bridge,
             out_seen_by,
             in_thread,
+            grown,
+            launched,
+            tabled,
+            retabled,
+            Firm,
+            Shy,
+            vetoed,
+            first_look,
+            reloaded,
         )
     },
 }

@@ -21,7 +21,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from .kit import MODULES, load
+from .games import games, reloads
+from .libraries import FOUND, MODULES, load
 from .program import snippet
 from .worker import (
     LIBRARIES,
@@ -30,14 +31,14 @@ from .worker import (
     Outcome,
     library,
     minimized,
-    problem_with,
+    ran_each,
     start,
 )
 
 QUICK = 100
 """Runs of at most this many seconds leave out slow imports."""
 
-SLOW = ("func.", "fake_mode", "two_tensor", "dual(", "nested.")
+SLOW = ("func.", "fake_mode", "two_tensor", "dual(", "nested.", "distributed(")
 """Parts of programs that need a slow import."""
 
 SLICES = 5.0, 30.0
@@ -84,7 +85,7 @@ class Run:
     def __init__(self, options: argparse.Namespace) -> None:
         """Import the libraries."""
         self.options = options
-        self.end = time.time() + options.seconds
+        self.end = 0.0
         self.slice = min(max(SLICES[0], options.seconds / 20), SLICES[1])
         names = set((options.only or ",".join(MODULES)).split(","))
         names -= set(options.without.split(","))
@@ -98,6 +99,7 @@ class Run:
         self.programs: Counter[str] = Counter()
         self.looks: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
+        self.known: Counter[str] = Counter()
         self.kinds: Counter[str] = Counter()
         self.findings: list[Finding] = []
 
@@ -110,12 +112,13 @@ class Run:
                 yield Chunk(
                     name,
                     f"{seed}/{name}/{number}",
-                    before=tuple(self.options.before) or before(r, self.modules),
+                    before=tuple(self.options.before) or before(r, name),
                     hypothesis=number % 4 == 3,
                 )
 
     def run(self) -> None:
-        """Run until the time is up."""
+        """Run until the time is up, which starts here."""
+        self.end = time.time() + self.options.seconds
         chunks = self.chunks()
         running: list[tuple[Child, Chunk]] = []
         while True:
@@ -137,6 +140,10 @@ class Run:
                 elif (again := self.note(chunk, outcome)) is not None:
                     still.append((start(again), again))
             running = still
+            if self.is_enough():
+                for child, _ in running:
+                    child.stop()
+                break
 
     def is_enough(self) -> bool:
         """Whether the findings so far suffice."""
@@ -147,6 +154,7 @@ class Run:
         self.programs[chunk.library] += outcome.programs
         self.looks[chunk.library] += outcome.looks
         self.refused[chunk.library] += outcome.refused
+        self.known.update(outcome.known)
         if outcome.wrong:
             self.look_closer(chunk, outcome)
         left = chunk.until - time.time()
@@ -163,7 +171,8 @@ class Run:
         if self.kinds[kind] == 1 and not self.is_enough():
             finding = Finding(chunk, outcome, not self.options.no_shrink)
             self.findings.append(finding)
-            print(finding, flush=True)
+            if not self.options.quiet:
+                print(finding, flush=True)
 
     def report(self) -> None:
         """Print how much ran."""
@@ -172,17 +181,24 @@ class Run:
         looks, refused = sum(self.looks.values()), sum(self.refused.values())
         print(f"seed {self.options.seed}: {total} programs ({each}),")
         print(f"{looks} looks, {refused} of them refused; {versions()}")
+        each = ", ".join(f"{name} {n}" for name, n in self.known.most_common())
+        print(f"known faults passed over: {each or 'none'}")
         for kind, number in self.kinds.most_common():
             print(f"{number:6} {kind}")
 
 
-def before(r: random.Random, modules: list[str]) -> tuple[str, ...]:
+def before(r: random.Random, name: str) -> tuple[str, ...]:
     """Draw the lines that a worker runs once, before its programs."""
-    lines = []
+    lines, needs = [], library(name).needs
     if r.randrange(4) == 3:
         lines.append("dlx.publish(np.ndarray)")
-    if r.randrange(4) == 3 and "jax" in modules:
+    if r.randrange(4) == 3 and "jax" in FOUND:
         lines.append("jax.config.update('jax_enable_x64', False)")
+    if r.randrange(4) == 3:
+        lines.append(f"first_look({r.choice(games(needs))!r})")
+    names = {"numpy", *(MODULES[need] for need in needs)}
+    if r.randrange(8) == 7 and (again := reloads(names)):
+        lines.append(f"reloaded({r.choice(again)!r})")
     return tuple(lines)
 
 
@@ -190,6 +206,7 @@ def versions() -> str:
     """Return the names and versions of the libraries."""
     names = {"pa": "pyarrow", "np": "numpy", "tvm_ffi": "apache-tvm-ffi"}
     names |= {"tf": "tensorflow-cpu", "mx": "mlx", "paddle": "paddlepaddle"}
+    names |= {"pd": "pandas", "masked": "astropy"}
     names |= {"xp": "array-api-strict", "ml_dtypes": "ml_dtypes"}
     found = []
     for module in MODULES:
@@ -211,6 +228,12 @@ def lines_of(path: Path) -> list[str]:
     ]
 
 
+def spare() -> None:
+    """Spare each worker the collection of the libraries' own objects."""
+    gc.collect()
+    gc.freeze()
+
+
 def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line; defaults come from the environment."""
     known: Any = os.environ.get
@@ -223,6 +246,7 @@ def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--without", default="", help="what not to import, as programs call it")
     add("--jobs", type=int, default=os.cpu_count() or 1)
     add("--first", action="store_true", help="stop at the first finding")
+    add("--quiet", action="store_true", help="print no findings")
     add("--no-shrink", action="store_true", help="print programs as they were drawn")
     add("--before", action="append", default=[], help="a line that workers run first")
     add("--program", type=Path, action="append", help="files of programs to run alone")
@@ -236,13 +260,16 @@ def main(arguments: list[str] | None = None) -> int:
     if options.program:
         texts = "".join(path.read_text() for path in options.program)
         load(slow=any(name in texts for name in SLOW))
-        found = {str(p): problem_with(lines_of(p)) for p in options.program}
+        spare()
+        ran = ran_each([lines_of(path) for path in options.program], options.jobs)
+        found = {
+            str(path): {"wrong": o.wrong, "known": "".join(o.known)}
+            for path, o in zip(options.program, ran, strict=True)
+        }
         print("results: " + json.dumps(found))
-        return int(any(found.values()))
+        return int(any(o.wrong for o in ran))
     run = Run(options)
-    # Spare each worker the collection of the libraries' own objects.
-    gc.collect()
-    gc.freeze()
+    spare()
     run.run()
     run.report()
     return int(bool(run.findings))

@@ -7,15 +7,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .kit import ENVIRONMENT
+from .libraries import ENVIRONMENT
 
 
-def fuzz(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run ``python -m truth.run`` with these arguments."""
+def fuzz(
+    *arguments: str, module: str = "truth.run"
+) -> subprocess.CompletedProcess[str]:
+    """Run the fuzzer with these arguments."""
     tests = str(Path(__file__).parents[1])
     paths = filter(None, [tests, os.environ.get("PYTHONPATH")])
     return subprocess.run(
-        [sys.executable, "-m", "truth.run", *arguments],
+        [sys.executable, "-m", module, *arguments],
         env=ENVIRONMENT | os.environ | {"PYTHONPATH": os.pathsep.join(paths)},
         capture_output=True,
         text=True,

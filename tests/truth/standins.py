@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import dlx
 import numpy as np
+from support.dlpack_abi import DLManagedTensorVersioned, managed_in
 
-from .said import Said, package_of, says
+from .libraries import FOUND
+from .said import Said, is_masked
+from .said_torch import is_negated, is_torch
+from .says import says
 
 
 class Held(dlx.ExchangeMixin, exchange="data"):
@@ -56,11 +59,12 @@ def handed_on(inner: Any) -> Said | None:
 
     NumPy's forgets the mask, and torch's the negation.
     """
-    if isinstance(inner, np.ma.MaskedArray):
-        return says(inner.data)
-    if package_of(inner) == "torch" and inner.is_neg():
-        return says(sys.modules["torch"]._neg_view(inner))
-    return says(inner)
+    if isinstance(inner, np.ndarray) and is_masked(inner):
+        return says(np.array(inner.data))
+    said = says(inner)
+    if said is not None and is_torch(inner) and is_negated(inner):
+        return says(FOUND["torch"]._neg_view(inner))
+    return said
 
 
 class Forward:
@@ -104,6 +108,33 @@ class Old:
         return None if said is None else said._replace(unsaid=True)
 
 
+class Flagged:
+    """A producer of a later DLPack, with flags that DLPack 1.3 does not define."""
+
+    def __init__(self, inner: Any, flags: int, minor: int = 3) -> None:
+        """Keep the inner object."""
+        self.inner, self.flags, self.minor = inner, flags, minor
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        """Change what the inner object exports."""
+        capsule = self.inner.__dlpack__(**keywords | {"max_version": (1, 3)})
+        managed = managed_in(capsule)
+        if isinstance(managed, DLManagedTensorVersioned):
+            managed.flags |= self.flags
+            managed.version.minor = self.minor
+        elif self.flags:
+            raise BufferError("there are no flags in this version")
+        return capsule
+
+    def __dlpack_device__(self) -> Any:
+        """Forward to the inner object."""
+        return self.inner.__dlpack_device__()
+
+    def __truth__(self) -> Said | None:
+        """Return what the inner object says; nobody knows what unknown flags change."""
+        return handed_on(self.inner) if self.flags == 0 else None
+
+
 class Proxy:
     """Forwards every attribute, through ``__getattr__``."""
 
@@ -140,16 +171,19 @@ class Carrier:
         return self.inner.__arrow_c_array__(requested_schema)
 
     def __truth__(self) -> Said | None:
-        """Return what the inner object says."""
-        return says(self.inner)
+        """Return what the innermost object says; Arrow asks no ``__dlpack__``."""
+        inner = self.inner
+        while isinstance(inner, Carrier):
+            inner = inner.inner
+        return says(inner)
 
 
 INNER: dict[type, str] = {
     **dict.fromkeys((Held, Given, Interface), "data"),
-    **dict.fromkeys((Forward, Old, Carrier), "inner"),
+    **dict.fromkeys((Forward, Old, Flagged, Carrier), "inner"),
     Proxy: "_inner",
 }
 """The attribute in which each class keeps the inner object."""
 
-FORWARDERS = (Forward, Old, Proxy)
+FORWARDERS = (Forward, Old, Flagged, Proxy)
 """The classes that forward the inner object's own ``__dlpack__``."""

@@ -2,40 +2,44 @@
 
 from __future__ import annotations
 
+import json
 import re
+from functools import cache
+from typing import Any
 
 import pytest
 from support.optional_libraries import requires
 
+from .libraries import MODULES
+from .planted import BUGS
 from .session import fuzz
-
-PLANT = "import truth.planted; truth.planted."
-
-
-def found_with(bug: str, library: str) -> str:
-    """Run the fuzzer with a bug for up to a minute, and return its output."""
-    ran = fuzz(
-        "--seconds=60",
-        "--first",
-        f"--libraries={library}",
-        "--only=np,ml_dtypes,tvm_ffi,torch",
-        f"--before={PLANT}{bug}()",
-    )
-    assert ran.returncode == 1, ran.stdout + ran.stderr
-    return ran.stdout
+from .worker import library
 
 
-def test_a_torch_guard_that_trusts_detached_tensors_is_found() -> None:
-    requires("torch")
-    found = found_with("believe_in_autograd", "torch")
-    assert re.search(r"WRONG: it is .*, and not ", found), found
+@cache
+def found() -> dict[str, dict[str, Any]]:
+    """Return the first finding of each bug."""
+    ran = fuzz(module="truth.hunt")
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    lines = [json.loads(line) for line in ran.stdout.splitlines()]
+    return {line["bug"]: line for line in lines}
 
 
-def test_a_lost_flag_is_found() -> None:
-    assert "changes what must not be written" in found_with("drop_read_only", "numpy")
+@pytest.fixture(params=BUGS)
+def bug(request: pytest.FixtureRequest) -> str:
+    """Return the name of a bug that the installed libraries can show."""
+    name: str = request.param
+    for need in library(BUGS[name].library).needs:
+        requires(MODULES[need])
+    return name
 
 
-@pytest.mark.parametrize("library", ["numpy"])
-def test_a_wrong_stride_is_found(library: str) -> None:
-    found = found_with("swap_strides", library)
-    assert re.search(r"WRONG: it is .*, and not ", found), found
+def test_a_planted_bug_is_found(bug: str) -> None:
+    finding = found()[bug]
+    assert re.search(BUGS[bug].says, finding["wrong"]), finding
+
+
+def test_the_program_that_finds_it_is_right_without_it(bug: str) -> None:
+    finding = found()[bug]
+    assert finding["lines"]
+    assert finding["without"] == "", finding

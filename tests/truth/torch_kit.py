@@ -8,8 +8,11 @@ import torch
 import torch.autograd.forward_ad as fwd
 import torch.masked
 import torch.nested._internal.nested_tensor
+import torch.utils.dlpack
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing._internal.two_tensor import TwoTensor
+
+from .vetoes import refuse
 
 
 class Subclass(torch.Tensor):  # type: ignore[misc]
@@ -49,7 +52,43 @@ def dual(x: Any) -> Any:
     return fwd.make_dual(x, x.clone())
 
 
+def traced(function: Any, x: Any) -> Any:
+    """Record what a function does to ``x`` in a graph."""
+
+    def named(t: Any) -> Any:
+        return function(t)
+
+    return torch.jit.trace(named, (x,), check_trace=False)
+
+
+class Refusing(torch.overrides.TorchFunctionMode):  # type: ignore[misc]
+    """A mode in which no tensor may be exported."""
+
+    refuses_dlpack = True
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        """Do what torch does, but for the export."""
+        return (refuse if func is torch.Tensor.__dlpack__ else func)(
+            *args, **kwargs or {}
+        )
+
+
+def distributed(x: Any) -> Any:
+    """Return a tensor whose memory is one process's part of it."""
+    from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
+
+    if not torch.distributed.is_initialized():
+        store = torch.distributed.HashStore()
+        torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    return distribute_tensor(x, init_device_mesh("cpu", (1,)), [Shard(0)])
+
+
 KIT = {
+    "ReadOnly": getattr(torch.utils.dlpack, "ReadOnlyTensorWrapper", None),
+    "traced": traced,
+    "Refusing": Refusing,
     "Subclass": Subclass,
     "Talking": Talking,
     "leaked": leaked,
@@ -61,7 +100,9 @@ def load_slow() -> None:
     """Do the slow imports once, for all workers."""
     import torch._decomp.decompositions_for_jvp
     import torch._dynamo
+    import torch.distributed.tensor
 
+    KIT["distributed"] = distributed
     KIT["two_tensor"] = two_tensor
     KIT["dual_level"] = fwd.dual_level
     KIT["func"] = torch.func

@@ -66,6 +66,7 @@ ANY = (
     "x = torch.tensor(x.tolist())",
     "x = x.share_memory_()",
     "x = x.pin_memory() if torch.cuda.is_available() else x",
+    "x = vetoed(x)",
 )
 GRADS = (
     "x = x.requires_grad_()",
@@ -158,7 +159,13 @@ OTHERS = (
     "x = torch.masked.masked_tensor(x, x == x)",
     "x = x[0].expand(2, 0)",
     "x = x.untyped_storage()",
+    "x = ReadOnly(x)",
+    "x = ReadOnly(x)",
+    "x = x.view(torch.{small})",
+    "x = distributed(x)",
+    "x = torch.nn.UninitializedParameter()",
 )
+SMALL = "int1 int2 int4 int7 uint1 uint3 uint4 uint6 bits8"
 FRAMES = (
     "with torch.no_grad(): look(x, TEXT)",
     "with torch.inference_mode(): look(x, TEXT)",
@@ -169,6 +176,8 @@ FRAMES = (
     "func.jvp(lambda x: look(x, TEXT), (x,), (x,))",
     "with dual_level(): look(dual(x), TEXT)",
     "look([x][0].detach(), TEXT)",
+    "traced(lambda x: look(x, TEXT), x)",
+    "with Refusing(): look(x, TEXT)",
 )
 
 
@@ -218,19 +227,27 @@ def view(r: Random, x: Any) -> str:
     )
 
 
+def has_dimensions(x: Any) -> bool:
+    """Whether there are dimensions that views can change."""
+    try:
+        return hasattr(x, "ndim")
+    except RuntimeError:  # a tensor that can only be exported
+        return False
+
+
 def step(r: Random, x: Any) -> str:
     """Draw a line."""
     kind = r.randrange(16)
     if kind < 5:
         return r.choice(ANY)
-    if kind < 8 and hasattr(x, "ndim"):
+    if kind < 8 and has_dimensions(x):
         return view(r, x)
     if kind < 11:
         return r.choice(GRADS)
     if kind < 13:
         return r.choice(IN_PLACE)
     if kind < 14:
-        return r.choice(OTHERS)
+        return r.choice(OTHERS).replace("{small}", r.choice(SMALL.split()))
     return r.choice(
         ("x = x.conj()", "x = x.detach()", "x = x.requires_grad_()", "x = x.data")
     )

@@ -14,13 +14,14 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any
 
 from .kit import namespace
-from .look import Wrong
 from .program import Fleeting, Library, check, draw, execute, replay
+from .wrong import Wrong
 
 LIBRARIES = {
     "numpy": "numpy_programs",
@@ -31,6 +32,7 @@ LIBRARIES = {
     "mlx": "mlx_programs",
     "paddle": "paddle_programs",
     "arrow": "arrow_programs",
+    "pandas": "pandas_programs",
     "wrapped": "wrapped_programs",
 }
 """The module that draws the programs of each library."""
@@ -76,6 +78,8 @@ class Outcome:
     programs: int = 0
     looks: int = 0
     refused: int = 0
+    known: dict[str, int] = field(default_factory=dict)
+    """How often each known fault was passed over."""
     wrong: str = ""
     lines: list[str] = field(default_factory=list)
 
@@ -121,7 +125,7 @@ def run_one(r: random.Random, chunk: Chunk, found: Outcome, board: Board) -> Non
     found.programs += 1
     board.write(found)
     try:
-        check(program)
+        check(program, skips=True)
     except Exception:
         # A program whose numbers differ between runs without dlx, such as one that
         # reads padding, proves nothing.
@@ -130,6 +134,8 @@ def run_one(r: random.Random, chunk: Chunk, found: Outcome, board: Board) -> Non
     finally:
         found.looks += program.looks
         found.refused += program.refused
+        for name, number in program.known.items():
+            found.known[name] = found.known.get(name, 0) + number
 
 
 def run_chunk(chunk: Chunk, board: Board) -> Outcome:
@@ -233,14 +239,15 @@ class Child:
                 os.kill(self.pid, signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
         os.close(self.handle)
+        ended_at = self.ended_at()
         found = self.board.read()
         code = os.waitstatus_to_exitcode(status)
         if hangs:
-            found.wrong = f"no answer in {HANGS:g} s{self.ended_at()}"
+            found.wrong = f"no answer in {HANGS:g} s{ended_at}"
         elif code < 0 and found.lines == [DRAWING]:
             found.programs += 1  # A crash of the library itself.
         elif code < 0:
-            found.wrong = f"ended by {signal.Signals(-code).name}{self.ended_at()}"
+            found.wrong = f"ended by {signal.Signals(-code).name}{ended_at}"
         elif code:
             found.wrong = f"ended with exit code {code}"
         return found
@@ -260,6 +267,13 @@ class Child:
             select.select([self.handle], [], [], 0.5)
         return found
 
+    def stop(self) -> None:
+        """End it, whatever it does."""
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self.handle)
+        os.close(self.trace)
+
 
 def start(chunk: Chunk) -> Child:
     """Run a chunk in a child."""
@@ -267,28 +281,58 @@ def start(chunk: Chunk) -> Child:
     return Child(lambda board: work(chunk, board))
 
 
-def problem_with(lines: list[str], before: tuple[str, ...] = ()) -> str:
-    """Run a program alone in a child; return what is wrong, or ""."""
+def alone(
+    lines: list[str],
+    before: tuple[str, ...] = (),
+    skips: bool = False,
+    whole: bool = False,
+) -> Child:
+    """Run a program alone in a child, and find out what is wrong, if anything is.
+
+    Unless the program is ``whole``, it may fail because of lines that were left out.
+    """
 
     def work(board: Board) -> Outcome:
         execute(before, namespace())
         found = Outcome(programs=1, lines=lines)
         board.write(found)
         try:
-            replay(lines)
+            replay(lines, skips)
         except Wrong as wrong:
             found.wrong = problem_of(wrong)
+            found.known = {wrong.known: 1}
         except Exception as error:
-            # The lines do not run without those that were left out.
-            found.wrong = "" if lines else problem_of(error)
+            found.wrong = problem_of(error) if whole else ""
         return found
 
-    return Child(work).wait().wrong
+    return Child(work)
+
+
+def ran_alone(*arguments: Any, **named: Any) -> Outcome:
+    """Return what `alone` finds out."""
+    return alone(*arguments, **named).wait()
+
+
+def ran_each(programs: Sequence[list[str]], jobs: int) -> list[Outcome]:
+    """Run whole programs alone, so many at once; return what is wrong with each."""
+    waiting = list(enumerate(programs))
+    running: dict[int, Child] = {}
+    found: dict[int, Outcome] = {}
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            number, lines = waiting.pop(0)
+            running[number] = alone(lines, whole=True)
+        select.select([child.handle for child in running.values()], [], [], 0.5)
+        for number, child in list(running.items()):
+            if (outcome := child.poll()) is not None:
+                found[number] = outcome
+                del running[number]
+    return [found[number] for number in range(len(programs))]
 
 
 def minimized(lines: list[str], before: tuple[str, ...]) -> tuple[list[str], str]:
     """Drop lines while the program stays wrong; return the rest, and what is wrong."""
-    problem = problem_with(lines, before)
+    problem = ran_alone(lines, before, skips=True).wrong
     if not problem:
         return lines, ""
     shorter = True
@@ -296,6 +340,7 @@ def minimized(lines: list[str], before: tuple[str, ...]) -> tuple[list[str], str
         shorter = False
         for index in reversed(range(len(lines))):
             fewer = lines[:index] + lines[index + 1 :]
-            if fewer and (other := problem_with(fewer, before)):
+            other = ran_alone(fewer, before, skips=True).wrong if fewer else ""
+            if other:
                 lines, problem, shorter = fewer, other, True
     return lines, problem

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from random import Random
 from typing import Any
 
 from . import arrow_programs, buffer_programs, numpy_programs, torch_programs
+from .libraries import FOUND
 from .program import Library
-from .said import package_of
+from .says import package_of
 
 WRAPPERS = (
     "x = Forward(x)",
@@ -27,15 +27,23 @@ WRAPPERS = (
     "and not getattr(x, 'readonly', False) else x",
     "x = Interface(x)",
     "x = Carrier(x)",
+    "x = Flagged(x, 8)",
+    "x = Flagged(x, 1 << 63, 9)",
+    "x = Flagged(x, 0, 9)",
+    "x = Flagged(frozen(np.array(x)), 0, 9)",
+    "x = tabled(x)",
+    "look(x, 'dlx.from_dlpack(x)'); x = retabled(x)",
+    "x = retabled(x)",
+    "x = vetoed(x)",
 )
 
 
 def start(r: Random) -> str:
     """Draw the first line."""
     kinds: list[Any] = [numpy_programs, buffer_programs]
-    if "torch" in sys.modules:
+    if "torch" in FOUND:
         kinds.append(torch_programs)
-    if "pyarrow" in sys.modules:
+    if "pa" in FOUND:
         kinds.append(arrow_programs)
     return str(r.choice(kinds).start(r))
 

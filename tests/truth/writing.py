@@ -8,7 +8,8 @@ from typing import Any
 import dlx
 import numpy as np
 
-from .said import BUFFERS, Said, package_of, says
+from .said import BUFFERS, Said
+from .says import package_of, says
 
 
 def writable_address(y: Any) -> int:

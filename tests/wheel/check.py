@@ -19,6 +19,7 @@ from zipfile import ZipFile
 
 import elsewhere
 from support.debian import REPOSITORY
+from support.interpreters import interpreter
 
 HERE = Path(__file__).parent
 GLIBC = (2, 28)
@@ -42,24 +43,6 @@ TOOLS = (
         for add_on in REPOSITORY.glob("packages/*")
     ),
 )
-
-
-def interpreter(name: str) -> Path | None:
-    """Find ``name`` on the path, or among the versions that pyenv has installed."""
-    versions = Path.home() / ".pyenv/versions"
-    pattern = f"{name.removeprefix('python')}.*/bin/{name}"
-    for candidate in [name, *map(str, sorted(versions.glob(pattern)))]:
-        try:
-            answer = subprocess.run(
-                [candidate, "-c", "import sys; print(sys.executable)"],
-                capture_output=True,
-                text=True,
-                check=True,
-            )
-        except (OSError, subprocess.CalledProcessError):
-            continue
-        return Path(answer.stdout.strip())
-    return None
 
 
 def try_wheels(core: Path, add_ons: list[Path], python: Path) -> bool:

@@ -11,6 +11,8 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
+from support.jax_arrays import says_read_only
+from support.mended_by import WRONG_NUMBERS, fails_until
 from support.optional_libraries import requires
 
 NAMED = "bool int8 int16 int32 uint8 uint16 uint32 float16 float32 complex64"
@@ -35,12 +37,15 @@ def described(tensor: dlx.Tensor) -> tuple[Any, ...]:
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (0,), (2, 0), (2, 3), (1, 2, 1)])
 @pytest.mark.parametrize("name", f"{NAMED} {UNNAMED}".split())
 def test_the_buffer_says_what_the_capsule_says(
-    name: str, shape: tuple[int, ...]
+    name: str, shape: tuple[int, ...], request: pytest.FixtureRequest
 ) -> None:
-    """R43: whichever protocol is read, also that nothing says whether to write."""
+    """R43: whichever protocol is read, also whether it is known to be read-only."""
     jnp = requires("jax.numpy")
     x = jnp.ones(shape, name)
-    tensor, capsule = dlx.from_dlpack(x), dlx.from_dlpack(x.__dlpack__())
+    if name in NAMED.split() and x.size and says_read_only(x):
+        fails_until(request, WRONG_NUMBERS)
+    tensor = dlx.from_dlpack(x)
+    capsule = dlx.from_dlpack(x.__dlpack__(max_version=(1, 3)))
     assert described(tensor) == described(capsule)
     assert dlx.convert(x, dlx.Tensor).data_ptr == tensor.data_ptr
 
@@ -93,12 +98,17 @@ def test_numpy_gets_a_read_only_array_of_the_same_memory(name: str) -> None:
     assert array.dtype == np.asarray(x).dtype
 
 
-def test_torch_shares_the_memory() -> None:
-    """R43: JAX does not say that it is read-only in DLPack, so torch may have it."""
+@pytest.mark.parametrize("name", ["float32", "bfloat16"])
+def test_torch_gets_a_copy_of_what_jax_says_is_read_only(
+    name: str, request: pytest.FixtureRequest
+) -> None:
+    """R42, R43: torch would write to it; where JAX does not say, it may."""
     torch = requires("torch")
-    x = requires("jax.numpy").ones(3)
-    shared = dlx.convert(x, torch.Tensor, copy=False)
-    assert shared.data_ptr() == x.unsafe_buffer_pointer()
+    x = requires("jax.numpy").ones(3, name)
+    if name == "float32" and says_read_only(x):
+        fails_until(request, WRONG_NUMBERS)
+    made = dlx.convert(x, torch.Tensor)
+    assert (made.data_ptr() != x.unsafe_buffer_pointer()) == says_read_only(x)
 
 
 def test_a_borrowed_array_is_read_by_its_buffer() -> None:

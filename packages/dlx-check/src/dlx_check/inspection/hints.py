@@ -40,6 +40,11 @@ _IMMUTABLE = (
     "a consumer that writes, as torch may, changes them"
 )
 
+_IMMUTABLE_UNLESS_ASKED = (
+    "its arrays are immutable, and exported as READ_ONLY only to a consumer that "
+    "passes max_version: others may write to them"
+)
+
 KNOWN = (
     Known(
         "torch",
@@ -65,15 +70,10 @@ KNOWN = (
         lambda x: bool(x.is_conj()),
     ),
     Known("jaxlib", "0.10.2", "0.10.2", _IMMUTABLE),
+    Known("jaxlib", "0.12.0.1", "0.12.0.1", _IMMUTABLE_UNLESS_ASKED),
     Known("mlx.core", "0.32.4", "0.32.4", _IMMUTABLE),
     Known("tensorflow", "2.21.0", "2.21.0", _IMMUTABLE),
-    Known(
-        "pyarrow",
-        "26.0.1",
-        "26.0.1",
-        "its arrays are immutable, and exported as READ_ONLY only to a consumer that "
-        "passes max_version: others may write to them",
-    ),
+    Known("pyarrow", "26.0.1", "26.0.1", _IMMUTABLE_UNLESS_ASKED),
     Known(
         "tvm_ffi",
         "0.1.15",

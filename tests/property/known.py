@@ -1,0 +1,235 @@
+"""What differs from a library's word, with the reasons; nothing else may.
+
+Each row means every object that it names, by every way that it names. Where a library
+is wrong, the reason says so; where dlx is, it has the title of the issue that mends it.
+"""
+
+from __future__ import annotations
+
+from interop.cases import PLAIN, TORCH_FLOAT8
+
+from .listed import Known
+from .torch_objects import NARROW
+
+MENDED_BY = (
+    "mended by the issue: Never a wrong number, again: ask the object, not a name, a "
+    "version or a neighbour"
+)
+NO_NAME = "NumPy has no dtype for it"
+NO_PROMISE = "docs/classes.md: a table for NumPy's arrays exports no read-only ones"
+KERNEL = "docs/launcher.md: a kernel records no gradients"
+LAZY = "dlx refuses what torch exports with wrong numbers"
+UNSAID = f"the export of an immutable array does not say so; {MENDED_BY}"
+
+BY_TABLE = "mixin-table table published"
+BY_BUFFER = "from_dlpack again convert export mixin method mixin-protocol"
+CONVERTED = f"{BY_BUFFER} device"
+"""The ways of what dlx imports by any protocol, and those that may take the buffer."""
+LENT = "borrow launcher launcher-export"
+LENT_TOO = f"{LENT} launcher-address"
+IMPORTED = f"{CONVERTED} copy=False tree mixin-table {LENT}"
+ACCEPTED = f"{IMPORTED} numpy"
+"""The ways of what has `__dlpack__`, but for those that are handed its export."""
+
+PLAIN_JAX = (
+    f"{PLAIN} row-major 1-d 0-d size-1 strided transposed broadcast negative 32-d "
+    "row-tail last device-put from-numpy from-torch"
+)
+"""Arrays with elements of a dtype that Python's buffers have."""
+NO_TENSORS_OF_JAX = "!int2 !uint2 !int4 !uint4 !key !ref !deleted"
+
+NUMPY = (
+    Known(
+        "numpy",
+        "warn-on-write",
+        "buffer array-interface array-struct",
+        "flags: READ_ONLY | none",
+        "NumPy's own: only __dlpack__ says writable before the first write",
+    ),
+    Known(
+        "numpy",
+        "scalar",
+        "array-struct",
+        "flags: none | READ_ONLY",
+        "NumPy's own: the struct of a scalar says writable",
+    ),
+    Known(
+        "numpy",
+        "scalar",
+        "array-interface",
+        "flags: none | READ_ONLY",
+        "NumPy's own: the interface of a scalar says writable",
+        on="numpy<2.5",
+    ),
+    Known(
+        "numpy",
+        "broadcast read-only read-only-0-d read-only-empty memmap",
+        "table published",
+        "BufferError: the numpy.",
+        NO_PROMISE,
+    ),
+    Known(
+        "numpy",
+        "masked-nowhere",
+        f"{CONVERTED} copy=False tree {LENT_TOO} {BY_TABLE} publishing",
+        "BufferError: the NumPy array is masked",
+        "docs/design.md: masked arrays are refused, by their class",
+    ),
+)
+
+TORCH = (
+    Known(
+        "torch",
+        NARROW,
+        f"{ACCEPTED} capsule protocol inspect mixin-view",
+        "dtype: ",
+        f"torch exports its integers of 1 to 7 bits as 8 bits; {MENDED_BY}",
+    ),
+    Known("torch", "float4_e2m1fn_x2", "numpy", "BufferError: NumPy cannot", NO_NAME),
+    Known(
+        "torch",
+        "kind-neg-detached kind-inference-neg kind-subclass-neg "
+        "kind-conj-imag-detached",
+        f"{ACCEPTED} launcher-address",
+        "BufferError: the torch tensor is a lazily negated view",
+        LAZY,
+    ),
+    Known(
+        "torch",
+        "kind-zero",
+        f"{ACCEPTED} launcher-address",
+        "BufferError: the torch tensor has no memory",
+        LAZY,
+    ),
+    Known(
+        "torch",
+        "kind-zero",
+        "capsule protocol",
+        "BufferError: the tensor has 3 elements but its data pointer is NULL",
+        LAZY,
+    ),
+    Known(
+        "torch",
+        "kind-grad kind-grad-view kind-grad-by-its-base",
+        f"{LENT_TOO} mixin-view",
+        "given | BufferError: Can't export tensors that require gradient",
+        KERNEL,
+    ),
+    Known(
+        "torch",
+        "read-only-* !read-only-conj !read-only-grad",
+        "inspect",
+        "RuntimeError: ReadOnlyTensorWrapper only supports DLPack export",
+        MENDED_BY,
+    ),
+)
+
+JAX = (
+    Known(
+        "jax",
+        PLAIN_JAX,
+        f"{BY_BUFFER} tree {LENT} publishing",
+        "flags: unsaid | READ_ONLY",
+        f"dlx reads JAX's buffer, which has no flags; {MENDED_BY}",
+        on="jax>=0.12",
+    ),
+    Known(
+        "jax",
+        PLAIN_JAX,
+        BY_TABLE,
+        "flags: none | READ_ONLY",
+        f"dlx reads JAX's buffer, which has no flags; {MENDED_BY}",
+        on="jax>=0.12",
+    ),
+    Known(
+        "jax",
+        PLAIN_JAX,
+        "torch",
+        "writable memory of what is immutable",
+        f"dlx reads JAX's buffer, which has no flags; {MENDED_BY}",
+        on="jax>=0.12",
+    ),
+    Known(
+        "jax",
+        f"* {NO_TENSORS_OF_JAX}",
+        BY_TABLE,
+        "flags: none | READ_ONLY",
+        UNSAID,
+        on="jax<0.12",
+    ),
+    Known(
+        "jax",
+        f"{PLAIN_JAX} bfloat16 {TORCH_FLOAT8} column-major",
+        "torch",
+        "writable memory of what is immutable",
+        UNSAID,
+        on="jax<0.12",
+    ),
+    Known("jax", "float4_e2m1fn", "numpy", "BufferError: NumPy cannot", NO_NAME),
+)
+
+UNVERSIONED = tuple(
+    row
+    for library, tensors in (
+        ("mlx", "*"),
+        ("tensorflow", "* !float8* !float4* !qint* !quint* !variable !ragged !sparse"),
+    )
+    for row in (
+        Known(library, tensors, BY_TABLE, "flags: none | READ_ONLY", UNSAID),
+        Known(
+            library,
+            f"{tensors} !empty*",
+            "torch",
+            "writable memory of what is immutable",
+            UNSAID,
+        ),
+    )
+)
+
+OTHERS = (
+    Known(
+        "paddle",
+        "parameter grad",
+        f"{LENT_TOO} mixin-view",
+        "given | BufferError: Can't get __dlpack__ from Tensor that requires gradients",
+        KERNEL,
+    ),
+    Known(
+        "warp",
+        "bfloat16",
+        "array-interface",
+        "dtype: uint16",
+        "Warp's own: __array_interface__ calls bfloat16 uint16, as NumPy lacks it",
+    ),
+    Known(
+        "pandas",
+        "index range",
+        f"{CONVERTED} copy=False numpy borrow mixin-table",
+        "flags: none | READ_ONLY",
+        f"the array that pandas makes of an Index says writable; {MENDED_BY}",
+    ),
+    Known(
+        "pandas",
+        "index range",
+        "torch",
+        "writable memory of what is READ_ONLY",
+        f"the array that pandas makes of an Index says writable; {MENDED_BY}",
+    ),
+    Known("pandas", "values", "table published", "BufferError: the numpy.", NO_PROMISE),
+    Known(
+        "pandas",
+        "array-missing array-missing-of-arrow",
+        f"{CONVERTED} borrow mixin-table",
+        "dtype: float64",
+        f"pandas makes float64 of integers where some are missing; {MENDED_BY}",
+    ),
+    Known(
+        "astropy",
+        "masked masked-quantity",
+        f"{IMPORTED} launcher-address mixin-view table published publishing",
+        "given, although elements are masked",
+        f"astropy's own export has no mask; {MENDED_BY}",
+    ),
+)
+
+KNOWN = (*NUMPY, *TORCH, *JAX, *UNVERSIONED, *OTHERS)
