@@ -53,7 +53,10 @@ def _variables(environment: dict[str, str]) -> dict[str, str]:
     inherited = filter(None, [os.environ.get("PYTHONPATH")])
     paths = os.pathsep.join([str(Path(__file__).parents[1]), *inherited])
     own = {"PYTHONPATH": paths, "PYTHONMALLOC": "debug"}
-    return os.environ | own | environment
+    found = os.environ | own | environment
+    # It names the running test, and would make a process for each.
+    found.pop("PYTEST_CURRENT_TEST", None)
+    return found
 
 
 def run_python(code: str, **environment: str) -> tuple[int, str, str]:
@@ -67,13 +70,12 @@ def run_python(code: str, **environment: str) -> tuple[int, str, str]:
 
 @cache
 def _forks_after(
-    begin: str, environment: tuple[tuple[str, str], ...]
+    begin: str, variables: frozenset[tuple[str, str]]
 ) -> "subprocess.Popen[str]":
     """Start the process that forks after what programs have in common."""
     command = _command(dedent(begin) + FORKS.format(longest=LONGEST))
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    env = _variables(dict(environment))
-    process = subprocess.Popen(command, env=env, text=True, **pipes)
+    process = subprocess.Popen(command, env=dict(variables), text=True, **pipes)
     atexit.register(process.communicate)
     return process
 
@@ -86,7 +88,7 @@ def run_after(begin: str, code: str, **environment: str) -> tuple[int, str, str]
     """
     if sys.platform != "linux":
         return run_python(dedent(begin) + dedent(code), **environment)
-    process = _forks_after(begin, tuple(environment.items()))
+    process = _forks_after(begin, frozenset(_variables(environment).items()))
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(json.dumps(dedent(code)) + "\n")
