@@ -170,7 +170,7 @@ def reloads(names: Iterable[str]) -> list[str]:
 
 def reloaded(name: str) -> Any:
     """Import a module again: it has other classes than before, of the same names."""
-    return importlib.reload(sys.modules[name])
+    return importlib.reload(importlib.import_module(name))
 
 
 def played(game: str) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 from .libraries import FOUND, load
 from .planted import BUGS
 from .run import Run, parsed, spare
-from .worker import ran_alone
+from .worker import library, ran_alone
 
 SECONDS = 60
 """For each bug."""
@@ -64,13 +64,22 @@ FEW = {
 fewer of them, a program is sooner one that shows the bug."""
 
 
+def found_here() -> list[str]:
+    """Return the bugs that the installed libraries can show."""
+    return [
+        name
+        for name, bug in BUGS.items()
+        if FOUND.keys() >= {*library(bug.library).needs}
+    ]
+
+
 def main(bugs: list[str]) -> None:
     """Look for each bug."""
     # The libraries are imported once, before the processes part.
     load({"np", "ml_dtypes", *chain(*FEW.values())}, slow=False)
     spare()
     with get_context("fork").Pool(maxtasksperchild=1) as pool:
-        for found in pool.imap_unordered(hunt, bugs or BUGS, chunksize=1):
+        for found in pool.imap_unordered(hunt, bugs or found_here(), chunksize=1):
             print(json.dumps(found), flush=True)
 
 

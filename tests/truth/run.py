@@ -96,6 +96,8 @@ class Run:
             for name in wanted
             if all(need in self.modules for need in library(name).needs)
         ]
+        if not self.libraries:
+            raise SystemExit(f"none of these is installed: {', '.join(wanted)}")
         self.programs: Counter[str] = Counter()
         self.looks: Counter[str] = Counter()
         self.refused: Counter[str] = Counter()
