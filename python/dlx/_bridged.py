@@ -44,7 +44,7 @@ class _Arguments:
         function: Any,
         to: type,
         result: type | None,
-        detach: bool,
+        how: dict[str, bool],
         refuses_lists: bool,
     ) -> None:
         try:
@@ -57,8 +57,8 @@ class _Arguments:
         self.names = names  # of the positional parameters
         self.receivers = int(names[:1] in (["self"], ["cls"]))
         self.out = names.index("out") if "out" in names else maxsize
-        self.into = Kind(to, detach=detach)
-        self.result = None if result is None else Kind(result, detach=detach)
+        self.into = Kind(to, how)
+        self.result = None if result is None else Kind(result, how)
         self.seen = _core.Types()
 
     def finish(
@@ -181,7 +181,7 @@ class _Arguments:
                 base for base in cls.__mro__ if not _EXPORTS.isdisjoint(vars(base))
             )
             to = next(exporting, cls)
-            kind = Kind(to, self.into.detach)
+            kind = Kind(to, self.into.how)
             self.seen.add(cls, kind)
         return kind
 
@@ -261,11 +261,15 @@ for _each in (
 
 
 def bridged(
-    function: Any, to: type, result: type | None, detach: bool, refuses_lists: bool
+    function: Any,
+    to: type,
+    result: type | None,
+    how: dict[str, bool],
+    refuses_lists: bool,
 ) -> Any:
     """Bridge a callable, a class method or a static method."""
     if isinstance(function, (classmethod, staticmethod)):
-        inner = bridged(function.__func__, to, result, detach, refuses_lists)
+        inner = bridged(function.__func__, to, result, how, refuses_lists)
         return type(function)(inner)
     if not callable(function):
         raise TypeError(f"{function!r} cannot be bridged; expected a callable")
@@ -276,7 +280,7 @@ def bridged(
             f"{function!r} is a generator function, and what it yields is not "
             "converted; expected a function that returns its result"
         )
-    arguments = _Arguments(function, to, result, detach, refuses_lists)
+    arguments = _Arguments(function, to, result, how, refuses_lists)
     if not _is(inspect.iscoroutinefunction, function):
         call = _Bridged(
             function,
@@ -284,7 +288,7 @@ def bridged(
             arguments.seen,
             arguments.result,
             (arguments.receivers, arguments.out),
-            detach,
+            (how["detach"], how["share_readonly"]),
             arguments,
             {},
         )

@@ -515,6 +515,7 @@ def convert(
     copy: bool | None = None,
     dtype: _DTypeLike | None = None,
     detach: bool = False,
+    share_readonly: bool = False,
 ) -> Any:
     """Convert ``x`` to a tensor of another library, sharing the memory if possible."""
 
@@ -528,6 +529,7 @@ def convert(
     copy: bool | None = None,
     dtype: _DTypeLike | None = None,
     detach: bool = False,
+    share_readonly: bool = False,
 ) -> _T: ...
 @overload
 def convert(
@@ -539,6 +541,7 @@ def convert(
     copy: bool | None = None,
     dtype: _DTypeLike | None = None,
     detach: bool = False,
+    share_readonly: bool = False,
 ) -> NDArray[Any]: ...
 @overload
 def convert(
@@ -550,6 +553,7 @@ def convert(
     copy: bool | None = None,
     dtype: _DTypeLike | None = None,
     detach: bool = False,
+    share_readonly: bool = False,
 ) -> _Instance: ...
 @overload
 def empty(
@@ -729,4 +733,5 @@ def plain_convert(
     copy: bool | None = None,
     dtype: Any = None,
     detach: bool = False,
+    share_readonly: bool = False,
 ) -> Any: ...

@@ -318,25 +318,6 @@ def _of_package(cls: type) -> _Found | None:
     return None
 
 
-# Classes that their libraries call immutable although their exports do not say so;
-# MLX's buffers even claim to be writable.
-_IMMUTABLE = (
-    ("jax", "Array"),
-    ("mlx.core", "array"),
-    ("pandas", "Index"),
-    ("tensorflow", "Tensor"),
-)
-
-
-def immutable(x: object) -> str | None:
-    """Return the name of the immutable class of ``x``, if it has one."""
-    for module, name in _IMMUTABLE:
-        cls = getattr(sys.modules.get(module), name, None)
-        if isinstance(cls, type) and isinstance(x, cls):
-            return f"{module}.{name}"
-    return None
-
-
 _IMMUTABLE_TYPE = 1 << 8
 """`Py_TPFLAGS_IMMUTABLETYPE`: nobody can give the class another importer."""
 

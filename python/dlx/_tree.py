@@ -29,6 +29,7 @@ def convert_tree(
     device: Device | str | tuple[int | str, int] | None = None,
     copy: bool | None = None,
     detach: bool = False,
+    share_readonly: bool = False,
     strict: bool = False,
 ) -> Any:
     """Return ``tree`` with every tensor in it converted, as by `dlx.convert`.
@@ -57,12 +58,14 @@ def convert_tree(
 
     leaf: Callable[..., Any] = _core.convert
     more: tuple[Any, ...] = (to,)
-    if device is not None or copy is not None or detach is not False:
+    how = {"device": device, "copy": copy, "detach": detach}
+    how["share_readonly"] = share_readonly
+    if how != _AS_IT_IS:
         # Only without keywords has `convert` a fast entry.
-        leaf, more = _converting(to, device, copy, detach), ()
+        leaf, more = _converting(to, how), ()
     other = None
     if strict:
-        other = _unless_plain(_converting(to, device, copy, detach))
+        other = _unless_plain(_converting(to, how))
     way: Way = []
     try:
         return _core.map_tree(tree, leaf, more, other, _ODD, None, way)
@@ -72,11 +75,14 @@ def convert_tree(
         raise
 
 
-def _converting(to: Any, device: Any, copy: Any, detach: Any) -> Callable[[Any], Any]:
+_AS_IT_IS = {"device": None, "copy": None, "detach": False, "share_readonly": False}
+
+
+def _converting(to: Any, how: dict[str, Any]) -> Callable[[Any], Any]:
     """Return the conversion of a leaf."""
 
     def convert(leaf: Any) -> Any:
-        return _core.convert(leaf, to, device=device, copy=copy, detach=detach)
+        return _core.convert(leaf, to, **how)
 
     return convert
 

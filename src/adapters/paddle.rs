@@ -8,18 +8,16 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::cpython::lookup::is_subtype;
-use crate::cpython::modules::loaded_class;
+use crate::cpython::lookup::is_in_type;
 use crate::exchange::Table;
 
-/// Adds the guard to `table`, found on `class`, if it is Paddle's.
-pub(crate) fn guarded(table: Table, class: &Bound<'_, PyType>) -> PyResult<Table> {
-    let py = class.py();
-    let tensor = loaded_class(intern!(py, "paddle"), intern!(py, "Tensor"))?;
-    Ok(match tensor {
-        Some(tensor) if is_subtype(class.as_type_ptr(), &tensor) => table.guarded(refuse),
-        _ => table,
-    })
+/// Adds the guard to `table`, found on `class`, unless its tensors lack what the guard asks.
+pub(crate) fn guarded(table: Table, class: &Bound<'_, PyType>) -> Table {
+    let name = intern!(class.py(), "stop_gradient");
+    match is_in_type(class.as_type_ptr(), name) {
+        Some(false) => table,
+        _ => table.guarded(refuse),
+    }
 }
 
 /// Refuses a tensor that is not dense, or that records gradients if they matter.

@@ -17,43 +17,37 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
 use crate::abi::DLDataType;
-use crate::cpython::lookup::{is_static, is_subtype};
-use crate::cpython::modules::{loaded, loaded_class};
+use crate::cpython::lookup::{is_in_type, is_subtype, static_base};
 use crate::tensor::checked::Meta;
 use crate::tensor::snapshot::Snapshot;
 use guards::Guards;
-use questions::is_lazy;
+use questions::{has_tangent, is_byte, is_lazy, is_whole};
 pub(crate) use questions::is_lazy_on_cpu;
 pub(crate) use refusal::{explain, outside};
 use refusal::{nowhere, refused};
 
-static TENSOR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+/// `torch._C.TensorBase`, which torch's C code made, once a tensor was seen.
+static BASE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
-/// `torch.Tensor`, if torch is loaded.
+/// The base of all of torch's tensors, if `class` derives from it, whatever `sys.modules` says.
 #[inline(always)]
-fn tensor_class(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyType>>> {
-    match TENSOR.get(py) {
-        Some(tensor) => Ok(Some(tensor.bind(py))),
-        None => find_tensor_class(py),
-    }
+fn base<'py>(class: &Bound<'py, PyType>) -> PyResult<Option<&'py Bound<'py, PyType>>> {
+    let py = class.py();
+    let base = match BASE.get(py) {
+        Some(base) => Some(base.bind(py)),
+        None if is_in_type(class.as_type_ptr(), intern!(py, "is_neg")) == Some(false) => None,
+        None => find_base(class)?,
+    };
+    Ok(base.filter(|base| is_subtype(class.as_type_ptr(), base)))
 }
 
-/// Trusted for the life of the process, whatever `sys.modules` says later, if its base is a class that Python code
-/// cannot make.
 #[inline(never)]
-fn find_tensor_class(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyType>>> {
-    if let Some(tensor) = loaded_class(intern!(py, "torch"), intern!(py, "Tensor"))?
-        && let Ok(base) = tensor
-            .getattr(intern!(py, "__base__"))?
-            .cast_into::<PyType>()
-        && !base.is(py.get_type::<PyAny>())
-        && is_static(&base)
-        && tensor.hasattr(intern!(py, "is_neg"))?
-        && tensor.hasattr(intern!(py, "is_conj"))?
-    {
-        TENSOR.get_or_init(py, || tensor.unbind());
+fn find_base<'py>(class: &Bound<'py, PyType>) -> PyResult<Option<&'py Bound<'py, PyType>>> {
+    let py = class.py();
+    if let Some(base) = static_base(class, "torch._C", "TensorBase")? {
+        BASE.get_or_init(py, || base.unbind());
     }
-    Ok(TENSOR.get(py).map(|tensor| tensor.bind(py)))
+    Ok(BASE.get(py).map(|base| base.bind(py)))
 }
 
 /// Tells torch that the memory of `x`, if it is torch's, was written to, so that a graph which has saved it raises.
@@ -88,30 +82,37 @@ pub(crate) enum TorchClass {
 /// Whether `x` is a torch tensor; does not import torch.
 #[inline(always)]
 pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let tensor = tensor_class(x.py())?;
-    Ok(tensor.is_some_and(|tensor| is_subtype(x.get_type_ptr(), tensor)))
+    Ok(base(&x.get_type())?.is_some())
 }
 
 /// How to read tensors of the type of `x`, if it is torch's; does not import torch.
 #[inline(always)]
 pub(crate) fn kind(x: &Bound<'_, PyAny>) -> PyResult<Option<TorchClass>> {
-    match tensor_class(x.py())? {
-        Some(tensor) if is_subtype(x.get_type_ptr(), tensor) => of_tensor(x, tensor).map(Some),
-        _ => Ok(None),
+    let class = x.get_type();
+    match base(&class)? {
+        Some(base) => of_tensor(x, &class, base).map(Some),
+        None => Ok(None),
     }
 }
 
-fn of_tensor(x: &Bound<'_, PyAny>, tensor: &Bound<'_, PyType>) -> PyResult<TorchClass> {
-    // `__dlpack__` reads every tensor.
-    let Some(torch) = loaded(intern!(x.py(), "torch"))? else {
-        return Ok(TorchClass::Subclass);
+fn of_tensor(
+    x: &Bound<'_, PyAny>,
+    class: &Bound<'_, PyType>,
+    base: &Bound<'_, PyType>,
+) -> PyResult<TorchClass> {
+    let (py, name) = (x.py(), intern!(x.py(), "__base__"));
+    let above = class.getattr(name)?;
+    let tensor = match above.is(base) {
+        true => class.clone(),
+        // `torch.nn.Parameter` derives from `torch.Tensor`.
+        false if above.getattr(name)?.is(base) => above.cast_into()?,
+        false => return Ok(TorchClass::Subclass),
     };
-    let (py, class) = (x.py(), x.get_type());
-    let parameter = loaded_class(intern!(py, "torch.nn"), intern!(py, "Parameter"))?;
-    if class.is(tensor) || parameter.is_some_and(|parameter| class.is(&parameter)) {
-        return Ok(TorchClass::Plain(Guards::of(&torch, tensor, x)?));
-    }
-    Ok(TorchClass::Subclass)
+    let plain = py.import("dlx._torch")?.call_method1("plain", (class, &tensor))?;
+    Ok(match plain.is_none() {
+        true => TorchClass::Subclass,
+        false => TorchClass::Plain(Guards::of(&plain, &tensor, x)?),
+    })
 }
 
 /// Whether `address` is only the offset of a subclass's `tensor` without memory.
@@ -230,12 +231,21 @@ impl TorchClass {
     /// Refuses a tensor that torch's `__dlpack__` would export wrongly, or would refuse only after a query that may end
     /// the process: see [`is_lazy_on_cpu`].
     pub(crate) fn check_protocol(self, tensor: &Bound<'_, PyAny>) -> PyResult<()> {
-        let is_lazy = match self {
-            Self::Plain(guards) => guards.is_lazy(tensor)?,
-            Self::Subclass => is_lazy(tensor)?,
+        let (is_lazy, may_have_tangent) = match self {
+            Self::Plain(guards) => (guards.is_lazy(tensor)?, guards.may_have_tangent(tensor)),
+            Self::Subclass => (is_lazy(tensor)?, true),
         };
-        if is_lazy {
+        if is_lazy || (may_have_tangent && has_tangent(tensor)?) {
             Err(refused(tensor, true))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Refuses an export of fewer bits than torch says: see [`Guards`].
+    pub(crate) fn check_dtype(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
+        if is_byte(dtype) && !is_whole(tensor)? {
+            Err(refused(tensor, false))
         } else {
             Ok(())
         }

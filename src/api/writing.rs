@@ -10,7 +10,6 @@ use crate::adapters::torch;
 use crate::api::lent::lend_unordered;
 use crate::copy::request::Request;
 use crate::exchange::slot::inner_of;
-use crate::import::cache::{self, Way};
 use crate::import::ladder::from_dlpack;
 use crate::stream::usage::Release;
 use crate::tensor::managed::MAYBE_READ_ONLY;
@@ -38,9 +37,13 @@ pub(crate) fn writable(x: &Bound<'_, PyAny>, snapshot: Snapshot, name: &str) -> 
 
 /// The reason why the tensor of `x` must not be written; `None` if it may.
 pub(crate) fn refusal(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Option<String>> {
+    let copy =
+        "dlx.from_dlpack(x, copy=True) makes a writable copy, which alone then holds the result";
     if snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY) {
-        let why = "is read-only; pass a writable tensor";
-        return Ok(Some(why.to_owned()));
+        return Ok(Some(match adapters::immutable(&inner_of(x)?)? {
+            Some(class) => format!("is a {class}, which is immutable; {copy}"),
+            None => "is read-only; pass a writable tensor".to_owned(),
+        }));
     }
     if snapshot.has(DLPACK_FLAG_BITMASK_IS_COPIED) && Tensor::of(&inner_of(x)?).is_none() {
         let why = "is exported as a copy, so what is written would be lost; pass the memory that it is made of";
@@ -54,11 +57,6 @@ pub(crate) fn refusal(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Opt
         )));
     }
     let x = &inner_of(x)?;
-    let copy =
-        "dlx.from_dlpack(x, copy=True) makes a writable copy, which alone then holds the result";
-    if let Some(class) = immutable(x)? {
-        return Ok(Some(format!("is a {class}, which is immutable; {copy}")));
-    }
     if !snapshot.has(MAYBE_READ_ONLY) || is_said(x, snapshot)? {
         return Ok(None);
     }
@@ -66,15 +64,6 @@ pub(crate) fn refusal(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Opt
     Ok(Some(format!(
         "may be read-only: nothing that {name} exports says that it is writable; {copy}"
     )))
-}
-
-/// The name of the class of `x`, if its library calls it immutable although its exports do not say so.
-fn immutable(x: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
-    if let Some(Way::Tensor | Way::Numpy | Way::Table(_, Some(_))) = cache::remembered(x) {
-        return Ok(None);
-    }
-    let provided = x.py().import("dlx._provided")?;
-    provided.call_method1("immutable", (x,))?.extract()
 }
 
 /// Whether another protocol of `x` exposes the same memory as writable.

@@ -224,7 +224,11 @@ pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<
     match way_in(&mut None, x)? {
         Way::Table(table, kind) => from_borrow(x, table, kind.as_ref()),
         Way::Numpy => Ok((numpy::dl_tensor(x)?, None)),
-        Way::Tensor => Ok((*ordered(x, stream)?.dl_tensor(), None)),
+        Way::Tensor => {
+            let snapshot = ordered(x, stream)?;
+            checked::whole(snapshot.meta().flags)?;
+            Ok((*snapshot.dl_tensor(), None))
+        }
         Way::Mixin | Way::Protocol(_) | Way::Undecided | Way::Jax => Err(lends_nothing(x)),
     }
 }

@@ -22,13 +22,16 @@ pub(crate) struct Options {
     pub(crate) copy: Option<bool>,
     /// What the elements are cast to, if the target's library does that when it imports them.
     pub(crate) dtype: Option<DLDataType>,
+    /// Whether a library that would let read-only memory be written gets it all the same.
+    pub(crate) share_readonly: bool,
 }
 
 impl Options {
-    pub(super) const NOTHING: Options = Options {
+    pub(crate) const NOTHING: Options = Options {
         device: None,
         copy: None,
         dtype: None,
+        share_readonly: false,
     };
 
     pub(super) fn is_nothing(&self) -> bool {

@@ -107,6 +107,23 @@ pub(crate) fn is_subtype(class: *mut ffi::PyTypeObject, base: &Bound<'_, PyType>
     unsafe { ffi::PyType_IsSubtype(class, base.as_type_ptr()) != 0 }
 }
 
+/// The class of this full name that a library's C code made, if `class` is it or derives from it. Whatever `sys.modules`
+/// says: Python code can make no such class.
+#[cold]
+pub(crate) fn static_base<'py>(
+    class: &Bound<'py, PyType>,
+    module: &str,
+    name: &str,
+) -> PyResult<Option<Bound<'py, PyType>>> {
+    for base in class.mro() {
+        let base = base.cast_into::<PyType>()?;
+        if is_static(&base) && base.name()? == name && base.module()? == module {
+            return Ok(Some(base));
+        }
+    }
+    Ok(None)
+}
+
 /// Whether Python code cannot set attributes on `class`, so no table can appear on it later.
 pub(crate) fn is_immutable(class: &Bound<'_, PyType>) -> bool {
     // SAFETY: a live type; this only reads its flags.

@@ -100,7 +100,8 @@ fn is_static_exporter(class: &Bound<'_, PyType>) -> bool {
 /// than the export.
 #[cold]
 fn names_no_other(class: &Bound<'_, PyType>) -> PyResult<Option<Whose>> {
-    let name = intern!(class.py(), "__dlpack_c_exchange_api__");
+    let py = class.py();
+    let name = intern!(py, "__dlpack_c_exchange_api__");
     if tensorflow::is_eager_class(class)? {
         return Ok(Some(Whose::TensorFlow));
     }
@@ -111,7 +112,7 @@ fn names_no_other(class: &Bound<'_, PyType>) -> PyResult<Option<Whose>> {
         return Ok(None);
     }
     let is_checked =
-        !tensorflow::is_foreign(class.py(), class.as_type_ptr()) || !pyarrow::is_foreign(class)?;
+        !tensorflow::is_foreign(py, class.as_type_ptr()) || !pyarrow::is_foreign(py, class.as_type_ptr());
     Ok(Some(if is_checked {
         Whose::Unknown
     } else {
@@ -152,7 +153,7 @@ fn find(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Way> {
     let provided = |table: &Table| Slot::of_table(table.address).is_some();
     let table = Table::of_type(class)?.filter(|table| !provided(table));
     Ok(match (table, kind) {
-        (Some(table), None) => Way::Table(paddle::guarded(table, class)?, None),
+        (Some(table), None) => Way::Table(paddle::guarded(table, class), None),
         (Some(table), kind) => Way::Table(table, kind),
         (None, Some(kind)) => Way::Protocol(Whose::Torch(kind)),
         (None, None) if numpy::is_native(x)? => Way::Numpy,

@@ -200,6 +200,26 @@ impl<'a> Checked<'a> {
     }
 }
 
+/// Refuses a view of padded elements: without the flag it would be read as packed. That memory is read-only does not
+/// matter, since a view is lent to a call, whose signature says what it writes.
+#[inline(always)]
+pub(crate) fn whole(flags: u64) -> Result<(), Error> {
+    if flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED == 0 {
+        Ok(())
+    } else {
+        Err(padded())
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn padded() -> Error {
+    Error::refused(
+        "the elements are padded to whole bytes, which a DLTensor has no flag for; export the tensor by \
+         managed_tensor_from_py_object_no_sync or __dlpack__",
+    )
+}
+
 #[cold]
 #[inline(never)]
 fn no_data(size: i64) -> Error {

@@ -10,7 +10,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
 use super::keys::{Found, Layout};
-use super::questions::{Getter, Predicate, ask};
+use super::questions::{Getter, Predicate, ask, has_tangent, is_byte, is_whole};
 use super::refusal::{nowhere, refused};
 use crate::abi::{DLDataType, kDLBool, kDLComplex, kDLInt, kDLUInt};
 use crate::tensor::checked::Meta;
@@ -62,8 +62,8 @@ impl Guards {
         address: *mut c_void,
     ) -> PyResult<()> {
         match self.found(tensor) {
-            Found::Plain if self.storage(tensor).0 != 0 => Ok(()),
-            found => self.ask(tensor, dtype, address, matches!(found, Found::Unknown)),
+            Found::Plain if self.storage(tensor).0 != 0 && self.is_whole(tensor, dtype)? => Ok(()),
+            found => self.ask(tensor, dtype, address, found),
         }
     }
 
@@ -74,19 +74,33 @@ impl Guards {
         tensor: &Bound<'_, PyAny>,
         dtype: DLDataType,
         address: *mut c_void,
-        values: bool,
+        found: Found,
     ) -> PyResult<()> {
         if !address.is_null() && self.storage(tensor).0 == 0 {
             return Err(nowhere(tensor));
         }
         let floating = !matches!(dtype.code, kDLInt | kDLUInt | kDLBool);
-        if floating && self.records(tensor)? {
+        let may_differ = !matches!(found, Found::Plain | Found::MayRecord(false));
+        if floating && (self.records(tensor)? || (may_differ && has_tangent(tensor)?)) {
             return Err(refused(tensor, true));
         }
-        if values {
-            self.ask_values(tensor, dtype)
-        } else {
-            Ok(())
+        if !self.is_whole(tensor, dtype)? {
+            return Err(refused(tensor, false));
+        }
+        match found {
+            Found::Unknown => self.ask_values(tensor, dtype),
+            Found::Plain | Found::MayRecord(_) => Ok(()),
+        }
+    }
+
+    /// Whether elements that are exported as integers of 8 bits have as many: torch exports its narrower ones likewise.
+    #[inline(always)]
+    fn is_whole(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<bool> {
+        match self.layout {
+            _ if !is_byte(dtype) => Ok(true),
+            // SAFETY: as in `found`.
+            Some(layout) => Ok(unsafe { layout.number(tensor) } <= 1),
+            None => is_whole(tensor),
         }
     }
 
@@ -169,9 +183,12 @@ impl Guards {
         tensor: &Bound<'_, PyAny>,
         dtype: DLDataType,
     ) -> PyResult<()> {
+        if !self.is_whole(tensor, dtype)? {
+            return Err(refused(tensor, false));
+        }
         match self.found(tensor) {
             Found::Unknown => self.ask_values(tensor, dtype),
-            _ => Ok(()),
+            Found::Plain | Found::MayRecord(_) => Ok(()),
         }
     }
 
@@ -180,6 +197,11 @@ impl Guards {
         let py = tensor.py();
         Ok(ask(self.is_neg, tensor, intern!(py, "is_neg"))?
             || ask(self.is_conj, tensor, intern!(py, "is_conj"))?)
+    }
+
+    /// Whether `tensor` may have a tangent.
+    pub(super) fn may_have_tangent(&self, tensor: &Bound<'_, PyAny>) -> bool {
+        !matches!(self.found(tensor), Found::Plain | Found::MayRecord(false))
     }
 
     /// The slow path of [`Self::check_values`], which asks torch.

@@ -9,7 +9,9 @@
 //! samples      = tensors of many kinds, plain ones in CPU memory and others, with what torch says of each
 //! tensor_impl  = the only word of the Python objects that is `_cdata` in every sample
 //! keys         = the only word of the TensorImpls that is the key set in every sample
+//! number       = the only half word of the TensorImpls that is the number of the dtype in every sample
 //! autograd     = the only word before `keys` that is NULL exactly in samples without autograd state
+//! tangents     = the first of the only two words of the autograd states that are NULL but where a tangent was set
 //! storage      = the only word before `keys` that points to the StorageImpl in every plain sample
 //! base, nbytes = the only words of the StorageImpls that are start and size of the memory in every plain sample
 //! plain        = the key sets of the plain samples, two (the second of inference mode), which no other sample has
@@ -33,8 +35,11 @@ pub(super) struct Layout {
     tensor_impl: usize,
     /// In the `TensorImpl`: the dispatch key set.
     keys: usize,
-    /// In the `TensorImpl`: the pointer to the autograd state, or NULL.
+    /// In the `TensorImpl`: the `ScalarType`.
+    number: usize,
+    /// In the `TensorImpl`: the pointer to the autograd state, or NULL. In that: the tangents of forward mode.
     autograd: usize,
+    tangents: usize,
     /// In the `TensorImpl`: the pointer to the `StorageImpl`. In that: start and size of the memory.
     storage: usize,
     base: usize,
@@ -52,11 +57,23 @@ type Records = unsafe extern "C" fn(*const u8) -> bool;
 pub(super) enum Found {
     /// Its memory holds its elements, and it records no gradients.
     Plain,
-    /// Its memory holds its elements; torch must be asked whether it records gradients.
-    MayRecord,
+    /// Its memory holds its elements; torch must be asked whether it records gradients, and, if the flag is set, whether
+    /// it has a tangent.
+    MayRecord(bool),
     /// torch must be asked.
     Unknown,
 }
+
+/// A sample as `dlx._torch` makes it.
+type Made<'py> = (
+    Bound<'py, PyAny>,
+    u64,
+    u16,
+    Option<bool>,
+    bool,
+    bool,
+    Option<(u64, u64, u64)>,
+);
 
 const WORD: usize = size_of::<usize>();
 /// Where the search for the `TensorImpl` starts in a Python object: behind its head.
@@ -70,8 +87,10 @@ struct Sample {
     address: u64,
     words: [u64; WORDS],
     keys: u64,
+    number: u16,
     has_state: Option<bool>,
     records: bool,
+    has_tangent: bool,
     /// For a plain tensor, the address of the `StorageImpl`, and start and size of the memory.
     storage: Option<(u64, u64, u64)>,
     storage_words: [u64; WORDS],
@@ -91,7 +110,7 @@ impl Layout {
         let mut samples = Vec::new();
         for sample in made.try_iter()? {
             let sample = sample?;
-            let (tensor, keys, has_state, records, storage): (Bound<'_, PyAny>, _, _, _, _) =
+            let (tensor, keys, number, has_state, records, has_tangent, storage): Made<'_> =
                 sample.extract()?;
             let address = tensor.getattr(intern!(py, "_cdata"))?.extract()?;
             if !tensor.get_type().is(class) {
@@ -102,8 +121,10 @@ impl Layout {
                 address,
                 words: words_at(&memory, address)?,
                 keys,
+                number,
                 has_state,
                 records,
+                has_tangent,
                 storage,
                 storage_words: match storage {
                     Some((address, ..)) => words_at(&memory, address)?,
@@ -146,9 +167,19 @@ impl Layout {
         let nbytes = only(
             (0..WORDS).filter(|&at| plain().all(|(of, (_, _, is))| of.storage_words[at] == is)),
         );
-        let (Some(autograd), Some(storage), Some(base), Some(nbytes)) =
-            (autograd, storage, base, nbytes)
+        let number = only((0..WORDS * 4).filter(|&at| all(&|of| half(&of.words, at) == of.number)));
+        let (Some(autograd), Some(number), Some(storage), Some(base), Some(nbytes)) =
+            (autograd, number, storage, base, nbytes)
         else {
+            return Ok(None);
+        };
+        let mut states = Vec::new();
+        for sample in samples.iter().filter(|sample| sample.words[autograd] != 0) {
+            states.push((sample.has_tangent, words_at(&memory, sample.words[autograd])?));
+        }
+        let shows = |at: usize| states.iter().all(|(has, words)| *has == (words[at] != 0));
+        let tangents = only((0..WORDS - 1).filter(|&at| shows(at) && shows(at + 1)));
+        let (Some(tangents), true) = (tangents, states.iter().any(|(has, _)| *has)) else {
             return Ok(None);
         };
         let mut sets: Vec<u64> = plain().map(|(sample, _)| sample.keys).collect();
@@ -166,7 +197,9 @@ impl Layout {
         Ok((!samples.iter().any(lies)).then_some(Self {
             tensor_impl,
             keys: keys * WORD,
+            number: number * 2,
             autograd: autograd * WORD,
+            tangents: tangents * WORD,
             storage: storage * WORD,
             base: base * WORD,
             nbytes: nbytes * WORD,
@@ -201,9 +234,28 @@ impl Layout {
         let autograd = unsafe { word(tensor_impl, self.autograd) };
         match (self.plain.contains(&keys), autograd) {
             (true, 0) => Found::Plain,
-            (true, _) => Found::MayRecord,
+            (true, state) => {
+                // SAFETY: not NULL, so it points to the tensor's autograd state, which has this word (S13).
+                let tangents = unsafe { word(pointer(state), self.tangents) };
+                Found::MayRecord(tangents != 0)
+            }
             (false, _) => Found::Unknown,
         }
+    }
+
+    /// The number that torch gives the dtype of `tensor`.
+    ///
+    /// # Safety
+    ///
+    /// `tensor` has the layout of the type that [`Self::find`] examined.
+    #[inline(always)]
+    pub(super) unsafe fn number(self, tensor: &Bound<'_, PyAny>) -> u16 {
+        // SAFETY: the caller's promise.
+        let tensor_impl = unsafe { self.tensor_impl(tensor) };
+        // SAFETY: the tensor keeps its `TensorImpl` alive, and every `TensorImpl` has this half word (S13).
+        let place = unsafe { tensor_impl.add(self.number) };
+        // SAFETY: as above; its place is a multiple of its size.
+        unsafe { place.cast::<u16>().read() }
     }
 
     /// Whether `tensor` records gradients; `None` if Python has to be asked.
@@ -263,6 +315,12 @@ fn records() -> Option<Records> {
 #[cfg(not(unix))]
 fn records() -> Option<Records> {
     None
+}
+
+/// The half word at a place of words.
+fn half(words: &[u64; WORDS], at: usize) -> u16 {
+    let bytes = words[at / 4].to_ne_bytes();
+    bytes.as_chunks().0[at % 4..].first().map_or(0, |&half| u16::from_ne_bytes(half))
 }
 
 /// The first words at `address`.

@@ -37,14 +37,20 @@ pub(super) fn foreign(spec: &Bound<'_, PyAny>) -> PyResult<Option<DLDevice>> {
     }
     if is("jax", "Device")? {
         let platform: String = spec.getattr("platform")?.extract()?;
+        let client = spec.getattr("client")?;
         if platform == "cpu" {
-            return Ok(Some(CPU));
+            let count: usize = client.call_method0("device_count")?.extract()?;
+            return match count {
+                1 => Ok(Some(CPU)),
+                _ => Err(PyValueError::new_err(format!(
+                    "{} is one of {count} devices that JAX makes of the CPU, which DLPack has once; pass device='cpu', \
+                     and call jax.device_put(result, device)",
+                    spec.repr()?
+                ))),
+            };
         }
         let index = spec.getattr("local_hardware_id")?.extract()?;
-        let version: String = spec
-            .getattr("client")?
-            .getattr("platform_version")?
-            .extract()?;
+        let version: String = client.getattr("platform_version")?.extract()?;
         return match platform.as_str() {
             "gpu" | "cuda" | "rocm" if version.to_lowercase().contains("rocm") => {
                 checked(kDLROCM.0, index).map(Some)
