@@ -19,6 +19,11 @@ GATE := build/gate
 GATE_PYTHON ?= $(shell PYTHONPATH=tests $(PYTHON) -m support.interpreters python3.13)
 ON_GATE = $(MAKE) VENV=$(GATE) PYTHON=$(GATE_PYTHON)
 
+# Tests that more libraries than those of `make test` have a part in.
+WITH_LIBRARIES := $(addprefix tests/,types tensor import adapters exchange classes lend convert) \
+	$(patsubst %,tests/house/test_%.py,examples interop readme) packages/dlx-*/tests/test_*.py \
+	$(patsubst %,tests/process/test_%.py,cycles depth foreign_calls_failing lifetime races threads)
+
 # What `make nightly` runs, in this order.
 NIGHTLY := wheels ports macos loom asan fuzz-rust faults pins stacks
 
@@ -252,9 +257,10 @@ ci-long:
 	$(ON_GATE) $(GATE)/built $(GATE)/interop
 	$(MAKE) --jobs=2 JOBS=0 ci-gate ci-beside ci-oldest fuzz-rust
 
-# What is about libraries. One process of pytest-xdist gives the library's tests the order that `make test` has.
+# What is about libraries; `make test` has run the rest. One process of pytest-xdist gives the order that it has there.
 ci-gate:
-	$(ON_GATE) JOBS=1 test-library
+	cargo build --quiet --locked --package driver_sim
+	$(GATE)/bin/python -m pytest --numprocesses=1 --dist=loadfile $(WITH_LIBRARIES)
 	$(ON_GATE) test-conformance test-truth interop property engines oneapi
 
 # The oldest Python: dlx's own tests ran there in `make test`, these are about NumPy, torch and tvm-ffi.

@@ -96,7 +96,7 @@ impl OfTwo for Fast {
         to: &Bound<'py, PyAny>,
         _: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        convert(x, to, None, None)
+        as_asked(x, to, &Options::NOTHING)
     }
 }
 

@@ -107,6 +107,14 @@ pub(crate) fn is_subtype(class: *mut ffi::PyTypeObject, base: &Bound<'_, PyType>
     unsafe { ffi::PyType_IsSubtype(class, base.as_type_ptr()) != 0 }
 }
 
+/// Whether no base of `class` but `object` has a struct of its own: it is none of a library's C code.
+#[inline(always)]
+pub(crate) fn is_python(class: *mut ffi::PyTypeObject) -> bool {
+    // SAFETY: a live type; the slot is a type that is only compared.
+    let base = unsafe { ffi::PyType_GetSlot(class, ffi::Py_tp_base) };
+    base.cast() == &raw mut ffi::PyBaseObject_Type
+}
+
 /// The class of this full name that a library's C code made, if `class` is it or derives from it. Whatever `sys.modules`
 /// says: Python code can make no such class.
 #[cold]

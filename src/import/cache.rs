@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::adapters::{buffer, jax, numpy, paddle, pyarrow, tensorflow, torch};
-use crate::cpython::lookup::{is_in_type, is_static, looks_up_by_type};
+use crate::cpython::lookup::{is_in_type, is_python, is_static, looks_up_by_type};
 use crate::cpython::type_map::TypeMap;
 use crate::exchange::Table;
 use crate::exchange::slot::{Slot, is_mixin};
@@ -75,9 +75,9 @@ fn is_undecided(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let class = x.get_type();
     Ok(!is_mixin(&class)
         && Tensor::of(x).is_none()
-        && !torch::is_tensor(x)?
         && Table::is_absent(&class)
-        && !numpy::is_subclass_of_ndarray(&class)?
+        && (is_python(class.as_type_ptr())
+            || (!torch::is_tensor(x)? && !numpy::is_subclass_of_ndarray(&class)?))
         && !is_static_exporter(&class)
         && !is_own_class(x, &class)?)
 }

@@ -8,6 +8,7 @@ mod order;
 mod question;
 
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyException, PyTypeError};
+use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyTuple, PyType};
@@ -218,6 +219,12 @@ impl Whose {
     }
 }
 
+/// Whether the type of `x` is of another class than `type`, as those are that nanobind makes, JAX's and MLX's.
+#[inline(always)]
+fn has_metaclass(x: &Bound<'_, PyAny>) -> bool {
+    x.get_type().get_type_ptr() != &raw mut ffi::PyType_Type
+}
+
 /// The export of `x`, read-only if it cannot say so but its library calls its arrays immutable, or it is Arrow's (S12).
 ///
 /// TensorFlow's tensors are not asked: their `__getattr__` makes two exceptions for a name that they lack, which takes
@@ -225,7 +232,9 @@ impl Whose {
 #[inline(always)]
 fn protected(x: &Bound<'_, PyAny>, is_tensorflow: bool, snapshot: Snapshot) -> PyResult<Snapshot> {
     if snapshot.has(MAYBE_READ_ONLY)
-        && (is_tensorflow || adapters::immutable(x)?.is_some() || arrow::is_array(x)?)
+        && (is_tensorflow
+            || (has_metaclass(x) && adapters::immutable(x)?.is_some())
+            || arrow::is_array(x)?)
     {
         Ok(snapshot.readonly()?)
     } else {

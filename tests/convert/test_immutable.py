@@ -61,7 +61,8 @@ def test_what_is_immutable_comes_in_as_read_only(make: Make) -> None:
         dlx.from_dlpack(Holder(x)),
         dlx.from_dlpack(dlx.from_dlpack(x).__dlpack__(max_version=(1, 3))),
     ):
-        assert tensor.readonly and "maybe" not in repr(tensor)
+        assert tensor.readonly
+        assert "maybe" not in repr(tensor)
     with dlx.borrow(x) as (view, _):
         assert view.readonly
 
@@ -118,7 +119,7 @@ def test_without_a_copy_the_error_names_the_keyword_that_shares(make: Make) -> N
     """R40: and its advice helps."""
     torch = requires("torch")
     x = make()
-    with pytest.raises(dlx.CopyRefused, match="share_readonly=True.* or copy=True"):
+    with pytest.raises(dlx.CopyRefused, match=r"share_readonly=True.* or copy=True"):
         dlx.convert(x, torch, copy=False)
 
 
@@ -131,7 +132,7 @@ def test_it_is_no_out(make: Make) -> None:
         lambda: dlx.launcher(print, writes=0)(Holder(x)),
         lambda: dlx.bridge(np.ndarray)(lambda out: None)(out=Holder(x)),
     ):
-        with pytest.raises(BufferError, match="immutable|read-only"):
+        with pytest.raises(BufferError, match=r"immutable|read-only"):
             call()
 
 
@@ -142,7 +143,7 @@ def test_a_copy_is_logged(caplog: pytest.LogCaptureFixture) -> None:
         dlx.convert(of_numpy(), torch)
         dlx.convert(np.ones(3), torch)
     [record] = caplog.records
-    assert record.name == "dlx" and record.levelno == logging.DEBUG
+    assert (record.name, record.levelno) == ("dlx", logging.DEBUG)
     assert record.getMessage() == (
         "24 bytes of numpy.ndarray are copied: torch.Tensor would ignore that the "
         "tensor is read-only"

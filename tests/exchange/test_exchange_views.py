@@ -1,4 +1,4 @@
-"""Views without flags: `dltensor_from_py_object_no_sync` of the tables that dlx provides."""
+"""Views, which have no flags, of the tables that dlx provides."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import dlx
 import numpy as np
 import pytest
 from support.dlpack_abi import DLTensor, table_of
-from support.dlx_producers import ByMethod, Stored
+from support.dlx_producers import Stored
 from support.fake_producers import Producer
 
 

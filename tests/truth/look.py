@@ -36,6 +36,7 @@ ACCEPTED: tuple[tuple[type[BaseException], str], ...] = (
     (TypeError, "cannot be made from a tensor: (it has no exchange|its library makes)"),
     # Scalars that are asked for their buffer.
     (TypeError, "can only exported as a buffer without format"),
+    (ValueError, "devices that JAX makes of the CPU"),
     (ValueError, "^cannot include dtype .* in a buffer$"),
     (ValueError, "^Cannot export buffer from null Arrow Scalar$"),
     # JAX for 4-bit integers and inside a transform, and Paddle for a cleared tensor.

@@ -62,7 +62,9 @@ impl Guards {
         address: *mut c_void,
     ) -> PyResult<()> {
         match self.found(tensor) {
-            Found::Plain if self.storage(tensor).0 != 0 && self.is_whole(tensor, dtype)? => Ok(()),
+            Found::Plain if self.storage(tensor).0 != 0 && !self.may_be_narrow(tensor, dtype) => {
+                Ok(())
+            }
             found => self.ask(tensor, dtype, address, found),
         }
     }
@@ -80,28 +82,24 @@ impl Guards {
             return Err(nowhere(tensor));
         }
         let floating = !matches!(dtype.code, kDLInt | kDLUInt | kDLBool);
-        let may_differ = !matches!(found, Found::Plain | Found::MayRecord(false));
-        if floating && (self.records(tensor)? || (may_differ && has_tangent(tensor)?)) {
+        if floating
+            && (self.records(tensor)? || (self.may_have_tangent(tensor) && has_tangent(tensor)?))
+        {
             return Err(refused(tensor, true));
-        }
-        if !self.is_whole(tensor, dtype)? {
-            return Err(refused(tensor, false));
         }
         match found {
             Found::Unknown => self.ask_values(tensor, dtype),
-            Found::Plain | Found::MayRecord(_) => Ok(()),
+            _ if self.may_be_narrow(tensor, dtype) => self.ask_values(tensor, dtype),
+            Found::Plain | Found::MayRecord => Ok(()),
         }
     }
 
-    /// Whether elements that are exported as integers of 8 bits have as many: torch exports its narrower ones likewise.
+    /// Whether elements that are exported as integers of 8 bits may have fewer: torch exports its narrower ones likewise.
     #[inline(always)]
-    fn is_whole(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<bool> {
-        match self.layout {
-            _ if !is_byte(dtype) => Ok(true),
-            // SAFETY: as in `found`.
-            Some(layout) => Ok(unsafe { layout.number(tensor) } <= 1),
-            None => is_whole(tensor),
-        }
+    fn may_be_narrow(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> bool {
+        // SAFETY: as in `found`.
+        let number = |layout: Layout| unsafe { layout.number(tensor) };
+        is_byte(dtype) && self.layout.is_none_or(|layout| number(layout) > 1)
     }
 
     /// Whether `tensor` records gradients.
@@ -183,12 +181,9 @@ impl Guards {
         tensor: &Bound<'_, PyAny>,
         dtype: DLDataType,
     ) -> PyResult<()> {
-        if !self.is_whole(tensor, dtype)? {
-            return Err(refused(tensor, false));
-        }
         match self.found(tensor) {
-            Found::Unknown => self.ask_values(tensor, dtype),
-            Found::Plain | Found::MayRecord(_) => Ok(()),
+            Found::Plain | Found::MayRecord if !self.may_be_narrow(tensor, dtype) => Ok(()),
+            _ => self.ask_values(tensor, dtype),
         }
     }
 
@@ -200,8 +195,11 @@ impl Guards {
     }
 
     /// Whether `tensor` may have a tangent.
+    #[inline(always)]
     pub(super) fn may_have_tangent(&self, tensor: &Bound<'_, PyAny>) -> bool {
-        !matches!(self.found(tensor), Found::Plain | Found::MayRecord(false))
+        // SAFETY: as in `found`.
+        let may = |layout: Layout| unsafe { layout.may_have_tangent(tensor) };
+        self.layout.is_none_or(may)
     }
 
     /// The slow path of [`Self::check_values`], which asks torch.
@@ -211,6 +209,7 @@ impl Guards {
         if ask(self.is_neg, tensor, intern!(py, "is_neg"))?
             || (dtype.code == kDLComplex && ask(self.is_conj, tensor, intern!(py, "is_conj"))?)
             || tensor.getattr(intern!(py, "is_quantized"))?.is_truthy()?
+            || (is_byte(dtype) && !is_whole(tensor)?)
         {
             return Err(refused(tensor, false));
         }

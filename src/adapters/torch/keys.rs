@@ -57,9 +57,8 @@ type Records = unsafe extern "C" fn(*const u8) -> bool;
 pub(super) enum Found {
     /// Its memory holds its elements, and it records no gradients.
     Plain,
-    /// Its memory holds its elements; torch must be asked whether it records gradients, and, if the flag is set, whether
-    /// it has a tangent.
-    MayRecord(bool),
+    /// Its memory holds its elements; torch must be asked whether it records gradients.
+    MayRecord,
     /// torch must be asked.
     Unknown,
 }
@@ -234,13 +233,24 @@ impl Layout {
         let autograd = unsafe { word(tensor_impl, self.autograd) };
         match (self.plain.contains(&keys), autograd) {
             (true, 0) => Found::Plain,
-            (true, state) => {
-                // SAFETY: not NULL, so it points to the tensor's autograd state, which has this word (S13).
-                let tangents = unsafe { word(pointer(state), self.tangents) };
-                Found::MayRecord(tangents != 0)
-            }
+            (true, _) => Found::MayRecord,
             (false, _) => Found::Unknown,
         }
+    }
+
+    /// Whether `tensor` may have a tangent of forward mode.
+    ///
+    /// # Safety
+    ///
+    /// `tensor` has the layout of the type that [`Self::find`] examined.
+    #[inline(always)]
+    pub(super) unsafe fn may_have_tangent(self, tensor: &Bound<'_, PyAny>) -> bool {
+        // SAFETY: the caller's promise.
+        let tensor_impl = unsafe { self.tensor_impl(tensor) };
+        // SAFETY: as in `read`.
+        let autograd = pointer(unsafe { word(tensor_impl, self.autograd) });
+        // SAFETY: not NULL, so it points to the tensor's autograd state, which has this word (S13).
+        !autograd.is_null() && unsafe { word(autograd, self.tangents) } != 0
     }
 
     /// The number that torch gives the dtype of `tensor`.

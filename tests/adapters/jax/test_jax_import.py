@@ -42,7 +42,8 @@ def test_the_buffer_says_what_the_capsule_says(
     jnp = requires("jax.numpy")
     x = jnp.ones(shape, name)
     tensor = dlx.from_dlpack(x)
-    assert tensor.readonly and repr(tensor).count("readonly") == 1
+    assert tensor.readonly
+    assert "maybe" not in repr(tensor)
     if says_read_only(x):
         capsule = dlx.from_dlpack(x.__dlpack__(max_version=(1, 3)))
         assert described(tensor) == described(capsule)

@@ -15,7 +15,7 @@ ADVICE = r"masked elements, .*pass x\.filled\(value\)"
 
 
 def named(mask: Any) -> Any:
-    """Return an array of a class of one's own, as NumPy's guide to subclasses has it."""
+    """Return an array of a class of one's own, as NumPy's guide has it."""
     array: Any = np.arange(3.0).view(type("Own", (np.ndarray,), {}))
     array.mask = mask
     return array
@@ -83,7 +83,9 @@ def test_the_masks_of_astropy_are_seen() -> None:
 
 
 GAMES = {
-    "reloaded": "importlib.reload(np.ma.core); x = np.ma.core.array([1, 9], mask=[0, 1])",
+    "reloaded": """if True:
+        importlib.reload(np.ma.core)
+        x = np.ma.core.array([1, 9], mask=[0, 1])""",
     "removed": "x = np.ma.array([1, 9], mask=[0, 1]); del sys.modules['numpy.ma']",
     "replaced": "x = np.ma.array([1, 9], mask=[0, 1]); sys.modules['numpy'] = sys",
     "removed with NumPy": """if True:
