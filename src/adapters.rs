@@ -16,6 +16,7 @@ pub(crate) mod paddle;
 pub(crate) mod pyarrow;
 pub(crate) mod tensorflow;
 pub(crate) mod torch;
+mod versions;
 
 use pyo3::prelude::*;
 
@@ -23,6 +24,8 @@ use crate::copy::request::Request;
 use crate::stream;
 use crate::stream::usage::Release;
 use crate::tensor::snapshot::Snapshot;
+
+pub(crate) use versions::Counter;
 
 type Reader = fn(&Bound<'_, PyAny>) -> PyResult<Option<Snapshot>>;
 
@@ -54,6 +57,21 @@ pub(crate) fn snapshot(
     }
     match arrow::stream::snapshot(x, request)? {
         None => array_method::snapshot(x),
+        found => Ok(found),
+    }
+}
+
+/// The count by which the library that exported the memory of a snapshot sees that it was written to, if it counts.
+///
+/// # Errors
+///
+/// `BufferError` if it counts, and dlx has not found where.
+pub(crate) fn counter(py: Python<'_>, snapshot: &Snapshot) -> PyResult<Option<Counter>> {
+    let Some(maker) = snapshot.maker() else {
+        return Ok(None);
+    };
+    match torch::counter(py, snapshot, maker)? {
+        None => paddle::counter(py, snapshot, maker),
         found => Ok(found),
     }
 }

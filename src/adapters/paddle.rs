@@ -8,15 +8,43 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::cpython::lookup::is_subtype;
+use super::versions::{Counter, Places};
+use crate::cpython::lookup::{is_subtype, lacks};
 use crate::cpython::modules::loaded_class;
 use crate::exchange::Table;
+use crate::tensor::managed::Maker;
+use crate::tensor::snapshot::Snapshot;
+
+/// `paddle.Tensor`, if Paddle is loaded.
+fn tensor_class(py: Python<'_>) -> PyResult<Option<Bound<'_, PyType>>> {
+    loaded_class(intern!(py, "paddle"), intern!(py, "Tensor"))
+}
+
+/// Tells Paddle that the memory of `x`, if it is a Paddle tensor, was written to.
+pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
+    let bump = intern!(x.py(), "_bump_inplace_version");
+    if lacks(&x.get_type(), &[bump]) {
+        return Ok(());
+    }
+    x.call_method0(bump).map(drop)
+}
+
+/// The count by which Paddle sees that the memory of a snapshot was written to, if it made its managed tensor.
+pub(super) fn counter(
+    py: Python<'_>,
+    snapshot: &Snapshot,
+    maker: Maker,
+) -> PyResult<Option<Counter>> {
+    static PLACES: Places = Places::new();
+    match tensor_class(py)? {
+        Some(class) => PLACES.counter(&class, "paddle", snapshot, maker),
+        None => Ok(None),
+    }
+}
 
 /// Adds the guard to `table`, found on `class`, if it is Paddle's.
 pub(crate) fn guarded(table: Table, class: &Bound<'_, PyType>) -> PyResult<Table> {
-    let py = class.py();
-    let tensor = loaded_class(intern!(py, "paddle"), intern!(py, "Tensor"))?;
-    Ok(match tensor {
+    Ok(match tensor_class(class.py())? {
         Some(tensor) if is_subtype(class.as_type_ptr(), &tensor) => table.guarded(refuse),
         _ => table,
     })

@@ -16,10 +16,12 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
+use super::versions::{Counter, Places};
 use crate::abi::DLDataType;
 use crate::cpython::lookup::{is_static, is_subtype};
 use crate::cpython::modules::{loaded, loaded_class};
 use crate::tensor::checked::Meta;
+use crate::tensor::managed::Maker;
 use crate::tensor::snapshot::Snapshot;
 use guards::Guards;
 use questions::is_lazy;
@@ -72,6 +74,19 @@ pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
     match increment {
         Some(increment) => increment.bind(py).call1((x,)).map(drop),
         None => Ok(()),
+    }
+}
+
+/// The count by which torch sees that the memory of a snapshot was written to, if it made its managed tensor.
+pub(super) fn counter(
+    py: Python<'_>,
+    snapshot: &Snapshot,
+    maker: Maker,
+) -> PyResult<Option<Counter>> {
+    static PLACES: Places = Places::new();
+    match tensor_class(py)? {
+        Some(class) => PLACES.counter(class, "torch", snapshot, maker),
+        None => Ok(None),
     }
 }
 

@@ -6,7 +6,7 @@ use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
 
 use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
-use crate::adapters::torch;
+use crate::adapters::{Counter, numpy, paddle, torch};
 use crate::api::lent::lend_unordered;
 use crate::copy::request::Request;
 use crate::exchange::slot::inner_of;
@@ -97,12 +97,28 @@ fn is_said(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<bool> {
     }
 }
 
-/// Notes that ``x``, or the object that it exports, was written to: torch then knows that what a graph has saved of it is
-/// gone.
+/// Notes that ``x``, or the object that it exports, was written to: its library then knows that what a graph has saved of
+/// it is gone.
 #[pyfunction]
 #[pyo3(signature = (x, /))]
 pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
-    torch::increment_version(&inner_of(x)?)
+    told(x)?;
+    if numpy::is_ndarray(x) || torch::is_tensor(x)? {
+        return Ok(());
+    }
+    let counter = adapters::counter(x.py(), &lend_unordered(x)?)?;
+    counter.iter().for_each(Counter::increment);
+    Ok(())
+}
+
+/// Tells the library of `x`, or of the object that it exports, that it was written to, if it counts that.
+pub(crate) fn told(x: &Bound<'_, PyAny>) -> PyResult<()> {
+    let x = &inner_of(x)?;
+    if torch::is_tensor(x)? {
+        torch::increment_version(x)
+    } else {
+        paddle::increment_version(x)
+    }
 }
 
 /// Return ``x`` for writing: itself, or a `Tensor` over its memory if only that can tell that it is writable.
@@ -112,6 +128,8 @@ pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
 #[pyo3(signature = (x, /))]
 pub(crate) fn written<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let lent = lend_unordered(x)?;
+    // Refused where its library would not learn of it.
+    adapters::counter(x.py(), &lent)?;
     if !lent.has(MAYBE_READ_ONLY) {
         writable(x, lent, "out")?;
         return Ok(x.clone());
