@@ -82,6 +82,8 @@ mod _core {
     use crate::types::device::Device;
     #[pymodule_export]
     use crate::types::dtype::DType;
+    #[pymodule_export]
+    use crate::types::error::type_name_of;
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]

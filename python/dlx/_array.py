@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from math import nan
 
+from ._core import type_name
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -17,7 +19,7 @@ def refusal(x: Any, dtype: Any, made: Any) -> str | None:
 
     None if it does not: pandas makes NaN, and so floats, of what is missing.
     """
-    name = f"{type(x).__module__}.{type(x).__qualname__}"
+    name = type_name(type(x))
     if not _is_same(dtype, made):
         return (
             f"{name} has the dtype {dtype}, and the array that it makes of itself has "

@@ -66,6 +66,7 @@ __all__ = [
     "register",
     "stream",
     "trace_with",
+    "type_name",
     "unpublish",
     "written",
 ]
@@ -720,6 +721,9 @@ def trace_with(
     hook: Callable[[str, int, object, int, int, int], object] | None,
     ends: list[tuple[int, int, int]],
 ) -> None: ...
+def type_name(cls: type, /) -> str:
+    """The name of ``cls``, with its module if it has one."""
+
 def plain_convert(
     x: Any,
     to: Any,
