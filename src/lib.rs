@@ -69,6 +69,8 @@ mod _core {
     #[pymodule_export]
     use crate::convert::bridge::{Kind, Types, bridged_type, placed};
     #[pymodule_export]
+    use crate::convert::function::only_exports;
+    #[pymodule_export]
     use crate::convert::importer::Kept;
     #[pymodule_export]
     use crate::convert::namespace::array_type;

@@ -60,6 +60,7 @@ __all__ = [
     "launched_type",
     "map_tree",
     "mixin",
+    "only_exports",
     "placed",
     "plain_convert",
     "publish",
@@ -658,6 +659,9 @@ class Kind:
     def known(self) -> Types: ...
     def likes(self, x: object) -> bool:
         """Whether the class of ``x`` has a ``__dlx_like__`` of its own."""
+
+def only_exports(x: object, /) -> bool:
+    """Whether ``x`` is a tensor of torch that can be exported, and nothing else."""
 
 def bridged_type() -> type[Any]: ...
 def launched_type() -> type[Any]: ...

@@ -33,7 +33,8 @@ class Outs:
 
     def take(self, into: Kind, x: Any) -> Any:
         """Convert a tensor without copying it."""
-        own = x if isinstance(x, into.to) else _core.written(x)
+        is_own = isinstance(x, into.to) and not _core.only_exports(x)
+        own = x if is_own else _core.written(x)
         try:
             new = into.leaf(own, copy=False)
         except _core.CopyRefused as refused:

@@ -61,12 +61,42 @@ def is_offset(tensor: Any, address: int) -> bool:
         return bool(address == offset)
 
 
-def is_lazy(tensor: Any) -> bool:
-    """Whether a tensor is a lazily conjugated or negated view."""
+def is_lazy(tensor: Any, on_cpu: bool = False) -> bool:
+    """Whether a tensor is a lazily conjugated or negated view, if need be on the CPU."""
     torch_c: Any = sys.modules["torch._C"]
     base = torch_c.TensorBase  # whatever the class says
     with torch_c.DisableTorchFunctionSubclass():
-        return bool(base.is_neg(tensor) or base.is_conj(tensor))
+        lazy = base.is_neg(tensor) or base.is_conj(tensor)
+        return bool(lazy and (not on_cpu or base.is_cpu.__get__(tensor)))
+
+
+def only_exports(tensor: Any) -> bool:
+    """Whether a tensor can be exported, and nothing else, as torch's read-only ones."""
+    base: Any = sys.modules["torch"].Tensor
+    if type(tensor).__dlpack__ is base.__dlpack__:
+        return False
+    try:
+        tensor.detach()
+    except RuntimeError:
+        return True
+    return False
+
+
+# What a class has by which one gets from its instances, which have no elements of
+# their own, to a tensor: the method, and what is said of them.
+_WRAPPERS = (
+    (
+        "to_local",
+        "is distributed; pass tensor.to_local(), or tensor.full_tensor() for all of it",
+    ),
+    ("wait", "is still being communicated; pass tensor.wait()"),
+    (
+        "get_data",
+        "is masked; pass tensor.to_tensor(value), or tensor.get_data() with the masked "
+        "elements",
+    ),
+    ("materialize", "has no elements yet; call tensor.materialize(shape) first"),
+)
 
 
 def refusal(tensor: Any, grad: bool) -> str | None:
@@ -75,6 +105,7 @@ def refusal(tensor: Any, grad: bool) -> str | None:
     ``grad`` tells whether ``requires_grad`` counts.
     """
     torch: Any = sys.modules["torch"]
+    is_wrapper = only_exports(tensor)
     with torch._C.DisableTorchFunctionSubclass():
         if lost := _nowhere(torch, tensor):
             return f"the torch tensor {lost}"
@@ -82,13 +113,18 @@ def refusal(tensor: Any, grad: bool) -> str | None:
     if not calls:
         return None
     advice = f"pass tensor{''.join(calls)}"
-    if calls == [".detach()"]:
+    if is_wrapper:
+        advice += ", of the tensor that it wraps"
+    elif calls == [".detach()"]:
         advice += ", or detach=True to dlx.convert"
     return f"the torch tensor {', and '.join(found)}; {advice}"
 
 
 def _nowhere(torch: Any, tensor: Any) -> str | None:
-    """Explain why no call can turn this tensor into one with elements."""
+    """Explain what lacks elements of its own, or cannot be turned into what has."""
+    for name, why in _WRAPPERS:
+        if hasattr(type(tensor), name) and not hasattr(torch.Tensor, name):
+            return why
     fake = sys.modules.get("torch._subclasses.fake_tensor")
     if fake is not None and isinstance(tensor, fake.FakeTensor):
         return (

@@ -107,6 +107,31 @@ pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(tensor.is_some_and(|tensor| is_subtype(x.get_type_ptr(), tensor)))
 }
 
+/// Whether `x` is a torch tensor that can be exported, and nothing else (torch's `ReadOnlyTensorWrapper`).
+#[inline(always)]
+pub(crate) fn only_exports(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    match tensor_class(x.py())? {
+        Some(tensor)
+            if !x.get_type().is(tensor) && is_subtype(x.get_type_ptr(), tensor) =>
+        {
+            refuses_all_else(x, tensor)
+        }
+        _ => Ok(false),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn refuses_all_else(x: &Bound<'_, PyAny>, tensor: &Bound<'_, PyType>) -> PyResult<bool> {
+    let name = intern!(x.py(), "__dlpack__");
+    // Most classes have torch's own.
+    if x.get_type().getattr(name)?.is(&tensor.getattr(name)?) {
+        return Ok(false);
+    }
+    let module = x.py().import("dlx._torch")?;
+    module.call_method1("only_exports", (x,))?.extract()
+}
+
 /// How to read tensors of the type of `x`, if it is torch's; does not import torch.
 #[inline(always)]
 pub(crate) fn kind(x: &Bound<'_, PyAny>) -> PyResult<Option<TorchClass>> {

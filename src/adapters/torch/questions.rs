@@ -5,7 +5,6 @@ use std::mem::transmute;
 use std::ptr::null_mut;
 
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString};
 
@@ -38,16 +37,18 @@ pub(super) fn ask(
 
 /// Whether `tensor` is lazily conjugated or negated, bypassing what its class overrides.
 pub(super) fn is_lazy(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    ask_whether(tensor, false)
+}
+
+fn ask_whether(tensor: &Bound<'_, PyAny>, on_cpu: bool) -> PyResult<bool> {
     let module = tensor.py().import("dlx._torch")?;
-    (module.call_method1("is_lazy", (tensor,))?).extract()
+    (module.call_method1("is_lazy", (tensor, on_cpu))?).extract()
 }
 
 /// Whether `tensor` is a lazy torch view on the CPU. To say whether such a view is pinned, torch resolves a copy of it,
 /// which ends the process if the memory has been released.
 pub(crate) fn is_lazy_on_cpu(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(is_tensor(tensor)?
-        && is_lazy(tensor)?
-        && (tensor.getattr(intern!(tensor.py(), "is_cpu"))?).is_truthy()?)
+    Ok(is_tensor(tensor)? && ask_whether(tensor, true)?)
 }
 
 impl Predicate {
