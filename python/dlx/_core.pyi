@@ -630,7 +630,7 @@ def unpublish(cls: type, /) -> None:
 # The parts of `bridge`.
 
 def increment_version(x: object, /) -> None:
-    """Tell torch, if ``x`` is or exports a tensor of it, that it was written to."""
+    """Tell torch or Paddle that ``x``, if it has their memory, was written to."""
 
 def written(x: object, /) -> Any:
     """Return ``x`` for writing, or a writable `Tensor` over its memory."""

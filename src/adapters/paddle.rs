@@ -20,12 +20,14 @@ fn tensor_class(py: Python<'_>) -> PyResult<Option<Bound<'_, PyType>>> {
     loaded_class(intern!(py, "paddle"), intern!(py, "Tensor"))
 }
 
-/// Tells Paddle that the memory of `x`, if it is a Paddle tensor, was written to.
+/// Whether `x` counts what is written to it, as a Paddle tensor does.
+pub(crate) fn counts(x: &Bound<'_, PyAny>) -> bool {
+    !lacks(&x.get_type(), &[intern!(x.py(), "_bump_inplace_version")])
+}
+
+/// Tells `x`, which counts that, that its memory was written to.
 pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
     let bump = intern!(x.py(), "_bump_inplace_version");
-    if lacks(&x.get_type(), &[bump]) {
-        return Ok(());
-    }
     x.call_method0(bump).map(drop)
 }
 

@@ -8,7 +8,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::adapters::{self, Counter};
+use crate::adapters::Counter;
 use crate::api::accepted::Accepted;
 use crate::api::lent::{Lent, lend};
 use crate::api::writing;
@@ -92,7 +92,7 @@ impl Loan {
         let (mut snapshot, library) = lend(x, self.stream.as_ref(), wanted)?;
         if let Some(name) = written {
             snapshot = writing::writable(x, snapshot, name)?;
-            self.counters.extend(adapters::counter(x.py(), &snapshot)?);
+            self.counters.extend(writing::counter(x, &snapshot)?);
         }
         if let Some((accepted, index)) = accepted {
             accepted.check(index, &snapshot, written.is_some())?;

@@ -102,8 +102,7 @@ fn is_said(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<bool> {
 #[pyfunction]
 #[pyo3(signature = (x, /))]
 pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
-    told(x)?;
-    if numpy::is_ndarray(x) || torch::is_tensor(x)? {
+    if told(x)? || numpy::is_ndarray(x) {
         return Ok(());
     }
     let counter = adapters::counter(x.py(), &lend_unordered(x)?)?;
@@ -111,14 +110,33 @@ pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
     Ok(())
 }
 
-/// Tells the library of `x`, or of the object that it exports, that it was written to, if it counts that.
-pub(crate) fn told(x: &Bound<'_, PyAny>) -> PyResult<()> {
+/// Tells the library of `x`, or of the object that it exports, that it was written to; returns whether it counts that.
+pub(crate) fn told(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let x = &inner_of(x)?;
     if torch::is_tensor(x)? {
-        torch::increment_version(x)
+        torch::increment_version(x)?;
+    } else if paddle::counts(x) {
+        paddle::increment_version(x)?;
     } else {
-        paddle::increment_version(x)
+        return Ok(false);
     }
+    Ok(true)
+}
+
+/// The count of the library that exported the memory of `x`, if `x` is none of its own, which is [`told`].
+///
+/// # Errors
+///
+/// `BufferError` if that library would not learn of it.
+pub(crate) fn counter(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Option<Counter>> {
+    if snapshot.maker().is_none() {
+        return Ok(None);
+    }
+    let x = &inner_of(x)?;
+    if torch::is_tensor(x)? || paddle::counts(x) {
+        return Ok(None);
+    }
+    adapters::counter(x.py(), snapshot)
 }
 
 /// Return ``x`` for writing: itself, or a `Tensor` over its memory if only that can tell that it is writable.
@@ -129,7 +147,7 @@ pub(crate) fn told(x: &Bound<'_, PyAny>) -> PyResult<()> {
 pub(crate) fn written<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let lent = lend_unordered(x)?;
     // Refused where its library would not learn of it.
-    adapters::counter(x.py(), &lent)?;
+    counter(x, &lent)?;
     if !lent.has(MAYBE_READ_ONLY) {
         writable(x, lent, "out")?;
         return Ok(x.clone());

@@ -174,7 +174,6 @@ KNOWN: dict[str, Row] = {
     "torch_traced": Row("a trace takes it for a constant"),
     "torch_dual": Row("gradients were lost", of_torch(has_tangent)),
     "tree_that_grows": Row("an item of a container was left"),
-    "torch_share_memory": Row("once share_memory_"),
     "class_without_module": Row(
         "^raised AttributeError: __module__",
         lambda fault: fault.text.startswith("dlx.inspect"),

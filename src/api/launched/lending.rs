@@ -190,7 +190,7 @@ impl Launched {
         let mut ended = call.loan.end(py);
         for (index, parameter) in call.lent {
             if has_run && self.is_written(parameter) {
-                ended = ended.and(writing::told(&call.arguments.values[index]));
+                ended = ended.and(writing::told(&call.arguments.values[index]).map(drop));
             }
         }
         ended

@@ -58,7 +58,8 @@ KNOWN = (
         "2.15.0",
         "2.15.0",
         "exports hold the tensor, not its storage: x.data = y or x.set_() frees the "
-        "memory under them, so export x.detach()",
+        "memory under them, so export x.detach(); x.share_memory_() frees it, too, so "
+        "call that first",
     ),
     Known(
         "torch",
