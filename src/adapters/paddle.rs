@@ -59,6 +59,8 @@ fn refuse(tensor: &Bound<'_, PyAny>, gradients_matter: bool) -> PyResult<()> {
         // Other tensors that are not dense (selected rows of an embedding's gradient) have no method to make them so.
         let call = if tensor.call_method0(intern!(py, "is_sparse"))?.is_truthy()? {
             "pass tensor.to_dense()"
+        } else if tensor.call_method0(intern!(py, "is_dist"))?.is_truthy()? {
+            "it is distributed: pass tensor._local_value(), or paddle.distributed.unshard_dtensor(tensor) for all of it"
         } else {
             "pass a dense tensor"
         };

@@ -149,3 +149,44 @@ def test_paddle_learns_what_was_written() -> None:
     """docs/launcher.md, `writes`: its backward pass refuses what was overwritten."""
     needs("paddle")
     subprocess.run([sys.executable, "-c", WRITTEN], check=True)
+
+
+DISTRIBUTED = """
+import warnings
+warnings.simplefilter("ignore")
+import paddle, dlx, numpy as np
+import paddle.distributed as dist
+
+class Holder(dlx.ExchangeMixin, exchange="data"):
+    def __init__(self, data):
+        self.data = data
+
+mesh = dist.ProcessMesh([0], dim_names=["x"])
+x = dist.shard_tensor(paddle.to_tensor([1.0, 2.0]), mesh, [dist.Replicate()])
+x.stop_gradient = True
+assert x.is_dist()
+for call in (
+    dlx.from_dlpack,
+    lambda x: dlx.from_dlpack(x, copy=True),
+    lambda x: dlx.convert(x, np.ndarray),
+    lambda x: dlx.convert_tree([x], np.ndarray),
+    lambda x: dlx.borrow(x).__enter__(),
+    lambda x: dlx.launcher(lambda a: 0, give="tensor")(x),
+    lambda x: dlx.bridge(np.ndarray)(lambda a: a)(x),
+    lambda x: dlx.from_dlpack(Holder(x)),
+):
+    try:
+        call(x)
+    except BufferError as error:
+        assert "tensor._local_value()" in str(error), error
+    else:
+        raise SystemExit(f"{call} is not refused")
+assert dlx.convert(x._local_value(), np.ndarray).tolist() == [1, 2]
+assert dlx.convert(dist.unshard_dtensor(x), np.ndarray).tolist() == [1, 2]
+"""
+
+
+def test_a_distributed_tensor_is_refused_with_the_calls_that_help() -> None:
+    """R60: one for the part of this process, one for all of it."""
+    needs("paddle")
+    subprocess.run([sys.executable, "-c", DISTRIBUTED], check=True)
