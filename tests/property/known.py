@@ -115,13 +115,6 @@ TORCH = (
         "given | BufferError: Can't export tensors that require gradient",
         KERNEL,
     ),
-    Known(
-        "torch",
-        "read-only-* !read-only-conj !read-only-grad",
-        "inspect",
-        "RuntimeError: ReadOnlyTensorWrapper only supports DLPack export",
-        MENDED_BY,
-    ),
 )
 
 JAX = (
@@ -216,13 +209,6 @@ OTHERS = (
         f"the array that pandas makes of an Index says writable; {MENDED_BY}",
     ),
     Known("pandas", "values", "table published", "BufferError: the numpy.", NO_PROMISE),
-    Known(
-        "pandas",
-        "array-missing array-missing-of-arrow",
-        f"{CONVERTED} borrow mixin-table",
-        "dtype: float64",
-        f"pandas makes float64 of integers where some are missing; {MENDED_BY}",
-    ),
     Known(
         "astropy",
         "masked masked-quantity",

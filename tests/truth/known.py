@@ -91,12 +91,6 @@ def is_index(fault: Fault) -> bool:
     return type(innermost(fault.x)).__name__.endswith("Index")
 
 
-def misses_values(fault: Fault) -> bool:
-    """Whether a nullable array of pandas has missing values."""
-    x = innermost(fault.x)
-    return package_of(x) == "pandas" and not hasattr(x, "__arrow_c_stream__")
-
-
 def is_masked_elsewhere(fault: Fault) -> bool:
     """Whether an array is masked by another class than NumPy's own."""
     x = innermost(fault.x)
@@ -126,21 +120,12 @@ WRITTEN = "changes what must not be written"
 GIVEN = "that must not be written was given for writing"
 ENDS = "it ends the process"
 MADE = "^made .* of what has no numbers"
-UNHEARD = "autograd did not learn"
 
 KNOWN: dict[str, Row] = {
     "jax_to_torch_writable": Row(WRITTEN, immutable("jax.Array", "jax", "jaxlib")),
     "mlx_to_torch_writable": Row(WRITTEN, immutable("mx.array", "mlx")),
     "tensorflow_to_torch_writable": Row(WRITTEN, immutable("tf.Tensor", "tensorflow")),
     "pandas_index_writable": Row(f"{WRITTEN}|{GIVEN}", is_index),
-    "paddle_version": Row(UNHEARD, of_library("paddle")),
-    "torch_version_of_dlx": Row(
-        UNHEARD,
-        lambda fault: (
-            "dlx.from_dlpack(x)" in fault.text or fault.x is not innermost(fault.x)
-        ),
-    ),
-    "pandas_missing_value": Row(MADE, misses_values),
     "masked_array": Row(MADE, is_masked_elsewhere),
     "unknown_flags": Row(MADE, stands_for_flagged),
     "table_replaced": Row("the table that its class has was not asked"),
@@ -173,22 +158,6 @@ KNOWN: dict[str, Row] = {
     "torch_mode_refuses": Row(MADE, lambda fault: is_refused_by_a_mode()),
     "torch_traced": Row("a trace takes it for a constant"),
     "torch_dual": Row("gradients were lost", of_torch(has_tangent)),
-    "tree_that_grows": Row("an item of a container was left"),
-    "class_without_module": Row(
-        "^raised AttributeError: __module__",
-        lambda fault: fault.text.startswith("dlx.inspect"),
-    ),
-    "pandas_stream_error": Row(
-        "^raised (Arrow[A-Z]|.*(Duplicate column names|Sparse pandas data))",
-        of_library("pandas"),
-    ),
-    "torch_masked_by_mixin": Row(
-        "^raised TypeError: Multiple dispatch failed for .*is_pinned", of_torch()
-    ),
-    "torch_wrapper_help": Row("refused without the call that helps"),
-    "torch_uninitialized": Row("^raised ValueError: .*uninitialized parameter"),
-    "torch_read_only_handed_on": Row("a wrapper that cannot compute was handed on"),
-    "torch_read_only_error": Row("^raised RuntimeError: ReadOnlyTensorWrapper only"),
 }
 """Each is called as its program in ``corpus``."""
 
