@@ -60,10 +60,14 @@ def cast(made: Any, dtype: DType, copy: bool | None) -> Any:
     try:
         result = _by_library(made, dtype)
     except (AttributeError, RuntimeError, TypeError, ValueError) as error:
-        raise BufferError(f"{type_name(type(made))} cannot be cast to {dtype}") from error
+        raise BufferError(
+            f"{type_name(type(made))} cannot be cast to {dtype}"
+        ) from error
     if (after := _dtype(result)) != dtype:
         hint = ""
         if isinstance(made, getattr(sys.modules.get("jax"), "Array", ())):
             hint = ", as it does unless jax_enable_x64 is set"
-        raise BufferError(f"{type_name(type(made))} was cast to {after}, not to {dtype}{hint}")
+        raise BufferError(
+            f"{type_name(type(made))} was cast to {after}, not to {dtype}{hint}"
+        )
     return result

@@ -62,7 +62,7 @@ def is_offset(tensor: Any, address: int) -> bool:
 
 
 def is_lazy(tensor: Any, on_cpu: bool = False) -> bool:
-    """Whether a tensor is a lazily conjugated or negated view, if need be on the CPU."""
+    """Whether a tensor is a lazily conjugated or negated view; if asked, on the CPU."""
     torch_c: Any = sys.modules["torch._C"]
     base = torch_c.TensorBase  # whatever the class says
     with torch_c.DisableTorchFunctionSubclass():

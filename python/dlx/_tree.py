@@ -242,9 +242,9 @@ def _rebuilt(
 ) -> Any:
     """Rebuild ``tree``; ``changed`` maps the id of an old item to the new one.
 
-    ``parts`` is what `_parts` returned; None only for what contains itself. Makes an empty instance of the same class (a tuple or frozenset with its items),
-    stores the items through the builtin base, then copies attributes, slots and
-    dataclass fields.
+    ``parts`` is what `_parts` returned; None only for what contains itself. Makes an
+    empty instance of the same class (a tuple or frozenset with its items), stores the
+    items through the builtin base, then copies attributes, slots and dataclass fields.
     """
     # What it holds in place of itself would have to be the result.
     if contains_itself:
@@ -259,7 +259,10 @@ def _rebuilt(
 
     if type(parts) is _nodes.Node:
         return parts.build([now(child) for child in parts])
-    old, names = [*_items(tree)], [name for name in _fields(tree) if hasattr(tree, name)]
+    old, names = (
+        [*_items(tree)],
+        [name for name in _fields(tree) if hasattr(tree, name)],
+    )
     # Of other fields, `parts` has what they were.
     if len(old) + len(names) != len(parts) or not all(
         item is part for (_, item), part in zip(old, parts, strict=False)

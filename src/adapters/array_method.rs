@@ -57,10 +57,10 @@ fn check(x: &Bound<'_, PyAny>, array: &Bound<'_, PyAny>) -> PyResult<()> {
         return Ok(());
     }
     let module = py.import(intern!(py, "dlx._array"))?;
-    match module.call_method1(intern!(py, "refusal"), (x, dtype, made))?.extract()? {
-        Some(why) => Err(PyBufferError::new_err::<String>(why)),
-        None => Ok(()),
-    }
+    let why: Option<String> = module
+        .call_method1(intern!(py, "refusal"), (x, dtype, made))?
+        .extract()?;
+    why.map_or(Ok(()), |why| Err(PyBufferError::new_err(why)))
 }
 
 /// Whether the memory is the array's own: one without a base may also be somebody's whom it does not name.

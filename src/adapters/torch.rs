@@ -111,9 +111,7 @@ pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 #[inline(always)]
 pub(crate) fn only_exports(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     match tensor_class(x.py())? {
-        Some(tensor)
-            if !x.get_type().is(tensor) && is_subtype(x.get_type_ptr(), tensor) =>
-        {
+        Some(tensor) if !x.get_type().is(tensor) && is_subtype(x.get_type_ptr(), tensor) => {
             refuses_all_else(x, tensor)
         }
         _ => Ok(false),

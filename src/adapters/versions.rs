@@ -21,7 +21,8 @@ use crate::tensor::snapshot::Snapshot;
 /// The count of the tensor that a snapshot, which is kept, came from.
 pub(crate) struct Counter {
     count: NonNull<u32>,
-    _of: Snapshot,
+    #[expect(dead_code, reason = "held for the count")]
+    of: Snapshot,
 }
 
 // SAFETY: the count is accessed atomically, and lives as long as the snapshot.
@@ -83,8 +84,8 @@ impl Places {
         };
         // SAFETY: the snapshot keeps the managed tensor, a struct of the type in which this way was found.
         let count = unsafe { way.follow(maker.context) };
-        let _of = snapshot.clone();
-        Ok(count.map(|count| Counter { count, _of }))
+        let of = snapshot.clone();
+        Ok(count.map(|count| Counter { count, of }))
     }
 }
 
@@ -102,6 +103,7 @@ struct Way {
 
 /// A managed tensor, and its count.
 struct Sample {
+    #[expect(dead_code, reason = "held for its maker")]
     of: Snapshot,
     maker: Maker,
     count: u32,

@@ -243,7 +243,7 @@ impl<'py> Walk<'_, 'py> {
                 }
             }
             let rebuilt = self.odd.get_item(1)?;
-            let given = (container, changes, contains_itself, odd).into_pyobject(py)?;
+            let given = (container, changes, contains_itself, odd.as_ref()).into_pyobject(py)?;
             return call_by_tuple(&rebuilt, &given, None);
         }
         let new = |part| self.changed(part).unwrap_or(part);
@@ -271,13 +271,12 @@ impl<'py> Walk<'_, 'py> {
 impl Frame<'_> {
     /// Whether an exact list or dict still holds what it held; no others are looked at.
     fn is_as_read(&self) -> bool {
-        let now = match (self.container.cast_exact::<PyList>(), &self.dict) {
-            (Ok(list), _) => items(list),
-            (_, Some(_)) => match self.container.cast_exact::<PyDict>() {
-                Ok(dict) => items(&dict.values()),
-                Err(_) => return true,
-            },
-            _ => return true,
+        let now = if let Ok(list) = self.container.cast_exact::<PyList>() {
+            items(list)
+        } else if let Ok(dict) = self.container.cast_exact::<PyDict>() {
+            items(&dict.values())
+        } else {
+            return true;
         };
         now.len() == self.parts.len() && now.iter().zip(&self.parts).all(|(one, it)| one.is(it))
     }

@@ -245,8 +245,8 @@ impl Bridged {
             if !is_subtype(class, own.to.bind(py)) {
                 break;
             }
-            let is_own = class == to.as_type_ptr()
-                || is_subtype(class, to) && !torch::only_exports(x)?;
+            let is_own =
+                class == to.as_type_ptr() || is_subtype(class, to) && !torch::only_exports(x)?;
             taken.push(if is_own {
                 x.clone()
             } else {

@@ -174,10 +174,7 @@ fn make<'py>(
         Via::Numpy => x.get_type().is(class),
         _ => !numpy::is_ndarray(x) && target.is_class_of(x)?,
     };
-    if is_one
-        && asked.is_met_by(x)?
-        && (x.get_type().is(class) || !torch::only_exports(x)?)
-    {
+    if is_one && asked.is_met_by(x)? && (x.get_type().is(class) || !torch::only_exports(x)?) {
         return Ok(x.clone());
     }
     match &target.via {

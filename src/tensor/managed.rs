@@ -214,7 +214,7 @@ impl<M: ManagedTensor> Managed<M> {
     }
 
     /// The owner, if this is an export of dlx's with one of this type.
-    pub(crate) fn owner<O: Send + 'static>(&self) -> Option<&O> {
+    pub(crate) fn owner<O: Send + Sync + 'static>(&self) -> Option<&O> {
         let own: unsafe extern "C" fn(*mut M) = delete::<M, O>;
         if self.maker().deleter != own as usize {
             return None;

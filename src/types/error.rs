@@ -183,8 +183,8 @@ pub(crate) fn type_name(class: &Bound<'_, PyType>) -> String {
 }
 
 /// The name of ``cls``, with its module if it has one.
-#[pyfunction(name = "type_name")]
-#[pyo3(signature = (cls, /))]
+#[pyfunction]
+#[pyo3(name = "type_name", signature = (cls, /))]
 pub(crate) fn type_name_of(cls: &Bound<'_, PyType>) -> String {
     type_name(cls)
 }

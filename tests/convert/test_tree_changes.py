@@ -87,7 +87,7 @@ ODD: dict[str, tuple[Callable[..., Any], Callable[[Any], object]]] = {
 def test_any_other_container_that_changes_is_refused(make: Any, change: Any) -> None:
     """The advice is a copy, which nobody changes."""
     tree = make(Calling(lambda: change(tree)))
-    with pytest.raises(ValueError, match="changed while .* pass a copy of it"):
+    with pytest.raises(ValueError, match=r"changed while .* pass a copy of it"):
         to_dlx([tree])
     tree = make(Calling(lambda: change(tree)))
     assert type(to_dlx([copy.copy(tree)])[0]) is type(tree)

@@ -65,6 +65,8 @@ def test_a_tensor_that_only_exports_is_inspected(kind: str) -> None:
         "negated": lambda: torch._neg_view(torch.ones(2)),
         "recording": lambda: torch.ones(2, requires_grad=True),
     }[kind]()
-    hints = " ".join(hint.text for hint in dlx.inspect(module.ReadOnlyTensorWrapper(x)).hints)
+    hints = " ".join(
+        hint.text for hint in dlx.inspect(module.ReadOnlyTensorWrapper(x)).hints
+    )
     assert ("resolve_neg" in hints) == (kind == "negated")
     assert ("resolve_conj" in hints) == (kind == "conjugated")

@@ -24,7 +24,8 @@ pub(crate) fn explain(kind: Option<&TorchClass>, tensor: &Bound<'_, PyAny>, erro
         let is_runtime_error = class.is(py.get_type::<PyRuntimeError>())
             || class.is(py.get_type::<PyNotImplementedError>());
         // Raised for a device that DLPack has no number for, and by classes without elements; neither is about gradients.
-        let is_other = class.is(py.get_type::<PyValueError>()) || class.is(py.get_type::<PyTypeError>());
+        let is_other =
+            class.is(py.get_type::<PyValueError>()) || class.is(py.get_type::<PyTypeError>());
         if !is_buffer_error && !is_runtime_error && !is_other {
             return error;
         }

@@ -201,7 +201,7 @@ assert dlx.from_dlpack(jax.device_put(np.float32([5]), one)).tolist() == [5]
 
 
 def test_sharded_and_deleted_arrays_are_refused_and_shards_are_right() -> None:
-    """R60: with two devices, by each way; a committed array and one of a mesh of one are right."""
+    """R60: by each way; a committed array and one of a mesh of one are right."""
     requires("jax")
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     code = f"import os; os.environ.update({flags})\n{SHARDED}"

@@ -79,7 +79,9 @@ def test_an_array_of_another_dtype_than_its_object_is_refused(
 ) -> None:
     """docs/convert.md: a conversion changes no dtype unasked; the advice gives it."""
     x = Typed(F4, dtype)
-    with pytest.raises(BufferError, match=r"float32; pass .* numpy\.asarray\(x, dtype\)"):
+    with pytest.raises(
+        BufferError, match=r"float32; pass .* numpy\.asarray\(x, dtype\)"
+    ):
         take(x)
     assert dlx.from_dlpack(np.asarray(x, "i8")).tolist() == [1, 1, 1]
 
@@ -154,7 +156,9 @@ def test_a_column_that_makes_no_arrow_stream_is_refused(make: str) -> None:
     with pytest.raises(BufferError) as refused:
         dlx.from_dlpack(x)
     notes = getattr(refused.value, "__notes__", [])
-    assert any("pass x.to_numpy(dtype)" in text for text in (str(refused.value), *notes))
+    assert any(
+        "pass x.to_numpy(dtype)" in text for text in (str(refused.value), *notes)
+    )
 
 
 def test_what_xarray_wraps_is_taken_by_its_dtype() -> None:

@@ -73,7 +73,12 @@ def masked() -> Any:
 
 HELP: dict[str, tuple[Callable[[], Any], str, Callable[[Any], Any], list[float]]] = {
     "DTensor": (distributed, "to_local", lambda x: x.to_local(), [0, 1, 2, 3]),
-    "DTensor, all": (distributed, "full_tensor", lambda x: x.full_tensor(), [0, 1, 2, 3]),
+    "DTensor, all": (
+        distributed,
+        "full_tensor",
+        lambda x: x.full_tensor(),
+        [0, 1, 2, 3],
+    ),
     "DTensor as a parameter": (
         lambda: torch.nn.Parameter(distributed(), requires_grad=False),
         "to_local",
@@ -182,7 +187,9 @@ def test_what_only_exports_is_refused_with_what_to_call_before(
     r = wrapper()(x)
     if call == "detach" and way in (WAYS["borrow"], WAYS["launcher"]):
         return  # a kernel records no gradients
-    with pytest.raises(BufferError, match=rf"tensor\.{call}\(\), of the tensor that it"):
+    with pytest.raises(
+        BufferError, match=rf"tensor\.{call}\(\), of the tensor that it"
+    ):
         way(r)
     right = getattr(x, call)()
     assert dlx.from_dlpack(wrapper()(right)).readonly

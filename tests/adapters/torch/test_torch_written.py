@@ -154,7 +154,7 @@ WRITE = {
 def test_whatever_lies_over_the_memory_of_a_tensor_tells_it(
     over: Any, write: Any
 ) -> None:
-    """docs/launcher.md, `writes`: the duty follows the memory, not the object that was passed."""
+    """docs/launcher.md, `writes`: the duty follows the memory."""
     torch = requires("torch")
     x, w = torch.ones(3, requires_grad=True), torch.ones(3)
     y = (x * w).sum()
