@@ -42,15 +42,15 @@ def _is_same(dtype: Any, made: Any) -> bool:
     stored.append(getattr(getattr(dtype, "categories", None), "dtype", None))
     if any(_equals(made, each) for each in (dtype, *stored)):
         return True
-    # Others are known by their names: "torch.int64", "Int64".
-    name = str(getattr(dtype, "name", dtype)).rpartition(".")[2].lower()
-    if re.search(r"\d", name):
-        return bool(name == made.name)
+    # Others are known by their names: "torch.int64", "Array(Int64, shape=(2,))".
+    text = str(getattr(dtype, "name", dtype)).lower()
+    if names := re.findall(r"[a-z]+\d\w*", text):
+        return made.name in names
     import numpy
 
     try:
         # "float" is of another size in some libraries.
-        return numpy.dtype(name).kind == str(made.kind)
+        return numpy.dtype(text.rpartition(".")[2]).kind == str(made.kind)
     except TypeError:
         return False
 
@@ -64,5 +64,7 @@ def _equals(made: Any, dtype: Any) -> bool:
 
 def _misses(x: Any) -> bool:
     """Whether values are missing, by the method of pandas, or that of xarray."""
+    import numpy
+
     ask = getattr(x, "isna", getattr(x, "isnull", None))
-    return ask is not None and bool(ask().any())
+    return ask is not None and bool(numpy.any(ask()))

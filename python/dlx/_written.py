@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -13,10 +15,9 @@ if TYPE_CHECKING:
 TIMES = (11, 37, 101)
 
 
-def torch(kind: Any) -> Samples:
+def of_torch(kind: Any) -> Samples:
     """Export tensors of torch, made by their class alone: no mode takes part."""
-    import torch
-
+    torch: Any = sys.modules["torch"]
     with (
         torch._C.DisableTorchFunction(),
         torch.utils._python_dispatch._disable_current_modes(),
@@ -25,7 +26,7 @@ def torch(kind: Any) -> Samples:
         return _samples(lambda: kind(2), lambda x: x.zero_(), "_version")
 
 
-def paddle(kind: Any) -> Samples:
+def of_paddle(kind: Any) -> Samples:
     """Export tensors of Paddle."""
     import numpy
 

@@ -114,7 +114,7 @@ fn places_of(class: &Bound<'_, PyType>, library: &str) -> PyResult<Vec<Place>> {
     let kinds: Vec<Vec<(Bound<'_, PyCapsule>, u32)>> = class
         .py()
         .import("dlx._written")?
-        .call_method1(library, (class,))?
+        .call_method1(format!("of_{library}"), (class,))?
         .extract()?;
     let mut places = Vec::new();
     for kind in kinds {
@@ -140,7 +140,7 @@ const WORD: usize = size_of::<usize>();
 /// How many words to search of the struct that holds the count, of one that points to it, and of a managed tensor.
 const COUNTED: usize = 3;
 const POINTING: usize = 16;
-const MANAGED: usize = 64;
+const MANAGED: usize = 128;
 
 impl Way {
     /// The first way that leads to the count in every sample.
