@@ -122,7 +122,10 @@ fn detached<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         return Ok(x.clone());
     }
     match attribute(&inner, intern!(x.py(), "detach"))? {
-        Some(detach) => call(&detach, None),
+        Some(detach) => call(&detach, None).map_err(|error| {
+            let kind = torch::kind(&inner).unwrap_or(None);
+            torch::explain(kind.as_ref(), &inner, error)
+        }),
         None => Ok(x.clone()),
     }
 }
