@@ -18,12 +18,8 @@ TIMES = (11, 37, 101)
 def of_torch(kind: Any) -> Samples:
     """Export tensors of torch, made by their class alone: no mode takes part."""
     torch: Any = sys.modules["torch"]
-
-    def write(x: Any) -> None:
-        x.zero_()
-
-    # No trace records this one, which older versions of torch lack.
-    write = getattr(torch.autograd.graph, "increment_version", write)
+    # No trace records the first, which older versions of torch lack.
+    write = getattr(torch.autograd.graph, "increment_version", kind.zero_)
     with (
         torch._C.DisableTorchFunction(),
         torch.utils._python_dispatch._disable_current_modes(),
