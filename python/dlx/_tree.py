@@ -376,7 +376,7 @@ def _take_attributes(made: Any, tree: Any, now: Callable[[Any], Any]) -> None:
 
 
 def _name(tree: Any) -> str:
-    module = getattr(type(tree), "__module__", None)
+    module = getattr(type(tree), "__module__", "")
     return f"a container of type {module}.{type(tree).__qualname__}"
 
 

@@ -34,6 +34,7 @@ fn array(
     let is_ours = !has_others(&array) && owns_memory(&array)?;
     // A subclass may mean more than its memory, as a mask does.
     let snapshot = if numpy::is_native(&array)? {
+        check(x, &array)?;
         numpy::snapshot(&array)?
     } else {
         return Err(PyTypeError::new_err(format!(
@@ -41,7 +42,6 @@ fn array(
             type_name(&array.get_type())
         )));
     };
-    check(x, &array)?;
     Ok((snapshot, is_ours))
 }
 
@@ -53,7 +53,9 @@ fn check(x: &Bound<'_, PyAny>, array: &Bound<'_, PyAny>) -> PyResult<()> {
     };
     let made = array.getattr(name)?;
     // A table may have a column of this name.
-    if dtype.is(&made) || dtype.is_none() || dtype.hasattr(intern!(py, "__array__"))? {
+    let is_column =
+        !dtype.is_instance_of::<PyType>() && dtype.hasattr(intern!(py, "__array__"))?;
+    if is_column || dtype.is(&made) || dtype.is_none() {
         return Ok(());
     }
     let module = py.import(intern!(py, "dlx._array"))?;

@@ -132,7 +132,7 @@ assert gradient(lambda z: None) == [8, 8, 8]
 overs = (
     lambda z: z, Holder, dlx.from_dlpack, lambda z: dlx.from_dlpack(z)[1:], Forward,
     lambda z: dlx.from_dlpack(Forward(z)), lambda z: Holder(dlx.from_dlpack(z)),
-    lambda z: dlx.from_dlpack(z.__dlpack__()),
+    lambda z: dlx.from_dlpack(z.__dlpack__(max_version=(1, 3))),
 )
 for number, over in enumerate(overs):
     for write in (borrow, launch, lambda z: fill(out=z)):
