@@ -65,7 +65,7 @@ class Outs:
         """Let the owners know that the function may have written to their tensors."""
         for new, x in self.seen.values():
             # The function's own library knows what it does to its own tensors.
-            if new is not x:
+            if new is not x and _core.is_tensor(x):
                 _core.increment_version(x)
 
     def replaced(self) -> Iterator[tuple[BufferError, str]]:

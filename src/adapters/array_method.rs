@@ -53,8 +53,7 @@ fn check(x: &Bound<'_, PyAny>, array: &Bound<'_, PyAny>) -> PyResult<()> {
     };
     let made = array.getattr(name)?;
     // A table may have a column of this name.
-    let is_column =
-        !dtype.is_instance_of::<PyType>() && dtype.hasattr(intern!(py, "__array__"))?;
+    let is_column = !dtype.is_instance_of::<PyType>() && dtype.hasattr(intern!(py, "__array__"))?;
     if is_column || dtype.is(&made) || dtype.is_none() {
         return Ok(());
     }

@@ -7,7 +7,6 @@ use pyo3::prelude::*;
 
 use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
 use crate::adapters::{Counter, numpy, paddle, torch};
-use crate::api::from_dlpack::is_tensor;
 use crate::api::lent::lend_unordered;
 use crate::copy::request::Request;
 use crate::exchange::slot::inner_of;
@@ -103,7 +102,7 @@ fn is_said(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<bool> {
 #[pyfunction]
 #[pyo3(signature = (x, /))]
 pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
-    if told(x)? || numpy::is_ndarray(x) || !is_tensor(x)? {
+    if told(x)? || numpy::is_ndarray(x) {
         return Ok(());
     }
     let counter = adapters::counter(x.py(), &lend_unordered(x)?)?;
