@@ -16,6 +16,7 @@ pub(crate) mod paddle;
 pub(crate) mod pyarrow;
 pub(crate) mod tensorflow;
 pub(crate) mod torch;
+mod versions;
 
 use pyo3::prelude::*;
 use pyo3::types::PyType;
@@ -26,6 +27,8 @@ use crate::cpython::lookup::is_static;
 use crate::stream;
 use crate::stream::usage::Release;
 use crate::tensor::snapshot::Snapshot;
+
+pub(crate) use versions::Counter;
 
 type Reader = fn(&Bound<'_, PyAny>) -> PyResult<Option<Snapshot>>;
 
@@ -95,6 +98,21 @@ pub(crate) fn immutable(x: &Bound<'_, PyAny>) -> PyResult<Option<&'static str>> 
         }
     }
     Ok(None)
+}
+
+/// The count by which the library that exported the memory of a snapshot sees that it was written to, if it counts.
+///
+/// # Errors
+///
+/// `BufferError` if it counts, and dlx has not found where.
+pub(crate) fn counter(py: Python<'_>, snapshot: &Snapshot) -> PyResult<Option<Counter>> {
+    let Some(maker) = snapshot.maker() else {
+        return Ok(None);
+    };
+    match torch::counter(py, snapshot, maker)? {
+        None => paddle::counter(py, snapshot, maker),
+        found => Ok(found),
+    }
 }
 
 /// Whether `x` has one of these protocols, even one that fails.

@@ -148,7 +148,7 @@ class _Arguments:
                 return x
             into = self.into
             new = into.leaf(x) if outs is None else outs.take(into, x)
-            kind = self.kind_of(type(x))
+            kind = self.kind_of(x)
             if results.kind is None:
                 results.kind = kind
             same = kind.to is results.kind.to
@@ -172,8 +172,9 @@ class _Arguments:
             outs.note(new, x, rebuilt)
         return new
 
-    def kind_of(self, cls: type) -> Kind:
-        """Return the kind of the results for an argument of type ``cls``."""
+    def kind_of(self, x: Any) -> Kind:
+        """Return the kind of the results for an argument."""
+        cls = type(x)
         kind: Kind | None = self.seen.get(cls)
         if kind is None or not kind.stands_for(cls):
             # The base that exports, not a view or parameter class derived from it.
@@ -181,6 +182,8 @@ class _Arguments:
                 base for base in cls.__mro__ if not _EXPORTS.isdisjoint(vars(base))
             )
             to = next(exporting, cls)
+            if _core.only_exports(x):
+                to = next(exporting, to)
             kind = Kind(to, self.into.how)
             self.seen.add(cls, kind)
         return kind

@@ -60,12 +60,14 @@ __all__ = [
     "launched_type",
     "map_tree",
     "mixin",
+    "only_exports",
     "placed",
     "plain_convert",
     "publish",
     "register",
     "stream",
     "trace_with",
+    "type_name",
     "unpublish",
     "written",
 ]
@@ -632,7 +634,7 @@ def unpublish(cls: type, /) -> None:
 # The parts of `bridge`.
 
 def increment_version(x: object, /) -> None:
-    """Tell torch, if ``x`` is or exports a tensor of it, that it was written to."""
+    """Tell torch or Paddle that ``x``, if it has their memory, was written to."""
 
 def written(x: object, /) -> Any:
     """Return ``x`` for writing, or a writable `Tensor` over its memory."""
@@ -661,6 +663,9 @@ class Kind:
     def known(self) -> Types: ...
     def likes(self, x: object) -> bool:
         """Whether the class of ``x`` has a ``__dlx_like__`` of its own."""
+
+def only_exports(x: object, /) -> bool:
+    """Whether ``x`` is a tensor of torch that can be exported, and nothing else."""
 
 def bridged_type() -> type[Any]: ...
 def launched_type() -> type[Any]: ...
@@ -724,6 +729,9 @@ def trace_with(
     hook: Callable[[str, int, object, int, int, int], object] | None,
     ends: list[tuple[int, int, int]],
 ) -> None: ...
+def type_name(cls: type, /) -> str:
+    """The name of ``cls``, with its module if it has one."""
+
 def plain_convert(
     x: Any,
     to: Any,

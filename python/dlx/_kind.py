@@ -32,7 +32,7 @@ class Kind(_core.Kind):
         if not _core.is_tensor(x):
             return x
         self.known.add(type(x), True)
-        if isinstance(x, self.to):
+        if isinstance(x, self.to) and not _core.only_exports(x):
             return x
         into = self.to if like is None else like
         # What is written in place (copy=False) keeps its record of gradients.

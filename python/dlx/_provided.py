@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from operator import attrgetter
 
-from ._core import Kept
+from ._core import Kept, type_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -266,14 +266,14 @@ def importer(cls: type) -> Importer | None:
     """
     if not _is_exporter(cls):
         raise TypeError(
-            f"{cls.__module__}.{cls.__qualname__} has no __dlpack__ and "
+            f"{type_name(cls)} has no __dlpack__ and "
             "__dlpack_device__; expected a class with these or with an exchange table"
         )
     if callable(getattr(cls, "from_dlpack", None)):
         return None
     if (found := _of_package(cls)) is not None:
         return found[0]
-    name = f"{cls.__module__}.{cls.__qualname__}"
+    name = type_name(cls)
 
     def refuse(tensor: Tensor) -> Any:
         raise BufferError(
@@ -305,7 +305,7 @@ def _of_package(cls: type) -> _Found | None:
                 if importer is None and isinstance(look, Kept):
                     look = Kept()  # what another importer kept shows nothing of this
                 return importer or module.from_dlpack, module, look, lasts
-    name = cls.__module__
+    name = getattr(cls, "__module__", None)
     while isinstance(name, str) and name:
         module = modules.get(name)
         loaded = getattr(module, "__dict__", {})
@@ -346,7 +346,7 @@ def importing_by_package(cls: type) -> _Found:
     found = _of_package(cls)
     if found is None:
         raise TypeError(
-            f"{cls.__module__}.{cls.__qualname__} cannot be made from a tensor: "
+            f"{type_name(cls)} cannot be made from a tensor: "
             "it has no exchange table, and neither it nor its package has from_dlpack; "
             "if its constructor takes a NumPy array, pass it dlx.convert(x, np.ndarray)"
         )

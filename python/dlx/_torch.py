@@ -22,7 +22,7 @@ _NUMBERS = {"uint8": 0, "int64": 4, "float32": 6, "float64": 7, "complex64": 9}
 _NARROW = {f"torch.{kind}{bits}" for kind in ("int", "uint") for bits in range(1, 8)}
 
 
-def _known_to(cls: type) -> Any:
+def known_to(cls: type) -> Any:
     """Return torch, as ``torch.Tensor`` knows it; None of any other class."""
     known = getattr(vars(cls).get("__dlpack__"), "__globals__", {})
     return known.get("torch") if cls.__module__ == "torch" else None
@@ -30,7 +30,7 @@ def _known_to(cls: type) -> Any:
 
 def _of(tensor: Any) -> Any:
     """Return torch, as its class knows it: `sys.modules` may have another, or none."""
-    known = filter(None, map(_known_to, type(tensor).__mro__))
+    known = filter(None, map(known_to, type(tensor).__mro__))
     return next(known, None) or sys.modules["torch"]
 
 
@@ -39,7 +39,7 @@ def plain(cls: type, tensor: type) -> Any:
 
     ``tensor`` is the first of its bases that Python made.
     """
-    torch = _known_to(tensor)
+    torch = known_to(tensor)
     name = None if cls is tensor else "torch.nn.parameter.Parameter"
     if torch is None or name not in (None, f"{cls.__module__}.{cls.__qualname__}"):
         return None
@@ -118,6 +118,42 @@ def is_lazy(tensor: Any) -> bool:
         return bool(base.is_neg(tensor) or base.is_conj(tensor))
 
 
+def is_lazy_on_cpu(tensor: Any) -> bool:
+    """Whether it is one, on the CPU."""
+    torch_c = _of(tensor)._C
+    with torch_c.DisableTorchFunctionSubclass():
+        return is_lazy(tensor) and bool(torch_c.TensorBase.is_cpu.__get__(tensor))
+
+
+def only_exports(tensor: Any) -> bool:
+    """Whether a tensor can be exported, and nothing else, as torch's read-only ones."""
+    base = _of(tensor).Tensor
+    if type(tensor).__dlpack__ is base.__dlpack__:
+        return False
+    try:
+        tensor.detach()
+    except RuntimeError:
+        return True
+    return False
+
+
+# What a class has by which one gets from its instances, which have no elements of
+# their own, to a tensor: the method, and what is said of them.
+_WRAPPERS = (
+    (
+        "to_local",
+        "is distributed; pass tensor.to_local(), or tensor.full_tensor() for all of it",
+    ),
+    ("wait", "is still being communicated; pass tensor.wait()"),
+    (
+        "get_data",
+        "is masked; pass tensor.to_tensor(value), or tensor.get_data() with the masked "
+        "elements",
+    ),
+    ("materialize", "has no elements yet; call tensor.materialize(shape) first"),
+)
+
+
 def has_tangent(tensor: Any) -> bool:
     """Whether a tensor has a tangent of forward-mode AD."""
     torch = _of(tensor)
@@ -141,6 +177,7 @@ def refusal(tensor: Any, grad: bool) -> str | None:
     ``grad`` tells whether ``requires_grad`` counts.
     """
     torch = _of(tensor)
+    is_wrapper = only_exports(tensor)
     with torch._C.DisableTorchFunctionSubclass():
         if lost := _nowhere(torch, tensor):
             return f"the torch tensor {lost}"
@@ -148,13 +185,18 @@ def refusal(tensor: Any, grad: bool) -> str | None:
     if not calls:
         return None
     advice = f"pass tensor{''.join(calls)}"
-    if calls == [".detach()"]:
+    if is_wrapper:
+        advice += ", of the tensor that it wraps"
+    elif calls == [".detach()"]:
         advice += ", or detach=True to dlx.convert"
     return f"the torch tensor {', and '.join(found)}; {advice}"
 
 
 def _nowhere(torch: Any, tensor: Any) -> str | None:
-    """Explain why no call can turn this tensor into one with elements."""
+    """Explain what lacks elements of its own, or cannot be turned into what has."""
+    for name, why in _WRAPPERS:
+        if hasattr(type(tensor), name) and not hasattr(torch.Tensor, name):
+            return why
     fake = sys.modules.get("torch._subclasses.fake_tensor")
     if fake is not None and isinstance(tensor, fake.FakeTensor):
         return (

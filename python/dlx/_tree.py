@@ -48,12 +48,14 @@ def convert_tree(
     stays one object. A rebuilt container keeps its type and attributes, and no method
     of its class is called: not ``__init__``, ``__post_init__`` or ``__setitem__``. An
     attribute that holds a converted item gets the new one. Registered instances are
-    flattened and rebuilt by the functions that were registered.
+    flattened and rebuilt by the functions that were registered. The result has what was
+    in a list or dict when it was read, whatever other code puts into it meanwhile.
 
     Raises ``ValueError`` for a container that contains itself and a tensor to convert,
-    and for a dict whose keys have become equal, ``TypeError`` for a set whose converted
-    items have no hash, and the exceptions of `dlx.convert`, all with a note that says
-    where in the tree.
+    for a dict whose keys have become equal, and for any other container than a list or
+    dict that was changed meanwhile; ``TypeError`` for a set whose converted items have
+    no hash; and the exceptions of `dlx.convert`; all with a note that says where in the
+    tree.
     """
 
     leaf: Callable[..., Any] = _core.convert
@@ -242,14 +244,13 @@ def _base(kind: type) -> Any:
 
 
 def _rebuilt(
-    tree: Any, changed: dict[int, Any], contains_itself: bool, parts: Any = None
+    tree: Any, changed: dict[int, Any], contains_itself: bool, parts: Any
 ) -> Any:
     """Rebuild ``tree``; ``changed`` maps the id of an old item to the new one.
 
-    ``parts`` is what `_parts` returned, unless that was made elsewhere.
-    Makes an empty instance of the same class (a tuple or frozenset with its items),
-    stores the items through the builtin base, then copies attributes, slots and
-    dataclass fields.
+    ``parts`` is what `_parts` returned; None only for what contains itself. Makes an
+    empty instance of the same class (a tuple or frozenset with its items), stores the
+    items through the builtin base, then copies attributes, slots and dataclass fields.
     """
     # What it holds in place of itself would have to be the result.
     if contains_itself:
@@ -262,9 +263,20 @@ def _rebuilt(
     def now(old: Any) -> Any:
         return changed.get(id(old), old)
 
-    if parts is not None and type(parts) is _nodes.Node:
+    if type(parts) is _nodes.Node:
         return parts.build([now(child) for child in parts])
-    items = {key: now(item) for key, item in _items(tree)}
+    old, names = (
+        [*_items(tree)],
+        [name for name in _fields(tree) if hasattr(tree, name)],
+    )
+    # Of other fields, `parts` has what they were.
+    if len(old) + len(names) != len(parts) or not all(
+        item is part for (_, item), part in zip(old, parts, strict=False)
+    ):
+        raise ValueError(
+            f"{_name(tree)} was changed while it was converted; pass a copy of it"
+        )
+    items = {key: now(item) for key, item in old}
     if issubclass(kind, dict) and len(items) < dict.__len__(tree):
         raise ValueError(
             f"keys of {_name(tree)} are equal by now, so it would hold fewer items"
@@ -286,10 +298,10 @@ def _rebuilt(
         base.clear(made)
         base.extend(made, items.values())
     _take_attributes(made, tree, now)
-    for name in _fields(tree):
+    for name, part in zip(names, parts[len(old) :], strict=True):
         # Fields that are not instance attributes: properties, defaults of the class.
-        new = now(getattr(tree, name, _UNSET))
-        if new is not _UNSET and getattr(made, name, _UNSET) is not new:
+        new = now(part)
+        if getattr(made, name, _UNSET) is not new:
             object.__setattr__(made, name, new)  # frozen ones too
     return made
 
@@ -302,7 +314,7 @@ def _check_hashes(tree: Any, items: dict[Any, Any]) -> None:
         except TypeError as error:
             kind = type(item)
             raise TypeError(
-                f"{_name(tree)} cannot hold {kind.__module__}.{kind.__qualname__}, "
+                f"{_name(tree)} cannot hold {_core.type_name(kind)}, "
                 "which has no hash; pass a list or a tuple"
             ) from error
     if len(set(items.values())) < len(items):
@@ -370,7 +382,8 @@ def _take_attributes(made: Any, tree: Any, now: Callable[[Any], Any]) -> None:
 
 
 def _name(tree: Any) -> str:
-    return f"a container of type {type(tree).__module__}.{type(tree).__qualname__}"
+    module = getattr(type(tree), "__module__", "")
+    return f"a container of type {module}.{type(tree).__qualname__}"
 
 
 _ODD = (_parts, _rebuilt)

@@ -16,9 +16,12 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
+use super::versions::{Counter, Places};
 use crate::abi::DLDataType;
 use crate::cpython::lookup::{is_in_type, is_subtype, static_base};
+use crate::cpython::modules::loaded_class;
 use crate::tensor::checked::Meta;
+use crate::tensor::managed::Maker;
 use crate::tensor::snapshot::Snapshot;
 use guards::Guards;
 use questions::{has_tangent, is_byte, is_lazy, is_whole};
@@ -28,6 +31,8 @@ use refusal::{nowhere, refused};
 
 /// `torch._C.TensorBase`, which torch's C code made, once a tensor was seen.
 static BASE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+/// `torch.Tensor`, once one was seen.
+static TENSOR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
 /// The base of all of torch's tensors, if `class` derives from it, whatever `sys.modules` says.
 #[inline(always)]
@@ -50,6 +55,17 @@ fn find_base<'py>(class: &Bound<'py, PyType>) -> PyResult<Option<&'py Bound<'py,
     Ok(BASE.get(py).map(|base| base.bind(py)))
 }
 
+/// `torch.Tensor`, if dlx has met one, or torch is loaded.
+fn tensor_class(py: Python<'_>) -> PyResult<Option<Bound<'_, PyType>>> {
+    if let Some(tensor) = TENSOR.get(py) {
+        return Ok(Some(tensor.bind(py).clone()));
+    }
+    let Some(tensor) = loaded_class(intern!(py, "torch"), intern!(py, "Tensor"))? else {
+        return Ok(None);
+    };
+    Ok(base(&tensor)?.is_some().then_some(tensor))
+}
+
 /// Tells torch that the memory of `x`, if it is torch's, was written to, so that a graph which has saved it raises.
 pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
     static INCREMENT: PyOnceLock<Option<Py<PyAny>>> = PyOnceLock::new();
@@ -69,6 +85,19 @@ pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
     }
 }
 
+/// The count by which torch sees that the memory of a snapshot was written to, if it made its managed tensor.
+pub(super) fn counter(
+    py: Python<'_>,
+    snapshot: &Snapshot,
+    maker: Maker,
+) -> PyResult<Option<Counter>> {
+    static PLACES: Places = Places::new();
+    match tensor_class(py)? {
+        Some(class) => PLACES.counter(&class, "torch", snapshot, maker),
+        None => Ok(None),
+    }
+}
+
 /// How to read a torch type.
 #[derive(Clone, Copy)]
 pub(crate) enum TorchClass {
@@ -83,6 +112,29 @@ pub(crate) enum TorchClass {
 #[inline(always)]
 pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     Ok(base(&x.get_type())?.is_some())
+}
+
+/// Whether `x` is a torch tensor that can be exported, and nothing else (torch's `ReadOnlyTensorWrapper`).
+#[inline(always)]
+pub(crate) fn only_exports(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    match tensor_class(x.py())? {
+        Some(tensor) if !x.get_type().is(&tensor) && is_subtype(x.get_type_ptr(), &tensor) => {
+            refuses_all_else(x, &tensor)
+        }
+        _ => Ok(false),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn refuses_all_else(x: &Bound<'_, PyAny>, tensor: &Bound<'_, PyType>) -> PyResult<bool> {
+    let name = intern!(x.py(), "__dlpack__");
+    // Most classes have torch's own.
+    if x.get_type().getattr(name)?.is(&tensor.getattr(name)?) {
+        return Ok(false);
+    }
+    let module = x.py().import("dlx._torch")?;
+    module.call_method1("only_exports", (x,))?.extract()
 }
 
 /// How to read tensors of the type of `x`, if it is torch's; does not import torch.
@@ -111,7 +163,10 @@ fn of_tensor(
     let plain = py.import("dlx._torch")?.call_method1("plain", (class, &tensor))?;
     Ok(match plain.is_none() {
         true => TorchClass::Subclass,
-        false => TorchClass::Plain(Guards::of(&plain, &tensor, x)?),
+        false => {
+            TENSOR.get_or_init(py, || tensor.clone().unbind());
+            TorchClass::Plain(Guards::of(&plain, &tensor, x)?)
+        }
     })
 }
 

@@ -150,7 +150,7 @@ impl Borrow {
     ) -> PyResult<()> {
         let exited = self.entered.exit(py);
         let mut written = self.out.iter();
-        exited.and(written.try_for_each(|x| writing::increment_version(x.bind(py))))
+        exited.and(written.try_for_each(|x| writing::told(x.bind(py)).map(drop)))
     }
 }
 

@@ -8,6 +8,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::adapters::Counter;
 use crate::api::accepted::Accepted;
 use crate::api::lent::{Lent, lend};
 use crate::api::writing;
@@ -28,6 +29,8 @@ pub(super) struct Loan {
     /// The tensors on devices with streams, with their places. The others are held by their views alone: the garbage
     /// collector looks only into those.
     ordered: Vec<(usize, Lent)>,
+    /// By which libraries see that what they exported was written to.
+    counters: Vec<Counter>,
     /// Whether the block's stream has been made to wait, so that others must wait for it at the end.
     is_joined: bool,
 }
@@ -39,6 +42,7 @@ impl Loan {
             stream: None,
             views: Vec::with_capacity(count),
             ordered: Vec::new(),
+            counters: Vec::new(),
             is_joined: false,
         }
     }
@@ -88,6 +92,7 @@ impl Loan {
         let (mut snapshot, library) = lend(x, self.stream.as_ref(), wanted)?;
         if let Some(name) = written {
             snapshot = writing::writable(x, snapshot, name)?;
+            self.counters.extend(writing::counter(x, &snapshot)?);
         }
         if let Some((accepted, index)) = accepted {
             accepted.check(index, &snapshot, written.is_some())?;
@@ -164,6 +169,11 @@ impl Loan {
     pub(super) fn view<'py>(&self, py: Python<'py>, place: usize) -> Option<Bound<'py, Tensor>> {
         let view = self.views.get(place)?;
         Some(view.bind(py).clone())
+    }
+
+    /// Counts that what was lent for writing was written to.
+    pub(super) fn count_writing(&self) {
+        self.counters.iter().for_each(Counter::increment);
     }
 
     /// Ends the views, and makes the streams of the tensors wait for that of the block.
@@ -254,7 +264,10 @@ impl Entered {
     pub(super) fn exit(&self, py: Python<'_>) -> PyResult<()> {
         let loan = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         match loan {
-            Some(loan) => loan.end(py),
+            Some(loan) => {
+                loan.count_writing();
+                loan.end(py)
+            }
             None => Err(PyRuntimeError::new_err("the block has not been entered")),
         }
     }

@@ -6,7 +6,7 @@ use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
 
 use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
-use crate::adapters::torch;
+use crate::adapters::{Counter, numpy, paddle, torch};
 use crate::api::lent::lend_unordered;
 use crate::copy::request::Request;
 use crate::exchange::slot::inner_of;
@@ -86,12 +86,46 @@ fn is_said(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<bool> {
     }
 }
 
-/// Notes that ``x``, or the object that it exports, was written to: torch then knows that what a graph has saved of it is
-/// gone.
+/// Notes that ``x``, or the object that it exports, was written to: its library then knows that what a graph has saved of
+/// it is gone.
 #[pyfunction]
 #[pyo3(signature = (x, /))]
 pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
-    torch::increment_version(&inner_of(x)?)
+    if told(x)? || numpy::is_ndarray(x) {
+        return Ok(());
+    }
+    let counter = adapters::counter(x.py(), &lend_unordered(x)?)?;
+    counter.iter().for_each(Counter::increment);
+    Ok(())
+}
+
+/// Tells the library of `x`, or of the object that it exports, that it was written to; returns whether it counts that.
+pub(crate) fn told(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let x = &inner_of(x)?;
+    if torch::is_tensor(x)? {
+        torch::increment_version(x)?;
+    } else if paddle::counts(x) {
+        paddle::increment_version(x)?;
+    } else {
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+/// The count of the library that exported the memory of `x`, if `x` is none of its own, which is [`told`].
+///
+/// # Errors
+///
+/// `BufferError` if that library would not learn of it.
+pub(crate) fn counter(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Option<Counter>> {
+    if snapshot.maker().is_none() {
+        return Ok(None);
+    }
+    let x = &inner_of(x)?;
+    if torch::is_tensor(x)? || paddle::counts(x) {
+        return Ok(None);
+    }
+    adapters::counter(x.py(), snapshot)
 }
 
 /// Return ``x`` for writing: itself, or a `Tensor` over its memory if only that can tell that it is writable.
@@ -101,6 +135,8 @@ pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
 #[pyo3(signature = (x, /))]
 pub(crate) fn written<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let lent = lend_unordered(x)?;
+    // Refused where its library would not learn of it.
+    counter(x, &lent)?;
     if !lent.has(MAYBE_READ_ONLY) {
         writable(x, lent, "out")?;
         return Ok(x.clone());

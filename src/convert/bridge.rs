@@ -9,6 +9,7 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 
+use crate::adapters::torch;
 use crate::api::from_dlpack::is_plain;
 use crate::api::lent::lend_unordered;
 use crate::convert::function::{as_asked, convert_detached};
@@ -250,7 +251,9 @@ impl Bridged {
             if !is_subtype(class, own.to.bind(py)) {
                 break;
             }
-            taken.push(if is_subtype(class, to) {
+            let is_own =
+                class == to.as_type_ptr() || is_subtype(class, to) && !torch::only_exports(x)?;
+            taken.push(if is_own {
                 x.clone()
             } else {
                 match self.converted(x, to) {

@@ -5,7 +5,7 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::adapters::{jax, numpy};
+use crate::adapters::{jax, numpy, torch};
 use crate::api::entry::Name;
 use crate::api::fast::of_two::OfTwo;
 use crate::api::from_dlpack::is_tensor;
@@ -83,6 +83,13 @@ pub(crate) fn py_convert<'py>(
     call_method_with(&module, cast, &[&made, dtype.as_any(), &copy])
 }
 
+/// Whether ``x`` is a tensor of torch that can be exported, and nothing else.
+#[pyfunction]
+#[pyo3(signature = (x, /))]
+pub(crate) fn only_exports(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    torch::only_exports(x)
+}
+
 /// `convert(x, to)` without keywords.
 pub(crate) struct Fast;
 
@@ -116,11 +123,14 @@ pub(crate) fn convert_detached<'py>(
 fn detached<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let inner = inner_of(x)?;
     // What is no tensor may mean something else by that name, as files do.
-    if !is_tensor(&inner)? {
+    if !is_tensor(&inner)? || torch::only_exports(&inner)? {
         return Ok(x.clone());
     }
     match attribute(&inner, intern!(x.py(), "detach"))? {
-        Some(detach) => call(&detach, None),
+        Some(detach) => call(&detach, None).map_err(|error| {
+            let kind = torch::kind(&inner).unwrap_or(None);
+            torch::explain(kind.as_ref(), &inner, error)
+        }),
         None => Ok(x.clone()),
     }
 }
@@ -172,7 +182,7 @@ fn make<'py>(
         Via::Numpy => x.get_type().is(class),
         _ => !numpy::is_ndarray(x) && target.is_class_of(x)?,
     };
-    if is_one && asked.is_met_by(x)? {
+    if is_one && asked.is_met_by(x)? && (x.get_type().is(class) || !torch::only_exports(x)?) {
         return Ok(x.clone());
     }
     match &target.via {

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyAttributeError, PyBufferError};
 use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
@@ -17,7 +17,7 @@ use crate::stream::{self, Stream, Wanted, WorkStream};
 use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
-use crate::types::error::is_urgent;
+use crate::types::error::{caused, is_urgent};
 
 /// Rung 1: the table, which neither moves nor orders. dlx orders by the driver, or asks `__dlpack__` without one; moves
 /// are asked of `__dlpack__` first, except for a compact copy to the host.
@@ -133,7 +133,14 @@ fn exported(
         Ok(managed) => managed,
         // The table may describe less than the protocol does (R147).
         Err(error) if error.is_instance_of::<PyBufferError>(py) => {
-            return instead_of_table(x, kind, request, || error);
+            let by_protocol = instead_of_table(x, kind, request, || error.clone_ref(py));
+            return by_protocol.map_err(|other| {
+                // Of Paddle's distributed tensors `__dlpack__` asks what they lack.
+                match other.is_instance_of::<PyAttributeError>(py) {
+                    true => caused(py, error, other),
+                    false => other,
+                }
+            });
         }
         Err(error) => return Err(torch::explain(kind.as_ref(), x, error)),
     };

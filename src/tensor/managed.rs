@@ -41,6 +41,13 @@ pub(crate) trait ManagedTensor: Sized + 'static {
     /// `this` points to a live managed tensor.
     unsafe fn deleter(this: NonNull<Self>) -> *mut Option<unsafe extern "C" fn(*mut Self)>;
 
+    /// What its maker keeps for the deleter.
+    ///
+    /// # Safety
+    ///
+    /// `this` points to a live managed tensor.
+    unsafe fn context(this: NonNull<Self>) -> *mut c_void;
+
     /// The tensor and its flags, or why they cannot be read.
     ///
     /// # Safety
@@ -63,6 +70,11 @@ impl ManagedTensor for DLManagedTensorVersioned {
     unsafe fn deleter(this: NonNull<Self>) -> *mut Option<unsafe extern "C" fn(*mut Self)> {
         // SAFETY: alive, as the caller guarantees; every version has this field.
         unsafe { &raw mut (*this.as_ptr()).deleter }
+    }
+
+    unsafe fn context(this: NonNull<Self>) -> *mut c_void {
+        // SAFETY: alive, as the caller guarantees; every version has this field.
+        unsafe { (*this.as_ptr()).manager_ctx }
     }
 
     #[inline(always)]
@@ -106,6 +118,11 @@ impl ManagedTensor for DLManagedTensor {
         unsafe { &raw mut (*this.as_ptr()).deleter }
     }
 
+    unsafe fn context(this: NonNull<Self>) -> *mut c_void {
+        // SAFETY: alive, as the caller guarantees.
+        unsafe { (*this.as_ptr()).manager_ctx }
+    }
+
     unsafe fn read<'a>(this: NonNull<Self>) -> Result<(&'a DLTensor, u64), Error> {
         // SAFETY: alive, as the caller guarantees.
         Ok((unsafe { &(*this.as_ptr()).dl_tensor }, 0))
@@ -131,6 +148,16 @@ fn other_version(major: u32, minor: u32) -> Error {
     Error::refused(format!(
         "the tensor has DLPack version {major}.{minor}; dlx reads {DLPACK_MAJOR_VERSION}.x"
     ))
+}
+
+/// Who made a managed tensor.
+#[derive(Clone, Copy)]
+pub(crate) struct Maker {
+    /// The deleter's address, which is that of its library's code for one type of struct.
+    pub(crate) deleter: usize,
+    /// That struct, and its part that is not the managed tensor: the bytes before it.
+    pub(crate) context: *const u8,
+    pub(crate) size: usize,
 }
 
 /// The sole owner of a managed tensor: dropping it calls the deleter exactly once (R8).
@@ -166,6 +193,38 @@ impl<M: ManagedTensor> Managed<M> {
         unsafe { M::read(self.0) }
     }
 
+    /// The deleter.
+    #[inline(always)]
+    fn deleter(&self) -> Option<unsafe extern "C" fn(*mut M)> {
+        // SAFETY: we own the tensor, so it is alive until the deleter is called (S3, managed tensors).
+        let place = unsafe { M::deleter(self.0) };
+        // SAFETY: as above; nothing else accesses the field.
+        unsafe { *place }
+    }
+
+    /// Who made it.
+    pub(crate) fn maker(&self) -> Maker {
+        // SAFETY: as in `deleter`.
+        let context = unsafe { M::context(self.0) };
+        Maker {
+            deleter: self.deleter().map_or(0, |deleter| deleter as usize),
+            context: context.cast_const().cast(),
+            size: self.0.addr().get().saturating_sub(context.addr()),
+        }
+    }
+
+    /// The owner, if this is an export of dlx's with one of this type.
+    pub(crate) fn owner<O: Send + Sync + 'static>(&self) -> Option<&O> {
+        let own: unsafe extern "C" fn(*mut M) = delete::<M, O>;
+        if self.maker().deleter != own as usize {
+            return None;
+        }
+        // SAFETY: only `export` installs this deleter, on the start of such an allocation, which lives as long as the
+        // tensor that we own (S4). The compiler may give equal functions one address: they drop equal owners.
+        let block = unsafe { self.0.cast::<Export<M, O>>().as_ref() };
+        Some(&block.owner)
+    }
+
     /// Calls the deleter of a tensor of dlx's, which need not be counted as a link of a chain.
     pub(crate) fn delete(self) {
         ManuallyDrop::new(self).call_deleter();
@@ -183,10 +242,7 @@ impl<M: ManagedTensor> Managed<M> {
     /// The only call of the deleter.
     #[inline(always)]
     fn call_deleter(&self) {
-        // SAFETY: we own the tensor, so it is alive until the deleter is called (S3, managed tensors).
-        let place = unsafe { M::deleter(self.0) };
-        // SAFETY: as above; nothing else accesses the field.
-        if let Some(deleter) = unsafe { *place } {
+        if let Some(deleter) = self.deleter() {
             // SAFETY: we own the tensor and never access it again (S3).
             unsafe { deleter(self.0.as_ptr()) };
         }

@@ -22,7 +22,7 @@ use crate::stream::usage::StreamUsage;
 use crate::stream::{Stream, release};
 use crate::tensor::block::{Beside, Shared};
 use crate::tensor::checked::{Checked, Meta};
-use crate::tensor::managed::PROTECTED;
+use crate::tensor::managed::{Maker, PROTECTED};
 use crate::tensor::memory::Memory;
 use crate::types::error::Error;
 use crate::types::{device, dtype, layout};
@@ -269,6 +269,11 @@ impl Snapshot {
         } else {
             [null_mut(); 2]
         }
+    }
+
+    /// Who made the managed tensor that holds the memory, if one does.
+    pub(crate) fn maker(&self) -> Option<Maker> {
+        self.0.value().source.maker()
     }
 
     /// Its streams.

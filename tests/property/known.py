@@ -105,13 +105,6 @@ TORCH = (
         "given | BufferError: Can't export tensors that require gradient",
         KERNEL,
     ),
-    Known(
-        "torch",
-        "read-only-* !read-only-conj !read-only-grad",
-        "inspect",
-        "RuntimeError: ReadOnlyTensorWrapper only supports DLPack export",
-        MENDED_BY,
-    ),
 )
 
 JAX = (Known("jax", "float4_e2m1fn", "numpy", "BufferError: NumPy cannot", NO_NAME),)
@@ -132,13 +125,6 @@ OTHERS = (
         "Warp's own: __array_interface__ calls bfloat16 uint16, as NumPy lacks it",
     ),
     Known("pandas", "values", "table published", "BufferError: the numpy.", NO_PROMISE),
-    Known(
-        "pandas",
-        "array-missing array-missing-of-arrow",
-        f"{CONVERTED} borrow mixin-table",
-        "dtype: float64",
-        f"pandas makes float64 of integers where some are missing; {MENDED_BY}",
-    ),
 )
 
 KNOWN = (*NUMPY, *TORCH, *JAX, *OTHERS)

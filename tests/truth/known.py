@@ -63,10 +63,6 @@ def of_torch(that: Callable[[Any], bool] = lambda x: True) -> Of:
     return is_such
 
 
-def misses_values(fault: Fault) -> bool:
-    """Whether a nullable array of pandas has missing values."""
-    x = innermost(fault.x)
-    return package_of(x) == "pandas" and not hasattr(x, "__arrow_c_stream__")
 
 
 def is_own_veto(fault: Fault) -> bool:
@@ -81,39 +77,13 @@ def stands_for_flagged(fault: Fault) -> bool:
 
 ENDS = "it ends the process"
 MADE = "^made .* of what has no numbers"
-UNHEARD = "autograd did not learn"
 
 KNOWN: dict[str, Row] = {
-    "paddle_version": Row(UNHEARD, of_library("paddle")),
-    "torch_version_of_dlx": Row(
-        UNHEARD,
-        lambda fault: (
-            "dlx.from_dlpack(x)" in fault.text or fault.x is not innermost(fault.x)
-        ),
-    ),
-    "pandas_missing_value": Row(MADE, misses_values),
     "unknown_flags": Row(MADE, stands_for_flagged),
     "table_replaced": Row("the table that its class has was not asked"),
     "veto": Row(MADE, is_own_veto),
     "torch_mode_refuses": Row(MADE, lambda fault: is_refused_by_a_mode()),
     "torch_traced": Row("a trace takes it for a constant"),
-    "tree_that_grows": Row("an item of a container was left"),
-    "torch_share_memory": Row("once share_memory_"),
-    "class_without_module": Row(
-        "^raised AttributeError: __module__",
-        lambda fault: fault.text.startswith("dlx.inspect"),
-    ),
-    "pandas_stream_error": Row(
-        "^raised (Arrow[A-Z]|.*(Duplicate column names|Sparse pandas data))",
-        of_library("pandas"),
-    ),
-    "torch_masked_by_mixin": Row(
-        "^raised TypeError: Multiple dispatch failed for .*is_pinned", of_torch()
-    ),
-    "torch_wrapper_help": Row("refused without the call that helps"),
-    "torch_uninitialized": Row("^raised ValueError: .*uninitialized parameter"),
-    "torch_read_only_handed_on": Row("a wrapper that cannot compute was handed on"),
-    "torch_read_only_error": Row("^raised RuntimeError: ReadOnlyTensorWrapper only"),
 }
 """Each is called as its program in ``corpus``."""
 

@@ -328,13 +328,13 @@ class Look:
             self.known[name] += 1
         return bool(name)
 
-    def read_again(self, gone: str = "its source was gone") -> None:
+    def read_again(self) -> None:
         """Read the result of the last entry again, after its memory may be freed."""
         for y, truth in self.made[-1:]:
             if truth is None or (found := self.found_after_junk(y, truth)) is None:
                 continue
             if found.dtype == truth.dtype and found.content() != truth.content():
-                wrong = Wrong(f"once {gone} it is {found}, not {truth}")
+                wrong = Wrong(f"once its source was gone it is {found}, not {truth}")
                 fault = known.Fault(str(wrong), y)
                 if self.skips_known(fault):
                     continue

@@ -5,7 +5,6 @@ use std::mem::transmute;
 use std::ptr::null_mut;
 
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString};
 
@@ -72,9 +71,7 @@ pub(super) fn is_byte(dtype: DLDataType) -> bool {
 /// Whether `tensor` is a lazy torch view on the CPU. To say whether such a view is pinned, torch resolves a copy of it,
 /// which ends the process if the memory has been released.
 pub(crate) fn is_lazy_on_cpu(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(is_tensor(tensor)?
-        && is_lazy(tensor)?
-        && (tensor.getattr(intern!(tensor.py(), "is_cpu"))?).is_truthy()?)
+    Ok(is_tensor(tensor)? && ask_python(tensor, "is_lazy_on_cpu")?)
 }
 
 impl Predicate {

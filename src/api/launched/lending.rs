@@ -182,12 +182,15 @@ impl Launched {
         })
     }
 
-    /// Ends the loan: the streams of the tensors wait for that of the call, and torch learns what was written to.
+    /// Ends the loan: the streams of the tensors wait for that of the call, and libraries learn what was written to.
     fn end<'py>(&self, py: Python<'py>, call: Call<'_, 'py>, has_run: bool) -> PyResult<()> {
+        if has_run {
+            call.loan.count_writing();
+        }
         let mut ended = call.loan.end(py);
         for (index, parameter) in call.lent {
             if has_run && self.is_written(parameter) {
-                ended = ended.and(writing::increment_version(&call.arguments.values[index]));
+                ended = ended.and(writing::told(&call.arguments.values[index]).map(drop));
             }
         }
         ended

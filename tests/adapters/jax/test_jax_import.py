@@ -155,13 +155,38 @@ import dlx, jax, numpy as np
 mesh = jax.make_mesh((2,), ("a",))
 part = jax.NamedSharding(mesh, jax.P("a"))
 x = jax.device_put(np.arange(4.0, dtype="float32"), part)
-for there in (np.ndarray, dlx.Tensor):
-    try:
-        dlx.convert(x, there)
-    except BufferError as error:
-        assert "Sharding over 2 devices" in str(error) or "unsharded" in str(error)
-    else:
-        raise AssertionError("a sharded array was taken")
+class Holder(dlx.ExchangeMixin, exchange="data"):
+    def __init__(self, data):
+        self.data = data
+
+def refused(x, what):
+    for way in (
+        dlx.from_dlpack,
+        lambda x: dlx.from_dlpack(x, copy=True),
+        lambda x: dlx.from_dlpack(x, device="cpu"),
+        lambda x: dlx.convert(x, np),
+        lambda x: dlx.convert(x, dlx.Tensor),
+        lambda x: dlx.convert_tree([x], np),
+        lambda x: dlx.borrow(x).__enter__(),
+        lambda x: dlx.launcher(lambda a: 0, give="tensor")(x),
+        lambda x: dlx.bridge(np)(lambda a: a)(x),
+        lambda x: dlx.from_dlpack(Holder(x)),
+        lambda x: Holder(x).__dlpack__(max_version=(1, 3)),
+    ):
+        try:
+            way(x)
+        except BufferError as error:
+            assert what in str(error), error
+        else:
+            raise AssertionError(f"taken by {way}")
+
+for _ in range(20):
+    dlx.from_dlpack(jax.numpy.ones(3))
+refused(x, "pass numpy.asarray(x), or x.addressable_shards[0].data")
+assert dlx.from_dlpack(np.asarray(x)).tolist() == [0, 1, 2, 3]
+gone = jax.numpy.ones(3)
+gone.delete()
+refused(gone, "has been deleted")
 for shard, seen in zip(x.addressable_shards, ([0, 1], [2, 3])):
     assert dlx.from_dlpack(shard.data).tolist() == seen
 other = jax.device_put(np.arange(3.0, dtype="float32"), jax.devices()[1])
@@ -171,8 +196,8 @@ assert dlx.from_dlpack(jax.device_put(np.float32([5]), one)).tolist() == [5]
 """
 
 
-def test_a_sharded_array_is_refused_and_its_shards_are_right() -> None:
-    """R60: with two devices; a committed array and one of a mesh of one are right."""
+def test_sharded_and_deleted_arrays_are_refused_and_shards_are_right() -> None:
+    """R60: by each way; a committed array and one of a mesh of one are right."""
     requires("jax")
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
     code = f"import os; os.environ.update({flags})\n{SHARDED}"
