@@ -20,7 +20,7 @@ use pyo3::types::PyType;
 
 use crate::abi::*;
 use crate::cpython::interpreter::PythonOwner;
-use crate::cpython::lookup::is_subtype;
+use crate::cpython::lookup::{is_method_of_class, is_subtype};
 use crate::cpython::modules::loaded_class;
 use crate::tensor::checked::{Checked, Meta, extents};
 use crate::tensor::managed::{self, ManagedVersioned, Offer};
@@ -90,6 +90,14 @@ fn is_read_here(x: &Bound<'_, PyAny>, ndarray: &Bound<'_, PyType>) -> PyResult<b
             return Ok(false);
         }
     }
+    // The class itself gives its arrays no attributes of their own.
+    if !class.is(ndarray) {
+        match is_method_of_class(x, intern!(py, "__dlpack__"))? {
+            Some(true) => {}
+            Some(false) => return Ok(false),
+            None => return Err(Error::refused(HIDES).into()),
+        }
+    }
     let masked = loaded_class(intern!(py, "numpy.ma"), intern!(py, "MaskedArray"))?;
     if masked.is_some_and(|masked| is_subtype(class.as_type_ptr(), &masked)) {
         let message = "the NumPy array is masked, and DLPack cannot represent a mask; pass x.filled() or x.data";
@@ -97,6 +105,9 @@ fn is_read_here(x: &Bound<'_, PyAny>, ndarray: &Bound<'_, PyType>) -> PyResult<b
     }
     Ok(true)
 }
+
+const HIDES: &str =
+    "the array, of a subclass of numpy.ndarray, hides its __dlpack__; pass x.view(numpy.ndarray)";
 
 /// Whether `x` is of the array class itself, whose layout is proven.
 pub(crate) fn is_ndarray(x: &Bound<'_, PyAny>) -> bool {

@@ -12,20 +12,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .duties import innermost, layers
+from .duties import innermost
 from .entries import ENTRIES
 from .libraries import FOUND
 from .said import is_masked
 from .said_torch import (
     has_tangent,
-    is_refused_by_a_mode,
     is_small,
     is_torch,
     undisturbed,
 )
 from .says import package_of, says
-from .standins import Flagged
-from .vetoes import Firm, is_vetoed
 
 TITLE = (
     "Never a wrong number, again: ask the object, not a name, a version or a neighbour"
@@ -104,22 +101,12 @@ def is_masked_elsewhere(fault: Fault) -> bool:
     return isinstance(x, np.ndarray) and is_masked(x) and not own
 
 
-def is_own_veto(fault: Fault) -> bool:
-    """Whether an instance refuses, and not its class, or one that it stands for."""
-    return any(is_vetoed(x) and not isinstance(x, Firm) for x in layers(fault.x))
-
-
 def is_on_another_device(fault: Fault) -> bool:
     """Whether an array of JAX, which is not passed on as it is, is not on the first."""
     if not isinstance(fault.x, FOUND["jax"].Array):
         return False
     is_kept = fault.text == "dlx.convert(x, jax.Array)"
     return not is_kept and fault.x.devices() != {FOUND["jax"].devices()[0]}
-
-
-def stands_for_flagged(fault: Fault) -> bool:
-    """Whether flags of a later DLPack are passed on, by whatever stands for it."""
-    return any(type(x) is Flagged for x in layers(fault.x))
 
 
 WRITTEN = "changes what must not be written"
@@ -142,8 +129,6 @@ KNOWN: dict[str, Row] = {
     ),
     "pandas_missing_value": Row(MADE, misses_values),
     "masked_array": Row(MADE, is_masked_elsewhere),
-    "unknown_flags": Row(MADE, stands_for_flagged),
-    "table_replaced": Row("the table that its class has was not asked"),
     "torch_gone": Row(
         "^it is|gradients were lost",
         lambda fault: of_torch()(fault) and game_with("torch")(fault),
@@ -169,8 +154,6 @@ KNOWN: dict[str, Row] = {
         "the device was dropped",
         lambda fault: "[-1]" in fault.text or is_on_another_device(fault),
     ),
-    "veto": Row(MADE, is_own_veto),
-    "torch_mode_refuses": Row(MADE, lambda fault: is_refused_by_a_mode()),
     "torch_traced": Row("a trace takes it for a constant"),
     "torch_dual": Row("gradients were lost", of_torch(has_tangent)),
     "tree_that_grows": Row("an item of a container was left"),
