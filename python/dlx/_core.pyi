@@ -98,8 +98,27 @@ class _DeviceOfCupy(Protocol):
     @property
     def pci_bus_id(self) -> str: ...
 
+class _DeviceOfTvm(Protocol):
+    """A ``tvm_ffi.Device``."""
+
+    @property
+    def index(self) -> int: ...
+    def dlpack_device_type(self) -> int: ...
+
+class _SaysDevice(Protocol):
+    """An object of any library that says which device it is."""
+
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
 _DeviceLike: TypeAlias = (
-    Device | str | tuple[int | str, int] | _DeviceOfTorch | _DeviceOfJax | _DeviceOfCupy
+    Device
+    | str
+    | tuple[int | str, int]
+    | _DeviceOfTorch
+    | _DeviceOfJax
+    | _DeviceOfCupy
+    | _SaysDevice
+    | _DeviceOfTvm
 )
 _DTypeLike: TypeAlias = DType | str | tuple[int, int, int] | object
 _Index: TypeAlias = SupportsIndex | slice | EllipsisType | None
@@ -301,7 +320,7 @@ def current_stream(device: _DeviceLike, /) -> Stream:
     """Return dlx's current stream of ``device`` in this thread."""
 
 class DeviceType(IntEnum):
-    """The device types of dlpack.h 1.3, equal to their integers."""
+    """The device types of dlpack.h 1.3, and later ones, equal to their integers."""
 
     CPU = 1
     CUDA = 2
@@ -319,6 +338,9 @@ class DeviceType(IntEnum):
     HEXAGON = 16
     MAIA = 17
     TRN = 18
+    TPU = 19
+    TPU_HOST = 20
+    ASCEND = 21
 
 @final
 class Device:
@@ -331,6 +353,10 @@ class Device:
     @property
     def id(self) -> int:
         """Which device of that kind."""
+    def __dlpack_device__(self) -> tuple[DeviceType, int]:
+        """``(type, id)``, as proposed for the array API."""
+    def __int__(self) -> int:
+        """The type of the CPU, for ``tvm_ffi.device``; others have an id, too."""
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
     def __hash__(self, /) -> int: ...
@@ -342,7 +368,7 @@ class DType:
     def __new__(cls, spec: _DTypeLike, /) -> DType: ...
     @property
     def code(self) -> int:
-        """``DLDataTypeCode``: 0 int, 1 uint, 2 float, ... up to 17."""
+        """``DLDataTypeCode``: 0 int, 1 uint, 2 float, ... up to 17; above, later ones."""
     @property
     def bits(self) -> int:
         """Bits of one lane; for complex types, of both parts together."""
@@ -355,6 +381,8 @@ class DType:
     @property
     def name(self) -> str:
         """The name, equal to ``str()``."""
+    def __dlpack_data_type__(self) -> tuple[int, int, int]:
+        """``(code, bits, lanes)``, as proposed for the array API."""
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
     def __hash__(self, /) -> int: ...

@@ -22,7 +22,7 @@ use pyo3::types::{PyString, PyType};
 use crate::abi::*;
 use crate::cpython::interpreter::PythonOwner;
 use crate::cpython::call::{attribute, call};
-use crate::cpython::lookup::{is_in_type, is_subtype, static_base};
+use crate::cpython::lookup::{is_in_type, is_method_of_class, is_subtype, static_base};
 use crate::tensor::checked::{self, Checked, Meta, extents};
 use crate::tensor::managed::{self, ManagedVersioned, Offer};
 use crate::tensor::snapshot::{Snapshot, Source};
@@ -100,6 +100,11 @@ fn is_read_here(
             return Ok(false);
         }
     }
+    match is_method_of_class(x, intern!(py, "__dlpack__"))? {
+        Some(true) => {}
+        Some(false) => return Ok(false),
+        None => return Err(Error::refused(HIDES).into()),
+    }
     if is_masked(x)? {
         let message = "the NumPy array has masked elements, which DLPack cannot represent; pass x.filled(value)";
         return Err(Error::refused(message).into());
@@ -125,6 +130,9 @@ fn is_masked(x: &Bound<'_, PyAny>) -> PyResult<bool> {
         any => any,
     }
 }
+
+const HIDES: &str =
+    "the array, of a subclass of numpy.ndarray, hides its __dlpack__; pass x.view(numpy.ndarray)";
 
 /// Whether `x` is of the array class itself, whose layout is proven.
 pub(crate) fn is_ndarray(x: &Bound<'_, PyAny>) -> bool {

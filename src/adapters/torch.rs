@@ -5,6 +5,7 @@
 
 mod guards;
 mod keys;
+mod own;
 mod questions;
 mod refusal;
 
@@ -147,6 +148,11 @@ pub(crate) fn kind(x: &Bound<'_, PyAny>) -> PyResult<Option<TorchClass>> {
     }
 }
 
+/// Whether `x`, of a class that is read through the table, decides otherwise, so that only its `__dlpack__` counts.
+pub(crate) fn is_overridden(kind: &TorchClass, x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(!kind.is_as_its_class(x) && own::is_overridden(x)?)
+}
+
 fn of_tensor(
     x: &Bound<'_, PyAny>,
     class: &Bound<'_, PyType>,
@@ -204,6 +210,15 @@ pub(crate) fn settled(
 }
 
 impl TorchClass {
+    /// Whether `tensor` is certainly exported as its class says, and not by a `__dlpack__` of its own or by a mode.
+    #[inline(always)]
+    pub(crate) fn is_as_its_class(&self, tensor: &Bound<'_, PyAny>) -> bool {
+        match self {
+            Self::Plain(guards) => guards.is_as_its_class(tensor),
+            Self::Subclass => true,
+        }
+    }
+
     /// Whether the table exports tensors of this type without further checks.
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self, Self::Plain(_))

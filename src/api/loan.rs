@@ -19,6 +19,7 @@ use crate::stream::order::{Joined, Waits};
 use crate::stream::{Stream, Wanted};
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
+use crate::types::device;
 use crate::types::error::Error;
 
 /// The tensors lent for a block, and the stream that uses them; `None` if nothing has to be ordered.
@@ -97,8 +98,17 @@ impl Loan {
         if let Some((accepted, index)) = accepted {
             accepted.check(index, &snapshot, written.is_some())?;
         }
-        if !stream::has_streams(snapshot.meta().device) {
+        let device = snapshot.meta().device;
+        if !stream::needs_order(device) {
             return Ok(Some(snapshot));
+        }
+        if !stream::has_streams(device) {
+            return Err(Error::refused(format!(
+                "the tensor is on {}, a device of a DLPack after 1.3: dlx lends nothing there, as it could not make a \
+                 kernel wait for the tensor; pass dlx.from_dlpack(x, device='cpu'), if its library copies",
+                device::name(device)
+            ))
+            .into());
         }
         let lent = Lent::new(snapshot, library);
         if self.stream.is_none() {

@@ -87,6 +87,21 @@ pub(crate) fn is_asked_by_type(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) 
     (meta == root || is_usual()) && reports_its_class(x.py(), x.get_type_ptr())
 }
 
+/// Whether what `x` has under `name` is the method of its class; `None` if it has nothing there.
+#[cold]
+pub(crate) fn is_method_of_class(
+    x: &Bound<'_, PyAny>,
+    name: &Bound<'_, PyString>,
+) -> PyResult<Option<bool>> {
+    let Some(found) = x.getattr_opt(name)? else {
+        return Ok(None);
+    };
+    let own = x.get_type().getattr(name)?;
+    let own = own.call_method1(intern!(x.py(), "__get__"), (x,))?;
+    // Methods of one type are equal if function and object are the same; another type may claim anything.
+    Ok(Some(own.get_type().is(found.get_type()) && own.eq(found)?))
+}
+
 /// Whether both types' instances look up attributes with the same function.
 #[cold]
 fn looks_alike(one: *mut ffi::PyTypeObject, other: *mut ffi::PyTypeObject) -> bool {

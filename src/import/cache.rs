@@ -1,10 +1,12 @@
-//! The cache of import paths, for types that cannot change theirs.
+//! The cache of import paths, for types that live as long as the process.
 //!
-//! It holds types that live as long as the process and cannot change: static types of extension modules, torch's own
-//! two classes, and `dlx.Tensor`. Every other type is asked at each import, so that no result depends on earlier
-//! imports (S6, remembered types).
+//! It holds static types of extension modules, which cannot change, `dlx.Tensor`, and classes of torch, JAX and
+//! TensorFlow, which count as long as nobody has changed them. Every other type is asked at each import, so that no
+//! result depends on earlier imports (S6, remembered types).
 
 #![forbid(unsafe_code)]
+
+use std::mem::discriminant;
 
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -13,10 +15,12 @@ use pyo3::types::PyType;
 use crate::adapters::{buffer, jax, numpy, paddle, pyarrow, tensorflow, torch};
 use crate::cpython::lookup::{is_in_type, is_python, is_static, looks_up_by_type};
 use crate::cpython::type_map::TypeMap;
+use crate::cpython::type_version::Version;
 use crate::exchange::Table;
 use crate::exchange::slot::{Slot, is_mixin};
 use crate::import::protocol::Whose;
 use crate::tensor::object::Tensor;
+use crate::types::error::forgotten;
 
 /// How objects of a type are imported.
 #[derive(Clone, Copy)]
@@ -37,13 +41,86 @@ pub(crate) enum Way {
     Undecided,
 }
 
-/// Types that find no free slot are asked at each import.
-static CACHE: TypeMap<Way, 256> = TypeMap::new();
+/// What is remembered of a type.
+struct Known {
+    way: Way,
+    /// The type as it was when this was found.
+    version: Version,
+}
 
-/// Looks up the type of `x`; never inserts.
+impl Way {
+    /// Whether this is still the way, after the type has changed.
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Table(table, _), Self::Table(other, _)) => table.address == other.address,
+            _ => discriminant(self) == discriminant(other),
+        }
+    }
+}
+
+/// Types that find no free slot are asked at each import.
+static CACHE: TypeMap<Known, 256> = TypeMap::new();
+
+/// What was found of the type of `x`, whether or not that or `x` has changed since.
+#[inline(always)]
+pub(crate) fn noted(x: &Bound<'_, PyAny>) -> Option<&'static Way> {
+    Some(&CACHE.get(x.get_type_ptr())?.way)
+}
+
+/// Looks up the way of `x`; never inserts.
 #[inline(always)]
 pub(crate) fn remembered(x: &Bound<'_, PyAny>) -> Option<&'static Way> {
-    CACHE.get(x.get_type_ptr())
+    let known = CACHE.get(x.get_type_ptr())?;
+    match &known.way {
+        _ if !known.version.holds(x.get_type_ptr()) => renewed(x, known),
+        Way::Table(_, Some(kind)) if !kind.is_as_its_class(x) => asked(x, kind, &known.way),
+        way => Some(way),
+    }
+}
+
+/// The way of torch tensors that decide themselves.
+static OWN: Way = Way::Protocol(Whose::Torch(torch::TorchClass::Subclass));
+
+/// The way of `x`, a torch tensor that may decide otherwise than its class.
+#[cold]
+#[inline(never)]
+fn asked(
+    x: &Bound<'_, PyAny>,
+    kind: &torch::TorchClass,
+    way: &'static Way,
+) -> Option<&'static Way> {
+    // PyO3 may not count the attachment (S20).
+    Python::attach(|py| match torch::is_overridden(kind, x) {
+        Ok(true) => Some(&OWN),
+        Ok(false) => Some(way),
+        // Whoever needs the way asks again, and gets the error.
+        Err(error) => {
+            forgotten(py, error);
+            None
+        }
+    })
+}
+
+/// What was remembered of the type of `x`, which has changed, if the change was of something else.
+#[cold]
+#[inline(never)]
+fn renewed(x: &Bound<'_, PyAny>, known: &'static Known) -> Option<&'static Way> {
+    let again = || {
+        let version = Version::of(&x.get_type())?;
+        let is_same = known.way.is(&find(x, &x.get_type())?);
+        if is_same {
+            known.version.renew(version);
+        }
+        Ok::<_, PyErr>(is_same)
+    };
+    // PyO3 may not count the attachment (S20).
+    let is_same = Python::attach(|py| {
+        again().unwrap_or_else(|error| {
+            forgotten(py, error);
+            false
+        })
+    });
+    is_same.then_some(&known.way)
 }
 
 /// How to import `x`.
@@ -126,6 +203,7 @@ fn decided(x: &Bound<'_, PyAny>) -> PyResult<Way> {
     if is_mixin(&class) {
         return Ok(Way::Mixin);
     }
+    let version = Version::of(&class)?;
     let found = find(x, &class)?;
     let stays = match found {
         // A subclass of torch's tensor may be freed.
@@ -136,7 +214,15 @@ fn decided(x: &Bound<'_, PyAny>) -> PyResult<Way> {
         Way::Mixin | Way::Undecided => false,
     };
     if stays {
-        CACHE.add(&class, found);
+        let version = match found {
+            Way::Tensor => Version::fixed(),
+            _ => version,
+        };
+        let known = Known {
+            way: found,
+            version,
+        };
+        CACHE.add(&class, known);
     }
     Ok(found)
 }
@@ -146,8 +232,10 @@ fn find(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Way> {
         return Ok(Way::Tensor);
     }
     let kind = torch::kind(x)?;
-    if let Some(kind @ torch::TorchClass::Subclass) = kind {
-        return Ok(Way::Protocol(Whose::Torch(kind)));
+    match &kind {
+        Some(torch::TorchClass::Subclass) => return Ok(OWN),
+        Some(kind) if torch::is_overridden(kind, x)? => return Ok(OWN),
+        _ => {}
     }
     // dlx itself does not import through the tables that it provides to others.
     let provided = |table: &Table| Slot::of_table(table.address).is_some();

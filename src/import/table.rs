@@ -160,7 +160,9 @@ fn exported(
         None
     };
     let is_ordered = usage.is_some();
-    let unordered = has_streams && !moves && !is_ordered;
+    let is_awaited = || Ok::<_, PyErr>(!matches!(request.wanted(here)?, Wanted::NoOrder));
+    let unordered =
+        !moves && !is_ordered && (has_streams || stream::needs_order(here) && is_awaited()?);
     let mut snapshot = Snapshot::import(managed, usage)
         .map_err(|(error, _)| torch::explain(kind.as_ref(), x, error.into()))?;
     if let Some(kind) = &kind {
@@ -183,7 +185,7 @@ fn exported(
     }
     if moves {
         let there = request.device.unwrap_or(here);
-        let can = table.work_stream.is_some() || !stream::has_streams(here);
+        let can = table.work_stream.is_some() || !stream::needs_order(here);
         return match ask(x, kind, request) {
             Err(error) if request.copy == Some(false) || !is_refusal(py, &error, there) || !can => {
                 Err(error)

@@ -5,7 +5,7 @@ use std::ptr::{NonNull, null_mut};
 use std::slice;
 
 use crate::abi::*;
-use crate::tensor::managed::{self, ManagedVersioned, Offer};
+use crate::tensor::managed::{self, Managed, ManagedTensor, ManagedVersioned, Offer};
 use crate::types::error::Error;
 use crate::types::{device, dtype, layout};
 
@@ -20,7 +20,7 @@ pub(crate) struct Meta {
     pub(crate) device: DLDevice,
     /// Type of one element.
     pub(crate) dtype: DLDataType,
-    /// The `DLPACK_FLAG_BITMASK_*` that dlx knows, and `managed::MAYBE_READ_ONLY`.
+    /// The `DLPACK_FLAG_BITMASK_*` that dlx knows, and its own: `managed::MAYBE_READ_ONLY` and `managed::beyond`.
     pub(crate) flags: u64,
 }
 
@@ -50,7 +50,7 @@ impl Meta {
             byte_offset: tensor.byte_offset,
             device: tensor.device,
             dtype: tensor.dtype,
-            flags: flags & KNOWN_FLAGS,
+            flags,
         };
         if meta.byte_offset != 0 && !meta.data.is_null() && device::has_addresses(meta.device) {
             let address = usize::try_from(meta.byte_offset)
@@ -107,10 +107,6 @@ pub(crate) fn is_fast(tensor: &DLTensor, flags: u64) -> bool {
         && flags == 0
 }
 
-const KNOWN_FLAGS: u64 = DLPACK_FLAG_BITMASK_READ_ONLY
-    | DLPACK_FLAG_BITMASK_IS_COPIED
-    | DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
-
 /// A description that has been checked, from which a snapshot can be made.
 pub(crate) struct Checked<'a> {
     pub(crate) meta: Meta,
@@ -134,11 +130,14 @@ impl<'a> Checked<'a> {
         if shape.len() > layout::MAX_NDIM {
             return Err(too_many_dimensions(shape.len()));
         }
+        let mut is_later = dtype::check(meta.dtype)?;
         if meta.device != device::CPU {
-            device::check(meta.device)?;
+            is_later |= device::check(meta.device)?;
             meta.device = device::normal(meta.device);
         }
-        dtype::check(meta.dtype)?;
+        if is_later && !managed::is_beyond(meta.flags) {
+            meta.flags = managed::beyond(meta.flags, 0);
+        }
         let size = layout::size(shape)?;
         layout::check_extent(size, shape, strides, meta.dtype)?;
         if size == 0 {
@@ -155,6 +154,15 @@ impl<'a> Checked<'a> {
             shape,
             strides,
         })
+    }
+
+    /// The same, of a tensor that has just been read from `managed`.
+    #[inline(always)]
+    pub(crate) fn of<M: ManagedTensor>(mut self, managed: &Managed<M>) -> Self {
+        if managed::is_beyond(self.meta.flags) {
+            self.meta.flags = managed.beyond(self.meta.flags);
+        }
+        self
     }
 
     /// The description of contiguous memory that is still to be allocated.
@@ -192,7 +200,8 @@ impl<'a> Checked<'a> {
     #[inline(always)]
     fn says(&self, tensor: &DLTensor, flags: u64) -> bool {
         let meta = &self.meta;
-        meta.flags == flags
+        // The low half: the version may be the producer's.
+        u64::from(meta.flags as u32) == flags
             && meta.data == tensor.data
             && meta.byte_offset == tensor.byte_offset
             && meta.device == tensor.device
@@ -331,7 +340,8 @@ pub(crate) fn rewritten(managed: ManagedVersioned) -> Result<ManagedVersioned, E
     // SAFETY: `managed` owns the tensor and moves into the export, which copies the dimensions before it can be
     // deleted (S3).
     let (shape, strides) = unsafe { dimensions(tensor) }?;
-    let Checked { meta, .. } = Checked::new(Meta::of(tensor, flags)?, shape, strides)?;
+    let checked = Checked::new(Meta::of(tensor, flags)?, shape, strides)?;
+    let Checked { meta, .. } = checked.of(&managed);
     let mut compact = [0; layout::MAX_NDIM];
     let strides = strides.unwrap_or_else(|| {
         let strides = &mut compact[..shape.len()];

@@ -6,8 +6,9 @@ use std::mem::ManuallyDrop;
 use std::ptr::{NonNull, copy_nonoverlapping};
 
 use crate::abi::{
-    DLManagedTensor, DLManagedTensorVersioned, DLPACK_FLAG_BITMASK_READ_ONLY, DLPACK_MAJOR_VERSION,
-    DLPACK_MINOR_VERSION, DLPackVersion, DLTensor,
+    DLManagedTensor, DLManagedTensorVersioned, DLPACK_FLAG_BITMASK_IS_COPIED,
+    DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, DLPACK_FLAG_BITMASK_READ_ONLY,
+    DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION, DLPackVersion, DLTensor,
 };
 use crate::cpython::boundary::{guard, unraisable};
 use crate::cpython::depth::{later, within};
@@ -20,8 +21,12 @@ pub(crate) use offer::Offer;
 
 /// The memory may be read-only: it came in an unversioned struct, which cannot say (R43).
 ///
-/// A private flag in a bit that DLPack does not use; it is never read from a foreign struct nor written to one.
-pub(crate) const MAYBE_READ_ONLY: u64 = 1 << 63;
+/// A private flag in a bit that DLPack does not use; it is refused in a foreign struct, and never written to one.
+pub(crate) const MAYBE_READ_ONLY: u64 = 1 << 31;
+
+/// The lowest of the private bits that say by how much the minor version of an export exceeds that of dlx: 0, unless
+/// DLPack 1.3 does not define its device type or dtype.
+const BEYOND: u32 = 32;
 
 /// The memory is read-only or may be.
 pub(crate) const PROTECTED: u64 = DLPACK_FLAG_BITMASK_READ_ONLY | MAYBE_READ_ONLY;
@@ -55,6 +60,13 @@ pub(crate) trait ManagedTensor: Sized + 'static {
     /// `this` points to a managed tensor that lives for `'a` and is not written to.
     unsafe fn read<'a>(this: NonNull<Self>) -> Result<(&'a DLTensor, u64), Error>;
 
+    /// The minor version; 0 if the struct has none.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::deleter`].
+    unsafe fn minor(this: NonNull<Self>) -> u32;
+
     /// The struct for an export of dlx's.
     fn assemble(
         tensor: DLTensor,
@@ -86,7 +98,15 @@ impl ManagedTensor for DLManagedTensorVersioned {
         }
         // SAFETY: alive, and major version 1 means that the struct has this layout.
         let this = unsafe { this.as_ref() };
-        Ok((&this.dl_tensor, this.flags))
+        match this.flags & !KNOWN_FLAGS {
+            0 => Ok((&this.dl_tensor, this.flags)),
+            unknown => Err(unknown_flags(unknown)),
+        }
+    }
+
+    unsafe fn minor(this: NonNull<Self>) -> u32 {
+        // SAFETY: alive, as the caller guarantees; every version has this field.
+        unsafe { (*this.as_ptr()).version }.minor
     }
 
     fn assemble(
@@ -97,14 +117,14 @@ impl ManagedTensor for DLManagedTensorVersioned {
     ) -> Self {
         let version = DLPackVersion {
             major: DLPACK_MAJOR_VERSION,
-            minor: DLPACK_MINOR_VERSION,
+            minor: DLPACK_MINOR_VERSION + (flags >> BEYOND) as u32,
         };
         Self {
             version,
             manager_ctx,
             deleter: Some(deleter),
             // The only place where flags leave dlx.
-            flags: flags & !MAYBE_READ_ONLY,
+            flags: flags & KNOWN_FLAGS,
             dl_tensor,
         }
     }
@@ -126,6 +146,10 @@ impl ManagedTensor for DLManagedTensor {
     unsafe fn read<'a>(this: NonNull<Self>) -> Result<(&'a DLTensor, u64), Error> {
         // SAFETY: alive, as the caller guarantees.
         Ok((unsafe { &(*this.as_ptr()).dl_tensor }, 0))
+    }
+
+    unsafe fn minor(_this: NonNull<Self>) -> u32 {
+        0
     }
 
     fn assemble(
@@ -158,6 +182,32 @@ pub(crate) struct Maker {
     /// That struct, and its part that is not the managed tensor: the bytes before it.
     pub(crate) context: *const u8,
     pub(crate) size: usize,
+}
+
+/// `flags` with the minor version of an export of what only a later DLPack defines: at least the one after dlx's.
+pub(crate) fn beyond(flags: u64, minor: u32) -> u64 {
+    let beyond = minor.saturating_sub(DLPACK_MINOR_VERSION).max(1);
+    flags & ((1 << BEYOND) - 1) | u64::from(beyond) << BEYOND
+}
+
+/// Whether the export is of what only a later DLPack defines.
+#[inline(always)]
+pub(crate) fn is_beyond(flags: u64) -> bool {
+    flags >> BEYOND != 0
+}
+
+/// The flags of DLPack 1.3. Others may change what any field means.
+const KNOWN_FLAGS: u64 = DLPACK_FLAG_BITMASK_READ_ONLY
+    | DLPACK_FLAG_BITMASK_IS_COPIED
+    | DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
+
+#[cold]
+#[inline(never)]
+fn unknown_flags(unknown: u64) -> Error {
+    Error::refused(format!(
+        "flag {unknown:#x} is not defined by DLPack 1.3 ({KNOWN_FLAGS:#x} are); if the producer can do without it, \
+         pass x.__dlpack__(), an unversioned capsule, which has no flags"
+    ))
 }
 
 /// The sole owner of a managed tensor: dropping it calls the deleter exactly once (R8).
@@ -223,6 +273,14 @@ impl<M: ManagedTensor> Managed<M> {
         // tensor that we own (S4). The compiler may give equal functions one address: they drop equal owners.
         let block = unsafe { self.0.cast::<Export<M, O>>().as_ref() };
         Some(&block.owner)
+    }
+
+    /// `flags` of what only a later DLPack defines: the export has the minor version of this one, if that is later.
+    #[cold]
+    pub(crate) fn beyond(&self, flags: u64) -> u64 {
+        // SAFETY: as in `read`.
+        let minor = unsafe { M::minor(self.0) };
+        beyond(flags, minor)
     }
 
     /// Calls the deleter of a tensor of dlx's, which need not be counted as a link of a chain.

@@ -155,6 +155,7 @@ impl Snapshot {
 
     /// New uninitialized CPU memory, contiguous in row-major order.
     pub(crate) fn allocate(shape: &[i64], dtype: DLDataType, flags: u64) -> Result<Self, Error> {
+        dtype::known(dtype)?;
         let meta = Meta::on_cpu(NonNull::dangling().as_ptr(), dtype, flags);
         let mut checked = Checked::new(meta, shape, None)?;
         let memory = Memory::new(layout::nbytes(checked.size, checked.meta.bits()))?;
@@ -218,6 +219,7 @@ impl Snapshot {
     /// IS_COPIED would promise (R37).
     pub(crate) fn part(&self, offset: i64, shape: &[i64], strides: &[i64]) -> Result<Self, Error> {
         let mut meta = self.meta();
+        dtype::known(meta.dtype)?;
         meta.flags &= !DLPACK_FLAG_BITMASK_IS_COPIED;
         // Inside of the memory, whose bytes have been checked to fit.
         let start = i128::from(offset) * i128::from(meta.bits());

@@ -140,15 +140,6 @@ def test_a_table_hands_on_no_flag_for_it(make: Maker) -> None:
     delete(managed)
 
 
-def test_a_bit_of_a_foreign_struct_is_not_taken_for_it() -> None:
-    """DLPack 1.3: unknown bits are 0, and dropped where they are not."""
-    tensor = dlx.from_dlpack(Producer(flags=1 << 63))
-    assert not tensor.readonly
-    assert dlx.convert(Producer(flags=1 << 63), np.ndarray).flags.writeable
-    capsule = tensor.__dlpack__(max_version=(1, 3))
-    assert '"dltensor_versioned"' in repr(capsule)
-
-
 # Arrays that nobody may write.
 
 

@@ -10,15 +10,6 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from .duties import innermost, layers
-from .said_torch import (
-    is_refused_by_a_mode,
-    is_torch,
-    undisturbed,
-)
-from .says import package_of
-from .standins import Flagged
-from .vetoes import Firm, is_vetoed
 
 TITLE = (
     "Never a wrong number, again: ask the object, not a name, a version or a neighbour"
@@ -65,24 +56,10 @@ def of_torch(that: Callable[[Any], bool] = lambda x: True) -> Of:
 
 
 
-def is_own_veto(fault: Fault) -> bool:
-    """Whether an instance refuses, and not its class, or one that it stands for."""
-    return any(is_vetoed(x) and not isinstance(x, Firm) for x in layers(fault.x))
-
-
-def stands_for_flagged(fault: Fault) -> bool:
-    """Whether flags of a later DLPack are passed on, by whatever stands for it."""
-    return any(type(x) is Flagged for x in layers(fault.x))
-
-
 ENDS = "it ends the process"
 MADE = "^made .* of what has no numbers"
 
 KNOWN: dict[str, Row] = {
-    "unknown_flags": Row(MADE, stands_for_flagged),
-    "table_replaced": Row("the table that its class has was not asked"),
-    "veto": Row(MADE, is_own_veto),
-    "torch_mode_refuses": Row(MADE, lambda fault: is_refused_by_a_mode()),
     "torch_traced": Row("a trace takes it for a constant"),
 }
 """Each is called as its program in ``corpus``."""

@@ -10,6 +10,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
 use super::keys::{Found, Layout};
+use super::own::{self, Own};
 use super::questions::{Getter, Predicate, ask, has_tangent, is_byte, is_whole};
 use super::refusal::{nowhere, refused};
 use crate::abi::{DLDataType, kDLBool, kDLComplex, kDLInt, kDLUInt};
@@ -24,6 +25,7 @@ pub(crate) struct Guards {
     is_neg: Option<Predicate>,
     requires_grad: Option<Getter>,
     layout: Option<Layout>,
+    own: Option<Own>,
 }
 
 impl Guards {
@@ -38,7 +40,16 @@ impl Guards {
             is_neg: Predicate::of(tensor, intern!(py, "is_neg"))?,
             requires_grad: Getter::of(tensor, intern!(py, "requires_grad"))?,
             layout: layout(torch, class)?,
+            own: own(torch, class)?,
         })
+    }
+
+    /// Whether a tensor of the class of these guards is certainly exported as its class says, and not by a `__dlpack__`
+    /// of its own or by a mode.
+    #[inline(always)]
+    pub(super) fn is_as_its_class(&self, tensor: &Bound<'_, PyAny>) -> bool {
+        // SAFETY: as in `found`.
+        self.own.is_some_and(|own| unsafe { own.is_absent(tensor) })
     }
 
     /// What the struct of `tensor` shows.
@@ -238,19 +249,33 @@ fn storage(tensor: &Bound<'_, PyAny>) -> (u64, u64) {
     Python::attach(|_| ask().unwrap_or((0, 0)))
 }
 
-/// The layout of torch's tensors, found once per process; `None` with `DLX_TORCH_FAST=0`.
+/// The layout of torch's tensors, found once per process.
 fn layout(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Option<Layout>> {
     static LAYOUT: PyOnceLock<Option<Layout>> = PyOnceLock::new();
-    let py = torch.py();
-    let found = LAYOUT.get_or_try_init(py, || {
-        if env::var_os("DLX_TORCH_FAST").is_some_and(|fast| fast == "0") {
-            return Ok(None);
-        }
-        match Layout::find(torch, class) {
-            // The search may fail under a torch mode that makes other tensors.
-            Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
-            found => found,
-        }
+    let found = LAYOUT.get_or_try_init(torch.py(), || {
+        searched(torch.py(), || Layout::find(torch, class))
     });
     found.copied()
+}
+
+/// Where tensors of `class`, which is `torch.Tensor`, and Parameters show attributes of their own, found once per process.
+fn own(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Option<Own>> {
+    static OWN: PyOnceLock<Option<Own>> = PyOnceLock::new();
+    let found = OWN.get_or_try_init(torch.py(), || {
+        own::note(torch)?;
+        searched(torch.py(), || Own::find(torch, class))
+    });
+    found.copied()
+}
+
+/// The result of a search, `None` with `DLX_TORCH_FAST=0`.
+fn searched<T>(py: Python<'_>, find: impl FnOnce() -> PyResult<Option<T>>) -> PyResult<Option<T>> {
+    if env::var_os("DLX_TORCH_FAST").is_some_and(|fast| fast == "0") {
+        return Ok(None);
+    }
+    match find() {
+        // The search may fail under a torch mode that makes other tensors.
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
+        found => found,
+    }
 }

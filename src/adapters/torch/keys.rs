@@ -305,25 +305,39 @@ impl Layout {
 }
 
 /// torch's function, in the library that is loaded.
-#[cfg(unix)]
 fn records() -> Option<Records> {
+    // SAFETY: the name encodes class, method and arguments of the C++ function, which takes its object as first argument.
+    unsafe { symbol("libc10.so", b"_ZNK3c1010TensorImpl13requires_gradEv\0") }
+}
+
+/// A function of a library of torch's that is loaded.
+///
+/// # Safety
+///
+/// `F` is a function pointer of the symbol's type.
+#[cfg(unix)]
+pub(super) unsafe fn symbol<F: Copy>(library: &str, name: &[u8]) -> Option<F> {
     use std::mem::forget;
 
     use libloading::os::unix::Library;
 
     let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
     // SAFETY: loads nothing, so no initializers run.
-    let library = unsafe { Library::open(Some("libc10.so"), flags) }.ok()?;
-    // SAFETY: the name encodes class, method and arguments of the C++ function, which takes its object as first argument.
-    let found = unsafe { library.get::<Records>(b"_ZNK3c1010TensorImpl13requires_gradEv\0") };
+    let library = unsafe { Library::open(Some(library), flags) }.ok()?;
+    // SAFETY: the caller's promise.
+    let found = unsafe { library.get::<F>(name) };
     let found = found.ok().map(|found| *found);
     forget(library);
     found
 }
 
-/// Never called: `find` needs `/proc`.
+/// Never found: the searches need `/proc`.
+///
+/// # Safety
+///
+/// None is needed.
 #[cfg(not(unix))]
-fn records() -> Option<Records> {
+pub(super) unsafe fn symbol<F: Copy>(_library: &str, _name: &[u8]) -> Option<F> {
     None
 }
 
@@ -352,7 +366,7 @@ fn pointer(word: u64) -> *const u8 {
 }
 
 /// The only item; several would mean an ambiguous search.
-fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
+pub(super) fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
     items.next().filter(|_| items.next().is_none())
 }
 

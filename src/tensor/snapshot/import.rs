@@ -35,7 +35,8 @@ impl Snapshot {
         let checked = dimensions
             .and_then(|(shape, strides)| Checked::new(Meta::of(tensor, flags)?, shape, strides));
         match checked {
-            Ok(mut checked) => {
+            Ok(checked) => {
+                let mut checked = checked.of(&managed);
                 checked.meta.flags |= M::UNSAID;
                 Ok(checked.with_usage(managed.into(), usage.map(Arc::new)))
             }

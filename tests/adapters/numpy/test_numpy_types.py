@@ -16,14 +16,14 @@ from support.python_process import run_python
 
 @pytest.mark.parametrize("base", [np.ndarray, np.matrix, np.recarray, np.memmap])
 @pytest.mark.filterwarnings("ignore:the matrix subclass")
-def test_an_array_of_a_subclass_is_asked_for_its_mask_alone(base: type[Any]) -> None:
-    """R116: for its memory is that of any array."""
+def test_an_array_of_a_subclass_is_asked_for_two_attributes(base: type[Any]) -> None:
+    """R60, R63, R116: whose `__dlpack__` it has, and whether elements are masked."""
     plain = np.arange(6.0).reshape(2, 3)
     kind = listening(base)
     array = plain.view(kind)
     kind.heard.clear()
     tensor = dlx.from_dlpack(array)
-    assert kind.heard == ["mask"]
+    assert kind.heard == ["__dlpack__", "mask"]
     assert (tensor.data_ptr, tensor.shape) == (plain.ctypes.data, (2, 3))
 
 
@@ -103,7 +103,7 @@ ASKED = """
             dlx.from_dlpack(x)
         except (KeyError, AttributeError) as error:
             return "asked" in str(error) or "no __dlpack__" in str(error)
-        return "__dlpack__" in getattr(x, "heard", [])
+        return "__dlpack_device__" in getattr(x, "heard", [])
 
     class ndarray:
         __slots__ = tuple("abcdefghijkl")

@@ -1,0 +1,176 @@
+//! What decides of the export of a torch tensor in place of its class: a `__dlpack__` of the tensor itself, or a mode of
+//! torch, which sees every call of the class's.
+//!
+//! Both are rare, and asking costs more than the export. A tensor without attributes of its own has no dict, which one
+//! word of the object shows; where that lies is found by trial (S13, torch's layout). How many modes are on, torch's own
+//! function tells.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+
+use pyo3::exceptions::PyException;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyDict, PyType};
+
+use super::keys::{only, symbol};
+use crate::cpython::lookup::is_method_of_class;
+
+/// Where to look.
+#[derive(Clone, Copy)]
+pub(super) struct Own {
+    /// The bytes from the object to the pointer to its dict.
+    dict: isize,
+    modes: Modes,
+}
+
+/// `static int64_t at::impl::PythonTorchFunctionTLS::stack_len()`.
+type Modes = unsafe extern "C" fn() -> i64;
+
+const WORD: usize = size_of::<usize>();
+/// CPython keeps the dict of an object before the object, or behind its fields.
+const BEFORE: usize = 4 * WORD;
+
+impl Own {
+    /// Searches in tensors of `class`, which is `torch.Tensor`, and in Parameters.
+    pub(super) fn find(
+        torch: &Bound<'_, PyAny>,
+        class: &Bound<'_, PyType>,
+    ) -> PyResult<Option<Self>> {
+        let Some(modes) = modes(torch)? else {
+            return Ok(None);
+        };
+        let parameter = torch.getattr("nn")?.getattr("Parameter")?;
+        let in_parameters = places_in(torch, parameter.cast()?)?;
+        let places = places_in(torch, class)?.into_iter();
+        let dict = only(places.filter(|at| in_parameters.contains(at)));
+        Ok(dict.map(|dict| Self { dict, modes }))
+    }
+
+    /// Whether only the class of `tensor` decides.
+    ///
+    /// # Safety
+    ///
+    /// `tensor` is of one of the two classes that [`Self::find`] examined.
+    #[inline(always)]
+    pub(super) unsafe fn is_absent(self, tensor: &Bound<'_, PyAny>) -> bool {
+        let object = tensor.as_ptr().cast_const().cast::<u8>();
+        // SAFETY: an object of such a class has this word (S13).
+        let dict = unsafe { object.offset(self.dict) };
+        // SAFETY: as above, and aligned; CPython changes it with the GIL.
+        let dict = unsafe { dict.cast::<usize>().read() };
+        // SAFETY: torch's function, which only reads a variable of the thread (S8, torch's functions).
+        dict == 0 && unsafe { (self.modes)() } == 0
+    }
+}
+
+/// Where a tensor of `class` has a word that is NULL as long as it has no attributes, and then points to its dict.
+fn places_in(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Vec<isize>> {
+    let py = torch.py();
+    // Read as a file, unmapped memory is an error and not a fault.
+    let mut memory = File::open("/proc/self/mem")?;
+    let size: usize = class.getattr(intern!(py, "__basicsize__"))?.extract()?;
+    let keywords = PyDict::new(py);
+    keywords.set_item("device", "cpu")?;
+    let plain = torch.call_method("empty", (0,), Some(&keywords))?;
+    let tensor = class.call_method1("_make_subclass", (class, plain))?;
+    if !tensor.get_type().is(class) {
+        return Ok(Vec::new());
+    }
+    let mut words = || {
+        let mut bytes = vec![0; BEFORE + size];
+        memory.seek(SeekFrom::Start((tensor.as_ptr().addr() - BEFORE) as u64))?;
+        memory.read_exact(&mut bytes)?;
+        let (words, _) = bytes.as_chunks();
+        Ok::<_, PyErr>(
+            words
+                .iter()
+                .map(|word| usize::from_ne_bytes(*word))
+                .collect::<Vec<_>>(),
+        )
+    };
+    let fresh = words()?;
+    tensor.setattr(intern!(py, "x"), 1)?;
+    let set = words()?;
+    let dict = tensor.getattr(intern!(py, "__dict__"))?;
+    let shown = words()?;
+    let other = PyDict::new(py);
+    tensor.setattr(intern!(py, "__dict__"), &other)?;
+    let replaced = words()?;
+    let is_it = |&at: &usize| {
+        fresh[at] == 0
+            && set[at] != 0
+            && shown[at] == dict.as_ptr().addr()
+            && replaced[at] == other.as_ptr().addr()
+    };
+    let offset = |at: usize| (at * WORD) as isize - BEFORE as isize;
+    Ok((0..fresh.len()).filter(is_it).map(offset).collect())
+}
+
+/// torch's function, if it agrees with what torch tells Python, and in a mode, too.
+fn modes(torch: &Bound<'_, PyAny>) -> PyResult<Option<Modes>> {
+    // SAFETY: the name encodes class, method and arguments of the C++ function.
+    let found = unsafe {
+        symbol::<Modes>(
+            "libtorch_cpu.so",
+            b"_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv\0",
+        )
+    };
+    let Some(modes) = found else {
+        return Ok(None);
+    };
+    let count = torch.getattr("_C")?.getattr("_len_torch_function_stack")?;
+    // SAFETY: torch's function, which only reads a variable of the thread (S8).
+    let agrees = || Ok::<_, PyErr>(unsafe { modes() } == count.call0()?.extract::<i64>()?);
+    let outside = agrees()?;
+    let mode = torch
+        .getattr("overrides")?
+        .call_method0("BaseTorchFunctionMode")?;
+    mode.call_method0("__enter__")?;
+    let inside = agrees();
+    let py = torch.py();
+    mode.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
+    Ok((outside && inside?).then_some(modes))
+}
+
+/// What of torch tells which modes are on: a function, and the class of those that choose a device and let all else pass.
+static STACK: PyOnceLock<[Option<Py<PyAny>>; 2]> = PyOnceLock::new();
+
+/// Notes whom [`is_overridden`] asks.
+pub(super) fn note(torch: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = torch.py();
+    // Other versions of torch may lack either.
+    let kept = |found: PyResult<Option<Bound<'_, PyAny>>>| match found {
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok::<_, PyErr>(None),
+        found => Ok(found?.map(Bound::unbind)),
+    };
+    STACK.get_or_try_init(py, || {
+        let stack = torch.getattr("overrides")?;
+        let stack = stack.getattr_opt("_get_current_function_mode_stack");
+        let device = py.import("torch.utils._device");
+        let device = device.and_then(|device| device.getattr_opt("DeviceContext"));
+        Ok::<_, PyErr>([kept(stack)?, kept(device)?])
+    })?;
+    Ok(())
+}
+
+/// Whether `tensor`, of a class of torch's own, has a `__dlpack__` other than its class's, or a mode may answer for it.
+#[cold]
+#[inline(never)]
+pub(super) fn is_overridden(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = tensor.py();
+    if is_method_of_class(tensor, intern!(py, "__dlpack__"))? != Some(true) {
+        return Ok(true);
+    }
+    let Some([Some(stack), passes]) = STACK.get(py) else {
+        return Ok(false);
+    };
+    for mode in stack.bind(py).call0()?.try_iter()? {
+        let class = mode?.get_type();
+        if !passes.as_ref().is_some_and(|passes| class.is(passes)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
