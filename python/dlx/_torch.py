@@ -24,8 +24,12 @@ _NARROW = {f"torch.{kind}{bits}" for kind in ("int", "uint") for bits in range(1
 
 def known_to(cls: type) -> Any:
     """Return torch, as ``torch.Tensor`` knows it; None of any other class."""
-    known = getattr(vars(cls).get("__dlpack__"), "__globals__", {})
-    return known.get("torch") if cls.__module__ == "torch" else None
+    if cls.__module__ == "torch":
+        for name in ("__dlpack__", "backward", "__reduce_ex__"):  # if one is replaced
+            known = getattr(vars(cls).get(name), "__globals__", {})
+            if known.get("__name__") == "torch._tensor":
+                return known["torch"]
+    return None
 
 
 def _of(tensor: Any) -> Any:

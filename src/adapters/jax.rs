@@ -39,7 +39,8 @@ pub(crate) fn beside<'py>(
     if made.getattr(name)?.eq(&sharding)? {
         return Ok(made);
     }
-    py.import("jax")?.call_method1("device_put", (made, sharding))
+    py.import("jax")?
+        .call_method1("device_put", (made, sharding))
 }
 
 /// Whether `x` is an array of JAX, also a tracer. Does not import JAX.

@@ -20,8 +20,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 
 use crate::abi::*;
-use crate::cpython::interpreter::PythonOwner;
 use crate::cpython::call::{attribute, call};
+use crate::cpython::interpreter::PythonOwner;
 use crate::cpython::lookup::{is_in_type, is_method_of_class, is_subtype, static_base};
 use crate::tensor::checked::{self, Checked, Meta, extents};
 use crate::tensor::managed::{self, ManagedVersioned, Offer};
@@ -330,7 +330,12 @@ pub(crate) fn named(spec: &Bound<'_, PyAny>) -> PyResult<Option<DLDataType>> {
 /// `numpy.ndarray`, if `class` is it or a subclass.
 #[inline(always)]
 fn array_class<'py>(class: &Bound<'py, PyType>) -> PyResult<Option<&'py Bound<'py, PyType>>> {
-    base(&ARRAY, class, intern!(class.py(), "__array_finalize__"), "ndarray")
+    base(
+        &ARRAY,
+        class,
+        intern!(class.py(), "__array_finalize__"),
+        "ndarray",
+    )
 }
 
 /// NumPy's class `name`, if `class` is it or a subclass; all of these have an `attribute`. Kept `known` from the first on.
@@ -342,7 +347,8 @@ fn base<'py>(
     name: &str,
 ) -> PyResult<Option<&'py Bound<'py, PyType>>> {
     let py = class.py();
-    if known.get(py).is_none() && is_in_type(class.as_type_ptr(), attribute) != Some(false)
+    if known.get(py).is_none()
+        && is_in_type(class.as_type_ptr(), attribute) != Some(false)
         && let Some(base) = static_base(class, "numpy", name)?
     {
         known.get_or_init(py, || base.unbind());

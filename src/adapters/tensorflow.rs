@@ -9,7 +9,7 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::ffi::PyTypeObject;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyInt, PyType};
 
 use crate::cpython::call::{attribute, call_with};
 use crate::cpython::lookup::{is_in_type, reports_its_class};
@@ -63,7 +63,9 @@ fn of_unknown(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let Some(dtype) = attribute(x, intern!(py, "dtype"))? else {
         return Ok(false);
     };
-    if attribute(&dtype, intern!(py, "as_datatype_enum"))?.is_none() {
+    let number = attribute(&dtype, intern!(py, "as_datatype_enum"))?;
+    // A mock has whatever it is asked for.
+    if !number.is_some_and(|number| number.is_instance_of::<PyInt>()) {
         return Ok(false);
     }
     check_dtype(x)?;

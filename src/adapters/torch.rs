@@ -25,8 +25,8 @@ use crate::tensor::checked::Meta;
 use crate::tensor::managed::Maker;
 use crate::tensor::snapshot::Snapshot;
 use guards::Guards;
-use questions::{has_tangent, is_byte, is_lazy, is_whole};
 pub(crate) use questions::is_lazy_on_cpu;
+use questions::{has_tangent, is_byte, is_lazy, is_whole};
 pub(crate) use refusal::{explain, outside};
 use refusal::{nowhere, refused};
 
@@ -166,7 +166,9 @@ fn of_tensor(
         false if above.getattr(name)?.is(base) => above.cast_into()?,
         false => return Ok(TorchClass::Subclass),
     };
-    let plain = py.import("dlx._torch")?.call_method1("plain", (class, &tensor))?;
+    let plain = py
+        .import("dlx._torch")?
+        .call_method1("plain", (class, &tensor))?;
     Ok(match plain.is_none() {
         true => TorchClass::Subclass,
         false => {

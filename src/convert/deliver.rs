@@ -265,7 +265,10 @@ fn log(x: &Bound<'_, PyAny>, copied: &Snapshot, why: &str) -> PyResult<()> {
         Ok::<_, PyErr>(logger.unbind())
     })?;
     let logger = logger.bind(py);
-    if logger.call_method1(intern!(py, "isEnabledFor"), (DEBUG,))?.is_truthy()? {
+    if logger
+        .call_method1(intern!(py, "isEnabledFor"), (DEBUG,))?
+        .is_truthy()?
+    {
         let from = type_name(&x.get_type());
         let text = "%d bytes of %s are copied: %s";
         logger.call_method1(intern!(py, "debug"), (text, copied.nbytes(), from, why))?;

@@ -188,8 +188,8 @@ fn names_no_other(class: &Bound<'_, PyType>) -> PyResult<Option<Whose>> {
     {
         return Ok(None);
     }
-    let is_checked =
-        !tensorflow::is_foreign(py, class.as_type_ptr()) || !pyarrow::is_foreign(py, class.as_type_ptr());
+    let is_checked = !tensorflow::is_foreign(py, class.as_type_ptr())
+        || !pyarrow::is_foreign(py, class.as_type_ptr());
     Ok(Some(if is_checked {
         Whose::Unknown
     } else {

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import dlx
@@ -164,38 +163,6 @@ def test_an_array_that_looks_attributes_up_in_another_way_is_read(
     way(array(kind))
 
 
-# Modes of torch.
-
-
-@contextlib.contextmanager
-def refusing() -> Iterator[None]:
-    """Turn on a mode in which no tensor is exported."""
-    torch = requires("torch")
-
-    class Mode(torch.overrides.TorchFunctionMode):  # type: ignore[misc, name-defined]
-        def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            do = refuse if func is torch.Tensor.__dlpack__ else func
-            return do(*args, **kwargs or {})
-
-    with Mode():
-        yield
-
-
-@every_way
-@pytest.mark.parametrize("make", [MAKERS["torch"], parameter])
-def test_a_mode_that_refuses_counts(
-    way: Callable[[Any], Any], make: Callable[[], Any]
-) -> None:
-    """R60: as long as it is on."""
-    x = make()
-    way(x)
-    with refusing(), pytest.raises(BufferError, match="not to be exported"):
-        way(x)
-    way(x)
-
-
 @every_way
 def test_a_mode_that_chooses_a_device_changes_nothing(
     way: Callable[[Any], Any],
@@ -205,27 +172,6 @@ def test_a_mode_that_chooses_a_device_changes_nothing(
     with torch.device("cpu"):
         way(tensor(requires_grad=False))
         borrowed(tensor(requires_grad=True))
-
-
-def test_a_mode_that_is_on_before_the_first_tensor_counts() -> None:
-    """S13: dlx searches torch's structs in it."""
-    requires("torch")
-    code = """
-    import torch, dlx
-    class Mode(torch.overrides.TorchFunctionMode):
-        def __torch_function__(self, func, types, args=(), kwargs=None):
-            if func is torch.Tensor.__dlpack__:
-                raise BufferError("no")
-            return func(*args, **kwargs or {})
-    x = torch.ones(2)
-    with Mode():
-        try:
-            dlx.from_dlpack(x)
-        except BufferError as error:
-            print(error)
-    print(dlx.from_dlpack(x).shape)
-    """
-    assert run_python(code) == (0, "no\n(2,)\n", "")
 
 
 @pytest.mark.parametrize("attribute", [True, False])

@@ -1,7 +1,7 @@
-"""Faults that dlx has and that another issue mends.
+"""What dlx does not see: docs/convert.md names each, with the reason.
 
 Random runs pass over them and find everything else. Each has a program in ``corpus``,
-which is expected to fail, strictly: once the fault is mended, its row has to go.
+which is expected to fail, strictly: once dlx sees it, its row has to go.
 """
 
 from __future__ import annotations
@@ -10,11 +10,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-
-TITLE = (
-    "Never a wrong number, again: ask the object, not a name, a version or a neighbour"
-)
-"""The issue that mends all of these."""
+from .said_torch import is_refused_by_a_mode
 
 
 class Fault(NamedTuple):
@@ -36,30 +32,11 @@ class Row(NamedTuple):
     of: Of = lambda fault: True
 
 
-def of_library(*names: str) -> Of:
-    """Whether the tensor is one of these libraries, or stands for one."""
-    return lambda fault: package_of(innermost(fault.x)) in names
-
-
-def of_torch(that: Callable[[Any], bool] = lambda x: True) -> Of:
-    """Whether it is about a tensor of torch of which something is true."""
-
-    def is_such(fault: Fault) -> bool:
-        x = innermost(fault.x)
-        if not is_torch(x):
-            return False
-        with undisturbed():
-            return that(x)
-
-    return is_such
-
-
-
-
 ENDS = "it ends the process"
 MADE = "^made .* of what has no numbers"
 
 KNOWN: dict[str, Row] = {
+    "torch_mode_refuses": Row(MADE, lambda fault: is_refused_by_a_mode()),
     "torch_traced": Row("a trace takes it for a constant"),
 }
 """Each is called as its program in ``corpus``."""

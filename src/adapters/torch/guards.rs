@@ -10,7 +10,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
 use super::keys::{Found, Layout};
-use super::own::{self, Own};
+use super::own::Own;
 use super::questions::{Getter, Predicate, ask, has_tangent, is_byte, is_whole};
 use super::refusal::{nowhere, refused};
 use crate::abi::{DLDataType, kDLBool, kDLComplex, kDLInt, kDLUInt};
@@ -45,7 +45,7 @@ impl Guards {
     }
 
     /// Whether a tensor of the class of these guards is certainly exported as its class says, and not by a `__dlpack__`
-    /// of its own or by a mode.
+    /// of its own.
     #[inline(always)]
     pub(super) fn is_as_its_class(&self, tensor: &Bound<'_, PyAny>) -> bool {
         // SAFETY: as in `found`.
@@ -262,7 +262,6 @@ fn layout(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Optio
 fn own(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Option<Own>> {
     static OWN: PyOnceLock<Option<Own>> = PyOnceLock::new();
     let found = OWN.get_or_try_init(torch.py(), || {
-        own::note(torch)?;
         searched(torch.py(), || Own::find(torch, class))
     });
     found.copied()

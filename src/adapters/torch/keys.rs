@@ -174,7 +174,10 @@ impl Layout {
         };
         let mut states = Vec::new();
         for sample in samples.iter().filter(|sample| sample.words[autograd] != 0) {
-            states.push((sample.has_tangent, words_at(&memory, sample.words[autograd])?));
+            states.push((
+                sample.has_tangent,
+                words_at(&memory, sample.words[autograd])?,
+            ));
         }
         let shows = |at: usize| states.iter().all(|(has, words)| *has == (words[at] != 0));
         let tangents = only((0..WORDS - 1).filter(|&at| shows(at) && shows(at + 1)));
@@ -344,7 +347,9 @@ pub(super) unsafe fn symbol<F: Copy>(_library: &str, _name: &[u8]) -> Option<F> 
 /// The half word at a place of words.
 fn half(words: &[u64; WORDS], at: usize) -> u16 {
     let bytes = words[at / 4].to_ne_bytes();
-    bytes.as_chunks().0[at % 4..].first().map_or(0, |&half| u16::from_ne_bytes(half))
+    bytes.as_chunks().0[at % 4..]
+        .first()
+        .map_or(0, |&half| u16::from_ne_bytes(half))
 }
 
 /// The first words at `address`.

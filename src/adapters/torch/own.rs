@@ -1,20 +1,16 @@
-//! What decides of the export of a torch tensor in place of its class: a `__dlpack__` of the tensor itself, or a mode of
-//! torch, which sees every call of the class's.
+//! What decides of the export of a torch tensor in place of its class: a `__dlpack__` of the tensor itself.
 //!
-//! Both are rare, and asking costs more than the export. A tensor without attributes of its own has no dict, which one
-//! word of the object shows; where that lies is found by trial (S13, torch's layout). How many modes are on, torch's own
-//! function tells.
+//! It is rare, and asking costs more than the export. A tensor without attributes of its own has no dict, which one word
+//! of the object shows; where that lies is found by trial (S13, torch's layout).
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
-use pyo3::exceptions::PyException;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
 
-use super::keys::{only, symbol};
+use super::keys::only;
 use crate::cpython::lookup::is_method_of_class;
 
 /// Where to look.
@@ -22,11 +18,7 @@ use crate::cpython::lookup::is_method_of_class;
 pub(super) struct Own {
     /// The bytes from the object to the pointer to its dict.
     dict: isize,
-    modes: Modes,
 }
-
-/// `static int64_t at::impl::PythonTorchFunctionTLS::stack_len()`.
-type Modes = unsafe extern "C" fn() -> i64;
 
 const WORD: usize = size_of::<usize>();
 /// CPython keeps the dict of an object before the object, or behind its fields.
@@ -38,14 +30,11 @@ impl Own {
         torch: &Bound<'_, PyAny>,
         class: &Bound<'_, PyType>,
     ) -> PyResult<Option<Self>> {
-        let Some(modes) = modes(torch)? else {
-            return Ok(None);
-        };
         let parameter = torch.getattr("nn")?.getattr("Parameter")?;
         let in_parameters = places_in(torch, parameter.cast()?)?;
         let places = places_in(torch, class)?.into_iter();
         let dict = only(places.filter(|at| in_parameters.contains(at)));
-        Ok(dict.map(|dict| Self { dict, modes }))
+        Ok(dict.map(|dict| Self { dict }))
     }
 
     /// Whether only the class of `tensor` decides.
@@ -59,9 +48,7 @@ impl Own {
         // SAFETY: an object of such a class has this word (S13).
         let dict = unsafe { object.offset(self.dict) };
         // SAFETY: as above, and aligned; CPython changes it with the GIL.
-        let dict = unsafe { dict.cast::<usize>().read() };
-        // SAFETY: torch's function, which only reads a variable of the thread (S8, torch's functions).
-        dict == 0 && unsafe { (self.modes)() } == 0
+        unsafe { dict.cast::<usize>().read() == 0 }
     }
 }
 
@@ -108,69 +95,9 @@ fn places_in(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Ve
     Ok((0..fresh.len()).filter(is_it).map(offset).collect())
 }
 
-/// torch's function, if it agrees with what torch tells Python, and in a mode, too.
-fn modes(torch: &Bound<'_, PyAny>) -> PyResult<Option<Modes>> {
-    // SAFETY: the name encodes class, method and arguments of the C++ function.
-    let found = unsafe {
-        symbol::<Modes>(
-            "libtorch_cpu.so",
-            b"_ZN2at4impl22PythonTorchFunctionTLS9stack_lenEv\0",
-        )
-    };
-    let Some(modes) = found else {
-        return Ok(None);
-    };
-    let count = torch.getattr("_C")?.getattr("_len_torch_function_stack")?;
-    // SAFETY: torch's function, which only reads a variable of the thread (S8).
-    let agrees = || Ok::<_, PyErr>(unsafe { modes() } == count.call0()?.extract::<i64>()?);
-    let outside = agrees()?;
-    let mode = torch
-        .getattr("overrides")?
-        .call_method0("BaseTorchFunctionMode")?;
-    mode.call_method0("__enter__")?;
-    let inside = agrees();
-    let py = torch.py();
-    mode.call_method1("__exit__", (py.None(), py.None(), py.None()))?;
-    Ok((outside && inside?).then_some(modes))
-}
-
-/// What of torch tells which modes are on: a function, and the class of those that choose a device and let all else pass.
-static STACK: PyOnceLock<[Option<Py<PyAny>>; 2]> = PyOnceLock::new();
-
-/// Notes whom [`is_overridden`] asks.
-pub(super) fn note(torch: &Bound<'_, PyAny>) -> PyResult<()> {
-    let py = torch.py();
-    // Other versions of torch may lack either.
-    let kept = |found: PyResult<Option<Bound<'_, PyAny>>>| match found {
-        Err(error) if error.is_instance_of::<PyException>(py) => Ok::<_, PyErr>(None),
-        found => Ok(found?.map(Bound::unbind)),
-    };
-    STACK.get_or_try_init(py, || {
-        let stack = torch.getattr("overrides")?;
-        let stack = stack.getattr_opt("_get_current_function_mode_stack");
-        let device = py.import("torch.utils._device");
-        let device = device.and_then(|device| device.getattr_opt("DeviceContext"));
-        Ok::<_, PyErr>([kept(stack)?, kept(device)?])
-    })?;
-    Ok(())
-}
-
-/// Whether `tensor`, of a class of torch's own, has a `__dlpack__` other than its class's, or a mode may answer for it.
+/// Whether `tensor`, of a class of torch's own, has a `__dlpack__` other than its class's.
 #[cold]
 #[inline(never)]
 pub(super) fn is_overridden(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let py = tensor.py();
-    if is_method_of_class(tensor, intern!(py, "__dlpack__"))? != Some(true) {
-        return Ok(true);
-    }
-    let Some([Some(stack), passes]) = STACK.get(py) else {
-        return Ok(false);
-    };
-    for mode in stack.bind(py).call0()?.try_iter()? {
-        let class = mode?.get_type();
-        if !passes.as_ref().is_some_and(|passes| class.is(passes)) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    Ok(is_method_of_class(tensor, intern!(tensor.py(), "__dlpack__"))? != Some(true))
 }
