@@ -23,6 +23,7 @@ use crate::cpython::modules::{loaded, loaded_class};
 use crate::tensor::checked::Meta;
 use crate::tensor::snapshot::Snapshot;
 use guards::Guards;
+pub(crate) use own::Own;
 use questions::is_lazy;
 pub(crate) use questions::is_lazy_on_cpu;
 pub(crate) use refusal::{explain, outside};
@@ -104,7 +105,7 @@ pub(crate) fn kind(x: &Bound<'_, PyAny>) -> PyResult<Option<TorchClass>> {
 
 /// Whether `x`, of a class that is read through the table, decides otherwise, so that only its `__dlpack__` counts.
 pub(crate) fn is_overridden(kind: &TorchClass, x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(!kind.is_as_its_class(x) && own::is_overridden(x)?)
+    Ok(kind.own().is_some_and(|own| !own.is_absent(x)) && own::is_overridden(x)?)
 }
 
 fn of_tensor(x: &Bound<'_, PyAny>, tensor: &Bound<'_, PyType>) -> PyResult<TorchClass> {
@@ -154,12 +155,11 @@ pub(crate) fn settled(
 }
 
 impl TorchClass {
-    /// Whether `tensor` is certainly exported as its class says, and not by a `__dlpack__` of its own or by a mode.
-    #[inline(always)]
-    pub(crate) fn is_as_its_class(&self, tensor: &Bound<'_, PyAny>) -> bool {
+    /// Where tensors of the class may decide otherwise than the class, if it is read through the table.
+    pub(crate) fn own(&self) -> Option<Own> {
         match self {
-            Self::Plain(guards) => guards.is_as_its_class(tensor),
-            Self::Subclass => true,
+            Self::Plain(guards) => Some(guards.own),
+            Self::Subclass => None,
         }
     }
 
