@@ -368,7 +368,7 @@ class DType:
     def __new__(cls, spec: _DTypeLike, /) -> DType: ...
     @property
     def code(self) -> int:
-        """``DLDataTypeCode``: 0 int, 1 uint, 2 float, ... up to 17; above, later ones."""
+        """``DLDataTypeCode``: 0 int, 1 uint, 2 float, ... up to 17, and later ones."""
     @property
     def bits(self) -> int:
         """Bits of one lane; for complex types, of both parts together."""

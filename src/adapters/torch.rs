@@ -25,6 +25,7 @@ use crate::tensor::checked::Meta;
 use crate::tensor::managed::Maker;
 use crate::tensor::snapshot::Snapshot;
 use guards::Guards;
+pub(crate) use own::Own;
 pub(crate) use questions::is_lazy_on_cpu;
 use questions::{has_tangent, is_byte, is_lazy, is_whole};
 pub(crate) use refusal::{explain, outside};
@@ -150,7 +151,7 @@ pub(crate) fn kind(x: &Bound<'_, PyAny>) -> PyResult<Option<TorchClass>> {
 
 /// Whether `x`, of a class that is read through the table, decides otherwise, so that only its `__dlpack__` counts.
 pub(crate) fn is_overridden(kind: &TorchClass, x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(!kind.is_as_its_class(x) && own::is_overridden(x)?)
+    Ok(kind.own().is_some_and(|own| !own.is_absent(x)) && own::is_overridden(x)?)
 }
 
 fn of_tensor(
@@ -212,12 +213,11 @@ pub(crate) fn settled(
 }
 
 impl TorchClass {
-    /// Whether `tensor` is certainly exported as its class says, and not by a `__dlpack__` of its own or by a mode.
-    #[inline(always)]
-    pub(crate) fn is_as_its_class(&self, tensor: &Bound<'_, PyAny>) -> bool {
+    /// Where tensors of the class may decide otherwise than the class, if it is read through the table.
+    pub(crate) fn own(&self) -> Option<Own> {
         match self {
-            Self::Plain(guards) => guards.is_as_its_class(tensor),
-            Self::Subclass => true,
+            Self::Plain(guards) => Some(guards.own),
+            Self::Subclass => None,
         }
     }
 

@@ -102,7 +102,7 @@ pub(crate) fn dlpack<'py>(
         device_type: DLDeviceType(device_type),
         device_id,
     });
-    device.map_or(Ok(false), device::check)?;
+    device.map_or(Ok(()), device::check)?;
     let request = Request {
         device,
         copy,

@@ -191,8 +191,8 @@ fn misfit(tensor: &DLTensor, flags: u64, shape: &[i64], strides: &[i64]) -> Opti
 /// Whether the first element is not aligned to its size, as compiled code expects.
 fn is_misaligned(tensor: &DLTensor) -> bool {
     let address = (tensor.data.addr() as u64).wrapping_add(tensor.byte_offset);
-    // Of what else `data` may be, nothing is known.
-    device::has_addresses(tensor.device) && !layout::is_aligned(address, tensor.dtype)
+    // There, nobody has said whether `data` is an address.
+    !device::is_later(tensor.device) && !layout::is_aligned(address, tensor.dtype)
 }
 
 impl Input<'_> {

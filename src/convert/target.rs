@@ -22,7 +22,7 @@ use crate::cpython::type_version::Version;
 use crate::exchange::Table;
 use crate::exchange::slot::{Slot, is_mixin};
 use crate::tensor::object::Tensor;
-use crate::types::error::type_name;
+use crate::types::error::{forgotten, type_name};
 
 /// How instances of a class are made.
 pub(crate) enum Via<'py> {
@@ -54,9 +54,7 @@ impl<'py> Target<'py> {
             return Self::of_other(to);
         };
         let class = class.clone();
-        let via = if let Some((table, version)) = TABLES.get(class.as_type_ptr())
-            && (version.holds(class.as_type_ptr()) || is_still(&class, table, version)?)
-        {
+        let via = if let Some(table) = remembered(&class) {
             Via::Table(*table)
         } else if let Some(found) = Found::remembered(&class)?
             && (is_immutable(&class) || Table::is_absent(&class))
@@ -149,17 +147,31 @@ fn remember(class: &Bound<'_, PyType>, table: Table, version: Version) -> PyResu
     Ok(())
 }
 
+/// The cached table of a class.
+#[inline(always)]
+fn remembered(class: &Bound<'_, PyType>) -> Option<&'static Table> {
+    let (table, version) = TABLES.get(class.as_type_ptr())?;
+    (version.holds(class.as_type_ptr()) || is_still(class, table, version)).then_some(table)
+}
+
 /// Whether a class that has changed still has the table.
 #[cold]
 #[inline(never)]
-fn is_still(class: &Bound<'_, PyType>, table: &Table, version: &Version) -> PyResult<bool> {
-    let now = Version::of(class)?;
-    let found = own_table(class)?;
-    let is_same = found.is_some_and(|found| found.address == table.address);
-    if is_same {
-        version.renew(now);
-    }
-    Ok(is_same)
+fn is_still(class: &Bound<'_, PyType>, table: &Table, version: &Version) -> bool {
+    let find = || {
+        let now = Version::of(class)?;
+        let found = own_table(class)?;
+        let is_same = found.is_some_and(|found| found.address == table.address);
+        if is_same {
+            version.renew(now);
+        }
+        Ok::<_, PyErr>(is_same)
+    };
+    find().unwrap_or_else(|error| {
+        // Whoever needs the table finds it anew, and gets the error.
+        forgotten(class.py(), error);
+        false
+    })
 }
 
 /// The table of a class, if it can import and was not provided by dlx.

@@ -22,10 +22,11 @@ static PLACE: AtomicUsize = AtomicUsize::new(0);
 /// The number of a type when something was remembered of it.
 pub(crate) struct Version(AtomicU32);
 
-/// No type has it.
+/// That of a type that has no number now.
 const NONE: u32 = 0;
-/// A type cannot change.
+/// No type has these: one cannot change, the other counts as changed.
 const FIXED: u32 = u32::MAX;
+const UNKNOWN: u32 = u32::MAX - 1;
 
 impl Version {
     /// That of a type that does not change.
@@ -49,14 +50,23 @@ impl Version {
             Ok::<_, PyErr>(())
         })?;
         look(class);
-        Ok(Self(AtomicU32::new(now(class.as_type_ptr()))))
+        let version = match now(class.as_type_ptr()) {
+            NONE => UNKNOWN,
+            version => version,
+        };
+        Ok(Self(AtomicU32::new(version)))
+    }
+
+    /// Whether the type does not change.
+    #[inline(always)]
+    pub(crate) fn is_fixed(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == FIXED
     }
 
     /// Whether `class`, of which this was the version, is certainly as it was.
     #[inline(always)]
     pub(crate) fn holds(&self, class: *mut ffi::PyTypeObject) -> bool {
-        let version = self.0.load(Ordering::Relaxed);
-        version == FIXED || (version != NONE && version == now(class))
+        self.0.load(Ordering::Relaxed) == now(class) || self.is_fixed()
     }
 
     /// Takes over a version of the same type, after what was remembered has been found to be true of it.
@@ -202,7 +212,7 @@ mod tests {
     fn a_class_without_a_number_counts_as_changed() -> PyResult<()> {
         Python::attach(|py| {
             let [class, ..] = classes(py)?;
-            let version = Version(AtomicU32::new(NONE));
+            let version = Version(AtomicU32::new(UNKNOWN));
             assert!(!version.holds(class.as_type_ptr()));
             version.renew(Version::of(&class)?);
             assert!(version.holds(class.as_type_ptr()));

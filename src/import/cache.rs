@@ -46,6 +46,8 @@ struct Known {
     way: Way,
     /// The type as it was when this was found.
     version: Version,
+    /// Where an object of the type may decide otherwise, if it can.
+    own: Option<torch::Own>,
 }
 
 impl Way {
@@ -71,56 +73,46 @@ pub(crate) fn noted(x: &Bound<'_, PyAny>) -> Option<&'static Way> {
 #[inline(always)]
 pub(crate) fn remembered(x: &Bound<'_, PyAny>) -> Option<&'static Way> {
     let known = CACHE.get(x.get_type_ptr())?;
-    match &known.way {
-        _ if !known.version.holds(x.get_type_ptr()) => renewed(x, known),
-        Way::Table(_, Some(kind)) if !kind.is_as_its_class(x) => asked(x, kind, &known.way),
-        way => Some(way),
+    let is_still =
+        known.version.holds(x.get_type_ptr()) && known.own.is_none_or(|own| own.is_absent(x));
+    if is_still {
+        Some(&known.way)
+    } else {
+        again(x, known)
     }
 }
 
 /// The way of torch tensors that decide themselves.
 static OWN: Way = Way::Protocol(Whose::Torch(torch::TorchClass::Subclass));
 
-/// The way of `x`, a torch tensor that may decide otherwise than its class.
+/// The way of `x`, whose type may have changed since, or which may decide otherwise than its type; `None` if it has to be
+/// found anew.
 #[cold]
 #[inline(never)]
-fn asked(
-    x: &Bound<'_, PyAny>,
-    kind: &torch::TorchClass,
-    way: &'static Way,
-) -> Option<&'static Way> {
-    // PyO3 may not count the attachment (S20).
-    Python::attach(|py| match torch::is_overridden(kind, x) {
-        Ok(true) => Some(&OWN),
-        Ok(false) => Some(way),
-        // Whoever needs the way asks again, and gets the error.
-        Err(error) => {
-            forgotten(py, error);
-            None
+fn again(x: &Bound<'_, PyAny>, known: &'static Known) -> Option<&'static Way> {
+    let class = x.get_type();
+    let find_again = || match &known.way {
+        Way::Table(_, Some(kind)) if known.version.holds(class.as_type_ptr()) => {
+            let is_own = torch::is_overridden(kind, x)?;
+            Ok::<_, PyErr>(Some(if is_own { &OWN } else { &known.way }))
         }
-    })
-}
-
-/// What was remembered of the type of `x`, which has changed, if the change was of something else.
-#[cold]
-#[inline(never)]
-fn renewed(x: &Bound<'_, PyAny>, known: &'static Known) -> Option<&'static Way> {
-    let again = || {
-        let version = Version::of(&x.get_type())?;
-        let is_same = known.way.is(&find(x, &x.get_type())?);
-        if is_same {
-            known.version.renew(version);
+        way => {
+            let version = Version::of(&class)?;
+            let is_same = way.is(&find(x, &class)?);
+            if is_same {
+                known.version.renew(version);
+            }
+            Ok(is_same.then_some(way))
         }
-        Ok::<_, PyErr>(is_same)
     };
     // PyO3 may not count the attachment (S20).
-    let is_same = Python::attach(|py| {
-        again().unwrap_or_else(|error| {
+    Python::attach(|py| {
+        find_again().unwrap_or_else(|error| {
+            // Whoever needs the way finds it anew, and gets the error.
             forgotten(py, error);
-            false
+            None
         })
-    });
-    is_same.then_some(&known.way)
+    })
 }
 
 /// How to import `x`.
@@ -218,9 +210,14 @@ fn decided(x: &Bound<'_, PyAny>) -> PyResult<Way> {
             Way::Tensor => Version::fixed(),
             _ => version,
         };
+        let own = match &found {
+            Way::Table(_, Some(kind)) => kind.own(),
+            _ => None,
+        };
         let known = Known {
             way: found,
             version,
+            own,
         };
         CACHE.add(&class, known);
     }

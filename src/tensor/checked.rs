@@ -5,7 +5,7 @@ use std::ptr::{NonNull, null_mut};
 use std::slice;
 
 use crate::abi::*;
-use crate::tensor::managed::{self, Managed, ManagedTensor, ManagedVersioned, Offer};
+use crate::tensor::managed::{self, ManagedVersioned, Offer};
 use crate::types::error::Error;
 use crate::types::{device, dtype, layout};
 
@@ -130,12 +130,12 @@ impl<'a> Checked<'a> {
         if shape.len() > layout::MAX_NDIM {
             return Err(too_many_dimensions(shape.len()));
         }
-        let mut is_later = dtype::check(meta.dtype)?;
         if meta.device != device::CPU {
-            is_later |= device::check(meta.device)?;
+            device::check(meta.device)?;
             meta.device = device::normal(meta.device);
         }
-        if is_later && !managed::is_beyond(meta.flags) {
+        dtype::check(meta.dtype)?;
+        if dtype::is_later(meta.dtype) || device::is_later(meta.device) {
             meta.flags = managed::beyond(meta.flags, 0);
         }
         let size = layout::size(shape)?;
@@ -154,15 +154,6 @@ impl<'a> Checked<'a> {
             shape,
             strides,
         })
-    }
-
-    /// The same, of a tensor that has just been read from `managed`.
-    #[inline(always)]
-    pub(crate) fn of<M: ManagedTensor>(mut self, managed: &Managed<M>) -> Self {
-        if managed::is_beyond(self.meta.flags) {
-            self.meta.flags = managed.beyond(self.meta.flags);
-        }
-        self
     }
 
     /// The description of contiguous memory that is still to be allocated.
@@ -341,7 +332,8 @@ pub(crate) fn rewritten(managed: ManagedVersioned) -> Result<ManagedVersioned, E
     // deleted (S3).
     let (shape, strides) = unsafe { dimensions(tensor) }?;
     let checked = Checked::new(Meta::of(tensor, flags)?, shape, strides)?;
-    let Checked { meta, .. } = checked.of(&managed);
+    let flags = managed.versioned(checked.meta.flags);
+    let meta = checked.meta;
     let mut compact = [0; layout::MAX_NDIM];
     let strides = strides.unwrap_or_else(|| {
         let strides = &mut compact[..shape.len()];
@@ -356,7 +348,7 @@ pub(crate) fn rewritten(managed: ManagedVersioned) -> Result<ManagedVersioned, E
         byte_offset: meta.byte_offset,
         ..*tensor
     };
-    managed::export(tensor, shape, strides, meta.flags, managed)
+    managed::export(tensor, shape, strides, flags, managed)
 }
 
 /// Checks a tensor; returns whether an export of its snapshot would have the same fields.

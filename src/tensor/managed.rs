@@ -6,30 +6,19 @@ use std::mem::ManuallyDrop;
 use std::ptr::{NonNull, copy_nonoverlapping};
 
 use crate::abi::{
-    DLManagedTensor, DLManagedTensorVersioned, DLPACK_FLAG_BITMASK_IS_COPIED,
-    DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, DLPACK_FLAG_BITMASK_READ_ONLY,
-    DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION, DLPackVersion, DLTensor,
+    DLManagedTensor, DLManagedTensorVersioned, DLPACK_MAJOR_VERSION, DLPackVersion, DLTensor,
 };
 use crate::cpython::boundary::{guard, unraisable};
 use crate::cpython::depth::{later, within};
 use crate::cpython::interpreter::quietly_anywhere;
 use crate::types::error::Error;
 
+mod flags;
 mod offer;
 
+use flags::{KNOWN_FLAGS, minor_of, unknown_flags};
+pub(crate) use flags::{MAYBE_READ_ONLY, PROTECTED, beyond, is_beyond};
 pub(crate) use offer::Offer;
-
-/// The memory may be read-only: it came in an unversioned struct, which cannot say (R43).
-///
-/// A private flag in a bit that DLPack does not use; it is refused in a foreign struct, and never written to one.
-pub(crate) const MAYBE_READ_ONLY: u64 = 1 << 31;
-
-/// The lowest of the private bits that say by how much the minor version of an export exceeds that of dlx: 0, unless
-/// DLPack 1.3 does not define its device type or dtype.
-const BEYOND: u32 = 32;
-
-/// The memory is read-only or may be.
-pub(crate) const PROTECTED: u64 = DLPACK_FLAG_BITMASK_READ_ONLY | MAYBE_READ_ONLY;
 
 /// Either managed struct, that of `dltensor` capsules or that of `dltensor_versioned` ones.
 ///
@@ -117,7 +106,7 @@ impl ManagedTensor for DLManagedTensorVersioned {
     ) -> Self {
         let version = DLPackVersion {
             major: DLPACK_MAJOR_VERSION,
-            minor: DLPACK_MINOR_VERSION + (flags >> BEYOND) as u32,
+            minor: minor_of(flags),
         };
         Self {
             version,
@@ -182,32 +171,6 @@ pub(crate) struct Maker {
     /// That struct, and its part that is not the managed tensor: the bytes before it.
     pub(crate) context: *const u8,
     pub(crate) size: usize,
-}
-
-/// `flags` with the minor version of an export of what only a later DLPack defines: at least the one after dlx's.
-pub(crate) fn beyond(flags: u64, minor: u32) -> u64 {
-    let beyond = minor.saturating_sub(DLPACK_MINOR_VERSION).max(1);
-    flags & ((1 << BEYOND) - 1) | u64::from(beyond) << BEYOND
-}
-
-/// Whether the export is of what only a later DLPack defines.
-#[inline(always)]
-pub(crate) fn is_beyond(flags: u64) -> bool {
-    flags >> BEYOND != 0
-}
-
-/// The flags of DLPack 1.3. Others may change what any field means.
-const KNOWN_FLAGS: u64 = DLPACK_FLAG_BITMASK_READ_ONLY
-    | DLPACK_FLAG_BITMASK_IS_COPIED
-    | DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
-
-#[cold]
-#[inline(never)]
-fn unknown_flags(unknown: u64) -> Error {
-    Error::refused(format!(
-        "flag {unknown:#x} is not defined by DLPack 1.3 ({KNOWN_FLAGS:#x} are); if the producer can do without it, \
-         pass x.__dlpack__(), an unversioned capsule, which has no flags"
-    ))
 }
 
 /// The sole owner of a managed tensor: dropping it calls the deleter exactly once (R8).
@@ -275,12 +238,14 @@ impl<M: ManagedTensor> Managed<M> {
         Some(&block.owner)
     }
 
-    /// `flags` of what only a later DLPack defines: the export has the minor version of this one, if that is later.
-    #[cold]
-    pub(crate) fn beyond(&self, flags: u64) -> u64 {
+    /// The flags of an export of this tensor, which has its version if DLPack 1.3 does not define all that it is.
+    #[inline(always)]
+    pub(crate) fn versioned(&self, flags: u64) -> u64 {
+        if !is_beyond(flags) {
+            return flags;
+        }
         // SAFETY: as in `read`.
-        let minor = unsafe { M::minor(self.0) };
-        beyond(flags, minor)
+        beyond(flags, unsafe { M::minor(self.0) })
     }
 
     /// Calls the deleter of a tensor of dlx's, which need not be counted as a link of a chain.

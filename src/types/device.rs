@@ -89,12 +89,12 @@ pub(crate) fn is_later(device: DLDevice) -> bool {
     device.device_type.0 > kDLTrn.0
 }
 
-/// Refuses device types that no DLPack defines, and negative ids (R31); returns whether the type [`is_later`].
+/// Refuses device types that no DLPack defines, and negative ids (R31).
 #[inline(always)]
-pub(crate) fn check(device: DLDevice) -> Result<bool, Error> {
-    let is_later = is_later(device);
-    if device.device_id >= 0 && (is_later || kind_of(device.device_type).is_some()) {
-        Ok(is_later)
+pub(crate) fn check(device: DLDevice) -> Result<(), Error> {
+    let is_known = kind_of(device.device_type).is_some() || is_later(device);
+    if is_known && device.device_id >= 0 {
+        Ok(())
     } else {
         Err(refused(device))
     }

@@ -74,15 +74,25 @@ pub(crate) fn known(dtype: DLDataType) -> Result<(), Error> {
 }
 
 /// Refuses widths and lane counts that DLPack 1.3 does not define for the code, and those of later codes that no element
-/// has (R31, R102 to R106); returns whether the code [`is_later`].
+/// has (R31, R102 to R106).
 #[inline(always)]
-pub(crate) fn check(dtype: DLDataType) -> Result<bool, Error> {
+pub(crate) fn check(dtype: DLDataType) -> Result<(), Error> {
     let DLDataType { code, bits, lanes } = dtype;
     let widths = ACCEPTED.get(usize::from(code.0));
     match widths.and_then(|widths| widths.get(usize::from(bits))) {
-        Some(true) if lanes != 0 => Ok(false),
-        _ if is_later(dtype) && bits != 0 && lanes != 0 => Ok(true),
-        _ => Err(refused(dtype)),
+        Some(true) if lanes != 0 => Ok(()),
+        _ => check_later(dtype),
+    }
+}
+
+/// As [`check`], of what DLPack 1.3 does not define.
+#[cold]
+#[inline(never)]
+fn check_later(dtype: DLDataType) -> Result<(), Error> {
+    if is_later(dtype) && dtype.bits != 0 && dtype.lanes != 0 {
+        Ok(())
+    } else {
+        Err(refused(dtype))
     }
 }
 
@@ -102,8 +112,6 @@ static ACCEPTED: [[bool; 129]; CODES.len()] = {
     accepted
 };
 
-#[cold]
-#[inline(never)]
 fn refused(DLDataType { code, bits, .. }: DLDataType) -> Error {
     match CODES.get(usize::from(code.0)) {
         Some((_, name, widths)) if !widths.contains(&bits) => Error::refused(format!(
@@ -171,7 +179,7 @@ fn parse_later(text: &str) -> Option<DLDataType> {
     let bits = canonical(width)?;
     let dtype = DLDataType { code, bits, lanes };
     let is_its_name = name(dtype).to_string() == text;
-    (is_its_name && check(dtype) == Ok(true)).then_some(dtype)
+    (is_its_name && is_later(dtype) && check(dtype).is_ok()).then_some(dtype)
 }
 
 /// The end of a dtype's name: the width, which may be empty, and the lanes.

@@ -25,7 +25,7 @@ pub(crate) struct Guards {
     is_neg: Option<Predicate>,
     requires_grad: Option<Getter>,
     layout: Option<Layout>,
-    own: Option<Own>,
+    pub(super) own: Own,
 }
 
 impl Guards {
@@ -42,14 +42,6 @@ impl Guards {
             layout: layout(torch, class)?,
             own: own(torch, class)?,
         })
-    }
-
-    /// Whether a tensor of the class of these guards is certainly exported as its class says, and not by a `__dlpack__`
-    /// of its own.
-    #[inline(always)]
-    pub(super) fn is_as_its_class(&self, tensor: &Bound<'_, PyAny>) -> bool {
-        // SAFETY: as in `found`.
-        self.own.is_some_and(|own| unsafe { own.is_absent(tensor) })
     }
 
     /// What the struct of `tensor` shows.
@@ -259,10 +251,11 @@ fn layout(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Optio
 }
 
 /// Where tensors of `class`, which is `torch.Tensor`, and Parameters show attributes of their own, found once per process.
-fn own(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Option<Own>> {
-    static OWN: PyOnceLock<Option<Own>> = PyOnceLock::new();
+fn own(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Own> {
+    static OWN: PyOnceLock<Own> = PyOnceLock::new();
     let found = OWN.get_or_try_init(torch.py(), || {
-        searched(torch.py(), || Own::find(torch, class))
+        let found = searched(torch.py(), || Own::find(torch, class))?;
+        Ok(found.unwrap_or_else(Own::unknown))
     });
     found.copied()
 }

@@ -11,11 +11,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
 use super::keys::only;
+use crate::cpython::head;
 use crate::cpython::lookup::is_method_of_class;
 
 /// Where to look.
 #[derive(Clone, Copy)]
-pub(super) struct Own {
+pub(crate) struct Own {
     /// The bytes from the object to the pointer to its dict.
     dict: isize,
 }
@@ -37,13 +38,16 @@ impl Own {
         Ok(dict.map(|dict| Self { dict }))
     }
 
-    /// Whether only the class of `tensor` decides.
-    ///
-    /// # Safety
-    ///
-    /// `tensor` is of one of the two classes that [`Self::find`] examined.
+    /// For tensors of which nothing is known: the word is the type, which every object has.
+    pub(super) fn unknown() -> Self {
+        Self {
+            dict: (head::size() - WORD) as isize,
+        }
+    }
+
+    /// Whether only the class of `tensor` decides, which is one of the two that [`Self::find`] examined.
     #[inline(always)]
-    pub(super) unsafe fn is_absent(self, tensor: &Bound<'_, PyAny>) -> bool {
+    pub(crate) fn is_absent(self, tensor: &Bound<'_, PyAny>) -> bool {
         let object = tensor.as_ptr().cast_const().cast::<u8>();
         // SAFETY: an object of such a class has this word (S13).
         let dict = unsafe { object.offset(self.dict) };

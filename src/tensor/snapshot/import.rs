@@ -35,9 +35,8 @@ impl Snapshot {
         let checked = dimensions
             .and_then(|(shape, strides)| Checked::new(Meta::of(tensor, flags)?, shape, strides));
         match checked {
-            Ok(checked) => {
-                let mut checked = checked.of(&managed);
-                checked.meta.flags |= M::UNSAID;
+            Ok(mut checked) => {
+                checked.meta.flags = managed.versioned(checked.meta.flags) | M::UNSAID;
                 Ok(checked.with_usage(managed.into(), usage.map(Arc::new)))
             }
             Err(error) => Err((error, managed)),
