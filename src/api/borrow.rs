@@ -149,9 +149,9 @@ impl Borrow {
         _traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
         self.entered.exit(py, |loan| {
-            let first = self.tensors.bind(py).len();
+            let place = |at| self.tensors.bind(py).len() + at;
             let mut written = self.out.iter().enumerate();
-            written.try_for_each(|(at, x)| writing::tell(x.bind(py), loan.lent(first + at)))
+            written.try_for_each(|(at, x)| writing::tell(x.bind(py), || loan.lent(place(at))))
         })
     }
 }

@@ -109,9 +109,15 @@ pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
 }
 
 /// Tells the library of `x` that its memory, which was `lent`, was written to, or that which exported it.
-pub(crate) fn tell(x: &Bound<'_, PyAny>, lent: Option<&Snapshot>) -> PyResult<()> {
-    let is_told = told(x)?;
-    match lent.filter(|lent| !is_told && lent.may_have_maker()) {
+#[inline(always)]
+pub(crate) fn tell<'a>(
+    x: &Bound<'_, PyAny>,
+    lent: impl FnOnce() -> Option<&'a Snapshot>,
+) -> PyResult<()> {
+    if told(x)? {
+        return Ok(());
+    }
+    match lent().filter(|lent| lent.may_have_maker()) {
         Some(lent) => count(x.py(), lent),
         None => Ok(()),
     }

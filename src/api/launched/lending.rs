@@ -187,8 +187,8 @@ impl Launched {
         let mut told = Ok(());
         for (place, &(index, parameter)) in call.lent.iter().enumerate() {
             if has_run && self.is_written(parameter) {
-                let held = call.held.iter().find(|(held, _)| *held == place);
-                let lent = held.map(|(_, lent)| lent).or_else(|| call.loan.lent(place));
+                let held = || call.held.iter().find(|(held, _)| *held == place);
+                let lent = || held().map_or_else(|| call.loan.lent(place), |(_, lent)| Some(lent));
                 told = told.and(writing::tell(&call.arguments.values[index], lent));
             }
         }
