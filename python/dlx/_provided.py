@@ -305,16 +305,16 @@ def _of_package(cls: type) -> _Found | None:
                 if importer is None and isinstance(look, Kept):
                     look = Kept()  # what another importer kept shows nothing of this
                 return importer or module.from_dlpack, module, look, lasts
-    name = getattr(cls, "__module__", None)
-    while isinstance(name, str) and name:
-        module = modules.get(name)
+    package: Any = getattr(cls, "__module__", None)
+    while isinstance(package, str) and package:
+        module = modules.get(package)
         loaded = getattr(module, "__dict__", {})
         # Asking for what a module lacks makes an exception, but a lazy one has to be.
         if "from_dlpack" in loaded or "__getattr__" in loaded or not loaded:
             found = getattr(module, "from_dlpack", None)
             if callable(found):
                 return found, module, None, None
-        name = name.rpartition(".")[0]
+        package = package.rpartition(".")[0]
     return None
 
 

@@ -8,7 +8,6 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::adapters::Counter;
 use crate::api::accepted::Accepted;
 use crate::api::lent::{Lent, lend};
 use crate::api::writing;
@@ -30,8 +29,6 @@ pub(super) struct Loan {
     /// The tensors on devices with streams, with their places. The others are held by their views alone: the garbage
     /// collector looks only into those.
     ordered: Vec<(usize, Lent)>,
-    /// By which libraries see that what they exported was written to.
-    counters: Vec<Counter>,
     /// Whether the block's stream has been made to wait, so that others must wait for it at the end.
     is_joined: bool,
 }
@@ -43,7 +40,6 @@ impl Loan {
             stream: None,
             views: Vec::with_capacity(count),
             ordered: Vec::new(),
-            counters: Vec::new(),
             is_joined: false,
         }
     }
@@ -93,7 +89,10 @@ impl Loan {
         let (mut snapshot, library) = lend(x, self.stream.as_ref(), wanted)?;
         if let Some(name) = written {
             snapshot = writing::writable(x, snapshot, name)?;
-            self.counters.extend(writing::counter(x, &snapshot)?);
+            if snapshot.may_have_maker() {
+                // Refused where its library would not learn of it.
+                writing::counter(x, &snapshot)?;
+            }
         }
         if let Some((accepted, index)) = accepted {
             accepted.check(index, &snapshot, written.is_some())?;
@@ -181,9 +180,13 @@ impl Loan {
         Some(view.bind(py).clone())
     }
 
-    /// Counts that what was lent for writing was written to.
-    pub(super) fn count_writing(&self) {
-        self.counters.iter().for_each(Counter::increment);
+    /// The memory of tensor number `place`, which has a view or is on a device with streams.
+    pub(super) fn lent(&self, place: usize) -> Option<&Snapshot> {
+        let mut ordered = self.ordered.iter();
+        match ordered.find(|(ordered, _)| *ordered == place) {
+            Some((_, lent)) => Some(&lent.snapshot),
+            None => self.views.get(place).map(|view| view.get().described()),
+        }
     }
 
     /// Ends the views, and makes the streams of the tensors wait for that of the block.
@@ -271,12 +274,17 @@ impl Entered {
         )))
     }
 
-    pub(super) fn exit(&self, py: Python<'_>) -> PyResult<()> {
+    /// Ends the loan, after `tell` has told the libraries what was written to.
+    pub(super) fn exit(
+        &self,
+        py: Python<'_>,
+        tell: impl FnOnce(&Loan) -> PyResult<()>,
+    ) -> PyResult<()> {
         let loan = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         match loan {
             Some(loan) => {
-                loan.count_writing();
-                loan.end(py)
+                let told = tell(&loan);
+                loan.end(py).and(told)
             }
             None => Err(PyRuntimeError::new_err("the block has not been entered")),
         }

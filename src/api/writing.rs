@@ -94,13 +94,35 @@ pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
     if told(x)? || numpy::is_ndarray(x) {
         return Ok(());
     }
-    let counter = adapters::counter(x.py(), &lend_unordered(x)?)?;
+    count(x.py(), &lend_unordered(x)?)
+}
+
+/// Tells the library of `x` that its memory, which was `lent`, was written to, or that which exported it.
+#[inline(always)]
+pub(crate) fn tell<'a>(
+    x: &Bound<'_, PyAny>,
+    lent: impl FnOnce() -> Option<&'a Snapshot>,
+) -> PyResult<()> {
+    if told(x)? {
+        return Ok(());
+    }
+    match lent().filter(|lent| lent.may_have_maker()) {
+        Some(lent) => count(x.py(), lent),
+        None => Ok(()),
+    }
+}
+
+/// Counts that memory was written to, if the library that exported it does.
+#[cold]
+#[inline(never)]
+fn count(py: Python<'_>, snapshot: &Snapshot) -> PyResult<()> {
+    let counter = adapters::counter(py, snapshot)?;
     counter.iter().for_each(Counter::increment);
     Ok(())
 }
 
 /// Tells the library of `x`, or of the object that it exports, that it was written to; returns whether it counts that.
-pub(crate) fn told(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+fn told(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let x = &inner_of(x)?;
     if torch::is_tensor(x)? {
         torch::increment_version(x)?;
@@ -117,6 +139,8 @@ pub(crate) fn told(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// # Errors
 ///
 /// `BufferError` if that library would not learn of it.
+#[cold]
+#[inline(never)]
 pub(crate) fn counter(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Option<Counter>> {
     if snapshot.maker().is_none() {
         return Ok(None);

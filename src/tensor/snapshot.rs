@@ -273,6 +273,12 @@ impl Snapshot {
         }
     }
 
+    /// Whether [`Self::maker`] has to be asked.
+    #[inline(always)]
+    pub(crate) fn may_have_maker(&self) -> bool {
+        !matches!(self.0.value().source, Source::Static | Source::Python(_))
+    }
+
     /// Who made the managed tensor that holds the memory, if one does.
     pub(crate) fn maker(&self) -> Option<Maker> {
         self.0.value().source.maker()

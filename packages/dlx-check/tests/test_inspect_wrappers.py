@@ -23,7 +23,7 @@ def without_module(*bases: type) -> type:
 def test_a_class_without_a_module_is_inspected() -> None:
     """docs/inspect.md: so are its instances, and a library is none's."""
     kind = without_module(np.ndarray)
-    x = np.arange(3.0).view(kind)
+    x: Any = np.arange(3.0).view(kind)
     found = dlx.inspect(x)
     assert found.tensor is not None
     assert found.tensor.shape == (3,)
@@ -33,7 +33,7 @@ def test_a_class_without_a_module_is_inspected() -> None:
 
 def test_a_class_without_a_module_is_traced() -> None:
     """docs/trace.md: it has a name there."""
-    x = np.arange(3.0).view(without_module(np.ndarray))
+    x: Any = np.arange(3.0).view(without_module(np.ndarray))
     with dlx.trace() as trace:
         t = dlx.from_dlpack(x)
         assert "Sub" in trace.live[0].producer

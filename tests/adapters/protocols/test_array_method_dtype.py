@@ -109,9 +109,7 @@ def test_an_array_of_pandas_with_a_missing_value_is_refused(dtype: str) -> None:
         pd.Series([1, None, 0], dtype=dtype),
         pd.Index([1, None, 0], dtype=dtype),
     ):
-        with pytest.raises(
-            BufferError, match=r"null_count 1|one-bit|; pass x\.to_numpy"
-        ):
+        with pytest.raises(BufferError, match=r"null_count 1|one-bit|pass x\.to_numpy"):
             dlx.from_dlpack(x)
         value = False if "bool" in dtype else -1
         found = dlx.from_dlpack(x.to_numpy("float64", na_value=value)).tolist()
