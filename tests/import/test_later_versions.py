@@ -48,7 +48,7 @@ def test_it_goes_out_as_it_came_in(make: Maker, fields: dict[str, Any]) -> None:
     managed = exported(make(producer), stream=None)
     expected = fields_of(producer.tensor)
     if "device" not in fields:
-        expected |= {"data": producer.data + 8, "byte_offset": 0}
+        expected |= {"data": producer.tensor.data + 8, "byte_offset": 0}
     assert fields_of(managed.dl_tensor) == expected
 
 

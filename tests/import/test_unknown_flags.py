@@ -10,7 +10,7 @@ import dlx
 import numpy as np
 import pytest
 from support.dlpack_abi import DLManagedTensorVersioned, delete, exported, table_of
-from support.dlx_producers import MIXINS, every_table
+from support.dlx_producers import MIXINS, Maker, every_table
 from support.fake_producers import Producer
 from support.fake_table import table_class, without_protocol
 from support.optional_libraries import requires
@@ -23,6 +23,11 @@ def borrowed(x: Any) -> None:
     """Borrow for the length of nothing."""
     with dlx.borrow(x):
         pass
+
+
+def through(make: Maker) -> Callable[[Any], Any]:
+    """Export what a mixin class makes of the producer."""
+    return lambda x: exported(make(x))
 
 
 WAYS: dict[str, Callable[[Any], Any]] = {
@@ -38,10 +43,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
     "bridge": lambda x: dlx.bridge(np.ndarray)(lambda a: None)(x),
     "borrow": borrowed,
     "launcher": lambda x: dlx.launcher(lambda a: a)(x),
-    **{
-        f"mixin, {name}": lambda x, make=make: exported(make(x))
-        for name, make in MIXINS.items()
-    },
+    **{f"mixin, {name}": through(make) for name, make in MIXINS.items()},
 }
 KINDS: dict[str, Callable[..., Any]] = {
     "by the protocol": Producer,
