@@ -131,8 +131,9 @@ def is_lazy_on_cpu(tensor: Any) -> bool:
 
 def only_exports(tensor: Any) -> bool:
     """Whether a tensor can be exported, and nothing else, as torch's read-only ones."""
-    base = _of(tensor).Tensor
-    if type(tensor).__dlpack__ is base.__dlpack__:
+    # Most classes have torch's own.
+    own = next(filter(known_to, type(tensor).__mro__), None)
+    if own is None or type(tensor).__dlpack__ is own.__dlpack__:  # type: ignore[attr-defined]
         return False
     try:
         tensor.detach()

@@ -146,14 +146,15 @@ pub(crate) fn is_class(to: &Bound<'_, PyAny>) -> bool {
     NDARRAY.get(to.py()).is_some_and(|ndarray| ndarray.is(to))
 }
 
-/// Whether `class` is the array class or a subclass.
+/// Whether `class` is the array class or a subclass, and the layout is proven.
 pub(crate) fn is_subclass_of_ndarray(class: &Bound<'_, PyType>) -> PyResult<bool> {
-    let Some(ndarray) = array_class(class)? else {
-        return Ok(false);
-    };
-    // Whoever asks for the class may read or make arrays next.
-    is_proven(class.py(), ndarray);
-    Ok(true)
+    let ndarray = array_class(class)?;
+    Ok(ndarray.is_some_and(|ndarray| is_proven(class.py(), ndarray)))
+}
+
+/// Whether objects of `class` are arrays, read here or not.
+pub(crate) fn has_arrays(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    Ok(array_class(class)?.is_some())
 }
 
 /// Whether `x` is a NumPy scalar of time, `datetime64` or `timedelta64`.

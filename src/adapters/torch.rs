@@ -119,9 +119,10 @@ pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// Whether `x` is a torch tensor that can be exported, and nothing else (torch's `ReadOnlyTensorWrapper`).
 #[inline(always)]
 pub(crate) fn only_exports(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    match tensor_class(x.py())? {
-        Some(tensor) if !x.get_type().is(&tensor) && is_subtype(x.get_type_ptr(), &tensor) => {
-            refuses_all_else(x, &tensor)
+    let class = x.get_type();
+    match base(&class)? {
+        Some(_) if !TENSOR.get(x.py()).is_some_and(|tensor| class.is(tensor)) => {
+            refuses_all_else(x)
         }
         _ => Ok(false),
     }
@@ -129,12 +130,7 @@ pub(crate) fn only_exports(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 
 #[cold]
 #[inline(never)]
-fn refuses_all_else(x: &Bound<'_, PyAny>, tensor: &Bound<'_, PyType>) -> PyResult<bool> {
-    let name = intern!(x.py(), "__dlpack__");
-    // Most classes have torch's own.
-    if x.get_type().getattr(name)?.is(&tensor.getattr(name)?) {
-        return Ok(false);
-    }
+fn refuses_all_else(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let module = x.py().import("dlx._torch")?;
     module.call_method1("only_exports", (x,))?.extract()
 }

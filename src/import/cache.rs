@@ -146,7 +146,7 @@ fn is_undecided(x: &Bound<'_, PyAny>) -> PyResult<bool> {
         && Tensor::of(x).is_none()
         && Table::is_absent(&class)
         && (is_python(class.as_type_ptr())
-            || (!torch::is_tensor(x)? && !numpy::is_subclass_of_ndarray(&class)?))
+            || (!torch::is_tensor(x)? && !numpy::has_arrays(&class)?))
         && !is_static_exporter(&class)
         && !is_own_class(x, &class)?)
 }
