@@ -16,10 +16,10 @@ __all__ = ["Kind"]
 class Kind(_core.Kind):
     """A kind of tensor, and the conversion to it."""
 
-    how: dict[str, bool]
+    how: dict[str, Any]
     """The keywords of `dlx.convert` that the bridge was given."""
 
-    def __new__(cls, to: type, how: dict[str, bool]) -> Self:
+    def __new__(cls, to: type, how: dict[str, Any]) -> Self:
         is_mixin = issubclass(to, ExchangeMixin)
         default = ExchangeMixin.__dlx_like__ if is_mixin else None
         made = super().__new__(cls, to, _core.Types(), default)

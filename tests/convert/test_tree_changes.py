@@ -60,7 +60,12 @@ def test_a_dict_that_changes_has_the_keys_that_it_had() -> None:
 
 def test_a_list_that_grows_is_no_result_though_nothing_in_it_changes() -> None:
     tree: list[Any] = [1]
-    assert map_tree(lambda x: tree.append(B) or x, tree) == [1]
+
+    def grow(x: Any) -> Any:
+        tree.append(B)
+        return x
+
+    assert map_tree(grow, tree) == [1]
     assert tree == [1, B]
 
 

@@ -22,7 +22,7 @@ def named(mask: Any) -> Any:
 
 
 MASKED: dict[str, Callable[[], Any]] = {
-    "numpy.ma": lambda: np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0]),
+    "numpy.ma": lambda: np.ma.array([1.0, 2.0, 3.0], mask=[False, True, False]),
     "a subclass of it": lambda: MASKED["numpy.ma"]().view(
         type("Sub", (np.ma.MaskedArray,), {})
     ),
@@ -33,7 +33,7 @@ MASKED: dict[str, Callable[[], Any]] = {
 
 WHOLE: dict[str, Callable[[], Any]] = {
     "numpy.ma without a mask": lambda: np.ma.array([1.0, 2.0, 3.0]),
-    "numpy.ma with none masked": lambda: np.ma.array([1.0, 2.0, 3.0], mask=[0] * 3),
+    "numpy.ma with none masked": lambda: np.ma.array([1.0, 2.0, 3.0], mask=[False] * 3),
     "another class": lambda: named(np.zeros(3, bool)),
     "no mask": lambda: named(None),
     "a method of this name": lambda: named(lambda: True),
@@ -61,7 +61,7 @@ def test_masked_elements_are_refused(make: Callable[[], Any]) -> None:
 
 def test_the_advice_gives_what_the_array_means() -> None:
     """R63."""
-    x = np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0])
+    x = np.ma.array([1.0, 2.0, 3.0], mask=[False, True, False])
     assert dlx.from_dlpack(x.filled(-1)).tolist() == [1, -1, 3]
 
 
