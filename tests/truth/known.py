@@ -10,7 +10,9 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from .duties import layers
 from .said_torch import is_refused_by_a_mode
+from .vetoes import Firm, is_vetoed
 
 
 class Fault(NamedTuple):
@@ -32,10 +34,21 @@ class Row(NamedTuple):
     of: Of = lambda fault: True
 
 
+def is_vetoed_beside_a_table(fault: Fault) -> bool:
+    """Whether an instance refuses whose class has an exchange table."""
+    return any(
+        is_vetoed(x)
+        and not isinstance(x, Firm)
+        and hasattr(type(x), "__dlpack_c_exchange_api__")
+        for x in layers(fault.x)
+    )
+
+
 ENDS = "it ends the process"
 MADE = "^made .* of what has no numbers"
 
 KNOWN: dict[str, Row] = {
+    "table_veto": Row(MADE, is_vetoed_beside_a_table),
     "torch_mode_refuses": Row(MADE, lambda fault: is_refused_by_a_mode()),
     "torch_traced": Row("a trace takes it for a constant"),
 }
