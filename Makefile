@@ -257,7 +257,8 @@ ci-long:
 	$(ON_GATE) $(GATE)/built $(GATE)/interop
 	$(MAKE) --jobs=2 JOBS=0 ci-gate ci-beside ci-oldest fuzz-rust
 
-# What is about libraries; `make test` has run the rest. One process of pytest-xdist gives the order that it has there.
+# What is about libraries; `make test` has run the rest on the oldest Python. One process of pytest-xdist gives the order
+# that it has there.
 ci-gate:
 	cargo build --quiet --locked --package driver_sim
 	$(GATE)/bin/python -m pytest --numprocesses=1 --dist=loadfile $(WITH_LIBRARIES)

@@ -12,3 +12,9 @@ def test_random_programs_of_all_libraries_for_a_while() -> None:
     ran = fuzz(f"--seconds={seconds}", f"--seed={seed}")
     print(ran.stdout)
     assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def test_a_run_whose_libraries_are_missing_says_so_at_once() -> None:
+    ran = fuzz("--seconds=5", "--libraries=torch", "--only=np")
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "none of these is installed: torch" in ran.stderr
