@@ -265,6 +265,7 @@ ci-gate:
 	$(ON_GATE) test-conformance test-truth interop property engines oneapi
 
 # The oldest Python: dlx's own tests ran there in `make test`, these are about NumPy, torch and tvm-ffi.
+ci-oldest: export DLX_REQUIRE_HEAVY = 0
 ci-oldest: $(VENV)/built $(VENV)/heavy
 	$(PYTEST) tests/adapters tests/import tests/exchange tests/convert
 

@@ -16,13 +16,19 @@ pub(crate) mod paddle;
 pub(crate) mod pyarrow;
 pub(crate) mod tensorflow;
 pub(crate) mod torch;
+mod versions;
 
 use pyo3::prelude::*;
+use pyo3::types::PyType;
 
+use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
 use crate::copy::request::Request;
+use crate::cpython::lookup::is_static;
 use crate::stream;
 use crate::stream::usage::Release;
 use crate::tensor::snapshot::Snapshot;
+
+pub(crate) use versions::Counter;
 
 type Reader = fn(&Bound<'_, PyAny>) -> PyResult<Option<Snapshot>>;
 
@@ -36,6 +42,16 @@ pub(crate) fn snapshot(
     x: &Bound<'_, PyAny>,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
+    let Some(snapshot) = by_first(x, request)? else {
+        return Ok(None);
+    };
+    if snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY) || immutable(x)?.is_none() {
+        return Ok(Some(snapshot));
+    }
+    Ok(Some(snapshot.readonly()?))
+}
+
+fn by_first(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Option<Snapshot>> {
     // The buffer of a `numpy.datetime64` is bytes without their meaning.
     let buffer = (!numpy::is_time(x)?).then_some(buffer::snapshot as Reader);
     let of_numpy: [Reader; 2] = [array_interface::from_struct, array_interface::from_dict];
@@ -54,6 +70,47 @@ pub(crate) fn snapshot(
     }
     match arrow::stream::snapshot(x, request)? {
         None => array_method::snapshot(x),
+        found => Ok(found),
+    }
+}
+
+/// The name of the class of `x` if its library calls that immutable, which its exports may not say. By the names that its
+/// bases have, whatever `sys.modules` says.
+pub(crate) fn immutable(x: &Bound<'_, PyAny>) -> PyResult<Option<&'static str>> {
+    const KNOWN: [(&str, &str, &str); 4] = [
+        ("ArrayImpl", "jax", "jax.Array"),
+        ("array", "mlx", "mlx.core.array"),
+        ("Index", "pandas", "pandas.Index"),
+        ("EagerTensor", "tensorflow", "tensorflow.Tensor"),
+    ];
+    let class = x.get_type();
+    if is_static(&class) {
+        return Ok(None);
+    }
+    for base in class.mro() {
+        let base = base.cast_into::<PyType>()?;
+        let name = base.name()?;
+        let name = name.to_str()?;
+        for (own, library, known) in KNOWN {
+            if own == name && base.module()?.to_str()?.starts_with(library) {
+                return Ok(Some(known));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The count by which the library that exported the memory of a snapshot sees that it was written to, if it counts.
+///
+/// # Errors
+///
+/// `BufferError` if it counts, and dlx has not found where.
+pub(crate) fn counter(py: Python<'_>, snapshot: &Snapshot) -> PyResult<Option<Counter>> {
+    let Some(maker) = snapshot.maker() else {
+        return Ok(None);
+    };
+    match torch::counter(py, snapshot, maker)? {
+        None => paddle::counter(py, snapshot, maker),
         found => Ok(found),
     }
 }

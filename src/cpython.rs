@@ -14,4 +14,5 @@ pub(crate) mod lookup;
 pub(crate) mod modules;
 pub(crate) mod symbol;
 pub(crate) mod type_map;
+pub(crate) mod type_version;
 pub(crate) mod vector;

@@ -69,6 +69,8 @@ mod _core {
     #[pymodule_export]
     use crate::convert::bridge::{Kind, Types, bridged_type, placed};
     #[pymodule_export]
+    use crate::convert::function::only_exports;
+    #[pymodule_export]
     use crate::convert::importer::Kept;
     #[pymodule_export]
     use crate::convert::namespace::array_type;
@@ -82,6 +84,8 @@ mod _core {
     use crate::types::device::Device;
     #[pymodule_export]
     use crate::types::dtype::DType;
+    #[pymodule_export]
+    use crate::types::error::type_name_of;
 
     #[pymodule_export]
     #[allow(non_upper_case_globals)]

@@ -17,7 +17,7 @@ mod work_stream;
 pub(crate) use argument::{Wanted, check_device, named_handle, synchronize, wanted};
 pub(crate) use current::{current, note_producer, of_thread, working};
 pub(crate) use handle::{
-    NO_SYNC, Stream, checked, default, has_streams, no_streams, warn_if_experimental,
+    NO_SYNC, Stream, checked, default, has_streams, needs_order, no_streams, warn_if_experimental,
 };
 pub(crate) use object::PyStream;
 pub(crate) use work_stream::WorkStream;

@@ -124,6 +124,7 @@ def bridge(
     *,
     result: Framework | None = None,
     detach: bool = False,
+    share_readonly: bool = False,
     lists: Literal["keep", "refuse"] = "keep",
 ) -> Bridge:
     """Let a function written for tensors ``to`` take tensors of any library.
@@ -137,7 +138,9 @@ def bridge(
     ``__dlx_like__``.
 
     A tensor that records gradients is refused. With ``detach=True`` an argument or a
-    result that has to be converted is ``x.detach()``, where it has such a method.
+    result that has to be converted is ``x.detach()``, where it has such a method. What
+    is read-only is copied where ``to`` would let it be written, unless
+    ``share_readonly=True`` (see `dlx.convert`).
 
     A list of numbers is no tensor: the function gets the list. With ``lists="refuse"``
     such an argument is a ``TypeError``.
@@ -163,7 +166,8 @@ def bridge(
         # Imported late, because it takes longer to import than the rest of dlx.
         from ._bridged import bridged
 
-        return bridged(function, kind, named, detach, lists == "refuse")
+        how = {"detach": detach, "share_readonly": share_readonly}
+        return bridged(function, kind, named, how, lists == "refuse")
 
     return decorate
 

@@ -44,7 +44,7 @@ class _Arguments:
         function: Any,
         to: type,
         result: type | None,
-        detach: bool,
+        how: dict[str, bool],
         refuses_lists: bool,
     ) -> None:
         try:
@@ -57,8 +57,8 @@ class _Arguments:
         self.names = names  # of the positional parameters
         self.receivers = int(names[:1] in (["self"], ["cls"]))
         self.out = names.index("out") if "out" in names else maxsize
-        self.into = Kind(to, detach=detach)
-        self.result = None if result is None else Kind(result, detach=detach)
+        self.into = Kind(to, how)
+        self.result = None if result is None else Kind(result, how)
         self.seen = _core.Types()
 
     def finish(
@@ -148,7 +148,7 @@ class _Arguments:
                 return x
             into = self.into
             new = into.leaf(x) if outs is None else outs.take(into, x)
-            kind = self.kind_of(type(x))
+            kind = self.kind_of(x)
             if results.kind is None:
                 results.kind = kind
             same = kind.to is results.kind.to
@@ -172,8 +172,9 @@ class _Arguments:
             outs.note(new, x, rebuilt)
         return new
 
-    def kind_of(self, cls: type) -> Kind:
-        """Return the kind of the results for an argument of type ``cls``."""
+    def kind_of(self, x: Any) -> Kind:
+        """Return the kind of the results for an argument."""
+        cls = type(x)
         kind: Kind | None = self.seen.get(cls)
         if kind is None or not kind.stands_for(cls):
             # The base that exports, not a view or parameter class derived from it.
@@ -181,7 +182,9 @@ class _Arguments:
                 base for base in cls.__mro__ if not _EXPORTS.isdisjoint(vars(base))
             )
             to = next(exporting, cls)
-            kind = Kind(to, self.into.detach)
+            if _core.only_exports(x):
+                to = next(exporting, to)
+            kind = Kind(to, self.into.how)
             self.seen.add(cls, kind)
         return kind
 
@@ -261,11 +264,15 @@ for _each in (
 
 
 def bridged(
-    function: Any, to: type, result: type | None, detach: bool, refuses_lists: bool
+    function: Any,
+    to: type,
+    result: type | None,
+    how: dict[str, bool],
+    refuses_lists: bool,
 ) -> Any:
     """Bridge a callable, a class method or a static method."""
     if isinstance(function, (classmethod, staticmethod)):
-        inner = bridged(function.__func__, to, result, detach, refuses_lists)
+        inner = bridged(function.__func__, to, result, how, refuses_lists)
         return type(function)(inner)
     if not callable(function):
         raise TypeError(f"{function!r} cannot be bridged; expected a callable")
@@ -276,7 +283,7 @@ def bridged(
             f"{function!r} is a generator function, and what it yields is not "
             "converted; expected a function that returns its result"
         )
-    arguments = _Arguments(function, to, result, detach, refuses_lists)
+    arguments = _Arguments(function, to, result, how, refuses_lists)
     if not _is(inspect.iscoroutinefunction, function):
         call = _Bridged(
             function,
@@ -284,7 +291,7 @@ def bridged(
             arguments.seen,
             arguments.result,
             (arguments.receivers, arguments.out),
-            detach,
+            (how["detach"], how["share_readonly"]),
             arguments,
             {},
         )

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from ._core import CopyRefused, DType, from_dlpack
+from ._core import CopyRefused, DType, from_dlpack, type_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
 _COMPLEX = 5  # kDLComplex
-
-
-def _name(x: Any) -> str:
-    return f"{type(x).__module__}.{type(x).__qualname__}"
 
 
 def _dtype(x: Any) -> DType:
@@ -64,10 +60,14 @@ def cast(made: Any, dtype: DType, copy: bool | None) -> Any:
     try:
         result = _by_library(made, dtype)
     except (AttributeError, RuntimeError, TypeError, ValueError) as error:
-        raise BufferError(f"{_name(made)} cannot be cast to {dtype}") from error
+        raise BufferError(
+            f"{type_name(type(made))} cannot be cast to {dtype}"
+        ) from error
     if (after := _dtype(result)) != dtype:
         hint = ""
         if isinstance(made, getattr(sys.modules.get("jax"), "Array", ())):
             hint = ", as it does unless jax_enable_x64 is set"
-        raise BufferError(f"{_name(made)} was cast to {after}, not to {dtype}{hint}")
+        raise BufferError(
+            f"{type_name(type(made))} was cast to {after}, not to {dtype}{hint}"
+        )
     return result

@@ -60,12 +60,14 @@ __all__ = [
     "launched_type",
     "map_tree",
     "mixin",
+    "only_exports",
     "placed",
     "plain_convert",
     "publish",
     "register",
     "stream",
     "trace_with",
+    "type_name",
     "unpublish",
     "written",
 ]
@@ -96,8 +98,27 @@ class _DeviceOfCupy(Protocol):
     @property
     def pci_bus_id(self) -> str: ...
 
+class _DeviceOfTvm(Protocol):
+    """A ``tvm_ffi.Device``."""
+
+    @property
+    def index(self) -> int: ...
+    def dlpack_device_type(self) -> int: ...
+
+class _SaysDevice(Protocol):
+    """An object of any library that says which device it is."""
+
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
 _DeviceLike: TypeAlias = (
-    Device | str | tuple[int | str, int] | _DeviceOfTorch | _DeviceOfJax | _DeviceOfCupy
+    Device
+    | str
+    | tuple[int | str, int]
+    | _DeviceOfTorch
+    | _DeviceOfJax
+    | _DeviceOfCupy
+    | _SaysDevice
+    | _DeviceOfTvm
 )
 _DTypeLike: TypeAlias = DType | str | tuple[int, int, int] | object
 _Index: TypeAlias = SupportsIndex | slice | EllipsisType | None
@@ -299,7 +320,7 @@ def current_stream(device: _DeviceLike, /) -> Stream:
     """Return dlx's current stream of ``device`` in this thread."""
 
 class DeviceType(IntEnum):
-    """The device types of dlpack.h 1.3, equal to their integers."""
+    """The device types of dlpack.h 1.3, and later ones, equal to their integers."""
 
     CPU = 1
     CUDA = 2
@@ -317,6 +338,9 @@ class DeviceType(IntEnum):
     HEXAGON = 16
     MAIA = 17
     TRN = 18
+    TPU = 19
+    TPU_HOST = 20
+    ASCEND = 21
 
 @final
 class Device:
@@ -329,6 +353,10 @@ class Device:
     @property
     def id(self) -> int:
         """Which device of that kind."""
+    def __dlpack_device__(self) -> tuple[DeviceType, int]:
+        """``(type, id)``, as proposed for the array API."""
+    def __int__(self) -> int:
+        """The type of the CPU, for ``tvm_ffi.device``; others have an id, too."""
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
     def __hash__(self, /) -> int: ...
@@ -340,7 +368,7 @@ class DType:
     def __new__(cls, spec: _DTypeLike, /) -> DType: ...
     @property
     def code(self) -> int:
-        """``DLDataTypeCode``: 0 int, 1 uint, 2 float, ... up to 17."""
+        """``DLDataTypeCode``: 0 int, 1 uint, 2 float, ... up to 17, and later ones."""
     @property
     def bits(self) -> int:
         """Bits of one lane; for complex types, of both parts together."""
@@ -353,6 +381,8 @@ class DType:
     @property
     def name(self) -> str:
         """The name, equal to ``str()``."""
+    def __dlpack_data_type__(self) -> tuple[int, int, int]:
+        """``(code, bits, lanes)``, as proposed for the array API."""
     def __eq__(self, other: object, /) -> bool: ...
     def __ne__(self, other: object, /) -> bool: ...
     def __hash__(self, /) -> int: ...
@@ -515,6 +545,7 @@ def convert(
     copy: bool | None = None,
     dtype: _DTypeLike | None = None,
     detach: bool = False,
+    share_readonly: bool = False,
 ) -> Any:
     """Convert ``x`` to a tensor of another library, sharing the memory if possible."""
 
@@ -528,6 +559,7 @@ def convert(
     copy: bool | None = None,
     dtype: _DTypeLike | None = None,
     detach: bool = False,
+    share_readonly: bool = False,
 ) -> _T: ...
 @overload
 def convert(
@@ -539,6 +571,7 @@ def convert(
     copy: bool | None = None,
     dtype: _DTypeLike | None = None,
     detach: bool = False,
+    share_readonly: bool = False,
 ) -> NDArray[Any]: ...
 @overload
 def convert(
@@ -550,6 +583,7 @@ def convert(
     copy: bool | None = None,
     dtype: _DTypeLike | None = None,
     detach: bool = False,
+    share_readonly: bool = False,
 ) -> _Instance: ...
 @overload
 def empty(
@@ -628,7 +662,7 @@ def unpublish(cls: type, /) -> None:
 # The parts of `bridge`.
 
 def increment_version(x: object, /) -> None:
-    """Tell torch, if ``x`` is or exports a tensor of it, that it was written to."""
+    """Tell torch or Paddle that ``x``, if it has their memory, was written to."""
 
 def written(x: object, /) -> Any:
     """Return ``x`` for writing, or a writable `Tensor` over its memory."""
@@ -657,6 +691,9 @@ class Kind:
     def known(self) -> Types: ...
     def likes(self, x: object) -> bool:
         """Whether the class of ``x`` has a ``__dlx_like__`` of its own."""
+
+def only_exports(x: object, /) -> bool:
+    """Whether ``x`` is a tensor of torch that can be exported, and nothing else."""
 
 def bridged_type() -> type[Any]: ...
 def launched_type() -> type[Any]: ...
@@ -720,6 +757,9 @@ def trace_with(
     hook: Callable[[str, int, object, int, int, int], object] | None,
     ends: list[tuple[int, int, int]],
 ) -> None: ...
+def type_name(cls: type, /) -> str:
+    """The name of ``cls``, with its module if it has one."""
+
 def plain_convert(
     x: Any,
     to: Any,
@@ -729,4 +769,5 @@ def plain_convert(
     copy: bool | None = None,
     dtype: Any = None,
     detach: bool = False,
+    share_readonly: bool = False,
 ) -> Any: ...

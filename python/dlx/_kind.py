@@ -16,13 +16,14 @@ __all__ = ["Kind"]
 class Kind(_core.Kind):
     """A kind of tensor, and the conversion to it."""
 
-    detach: bool
+    how: dict[str, Any]
+    """The keywords of `dlx.convert` that the bridge was given."""
 
-    def __new__(cls, to: type, detach: bool = False) -> Self:
+    def __new__(cls, to: type, how: dict[str, Any]) -> Self:
         is_mixin = issubclass(to, ExchangeMixin)
         default = ExchangeMixin.__dlx_like__ if is_mixin else None
         made = super().__new__(cls, to, _core.Types(), default)
-        made.detach = detach
+        made.how = how
         return made
 
     def leaf(self, x: Any, copy: bool | None = None, like: Any = None) -> Any:
@@ -31,12 +32,12 @@ class Kind(_core.Kind):
         if not _core.is_tensor(x):
             return x
         self.known.add(type(x), True)
-        if isinstance(x, self.to):
+        if isinstance(x, self.to) and not _core.only_exports(x):
             return x
         into = self.to if like is None else like
         # What is written in place (copy=False) keeps its record of gradients.
-        detach = self.detach and copy is None
-        return convert(x, into, copy=copy, detach=detach)
+        how = self.how if copy is None else {}
+        return convert(x, into, copy=copy, **how)
 
     def stands_for(self, cls: type) -> bool:
         """Whether ``cls`` derives from this type, judged by its bases alone."""

@@ -254,7 +254,7 @@ def notice(cls: type) -> None:
         if "__init_subclass__" in vars(base)
         # These two pass the call on.
         and base is not ArrayInterfaceMixin
-        and base.__module__ != "typing"
+        and getattr(base, "__module__", "") != "typing"
     ]
     if owners:
         reason = (

@@ -33,7 +33,8 @@ class Outs:
 
     def take(self, into: Kind, x: Any) -> Any:
         """Convert a tensor without copying it."""
-        own = x if isinstance(x, into.to) else _core.written(x)
+        is_own = isinstance(x, into.to) and not _core.only_exports(x)
+        own = x if is_own else _core.written(x)
         try:
             new = into.leaf(own, copy=False)
         except _core.CopyRefused as refused:
@@ -64,7 +65,7 @@ class Outs:
         """Let the owners know that the function may have written to their tensors."""
         for new, x in self.seen.values():
             # The function's own library knows what it does to its own tensors.
-            if new is not x:
+            if new is not x and _core.is_tensor(x):
                 _core.increment_version(x)
 
     def replaced(self) -> Iterator[tuple[BufferError, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from operator import attrgetter
 
-from ._core import Kept
+from ._core import Kept, type_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -266,14 +266,14 @@ def importer(cls: type) -> Importer | None:
     """
     if not _is_exporter(cls):
         raise TypeError(
-            f"{cls.__module__}.{cls.__qualname__} has no __dlpack__ and "
+            f"{type_name(cls)} has no __dlpack__ and "
             "__dlpack_device__; expected a class with these or with an exchange table"
         )
     if callable(getattr(cls, "from_dlpack", None)):
         return None
     if (found := _of_package(cls)) is not None:
         return found[0]
-    name = f"{cls.__module__}.{cls.__qualname__}"
+    name = type_name(cls)
 
     def refuse(tensor: Tensor) -> Any:
         raise BufferError(
@@ -305,35 +305,16 @@ def _of_package(cls: type) -> _Found | None:
                 if importer is None and isinstance(look, Kept):
                     look = Kept()  # what another importer kept shows nothing of this
                 return importer or module.from_dlpack, module, look, lasts
-    name = cls.__module__
-    while isinstance(name, str) and name:
-        module = modules.get(name)
+    package: Any = getattr(cls, "__module__", None)
+    while isinstance(package, str) and package:
+        module = modules.get(package)
         loaded = getattr(module, "__dict__", {})
         # Asking for what a module lacks makes an exception, but a lazy one has to be.
         if "from_dlpack" in loaded or "__getattr__" in loaded or not loaded:
             found = getattr(module, "from_dlpack", None)
             if callable(found):
                 return found, module, None, None
-        name = name.rpartition(".")[0]
-    return None
-
-
-# Classes that their libraries call immutable although their exports do not say so;
-# MLX's buffers even claim to be writable.
-_IMMUTABLE = (
-    ("jax", "Array"),
-    ("mlx.core", "array"),
-    ("pandas", "Index"),
-    ("tensorflow", "Tensor"),
-)
-
-
-def immutable(x: object) -> str | None:
-    """Return the name of the immutable class of ``x``, if it has one."""
-    for module, name in _IMMUTABLE:
-        cls = getattr(sys.modules.get(module), name, None)
-        if isinstance(cls, type) and isinstance(x, cls):
-            return f"{module}.{name}"
+        package = package.rpartition(".")[0]
     return None
 
 
@@ -365,7 +346,7 @@ def importing_by_package(cls: type) -> _Found:
     found = _of_package(cls)
     if found is None:
         raise TypeError(
-            f"{cls.__module__}.{cls.__qualname__} cannot be made from a tensor: "
+            f"{type_name(cls)} cannot be made from a tensor: "
             "it has no exchange table, and neither it nor its package has from_dlpack; "
             "if its constructor takes a NumPy array, pass it dlx.convert(x, np.ndarray)"
         )

@@ -9,10 +9,45 @@ if TYPE_CHECKING:
     from types import ModuleType
     from typing import Any
 
-    # The tensor; its dispatch key set; whether it has an autograd state, None if that
-    # may vary; whether it records gradients; and, if its elements are in memory, the
-    # address of its StorageImpl, the start of the memory, and its size in bytes.
-    Sample = tuple[Any, int, bool | None, bool, tuple[int, int, int] | None]
+    # The tensor; its dispatch key set; the number of its dtype; whether it has an
+    # autograd state, None if that may vary; whether it records gradients; whether it
+    # was given a tangent; and, if its elements are in memory, the address of its
+    # StorageImpl, the start of the memory, and its size in bytes.
+    Memory = tuple[int, int, int]
+    Sample = tuple[Any, int, int, bool | None, bool, bool, Memory | None]
+
+_NUMBERS = {"uint8": 0, "int64": 4, "float32": 6, "float64": 7, "complex64": 9}
+"""`ScalarType` in torch's `c10/core/ScalarType.h`."""
+
+_NARROW = {f"torch.{kind}{bits}" for kind in ("int", "uint") for bits in range(1, 8)}
+
+
+def known_to(cls: type) -> Any:
+    """Return torch, as ``torch.Tensor`` knows it; None of any other class."""
+    if cls.__module__ == "torch":
+        for name in ("__dlpack__", "backward", "__reduce_ex__"):  # if one is replaced
+            known = getattr(vars(cls).get(name), "__globals__", {})
+            if known.get("__name__") == "torch._tensor":
+                return known["torch"]
+    return None
+
+
+def _of(tensor: Any) -> Any:
+    """Return torch, as its class knows it: `sys.modules` may have another, or none."""
+    known = filter(None, map(known_to, type(tensor).__mro__))
+    return next(known, None) or sys.modules["torch"]
+
+
+def plain(cls: type, tensor: type) -> Any:
+    """Return torch, if ``cls`` is ``torch.Tensor`` or ``Parameter``; else None.
+
+    ``tensor`` is the first of its bases that Python made.
+    """
+    torch = known_to(tensor)
+    name = None if cls is tensor else "torch.nn.parameter.Parameter"
+    if torch is None or name not in (None, f"{cls.__module__}.{cls.__qualname__}"):
+        return None
+    return torch
 
 
 def samples(torch: ModuleType) -> list[Sample]:
@@ -32,6 +67,9 @@ def samples(torch: ModuleType) -> list[Sample]:
         # Memory that torch did not allocate: the owner is not the data pointer.
         plain += [(torch.frombuffer(bytearray(40), dtype=torch.float64), False)]
         plain += [(whole.t(), True), (detached[:1].detach(), None)]
+        plain += [(torch.zeros(3, device="cpu", dtype=torch.uint8), False)]
+        dual = _dual(torch, real)
+        plain += [(dual, True)]
         lazy = [(conj, True), (conj.imag, True), (torch._neg_view(conj), True)]
         lazy += [(x.detach(), None) for x, _ in lazy]
         meta = torch.zeros(2, device="meta")
@@ -43,18 +81,33 @@ def samples(torch: ModuleType) -> list[Sample]:
         plain += [(inferred, False), (inferred[1:], None)]
         lazy += [(inferred.conj(), None)]
     keys = torch._C._dispatch_keys
-    found: list[Sample]
-    found = [(x, keys(x).raw_repr(), has, x.requires_grad, None) for x, has in lazy]
-    for x, has in plain:
-        storage = x.untyped_storage()
-        memory = (storage._cdata, storage.data_ptr(), storage.nbytes())
-        found.append((x, keys(x).raw_repr(), has, x.requires_grad, memory))
+    found: list[Sample] = []
+    for x, has in lazy + plain:
+        number = _NUMBERS[str(x.dtype).removeprefix("torch.")]
+        memory = None
+        if len(found) >= len(lazy):
+            storage = x.untyped_storage()
+            memory = storage._cdata, storage.data_ptr(), storage.nbytes()
+        key_set, grad = keys(x).raw_repr(), x.requires_grad
+        found.append((x, key_set, number, has, grad, x is dual, memory))
     return found
+
+
+def _dual(torch: Any, x: Any) -> Any:
+    """Return ``x`` with a tangent, by what needs no import."""
+    level = torch.autograd.forward_ad._current_level
+    if level >= 0:
+        return torch._VF._make_dual(x, torch.ones_like(x), level=level)
+    level = torch._C._enter_dual_level()
+    try:
+        return torch._VF._make_dual(x, torch.ones_like(x), level=level)
+    finally:
+        torch._C._exit_dual_level(level=level)
 
 
 def is_offset(tensor: Any, address: int) -> bool:
     """Whether ``address`` is just the byte offset of a tensor without memory."""
-    torch_c: Any = sys.modules["torch._C"]
+    torch_c = _of(tensor)._C
     base = torch_c.TensorBase  # whatever the class says
     with torch_c.DisableTorchFunctionSubclass():
         offset = base.storage_offset(tensor) * base.element_size(tensor)
@@ -63,10 +116,64 @@ def is_offset(tensor: Any, address: int) -> bool:
 
 def is_lazy(tensor: Any) -> bool:
     """Whether a tensor is a lazily conjugated or negated view."""
-    torch_c: Any = sys.modules["torch._C"]
+    torch_c = _of(tensor)._C
     base = torch_c.TensorBase  # whatever the class says
     with torch_c.DisableTorchFunctionSubclass():
         return bool(base.is_neg(tensor) or base.is_conj(tensor))
+
+
+def is_lazy_on_cpu(tensor: Any) -> bool:
+    """Whether it is one, on the CPU."""
+    torch_c = _of(tensor)._C
+    with torch_c.DisableTorchFunctionSubclass():
+        return is_lazy(tensor) and bool(torch_c.TensorBase.is_cpu.__get__(tensor))
+
+
+def only_exports(tensor: Any) -> bool:
+    """Whether a tensor can be exported, and nothing else, as torch's read-only ones."""
+    # Most classes have torch's own.
+    own = next(filter(known_to, type(tensor).__mro__), None)
+    if own is None or type(tensor).__dlpack__ is own.__dlpack__:  # type: ignore[attr-defined]
+        return False
+    try:
+        tensor.detach()
+    except RuntimeError:
+        return True
+    return False
+
+
+# What a class has by which one gets from its instances, which have no elements of
+# their own, to a tensor: the method, and what is said of them.
+_WRAPPERS = (
+    (
+        "to_local",
+        "is distributed; pass tensor.to_local(), or tensor.full_tensor() for all of it",
+    ),
+    ("wait", "is still being communicated; pass tensor.wait()"),
+    (
+        "get_data",
+        "is masked; pass tensor.to_tensor(value), or tensor.get_data() with the masked "
+        "elements",
+    ),
+    ("materialize", "has no elements yet; call tensor.materialize(shape) first"),
+)
+
+
+def has_tangent(tensor: Any) -> bool:
+    """Whether a tensor has a tangent of forward-mode AD."""
+    torch = _of(tensor)
+    level = torch.autograd.forward_ad._current_level
+    if level < 0:
+        return False
+    with torch._C.DisableTorchFunctionSubclass():
+        return torch._VF._unpack_dual(tensor, level=level).tangent is not None
+
+
+def is_whole(tensor: Any) -> bool:
+    """Whether an integer of 8 bits is one: torch exports ``int4`` as ``int8``."""
+    torch = _of(tensor)
+    with torch._C.DisableTorchFunctionSubclass():
+        return torch._C.TensorBase.dtype.__get__(tensor) in (torch.uint8, torch.int8)
 
 
 def refusal(tensor: Any, grad: bool) -> str | None:
@@ -74,7 +181,8 @@ def refusal(tensor: Any, grad: bool) -> str | None:
 
     ``grad`` tells whether ``requires_grad`` counts.
     """
-    torch: Any = sys.modules["torch"]
+    torch = _of(tensor)
+    is_wrapper = only_exports(tensor)
     with torch._C.DisableTorchFunctionSubclass():
         if lost := _nowhere(torch, tensor):
             return f"the torch tensor {lost}"
@@ -82,13 +190,18 @@ def refusal(tensor: Any, grad: bool) -> str | None:
     if not calls:
         return None
     advice = f"pass tensor{''.join(calls)}"
-    if calls == [".detach()"]:
+    if is_wrapper:
+        advice += ", of the tensor that it wraps"
+    elif calls == [".detach()"]:
         advice += ", or detach=True to dlx.convert"
     return f"the torch tensor {', and '.join(found)}; {advice}"
 
 
 def _nowhere(torch: Any, tensor: Any) -> str | None:
-    """Explain why no call can turn this tensor into one with elements."""
+    """Explain what lacks elements of its own, or cannot be turned into what has."""
+    for name, why in _WRAPPERS:
+        if hasattr(type(tensor), name) and not hasattr(torch.Tensor, name):
+            return why
     fake = sys.modules.get("torch._subclasses.fake_tensor")
     if fake is not None and isinstance(tensor, fake.FakeTensor):
         return (
@@ -132,6 +245,11 @@ def _reasons(torch: Any, tensor: Any, grad: bool) -> tuple[list[str], list[str]]
         note("has no memory, because all its elements are 0", ".clone()")
     if tensor.is_conj():
         note("is a lazily conjugated view", ".resolve_conj()")
+    if grad and has_tangent(tensor):
+        note("has a tangent, which DLPack cannot carry", ".detach()")
+    if (name := str(tensor.dtype)) in _NARROW:
+        byte = "uint8" if "uint" in name else "int8"
+        note(f"is of {name}, which torch exports as {byte}", f".view(torch.{byte})")
     if tensor.is_neg():
         note("is a lazily negated view", ".resolve_neg()")
     return found, calls

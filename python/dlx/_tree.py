@@ -29,6 +29,7 @@ def convert_tree(
     device: Device | str | tuple[int | str, int] | None = None,
     copy: bool | None = None,
     detach: bool = False,
+    share_readonly: bool = False,
     strict: bool = False,
 ) -> Any:
     """Return ``tree`` with every tensor in it converted, as by `dlx.convert`.
@@ -47,22 +48,26 @@ def convert_tree(
     stays one object. A rebuilt container keeps its type and attributes, and no method
     of its class is called: not ``__init__``, ``__post_init__`` or ``__setitem__``. An
     attribute that holds a converted item gets the new one. Registered instances are
-    flattened and rebuilt by the functions that were registered.
+    flattened and rebuilt by the functions that were registered. The result has what was
+    in a list or dict when it was read, whatever other code puts into it meanwhile.
 
     Raises ``ValueError`` for a container that contains itself and a tensor to convert,
-    and for a dict whose keys have become equal, ``TypeError`` for a set whose converted
-    items have no hash, and the exceptions of `dlx.convert`, all with a note that says
-    where in the tree.
+    for a dict whose keys have become equal, and for any other container than a list or
+    dict that was changed meanwhile; ``TypeError`` for a set whose converted items have
+    no hash; and the exceptions of `dlx.convert`; all with a note that says where in the
+    tree.
     """
 
     leaf: Callable[..., Any] = _core.convert
     more: tuple[Any, ...] = (to,)
-    if device is not None or copy is not None or detach is not False:
+    how = {"device": device, "copy": copy, "detach": detach}
+    how["share_readonly"] = share_readonly
+    if how != _AS_IT_IS:
         # Only without keywords has `convert` a fast entry.
-        leaf, more = _converting(to, device, copy, detach), ()
+        leaf, more = _converting(to, how), ()
     other = None
     if strict:
-        other = _unless_plain(_converting(to, device, copy, detach))
+        other = _unless_plain(_converting(to, how))
     way: Way = []
     try:
         return _core.map_tree(tree, leaf, more, other, _ODD, None, way)
@@ -72,11 +77,14 @@ def convert_tree(
         raise
 
 
-def _converting(to: Any, device: Any, copy: Any, detach: Any) -> Callable[[Any], Any]:
+_AS_IT_IS = {"device": None, "copy": None, "detach": False, "share_readonly": False}
+
+
+def _converting(to: Any, how: dict[str, Any]) -> Callable[[Any], Any]:
     """Return the conversion of a leaf."""
 
     def convert(leaf: Any) -> Any:
-        return _core.convert(leaf, to, device=device, copy=copy, detach=detach)
+        return _core.convert(leaf, to, **how)
 
     return convert
 
@@ -236,14 +244,13 @@ def _base(kind: type) -> Any:
 
 
 def _rebuilt(
-    tree: Any, changed: dict[int, Any], contains_itself: bool, parts: Any = None
+    tree: Any, changed: dict[int, Any], contains_itself: bool, parts: Any
 ) -> Any:
     """Rebuild ``tree``; ``changed`` maps the id of an old item to the new one.
 
-    ``parts`` is what `_parts` returned, unless that was made elsewhere.
-    Makes an empty instance of the same class (a tuple or frozenset with its items),
-    stores the items through the builtin base, then copies attributes, slots and
-    dataclass fields.
+    ``parts`` is what `_parts` returned; None only for what contains itself. Makes an
+    empty instance of the same class (a tuple or frozenset with its items), stores the
+    items through the builtin base, then copies attributes, slots and dataclass fields.
     """
     # What it holds in place of itself would have to be the result.
     if contains_itself:
@@ -256,9 +263,20 @@ def _rebuilt(
     def now(old: Any) -> Any:
         return changed.get(id(old), old)
 
-    if parts is not None and type(parts) is _nodes.Node:
+    if type(parts) is _nodes.Node:
         return parts.build([now(child) for child in parts])
-    items = {key: now(item) for key, item in _items(tree)}
+    old, names = (
+        [*_items(tree)],
+        [name for name in _fields(tree) if hasattr(tree, name)],
+    )
+    # Of other fields, `parts` has what they were.
+    if len(old) + len(names) != len(parts) or not all(
+        item is part for (_, item), part in zip(old, parts, strict=False)
+    ):
+        raise ValueError(
+            f"{_name(tree)} was changed while it was converted; pass a copy of it"
+        )
+    items = {key: now(item) for key, item in old}
     if issubclass(kind, dict) and len(items) < dict.__len__(tree):
         raise ValueError(
             f"keys of {_name(tree)} are equal by now, so it would hold fewer items"
@@ -280,10 +298,10 @@ def _rebuilt(
         base.clear(made)
         base.extend(made, items.values())
     _take_attributes(made, tree, now)
-    for name in _fields(tree):
+    for name, part in zip(names, parts[len(old) :], strict=True):
         # Fields that are not instance attributes: properties, defaults of the class.
-        new = now(getattr(tree, name, _UNSET))
-        if new is not _UNSET and getattr(made, name, _UNSET) is not new:
+        new = now(part)
+        if getattr(made, name, _UNSET) is not new:
             object.__setattr__(made, name, new)  # frozen ones too
     return made
 
@@ -296,7 +314,7 @@ def _check_hashes(tree: Any, items: dict[Any, Any]) -> None:
         except TypeError as error:
             kind = type(item)
             raise TypeError(
-                f"{_name(tree)} cannot hold {kind.__module__}.{kind.__qualname__}, "
+                f"{_name(tree)} cannot hold {_core.type_name(kind)}, "
                 "which has no hash; pass a list or a tuple"
             ) from error
     if len(set(items.values())) < len(items):
@@ -364,7 +382,8 @@ def _take_attributes(made: Any, tree: Any, now: Callable[[Any], Any]) -> None:
 
 
 def _name(tree: Any) -> str:
-    return f"a container of type {type(tree).__module__}.{type(tree).__qualname__}"
+    module = getattr(type(tree), "__module__", "")
+    return f"a container of type {module}.{type(tree).__qualname__}"
 
 
 _ODD = (_parts, _rebuilt)

@@ -23,8 +23,10 @@ fn method<'py>(x: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> {
     Ok(method.filter(|method| !method.is_none()))
 }
 
-/// The array that a call returns, and whether it is a copy: it owns its memory, and nobody else has it.
+/// The array that a call of the method of `x` returns, and whether it is a copy: it owns its memory, and nobody else has
+/// it.
 fn array(
+    x: &Bound<'_, PyAny>,
     method: &Bound<'_, PyAny>,
     keywords: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<(Snapshot, bool)> {
@@ -32,6 +34,7 @@ fn array(
     let is_ours = !has_others(&array) && owns_memory(&array)?;
     // A subclass may mean more than its memory, as a mask does.
     let snapshot = if numpy::is_native(&array)? {
+        check(x, &array)?;
         numpy::snapshot(&array)?
     } else {
         return Err(PyTypeError::new_err(format!(
@@ -40,6 +43,25 @@ fn array(
         )));
     };
     Ok((snapshot, is_ours))
+}
+
+/// Refuses an array of other numbers than those of `x`, by the dtype of `x`, if that is one.
+fn check(x: &Bound<'_, PyAny>, array: &Bound<'_, PyAny>) -> PyResult<()> {
+    let (py, name) = (x.py(), intern!(x.py(), "dtype"));
+    let Some(dtype) = attribute(x, name)? else {
+        return Ok(());
+    };
+    let made = array.getattr(name)?;
+    // A table may have a column of this name.
+    let is_column = !dtype.is_instance_of::<PyType>() && dtype.hasattr(intern!(py, "__array__"))?;
+    if is_column || dtype.is(&made) || dtype.is_none() {
+        return Ok(());
+    }
+    let module = py.import(intern!(py, "dlx._array"))?;
+    let why: Option<String> = module
+        .call_method1(intern!(py, "refusal"), (x, dtype, made))?
+        .extract()?;
+    why.map_or(Ok(()), |why| Err(PyBufferError::new_err(why)))
 }
 
 /// Whether the memory is the array's own: one without a base may also be somebody's whom it does not name.
@@ -65,7 +87,7 @@ pub(super) fn shared(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     };
     let keywords = PyDict::new(py);
     keywords.set_item(intern!(py, "copy"), false)?;
-    let made = || array(&method, Some(&keywords));
+    let made = || array(x, &method, Some(&keywords));
     let both = made().and_then(|(one, is_ours)| {
         // What nobody else has is a copy.
         let is_shared = !is_ours && is_same(&one, &made()?.0);
@@ -89,11 +111,11 @@ pub(super) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     let Some(method) = method(x)? else {
         return Ok(None);
     };
-    let (one, is_ours) = array(&method, None)?;
+    let (one, is_ours) = array(x, &method, None)?;
     if is_ours {
         return Ok(Some(one.copied()?));
     }
-    if is_same(&one, &array(&method, None)?.0) {
+    if is_same(&one, &array(x, &method, None)?.0) {
         return Ok(Some(one));
     }
     // Somebody keeps it, and may write to it again.

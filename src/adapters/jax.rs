@@ -11,10 +11,10 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
+use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
 use crate::adapters::buffer;
 use crate::cpython::lookup::is_in_type;
 use crate::cpython::modules::loaded_class;
-use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::snapshot::Snapshot;
 
 /// Whether `class` is that of JAX's concrete arrays; tracers are of others. Does not import JAX.
@@ -28,6 +28,21 @@ pub(crate) fn is_array_class(class: &Bound<'_, PyType>) -> PyResult<bool> {
     Ok(own.is_some_and(|own| own.is(class)))
 }
 
+/// `made`, an array of JAX's, on the devices of `x`, of which it is made: DLPack has one CPU, and JAX may have several.
+pub(crate) fn beside<'py>(
+    made: Bound<'py, PyAny>,
+    x: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let py = x.py();
+    let name = intern!(py, "sharding");
+    let sharding = x.getattr(name)?;
+    if made.getattr(name)?.eq(&sharding)? {
+        return Ok(made);
+    }
+    py.import("jax")?
+        .call_method1("device_put", (made, sharding))
+}
+
 /// Whether `x` is an array of JAX, also a tracer. Does not import JAX.
 pub(crate) fn is_array(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let array = loaded_class(intern!(x.py(), "jax"), intern!(x.py(), "Array"))?;
@@ -37,13 +52,13 @@ pub(crate) fn is_array(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// The tensor of an array of that class; `None` for what only `__dlpack__` can describe or refuse: bfloat16 and others
 /// that a buffer cannot name, and arrays that are empty, deleted, sharded, on another device or not row-major.
 ///
-/// The buffer says read-only, and `__dlpack__` nothing; both come in as `__dlpack__` has it.
+/// It is read-only, as JAX's arrays are; before JAX 0.12 only the buffer said so.
 ///
 /// # Errors
 ///
 /// Exceptions that do not derive from `Exception`, such as `KeyboardInterrupt`.
 pub(crate) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
-    match buffer::read(x, MAYBE_READ_ONLY) {
+    match buffer::read(x, DLPACK_FLAG_BITMASK_READ_ONLY) {
         // Of an array without elements, a row-major buffer does not tell the strides.
         Ok(snapshot) => Ok(Some(snapshot).filter(|snapshot| !snapshot.meta().data.is_null())),
         Err(error) if error.is_instance_of::<PyException>(x.py()) => Ok(None),

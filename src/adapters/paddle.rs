@@ -8,18 +8,49 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::cpython::lookup::is_subtype;
+use super::versions::{Counter, Places};
+use crate::cpython::lookup::{is_in_type, lacks};
 use crate::cpython::modules::loaded_class;
 use crate::exchange::Table;
+use crate::tensor::managed::Maker;
+use crate::tensor::snapshot::Snapshot;
 
-/// Adds the guard to `table`, found on `class`, if it is Paddle's.
-pub(crate) fn guarded(table: Table, class: &Bound<'_, PyType>) -> PyResult<Table> {
-    let py = class.py();
-    let tensor = loaded_class(intern!(py, "paddle"), intern!(py, "Tensor"))?;
-    Ok(match tensor {
-        Some(tensor) if is_subtype(class.as_type_ptr(), &tensor) => table.guarded(refuse),
-        _ => table,
-    })
+/// `paddle.Tensor`, if Paddle is loaded.
+fn tensor_class(py: Python<'_>) -> PyResult<Option<Bound<'_, PyType>>> {
+    loaded_class(intern!(py, "paddle"), intern!(py, "Tensor"))
+}
+
+/// Whether `x` counts what is written to it, as a Paddle tensor does.
+pub(crate) fn counts(x: &Bound<'_, PyAny>) -> bool {
+    !lacks(&x.get_type(), &[intern!(x.py(), "_bump_inplace_version")])
+}
+
+/// Tells `x`, which counts that, that its memory was written to.
+pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
+    let bump = intern!(x.py(), "_bump_inplace_version");
+    x.call_method0(bump).map(drop)
+}
+
+/// The count by which Paddle sees that the memory of a snapshot was written to, if it made its managed tensor.
+pub(super) fn counter(
+    py: Python<'_>,
+    snapshot: &Snapshot,
+    maker: Maker,
+) -> PyResult<Option<Counter>> {
+    static PLACES: Places = Places::new();
+    match tensor_class(py)? {
+        Some(class) => PLACES.counter(&class, "paddle", snapshot, maker),
+        None => Ok(None),
+    }
+}
+
+/// Adds the guard to `table`, found on `class`, unless its tensors lack what the guard asks.
+pub(crate) fn guarded(table: Table, class: &Bound<'_, PyType>) -> Table {
+    let name = intern!(class.py(), "stop_gradient");
+    match is_in_type(class.as_type_ptr(), name) {
+        Some(false) => table,
+        _ => table.guarded(refuse),
+    }
 }
 
 /// Refuses a tensor that is not dense, or that records gradients if they matter.
@@ -29,6 +60,8 @@ fn refuse(tensor: &Bound<'_, PyAny>, gradients_matter: bool) -> PyResult<()> {
         // Other tensors that are not dense (selected rows of an embedding's gradient) have no method to make them so.
         let call = if tensor.call_method0(intern!(py, "is_sparse"))?.is_truthy()? {
             "pass tensor.to_dense()"
+        } else if tensor.call_method0(intern!(py, "is_dist"))?.is_truthy()? {
+            "it is distributed: pass tensor._local_value(), or paddle.distributed.unshard_dtensor(tensor) for all of it"
         } else {
             "pass a dense tensor"
         };

@@ -9,70 +9,48 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::ffi::PyTypeObject;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::{PyString, PyType};
 
-use crate::cpython::lookup::{is_in_type, is_subtype};
-use crate::cpython::modules::{is_loaded, loaded_class};
+use crate::cpython::call::attribute;
+use crate::cpython::lookup::is_in_type;
 
-/// Refuses what pyarrow would export wrongly; does not import pyarrow.
+/// Refuses what pyarrow would export wrongly, whatever `sys.modules` says.
 #[inline(always)]
 pub(crate) fn check(x: &Bound<'_, PyAny>) -> PyResult<()> {
-    if !lacks_type(x.py(), x.get_type_ptr()) && is_loaded(intern!(x.py(), "pyarrow"))? {
-        of_loaded(x)
-    } else {
+    if is_foreign(x.py(), x.get_type_ptr()) {
         Ok(())
+    } else {
+        of_unknown(x)
     }
 }
 
-/// Whether [`check`] has no question for objects of `class`, loaded or not.
-pub(crate) fn is_foreign(class: &Bound<'_, PyType>) -> PyResult<bool> {
-    if lacks_type(class.py(), class.as_type_ptr()) {
-        return Ok(true);
-    }
-    let py = class.py();
-    for name in [
-        intern!(py, "FixedShapeTensorArray"),
-        intern!(py, "FixedShapeTensorScalar"),
-    ] {
-        match loaded_class(intern!(py, "pyarrow"), name)? {
-            Some(checked) if !is_subtype(class.as_type_ptr(), &checked) => {}
-            _ => return Ok(false),
-        }
-    }
-    Ok(true)
-}
-
-/// Both classes have a `type`; to ask CPython's cache for it takes less than to find a module.
+/// Whether [`check`] has no question for objects of `class`: they lack what all of extension types have.
 #[inline(always)]
-fn lacks_type(py: Python<'_>, class: *mut PyTypeObject) -> bool {
-    is_in_type(class, intern!(py, "type")) == Some(false)
+pub(crate) fn is_foreign(py: Python<'_>, class: *mut PyTypeObject) -> bool {
+    is_in_type(class, intern!(py, "from_storage")) == Some(false)
 }
 
+/// As [`check`], for what may be of Arrow's canonical type of tensors.
 #[cold]
 #[inline(never)]
-fn of_loaded(x: &Bound<'_, PyAny>) -> PyResult<()> {
+fn of_unknown(x: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = x.py();
-    if is_one(x, intern!(py, "FixedShapeTensorArray"))? {
-        check_array(x)
-    } else if is_one(x, intern!(py, "FixedShapeTensorScalar"))? {
-        check_tensor(x)
-    } else {
-        Ok(())
+    let Some(kind) = attribute(x, intern!(py, "type"))? else {
+        return Ok(());
+    };
+    let name = attribute(&kind, intern!(py, "extension_name"))?;
+    if !name.map_or(Ok(false), |name| name.eq("arrow.fixed_shape_tensor"))? {
+        return Ok(());
     }
-}
-
-/// Whether `x` is of pyarrow's class of this name.
-fn is_one(x: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> PyResult<bool> {
-    let class = loaded_class(intern!(x.py(), "pyarrow"), name)?;
-    Ok(class.is_some_and(|class| is_subtype(x.get_type_ptr(), &class)))
+    match attribute(x, intern!(py, "storage"))? {
+        Some(storage) => check_array(&storage),
+        None => check_tensor(&kind),
+    }
 }
 
 /// Refuses an array with nulls inside its rows.
-fn check_array(x: &Bound<'_, PyAny>) -> PyResult<()> {
-    let py = x.py();
-    let elements = x
-        .getattr(intern!(py, "storage"))?
-        .call_method0(intern!(py, "flatten"))?;
+fn check_array(storage: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = storage.py();
+    let elements = storage.call_method0(intern!(py, "flatten"))?;
     let nulls: usize = elements.getattr(intern!(py, "null_count"))?.extract()?;
     if nulls == 0 {
         return Ok(());
@@ -84,9 +62,8 @@ fn check_array(x: &Bound<'_, PyAny>) -> PyResult<()> {
 }
 
 /// Refuses a single tensor whose dimensions are not in the order of its elements.
-fn check_tensor(x: &Bound<'_, PyAny>) -> PyResult<()> {
-    let py = x.py();
-    let kind = x.getattr(intern!(py, "type"))?;
+fn check_tensor(kind: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = kind.py();
     let order: Option<Vec<usize>> = kind.getattr(intern!(py, "permutation"))?.extract()?;
     if order.is_none_or(|order| order.is_sorted()) {
         return Ok(());

@@ -9,7 +9,7 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::ffi::PyTypeObject;
 use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyType;
+use pyo3::types::{PyInt, PyType};
 
 use crate::cpython::call::{attribute, call_with};
 use crate::cpython::lookup::{is_in_type, reports_its_class};
@@ -28,7 +28,7 @@ pub(crate) fn is_eager_class(class: &Bound<'_, PyType>) -> PyResult<bool> {
     Ok(own.is_some_and(|own| own.is(class)))
 }
 
-/// Whether `x` is a TensorFlow tensor; does not import TensorFlow.
+/// Whether `x` is a TensorFlow tensor, whatever `sys.modules` says.
 ///
 /// # Errors
 ///
@@ -38,12 +38,12 @@ pub(crate) fn check(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     if is_foreign(x.py(), x.get_type_ptr()) {
         Ok(false)
     } else {
-        of_loaded(x)
+        of_unknown(x)
     }
 }
 
-/// Whether objects of `class` certainly are not tensors of TensorFlow, loaded or not: they lack what all of these have, and
-/// do not claim to be of another class.
+/// Whether objects of `class` certainly are not tensors of TensorFlow: they lack what all of these have, and do not claim
+/// to be of another class.
 #[inline(always)]
 pub(crate) fn is_foreign(py: Python<'_>, class: *mut PyTypeObject) -> bool {
     lacks_graph(py, class) && reports_its_class(py, class)
@@ -55,12 +55,17 @@ fn lacks_graph(py: Python<'_>, class: *mut PyTypeObject) -> bool {
     is_in_type(class, intern!(py, "graph")) == Some(false)
 }
 
+/// As [`check`], for what may be one, or stand for one: its dtype is of TensorFlow's kind.
 #[cold]
 #[inline(never)]
-fn of_loaded(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+fn of_unknown(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = x.py();
-    let tensor = loaded_class(intern!(py, "tensorflow"), intern!(py, "Tensor"))?;
-    if !tensor.is_some_and(|tensor| x.is_instance(&tensor).unwrap_or(false)) {
+    let Some(dtype) = attribute(x, intern!(py, "dtype"))? else {
+        return Ok(false);
+    };
+    let number = attribute(&dtype, intern!(py, "as_datatype_enum"))?;
+    // A mock has whatever it is asked for.
+    if !number.is_some_and(|number| number.is_instance_of::<PyInt>()) {
         return Ok(false);
     }
     check_dtype(x)?;

@@ -5,6 +5,7 @@
 
 mod guards;
 mod keys;
+mod own;
 mod questions;
 mod refusal;
 
@@ -16,44 +17,55 @@ use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
+use super::versions::{Counter, Places};
 use crate::abi::DLDataType;
-use crate::cpython::lookup::{is_static, is_subtype};
-use crate::cpython::modules::{loaded, loaded_class};
+use crate::cpython::lookup::{is_in_type, is_subtype, static_base};
+use crate::cpython::modules::loaded_class;
 use crate::tensor::checked::Meta;
+use crate::tensor::managed::Maker;
 use crate::tensor::snapshot::Snapshot;
 use guards::Guards;
-use questions::is_lazy;
+pub(crate) use own::Own;
 pub(crate) use questions::is_lazy_on_cpu;
+use questions::{has_tangent, is_byte, is_lazy, is_whole};
 pub(crate) use refusal::{explain, outside};
 use refusal::{nowhere, refused};
 
+/// `torch._C.TensorBase`, which torch's C code made, once a tensor was seen.
+static BASE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+/// `torch.Tensor`, once one was seen.
 static TENSOR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 
-/// `torch.Tensor`, if torch is loaded.
+/// The base of all of torch's tensors, if `class` derives from it, whatever `sys.modules` says.
 #[inline(always)]
-fn tensor_class(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyType>>> {
-    match TENSOR.get(py) {
-        Some(tensor) => Ok(Some(tensor.bind(py))),
-        None => find_tensor_class(py),
-    }
+fn base<'py>(class: &Bound<'py, PyType>) -> PyResult<Option<&'py Bound<'py, PyType>>> {
+    let py = class.py();
+    let base = match BASE.get(py) {
+        Some(base) => Some(base.bind(py)),
+        None if is_in_type(class.as_type_ptr(), intern!(py, "is_neg")) == Some(false) => None,
+        None => find_base(class)?,
+    };
+    Ok(base.filter(|base| is_subtype(class.as_type_ptr(), base)))
 }
 
-/// Trusted for the life of the process, whatever `sys.modules` says later, if its base is a class that Python code
-/// cannot make.
 #[inline(never)]
-fn find_tensor_class(py: Python<'_>) -> PyResult<Option<&Bound<'_, PyType>>> {
-    if let Some(tensor) = loaded_class(intern!(py, "torch"), intern!(py, "Tensor"))?
-        && let Ok(base) = tensor
-            .getattr(intern!(py, "__base__"))?
-            .cast_into::<PyType>()
-        && !base.is(py.get_type::<PyAny>())
-        && is_static(&base)
-        && tensor.hasattr(intern!(py, "is_neg"))?
-        && tensor.hasattr(intern!(py, "is_conj"))?
-    {
-        TENSOR.get_or_init(py, || tensor.unbind());
+fn find_base<'py>(class: &Bound<'py, PyType>) -> PyResult<Option<&'py Bound<'py, PyType>>> {
+    let py = class.py();
+    if let Some(base) = static_base(class, "torch._C", "TensorBase")? {
+        BASE.get_or_init(py, || base.unbind());
     }
-    Ok(TENSOR.get(py).map(|tensor| tensor.bind(py)))
+    Ok(BASE.get(py).map(|base| base.bind(py)))
+}
+
+/// `torch.Tensor`, if dlx has met one, or torch is loaded.
+fn tensor_class(py: Python<'_>) -> PyResult<Option<Bound<'_, PyType>>> {
+    if let Some(tensor) = TENSOR.get(py) {
+        return Ok(Some(tensor.bind(py).clone()));
+    }
+    let Some(tensor) = loaded_class(intern!(py, "torch"), intern!(py, "Tensor"))? else {
+        return Ok(None);
+    };
+    Ok(base(&tensor)?.is_some().then_some(tensor))
 }
 
 /// Tells torch that the memory of `x`, if it is torch's, was written to, so that a graph which has saved it raises.
@@ -75,6 +87,19 @@ pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
     }
 }
 
+/// The count by which torch sees that the memory of a snapshot was written to, if it made its managed tensor.
+pub(super) fn counter(
+    py: Python<'_>,
+    snapshot: &Snapshot,
+    maker: Maker,
+) -> PyResult<Option<Counter>> {
+    static PLACES: Places = Places::new();
+    match tensor_class(py)? {
+        Some(class) => PLACES.counter(&class, "torch", snapshot, maker),
+        None => Ok(None),
+    }
+}
+
 /// How to read a torch type.
 #[derive(Clone, Copy)]
 pub(crate) enum TorchClass {
@@ -88,30 +113,66 @@ pub(crate) enum TorchClass {
 /// Whether `x` is a torch tensor; does not import torch.
 #[inline(always)]
 pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let tensor = tensor_class(x.py())?;
-    Ok(tensor.is_some_and(|tensor| is_subtype(x.get_type_ptr(), tensor)))
+    Ok(base(&x.get_type())?.is_some())
+}
+
+/// Whether `x` is a torch tensor that can be exported, and nothing else (torch's `ReadOnlyTensorWrapper`).
+#[inline(always)]
+pub(crate) fn only_exports(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let class = x.get_type();
+    match base(&class)? {
+        Some(_) if !TENSOR.get(x.py()).is_some_and(|tensor| class.is(tensor)) => {
+            refuses_all_else(x)
+        }
+        _ => Ok(false),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn refuses_all_else(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let module = x.py().import("dlx._torch")?;
+    module.call_method1("only_exports", (x,))?.extract()
 }
 
 /// How to read tensors of the type of `x`, if it is torch's; does not import torch.
 #[inline(always)]
 pub(crate) fn kind(x: &Bound<'_, PyAny>) -> PyResult<Option<TorchClass>> {
-    match tensor_class(x.py())? {
-        Some(tensor) if is_subtype(x.get_type_ptr(), tensor) => of_tensor(x, tensor).map(Some),
-        _ => Ok(None),
+    let class = x.get_type();
+    match base(&class)? {
+        Some(base) => of_tensor(x, &class, base).map(Some),
+        None => Ok(None),
     }
 }
 
-fn of_tensor(x: &Bound<'_, PyAny>, tensor: &Bound<'_, PyType>) -> PyResult<TorchClass> {
-    // `__dlpack__` reads every tensor.
-    let Some(torch) = loaded(intern!(x.py(), "torch"))? else {
-        return Ok(TorchClass::Subclass);
+/// Whether `x`, of a class that is read through the table, decides otherwise, so that only its `__dlpack__` counts.
+pub(crate) fn is_overridden(kind: &TorchClass, x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(kind.own().is_some_and(|own| !own.is_absent(x)) && own::is_overridden(x)?)
+}
+
+fn of_tensor(
+    x: &Bound<'_, PyAny>,
+    class: &Bound<'_, PyType>,
+    base: &Bound<'_, PyType>,
+) -> PyResult<TorchClass> {
+    let (py, name) = (x.py(), intern!(x.py(), "__base__"));
+    let above = class.getattr(name)?;
+    let tensor = match above.is(base) {
+        true => class.clone(),
+        // `torch.nn.Parameter` derives from `torch.Tensor`.
+        false if above.getattr(name)?.is(base) => above.cast_into()?,
+        false => return Ok(TorchClass::Subclass),
     };
-    let (py, class) = (x.py(), x.get_type());
-    let parameter = loaded_class(intern!(py, "torch.nn"), intern!(py, "Parameter"))?;
-    if class.is(tensor) || parameter.is_some_and(|parameter| class.is(&parameter)) {
-        return Ok(TorchClass::Plain(Guards::of(&torch, tensor, x)?));
-    }
-    Ok(TorchClass::Subclass)
+    let plain = py
+        .import("dlx._torch")?
+        .call_method1("plain", (class, &tensor))?;
+    Ok(match plain.is_none() {
+        true => TorchClass::Subclass,
+        false => {
+            TENSOR.get_or_init(py, || tensor.clone().unbind());
+            TorchClass::Plain(Guards::of(&plain, &tensor, x)?)
+        }
+    })
 }
 
 /// Whether `address` is only the offset of a subclass's `tensor` without memory.
@@ -148,6 +209,14 @@ pub(crate) fn settled(
 }
 
 impl TorchClass {
+    /// Where tensors of the class may decide otherwise than the class, if it is read through the table.
+    pub(crate) fn own(&self) -> Option<Own> {
+        match self {
+            Self::Plain(guards) => Some(guards.own),
+            Self::Subclass => None,
+        }
+    }
+
     /// Whether the table exports tensors of this type without further checks.
     pub(crate) fn is_plain(&self) -> bool {
         matches!(self, Self::Plain(_))
@@ -230,12 +299,21 @@ impl TorchClass {
     /// Refuses a tensor that torch's `__dlpack__` would export wrongly, or would refuse only after a query that may end
     /// the process: see [`is_lazy_on_cpu`].
     pub(crate) fn check_protocol(self, tensor: &Bound<'_, PyAny>) -> PyResult<()> {
-        let is_lazy = match self {
-            Self::Plain(guards) => guards.is_lazy(tensor)?,
-            Self::Subclass => is_lazy(tensor)?,
+        let (is_lazy, may_have_tangent) = match self {
+            Self::Plain(guards) => (guards.is_lazy(tensor)?, guards.may_have_tangent(tensor)),
+            Self::Subclass => (is_lazy(tensor)?, true),
         };
-        if is_lazy {
+        if is_lazy || (may_have_tangent && has_tangent(tensor)?) {
             Err(refused(tensor, true))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Refuses an export of fewer bits than torch says: see [`Guards`].
+    pub(crate) fn check_dtype(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
+        if is_byte(dtype) && !is_whole(tensor)? {
+            Err(refused(tensor, false))
         } else {
             Ok(())
         }

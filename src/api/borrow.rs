@@ -148,9 +148,11 @@ impl Borrow {
         _error: Option<&Bound<'_, PyAny>>,
         _traceback: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<()> {
-        let exited = self.entered.exit(py);
-        let mut written = self.out.iter();
-        exited.and(written.try_for_each(|x| writing::increment_version(x.bind(py))))
+        self.entered.exit(py, |loan| {
+            let place = |at| self.tensors.bind(py).len() + at;
+            let mut written = self.out.iter().enumerate();
+            written.try_for_each(|(at, x)| writing::tell(x.bind(py), || loan.lent(place(at))))
+        })
     }
 }
 
@@ -202,6 +204,6 @@ impl Use {
     /// Makes the tensor's own stream wait for the other.
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
-        self.entered.exit(py)
+        self.entered.exit(py, |_| Ok(()))
     }
 }

@@ -13,7 +13,7 @@ use crate::copy::host;
 use crate::tensor::bytes;
 use crate::tensor::checked::Meta;
 use crate::tensor::object::Tensor;
-use crate::types::dtype::DType;
+use crate::types::dtype::{self, DType};
 use crate::types::error::copy_refused;
 use crate::types::layout;
 
@@ -59,7 +59,9 @@ pub(crate) fn from_buffer<'py>(
     if padded {
         flags |= DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
     }
-    let mut meta = Meta::on_cpu(NonNull::dangling().as_ptr(), DType::of(dtype)?, flags);
+    let dtype = DType::of(dtype)?;
+    dtype::known(dtype)?;
+    let mut meta = Meta::on_cpu(NonNull::dangling().as_ptr(), dtype, flags);
     let whole = buffer::bytes(buffer)?;
     let place = bytes::place(&meta, (size, &shape, &strides), offset, whole.size())?;
     let mut taken = whole.part(place.start, &[place.length], &[1])?;

@@ -139,7 +139,7 @@ fn recorded<'py>(
 #[pyfunction]
 #[pyo3(signature = (x, /))]
 pub(crate) fn is_tensor(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    if let Some(Way::Table(..) | Way::Numpy | Way::Jax) = cache::remembered(x) {
+    if let Some(Way::Table(..) | Way::Numpy | Way::Jax) = cache::noted(x) {
         return Ok(true);
     }
     let class = x.get_type();

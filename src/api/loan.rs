@@ -18,6 +18,7 @@ use crate::stream::order::{Joined, Waits};
 use crate::stream::{Stream, Wanted};
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
+use crate::types::device;
 use crate::types::error::Error;
 
 /// The tensors lent for a block, and the stream that uses them; `None` if nothing has to be ordered.
@@ -88,12 +89,25 @@ impl Loan {
         let (mut snapshot, library) = lend(x, self.stream.as_ref(), wanted)?;
         if let Some(name) = written {
             snapshot = writing::writable(x, snapshot, name)?;
+            if snapshot.may_have_maker() {
+                // Refused where its library would not learn of it.
+                writing::counter(x, &snapshot)?;
+            }
         }
         if let Some((accepted, index)) = accepted {
             accepted.check(index, &snapshot, written.is_some())?;
         }
-        if !stream::has_streams(snapshot.meta().device) {
+        let device = snapshot.meta().device;
+        if !stream::needs_order(device) {
             return Ok(Some(snapshot));
+        }
+        if !stream::has_streams(device) {
+            return Err(Error::refused(format!(
+                "the tensor is on {}, a device of a DLPack after 1.3: dlx lends nothing there, as it could not make a \
+                 kernel wait for the tensor; pass dlx.from_dlpack(x, device='cpu'), if its library copies",
+                device::name(device)
+            ))
+            .into());
         }
         let lent = Lent::new(snapshot, library);
         if self.stream.is_none() {
@@ -164,6 +178,15 @@ impl Loan {
     pub(super) fn view<'py>(&self, py: Python<'py>, place: usize) -> Option<Bound<'py, Tensor>> {
         let view = self.views.get(place)?;
         Some(view.bind(py).clone())
+    }
+
+    /// The memory of tensor number `place`, which has a view or is on a device with streams.
+    pub(super) fn lent(&self, place: usize) -> Option<&Snapshot> {
+        let mut ordered = self.ordered.iter();
+        match ordered.find(|(ordered, _)| *ordered == place) {
+            Some((_, lent)) => Some(&lent.snapshot),
+            None => self.views.get(place).map(|view| view.get().described()),
+        }
     }
 
     /// Ends the views, and makes the streams of the tensors wait for that of the block.
@@ -251,10 +274,18 @@ impl Entered {
         )))
     }
 
-    pub(super) fn exit(&self, py: Python<'_>) -> PyResult<()> {
+    /// Ends the loan, after `tell` has told the libraries what was written to.
+    pub(super) fn exit(
+        &self,
+        py: Python<'_>,
+        tell: impl FnOnce(&Loan) -> PyResult<()>,
+    ) -> PyResult<()> {
         let loan = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         match loan {
-            Some(loan) => loan.end(py),
+            Some(loan) => {
+                let told = tell(&loan);
+                loan.end(py).and(told)
+            }
             None => Err(PyRuntimeError::new_err("the block has not been entered")),
         }
     }

@@ -64,6 +64,8 @@ struct Frame<'py> {
     parts: Vec<Bound<'py, PyAny>>,
     /// The list of that which `odd` has made.
     odd: Option<Bound<'py, PyList>>,
+    /// The keys of an exact dict then, with the parts.
+    dict: Option<Bound<'py, PyDict>>,
     next: usize,
 }
 
@@ -145,13 +147,13 @@ impl<'py> Walk<'_, 'py> {
 
     /// Maps a leaf, or puts a container on the stack.
     fn enter(&mut self, x: &Bound<'py, PyAny>) -> PyResult<()> {
-        let mut odd = None;
+        let (mut odd, mut read) = (None, None);
         let parts = if let Ok(list) = x.cast_exact::<PyList>() {
             Some(list.clone())
         } else if let Ok(tuple) = x.cast_exact::<PyTuple>() {
             Some(tuple.to_list())
         } else if let Ok(dict) = x.cast_exact::<PyDict>() {
-            Some(dict.values())
+            Some(read.insert(dict.copy()?).values())
         } else if is_tensor(x)? {
             let new = match &self.second {
                 Some((leaf, second)) => leaf.call([x, second])?,
@@ -179,6 +181,7 @@ impl<'py> Walk<'_, 'py> {
             container: x.clone(),
             parts: items(&parts),
             odd,
+            dict: read,
             next: 0,
         });
         Ok(())
@@ -207,16 +210,13 @@ impl<'py> Walk<'_, 'py> {
         (!new.is(x)).then_some(new)
     }
 
-    /// What a container becomes.
+    /// What a container becomes: of what it held when it was read, as code that ran since may have put other items into it.
     #[inline(never)]
     fn left(&self, frame: &Frame<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let Frame {
-            container, parts, ..
-        } = frame;
-        if !parts.iter().any(|part| self.changed(part).is_some()) {
-            return Ok(container.clone());
+        if !(frame.parts.iter()).any(|part| self.changed(part).is_some()) && frame.is_as_read() {
+            return Ok(frame.container.clone());
         }
-        let made = self.rebuilt(container, parts, frame.odd.as_ref())?;
+        let made = self.rebuilt(frame)?;
         if let Some(rebuilt) = self.made {
             rebuilt.append(&made)?;
         }
@@ -224,32 +224,18 @@ impl<'py> Walk<'_, 'py> {
     }
 
     /// A container with new items.
-    fn rebuilt(
-        &self,
-        container: &Bound<'py, PyAny>,
-        parts: &[Bound<'py, PyAny>],
-        odd: Option<&Bound<'py, PyList>>,
-    ) -> PyResult<Bound<'py, PyAny>> {
+    fn rebuilt(&self, frame: &Frame<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let Frame {
+            container,
+            parts,
+            odd,
+            dict,
+            ..
+        } = frame;
         let py = container.py();
         let met = self.find(container);
         let contains_itself = met.is_some_and(|met| met.contains_itself.get());
-        let tuple = container.cast_exact::<PyTuple>();
-        let dict = match container.cast_exact::<PyDict>() {
-            Ok(dict) => Some(dict.copy()?),
-            Err(_) => None,
-        };
-        let now = match (&dict, &tuple) {
-            _ if contains_itself => None,
-            (Some(dict), _) => Some(dict.values()),
-            (None, Ok(tuple)) => Some(tuple.to_list()),
-            _ => container.cast_exact::<PyList>().ok().cloned(),
-        };
-        // Python code that ran since may have put other items into it.
-        let unchanged = now.is_some_and(|now| {
-            let now = items(&now);
-            now.len() == parts.len() && now.iter().zip(parts).all(|(one, other)| one.is(other))
-        });
-        if !unchanged {
+        if odd.is_some() || contains_itself {
             let changes = PyDict::new(py);
             for part in parts {
                 if let Some(new) = self.changed(part) {
@@ -257,14 +243,15 @@ impl<'py> Walk<'_, 'py> {
                 }
             }
             let rebuilt = self.odd.get_item(1)?;
-            let given = (container, changes, contains_itself, odd).into_pyobject(py)?;
+            let given = (container, changes, contains_itself, odd.as_ref()).into_pyobject(py)?;
             return call_by_tuple(&rebuilt, &given, None);
         }
+        let new = |part| self.changed(part).unwrap_or(part);
         if let Some(dict) = dict {
             // Made anew, as keys may have changed their hash since.
             let rebuilt = PyDict::new(py);
             for (key, part) in items(&dict.keys()).iter().zip(parts) {
-                rebuilt.set_item(key, self.changed(part).unwrap_or(part))?;
+                rebuilt.set_item(key, new(part))?;
             }
             if rebuilt.len() < parts.len() {
                 return Err(PyValueError::new_err(
@@ -273,12 +260,25 @@ impl<'py> Walk<'_, 'py> {
             }
             return Ok(rebuilt.into_any());
         }
-        let new = |part| self.changed(part).unwrap_or(part);
         let list = PyList::new(py, parts.iter().map(new))?;
-        Ok(match tuple {
+        Ok(match container.cast_exact::<PyTuple>() {
             Ok(_) => list.to_tuple().into_any(),
             Err(_) => list.into_any(),
         })
+    }
+}
+
+impl Frame<'_> {
+    /// Whether an exact list or dict still holds what it held; no others are looked at.
+    fn is_as_read(&self) -> bool {
+        let now = if let Ok(list) = self.container.cast_exact::<PyList>() {
+            items(list)
+        } else if let Ok(dict) = self.container.cast_exact::<PyDict>() {
+            items(&dict.values())
+        } else {
+            return true;
+        };
+        now.len() == self.parts.len() && now.iter().zip(&self.parts).all(|(one, it)| one.is(it))
     }
 }
 

@@ -6,11 +6,10 @@ use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
 
 use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
-use crate::adapters::torch;
+use crate::adapters::{Counter, numpy, paddle, torch};
 use crate::api::lent::lend_unordered;
 use crate::copy::request::Request;
 use crate::exchange::slot::inner_of;
-use crate::import::cache::{self, Way};
 use crate::import::ladder::from_dlpack;
 use crate::stream::usage::Release;
 use crate::tensor::managed::MAYBE_READ_ONLY;
@@ -38,9 +37,13 @@ pub(crate) fn writable(x: &Bound<'_, PyAny>, snapshot: Snapshot, name: &str) -> 
 
 /// The reason why the tensor of `x` must not be written; `None` if it may.
 pub(crate) fn refusal(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Option<String>> {
+    let copy =
+        "dlx.from_dlpack(x, copy=True) makes a writable copy, which alone then holds the result";
     if snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY) {
-        let why = "is read-only; pass a writable tensor";
-        return Ok(Some(why.to_owned()));
+        return Ok(Some(match adapters::immutable(&inner_of(x)?)? {
+            Some(class) => format!("is a {class}, which is immutable; {copy}"),
+            None => "is read-only; pass a writable tensor".to_owned(),
+        }));
     }
     if snapshot.has(DLPACK_FLAG_BITMASK_IS_COPIED) && Tensor::of(&inner_of(x)?).is_none() {
         let why = "is exported as a copy, so what is written would be lost; pass the memory that it is made of";
@@ -54,11 +57,6 @@ pub(crate) fn refusal(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Opt
         )));
     }
     let x = &inner_of(x)?;
-    let copy =
-        "dlx.from_dlpack(x, copy=True) makes a writable copy, which alone then holds the result";
-    if let Some(class) = immutable(x)? {
-        return Ok(Some(format!("is a {class}, which is immutable; {copy}")));
-    }
     if !snapshot.has(MAYBE_READ_ONLY) || is_said(x, snapshot)? {
         return Ok(None);
     }
@@ -66,15 +64,6 @@ pub(crate) fn refusal(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Opt
     Ok(Some(format!(
         "may be read-only: nothing that {name} exports says that it is writable; {copy}"
     )))
-}
-
-/// The name of the class of `x`, if its library calls it immutable although its exports do not say so.
-fn immutable(x: &Bound<'_, PyAny>) -> PyResult<Option<String>> {
-    if let Some(Way::Tensor | Way::Numpy | Way::Table(_, Some(_))) = cache::remembered(x) {
-        return Ok(None);
-    }
-    let provided = x.py().import("dlx._provided")?;
-    provided.call_method1("immutable", (x,))?.extract()
 }
 
 /// Whether another protocol of `x` exposes the same memory as writable.
@@ -97,12 +86,70 @@ fn is_said(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<bool> {
     }
 }
 
-/// Notes that ``x``, or the object that it exports, was written to: torch then knows that what a graph has saved of it is
-/// gone.
+/// Notes that ``x``, or the object that it exports, was written to: its library then knows that what a graph has saved of
+/// it is gone.
 #[pyfunction]
 #[pyo3(signature = (x, /))]
 pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
-    torch::increment_version(&inner_of(x)?)
+    if told(x)? || numpy::is_ndarray(x) {
+        return Ok(());
+    }
+    count(x.py(), &lend_unordered(x)?)
+}
+
+/// Tells the library of `x` that its memory, which was `lent`, was written to, or that which exported it.
+#[inline(always)]
+pub(crate) fn tell<'a>(
+    x: &Bound<'_, PyAny>,
+    lent: impl FnOnce() -> Option<&'a Snapshot>,
+) -> PyResult<()> {
+    if told(x)? {
+        return Ok(());
+    }
+    match lent().filter(|lent| lent.may_have_maker()) {
+        Some(lent) => count(x.py(), lent),
+        None => Ok(()),
+    }
+}
+
+/// Counts that memory was written to, if the library that exported it does.
+#[cold]
+#[inline(never)]
+fn count(py: Python<'_>, snapshot: &Snapshot) -> PyResult<()> {
+    let counter = adapters::counter(py, snapshot)?;
+    counter.iter().for_each(Counter::increment);
+    Ok(())
+}
+
+/// Tells the library of `x`, or of the object that it exports, that it was written to; returns whether it counts that.
+fn told(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let x = &inner_of(x)?;
+    if torch::is_tensor(x)? {
+        torch::increment_version(x)?;
+    } else if paddle::counts(x) {
+        paddle::increment_version(x)?;
+    } else {
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+/// The count of the library that exported the memory of `x`, if `x` is none of its own, which is [`told`].
+///
+/// # Errors
+///
+/// `BufferError` if that library would not learn of it.
+#[cold]
+#[inline(never)]
+pub(crate) fn counter(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Option<Counter>> {
+    if snapshot.maker().is_none() {
+        return Ok(None);
+    }
+    let x = &inner_of(x)?;
+    if torch::is_tensor(x)? || paddle::counts(x) {
+        return Ok(None);
+    }
+    adapters::counter(x.py(), snapshot)
 }
 
 /// Return ``x`` for writing: itself, or a `Tensor` over its memory if only that can tell that it is writable.
@@ -112,6 +159,8 @@ pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
 #[pyo3(signature = (x, /))]
 pub(crate) fn written<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let lent = lend_unordered(x)?;
+    // Refused where its library would not learn of it.
+    counter(x, &lent)?;
     if !lent.has(MAYBE_READ_ONLY) {
         writable(x, lent, "out")?;
         return Ok(x.clone());

@@ -91,7 +91,7 @@ fn fast_export_by_way(
         Way::Table(table, None) if as_snapshot => {
             return Ok(match table.export(x) {
                 Ok(managed) => Some(Snapshot::of(managed)?)
-                    .filter(|snapshot| !stream::has_streams(snapshot.meta().device))
+                    .filter(|snapshot| !stream::needs_order(snapshot.meta().device))
                     .map(FastExport::Snapshot),
                 // The table may describe less than the protocol does (R147).
                 Err(error) if error.is_instance_of::<PyBufferError>(x.py()) => None,
@@ -197,7 +197,7 @@ fn from_table(
 
 /// The work stream of a table's library, for devices with streams.
 fn work_stream(table: &Table, device: DLDevice) -> Option<WorkStream> {
-    table.work_stream.filter(|_| stream::has_streams(device))
+    table.work_stream.filter(|_| stream::needs_order(device))
 }
 
 /// Exports through `from_dlpack`, all of which may run Python code.
@@ -224,7 +224,11 @@ pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<
     match way_in(&mut None, x)? {
         Way::Table(table, kind) => from_borrow(x, table, kind.as_ref()),
         Way::Numpy => Ok((numpy::dl_tensor(x)?, None)),
-        Way::Tensor => Ok((*ordered(x, stream)?.dl_tensor(), None)),
+        Way::Tensor => {
+            let snapshot = ordered(x, stream)?;
+            checked::whole(snapshot.meta().flags)?;
+            Ok((*snapshot.dl_tensor(), None))
+        }
         Way::Mixin | Way::Protocol(_) | Way::Undecided | Way::Jax => Err(lends_nothing(x)),
     }
 }

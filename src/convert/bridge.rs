@@ -9,9 +9,10 @@ use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 
+use crate::adapters::torch;
 use crate::api::from_dlpack::is_plain;
 use crate::api::lent::lend_unordered;
-use crate::convert::function::{convert, convert_detached};
+use crate::convert::function::{as_asked, convert_detached};
 use crate::convert::source::Options;
 use crate::cpython::boundary::counted;
 use crate::cpython::call::{call_by_tuple, vectorcall};
@@ -113,8 +114,8 @@ impl Kind {
 ///
 /// Arguments are converted to ``to``. ``seen`` maps the exact type of an argument to the `Kind` that results become,
 /// unless ``result`` names one. The first ``receivers`` positional arguments are left alone, and ``out`` is the
-/// position of the argument that is written in place. With ``detach``, tensors that record gradients are detached before
-/// they are converted. ``arguments`` has the methods of the slow path. The object has the attributes in ``attributes``.
+/// position of the argument that is written in place. ``how`` is the pair of ``detach``, with which tensors that record
+/// gradients are detached before they are converted, and ``share_readonly``. ``arguments`` has the methods of the slow path. The object has the attributes in ``attributes``.
 #[pyclass(frozen, subclass, weakref, module = "dlx._core")]
 pub(crate) struct Bridged {
     entry: Entry,
@@ -125,6 +126,7 @@ pub(crate) struct Bridged {
     receivers: usize,
     out: usize,
     detach: bool,
+    options: Options,
     arguments: Py<PyAny>,
     attributes: Py<PyDict>,
 }
@@ -139,7 +141,7 @@ pub(crate) fn bridged_type(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
         types,
         None,
         (0, 0),
-        false,
+        (false, false),
         py.None(),
         PyDict::new(py).unbind(),
     );
@@ -157,11 +159,12 @@ impl Bridged {
         seen: Py<Types>,
         result: Option<Py<Kind>>,
         places: (usize, usize),
-        detach: bool,
+        how: (bool, bool),
         arguments: Py<PyAny>,
         attributes: Py<PyDict>,
     ) -> Self {
         let (receivers, out) = places;
+        let (detach, share_readonly) = how;
         Self {
             entry: entry::<Self>,
             function,
@@ -171,6 +174,10 @@ impl Bridged {
             receivers,
             out,
             detach,
+            options: Options {
+                share_readonly,
+                ..Options::NOTHING
+            },
             arguments,
             attributes,
         }
@@ -244,7 +251,9 @@ impl Bridged {
             if !is_subtype(class, own.to.bind(py)) {
                 break;
             }
-            taken.push(if is_subtype(class, to) {
+            let is_own =
+                class == to.as_type_ptr() || is_subtype(class, to) && !torch::only_exports(x)?;
+            taken.push(if is_own {
                 x.clone()
             } else {
                 match self.converted(x, to) {
@@ -300,9 +309,9 @@ impl Bridged {
         to: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
         if self.detach {
-            convert_detached(x, to, &Options::NOTHING)
+            convert_detached(x, to, &self.options)
         } else {
-            convert(x, to, None, None)
+            as_asked(x, to, &self.options)
         }
     }
 

@@ -4,12 +4,13 @@
 //! verifies the result, and falls back to a compact copy (`CopyRefused` if `copy=False`):
 //!
 //! ```text
-//! to_table:     if strides are >= 0, elements aligned, and not READ_ONLY: return import(tensor)
+//! to_table:     if share_readonly: clear READ_ONLY
+//!               if strides are >= 0, elements aligned, and not READ_ONLY: return import(tensor)
 //!               if READ_ONLY is the only misfit: result = import(tensor); return it if it reports itself read-only
 //!               return import(compact copy)
 //!
 //! to_function:  if misaligned: tensor = compact copy
-//!               if READ_ONLY without elements: clear the flag
+//!               if READ_ONLY, and share_readonly or without elements: clear READ_ONLY
 //!               result = importer(tensor)
 //!               if refused and MAYBE_READ_ONLY: result = importer(tensor with READ_ONLY), a versioned capsule
 //!               if refused and (READ_ONLY or not row-major), or the result forgot READ_ONLY and is no copy:
@@ -26,6 +27,7 @@ use std::borrow::Cow;
 use pyo3::exceptions::PyBufferError;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 
 use crate::abi::*;
 use crate::adapters::numpy;
@@ -35,6 +37,7 @@ use crate::convert::source::{Input, Options, Taker};
 use crate::convert::target::Target;
 use crate::copy::by_driver::{self, On};
 use crate::cpython::call::{call_method_with, call_with};
+use crate::cpython::modules::loaded;
 use crate::exchange::Table;
 use crate::stream::{self, Stream};
 use crate::tensor::capsule;
@@ -42,7 +45,7 @@ use crate::tensor::checked::{self, parts};
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
-use crate::types::error::{caused, copy_refused, first_line, is_urgent};
+use crate::types::error::{caused, copy_refused, first_line, is_urgent, type_name};
 use crate::types::{device, layout};
 
 /// Converts to a `numpy.ndarray` whose base holds the tensor.
@@ -104,19 +107,24 @@ pub(super) fn array_to_table<'py>(
     Ok(Some(made))
 }
 
-/// Imports through the target's table.
+/// Imports `x`, of which `source` was made, through the target's table.
 pub(super) fn to_table<'py>(
+    x: &Bound<'py, PyAny>,
     source: Input<'py>,
     target: &Target<'py>,
     table: &Table,
     asked: &Options,
-    py: Python<'py>,
 ) -> PyResult<Bound<'py, PyAny>> {
+    let py = x.py();
     let why = match source.misfit()? {
         None => return by_table(source, target, table, asked),
         Some(why) => why,
     };
     let snapshot = source.into_snapshot()?;
+    if why == FORGETS && asked.share_readonly {
+        let source = Input::holding(py, snapshot.writable()?, false)?;
+        return by_table(source, target, table, asked);
+    }
     if why == FORGETS {
         let source = Input::holding(py, snapshot.clone(), false)?;
         let made = by_table(source, target, table, asked)?;
@@ -131,7 +139,7 @@ pub(super) fn to_table<'py>(
     } else {
         On::Current
     };
-    let copied = Input::copied(py, asked, &snapshot, on, target, why)?;
+    let copied = Input::copied(x, asked, &snapshot, on, target, why)?;
     by_table(copied, target, table, asked)
 }
 
@@ -183,7 +191,8 @@ fn misfit(tensor: &DLTensor, flags: u64, shape: &[i64], strides: &[i64]) -> Opti
 /// Whether the first element is not aligned to its size, as compiled code expects.
 fn is_misaligned(tensor: &DLTensor) -> bool {
     let address = (tensor.data.addr() as u64).wrapping_add(tensor.byte_offset);
-    !layout::is_aligned(address, tensor.dtype)
+    // There, nobody has said whether `data` is an address.
+    !device::is_later(tensor.device) && !layout::is_aligned(address, tensor.dtype)
 }
 
 impl Input<'_> {
@@ -208,19 +217,26 @@ impl Input<'_> {
         }
     }
 
-    /// Makes a compact copy of `snapshot`, for the reason `why`; `CopyRefused` if `copy=False`.
+    /// Makes a compact copy of `snapshot`, the tensor of `x`, for the reason `why`; `CopyRefused` if `copy=False`.
     fn copied<'py>(
-        py: Python<'py>,
+        x: &Bound<'py, PyAny>,
         asked: &Options,
         snapshot: &Snapshot,
         on: On,
         target: &Target<'_>,
         why: &str,
     ) -> PyResult<Input<'py>> {
+        let py = x.py();
+        let is_forgotten = why == FORGETS;
         let why = || format!("{} {why}", target.name());
         if asked.copy == Some(false) {
             let why = why();
-            let message = format!("copy=False, but {why}; pass copy=True for a compact copy");
+            let share = match is_forgotten {
+                true => "share_readonly=True to share it all the same, or ",
+                false => "",
+            };
+            let message =
+                format!("copy=False, but {why}; pass {share}copy=True for a compact copy");
             return Err(copy_refused(py, message));
         }
         let here = snapshot.meta().device;
@@ -231,12 +247,38 @@ impl Input<'_> {
             let message = format!("{}: {error}", why());
             caused(py, PyBufferError::new_err(message), error)
         })?;
+        log(x, &copied, &why())?;
         Input::holding(py, copied, true)
     }
 }
 
-/// Imports through the importer of the target's library.
+/// Notes a copy of `x` in the log `dlx`, at DEBUG. Nobody listens before `logging` is imported.
+fn log(x: &Bound<'_, PyAny>, copied: &Snapshot, why: &str) -> PyResult<()> {
+    const DEBUG: u8 = 10;
+    static LOGGER: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+    let py = x.py();
+    let Some(logging) = loaded(intern!(py, "logging"))? else {
+        return Ok(());
+    };
+    let logger = LOGGER.get_or_try_init(py, || {
+        let logger = logging.call_method1("getLogger", ("dlx",))?;
+        Ok::<_, PyErr>(logger.unbind())
+    })?;
+    let logger = logger.bind(py);
+    if logger
+        .call_method1(intern!(py, "isEnabledFor"), (DEBUG,))?
+        .is_truthy()?
+    {
+        let from = type_name(&x.get_type());
+        let text = "%d bytes of %s are copied: %s";
+        logger.call_method1(intern!(py, "debug"), (text, copied.nbytes(), from, why))?;
+    }
+    Ok(())
+}
+
+/// Imports `x`, of which `source` was made, through the importer of the target's library.
 pub(super) fn to_function<'py>(
+    x: &Bound<'py, PyAny>,
     source: Input<'py>,
     target: &Target<'py>,
     importer: &Importer,
@@ -247,13 +289,13 @@ pub(super) fn to_function<'py>(
     let mut tensor = source.into_tensor(py)?;
     let mut snapshot = tensor.get().snapshot()?.clone();
     if is_misaligned(snapshot.dl_tensor()) {
-        let copied = Input::copied(py, asked, &snapshot, On::Current, target, MISALIGNED)?;
+        let copied = Input::copied(x, asked, &snapshot, On::Current, target, MISALIGNED)?;
         tensor = copied.into_tensor(py)?;
         snapshot = tensor.get().snapshot()?.clone();
     }
     let mut readonly = snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY);
-    if readonly && snapshot.size() == 0 {
-        // Without elements there is nothing to write, so the flag does not matter.
+    // Without elements there is nothing to write, so the flag does not matter.
+    if readonly && (asked.share_readonly || snapshot.size() == 0) {
         tensor = Tensor::new(py, snapshot.writable()?)?;
         readonly = false;
     }
@@ -284,7 +326,7 @@ pub(super) fn to_function<'py>(
         _ => None,
     };
     if let Some(why) = why {
-        let copied = Input::copied(py, asked, &snapshot, On::Current, target, &why)?;
+        let copied = Input::copied(x, asked, &snapshot, On::Current, target, &why)?;
         tensor = copied.into_tensor(py)?;
         snapshot = tensor.get().snapshot()?.clone();
         made = call_with(function, &[tensor.as_any()]);

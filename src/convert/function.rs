@@ -5,7 +5,7 @@
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::adapters::numpy;
+use crate::adapters::{jax, numpy, torch};
 use crate::api::entry::Name;
 use crate::api::fast::of_two::OfTwo;
 use crate::api::from_dlpack::is_tensor;
@@ -29,10 +29,12 @@ use crate::types::dtype::DType;
 /// its namespace (``torch``, ``jax.numpy``, one of array-api-compat), the name to import that by, or one of its tensors,
 /// which stands for its type: the result is made by its ``__dlx_like__`` if it is an instance of `ExchangeMixin`.
 ///
-/// The result shares the memory if the other library can describe it. If it cannot, or would not respect that the
-/// memory is read-only, the elements are copied, unless ``copy=False``; ``copy=True`` always copies. A NumPy array is
-/// read-only if the producer cannot tell whether its memory may be written (JAX). ``device`` is where the result must
-/// be: a name, a pair, a `Device`, or a device of torch, JAX or CuPy.
+/// The result shares the memory if the other library can describe it. If it cannot, or would let read-only memory be
+/// written (that of JAX, MLX, TensorFlow and a ``pandas.Index`` is), the elements are copied, unless ``copy=False``;
+/// ``copy=True`` always copies. With ``share_readonly=True`` such memory is shared all the same, and nobody may write to
+/// the result. Each copy is logged by ``logging.getLogger("dlx")`` at DEBUG. A NumPy array is read-only if the producer
+/// cannot tell whether its memory may be written. ``device`` is where the result must be: a name, a pair, a `Device`, or
+/// a device of torch, JAX or CuPy.
 ///
 /// ``dtype`` is anything that `DType` accepts. If the elements are of another dtype, the other library casts them, after
 /// the conversion; nothing else changes a dtype. With ``detach=True`` the result is that of ``x.detach()``, where ``x``
@@ -46,7 +48,8 @@ use crate::types::dtype::DType;
 /// ``copy=False`` rules out a copy that it would accept, and the exceptions of `from_dlpack`.
 #[pyfunction(name = "convert")]
 #[inline(always)]
-#[pyo3(signature = (x, to, /, *, device=None, copy=None, dtype=None, detach=false))]
+#[pyo3(signature = (x, to, /, *, device=None, copy=None, dtype=None, detach=false, share_readonly=false))]
+#[allow(clippy::too_many_arguments, reason = "the keywords of `convert`")]
 pub(crate) fn py_convert<'py>(
     x: &Bound<'py, PyAny>,
     to: &Bound<'py, PyAny>,
@@ -54,14 +57,16 @@ pub(crate) fn py_convert<'py>(
     copy: Option<bool>,
     dtype: Option<&Bound<'py, PyAny>>,
     detach: bool,
+    share_readonly: bool,
 ) -> PyResult<Bound<'py, PyAny>> {
-    if dtype.is_none() && !detach {
+    if dtype.is_none() && !detach && !share_readonly {
         return convert(x, to, device, copy);
     }
     let asked = Options {
         device: device.map(Device::of).transpose()?,
         copy,
         dtype: dtype.map(DType::of).transpose()?,
+        share_readonly,
     };
     let made = if detach {
         convert_detached(x, to, &asked)?
@@ -78,6 +83,13 @@ pub(crate) fn py_convert<'py>(
     call_method_with(&module, cast, &[&made, dtype.as_any(), &copy])
 }
 
+/// Whether ``x`` is a tensor of torch that can be exported, and nothing else.
+#[pyfunction]
+#[pyo3(signature = (x, /))]
+pub(crate) fn only_exports(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    torch::only_exports(x)
+}
+
 /// `convert(x, to)` without keywords.
 pub(crate) struct Fast;
 
@@ -91,7 +103,7 @@ impl OfTwo for Fast {
         to: &Bound<'py, PyAny>,
         _: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        convert(x, to, None, None)
+        as_asked(x, to, &Options::NOTHING)
     }
 }
 
@@ -111,11 +123,14 @@ pub(crate) fn convert_detached<'py>(
 fn detached<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let inner = inner_of(x)?;
     // What is no tensor may mean something else by that name, as files do.
-    if !is_tensor(&inner)? {
+    if !is_tensor(&inner)? || torch::only_exports(&inner)? {
         return Ok(x.clone());
     }
     match attribute(&inner, intern!(x.py(), "detach"))? {
-        Some(detach) => call(&detach, None),
+        Some(detach) => call(&detach, None).map_err(|error| {
+            let kind = torch::kind(&inner).unwrap_or(None);
+            torch::explain(kind.as_ref(), &inner, error)
+        }),
         None => Ok(x.clone()),
     }
 }
@@ -131,14 +146,14 @@ pub(crate) fn convert<'py>(
     let asked = Options {
         device: device.map(Device::of).transpose()?,
         copy,
-        dtype: None,
+        ..Options::NOTHING
     };
     as_asked(x, to, &asked)
 }
 
 /// Converts with these options; the result may still have to be cast.
 #[inline(always)]
-fn as_asked<'py>(
+pub(crate) fn as_asked<'py>(
     x: &Bound<'py, PyAny>,
     to: &Bound<'py, PyAny>,
     asked: &Options,
@@ -167,7 +182,7 @@ fn make<'py>(
         Via::Numpy => x.get_type().is(class),
         _ => !numpy::is_ndarray(x) && target.is_class_of(x)?,
     };
-    if is_one && asked.is_met_by(x)? {
+    if is_one && asked.is_met_by(x)? && (x.get_type().is(class) || !torch::only_exports(x)?) {
         return Ok(x.clone());
     }
     match &target.via {
@@ -205,7 +220,7 @@ fn make<'py>(
                 return Ok(made);
             }
             let source = Input::of(x, asked, |device| table.stream_of(py, device), Taker::Table)?;
-            deliver::to_table(source, target, table, asked, py)
+            deliver::to_table(x, source, target, table, asked)
         }
         Via::Function(found) => {
             let fast = asked.is_nothing().then(|| numpy::fast_if_array(x));
@@ -218,7 +233,12 @@ fn make<'py>(
                     Taker::Function,
                 )?,
             };
-            deliver::to_function(source, target, found, asked)
+            let made = deliver::to_function(x, source, target, found, asked)?;
+            if is_one && asked.device.is_none() && jax::is_array(x)? {
+                jax::beside(made, x)
+            } else {
+                Ok(made)
+            }
         }
     }
 }

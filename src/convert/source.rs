@@ -15,6 +15,8 @@ use crate::stream::usage::Release;
 use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
+use crate::types::error::Error;
+use crate::types::{device, dtype};
 
 /// The options of a conversion.
 pub(crate) struct Options {
@@ -22,13 +24,16 @@ pub(crate) struct Options {
     pub(crate) copy: Option<bool>,
     /// What the elements are cast to, if the target's library does that when it imports them.
     pub(crate) dtype: Option<DLDataType>,
+    /// Whether a library that would let read-only memory be written gets it all the same.
+    pub(crate) share_readonly: bool,
 }
 
 impl Options {
-    pub(super) const NOTHING: Options = Options {
+    pub(crate) const NOTHING: Options = Options {
         device: None,
         copy: None,
         dtype: None,
+        share_readonly: false,
     };
 
     pub(super) fn is_nothing(&self) -> bool {
@@ -71,6 +76,21 @@ pub(super) enum Taker {
     Function,
 }
 
+impl Taker {
+    /// Refuses a tensor that this one would use before it is ready: a table does not order, and here neither can dlx.
+    fn check(self, snapshot: &Snapshot) -> Result<(), Error> {
+        let device = snapshot.meta().device;
+        if self == Self::Table && device::is_later(device) {
+            return Err(Error::refused(format!(
+                "the tensor is on {}, a device of a DLPack after 1.3, of which dlx knows no streams; call the from_dlpack \
+                 of the library",
+                device::name(device)
+            )));
+        }
+        Ok(())
+    }
+}
+
 /// A tensor to convert.
 pub(super) enum Input<'py> {
     /// On the CPU, as the producer's own library exports it.
@@ -92,7 +112,7 @@ impl<'py> Input<'py> {
     ) -> PyResult<Self> {
         let asks_nothing = asked.device.is_none() && asked.copy != Some(true);
         if asks_nothing && let Some(tensor) = Tensor::of(x) {
-            no_sync_export::ordered(x, &stream_of)?;
+            taker.check(no_sync_export::ordered(x, &stream_of)?)?;
             let (tensor, fresh) = (tensor.clone(), false);
             return Ok(Self::Tensor { tensor, fresh });
         }
@@ -111,8 +131,11 @@ impl<'py> Input<'py> {
             Some(FastExport::Managed(managed)) => {
                 let (tensor, flags) = managed.read()?;
                 let copied = flags & DLPACK_FLAG_BITMASK_IS_COPIED != 0;
-                // The direct path neither orders streams nor applies `copy` to a copy made by the producer.
-                let again = stream::has_streams(tensor.device) || (copied && asked.copy.is_some());
+                // The direct path neither orders streams, nor applies `copy` to a copy made by the producer, nor keeps
+                // the version of what only a later DLPack defines.
+                let again = stream::needs_order(tensor.device)
+                    || dtype::is_later(tensor.dtype)
+                    || (copied && asked.copy.is_some());
                 if !again {
                     return Ok(Self::Managed(managed));
                 }
@@ -126,6 +149,7 @@ impl<'py> Input<'py> {
             None => {}
         }
         let snapshot = asked.import(x, stream_of)?;
+        taker.check(&snapshot)?;
         // A producer's tensor was made for this conversion; a dlx.Tensor shares its own (R38).
         let held = Tensor::of(x).is_some() || is_mixin(&x.get_type());
         Self::holding(x.py(), snapshot, asked.copy == Some(true) || !held)

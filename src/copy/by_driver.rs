@@ -18,7 +18,7 @@ use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::device_memory::DeviceMemory;
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::error::Error;
-use crate::types::{device, layout};
+use crate::types::{device, dtype, layout};
 
 mod across;
 mod call;
@@ -154,6 +154,7 @@ pub(crate) fn copied(
     on: On,
 ) -> PyResult<Snapshot> {
     let here = source.meta().device;
+    dtype::known(source.meta().dtype)?;
     check(here, there)?;
     match way(here, there) {
         Some(Direction::Up) => up(py, source, there, on),
@@ -262,6 +263,7 @@ fn usage(stream: Stream, lent: bool, there: DLDevice) -> Result<StreamUsage, Err
 ///
 /// As for [`DeviceMemory::new`].
 fn allocate(shape: &[i64], dtype: DLDataType, there: DLDevice) -> Result<Snapshot, Error> {
+    dtype::known(dtype)?;
     let (stream, lent) = On::Current.stream(there)?;
     let Checked { size, meta, .. } = Checked::planned(shape, dtype, there)?;
     let memory = DeviceMemory::new(layout::nbytes(size, meta.bits()), &stream, lent)?;

@@ -87,6 +87,21 @@ pub(crate) fn is_asked_by_type(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) 
     (meta == root || is_usual()) && reports_its_class(x.py(), x.get_type_ptr())
 }
 
+/// Whether what `x` has under `name` is the method of its class; `None` if it has nothing there.
+#[cold]
+pub(crate) fn is_method_of_class(
+    x: &Bound<'_, PyAny>,
+    name: &Bound<'_, PyString>,
+) -> PyResult<Option<bool>> {
+    let Some(found) = x.getattr_opt(name)? else {
+        return Ok(None);
+    };
+    let own = x.get_type().getattr(name)?;
+    let own = own.call_method1(intern!(x.py(), "__get__"), (x,))?;
+    // Methods of one type are equal if function and object are the same; another type may claim anything.
+    Ok(Some(own.get_type().is(found.get_type()) && own.eq(found)?))
+}
+
 /// Whether both types' instances look up attributes with the same function.
 #[cold]
 fn looks_alike(one: *mut ffi::PyTypeObject, other: *mut ffi::PyTypeObject) -> bool {
@@ -105,6 +120,31 @@ fn getattro(class: *mut ffi::PyTypeObject) -> usize {
 pub(crate) fn is_subtype(class: *mut ffi::PyTypeObject, base: &Bound<'_, PyType>) -> bool {
     // SAFETY: both types are alive; this reads their bases and calls nothing.
     unsafe { ffi::PyType_IsSubtype(class, base.as_type_ptr()) != 0 }
+}
+
+/// Whether no base of `class` but `object` has a struct of its own: it is none of a library's C code.
+#[inline(always)]
+pub(crate) fn is_python(class: *mut ffi::PyTypeObject) -> bool {
+    // SAFETY: a live type; the slot is a type that is only compared.
+    let base = unsafe { ffi::PyType_GetSlot(class, ffi::Py_tp_base) };
+    base.cast() == &raw mut ffi::PyBaseObject_Type
+}
+
+/// The class of this full name that a library's C code made, if `class` is it or derives from it. Whatever `sys.modules`
+/// says: Python code can make no such class.
+#[cold]
+pub(crate) fn static_base<'py>(
+    class: &Bound<'py, PyType>,
+    module: &str,
+    name: &str,
+) -> PyResult<Option<Bound<'py, PyType>>> {
+    for base in class.mro() {
+        let base = base.cast_into::<PyType>()?;
+        if is_static(&base) && base.name()? == name && base.module()? == module {
+            return Ok(Some(base));
+        }
+    }
+    Ok(None)
 }
 
 /// Whether Python code cannot set attributes on `class`, so no table can appear on it later.

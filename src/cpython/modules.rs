@@ -18,12 +18,6 @@ fn modules(py: Python<'_>) -> PyResult<&Bound<'_, PyDict>> {
     Ok(modules.bind(py))
 }
 
-/// Whether this module has been imported.
-#[inline(always)]
-pub(crate) fn is_loaded(name: &Bound<'_, PyString>) -> PyResult<bool> {
-    modules(name.py())?.contains(name)
-}
-
 /// This module, if it has been imported.
 pub(crate) fn loaded<'py>(name: &Bound<'py, PyString>) -> PyResult<Option<Bound<'py, PyAny>>> {
     modules(name.py())?.get_item(name)

@@ -9,6 +9,7 @@ use crate::abi::*;
 use crate::copy::by_driver;
 use crate::exchange::published::{self, Exchange, ExchangeType, Published};
 use crate::stream::{self, Stream};
+use crate::tensor::checked;
 use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
@@ -78,7 +79,8 @@ impl ExchangeType for Tensors {
 impl Exchange for Tensors {
     #[inline(always)]
     fn fast_borrow<'a>(&self, object: &'a Bound<'_, PyAny>) -> Option<&'a Snapshot> {
-        Tensor::of(object)?.get().fast_snapshot()
+        let snapshot = Tensor::of(object)?.get().fast_snapshot()?;
+        (!snapshot.has(DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED)).then_some(snapshot)
     }
 
     fn export(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<ManagedVersioned> {
@@ -86,7 +88,9 @@ impl Exchange for Tensors {
     }
 
     fn borrow(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
-        Ok(*ready(object.py(), tensor(&object)?)?.dl_tensor())
+        let snapshot = ready(object.py(), tensor(&object)?)?;
+        checked::whole(snapshot.meta().flags)?;
+        Ok(*snapshot.dl_tensor())
     }
 
     fn import<'py>(&self, py: Python<'py>, snapshot: Snapshot) -> PyResult<Bound<'py, PyAny>> {

@@ -1,22 +1,26 @@
-//! The cache of import paths, for types that cannot change theirs.
+//! The cache of import paths, for types that live as long as the process.
 //!
-//! It holds types that live as long as the process and cannot change: static types of extension modules, torch's own
-//! two classes, and `dlx.Tensor`. Every other type is asked at each import, so that no result depends on earlier
-//! imports (S6, remembered types).
+//! It holds static types of extension modules, which cannot change, `dlx.Tensor`, and classes of torch, JAX and
+//! TensorFlow, which count as long as nobody has changed them. Every other type is asked at each import, so that no
+//! result depends on earlier imports (S6, remembered types).
 
 #![forbid(unsafe_code)]
+
+use std::mem::discriminant;
 
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::adapters::{buffer, jax, numpy, paddle, pyarrow, tensorflow, torch};
-use crate::cpython::lookup::{is_in_type, is_static, looks_up_by_type};
+use crate::cpython::lookup::{is_in_type, is_python, is_static, looks_up_by_type};
 use crate::cpython::type_map::TypeMap;
+use crate::cpython::type_version::Version;
 use crate::exchange::Table;
 use crate::exchange::slot::{Slot, is_mixin};
 use crate::import::protocol::Whose;
 use crate::tensor::object::Tensor;
+use crate::types::error::forgotten;
 
 /// How objects of a type are imported.
 #[derive(Clone, Copy)]
@@ -37,13 +41,78 @@ pub(crate) enum Way {
     Undecided,
 }
 
-/// Types that find no free slot are asked at each import.
-static CACHE: TypeMap<Way, 256> = TypeMap::new();
+/// What is remembered of a type.
+struct Known {
+    way: Way,
+    /// The type as it was when this was found.
+    version: Version,
+    /// Where an object of the type may decide otherwise, if it can.
+    own: Option<torch::Own>,
+}
 
-/// Looks up the type of `x`; never inserts.
+impl Way {
+    /// Whether this is still the way, after the type has changed.
+    fn is(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Table(table, _), Self::Table(other, _)) => table.address == other.address,
+            _ => discriminant(self) == discriminant(other),
+        }
+    }
+}
+
+/// Types that find no free slot are asked at each import.
+static CACHE: TypeMap<Known, 256> = TypeMap::new();
+
+/// What was found of the type of `x`, whether or not that or `x` has changed since.
+#[inline(always)]
+pub(crate) fn noted(x: &Bound<'_, PyAny>) -> Option<&'static Way> {
+    Some(&CACHE.get(x.get_type_ptr())?.way)
+}
+
+/// Looks up the way of `x`; never inserts.
 #[inline(always)]
 pub(crate) fn remembered(x: &Bound<'_, PyAny>) -> Option<&'static Way> {
-    CACHE.get(x.get_type_ptr())
+    let known = CACHE.get(x.get_type_ptr())?;
+    let is_still =
+        known.version.holds(x.get_type_ptr()) && known.own.is_none_or(|own| own.is_absent(x));
+    if is_still {
+        Some(&known.way)
+    } else {
+        again(x, known)
+    }
+}
+
+/// The way of torch tensors that decide themselves.
+static OWN: Way = Way::Protocol(Whose::Torch(torch::TorchClass::Subclass));
+
+/// The way of `x`, whose type may have changed since, or which may decide otherwise than its type; `None` if it has to be
+/// found anew.
+#[cold]
+#[inline(never)]
+fn again(x: &Bound<'_, PyAny>, known: &'static Known) -> Option<&'static Way> {
+    let class = x.get_type();
+    let find_again = || match &known.way {
+        Way::Table(_, Some(kind)) if known.version.holds(class.as_type_ptr()) => {
+            let is_own = torch::is_overridden(kind, x)?;
+            Ok::<_, PyErr>(Some(if is_own { &OWN } else { &known.way }))
+        }
+        way => {
+            let version = Version::of(&class)?;
+            let is_same = way.is(&find(x, &class)?);
+            if is_same {
+                known.version.renew(version);
+            }
+            Ok(is_same.then_some(way))
+        }
+    };
+    // PyO3 may not count the attachment (S20).
+    Python::attach(|py| {
+        find_again().unwrap_or_else(|error| {
+            // Whoever needs the way finds it anew, and gets the error.
+            forgotten(py, error);
+            None
+        })
+    })
 }
 
 /// How to import `x`.
@@ -75,9 +144,9 @@ fn is_undecided(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let class = x.get_type();
     Ok(!is_mixin(&class)
         && Tensor::of(x).is_none()
-        && !torch::is_tensor(x)?
         && Table::is_absent(&class)
-        && !numpy::is_subclass_of_ndarray(&class)?
+        && (is_python(class.as_type_ptr())
+            || (!torch::is_tensor(x)? && !numpy::has_arrays(&class)?))
         && !is_static_exporter(&class)
         && !is_own_class(x, &class)?)
 }
@@ -100,7 +169,8 @@ fn is_static_exporter(class: &Bound<'_, PyType>) -> bool {
 /// than the export.
 #[cold]
 fn names_no_other(class: &Bound<'_, PyType>) -> PyResult<Option<Whose>> {
-    let name = intern!(class.py(), "__dlpack_c_exchange_api__");
+    let py = class.py();
+    let name = intern!(py, "__dlpack_c_exchange_api__");
     if tensorflow::is_eager_class(class)? {
         return Ok(Some(Whose::TensorFlow));
     }
@@ -110,8 +180,8 @@ fn names_no_other(class: &Bound<'_, PyType>) -> PyResult<Option<Whose>> {
     {
         return Ok(None);
     }
-    let is_checked =
-        !tensorflow::is_foreign(class.py(), class.as_type_ptr()) || !pyarrow::is_foreign(class)?;
+    let is_checked = !tensorflow::is_foreign(py, class.as_type_ptr())
+        || !pyarrow::is_foreign(py, class.as_type_ptr());
     Ok(Some(if is_checked {
         Whose::Unknown
     } else {
@@ -125,6 +195,7 @@ fn decided(x: &Bound<'_, PyAny>) -> PyResult<Way> {
     if is_mixin(&class) {
         return Ok(Way::Mixin);
     }
+    let version = Version::of(&class)?;
     let found = find(x, &class)?;
     let stays = match found {
         // A subclass of torch's tensor may be freed.
@@ -135,7 +206,20 @@ fn decided(x: &Bound<'_, PyAny>) -> PyResult<Way> {
         Way::Mixin | Way::Undecided => false,
     };
     if stays {
-        CACHE.add(&class, found);
+        let version = match found {
+            Way::Tensor => Version::fixed(),
+            _ => version,
+        };
+        let own = match &found {
+            Way::Table(_, Some(kind)) => kind.own(),
+            _ => None,
+        };
+        let known = Known {
+            way: found,
+            version,
+            own,
+        };
+        CACHE.add(&class, known);
     }
     Ok(found)
 }
@@ -145,14 +229,16 @@ fn find(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Way> {
         return Ok(Way::Tensor);
     }
     let kind = torch::kind(x)?;
-    if let Some(kind @ torch::TorchClass::Subclass) = kind {
-        return Ok(Way::Protocol(Whose::Torch(kind)));
+    match &kind {
+        Some(torch::TorchClass::Subclass) => return Ok(OWN),
+        Some(kind) if torch::is_overridden(kind, x)? => return Ok(OWN),
+        _ => {}
     }
     // dlx itself does not import through the tables that it provides to others.
     let provided = |table: &Table| Slot::of_table(table.address).is_some();
     let table = Table::of_type(class)?.filter(|table| !provided(table));
     Ok(match (table, kind) {
-        (Some(table), None) => Way::Table(paddle::guarded(table, class)?, None),
+        (Some(table), None) => Way::Table(paddle::guarded(table, class), None),
         (Some(table), kind) => Way::Table(table, kind),
         (None, Some(kind)) => Way::Protocol(Whose::Torch(kind)),
         (None, None) if numpy::is_native(x)? => Way::Numpy,

@@ -2,11 +2,13 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::{PyException, PyTypeError};
+use pyo3::exceptions::{
+    PyBufferError, PyException, PyNotImplementedError, PyTypeError, PyValueError,
+};
 use pyo3::intern;
 use pyo3::prelude::*;
 
-use crate::types::error::type_name;
+use crate::types::error::{caused, type_name};
 
 /// What `x` is and what to pass instead; `None` for an object of a class that dlx does not know.
 ///
@@ -32,18 +34,25 @@ pub(crate) fn nonsense(x: &Bound<'_, PyAny>, message: String) -> PyErr {
     })
 }
 
-/// `error`, which a protocol of `x` raised, with a note if there is a hint (R60: the error itself is passed on).
+/// `error`, which a protocol of `x` raised, with a note if there is a hint (R60: the error itself is passed on). By those
+/// of Arrow's stream, a column or a table says that it is no tensor: that is a refusal.
 #[cold]
 pub(crate) fn noted(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let py = x.py();
-    if error.is_instance_of::<PyException>(py)
-        && let Some(hint) = of(x)
-    {
-        let note = format!("{}: {hint}", type_name(&x.get_type()));
-        // Without the note the error still says enough.
-        let _ = error
-            .value(py)
-            .call_method1(intern!(py, "add_note"), (note,));
+    if !error.is_instance_of::<PyException>(py) {
+        return error;
     }
+    let Some(hint) = of(x) else { return error };
+    let note = format!("{}: {hint}", type_name(&x.get_type()));
+    let is_of_arrow = error.is_instance_of::<PyTypeError>(py)
+        || error.is_instance_of::<PyValueError>(py)
+        || error.is_instance_of::<PyNotImplementedError>(py);
+    if is_of_arrow && matches!(x.hasattr(intern!(py, "__arrow_c_stream__")), Ok(true)) {
+        return caused(py, PyBufferError::new_err(note), error);
+    }
+    // Without the note the error still says enough.
+    let _ = error
+        .value(py)
+        .call_method1(intern!(py, "add_note"), (note,));
     error
 }

@@ -8,6 +8,7 @@ mod order;
 mod question;
 
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyException, PyTypeError};
+use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyTuple, PyType};
@@ -17,7 +18,7 @@ use self::fast::{note, on_cpu};
 use self::order::{Order, of_request};
 use self::question::{Question, failed};
 use crate::abi::*;
-use crate::adapters::{arrow, oneapi, pyarrow, tensorflow, torch};
+use crate::adapters::{self, arrow, oneapi, pyarrow, tensorflow, torch};
 use crate::copy::by_driver::{self, On};
 use crate::copy::host;
 use crate::copy::request::{Request, finish, is_refusal, refused_by_both};
@@ -82,8 +83,8 @@ pub(crate) fn ask(
     kind: Option<torch::TorchClass>,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
-    let may_be_arrow = kind.map_or(Whose::Unknown, Whose::Torch).check(x)?;
-    ask_checked(x, kind, may_be_arrow, request)
+    let is_tensorflow = kind.map_or(Whose::Unknown, Whose::Torch).check(x)?;
+    ask_checked(x, kind, is_tensorflow, request)
         .map_err(|error| torch::explain(kind.as_ref(), x, error))
 }
 
@@ -92,7 +93,7 @@ pub(crate) fn ask(
 fn ask_checked(
     x: &Bound<'_, PyAny>,
     kind: Option<torch::TorchClass>,
-    may_be_arrow: bool,
+    is_tensorflow: bool,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
     let py = x.py();
@@ -106,7 +107,7 @@ fn ask_checked(
         Ok(None) => return Err(no_protocol(x, "__dlpack_device__")),
         // The fast path exports without asking for the device, so a failing __dlpack_device__ does not count here.
         Err(error) if request.is_plain() && error.is_instance_of::<PyException>(py) => {
-            let snapshot = on_cpu(x, may_be_arrow)?.ok_or(error)?;
+            let snapshot = on_cpu(x, is_tensorflow)?.ok_or(error)?;
             check_memory(x, kind, &snapshot)?;
             return Ok(Some(snapshot));
         }
@@ -141,7 +142,7 @@ fn ask_checked(
     };
     // Only now: the export itself may have queued work on the stream.
     let usage = order.usage(request)?;
-    let snapshot = protected(x, may_be_arrow, capsule::import(&capsule, usage)?)?;
+    let snapshot = protected(x, is_tensorflow, capsule::import(&capsule, usage)?)?;
     if asked.copy != Some(true) && asked.device.is_none() {
         check_memory(x, kind, &snapshot)?;
     }
@@ -189,12 +190,12 @@ pub(crate) enum Whose {
 }
 
 impl Whose {
-    /// Checks `x` as its library needs it; whether `x` may be an array of Arrow's.
+    /// Checks `x` as its library needs it; whether `x` is a tensor of TensorFlow's.
     #[inline(always)]
     fn check(&self, x: &Bound<'_, PyAny>) -> PyResult<bool> {
         match self {
-            Self::Unknown => Ok(!tensorflow::check(x)? && pyarrow::check(x).map(|()| true)?),
-            Self::Other => Ok(true),
+            Self::Unknown => Ok(tensorflow::check(x)? || pyarrow::check(x).map(|()| false)?),
+            Self::Other => Ok(false),
             Self::Torch(_) | Self::TensorFlow => self.check_by_library(x),
         }
     }
@@ -207,7 +208,7 @@ impl Whose {
             Self::TensorFlow => tensorflow::check_dtype(x)?,
             Self::Other | Self::Unknown => {}
         }
-        Ok(!matches!(self, Self::TensorFlow))
+        Ok(matches!(self, Self::TensorFlow))
     }
 
     pub(crate) fn torch(&self) -> Option<&torch::TorchClass> {
@@ -218,13 +219,23 @@ impl Whose {
     }
 }
 
-/// The export of `x`, read-only if it cannot say so but its array is Arrow's (S12).
+/// Whether the type of `x` is of another class than `type`, as those are that nanobind makes, JAX's and MLX's.
+#[inline(always)]
+fn has_metaclass(x: &Bound<'_, PyAny>) -> bool {
+    x.get_type().get_type_ptr() != &raw mut ffi::PyType_Type
+}
+
+/// The export of `x`, read-only if it cannot say so but its library calls its arrays immutable, or it is Arrow's (S12).
 ///
 /// TensorFlow's tensors are not asked: their `__getattr__` makes two exceptions for a name that they lack, which takes
 /// longer than the export.
 #[inline(always)]
-fn protected(x: &Bound<'_, PyAny>, may_be_arrow: bool, snapshot: Snapshot) -> PyResult<Snapshot> {
-    if may_be_arrow && snapshot.has(MAYBE_READ_ONLY) && arrow::is_array(x)? {
+fn protected(x: &Bound<'_, PyAny>, is_tensorflow: bool, snapshot: Snapshot) -> PyResult<Snapshot> {
+    if snapshot.has(MAYBE_READ_ONLY)
+        && (is_tensorflow
+            || (has_metaclass(x) && adapters::immutable(x)?.is_some())
+            || arrow::is_array(x)?)
+    {
         Ok(snapshot.readonly()?)
     } else {
         Ok(snapshot)
@@ -240,6 +251,7 @@ fn check_memory(
     let Some(kind) = kind else {
         return Ok(());
     };
+    kind.check_dtype(x, snapshot.meta().dtype)?;
     kind.check_address(x, snapshot.meta().data)?;
     if kind.holds(x, snapshot, None) {
         Ok(())

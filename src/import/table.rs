@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyAttributeError, PyBufferError};
 use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
@@ -17,7 +17,7 @@ use crate::stream::{self, Stream, Wanted, WorkStream};
 use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
-use crate::types::error::is_urgent;
+use crate::types::error::{caused, is_urgent};
 
 /// Rung 1: the table, which neither moves nor orders. dlx orders by the driver, or asks `__dlpack__` without one; moves
 /// are asked of `__dlpack__` first, except for a compact copy to the host.
@@ -133,7 +133,14 @@ fn exported(
         Ok(managed) => managed,
         // The table may describe less than the protocol does (R147).
         Err(error) if error.is_instance_of::<PyBufferError>(py) => {
-            return instead_of_table(x, kind, request, || error);
+            let by_protocol = instead_of_table(x, kind, request, || error.clone_ref(py));
+            return by_protocol.map_err(|other| {
+                // Of Paddle's distributed tensors `__dlpack__` asks what they lack.
+                match other.is_instance_of::<PyAttributeError>(py) {
+                    true => caused(py, error, other),
+                    false => other,
+                }
+            });
         }
         Err(error) => return Err(torch::explain(kind.as_ref(), x, error)),
     };
@@ -153,7 +160,9 @@ fn exported(
         None
     };
     let is_ordered = usage.is_some();
-    let unordered = has_streams && !moves && !is_ordered;
+    let is_awaited = || Ok::<_, PyErr>(!matches!(request.wanted(here)?, Wanted::NoOrder));
+    let unordered =
+        !moves && !is_ordered && (has_streams || stream::needs_order(here) && is_awaited()?);
     let mut snapshot = Snapshot::import(managed, usage)
         .map_err(|(error, _)| torch::explain(kind.as_ref(), x, error.into()))?;
     if let Some(kind) = &kind {
@@ -176,7 +185,7 @@ fn exported(
     }
     if moves {
         let there = request.device.unwrap_or(here);
-        let can = table.work_stream.is_some() || !stream::has_streams(here);
+        let can = table.work_stream.is_some() || !stream::needs_order(here);
         return match ask(x, kind, request) {
             Err(error) if request.copy == Some(false) || !is_refusal(py, &error, there) || !can => {
                 Err(error)

@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
 use crate::cpython::interpreter::attach_uncounted;
-use crate::stream::handle::{Stream, has_streams, no_streams};
+use crate::stream::handle::{Stream, has_streams, needs_order, no_streams};
 use crate::stream::object::PyStream;
 use crate::stream::work_stream::WorkStream;
 use crate::types::device::Device;
@@ -46,9 +46,16 @@ pub(crate) fn note_producer(work_stream: WorkStream, device: DLDevice) {
 
 /// The stream that consumers of dlx's tensors run on: the one set, else that of the library that the thread's tensors
 /// come from if there is exactly one, else the default stream; 0 on devices without streams (R139 to R141).
+///
+/// # Errors
+///
+/// `BufferError` on a device of a later DLPack, where 0 might be the wrong one.
 pub(crate) fn current(py: Python<'_>, device: DLDevice) -> PyResult<i64> {
-    if !has_streams(device) {
+    if !needs_order(device) {
         return Ok(0);
+    }
+    if !has_streams(device) {
+        return Err(no_streams(device));
     }
     if let Some(set) = set(device) {
         return Ok(set.handle());

@@ -51,6 +51,12 @@ pub(crate) fn has_streams(device: DLDevice) -> bool {
     !matches!(family(device), Family::None)
 }
 
+/// Whether work on the device has to be ordered: by streams, or, on one of a later DLPack, nobody has said how.
+#[inline(always)]
+pub(crate) fn needs_order(device: DLDevice) -> bool {
+    has_streams(device) || device::is_later(device)
+}
+
 /// Warns once, where ROCm's runtime is there, that its streams have been tried on a simulation alone.
 pub(crate) fn warn_if_experimental(py: Python<'_>, device: DLDevice) -> PyResult<()> {
     static WARNED: AtomicBool = AtomicBool::new(false);
@@ -84,8 +90,8 @@ pub(crate) fn checked(stream: i64, device: DLDevice) -> PyResult<i64> {
         Family::Rocm => "-1 (no order), 0 (default) or a handle above 2",
         Family::None => {
             return Err(PyBufferError::new_err(format!(
-                "stream is {stream}, but {} has no streams; expected None",
-                device::name(device)
+                "stream is {stream}, but {}",
+                none_of(device)
             )));
         }
     };
@@ -97,10 +103,18 @@ pub(crate) fn checked(stream: i64, device: DLDevice) -> PyResult<i64> {
 
 #[cold]
 pub(crate) fn no_streams(device: DLDevice) -> PyErr {
-    PyBufferError::new_err(format!(
-        "{} has no streams; expected None",
-        device::name(device)
-    ))
+    PyBufferError::new_err(none_of(device))
+}
+
+fn none_of(device: DLDevice) -> String {
+    let name = device::name(device);
+    if device::is_later(device) {
+        format!(
+            "{name} is a device of a DLPack after 1.3, of which dlx knows no streams; expected None"
+        )
+    } else {
+        format!("{name} has no streams; expected None")
+    }
 }
 
 /// The error for a stream of `there`, another device than the tensor's.

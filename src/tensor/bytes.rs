@@ -21,6 +21,7 @@ pub(crate) fn span(snapshot: &Snapshot) -> Result<(usize, i64), Error> {
     if snapshot.size() == 0 {
         return Ok((0, 0));
     }
+    dtype::known(meta.dtype)?;
     if !device::has_addresses(meta.device) {
         return Err(Error::refused(format!(
             "memory on {} has no addresses",

@@ -13,7 +13,7 @@ use crate::abi::*;
 use crate::cpython::boundary::{guard, unraisable};
 use crate::cpython::interpreter::quietly;
 use crate::stream::usage::StreamUsage;
-use crate::stream::{Stream, Wanted, has_streams, no_streams, wanted};
+use crate::stream::{Stream, Wanted, needs_order, no_streams, wanted};
 use crate::tensor::managed::{MAYBE_READ_ONLY, Managed, ManagedTensor, ManagedVersioned};
 use crate::tensor::snapshot::{Snapshot, Source};
 
@@ -297,7 +297,7 @@ pub(crate) fn order_for_export(
     }
     let device = snapshot.meta().device;
     let consumer = match wanted(stream, device)? {
-        Wanted::NoOrder if has_streams(device) => return Ok(()),
+        Wanted::NoOrder if needs_order(device) => return Ok(()),
         Wanted::NoOrder => return Err(no_streams(device)),
         Wanted::Unset => Stream::default(device),
         Wanted::Stream(stream) => stream,

@@ -20,7 +20,7 @@ pub(crate) struct Meta {
     pub(crate) device: DLDevice,
     /// Type of one element.
     pub(crate) dtype: DLDataType,
-    /// The `DLPACK_FLAG_BITMASK_*` that dlx knows, and `managed::MAYBE_READ_ONLY`.
+    /// The `DLPACK_FLAG_BITMASK_*` that dlx knows, and its own: `managed::MAYBE_READ_ONLY` and `managed::beyond`.
     pub(crate) flags: u64,
 }
 
@@ -50,7 +50,7 @@ impl Meta {
             byte_offset: tensor.byte_offset,
             device: tensor.device,
             dtype: tensor.dtype,
-            flags: flags & KNOWN_FLAGS,
+            flags,
         };
         if meta.byte_offset != 0 && !meta.data.is_null() && device::has_addresses(meta.device) {
             let address = usize::try_from(meta.byte_offset)
@@ -107,10 +107,6 @@ pub(crate) fn is_fast(tensor: &DLTensor, flags: u64) -> bool {
         && flags == 0
 }
 
-const KNOWN_FLAGS: u64 = DLPACK_FLAG_BITMASK_READ_ONLY
-    | DLPACK_FLAG_BITMASK_IS_COPIED
-    | DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED;
-
 /// A description that has been checked, from which a snapshot can be made.
 pub(crate) struct Checked<'a> {
     pub(crate) meta: Meta,
@@ -139,6 +135,9 @@ impl<'a> Checked<'a> {
             meta.device = device::normal(meta.device);
         }
         dtype::check(meta.dtype)?;
+        if dtype::is_later(meta.dtype) || device::is_later(meta.device) {
+            meta.flags = managed::beyond(meta.flags, 0);
+        }
         let size = layout::size(shape)?;
         layout::check_extent(size, shape, strides, meta.dtype)?;
         if size == 0 {
@@ -192,12 +191,33 @@ impl<'a> Checked<'a> {
     #[inline(always)]
     fn says(&self, tensor: &DLTensor, flags: u64) -> bool {
         let meta = &self.meta;
-        meta.flags == flags
+        // The low half: the version may be the producer's.
+        u64::from(meta.flags as u32) == flags
             && meta.data == tensor.data
             && meta.byte_offset == tensor.byte_offset
             && meta.device == tensor.device
             && (self.strides.is_some() || self.shape.is_empty())
     }
+}
+
+/// Refuses a view of padded elements: without the flag it would be read as packed. That memory is read-only does not
+/// matter, since a view is lent to a call, whose signature says what it writes.
+#[inline(always)]
+pub(crate) fn whole(flags: u64) -> Result<(), Error> {
+    if flags & DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED == 0 {
+        Ok(())
+    } else {
+        Err(padded())
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn padded() -> Error {
+    Error::refused(
+        "the elements are padded to whole bytes, which a DLTensor has no flag for; export the tensor by \
+         managed_tensor_from_py_object_no_sync or __dlpack__",
+    )
 }
 
 #[cold]
@@ -311,7 +331,9 @@ pub(crate) fn rewritten(managed: ManagedVersioned) -> Result<ManagedVersioned, E
     // SAFETY: `managed` owns the tensor and moves into the export, which copies the dimensions before it can be
     // deleted (S3).
     let (shape, strides) = unsafe { dimensions(tensor) }?;
-    let Checked { meta, .. } = Checked::new(Meta::of(tensor, flags)?, shape, strides)?;
+    let checked = Checked::new(Meta::of(tensor, flags)?, shape, strides)?;
+    let flags = managed.versioned(checked.meta.flags);
+    let meta = checked.meta;
     let mut compact = [0; layout::MAX_NDIM];
     let strides = strides.unwrap_or_else(|| {
         let strides = &mut compact[..shape.len()];
@@ -326,7 +348,7 @@ pub(crate) fn rewritten(managed: ManagedVersioned) -> Result<ManagedVersioned, E
         byte_offset: meta.byte_offset,
         ..*tensor
     };
-    managed::export(tensor, shape, strides, meta.flags, managed)
+    managed::export(tensor, shape, strides, flags, managed)
 }
 
 /// Checks a tensor; returns whether an export of its snapshot would have the same fields.

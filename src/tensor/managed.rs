@@ -6,25 +6,19 @@ use std::mem::ManuallyDrop;
 use std::ptr::{NonNull, copy_nonoverlapping};
 
 use crate::abi::{
-    DLManagedTensor, DLManagedTensorVersioned, DLPACK_FLAG_BITMASK_READ_ONLY, DLPACK_MAJOR_VERSION,
-    DLPACK_MINOR_VERSION, DLPackVersion, DLTensor,
+    DLManagedTensor, DLManagedTensorVersioned, DLPACK_MAJOR_VERSION, DLPackVersion, DLTensor,
 };
 use crate::cpython::boundary::{guard, unraisable};
 use crate::cpython::depth::{later, within};
 use crate::cpython::interpreter::quietly_anywhere;
 use crate::types::error::Error;
 
+mod flags;
 mod offer;
 
+use flags::{KNOWN_FLAGS, minor_of, unknown_flags};
+pub(crate) use flags::{MAYBE_READ_ONLY, PROTECTED, beyond, is_beyond};
 pub(crate) use offer::Offer;
-
-/// The memory may be read-only: it came in an unversioned struct, which cannot say (R43).
-///
-/// A private flag in a bit that DLPack does not use; it is never read from a foreign struct nor written to one.
-pub(crate) const MAYBE_READ_ONLY: u64 = 1 << 63;
-
-/// The memory is read-only or may be.
-pub(crate) const PROTECTED: u64 = DLPACK_FLAG_BITMASK_READ_ONLY | MAYBE_READ_ONLY;
 
 /// Either managed struct, that of `dltensor` capsules or that of `dltensor_versioned` ones.
 ///
@@ -41,12 +35,26 @@ pub(crate) trait ManagedTensor: Sized + 'static {
     /// `this` points to a live managed tensor.
     unsafe fn deleter(this: NonNull<Self>) -> *mut Option<unsafe extern "C" fn(*mut Self)>;
 
+    /// What its maker keeps for the deleter.
+    ///
+    /// # Safety
+    ///
+    /// `this` points to a live managed tensor.
+    unsafe fn context(this: NonNull<Self>) -> *mut c_void;
+
     /// The tensor and its flags, or why they cannot be read.
     ///
     /// # Safety
     ///
     /// `this` points to a managed tensor that lives for `'a` and is not written to.
     unsafe fn read<'a>(this: NonNull<Self>) -> Result<(&'a DLTensor, u64), Error>;
+
+    /// The minor version; 0 if the struct has none.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::deleter`].
+    unsafe fn minor(this: NonNull<Self>) -> u32;
 
     /// The struct for an export of dlx's.
     fn assemble(
@@ -65,6 +73,11 @@ impl ManagedTensor for DLManagedTensorVersioned {
         unsafe { &raw mut (*this.as_ptr()).deleter }
     }
 
+    unsafe fn context(this: NonNull<Self>) -> *mut c_void {
+        // SAFETY: alive, as the caller guarantees; every version has this field.
+        unsafe { (*this.as_ptr()).manager_ctx }
+    }
+
     #[inline(always)]
     unsafe fn read<'a>(this: NonNull<Self>) -> Result<(&'a DLTensor, u64), Error> {
         // SAFETY: alive, as the caller guarantees; every version has this field.
@@ -74,7 +87,15 @@ impl ManagedTensor for DLManagedTensorVersioned {
         }
         // SAFETY: alive, and major version 1 means that the struct has this layout.
         let this = unsafe { this.as_ref() };
-        Ok((&this.dl_tensor, this.flags))
+        match this.flags & !KNOWN_FLAGS {
+            0 => Ok((&this.dl_tensor, this.flags)),
+            unknown => Err(unknown_flags(unknown)),
+        }
+    }
+
+    unsafe fn minor(this: NonNull<Self>) -> u32 {
+        // SAFETY: alive, as the caller guarantees; every version has this field.
+        unsafe { (*this.as_ptr()).version }.minor
     }
 
     fn assemble(
@@ -85,14 +106,14 @@ impl ManagedTensor for DLManagedTensorVersioned {
     ) -> Self {
         let version = DLPackVersion {
             major: DLPACK_MAJOR_VERSION,
-            minor: DLPACK_MINOR_VERSION,
+            minor: minor_of(flags),
         };
         Self {
             version,
             manager_ctx,
             deleter: Some(deleter),
             // The only place where flags leave dlx.
-            flags: flags & !MAYBE_READ_ONLY,
+            flags: flags & KNOWN_FLAGS,
             dl_tensor,
         }
     }
@@ -106,9 +127,18 @@ impl ManagedTensor for DLManagedTensor {
         unsafe { &raw mut (*this.as_ptr()).deleter }
     }
 
+    unsafe fn context(this: NonNull<Self>) -> *mut c_void {
+        // SAFETY: alive, as the caller guarantees.
+        unsafe { (*this.as_ptr()).manager_ctx }
+    }
+
     unsafe fn read<'a>(this: NonNull<Self>) -> Result<(&'a DLTensor, u64), Error> {
         // SAFETY: alive, as the caller guarantees.
         Ok((unsafe { &(*this.as_ptr()).dl_tensor }, 0))
+    }
+
+    unsafe fn minor(_this: NonNull<Self>) -> u32 {
+        0
     }
 
     fn assemble(
@@ -131,6 +161,16 @@ fn other_version(major: u32, minor: u32) -> Error {
     Error::refused(format!(
         "the tensor has DLPack version {major}.{minor}; dlx reads {DLPACK_MAJOR_VERSION}.x"
     ))
+}
+
+/// Who made a managed tensor.
+#[derive(Clone, Copy)]
+pub(crate) struct Maker {
+    /// The deleter's address, which is that of its library's code for one type of struct.
+    pub(crate) deleter: usize,
+    /// That struct, and its part that is not the managed tensor: the bytes before it.
+    pub(crate) context: *const u8,
+    pub(crate) size: usize,
 }
 
 /// The sole owner of a managed tensor: dropping it calls the deleter exactly once (R8).
@@ -166,6 +206,48 @@ impl<M: ManagedTensor> Managed<M> {
         unsafe { M::read(self.0) }
     }
 
+    /// The deleter.
+    #[inline(always)]
+    fn deleter(&self) -> Option<unsafe extern "C" fn(*mut M)> {
+        // SAFETY: we own the tensor, so it is alive until the deleter is called (S3, managed tensors).
+        let place = unsafe { M::deleter(self.0) };
+        // SAFETY: as above; nothing else accesses the field.
+        unsafe { *place }
+    }
+
+    /// Who made it.
+    pub(crate) fn maker(&self) -> Maker {
+        // SAFETY: as in `deleter`.
+        let context = unsafe { M::context(self.0) };
+        Maker {
+            deleter: self.deleter().map_or(0, |deleter| deleter as usize),
+            context: context.cast_const().cast(),
+            size: self.0.addr().get().saturating_sub(context.addr()),
+        }
+    }
+
+    /// The owner, if this is an export of dlx's with one of this type.
+    pub(crate) fn owner<O: Send + Sync + 'static>(&self) -> Option<&O> {
+        let own: unsafe extern "C" fn(*mut M) = delete::<M, O>;
+        if self.maker().deleter != own as usize {
+            return None;
+        }
+        // SAFETY: only `export` installs this deleter, on the start of such an allocation, which lives as long as the
+        // tensor that we own (S4). The compiler may give equal functions one address: they drop equal owners.
+        let block = unsafe { self.0.cast::<Export<M, O>>().as_ref() };
+        Some(&block.owner)
+    }
+
+    /// The flags of an export of this tensor, which has its version if DLPack 1.3 does not define all that it is.
+    #[inline(always)]
+    pub(crate) fn versioned(&self, flags: u64) -> u64 {
+        if !is_beyond(flags) {
+            return flags;
+        }
+        // SAFETY: as in `read`.
+        beyond(flags, unsafe { M::minor(self.0) })
+    }
+
     /// Calls the deleter of a tensor of dlx's, which need not be counted as a link of a chain.
     pub(crate) fn delete(self) {
         ManuallyDrop::new(self).call_deleter();
@@ -183,10 +265,7 @@ impl<M: ManagedTensor> Managed<M> {
     /// The only call of the deleter.
     #[inline(always)]
     fn call_deleter(&self) {
-        // SAFETY: we own the tensor, so it is alive until the deleter is called (S3, managed tensors).
-        let place = unsafe { M::deleter(self.0) };
-        // SAFETY: as above; nothing else accesses the field.
-        if let Some(deleter) = unsafe { *place } {
+        if let Some(deleter) = self.deleter() {
             // SAFETY: we own the tensor and never access it again (S3).
             unsafe { deleter(self.0.as_ptr()) };
         }

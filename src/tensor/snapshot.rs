@@ -22,7 +22,7 @@ use crate::stream::usage::StreamUsage;
 use crate::stream::{Stream, release};
 use crate::tensor::block::{Beside, Shared};
 use crate::tensor::checked::{Checked, Meta};
-use crate::tensor::managed::PROTECTED;
+use crate::tensor::managed::{Maker, PROTECTED};
 use crate::tensor::memory::Memory;
 use crate::types::error::Error;
 use crate::types::{device, dtype, layout};
@@ -155,6 +155,7 @@ impl Snapshot {
 
     /// New uninitialized CPU memory, contiguous in row-major order.
     pub(crate) fn allocate(shape: &[i64], dtype: DLDataType, flags: u64) -> Result<Self, Error> {
+        dtype::known(dtype)?;
         let meta = Meta::on_cpu(NonNull::dangling().as_ptr(), dtype, flags);
         let mut checked = Checked::new(meta, shape, None)?;
         let memory = Memory::new(layout::nbytes(checked.size, checked.meta.bits()))?;
@@ -218,6 +219,7 @@ impl Snapshot {
     /// IS_COPIED would promise (R37).
     pub(crate) fn part(&self, offset: i64, shape: &[i64], strides: &[i64]) -> Result<Self, Error> {
         let mut meta = self.meta();
+        dtype::known(meta.dtype)?;
         meta.flags &= !DLPACK_FLAG_BITMASK_IS_COPIED;
         // Inside of the memory, whose bytes have been checked to fit.
         let start = i128::from(offset) * i128::from(meta.bits());
@@ -269,6 +271,17 @@ impl Snapshot {
         } else {
             [null_mut(); 2]
         }
+    }
+
+    /// Whether [`Self::maker`] has to be asked.
+    #[inline(always)]
+    pub(crate) fn may_have_maker(&self) -> bool {
+        !matches!(self.0.value().source, Source::Static | Source::Python(_))
+    }
+
+    /// Who made the managed tensor that holds the memory, if one does.
+    pub(crate) fn maker(&self) -> Option<Maker> {
+        self.0.value().source.maker()
     }
 
     /// Its streams.

@@ -73,8 +73,8 @@ impl Hold for Held {
         self.source.objects()
     }
 
-    fn traced(&self) -> Option<u64> {
-        Some(self.end.0)
+    fn traced(&self) -> Option<(u64, &Source)> {
+        Some((self.end.0, &self.source))
     }
 }
 

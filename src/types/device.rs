@@ -11,7 +11,7 @@ use pyo3::exceptions::{PyAttributeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use pyo3::types::{PyDict, PyTuple, PyType};
+use pyo3::types::{PyDict, PyInt, PyTuple, PyType};
 
 pub(crate) use object::Device;
 
@@ -36,7 +36,7 @@ const fn kind(device_type: DLDeviceType, name: &'static str, address: bool) -> D
     }
 }
 
-const KINDS: [DeviceInfo; 16] = [
+const KINDS: [DeviceInfo; 19] = [
     kind(kDLCPU, "CPU", true),
     kind(kDLCUDA, "CUDA", true),
     kind(kDLCUDAHost, "CUDA_HOST", true),
@@ -53,6 +53,10 @@ const KINDS: [DeviceInfo; 16] = [
     kind(kDLHexagon, "HEXAGON", false),
     kind(kDLMAIA, "MAIA", false),
     kind(kDLTrn, "TRN", false),
+    // Of a later DLPack.
+    kind(DLDeviceType(19), "TPU", false),
+    kind(DLDeviceType(20), "TPU_HOST", false),
+    kind(DLDeviceType(21), "ASCEND", false),
 ];
 
 /// The CPU.
@@ -78,25 +82,35 @@ pub(crate) fn normal(device: DLDevice) -> DLDevice {
     }
 }
 
-/// Refuses device types that DLPack 1.3 does not define, and negative ids (R31).
+/// Whether only a later DLPack than 1.3 defines the device type. dlx carries tensors that are there: nobody has said
+/// whether `data` is an address, or what orders the work on it.
+#[inline(always)]
+pub(crate) fn is_later(device: DLDevice) -> bool {
+    device.device_type.0 > kDLTrn.0
+}
+
+/// Refuses device types that no DLPack defines, and negative ids (R31).
 #[inline(always)]
 pub(crate) fn check(device: DLDevice) -> Result<(), Error> {
-    match kind_of(device.device_type) {
-        Some(_) if device.device_id >= 0 => Ok(()),
-        kind => Err(refused(device, kind)),
+    let is_known = kind_of(device.device_type).is_some() || is_later(device);
+    if is_known && device.device_id >= 0 {
+        Ok(())
+    } else {
+        Err(refused(device))
     }
 }
 
 #[cold]
 #[inline(never)]
-fn refused(device: DLDevice, kind: Option<&DeviceInfo>) -> Error {
+fn refused(device: DLDevice) -> Error {
     let DLDevice {
         device_type,
         device_id,
     } = device;
-    Error::refused(match kind {
-        None => format!("device type {} is not defined by DLPack 1.3", device_type.0),
-        Some(_) => format!("device id {device_id} is negative; expected 0 or above"),
+    Error::refused(if device_id < 0 {
+        format!("device id {device_id} is negative; expected 0 or above")
+    } else {
+        format!("device type {} is not defined by DLPack 1.3", device_type.0)
     })
 }
 
@@ -134,7 +148,7 @@ pub(crate) fn is_readable(device: DLDevice) -> bool {
     matches!(device.device_type, kDLCPU | kDLCUDAHost | kDLROCMHost)
 }
 
-/// A device's string form: `cpu`, `cuda:0`.
+/// A device's string form: `cpu`, `cuda:0`; `40:0` for a type without a name.
 pub(crate) fn name(device: DLDevice) -> impl fmt::Display {
     struct Name(DLDevice);
     impl fmt::Display for Name {
@@ -154,11 +168,17 @@ pub(crate) fn name(device: DLDevice) -> impl fmt::Display {
 /// Parses a device's [`name`]; the id is optional.
 fn parse(text: &str) -> Option<DLDevice> {
     let (name, id) = text.split_once(':').unwrap_or((text, "0"));
-    let kind = kind_named(name)?;
-    Some(DLDevice {
-        device_type: kind.device_type,
-        device_id: canonical(id).filter(|&id| id >= 0)?,
-    })
+    let number = || canonical(name).map(DLDeviceType);
+    let device_type = match kind_named(name) {
+        Some(kind) => kind.device_type,
+        None => number().filter(|&number| kind_of(number).is_none())?,
+    };
+    let device_id = canonical(id)?;
+    let device = DLDevice {
+        device_type,
+        device_id,
+    };
+    check(device).is_ok().then_some(device)
 }
 
 /// The device that `spec` usually is: the interned name of the CPU, or None; `None` outside for anything else.
@@ -188,12 +208,37 @@ fn device_type_enum(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
             .cast_into::<PyType>()?;
         class.setattr(
             "__doc__",
-            "The device types of dlpack.h 1.3, equal to their integers.\n\nNot equal to a name, which hashes otherwise \
+            "The device types of dlpack.h 1.3, equal to their integers.\n\nTPU, TPU_HOST, ASCEND and numbers above, which \
+             are called TYPE_40 and so on, are of a later DLPack.\nNot equal to a name, which hashes otherwise \
              than an integer: ``t.device.type.name`` is ``\"CPU\"``,\nand ``t.device`` equals ``\"cpu\"``. Source: R67.",
         )?;
+        let unnamed = wrap_pyfunction!(unnamed, py)?;
+        let as_method = py.import("builtins")?.getattr("classmethod")?;
+        class.setattr("_missing_", as_method.call1((unnamed,))?)?;
         Ok::<_, PyErr>(class.unbind())
     })?;
     Ok(class.bind(py))
+}
+
+/// `DeviceType(40)`: a member that its number alone leads to.
+#[pyfunction]
+fn unnamed<'py>(
+    class: &Bound<'py, PyType>,
+    number: &Bound<'py, PyAny>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let later = number.extract::<i32>().ok().filter(|&device_type| {
+        is_later(DLDevice {
+            device_type: DLDeviceType(device_type),
+            device_id: 0,
+        })
+    });
+    let Some(later) = later else {
+        return Ok(None);
+    };
+    let member = (class.py().get_type::<PyInt>()).call_method1("__new__", (class, later))?;
+    member.setattr("_name_", format!("TYPE_{later}"))?;
+    member.setattr("_value_", later)?;
+    Ok(Some(member))
 }
 
 /// Creates `DeviceType` on first use: importing `enum` takes longer than importing the rest of dlx.

@@ -182,6 +182,13 @@ pub(crate) fn type_name(class: &Bound<'_, PyType>) -> String {
         .unwrap_or_else(|| "a type".to_owned())
 }
 
+/// The name of ``cls``, with its module if it has one.
+#[pyfunction]
+#[pyo3(name = "type_name", signature = (cls, /))]
+pub(crate) fn type_name_of(cls: &Bound<'_, PyType>) -> String {
+    type_name(cls)
+}
+
 /// The name by which a module has a class that does not say so itself: `jax.Array` calls itself `jaxlib._jax.Array`, of
 /// the module `jax`.
 fn public_name(class: &Bound<'_, PyType>) -> PyResult<Option<String>> {

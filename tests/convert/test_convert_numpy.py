@@ -180,12 +180,6 @@ def test_an_instance_of_a_subclass_becomes_a_plain_array() -> None:
     assert np.shares_memory(made, matrix)
 
 
-def test_a_masked_array_is_refused() -> None:
-    """What its memory holds is not what it means."""
-    with pytest.raises(BufferError, match="masked"):
-        dlx.convert(np.ma.masked_array([1.0, 2.0], [True, False]), np.ndarray)
-
-
 def test_64_dimensions() -> None:
     tensor = dlx.from_pointer(256, (1,) * 64, "float32")
     if int(np.__version__.split(".")[0]) >= 2:

@@ -3,38 +3,18 @@
 from __future__ import annotations
 
 import gc
-import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import dlx
 import numpy as np
 import pytest
-from support.containers import Pair, is_of, to_dlx
+from support.containers import A, Calling, Pair, is_of, to_dlx
 from support.optional_libraries import requires
 
-A, B, C = np.arange(3.0), np.arange(4.0), np.arange(5.0)
-
-
-class Calling:
-    """A tensor that calls a function when it is exported, and counts that."""
-
-    def __init__(self, action: Callable[[], object] = lambda: None) -> None:
-        """Keep the function."""
-        self.action = action
-        self.exports = 0
-
-    def __dlpack__(self, **keywords: Any) -> Any:
-        """Call it, and export."""
-        self.exports += 1
-        self.action()
-        return A.__dlpack__(**keywords)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        """Be on the CPU."""
-        return (1, 0)
+B, C = np.arange(4.0), np.arange(5.0)
 
 
 def never(*_: object) -> NoReturn:
@@ -79,82 +59,6 @@ def test_what_a_subclass_holds_is_converted_whatever_it_shows(
     assert type(made) is type(tree)
     assert is_of(read(made, 0), A)
     assert read(made, 1) == 1
-
-
-# Containers that change meanwhile.
-
-
-def test_a_list_that_grows_keeps_what_came_late_as_it_is() -> None:
-    tree: list[Any] = [Calling(lambda: tree.append(B)), C]
-    made = to_dlx(tree)
-    assert made is not tree
-    assert [type(part) for part in made[:2]] == [dlx.Tensor] * 2
-    assert made[2] is B
-
-
-def test_a_list_that_is_emptied_becomes_an_empty_one() -> None:
-    tree: list[Any] = [Calling(lambda: tree.clear()), B]
-    made = to_dlx(tree)
-    assert made == []
-    assert made is not tree
-
-
-def test_items_that_change_places_are_converted_where_they_are() -> None:
-    tree: list[Any] = [Calling(lambda: tree.reverse()), B, 1]
-    made = to_dlx(tree)
-    assert made[0] == 1
-    assert is_of(made[1], B)
-    assert is_of(made[2], A)
-
-
-def test_a_dict_that_changes_has_the_keys_of_its_end() -> None:
-    def change() -> None:
-        del tree["b"]
-        tree["d"] = B
-        tree["c"] = 1
-
-    tree: dict[str, Any] = {"a": Calling(change), "b": B, "c": C}
-    made = to_dlx(tree)
-    assert [*made] == ["a", "c", "d"]
-    assert is_of(made["a"], A)
-    assert made["c"] == 1
-    assert is_of(made["d"], B)
-    assert "b" not in tree
-
-
-def test_a_container_that_is_put_into_itself_meanwhile_stays_there() -> None:
-    """It was no part of it when it was read."""
-    tree: list[Any] = [Calling(lambda: tree.append(tree))]
-    made = to_dlx(tree)
-    assert is_of(made[0], A)
-    assert made[1] is tree
-
-
-def test_a_tree_that_another_thread_changes_is_converted_or_refused() -> None:
-    done = threading.Event()
-    tree: dict[Any, Any] = {"list": [B] * 8, "dict": {0: C}}
-
-    def change() -> None:
-        at = 0
-        while not done.is_set():
-            at += 1
-            tree["list"].append(A.view())
-            tree["dict"][at % 50] = A.view()
-            tree["dict"].pop((at + 25) % 50, None)
-            del tree["list"][: at % 3]
-            if len(tree["list"]) > 40:
-                tree["list"].clear()
-
-    thread = threading.Thread(target=change)
-    thread.start()
-    try:
-        for _ in range(300):
-            made = to_dlx(tree)
-            parts = [*made["list"], *made["dict"].values()]
-            assert {type(part) for part in parts} <= {dlx.Tensor, np.ndarray}
-    finally:
-        done.set()
-        thread.join()
 
 
 # Leaves.

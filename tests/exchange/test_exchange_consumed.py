@@ -160,7 +160,7 @@ def test_another_exception_of_the_table_passes_unchanged() -> None:
     "fields",
     [
         {"version": (2, 0)},
-        {"dtype": (18, 8, 1)},
+        {"dtype": (18, 0, 1)},
         {"dtype": (2, 32, 0)},
         {"device": (5, 0)},
         {"shape": (2, -1)},

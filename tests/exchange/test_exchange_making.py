@@ -60,7 +60,7 @@ def test_success_steals_the_tensor_until_the_object_dies(owner: Any) -> None:
 REFUSED: dict[str, dict[str, Any]] = {
     "major 2": {"version": (2, 0)},
     "major 0": {"version": (0, 8)},
-    "code 18": {"dtype": (18, 8, 1)},
+    "code 18 of 0 bits": {"dtype": (18, 0, 1)},
     "float8 of 7 bits": {"dtype": (10, 7, 1)},
     "no lanes": {"dtype": (2, 32, 0)},
     "device type 5": {"device": (5, 0)},

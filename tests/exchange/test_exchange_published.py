@@ -244,6 +244,10 @@ def test_a_borrowed_view_has_the_fields_of_an_export(
     """R129, R128: of each kind of object and layout."""
     tensor, out = make(tensor_of()), DLTensor()
     borrow = table_of(type(tensor)).dltensor_from_py_object_no_sync
+    if tensor_of is TENSORS["padded fp4"]:
+        with pytest.raises(BufferError, match="padded"):
+            borrow(tensor, byref(out))
+        return
     assert borrow(tensor, byref(out)) == 0
     with by_table(tensor) as managed:
         assert fields_of(out) == fields_of(managed.dl_tensor)

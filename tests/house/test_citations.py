@@ -100,7 +100,7 @@ def test_every_library_that_a_test_requires_is_installed_for_it() -> None:
         for name in re.findall(r"\brequires\(\s*\"(\w+)", text)
     }
     distributions = {"cuda": "cuda-core", "tvm_ffi": "apache-tvm-ffi"}
-    distributions["xdist"] = "pytest-xdist"
+    distributions |= {"xdist": "pytest-xdist", "tensorflow": "tensorflow-cpu"}
     listed = re.findall(r"^[ \"]*([\w-]+)(?:\[\w+\])?>=", installed, re.M)
     assert names
     assert not {distributions.get(name, name) for name in names} - {*listed}

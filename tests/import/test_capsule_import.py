@@ -24,7 +24,7 @@ from support.fake_producers import Claiming, Producer
 from support.libc import untouchable
 
 MALFORMED: dict[str, dict[str, Any]] = {
-    "dtype code": {"dtype": (18, 32, 1)},
+    "dtype code": {"dtype": (18, 0, 1)},
     "dtype bits": {"dtype": (2, 31, 1)},
     "dtype lanes": {"dtype": (2, 32, 0)},
     "device type": {"device": (5, 0)},

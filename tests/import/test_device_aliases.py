@@ -109,7 +109,7 @@ def test_a_name_that_is_no_pair_of_ints_is_a_type_error(name: object) -> None:
     assert producer.deleted == 1
 
 
-@pytest.mark.parametrize("name", [(0, 0), (99, 0), (2, -1)])
+@pytest.mark.parametrize("name", [(0, 0), (5, 0), (2, -1)])
 def test_a_device_that_dlpack_does_not_know_is_refused(name: tuple[int, int]) -> None:
     """R31: among the aliases as elsewhere."""
     with pytest.raises(BufferError, match="device"):

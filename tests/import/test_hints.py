@@ -169,7 +169,7 @@ def device_types() -> list[str]:
         ("CUDA:3", ["cuda:3"]),
         ("cuda_host:x", ["cuda_host:0"]),
         ("/job:localhost/replica:0/task:0/device:GPU:1", ["cuda:1", "rocm:1"]),
-        ("tpu", []),
+        ("npu", []),
         ("", []),
     ],
 )

@@ -117,15 +117,6 @@ def test_another_major_version_is_refused_though_max_version_was_passed(
     assert producer.deleted == len(producer.requests)
 
 
-@pytest.mark.parametrize("field", [{"dtype": (18, 8, 1)}, {"device": (19, 0)}])
-def test_what_only_a_newer_minor_version_knows_is_refused(
-    field: dict[str, Any],
-) -> None:
-    """R30, R31: a dtype code and a device type of version 1.4."""
-    with pytest.raises(BufferError, match=r"not defined by DLPack 1\.3"):
-        dlx.from_dlpack(Producer(version=(1, 4), **field).capsule())
-
-
 @pytest.mark.parametrize("versioned", [True, False])
 def test_a_producer_may_answer_with_either_capsule(versioned: bool) -> None:
     """R34: whichever was asked for."""
@@ -330,16 +321,6 @@ def test_an_old_producers_own_device_may_be_asked_for() -> None:
     """R33, R56: it need not be asked for it."""
     producer = new_old_class()()
     assert dlx.from_dlpack(producer, device="cpu").device == "cpu"
-
-
-@every_producer
-@pytest.mark.parametrize("unknown", [1 << 3, 1 << 31, 1 << 63])
-def test_a_flag_that_dlpack_1_3_does_not_know_is_not_exported(
-    make: Maker, unknown: int
-) -> None:
-    """R27, R30, R36, R46: dlx writes version 1.3, in which these bits are 0."""
-    managed = exported(make(Producer(flags=unknown | DLPACK_FLAG_BITMASK_READ_ONLY)))
-    assert managed.flags == DLPACK_FLAG_BITMASK_READ_ONLY
 
 
 def test_a_class_whose_second_call_failed_too_is_not_taken_for_an_old_one() -> None:

@@ -86,3 +86,107 @@ def test_a_tensor_that_records_gradients_is_refused_and_detached_it_is_right() -
     """R125 for Paddle: refused, and the advice of the error works."""
     needs("paddle")
     subprocess.run([sys.executable, "-c", PROGRAM], check=True)
+
+
+WRITTEN = """
+import warnings
+warnings.simplefilter("ignore")
+import paddle, dlx, numpy as np
+
+class Holder(dlx.ExchangeMixin, exchange="data"):
+    def __init__(self, data):
+        self.data = data
+
+class Forward:
+    def __init__(self, data):
+        self.data = data
+    def __dlpack__(self, **keywords):
+        return self.data.__dlpack__(**keywords)
+    def __dlpack_device__(self):
+        return self.data.__dlpack_device__()
+
+def gradient(write):
+    x = paddle.ones([3])
+    x.stop_gradient = False
+    y = x * 2
+    w = y * y
+    write(y.detach())
+    try:
+        w.sum().backward()
+    except RuntimeError:
+        return "refused"
+    return x.grad.numpy().tolist()
+
+def borrow(z):
+    with dlx.borrow(out=z) as (o, _):
+        np.from_dlpack(o)[:] = 5
+
+def launch(z):
+    dlx.launcher(lambda o: np.from_dlpack(o).fill(5), give="tensor", writes=0)(z)
+
+@dlx.bridge(np.ndarray)
+def fill(out):
+    out[...] = 5
+
+assert gradient(lambda z: None) == [8, 8, 8]
+overs = (
+    lambda z: z, Holder, dlx.from_dlpack, lambda z: dlx.from_dlpack(z)[1:], Forward,
+    lambda z: dlx.from_dlpack(Forward(z)), lambda z: Holder(dlx.from_dlpack(z)),
+    lambda z: dlx.from_dlpack(z.__dlpack__(max_version=(1, 3))),
+)
+for number, over in enumerate(overs):
+    for write in (borrow, launch, lambda z: fill(out=z)):
+        found = gradient(lambda z: write(over(z)))
+        assert found == "refused", (number, found)
+x = paddle.ones([3])
+with dlx.borrow(x):
+    pass
+assert x.inplace_version == 0
+"""
+
+
+def test_paddle_learns_what_was_written() -> None:
+    """docs/launcher.md, `writes`: its backward pass refuses what was overwritten."""
+    needs("paddle")
+    subprocess.run([sys.executable, "-c", WRITTEN], check=True)
+
+
+DISTRIBUTED = """
+import warnings
+warnings.simplefilter("ignore")
+import paddle, dlx, numpy as np
+import paddle.distributed as dist
+
+class Holder(dlx.ExchangeMixin, exchange="data"):
+    def __init__(self, data):
+        self.data = data
+
+mesh = dist.ProcessMesh([0], dim_names=["x"])
+x = dist.shard_tensor(paddle.to_tensor([1.0, 2.0]), mesh, [dist.Replicate()])
+x.stop_gradient = True
+assert x.is_dist()
+for call in (
+    dlx.from_dlpack,
+    lambda x: dlx.from_dlpack(x, copy=True),
+    lambda x: dlx.convert(x, np.ndarray),
+    lambda x: dlx.convert_tree([x], np.ndarray),
+    lambda x: dlx.borrow(x).__enter__(),
+    lambda x: dlx.launcher(lambda a: 0, give="tensor")(x),
+    lambda x: dlx.bridge(np.ndarray)(lambda a: a)(x),
+    lambda x: dlx.from_dlpack(Holder(x)),
+):
+    try:
+        call(x)
+    except BufferError as error:
+        assert "tensor._local_value()" in str(error), error
+    else:
+        raise SystemExit(f"{call} is not refused")
+assert dlx.convert(x._local_value(), np.ndarray).tolist() == [1, 2]
+assert dlx.convert(dist.unshard_dtensor(x), np.ndarray).tolist() == [1, 2]
+"""
+
+
+def test_a_distributed_tensor_is_refused_with_the_calls_that_help() -> None:
+    """R60: one for the part of this process, one for all of it."""
+    needs("paddle")
+    subprocess.run([sys.executable, "-c", DISTRIBUTED], check=True)

@@ -16,7 +16,6 @@ from support.dlx_producers import ByMethod, Maker, Stored, every_producer
 from support.fake_buffer import PyBuffer
 from support.fake_producers import OldProducer, Producer
 from support.jax_arrays import takes_read_only
-from support.mended_by import WRONG_NUMBERS, fails_until
 from support.optional_libraries import requires
 from support.python_process import run_python
 
@@ -141,15 +140,6 @@ def test_a_table_hands_on_no_flag_for_it(make: Maker) -> None:
     delete(managed)
 
 
-def test_a_bit_of_a_foreign_struct_is_not_taken_for_it() -> None:
-    """DLPack 1.3: unknown bits are 0, and dropped where they are not."""
-    tensor = dlx.from_dlpack(Producer(flags=1 << 63))
-    assert not tensor.readonly
-    assert dlx.convert(Producer(flags=1 << 63), np.ndarray).flags.writeable
-    capsule = tensor.__dlpack__(max_version=(1, 3))
-    assert '"dltensor_versioned"' in repr(capsule)
-
-
 # Arrays that nobody may write.
 
 
@@ -199,16 +189,14 @@ def test_jax_shares_what_may_be_written() -> None:
 
 @pytest.mark.parametrize("copy", [None, False])
 def test_jax_shares_what_is_read_only_where_it_imports_that_itself(
-    copy: bool | None, request: pytest.FixtureRequest
+    copy: bool | None,
 ) -> None:
     """R40: what reads unversioned capsules does not learn that it is read-only."""
     jax = requires("jax")
     array = aligned()
     array.flags.writeable = False
     shares = takes_read_only(array)
-    if shares:
-        fails_until(request, WRONG_NUMBERS)
-    elif copy is False:
+    if copy is False and not shares:
         with pytest.raises(dlx.CopyRefused, match="copy=True"):
             dlx.convert(array, jax.Array, copy=False)
         return

@@ -6,8 +6,6 @@ is wrong, the reason says so; where dlx is, it has the title of the issue that m
 
 from __future__ import annotations
 
-from interop.cases import PLAIN, TORCH_FLOAT8
-
 from .listed import Known
 from .torch_objects import NARROW
 
@@ -19,9 +17,7 @@ NO_NAME = "NumPy has no dtype for it"
 NO_PROMISE = "docs/classes.md: a table for NumPy's arrays exports no read-only ones"
 KERNEL = "docs/launcher.md: a kernel records no gradients"
 LAZY = "dlx refuses what torch exports with wrong numbers"
-UNSAID = f"the export of an immutable array does not say so; {MENDED_BY}"
 
-BY_TABLE = "mixin-table table published"
 BY_BUFFER = "from_dlpack again convert export mixin method mixin-protocol"
 CONVERTED = f"{BY_BUFFER} device"
 """The ways of what dlx imports by any protocol, and those that may take the buffer."""
@@ -31,12 +27,6 @@ IMPORTED = f"{CONVERTED} copy=False tree mixin-table {LENT}"
 ACCEPTED = f"{IMPORTED} numpy"
 """The ways of what has `__dlpack__`, but for those that are handed its export."""
 
-PLAIN_JAX = (
-    f"{PLAIN} row-major 1-d 0-d size-1 strided transposed broadcast negative 32-d "
-    "row-tail last device-put from-numpy from-torch"
-)
-"""Arrays with elements of a dtype that Python's buffers have."""
-NO_TENSORS_OF_JAX = "!int2 !uint2 !int4 !uint4 !key !ref !deleted"
 
 NUMPY = (
     Known(
@@ -68,22 +58,22 @@ NUMPY = (
         "BufferError: the numpy.",
         NO_PROMISE,
     ),
-    Known(
-        "numpy",
-        "masked-nowhere",
-        f"{CONVERTED} copy=False tree {LENT_TOO} {BY_TABLE} publishing",
-        "BufferError: the NumPy array is masked",
-        "docs/design.md: masked arrays are refused, by their class",
-    ),
 )
 
 TORCH = (
     Known(
         "torch",
         NARROW,
-        f"{ACCEPTED} capsule protocol inspect mixin-view",
+        f"{ACCEPTED} launcher-address",
+        "BufferError: the torch tensor is of torch.",
+        "torch exports its integers of 1 to 7 bits as if they had 8",
+    ),
+    Known(
+        "torch",
+        NARROW,
+        "capsule protocol inspect",
         "dtype: ",
-        f"torch exports its integers of 1 to 7 bits as 8 bits; {MENDED_BY}",
+        "torch exports its integers of 1 to 7 bits as if they had 8",
     ),
     Known("torch", "float4_e2m1fn_x2", "numpy", "BufferError: NumPy cannot", NO_NAME),
     Known(
@@ -115,76 +105,9 @@ TORCH = (
         "given | BufferError: Can't export tensors that require gradient",
         KERNEL,
     ),
-    Known(
-        "torch",
-        "read-only-* !read-only-conj !read-only-grad",
-        "inspect",
-        "RuntimeError: ReadOnlyTensorWrapper only supports DLPack export",
-        MENDED_BY,
-    ),
 )
 
-JAX = (
-    Known(
-        "jax",
-        PLAIN_JAX,
-        f"{BY_BUFFER} tree {LENT} publishing",
-        "flags: unsaid | READ_ONLY",
-        f"dlx reads JAX's buffer, which has no flags; {MENDED_BY}",
-        on="jax>=0.12",
-    ),
-    Known(
-        "jax",
-        PLAIN_JAX,
-        BY_TABLE,
-        "flags: none | READ_ONLY",
-        f"dlx reads JAX's buffer, which has no flags; {MENDED_BY}",
-        on="jax>=0.12",
-    ),
-    Known(
-        "jax",
-        PLAIN_JAX,
-        "torch",
-        "writable memory of what is immutable",
-        f"dlx reads JAX's buffer, which has no flags; {MENDED_BY}",
-        on="jax>=0.12",
-    ),
-    Known(
-        "jax",
-        f"* {NO_TENSORS_OF_JAX}",
-        BY_TABLE,
-        "flags: none | READ_ONLY",
-        UNSAID,
-        on="jax<0.12",
-    ),
-    Known(
-        "jax",
-        f"{PLAIN_JAX} bfloat16 {TORCH_FLOAT8} column-major",
-        "torch",
-        "writable memory of what is immutable",
-        UNSAID,
-        on="jax<0.12",
-    ),
-    Known("jax", "float4_e2m1fn", "numpy", "BufferError: NumPy cannot", NO_NAME),
-)
-
-UNVERSIONED = tuple(
-    row
-    for library, tensors in (
-        ("mlx", "*"),
-        ("tensorflow", "* !float8* !float4* !qint* !quint* !variable !ragged !sparse"),
-    )
-    for row in (
-        Known(library, tensors, BY_TABLE, "flags: none | READ_ONLY", UNSAID),
-        Known(
-            library,
-            f"{tensors} !empty*",
-            "torch",
-            "writable memory of what is immutable",
-            UNSAID,
-        ),
-    )
-)
+JAX = (Known("jax", "float4_e2m1fn", "numpy", "BufferError: NumPy cannot", NO_NAME),)
 
 OTHERS = (
     Known(
@@ -201,35 +124,7 @@ OTHERS = (
         "dtype: uint16",
         "Warp's own: __array_interface__ calls bfloat16 uint16, as NumPy lacks it",
     ),
-    Known(
-        "pandas",
-        "index range",
-        f"{CONVERTED} copy=False numpy borrow mixin-table",
-        "flags: none | READ_ONLY",
-        f"the array that pandas makes of an Index says writable; {MENDED_BY}",
-    ),
-    Known(
-        "pandas",
-        "index range",
-        "torch",
-        "writable memory of what is READ_ONLY",
-        f"the array that pandas makes of an Index says writable; {MENDED_BY}",
-    ),
     Known("pandas", "values", "table published", "BufferError: the numpy.", NO_PROMISE),
-    Known(
-        "pandas",
-        "array-missing array-missing-of-arrow",
-        f"{CONVERTED} borrow mixin-table",
-        "dtype: float64",
-        f"pandas makes float64 of integers where some are missing; {MENDED_BY}",
-    ),
-    Known(
-        "astropy",
-        "masked masked-quantity",
-        f"{IMPORTED} launcher-address mixin-view table published publishing",
-        "given, although elements are masked",
-        f"astropy's own export has no mask; {MENDED_BY}",
-    ),
 )
 
-KNOWN = (*NUMPY, *TORCH, *JAX, *UNVERSIONED, *OTHERS)
+KNOWN = (*NUMPY, *TORCH, *JAX, *OTHERS)

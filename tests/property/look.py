@@ -136,15 +136,15 @@ def flags(said: Said, word: Word, kind: str) -> str:
     ours, theirs = said.flags, word.said.flags
     if ours is None or theirs is None:
         return ""
+    if theirs == UNSAID and word.immutable and kind not in (HANDED, OTHER):
+        theirs = READ_ONLY  # which its documentation says
     if word.documented or kind == NUMPY:
         protected = theirs == UNSAID or bool(int(theirs) & READ_ONLY)
         if ours == UNSAID or (word.documented and int(ours) & IS_COPIED):
             return ""
         same = bool(int(ours) & READ_ONLY) == protected
     elif theirs == UNSAID and kind in (TABLE, OTHER):
-        # Only the documentation says more.
-        same = kind == OTHER or not word.immutable or bool(int(ours or 0) & READ_ONLY)
-        theirs = READ_ONLY if word.immutable else theirs
+        same = True
     else:
         same = ours == theirs
     return "" if same else f"flags: {words('flags', ours)} | {words('flags', theirs)}"

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import dlx
+import numpy as np
 
 T = TypeVar("T")
+
+A = np.arange(3.0)
 
 
 def to_dlx(tree: Any, **keywords: Any) -> Any:
@@ -217,3 +221,22 @@ class EveryName(type):
 
 class Anything(metaclass=EveryName):
     """An object of such a class."""
+
+
+class Calling:
+    """A tensor that calls a function when it is exported, and counts that."""
+
+    def __init__(self, action: Callable[[], object] = lambda: None) -> None:
+        """Keep the function."""
+        self.action = action
+        self.exports = 0
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        """Call it, and export."""
+        self.exports += 1
+        self.action()
+        return A.__dlpack__(**keywords)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Be on the CPU."""
+        return (1, 0)

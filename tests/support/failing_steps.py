@@ -67,8 +67,8 @@ BACKWARD = ARRAY[::-1]
 OUT = np.zeros((2, 3), "f4")
 TENSOR = dlx.from_dlpack(np.arange(6, dtype="f4").reshape(2, 3))
 X, ONLY = Failing(), OnlyTable()
-PLAIN, OLD, ODD = Plain(), Old(), Plain(dtype=(18, 8, 1))
-ODD_TABLE, READ_ONLY_X = OnlyTable(dtype=(18, 8, 1)), Failing(flags=1)
+PLAIN, OLD, ODD = Plain(), Old(), Plain(dtype=(18, 0, 1))
+ODD_TABLE, READ_ONLY_X = OnlyTable(dtype=(18, 0, 1)), Failing(flags=1)
 ENDLESS = OnlyTable(deleter=None)
 FORWARD, STORED, NESTED = Forward(X), Stored(X), Stored(Stored(ONLY))
 WATCHED: list[Any] = [ARRAY, OUT, TENSOR, X, ONLY, FORWARD, STORED, NESTED]

@@ -36,6 +36,7 @@ ACCEPTED: tuple[tuple[type[BaseException], str], ...] = (
     (TypeError, "cannot be made from a tensor: (it has no exchange|its library makes)"),
     # Scalars that are asked for their buffer.
     (TypeError, "can only exported as a buffer without format"),
+    (ValueError, "devices that JAX makes of the CPU"),
     (ValueError, "^cannot include dtype .* in a buffer$"),
     (ValueError, "^Cannot export buffer from null Arrow Scalar$"),
     # JAX for 4-bit integers and inside a transform, and Paddle for a cleared tensor.
@@ -327,13 +328,13 @@ class Look:
             self.known[name] += 1
         return bool(name)
 
-    def read_again(self, gone: str = "its source was gone") -> None:
+    def read_again(self) -> None:
         """Read the result of the last entry again, after its memory may be freed."""
         for y, truth in self.made[-1:]:
             if truth is None or (found := self.found_after_junk(y, truth)) is None:
                 continue
             if found.dtype == truth.dtype and found.content() != truth.content():
-                wrong = Wrong(f"once {gone} it is {found}, not {truth}")
+                wrong = Wrong(f"once its source was gone it is {found}, not {truth}")
                 fault = known.Fault(str(wrong), y)
                 if self.skips_known(fault):
                     continue

@@ -204,13 +204,13 @@ def name_bits() -> None:
 
 @found_in("jax", "the device was dropped")
 def drop_device() -> None:
-    """Return JAX arrays on the last device, where the first one was asked for."""
+    """Return copies of JAX arrays on the last device, wherever the arrays are."""
 
     def convert(x: Any, to: Any, **named: Any) -> Any:
         jax = FOUND["jax"]
         made = dlx.convert(x, to, **named)
         is_array = isinstance(made, jax.Array) and not isinstance(made, jax.core.Tracer)
-        if named.get("device") != jax.devices()[0] or not is_array or made.is_deleted():
+        if made is x or not isinstance(x, jax.Array) or not is_array:
             return made
         return jax.device_put(made, jax.devices()[-1])
 
@@ -261,7 +261,7 @@ def forget_source() -> None:
     change_result(loose)
 
 
-@found_in("torch", NUMBERLESS)
+@found_in("torch", f"{NUMBERLESS}|autograd did not learn")
 def take_masked_values() -> None:
     """Take the values of a tensor whose class has an inner tensor."""
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from .known import KNOWN, TITLE
+from .known import KNOWN
 from .libraries import MODULES
 from .session import fuzz
 
@@ -51,7 +51,9 @@ def problem_of(path: Path) -> dict[str, str]:
 
 def corpus() -> list[Any]:
     """Return the programs; a fault that is known is expected to be there, strictly."""
-    mark = pytest.mark.xfail(reason=TITLE, strict=True, raises=AssertionError)
+    mark = pytest.mark.xfail(
+        reason="docs/convert.md names it", strict=True, raises=AssertionError
+    )
     return [
         pytest.param(path, marks=mark if said_in(path, "known") else (), id=path.stem)
         for path in CORPUS

@@ -159,7 +159,7 @@ def test_a_device_that_is_no_pair_of_ints_is_a_type_error(claim: object) -> None
     assert dlx.from_dlpack(producer).device == "cpu"
 
 
-@pytest.mark.parametrize("claim", [(0, 0), (5, 0), (19, 0), (99, 0), (1, -1)])
+@pytest.mark.parametrize("claim", [(0, 0), (5, 0), (19, -1), (1, -1)])
 def test_a_device_that_dlpack_does_not_know_is_refused(claim: tuple[int, int]) -> None:
     """R31, R62: before the producer is asked for anything."""
     producer = Claiming()

@@ -73,14 +73,6 @@ def test_every_dtype_goes_out_as_it_came_in(dtype: tuple[int, int, int]) -> None
     assert (found.code, found.bits, found.lanes) == dtype
 
 
-@pytest.mark.parametrize("code", [18, 19, 127, 128, 255])
-@pytest.mark.parametrize("bits", [8, 32])
-def test_an_unknown_code_is_refused(code: int, bits: int) -> None:
-    """R31, R102: the error names it."""
-    with pytest.raises(BufferError, match=f"dtype code {code}"):
-        dlx.from_dlpack(Producer(dtype=(code, bits, 1)))
-
-
 @pytest.mark.parametrize(
     ("code", "bits"),
     [(code, bits) for code, widths in REFUSED.items() for bits in widths],
@@ -101,8 +93,8 @@ def test_no_lanes_are_refused(dtype: tuple[int, int, int]) -> None:
         dlx.from_dlpack(Producer(dtype=dtype))
 
 
-@pytest.mark.parametrize("device_type", [-(2**31), -1, 0, 5, 6, 19, 99, 2**31 - 1])
-def test_an_unknown_device_type_is_refused(device_type: int) -> None:
+@pytest.mark.parametrize("device_type", [-(2**31), -1, 0, 5, 6])
+def test_a_device_type_that_no_dlpack_defines_is_refused(device_type: int) -> None:
     """R31: in the struct, where there is no `__dlpack_device__` to ask."""
     with pytest.raises(BufferError, match=f"device type {device_type} is not defined"):
         dlx.from_dlpack(Producer(device=(device_type, 0)).capsule())

@@ -15,9 +15,9 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyCapsule, PyType};
 
 use super::element::number;
-use super::{FEW, NPY_ARRAY_WRITEABLE};
+use super::{FEW, NDARRAY, NPY_ARRAY_WRITEABLE, is_subclass_of_ndarray};
 use crate::abi::*;
-use crate::cpython::modules::loaded;
+use crate::cpython::modules::{loaded, loaded_class};
 use crate::tensor::checked::Dimensions;
 use crate::tensor::managed::PROTECTED;
 use crate::tensor::numpy::to_numpy;
@@ -176,8 +176,11 @@ fn api(py: Python<'_>) -> Option<Api> {
     if let Some(api) = API.get(py) {
         return *api;
     }
-    let found = super::ndarray(py).ok().flatten()?;
-    let api = find(found).ok().flatten();
+    if let Ok(Some(class)) = loaded_class(intern!(py, "numpy"), intern!(py, "ndarray")) {
+        // Maybe no array has been seen yet.
+        let _ = is_subclass_of_ndarray(&class);
+    }
+    let api = find(NDARRAY.get(py)?.bind(py)).ok().flatten();
     *API.get_or_init(py, || api)
 }
 

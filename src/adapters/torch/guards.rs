@@ -10,7 +10,8 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
 use super::keys::{Found, Layout};
-use super::questions::{Getter, Predicate, ask};
+use super::own::Own;
+use super::questions::{Getter, Predicate, ask, has_tangent, is_byte, is_whole};
 use super::refusal::{nowhere, refused};
 use crate::abi::{DLDataType, kDLBool, kDLComplex, kDLInt, kDLUInt};
 use crate::tensor::checked::Meta;
@@ -24,6 +25,7 @@ pub(crate) struct Guards {
     is_neg: Option<Predicate>,
     requires_grad: Option<Getter>,
     layout: Option<Layout>,
+    pub(super) own: Own,
 }
 
 impl Guards {
@@ -38,6 +40,7 @@ impl Guards {
             is_neg: Predicate::of(tensor, intern!(py, "is_neg"))?,
             requires_grad: Getter::of(tensor, intern!(py, "requires_grad"))?,
             layout: layout(torch, class)?,
+            own: own(torch, class)?,
         })
     }
 
@@ -62,8 +65,10 @@ impl Guards {
         address: *mut c_void,
     ) -> PyResult<()> {
         match self.found(tensor) {
-            Found::Plain if self.storage(tensor).0 != 0 => Ok(()),
-            found => self.ask(tensor, dtype, address, matches!(found, Found::Unknown)),
+            Found::Plain if self.storage(tensor).0 != 0 && !self.may_be_narrow(tensor, dtype) => {
+                Ok(())
+            }
+            found => self.ask(tensor, dtype, address, found),
         }
     }
 
@@ -74,20 +79,30 @@ impl Guards {
         tensor: &Bound<'_, PyAny>,
         dtype: DLDataType,
         address: *mut c_void,
-        values: bool,
+        found: Found,
     ) -> PyResult<()> {
         if !address.is_null() && self.storage(tensor).0 == 0 {
             return Err(nowhere(tensor));
         }
         let floating = !matches!(dtype.code, kDLInt | kDLUInt | kDLBool);
-        if floating && self.records(tensor)? {
+        if floating
+            && (self.records(tensor)? || (self.may_have_tangent(tensor) && has_tangent(tensor)?))
+        {
             return Err(refused(tensor, true));
         }
-        if values {
-            self.ask_values(tensor, dtype)
-        } else {
-            Ok(())
+        match found {
+            Found::Unknown => self.ask_values(tensor, dtype),
+            _ if self.may_be_narrow(tensor, dtype) => self.ask_values(tensor, dtype),
+            Found::Plain | Found::MayRecord => Ok(()),
         }
+    }
+
+    /// Whether elements that are exported as integers of 8 bits may have fewer: torch exports its narrower ones likewise.
+    #[inline(always)]
+    fn may_be_narrow(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> bool {
+        // SAFETY: as in `found`.
+        let number = |layout: Layout| unsafe { layout.number(tensor) };
+        is_byte(dtype) && self.layout.is_none_or(|layout| number(layout) > 1)
     }
 
     /// Whether `tensor` records gradients.
@@ -170,8 +185,8 @@ impl Guards {
         dtype: DLDataType,
     ) -> PyResult<()> {
         match self.found(tensor) {
-            Found::Unknown => self.ask_values(tensor, dtype),
-            _ => Ok(()),
+            Found::Plain | Found::MayRecord if !self.may_be_narrow(tensor, dtype) => Ok(()),
+            _ => self.ask_values(tensor, dtype),
         }
     }
 
@@ -182,6 +197,14 @@ impl Guards {
             || ask(self.is_conj, tensor, intern!(py, "is_conj"))?)
     }
 
+    /// Whether `tensor` may have a tangent.
+    #[inline(always)]
+    pub(super) fn may_have_tangent(&self, tensor: &Bound<'_, PyAny>) -> bool {
+        // SAFETY: as in `found`.
+        let may = |layout: Layout| unsafe { layout.may_have_tangent(tensor) };
+        self.layout.is_none_or(may)
+    }
+
     /// The slow path of [`Self::check_values`], which asks torch.
     #[inline(never)]
     fn ask_values(&self, tensor: &Bound<'_, PyAny>, dtype: DLDataType) -> PyResult<()> {
@@ -189,6 +212,7 @@ impl Guards {
         if ask(self.is_neg, tensor, intern!(py, "is_neg"))?
             || (dtype.code == kDLComplex && ask(self.is_conj, tensor, intern!(py, "is_conj"))?)
             || tensor.getattr(intern!(py, "is_quantized"))?.is_truthy()?
+            || (is_byte(dtype) && !is_whole(tensor)?)
         {
             return Err(refused(tensor, false));
         }
@@ -217,19 +241,33 @@ fn storage(tensor: &Bound<'_, PyAny>) -> (u64, u64) {
     Python::attach(|_| ask().unwrap_or((0, 0)))
 }
 
-/// The layout of torch's tensors, found once per process; `None` with `DLX_TORCH_FAST=0`.
+/// The layout of torch's tensors, found once per process.
 fn layout(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Option<Layout>> {
     static LAYOUT: PyOnceLock<Option<Layout>> = PyOnceLock::new();
-    let py = torch.py();
-    let found = LAYOUT.get_or_try_init(py, || {
-        if env::var_os("DLX_TORCH_FAST").is_some_and(|fast| fast == "0") {
-            return Ok(None);
-        }
-        match Layout::find(torch, class) {
-            // The search may fail under a torch mode that makes other tensors.
-            Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
-            found => found,
-        }
+    let found = LAYOUT.get_or_try_init(torch.py(), || {
+        searched(torch.py(), || Layout::find(torch, class))
     });
     found.copied()
+}
+
+/// Where tensors of `class`, which is `torch.Tensor`, and Parameters show attributes of their own, found once per process.
+fn own(torch: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Own> {
+    static OWN: PyOnceLock<Own> = PyOnceLock::new();
+    let found = OWN.get_or_try_init(torch.py(), || {
+        let found = searched(torch.py(), || Own::find(torch, class))?;
+        Ok(found.unwrap_or_else(Own::unknown))
+    });
+    found.copied()
+}
+
+/// The result of a search, `None` with `DLX_TORCH_FAST=0`.
+fn searched<T>(py: Python<'_>, find: impl FnOnce() -> PyResult<Option<T>>) -> PyResult<Option<T>> {
+    if env::var_os("DLX_TORCH_FAST").is_some_and(|fast| fast == "0") {
+        return Ok(None);
+    }
+    match find() {
+        // The search may fail under a torch mode that makes other tensors.
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
+        found => found,
+    }
 }

@@ -9,7 +9,9 @@
 //! samples      = tensors of many kinds, plain ones in CPU memory and others, with what torch says of each
 //! tensor_impl  = the only word of the Python objects that is `_cdata` in every sample
 //! keys         = the only word of the TensorImpls that is the key set in every sample
+//! number       = the only half word of the TensorImpls that is the number of the dtype in every sample
 //! autograd     = the only word before `keys` that is NULL exactly in samples without autograd state
+//! tangents     = the first of the only two words of the autograd states that are NULL but where a tangent was set
 //! storage      = the only word before `keys` that points to the StorageImpl in every plain sample
 //! base, nbytes = the only words of the StorageImpls that are start and size of the memory in every plain sample
 //! plain        = the key sets of the plain samples, two (the second of inference mode), which no other sample has
@@ -33,8 +35,11 @@ pub(super) struct Layout {
     tensor_impl: usize,
     /// In the `TensorImpl`: the dispatch key set.
     keys: usize,
-    /// In the `TensorImpl`: the pointer to the autograd state, or NULL.
+    /// In the `TensorImpl`: the `ScalarType`.
+    number: usize,
+    /// In the `TensorImpl`: the pointer to the autograd state, or NULL. In that: the tangents of forward mode.
     autograd: usize,
+    tangents: usize,
     /// In the `TensorImpl`: the pointer to the `StorageImpl`. In that: start and size of the memory.
     storage: usize,
     base: usize,
@@ -58,6 +63,17 @@ pub(super) enum Found {
     Unknown,
 }
 
+/// A sample as `dlx._torch` makes it.
+type Made<'py> = (
+    Bound<'py, PyAny>,
+    u64,
+    u16,
+    Option<bool>,
+    bool,
+    bool,
+    Option<(u64, u64, u64)>,
+);
+
 const WORD: usize = size_of::<usize>();
 /// Where the search for the `TensorImpl` starts in a Python object: behind its head.
 const HEAD: usize = size_of::<ffi::PyObject>();
@@ -70,8 +86,10 @@ struct Sample {
     address: u64,
     words: [u64; WORDS],
     keys: u64,
+    number: u16,
     has_state: Option<bool>,
     records: bool,
+    has_tangent: bool,
     /// For a plain tensor, the address of the `StorageImpl`, and start and size of the memory.
     storage: Option<(u64, u64, u64)>,
     storage_words: [u64; WORDS],
@@ -91,7 +109,7 @@ impl Layout {
         let mut samples = Vec::new();
         for sample in made.try_iter()? {
             let sample = sample?;
-            let (tensor, keys, has_state, records, storage): (Bound<'_, PyAny>, _, _, _, _) =
+            let (tensor, keys, number, has_state, records, has_tangent, storage): Made<'_> =
                 sample.extract()?;
             let address = tensor.getattr(intern!(py, "_cdata"))?.extract()?;
             if !tensor.get_type().is(class) {
@@ -102,8 +120,10 @@ impl Layout {
                 address,
                 words: words_at(&memory, address)?,
                 keys,
+                number,
                 has_state,
                 records,
+                has_tangent,
                 storage,
                 storage_words: match storage {
                     Some((address, ..)) => words_at(&memory, address)?,
@@ -146,9 +166,22 @@ impl Layout {
         let nbytes = only(
             (0..WORDS).filter(|&at| plain().all(|(of, (_, _, is))| of.storage_words[at] == is)),
         );
-        let (Some(autograd), Some(storage), Some(base), Some(nbytes)) =
-            (autograd, storage, base, nbytes)
+        let number = only((0..WORDS * 4).filter(|&at| all(&|of| half(&of.words, at) == of.number)));
+        let (Some(autograd), Some(number), Some(storage), Some(base), Some(nbytes)) =
+            (autograd, number, storage, base, nbytes)
         else {
+            return Ok(None);
+        };
+        let mut states = Vec::new();
+        for sample in samples.iter().filter(|sample| sample.words[autograd] != 0) {
+            states.push((
+                sample.has_tangent,
+                words_at(&memory, sample.words[autograd])?,
+            ));
+        }
+        let shows = |at: usize| states.iter().all(|(has, words)| *has == (words[at] != 0));
+        let tangents = only((0..WORDS - 1).filter(|&at| shows(at) && shows(at + 1)));
+        let (Some(tangents), true) = (tangents, states.iter().any(|(has, _)| *has)) else {
             return Ok(None);
         };
         let mut sets: Vec<u64> = plain().map(|(sample, _)| sample.keys).collect();
@@ -166,7 +199,9 @@ impl Layout {
         Ok((!samples.iter().any(lies)).then_some(Self {
             tensor_impl,
             keys: keys * WORD,
+            number: number * 2,
             autograd: autograd * WORD,
+            tangents: tangents * WORD,
             storage: storage * WORD,
             base: base * WORD,
             nbytes: nbytes * WORD,
@@ -206,6 +241,36 @@ impl Layout {
         }
     }
 
+    /// Whether `tensor` may have a tangent of forward mode.
+    ///
+    /// # Safety
+    ///
+    /// `tensor` has the layout of the type that [`Self::find`] examined.
+    #[inline(always)]
+    pub(super) unsafe fn may_have_tangent(self, tensor: &Bound<'_, PyAny>) -> bool {
+        // SAFETY: the caller's promise.
+        let tensor_impl = unsafe { self.tensor_impl(tensor) };
+        // SAFETY: as in `read`.
+        let autograd = pointer(unsafe { word(tensor_impl, self.autograd) });
+        // SAFETY: not NULL, so it points to the tensor's autograd state, which has this word (S13).
+        !autograd.is_null() && unsafe { word(autograd, self.tangents) } != 0
+    }
+
+    /// The number that torch gives the dtype of `tensor`.
+    ///
+    /// # Safety
+    ///
+    /// `tensor` has the layout of the type that [`Self::find`] examined.
+    #[inline(always)]
+    pub(super) unsafe fn number(self, tensor: &Bound<'_, PyAny>) -> u16 {
+        // SAFETY: the caller's promise.
+        let tensor_impl = unsafe { self.tensor_impl(tensor) };
+        // SAFETY: the tensor keeps its `TensorImpl` alive, and every `TensorImpl` has this half word (S13).
+        let place = unsafe { tensor_impl.add(self.number) };
+        // SAFETY: as above; its place is a multiple of its size.
+        unsafe { place.cast::<u16>().read() }
+    }
+
     /// Whether `tensor` records gradients; `None` if Python has to be asked.
     ///
     /// # Safety
@@ -243,26 +308,48 @@ impl Layout {
 }
 
 /// torch's function, in the library that is loaded.
-#[cfg(unix)]
 fn records() -> Option<Records> {
+    // SAFETY: the name encodes class, method and arguments of the C++ function, which takes its object as first argument.
+    unsafe { symbol("libc10.so", b"_ZNK3c1010TensorImpl13requires_gradEv\0") }
+}
+
+/// A function of a library of torch's that is loaded.
+///
+/// # Safety
+///
+/// `F` is a function pointer of the symbol's type.
+#[cfg(unix)]
+pub(super) unsafe fn symbol<F: Copy>(library: &str, name: &[u8]) -> Option<F> {
     use std::mem::forget;
 
     use libloading::os::unix::Library;
 
     let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD;
     // SAFETY: loads nothing, so no initializers run.
-    let library = unsafe { Library::open(Some("libc10.so"), flags) }.ok()?;
-    // SAFETY: the name encodes class, method and arguments of the C++ function, which takes its object as first argument.
-    let found = unsafe { library.get::<Records>(b"_ZNK3c1010TensorImpl13requires_gradEv\0") };
+    let library = unsafe { Library::open(Some(library), flags) }.ok()?;
+    // SAFETY: the caller's promise.
+    let found = unsafe { library.get::<F>(name) };
     let found = found.ok().map(|found| *found);
     forget(library);
     found
 }
 
-/// Never called: `find` needs `/proc`.
+/// Never found: the searches need `/proc`.
+///
+/// # Safety
+///
+/// None is needed.
 #[cfg(not(unix))]
-fn records() -> Option<Records> {
+pub(super) unsafe fn symbol<F: Copy>(_library: &str, _name: &[u8]) -> Option<F> {
     None
+}
+
+/// The half word at a place of words.
+fn half(words: &[u64; WORDS], at: usize) -> u16 {
+    let bytes = words[at / 4].to_ne_bytes();
+    bytes.as_chunks().0[at % 4..]
+        .first()
+        .map_or(0, |&half| u16::from_ne_bytes(half))
 }
 
 /// The first words at `address`.
@@ -284,7 +371,7 @@ fn pointer(word: u64) -> *const u8 {
 }
 
 /// The only item; several would mean an ambiguous search.
-fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
+pub(super) fn only<T>(mut items: impl Iterator<Item = T>) -> Option<T> {
     items.next().filter(|_| items.next().is_none())
 }
 

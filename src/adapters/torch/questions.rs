@@ -5,11 +5,11 @@ use std::mem::transmute;
 use std::ptr::null_mut;
 
 use pyo3::ffi;
-use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString};
 
 use super::is_tensor;
+use crate::abi::{DLDataType, kDLInt, kDLUInt};
 
 /// The C function behind a builtin type's method that takes no arguments and returns a bool.
 #[derive(Clone, Copy)]
@@ -38,16 +38,40 @@ pub(super) fn ask(
 
 /// Whether `tensor` is lazily conjugated or negated, bypassing what its class overrides.
 pub(super) fn is_lazy(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let module = tensor.py().import("dlx._torch")?;
-    (module.call_method1("is_lazy", (tensor,))?).extract()
+    ask_python(tensor, "is_lazy")
+}
+
+/// Whether `tensor` has a tangent of forward mode.
+#[cold]
+pub(super) fn has_tangent(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    ask_python(tensor, "has_tangent")
+}
+
+/// Whether `tensor`, which is exported with integers of 8 bits, has elements of as many.
+#[cold]
+pub(super) fn is_whole(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    ask_python(tensor, "is_whole")
+}
+
+/// What `question` of `dlx._torch` answers for `tensor`, whatever `sys.modules` and its class say.
+fn ask_python(tensor: &Bound<'_, PyAny>, question: &str) -> PyResult<bool> {
+    // Drops what it owns, also in table functions, to which PyO3 may not count the attachment (S20).
+    Python::attach(|py| {
+        let module = py.import("dlx._torch")?;
+        (module.call_method1(question, (tensor,))?).extract()
+    })
+}
+
+/// Whether elements are exported as integers of 8 bits.
+#[inline(always)]
+pub(super) fn is_byte(dtype: DLDataType) -> bool {
+    dtype.bits == 8 && matches!(dtype.code, kDLInt | kDLUInt)
 }
 
 /// Whether `tensor` is a lazy torch view on the CPU. To say whether such a view is pinned, torch resolves a copy of it,
 /// which ends the process if the memory has been released.
 pub(crate) fn is_lazy_on_cpu(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(is_tensor(tensor)?
-        && is_lazy(tensor)?
-        && (tensor.getattr(intern!(tensor.py(), "is_cpu"))?).is_truthy()?)
+    Ok(is_tensor(tensor)? && ask_python(tensor, "is_lazy_on_cpu")?)
 }
 
 impl Predicate {

@@ -2,7 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::{PyBufferError, PyNotImplementedError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::{
+    PyBufferError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError,
+};
 use pyo3::prelude::*;
 
 use super::TorchClass;
@@ -21,13 +23,13 @@ pub(crate) fn explain(kind: Option<&TorchClass>, tensor: &Bound<'_, PyAny>, erro
         let class = error.get_type(py);
         let is_runtime_error = class.is(py.get_type::<PyRuntimeError>())
             || class.is(py.get_type::<PyNotImplementedError>());
-        // Raised for a device that DLPack has no number for.
-        let is_value_error = class.is(py.get_type::<PyValueError>());
-        if !is_buffer_error && !is_runtime_error && !is_value_error {
+        // Raised for a device that DLPack has no number for, and by classes without elements; neither is about gradients.
+        let is_other =
+            class.is(py.get_type::<PyValueError>()) || class.is(py.get_type::<PyTypeError>());
+        if !is_buffer_error && !is_runtime_error && !is_other {
             return error;
         }
-        // No `ValueError` is about gradients.
-        let message = match refusal(tensor, !is_value_error) {
+        let message = match refusal(tensor, !is_other) {
             // Already explained, when torch was asked for the device.
             Some(message) if is_buffer_error && error.value(py).to_string() == message => {
                 return error;

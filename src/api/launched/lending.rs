@@ -27,8 +27,8 @@ struct Call<'a, 'py> {
     /// The tensors that the loan knows: which argument each is, and which parameter.
     lent: Vec<(usize, usize)>,
     loan: Loan,
-    /// Memory of tensors on the CPU.
-    held: Vec<Snapshot>,
+    /// Memory of tensors on the CPU, which are passed as addresses, with their places in `lent`.
+    held: Vec<(usize, Snapshot)>,
     arguments: Arguments<'a, 'py>,
 }
 
@@ -52,7 +52,7 @@ impl Launched {
             let place = call.lent.len();
             if let Some(snapshot) = call.loan.take(x, place, wanted, written, accepted)? {
                 value = address(x.py(), &snapshot)?;
-                call.held.push(snapshot);
+                call.held.push((place, snapshot));
             }
         } else {
             call.loan.lend(x, wanted, written, accepted)?;
@@ -182,15 +182,17 @@ impl Launched {
         })
     }
 
-    /// Ends the loan: the streams of the tensors wait for that of the call, and torch learns what was written to.
+    /// Ends the loan: the streams of the tensors wait for that of the call, and libraries learn what was written to.
     fn end<'py>(&self, py: Python<'py>, call: Call<'_, 'py>, has_run: bool) -> PyResult<()> {
-        let mut ended = call.loan.end(py);
-        for (index, parameter) in call.lent {
+        let mut told = Ok(());
+        for (place, &(index, parameter)) in call.lent.iter().enumerate() {
             if has_run && self.is_written(parameter) {
-                ended = ended.and(writing::increment_version(&call.arguments.values[index]));
+                let held = || call.held.iter().find(|(held, _)| *held == place);
+                let lent = || held().map_or_else(|| call.loan.lent(place), |(_, lent)| Some(lent));
+                told = told.and(writing::tell(&call.arguments.values[index], lent));
             }
         }
-        ended
+        call.loan.end(py).and(told)
     }
 }
 

@@ -104,7 +104,7 @@ impl Exchange for Slot {
     }
 
     fn current_work_stream(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
-        if !stream::has_streams(device) {
+        if !stream::needs_order(device) {
             return Ok(0);
         }
         if self.hooks().stream {

@@ -64,7 +64,7 @@ fn is_usual(x: &Bound<'_, PyAny>) -> bool {
 ///
 /// Exceptions that do not derive from `Exception`, such as `KeyboardInterrupt`.
 #[inline(always)]
-pub(super) fn on_cpu(x: &Bound<'_, PyAny>, may_be_arrow: bool) -> PyResult<Option<Snapshot>> {
+pub(super) fn on_cpu(x: &Bound<'_, PyAny>, is_tensorflow: bool) -> PyResult<Option<Snapshot>> {
     let capsule = match question::fast(x) {
         Ok(capsule) => capsule,
         Err(error) if error.is_instance_of::<PyException>(x.py()) => return Ok(None),
@@ -72,7 +72,7 @@ pub(super) fn on_cpu(x: &Bound<'_, PyAny>, may_be_arrow: bool) -> PyResult<Optio
     };
     match capsule::import(&capsule, None) {
         Ok(snapshot) if snapshot.meta().device == device::CPU => {
-            protected(x, may_be_arrow, snapshot).map(Some)
+            protected(x, is_tensorflow, snapshot).map(Some)
         }
         Ok(snapshot) => {
             note(x, snapshot.meta().device)?;
@@ -185,7 +185,7 @@ pub(crate) fn fast_export(
         CapsuleFirst::Usually if whose.torch().is_none() && is_usual(x) => true,
         CapsuleFirst::Usually | CapsuleFirst::Never => return Ok(None),
     };
-    let may_be_arrow = whose.check(x)?;
+    let is_tensorflow = whose.check(x)?;
     if !is_guess && !has(x, intern!(x.py(), "__dlpack__"))? {
         return Ok(None);
     }
@@ -195,9 +195,9 @@ pub(crate) fn fast_export(
         Err(error) => return super::unless_absent(x, error),
     };
     let found = if as_snapshot {
-        snapshot_of_capsule(x, may_be_arrow, &capsule)
+        snapshot_of_capsule(x, is_tensorflow, &capsule)
     } else {
-        of_capsule(x, whose, may_be_arrow, &capsule)
+        of_capsule(x, whose, is_tensorflow, &capsule)
     };
     let (export, device) = match found {
         Ok(found) => found,
@@ -215,19 +215,19 @@ pub(crate) fn fast_export(
 #[inline(never)]
 fn snapshot_of_capsule(
     x: &Bound<'_, PyAny>,
-    may_be_arrow: bool,
+    is_tensorflow: bool,
     capsule: &Bound<'_, PyCapsule>,
 ) -> PyResult<(FastExport, DLDevice)> {
-    of_snapshot(x, may_be_arrow, capsule::import(capsule, None)?)
+    of_snapshot(x, is_tensorflow, capsule::import(capsule, None)?)
 }
 
 #[inline(always)]
 fn of_snapshot(
     x: &Bound<'_, PyAny>,
-    may_be_arrow: bool,
+    is_tensorflow: bool,
     snapshot: Snapshot,
 ) -> PyResult<(FastExport, DLDevice)> {
-    let snapshot = protected(x, may_be_arrow, snapshot)?;
+    let snapshot = protected(x, is_tensorflow, snapshot)?;
     let device = snapshot.meta().device;
     Ok((FastExport::Snapshot(snapshot), device))
 }
@@ -237,12 +237,12 @@ fn of_snapshot(
 fn of_capsule(
     x: &Bound<'_, PyAny>,
     whose: &Whose,
-    may_be_arrow: bool,
+    is_tensorflow: bool,
     capsule: &Bound<'_, PyCapsule>,
 ) -> PyResult<(FastExport, DLDevice)> {
     let managed = match capsule::take(capsule)? {
         Taken::Versioned(managed) => managed,
-        Taken::Unversioned(snapshot) => return of_snapshot(x, may_be_arrow, snapshot),
+        Taken::Unversioned(snapshot) => return of_snapshot(x, is_tensorflow, snapshot),
     };
     let managed = match checked::of_managed(&managed)? {
         (_, true) => managed,
@@ -250,6 +250,7 @@ fn of_capsule(
     };
     let tensor = managed.read()?.0;
     if let Some(kind) = whose.torch() {
+        kind.check_dtype(x, tensor.dtype)?;
         kind.check_address(x, tensor.data)?;
     }
     let device = tensor.device;

@@ -208,8 +208,9 @@ fn of_answer<'py>(
     })
 }
 
-/// The error for an exception of a method of `x`: the exception itself (R60), unless `x` reports itself deleted, or is a
-/// class, whose methods want an instance. A deleted JAX array raises whatever its code meets first.
+/// The error for an exception of a method of `x`: the exception itself (R60), unless `x` reports itself deleted or on
+/// several devices, or is a class, whose methods want an instance. A deleted JAX array raises whatever its code meets
+/// first.
 #[cold]
 pub(super) fn failed(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let py = x.py();
@@ -218,13 +219,26 @@ pub(super) fn failed(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
         let answer = method.map(|method| call(&method, None)).transpose()?;
         Ok::<_, PyErr>(answer.is_some_and(|answer| answer.is(&*pyo3::types::PyBool::new(py, true))))
     };
-    if !error.is_instance_of::<PyException>(py) || !is_deleted().unwrap_or(false) {
-        return not_a_class(x, error);
+    if !error.is_instance_of::<PyException>(py) {
+        return error;
     }
-    let message = format!(
-        "the {} has been deleted (is_deleted() is True), so it has no elements; import it before it is deleted or \
-         donated",
-        type_name(&x.get_type())
-    );
+    let what = if is_deleted().unwrap_or(false) {
+        "has been deleted (is_deleted() is True), so it has no elements; import it before it is deleted or donated"
+    } else if error.is_instance_of::<PyBufferError>(py) && is_sharded(x).unwrap_or(false) {
+        "is sharded over several devices; pass numpy.asarray(x), or x.addressable_shards[0].data for a part of it"
+    } else {
+        return not_a_class(x, error);
+    };
+    let message = format!("the {} {what}", type_name(&x.get_type()));
     caused(py, PyBufferError::new_err(message), error)
+}
+
+/// Whether `x` says that it is on more than one device, as JAX's arrays may be.
+fn is_sharded(x: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = x.py();
+    let Some(sharding) = attribute(x, intern!(py, "sharding"))? else {
+        return Ok(false);
+    };
+    let devices = attribute(&sharding, intern!(py, "device_set"))?;
+    devices.map_or(Ok(false), |devices| Ok(devices.len()? > 1))
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use super::*;
-use crate::abi::kDLFloat;
+use crate::abi::{DLPACK_FLAG_BITMASK_READ_ONLY, kDLFloat};
 use crate::types::device::CPU;
 use crate::types::dtype;
 

@@ -36,7 +36,7 @@ impl Snapshot {
             .and_then(|(shape, strides)| Checked::new(Meta::of(tensor, flags)?, shape, strides));
         match checked {
             Ok(mut checked) => {
-                checked.meta.flags |= M::UNSAID;
+                checked.meta.flags = managed.versioned(checked.meta.flags) | M::UNSAID;
                 Ok(checked.with_usage(managed.into(), usage.map(Arc::new)))
             }
             Err(error) => Err((error, managed)),

@@ -12,7 +12,7 @@ use crate::cpython::interpreter::PythonOwner;
 use crate::stream::usage::StreamUsage;
 use crate::tensor::device_memory::DeviceMemory;
 use crate::tensor::held_buffer::Buffer;
-use crate::tensor::managed::{Managed, ManagedVersioned};
+use crate::tensor::managed::{Maker, Managed, ManagedVersioned};
 use crate::tensor::memory::Memory;
 
 /// An owner from another protocol; dropping it releases the memory.
@@ -22,8 +22,8 @@ pub(crate) trait Hold: Send + Sync {
         [null_mut(); 2]
     }
 
-    /// The number that a trace gave it, if one did.
-    fn traced(&self) -> Option<u64> {
+    /// The number that a trace gave it, if one did, and what was the owner before.
+    fn traced(&self) -> Option<(u64, &Source)> {
         None
     }
 }
@@ -45,7 +45,7 @@ pub(crate) enum Source {
     /// A tensor from a table or a `dltensor_versioned` capsule.
     Versioned(ManagedVersioned),
     /// A tensor from a `dltensor` capsule.
-    Legacy(#[expect(dead_code, reason = "held for its deleter")] Managed<DLManagedTensor>),
+    Legacy(Managed<DLManagedTensor>),
     /// Memory owned by a Python object, passed to `from_pointer`.
     Python(PythonOwner),
     /// Memory that a Python buffer holds.
@@ -87,6 +87,32 @@ impl Source {
             Self::Held(held) => held.objects(),
             Self::Part(whole) => whole.objects(),
             _ => [null_mut(); 2],
+        }
+    }
+
+    /// Who made the managed tensor that holds the memory, if one does.
+    pub(crate) fn maker(&self) -> Option<Maker> {
+        let mut source = self;
+        // Views may be based on any number of others.
+        loop {
+            let view = match source {
+                Self::Versioned(managed) => match managed.owner::<Snapshot>() {
+                    Some(exported) => exported,
+                    None => return Some(managed.maker()),
+                },
+                Self::Legacy(managed) => match managed.owner::<Snapshot>() {
+                    Some(exported) => exported,
+                    None => return Some(managed.maker()),
+                },
+                Self::Snapshot(view) | Self::Part(view) => view,
+                Self::Aliased(aliased) => &aliased.0,
+                Self::Held(held) => {
+                    source = held.traced()?.1;
+                    continue;
+                }
+                _ => return None,
+            };
+            source = &view.0.value().source;
         }
     }
 

@@ -8,7 +8,7 @@ impl Snapshot {
     /// The number that a trace gave to the import of this memory.
     pub(crate) fn traced(&self) -> Option<u64> {
         match &self.0.value().source {
-            Source::Held(held) => held.traced(),
+            Source::Held(held) => held.traced().map(|(number, _)| number),
             Source::Snapshot(whole) | Source::Part(whole) => whole.traced(),
             Source::Aliased(aliased) => aliased.0.traced(),
             _ => None,

@@ -8,16 +8,18 @@ use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyString, PyTuple, PyType};
 
 use super::foreign::foreign;
-use super::{checked, device_type_member, hint, kind_named, name, names, parse};
+use super::{CPU, checked, device_type_member, hint, kind_named, name, names, parse, to_tuple};
 use crate::abi::*;
 use crate::types::dtype::equality;
 use crate::types::error::bad_integers;
 
 /// Where memory lives: a device type and an id.
 ///
-/// Takes a name (``"cpu"``, ``"cuda:0"``), a type and an id, or a pair of both, ``("cuda", 0)`` too, or a device of torch
-/// (with an index), JAX or CuPy. Equal to these and to its name, as ``str()`` gives it, and hashes as that; ``(type,
-/// id)`` is ``device.type, device.id``. Source: ``DLDevice`` in dlpack.h 1.3.
+/// Takes a name (``"cpu"``, ``"cuda:0"``), a type and an id, or a pair of both, ``("cuda", 0)`` too, an object with
+/// ``__dlpack_device__`` that is no tensor, or a device of torch (with an index), JAX, CuPy or tvm-ffi. Equal to these and
+/// to its name, as ``str()`` gives it, and hashes as that; ``(type, id)`` is ``device.type, device.id``. Types above 18,
+/// of a later DLPack, are ``"tpu"``, ``"tpu_host"``, ``"ascend"``, and numbers as in ``"40:0"``: dlx hands their tensors
+/// on, and neither copies nor orders. Source: ``DLDevice`` in dlpack.h 1.3.
 #[pyclass(frozen, module = "dlx")]
 pub struct Device(pub(crate) DLDevice);
 
@@ -45,8 +47,8 @@ impl Device {
             Ok(device)
         } else {
             Err(PyTypeError::new_err(format!(
-                "device must be a dlx.Device, a name such as 'cuda:0', a pair (type, id) or a device of torch, JAX or \
-                 CuPy, not {}{}",
+                "device must be a dlx.Device, a name such as 'cuda:0', a pair (type, id) or a device of torch, JAX, \
+                 CuPy or tvm-ffi, not {}{}",
                 spec.get_type().name()?,
                 hint(spec, true)
             )))
@@ -92,6 +94,22 @@ impl Device {
     #[getter]
     fn id(&self) -> i32 {
         self.0.device_id
+    }
+
+    /// ``(type, id)``, as proposed for the array API.
+    fn __dlpack_device__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        to_tuple(py, self.0)
+    }
+
+    /// The type of the CPU, which is all of it: for ``tvm_ffi.device``, which takes a name or an int.
+    fn __int__(&self) -> PyResult<i32> {
+        if self.0 == CPU {
+            return Ok(kDLCPU.0);
+        }
+        let name = name(self.0);
+        Err(PyTypeError::new_err(format!(
+            "{name} is no int, which would lose its id; pass str(device) or device.id"
+        )))
     }
 
     fn __str__(&self) -> String {

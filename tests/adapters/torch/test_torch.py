@@ -360,9 +360,3 @@ def test_what_torch_raised_is_the_cause(name: str) -> None:
     with pytest.raises(BufferError) as caught:
         NO_MEMORY[name][0]()
     assert type(caught.value.__cause__) is RuntimeError
-
-
-def test_an_uninitialized_parameter_is_torchs_own_error() -> None:
-    """R60: torch says itself what to do about it."""
-    with pytest.raises(ValueError, match="uninitialized parameter"):
-        dlx.from_dlpack(torch.nn.UninitializedParameter())

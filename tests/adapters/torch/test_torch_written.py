@@ -8,7 +8,9 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
+from support.dlx_producers import ByMethod, Stored
 from support.optional_libraries import requires
+from support.python_process import run_python
 
 SAVED = "has been modified by an inplace operation"
 
@@ -75,6 +77,173 @@ def test_backward_refuses_what_was_overwritten(write: Any) -> None:
     write(w)
     with pytest.raises(RuntimeError, match=SAVED):
         y.backward()
+
+
+class Forward:
+    """Exports what another object does, and is no tensor of torch."""
+
+    def __init__(self, inner: Any) -> None:
+        """Keep it."""
+        self.inner = inner
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        """Forward to it."""
+        return self.inner.__dlpack__(**keywords)
+
+    def __dlpack_device__(self) -> Any:
+        """Forward to it."""
+        return self.inner.__dlpack_device__()
+
+
+class Old(Forward):
+    """The same, in unversioned capsules, though writable."""
+
+    def __dlpack__(self) -> Any:  # type: ignore[override]
+        """Forward to it."""
+        return self.inner.__dlpack__()
+
+    @property
+    def __array_interface__(self) -> Any:
+        """Say that it may be written to."""
+        return self.inner.numpy().__array_interface__
+
+
+def launched(x: Any) -> None:
+    """Write in a kernel."""
+
+    def kernel(x: Any) -> None:
+        np.from_dlpack(x)[...] = 7
+
+    dlx.launcher(kernel, give="tensor", writes=0)(x)
+
+
+OVER: dict[str, Any] = {
+    "dlx.Tensor": dlx.from_dlpack,
+    "dlx.Tensor, versioned": lambda w: dlx.from_dlpack(
+        w.__dlpack__(max_version=(1, 3))
+    ),
+    "dlx.Tensor of a parameter": lambda w: dlx.from_dlpack(
+        requires("torch").nn.Parameter(w, requires_grad=False)
+    ),
+    "dlx.Tensor of a view": lambda w: dlx.from_dlpack(w[1:]),
+    "view of a dlx.Tensor": lambda w: dlx.from_dlpack(w)[1:],
+    "view of a view": lambda w: dlx.from_dlpack(w)[1:][:2],
+    "dlx.Tensor of a dlx.Tensor": lambda w: dlx.from_dlpack(
+        dlx.from_dlpack(w).__dlpack__(max_version=(1, 3))
+    ),
+    "used on a stream": lambda w: dlx.from_dlpack(w, stream=-1),
+    "mixin": Stored,
+    "mixin in mixin": lambda w: Stored(ByMethod(w)),
+    "mixin over a dlx.Tensor": lambda w: Stored(dlx.from_dlpack(w)),
+    "dlx.Tensor of a mixin": lambda w: dlx.from_dlpack(Stored(w)),
+    "object that forwards": Forward,
+    "dlx.Tensor of one": lambda w: dlx.from_dlpack(Forward(w)),
+    "forwarded dlx.Tensor": lambda w: Forward(dlx.from_dlpack(w)),
+    "old object": Old,
+}
+WRITE = {
+    "borrow": by_borrow,
+    "launcher": launched,
+    "bridge": lambda x: fill(7, out=x),
+}
+
+
+@pytest.mark.parametrize("write", WRITE.values(), ids=WRITE)
+@pytest.mark.parametrize("over", OVER.values(), ids=OVER)
+def test_whatever_lies_over_the_memory_of_a_tensor_tells_it(
+    over: Any, write: Any
+) -> None:
+    """docs/launcher.md, `writes`: the duty follows the memory."""
+    torch = requires("torch")
+    x, w = torch.ones(3, requires_grad=True), torch.ones(3)
+    y = (x * w).sum()
+    write(over(w))
+    assert w[1:].tolist() == [7, 7]
+    with pytest.raises(RuntimeError, match=SAVED):
+        y.backward()
+
+
+def test_a_tensor_learns_it_while_what_holds_its_memory_is_traced() -> None:
+    """A trace holds what is imported in its own way."""
+    torch = requires("torch")
+    w = torch.ones(3)
+    with dlx.trace():
+        t = dlx.from_dlpack(w)
+        by_borrow(t)
+    assert w._version > 0
+
+
+def test_a_tensor_that_is_gone_is_told_to_its_graph() -> None:
+    """The count is that of the memory, which the graph has saved."""
+    torch = requires("torch")
+    x = torch.ones(3, requires_grad=True)
+    saved = torch.ones(3)
+    y, t = (x * saved).sum(), dlx.from_dlpack(saved)
+    del saved
+    by_borrow(t)
+    with pytest.raises(RuntimeError, match=SAVED):
+        y.backward()
+
+
+def test_what_is_no_tensor_of_torch_is_told_nothing() -> None:
+    """Nor is a copy of one."""
+    torch = requires("torch")
+    w = torch.ones(3)
+    by_borrow(dlx.from_dlpack(w, copy=True))
+    by_borrow(dlx.from_dlpack(np.ones(3)))
+    with dlx.borrow(out=dlx.from_dlpack(w)):
+        assert w._version == 0
+    assert w._version == 1
+
+
+def test_a_block_that_was_not_entered_tells_nothing() -> None:
+    """Nothing was written."""
+    torch = requires("torch")
+    w = torch.ones(3)
+    read_only = np.frombuffer(bytes(12), "f4")
+    with (
+        pytest.raises(BufferError),
+        dlx.borrow(out=[dlx.from_dlpack(w), read_only]),
+    ):
+        pass
+    assert w._version == 0
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        "with torch.inference_mode(): by_borrow(t)",
+        "with torch.device('meta'): by_borrow(t)",
+        "with Refusing(): by_borrow(t)",
+        "by_borrow(dlx.from_dlpack(np.ones(3))); by_borrow(t)",
+    ],
+)
+def test_no_mode_hides_where_torch_counts(first: str) -> None:
+    """What is found in the first block is used in all later ones."""
+    requires("torch")
+    ran = run_python(
+        f"""
+        import numpy as np
+        import dlx
+        import torch
+
+        def by_borrow(x):
+            with dlx.borrow(out=x) as (lent, _):
+                np.from_dlpack(lent)[...] = 7
+
+        class Refusing(torch.overrides.TorchFunctionMode):
+            def __torch_function__(self, func, types, args=(), kwargs=None):
+                if func is torch.Tensor.__dlpack__:
+                    raise BufferError("refused by the mode")
+                return func(*args, **kwargs or {{}})
+
+        w = torch.ones(3)
+        t = dlx.from_dlpack(w)
+        {first}
+        assert w._version == 1, w._version
+        """
+    )
+    assert ran[0] == 0, ran
 
 
 def test_a_tensor_of_a_graph_may_be_lent() -> None:

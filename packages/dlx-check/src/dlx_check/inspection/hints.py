@@ -16,11 +16,18 @@ from typing import Any
 from dlx_check.core import dlx
 from dlx_check.inspection.records import Hint
 
-__all__ = ["KNOWN", "Known", "hints_for", "library_of"]
+__all__ = ["KNOWN", "Known", "hints_for", "library_of", "module_of"]
 
 
 def _always(x: Any) -> bool:
     return True
+
+
+def _torch_says(x: Any, name: str) -> bool:
+    """Ask the base of torch's classes, whatever the class of a tensor allows."""
+    torch_c: Any = sys.modules["torch._C"]
+    with torch_c.DisableTorchFunctionSubclass():
+        return bool(getattr(torch_c.TensorBase, name)(x))
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,8 @@ KNOWN = (
         "2.15.0",
         "2.15.0",
         "exports hold the tensor, not its storage: x.data = y or x.set_() frees the "
-        "memory under them, so export x.detach()",
+        "memory under them, so export x.detach(); x.share_memory_() frees it, too, so "
+        "call that first",
     ),
     Known(
         "torch",
@@ -59,7 +67,7 @@ KNOWN = (
         "2.15.0",
         "this is a negative view, whose exports show the elements without the sign: "
         "export x.resolve_neg()",
-        lambda x: bool(x.is_neg()),
+        lambda x: _torch_says(x, "is_neg"),
     ),
     Known(
         "torch",
@@ -67,7 +75,7 @@ KNOWN = (
         "2.15.0",
         "this is a conjugated view, which the table exports not conjugated: "
         "export x.resolve_conj()",
-        lambda x: bool(x.is_conj()),
+        lambda x: _torch_says(x, "is_conj"),
     ),
     Known("jaxlib", "0.10.2", "0.10.2", _IMMUTABLE),
     Known("jaxlib", "0.12.0.1", "0.12.0.1", _IMMUTABLE_UNLESS_ASKED),
@@ -84,9 +92,15 @@ KNOWN = (
 """Every hint, in the order of the report."""
 
 
+def module_of(class_: type) -> str:
+    """Return what a class calls its module; "" for one without."""
+    module = getattr(class_, "__module__", "")
+    return module if isinstance(module, str) else ""
+
+
 def library_of(class_: type) -> tuple[str, str] | None:
     """Return the top module of a class and its version, if it states one."""
-    name = class_.__module__.partition(".")[0]
+    name = module_of(class_).partition(".")[0]
     version = getattr(sys.modules.get(name), "__version__", None)
     return (name, version) if isinstance(version, str) else None
 
@@ -96,7 +110,7 @@ def hints_for(x: object) -> tuple[Hint, ...]:
     # Its modules, devices and dtypes are exported by nobody.
     if not dlx._core.is_tensor(x):
         return ()
-    package = type(x).__module__.partition(".")[0]
+    package = module_of(type(x)).partition(".")[0]
     found = []
     for known in KNOWN:
         if known.module.partition(".")[0] != package:

@@ -17,7 +17,7 @@ from dlx_check.inspection.exports import (
     raised,
     short,
 )
-from dlx_check.inspection.hints import hints_for, library_of
+from dlx_check.inspection.hints import hints_for, library_of, module_of
 from dlx_check.inspection.records import Inspection, Protocol, Stream, Table
 
 __all__ = ["inspect_object", "inspect_type"]
@@ -123,7 +123,7 @@ def _stream(x: Any) -> Stream:
 
 
 def _subject(class_: type) -> str:
-    name = f"{class_.__module__}.{class_.__qualname__}"
+    name = f"{module_of(class_)}.{class_.__qualname__}".lstrip(".")
     library = library_of(class_)
     return name if library is None else f"{name}, {' '.join(library)}"
 

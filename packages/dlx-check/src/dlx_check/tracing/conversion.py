@@ -45,6 +45,7 @@ def _by_tensor(
     copy: bool | None = None,
     dtype: Any = None,
     detach: bool = False,
+    share_readonly: bool = False,
 ) -> Any:
     target = _array_type(to)
     # It may be what is returned, or make the result itself.
@@ -61,7 +62,8 @@ def _by_tensor(
         _conversions[thread] = outer
     # If a copy was asked for, the tensor is one.
     kept = None if copy else copy
-    return dlx._core.plain_convert(tensor, to, device=device, copy=kept, dtype=dtype)
+    how: dict[str, Any] = {"device": device, "copy": kept, "dtype": dtype}
+    return dlx._core.plain_convert(tensor, to, share_readonly=share_readonly, **how)
 
 
 def _array_type(to: Any) -> type:

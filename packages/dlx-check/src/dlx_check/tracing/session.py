@@ -321,7 +321,7 @@ def _begin(
 
 
 def _name(class_: type) -> str:
-    module = class_.__module__
+    module = getattr(class_, "__module__", "builtins")
     return (
         class_.__qualname__
         if module == "builtins"

@@ -1,0 +1,52 @@
+"""Exports of tensors that were written to, so many times as their library counts."""
+
+from __future__ import annotations
+
+from ._torch import known_to
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    # Unversioned and versioned capsules, each with the count of its tensor.
+    Samples = list[list[tuple[object, int]]]
+
+TIMES = (11, 37, 101)
+
+
+def of_torch(kind: Any) -> Samples:
+    """Export tensors of torch, made by their class alone: no mode takes part."""
+    torch = known_to(kind)
+    # No trace records the first, which older versions of torch lack.
+    write = getattr(torch.autograd.graph, "increment_version", kind.zero_)
+    with (
+        torch._C.DisableTorchFunction(),
+        torch.utils._python_dispatch._disable_current_modes(),
+        torch.inference_mode(False),
+    ):
+        return _samples(lambda: kind(2), write, "_version")
+
+
+def of_paddle(kind: Any) -> Samples:
+    """Export tensors of Paddle."""
+    import numpy
+
+    zeros = numpy.zeros(2, "float32")
+    bump: Callable[[Any], object] = kind._bump_inplace_version
+    return _samples(lambda: kind(zeros), bump, "inplace_version")
+
+
+def _samples(
+    make: Callable[[], Any], write: Callable[[Any], object], count: str
+) -> Samples:
+    """Export tensors in both ways, written to as often as `TIMES` says."""
+    made: Samples = [[], []]
+    for times in TIMES:
+        x = make()
+        for _ in range(times):
+            write(x)
+        found = getattr(x, count)
+        made[0].append((x.__dlpack__(), found))
+        made[1].append((x.__dlpack__(max_version=(1, 3)), found))
+    return made

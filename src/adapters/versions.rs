@@ -1,0 +1,221 @@
+//! The counts by which torch and Paddle see that memory was written to, found through what they export.
+//!
+//! A managed tensor of either holds the tensor, and that a pointer to the count, which all its views share. Neither
+//! documents where, but both tell the count of any tensor, so [`Way::find`] searches for it in exports of tensors
+//! that were written to 11, 37 and 101 times. What has the same deleter is a struct of the same type (S13).
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyCapsule, PyType};
+
+use crate::tensor::capsule;
+use crate::tensor::managed::Maker;
+use crate::tensor::snapshot::Snapshot;
+
+/// The count of the tensor that a snapshot, which is kept, came from.
+pub(crate) struct Counter {
+    count: NonNull<u32>,
+    #[expect(dead_code, reason = "held for the count")]
+    of: Snapshot,
+}
+
+// SAFETY: the count is accessed atomically, and lives as long as the snapshot.
+unsafe impl Send for Counter {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Counter {}
+
+impl Counter {
+    /// Counts once more.
+    pub(crate) fn increment(&self) {
+        // SAFETY: aligned, and alive with the snapshot; torch changes it atomically, Paddle with the GIL.
+        let count = unsafe { AtomicU32::from_ptr(self.count.as_ptr()) };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Where a library's managed tensors have the count, once it is found.
+pub(super) struct Places(PyOnceLock<Vec<Place>>);
+
+impl Places {
+    pub(super) const fn new() -> Self {
+        Self(PyOnceLock::new())
+    }
+
+    /// The counter of a snapshot's memory, if its maker is the `library`, whose tensors are of `class`; `None` also if that
+    /// counts nothing for it, as torch in inference mode.
+    ///
+    /// # Errors
+    ///
+    /// `BufferError` if the library would not learn that it was written to.
+    pub(super) fn counter(
+        &self,
+        class: &Bound<'_, PyType>,
+        library: &str,
+        snapshot: &Snapshot,
+        maker: Maker,
+    ) -> PyResult<Option<Counter>> {
+        let py = class.py();
+        let made;
+        let places = match self.0.get(py) {
+            Some(places) => places,
+            None => {
+                made = places_of(class, library)?;
+                // What was not found may be found later: a mode may have changed the samples.
+                match made.iter().all(|place| place.way.is_some()) {
+                    true => self.0.get_or_init(py, || made),
+                    false => &made,
+                }
+            }
+        };
+        let Some(place) = places.iter().find(|place| place.deleter == maker.deleter) else {
+            return Ok(None);
+        };
+        let Some(way) = &place.way else {
+            return Err(PyBufferError::new_err(format!(
+                "the tensor lies in memory of {library}, which dlx cannot tell that it was written to; pass the tensor of \
+                 {library} itself"
+            )));
+        };
+        // SAFETY: the snapshot keeps the managed tensor, a struct of the type in which this way was found.
+        let count = unsafe { way.follow(maker.context) };
+        let of = snapshot.clone();
+        Ok(count.map(|count| Counter { count, of }))
+    }
+}
+
+/// Where the managed tensors with one deleter have the count.
+struct Place {
+    deleter: usize,
+    way: Option<Way>,
+}
+
+/// The offsets of one or two pointers, each in what the one before it points to, and that of the count.
+struct Way {
+    pointers: Vec<usize>,
+    count: usize,
+}
+
+/// A managed tensor, and its count.
+struct Sample {
+    #[expect(dead_code, reason = "held for its maker")]
+    of: Snapshot,
+    maker: Maker,
+    count: u32,
+}
+
+/// Searches in what `dlx._written` makes of a tensor class: for each kind of capsule, capsules and their counts.
+fn places_of(class: &Bound<'_, PyType>, library: &str) -> PyResult<Vec<Place>> {
+    let kinds: Vec<Vec<(Bound<'_, PyCapsule>, u32)>> = class
+        .py()
+        .import("dlx._written")?
+        .call_method1(format!("of_{library}"), (class,))?
+        .extract()?;
+    let mut places = Vec::new();
+    for kind in kinds {
+        let mut samples = Vec::new();
+        for (capsule, count) in kind {
+            let of = capsule::import(&capsule, None)?;
+            let Some(maker) = of.maker() else { continue };
+            samples.push(Sample { of, maker, count });
+        }
+        let Some(first) = samples.first() else {
+            continue;
+        };
+        let is_one = |sample: &Sample| sample.maker.deleter == first.maker.deleter;
+        places.push(Place {
+            deleter: first.maker.deleter,
+            way: Way::find(&samples).filter(|_| samples.iter().all(is_one)),
+        });
+    }
+    Ok(places)
+}
+
+const WORD: usize = size_of::<usize>();
+/// How many words to search of the struct that holds the count, of one that points to it, and of a managed tensor.
+const COUNTED: usize = 3;
+const POINTING: usize = 16;
+const MANAGED: usize = 128;
+
+impl Way {
+    /// The first way that leads to the count in every sample.
+    fn find(samples: &[Sample]) -> Option<Self> {
+        // Read as a file, unmapped memory is an error and not a fault.
+        let memory = File::open("/proc/self/mem").ok()?;
+        let behind = |structs: &[Vec<u64>], place: usize, words: usize| -> Option<Vec<Vec<u64>>> {
+            let address = |of: &Vec<u64>| of.get(place).copied();
+            let pointed = structs.iter().map(address);
+            pointed.map(|at| words_at(&memory, at?, words)).collect()
+        };
+        let counted = |structs: &[Vec<u64>], place: usize| -> Option<usize> {
+            let structs = behind(structs, place, COUNTED)?;
+            let half = |of: &[u64], at: usize| (of[at / 2].to_ne_bytes(), at % 2 * 4);
+            (0..COUNTED * 2).find(|&at| {
+                samples.iter().zip(&structs).all(|(sample, of)| {
+                    let (bytes, from) = half(of, at);
+                    bytes[from..from + 4] == sample.count.to_ne_bytes()
+                })
+            })
+        };
+        let words = (samples.first()?.maker.size / WORD).min(MANAGED);
+        let outer: Option<Vec<_>> = (samples.iter())
+            .map(|sample| words_at(&memory, sample.maker.context.addr() as u64, words))
+            .collect();
+        let outer = outer?;
+        let way = |pointers: &[usize], count: usize| Self {
+            pointers: pointers.iter().map(|place| place * WORD).collect(),
+            count: count * 4,
+        };
+        for first in 0..words {
+            if let Some(count) = counted(&outer, first) {
+                return Some(way(&[first], count));
+            }
+        }
+        for first in 0..words {
+            let Some(inner) = behind(&outer, first, POINTING) else {
+                continue;
+            };
+            for second in 0..POINTING {
+                if let Some(count) = counted(&inner, second) {
+                    return Some(way(&[first, second], count));
+                }
+            }
+        }
+        None
+    }
+
+    /// The count, unless a pointer on the way is NULL.
+    ///
+    /// # Safety
+    ///
+    /// `context` points to a live struct of the type in which this way was found.
+    unsafe fn follow(&self, context: *const u8) -> Option<NonNull<u32>> {
+        let mut at = context.cast_mut();
+        for offset in &self.pointers {
+            // SAFETY: inside of the struct, as the caller promises.
+            let place = unsafe { at.add(*offset) };
+            // SAFETY: a pointer of the struct, aligned as it was in every sample.
+            at = unsafe { place.cast::<*mut u8>().read() };
+            if at.is_null() {
+                return None;
+            }
+        }
+        // SAFETY: inside of the struct that holds the count.
+        let count = unsafe { at.add(self.count) };
+        NonNull::new(count.cast::<u32>())
+    }
+}
+
+/// The first words at `address`, if they can be read.
+fn words_at(mut memory: &File, address: u64, words: usize) -> Option<Vec<u64>> {
+    let mut bytes = vec![0; words * 8];
+    memory.seek(SeekFrom::Start(address)).ok()?;
+    memory.read_exact(&mut bytes).ok()?;
+    let (words, _) = bytes.as_chunks();
+    Some(words.iter().map(|word| u64::from_ne_bytes(*word)).collect())
+}

@@ -1,0 +1,223 @@
+//! `dlx.DType`.
+
+#![forbid(unsafe_code)]
+
+use std::borrow::Cow;
+
+use pyo3::basic::CompareOp;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple, PyType};
+
+use super::{bits, check, equality, name, parse, scalar};
+use crate::abi::*;
+use crate::cpython::lookup::lacks;
+use crate::types::error::bad_integers;
+
+/// The type of one element: a DLPack code, the bits of a lane, and the lanes of an element.
+///
+/// Takes a name (``"float32"``, ``"bfloat16"``, ``"float8_e4m3fn"``, ``"float32x4"``), a triple ``(code, bits, lanes)``,
+/// an object with ``__dlpack_data_type__``, or the dtype object of NumPy, ml_dtypes, torch, MLX, Paddle, TensorFlow or
+/// array-api-strict. Equal to these objects and to its name, and hashes as that. Codes above 17, of a later DLPack, have
+/// names such as ``"bcomplex32"`` and ``"code40_16"``: dlx hands their elements on and reads none. Source: ``DLDataType``
+/// in dlpack.h 1.3.
+#[pyclass(frozen, module = "dlx")]
+pub struct DType(pub(crate) DLDataType);
+
+impl DType {
+    /// The dtype given by `spec`: anything that `DType(...)` accepts.
+    pub(crate) fn of(spec: &Bound<'_, PyAny>) -> PyResult<DLDataType> {
+        if let Some(dtype) = literal(spec) {
+            return Ok(dtype);
+        }
+        // The usual spelling needs none of what follows.
+        if let Ok(text) = spec.cast_exact::<PyString>()
+            && let Some(dtype) = parse(&text.to_cow()?)
+        {
+            return Ok(dtype);
+        }
+        if let Ok(dtype) = spec.cast::<Self>() {
+            return Ok(dtype.get().0);
+        }
+        if let Ok(triple) = spec.cast::<PyTuple>() {
+            return of_triple(triple);
+        }
+        if let Some(dtype) = said(spec)? {
+            return Ok(dtype);
+        }
+        // Scalar types have the name as their `__name__` (`np.float32`, `warp.float32`), dtype objects print it
+        // (`np.dtype("float32")`, `torch.float32`); NumPy prints a non-native byte order differently.
+        let text = match (spec.cast::<PyType>(), spec.cast::<PyString>()) {
+            (Ok(class), _) => class.name()?,
+            // A subclass may print otherwise.
+            (_, Ok(text)) => text.clone(),
+            _ => spec.str()?,
+        };
+        let text = match text.to_cow()? {
+            printed if printed == "paddle.bfloat16" => of_paddle(spec, printed)?,
+            printed if printed == "torch.float4_e2m1fn_x2" => "float4_e2m1fnx2".into(),
+            printed => printed,
+        };
+        parse(bare(&text)).ok_or_else(|| {
+            let message = format!(
+                "{text:?} is not a dtype of DLPack; expected a name such as 'float32', 'bfloat16' or \
+                 'float8_e4m3fn', a triple (code, bits, lanes), or a dtype of NumPy, torch, MLX, Paddle or TensorFlow"
+            );
+            if spec.is_instance_of::<PyString>() {
+                PyValueError::new_err(message)
+            } else {
+                PyTypeError::new_err(message)
+            }
+        })
+    }
+}
+
+#[pymethods]
+impl DType {
+    #[new]
+    #[pyo3(signature = (spec, /))]
+    fn new(spec: &Bound<'_, PyAny>) -> PyResult<Self> {
+        Self::of(spec).map(Self)
+    }
+
+    /// ``DLDataTypeCode``: 0 int, 1 uint, 2 float, and so on to 17; above, one of a later DLPack.
+    #[getter]
+    fn code(&self) -> u8 {
+        self.0.code.0
+    }
+
+    /// Bits of one lane; for complex the whole number.
+    ///
+    /// Source: R104.
+    #[getter]
+    fn bits(&self) -> u8 {
+        self.0.bits
+    }
+
+    /// Values in one element; 1 unless the type is a vector.
+    #[getter]
+    fn lanes(&self) -> u16 {
+        self.0.lanes
+    }
+
+    /// Bytes of one element, rounded up where it is smaller than a byte.
+    #[getter]
+    fn itemsize(&self) -> u32 {
+        bits(self.0).div_ceil(8)
+    }
+
+    /// The name, as ``str()`` gives it.
+    #[getter]
+    fn name(&self) -> String {
+        self.__str__()
+    }
+
+    /// ``(code, bits, lanes)``, as proposed for the array API.
+    fn __dlpack_data_type__(&self) -> (u8, u8, u16) {
+        (self.0.code.0, self.0.bits, self.0.lanes)
+    }
+
+    fn __str__(&self) -> String {
+        name(self.0).to_string()
+    }
+
+    fn __repr__(&self) -> String {
+        format!("dlx.DType('{}')", name(self.0))
+    }
+
+    fn __hash__(&self, py: Python<'_>) -> PyResult<isize> {
+        PyString::new(py, &self.__str__()).hash()
+    }
+
+    fn __richcmp__(&self, other: &Bound<'_, PyAny>, op: CompareOp) -> PyResult<Py<PyAny>> {
+        let equal = if let Ok(other) = other.cast::<Self>() {
+            Some(self.0 == other.get().0)
+        } else if let Ok(text) = other.cast::<PyString>() {
+            Some(text.to_cow()? == self.__str__())
+        } else if is_named_dtype(other)? {
+            Self::of(other).ok().map(|other| self.0 == other)
+        } else {
+            None
+        };
+        Ok(equality(other.py(), equal, op))
+    }
+
+    /// For `pickle`: the name.
+    fn __reduce__(slf: &Bound<'_, Self>) -> (Py<PyType>, (String,)) {
+        (slf.get_type().unbind(), (slf.get().__str__(),))
+    }
+}
+
+/// The dtype of a literal, for four common names: Python interns those.
+#[inline(always)]
+fn literal(spec: &Bound<'_, PyAny>) -> Option<DLDataType> {
+    let py = spec.py();
+    let (code, bits) = if spec.is(intern!(py, "float32")) {
+        (kDLFloat, 32)
+    } else if spec.is(intern!(py, "bfloat16")) {
+        (kDLBfloat, 16)
+    } else if spec.is(intern!(py, "float16")) {
+        (kDLFloat, 16)
+    } else if spec.is(intern!(py, "int64")) {
+        (kDLInt, 64)
+    } else {
+        return None;
+    };
+    Some(scalar(code, bits))
+}
+
+/// Strips the decoration that libraries print around the name of a dtype.
+fn bare(text: &str) -> &str {
+    let of_tensorflow = || text.strip_prefix("<dtype: '")?.strip_suffix("'>");
+    ["torch.", "mlx.core.", "paddle.", "array_api_strict."]
+        .iter()
+        .find_map(|module| text.strip_prefix(module))
+        .or_else(of_tensorflow)
+        .unwrap_or(text)
+}
+
+/// What Paddle's dtype is that prints as bfloat16: its uint16 does, too, and only its name tells.
+#[cold]
+fn of_paddle<'a>(spec: &Bound<'_, PyAny>, printed: Cow<'a, str>) -> PyResult<Cow<'a, str>> {
+    let is_uint16 = match spec.getattr_opt("name")? {
+        Some(name) => name.eq("UINT16")?,
+        None => false,
+    };
+    Ok(if is_uint16 { "uint16".into() } else { printed })
+}
+
+/// The dtype that `spec` says it is by `__dlpack_data_type__`, proposed for the array API; `None` without one.
+fn said(spec: &Bound<'_, PyAny>) -> PyResult<Option<DLDataType>> {
+    let method = intern!(spec.py(), "__dlpack_data_type__");
+    if lacks(&spec.get_type(), &[method]) {
+        return Ok(None);
+    }
+    let Some(method) = spec.getattr_opt(method)? else {
+        return Ok(None);
+    };
+    of_triple(method.call0()?.cast()?).map(Some)
+}
+
+/// The dtype of a triple `(code, bits, lanes)`.
+fn of_triple(triple: &Bound<'_, PyTuple>) -> PyResult<DLDataType> {
+    let (code, bits, lanes) = triple.extract().map_err(|error: PyErr| {
+        let message = format!("{triple} is not a dtype; expected a triple (code, bits, lanes)");
+        bad_integers(triple.py(), &error, message)
+    })?;
+    let code = DLDataTypeCode(code);
+    let dtype = DLDataType { code, bits, lanes };
+    check(dtype).map_err(|error| PyValueError::new_err(error.message()))?;
+    Ok(dtype)
+}
+
+/// Whether this is a scalar type, or a dtype by the name of its class: what else prints like one is none.
+fn is_named_dtype(spec: &Bound<'_, PyAny>) -> PyResult<bool> {
+    if spec.is_instance_of::<PyType>() {
+        return Ok(true);
+    }
+    let class = spec.get_type();
+    let name = class.name()?;
+    let name = name.to_cow()?.to_lowercase();
+    Ok(name.contains("dtype") || name.contains("datatype"))
+}
