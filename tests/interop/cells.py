@@ -188,7 +188,7 @@ def expectation(producer: Producer, consumer: Consumer, way: Way, x: Any) -> str
     is_one = producer.name == consumer.name and hasattr(x, "__dlpack__")
     if is_one and way.name != ITSELF:
         return SHARED
-    return consumer.expected(producer.said(x), way.rules)
+    return consumer.expected(dlx.from_dlpack(x), way.rules)
 
 
 def exchanged(producer: Producer, consumer: Consumer) -> Iterator[Cell]:
@@ -199,7 +199,7 @@ def exchanged(producer: Producer, consumer: Consumer) -> Iterator[Cell]:
             x = make(producer, case, consumer.one_dimension)
             expected = expectation(producer, consumer, way, x)
             if expected != NOT_SENT:
-                found = outcome(consumer, way, case, x, producer.said(x), expected)
+                found = outcome(consumer, way, case, x, dlx.from_dlpack(x), expected)
                 yield Cell(way.name, str(case), expected, found)
             else:
                 yield Cell(way.name, str(case), NOT_SENT, NOT_SENT)

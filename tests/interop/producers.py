@@ -71,8 +71,6 @@ class Producer:
     """The address of the first element, if the library reveals it."""
     refused: Mapping[str, str] = field(default_factory=dict)
     """Dtypes that dlx refuses, with the error; "" for all dtypes."""
-    said: Callable[[Any], dlx.Tensor] = dlx.from_dlpack
-    """Read what the library itself says of an object, where dlx reads less."""
 
     def of_dtype(self, dtype: str, flat: bool) -> Any:
         """Make ones and twos of a dtype."""
@@ -135,7 +133,6 @@ PRODUCERS = [
         views=False,
         readonly="all",
         address=lambda x: int(x.unsafe_buffer_pointer()),
-        said=lambda x: dlx.from_dlpack(x.__dlpack__(max_version=(1, 3))),
     ),
     Producer(
         "tensorflow-cpu",
@@ -153,7 +150,7 @@ PRODUCERS = [
             for name in f"{FLOAT8} float4_e2m1fn".split()
             if name not in ("float8_e3m4", "float8_e4m3", "float8_e8m0fnu")
         },
-        unversioned=True,
+        readonly="all",
     ),
     Producer(
         "paddlepaddle",
@@ -169,7 +166,7 @@ PRODUCERS = [
         f"bool {NUMBERS} float16 bfloat16 complex64",
         f"{EVERYWHERE} broadcast",
         forms={"broadcast": lambda x: late("mlx.core").broadcast_to(x[0], SHAPE)},
-        unversioned=True,
+        readonly="all",
     ),
     Producer(
         "warp-lang",

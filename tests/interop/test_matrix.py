@@ -13,7 +13,6 @@ import sys
 from textwrap import dedent
 
 import pytest
-from support.mended_by import WRONG_NUMBERS
 from support.optional_libraries import needs
 
 from .cells import DLX, RATIO
@@ -43,21 +42,8 @@ def there(name: str) -> bool:
     return importlib.util.find_spec(MODULES[name].partition(".")[0]) is not None
 
 
-TO_JAX = ["dlx", "numpy", "cuda-core", "pyarrow", "nanoarrow", "arro3-core"]
-"""What is read-only is copied: what JAX makes of it says READ_ONLY, unseen by dlx."""
-FROM_JAX = ["dlx", "torch", "tensorflow-cpu", "paddlepaddle", "warp-lang"]
-FROM_JAX += ["apache-tvm-ffi", "cuda-core", "onnxruntime", "pyarrow"]
-"""dlx reads JAX's arrays by their buffer, and so not whether READ_ONLY is set."""
-WRONG = {(producer, "jax") for producer in TO_JAX}
-WRONG |= {("jax", consumer) for consumer in FROM_JAX}
 PAIRS = [
-    pytest.param(
-        producer.name,
-        consumer,
-        marks=pytest.mark.xfail(
-            (producer.name, consumer) in WRONG, reason=WRONG_NUMBERS, strict=True
-        ),
-    )
+    (producer.name, consumer)
     for producer in PRODUCERS
     for consumer in [DLX, *(each.name for each in CONSUMERS)]
     if consumer == DLX or "" not in producer.refused
