@@ -25,7 +25,7 @@ WITH_LIBRARIES := $(addprefix tests/,types tensor import adapters exchange class
 	$(patsubst %,tests/process/test_%.py,cycles depth foreign_calls_failing lifetime races threads)
 
 # What `make nightly` runs, in this order.
-NIGHTLY := wheels ports macos loom asan fuzz-rust faults pins stacks
+NIGHTLY := wheels ports macos loom asan fuzz-rust faults lifetime pins stacks
 
 ONEAPI := build/oneapi
 ENGINES := build/engines
@@ -46,8 +46,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test quick check fmt heavy lint types bench scaling instructions pairs summary performance gpu wheel \
-	wheel-abi3t wheel-native wheels ports macos notices nightly ci ci-long ci-oldest ci-gate ci-beside test-library \
-	test-streams test-truth test-conformance lifetime interop property locks pins stacks interop-report \
+	wheel-abi3t wheel-native wheels ports macos notices nightly ci ci-long ci-oldest ci-gate ci-beside ci-libraries gate \
+	test-library test-streams test-truth test-conformance lifetime interop property locks pins stacks interop-report \
 	conformance-report fuzz fuzz-rust faults loom \
 	asan tsan free-threaded free-threaded-races drivers oneapi engines processes gpu-kit docs timeline clean
 
@@ -252,16 +252,20 @@ ci:  ## what has to pass on a machine with every library: `make check`, the site
 ci-long: export DLX_REQUIRE_HEAVY = 1
 ci-long: export DLX_EVERY = 1
 ci-long: export FUZZ_SECONDS = 60
-ci-long:
+ci-long: gate
 	$(MAKE) $(VENV)/heavy $(VENV)/tools
-	$(ON_GATE) $(GATE)/built $(GATE)/interop
-	$(MAKE) --jobs=2 JOBS=0 ci-gate ci-beside ci-oldest fuzz-rust
+	$(MAKE) --jobs=2 JOBS=0 ci-gate ci-beside ci-libraries ci-oldest fuzz-rust
 
-# What is about libraries; `make test` has run the rest on the oldest Python. One process of pytest-xdist gives the order
-# that it has there.
+gate: $(VENV)/built
+	$(ON_GATE) $(GATE)/built $(GATE)/interop
+
+# Tests that libraries have a part in; `make test` has run the rest on the oldest Python. One process of pytest-xdist
+# gives the order that it has there.
 ci-gate:
 	cargo build --quiet --locked --package driver_sim
 	$(GATE)/bin/python -m pytest --numprocesses=1 --dist=loadfile $(WITH_LIBRARIES)
+
+ci-libraries:
 	$(ON_GATE) test-conformance test-truth interop property engines oneapi
 
 # The oldest Python: dlx's own tests ran there in `make test`, these are about NumPy, torch and tvm-ffi.
@@ -269,7 +273,8 @@ ci-oldest: export DLX_REQUIRE_HEAVY = 0
 ci-oldest: $(VENV)/built $(VENV)/heavy
 	$(PYTEST) tests/adapters tests/import tests/exchange tests/convert
 
-# Half of what takes long, for a second core.
+# What takes long and needs few libraries; `make nightly` runs ten times the rounds.
+ci-beside: export LIFETIME_ROUNDS = 100000
 ci-beside: $(VENV)/built
 	$(MAKE) wheel
 	$(MAKE) lifetime

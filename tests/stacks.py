@@ -2,13 +2,14 @@
 
     python tests/stacks.py WHEEL [STACK...]
 
-Each stack is an environment in build/stacks. What fails is told as `NAME: FAILED`; of
+Each stack is an environment in build/stacks while it runs. What fails is told as `NAME: FAILED`; of
 pre-releases it is only listed, since their faults may be gone in the release.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -95,6 +96,8 @@ def run(name: str, wheel: str) -> bool:
         command += ["--dist=loadfile", *filter(None, [suite])]
         code = subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode
         failed |= said(name, suite or "the library", code)
+    # Each takes 9 GB.
+    shutil.rmtree(ROOT / "build/stacks" / name)
     return failed
 
 
