@@ -17,11 +17,17 @@ use crate::cpython::lookup::is_in_type;
 use crate::cpython::modules::loaded_class;
 use crate::tensor::snapshot::Snapshot;
 
+/// Whether `class` may be that of JAX's arrays. To ask CPython's cache for an attribute takes less than to find a module.
+#[inline(always)]
+pub(crate) fn may_be_array_class(class: &Bound<'_, PyType>) -> bool {
+    let name = intern!(class.py(), "addressable_shards");
+    is_in_type(class.as_type_ptr(), name) != Some(false)
+}
+
 /// Whether `class` is that of JAX's concrete arrays; tracers are of others. Does not import JAX.
 pub(crate) fn is_array_class(class: &Bound<'_, PyType>) -> PyResult<bool> {
     let py = class.py();
-    // To ask CPython's cache for an attribute takes less than to find a module.
-    if is_in_type(class.as_type_ptr(), intern!(py, "addressable_shards")) == Some(false) {
+    if !may_be_array_class(class) {
         return Ok(false);
     }
     let own = loaded_class(intern!(py, "jaxlib._jax"), intern!(py, "ArrayImpl"))?;

@@ -18,7 +18,7 @@ use self::fast::{note, on_cpu};
 use self::order::{Order, of_request};
 use self::question::{Question, failed};
 use crate::abi::*;
-use crate::adapters::{self, arrow, oneapi, pyarrow, tensorflow, torch};
+use crate::adapters::{self, arrow, jax, oneapi, pyarrow, tensorflow, torch};
 use crate::copy::by_driver::{self, On};
 use crate::copy::host;
 use crate::copy::request::{Request, finish, is_refusal, refused_by_both};
@@ -219,10 +219,12 @@ impl Whose {
     }
 }
 
-/// Whether the type of `x` is of another class than `type`, as those are that nanobind makes, JAX's and MLX's.
+/// Whether `x` may be of a library that calls its arrays immutable and has no flag: MLX, as the type is of another class
+/// than `type`, as those are that nanobind makes; JAX.
 #[inline(always)]
-fn has_metaclass(x: &Bound<'_, PyAny>) -> bool {
-    x.get_type().get_type_ptr() != &raw mut ffi::PyType_Type
+fn may_be_immutable(x: &Bound<'_, PyAny>) -> bool {
+    let class = x.get_type();
+    class.get_type_ptr() != &raw mut ffi::PyType_Type || jax::may_be_array_class(&class)
 }
 
 /// The export of `x`, read-only if it cannot say so but its library calls its arrays immutable, or it is Arrow's (S12).
@@ -233,7 +235,7 @@ fn has_metaclass(x: &Bound<'_, PyAny>) -> bool {
 fn protected(x: &Bound<'_, PyAny>, is_tensorflow: bool, snapshot: Snapshot) -> PyResult<Snapshot> {
     if snapshot.has(MAYBE_READ_ONLY)
         && (is_tensorflow
-            || (has_metaclass(x) && adapters::immutable(x)?.is_some())
+            || (may_be_immutable(x) && adapters::immutable(x)?.is_some())
             || arrow::is_array(x)?)
     {
         Ok(snapshot.readonly()?)
