@@ -1,4 +1,4 @@
-"""The fuzzer finds each planted bug within a minute."""
+"""The fuzzer finds each planted bug."""
 
 from __future__ import annotations
 
