@@ -15,7 +15,8 @@ use crate::stream;
 use crate::stream::end::End;
 use crate::stream::order;
 use crate::stream::order::{Joined, Waits};
-use crate::stream::{Stream, Wanted};
+use crate::stream::namer::TENSORS;
+use crate::stream::{Namer, Stream, Wanted};
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
@@ -193,6 +194,11 @@ impl Loan {
     pub(super) fn end(self, py: Python<'_>) -> PyResult<()> {
         for view in &self.views {
             view.get().end();
+        }
+        // The stream of a view, which has ended, may be gone.
+        if let Some((_, first)) = self.ordered.first() {
+            let namer = first.namer().unwrap_or(Namer::Nobody);
+            stream::note(TENSORS, first.device(), namer);
         }
         match &self.stream {
             Some(stream) if self.is_joined => join_back(py, &self.ordered, stream),
