@@ -40,7 +40,9 @@ pub(crate) fn current(py: Python<'_>, device: DLDevice) -> PyResult<i64> {
 pub(crate) fn namer(device: DLDevice) -> Namer {
     match set(device) {
         Some(_) => Namer::Set,
-        None => noted(TENSORS, device).unwrap_or(Namer::Nobody),
+        None => noted(TENSORS, device)
+            .filter(Namer::is_there)
+            .unwrap_or(Namer::Nobody),
     }
 }
 
@@ -125,7 +127,8 @@ pub(crate) fn of_thread(py: Python<'_>, device: DLDevice) -> PyResult<Stream> {
     if !has_streams(device) {
         return Err(no_streams(device));
     }
-    namer(device).stream_or_default(py, device)
+    let named = namer(device).stream(py, device)?;
+    Ok(named.unwrap_or_else(|| Stream::default(device)))
 }
 
 /// As [`of_thread`]. The thread need not be attached.

@@ -58,7 +58,7 @@ impl Namer {
         }
     }
 
-    /// The stream that is named for `device` now; `None` if what could name one is gone.
+    /// The stream that is named for `device` now; `None` if what named it is gone.
     pub(crate) fn stream(&self, py: Python<'_>, device: DLDevice) -> PyResult<Option<Stream>> {
         match self {
             Self::Library(work_stream) => {
@@ -67,10 +67,13 @@ impl Namer {
             }
             Self::Object(object) => match object.upgrade() {
                 // It runs Python code, so PyO3 has to count the attachment.
-                Some(object) => Python::attach(|py| Library::Interface(object).stream(py, device)),
+                Some(object) => {
+                    let named = Python::attach(|py| Library::Interface(object).stream(py, device))?;
+                    Ok(Some(named.unwrap_or_else(|| Stream::default(device))))
+                }
                 None => Ok(None),
             },
-            Self::Tensor(alive, stream) => Ok((alive.strong_count() > 0).then(|| stream.clone())),
+            Self::Tensor(_, stream) => Ok(self.is_there().then(|| stream.clone())),
             Self::Class(class) => {
                 let handle = class.stream(py, device)?;
                 Ok(Some(Stream::of_table(handle, device)))
@@ -80,10 +83,13 @@ impl Namer {
         }
     }
 
-    /// As [`Self::stream`], or else the default stream.
-    pub(crate) fn stream_or_default(&self, py: Python<'_>, device: DLDevice) -> PyResult<Stream> {
-        let named = self.stream(py, device)?;
-        Ok(named.unwrap_or_else(|| Stream::default(device)))
+    /// Whether what names the stream is still there.
+    pub(crate) fn is_there(&self) -> bool {
+        match self {
+            Self::Object(object) => object.strong_count() > 0,
+            Self::Tensor(tensor, _) => tensor.strong_count() > 0,
+            Self::Library(_) | Self::Class(_) | Self::Set | Self::Nobody => true,
+        }
     }
 
     /// Whether both are certainly the same.

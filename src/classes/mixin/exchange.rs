@@ -179,7 +179,7 @@ impl<'a, 'py> Ready<'a, 'py> {
         }
         let namer = Namer::Library(work_stream);
         stream::note(self.slot.noted(), device, namer.clone());
-        let ready = namer.stream_or_default(self.py, device)?;
+        let ready = Stream::of_table(work_stream.get(self.py, device)?, device);
         stream::exported(self.py, device, namer, &ready)
     }
 
@@ -230,13 +230,15 @@ impl Slot {
         if !stream::has_streams(device) {
             return Err(stream::no_streams(device));
         }
-        Ok(self.inherits(device).stream_or_default(py, device)?.handle())
+        let named = self.inherits(device).stream(py, device)?;
+        Ok(named.map_or(0, |stream| stream.handle()))
     }
 
     /// Who names that stream: the library whose table exported last; else the one set by `dlx.stream`, or of what was
     /// exported last.
     fn inherits(&self, device: DLDevice) -> Namer {
-        match (noted(self.noted(), device), stream::namer(device)) {
+        let noted = noted(self.noted(), device).filter(Namer::is_there);
+        match (noted, stream::namer(device)) {
             (Some(library @ Namer::Library(_)), _) => library,
             (_, set @ Namer::Set) => set,
             (Some(Namer::Set) | None, last) => last,
