@@ -20,6 +20,6 @@ pub(crate) use current::{current, exported, namer, of_thread, told, working};
 pub(crate) use handle::{
     NO_SYNC, Stream, checked, default, has_streams, needs_order, no_streams, warn_if_experimental,
 };
-pub(crate) use namer::{NamesStream, Namer, note};
+pub(crate) use namer::{Namer, NamesStream, note};
 pub(crate) use object::PyStream;
 pub(crate) use work_stream::WorkStream;

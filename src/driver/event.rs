@@ -67,6 +67,16 @@ fn take(driver: &'static dyn Driver, context: Context) -> Result<RawEvent, Error
     driver.create_event()
 }
 
+/// `CUDA_ERROR_CONTEXT_IS_DESTROYED`.
+const CONTEXT_IS_DESTROYED: i32 = 709;
+
+/// Forgets the idle events of a context that was reset: they ended with it, and their handles may be others' by now.
+#[cold]
+fn forget_idle(driver: &'static dyn Driver, context: Context) {
+    POOL.lock()
+        .retain(|idle| !(std::ptr::addr_eq(idle.driver, driver) && idle.context == context));
+}
+
 impl Event {
     /// The point that `stream` has reached now.
     ///
@@ -82,8 +92,19 @@ impl Event {
         if capture != Capture::None && !current.owns(stream)? {
             return there();
         }
+        let gone = |error: &Error| error.code() == Some(CONTEXT_IS_DESTROYED);
         match Self::record_in(current, stream, capture) {
-            Err(error) if error.is_invalid_handle() && capture == Capture::None => there(),
+            Err(error) if error.is_invalid_handle() && capture == Capture::None => match there() {
+                Err(error) if error.is_invalid_handle() || gone(&error) => {
+                    forget_idle(current.driver, current.context);
+                    Self::record_in(current, stream, capture)
+                }
+                recorded => recorded,
+            },
+            Err(error) if gone(&error) && capture == Capture::None => {
+                forget_idle(current.driver, current.context);
+                Self::record_in(current, stream, capture)
+            }
             recorded => recorded,
         }
     }

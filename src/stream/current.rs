@@ -96,12 +96,7 @@ fn captures(stream: &Stream) -> Result<bool, Error> {
 /// # Errors
 ///
 /// As for [`order::after`].
-pub(crate) fn told(
-    py: Python<'_>,
-    device: DLDevice,
-    namer: Namer,
-    named: &Stream,
-) -> PyResult<()> {
+pub(crate) fn told(py: Python<'_>, device: DLDevice, namer: Namer, named: &Stream) -> PyResult<()> {
     if let Some(ready) = noted(READY, device)
         && !ready.is(&namer)
         && let Some(ready) = ready.stream(py, device)?

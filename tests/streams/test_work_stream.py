@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import gc
-from ctypes import byref, c_void_p
+from ctypes import CDLL, byref, c_int, c_void_p
 from typing import Any
 
 import dlx
 import pytest
+import tvm_ffi
 from support.cuda_producers import (
     CUDA,
     DLPackArray,
@@ -59,6 +60,23 @@ def call(sim: Simulation, asks: str, *tensors: Any, write: bool = False) -> int:
     for managed in taken:
         delete(managed)
     return stream
+
+
+def call_tvm_ffi(sim: Simulation, *tensors: Any) -> int:
+    """Call a function of tvm-ffi that writes; return the stream that it ran on."""
+    library = CDLL(tvm_ffi.libinfo.find_libtvm_ffi())
+    get = library.TVMFFIEnvGetStream
+    get.restype, get.argtypes = c_void_p, [c_int, c_int]
+    ran = []
+
+    def run(*arguments: Any) -> None:
+        stream = get(CUDA, 0) or LEGACY
+        for tensor in arguments:
+            sim.call("sim_launch", stream, 1, tensor.data_ptr(), 16)
+        ran.append(stream)
+
+    tvm_ffi.convert(run)(*tensors)
+    return ran[0]
 
 
 @pytest.fixture
@@ -181,6 +199,46 @@ def test_a_launcher_orders_both_ends_for_all_libraries(
         with one.stream(p), other.stream(q):
             a, b = one.full((4,)), other.full((4,))
             dlx.from_dlpack(b)
+            run(a, b, stream=stream)
+            a += 1
+            b += 1
+    assert sim.races == []
+
+
+def test_tvm_ffi_runs_on_the_stream_of_its_first_tensor(
+    sim: Simulation, one: Framework, other: Framework
+) -> None:
+    """H1, H2: `f(t); x += 1` is in order, whatever the thread has imported."""
+    p, q = sim.stream(), sim.stream()
+    with one.stream(p), other.stream(q):
+        a, b = one.full((4,)), other.full((4,))
+        first, second = dlx.from_dlpack(a), dlx.from_dlpack(b)
+        for _ in range(3):
+            assert call_tvm_ffi(sim, first) == p.handle
+            a += 1
+            assert call_tvm_ffi(sim, second) == q.handle
+            b += 1
+            assert call_tvm_ffi(sim, first, second) == p.handle
+            a += 1
+            # Its stream does not wait for the function: docs/streams.md.
+            q.wait_for(p)
+            b += 1
+    assert sim.races == []
+
+
+def test_tvm_ffi_in_a_launcher_is_in_order_with_every_library(
+    sim: Simulation, one: Framework, other: Framework
+) -> None:
+    """docs/streams.md: the remedy for what the protocol leaves open."""
+    p, q, s = sim.stream(), sim.stream(), sim.stream()
+
+    @dlx.launcher(writes=("x", "y"), give="tensor")
+    def run(x: Any, y: Any, stream: int = 0) -> None:
+        assert call_tvm_ffi(sim, x, y) == stream
+
+    with one.stream(p), other.stream(q):
+        a, b = one.full((4,)), other.full((4,))
+        for stream in (None, s, None):
             run(a, b, stream=stream)
             a += 1
             b += 1

@@ -41,7 +41,8 @@ impl Exchange for Slot {
             &read
         };
         let ready = Ready::of(self, object.py());
-        let (managed, work_stream) = match no_sync_export::managed_tensor(inner, &|on| ready.on(on)) {
+        let (managed, work_stream) = match no_sync_export::managed_tensor(inner, &|on| ready.on(on))
+        {
             Ok(export) => export,
             Err(error) => return Python::attach(|_| Err(explain(&object, inner, error))),
         };
