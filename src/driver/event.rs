@@ -67,14 +67,17 @@ fn take(driver: &'static dyn Driver, context: Context) -> Result<RawEvent, Error
     driver.create_event()
 }
 
-/// `CUDA_ERROR_CONTEXT_IS_DESTROYED`.
-const CONTEXT_IS_DESTROYED: i32 = 709;
+/// Whether an event or a stream may have ended with its context.
+fn is_of_the_dead(error: &Error) -> bool {
+    const CONTEXT_IS_DESTROYED: i32 = 709;
+    error.is_invalid_handle() || error.code() == Some(CONTEXT_IS_DESTROYED)
+}
 
-/// Forgets the idle events of a context that was reset: they ended with it, and their handles may be others' by now.
+/// Forgets the idle events of a context that was reset, and destroys none: their handles may be others' by now.
 #[cold]
 fn forget_idle(driver: &'static dyn Driver, context: Context) {
-    POOL.lock()
-        .retain(|idle| !(std::ptr::addr_eq(idle.driver, driver) && idle.context == context));
+    let is_other = |idle: &Idle| !std::ptr::addr_eq(idle.driver, driver) || idle.context != context;
+    POOL.lock().retain(is_other);
 }
 
 impl Event {
@@ -92,16 +95,12 @@ impl Event {
         if capture != Capture::None && !current.owns(stream)? {
             return there();
         }
-        let gone = |error: &Error| error.code() == Some(CONTEXT_IS_DESTROYED);
-        match Self::record_in(current, stream, capture) {
-            Err(error) if error.is_invalid_handle() && capture == Capture::None => match there() {
-                Err(error) if error.is_invalid_handle() || gone(&error) => {
-                    forget_idle(current.driver, current.context);
-                    Self::record_in(current, stream, capture)
-                }
-                recorded => recorded,
-            },
-            Err(error) if gone(&error) && capture == Capture::None => {
+        let recorded = match Self::record_in(current, stream, capture) {
+            Err(error) if error.is_invalid_handle() && capture == Capture::None => there(),
+            recorded => recorded,
+        };
+        match recorded {
+            Err(error) if capture == Capture::None && is_of_the_dead(&error) => {
                 forget_idle(current.driver, current.context);
                 Self::record_in(current, stream, capture)
             }

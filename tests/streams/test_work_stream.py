@@ -306,7 +306,7 @@ def test_a_stream_that_captures_is_named_and_left_alone(
 def test_a_stream_that_captures_is_not_made_to_wait_for_other_work(
     sim: Simulation, one: Framework, other: Framework
 ) -> None:
-    """H6: the consumer would run in the capture, and the argument is not ready there."""
+    """H6: the consumer would run in the capture, where the argument is not ready."""
     p, q = sim.stream(), sim.stream()
     with one.stream(p), other.stream(q):
         tensors = [dlx.from_dlpack(one.full((4,)), stream=p)]
