@@ -8,6 +8,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::abi::DLDevice;
 use crate::api::accepted::Accepted;
 use crate::api::lent::{Lent, lend};
 use crate::api::writing;
@@ -155,6 +156,18 @@ impl Loan {
         }
         joined?;
         Ok(())
+    }
+
+    /// The device of tensor number `place`, before [`Self::join`], if it has a view or is on a device with streams.
+    pub(super) fn device(&self, place: usize) -> Option<DLDevice> {
+        let before = self.ordered.iter().filter(|(other, _)| *other < place);
+        match self.ordered.iter().find(|(ordered, _)| *ordered == place) {
+            Some((_, lent)) => Some(lent.device()),
+            None => {
+                let view = self.views.get(place - before.count())?;
+                Some(view.get().described().meta().device)
+            }
+        }
     }
 
     /// The tensors on devices with streams, with their numbers.
