@@ -12,6 +12,7 @@ pub(crate) mod namer;
 mod object;
 pub(crate) mod order;
 pub(crate) mod release;
+mod set;
 pub(crate) mod usage;
 mod work_stream;
 

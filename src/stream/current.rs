@@ -3,8 +3,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::cell::RefCell;
-
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
@@ -15,13 +13,9 @@ use crate::stream::handle::{Stream, has_streams, needs_order, no_streams};
 use crate::stream::namer::{Namer, READY, TENSORS, note, noted};
 use crate::stream::object::PyStream;
 use crate::stream::order::{self, Joined};
+use crate::stream::set::{self, set};
 use crate::types::device::Device;
 use crate::types::error::Error;
-
-thread_local! {
-    /// Streams set by `dlx.stream`, innermost last.
-    static SET: RefCell<Vec<Stream>> = const { RefCell::new(Vec::new()) };
-}
 
 /// The stream that consumers of dlx's tensors run on: the one set, else that of the tensor that the thread passed on last,
 /// else the default stream; 0 on devices without streams (R139 to R141).
@@ -107,16 +101,6 @@ pub(crate) fn told(py: Python<'_>, device: DLDevice, namer: Namer, named: &Strea
     Ok(())
 }
 
-/// The stream that `dlx.stream` has set for this thread and device, with its owner.
-pub(crate) fn set(device: DLDevice) -> Option<Stream> {
-    let set = SET.try_with(|set| {
-        let set = set.borrow();
-        let found = set.iter().rev().find(|stream| stream.serves(device));
-        found.cloned()
-    });
-    set.ok().flatten()
-}
-
 /// As [`current`], with the owner of the stream if it has one.
 pub(crate) fn of_thread(py: Python<'_>, device: DLDevice) -> PyResult<Stream> {
     if !has_streams(device) {
@@ -155,7 +139,7 @@ impl CurrentStream {
     /// The stream, which is now the current one.
     fn __enter__<'py>(&self, py: Python<'py>) -> Bound<'py, PyStream> {
         let stream = self.0.bind(py);
-        SET.with_borrow_mut(|set| set.push(stream.get().stream().clone()));
+        set::enter(stream.get().stream().clone());
         stream.clone()
     }
 
@@ -163,12 +147,7 @@ impl CurrentStream {
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
         let stream = self.0.bind(py).get().stream();
-        let left = SET.with_borrow_mut(|set| {
-            let index = set.iter().rposition(|set| set.is(stream))?;
-            Some(set.remove(index))
-        });
-        // Dropping it may run Python code that re-enters this function.
-        match left {
+        match set::leave(stream) {
             Some(_) => Ok(()),
             None => Err(PyRuntimeError::new_err(
                 "dlx.stream is left in another thread than it was entered in, or was not entered",

@@ -10,8 +10,8 @@ use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
 use crate::cpython::interpreter::PythonOwner;
-use crate::stream::current::set;
 use crate::stream::handle::{Stream, device_of_streams};
+use crate::stream::set::set;
 use crate::stream::usage::{Library, StreamUsage};
 use crate::stream::work_stream::WorkStream;
 
