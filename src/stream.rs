@@ -8,16 +8,19 @@ pub(crate) mod current;
 pub(crate) mod end;
 mod handle;
 pub(crate) mod interface;
+pub(crate) mod namer;
 mod object;
 pub(crate) mod order;
 pub(crate) mod release;
+mod set;
 pub(crate) mod usage;
 mod work_stream;
 
 pub(crate) use argument::{Wanted, check_device, named_handle, synchronize, wanted};
-pub(crate) use current::{current, note_producer, of_thread, working};
+pub(crate) use current::{current, exported, namer, of_thread, told, working};
 pub(crate) use handle::{
     NO_SYNC, Stream, checked, default, has_streams, needs_order, no_streams, warn_if_experimental,
 };
+pub(crate) use namer::{Namer, NamesStream, note};
 pub(crate) use object::PyStream;
 pub(crate) use work_stream::WorkStream;

@@ -140,6 +140,7 @@ if TYPE_CHECKING:
         writes: Parameters = (),
         dtypes: DTypes | None = None,
         contiguous: bool = True,
+        devices: Literal["one", "any"] = "one",
         on: On | None = None,
     ) -> Callable[..., R]: ...
     @overload
@@ -151,6 +152,7 @@ if TYPE_CHECKING:
         writes: Parameters = (),
         dtypes: DTypes | None = None,
         contiguous: bool = True,
+        devices: Literal["one", "any"] = "one",
         on: On | None = None,
     ) -> Callable[[Callable[..., R]], Callable[..., R]]: ...
 
@@ -163,6 +165,7 @@ def launcher(
     writes: Parameters = (),
     dtypes: DTypes | None = None,
     contiguous: bool = True,
+    devices: Literal["one", "any"] = "one",
     on: On | None = None,
 ) -> Any:
     """Let a function that launches a kernel take tensors of any library.
@@ -180,20 +183,25 @@ def launcher(
     ``writes`` names the parameters whose tensors are written to, by name or position.
     ``dtypes`` is the dtype of all tensors, or those of some parameters in a dict.
     ``contiguous=False`` accepts all strides, which an address does not tell.
+    ``devices="any"`` accepts tensors of several devices, and of the CPU with others;
+    pinned and managed memory is accepted with every device.
 
     ``@dlx.launcher`` is a decorator, with and without arguments, also of methods, whose
     ``self`` is passed on. The result shows the attributes of the function.
 
     Raises ``BufferError`` before the call for tensors that `borrow` would refuse: of
-    another dtype, not row-major, or not known to be writable and in ``writes``; and if
-    nothing says which stream the function launches on. Raises ``TypeError`` for a
-    function whose calls do not run it (coroutines, generators) and ``ValueError`` for
-    ``writes`` and ``dtypes`` that name no parameter. Sources: R122, R143, H1, H2.
+    another dtype, on another device, not row-major, or not known to be writable and in
+    ``writes``; and if nothing says which stream the function launches on. Raises
+    ``TypeError`` for a function whose calls do not run it (coroutines, generators) and
+    ``ValueError`` for ``writes`` and ``dtypes`` that name no parameter. Sources: R122,
+    R143, H1, H2.
     """
     from ._launcher import launched
 
     def decorate(function: Callable[..., Any]) -> Any:
-        return launched(function, give, writes, dtypes, contiguous, on, Pointer)
+        return launched(
+            function, give, writes, dtypes, contiguous, devices, on, Pointer
+        )
 
     return decorate if function is None else decorate(function)
 

@@ -25,13 +25,14 @@ def launched(
     writes: Any,
     dtypes: Any,
     contiguous: bool,
+    devices: str,
     on: Any,
     pointer: type,
 ) -> Any:
     """Launch a callable, a class method or a static method."""
     if isinstance(function, (classmethod, staticmethod)):
         of = function.__func__
-        inner = launched(of, give, writes, dtypes, contiguous, on, pointer)
+        inner = launched(of, give, writes, dtypes, contiguous, devices, on, pointer)
         return type(function)(inner)
     if not callable(function):
         raise TypeError(f"{function!r} cannot be launched; expected a callable")
@@ -58,6 +59,8 @@ def launched(
         raise TypeError("dtypes is a list; expected a dtype, or a dict by parameter")
     if give not in _GIVEN:
         raise ValueError(f"give is {give!r}; expected one of {_GIVEN}")
+    if devices not in _DEVICES:
+        raise ValueError(f"devices is {devices!r}; expected one of {_DEVICES}")
     names = parameters.names
     if len(names) > _NO_STREAM:
         raise ValueError(
@@ -78,6 +81,7 @@ def launched(
         bytes([*places, *(parameters.of(n, written) is not None for n in names)]),
         dtypes,
         contiguous,
+        devices == "one",
         give == "address",
         pointer if give == "pointer" else None,
         on,
@@ -87,6 +91,7 @@ def launched(
 
 _NO_STREAM = 255
 _GIVEN = ("address", "pointer", "tensor")
+_DEVICES = ("one", "any")
 
 
 def _note(

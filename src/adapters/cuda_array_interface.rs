@@ -15,8 +15,9 @@ use crate::abi::*;
 use crate::copy::request::Request;
 use crate::cpython::interpreter::PythonOwner;
 use crate::driver;
+use crate::stream::namer::TENSORS;
 use crate::stream::usage::{Library, Producer, StreamUsage};
-use crate::stream::{self, Stream, Wanted};
+use crate::stream::{self, Namer, Stream, Wanted};
 use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::snapshot::{Snapshot, Source};
 use crate::types::error::{Error, type_name};
@@ -130,10 +131,7 @@ fn usage(
             Wanted::NoOrder | Wanted::Unset => Ok(None),
         };
     };
-    let producer = Producer {
-        library: library(x),
-        then,
-    };
+    let producer = produced(x, then);
     Ok(Some(request.order(wanted, producer)?))
 }
 
@@ -142,24 +140,32 @@ fn library(x: &Bound<'_, PyAny>) -> Library {
     Library::Interface(Arc::new(PythonOwner::new(x.clone().unbind())))
 }
 
+/// The producer of `x`, which works on `then`.
+fn produced(x: &Bound<'_, PyAny>, then: Stream) -> Producer {
+    let library = library(x);
+    stream::note(TENSORS, then.device(), Namer::of(&library));
+    Producer { library, then }
+}
+
 /// The producer of `x`, an object on `device`, if it names a stream; exceptions it raises instead are ignored.
 pub(crate) fn producer(x: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<Option<Producer>> {
-    if !is_cuda(device) {
-        return Ok(None);
-    }
-    // PyO3 must count the attachment where an exception is dropped.
-    let then = Python::attach(|py| match stream::interface::stream(x, device) {
-        Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
-        then => then,
-    })?;
-    Ok(then.map(|then| Producer {
-        library: library(x),
-        then,
-    }))
+    Ok(named(x, device)?.map(|then| produced(x, then)))
 }
 
 /// `x` as the library to ask for its stream, if it names one.
 pub(crate) fn asked(x: &Bound<'_, PyAny>, device: Option<DLDevice>) -> PyResult<Option<Library>> {
-    let producer = producer(x, device.unwrap_or(FIRST))?;
-    Ok(producer.map(|producer| producer.library))
+    let named = named(x, device.unwrap_or(FIRST))?;
+    Ok(named.map(|_| library(x)))
+}
+
+/// The stream that `x`, on `device`, names, if any.
+fn named(x: &Bound<'_, PyAny>, device: DLDevice) -> PyResult<Option<Stream>> {
+    if !is_cuda(device) {
+        return Ok(None);
+    }
+    // PyO3 must count the attachment where an exception is dropped.
+    Python::attach(|py| match stream::interface::stream(x, device) {
+        Err(error) if error.is_instance_of::<PyException>(py) => Ok(None),
+        named => named,
+    })
 }

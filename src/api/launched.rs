@@ -22,7 +22,7 @@ use crate::cpython::vector::{Arguments, ByVector, Entry, class, entry};
 /// ``names`` has the number of each parameter, and ``last`` is ``("stream",)``. The bytes of ``places`` are how many may be
 /// passed by position, how many receivers are left alone, and which one is the stream (`NONE` for none); then, of each
 /// parameter, whether its tensors are written to, at the end of all other positional arguments and of all other keywords.
-/// ``dtype`` has a dtype for each, or is one for all. The function gets addresses, or views, or what ``made`` makes of a
+/// ``dtype`` has a dtype for each, or is one for all. All tensors are on ``one_device``. The function gets addresses, or views, or what ``made`` makes of a
 /// view. ``on`` is a stream, or a function that tells it. ``note`` adds the name of an argument to an error.
 #[pyclass(frozen, subclass, weakref, module = "dlx._core")]
 pub(crate) struct Launched {
@@ -33,6 +33,7 @@ pub(crate) struct Launched {
     places: Vec<u8>,
     has_addresses: bool,
     accepted: Option<Box<Accepted>>,
+    one_device: bool,
     made: Option<Py<PyAny>>,
     on: Option<Py<PyAny>>,
     note: Option<Py<PyAny>>,
@@ -64,6 +65,7 @@ pub(crate) fn launched_type(py: Python<'_>) -> PyResult<Bound<'_, PyType>> {
         places: Vec::new(),
         has_addresses: false,
         accepted: None,
+        one_device: true,
         made: None,
         on: None,
         note: None,
@@ -230,6 +232,7 @@ impl Launched {
         places: &[u8],
         dtype: Option<&Bound<'_, PyAny>>,
         contiguous: bool,
+        one_device: bool,
         has_addresses: bool,
         made: Option<Py<PyAny>>,
         on: Option<Py<PyAny>>,
@@ -245,6 +248,7 @@ impl Launched {
             names,
             last,
             has_addresses,
+            one_device,
             made,
             on,
             note,

@@ -16,11 +16,10 @@ use crate::import::cache;
 use crate::import::cache::Way;
 use crate::import::ladder::from_dlpack;
 use crate::import::protocol;
-use crate::stream;
-use crate::stream::Stream;
 use crate::stream::end::End;
 use crate::stream::order::Waits;
 use crate::stream::usage::{Library, StreamUsage};
+use crate::stream::{self, Namer, Stream};
 use crate::tensor::checked::Meta;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
@@ -213,6 +212,14 @@ impl Lent {
     /// Where the tensor is.
     pub(crate) fn device(&self) -> DLDevice {
         self.snapshot.meta().device
+    }
+
+    /// Who names the stream of the tensor, if anybody.
+    pub(crate) fn namer(&self) -> Option<Namer> {
+        match &self.library {
+            Some(library) => Some(Namer::of(library)),
+            None => self.snapshot.namer(),
+        }
     }
 
     /// The stream that its library works on now, if the library can tell.

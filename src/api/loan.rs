@@ -8,14 +8,16 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::abi::DLDevice;
 use crate::api::accepted::Accepted;
 use crate::api::lent::{Lent, lend};
 use crate::api::writing;
 use crate::stream;
 use crate::stream::end::End;
+use crate::stream::namer::TENSORS;
 use crate::stream::order;
 use crate::stream::order::{Joined, Waits};
-use crate::stream::{Stream, Wanted};
+use crate::stream::{Namer, Stream, Wanted};
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
@@ -156,6 +158,18 @@ impl Loan {
         Ok(())
     }
 
+    /// The device of tensor number `place`, before [`Self::join`], if it has a view or is on a device with streams.
+    pub(super) fn device(&self, place: usize) -> Option<DLDevice> {
+        let before = self.ordered.iter().filter(|(other, _)| *other < place);
+        match self.ordered.iter().find(|(ordered, _)| *ordered == place) {
+            Some((_, lent)) => Some(lent.device()),
+            None => {
+                let view = self.views.get(place - before.count())?;
+                Some(view.get().described().meta().device)
+            }
+        }
+    }
+
     /// The tensors on devices with streams, with their numbers.
     pub(super) fn ordered(&self) -> impl Iterator<Item = (usize, &Snapshot)> {
         self.ordered
@@ -193,6 +207,11 @@ impl Loan {
     pub(super) fn end(self, py: Python<'_>) -> PyResult<()> {
         for view in &self.views {
             view.get().end();
+        }
+        // The stream of a view, which has ended, may be gone.
+        if let Some((_, first)) = self.ordered.first() {
+            let namer = first.namer().unwrap_or(Namer::Nobody);
+            stream::note(TENSORS, first.device(), namer);
         }
         match &self.stream {
             Some(stream) if self.is_joined => join_back(py, &self.ordered, stream),

@@ -17,6 +17,7 @@ use crate::import::cache::{self, Way};
 use crate::import::ladder::{forwarded, from_dlpack};
 use crate::import::protocol::{self, CapsuleFirst, FastExport, Whose, no_protocol};
 use crate::import::table;
+use crate::stream::namer::TENSORS;
 use crate::stream::usage::Release;
 use crate::stream::{self, Stream, WorkStream};
 use crate::tensor::checked::{self, Meta};
@@ -147,6 +148,9 @@ pub(crate) fn ordered<'a>(x: &'a Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyRe
     let tensor = Tensor::of(x).ok_or_else(|| no_protocol(x, "__dlpack__"))?;
     let snapshot = tensor.get().snapshot()?;
     let device = snapshot.meta().device;
+    if let Some(namer) = snapshot.namer() {
+        stream::note(TENSORS, device, namer);
+    }
     if snapshot.usage().is_some() {
         snapshot.order(&Stream::of_table(stream(device)?, device))?;
     }

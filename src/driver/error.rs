@@ -48,9 +48,11 @@ impl Error {
     /// Whether nothing runs any more, for good: there is no driver, it finds no device, it has shut down, or an error has
     /// ended all work of the context.
     pub(crate) fn is_final(&self) -> bool {
-        /// `CUDA_ERROR_DEINITIALIZED`, and the errors of which `cuda.h` says that the process must be relaunched, or
-        /// that the context is destroyed. HIP has the same numbers.
-        const FINAL: [i32; 12] = [4, 214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719];
+        /// `CUDA_ERROR_DEINITIALIZED`, and the errors of which `cuda.h` says that the process must be relaunched, that
+        /// the context is destroyed, or that all later work fails. HIP has the same numbers.
+        const FINAL: [i32; 16] = [
+            4, 214, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 810, 911,
+        ];
         let is_final = |code| FINAL.contains(&code);
         let is_initialization = matches!(self, Self::Failed { call, .. } if call.ends_with("Init"));
         let is_over = *self == Self::Forked || self.is_absent() || is_initialization;

@@ -67,6 +67,19 @@ fn take(driver: &'static dyn Driver, context: Context) -> Result<RawEvent, Error
     driver.create_event()
 }
 
+/// Whether an event or a stream may have ended with its context.
+fn is_of_the_dead(error: &Error) -> bool {
+    const CONTEXT_IS_DESTROYED: i32 = 709;
+    error.is_invalid_handle() || error.code() == Some(CONTEXT_IS_DESTROYED)
+}
+
+/// Forgets the idle events of a context that was reset, and destroys none: their handles may be others' by now.
+#[cold]
+fn forget_idle(driver: &'static dyn Driver, context: Context) {
+    let is_other = |idle: &Idle| !std::ptr::addr_eq(idle.driver, driver) || idle.context != context;
+    POOL.lock().retain(is_other);
+}
+
 impl Event {
     /// The point that `stream` has reached now.
     ///
@@ -82,8 +95,15 @@ impl Event {
         if capture != Capture::None && !current.owns(stream)? {
             return there();
         }
-        match Self::record_in(current, stream, capture) {
+        let recorded = match Self::record_in(current, stream, capture) {
             Err(error) if error.is_invalid_handle() && capture == Capture::None => there(),
+            recorded => recorded,
+        };
+        match recorded {
+            Err(error) if capture == Capture::None && is_of_the_dead(&error) => {
+                forget_idle(current.driver, current.context);
+                Self::record_in(current, stream, capture)
+            }
             recorded => recorded,
         }
     }

@@ -15,7 +15,7 @@ use crate::abi::*;
 use crate::cpython::boundary::{attached, guard};
 use crate::exchange::handed_back::give_back;
 use crate::stream::usage::StreamUsage;
-use crate::stream::{self, Stream};
+use crate::stream::{self, Namer, Stream};
 use crate::tensor::managed::{Managed, ManagedVersioned};
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::Error;
@@ -54,6 +54,9 @@ pub(crate) trait Exchange: Sync {
 
     /// The stream that consumers of this table run on, as an integer; 0 if there is none (R139, R141).
     fn current_work_stream(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64>;
+
+    /// Who names that stream.
+    fn namer(&'static self, device: DLDevice) -> Namer;
 }
 
 /// A type that identifies one [`Exchange`]: table functions get no context, so each table needs its own.
@@ -316,12 +319,16 @@ pub(super) unsafe fn to_py_object<E: Exchange>(
 ///
 /// Call it as `dlpack.h` says: attached, with a place for the result (S2).
 pub(super) unsafe fn work_stream<E: Exchange>(
-    exchange: &E,
+    exchange: &'static E,
     device: DLDevice,
     out_current_stream: *mut *mut c_void,
 ) -> c_int {
     let body = |py: Python<'_>| {
         let stream = exchange.current_work_stream(py, device)?;
+        if stream::has_streams(device) {
+            let named = Stream::of_table(stream, device);
+            stream::told(py, device, exchange.namer(device), &named)?;
+        }
         let stream = std::ptr::without_provenance_mut(stream as usize);
         // SAFETY: `out_current_stream` is the caller's place for the result (S2).
         unsafe { out_current_stream.write(stream) };

@@ -6,7 +6,7 @@
 
 use std::ptr::{from_ref, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use pyo3::exceptions::{PyBufferError, PyRuntimeError};
 use pyo3::ffi;
@@ -25,7 +25,7 @@ pub(crate) use origin::{
 
 use crate::exchange::foreign::header;
 use crate::exchange::published::Published;
-use crate::stream::WorkStream;
+use crate::stream::namer::Of;
 use crate::tensor::trace;
 use crate::types::error::type_name;
 
@@ -44,8 +44,6 @@ pub(crate) struct Slot {
     /// 1 + the index of the slot of a later class at the same address, once one of its instances came with this table:
     /// a consumer that identifies types by address alone confuses the two. 0 if there is none.
     heir: AtomicUsize,
-    /// The work stream of the library behind the last export on a device with streams.
-    work_stream: Mutex<Option<WorkStream>>,
 }
 
 /// The class of a slot, and what was decided when it was defined.
@@ -64,7 +62,6 @@ impl Slot {
             class: AtomicPtr::new(null_mut()),
             holder: OnceLock::new(),
             heir: AtomicUsize::new(0),
-            work_stream: Mutex::new(None),
         }
     }
 
@@ -217,19 +214,9 @@ impl Slot {
         )))
     }
 
-    /// Stores the work stream that the consumer of an export should run on.
-    pub(crate) fn set_work_stream(&self, work_stream: WorkStream) {
-        *self.last_work_stream() = Some(work_stream);
-    }
-
-    /// The work stream stored last.
-    pub(crate) fn work_stream(&self) -> Option<WorkStream> {
-        *self.last_work_stream()
-    }
-
-    fn last_work_stream(&self) -> MutexGuard<'_, Option<WorkStream>> {
-        let place = self.work_stream.lock();
-        place.unwrap_or_else(PoisonError::into_inner)
+    /// What is noted of the tensors that this table passes on.
+    pub(crate) fn noted(&self) -> Of {
+        Of::table(from_ref(self).addr())
     }
 }
 

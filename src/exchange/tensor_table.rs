@@ -8,7 +8,8 @@ use pyo3::prelude::*;
 use crate::abi::*;
 use crate::copy::by_driver;
 use crate::exchange::published::{self, Exchange, ExchangeType, Published};
-use crate::stream::{self, Stream};
+use crate::stream::namer::TENSORS;
+use crate::stream::{self, Namer, Stream};
 use crate::tensor::checked;
 use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::object::Tensor;
@@ -47,13 +48,17 @@ fn ready<'a>(py: Python<'_>, tensor: &'a Tensor) -> PyResult<&'a Snapshot> {
     Ok(snapshot)
 }
 
-/// Makes the stream that this table names wait until the elements are ready.
+/// Makes the stream that this table names wait until the elements are ready, and the one that a consumer was told before.
 #[cold]
 #[inline(never)]
 fn order(py: Python<'_>, snapshot: &Snapshot) -> PyResult<()> {
     let device = snapshot.meta().device;
-    let consumer = Stream::of_table(stream::current(py, device)?, device);
-    Ok(snapshot.order(&consumer)?)
+    if let Some(namer) = snapshot.namer() {
+        stream::note(TENSORS, device, namer);
+    }
+    let named = Stream::of_table(stream::current(py, device)?, device);
+    snapshot.order(&named)?;
+    stream::exported(py, device, stream::namer(device), &named)
 }
 
 #[cold]
@@ -108,5 +113,9 @@ impl Exchange for Tensors {
 
     fn current_work_stream(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
         stream::current(py, device)
+    }
+
+    fn namer(&'static self, device: DLDevice) -> Namer {
+        stream::namer(device)
     }
 }

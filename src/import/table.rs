@@ -12,8 +12,9 @@ use crate::copy::request::{Request, again, finish, is_refusal, refused_by_both};
 use crate::exchange::Table;
 use crate::import::aliases;
 use crate::import::protocol::{ask, from_protocol};
+use crate::stream::namer::TENSORS;
 use crate::stream::usage::{Library, Producer, StreamUsage};
-use crate::stream::{self, Stream, Wanted, WorkStream};
+use crate::stream::{self, Namer, Stream, Wanted, WorkStream};
 use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
@@ -265,7 +266,7 @@ fn order(
 /// The library of a table, and its current stream.
 fn producer(work_stream: WorkStream, here: DLDevice, py: Python<'_>) -> PyResult<Producer> {
     stream::warn_if_experimental(py, here)?;
-    stream::note_producer(work_stream, here);
+    stream::note(TENSORS, here, Namer::Library(work_stream));
     Ok(Producer {
         library: Library::Table(work_stream),
         then: Stream::of_table(work_stream.get(py, here)?, here),

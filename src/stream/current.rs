@@ -1,51 +1,24 @@
-//! dlx's current stream for each thread and device: the one set by `dlx.stream`, or else that of the library that the
-//! thread's tensors come from.
+//! dlx's current stream for each thread and device: the one set by `dlx.stream`, or else that of the tensor that the
+//! thread passed on last.
 
 #![forbid(unsafe_code)]
-
-use std::cell::RefCell;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
 use crate::cpython::interpreter::attach_uncounted;
+use crate::driver::Capture;
 use crate::stream::handle::{Stream, has_streams, needs_order, no_streams};
+use crate::stream::namer::{Namer, READY, TENSORS, note, noted};
 use crate::stream::object::PyStream;
-use crate::stream::work_stream::WorkStream;
+use crate::stream::order::{self, Joined};
+use crate::stream::set::{self, set};
 use crate::types::device::Device;
 use crate::types::error::Error;
 
-/// The libraries that this thread's tensors on a device come from.
-#[derive(Clone, Copy)]
-enum Producers {
-    One(WorkStream),
-    Several,
-}
-
-thread_local! {
-    /// Streams set by `dlx.stream`, innermost last.
-    static SET: RefCell<Vec<Stream>> = const { RefCell::new(Vec::new()) };
-    static PRODUCERS: RefCell<Vec<(DLDevice, Producers)>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Notes that a tensor on `device` came from the library of this table.
-pub(crate) fn note_producer(work_stream: WorkStream, device: DLDevice) {
-    // Fails only during thread teardown.
-    let note = |producers: &RefCell<Vec<(DLDevice, Producers)>>| {
-        let mut producers = producers.borrow_mut();
-        let known = producers.iter_mut().find(|(of, _)| *of == device);
-        match known {
-            None => producers.push((device, Producers::One(work_stream))),
-            Some((_, Producers::One(known))) if known.is(work_stream) => {}
-            Some((_, producer)) => *producer = Producers::Several,
-        }
-    };
-    PRODUCERS.try_with(note).ok();
-}
-
-/// The stream that consumers of dlx's tensors run on: the one set, else that of the library that the thread's tensors
-/// come from if there is exactly one, else the default stream; 0 on devices without streams (R139 to R141).
+/// The stream that consumers of dlx's tensors run on: the one set, else that of the tensor that the thread passed on last,
+/// else the default stream; 0 on devices without streams (R139 to R141).
 ///
 /// # Errors
 ///
@@ -54,40 +27,87 @@ pub(crate) fn current(py: Python<'_>, device: DLDevice) -> PyResult<i64> {
     if !needs_order(device) {
         return Ok(0);
     }
+    Ok(of_thread(py, device)?.handle())
+}
+
+/// Who names that stream.
+pub(crate) fn namer(device: DLDevice) -> Namer {
+    match set(device) {
+        Some(_) => Namer::Set,
+        None => noted(TENSORS, device)
+            .filter(Namer::is_there)
+            .unwrap_or(Namer::Nobody),
+    }
+}
+
+/// Notes an export that is ready on the stream `ready`, named by `namer`. A consumer may have asked before, for another
+/// argument, and runs on that stream: so that one waits, too.
+///
+/// # Errors
+///
+/// As for [`order::after`].
+pub(crate) fn exported(
+    py: Python<'_>,
+    device: DLDevice,
+    namer: Namer,
+    ready: &Stream,
+) -> PyResult<()> {
+    let told = match noted(READY, device) {
+        Some(told) if !told.is(&namer) => told.stream(py, device)?,
+        Some(_) => return Ok(()),
+        None => None,
+    };
+    match told {
+        // No kernel outside of a capture can use what is made in it, so the consumer is one that will ask.
+        Some(told) if !told.is(ready) && (captures(&told)? || !captures(ready)?) => {
+            wait(&told, ready)
+        }
+        _ => {
+            note(READY, device, namer);
+            Ok(())
+        }
+    }
+}
+
+/// Makes `stream` wait for `ready`; without a driver there is nothing to wait for.
+fn wait(stream: &Stream, ready: &Stream) -> PyResult<()> {
+    match order::after(stream, ready, Joined::Never) {
+        Err(error) if !error.is_absent() => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a stream captures a graph.
+fn captures(stream: &Stream) -> Result<bool, Error> {
+    match stream.capture() {
+        Err(error) if error.is_absent() => Ok(false),
+        capture => Ok(matches!(capture?, Capture::Active(_))),
+    }
+}
+
+/// Notes that a consumer is told the stream `named`, by `namer`; that waits for all that was exported before.
+///
+/// # Errors
+///
+/// As for [`order::after`].
+pub(crate) fn told(py: Python<'_>, device: DLDevice, namer: Namer, named: &Stream) -> PyResult<()> {
+    if let Some(ready) = noted(READY, device)
+        && !ready.is(&namer)
+        && let Some(ready) = ready.stream(py, device)?
+    {
+        wait(named, &ready)?;
+    }
+    note(READY, device, namer);
+    Ok(())
+}
+
+/// As [`current`], with the owner of the stream if it has one.
+pub(crate) fn of_thread(py: Python<'_>, device: DLDevice) -> PyResult<Stream> {
     if !has_streams(device) {
         return Err(no_streams(device));
     }
-    if let Some(set) = set(device) {
-        return Ok(set.handle());
-    }
-    let producer = PRODUCERS.try_with(|producers| {
-        let producers = producers.borrow();
-        let found = producers.iter().find(|(of, _)| *of == device);
-        found.map(|&(_, producer)| producer)
-    });
-    let handle = match producer {
-        Ok(Some(Producers::One(work_stream))) => work_stream.get(py, device)?,
-        _ => 0,
-    };
-    Ok(Stream::of_table(handle, device).handle())
-}
-
-/// The stream that `dlx.stream` has set for this thread and device, with its owner.
-pub(crate) fn set(device: DLDevice) -> Option<Stream> {
-    let set = SET.try_with(|set| {
-        let set = set.borrow();
-        let found = set.iter().rev().find(|stream| stream.serves(device));
-        found.cloned()
-    });
-    set.ok().flatten()
-}
-
-/// dlx's current stream, with its owner if it has one, on a device with streams.
-pub(crate) fn of_thread(py: Python<'_>, device: DLDevice) -> PyResult<Stream> {
-    match set(device) {
-        Some(stream) => Ok(stream),
-        None => Ok(Stream::of_table(current(py, device)?, device)),
-    }
+    let named = namer(device).stream(py, device)?;
+    Ok(named.unwrap_or_else(|| Stream::default(device)))
 }
 
 /// As [`of_thread`]. The thread need not be attached.
@@ -119,7 +139,7 @@ impl CurrentStream {
     /// The stream, which is now the current one.
     fn __enter__<'py>(&self, py: Python<'py>) -> Bound<'py, PyStream> {
         let stream = self.0.bind(py);
-        SET.with_borrow_mut(|set| set.push(stream.get().stream().clone()));
+        set::enter(stream.get().stream().clone());
         stream.clone()
     }
 
@@ -127,12 +147,7 @@ impl CurrentStream {
     #[pyo3(signature = (*_exception))]
     fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, PyAny>) -> PyResult<()> {
         let stream = self.0.bind(py).get().stream();
-        let left = SET.with_borrow_mut(|set| {
-            let index = set.iter().rposition(|set| set.is(stream))?;
-            Some(set.remove(index))
-        });
-        // Dropping it may run Python code that re-enters this function.
-        match left {
+        match set::leave(stream) {
             Some(_) => Ok(()),
             None => Err(PyRuntimeError::new_err(
                 "dlx.stream is left in another thread than it was entered in, or was not entered",
@@ -145,17 +160,13 @@ impl CurrentStream {
     }
 }
 
-/// dlx's current stream of ``device`` in this thread: what `stream` has set, else that of the library whose
-/// tensors the thread has imported if there is exactly one, else the default stream.
+/// dlx's current stream of ``device`` in this thread: what `stream` has set, else that of the library of the tensor that
+/// the thread has imported or exported last, else the default stream.
 ///
 /// The handle of a library's stream is alive as long as that stream is; it is not kept.
 #[pyfunction]
 #[pyo3(signature = (device, /))]
 pub(crate) fn current_stream(device: &Bound<'_, PyAny>) -> PyResult<PyStream> {
     let py = device.py();
-    let device = Device::of(device)?;
-    if !has_streams(device) {
-        return Err(no_streams(device));
-    }
-    of_thread(py, device).map(PyStream::new)
+    of_thread(py, Device::of(device)?).map(PyStream::new)
 }

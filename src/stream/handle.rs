@@ -240,6 +240,14 @@ impl Stream {
         default(self.device) == Some(self.handle)
     }
 
+    /// The same stream, which this does not keep alive.
+    pub(crate) fn without_owner(self) -> Self {
+        Self {
+            owner: None,
+            ..self
+        }
+    }
+
     /// Whether this holds an object that keeps the stream alive.
     pub(crate) fn is_owned(&self) -> bool {
         self.owner.is_some()

@@ -12,10 +12,11 @@ use crate::cpython::interpreter::{Pending, PythonOwner, attach_uncounted, blocki
 use crate::driver::Event;
 use crate::stream::end::End;
 use crate::stream::handle::Stream;
+use crate::stream::interface;
 use crate::stream::order;
 use crate::stream::order::{Captures, Joined, Waits};
+use crate::stream::set::set;
 use crate::stream::work_stream::WorkStream;
-use crate::stream::{current, interface};
 use crate::types::error::{Error, forgotten};
 
 /// When memory used by a stream is released to its producer.
@@ -162,7 +163,7 @@ impl StreamUsage {
         let kept = if stream.is_permanent() {
             Some(stream.clone())
         } else {
-            current::set(device).filter(|set| set.is(&stream))
+            set(device).filter(|set| set.is(&stream))
         };
         let ready = match kept {
             Some(stream) => Ready::After(stream),

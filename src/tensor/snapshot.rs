@@ -19,7 +19,7 @@ use crate::abi::*;
 use crate::cpython::depth::{later, within};
 use crate::stream::order::Joined;
 use crate::stream::usage::StreamUsage;
-use crate::stream::{Stream, release};
+use crate::stream::{Namer, Stream, release};
 use crate::tensor::block::{Beside, Shared};
 use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::managed::{Maker, PROTECTED};
@@ -287,6 +287,11 @@ impl Snapshot {
     /// Its streams.
     pub(crate) fn usage(&self) -> Option<&StreamUsage> {
         self.0.value().usage.as_deref()
+    }
+
+    /// Who names the stream of the tensor; `None` if it has none.
+    pub(crate) fn namer(&self) -> Option<Namer> {
+        Namer::of_tensor(self.0.value().usage.as_ref()?)
     }
 
     /// Makes `consumer` wait until the elements are ready.

@@ -148,6 +148,14 @@ pub(crate) fn is_readable(device: DLDevice) -> bool {
     matches!(device.device_type, kDLCPU | kDLCUDAHost | kDLROCMHost)
 }
 
+/// Whether kernels of every GPU can use the memory: pinned host memory, and managed memory.
+pub(crate) fn is_of_any(device: DLDevice) -> bool {
+    matches!(
+        device.device_type,
+        kDLCUDAHost | kDLROCMHost | kDLCUDAManaged
+    )
+}
+
 /// A device's string form: `cpu`, `cuda:0`; `40:0` for a type without a name.
 pub(crate) fn name(device: DLDevice) -> impl fmt::Display {
     struct Name(DLDevice);

@@ -263,4 +263,4 @@ def test_its_class_makes_none_whose_calls_would_look_beyond_its_parameters(
     """docs/safety.md S1: no call panics."""
     kind: Any = type(launch)
     with pytest.raises(ValueError, match=r"dlx\.launcher makes these"):
-        kind(print, names, (), places, None, False, True, None, None, None)
+        kind(print, names, (), places, None, False, True, True, None, None, None)

@@ -8,7 +8,7 @@ import dlx
 import pytest
 from support.concurrent_threads import in_thread
 from support.cuda_producers import Framework
-from support.python_process import run_after
+from support.python_process import run_after, run_python
 from support.simulated_contexts import Context, green_context, second_context
 from support.simulated_driver import Simulation
 from support.simulated_kernels import read, settle, write
@@ -186,3 +186,42 @@ def test_a_thread_without_a_context_means_the_primary_one(
 
     in_thread(work)
     assert sim.races == []
+
+
+def test_streams_are_ordered_after_a_device_is_reset() -> None:
+    """H5: `cudaDeviceReset` ends the events of dlx's pool, whose handles it may reuse.
+
+    None of them is destroyed: by then it may be somebody else's.
+    """
+    code, output, errors = run_python("""
+        import os
+        from support.simulated_driver import library_path, simulation
+        os.environ["DLX_LIBCUDA"] = str(library_path())
+        import dlx
+        from support.cuda_producers import TableArray, framework
+        from support.simulated_kernels import read
+
+        sim = simulation()
+        sim.start()
+        library = framework(TableArray)
+
+        def order():
+            p, s = sim.stream(), sim.stream()
+            with library.stream(p):
+                tensors = [dlx.from_dlpack(library.full((4,))) for _ in range(3)]
+                for tensor in tensors:
+                    with tensor.use(stream=s) as view:
+                        read(s, view)
+            s.synchronize()
+            p.synchronize()
+
+        order()
+        sim.reset_device(0)
+        library.allocator.__init__(sim)
+        sim.clear_journal()
+        for _ in range(5):
+            sim.use_device(0)
+            order()
+        print("cuEventDestroy_v2" in sim.called("dlx"), sim.races, sim.violations)
+    """)
+    assert (code, output, errors) == (0, "False [] []\n", "")

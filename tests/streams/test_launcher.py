@@ -228,7 +228,7 @@ def test_tensors_on_the_cpu_have_no_say_in_the_stream(
     library: Framework, p: Stream
 ) -> None:
     """R143: they have none."""
-    given = dlx.launcher(lambda x, y, stream: (x, stream))
+    given = dlx.launcher(lambda x, y, stream: (x, stream), devices="any")
     x = np.zeros(4, "f4")
     with library.stream(p):
         assert given(x, library.full((4,))) == (x.ctypes.data, p.handle)
@@ -355,3 +355,96 @@ def test_a_pointer_waits_for_its_producer(
         del array, pointer
         library.full((4,))
     assert sim.races == []
+
+
+# Devices.
+
+
+def mixed(sim: Simulation, library: Framework) -> list[tuple[Any, Any]]:
+    """Return pairs of tensors that no kernel can take."""
+    here, there = library.full((4,)), library.full((4,), device=1)
+    host = np.zeros(4, "f4")
+    return [(here, there), (there, here), (here, host), (host, here)]
+
+
+@pytest.mark.parametrize("give", ["address", "pointer", "tensor"])
+def test_tensors_of_two_devices_are_refused(
+    sim: Simulation, library: Framework, give: Any
+) -> None:
+    """H7: the kernel would end with error 700, and all work of the device with it."""
+
+    @dlx.launcher(give=give)
+    def launch(x: Any, y: Any, *, stream: int) -> None:
+        raise AssertionError("not reached")
+
+    for number, (x, y) in enumerate(mixed(sim, library)):
+        with pytest.raises(
+            BufferError, match="a kernel takes tensors of one"
+        ) as caught:
+            launch(x, y)
+        [note] = caught.value.__notes__
+        assert f"argument {'x' if number == 3 else 'y'} of" in note
+
+
+def test_a_tensor_of_torch_on_the_cpu_is_refused_beside_one_on_a_gpu(
+    sim: Simulation, library: Framework
+) -> None:
+    """H7: also before it, where it is taken without a question."""
+    torch = requires("torch")
+    for pair in (
+        (library.full((4,)), torch.ones(4)),
+        (torch.ones(4), library.full((4,))),
+    ):
+        with pytest.raises(BufferError, match="the tensor is on cpu"):
+            copy(*pair)
+
+
+def test_the_advice_for_a_tensor_of_another_device_is_good(
+    sim: Simulation, library: Framework
+) -> None:
+    """R60: what is copied there is accepted."""
+    host, here = np.zeros(4, "f4"), library.full((4,))
+    with pytest.raises(BufferError, match=r"device='cuda:0'"):
+        copy(host, here)
+    copy(dlx.from_dlpack(host, device="cuda:0"), here)
+    assert sim.races == []
+
+
+def test_a_function_that_takes_several_devices_says_so(
+    sim: Simulation, library: Framework
+) -> None:
+    """docs/launcher.md, Refused."""
+    seen = []
+
+    @dlx.launcher(devices="any")
+    def launch(x: int, y: int, *, stream: int) -> None:
+        seen.append((x, y))
+
+    for x, y in mixed(sim, library):
+        launch(x, y)
+    assert len(seen) == 4
+
+
+def test_the_devices_are_one_or_any() -> None:
+    """R60: a typing error is told at the decorator."""
+    with pytest.raises(ValueError, match="devices is 'all'; expected one of"):
+        dlx.launcher(devices="all")(print)  # type: ignore[call-overload]
+
+
+def test_pinned_and_managed_memory_passes_with_every_device(
+    sim: Simulation, library: Framework
+) -> None:
+    """R66: kernels reach it from each GPU."""
+    here = library.full((4,))
+    for kind in (3, 13):
+        memory = sim.allocate(NBYTES, kind="pinned" if kind == 3 else "managed")
+        other = dlx.from_pointer(memory.address, (4,), "float32", device=(kind, 0))
+        assert read_both(here, other) == read_both(other, here)
+
+
+@dlx.launcher
+def read_both(x: int, y: int, *, stream: int) -> int:
+    """Queue kernels that read; return their stream."""
+    queue(stream, x, write=False)
+    queue(stream, y, write=False)
+    return stream

@@ -12,9 +12,21 @@ from support.cuda_producers import CUDA, Imported
 from support.dlpack_abi import from_table, table_of
 from support.program_state import REFUSED, Item, Release, State
 from support.simulated_kernels import read, write
-from support.simulated_objects import PER_THREAD, Stream
+from support.simulated_objects import LEGACY, PER_THREAD, Stream
 
 RELEASES: tuple[Release, ...] = ("auto", "record_stream")
+
+
+def exported_in_turn(tensors: list[dlx.Tensor], asks: int) -> tuple[list[Any], int]:
+    """Export by dlx's table; return the tensors and the stream that it named."""
+    table, place = table_of(dlx.Tensor), c_void_p()
+    managed: list[Any] = []
+    for number in range(len(tensors) + 1):
+        if number == min(asks, len(tensors)):
+            assert table.current_work_stream(CUDA, 0, byref(place)) == 0
+        if number < len(tensors):
+            managed.append(from_table(table, tensors[number]))
+    return managed, place.value or LEGACY
 
 
 class ImportOperations(State):
@@ -35,6 +47,7 @@ class ImportOperations(State):
         self.fork(self.streams[b])
         if tensor is not REFUSED:
             self.add(item, tensor)
+            item.taken = tensor
             item.stale = False
             item.told()
 
@@ -142,6 +155,36 @@ class ImportOperations(State):
         with dlx.stream(self.streams[b]):
             imported = self.call("give_by_table", export)
         self._given(item, imported, self.streams[b], write=bool(c % 2))
+
+    def call_by_table(self, a: int, b: int, c: int) -> None:
+        """Call a function with tensors by dlx's table, on the stream that it names.
+
+        It asks before the first tensor, after it, or after the last.
+        """
+        items = [self.find(number, lambda item: item.is_in_use) for number in (a, b)]
+        found = [item for item in items if item is not None]
+        if not found or self.capturing is not None:
+            return
+        if found[0] is found[1] or c % 4:
+            del found[1]
+        asks = c % 3 if len(found) == 2 or c % 3 < 2 else 1
+        called = self.call(
+            "call_by_table",
+            lambda: exported_in_turn([item.tensors[-1] for item in found], asks),
+        )
+        managed, handle = called
+        stream = self.streams.named(handle) or Stream(self.sim, handle)
+        with self.consumer.stream(stream):
+            for each in managed:
+                imported = Imported(self.consumer, each)
+                imported.launch(bool(c % 2))
+                imported.drop()
+        [first, *others] = found
+        if asks and not others and first.tensors[-1] is first.taken and first.names:
+            # Its library goes on after the function.
+            first.worked()
+        else:
+            stream.synchronize()
 
     def _given(self, item: Item, imported: Any, stream: Stream, *, write: bool) -> None:
         self.fork(stream)

@@ -53,6 +53,8 @@ class Item:
     """Whether the tensor's stream does not wait for work of the library."""
     away: bool = False
     """Whether its library has left a stream with work on it behind."""
+    taken: dlx.Tensor | None = None
+    """The tensor that was made of the array itself last."""
     freed: set[Stream] = field(default_factory=set)
     """The streams that the allocator was told of, once the library has freed it."""
 
@@ -75,9 +77,14 @@ class Item:
         return hasattr(self.library.Array, "__dlpack_c_exchange_api__")
 
     @property
+    def names(self) -> bool:
+        """Whether the library names its stream."""
+        return self.has_table or issubclass(self.library.Array, InterfaceArray)
+
+    @property
     def orders_itself(self) -> bool:
         """Whether the library orders streams when it exports, in captures, too."""
-        return not (self.has_table or issubclass(self.library.Array, InterfaceArray))
+        return not self.names
 
     @property
     def is_in_use(self) -> bool:

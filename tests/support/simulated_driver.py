@@ -148,6 +148,12 @@ class Simulation:
         """Make the primary context current in this thread, as CUDA's runtime does."""
         self.call("cuCtxSetCurrent", self.context(device))
 
+    def reset_device(self, device: int) -> None:
+        """End the primary context with all that is in it, as `cudaDeviceReset` does."""
+        self.call("cuDevicePrimaryCtxReset_v2", device)
+        del self._contexts[device]
+        self.use_no_device()
+
     def use_no_device(self) -> None:
         """Leave this thread without a current context."""
         self.call("cuCtxSetCurrent", 0)

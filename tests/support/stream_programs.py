@@ -6,9 +6,11 @@ then on. It tells its allocator of work on other streams than the one that a blo
 allocated on. No library is told of work on an imported tensor outside of `use` and
 `borrow`: it leaves the array alone until the host has waited, and its own work makes
 the tensor stale until a block uses it or it is imported again. A library without a
-table is never told. A consumer finishes with a tensor before it deletes it, or works on
-the tensor's own stream. One stream at a time captures, and what dlx refuses then is not
-done. The rest is up to dlx: any race, and any broken capture, is its fault.
+table is never told. A function that takes one tensor by dlx's table, and asks after it,
+counts as work of the library; others end before the host goes on. A consumer finishes
+with a tensor before it deletes it, or works on the tensor's own stream. One stream at a
+time captures, and what dlx refuses then is not done. The rest is up to dlx: any race,
+and any broken capture, is its fault.
 """
 
 from __future__ import annotations

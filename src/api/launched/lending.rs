@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::Launched;
+use crate::abi::DLDevice;
 use crate::api::from_dlpack::{is_plain, is_tensor};
 use crate::api::loan::Loan;
 use crate::api::writing;
@@ -76,19 +77,18 @@ impl Launched {
             (None, on) => on.as_ref().map(|on| on.bind(py).clone()),
         };
         let wanted = wanted.filter(|wanted| !wanted.is_none());
-        for index in call.taken.len() - 1..call.arguments.values.len() {
+        let before = call.taken.len() - 1;
+        for index in before..call.arguments.values.len() {
             let x = call.arguments.values[index];
             let is_passed_on = at == Some(index) || self.is_receiver(&call.arguments, index);
             if is_passed_on || is_plain(&x) || !is_lent(&x)? {
                 call.taken.push(x.to_owned());
             } else if let Err(error) = self.lend(call, index, wanted.as_ref()) {
-                let names = call.arguments.names;
-                let arguments = (error.value(py), index, call.arguments.positional(), names);
-                if let Some(note) = &self.note {
-                    note.bind(py).call1(arguments)?;
-                }
-                return Err(error);
+                return Err(self.noted(py, call, index, error));
             }
+        }
+        if self.one_device && !call.loan.needs_no_stream() {
+            self.refuse_mixed(py, call, before)?;
         }
         if !call.lent.is_empty() || wanted.is_some() {
             self.order(py, call, wanted.as_ref())?;
@@ -99,6 +99,47 @@ impl Launched {
         }
         let stream = call.loan.stream().map_or(0, stream::Stream::handle);
         self.with_stream(py, &mut call.taken, names, at, stream)
+    }
+
+    /// The error, with a note that names the argument.
+    #[cold]
+    fn noted(&self, py: Python<'_>, call: &Call<'_, '_>, index: usize, error: PyErr) -> PyErr {
+        let (positional, names) = (call.arguments.positional(), call.arguments.names);
+        let noted = (self.note.as_ref())
+            .map(|note| (note.bind(py)).call1((error.value(py), index, positional, names)));
+        match noted.transpose() {
+            Ok(_) => error,
+            Err(failed) => failed,
+        }
+    }
+
+    /// Refuses tensors of several devices; those `before` the first that was lent are on the CPU.
+    fn refuse_mixed(&self, py: Python<'_>, call: &Call<'_, '_>, before: usize) -> PyResult<()> {
+        let early = (0..before).filter(|&index| {
+            !self.is_receiver(&call.arguments, index) && !is_plain(&call.arguments.values[index])
+        });
+        let held = (call.held.iter())
+            .map(|(place, snapshot)| (call.lent[*place].0, snapshot.meta().device));
+        let lent = (call.lent.iter().enumerate())
+            .filter_map(|(place, (index, _))| Some((*index, call.loan.device(place)?)))
+            .chain(held);
+        let mut tensors = early.map(|index| (index, device::CPU)).chain(lent);
+        let first = call.loan.ordered().next();
+        let first = first.map(|(_, snapshot)| snapshot.meta().device);
+        let Some(lead) = (call.loan.stream()).map_or(first, |stream| Some(stream.device())) else {
+            return Ok(());
+        };
+        let is_other =
+            |&(_, device): &(usize, DLDevice)| device != lead && !device::is_of_any(device);
+        let Some((index, other)) = tensors.find(is_other) else {
+            return Ok(());
+        };
+        let (lead, other) = (device::name(lead), device::name(other));
+        let error = PyBufferError::new_err(format!(
+            "the tensor is on {other}, and another one on {lead}: a kernel takes tensors of one device; pass \
+             dlx.from_dlpack(x, device='{lead}'), or devices='any' to dlx.launcher if it takes both"
+        ));
+        Err(self.noted(py, call, index, error))
     }
 
     /// Makes the stream of the call wait for the tensors that were lent, and puts those into their places that had to

@@ -2,6 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::cell::Cell;
+
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -19,7 +21,8 @@ use crate::cpython::interpreter::attach_uncounted;
 use crate::exchange::Exchange;
 use crate::exchange::slot::{Origin, Slot, is_mixin, lent, nested};
 use crate::import::ladder::{explain, is_accepted};
-use crate::stream;
+use crate::stream::namer::noted;
+use crate::stream::{self, Namer, NamesStream, Stream, WorkStream};
 use crate::tensor::checked::Checked;
 use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::object::Tensor;
@@ -37,8 +40,9 @@ impl Exchange for Slot {
             read = self.read(&object)?;
             &read
         };
-        let stream = |device| self.current_work_stream(object.py(), device);
-        let (managed, work_stream) = match no_sync_export::managed_tensor(inner, &stream) {
+        let ready = Ready::of(self, object.py());
+        let (managed, work_stream) = match no_sync_export::managed_tensor(inner, &|on| ready.on(on))
+        {
             Ok(export) => export,
             Err(error) => return Python::attach(|_| Err(explain(&object, inner, error))),
         };
@@ -48,22 +52,18 @@ impl Exchange for Slot {
         {
             return Err(unasked(&object));
         }
-        if let Some(work_stream) = work_stream {
-            self.set_work_stream(work_stream);
-        }
+        ready.note(work_stream, || Ok(managed.read()?.0.device))?;
         Ok(managed)
     }
 
     fn borrow(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
         let inner = lent(&object, self.read(&object)?)?;
-        let stream = |device| self.current_work_stream(object.py(), device);
-        let (tensor, work_stream) = match no_sync_export::dl_tensor(&inner, &stream) {
+        let ready = Ready::of(self, object.py());
+        let (tensor, work_stream) = match no_sync_export::dl_tensor(&inner, &|on| ready.on(on)) {
             Ok(lent) => lent,
             Err(error) => return Python::attach(|_| Err(explain(&object, &inner, error))),
         };
-        if let Some(work_stream) = work_stream {
-            self.set_work_stream(work_stream);
-        }
+        ready.note(work_stream, || Ok(tensor.device))?;
         Ok(tensor)
     }
 
@@ -113,6 +113,85 @@ impl Exchange for Slot {
             self.inherited(py, device)
         }
     }
+
+    fn namer(&'static self, device: DLDevice) -> Namer {
+        match self.hooks().stream {
+            true => Namer::Class(self),
+            false => self.inherits(device),
+        }
+    }
+}
+
+impl NamesStream for Slot {
+    fn stream(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
+        self.current_work_stream(py, device)
+    }
+}
+
+/// Where an export of a mixin class is ready.
+struct Ready<'a, 'py> {
+    slot: &'a Slot,
+    py: Python<'py>,
+    /// The stream that the inner object was ordered for, and its device; `None` if it was not.
+    ordered: Cell<Option<(DLDevice, i64)>>,
+}
+
+impl<'a, 'py> Ready<'a, 'py> {
+    fn of(slot: &'a Slot, py: Python<'py>) -> Self {
+        Self {
+            slot,
+            py,
+            ordered: Cell::new(None),
+        }
+    }
+
+    /// The stream that the inner object is to be ready on: of the class, or else of the object's own library, if that names
+    /// one.
+    fn on(&self, device: DLDevice) -> PyResult<i64> {
+        let handle = match self.slot.hooks().stream {
+            true => self.slot.current_work_stream(self.py, device),
+            false => stream::current(self.py, device),
+        };
+        let handle = handle?;
+        self.ordered.set(Some((device, handle)));
+        Ok(handle)
+    }
+
+    /// Notes who names the stream of the export, which came from a table with this `work_stream` or was ordered, and makes
+    /// the stream that a consumer was told before wait for it.
+    #[inline(always)]
+    fn note(
+        &self,
+        work_stream: Option<WorkStream>,
+        device: impl Fn() -> PyResult<DLDevice>,
+    ) -> PyResult<()> {
+        match (work_stream, self.ordered.get()) {
+            (None, None) => Ok(()),
+            (Some(work_stream), _) => self.note_library(device()?, work_stream),
+            (None, Some((device, handle))) => self.note_ordered(device, handle),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_library(&self, device: DLDevice, work_stream: WorkStream) -> PyResult<()> {
+        if !stream::has_streams(device) {
+            return Ok(());
+        }
+        let namer = Namer::Library(work_stream);
+        stream::note(self.slot.noted(), device, namer.clone());
+        let ready = Stream::of_table(work_stream.get(self.py, device)?, device);
+        stream::exported(self.py, device, namer, &ready)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_ordered(&self, device: DLDevice, handle: i64) -> PyResult<()> {
+        let namer = stream::namer(device);
+        stream::note(self.slot.noted(), device, namer.clone());
+        let ready = Stream::of_table(handle, device);
+        stream::exported(self.py, device, namer, &ready)
+    }
 }
 
 impl Slot {
@@ -149,9 +228,22 @@ impl Slot {
 
     /// The stream of a class that does not name one.
     pub(super) fn inherited(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
-        match self.work_stream() {
-            Some(work_stream) => work_stream.get(py, device),
-            None => stream::current(py, device),
+        if !stream::has_streams(device) {
+            return Err(stream::no_streams(device));
+        }
+        let named = self.inherits(device).stream(py, device)?;
+        Ok(named.map_or(0, |stream| stream.handle()))
+    }
+
+    /// Who names that stream: the library whose table exported last; else the one set by `dlx.stream`, or of what was
+    /// exported last.
+    fn inherits(&self, device: DLDevice) -> Namer {
+        let noted = noted(self.noted(), device).filter(Namer::is_there);
+        match (noted, stream::namer(device)) {
+            (Some(library @ Namer::Library(_)), _) => library,
+            (_, set @ Namer::Set) => set,
+            (Some(Namer::Set) | None, last) => last,
+            (Some(noted), _) => noted,
         }
     }
 
