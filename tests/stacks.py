@@ -2,8 +2,9 @@
 
     python tests/stacks.py WHEEL [STACK...]
 
-Each stack is an environment in build/stacks while it runs. What fails is told as `NAME: FAILED`; of
-pre-releases it is only listed, since their faults may be gone in the release.
+Each stack is an environment in build/stacks while it runs. What fails is told as
+`NAME: FAILED`; of pre-releases it is only listed, since their faults may be gone in the
+release.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The stream that dlx's tables name, for consumers that run on it as tvm-ffi does.
 
-`docs/streams.md`, The stream that a table names: it is that of the tensor passed on last.
+`docs/streams.md`, The stream that a table names: that of the tensor passed on last.
 """
 
 from __future__ import annotations
