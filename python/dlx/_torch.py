@@ -88,7 +88,8 @@ def samples(torch: ModuleType) -> list[Sample]:
         if len(found) >= len(lazy):
             storage = x.untyped_storage()
             memory = storage._cdata, storage.data_ptr(), storage.nbytes()
-        key_set, grad = keys(x).raw_repr(), x.requires_grad
+        key_set = keys(x).raw_repr()
+        grad = torch._C.TensorBase.requires_grad.__get__(x)  # whatever the class says
         found.append((x, key_set, number, has, grad, x is dual, memory))
     return found
 
@@ -159,14 +160,25 @@ _WRAPPERS = (
 )
 
 
+def increment_version(tensor: Any) -> None:
+    """Tell torch that a tensor was written to; older versions cannot be told."""
+    graph = _of(tensor).autograd.graph
+    if increment := getattr(graph, "increment_version", None):
+        increment(tensor)
+
+
 def has_tangent(tensor: Any) -> bool:
     """Whether a tensor has a tangent of forward-mode AD."""
     torch = _of(tensor)
-    level = torch.autograd.forward_ad._current_level
-    if level < 0:
-        return False
+    # The only level there is, which C++ may have entered without its Python module.
     with torch._C.DisableTorchFunctionSubclass():
-        return torch._VF._unpack_dual(tensor, level=level).tangent is not None
+        try:
+            return torch._VF._unpack_dual(tensor, level=0).tangent is not None
+        except Exception:
+            # Of a class that refuses this, or that cannot be made again.
+            if torch.autograd.forward_ad._current_level >= 0:
+                raise
+            return False
 
 
 def is_whole(tensor: Any) -> bool:

@@ -70,21 +70,11 @@ fn tensor_class(py: Python<'_>) -> PyResult<Option<Bound<'_, PyType>>> {
 
 /// Tells torch that the memory of `x`, if it is torch's, was written to, so that a graph which has saved it raises.
 pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
-    static INCREMENT: PyOnceLock<Option<Py<PyAny>>> = PyOnceLock::new();
     if !is_tensor(x)? {
         return Ok(());
     }
-    let py = x.py();
-    let increment = INCREMENT.get_or_try_init(py, || {
-        let graph = py.import("torch.autograd.graph")?;
-        // Older versions of torch lack it.
-        let function = graph.getattr_opt("increment_version")?;
-        Ok::<_, PyErr>(function.map(Bound::unbind))
-    })?;
-    match increment {
-        Some(increment) => increment.bind(py).call1((x,)).map(drop),
-        None => Ok(()),
-    }
+    let module = x.py().import("dlx._torch")?;
+    module.call_method1("increment_version", (x,)).map(drop)
 }
 
 /// The count by which torch sees that the memory of a snapshot was written to, if it made its managed tensor.
@@ -170,7 +160,7 @@ fn of_tensor(
         true => TorchClass::Subclass,
         false => {
             TENSOR.get_or_init(py, || tensor.clone().unbind());
-            TorchClass::Plain(Guards::of(&plain, &tensor, x)?)
+            TorchClass::Plain(Guards::of(&plain, &tensor, base, x)?)
         }
     })
 }

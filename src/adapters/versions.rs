@@ -9,7 +9,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyType};
@@ -17,6 +17,7 @@ use pyo3::types::{PyCapsule, PyType};
 use crate::tensor::capsule;
 use crate::tensor::managed::Maker;
 use crate::tensor::snapshot::Snapshot;
+use crate::types::error::caused;
 
 /// The count of the tensor that a snapshot, which is kept, came from.
 pub(crate) struct Counter {
@@ -65,7 +66,7 @@ impl Places {
         let places = match self.0.get(py) {
             Some(places) => places,
             None => {
-                made = places_of(class, library)?;
+                made = places_of(class, library).map_err(|error| untold(py, library, error))?;
                 // What was not found may be found later: a mode may have changed the samples.
                 match made.iter().all(|place| place.way.is_some()) {
                     true => self.0.get_or_init(py, || made),
@@ -77,15 +78,30 @@ impl Places {
             return Ok(None);
         };
         let Some(way) = &place.way else {
-            return Err(PyBufferError::new_err(format!(
-                "the tensor lies in memory of {library}, which dlx cannot tell that it was written to; pass the tensor of \
-                 {library} itself"
-            )));
+            return Err(refusal(library));
         };
         // SAFETY: the snapshot keeps the managed tensor, a struct of the type in which this way was found.
         let count = unsafe { way.follow(maker.context) };
         let of = snapshot.clone();
         Ok(count.map(|count| Counter { count, of }))
+    }
+}
+
+/// The error for memory of a library that would not learn of what is written there.
+#[cold]
+fn refusal(library: &str) -> PyErr {
+    PyBufferError::new_err(format!(
+        "the tensor lies in memory of {library}, which dlx cannot tell that it was written to; pass the tensor of \
+         {library} itself"
+    ))
+}
+
+/// The same, for a library that does not make samples.
+#[cold]
+fn untold(py: Python<'_>, library: &str, error: PyErr) -> PyErr {
+    match error.is_instance_of::<PyException>(py) {
+        true => caused(py, refusal(library), error),
+        false => error,
     }
 }
 

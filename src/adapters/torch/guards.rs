@@ -24,6 +24,7 @@ pub(crate) struct Guards {
     is_conj: Option<Predicate>,
     is_neg: Option<Predicate>,
     requires_grad: Option<Getter>,
+    is_quantized: Option<Getter>,
     layout: Option<Layout>,
     pub(super) own: Own,
 }
@@ -32,13 +33,16 @@ impl Guards {
     pub(super) fn of(
         torch: &Bound<'_, PyAny>,
         class: &Bound<'_, PyType>,
+        base: &Bound<'_, PyType>,
         tensor: &Bound<'_, PyAny>,
     ) -> PyResult<Self> {
         let py = tensor.py();
+        // Of the base, which Python code cannot change.
         Ok(Self {
-            is_conj: Predicate::of(tensor, intern!(py, "is_conj"))?,
-            is_neg: Predicate::of(tensor, intern!(py, "is_neg"))?,
-            requires_grad: Getter::of(tensor, intern!(py, "requires_grad"))?,
+            is_conj: Predicate::of(base, tensor, intern!(py, "is_conj"))?,
+            is_neg: Predicate::of(base, tensor, intern!(py, "is_neg"))?,
+            requires_grad: Getter::of(base, intern!(py, "requires_grad"))?,
+            is_quantized: Getter::of(base, intern!(py, "is_quantized"))?,
             layout: layout(torch, class)?,
             own: own(torch, class)?,
         })
@@ -197,6 +201,16 @@ impl Guards {
             || ask(self.is_conj, tensor, intern!(py, "is_conj"))?)
     }
 
+    /// Whether `tensor` is quantized.
+    fn is_quantized(&self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+        match self.is_quantized {
+            Some(getter) => getter.get(tensor),
+            None => tensor
+                .getattr(intern!(tensor.py(), "is_quantized"))?
+                .is_truthy(),
+        }
+    }
+
     /// Whether `tensor` may have a tangent.
     #[inline(always)]
     pub(super) fn may_have_tangent(&self, tensor: &Bound<'_, PyAny>) -> bool {
@@ -211,7 +225,7 @@ impl Guards {
         let py = tensor.py();
         if ask(self.is_neg, tensor, intern!(py, "is_neg"))?
             || (dtype.code == kDLComplex && ask(self.is_conj, tensor, intern!(py, "is_conj"))?)
-            || tensor.getattr(intern!(py, "is_quantized"))?.is_truthy()?
+            || self.is_quantized(tensor)?
             || (is_byte(dtype) && !is_whole(tensor)?)
         {
             return Err(refused(tensor, false));

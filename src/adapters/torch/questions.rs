@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyCFunction, PyString};
+use pyo3::types::{PyCFunction, PyString, PyType};
 
 use super::is_tensor;
 use crate::abi::{DLDataType, kDLInt, kDLUInt};
@@ -75,14 +75,16 @@ pub(crate) fn is_lazy_on_cpu(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 impl Predicate {
-    /// The C function behind the method `name` of the type of `tensor`, if it takes no arguments.
+    /// The C function behind the method `name` of `base`, if it takes no arguments.
     ///
-    /// Looked up on the type and bound to `tensor`: an attribute of this instance must not answer for others.
+    /// Looked up on the base of the type of `tensor` and bound to that: what this instance or its class was given must
+    /// not answer for others.
     pub(super) fn of(
+        base: &Bound<'_, PyType>,
         tensor: &Bound<'_, PyAny>,
         name: &Bound<'_, PyString>,
     ) -> PyResult<Option<Self>> {
-        let method = tensor.get_type().getattr(name)?;
+        let method = base.getattr(name)?;
         let Ok(method) = method.call_method1("__get__", (tensor,)) else {
             return Ok(None);
         };
@@ -110,12 +112,12 @@ impl Predicate {
 }
 
 impl Getter {
-    /// The C function that reads the attribute `name` of the type of `tensor`, if that is a builtin type's attribute.
+    /// The C function that reads the attribute `name` of `base`, if that is a builtin type's attribute.
     pub(super) fn of(
-        tensor: &Bound<'_, PyAny>,
+        base: &Bound<'_, PyType>,
         name: &Bound<'_, PyString>,
     ) -> PyResult<Option<Self>> {
-        let descriptor = tensor.get_type().getattr(name)?;
+        let descriptor = base.getattr(name)?;
         let class = descriptor.get_type();
         if class.as_type_ptr() != &raw mut ffi::PyGetSetDescr_Type {
             return Ok(None);

@@ -173,3 +173,60 @@ def test_tangents_are_seen_without_the_layout() -> None:
         DLX_TORCH_FAST="0",
     )
     assert code == 0, errors
+
+
+def test_a_tangent_is_seen_whatever_the_level_is_said_to_be() -> None:
+    """R125: the tensor is asked, not a variable of a module."""
+    torch = requires("torch")
+    for kind in (torch.Tensor, type("Sub", (torch.Tensor,), {})):
+        # As of C++, which tells no module of the level.
+        level = torch._C._enter_dual_level()
+        try:
+            x = torch.arange(3.0).as_subclass(kind)
+            dual = torch._VF._make_dual(x, torch.ones(3), level=level)
+            with pytest.raises(BufferError, match=r"tangent.*\.detach\(\)"):
+                dlx.from_dlpack(dual)
+        finally:
+            torch._C._exit_dual_level(level=level)
+
+
+def test_guards_ask_torch_and_not_what_a_class_was_given() -> None:
+    """docs/safety.md, S8: patched attributes of `torch.Tensor` decide nothing."""
+    requires("torch")
+    code, _, errors = run_python(f"""
+import sys, torch, dlx
+{MAKE}
+torch.Tensor.is_neg = torch.Tensor.is_conj = lambda self: False
+torch.Tensor.requires_grad = torch.Tensor.is_quantized = False
+for x in (neg, conj, grad):
+    for way in (dlx.from_dlpack, lambda x: dlx.from_dlpack(x, copy=True)):
+        try:
+            way(x)
+        except BufferError:
+            continue
+        raise SystemExit(f"{{x.dtype}} is exported")
+assert dlx.from_dlpack(x.detach()).tolist() == [0, 1, 2]
+""")
+    assert code == 0, errors
+
+
+@pytest.mark.parametrize("game", ["removed", "nothing in its place"])
+def test_torch_learns_what_was_written_to(game: str) -> None:
+    """docs/guides/kernels.md: whatever `sys.modules` says; else it is refused."""
+    requires("torch")
+    code, _, errors = run_python(f"""
+import sys, dlx
+MAKE = {MAKE!r}
+{GAMES[game]}
+over = dlx.from_dlpack(x)
+with dlx.borrow(out=x):
+    pass
+assert x._version == 1, x._version
+try:
+    with dlx.borrow(out=over):
+        pass
+except BufferError:
+    raise SystemExit
+assert x._version == 2, x._version
+""")
+    assert code == 0, errors
