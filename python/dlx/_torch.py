@@ -160,11 +160,9 @@ _WRAPPERS = (
 )
 
 
-def increment_version(tensor: Any) -> None:
-    """Tell torch that a tensor was written to; older versions cannot be told."""
-    graph = _of(tensor).autograd.graph
-    if increment := getattr(graph, "increment_version", None):
-        increment(tensor)
+def increment_of(tensor: Any) -> Any:
+    """Return what tells torch that a tensor was written to; older versions lack it."""
+    return getattr(_of(tensor).autograd.graph, "increment_version", None)
 
 
 def has_tangent(tensor: Any) -> bool:

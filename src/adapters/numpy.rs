@@ -115,8 +115,10 @@ fn is_read_here(
 /// Whether an array says that some of its elements are not valid, as those of `numpy.ma` and astropy do.
 fn is_masked(x: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = x.py();
-    let Some(mask) = attribute(x, intern!(py, "mask"))? else {
-        return Ok(false);
+    let name = intern!(py, "mask");
+    let Some(mask) = attribute(x, name)? else {
+        // A class that has one and does not show it may hide elements.
+        return Ok(is_in_type(x.get_type_ptr(), name) == Some(true));
     };
     let any = match attribute(&mask, intern!(py, "any"))? {
         Some(any) => call(&any, None).and_then(|any| any.is_truthy()),

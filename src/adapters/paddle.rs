@@ -6,6 +6,7 @@
 use pyo3::exceptions::PyBufferError;
 use pyo3::intern;
 use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
 use super::versions::{Counter, Places};
@@ -15,9 +16,15 @@ use crate::exchange::Table;
 use crate::tensor::managed::Maker;
 use crate::tensor::snapshot::Snapshot;
 
-/// `paddle.Tensor`, if Paddle is loaded.
+/// `paddle.Tensor`, once one has been met.
+static TENSOR: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+
+/// `paddle.Tensor`, if one has been met or Paddle is loaded.
 fn tensor_class(py: Python<'_>) -> PyResult<Option<Bound<'_, PyType>>> {
-    loaded_class(intern!(py, "paddle"), intern!(py, "Tensor"))
+    match TENSOR.get(py) {
+        Some(class) => Ok(Some(class.bind(py).clone())),
+        None => loaded_class(intern!(py, "paddle"), intern!(py, "Tensor")),
+    }
 }
 
 /// Whether `x` counts what is written to it, as a Paddle tensor does.
@@ -49,7 +56,25 @@ pub(crate) fn guarded(table: Table, class: &Bound<'_, PyType>) -> Table {
     let name = intern!(class.py(), "stop_gradient");
     match is_in_type(class.as_type_ptr(), name) {
         Some(false) => table,
-        _ => table.guarded(refuse),
+        _ => {
+            meet(class);
+            table.guarded(refuse)
+        }
+    }
+}
+
+/// Remembers `paddle.Tensor`, if that is a base of `class`.
+fn meet(class: &Bound<'_, PyType>) {
+    let is_it = |base: &Bound<'_, PyType>| {
+        let (name, module) = (base.name(), base.module());
+        name.is_ok_and(|name| name == "Tensor") && module.is_ok_and(|module| module == "paddle")
+    };
+    let mut bases = class
+        .mro()
+        .into_iter()
+        .filter_map(|base| base.cast_into().ok());
+    if let Some(tensor) = bases.find(is_it) {
+        TENSOR.get_or_init(class.py(), || tensor.unbind());
     }
 }
 

@@ -70,11 +70,20 @@ fn tensor_class(py: Python<'_>) -> PyResult<Option<Bound<'_, PyType>>> {
 
 /// Tells torch that the memory of `x`, if it is torch's, was written to, so that a graph which has saved it raises.
 pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
+    static INCREMENT: PyOnceLock<Option<Py<PyAny>>> = PyOnceLock::new();
     if !is_tensor(x)? {
         return Ok(());
     }
-    let module = x.py().import("dlx._torch")?;
-    module.call_method1("increment_version", (x,)).map(drop)
+    let py = x.py();
+    let increment = INCREMENT.get_or_try_init(py, || {
+        let module = py.import("dlx._torch")?;
+        let found = module.call_method1("increment_of", (x,))?;
+        Ok::<_, PyErr>((!found.is_none()).then(|| found.unbind()))
+    })?;
+    match increment {
+        Some(increment) => increment.bind(py).call1((x,)).map(drop),
+        None => Ok(()),
+    }
 }
 
 /// The count by which torch sees that the memory of a snapshot was written to, if it made its managed tensor.

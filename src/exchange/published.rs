@@ -56,7 +56,7 @@ pub(crate) trait Exchange: Sync {
     fn current_work_stream(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64>;
 
     /// Who names that stream.
-    fn namer(&'static self, device: DLDevice) -> Namer;
+    fn namer(&self, device: DLDevice) -> Namer;
 }
 
 /// A type that identifies one [`Exchange`]: table functions get no context, so each table needs its own.
@@ -319,7 +319,7 @@ pub(super) unsafe fn to_py_object<E: Exchange>(
 ///
 /// Call it as `dlpack.h` says: attached, with a place for the result (S2).
 pub(super) unsafe fn work_stream<E: Exchange>(
-    exchange: &'static E,
+    exchange: &E,
     device: DLDevice,
     out_current_stream: *mut *mut c_void,
 ) -> c_int {

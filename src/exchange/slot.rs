@@ -192,8 +192,23 @@ impl Slot {
 
     /// Lets the table serve a later class at the same address, found by [`Self::was_at`].
     pub(crate) fn inherit(&self, heir: &Self) {
-        let number = (from_ref(heir).addr() - POOL.as_ptr().addr()) / size_of::<Self>();
-        self.heir.store(number + 1, Ordering::Release);
+        self.heir.store(heir.number() + 1, Ordering::Release);
+    }
+
+    /// The index in the pool.
+    fn number(&self) -> usize {
+        (from_ref(self).addr() - POOL.as_ptr().addr()) / size_of::<Self>()
+    }
+
+    /// This slot, which lives as long as the process.
+    pub(crate) fn for_ever(&self) -> &'static Self {
+        &POOL[self.number()]
+    }
+
+    /// Whether the class of the slot, or of its heir, is alive.
+    pub(crate) fn is_living(&self) -> bool {
+        let is_living = |slot: &Self| !slot.is_for(null_mut());
+        is_living(self) || self.heir().is_some_and(is_living)
     }
 
     /// The live class of the slot, or of its heir, with its holder.

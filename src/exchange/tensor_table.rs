@@ -58,7 +58,7 @@ fn order(py: Python<'_>, snapshot: &Snapshot) -> PyResult<()> {
     }
     let named = Stream::of_table(stream::current(py, device)?, device);
     snapshot.order(&named)?;
-    stream::exported(py, device, stream::namer(device), &named)
+    stream::exported(py, device, stream::namer(device), || Ok(named))
 }
 
 #[cold]
@@ -115,7 +115,7 @@ impl Exchange for Tensors {
         stream::current(py, device)
     }
 
-    fn namer(&'static self, device: DLDevice) -> Namer {
+    fn namer(&self, device: DLDevice) -> Namer {
         stream::namer(device)
     }
 }

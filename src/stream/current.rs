@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
 use crate::cpython::interpreter::attach_uncounted;
-use crate::driver::Capture;
+use crate::driver::{self, Capture};
 use crate::stream::handle::{Stream, has_streams, needs_order, no_streams};
 use crate::stream::namer::{Namer, READY, TENSORS, note, noted};
 use crate::stream::object::PyStream;
@@ -30,18 +30,24 @@ pub(crate) fn current(py: Python<'_>, device: DLDevice) -> PyResult<i64> {
     Ok(of_thread(py, device)?.handle())
 }
 
+/// Whether streams can be ordered, and so whether it matters which one is named.
+fn can_order(device: DLDevice) -> bool {
+    !matches!(driver::of(device), Err(error) if error.is_absent())
+}
+
 /// Who names that stream.
 pub(crate) fn namer(device: DLDevice) -> Namer {
     match set(device) {
         Some(_) => Namer::Set,
+        None if !can_order(device) => Namer::Nobody,
         None => noted(TENSORS, device)
             .filter(Namer::is_there)
             .unwrap_or(Namer::Nobody),
     }
 }
 
-/// Notes an export that is ready on the stream `ready`, named by `namer`. A consumer may have asked before, for another
-/// argument, and runs on that stream: so that one waits, too.
+/// Notes an export that is `ready` on a stream, named by `namer`. A consumer may have asked before, for another argument,
+/// and runs on that stream: so that one waits, too.
 ///
 /// # Errors
 ///
@@ -50,39 +56,31 @@ pub(crate) fn exported(
     py: Python<'_>,
     device: DLDevice,
     namer: Namer,
-    ready: &Stream,
+    ready: impl FnOnce() -> PyResult<Stream>,
 ) -> PyResult<()> {
+    if !can_order(device) {
+        return Ok(());
+    }
     let told = match noted(READY, device) {
-        Some(told) if !told.is(&namer) => told.stream(py, device)?,
-        Some(_) => return Ok(()),
+        Some(told) if told.is(&namer) => return Ok(()),
+        Some(told) => told.stream(py, device)?,
         None => None,
     };
-    match told {
+    if let Some(told) = told {
+        let ready = ready()?;
         // No kernel outside of a capture can use what is made in it, so the consumer is one that will ask.
-        Some(told) if !told.is(ready) && (captures(&told)? || !captures(ready)?) => {
-            wait(&told, ready)
-        }
-        _ => {
-            note(READY, device, namer);
-            Ok(())
+        if !told.is(&ready) && (captures(&told)? || !captures(&ready)?) {
+            order::after(&told, &ready, Joined::Never)?;
+            return Ok(());
         }
     }
-}
-
-/// Makes `stream` wait for `ready`; without a driver there is nothing to wait for.
-fn wait(stream: &Stream, ready: &Stream) -> PyResult<()> {
-    match order::after(stream, ready, Joined::Never) {
-        Err(error) if !error.is_absent() => Err(error.into()),
-        _ => Ok(()),
-    }
+    note(READY, device, namer);
+    Ok(())
 }
 
 /// Whether a stream captures a graph.
 fn captures(stream: &Stream) -> Result<bool, Error> {
-    match stream.capture() {
-        Err(error) if error.is_absent() => Ok(false),
-        capture => Ok(matches!(capture?, Capture::Active(_))),
-    }
+    Ok(matches!(stream.capture()?, Capture::Active(_)))
 }
 
 /// Notes that a consumer is told the stream `named`, by `namer`; that waits for all that was exported before.
@@ -91,11 +89,12 @@ fn captures(stream: &Stream) -> Result<bool, Error> {
 ///
 /// As for [`order::after`].
 pub(crate) fn told(py: Python<'_>, device: DLDevice, namer: Namer, named: &Stream) -> PyResult<()> {
-    if let Some(ready) = noted(READY, device)
+    if can_order(device)
+        && let Some(ready) = noted(READY, device)
         && !ready.is(&namer)
         && let Some(ready) = ready.stream(py, device)?
     {
-        wait(named, &ready)?;
+        order::after(named, &ready, Joined::Never)?;
     }
     note(READY, device, namer);
     Ok(())

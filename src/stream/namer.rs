@@ -17,6 +17,9 @@ use crate::stream::work_stream::WorkStream;
 
 /// A class that names the stream of its instances.
 pub(crate) trait NamesStream: Sync {
+    /// Whether the class is still there.
+    fn is_there(&self) -> bool;
+
     /// The handle for `device`; 0 for the default stream.
     fn stream(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64>;
 }
@@ -74,10 +77,11 @@ impl Namer {
                 None => Ok(None),
             },
             Self::Tensor(_, stream) => Ok(self.is_there().then(|| stream.clone())),
-            Self::Class(class) => {
+            Self::Class(class) if class.is_there() => {
                 let handle = class.stream(py, device)?;
                 Ok(Some(Stream::of_table(handle, device)))
             }
+            Self::Class(_) => Ok(None),
             Self::Set => Ok(set(device)),
             Self::Nobody => Ok(Some(Stream::default(device))),
         }
@@ -88,7 +92,8 @@ impl Namer {
         match self {
             Self::Object(object) => object.strong_count() > 0,
             Self::Tensor(tensor, _) => tensor.strong_count() > 0,
-            Self::Library(_) | Self::Class(_) | Self::Set | Self::Nobody => true,
+            Self::Class(class) => class.is_there(),
+            Self::Library(_) | Self::Set | Self::Nobody => true,
         }
     }
 
@@ -98,6 +103,7 @@ impl Namer {
             (Self::Library(one), Self::Library(other)) => one.is(*other),
             (Self::Object(one), Self::Object(other)) => one.ptr_eq(other),
             (Self::Tensor(one, _), Self::Tensor(other, _)) => one.ptr_eq(other),
+            (Self::Class(one), Self::Class(other)) => std::ptr::addr_eq(*one, *other),
             (Self::Set, Self::Set) | (Self::Nobody, Self::Nobody) => true,
             _ => false,
         }

@@ -114,15 +114,19 @@ impl Exchange for Slot {
         }
     }
 
-    fn namer(&'static self, device: DLDevice) -> Namer {
+    fn namer(&self, device: DLDevice) -> Namer {
         match self.hooks().stream {
-            true => Namer::Class(self),
+            true => Namer::Class(self.for_ever()),
             false => self.inherits(device),
         }
     }
 }
 
 impl NamesStream for Slot {
+    fn is_there(&self) -> bool {
+        self.is_living()
+    }
+
     fn stream(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
         self.current_work_stream(py, device)
     }
@@ -175,22 +179,21 @@ impl<'a, 'py> Ready<'a, 'py> {
     #[cold]
     #[inline(never)]
     fn note_library(&self, device: DLDevice, work_stream: WorkStream) -> PyResult<()> {
+        let namer = Namer::Library(work_stream);
+        stream::note(self.slot.noted(), device, namer.clone());
         if !stream::has_streams(device) {
             return Ok(());
         }
-        let namer = Namer::Library(work_stream);
-        stream::note(self.slot.noted(), device, namer.clone());
-        let ready = Stream::of_table(work_stream.get(self.py, device)?, device);
-        stream::exported(self.py, device, namer, &ready)
+        let ready = || Ok(Stream::of_table(work_stream.get(self.py, device)?, device));
+        stream::exported(self.py, device, namer, ready)
     }
 
     #[cold]
     #[inline(never)]
     fn note_ordered(&self, device: DLDevice, handle: i64) -> PyResult<()> {
-        let namer = stream::namer(device);
-        stream::note(self.slot.noted(), device, namer.clone());
-        let ready = Stream::of_table(handle, device);
-        stream::exported(self.py, device, namer, &ready)
+        stream::note(self.slot.noted(), device, stream::namer(device));
+        let ready = || Ok(Stream::of_table(handle, device));
+        stream::exported(self.py, device, self.slot.namer(device), ready)
     }
 }
 
@@ -228,11 +231,13 @@ impl Slot {
 
     /// The stream of a class that does not name one.
     pub(super) fn inherited(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
-        if !stream::has_streams(device) {
-            return Err(stream::no_streams(device));
+        match self.inherits(device) {
+            Namer::Library(work_stream) => work_stream.get(py, device),
+            _ if !stream::has_streams(device) => Err(stream::no_streams(device)),
+            namer => Ok(namer
+                .stream(py, device)?
+                .map_or(0, |stream| stream.handle())),
         }
-        let named = self.inherits(device).stream(py, device)?;
-        Ok(named.map_or(0, |stream| stream.handle()))
     }
 
     /// Who names that stream: the library whose table exported last; else the one set by `dlx.stream`, or of what was

@@ -40,7 +40,7 @@ impl Exchange for Panicky {
         panic!("current_work_stream")
     }
 
-    fn namer(&'static self, _: DLDevice) -> Namer {
+    fn namer(&self, _: DLDevice) -> Namer {
         Namer::Nobody
     }
 }
