@@ -190,3 +190,26 @@ def test_a_distributed_tensor_is_refused_with_the_calls_that_help() -> None:
     """R60: one for the part of this process, one for all of it."""
     needs("paddle")
     subprocess.run([sys.executable, "-c", DISTRIBUTED], check=True)
+
+
+REMOVED = """
+import warnings
+warnings.simplefilter("ignore")
+import paddle, dlx, sys
+a = paddle.ones([3])
+lent = dlx.from_dlpack(a)
+before = a.inplace_version
+del sys.modules["paddle"]
+with dlx.borrow(out=lent):
+    pass
+assert a.inplace_version == before + 1, a.inplace_version
+"""
+
+
+def test_a_write_is_counted_whatever_the_modules_say() -> None:
+    """R43: Paddle raises in a backward pass that has saved the tensor."""
+    needs("paddle")
+    ran = subprocess.run(
+        [sys.executable, "-c", REMOVED], capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr

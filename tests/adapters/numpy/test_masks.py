@@ -21,6 +21,17 @@ def named(mask: Any) -> Any:
     return array
 
 
+def hiding() -> Any:
+    """Return an array of a class whose mask cannot be asked for now."""
+
+    class Hides(np.ndarray):
+        @property
+        def mask(self) -> Any:
+            raise AttributeError("not now")
+
+    return np.arange(3.0).view(Hides)
+
+
 MASKED: dict[str, Callable[[], Any]] = {
     "numpy.ma": lambda: np.ma.array([1.0, 2.0, 3.0], mask=[False, True, False]),
     "a subclass of it": lambda: MASKED["numpy.ma"]().view(
@@ -29,6 +40,7 @@ MASKED: dict[str, Callable[[], Any]] = {
     "another class": lambda: named(np.array([False, True, False])),
     "a flag for all": lambda: named(True),
     "a mask that cannot say": lambda: named(np.zeros(2, "i4,i4")),
+    "a mask that its class hides": hiding,
 }
 
 WHOLE: dict[str, Callable[[], Any]] = {
