@@ -241,8 +241,8 @@ def _reasons(torch: Any, tensor: Any, grad: bool) -> tuple[list[str], list[str]]
         found.append(what)
         calls.append(call)
 
-    base = torch._C.TensorBase  # whatever the class says
-    if grad and base.requires_grad.__get__(tensor):
+    requires_grad = torch._C.TensorBase.requires_grad  # whatever the class says
+    if grad and requires_grad.__get__(tensor):
         note("requires grad, which DLPack cannot carry", ".detach()")
     if tensor.is_nested:
         # torch cannot pad a nested tensor that is not contiguous.
@@ -254,13 +254,13 @@ def _reasons(torch: Any, tensor: Any, grad: bool) -> tuple[list[str], list[str]]
         note("is quantized", ".dequantize()")
     if tensor._is_zerotensor():
         note("has no memory, because all its elements are 0", ".clone()")
-    if base.is_conj(tensor):
+    if tensor.is_conj():
         note("is a lazily conjugated view", ".resolve_conj()")
     if grad and has_tangent(tensor):
         note("has a tangent, which DLPack cannot carry", ".detach()")
     if (name := str(tensor.dtype)) in _NARROW:
         byte = "uint8" if "uint" in name else "int8"
         note(f"is of {name}, which torch exports as {byte}", f".view(torch.{byte})")
-    if base.is_neg(tensor):
+    if tensor.is_neg():
         note("is a lazily negated view", ".resolve_neg()")
     return found, calls
