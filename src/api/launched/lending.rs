@@ -103,6 +103,7 @@ impl Launched {
 
     /// The error, with a note that names the argument.
     #[cold]
+    #[inline(never)]
     fn noted(&self, py: Python<'_>, call: &Call<'_, '_>, index: usize, error: PyErr) -> PyErr {
         let (positional, names) = (call.arguments.positional(), call.arguments.names);
         let noted = (self.note.as_ref())
@@ -114,6 +115,8 @@ impl Launched {
     }
 
     /// Refuses tensors of several devices; those `before` the first that was lent are on the CPU.
+    #[cold]
+    #[inline(never)]
     fn refuse_mixed(&self, py: Python<'_>, call: &Call<'_, '_>, before: usize) -> PyResult<()> {
         let early = (0..before).filter(|&index| {
             !self.is_receiver(&call.arguments, index) && !is_plain(&call.arguments.values[index])
