@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::exceptions::PyBufferError;
+use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
@@ -188,7 +188,15 @@ fn of_protocol(
     wanted: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<(Snapshot, Option<Library>)> {
     let py = x.py();
-    let device = protocol::device(x)?;
+    let device = match protocol::device(x) {
+        // As for an import that asks for nothing, which does not need the answer.
+        Err(error)
+            if stream.is_none() && wanted.is_none() && error.is_instance_of::<PyException>(py) =>
+        {
+            None
+        }
+        device => device?,
+    };
     let library = cuda_array_interface::asked(x, device)?;
     let stream = match (&library, stream) {
         (Some(_), _) => Some(stream::NO_SYNC.into_pyobject(py)?.into_any()),

@@ -219,3 +219,17 @@ def test_sharing_memory_frees_what_torch_itself_has_exported() -> None:
         x.share_memory_()
         assert alive() is None
         del exported
+
+
+def test_a_subclass_whose_device_cannot_be_asked_for_is_lent() -> None:
+    """As it is imported: in a fake mode, torch fails to say whether it is pinned."""
+    torch = requires("torch")
+    fake = torch._subclasses.fake_tensor.FakeTensorMode
+    kind = type("Kind", (torch.Tensor,), {})
+    x = torch.arange(3.0).as_subclass(kind)
+    with fake():
+        imported = dlx.from_dlpack(x)
+        with dlx.borrow(x) as (lent, _):
+            assert lent.data_ptr == imported.data_ptr
+        with dlx.borrow(out=x) as (lent, _):
+            assert lent.data_ptr == imported.data_ptr
