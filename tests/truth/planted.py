@@ -95,7 +95,7 @@ def made_writable(made: Any) -> Any:
     return made
 
 
-@found_in("torch", "^it is .*, and not ")
+@found_in("torch", "^it is .*, and not |^gradients were lost")
 def believe_in_autograd() -> None:
     """Ask torch about conj and neg only if the tensor has an autograd state."""
 
