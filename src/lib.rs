@@ -30,9 +30,15 @@ mod types;
 
 /// Releases memory that still waits for a stream; runs when the interpreter exits.
 #[pyo3::pyfunction]
-fn finalize() {
+fn finalize(py: pyo3::Python<'_>) {
     stream::release::finish();
-    cpython::interpreter::finalize();
+    cpython::interpreter::finalize(py);
+}
+
+/// The number of tensors whose memory waits for a stream.
+#[pyo3::pyfunction]
+fn deferred() -> usize {
+    stream::release::deferred()
 }
 
 #[pyo3::pymodule(gil_used = false)]
@@ -45,6 +51,8 @@ mod _core {
     use crate::convert::function::Fast;
     use crate::tensor::object::Tensor;
 
+    #[pymodule_export]
+    use super::deferred;
     #[pymodule_export]
     use crate::api::borrow::Borrow;
     #[pymodule_export]

@@ -12,6 +12,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
+#[cfg(unix)]
+use crate::cpython::interpreter;
+
 /// Number of threads inside a lock, and number of forks in progress.
 static INSIDE: AtomicUsize = AtomicUsize::new(0);
 static FORKS: AtomicUsize = AtomicUsize::new(0);
@@ -128,6 +131,7 @@ pub(crate) fn watch() {
             // Other threads may have been counted in `try_enter`; the child has none of them.
             INSIDE.store(usize::from(DEPTH.get() > 0), Ordering::SeqCst);
             FORKS.store(0, Ordering::SeqCst);
+            interpreter::forked();
         };
         guard(alone, drop);
     }

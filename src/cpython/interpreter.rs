@@ -6,7 +6,9 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
@@ -117,10 +119,28 @@ fn report_raised(_py: Python<'_>) {
 }
 
 static FINALIZING: AtomicBool = AtomicBool::new(false);
+/// How many threads wait for the interpreter, or have it, in [`attach_uncounted`]. In a fork it starts at zero, and what
+/// the forking thread counted before brings it below.
+static ATTACHED: AtomicIsize = AtomicIsize::new(0);
 
 /// Notes that the interpreter is finalizing; from now on Python references are leaked (R14).
-pub(crate) fn finalize() {
-    FINALIZING.store(true, Ordering::Release);
+///
+/// A thread that waits for the interpreter now would never get it, or end there in the middle of a deleter. So those
+/// that had begun get it first, from this thread, for a second at most: their Python code may never end.
+pub(crate) fn finalize(py: Python<'_>) {
+    const LIMIT: Duration = Duration::from_secs(1);
+    const MOMENT: Duration = Duration::from_micros(100);
+    FINALIZING.store(true, Ordering::SeqCst);
+    let begin = Instant::now();
+    while ATTACHED.load(Ordering::SeqCst) > 0 && begin.elapsed() < LIMIT {
+        py.detach(|| sleep(MOMENT));
+    }
+}
+
+/// Forgets the threads of the parent in a fork.
+#[cfg(unix)]
+pub(super) fn forked() {
+    ATTACHED.store(0, Ordering::SeqCst);
 }
 
 /// Whether Python references are leaked by now.
@@ -155,6 +175,12 @@ pub(crate) fn give_up(release: impl FnOnce(Python<'_>)) {
 /// dlx: it would take such a thread for attached. PyO3 does not count this attachment, so `body` may drop an owned
 /// `Py<T>` only by `drop_ref`.
 pub(crate) fn attach_uncounted<R>(body: impl FnOnce(Python<'_>) -> R) -> Option<R> {
+    struct Counted;
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            ATTACHED.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
     struct Release(ffi::PyGILState_STATE);
     impl Drop for Release {
         fn drop(&mut self) {
@@ -162,11 +188,15 @@ pub(crate) fn attach_uncounted<R>(body: impl FnOnce(Python<'_>) -> R) -> Option<
             unsafe { ffi::PyGILState_Release(self.0) };
         }
     }
+    // Each side announces itself before it looks for the other: either this sees that the interpreter exits, or
+    // `finalize` sees this.
+    ATTACHED.fetch_add(1, Ordering::SeqCst);
+    let _counted = Counted;
     // SAFETY: callable at any time.
-    if is_finalizing() || unsafe { ffi::Py_IsInitialized() } == 0 {
+    if FINALIZING.load(Ordering::SeqCst) || unsafe { ffi::Py_IsInitialized() } == 0 {
         return None;
     }
-    // SAFETY: there is an interpreter, and it has not begun to exit (S5).
+    // SAFETY: there is an interpreter, which exits only after this thread has released it (S5).
     let _release = Release(unsafe { ffi::PyGILState_Ensure() });
     // SAFETY: attached until `_release` is dropped, after `body` has returned.
     Some(body(unsafe { Python::assume_attached() }))

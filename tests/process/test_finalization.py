@@ -136,3 +136,40 @@ def test_owners_are_left_alone_after_the_end() -> None:
         first.append(dlx.from_dlpack(Buffer()))
         """
     assert run_python(code) == (0, "", "")
+
+
+def test_a_deleter_that_waits_for_the_interpreter_gets_it() -> None:
+    """R14: else the thread would end inside it, or wait for ever.
+
+    JAX's client waits at the exit for its threads, which run deleters.
+    """
+    code = """
+        import atexit, ctypes, sys
+        from ctypes import addressof
+        import dlx
+        from support.dlpack_abi import take
+        from support.libc import raw_thread
+
+        class Owner:
+            def __del__(self):
+                print("released", flush=True)
+
+        class Client:
+            def __init__(self):
+                self.join = raw_thread(managed.deleter, addressof(managed))
+
+            def __del__(self):
+                self.join()
+
+        tensor = dlx.from_pointer(8, (1,), "int8", owner=Owner())
+        managed = take(tensor.__dlpack__(max_version=(1, 3)))
+        del tensor
+
+        @atexit.register
+        def last():
+            # No Python code runs until the thread waits for the GIL.
+            sys.setswitchinterval(60)
+            sys.client = Client()
+            ctypes.PyDLL(None).usleep(100_000)
+        """
+    assert run_python(dedent(code)) == (0, "released\n", "")

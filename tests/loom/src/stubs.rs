@@ -25,6 +25,8 @@ pub(crate) mod boundary {
 
 /// Threads of the models are never attached.
 pub(crate) mod interpreter {
+    pub(crate) fn forked() {}
+
     pub(crate) fn quietly_anywhere(let_go: impl FnOnce()) {
         let_go();
     }
