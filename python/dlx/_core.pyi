@@ -45,6 +45,7 @@ __all__ = [
     "convert",
     "current_stream",
     "current_work_stream",
+    "deferred",
     "dlpack",
     "dlpack_device",
     "dlpack_device_aliases",
@@ -632,6 +633,9 @@ def empty(
     like: _T,
     shared: bool = False,
 ) -> _T: ...
+def deferred() -> int:
+    """Return the number of tensors whose memory waits for a stream."""
+
 def is_tensor(x: object, /) -> bool:
     """Whether ``x`` is a tensor of some library."""
 

@@ -8,9 +8,9 @@ use pyo3::prelude::*;
 use crate::abi::{DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED};
 use crate::copy::by_driver::{self, On};
 use crate::copy::host;
-use crate::stream::order::{self, Captures, Joined};
+use crate::stream::order::{self, Joined};
 use crate::stream::usage::{Producer, Ready, Release, StreamUsage};
-use crate::stream::{self, Stream, Wanted, release};
+use crate::stream::{self, Stream, Wanted};
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
 use crate::types::error::{Error, caused, copy_refused, copy_refused_type};
@@ -68,17 +68,10 @@ impl Request<'_, '_> {
         let ready = match wanted {
             Wanted::NoOrder => Ready::Now,
             Wanted::Stream(stream) => {
-                let captures = order::after(&stream, &producer.then, Joined::Never)?;
-                release::sweep_after(captures);
+                order::after(&stream, &producer.then, Joined::Never)?;
                 return Ok(self.ready_on(stream, Some(producer)));
             }
-            Wanted::Unset => {
-                let point = order::point(&producer.then)?;
-                if point.capture().is_none() {
-                    release::sweep_after(Captures::None);
-                }
-                Ready::Point(point)
-            }
+            Wanted::Unset => Ready::Point(order::point(&producer.then)?),
         };
         Ok(StreamUsage {
             ready,

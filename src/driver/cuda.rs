@@ -309,6 +309,12 @@ impl Driver for Cuda {
         call!(self, cuMemFreeAsync(memory as u64, stream.as_ptr()))
     }
 
+    fn memory(&self, device: i32) -> Result<usize, Error> {
+        let mut bytes = 0;
+        call!(self, cuDeviceTotalMem(&mut bytes, device))?;
+        Ok(bytes)
+    }
+
     fn device_of(&self, address: usize) -> Result<i32, Error> {
         let mut device: c_int = 0;
         call!(

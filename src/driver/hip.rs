@@ -19,6 +19,7 @@ functions! {
     hipInit(c_uint);
     hipGetDevice(*mut c_int);
     hipSetDevice(c_int);
+    hipDeviceTotalMem(*mut usize, c_int);
     hipEventCreateWithFlags(*mut *mut c_void, c_uint);
     hipEventDestroy(*mut c_void);
     hipEventRecord(*mut c_void, *mut c_void);
@@ -275,6 +276,12 @@ impl Driver for Hip {
     unsafe fn free(&self, memory: usize, stream: RawStream) -> Result<(), Error> {
         let memory = std::ptr::with_exposed_provenance_mut(memory);
         call!(self, hipFreeAsync(memory, stream.as_ptr()))
+    }
+
+    fn memory(&self, device: i32) -> Result<usize, Error> {
+        let mut bytes = 0;
+        call!(self, hipDeviceTotalMem(&mut bytes, device))?;
+        Ok(bytes)
     }
 
     fn device_of(&self, address: usize) -> Result<i32, Error> {

@@ -176,6 +176,9 @@ pub(crate) trait Driver: Sync {
     /// No work that is queued later on any stream uses the memory, nor does any work that `stream` does not wait for.
     unsafe fn free(&self, memory: usize, stream: RawStream) -> Result<(), Error>;
 
+    /// The bytes of memory that a device has.
+    fn memory(&self, device: i32) -> Result<usize, Error>;
+
     /// The device of the memory at an address.
     fn device_of(&self, address: usize) -> Result<i32, Error>;
 }

@@ -8,7 +8,7 @@ use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
 use crate::cpython::interpreter::{Pending, attach_uncounted, blocking};
-use crate::driver::{Capture, Event};
+use crate::driver::{self, Capture, Event, Relaxed};
 use crate::stream::handle::Stream;
 use crate::stream::order;
 use crate::stream::order::Waits;
@@ -72,6 +72,20 @@ impl End {
             },
             Self::Unrecorded(stream) => Self::of(stream),
             Self::Never => Some(self),
+        }
+    }
+
+    /// Whether it is unknown for ever.
+    pub(crate) fn is_never(&self) -> bool {
+        matches!(self, Self::Never)
+    }
+
+    /// Sets the relaxed capture mode of its driver.
+    pub(crate) fn relaxed(&self) -> Result<Option<Relaxed>, driver::Error> {
+        match self {
+            Self::Point(point) => point.relaxed(),
+            Self::Unrecorded(stream) => driver::relaxed(stream.device()),
+            Self::Never => Ok(None),
         }
     }
 

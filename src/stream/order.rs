@@ -26,14 +26,6 @@ pub(crate) enum Joined {
     Never,
 }
 
-/// Whether one of the streams that were ordered may capture a graph; then no deleter should run, since many free memory,
-/// which invalidates captures.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Captures {
-    None,
-    Possible,
-}
-
 /// What a stream is to wait for: each stream and each point once.
 #[derive(Default)]
 pub(crate) struct Waits {
@@ -70,11 +62,7 @@ impl Waits {
 /// # Errors
 ///
 /// `BufferError` if that would invalidate a capture; errors of the driver.
-pub(crate) fn after(
-    consumer: &Stream,
-    producer: &Stream,
-    joined: Joined,
-) -> Result<Captures, Error> {
+pub(crate) fn after(consumer: &Stream, producer: &Stream, joined: Joined) -> Result<(), Error> {
     let mut waits = Waits::default();
     waits.add(producer);
     all(consumer, &waits, joined)
@@ -85,7 +73,7 @@ pub(crate) fn after(
 /// # Errors
 ///
 /// As for [`after`].
-pub(crate) fn wait(consumer: &Stream, point: &Arc<Event>) -> Result<Captures, Error> {
+pub(crate) fn wait(consumer: &Stream, point: &Arc<Event>) -> Result<(), Error> {
     let mut waits = Waits::default();
     waits.add_point(point);
     all(consumer, &waits, Joined::Never)
@@ -96,13 +84,13 @@ pub(crate) fn wait(consumer: &Stream, point: &Arc<Event>) -> Result<Captures, Er
 /// # Errors
 ///
 /// As for [`after`].
-pub(crate) fn all(consumer: &Stream, waits: &Waits, joined: Joined) -> Result<Captures, Error> {
+pub(crate) fn all(consumer: &Stream, waits: &Waits, joined: Joined) -> Result<(), Error> {
     let Waits {
         streams, points, ..
     } = waits;
     let others = || streams.iter().filter(|stream| !stream.is(consumer));
     if points.is_empty() && others().next().is_none() {
-        return Ok(Captures::Possible);
+        return Ok(());
     }
     blocking(|| {
         let explain = |error| unable(streams.first(), consumer, error);
@@ -124,10 +112,7 @@ pub(crate) fn all(consumer: &Stream, waits: &Waits, joined: Joined) -> Result<Ca
         for point in points {
             side.wait_for(point)?;
         }
-        Ok(match side.capture {
-            Capture::None => Captures::None,
-            _ => Captures::Possible,
-        })
+        Ok(())
     })
 }
 

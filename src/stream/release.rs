@@ -3,81 +3,128 @@
 //! A deleter may run on any thread, attached or not, during a capture, inside a host function, and after the driver is
 //! gone. Memory is released once its streams have passed the ends of their uses, or nothing runs any more. An error
 //! that says neither leaves it for later.
+//!
+//! A thread asks for that, which lives while memory is deferred: no call into dlx need follow a release.
 
 #![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
-use std::mem::forget;
-use std::thread::sleep;
+use std::mem::{forget, take};
+use std::ops::Range;
+use std::process;
+use std::thread::{Builder, Thread, park_timeout, sleep};
 use std::time::{Duration, Instant};
 
+use crate::abi::DLDevice;
+use crate::cpython::boundary::guard;
 use crate::cpython::fork::{Lock, Locked};
 use crate::cpython::interpreter::blocking;
+use crate::driver;
 use crate::stream::end::End;
 use crate::stream::order;
-use crate::stream::order::Captures;
 use crate::stream::usage::{Release, StreamUsage};
 
 /// Maximum number of deferred tensors.
 const COUNT: usize = 1024;
-/// Maximum number of deferred bytes, not counting the tensor that was deferred last.
-const BYTES: usize = 1 << 30;
-/// Entries that one sweep checks.
-const LOOKS: usize = 2;
+/// Maximum part of a device's memory that is deferred, not counting the tensor that was deferred last: one tenth.
+const PART: usize = 10;
+/// The name of the thread, which Linux limits to 15 characters.
+const NAME: &str = "dlx-release";
+/// How long the thread rests before it asks again: the first, while memory is deferred and released, and else twice as
+/// long each time, up to the second. Then it ends, if nothing is deferred.
+const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(32)];
+
+/// What an entry counts for.
+#[derive(Clone, Copy)]
+struct Size {
+    /// The order in which entries were deferred.
+    number: u64,
+    device: DLDevice,
+    bytes: usize,
+}
 
 /// Memory to release once all of its ends have been passed.
 struct Deferred {
-    /// The order in which entries were deferred.
-    number: u64,
+    size: Size,
     ends: Vec<End>,
-    bytes: usize,
     memory: Box<dyn Send>,
 }
 
 impl Deferred {
-    /// Drops the ends that have been passed; returns whether none is left.
-    fn settle(&mut self) -> bool {
-        let ends = std::mem::take(&mut self.ends);
-        self.ends = ends.into_iter().filter_map(End::left).collect();
-        self.ends.is_empty()
+    /// Releases the memory if all ends have been passed; returns it if not.
+    fn release(mut self) -> Option<Self> {
+        // Deleters free memory, which else invalidates captures of other threads.
+        let _relaxed = self.ends.first().map(End::relaxed);
+        self.ends = self.ends.into_iter().filter_map(End::left).collect();
+        if self.ends.is_empty() {
+            drop(self.memory);
+            return None;
+        }
+        if self.ends.iter().any(End::is_never) {
+            forget(self.memory);
+            return None;
+        }
+        Some(self)
     }
 }
 
-/// All deferred entries, oldest first, and the sum of their bytes.
+/// All deferred entries, oldest first.
 struct Waiting {
     entries: VecDeque<Deferred>,
-    bytes: usize,
     /// Number of the next entry.
     next: u64,
-    /// The entry with which the next sweep begins.
-    looked: u64,
+    /// The entry that the thread has taken out to look at: the driver may block, and no lock may be held then.
+    looked_at: Option<Size>,
+    /// The thread that releases, and its process: a fork has none.
+    thread: Option<(u32, Thread)>,
+    /// Whether that rests for more than the first of its pauses.
+    rests: bool,
+    /// Whether the interpreter exits, so that no thread starts.
+    is_over: bool,
 }
 
 impl Waiting {
+    /// Puts an entry at its place.
     fn add(&mut self, entry: Deferred) {
-        let place = self.place(entry.number);
-        self.bytes += entry.bytes;
+        let place = self.place(entry.size.number);
         self.entries.insert(place, entry);
-    }
-
-    fn take(&mut self, index: usize) -> Option<Deferred> {
-        let entry = self.entries.remove(index)?;
-        self.bytes -= entry.bytes;
-        Some(entry)
     }
 
     /// The index of the entry of this number, or of the first one after it.
     fn place(&self, number: u64) -> usize {
-        (self.entries).partition_point(|known| known.number < number)
+        (self.entries).partition_point(|known| known.size.number < number)
+    }
+
+    /// Wakes the thread, or starts it if this process has none. Where none can start, the next entry tries again.
+    fn wake(&mut self) {
+        match &self.thread {
+            Some((process, thread)) if *process == process::id() => {
+                if take(&mut self.rests) {
+                    thread.unpark();
+                }
+            }
+            _ if self.is_over => {}
+            _ => {
+                let started = Builder::new().name(NAME.to_owned()).spawn(run);
+                self.thread = (started.ok()).map(|handle| (process::id(), handle.thread().clone()));
+            }
+        }
+    }
+
+    /// Whether this process has a thread that releases.
+    fn has_thread(&self) -> bool {
+        (self.thread.as_ref()).is_some_and(|(process, _)| *process == process::id())
     }
 }
 
 fn waiting() -> Locked<'static, Waiting> {
     static WAITING: Lock<Waiting> = Lock::new(Waiting {
         entries: VecDeque::new(),
-        bytes: 0,
         next: 0,
-        looked: 0,
+        looked_at: None,
+        thread: None,
+        rests: false,
+        is_over: false,
     });
     WAITING.lock()
 }
@@ -117,8 +164,6 @@ fn ends_of(usage: &StreamUsage) -> Vec<End> {
                 return ends;
             }
             let Some(end) = End::of(used) else {
-                // Nor does what those wait for that were deferred before.
-                sweep();
                 return Vec::new();
             };
             if let (End::Point(point), Some(producer)) = (&end, &usage.producer)
@@ -138,119 +183,159 @@ fn ends_of(usage: &StreamUsage) -> Vec<End> {
     ends
 }
 
-/// Drops `memory` once all of `ends` have been passed; beyond the limits, waits for older entries.
-pub(crate) fn defer(ends: Vec<End>, bytes: i64, memory: Box<dyn Send>) {
-    if ends.iter().any(|end| matches!(end, End::Never)) {
+/// Drops `memory` on `device` once all of `ends` have been passed; beyond the limits, waits for older entries.
+pub(crate) fn defer(ends: Vec<End>, device: DLDevice, bytes: i64, memory: Box<dyn Send>) {
+    if ends.iter().any(End::is_never) {
         return forget(memory);
     }
-    let bytes = usize::try_from(bytes).unwrap_or(0);
-    // Without a point, a stream captures or a host function runs, and no deleter should.
-    if ends.iter().all(|end| end.point().is_some()) {
-        sweep();
-    }
-    let mut waiting = waiting();
-    let number = waiting.next;
-    waiting.next += 1;
-    waiting.add(Deferred {
-        number,
-        ends,
-        bytes,
-        memory,
-    });
-    drop(waiting);
-    while let Some(oldest) = beyond_bounds(number) {
+    let size = {
+        let mut waiting = waiting();
+        let size = Size {
+            number: waiting.next,
+            device,
+            bytes: usize::try_from(bytes).unwrap_or(0),
+        };
+        waiting.next += 1;
+        waiting.add(Deferred { size, ends, memory });
+        waiting.wake();
+        size
+    };
+    let bound = bound(device);
+    while let Some(oldest) = beyond_bounds(size, bound) {
         let mut is_done = true;
         for end in &oldest.ends {
             is_done &= end.synchronize().is_ok();
         }
-        release([oldest]);
+        if let Some(left) = oldest.release() {
+            waiting().add(left);
+        }
         if !is_done {
             return;
         }
     }
 }
 
-/// The oldest entry that can be waited for, removed, if the limits are exceeded. The entry `last` is not: the host does
-/// not wait for work that it has just queued.
-fn beyond_bounds(last: u64) -> Option<Deferred> {
+/// Maximum number of deferred bytes on `device`.
+fn bound(device: DLDevice) -> usize {
+    /// Where the driver does not say how much memory there is, as of pinned memory.
+    const UNKNOWN: usize = 1 << 30;
+    static KNOWN: Lock<Vec<(DLDevice, usize)>> = Lock::new(Vec::new());
+    let known = |(of, bound): &(DLDevice, usize)| (*of == device).then_some(*bound);
+    if let Some(bound) = KNOWN.lock().iter().find_map(known) {
+        return bound;
+    }
+    match blocking(|| driver::memory(device)) {
+        Ok(bytes) => {
+            let bound = bytes / PART;
+            KNOWN.lock().push((device, bound));
+            bound
+        }
+        Err(_) => UNKNOWN,
+    }
+}
+
+/// The oldest entry that can be waited for, removed, if beside `new` there are too many entries, or too many bytes on
+/// its device. The host does not wait for work that it has just queued.
+fn beyond_bounds(new: Size, bound: usize) -> Option<Deferred> {
     let mut waiting = waiting();
-    let newest = waiting.entries.back().filter(|entry| entry.number == last);
-    let bytes = waiting.bytes - newest.map_or(0, |entry| entry.bytes);
-    if waiting.entries.len() <= COUNT && bytes <= BYTES {
+    let is_other = |size: &Size| size.number != new.number;
+    let entries = waiting.entries.iter().map(|entry| entry.size);
+    let others = || (entries.clone().chain(waiting.looked_at)).filter(is_other);
+    let is_here = |size: &Size| size.device == new.device;
+    let bytes: usize = others().filter(is_here).map(|size| size.bytes).sum();
+    let is_too_large = bytes > bound;
+    if others().count() < COUNT && !is_too_large {
         return None;
     }
     let is_recorded = |entry: &Deferred| entry.ends.iter().all(|end| end.point().is_some());
-    let can_wait = |entry: &Deferred| entry.number != last && is_recorded(entry);
-    let oldest = waiting.entries.iter().position(can_wait)?;
-    waiting.take(oldest)
+    let helps = |size: &Size| is_other(size) && (!is_too_large || is_here(size));
+    let mut entries = waiting.entries.iter();
+    let oldest = entries.position(|entry| helps(&entry.size) && is_recorded(entry))?;
+    waiting.entries.remove(oldest)
 }
 
-/// Releases entries that are done, unless a stream may capture; calls the driver only if there are any.
-pub(crate) fn sweep_after(captures: Captures) {
-    if captures == Captures::None {
-        sweep();
-    }
-}
-
-/// Releases entries that are done; calls the driver only if there are entries.
-///
-/// Entries are taken out to be checked: the driver may block, and no lock may be held then.
-fn sweep() {
+/// Takes out the first entry whose number is in a range.
+fn take_out(numbers: Range<u64>) -> Option<Deferred> {
     let mut waiting = waiting();
-    if waiting.entries.is_empty() {
-        return;
+    let place = waiting.place(numbers.start);
+    let found = waiting.entries.get(place).map(|entry| entry.size)?;
+    if found.number >= numbers.end {
+        return None;
     }
-    // Each sweep continues where the last one stopped, so one hanging stream does not hold up the others.
-    let mut index = waiting.place(waiting.looked);
-    let mut looked = Vec::new();
-    for _ in 0..LOOKS.min(waiting.entries.len()) {
-        if index >= waiting.entries.len() {
-            index = 0;
-        }
-        looked.extend(waiting.take(index));
-    }
-    waiting.looked = looked.last().map_or(0, |entry| entry.number + 1);
-    drop(waiting);
-    release(looked);
+    waiting.looked_at = Some(found);
+    waiting.entries.remove(place)
 }
 
-/// Releases those of `entries` that are done, and puts the others back.
-fn release(entries: impl IntoIterator<Item = Deferred>) {
-    let entries: Vec<_> = entries.into_iter().collect();
-    // Deleters free memory, which else invalidates captures of other threads.
-    let mut points = entries
-        .iter()
-        .flat_map(|entry| &entry.ends)
-        .filter_map(End::point);
-    let _relaxed = points.next().map(|point| point.relaxed());
-    let mut done = Vec::new();
-    for mut entry in entries {
-        if entry.settle() {
-            done.push(entry.memory);
-        } else {
-            waiting().add(entry);
-        }
+/// Looks once at each entry that is deferred by now; returns whether any was released.
+fn pass() -> bool {
+    let mut released = false;
+    let (mut number, next) = (0, waiting().next);
+    while let Some(entry) = take_out(number..next) {
+        number = entry.size.number + 1;
+        let left = entry.release();
+        released |= left.is_none();
+        let mut waiting = waiting();
+        waiting.looked_at = None;
+        left.into_iter().for_each(|entry| waiting.add(entry));
     }
-    // Deleters may re-enter this module.
-    drop(done);
+    released
 }
 
-/// Releases the remaining entries at interpreter exit, as they become done; after a second, leaves the rest to the
-/// operating system: a kernel may never end.
+/// Releases entries as they become done, until there are none.
+fn run() {
+    let [first, last] = PAUSES;
+    let (mut pause, mut seen) = (first, 0);
+    loop {
+        park_timeout(pause);
+        let released = guard(pass, |_| false);
+        let mut waiting = waiting();
+        waiting.looked_at = None;
+        let is_idle = !released && waiting.next == seen;
+        let is_over = waiting.is_over || (is_idle && pause == last && waiting.entries.is_empty());
+        if is_over {
+            waiting.thread = None;
+            return;
+        }
+        seen = waiting.next;
+        waiting.rests = is_idle;
+        pause = if is_idle { last.min(2 * pause) } else { first };
+    }
+}
+
+/// The number of deferred tensors, those that are looked at included.
+pub(crate) fn deferred() -> usize {
+    let waiting = waiting();
+    waiting.entries.len() + usize::from(waiting.looked_at.is_some())
+}
+
+/// Ends the thread, and releases the remaining entries at interpreter exit, as they become done; after a second,
+/// leaves the rest to the operating system: a kernel may never end.
 pub(crate) fn finish() {
     const LIMIT: Duration = Duration::from_secs(1);
-    const MOMENT: Duration = Duration::from_millis(1);
     let begin = Instant::now();
+    {
+        let mut waiting = waiting();
+        waiting.is_over = true;
+        waiting.rests = true;
+        waiting.wake();
+    }
+    let moment = || blocking(|| sleep(PAUSES[0]));
+    // It enters Python, which it must not once the interpreter exits.
+    while waiting().has_thread() && begin.elapsed() < LIMIT {
+        moment();
+    }
     loop {
-        let entries = std::mem::take(&mut waiting().entries);
-        waiting().bytes = 0;
-        release(entries);
-        if waiting().entries.is_empty() {
+        pass();
+        let mut waiting = waiting();
+        if waiting.entries.is_empty() {
             return;
         }
         if begin.elapsed() > LIMIT {
-            return forget(std::mem::take(&mut waiting().entries));
+            let entries = take(&mut waiting.entries);
+            drop(waiting);
+            return forget(entries);
         }
-        blocking(|| sleep(MOMENT));
+        drop(waiting);
+        moment();
     }
 }

@@ -14,7 +14,7 @@ use crate::stream::end::End;
 use crate::stream::handle::Stream;
 use crate::stream::interface;
 use crate::stream::order;
-use crate::stream::order::{Captures, Joined, Waits};
+use crate::stream::order::{Joined, Waits};
 use crate::stream::set::set;
 use crate::stream::work_stream::WorkStream;
 use crate::types::error::{Error, forgotten};
@@ -190,7 +190,7 @@ impl StreamUsage {
     /// Makes `consumer` wait for everything that is known of the elements (H12).
     ///
     /// This includes work queued on the producer's stream since the import, if the producer can name that stream.
-    pub(crate) fn order(&self, consumer: &Stream, joined: Joined) -> Result<Captures, Error> {
+    pub(crate) fn order(&self, consumer: &Stream, joined: Joined) -> Result<(), Error> {
         let mut waits = Waits::default();
         self.collect(&mut waits, self.now().as_ref());
         order::all(consumer, &waits, joined)

@@ -11,7 +11,7 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicUsize, Ordering, fence};
 
-use crate::abi::{DLDataType, DLTensor};
+use crate::abi::DLTensor;
 
 /// The allocation. The extents and strides that `tensor` points to follow it.
 #[repr(C)]
@@ -24,7 +24,7 @@ struct Block<T> {
 /// A value stored beside a tensor.
 pub(crate) trait Beside {
     /// Called when the last reference is dropped, before the value is.
-    fn let_go(&mut self, dtype: DLDataType, shape: &[i64]);
+    fn let_go(&mut self, tensor: &DLTensor, shape: &[i64]);
 }
 
 /// A counted reference to a tensor and the value beside it.
@@ -196,7 +196,7 @@ impl<T: Beside> Drop for Shared<T> {
         let Block { tensor, value, .. } = unsafe { self.0.as_mut() };
         // SAFETY: `ndim` values after the block, written by `new` and never changed (S21).
         let shape = unsafe { slice::from_raw_parts(tensor.shape, tensor.ndim as usize) };
-        value.let_go(tensor.dtype, shape);
+        value.let_go(tensor, shape);
         // SAFETY: the last reference; the value is not used again.
         unsafe { self.0.drop_in_place() };
         // SAFETY: allocated by `new` with this layout.

@@ -17,8 +17,7 @@ use crate::abi::DLDevice;
 use crate::cpython::fork::Lock;
 use crate::cpython::interpreter::blocking;
 use crate::driver::{Capture, Event};
-use crate::stream::order::{self, Captures, Joined, Waits};
-use crate::stream::release::sweep_after;
+use crate::stream::order::{self, Joined, Waits};
 use crate::stream::usage::{Ready, StreamUsage};
 use crate::stream::{self, Stream};
 use crate::types::device;
@@ -59,9 +58,8 @@ impl DeviceMemory {
     /// `BufferError` without a driver or while the stream is capturing; `MemoryError`; errors of the driver.
     pub(crate) fn new(bytes: i64, stream: &Stream, lent: bool) -> Result<Self, Error> {
         let captures = stream.capture();
-        match captures.map_err(|error| no_driver(stream.device(), error))? {
-            Capture::None => sweep_after(Captures::None),
-            _ => return Err(captured(stream)),
+        if captures.map_err(|error| no_driver(stream.device(), error))? != Capture::None {
+            return Err(captured(stream));
         }
         free_kept_back(usize::MAX, &mut Working(None));
         let bytes = usize::try_from(bytes).map_err(|_| Error::OutOfMemory(usize::MAX))?;

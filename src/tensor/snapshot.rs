@@ -38,9 +38,9 @@ struct Fields {
 
 impl Beside for Fields {
     #[inline(always)]
-    fn let_go(&mut self, dtype: DLDataType, shape: &[i64]) {
+    fn let_go(&mut self, tensor: &DLTensor, shape: &[i64]) {
         if let Some(usage) = self.usage.take() {
-            self.release(usage, dtype, shape);
+            self.release(usage, tensor, shape);
         }
         if let Source::Snapshot(_) | Source::Part(_) | Source::Aliased(_) = self.source {
             self.let_view_go();
@@ -61,16 +61,17 @@ impl Fields {
 
     /// Releases the memory, unless another view of the same import shares the streams.
     #[inline(never)]
-    fn release(&mut self, usage: Arc<StreamUsage>, dtype: DLDataType, shape: &[i64]) {
+    fn release(&mut self, usage: Arc<StreamUsage>, tensor: &DLTensor, shape: &[i64]) {
         if let Ok(usage) = Arc::try_unwrap(usage) {
-            let bits = dtype::bits(dtype).next_multiple_of(8);
+            let device = tensor.device;
+            let bits = dtype::bits(tensor.dtype).next_multiple_of(8);
             let bytes = layout::nbytes(shape.iter().product(), bits);
             let mut held = Some((usage, replace(&mut self.source, Source::Static)));
             let mut let_go = move || {
                 if let Some((usage, source)) = held.take() {
                     let ends = release::ends(&usage, source.usage());
                     if !ends.is_empty() {
-                        release::defer(ends, bytes, Box::new(source));
+                        release::defer(ends, device, bytes, Box::new(source));
                     }
                 }
             };

@@ -146,7 +146,7 @@ def a_query_in_another_thread_breaks_a_global_capture(cuda: Driver) -> Codes:
 
 @claim
 def a_relaxed_thread_may_query(cuda: Driver) -> Codes:
-    """`cuThreadExchangeStreamCaptureMode(RELAXED)` around the query: what sweeps do."""
+    """`cuThreadExchangeStreamCaptureMode(RELAXED)` around the query, as dlx has it."""
     return query_in_a_thread(cuda, GLOBAL, RELAXED)
 
 

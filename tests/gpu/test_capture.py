@@ -111,7 +111,7 @@ def test_no_order_is_the_way_out(gpu: Machine) -> None:
 
 
 def test_deferred_releases_leave_a_capture_alone(gpu: Machine) -> None:
-    """H6: a sweep queries events in a relaxed scope, also while another thread's
+    """H6: dlx's thread queries events in a relaxed scope, also while another thread's
     capture is in the global mode.
     """
     torch = client_of("torch")

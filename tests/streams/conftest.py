@@ -15,6 +15,7 @@ import pytest
 from support.cuda_producers import Framework as CudaFramework
 from support.cuda_producers import TableArray, framework
 from support.simulated_driver import Simulation, library_path, simulation
+from support.simulated_kernels import settle
 from support.simulated_objects import Stream
 
 os.environ["DLX_LIBCUDA"] = os.environ["DLX_LIBAMDHIP"] = str(library_path())
@@ -29,17 +30,7 @@ def sim() -> Iterator[Simulation]:
     # What waits for streams of the test goes back while these are there.
     gc.collect()
     machine.set_error(0)
-    machine.advance()
-    looks = True
-    while looks:
-        # Each time two of those that wait are looked at, or their ends recorded.
-        machine.clear_journal()
-        dlx.empty(1, "int8", device="cuda:0")
-        asked = {
-            name.removeprefix("cu").removeprefix("hip") for name in machine.called()
-        }
-        looks = bool({"EventQuery", "EventRecord"} & asked)
-        machine.advance()
+    settle(machine)
     assert machine.violations == []
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import weakref
+
 import dlx
 import pytest
 from support.concurrent_threads import in_thread
 from support.cuda_producers import Framework, TableArray
-from support.simulated_driver import Simulation
-from support.simulated_kernels import held_elsewhere, read, refused
-from support.simulated_objects import Stream
+from support.simulated_driver import RELEASE, Simulation
+from support.simulated_kernels import held_elsewhere, read, refused, settle, until
+from support.simulated_objects import Memory, Stream
 
 pytestmark = pytest.mark.usefixtures("running")
 
 
-def test_a_sweep_does_not_break_the_capture_of_another_thread(
+def test_the_release_of_memory_does_not_break_the_capture_of_another_thread(
     sim: Simulation, array: TableArray, s: Stream
 ) -> None:
     """H6: cuEventQuery would in the global mode (pytorch #104487)."""
@@ -23,8 +25,8 @@ def test_a_sweep_does_not_break_the_capture_of_another_thread(
     with held_elsewhere(captured.begin_capture, captured.end_capture):
         sim.clear_journal()
         sim.advance()
-        dlx.from_dlpack(array)
-        assert "cuEventQuery" in sim.called()
+        until(lambda: array.deleted == 4)
+        assert "cuEventQuery" in sim.called(RELEASE)
 
 
 def test_waiting_for_the_oldest_does_not_break_the_capture_of_another_thread(
@@ -48,11 +50,10 @@ def test_what_dies_in_a_capture_waits_for_the_work_before_it(
         read(s, tensor)
         del tensor
         assert array.deleted == 0
-    dlx.from_dlpack(library.full((1,)), stream=s)
+    until(lambda: "cuEventRecord" in sim.called(RELEASE))
     assert array.deleted == 0
     sim.advance()
-    dlx.from_dlpack(library.full((1,)), stream=s)
-    assert array.deleted == 1
+    until(lambda: array.deleted == 1)
 
 
 def test_a_release_in_a_capture_by_another_thread_does_not_break_it(
@@ -62,29 +63,39 @@ def test_a_release_in_a_capture_by_another_thread_does_not_break_it(
     held = [dlx.from_dlpack(array, stream=s)]
     with s.capture():
         in_thread(held.clear)
-    for _ in range(2):
-        sim.advance()
-        dlx.from_dlpack(library.full((1,)), stream=s)
+    settle(sim)
     assert array.deleted == 1
 
 
-def test_no_deleter_runs_while_a_stream_concerned_captures(
-    sim: Simulation, library: Framework, array: TableArray, s: Stream
+class Owner:
+    """Frees memory when it dies, as deleters do."""
+
+    def __init__(self, memory: Memory) -> None:
+        """Own the memory."""
+        self.memory = memory
+
+    def __del__(self) -> None:
+        """Free it, on any thread."""
+        with self.memory.sim.on_device(0):
+            self.memory.free()
+
+
+def test_a_deleter_that_frees_memory_does_not_break_a_capture(
+    sim: Simulation, library: Framework, p: Stream, s: Stream
 ) -> None:
-    """H6: what frees memory breaks the capture."""
-    tensor = dlx.from_dlpack(array, stream=s)
-    read(s, tensor)
+    """H6: cuMemFree would in the global mode; the thread has another."""
+    memory = sim.allocate(16)
+    owner = Owner(memory)
+    gone = weakref.ref(owner)
+    tensor = dlx.from_pointer(
+        memory.address, (4,), "float32", device="cuda:0", owner=owner, stream=p
+    )
+    del owner
+    read(s, dlx.from_dlpack(tensor, stream=s))
     del tensor
-    sim.advance()
-    p, other = library.current_stream(), library.full((1,))
     with p.capture():
-        with dlx.borrow(other, stream=s):
-            pass
-        kept = [dlx.from_dlpack(other, stream=p), dlx.from_dlpack(other)]
-        assert array.deleted == 0
-    kept.clear()
-    dlx.from_dlpack(other)
-    assert array.deleted == 1
+        sim.advance()
+        until(lambda: gone() is None)
 
 
 def test_the_host_does_not_wait_for_a_capture(array: TableArray, p: Stream) -> None:

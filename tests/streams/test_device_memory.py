@@ -14,7 +14,7 @@ from support.cuda_producers import Framework
 from support.device_arrays import values, work
 from support.dlpack_abi import Allocation, delete, take
 from support.simulated_driver import Simulation
-from support.simulated_kernels import OwnStream, alone, read, write
+from support.simulated_kernels import OwnStream, alone, read, settle, write
 from support.simulated_objects import LEGACY, RELAXED, Stream
 
 ARRAY = np.arange(12, dtype="float32").reshape(3, 4)
@@ -318,8 +318,7 @@ def test_nothing_is_lost_over_many_copies(sim: Simulation, library: Framework) -
             del one, two
             array.free()
             del array
-        sim.advance()
-        dlx.from_dlpack(ARRAY, device="cuda:0", stream=s)
+        settle(sim)
         counts = sim.counts
         kept = {name: counts[name] for name in ("allocations", "events", "streams")}
         if index == 5:

@@ -304,8 +304,10 @@ def test_the_functions_of_dlxs_table_order_where_the_streams_differ(
     assert sim.races == []
 
 
-def test_a_sweep_asks_about_few(sim: Simulation, library: Framework) -> None:
-    """H4: however many wait, an import stays cheap."""
+def test_an_import_asks_nothing_of_what_waits(
+    sim: Simulation, library: Framework
+) -> None:
+    """H4: a thread does."""
     p, s = sim.stream(), sim.stream()
     with library.stream(p):
         for _ in range(40):
@@ -313,5 +315,4 @@ def test_a_sweep_asks_about_few(sim: Simulation, library: Framework) -> None:
         array = library.full((4,))
         sim.clear_journal()
         dlx.from_dlpack(array)
-    assert 0 < sim.called().count("cuEventQuery") <= 8
-    sim.advance()
+    assert "cuEventQuery" not in sim.called()

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import gc
 import os
+from pathlib import Path
 from textwrap import dedent
+from time import sleep
 from typing import Any
 
 import dlx
 import pytest
 from support.concurrent_threads import in_thread
-from support.cuda_producers import DLPackArray, Framework, framework
+from support.cuda_producers import DLPackArray, Framework, TableArray, framework
 from support.python_process import run_python
-from support.simulated_driver import Simulation, library_path
-from support.simulated_kernels import read, unraisable, violation, write
+from support.simulated_driver import RELEASE, Simulation, library_path
+from support.simulated_kernels import read, settle, unraisable, until, violation, write
 from support.simulated_objects import LEGACY
 
 POLICIES = ["auto", "record_stream", "none"]
 every_policy = pytest.mark.parametrize("release", POLICIES)
+
+
+def threads() -> list[str]:
+    """Return the names of this process's threads."""
+    names = Path("/proc/self/task").glob("*/comm")
+    return [name.read_text().strip() for name in names]
 
 
 def test_auto_waits_for_the_stream_and_not_on_the_host(
@@ -33,8 +41,53 @@ def test_auto_waits_for_the_stream_and_not_on_the_host(
         assert array.deleted == 0
         assert not {"cuStreamSynchronize", "cuEventSynchronize"} & set(sim.called())
         s.advance()
-        dlx.from_dlpack(library.full((1,)))
-        assert array.deleted == 1
+        until(lambda: array.deleted == 1)
+
+
+def test_memory_is_released_with_no_further_call(
+    sim: Simulation, library: Framework
+) -> None:
+    """H4: a thread asks, and ends when nothing waits."""
+    with library.stream(sim.stream()):
+        array, s = library.full((4,)), sim.stream()
+        read(s, dlx.from_dlpack(array, stream=s))
+        assert "dlx-release" in threads()
+        s.advance()
+        until(lambda: array.deleted == 1)
+        until(lambda: "dlx-release" not in threads())
+        assert sim.called(RELEASE).count("cuEventQuery") > 0
+
+
+@pytest.mark.parametrize("devices", [(0, 0), (0, 1)])
+def test_no_memory_waits_behind_that_of_another_stream(
+    sim: Simulation, devices: tuple[int, int]
+) -> None:
+    """H4: a long kernel on one stream, and short ones on another or its device."""
+    library = framework(TableArray)
+    long, short = (sim.stream(device) for device in devices)
+    arrays = []
+    for s in (long, *[short] * 9):
+        with sim.on_device(s.device), library.stream(sim.stream(s.device)):
+            arrays.append(library.full((4,), device=s.device))
+            read(s, dlx.from_dlpack(arrays[-1], stream=s))
+    short.advance()
+    until(lambda: [array.deleted for array in arrays[1:]] == [1] * 9)
+    assert arrays[0].deleted == 0
+
+
+def test_an_entry_that_comes_while_the_thread_rests_wakes_it(
+    sim: Simulation, library: Framework
+) -> None:
+    """H4: a kernel that never ends does not slow the others down."""
+    with library.stream(sim.stream()):
+        array, s = library.full((4,)), sim.stream()
+        read(s, dlx.from_dlpack(array, stream=s))
+        sleep(0.2)
+        sim.clear_journal()
+        t = sim.stream()
+        dlx.from_dlpack(library.full((4,)), stream=t)
+        until(lambda: sim.called(RELEASE).count("cuEventQuery") > 1)
+        assert array.deleted == 0
 
 
 def test_auto_is_bounded_in_number(sim: Simulation, library: Framework) -> None:
@@ -43,20 +96,20 @@ def test_auto_is_bounded_in_number(sim: Simulation, library: Framework) -> None:
         s, arrays = sim.stream(), [library.full((1,)) for _ in range(1100)]
         for array in arrays:
             read(s, dlx.from_dlpack(array, stream=s))
-        waiting = [array.deleted == 0 for array in arrays]
-        assert sum(waiting) <= 1024
-        assert waiting == sorted(waiting)
+        until(lambda: sum(array.deleted == 0 for array in arrays) <= 1024)
+        assert arrays[-1].deleted == 0
 
 
 def test_auto_is_bounded_in_bytes(sim: Simulation, library: Framework) -> None:
-    """H4: beyond 1 GiB, without the last, the host waits for the oldest."""
+    """H4: beyond a tenth of the device's 10 GiB, without the last, the host waits."""
     with library.stream(sim.stream()):
         s, array = sim.stream(), library.full((4,))
         array.tensor.shape[0] = 1 << 27
         for _ in range(4):
             dlx.from_dlpack(array, stream=s)
             write(s, dlx.from_dlpack(library.full((1,)), stream=-1))
-        assert array.deleted == 1
+        # The thread may look at the oldest just then, so that the second is waited for.
+        assert array.deleted in (1, 2)
 
 
 def test_record_stream_tells_the_producer_at_import(
@@ -135,12 +188,8 @@ def test_a_call_that_fails_at_the_release_loses_nothing(
         tensor = dlx.from_dlpack(array, stream=sim.stream(), release=release)
         sim.fail_next(call, 1)
         del tensor
-        for _ in range(3):
-            sim.advance()
-            try:
-                dlx.from_dlpack(library.full((1,)))
-            except dlx.CudaError:
-                continue
+        sim.set_error(0)
+        settle(sim)
         assert array.deleted == 1
 
 
@@ -152,10 +201,9 @@ def test_what_waits_is_given_back_when_its_event_cannot_be_asked(
         array, s = library.full((4,)), sim.stream()
         tensor = dlx.from_dlpack(array, stream=s)
         read(s, tensor)
+        sim.fail_next("cuEventQuery", 709, by=RELEASE)
         del tensor
-        sim.fail_next("cuEventQuery", 709)
-        dlx.from_dlpack(library.full((1,)))
-        assert array.deleted == 1
+        until(lambda: array.deleted == 1)
 
 
 def test_a_view_on_another_stream_outlives_the_tensor_and_its_stream(
@@ -173,8 +221,7 @@ def test_a_view_on_another_stream_outlives_the_tensor_and_its_stream(
         s.destroy()
         t.destroy()
         assert array.deleted == 0
-        sim.advance()
-        dlx.from_dlpack(library.full((1,)))
+        settle(sim)
         assert array.deleted == 1
 
 
@@ -209,8 +256,7 @@ def test_memory_on_the_default_stream_of_a_thread_is_released_by_another(
         [record] = [call for call in sim.calls() if call.name == "cuEventRecord"]
         assert record.arguments["stream"] == LEGACY
         assert array.deleted == 0
-        sim.advance()
-        dlx.from_dlpack(library.full((1,)))
+        settle(sim)
         assert array.deleted == 1
 
 
@@ -273,8 +319,7 @@ def test_the_memory_of_a_destroyed_stream_is_kept(
             unraisable(BufferError, "Keep a stream alive as long as its tensors"),
         ):
             del tensor
-            sim.advance()
-            dlx.from_dlpack(library.full((1,)))
+            settle(sim)
             assert array.deleted == 0
 
 

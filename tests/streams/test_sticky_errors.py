@@ -6,8 +6,8 @@ import dlx
 import pytest
 from support.cuda_producers import Framework
 from support.python_process import run_python
-from support.simulated_driver import Simulation
-from support.simulated_kernels import read, settle
+from support.simulated_driver import RELEASE, Simulation
+from support.simulated_kernels import read, settle, until
 from support.simulated_objects import Stream
 
 OUT_OF_MEMORY, NOT_PERMITTED, CAPTURE_UNSUPPORTED = 2, 800, 900
@@ -34,7 +34,7 @@ def test_memory_waits_where_a_call_fails_for_the_moment(
         library.full((4,))
         assert sim.races == []
         sim.set_error(0)
-        settle(sim, lambda: dlx.from_dlpack(library.full((1,)), stream=s))
+        settle(sim)
         assert array.deleted == 1
 
 
@@ -47,9 +47,9 @@ def test_memory_waits_where_its_event_cannot_be_asked_for_the_moment(
         array = library.full((4,))
         tensor = dlx.from_dlpack(array, stream=s)
         read(s, tensor)
+        sim.fail_next("cuEventQuery", code, by=RELEASE)
         del tensor
-        sim.fail_next("cuEventQuery", code)
-        dlx.from_dlpack(library.full((1,)), stream=s)
+        until(lambda: sim.called(RELEASE).count("cuEventQuery") > 1)
         assert array.deleted == 0
 
 

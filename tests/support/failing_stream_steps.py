@@ -26,7 +26,7 @@ from support.dlpack_abi import table_of
 from support.dlx_producers import Stored
 from support.failing_calls import TABLE, counts, failing_table, point
 from support.failing_consumers import exported, lent, named, taken
-from support.simulated_kernels import read
+from support.simulated_kernels import read, settle
 
 
 class FailingArray(TableArray):
@@ -107,7 +107,8 @@ CUDA = 2, 0
 def quiet() -> None:
     """Let all streams pass what was queued on them, and all memory go back."""
     gc.collect(1)
-    for stream in (P, S, P, S, P, S):
+    settle(SIM)
+    for stream in (P, S):
         SIM.advance()
         with dlx.stream(stream):  # Where dlx knows it to live.
             dlx.empty(1, "int8", device="cuda:0")

@@ -6,12 +6,14 @@ to keep: `Item` has what they have to know for that.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import dlx
+from dlx._core import deferred
 
 from support.cuda_producers import (
     CudaArray,
@@ -21,7 +23,7 @@ from support.cuda_producers import (
     InterfaceArray,
 )
 from support.program_streams import Streams
-from support.simulated_driver import Simulation
+from support.simulated_driver import RELEASE, Simulation
 from support.simulated_kernels import Named
 from support.simulated_objects import LEGACY, Stream
 
@@ -210,15 +212,20 @@ class State:
     def muting(self, path: str) -> Iterator[None]:
         """Make the driver ignore the waits of a path, if that is the muted one."""
         names: tuple[str, ...] = MUTED_CALLS if path == self.muted else ()
-        if self.muted == "release":
-            # Memory is given back as if all work were done.
-            names = ("cuEventQuery", "cuEventSynchronize")
         for name in names:
             self.sim.fail_next(name, 0, 1000)
+        if self.muted == "release":
+            # Memory is given back as if all work were done.
+            self.sim.fail_next("cuEventQuery", 0, 1000, by=RELEASE)
         try:
             yield
+            if self.muted == "release":
+                # What waits for a capture waits longer.
+                for _ in range(20):
+                    if deferred():
+                        time.sleep(0.0005)
         finally:
-            if names:
+            if names or self.muted == "release":
                 self.sim.set_error(0)
 
     def call(self, path: str, function: Callable[[], Any]) -> Any:

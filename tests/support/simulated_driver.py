@@ -31,6 +31,9 @@ from support.simulated_objects import (
 )
 from support.simulated_reports import Access, Call, Race, Violation
 
+RELEASE = "dlx-release"
+"""Whom the calls of the thread are for that releases memory."""
+
 
 class Made(Protocol):
     """What a test has made, which is gone when the next one starts."""
@@ -268,12 +271,16 @@ class Simulation:
 
     # Errors on demand.
 
-    def fail_next(self, name: str, code: int, count: int = 1, after: int = 0) -> None:
+    def fail_next(
+        self, name: str, code: int, count: int = 1, after: int = 0, *, by: str = ""
+    ) -> None:
         """Make the next `count` calls of a function fail without effect.
 
-        The first `after` calls succeed.
+        The first `after` calls succeed. They are those of dlx's thread that releases
+        memory if `by` is `RELEASE`, else those of all others.
         """
-        self._library.sim_fail_next(name.encode(), code, count, after)
+        release = int(by == RELEASE)
+        self._library.sim_fail_next(name.encode(), code, count, after, release)
 
     def set_error(self, code: int) -> None:
         """Make every call fail; 0 ends that and any pending `fail_next`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from typing import ParamSpec, Protocol
 
 import dlx
 import pytest
+from dlx._core import deferred
 
 from support.concurrent_threads import in_thread
 from support.simulated_driver import Simulation, simulation
@@ -85,15 +87,30 @@ def alone(test: Callable[P, None]) -> Callable[P, None]:
     return run
 
 
-def settle(sim: Simulation, work: Callable[[], object]) -> None:
-    """Let all work be done, and dlx find that out when it does some `work`.
+LONGEST_S = 20
+"""Seconds that a test waits for dlx's thread that releases memory."""
 
-    It looks at a few of those that wait each time, and may record then what it could
-    not record before, so that this takes some rounds.
-    """
-    for _ in range(20):
+
+def until(is_so: Callable[[], bool]) -> None:
+    """Wait for what dlx's thread does."""
+    end = time.monotonic() + LONGEST_S
+    while not is_so():
+        assert time.monotonic() < end, f"{deferred()} tensors still wait"
+        time.sleep(0.0005)
+
+
+def settle(sim: Simulation) -> None:
+    """Let all work be done, and wait until dlx has released what waited for that."""
+
+    def is_settled() -> bool:
         sim.advance()
-        work()
+        # It frees memory of dlx's own that could not be freed before.
+        dlx.empty(1, "int8", device="cuda:0")
+        return deferred() == 0
+
+    until(is_settled)
+    # Libraries may have recorded events at the release.
+    sim.advance()
 
 
 class OwnStream:

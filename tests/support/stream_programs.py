@@ -18,13 +18,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import dlx
-
 from support.program_blocks import BlockOperations
 from support.program_captures import CaptureOperations
 from support.program_imports import ImportOperations
 from support.program_libraries import LibraryOperations
 from support.program_state import State, Step
+from support.simulated_kernels import settle
 
 
 @dataclass(eq=False)
@@ -73,13 +72,8 @@ class Program(LibraryOperations, ImportOperations, CaptureOperations):
 
     def _settle(self) -> None:
         """Let what waits in dlx for streams of the program go while these are there."""
-        names = {"cuEventQuery"}
         self.sim.set_error(0)
-        while names & {"cuEventQuery", "cuEventRecord"}:
-            self.sim.advance()
-            self.sim.clear_journal()
-            dlx.empty(1, "int8", device="cuda:0")
-            names = set(self.sim.called())
+        settle(self.sim)
 
 
 STEPS = [

@@ -63,7 +63,7 @@ fn wait_for(source: &Snapshot, stream: &Stream) -> Result<(), Error> {
     let known = source.usage().and_then(StreamUsage::stream);
     let lead = known.map_or_else(|| stream::working(here), |known| Ok(known.clone()))?;
     source.order(&lead)?;
-    order::after(stream, &lead, Joined::Never).map(|_| ())
+    order::after(stream, &lead, Joined::Never)
 }
 
 /// Keeps the memory of `source` until `stream` has read it, and orders the next write of its producer, or on its own
@@ -90,7 +90,7 @@ fn hold(source: &Snapshot, stream: &Stream, ordered: bool) -> Result<(), Error> 
             return Err(error);
         }
     };
-    let wait = |writer: &Stream| order::wait(writer, &end).map(|_| ());
+    let wait = |writer: &Stream| order::wait(writer, &end);
     let back = (writers.iter().filter(|writer| !writer.is(stream))).try_for_each(wait);
     let uses = vec![End::Point(end)];
     // A view that dies at once: its release keeps the memory until `end`.

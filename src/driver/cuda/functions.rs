@@ -15,6 +15,7 @@ const LEGACY_STREAM: u64 = 1;
 functions! {
     cuInit(c_uint);
     cuGetErrorName(c_int, *mut *const c_char);
+    cuDeviceTotalMem(*mut usize, c_int) as "cuDeviceTotalMem_v2";
     cuDevicePrimaryCtxRetain(*mut *mut c_void, c_int);
     cuDevicePrimaryCtxGetState(c_int, *mut c_uint, *mut c_int);
     cuCtxGetCurrent(*mut *mut c_void);

@@ -36,8 +36,8 @@ impl Counted {
 }
 
 impl Beside for Counted {
-    fn let_go(&mut self, dtype: DLDataType, shape: &[i64]) {
-        assert_eq!(dtype.bits, 32);
+    fn let_go(&mut self, tensor: &DLTensor, shape: &[i64]) {
+        assert_eq!(tensor.dtype.bits, 32);
         assert!(shape.iter().enumerate().all(|(i, &n)| n == i as i64 + 2));
         assert_eq!(self.dropped.load(Ordering::SeqCst), 0);
         self.released.fetch_add(1, Ordering::SeqCst);

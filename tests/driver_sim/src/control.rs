@@ -120,13 +120,21 @@ pub(crate) extern "C" fn sim_calls_by(caller: Text) -> Code {
     }
 }
 
-/// Lets the next calls of a function fail, without effect, `after` so many that work.
+/// Lets the next calls of a function fail, without effect, `after` so many that work: those of dlx's thread that
+/// releases memory, or those of all others.
 #[unsafe(no_mangle)]
-pub(crate) extern "C" fn sim_fail_next(name: Text, code: Code, count: u32, after: u32) -> Code {
+pub(crate) extern "C" fn sim_fail_next(
+    name: Text,
+    code: Code,
+    count: u32,
+    after: u32,
+    release: i32,
+) -> Code {
     match name.read() {
         Ok(name) => {
             lock().failing.push(Failing {
                 name,
+                release: release != 0,
                 code,
                 after,
                 count,

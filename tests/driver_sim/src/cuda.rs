@@ -8,3 +8,5 @@ mod peer;
 mod pointer;
 pub(crate) mod proc_address;
 mod stream;
+
+pub(crate) use context::DEVICE_BYTES;

@@ -6,6 +6,7 @@ use crate::abi::{Address, Handle, Out, exports};
 use crate::capture::{Mode, Status};
 use crate::code::{Answer, CAPTURED_EVENT, INVALID_DEVICE, INVALID_VALUE, hip_name};
 use crate::copy::{Extent, Side};
+use crate::cuda::DEVICE_BYTES;
 use crate::memory::Kind;
 use crate::sim::Sim;
 
@@ -73,6 +74,12 @@ exports! {
     fn hipGetDevice(device: Out<i32>) in sim {
         let current = sim.this_thread().device;
         sim.give(device, current)
+    }
+
+    /// The bytes of memory that a device has.
+    fn hipDeviceTotalMem(bytes: Out<usize>, device: i32) in sim {
+        sim.device(device)?;
+        sim.give(bytes, DEVICE_BYTES)
     }
 
     /// Changes the device that the thread works on.

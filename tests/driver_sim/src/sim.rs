@@ -27,6 +27,8 @@ use crate::violation::Violation;
 /// An answer that a test has put in the way of a function.
 pub(crate) struct Failing {
     pub(crate) name: String,
+    /// Whether the calls of dlx's thread fail, or all others.
+    pub(crate) release: bool,
     pub(crate) code: Code,
     /// How many calls work before.
     pub(crate) after: u32,
@@ -93,7 +95,7 @@ static OWNER: AtomicU32 = AtomicU32::new(0);
 static THREADS: AtomicU64 = AtomicU64::new(0);
 thread_local! {
     static THREAD: Attached = Attached(THREADS.fetch_add(1, Ordering::Relaxed));
-    static CALLER: RefCell<String> = const { RefCell::new(String::new()) };
+    static CALLER: RefCell<String> = RefCell::new(caller_by_name());
 }
 
 /// A thread, by its number. When it ends, it has no context any more.
@@ -118,9 +120,26 @@ pub(crate) fn lock() -> MutexGuard<'static, Sim> {
     SIM.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whom this thread works for from now on.
+/// The thread of dlx that releases memory. It calls at any time, so tests see its calls apart.
+const RELEASE: &str = "dlx-release";
+
+/// Whom this thread works for before it says so: nobody in particular, or itself.
+fn caller_by_name() -> String {
+    let name = std::fs::read_to_string("/proc/thread-self/comm").unwrap_or_default();
+    String::from(if name.trim_end() == RELEASE {
+        RELEASE
+    } else {
+        ""
+    })
+}
+
+/// Whom this thread works for from now on; the empty string for whom it worked for at first.
 pub(crate) fn set_caller(caller: String) {
-    CALLER.set(caller);
+    CALLER.set(if caller.is_empty() {
+        caller_by_name()
+    } else {
+        caller
+    });
 }
 
 /// Whether this process is a fork of the one that initialized the driver. It is told without the lock, which another
@@ -140,6 +159,7 @@ pub(crate) fn call(
         return NOT_INITIALIZED;
     }
     let gil = python::holds_gil();
+    let caller = CALLER.with_borrow(String::clone);
     let mut sim = lock();
     let thread = THREAD.with(|thread| thread.0);
     sim.calls += 1;
@@ -154,13 +174,15 @@ pub(crate) fn call(
         results: Vec::new(),
         code: 0,
         thread,
-        caller: CALLER.with_borrow(String::clone),
+        caller: caller.clone(),
         gil,
         waited: false,
     };
     sim.journal.push(entry);
     (sim.thread, sim.call) = (thread, (number, name));
-    let mut answer = sim.refusal(name).and_then(|()| sim.attempt(&mut body));
+    let mut answer = sim
+        .refusal(name, &caller)
+        .and_then(|()| sim.attempt(&mut body));
     let since = Instant::now();
     while answer == Err(BLOCKED) {
         if let Some(entry) = sim.entry() {
@@ -244,7 +266,7 @@ impl Sim {
     }
 
     /// What is answered instead of doing anything.
-    fn refusal(&mut self, name: &str) -> Answer {
+    fn refusal(&mut self, name: &str, caller: &str) -> Answer {
         const ALWAYS: [&str; 5] = [
             "cuGetErrorName",
             "cuGetErrorString",
@@ -252,8 +274,11 @@ impl Sim {
             "cuGetProcAddress",
             "cuGetProcAddress_v2",
         ];
+        let release = caller == RELEASE;
         let mut failing = self.failing.iter_mut();
-        if let Some(failing) = failing.find(|failing| failing.count > 0 && failing.name == name) {
+        if let Some(failing) = failing
+            .find(|failing| failing.count > 0 && failing.name == name && failing.release == release)
+        {
             if failing.after == 0 {
                 failing.count -= 1;
                 return Err(failing.code);

@@ -7,6 +7,8 @@ use crate::code::{INVALID_VALUE, cuda_name};
 
 /// The version that the driver says it has.
 pub(crate) const VERSION: i32 = 13_000;
+/// The memory of every device.
+pub(crate) const DEVICE_BYTES: usize = 10 << 30;
 
 exports! {
     /// Takes the driver into use.
@@ -44,6 +46,12 @@ exports! {
     fn cuDeviceGet(device: Out<i32>, ordinal: i32) in sim {
         let found = sim.device(ordinal)?;
         sim.give(device, found)
+    }
+
+    /// The bytes of memory that a device has: 10 GiB.
+    fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: i32) in sim {
+        sim.device(device)?;
+        sim.give(bytes, DEVICE_BYTES)
     }
 
     /// Retains a primary context.

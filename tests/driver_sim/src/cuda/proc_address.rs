@@ -40,6 +40,7 @@ fn functions() -> impl Iterator<Item = Function> {
         12000 "cuGetProcAddress" cuGetProcAddress_v2;
         2000 "cuDeviceGet" cuDeviceGet;
         2000 "cuDeviceGetCount" cuDeviceGetCount;
+        3020 "cuDeviceTotalMem" cuDeviceTotalMem_v2;
         7000 "cuDevicePrimaryCtxRetain" cuDevicePrimaryCtxRetain;
         11000 "cuDevicePrimaryCtxRelease" cuDevicePrimaryCtxRelease_v2;
         11000 "cuDevicePrimaryCtxReset" cuDevicePrimaryCtxReset_v2;

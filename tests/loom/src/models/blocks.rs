@@ -12,7 +12,7 @@ struct Value(UnsafeCell<u64>);
 unsafe impl Sync for Value {}
 
 impl Beside for Value {
-    fn let_go(&mut self, _: DLDataType, shape: &[i64]) {
+    fn let_go(&mut self, _: &DLTensor, shape: &[i64]) {
         assert_eq!(shape, [2, 3]);
         self.0.with_mut(|_| ());
     }
