@@ -268,10 +268,10 @@ ci-gate:
 ci-libraries:
 	$(ON_GATE) test-conformance test-truth interop property engines oneapi
 
-# The oldest Python: dlx's own tests ran there in `make test`, these are about NumPy, torch and tvm-ffi.
+# The oldest Python: dlx's own tests ran there in `make test`, these are about NumPy, torch, tvm-ffi and their tables.
 ci-oldest: export DLX_REQUIRE_HEAVY = 0
 ci-oldest: $(VENV)/built $(VENV)/heavy
-	$(PYTEST) tests/adapters tests/import tests/exchange tests/convert
+	$(PYTEST) tests/adapters tests/exchange
 
 # What takes long and needs few libraries; `make nightly` runs ten times the rounds.
 ci-beside: export LIFETIME_ROUNDS = 100000

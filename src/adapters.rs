@@ -35,14 +35,14 @@ type Reader = fn(&Bound<'_, PyAny>) -> PyResult<Option<Snapshot>>;
 /// Rung 5: imports `x` through a protocol other than DLPack; `None` if it has none.
 ///
 /// The first protocol that `x` has decides, in NumPy's order: buffer protocol, `__array_struct__`,
-/// `__array_interface__`; then CUDA's interface, and Arrow's, which is read on the CPU only. Last comes what may copy:
+/// `__array_interface__`; then CUDA's interface, and Arrow's. Last comes what may copy:
 /// `__array__` if it need not, a stream of Arrow, `__array__` in any case. The stream is before the copy because it tells
 /// nulls, for which polars makes other numbers.
 pub(crate) fn snapshot(
     x: &Bound<'_, PyAny>,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<Snapshot>> {
-    let Some(snapshot) = by_first(x, request)? else {
+    let Some(snapshot) = by_protocol(x, request)? else {
         return Ok(None);
     };
     if snapshot.has(DLPACK_FLAG_BITMASK_READ_ONLY) || immutable(x)?.is_none() {
@@ -51,7 +51,7 @@ pub(crate) fn snapshot(
     Ok(Some(snapshot.readonly()?))
 }
 
-fn by_first(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Option<Snapshot>> {
+fn by_protocol(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Option<Snapshot>> {
     // The buffer of a `numpy.datetime64` is bytes without their meaning.
     let buffer = (!numpy::is_time(x)?).then_some(buffer::snapshot as Reader);
     let of_numpy: [Reader; 2] = [array_interface::from_struct, array_interface::from_dict];
@@ -63,10 +63,11 @@ fn by_first(x: &Bound<'_, PyAny>, request: &Request<'_, '_>) -> PyResult<Option<
     if let Some(snapshot) = cuda_array_interface::snapshot(x, request)? {
         return Ok(Some(snapshot));
     }
-    for read in [arrow::snapshot, array_method::shared] {
-        if let Some(snapshot) = read(x)? {
-            return Ok(Some(snapshot));
-        }
+    if let Some(snapshot) = arrow::snapshot(x, request)? {
+        return Ok(Some(snapshot));
+    }
+    if let Some(snapshot) = array_method::shared(x)? {
+        return Ok(Some(snapshot));
     }
     match arrow::stream::snapshot(x, request)? {
         None => array_method::snapshot(x),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 from . import _core
 
 TYPE_CHECKING = False
@@ -96,8 +94,11 @@ def _unless_plain(convert: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 def _is_plain(leaf: object) -> bool:
     """Whether a leaf is a number, text, bytes or None."""
-    scalar = getattr(sys.modules.get("numpy"), "generic", int)
-    return isinstance(leaf, (int, float, complex, str, bytes, type(None), scalar))
+    if isinstance(leaf, (int, float, complex, str, bytes, type(None))):
+        return True
+    # NumPy's scalars have one base that is the last before `object`.
+    [base] = type(leaf).__mro__[-2:-1] or [object]
+    return (base.__module__, base.__name__) == ("numpy", "generic")
 
 
 def map_tree(

@@ -1,11 +1,13 @@
-//! Arrow's PyCapsule interface: primitive arrays on the CPU, read-only.
+//! Arrow's PyCapsule interface: primitive arrays, read-only.
 
+mod on_device;
 mod schema;
 pub(super) mod stream;
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::slice;
+use std::sync::Arc;
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
@@ -14,9 +16,11 @@ use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyCapsule;
 
 use crate::abi::*;
+use crate::copy::request::Request;
 use crate::cpython::call::{attribute, call, has};
 use crate::cpython::depth::{later, within};
 use crate::cpython::interpreter::{quietly, quietly_anywhere};
+use crate::stream::usage::StreamUsage;
 use crate::tensor::capsule;
 use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::snapshot::{Hold, Snapshot, Source};
@@ -38,16 +42,6 @@ struct ArrowArray {
     dictionary: *mut ArrowArray,
     release: Option<unsafe extern "C" fn(*mut ArrowArray)>,
     private_data: *mut c_void,
-}
-
-/// `ArrowDeviceArray` of the Arrow C device data interface, whose device types are DLPack's.
-#[repr(C)]
-struct ArrowDeviceArray {
-    array: ArrowArray,
-    device_id: i64,
-    device_type: DLDeviceType,
-    sync_event: *mut c_void,
-    reserved: [i64; 3],
 }
 
 /// Whether `x` is an array of Arrow's, which nobody may write to (S12, Arrow arrays).
@@ -100,7 +94,10 @@ impl Drop for Taken {
 
 /// Imports an object that has `__arrow_c_device_array__` or `__arrow_c_array__`, in this order, because an object on a
 /// device may answer the second with a copy.
-pub(super) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
+pub(super) fn snapshot(
+    x: &Bound<'_, PyAny>,
+    request: &Request<'_, '_>,
+) -> PyResult<Option<Snapshot>> {
     let py = x.py();
     let (method, is_on_device) = match attribute(x, intern!(py, "__arrow_c_device_array__"))? {
         Some(method) => (method, true),
@@ -111,7 +108,7 @@ pub(super) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     };
     let (schema, capsule) = capsules(&method)?;
     let taken = if is_on_device {
-        of_device(&schema, &capsule)
+        on_device::snapshot(&schema, &capsule, request)
     } else {
         of_host(&schema, &capsule)
     };
@@ -120,19 +117,10 @@ pub(super) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
     taken.map(Some)
 }
 
-fn of_device(schema: &Bound<'_, PyCapsule>, capsule: &Bound<'_, PyCapsule>) -> PyResult<Snapshot> {
-    let array = capsule::contents(capsule, Some(c"arrow_device_array"))?;
-    let array = array.cast::<ArrowDeviceArray>();
-    // SAFETY: the capsule of this name points to this struct, and lives until this function returns (S12).
-    check_place(unsafe { array.as_ref() })?;
-    // SAFETY: as above; the array is the first field.
-    unsafe { take(schema, capsule, array.cast()) }
-}
-
 fn of_host(schema: &Bound<'_, PyCapsule>, capsule: &Bound<'_, PyCapsule>) -> PyResult<Snapshot> {
     let array = capsule::contents(capsule, Some(c"arrow_array"))?;
     // SAFETY: the capsule of this name points to an array, and lives until this function returns (S12).
-    unsafe { take(schema, capsule, array.cast()) }
+    unsafe { take(schema, capsule, array.cast(), device::CPU) }?.over(None)
 }
 
 /// The schema and array capsules that a method of the interface returns.
@@ -147,26 +135,24 @@ fn capsules<'py>(
     })
 }
 
-/// Refuses memory off the CPU, or still being written (R153).
-fn check_place(array: &ArrowDeviceArray) -> Result<(), Error> {
-    if array.device_type != kDLCPU {
-        let device = device::name(DLDevice {
-            device_type: array.device_type,
-            device_id: i32::try_from(array.device_id).unwrap_or(0),
-        });
-        return Err(Error::refused(format!(
-            "the Arrow array is on {device}; expected cpu"
-        )));
-    }
-    if !array.sync_event.is_null() {
-        return Err(Error::refused(
-            "the Arrow array is on the CPU but has a sync_event, which dlx cannot wait for",
-        ));
-    }
-    Ok(())
+/// An array that was taken, and what it is.
+struct Found {
+    meta: Meta,
+    length: i64,
+    taken: Taken,
 }
 
-/// Takes the array, or fails and leaves it to its capsule.
+impl Found {
+    /// The snapshot that keeps the array, with the streams in `usage`.
+    fn over(self, usage: Option<StreamUsage>) -> PyResult<Snapshot> {
+        let shape = [self.length];
+        let checked = Checked::new(self.meta, &shape, None)?;
+        let source = Source::Held(Box::new(self.taken));
+        Ok(checked.with_usage(source, usage.map(Arc::new)))
+    }
+}
+
+/// Takes the array, whose memory is on `place`, or fails and leaves it to its capsule.
 ///
 /// # Safety
 ///
@@ -175,41 +161,49 @@ unsafe fn take(
     schema: &Bound<'_, PyCapsule>,
     capsule: &Bound<'_, PyCapsule>,
     array: NonNull<ArrowArray>,
-) -> PyResult<Snapshot> {
+    place: DLDevice,
+) -> PyResult<Found> {
     let found = capsule::contents(schema, Some(c"arrow_schema"))?.cast::<ArrowSchema>();
     // SAFETY: the capsule of this name points to a schema, which it releases when it is destroyed (S12).
     let dtype = dtype(unsafe { found.as_ref() })?;
     // Two threads may have the same capsule: nothing in here suspends the critical section (S25, capsules).
     with_critical_section(capsule, || {
-        let mut shape = [0];
         // SAFETY: the caller's promise; the reference ends with the statement.
-        let checked = checked(unsafe { array.as_ref() }, dtype, &mut shape)?;
+        let (meta, length) = checked(unsafe { array.as_ref() }, dtype, place)?;
         // SAFETY: the caller's promise.
         let taken = unsafe { Taken::from_raw(array) };
-        Ok(checked.over(Source::Held(Box::new(taken))))
+        Ok(Found {
+            meta,
+            length,
+            taken,
+        })
     })
 }
 
-/// The description of a primitive array without nulls, whose length is written to `shape`.
-fn checked<'a>(
-    array: &ArrowArray,
-    dtype: DLDataType,
-    shape: &'a mut [i64; 1],
-) -> Result<Checked<'a>, Error> {
-    let (meta, length) = memory(array, dtype)?;
-    *shape = [length];
-    let checked = Checked::new(meta, shape, None)?;
-    let is_bool = dtype.code == kDLBool && checked.size > 0;
+/// The memory of a primitive array without nulls, and its length.
+fn checked(array: &ArrowArray, dtype: DLDataType, place: DLDevice) -> Result<(Meta, i64), Error> {
+    let (meta, length) = memory(array, dtype, place)?;
+    let shape = [length];
+    let size = Checked::new(meta, &shape, None)?.addressable()?.size;
+    if dtype.code != kDLBool || size == 0 {
+        return Ok((meta, length));
+    }
+    if place != device::CPU {
+        return Err(extended(
+            b"arrow.bool8",
+            " on a device, whose bytes may be others than 0 and 1",
+        ));
+    }
     // SAFETY: memory of `length` bytes, more than 0, that the array keeps and nothing writes (S12).
-    if is_bool && unsafe { any_bit(meta.data.cast(), checked.size) } > 1 {
+    if unsafe { any_bit(meta.data.cast(), size) } > 1 {
         let what = ", and a byte that is neither 0 nor 1";
         return Err(extended(b"arrow.bool8", what));
     }
-    Ok(checked)
+    Ok((meta, length))
 }
 
-/// The memory of a primitive array without nulls, and its length.
-fn memory(array: &ArrowArray, dtype: DLDataType) -> Result<(Meta, i64), Error> {
+/// As [`checked`], before what is in the memory is looked at.
+fn memory(array: &ArrowArray, dtype: DLDataType, place: DLDevice) -> Result<(Meta, i64), Error> {
     let &ArrowArray {
         length,
         null_count,
@@ -245,9 +239,14 @@ fn memory(array: &ArrowArray, dtype: DLDataType) -> Result<(Meta, i64), Error> {
     // SAFETY: as above.
     let data = unsafe { *second };
     let nulls = match null_count {
+        -1 if validity.is_null() => 0,
+        -1 if place != device::CPU => {
+            return Err(Error::refused(
+                "the Arrow array on a device has null_count -1 (unknown) and a bitmap; expected a null_count of 0",
+            ));
+        }
         // SAFETY: the bitmap has a bit per element up to the end of the array (S12).
-        -1 if !validity.is_null() => unsafe { zeros(validity, offset, length) },
-        -1 => 0,
+        -1 => unsafe { zeros(validity, offset, length) },
         count => count,
     };
     if nulls != 0 {
@@ -260,6 +259,7 @@ fn memory(array: &ArrowArray, dtype: DLDataType) -> Result<(Meta, i64), Error> {
     let byte_offset = (offset * item) as u64;
     let tensor = DLTensor {
         byte_offset,
+        device: place,
         ..meta.tensor(1)
     };
     Ok((Meta::of(&tensor, meta.flags)?, length))

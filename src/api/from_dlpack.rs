@@ -35,8 +35,8 @@ use crate::types::layout::Integers;
 /// ``x`` is an object with a C exchange table (``__dlpack_c_exchange_api__`` on its type), a NumPy array, an object
 /// with ``__dlpack__`` and ``__dlpack_device__``, or a DLPack capsule, which is consumed. Objects without
 /// ``__dlpack__`` may support the Python buffer protocol, ``__array_struct__``, ``__array_interface__``,
-/// ``__arrow_c_device_array__``, ``__arrow_c_array__``, ``__arrow_c_stream__`` (of one array) or ``__array__`` for memory on
-/// the CPU, or ``__cuda_array_interface__``.
+/// ``__arrow_c_array__``, ``__arrow_c_stream__`` (of one array) or ``__array__`` for memory on the CPU,
+/// ``__cuda_array_interface__``, or ``__arrow_c_device_array__``.
 ///
 /// ``device`` is where the result must be: a name, a pair, a `Device`, or a device of torch, JAX or CuPy. The producer is
 /// asked first, except for a compact tensor that goes to the CPU from a device whose table names its stream. If it

@@ -5,6 +5,8 @@
 
 #![forbid(unsafe_code)]
 
+use std::cell::Cell;
+
 use pyo3::exceptions::PyBufferError;
 use pyo3::prelude::*;
 
@@ -25,16 +27,35 @@ use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 
-/// A managed tensor, and the work stream of its library: from its table, for devices with streams.
-pub(crate) type TableExport = (ManagedVersioned, Option<WorkStream>);
+/// Where an export is ready, of a device with streams.
+pub(crate) enum ReadyOn {
+    /// Nobody was asked.
+    Unknown,
+    /// On the work stream of its library, by its table.
+    Library(WorkStream),
+    /// On this stream of the device, which was made to wait.
+    Stream(DLDevice, i64),
+}
 
-/// A borrowed view, and the work stream of its library.
-pub(crate) type TableBorrow = (DLTensor, Option<WorkStream>);
+impl ReadyOn {
+    fn table(table: &Table, device: DLDevice) -> Self {
+        match table.work_stream {
+            Some(work_stream) if stream::needs_order(device) => Self::Library(work_stream),
+            _ => Self::Unknown,
+        }
+    }
+}
+
+/// A managed tensor, and where it is ready.
+pub(crate) type TableExport = (ManagedVersioned, ReadyOn);
+
+/// A borrowed view, and where it is ready.
+pub(crate) type TableBorrow = (DLTensor, ReadyOn);
 
 /// Exports `x` as a managed tensor.
 ///
-/// A table exports without order, and its library's stream is returned too. A producer that has only `__dlpack__`
-/// cannot name its stream, so it is asked to make `stream` wait.
+/// A table exports without order, for its library's stream. A producer that has only `__dlpack__` cannot name its
+/// stream, so it is asked to make `stream` wait.
 ///
 /// # Errors
 ///
@@ -123,7 +144,7 @@ fn fast_export_by_way(
 pub(crate) fn snapshot(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Snapshot> {
     let managed = match cache::way(x)? {
         Way::Mixin => return snapshot(&innermost(x)?.0, stream),
-        Way::Tensor => return ordered(x, stream).cloned(),
+        Way::Tensor => return Ok(ordered(x, stream)?.0.clone()),
         Way::Protocol(_) | Way::Undecided | Way::Jax => {
             return by_protocol(x, stream);
         }
@@ -136,25 +157,33 @@ pub(crate) fn snapshot(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<S
 fn by_way(x: &Bound<'_, PyAny>, way: &Way, stream: StreamOf<'_>) -> PyResult<TableExport> {
     match way {
         Way::Table(table, kind) => from_table(x, table, kind.as_ref(), stream),
-        Way::Numpy => Ok((numpy::export(x)?, None)),
-        Way::Tensor => Ok((ordered(x, stream)?.export(false)?, None)),
+        Way::Numpy => Ok((numpy::export(x)?, ReadyOn::Unknown)),
+        Way::Tensor => {
+            let (snapshot, ready) = ordered(x, stream)?;
+            Ok((snapshot.export(false)?, ready))
+        }
         Way::Mixin => Python::attach(|_| managed_tensor(&innermost(x)?.0, stream)),
         Way::Protocol(_) | Way::Undecided | Way::Jax => from_protocol(x, stream),
     }
 }
 
 /// The snapshot of a `dlx.Tensor`, after the consumer's stream was made to wait for its elements.
-pub(crate) fn ordered<'a>(x: &'a Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<&'a Snapshot> {
+pub(crate) fn ordered<'a>(
+    x: &'a Bound<'_, PyAny>,
+    stream: StreamOf<'_>,
+) -> PyResult<(&'a Snapshot, ReadyOn)> {
     let tensor = Tensor::of(x).ok_or_else(|| no_protocol(x, "__dlpack__"))?;
     let snapshot = tensor.get().snapshot()?;
     let device = snapshot.meta().device;
     if let Some(namer) = snapshot.namer() {
         stream::note(TENSORS, device, namer);
     }
-    if snapshot.usage().is_some() {
-        snapshot.order(&Stream::of_table(stream(device)?, device))?;
+    if snapshot.usage().is_none() {
+        return Ok((snapshot, ReadyOn::Unknown));
     }
-    Ok(snapshot)
+    let handle = stream(device)?;
+    snapshot.order(&Stream::of_table(handle, device))?;
+    Ok((snapshot, ReadyOn::Stream(device, handle)))
 }
 
 /// Exports through the table; passes the tensor on as it is if it conforms, else rewritten.
@@ -183,31 +212,33 @@ fn from_table(
         && let Some((tensor, _)) = Meta::of_fast(&managed)
     {
         kind.check_table(x, tensor.dtype, tensor.data)?;
-        return Ok((managed, None));
+        return Ok((managed, ReadyOn::Unknown));
     }
     let checked = checked::of_managed(&managed);
     let (tensor, exact) = checked.map_err(|error| torch::explain(kind, x, error.into()))?;
     if let Some(kind) = kind {
         kind.check_table(x, tensor.dtype, tensor.data)?;
     }
-    let work_stream = work_stream(table, tensor.device);
+    let ready = ReadyOn::table(table, tensor.device);
     let managed = if exact {
         managed
     } else {
         checked::rewritten(managed)?
     };
-    Ok((managed, work_stream))
-}
-
-/// The work stream of a table's library, for devices with streams.
-fn work_stream(table: &Table, device: DLDevice) -> Option<WorkStream> {
-    table.work_stream.filter(|_| stream::needs_order(device))
+    Ok((managed, ready))
 }
 
 /// Exports through `from_dlpack`, all of which may run Python code.
 #[cold]
 fn from_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<TableExport> {
-    Python::attach(|_| Ok((by_protocol(x, stream)?.export(true)?, None)))
+    let asked = Cell::new(ReadyOn::Unknown);
+    let stream = |device| {
+        let handle = stream(device)?;
+        asked.set(ReadyOn::Stream(device, handle));
+        Ok(handle)
+    };
+    let managed = Python::attach(|_| PyResult::Ok(by_protocol(x, &stream)?.export(true)?))?;
+    Ok((managed, asked.into_inner()))
 }
 
 fn by_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Snapshot> {
@@ -219,7 +250,7 @@ fn by_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Snapshot>
     from_dlpack(x, &request)
 }
 
-/// A borrowed view of `x`, which owns the dimensions, and the work stream of its library.
+/// A borrowed view of `x`, which owns the dimensions.
 ///
 /// # Errors
 ///
@@ -227,11 +258,11 @@ fn by_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Snapshot>
 pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<TableBorrow> {
     match way_in(&mut None, x)? {
         Way::Table(table, kind) => from_borrow(x, table, kind.as_ref()),
-        Way::Numpy => Ok((numpy::dl_tensor(x)?, None)),
+        Way::Numpy => Ok((numpy::dl_tensor(x)?, ReadyOn::Unknown)),
         Way::Tensor => {
-            let snapshot = ordered(x, stream)?;
+            let (snapshot, ready) = ordered(x, stream)?;
             checked::whole(snapshot.meta().flags)?;
-            Ok((*snapshot.dl_tensor(), None))
+            Ok((*snapshot.dl_tensor(), ready))
         }
         Way::Mixin | Way::Protocol(_) | Way::Undecided | Way::Jax => Err(lends_nothing(x)),
     }
@@ -252,5 +283,5 @@ fn from_borrow(
         kind.check_borrow(x, tensor.dtype)?;
         kind.check_address(x, tensor.data)?;
     }
-    Ok((tensor, work_stream(table, tensor.device)))
+    Ok((tensor, ReadyOn::table(table, tensor.device)))
 }

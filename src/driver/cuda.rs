@@ -309,6 +309,16 @@ impl Driver for Cuda {
         call!(self, cuMemFreeAsync(memory as u64, stream.as_ptr()))
     }
 
+    fn allocate_unpooled(&self, bytes: usize) -> Result<usize, Error> {
+        let mut memory = 0;
+        call!(self, cuMemAlloc(&mut memory, bytes))?;
+        Ok(memory as usize)
+    }
+
+    unsafe fn free_unpooled(&self, memory: usize) -> Result<(), Error> {
+        call!(self, cuMemFree(memory as u64))
+    }
+
     fn memory(&self, device: i32) -> Result<usize, Error> {
         let mut bytes = 0;
         call!(self, cuDeviceTotalMem(&mut bytes, device))?;

@@ -64,11 +64,22 @@ impl Error {
         self.code() == Some(400)
     }
 
+    /// Whether a handle is not, or no longer, one of a context that lives.
+    pub(crate) fn is_handle_gone(&self) -> bool {
+        const CONTEXT_IS_DESTROYED: i32 = 709;
+        self.is_invalid_handle() || self.code() == Some(CONTEXT_IS_DESTROYED)
+    }
+
     /// Whether a stream was destroyed, or the green context that it belonged to.
     pub(crate) fn is_stream_gone(&self) -> bool {
         /// `CUDA_ERROR_STREAM_DETACHED`
         const DETACHED: i32 = 917;
         self.is_invalid_handle() || self.code() == Some(DETACHED)
+    }
+
+    /// Whether the device has no such function, such as pools of memory.
+    pub(crate) fn is_not_supported(&self) -> bool {
+        self.code() == Some(801)
     }
 
     /// Whether the device is out of memory.

@@ -6,10 +6,11 @@
 
 use std::collections::VecDeque;
 
-use super::current::{Current, Relaxed};
+use super::current::{Current, Relaxed, of};
 use super::error::Error;
 use super::interface::{Capture, Context, Driver, RawEvent, RawStream};
 use super::library::check_fork;
+use crate::abi::DLDevice;
 use crate::cpython::fork::Lock;
 
 /// A point in the work of a stream: an event recorded there.
@@ -17,10 +18,20 @@ pub(crate) struct Event {
     driver: &'static dyn Driver,
     context: Context,
     raw: RawEvent,
-    /// Whether the event returns to the pool.
-    is_pooled: bool,
+    owner: Owner,
     /// The capture in which the event was recorded; it is then a node of that graph, not a point in time.
     capture: Option<u64>,
+}
+
+/// What becomes of an event in the end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    /// It returns to the pool.
+    Pool,
+    /// It is destroyed.
+    Event,
+    /// Nothing: another library destroys it.
+    Other,
 }
 
 // SAFETY: an event handle may be used from any thread.
@@ -38,7 +49,10 @@ struct Idle {
 // SAFETY: as for `Event`.
 unsafe impl Send for Idle {}
 
-/// The idle events; they live as long as the process.
+/// Maximum number of idle events.
+const IDLE: usize = 1024;
+
+/// The idle events.
 static POOL: Lock<VecDeque<Idle>> = Lock::new(VecDeque::new());
 
 /// Takes the first event of this driver and context out of the pool.
@@ -65,12 +79,6 @@ fn take(driver: &'static dyn Driver, context: Context) -> Result<RawEvent, Error
         POOL.lock().push_front(idle);
     }
     driver.create_event()
-}
-
-/// Whether an event or a stream may have ended with its context.
-fn is_of_the_dead(error: &Error) -> bool {
-    const CONTEXT_IS_DESTROYED: i32 = 709;
-    error.is_invalid_handle() || error.code() == Some(CONTEXT_IS_DESTROYED)
 }
 
 /// Forgets the idle events of a context that was reset, and destroys none: their handles may be others' by now.
@@ -100,7 +108,7 @@ impl Event {
             recorded => recorded,
         };
         match recorded {
-            Err(error) if capture == Capture::None && is_of_the_dead(&error) => {
+            Err(error) if capture == Capture::None && error.is_handle_gone() => {
                 forget_idle(current.driver, current.context);
                 Self::record_in(current, stream, capture)
             }
@@ -113,7 +121,11 @@ impl Event {
             driver: current.driver,
             context: current.context,
             raw: take(current.driver, current.context)?,
-            is_pooled: current.is_permanent && capture == Capture::None,
+            owner: if current.is_permanent && capture == Capture::None {
+                Owner::Pool
+            } else {
+                Owner::Event
+            },
             capture: match capture {
                 Capture::Active(id) => Some(id),
                 _ => None,
@@ -121,6 +133,22 @@ impl Event {
         };
         event.driver.record(event.raw, stream)?;
         Ok(event)
+    }
+
+    /// The point of an event that another library has recorded, on `device` and outside of captures.
+    ///
+    /// # Safety
+    ///
+    /// The library keeps the event alive, and does not record it again, until this is dropped.
+    pub(crate) unsafe fn of_other(device: DLDevice, raw: RawEvent) -> Result<Self, Error> {
+        let driver = of(device)?;
+        Ok(Self {
+            driver,
+            context: driver.primary(device.device_id)?,
+            raw,
+            owner: Owner::Other,
+            capture: None,
+        })
     }
 
     /// Makes `stream`, of any context, wait for this point.
@@ -164,11 +192,10 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        if !self.is_pooled {
-            if check_fork().is_ok() {
-                self.driver.destroy_event(self.raw);
-            }
-            return;
+        match self.owner {
+            Owner::Pool => {}
+            Owner::Event if check_fork().is_ok() => return self.driver.destroy_event(self.raw),
+            Owner::Event | Owner::Other => return,
         }
         let idle = Idle {
             driver: self.driver,
@@ -177,7 +204,10 @@ impl Drop for Event {
         };
         // Waits that are already queued keep the earlier record, so on CUDA the event can be reused at once.
         let mut pool = POOL.lock();
-        if self.driver.rerecords() {
+        if pool.len() >= IDLE {
+            drop(pool);
+            self.driver.destroy_event(self.raw)
+        } else if self.driver.rerecords() {
             pool.push_front(idle)
         } else {
             pool.push_back(idle)

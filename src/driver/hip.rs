@@ -50,6 +50,8 @@ functions! {
         c_int,
         *mut c_void,
     );
+    hipMalloc(*mut *mut c_void, usize);
+    hipFree(*mut c_void);
     hipMallocAsync(*mut *mut c_void, usize, *mut c_void);
     hipFreeAsync(*mut c_void, *mut c_void);
     hipPointerGetAttribute(*mut c_void, c_int, *mut c_void);
@@ -276,6 +278,16 @@ impl Driver for Hip {
     unsafe fn free(&self, memory: usize, stream: RawStream) -> Result<(), Error> {
         let memory = std::ptr::with_exposed_provenance_mut(memory);
         call!(self, hipFreeAsync(memory, stream.as_ptr()))
+    }
+
+    fn allocate_unpooled(&self, bytes: usize) -> Result<usize, Error> {
+        let mut memory = null_mut();
+        call!(self, hipMalloc(&mut memory, bytes))?;
+        Ok(memory.expose_provenance())
+    }
+
+    unsafe fn free_unpooled(&self, memory: usize) -> Result<(), Error> {
+        call!(self, hipFree(std::ptr::with_exposed_provenance_mut(memory)))
     }
 
     fn memory(&self, device: i32) -> Result<usize, Error> {

@@ -166,7 +166,7 @@ pub(crate) trait Driver: Sync {
     /// As for [`Self::copy`], for each row.
     unsafe fn copy_rows(&self, rows: Rows, stream: RawStream) -> Result<(), Error>;
 
-    /// Allocates memory on the current context's device, ordered on `stream`.
+    /// Allocates memory on the current context's device, from its pool, ordered on `stream`.
     fn allocate(&self, bytes: usize, stream: RawStream) -> Result<usize, Error>;
 
     /// Frees memory from [`Self::allocate`], ordered on `stream`.
@@ -175,6 +175,16 @@ pub(crate) trait Driver: Sync {
     ///
     /// No work that is queued later on any stream uses the memory, nor does any work that `stream` does not wait for.
     unsafe fn free(&self, memory: usize, stream: RawStream) -> Result<(), Error>;
+
+    /// Allocates memory on the current context's device, for one without pools.
+    fn allocate_unpooled(&self, bytes: usize) -> Result<usize, Error>;
+
+    /// Frees memory from [`Self::allocate_unpooled`] at once.
+    ///
+    /// # Safety
+    ///
+    /// No work uses the memory, nor will any.
+    unsafe fn free_unpooled(&self, memory: usize) -> Result<(), Error>;
 
     /// The bytes of memory that a device has.
     fn memory(&self, device: i32) -> Result<usize, Error>;

@@ -15,12 +15,17 @@ use crate::cpython::fork::Inside;
 /// loaded, or else the first of `files` that exists.
 ///
 /// Frameworks bring a ROCm runtime of their own, under any name; a second one would not know the streams of the first.
+/// The file of a library that is loaded may be gone, as after an update; the loader knows it by its name, too.
 pub(super) fn load(variable: &str, stem: &str, files: &[&str]) -> Result<&'static Library, Error> {
     let named = env::var(variable).ok().filter(|file| !file.is_empty());
-    let found = named.or_else(|| loaded(stem));
-    let files: Vec<&str> = match &found {
+    let found = if named.is_some() { None } else { loaded(stem) };
+    let files: Vec<&str> = match &named {
         Some(file) => vec![file],
-        None => files.to_vec(),
+        None => found
+            .iter()
+            .map(String::as_str)
+            .chain(files.iter().copied())
+            .collect(),
     };
     let mut why = String::new();
     for file in &files {

@@ -66,6 +66,7 @@ fn of_numba(x: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     if !x.get_type().mro().iter().any(|class| is_numbas(&class)) {
         return Ok(None);
     }
+    // Either answer is in order: both streams wait for each other.
     let config = loaded(intern!(py, "numba.core.config"))?;
     let per_thread = match config {
         Some(config) => config.getattr_opt(intern!(py, "CUDA_PER_THREAD_DEFAULT_STREAM"))?,

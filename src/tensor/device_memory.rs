@@ -17,9 +17,10 @@ use crate::abi::DLDevice;
 use crate::cpython::fork::Lock;
 use crate::cpython::interpreter::blocking;
 use crate::driver::{Capture, Event};
+use crate::stream::end::End;
 use crate::stream::order::{self, Joined, Waits};
 use crate::stream::usage::{Ready, StreamUsage};
-use crate::stream::{self, Stream};
+use crate::stream::{self, Stream, release};
 use crate::types::device;
 use crate::types::error::Error;
 
@@ -31,6 +32,8 @@ struct Allocation {
     address: usize,
     bytes: usize,
     stream: Stream,
+    /// Whether the memory is of the device's pool, so that it is freed in the order of a stream.
+    is_pooled: bool,
     /// Whether the stream may be destroyed before the memory is freed.
     lent: bool,
     /// The number of the stream, where that is not kept and the driver has numbers.
@@ -66,7 +69,7 @@ impl DeviceMemory {
         if bytes == 0 {
             return Ok(Self(None));
         }
-        let (address, number) = blocking(|| {
+        let (address, is_pooled, number) = blocking(|| {
             let (current, raw) = stream.enter()?;
             let number = if stream.is_kept() {
                 None
@@ -75,15 +78,23 @@ impl DeviceMemory {
             };
             // The pool may have to grow, which a capture in another thread forbids in any mode but the relaxed one.
             let _relaxed = current.relaxed()?;
-            match current.allocate(bytes, raw) {
+            let pooled = current.allocate(bytes, raw);
+            let is_pooled = !matches!(&pooled, Err(error) if error.is_not_supported());
+            let allocated = if is_pooled {
+                pooled
+            } else {
+                current.allocate_unpooled(bytes)
+            };
+            match allocated {
                 Err(error) if error.is_out_of_memory() => Err(Error::OutOfMemory(bytes)),
-                allocated => Ok((allocated?, number)),
+                allocated => Ok((allocated?, is_pooled, number)),
             }
         })?;
         Ok(Self(Some(Allocation {
             address,
             bytes,
             stream: stream.clone(),
+            is_pooled,
             lent,
             number,
             ready: None,
@@ -117,6 +128,34 @@ impl Drop for DeviceMemory {
             free_kept_back(LOOKS, &mut working);
             free(block, &mut working);
         }
+    }
+}
+
+/// What came of an attempt to free a block.
+enum Freed {
+    Not,
+    InOrder,
+    /// It has to be freed once this point has been passed.
+    After(Arc<Event>),
+}
+
+/// Memory that is of no pool, freed on drop: nothing uses it any more.
+struct Unpooled {
+    address: usize,
+    /// One of its context.
+    stream: Stream,
+}
+
+impl Drop for Unpooled {
+    fn drop(&mut self) {
+        let freed: Result<(), Error> = blocking(|| {
+            let (current, _) = self.stream.enter_for_end()?;
+            let _relaxed = current.relaxed()?;
+            // SAFETY: allocated by `DeviceMemory::new`. Whoever drops this has waited for the last work on it.
+            Ok(unsafe { current.free_unpooled(self.address) }?)
+        });
+        // An error says that the context is gone, and the memory with it.
+        freed.ok();
     }
 }
 
@@ -191,21 +230,40 @@ fn beyond_bounds() -> Option<Allocation> {
 impl Allocation {
     /// Frees the block in the order of `stream`; returns false while that captures, or is not the block's own any more.
     fn free_on(&self, stream: &Stream) -> Result<bool, Error> {
-        blocking(|| {
+        let freed = blocking(|| {
             let (current, raw) = stream.enter_for_end()?;
             if current.capture(raw)? != Capture::None {
-                return Ok(false);
+                return Ok(Freed::Not);
             }
             if self.lent && stream.is(&self.stream) && !self.is_number(current.number(raw)?) {
-                return Ok(false);
+                return Ok(Freed::Not);
+            }
+            if !self.is_pooled {
+                let point = Event::record(&current, raw, Capture::None)?;
+                return Ok(Freed::After(Arc::new(point)));
             }
             let _relaxed = current.relaxed()?;
             // SAFETY: allocated by `new`. Every tensor over it holds this block (S22) and is released after the other
             // streams that used it (`stream/release.rs`). This stream is the one that it was used on, or waits for all
             // work on it that dlx knows of.
             unsafe { current.free(self.address, raw) }?;
-            Ok(true)
-        })
+            Ok::<_, Error>(Freed::InOrder)
+        })?;
+        if let Freed::After(point) = freed {
+            let memory = Unpooled {
+                address: self.address,
+                stream: self.stream.clone(),
+            };
+            let ends = vec![End::Point(point)];
+            release::defer(
+                ends,
+                self.stream.device(),
+                self.bytes as i64,
+                Box::new(memory),
+            );
+            return Ok(true);
+        }
+        Ok(matches!(freed, Freed::InOrder))
     }
 
     /// Whether a stream of this number is that of the memory: it has the handle, but may be a new one.

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from array import array
 from collections import UserDict, deque
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 import dlx
@@ -162,6 +164,15 @@ def test_numbers_and_text_are_kept_in_strict_trees(leaf: Any) -> None:
     tree = [leaf]
     assert to_dlx(tree, strict=True) is tree
     assert to_dlx(leaf, strict=True) is leaf
+
+
+def test_a_number_of_numpy_is_one_whatever_sys_modules_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A leaf is asked, not a name."""
+    monkeypatch.setitem(sys.modules, "numpy", ModuleType("numpy"))
+    tree = [np.float32(1), np.datetime64("2026-01-01")]
+    assert to_dlx(tree, strict=True) is tree
 
 
 UNKNOWN: list[Any] = [object(), UserDict(x=A), iter([A]), Box, len, slice(2)]

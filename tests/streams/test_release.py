@@ -11,7 +11,7 @@ from typing import Any
 
 import dlx
 import pytest
-from support.concurrent_threads import in_thread
+from support.concurrent_threads import THREADS, in_thread, together
 from support.cuda_producers import DLPackArray, Framework, TableArray, framework
 from support.python_process import run_python
 from support.simulated_driver import RELEASE, Simulation, library_path
@@ -51,7 +51,7 @@ def test_memory_is_released_with_no_further_call(
     with library.stream(sim.stream()):
         array, s = library.full((4,)), sim.stream()
         read(s, dlx.from_dlpack(array, stream=s))
-        assert "dlx-release" in threads()
+        until(lambda: "dlx-release" in threads())
         s.advance()
         until(lambda: array.deleted == 1)
         until(lambda: "dlx-release" not in threads())
@@ -110,6 +110,39 @@ def test_auto_is_bounded_in_bytes(sim: Simulation, library: Framework) -> None:
             write(s, dlx.from_dlpack(library.full((1,)), stream=-1))
         # The thread may look at the oldest just then, so that the second is waited for.
         assert array.deleted in (1, 2)
+
+
+def test_threads_that_drop_at_once_lose_nothing(
+    sim: Simulation, library: Framework
+) -> None:
+    """H4, H5: with and without a GIL, while the thread that releases runs."""
+    streams = [sim.stream() for _ in range(THREADS)]
+
+    def work(index: int) -> list[TableArray]:
+        sim.use_device(0)
+        arrays = []
+        with library.stream(sim.stream()):
+            for _ in range(50):
+                array = library.full((4,))
+                read(streams[index], dlx.from_dlpack(array, stream=streams[index]))
+                arrays.append(array)
+                if index % 2:
+                    streams[index].advance()
+        return arrays
+
+    made = [array for arrays in together(work) for array in arrays]
+    settle(sim)
+    assert [array.deleted for array in made] == [1] * len(made)
+    assert sim.races == []
+
+
+def test_idle_events_are_bounded(sim: Simulation, library: Framework) -> None:
+    """H4: each tensor that is kept holds one; of those that have died 1024 stay."""
+    with library.stream(sim.stream()):
+        array = library.full((1,))
+        kept = [dlx.from_dlpack(array) for _ in range(1500)]
+        kept.clear()
+    assert sim.counts["events"] < 1200
 
 
 def test_record_stream_tells_the_producer_at_import(

@@ -3,62 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from ctypes import (
-    CFUNCTYPE,
-    POINTER,
-    Structure,
-    c_char_p,
-    c_int32,
-    c_int64,
-    c_void_p,
-    cast,
-)
+from ctypes import c_void_p, cast
 from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 import pytest
 
+from support.arrow_structs import ArrowArray, ArrowDeviceArray, ArrowSchema, Release
 from support.dlpack_abi import capsule_pointer, for_ever
-
-Release = CFUNCTYPE(None, c_void_p)
-
-
-class ArrowSchema(Structure):
-    """`ArrowSchema`."""
-
-    _fields_ = (
-        *((name, c_char_p) for name in ("format", "name", "metadata")),
-        *((name, c_int64) for name in ("flags", "n_children")),
-        *((name, c_void_p) for name in ("children", "dictionary")),
-        ("release", Release),
-        ("private_data", c_void_p),
-    )
-
-
-class ArrowArray(Structure):
-    """`ArrowArray`."""
-
-    _fields_ = (
-        *((name, c_int64) for name in ("length", "null_count", "offset")),
-        *((name, c_int64) for name in ("n_buffers", "n_children")),
-        ("buffers", POINTER(c_void_p)),
-        *((name, c_void_p) for name in ("children", "dictionary")),
-        ("release", Release),
-        ("private_data", c_void_p),
-    )
-
-
-class ArrowDeviceArray(Structure):
-    """`ArrowDeviceArray`."""
-
-    _fields_ = (
-        ("array", ArrowArray),
-        ("device_id", c_int64),
-        ("device_type", c_int32),
-        ("sync_event", c_void_p),
-        ("reserved", c_int64 * 3),
-    )
 
 
 def count_releases(struct: Any) -> list[int]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from ctypes import byref, c_void_p
+from ctypes import addressof, byref, c_void_p
 from typing import Any
 
 import dlx
 
+from support.arrow_structs import OnDevice
 from support.concurrent_threads import in_thread
 from support.cuda_producers import CUDA, Imported
-from support.dlpack_abi import from_table, table_of
+from support.dlpack_abi import DLManagedTensorVersioned, from_table, table_of
 from support.program_state import REFUSED, Item, Release, State
 from support.simulated_kernels import read, write
 from support.simulated_objects import LEGACY, PER_THREAD, Stream
@@ -66,6 +67,32 @@ class ImportOperations(State):
         if tensor is not REFUSED and not self.capturing:
             item.tensors.append(tensor)
             self.items.append(item)
+
+    def take_arrow(self, a: int, b: int, c: int) -> None:
+        """Import an array of Arrow's, behind an event of its library's stream.
+
+        Its library leaves the array alone from then on, and frees it.
+        """
+        library = self.libraries[2 * (a % 2)]
+        if self.capturing is not None:
+            return
+        array = library.full((4,))
+        with library.at_work(0) as current:
+            event = current.record()
+        place = c_void_p(event.handle)
+        managed = DLManagedTensorVersioned.from_address(array.export())
+        shown = OnDevice(
+            array.data,
+            sync_event=addressof(place),
+            released=lambda: managed.deleter(addressof(managed)) or place,
+        )
+        array.free()
+        stream = self.order(self.streams[b]) if c % 3 else None
+        item = Item(library, None)
+        item.tensors.append(
+            self.call("take_arrow", lambda: dlx.from_dlpack(shown, stream=stream))
+        )
+        self.items.append(item)
 
     def take_again(self, a: int, b: int, c: int) -> None:
         """Import a dlx tensor for another stream."""

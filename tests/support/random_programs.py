@@ -35,6 +35,10 @@ NUMBERS = 24
 """How many numbers there are to choose operands."""
 
 
+RESETS = 50
+"""Number of programs from one reset of the device to the next."""
+
+
 @cache
 def libraries() -> tuple[list[Framework], Framework]:
     """Return the libraries of all programs, and the consumer."""
@@ -91,6 +95,9 @@ def failing(seed: str, numbers: Sequence[int]) -> Iterator[tuple[int, str, list[
     """Run programs; yield those that fail, made shorter, with what went wrong."""
     for number in numbers:
         steps = program(seed, number)
+        if number % RESETS == RESETS - 1:
+            simulation().start()
+            simulation().reset_device(0)
         if found := fault(steps):
             fewer = shorter(steps)
             yield number, fault(fewer) or f"not again: {found}", fewer

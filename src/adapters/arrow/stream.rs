@@ -10,13 +10,14 @@ use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyCapsule;
 
 use super::schema::{ArrowSchema, Schema, dtype};
-use super::{ArrowArray, Taken, checked};
+use super::{ArrowArray, Found, Taken, checked};
 use crate::abi::*;
 use crate::copy::request::Request;
 use crate::cpython::call::{attribute, call};
 use crate::cpython::interpreter::quietly_anywhere;
 use crate::tensor::capsule;
-use crate::tensor::snapshot::{Snapshot, Source};
+use crate::tensor::snapshot::Snapshot;
+use crate::types::device;
 use crate::types::error::{EXCEPTION_SET, Error, caused, copy_refused, is_urgent};
 
 /// `ArrowArrayStream` of the Arrow C stream interface.
@@ -189,9 +190,13 @@ fn from(method: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
     let dtype = arrays.dtype(method.py())?;
     match arrays.only(method.py())? {
         Some(array) => {
-            let mut shape = [0];
-            let checked = checked(&array.0, dtype, &mut shape)?;
-            Ok(checked.over(Source::Held(Box::new(array))))
+            let (meta, length) = checked(&array.0, dtype, device::CPU)?;
+            Found {
+                meta,
+                length,
+                taken: array,
+            }
+            .over(None)
         }
         None => Ok(Snapshot::allocate(
             &[0],

@@ -87,11 +87,8 @@ impl Launched {
                 return Err(self.noted(py, call, index, error));
             }
         }
-        if self.one_device && !call.loan.needs_no_stream() {
-            self.refuse_mixed(py, call, before)?;
-        }
         if !call.lent.is_empty() || wanted.is_some() {
-            self.order(py, call, wanted.as_ref())?;
+            self.order(py, call, before, wanted.as_ref())?;
         }
         let names = call.arguments.names;
         if !self.takes_stream() {
@@ -114,9 +111,34 @@ impl Launched {
         }
     }
 
-    /// Refuses tensors of several devices; those `before` the first that was lent are on the CPU.
-    #[cold]
+    /// Refuses tensors of several devices, and a call of which nothing says on which stream it launches.
     #[inline(never)]
+    fn check_streams(
+        &self,
+        py: Python<'_>,
+        call: &Call<'_, '_>,
+        before: usize,
+        is_wanted: bool,
+    ) -> PyResult<()> {
+        if self.one_device {
+            self.refuse_mixed(py, call, before)?;
+        }
+        let has_stream = call.loan.stream().is_some();
+        if has_stream && !is_wanted && !self.takes_stream() {
+            return Err(PyBufferError::new_err(
+                "nothing says which stream the function launches on; give it a parameter stream, or pass on= to \
+                 dlx.launcher",
+            ));
+        }
+        if !has_stream && self.takes_stream() {
+            return Err(PyValueError::new_err(
+                "stream=-1 orders nothing and names no stream to launch on; pass a stream",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Refuses tensors of several devices; those `before` the first that was lent are on the CPU.
     fn refuse_mixed(&self, py: Python<'_>, call: &Call<'_, '_>, before: usize) -> PyResult<()> {
         let early = (0..before).filter(|&index| {
             !self.is_receiver(&call.arguments, index) && !is_plain(&call.arguments.values[index])
@@ -146,26 +168,19 @@ impl Launched {
     }
 
     /// Makes the stream of the call wait for the tensors that were lent, and puts those into their places that had to
-    /// wait for this.
+    /// wait for this. Those `before` the first that was lent are on the CPU.
     #[inline(never)]
     fn order<'py>(
         &self,
         py: Python<'py>,
         call: &mut Call<'_, 'py>,
+        before: usize,
         wanted: Option<&Bound<'py, PyAny>>,
     ) -> PyResult<()> {
-        let has_stream = call.loan.stream().is_some();
         if call.loan.needs_no_stream() {
             stream::wanted(wanted, device::CPU)?;
-        } else if has_stream && wanted.is_none() && !self.takes_stream() {
-            return Err(PyBufferError::new_err(
-                "nothing says which stream the function launches on; give it a parameter stream, or pass on= to \
-                 dlx.launcher",
-            ));
-        } else if !has_stream && self.takes_stream() {
-            return Err(PyValueError::new_err(
-                "stream=-1 orders nothing and names no stream to launch on; pass a stream",
-            ));
+        } else {
+            self.check_streams(py, call, before, wanted.is_some())?;
         }
         if self.has_addresses {
             call.loan.order(py)?;

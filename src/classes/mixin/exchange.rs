@@ -2,8 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use std::cell::Cell;
-
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -13,7 +11,7 @@ use super::make;
 use crate::abi::*;
 use crate::adapters::numpy;
 use crate::api::writing;
-use crate::classes::no_sync_export;
+use crate::classes::no_sync_export::{self, ReadyOn};
 use crate::copy::by_driver;
 use crate::copy::request::StreamOf;
 use crate::cpython::call::call_method_with;
@@ -40,9 +38,9 @@ impl Exchange for Slot {
             read = self.read(&object)?;
             &read
         };
-        let ready = Ready::of(self, object.py());
-        let (managed, work_stream) = match no_sync_export::managed_tensor(inner, &|on| ready.on(on))
-        {
+        let py = object.py();
+        let on = |device| self.ready_on(py, device);
+        let (managed, ready) = match no_sync_export::managed_tensor(inner, &on) {
             Ok(export) => export,
             Err(error) => return Python::attach(|_| Err(explain(&object, inner, error))),
         };
@@ -52,18 +50,19 @@ impl Exchange for Slot {
         {
             return Err(unasked(&object));
         }
-        ready.note(work_stream, || Ok(managed.read()?.0.device))?;
+        self.note(py, ready, || Ok(managed.read()?.0.device))?;
         Ok(managed)
     }
 
     fn borrow(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
         let inner = lent(&object, self.read(&object)?)?;
-        let ready = Ready::of(self, object.py());
-        let (tensor, work_stream) = match no_sync_export::dl_tensor(&inner, &|on| ready.on(on)) {
+        let py = object.py();
+        let on = |device| self.ready_on(py, device);
+        let (tensor, ready) = match no_sync_export::dl_tensor(&inner, &on) {
             Ok(lent) => lent,
             Err(error) => return Python::attach(|_| Err(explain(&object, &inner, error))),
         };
-        ready.note(work_stream, || Ok(tensor.device))?;
+        self.note(py, ready, || Ok(tensor.device))?;
         Ok(tensor)
     }
 
@@ -132,68 +131,55 @@ impl NamesStream for Slot {
     }
 }
 
-/// Where an export of a mixin class is ready.
-struct Ready<'a, 'py> {
-    slot: &'a Slot,
-    py: Python<'py>,
-    /// The stream that the inner object was ordered for, and its device; `None` if it was not.
-    ordered: Cell<Option<(DLDevice, i64)>>,
-}
-
-impl<'a, 'py> Ready<'a, 'py> {
-    fn of(slot: &'a Slot, py: Python<'py>) -> Self {
-        Self {
-            slot,
-            py,
-            ordered: Cell::new(None),
+/// Where the exports of a mixin class are ready.
+impl Slot {
+    /// The stream that the inner object is to be ready on: of the class, or else of the object's own library, if that names
+    /// one.
+    fn ready_on(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
+        match self.hooks().stream {
+            true => self.current_work_stream(py, device),
+            false => stream::current(py, device),
         }
     }
 
-    /// The stream that the inner object is to be ready on: of the class, or else of the object's own library, if that names
-    /// one.
-    fn on(&self, device: DLDevice) -> PyResult<i64> {
-        let handle = match self.slot.hooks().stream {
-            true => self.slot.current_work_stream(self.py, device),
-            false => stream::current(self.py, device),
-        };
-        let handle = handle?;
-        self.ordered.set(Some((device, handle)));
-        Ok(handle)
-    }
-
-    /// Notes who names the stream of the export, which came from a table with this `work_stream` or was ordered, and makes
-    /// the stream that a consumer was told before wait for it.
+    /// Notes who names the stream of an export, and makes the stream that a consumer was told before wait for it.
     #[inline(always)]
     fn note(
         &self,
-        work_stream: Option<WorkStream>,
+        py: Python<'_>,
+        ready: ReadyOn,
         device: impl Fn() -> PyResult<DLDevice>,
     ) -> PyResult<()> {
-        match (work_stream, self.ordered.get()) {
-            (None, None) => Ok(()),
-            (Some(work_stream), _) => self.note_library(device()?, work_stream),
-            (None, Some((device, handle))) => self.note_ordered(device, handle),
+        match ready {
+            ReadyOn::Unknown => Ok(()),
+            ReadyOn::Library(work_stream) => self.note_library(py, device()?, work_stream),
+            ReadyOn::Stream(device, handle) => self.note_ordered(py, device, handle),
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn note_library(&self, device: DLDevice, work_stream: WorkStream) -> PyResult<()> {
+    fn note_library(
+        &self,
+        py: Python<'_>,
+        device: DLDevice,
+        work_stream: WorkStream,
+    ) -> PyResult<()> {
         let namer = Namer::Library(work_stream);
-        stream::note(self.slot.noted(), device, namer.clone());
+        stream::note(self.noted(), device, namer.clone());
         if !stream::has_streams(device) {
             return Ok(());
         }
-        let ready = || Ok(Stream::of_table(work_stream.get(self.py, device)?, device));
-        stream::exported(self.py, device, namer, ready)
+        let ready = || Ok(Stream::of_table(work_stream.get(py, device)?, device));
+        stream::exported(py, device, namer, ready)
     }
 
     #[cold]
     #[inline(never)]
-    fn note_ordered(&self, device: DLDevice, handle: i64) -> PyResult<()> {
-        stream::note(self.slot.noted(), device, stream::namer(device));
+    fn note_ordered(&self, py: Python<'_>, device: DLDevice, handle: i64) -> PyResult<()> {
+        stream::note(self.noted(), device, stream::namer(device));
         let ready = || Ok(Stream::of_table(handle, device));
-        stream::exported(self.py, device, self.slot.namer(device), ready)
+        stream::exported(py, device, self.namer(device), ready)
     }
 }
 

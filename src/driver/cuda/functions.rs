@@ -44,6 +44,8 @@ functions! {
     cuMemcpyAsync(u64, u64, usize, *mut c_void);
     cuMemcpyPeerAsync(u64, *mut c_void, u64, *mut c_void, usize, *mut c_void);
     cuMemcpy2DAsync(*const CUDA_MEMCPY2D, *mut c_void) as "cuMemcpy2DAsync_v2";
+    cuMemAlloc(*mut u64, usize) as "cuMemAlloc_v2";
+    cuMemFree(u64) as "cuMemFree_v2";
     cuMemAllocAsync(*mut u64, usize, *mut c_void);
     cuMemFreeAsync(u64, *mut c_void);
     cuPointerGetAttribute(*mut c_void, c_int, u64);

@@ -94,8 +94,8 @@ def test_a_released_schema_is_refused(show: Show) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"device_type": 2, "device_id": 3}, "on cuda:3; expected cpu"),
-        ({"device_type": 3}, "on cuda_host"),
+        ({"device_type": 8, "device_id": 3}, "on metal:3; expected the CPU, CUDA or"),
+        ({"device_type": 2, "device_id": -1}, "on cuda:-1; expected"),
         ({"sync_event": 8}, "sync_event"),
     ],
     ids=str,
@@ -103,7 +103,7 @@ def test_a_released_schema_is_refused(show: Show) -> None:
 def test_memory_that_may_not_be_read_yet_is_refused(
     fields: dict[str, Any], message: str
 ) -> None:
-    """R62, R153: on another device, or behind a sync_event."""
+    """R62, R153: on a device without streams, or behind a sync_event of the CPU."""
 
     def change(schema: Any, struct: Any) -> None:
         for name, value in fields.items():

@@ -1,0 +1,201 @@
+//! `__arrow_c_device_array__`: memory of a device, and the event to wait for.
+
+use std::ffi::c_void;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use pyo3::prelude::*;
+use pyo3::types::PyCapsule;
+
+use super::{ArrowArray, Found, take};
+use crate::abi::*;
+use crate::copy::request::Request;
+use crate::cpython::interpreter::blocking;
+use crate::driver::{self, Event};
+use crate::stream::order;
+use crate::stream::usage::{Ready, StreamUsage};
+use crate::stream::{self, Wanted};
+use crate::tensor::capsule;
+use crate::tensor::snapshot::Snapshot;
+use crate::types::device;
+use crate::types::error::Error;
+
+/// `ArrowDeviceArray` of the Arrow C device data interface, whose device types are DLPack's.
+#[repr(C)]
+struct ArrowDeviceArray {
+    array: ArrowArray,
+    device_id: i64,
+    device_type: DLDeviceType,
+    sync_event: *mut c_void,
+    reserved: [i64; 3],
+}
+
+/// Imports an array of the device interface, ordered as requested; the tensor holds the array, and its event.
+pub(super) fn snapshot(
+    schema: &Bound<'_, PyCapsule>,
+    capsule: &Bound<'_, PyCapsule>,
+    request: &Request<'_, '_>,
+) -> PyResult<Snapshot> {
+    let array = capsule::contents(capsule, Some(c"arrow_device_array"))?;
+    let array = array.cast::<ArrowDeviceArray>();
+    // SAFETY: the capsule of this name points to this struct, and lives until this function returns (S12).
+    let here = device_of(unsafe { array.as_ref() })?;
+    // SAFETY: as above.
+    let event = unsafe { array.as_ref() }.sync_event;
+    let event = NonNull::new(event.cast::<*mut c_void>());
+    if here == device::CPU && event.is_some() {
+        return Err(refused(
+            "on the CPU but has a sync_event, which dlx cannot wait for",
+        ));
+    }
+    // SAFETY: as above; the array is the first field.
+    let found = unsafe { take(schema, capsule, array.cast(), here) }?;
+    if here == device::CPU {
+        return found.over(None);
+    }
+    check_memory(&found, here)?;
+    let point = match event {
+        // SAFETY: the array is ours, and not released: its event lives, and is not recorded again (S12).
+        Some(event) => Some(unsafe { point(event, here) }?),
+        None => None,
+    };
+    let usage = usage(point.map(Arc::new), here, request)?;
+    found.over(usage)
+}
+
+fn refused(what: &str) -> PyErr {
+    Error::refused(format!("the Arrow array is {what}")).into()
+}
+
+/// The device that the struct names.
+fn device_of(array: &ArrowDeviceArray) -> PyResult<DLDevice> {
+    let ArrowDeviceArray {
+        device_type,
+        device_id,
+        ..
+    } = *array;
+    let here = DLDevice {
+        device_type,
+        device_id: i32::try_from(device_id).unwrap_or(i32::MAX),
+    };
+    let first = DLDevice {
+        device_id: 0,
+        ..here
+    };
+    match device_type {
+        kDLCPU => Ok(device::CPU),
+        // Memory of the host may have the number -1.
+        kDLCUDAHost | kDLROCMHost if device_id < 0 => Ok(first),
+        kDLCUDA | kDLCUDAHost | kDLCUDAManaged | kDLROCM | kDLROCMHost if device_id >= 0 => {
+            Ok(here)
+        }
+        _ => {
+            let device = device::name(here);
+            Err(refused(&format!(
+                "on {device}; expected the CPU, CUDA or ROCm"
+            )))
+        }
+    }
+}
+
+/// The device whose driver has the events of memory on `here`.
+fn of_events(here: DLDevice) -> DLDevice {
+    let device_type = match here.device_type {
+        kDLROCM | kDLROCMHost => kDLROCM,
+        _ => kDLCUDA,
+    };
+    DLDevice {
+        device_type,
+        ..here
+    }
+}
+
+/// Refuses memory of another device than the struct says, if the driver can tell.
+fn check_memory(found: &Found, here: DLDevice) -> PyResult<()> {
+    if here.device_type != kDLCUDA && here.device_type != kDLROCM || found.meta.data.is_null() {
+        return Ok(());
+    }
+    let address = found.meta.data.addr();
+    match driver::of(here).and_then(|driver| driver.device_of(address)) {
+        Ok(there) if there != here.device_id => {
+            let there = DLDevice {
+                device_id: there,
+                ..here
+            };
+            let (here, there) = (device::name(here), device::name(there));
+            Err(refused(&format!(
+                "said to be on {here}, and its memory is on {there}"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The point of the event behind a `sync_event`.
+///
+/// # Safety
+///
+/// `event` points to a `cudaEvent_t` or `hipEvent_t`, as Arrow requires of the device, which lives until the result is
+/// dropped.
+unsafe fn point(event: NonNull<*mut c_void>, here: DLDevice) -> PyResult<Event> {
+    // SAFETY: the caller's promise.
+    let raw = unsafe { event.read_unaligned() };
+    let raw = NonNull::new(raw).ok_or_else(|| {
+        refused(&format!(
+            "on {}, and its sync_event points to a NULL event; expected an event, or NULL in place of sync_event",
+            device::name(here)
+        ))
+    })?;
+    // SAFETY: the caller's promise.
+    let point = unsafe { Event::of_other(of_events(here), raw) };
+    point.map_err(|error| Error::from(error).into())
+}
+
+/// Makes the requested stream wait for `point`, if there is one, and for nothing else.
+fn usage(
+    point: Option<Arc<Event>>,
+    here: DLDevice,
+    request: &Request<'_, '_>,
+) -> PyResult<Option<StreamUsage>> {
+    let wanted = match request.device {
+        // The requested stream belongs to the device that the tensor goes to (R85).
+        Some(there) if there != here => Wanted::Unset,
+        _ => request.wanted(here)?,
+    };
+    match (wanted, point) {
+        (Wanted::NoOrder, _) | (Wanted::Unset, None) => Ok(None),
+        (Wanted::Stream(stream), point) => {
+            let stream = stream::check_device(stream, here)?;
+            if let Some(point) = point {
+                order::wait(&stream, &point).map_err(|error| explained(error, here))?;
+            }
+            Ok(Some(request.ready_on(stream, None)))
+        }
+        // Pinned memory has no streams: whoever reads it does not wait either.
+        (Wanted::Unset, Some(point)) if !stream::has_streams(here) => {
+            let waited = blocking(|| point.synchronize());
+            waited.map_err(|error| explained(error.into(), here))?;
+            Ok(None)
+        }
+        (Wanted::Unset, Some(point)) => {
+            let is_done = blocking(|| point.is_done());
+            let is_done = is_done.map_err(|error| explained(error.into(), here))?;
+            Ok((!is_done).then(|| StreamUsage {
+                ready: Ready::Point(point),
+                release: request.release,
+                ..StreamUsage::default()
+            }))
+        }
+    }
+}
+
+/// The error of a driver that does not know the event.
+fn explained(error: Error, here: DLDevice) -> PyErr {
+    match error {
+        Error::Driver(error) if error.is_handle_gone() => refused(&format!(
+            "on {}, and its sync_event is no event, or no longer one: {error}",
+            device::name(here)
+        )),
+        error => error.into(),
+    }
+}
