@@ -14,7 +14,7 @@ from gpu.machine import COUNT, NEW, OLD, Machine, Stream, machine, one_value
 from gpu.numba_streams import LEGACY, DefaultStream
 from gpu.released import settle
 
-SETTLED_S = 0.1
+SETTLED_S = 0.5
 """Seconds in which a stream is done that nothing blocks; contexts take turns."""
 
 
@@ -118,10 +118,10 @@ def created() -> dict[str, bool]:
     gpu.synchronize()
     with pytest.MonkeyPatch.context() as patch:
         use_kernels(gpu, other, patch)
+        gpu.fill(pinned, OLD, there)
+        there.synchronize()
         with gpu.gate.closed(there):
-            gpu.fill(pinned, OLD, there)
-        with gpu.gate.closed(DefaultStream(gpu, LEGACY)):
-            torch.write(torch.full(OLD), NEW)
+            gpu.fill(pinned, NEW, there)
         return {
             "to": _to(gpu, torch, there, there),
             "to, unordered": _to(gpu, torch, there, -1),

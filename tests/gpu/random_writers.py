@@ -14,7 +14,7 @@ from gpu.clients import Client
 from gpu.machine import COUNT, OLD, PORTABLE_MAPPED, Machine, Stream
 
 ARGUMENTS, THREADS, ROUNDS = 16, 8, 100
-DELAY_NS = 20_000
+DELAY_NS = 2_000_000
 """What comes before work, at random, so that what is not ordered is out of order."""
 
 
@@ -82,6 +82,14 @@ class Worker:
         parts = [read[COUNT * n : COUNT * (n + 1)] for n in range(ARGUMENTS)]
         return sum(set(part) != {v} for part, v in zip(parts, values, strict=True))
 
+    def discard(self) -> None:
+        """Let the arrays go, and then the streams."""
+        self.arrays.clear()
+        self.gpu.synchronize()
+        for stream in (*self.streams, self.own):
+            self.gpu.driver.call("cuStreamDestroy_v2", stream.handle)
+        self.gpu.driver.call("cuMemFreeHost", self.landing)
+
     def run(self, is_ordered: bool) -> int:
         """Do all rounds in the current thread; count the arrays read wrong."""
         self.gpu.driver.call("cuCtxSetCurrent", self.gpu.context)
@@ -94,5 +102,9 @@ def wrong_numbers(gpu: Machine, clients: list[list[Client]], is_ordered: bool) -
     gpu.fill(gpu.memory[3], 0.0, gpu.p)
     gpu.synchronize()
     workers = [Worker(gpu, own, seed) for seed, own in enumerate(clients)]
-    with ThreadPoolExecutor(len(workers)) as threads:
-        return sum(threads.map(lambda worker: worker.run(is_ordered), workers))
+    try:
+        with ThreadPoolExecutor(len(workers)) as threads:
+            return sum(threads.map(lambda worker: worker.run(is_ordered), workers))
+    finally:
+        for worker in workers:
+            worker.discard()

@@ -16,7 +16,7 @@ from gpu.released import settle
 from gpu.report import found
 from gpu.shown import Shown
 
-CREATED, KEPT = 100_000, 64
+CREATED, KEPT, TRIES = 100_000, 64, 8
 SEARCH_S = 2.0
 """Seconds to look for a handle, fewer than a gate is closed."""
 
@@ -146,8 +146,12 @@ def test_an_export_waits_for_a_stream_whose_handle_the_new_one_has(
 def test_without_order_a_stream_with_an_old_handle_does_not_wait(
     gpu: Machine, producer: str
 ) -> None:
-    """H3: the control; the driver takes the two for two."""
-    assert read_of_late_write(gpu, producer, is_ordered=False) == (OLD, False)
+    """H3: the control; the driver takes the two for two.
+
+    Once is enough: the new stream may share a hardware queue with the one that waits.
+    """
+    tries = (read_of_late_write(gpu, producer, is_ordered=False) for _ in range(TRIES))
+    assert (OLD, False) in tries
 
 
 def handed_out(gpu: Machine, library: str, release: Any) -> bool:
@@ -188,5 +192,5 @@ def test_memory_is_not_handed_out_on_a_stream_with_an_old_handle(
 
 @pytest.mark.parametrize("library", ["torch", "cupy"])
 def test_without_order_it_is_handed_out(gpu: Machine, library: str) -> None:
-    """H4: the control."""
-    assert handed_out(gpu, library, "none")
+    """H4: the control, for which once is enough as above."""
+    assert any(handed_out(gpu, library, "none") for _ in range(TRIES))

@@ -180,7 +180,7 @@ def moving(gpu: Machine) -> Shown:
 
     X waits for P then, as the interface demands (R149).
     """
-    readings = []
+    readings = list[None]()
 
     def names() -> int:
         readings.append(None)
