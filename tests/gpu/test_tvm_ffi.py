@@ -173,6 +173,7 @@ def test_a_function_waits_for_the_second_library(
         a, b = one.full(OLD), other.full(OLD)
         tensors = [dlx.from_dlpack(array) for array in (a, b)]
         reading(*tensors)
+        gpu.synchronize()
         one.write(a, OLD)
         other.write(b, OLD)
         gpu.synchronize()
@@ -216,6 +217,7 @@ def early_writes(
     with one.stream(gpu.x), other.stream(gpu.y):
         a, b = one.full(OLD), other.full(OLD)
         call(a, b)
+        gpu.synchronize()
         one.write(a, OLD)
         other.write(b, OLD)
         gpu.synchronize()
