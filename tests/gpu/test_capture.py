@@ -7,17 +7,16 @@ becomes part of the graph, as a replay shows.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from ctypes import byref, c_void_p
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import dlx
 import pytest
 
+from gpu.captures import capture, replayed, torch_graph
 from gpu.clients import client_of
-from gpu.machine import COUNT, NEW, OLD, Machine, Stream, one_value
+from gpu.machine import COUNT, NEW, OLD, Machine, Stream
 
 
 def tensor_of(gpu: Machine, stream: Any) -> dlx.Tensor:
@@ -25,20 +24,6 @@ def tensor_of(gpu: Machine, stream: Any) -> dlx.Tensor:
     return dlx.from_pointer(
         gpu.memory[0], (COUNT,), "float32", device="cuda:0", stream=stream
     )
-
-
-@contextmanager
-def capture(gpu: Machine, stream: Stream) -> Iterator[None]:
-    """Capture in the global mode, and check that nothing has invalidated it."""
-    graph = c_void_p()
-    gpu.driver.call("cuStreamBeginCapture_v2", stream.handle, 0)
-    try:
-        yield
-    finally:
-        code = gpu.driver.answer("cuStreamEndCapture", stream.handle, byref(graph))
-        if graph:
-            gpu.driver.call("cuGraphDestroy", graph)
-    assert code == 0, f"the capture ended with {code}"
 
 
 def refused(number: int, order: Callable[[], object]) -> None:
@@ -125,26 +110,6 @@ def test_deferred_releases_leave_a_capture_alone(gpu: Machine) -> None:
                 for array in arrays:
                     dlx.from_dlpack(array, stream=gpu.y)
             gpu.gate.open()
-
-
-@contextmanager
-def torch_graph(torch: ModuleType, stream: Stream) -> Iterator[Any]:
-    """Capture what torch does on a stream, with torch's own API."""
-    graph = torch.cuda.CUDAGraph()
-    external = torch.cuda.ExternalStream(stream.handle, device=0)
-    with torch.cuda.graph(graph, stream=external):
-        yield graph
-
-
-def replayed(gpu: Machine, graph: Any, source: Any, target: Any) -> tuple[float, float]:
-    """Return the target's value after replays with OLD and with NEW in the source."""
-    seen = []
-    for value in (OLD, NEW):
-        source.fill_(value)
-        graph.replay()
-        gpu.synchronize()
-        seen.append(one_value(target.tolist()))
-    return seen[0], seen[1]
 
 
 @pytest.mark.parametrize("other", [False, True], ids=["same stream", "other stream"])

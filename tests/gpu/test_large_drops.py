@@ -13,9 +13,9 @@ from typing import Any
 
 import dlx
 import pytest
-from dlx._core import deferred
 
 from gpu.machine import COUNT, NEW, OLD, Machine, one_value
+from gpu.released import LONGEST_S, settle
 from gpu.report import found
 
 GIB = 1 << 30
@@ -23,8 +23,6 @@ SOON_S = 0.2
 """Seconds within which a call that waits for nothing returns."""
 OPENED_S = 0.5
 """Seconds until the gate is opened, for calls that wait."""
-LONGEST_S = 20
-"""Seconds within which dlx's thread gives memory back; it is said how many it takes."""
 
 
 @pytest.fixture
@@ -35,16 +33,6 @@ def memory(gpu: Machine, torch: ModuleType) -> Iterator[Callable[[], int]]:
     yield lambda: int(torch.cuda.memory_allocated() - begin)
     settle(gpu)
     torch.cuda.empty_cache()
-
-
-def settle(gpu: Machine) -> float:
-    """Let all work end, and wait until dlx has given all back; return the seconds."""
-    gpu.synchronize()
-    begin = time.perf_counter()
-    while deferred():
-        assert time.perf_counter() - begin < LONGEST_S, "the memory was not given back"
-        time.sleep(0.001)
-    return time.perf_counter() - begin
 
 
 def imported(gpu: Machine, torch: ModuleType, nbytes: int) -> dlx.Tensor:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import sysconfig
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +12,7 @@ import pytest
 
 from gpu import hazards
 from gpu.clients import Client, client_of
+from gpu.compilers import need_triton
 from gpu.kernels import PTX
 from gpu.machine import COUNT, NEW, OLD, Machine, one_value
 from gpu.report import found
@@ -101,10 +99,7 @@ def test_a_kernel_of_numba_takes_tensors(gpu: Machine, names: tuple[str, str]) -
 
 def triton_kernel() -> Any:
     """Return the kernel, or skip the test where Triton cannot compile."""
-    pytest.importorskip("triton", exc_type=ImportError)
-    header = Path(sysconfig.get_paths()["include"]) / "Python.h"
-    if not (header.exists() and any(map(shutil.which, ("cc", "gcc", "clang")))):
-        pytest.skip("Triton compiles its launcher by a C compiler, with Python.h")
+    need_triton()
     return import_module("gpu.triton_kernels").doubled
 
 

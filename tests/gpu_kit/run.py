@@ -33,7 +33,10 @@ from gpu_kit.processes import Environment, run_program, run_tests  # noqa: E402
 
 Result = dict[str, Any]
 BAD = ("failed", "error", "crashed", "hung")
-WANTED = ["dlx", "pytest", "rich", "numba-cuda", "numpy<2.5"]
+WANTED = [
+    *("dlx", "pytest", "rich", "numba-cuda", "numpy<2.5"),
+    *("apache-tvm-ffi", "pyarrow"),
+]
 TOOLKIT = [
     *("nvidia-cuda-cccl", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime"),
     *("nvidia-nvjitlink", "nvidia-nvvm"),
@@ -43,6 +46,7 @@ PACKAGES = [
     *("dlx", "numpy", "torch", "cupy-cuda12x", "cupy-cuda13x", "jax", "jaxlib"),
     *("jax-cuda12-plugin", "jax-cuda13-plugin", "numba", "numba-cuda"),
     *("cuda-core", "cuda-bindings", "pytest"),
+    *("apache-tvm-ffi", "nvidia-cutlass-dsl", "pyarrow", "triton"),
 ]
 ABOUT = """
 import json, sys
