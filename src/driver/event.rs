@@ -162,31 +162,31 @@ impl Event {
         self.capture
     }
 
-    /// Whether the point has been passed; the query invalidates no capture.
+    /// Whether the point has been passed; the query invalidates no capture. Its context need not be current, and is not
+    /// made so: a green one can be current in a single thread.
     pub(crate) fn is_done(&self) -> Result<bool, Error> {
-        self.ask(|| self.driver.is_done(self.raw))
+        check_fork()?;
+        let _relaxed = Relaxed::enter(self.driver)?;
+        self.driver.is_done(self.raw)
     }
 
     /// Blocks until the point has been passed; invalidates no capture.
     pub(crate) fn synchronize(&self) -> Result<(), Error> {
-        self.ask(|| self.driver.synchronize_event(self.raw))
+        check_fork()?;
+        // A green context that is current in another thread cannot be entered; the driver may answer without.
+        let previous = self.driver.enter_context(self.context).unwrap_or(None);
+        let answer = Relaxed::enter(self.driver)
+            .and_then(|_relaxed| self.driver.synchronize_event(self.raw));
+        if let Some(previous) = previous {
+            self.driver.leave(previous);
+        }
+        answer
     }
 
     /// Sets the relaxed capture mode of the event's driver.
     pub(crate) fn relaxed(&self) -> Result<Option<Relaxed>, Error> {
         check_fork()?;
         Relaxed::enter(self.driver)
-    }
-
-    fn ask<R>(&self, body: impl FnOnce() -> Result<R, Error>) -> Result<R, Error> {
-        check_fork()?;
-        // A green context that is current in another thread cannot be entered; the driver may answer without.
-        let previous = self.driver.enter_context(self.context).unwrap_or(None);
-        let answer = Relaxed::enter(self.driver).and_then(|_relaxed| body());
-        if let Some(previous) = previous {
-            self.driver.leave(previous);
-        }
-        answer
     }
 }
 

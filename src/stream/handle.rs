@@ -291,10 +291,20 @@ impl Stream {
     /// As [`Self::enter`], for a point that comes after all work queued on the stream. The legacy default stream waits
     /// for the default streams of all threads, and stands in for that of another thread.
     pub(crate) fn enter_for_end(&self) -> Result<(Current, driver::RawStream), Error> {
-        // SAFETY: the legacy default stream lives as long as its context.
-        let legacy = || unsafe { driver::RawStream::of_handle(LEGACY) };
-        let raw = self.raw().unwrap_or_else(|_| legacy());
-        Ok((driver::enter(self.device, self.context)?, raw))
+        self.in_this_thread().enter()
+    }
+
+    /// The stream, or the legacy default stream in place of that of another thread: they wait for each other.
+    pub(crate) fn in_this_thread(&self) -> Self {
+        let named = self.clone();
+        match self.raw() {
+            Ok(_) => named,
+            Err(_) => Self {
+                handle: LEGACY,
+                thread: None,
+                ..named
+            },
+        }
     }
 
     /// The stream as a driver takes it.

@@ -174,7 +174,7 @@ fn ends_of(usage: &StreamUsage) -> Vec<End> {
                 let then = &producer.then;
                 let now = now.as_ref().filter(|now| !now.is(then));
                 for next in [Some(then), now].into_iter().flatten() {
-                    order::wait(next, point).ok();
+                    order::wait(&next.in_this_thread(), point).ok();
                 }
             }
             ends.push(end);

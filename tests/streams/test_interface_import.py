@@ -10,6 +10,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
+from support.concurrent_threads import in_thread
 from support.fake_cuda_interface import Shown
 from support.simulated_driver import Simulation
 from support.simulated_kernels import ordered, until
@@ -292,6 +293,20 @@ def test_the_named_stream_waits_and_the_object_is_kept(sim: Simulation) -> None:
     assert gone() is not None
     sim.advance()
     until(lambda: gone() is None)
+
+
+def test_the_default_stream_of_a_thread_waits_for_a_drop_in_another(
+    sim: Simulation,
+) -> None:
+    """R150, H8: by the legacy stream, which it waits for."""
+    memory, s = sim.allocate(24), sim.stream()
+    p = sim.default_stream(PER_THREAD)
+    p.write(memory)
+    held = [dlx.from_dlpack(Shown(memory, p), stream=s)]
+    s.read(memory)
+    in_thread(held.clear)
+    p.write(memory)
+    assert sim.races == []
 
 
 def test_the_object_is_held_until_the_stream_is_done_where_none_is_named(

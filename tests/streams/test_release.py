@@ -140,9 +140,10 @@ def test_idle_events_are_bounded(sim: Simulation, library: Framework) -> None:
     """H4: each tensor that is kept holds one; of those that have died 1024 stay."""
     with library.stream(sim.stream()):
         array = library.full((1,))
-        kept = [dlx.from_dlpack(array) for _ in range(1500)]
+        kept = [dlx.from_dlpack(array) for _ in range(3000)]
+        most = sim.counts["events"]
         kept.clear()
-    assert sim.counts["events"] < 1200
+    assert most - sim.counts["events"] >= 3000 - 1024
 
 
 def test_record_stream_tells_the_producer_at_import(

@@ -38,7 +38,7 @@ class BlockOperations(State):
         order: dict[str, Any] = {}
         if self.unordered or stream is not None:
             order["stream"] = self.order(self.streams[stream or kinds])
-        if out:
+        if out and not getattr(lent[-1], "readonly", False):
             order["out"] = lent.pop()
         block = dlx.borrow(*lent, **order)
         self._enter("borrow", block, items, kinds)
