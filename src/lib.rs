@@ -35,7 +35,7 @@ fn finalize(py: pyo3::Python<'_>) {
     cpython::interpreter::finalize(py);
 }
 
-/// The number of tensors whose memory waits for a stream.
+/// The number of tensors whose memory waits for a stream; what has passed is released now.
 #[pyo3::pyfunction]
 fn deferred() -> usize {
     stream::release::deferred()

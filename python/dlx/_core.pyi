@@ -634,7 +634,10 @@ def empty(
     shared: bool = False,
 ) -> _T: ...
 def deferred() -> int:
-    """Return the number of tensors whose memory waits for a stream."""
+    """Return the number of tensors whose memory waits for a stream.
+
+    What has passed is released now.
+    """
 
 def is_tensor(x: object, /) -> bool:
     """Whether ``x`` is a tensor of some library."""

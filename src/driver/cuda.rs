@@ -160,6 +160,16 @@ impl Driver for Cuda {
         }
     }
 
+    fn number_of_context(&self, context: Context) -> Result<Option<u64>, Error> {
+        let mut number = 0;
+        let context = std::ptr::with_exposed_provenance_mut(context);
+        match call!(self, cuCtxGetId(context, &mut number)) {
+            Ok(()) => Ok(Some(number)),
+            Err(Error::Missing(_)) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     fn device_of_context(&self, context: Context) -> Result<i32, Error> {
         let entered = self.enter_context(context)?;
         let mut device = 0;

@@ -17,6 +17,8 @@ use crate::cpython::fork::Lock;
 pub(crate) struct Event {
     driver: &'static dyn Driver,
     context: Context,
+    /// The number of that context, if the driver has numbers.
+    number: Option<u64>,
     raw: RawEvent,
     owner: Owner,
     /// The capture in which the event was recorded; it is then a node of that graph, not a point in time.
@@ -43,7 +45,16 @@ unsafe impl Sync for Event {}
 struct Idle {
     driver: &'static dyn Driver,
     context: Context,
+    /// A primary context that was reset has its handle, and another number: its events may have handles of others'.
+    number: Option<u64>,
     raw: RawEvent,
+}
+
+impl Idle {
+    /// Whether the event is of this context, or was of one with its handle.
+    fn is_of(&self, driver: &dyn Driver, context: Context) -> bool {
+        std::ptr::addr_eq(self.driver, driver) && self.context == context
+    }
 }
 
 // SAFETY: as for `Event`.
@@ -55,12 +66,18 @@ const IDLE: usize = 1024;
 /// The idle events.
 static POOL: Lock<VecDeque<Idle>> = Lock::new(VecDeque::new());
 
-/// Takes the first event of this driver and context out of the pool.
-fn idle(driver: &'static dyn Driver, context: Context) -> Option<Idle> {
+/// Takes the first event of this context out of the pool. Those of a context that was reset are forgotten, and none is
+/// destroyed.
+fn idle(driver: &'static dyn Driver, context: Context, number: Option<u64>) -> Option<Idle> {
     let mut pool = POOL.lock();
-    let fits = |idle: &Idle| std::ptr::addr_eq(idle.driver, driver) && idle.context == context;
-    let found = pool.iter().position(fits)?;
-    pool.remove(found)
+    let first = pool.iter().position(|idle| idle.is_of(driver, context))?;
+    let found = pool.remove(first)?;
+    if found.number == number {
+        return Some(found);
+    }
+    pool.retain(|idle| !idle.is_of(driver, context) || idle.number == number);
+    let first = pool.iter().position(|idle| idle.is_of(driver, context))?;
+    pool.remove(first)
 }
 
 /// Whether the last record of a pooled event has completed.
@@ -70,8 +87,12 @@ fn is_passed(idle: &Idle) -> bool {
 }
 
 /// An event of this driver and context from the pool, or a new one.
-fn take(driver: &'static dyn Driver, context: Context) -> Result<RawEvent, Error> {
-    if let Some(idle) = idle(driver, context) {
+fn take(
+    driver: &'static dyn Driver,
+    context: Context,
+    number: Option<u64>,
+) -> Result<RawEvent, Error> {
+    if let Some(idle) = idle(driver, context, number) {
         // If events can only be re-recorded once done, the first is the oldest.
         if driver.rerecords() || is_passed(&idle) {
             return Ok(idle.raw);
@@ -81,11 +102,10 @@ fn take(driver: &'static dyn Driver, context: Context) -> Result<RawEvent, Error
     driver.create_event()
 }
 
-/// Forgets the idle events of a context that was reset, and destroys none: their handles may be others' by now.
+/// Forgets the idle events of a context that was reset, where the driver has no numbers.
 #[cold]
 fn forget_idle(driver: &'static dyn Driver, context: Context) {
-    let is_other = |idle: &Idle| !std::ptr::addr_eq(idle.driver, driver) || idle.context != context;
-    POOL.lock().retain(is_other);
+    POOL.lock().retain(|idle| !idle.is_of(driver, context));
 }
 
 impl Event {
@@ -117,15 +137,22 @@ impl Event {
     }
 
     fn record_in(current: &Current, stream: RawStream, capture: Capture) -> Result<Self, Error> {
+        let Current {
+            driver, context, ..
+        } = *current;
+        let is_pooled = current.is_permanent && capture == Capture::None;
+        let (number, raw, owner) = if is_pooled {
+            let number = driver.number_of_context(context)?;
+            (number, take(driver, context, number)?, Owner::Pool)
+        } else {
+            (None, driver.create_event()?, Owner::Event)
+        };
         let event = Self {
-            driver: current.driver,
-            context: current.context,
-            raw: take(current.driver, current.context)?,
-            owner: if current.is_permanent && capture == Capture::None {
-                Owner::Pool
-            } else {
-                Owner::Event
-            },
+            driver,
+            context,
+            number,
+            raw,
+            owner,
             capture: match capture {
                 Capture::Active(id) => Some(id),
                 _ => None,
@@ -145,6 +172,7 @@ impl Event {
         Ok(Self {
             driver,
             context: driver.primary(device.device_id)?,
+            number: None,
             raw,
             owner: Owner::Other,
             capture: None,
@@ -200,6 +228,7 @@ impl Drop for Event {
         let idle = Idle {
             driver: self.driver,
             context: self.context,
+            number: self.number,
             raw: self.raw,
         };
         // Waits that are already queued keep the earlier record, so on CUDA the event can be reused at once.

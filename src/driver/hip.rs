@@ -153,6 +153,10 @@ impl Driver for Hip {
         Ok(None)
     }
 
+    fn number_of_context(&self, _context: Context) -> Result<Option<u64>, Error> {
+        Ok(None)
+    }
+
     fn device_of_context(&self, context: Context) -> Result<i32, Error> {
         Ok(context as i32)
     }

@@ -97,6 +97,10 @@ pub(crate) trait Driver: Sync {
     /// no such numbers. Invalidates a capture of the stream.
     fn number(&self, stream: RawStream) -> Result<Option<u64>, Error>;
 
+    /// The number of a context, which no other context of this process gets, even after its end; `None` if the driver has
+    /// no such numbers.
+    fn number_of_context(&self, context: Context) -> Result<Option<u64>, Error>;
+
     /// The device of a context.
     fn device_of_context(&self, context: Context) -> Result<i32, Error>;
 

@@ -1,7 +1,7 @@
 //! Streams: which devices have them, the meaning of their handles (R70 to R78), and their owners.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::thread::{self, ThreadId};
 
 use pyo3::exceptions::{PyBufferError, PyRuntimeWarning, PyValueError};
@@ -151,6 +151,22 @@ pub(crate) struct Stream {
     verified: bool,
 }
 
+/// A stream, without keeping alive what keeps it alive.
+#[derive(Clone)]
+pub(crate) struct WeakStream(Stream, Option<Weak<PythonOwner>>);
+
+impl WeakStream {
+    /// The stream, unless it had an owner that is gone.
+    pub(crate) fn upgrade(&self) -> Option<Stream> {
+        let owner = match &self.1 {
+            Some(owner) => Some(owner.upgrade()?),
+            None => None,
+        };
+        let stream = self.0.clone();
+        Some(Stream { owner, ..stream })
+    }
+}
+
 /// The handles of the default streams on CUDA.
 const LEGACY: i64 = 1;
 const PER_THREAD: i64 = 2;
@@ -240,12 +256,14 @@ impl Stream {
         default(self.device) == Some(self.handle)
     }
 
-    /// The same stream, which this does not keep alive.
-    pub(crate) fn without_owner(self) -> Self {
-        Self {
+    /// The same stream, which that does not keep alive.
+    pub(crate) fn downgrade(&self) -> WeakStream {
+        let owner = self.owner.as_ref().map(Arc::downgrade);
+        let stream = Self {
             owner: None,
-            ..self
-        }
+            ..self.clone()
+        };
+        WeakStream(stream, owner)
     }
 
     /// Whether this holds an object that keeps the stream alive.

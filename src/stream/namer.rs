@@ -10,7 +10,7 @@ use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
 use crate::cpython::interpreter::PythonOwner;
-use crate::stream::handle::{Stream, device_of_streams};
+use crate::stream::handle::{Stream, WeakStream, device_of_streams};
 use crate::stream::set::set;
 use crate::stream::usage::{Library, StreamUsage};
 use crate::stream::work_stream::WorkStream;
@@ -32,7 +32,7 @@ pub(crate) enum Namer {
     /// An object, by its `__cuda_array_interface__`, while it lives.
     Object(Weak<PythonOwner>),
     /// A tensor whose library names none: the stream that it is used on, while it lives.
-    Tensor(Weak<StreamUsage>, Stream),
+    Tensor(Weak<StreamUsage>, WeakStream),
     /// A class, by its `__dlx_stream__`.
     Class(&'static dyn NamesStream),
     /// `dlx.stream`, in this thread.
@@ -55,7 +55,7 @@ impl Namer {
         match &usage.producer {
             Some(producer) => Some(Self::of(&producer.library)),
             None => {
-                let stream = usage.stream()?.clone().without_owner();
+                let stream = usage.stream()?.downgrade();
                 Some(Self::Tensor(Arc::downgrade(usage), stream))
             }
         }
@@ -76,7 +76,8 @@ impl Namer {
                 }
                 None => Ok(None),
             },
-            Self::Tensor(_, stream) => Ok(self.is_there().then(|| stream.clone())),
+            Self::Tensor(_, stream) if self.is_there() => Ok(stream.upgrade()),
+            Self::Tensor(..) => Ok(None),
             Self::Class(class) if class.is_there() => {
                 let handle = class.stream(py, device)?;
                 Ok(Some(Stream::of_table(handle, device)))

@@ -302,9 +302,12 @@ fn run() {
     }
 }
 
-/// The number of deferred tensors, those that are looked at included.
+/// The number of deferred tensors, those that are looked at included; the thread looks at them now.
 pub(crate) fn deferred() -> usize {
-    let waiting = waiting();
+    let mut waiting = waiting();
+    if waiting.has_thread() {
+        waiting.wake();
+    }
     waiting.entries.len() + usize::from(waiting.looked_at.is_some())
 }
 

@@ -12,7 +12,8 @@ import pytest
 from support.concurrent_threads import in_thread
 from support.cuda_producers import Framework
 from support.device_arrays import values, work
-from support.dlpack_abi import Allocation, delete, take
+from support.dlpack_abi import Allocation, delete, from_table, table_of, take
+from support.fake_cuda_interface import Shown
 from support.simulated_driver import Simulation
 from support.simulated_kernels import OwnStream, alone, read, settle, write
 from support.simulated_objects import LEGACY, RELAXED, Stream
@@ -52,6 +53,22 @@ def test_empty_memory_is_of_the_current_stream(sim: Simulation) -> None:
         again = dlx.empty(3, "float32", device="cuda:0")
     write(s, again)
     assert sim.races == []
+
+
+def test_memory_keeps_the_stream_of_the_tensor_that_names_it(sim: Simulation) -> None:
+    """H3, R151: a tensor whose library names none, imported for a stream object."""
+    named = OwnStream(sim.stream())
+    stream = named.stream
+    tensor = dlx.from_dlpack(Shown(sim.allocate(24)), stream=named)
+    delete(from_table(table_of(dlx.Tensor), tensor))
+    made = dlx.empty(4, "float32", device="cuda:0")
+    assert made.stream.handle == stream.handle
+    del named, tensor
+    settle(sim)
+    assert stream.live
+    write(made.stream, made)
+    del made
+    assert not stream.live
 
 
 def test_another_stream_waits_for_memory_that_is_just_there(sim: Simulation) -> None:

@@ -18,6 +18,7 @@ RECORD, WAIT, CREATE = "cuEventRecord", "cuStreamWaitEvent", "cuEventCreate"
 QUESTIONS = {
     "cuCtxGetCurrent",
     "cuCtxGetDevice",
+    "cuCtxGetId",
     "cuDevicePrimaryCtxGetState",
     "cuDevicePrimaryCtxRetain",
     "cuStreamIsCapturing",

@@ -22,6 +22,7 @@ functions! {
     cuCtxPushCurrent(*mut c_void) as "cuCtxPushCurrent_v2";
     cuCtxPopCurrent(*mut *mut c_void) as "cuCtxPopCurrent_v2";
     cuCtxGetDevice(*mut c_int);
+    cuCtxGetId(*mut c_void, *mut u64);
     cuEventCreate(*mut *mut c_void, c_uint);
     cuEventDestroy(*mut c_void) as "cuEventDestroy_v2";
     cuEventRecord(*mut c_void, *mut c_void);
