@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::adapters::{jax, numpy, torch};
-use crate::copy::request::{Request, StreamOf};
+use crate::copy::request::{Consumer, Request};
 use crate::exchange::Table;
 use crate::exchange::slot::{innermost, lends_nothing};
 use crate::import::cache::{self, Way};
@@ -27,41 +27,25 @@ use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
 
-/// Where an export is ready, of a device with streams.
-pub(crate) enum ReadyOn {
-    /// Nobody was asked.
-    Unknown,
-    /// On the work stream of its library, by its table.
-    Library(WorkStream),
-    /// On this stream of the device, which was made to wait.
-    Stream(DLDevice, i64),
-}
+/// A managed tensor, and the work stream of its library: from its table, for devices with streams.
+pub(crate) type TableExport = (ManagedVersioned, Option<WorkStream>);
 
-impl ReadyOn {
-    fn table(table: &Table, device: DLDevice) -> Self {
-        match table.work_stream {
-            Some(work_stream) if stream::needs_order(device) => Self::Library(work_stream),
-            _ => Self::Unknown,
-        }
-    }
-}
-
-/// A managed tensor, and where it is ready.
-pub(crate) type TableExport = (ManagedVersioned, ReadyOn);
-
-/// A borrowed view, and where it is ready.
-pub(crate) type TableBorrow = (DLTensor, ReadyOn);
+/// A borrowed view, and the work stream of its library.
+pub(crate) type TableBorrow = (DLTensor, Option<WorkStream>);
 
 /// Exports `x` as a managed tensor.
 ///
-/// A table exports without order, for its library's stream. A producer that has only `__dlpack__` cannot name its
-/// stream, so it is asked to make `stream` wait.
+/// A table exports without order, and its library's stream is returned too. A producer that has only `__dlpack__`
+/// cannot name its stream, so it is asked to make that of the `consumer` wait.
 ///
 /// # Errors
 ///
 /// As for `from_dlpack`.
-pub(crate) fn managed_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<TableExport> {
-    by_way(x, way_in(&mut None, x)?, stream)
+pub(crate) fn managed_tensor(
+    x: &Bound<'_, PyAny>,
+    consumer: &dyn Consumer,
+) -> PyResult<TableExport> {
+    by_way(x, way_in(&mut None, x)?, consumer)
 }
 
 /// As [`cache::way_in`], for a thread that PyO3 need not count as attached.
@@ -85,7 +69,7 @@ fn uncached<'a>(room: &'a mut Option<Way>, x: &Bound<'_, PyAny>) -> PyResult<&'a
 #[inline(always)]
 pub(crate) fn fast_export(
     x: &Bound<'_, PyAny>,
-    stream: StreamOf<'_>,
+    consumer: &dyn Consumer,
     first: CapsuleFirst,
     as_snapshot: bool,
 ) -> PyResult<Option<FastExport>> {
@@ -95,7 +79,7 @@ pub(crate) fn fast_export(
         Way::Table(table, Some(kind)) if kind.is_plain() => {
             Ok(table::on_cpu(x, table, kind)?.map(FastExport::Snapshot))
         }
-        way => fast_export_by_way(x, way, stream, first, as_snapshot),
+        way => fast_export_by_way(x, way, consumer, first, as_snapshot),
     }
 }
 
@@ -104,7 +88,7 @@ pub(crate) fn fast_export(
 fn fast_export_by_way(
     x: &Bound<'_, PyAny>,
     way: &Way,
-    stream: StreamOf<'_>,
+    consumer: &dyn Consumer,
     first: CapsuleFirst,
     as_snapshot: bool,
 ) -> PyResult<Option<FastExport>> {
@@ -121,7 +105,7 @@ fn fast_export_by_way(
             });
         }
         Way::Table(..) | Way::Numpy => {
-            let (managed, _) = by_way(x, way, stream)?;
+            let (managed, _) = by_way(x, way, consumer)?;
             return Ok(Some(FastExport::Managed(managed)));
         }
         Way::Protocol(whose) => whose,
@@ -141,49 +125,46 @@ fn fast_export_by_way(
 
 /// As [`managed_tensor`], for dlx itself: a snapshot also records what an unversioned tensor cannot say. The caller is
 /// attached through PyO3.
-pub(crate) fn snapshot(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Snapshot> {
+pub(crate) fn snapshot(x: &Bound<'_, PyAny>, consumer: &dyn Consumer) -> PyResult<Snapshot> {
     let managed = match cache::way(x)? {
-        Way::Mixin => return snapshot(&innermost(x)?.0, stream),
-        Way::Tensor => return Ok(ordered(x, stream)?.0.clone()),
+        Way::Mixin => return snapshot(&innermost(x)?.0, consumer),
+        Way::Tensor => return ordered(x, consumer).cloned(),
         Way::Protocol(_) | Way::Undecided | Way::Jax => {
-            return by_protocol(x, stream);
+            return by_protocol(x, consumer);
         }
-        way => by_way(x, &way, stream)?.0,
+        way => by_way(x, &way, consumer)?.0,
     };
     Ok(Snapshot::of(managed)?)
 }
 
 #[inline(always)]
-fn by_way(x: &Bound<'_, PyAny>, way: &Way, stream: StreamOf<'_>) -> PyResult<TableExport> {
+fn by_way(x: &Bound<'_, PyAny>, way: &Way, consumer: &dyn Consumer) -> PyResult<TableExport> {
     match way {
-        Way::Table(table, kind) => from_table(x, table, kind.as_ref(), stream),
-        Way::Numpy => Ok((numpy::export(x)?, ReadyOn::Unknown)),
-        Way::Tensor => {
-            let (snapshot, ready) = ordered(x, stream)?;
-            Ok((snapshot.export(false)?, ready))
-        }
-        Way::Mixin => Python::attach(|_| managed_tensor(&innermost(x)?.0, stream)),
-        Way::Protocol(_) | Way::Undecided | Way::Jax => from_protocol(x, stream),
+        Way::Table(table, kind) => from_table(x, table, kind.as_ref(), consumer),
+        Way::Numpy => Ok((numpy::export(x)?, None)),
+        Way::Tensor => Ok((ordered(x, consumer)?.export(false)?, None)),
+        Way::Mixin => Python::attach(|_| managed_tensor(&innermost(x)?.0, consumer)),
+        Way::Protocol(_) | Way::Undecided | Way::Jax => from_protocol(x, consumer),
     }
 }
 
 /// The snapshot of a `dlx.Tensor`, after the consumer's stream was made to wait for its elements.
 pub(crate) fn ordered<'a>(
     x: &'a Bound<'_, PyAny>,
-    stream: StreamOf<'_>,
-) -> PyResult<(&'a Snapshot, ReadyOn)> {
+    consumer: &dyn Consumer,
+) -> PyResult<&'a Snapshot> {
     let tensor = Tensor::of(x).ok_or_else(|| no_protocol(x, "__dlpack__"))?;
     let snapshot = tensor.get().snapshot()?;
     let device = snapshot.meta().device;
     if let Some(namer) = snapshot.namer() {
         stream::note(TENSORS, device, namer);
     }
-    if snapshot.usage().is_none() {
-        return Ok((snapshot, ReadyOn::Unknown));
+    if snapshot.usage().is_some() {
+        let handle = consumer.stream(device)?;
+        snapshot.order(&Stream::of_table(handle, device))?;
+        consumer.ready(device, handle)?;
     }
-    let handle = stream(device)?;
-    snapshot.order(&Stream::of_table(handle, device))?;
-    Ok((snapshot, ReadyOn::Stream(device, handle)))
+    Ok(snapshot)
 }
 
 /// Exports through the table; passes the tensor on as it is if it conforms, else rewritten.
@@ -192,7 +173,7 @@ fn from_table(
     x: &Bound<'_, PyAny>,
     table: &Table,
     kind: Option<&torch::TorchClass>,
-    stream: StreamOf<'_>,
+    consumer: &dyn Consumer,
 ) -> PyResult<TableExport> {
     let managed = match table.export(x) {
         Ok(managed) => managed,
@@ -200,7 +181,7 @@ fn from_table(
         Err(error) => {
             return Python::attach(|py| {
                 if error.is_instance_of::<PyBufferError>(py) {
-                    from_protocol(x, stream)
+                    from_protocol(x, consumer)
                 } else {
                     Err(torch::explain(kind, x, error))
                 }
@@ -212,57 +193,67 @@ fn from_table(
         && let Some((tensor, _)) = Meta::of_fast(&managed)
     {
         kind.check_table(x, tensor.dtype, tensor.data)?;
-        return Ok((managed, ReadyOn::Unknown));
+        return Ok((managed, None));
     }
     let checked = checked::of_managed(&managed);
     let (tensor, exact) = checked.map_err(|error| torch::explain(kind, x, error.into()))?;
     if let Some(kind) = kind {
         kind.check_table(x, tensor.dtype, tensor.data)?;
     }
-    let ready = ReadyOn::table(table, tensor.device);
+    let work_stream = work_stream(table, tensor.device);
     let managed = if exact {
         managed
     } else {
         checked::rewritten(managed)?
     };
-    Ok((managed, ready))
+    Ok((managed, work_stream))
+}
+
+/// The work stream of a table's library, for devices with streams.
+fn work_stream(table: &Table, device: DLDevice) -> Option<WorkStream> {
+    table.work_stream.filter(|_| stream::needs_order(device))
 }
 
 /// Exports through `from_dlpack`, all of which may run Python code.
 #[cold]
-fn from_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<TableExport> {
-    let asked = Cell::new(ReadyOn::Unknown);
+fn from_protocol(x: &Bound<'_, PyAny>, consumer: &dyn Consumer) -> PyResult<TableExport> {
+    let asked = Cell::new(None);
     let stream = |device| {
-        let handle = stream(device)?;
-        asked.set(ReadyOn::Stream(device, handle));
+        let handle = consumer.stream(device)?;
+        asked.set(Some((device, handle)));
         Ok(handle)
     };
-    let managed = Python::attach(|_| PyResult::Ok(by_protocol(x, &stream)?.export(true)?))?;
-    Ok((managed, asked.into_inner()))
+    Python::attach(|_| {
+        let managed = by_protocol(x, &stream)?.export(true)?;
+        if let Some((device, handle)) = asked.get() {
+            consumer.ready(device, handle)?;
+        }
+        Ok((managed, None))
+    })
 }
 
-fn by_protocol(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<Snapshot> {
+fn by_protocol(x: &Bound<'_, PyAny>, consumer: &dyn Consumer) -> PyResult<Snapshot> {
     let request = Request {
-        stream_of: Some(stream),
+        consumer: Some(consumer),
         release: Release::None,
         ..Request::NOTHING
     };
     from_dlpack(x, &request)
 }
 
-/// A borrowed view of `x`, which owns the dimensions.
+/// A borrowed view of `x`, which owns the dimensions, and the work stream of its library.
 ///
 /// # Errors
 ///
 /// `BufferError` if `x` lends no view; exceptions of its library.
-pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>, stream: StreamOf<'_>) -> PyResult<TableBorrow> {
+pub(crate) fn dl_tensor(x: &Bound<'_, PyAny>, consumer: &dyn Consumer) -> PyResult<TableBorrow> {
     match way_in(&mut None, x)? {
         Way::Table(table, kind) => from_borrow(x, table, kind.as_ref()),
-        Way::Numpy => Ok((numpy::dl_tensor(x)?, ReadyOn::Unknown)),
+        Way::Numpy => Ok((numpy::dl_tensor(x)?, None)),
         Way::Tensor => {
-            let (snapshot, ready) = ordered(x, stream)?;
+            let snapshot = ordered(x, consumer)?;
             checked::whole(snapshot.meta().flags)?;
-            Ok((*snapshot.dl_tensor(), ready))
+            Ok((*snapshot.dl_tensor(), None))
         }
         Way::Mixin | Way::Protocol(_) | Way::Undecided | Way::Jax => Err(lends_nothing(x)),
     }
@@ -283,5 +274,5 @@ fn from_borrow(
         kind.check_borrow(x, tensor.dtype)?;
         kind.check_address(x, tensor.data)?;
     }
-    Ok((tensor, ReadyOn::table(table, tensor.device)))
+    Ok((tensor, work_stream(table, tensor.device)))
 }

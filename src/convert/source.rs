@@ -58,7 +58,7 @@ impl Options {
         let request = Request {
             device: self.device,
             copy: self.copy,
-            stream_of: Some(&stream_of),
+            consumer: Some(&stream_of),
             release: Release::None,
             ..Request::NOTHING
         };
@@ -112,7 +112,7 @@ impl<'py> Input<'py> {
     ) -> PyResult<Self> {
         let asks_nothing = asked.device.is_none() && asked.copy != Some(true);
         if asks_nothing && let Some(tensor) = Tensor::of(x) {
-            taker.check(no_sync_export::ordered(x, &stream_of)?.0)?;
+            taker.check(no_sync_export::ordered(x, &stream_of)?)?;
             let (tensor, fresh) = (tensor.clone(), false);
             return Ok(Self::Tensor { tensor, fresh });
         }

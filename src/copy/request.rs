@@ -15,8 +15,22 @@ use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
 use crate::types::error::{Error, caused, copy_refused, copy_refused_type};
 
-/// Answers which stream a consumer will run on.
-pub(crate) type StreamOf<'a> = &'a dyn Fn(DLDevice) -> PyResult<i64>;
+/// Whoever will use a tensor.
+pub(crate) trait Consumer {
+    /// The stream that it will run on.
+    fn stream(&self, device: DLDevice) -> PyResult<i64>;
+
+    /// Hears that the tensor is ready on this stream, which was made to wait.
+    fn ready(&self, _device: DLDevice, _handle: i64) -> PyResult<()> {
+        Ok(())
+    }
+}
+
+impl<F: Fn(DLDevice) -> PyResult<i64>> Consumer for F {
+    fn stream(&self, device: DLDevice) -> PyResult<i64> {
+        self(device)
+    }
+}
 
 /// The arguments of a `from_dlpack` call.
 pub(crate) struct Request<'a, 'py> {
@@ -24,7 +38,7 @@ pub(crate) struct Request<'a, 'py> {
     pub(crate) copy: Option<bool>,
     pub(crate) stream: Option<&'a Bound<'py, PyAny>>,
     /// Without `stream`: asks the library that the tensor is for which stream it works on.
-    pub(crate) stream_of: Option<StreamOf<'a>>,
+    pub(crate) consumer: Option<&'a dyn Consumer>,
     /// How memory that is used on a stream other than its producer's is released.
     pub(crate) release: Release,
 }
@@ -35,7 +49,7 @@ impl Request<'_, '_> {
         device: None,
         copy: None,
         stream: None,
-        stream_of: None,
+        consumer: None,
         release: Release::Auto,
     };
 
@@ -48,14 +62,14 @@ impl Request<'_, '_> {
     /// As [`Self::is_nothing`], and no target stream is named.
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
-        self.is_nothing() && self.stream_of.is_none()
+        self.is_nothing() && self.consumer.is_none()
     }
 
     /// The stream requested for `device`, where the tensor is or will be.
     pub(crate) fn wanted(&self, device: DLDevice) -> PyResult<Wanted> {
-        match (self.stream, self.stream_of) {
-            (None, Some(stream_of)) if stream::has_streams(device) => {
-                let handle = stream_of(device)?;
+        match (self.stream, self.consumer) {
+            (None, Some(consumer)) if stream::has_streams(device) => {
+                let handle = consumer.stream(device)?;
                 Ok(Wanted::Stream(Stream::of_table(handle, device)))
             }
             _ => stream::wanted(self.stream, device),

@@ -11,9 +11,9 @@ use super::make;
 use crate::abi::*;
 use crate::adapters::numpy;
 use crate::api::writing;
-use crate::classes::no_sync_export::{self, ReadyOn};
+use crate::classes::no_sync_export;
 use crate::copy::by_driver;
-use crate::copy::request::StreamOf;
+use crate::copy::request::Consumer;
 use crate::cpython::call::call_method_with;
 use crate::cpython::interpreter::attach_uncounted;
 use crate::exchange::Exchange;
@@ -38,9 +38,8 @@ impl Exchange for Slot {
             read = self.read(&object)?;
             &read
         };
-        let py = object.py();
-        let on = |device| self.ready_on(py, device);
-        let (managed, ready) = match no_sync_export::managed_tensor(inner, &on) {
+        let consumer = OfClass(self, object.py());
+        let (managed, work_stream) = match no_sync_export::managed_tensor(inner, &consumer) {
             Ok(export) => export,
             Err(error) => return Python::attach(|_| Err(explain(&object, inner, error))),
         };
@@ -50,19 +49,22 @@ impl Exchange for Slot {
         {
             return Err(unasked(&object));
         }
-        self.note(py, ready, || Ok(managed.read()?.0.device))?;
+        if let Some(work_stream) = work_stream {
+            consumer.note_library(managed.read()?.0.device, work_stream)?;
+        }
         Ok(managed)
     }
 
     fn borrow(&self, object: Borrowed<'_, '_, PyAny>) -> PyResult<DLTensor> {
         let inner = lent(&object, self.read(&object)?)?;
-        let py = object.py();
-        let on = |device| self.ready_on(py, device);
-        let (tensor, ready) = match no_sync_export::dl_tensor(&inner, &on) {
+        let consumer = OfClass(self, object.py());
+        let (tensor, work_stream) = match no_sync_export::dl_tensor(&inner, &consumer) {
             Ok(lent) => lent,
             Err(error) => return Python::attach(|_| Err(explain(&object, &inner, error))),
         };
-        self.note(py, ready, || Ok(tensor.device))?;
+        if let Some(work_stream) = work_stream {
+            consumer.note_library(tensor.device, work_stream)?;
+        }
         Ok(tensor)
     }
 
@@ -131,55 +133,39 @@ impl NamesStream for Slot {
     }
 }
 
-/// Where the exports of a mixin class are ready.
-impl Slot {
-    /// The stream that the inner object is to be ready on: of the class, or else of the object's own library, if that names
-    /// one.
-    fn ready_on(&self, py: Python<'_>, device: DLDevice) -> PyResult<i64> {
-        match self.hooks().stream {
-            true => self.current_work_stream(py, device),
-            false => stream::current(py, device),
+/// The consumer of what a mixin class exports: it asks the class for its stream.
+struct OfClass<'a, 'py>(&'a Slot, Python<'py>);
+
+impl Consumer for OfClass<'_, '_> {
+    /// The stream of the class, or else of the object's own library, if that names one.
+    fn stream(&self, device: DLDevice) -> PyResult<i64> {
+        match self.0.hooks().stream {
+            true => self.0.current_work_stream(self.1, device),
+            false => stream::current(self.1, device),
         }
     }
 
-    /// Notes who names the stream of an export, and makes the stream that a consumer was told before wait for it.
-    #[inline(always)]
-    fn note(
-        &self,
-        py: Python<'_>,
-        ready: ReadyOn,
-        device: impl Fn() -> PyResult<DLDevice>,
-    ) -> PyResult<()> {
-        match ready {
-            ReadyOn::Unknown => Ok(()),
-            ReadyOn::Library(work_stream) => self.note_library(py, device()?, work_stream),
-            ReadyOn::Stream(device, handle) => self.note_ordered(py, device, handle),
-        }
+    /// Notes who names the stream, and makes the one that a consumer was told before wait for it.
+    #[cold]
+    fn ready(&self, device: DLDevice, handle: i64) -> PyResult<()> {
+        stream::note(self.0.noted(), device, stream::namer(device));
+        let ready = || Ok(Stream::of_table(handle, device));
+        stream::exported(self.1, device, self.0.namer(device), ready)
     }
+}
 
+impl OfClass<'_, '_> {
+    /// As [`Consumer::ready`], for what comes from the table of a library, which names the stream.
     #[cold]
     #[inline(never)]
-    fn note_library(
-        &self,
-        py: Python<'_>,
-        device: DLDevice,
-        work_stream: WorkStream,
-    ) -> PyResult<()> {
+    fn note_library(&self, device: DLDevice, work_stream: WorkStream) -> PyResult<()> {
         let namer = Namer::Library(work_stream);
-        stream::note(self.noted(), device, namer.clone());
+        stream::note(self.0.noted(), device, namer.clone());
         if !stream::has_streams(device) {
             return Ok(());
         }
-        let ready = || Ok(Stream::of_table(work_stream.get(py, device)?, device));
-        stream::exported(py, device, namer, ready)
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn note_ordered(&self, py: Python<'_>, device: DLDevice, handle: i64) -> PyResult<()> {
-        stream::note(self.noted(), device, stream::namer(device));
-        let ready = || Ok(Stream::of_table(handle, device));
-        stream::exported(py, device, self.namer(device), ready)
+        let ready = || Ok(Stream::of_table(work_stream.get(self.1, device)?, device));
+        stream::exported(self.1, device, namer, ready)
     }
 }
 
@@ -279,7 +265,7 @@ impl Slot {
 /// Allocates through `__dlx_empty__` of `class`, ordered for the stream that the class works on.
 pub(super) fn memory_of(
     class: &Bound<'_, PyType>,
-    stream: StreamOf<'_>,
+    consumer: &dyn Consumer,
     shape: &[i64],
     dtype: DLDataType,
     device: DLDevice,
@@ -295,7 +281,7 @@ pub(super) fn memory_of(
         let [shape, dtype, device] = &asked;
         call_method_with(class, hook, &[shape, dtype, device])
     })?;
-    let snapshot = match no_sync_export::snapshot(&made, stream) {
+    let snapshot = match no_sync_export::snapshot(&made, consumer) {
         Ok(snapshot) => snapshot,
         Err(_) if !is_accepted(&made)? => {
             let wanted = format_args!("{made}; expected an object that dlx.from_dlpack accepts");
