@@ -68,8 +68,14 @@ class Outs:
 
     def written(self) -> None:
         """Let the owners know that the function may have written to their tensors."""
+        failed: list[Exception] = []
         for x, lent in self.lent:
-            _core.increment_version(x, lent)
+            try:
+                _core.increment_version(x, lent)
+            except Exception as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
 
     def replaced(self) -> Iterator[tuple[BufferError, str]]:
         """Yield an error and a place for what the function gave other memory."""

@@ -161,3 +161,50 @@ def test_memory_that_a_tensor_owns_tells_it(write: Any) -> None:
     w = requires("torch").ones(3)
     write(dlx.from_pointer(w.data_ptr(), (3,), "float32", owner=w))
     assert w._version == 1
+
+
+class Failing:
+    """Counts what is written to it, and fails."""
+
+    def __init__(self) -> None:
+        """Keep memory."""
+        self.array = np.zeros(3, "float32")
+
+    def _bump_inplace_version(self) -> None:
+        raise RuntimeError("no count")
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        """Export it."""
+        return self.array.__dlpack__(**keywords)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """On the CPU."""
+        return (1, 0)
+
+
+def in_a_block(*out: Any) -> None:
+    """Lend all."""
+    with dlx.borrow(out=out):
+        pass
+
+
+@dlx.launcher(writes=(0, 1))
+def launch(a: int, b: int) -> None:
+    """Take all."""
+
+
+@dlx.bridge(np.ndarray)
+def take(out: list[Any]) -> None:
+    """Take all."""
+
+
+ALL = {"borrow": in_a_block, "launcher": launch, "bridge": lambda *of: take([*of])}
+
+
+@pytest.mark.parametrize("write", ALL.values(), ids=ALL)
+def test_a_tensor_is_told_also_if_another_one_fails(write: Any) -> None:
+    """The first error is raised once all have been told."""
+    w = requires("torch").ones(3)
+    with pytest.raises(RuntimeError, match="no count"):
+        write(Failing(), w)
+    assert w._version == 1
