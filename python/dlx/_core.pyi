@@ -650,6 +650,7 @@ def map_tree(
     odd: tuple[
         Callable[[Any], list[Any] | None],
         Callable[[Any, dict[int, Any], bool, list[Any] | None], Any],
+        Callable[[Any, list[Any]], bool],
     ],
     rebuilt: list[Any] | None,
     way: list[tuple[Any, int, Any]],

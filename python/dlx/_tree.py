@@ -55,7 +55,8 @@ def convert_tree(
     for a dict whose keys have become equal, and for any other container than a list or
     dict that was changed meanwhile; ``TypeError`` for a set whose converted items have
     no hash; and the exceptions of `dlx.convert`; all with a note that says where in the
-    tree.
+    tree. Raises ``ValueError`` for a container with nothing to convert that was changed
+    after it was read.
     """
 
     leaf: Callable[..., Any] = _core.convert
