@@ -56,7 +56,14 @@ class _Arguments:
         self.refuses_lists = refuses_lists
         self.names = names  # of the positional parameters
         self.receivers = int(names[:1] in (["self"], ["cls"]))
-        self.out = names.index("out") if "out" in names else maxsize
+        first = names.index("out") if "out" in names else maxsize
+        nin, nargs = getattr(function, "nin", None), getattr(function, "nargs", None)
+        if isinstance(nin, int) and isinstance(nargs, int):
+            # A ufunc, which takes any number of them by position.
+            self.outs = range(nin, nargs)
+        else:
+            self.outs = range(first, first + 1)
+        self.out = self.outs.start
         self.into = Kind(to, how)
         self.result = None if result is None else Kind(result, how)
         self.seen = _core.Types()
@@ -101,7 +108,7 @@ class _Arguments:
     ) -> None:
         """Convert the other arguments in place."""
         for position, x in enumerate(args[len(taken) :], len(taken)):
-            written = outs if position == self.out else None
+            written = outs if position in self.outs else None
             taken.append(self.argument(position, x, written, results))
         for name, x in kwargs.items():
             written = outs if name == "out" else None

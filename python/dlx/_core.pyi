@@ -650,6 +650,7 @@ def map_tree(
     odd: tuple[
         Callable[[Any], list[Any] | None],
         Callable[[Any, dict[int, Any], bool, list[Any] | None], Any],
+        Callable[[Any, list[Any]], bool],
     ],
     rebuilt: list[Any] | None,
     way: list[tuple[Any, int, Any]],
@@ -668,11 +669,11 @@ def unpublish(cls: type, /) -> None:
 
 # The parts of `bridge`.
 
-def increment_version(x: object, /) -> None:
+def increment_version(x: object, lent: Tensor, /) -> None:
     """Tell torch or Paddle that ``x``, if it has their memory, was written to."""
 
-def written(x: object, /) -> Any:
-    """Return ``x`` for writing, or a writable `Tensor` over its memory."""
+def written(x: object, /) -> tuple[Any, Tensor]:
+    """Return ``x`` for writing, or else what is lent of it; and what is lent of it."""
 
 def placed(x: object, /) -> tuple[int, tuple[int, ...], tuple[int, ...], str, str]:
     """Return address, shape, strides (in elements), dtype and device of a tensor."""

@@ -30,11 +30,13 @@ class Outs:
         # of a tensor also that object.
         self.tensors: list[tuple[Any, Any, Any]] = []
         self.containers: list[tuple[Any, list[Any]]] = []
+        # Tensors that another library writes to, with what was lent of each.
+        self.lent: list[tuple[Any, Any]] = []
 
     def take(self, into: Kind, x: Any) -> Any:
         """Convert a tensor without copying it."""
         is_own = isinstance(x, into.to) and not _core.only_exports(x)
-        own = x if is_own else _core.written(x)
+        own, lent = (x, None) if is_own else _core.written(x)
         try:
             new = into.leaf(own, copy=False)
         except _core.CopyRefused as refused:
@@ -52,6 +54,9 @@ class Outs:
                     f"{type(x).__qualname__} exports other memory each time"
                 )
             self.tensors.append((new, now, x))
+            # The function's own library knows what it does to its own tensors.
+            if lent is not None:
+                self.lent.append((x, lent))
         self.seen[id(new)] = (new, x)
         return new
 
@@ -63,10 +68,14 @@ class Outs:
 
     def written(self) -> None:
         """Let the owners know that the function may have written to their tensors."""
-        for new, x in self.seen.values():
-            # The function's own library knows what it does to its own tensors.
-            if new is not x and _core.is_tensor(x):
-                _core.increment_version(x)
+        failed: list[Exception] = []
+        for x, lent in self.lent:
+            try:
+                _core.increment_version(x, lent)
+            except Exception as error:
+                failed.append(error)
+        if failed:
+            raise failed[0]
 
     def replaced(self) -> Iterator[tuple[BufferError, str]]:
         """Yield an error and a place for what the function gave other memory."""

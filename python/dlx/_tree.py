@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import is_
+
 from . import _core
 
 TYPE_CHECKING = False
@@ -53,7 +55,8 @@ def convert_tree(
     for a dict whose keys have become equal, and for any other container than a list or
     dict that was changed meanwhile; ``TypeError`` for a set whose converted items have
     no hash; and the exceptions of `dlx.convert`; all with a note that says where in the
-    tree.
+    tree. Raises ``ValueError`` for a container with nothing to convert that was changed
+    after it was read.
     """
 
     leaf: Callable[..., Any] = _core.convert
@@ -307,6 +310,24 @@ def _rebuilt(
     return made
 
 
+def _is_as_read(tree: Any, parts: Any) -> bool:
+    """Whether a container still holds what `_parts` returned, as far as it is stored.
+
+    To ask a registered node, or a property, may make other objects each time.
+    """
+    if type(parts) is _nodes.Node:
+        return True
+    held = [item for _, item in _items(tree)]
+    if len(held) > len(parts) or not all(map(is_, held, parts)):
+        return False
+    names = [name for name in _fields(tree) if hasattr(tree, name)]
+    if len(held) + len(names) != len(parts):
+        return False
+    stored = getattr(tree, "__dict__", {})
+    fields = zip(names, parts[len(held) :], strict=True)
+    return all(stored.get(name, part) is part for name, part in fields)
+
+
 def _check_hashes(tree: Any, items: dict[Any, Any]) -> None:
     """Refuse items of a set that no set can hold."""
     for item in items.values():
@@ -387,4 +408,4 @@ def _name(tree: Any) -> str:
     return f"a container of type {module}.{type(tree).__qualname__}"
 
 
-_ODD = (_parts, _rebuilt)
+_ODD = (_parts, _rebuilt, _is_as_read)

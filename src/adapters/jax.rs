@@ -13,7 +13,8 @@ use pyo3::types::PyType;
 
 use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
 use crate::adapters::buffer;
-use crate::cpython::lookup::is_in_type;
+use crate::cpython::call::attribute;
+use crate::cpython::lookup::{has_no_dict, is_in_type, is_method_of_class};
 use crate::cpython::modules::loaded_class;
 use crate::tensor::snapshot::Snapshot;
 
@@ -32,6 +33,20 @@ pub(crate) fn is_array_class(class: &Bound<'_, PyType>) -> PyResult<bool> {
     }
     let own = loaded_class(intern!(py, "jaxlib._jax"), intern!(py, "ArrayImpl"))?;
     Ok(own.is_some_and(|own| own.is(class)))
+}
+
+/// Whether the arrays of `class`, of which [`is_array_class`] is true, are exported by JAX's own function.
+pub(crate) fn exports_itself(class: &Bound<'_, PyType>) -> PyResult<bool> {
+    let py = class.py();
+    let Some(method) = attribute(class, intern!(py, "__dlpack__"))? else {
+        return Ok(false);
+    };
+    // Not by `__module__`, which `functools.wraps` copies.
+    let Some(globals) = attribute(&method, intern!(py, "__globals__"))? else {
+        return Ok(false);
+    };
+    let module = globals.get_item(intern!(py, "__name__"))?;
+    Ok(module.extract::<&str>()?.starts_with("jax."))
 }
 
 /// `made`, an array of JAX's, on the devices of `x`, of which it is made: DLPack has one CPU, and JAX may have several.
@@ -56,7 +71,8 @@ pub(crate) fn is_array(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 /// The tensor of an array of that class; `None` for what only `__dlpack__` can describe or refuse: bfloat16 and others
-/// that a buffer cannot name, and arrays that are empty, deleted, sharded, on another device or not row-major.
+/// that a buffer cannot name, and arrays that are empty, deleted, sharded, on another device or not row-major, or that have
+/// a `__dlpack__` of their own.
 ///
 /// It is read-only, as JAX's arrays are; before JAX 0.12 only the buffer said so.
 ///
@@ -64,6 +80,9 @@ pub(crate) fn is_array(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 ///
 /// Exceptions that do not derive from `Exception`, such as `KeyboardInterrupt`.
 pub(crate) fn snapshot(x: &Bound<'_, PyAny>) -> PyResult<Option<Snapshot>> {
+    if !has_no_dict(x) && is_method_of_class(x, intern!(x.py(), "__dlpack__"))? != Some(true) {
+        return Ok(None);
+    }
     match buffer::read(x, DLPACK_FLAG_BITMASK_READ_ONLY) {
         // Of an array without elements, a row-major buffer does not tell the strides.
         Ok(snapshot) => Ok(Some(snapshot).filter(|snapshot| !snapshot.meta().data.is_null())),

@@ -150,8 +150,12 @@ impl Borrow {
     ) -> PyResult<()> {
         self.entered.exit(py, |loan| {
             let place = |at| self.tensors.bind(py).len() + at;
-            let mut written = self.out.iter().enumerate();
-            written.try_for_each(|(at, x)| writing::tell(x.bind(py), || loan.lent(place(at))))
+            let mut told = Ok(());
+            for (at, x) in self.out.iter().enumerate() {
+                // Tell all of them, even if one fails.
+                told = told.and(writing::tell(x.bind(py), || loan.lent(place(at))));
+            }
+            told
         })
     }
 }

@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use pyo3::prelude::*;
 
 use crate::abi::*;
-use crate::adapters::buffer;
+use crate::adapters::{self, buffer};
 use crate::api::from_dlpack::{dimensions, number};
 use crate::copy::host;
 use crate::tensor::bytes;
@@ -25,9 +25,10 @@ use crate::types::layout;
 /// ``from_buffer(t.raw(), t.shape, t.dtype, strides=t.strides)`` has the elements of ``t``. ``padded`` says that elements
 /// of less than a byte take one each, as `Tensor.is_padded` does.
 ///
-/// The tensor is read-only if the buffer or ``readonly`` says so. An address that is no multiple of the size of an
-/// element is copied, which keeps strides and ``readonly``; ``copy=False`` raises `CopyRefused` then. ``copy=True``
-/// always copies, and the copy is writable unless ``readonly=True``.
+/// The tensor is read-only if the buffer or ``readonly`` says so, or if ``buffer`` is of a class that its library calls
+/// immutable. An address that is no multiple of the size of an element is copied, which keeps strides and ``readonly``;
+/// ``copy=False`` raises `CopyRefused` then. ``copy=True`` always copies, and the copy is writable unless
+/// ``readonly=True``.
 ///
 /// Raises ``BufferError`` if an element would lie outside of the buffer, and for a buffer in another order;
 /// ``ValueError`` and ``TypeError`` for other bad arguments.
@@ -67,7 +68,9 @@ pub(crate) fn from_buffer<'py>(
     let mut taken = whole.part(place.start, &[place.length], &[1])?;
     let address = whole.meta().data.addr() as u64 + place.first as u64;
     let aligned = place.length == 0 || layout::is_aligned(address, meta.dtype);
-    if readonly || taken.is_protected() && copy != Some(true) {
+    if readonly
+        || copy != Some(true) && (taken.is_protected() || adapters::immutable(buffer)?.is_some())
+    {
         meta.flags |= DLPACK_FLAG_BITMASK_READ_ONLY;
     }
     if copy == Some(true) || !aligned {

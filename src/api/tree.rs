@@ -16,6 +16,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 use crate::api::entry::Builtin;
 use crate::api::from_dlpack::{is_plain, is_tensor};
 use crate::cpython::call::{call_by_tuple, call_with};
+use crate::types::error::type_name;
 
 /// An object that the walk has come to.
 struct Met {
@@ -72,6 +73,10 @@ struct Frame<'py> {
 struct Walk<'a, 'py> {
     met: Memo,
     frames: Vec<Frame<'py>>,
+    /// The containers that stay as they are, each with the number of leaves that had changed before the walk left it.
+    kept: Vec<(Frame<'py>, usize)>,
+    /// How many leaves have been converted, which may run any code.
+    converted: usize,
     leaf: &'a Bound<'py, PyAny>,
     /// The leaf with its second argument, if it takes one.
     second: Option<(Builtin<'a, 'py>, Bound<'py, PyAny>)>,
@@ -83,9 +88,9 @@ struct Walk<'a, 'py> {
 /// Apply ``leaf`` to the tensors in ``tree``, and ``other`` to the other leaves unless it is None.
 ///
 /// ``leaf`` takes a tensor if ``more`` is empty; otherwise it is a builtin function, and ``more`` has its second
-/// argument. ``odd`` has two functions for containers other than exact lists, tuples and dicts: what one holds, a list,
+/// argument. ``odd`` has three functions for containers other than exact lists, tuples and dicts: what one holds, a list,
 /// or None if it is a leaf; and what it becomes, given new items by the ids of the old, whether it contains itself, and
-/// that list. New containers are appended to ``rebuilt``. If something raises, ``way`` gets the containers on the way to
+/// that list; and whether one that stays still holds that list. New containers are appended to ``rebuilt``. If something raises, ``way`` gets the containers on the way to
 /// it, each with a position in what it holds, and what is there.
 #[pyfunction]
 #[pyo3(signature = (tree, leaf, more, other, odd, rebuilt, way, /))]
@@ -101,6 +106,8 @@ pub(crate) fn map_tree<'py>(
     let mut walk = Walk {
         met: ROOM.take(),
         frames: Vec::new(),
+        kept: Vec::new(),
+        converted: 0,
         leaf,
         second: match more.get_item(0) {
             Ok(second) => Some((Builtin::of(leaf)?, second)),
@@ -139,9 +146,14 @@ impl<'py> Walk<'_, 'py> {
                 }
             } else if let Some(frame) = self.frames.pop() {
                 let made = self.left(&frame)?;
+                let stays = made.is(&frame.container);
                 self.meet(&frame.container, Some(made));
+                if stays {
+                    self.kept.push((frame, self.converted));
+                }
             }
         }
+        self.check_kept()?;
         Ok(self.changed(tree).unwrap_or(tree).clone())
     }
 
@@ -159,6 +171,7 @@ impl<'py> Walk<'_, 'py> {
                 Some((leaf, second)) => leaf.call([x, second])?,
                 None => call_with(self.leaf, &[x])?,
             };
+            self.converted += 1;
             self.meet(x, Some(new));
             return Ok(());
         } else if is_plain(x) {
@@ -173,6 +186,7 @@ impl<'py> Walk<'_, 'py> {
                 Some(other) => call_with(other, &[x])?,
                 None => x.clone(),
             };
+            self.converted += usize::from(!new.is(x));
             self.meet(x, Some(new));
             return Ok(());
         };
@@ -221,6 +235,29 @@ impl<'py> Walk<'_, 'py> {
             rebuilt.append(&made)?;
         }
         Ok(made)
+    }
+
+    /// Refuses a container that stays as it is, but no longer is what it was when the walk left it.
+    fn check_kept(&self) -> PyResult<()> {
+        for (frame, before) in &self.kept {
+            if *before == self.converted {
+                continue;
+            }
+            let (container, odd) = (&frame.container, frame.odd.as_ref());
+            let is_same = match odd {
+                None => frame.is_as_read(),
+                Some(parts) => {
+                    call_with(&self.odd.get_item(2)?, &[container, parts])?.is_truthy()?
+                }
+            };
+            if !is_same {
+                let name = type_name(&container.get_type());
+                return Err(PyValueError::new_err(format!(
+                    "a container of type {name} was changed while the tree was converted; pass a copy of it"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// A container with new items.

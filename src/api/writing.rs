@@ -10,12 +10,13 @@ use crate::adapters::{Counter, numpy, paddle, torch};
 use crate::api::lent::lend_unordered;
 use crate::copy::request::Request;
 use crate::exchange::slot::inner_of;
+use crate::import::cache::{self, Way};
 use crate::import::ladder::from_dlpack;
 use crate::stream::usage::Release;
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
-use crate::types::error::type_name;
+use crate::types::error::{is_urgent, type_name};
 use crate::types::layout;
 use crate::{adapters, stream};
 
@@ -86,15 +87,12 @@ fn is_said(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<bool> {
     }
 }
 
-/// Notes that ``x``, or the object that it exports, was written to: its library then knows that what a graph has saved of
-/// it is gone.
+/// Notes that ``x``, of which `written` lent ``lent``, was written to: the library whose memory it is then knows that what a
+/// graph has saved of it is gone.
 #[pyfunction]
-#[pyo3(signature = (x, /))]
-pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
-    if told(x)? || numpy::is_ndarray(x) {
-        return Ok(());
-    }
-    count(x.py(), &lend_unordered(x)?)
+#[pyo3(signature = (x, lent, /))]
+pub(crate) fn increment_version(x: &Bound<'_, PyAny>, lent: &Bound<'_, Tensor>) -> PyResult<()> {
+    tell(x, || Some(lent.get().described()))
 }
 
 /// Tells the library of `x` that its memory, which was `lent`, was written to, or that which exported it.
@@ -103,27 +101,46 @@ pub(crate) fn tell<'a>(
     x: &Bound<'_, PyAny>,
     lent: impl FnOnce() -> Option<&'a Snapshot>,
 ) -> PyResult<()> {
-    if told(x)? {
+    if is_read_by_table(x) {
+        return torch::increment_version(x);
+    }
+    if numpy::is_ndarray(x) {
         return Ok(());
     }
-    match lent().filter(|lent| lent.may_have_maker()) {
-        Some(lent) => count(x.py(), lent),
-        None => Ok(()),
-    }
+    tell_of(x, lent())
 }
 
-/// Counts that memory was written to, if the library that exported it does.
+/// Whether `x` is a tensor of torch that exports its own memory, and nothing else's.
+#[inline(always)]
+fn is_read_by_table(x: &Bound<'_, PyAny>) -> bool {
+    matches!(cache::remembered(x), Some(Way::Table(_, Some(_))))
+}
+
+/// As [`tell`]: what `x` exports by now may be other memory than what was `lent`.
 #[cold]
 #[inline(never)]
-fn count(py: Python<'_>, snapshot: &Snapshot) -> PyResult<()> {
-    let counter = adapters::counter(py, snapshot)?;
-    counter.iter().for_each(Counter::increment);
+fn tell_of(x: &Bound<'_, PyAny>, lent: Option<&Snapshot>) -> PyResult<()> {
+    let py = x.py();
+    if paddle::counts(x) {
+        return paddle::increment_version(x);
+    }
+    if let Some(lender) = lent.and_then(|lent| lent.lender(py))
+        && told(&lender)?
+    {
+        return Ok(());
+    }
+    let counter = lent.map(|lent| adapters::counter(py, lent)).transpose();
+    match counter.map(Option::flatten) {
+        Ok(Some(counter)) => counter.increment(),
+        Ok(None) => told(x).map(drop)?,
+        Err(error) if is_urgent(py, &error) || !told(x)? => return Err(error),
+        Err(_) => {}
+    }
     Ok(())
 }
 
-/// Tells the library of `x`, or of the object that it exports, that it was written to; returns whether it counts that.
+/// Tells the library of `x` that it was written to; returns whether it counts that.
 fn told(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let x = &inner_of(x)?;
     if torch::is_tensor(x)? {
         torch::increment_version(x)?;
     } else if paddle::counts(x) {
@@ -145,27 +162,32 @@ pub(crate) fn counter(x: &Bound<'_, PyAny>, snapshot: &Snapshot) -> PyResult<Opt
     if snapshot.maker().is_none() {
         return Ok(None);
     }
-    let x = &inner_of(x)?;
     if torch::is_tensor(x)? || paddle::counts(x) {
         return Ok(None);
     }
     adapters::counter(x.py(), snapshot)
 }
 
-/// Return ``x`` for writing: itself, or a `Tensor` over its memory if only that can tell that it is writable.
+/// Return ``x`` for writing, and a `Tensor` over the memory that is written to.
+///
+/// The first is ``x`` itself, or that `Tensor` if only it can tell that it is writable.
 ///
 /// Raises ``BufferError`` if the memory must not be written, or is not known to be writable.
 #[pyfunction]
 #[pyo3(signature = (x, /))]
-pub(crate) fn written<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+pub(crate) fn written<'py>(
+    x: &Bound<'py, PyAny>,
+) -> PyResult<(Bound<'py, PyAny>, Bound<'py, Tensor>)> {
+    let py = x.py();
     let lent = lend_unordered(x)?;
     // Refused where its library would not learn of it.
     counter(x, &lent)?;
     if !lent.has(MAYBE_READ_ONLY) {
-        writable(x, lent, "out")?;
-        return Ok(x.clone());
+        let lent = writable(x, lent, "out")?;
+        return Ok((x.clone(), Tensor::holding(py, lent)?));
     }
     // Another export may have other flags, so return the very export that was checked.
     let snapshot = writable(x, from_dlpack(x, &Request::NOTHING)?, "out")?;
-    Ok(Tensor::new(x.py(), snapshot)?.into_any())
+    let tensor = Tensor::new(py, snapshot)?;
+    Ok((tensor.clone().into_any(), tensor))
 }

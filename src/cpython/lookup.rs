@@ -87,6 +87,24 @@ pub(crate) fn is_asked_by_type(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) 
     (meta == root || is_usual()) && reports_its_class(x.py(), x.get_type_ptr())
 }
 
+/// `_PyObject_GetDictPtr`: where an object points to its dict, or NULL.
+type DictPointer = unsafe extern "C" fn(*mut ffi::PyObject) -> *mut *mut ffi::PyObject;
+
+/// Whether `x` certainly has no attributes of its own: it has no dict, or none yet.
+#[inline(always)]
+pub(crate) fn has_no_dict(x: &Bound<'_, PyAny>) -> bool {
+    static FUNCTION: OnceLock<Option<DictPointer>> = OnceLock::new();
+    // SAFETY: `_PyObject_GetDictPtr` has had this signature since Python 2.2 (S23, CPython's functions).
+    let function = FUNCTION.get_or_init(|| unsafe { symbol("_PyObject_GetDictPtr") });
+    let Some(function) = function else {
+        return false;
+    };
+    // SAFETY: a live object, attached.
+    let place = unsafe { function(x.as_ptr()) };
+    // SAFETY: a word of the object, which CPython changes attached.
+    place.is_null() || unsafe { place.read() }.is_null()
+}
+
 /// Whether what `x` has under `name` is the method of its class; `None` if it has nothing there.
 #[cold]
 pub(crate) fn is_method_of_class(

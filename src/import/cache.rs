@@ -242,7 +242,7 @@ fn find(x: &Bound<'_, PyAny>, class: &Bound<'_, PyType>) -> PyResult<Way> {
         (Some(table), kind) => Way::Table(table, kind),
         (None, Some(kind)) => Way::Protocol(Whose::Torch(kind)),
         (None, None) if numpy::is_native(x)? => Way::Numpy,
-        (None, None) if jax::is_array_class(class)? => Way::Jax,
+        (None, None) if jax::is_array_class(class)? && jax::exports_itself(class)? => Way::Jax,
         (None, None) => names_no_other(class)?.map_or(Way::Undecided, Way::Protocol),
     })
 }

@@ -262,13 +262,15 @@ fn check_memory(
     }
 }
 
-/// Passes on the failure of `__dlpack__`; `None` if the object hides the method that its type has.
+/// Passes on the failure of `__dlpack__`; `None` if the object hides its type's method. Python's None is no method.
 #[cold]
 fn unless_absent<T>(x: &Bound<'_, PyAny>, error: PyErr) -> PyResult<Option<T>> {
     let py = x.py();
-    let absent = error.is_instance_of::<PyAttributeError>(py)
-        && attribute(x, intern!(py, "__dlpack__"))?.is_none();
-    if absent { Ok(None) } else { Err(error) }
+    match attribute(x, intern!(py, "__dlpack__"))? {
+        None if error.is_instance_of::<PyAttributeError>(py) => Ok(None),
+        Some(method) if method.is_none() => Err(caused(py, no_protocol(x, "__dlpack__"), error)),
+        _ => Err(error),
+    }
 }
 
 /// The device that `x` reports; `None` if it reports none.

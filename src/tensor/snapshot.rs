@@ -14,6 +14,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
 use pyo3::ffi;
+use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::cpython::depth::{later, within};
@@ -283,6 +284,11 @@ impl Snapshot {
     /// Who made the managed tensor that holds the memory, if one does.
     pub(crate) fn maker(&self) -> Option<Maker> {
         self.0.value().source.maker()
+    }
+
+    /// The object that lent the memory, or owns it, if one alone does.
+    pub(crate) fn lender<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyAny>> {
+        self.0.value().source.lender()?.bind(py).cloned()
     }
 
     /// Its streams.

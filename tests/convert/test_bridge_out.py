@@ -179,3 +179,24 @@ def test_a_coroutine_function_writes_out() -> None:
     out = torch.zeros(2, 3)
     assert asyncio.run(later(torch.from_numpy(X), out=out)) is out
     assert out.tolist() == (X * 2).tolist()
+
+
+def test_every_out_of_a_ufunc_may_be_passed_by_position() -> None:
+    """Its signature names the first of them alone."""
+    torch = requires("torch")
+    modf = dlx.bridge(np.ndarray)(np.modf)
+    x = torch.tensor([1.5, 2.25])
+    outs = torch.zeros(2), torch.zeros(2)
+    made = modf(x, *outs)
+    assert all(one is out for one, out in zip(made, outs, strict=True))
+    assert [out.tolist() for out in outs] == [[0.5, 0.25], [1, 2]]
+    assert [out._version for out in outs] == [1, 1]
+
+
+def test_an_out_of_a_ufunc_that_would_be_copied_is_refused() -> None:
+    """What NumPy writes to a copy would be lost."""
+    frozen = np.zeros(2, "float32")
+    frozen.flags.writeable = False
+    modf = dlx.bridge(np.ndarray)(np.modf)
+    with pytest.raises(BufferError, match="read-only"):
+        modf(X[0, :2], np.zeros(2, "float32"), dlx.from_dlpack(frozen))

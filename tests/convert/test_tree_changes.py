@@ -139,3 +139,56 @@ def test_a_tree_that_another_thread_changes_is_converted() -> None:
     finally:
         done.set()
         thread.join()
+
+
+@dataclass
+class Pair:
+    """Holds two things."""
+
+    one: Any
+    other: Any
+
+
+LATER: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
+    "list": (lambda: [1, 2], lambda held: held.append(B)),
+    "dict": (lambda: {"a": 1}, lambda held: held.update(b=B)),
+    "list in a tuple": (lambda: ([1, 2],), lambda held: held[0].append(B)),
+    "list of a class": (lambda: Named([1]), lambda held: held.append(B)),
+    "ordered dict": (
+        lambda: collections.OrderedDict(a=1),
+        lambda held: held.update(a=B),
+    ),
+    "deque": (lambda: collections.deque([1]), lambda held: held.append(B)),
+    "dataclass": (lambda: Pair(1, 2), lambda held: setattr(held, "other", B)),
+    "field of a dataclass": (lambda: Pair(1, 2), lambda held: delattr(held, "other")),
+    "set": (lambda: {1}, lambda held: held.add(2)),
+}
+
+
+@pytest.mark.parametrize(("make", "change"), LATER.values(), ids=LATER)
+def test_a_container_that_changes_after_it_was_read_is_refused(
+    make: Any, change: Any
+) -> None:
+    """It had nothing to convert, so it would be in the result as it is by now."""
+    held = make()
+    tree = [held, Calling(lambda: change(held))]
+    with pytest.raises(ValueError, match="was changed while the tree was converted"):
+        to_dlx(tree)
+    same = make()
+    assert to_dlx([same, C])[0] is same
+
+
+def test_a_container_may_change_before_it_is_read() -> None:
+    """What it holds by then is converted."""
+    held: list[Any] = [1]
+    made = to_dlx([Calling(lambda: held.append(B)), held])
+    assert made[1][0] == 1
+    assert is_of(made[1][1], B)
+
+
+def test_a_container_may_change_after_the_last_conversion() -> None:
+    """Nothing that runs later is a part of the walk."""
+    held: list[Any] = [1]
+    made = to_dlx([B, held])
+    held.append(C)
+    assert made[1] is held

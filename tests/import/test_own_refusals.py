@@ -193,3 +193,29 @@ def test_without_knowing_torchs_structs_it_is_asked(attribute: bool) -> None:
     """
     expected = "no\n" if attribute else "(2,)\n"
     assert run_python(code, DLX_TORCH_FAST="0") == (0, expected, "")
+
+
+class Without(Producer):
+    """Says, as classes say of ``__hash__``, that it has no such method."""
+
+    __dlpack__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        dlx.from_dlpack,
+        lambda x: dlx.from_dlpack(x, copy=True),
+        lambda x: dlx.from_dlpack(x, device="cpu"),
+        lambda x: dlx.convert(x, np),
+        lambda x: dlx.borrow(x).__enter__(),
+    ],
+    ids=["from_dlpack", "copy", "device", "convert", "borrow"],
+)
+def test_a_method_that_is_none_is_no_method(read: Any) -> None:
+    """R61: an `AttributeError`; a tree passes such objects on."""
+    for _ in range(2):
+        with pytest.raises(AttributeError, match="has no __dlpack__"):
+            read(Without())
+    tree = [Without()]
+    assert dlx.convert_tree(tree, np) is tree

@@ -56,3 +56,14 @@ def test_read_only_memory_without_a_copy_is_refused() -> None:
     a.flags.writeable = False
     with pytest.raises(dlx.CopyRefused, match="makes a copy of the tensor"):
         dlx.convert(a, mx.array, copy=False)
+
+
+def test_the_bytes_of_an_array_are_as_read_only_as_the_array() -> None:
+    """R42: MLX's buffer says that they may be written; a copy may."""
+    x = mx.arange(3.0)
+    mx.eval(x)
+    tensor = dlx.from_buffer(x, (3,), "float32")
+    assert tensor.readonly
+    with pytest.raises(BufferError, match="read-only"), dlx.borrow(out=tensor):
+        pass
+    assert not dlx.from_buffer(x, (3,), "float32", copy=True).readonly

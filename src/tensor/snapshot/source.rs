@@ -92,27 +92,44 @@ impl Source {
 
     /// Who made the managed tensor that holds the memory, if one does.
     pub(crate) fn maker(&self) -> Option<Maker> {
+        match self.root() {
+            Self::Versioned(managed) => Some(managed.maker()),
+            Self::Legacy(managed) => Some(managed.maker()),
+            _ => None,
+        }
+    }
+
+    /// The object that lent the memory, or owns it, if one alone does.
+    pub(crate) fn lender(&self) -> Option<&PythonOwner> {
+        match self.root() {
+            Self::Python(owner) => Some(owner),
+            _ => None,
+        }
+    }
+
+    /// What holds the memory, below all views.
+    fn root(&self) -> &Self {
         let mut source = self;
         // Views may be based on any number of others.
         loop {
             let view = match source {
-                Self::Versioned(managed) => match managed.owner::<Snapshot>() {
-                    Some(exported) => exported,
-                    None => return Some(managed.maker()),
+                Self::Versioned(managed) => managed.owner::<Snapshot>(),
+                Self::Legacy(managed) => managed.owner::<Snapshot>(),
+                Self::Snapshot(view) | Self::Part(view) => Some(view),
+                Self::Aliased(aliased) => Some(&aliased.0),
+                Self::Held(held) => match held.traced() {
+                    Some((_, before)) => {
+                        source = before;
+                        continue;
+                    }
+                    None => None,
                 },
-                Self::Legacy(managed) => match managed.owner::<Snapshot>() {
-                    Some(exported) => exported,
-                    None => return Some(managed.maker()),
-                },
-                Self::Snapshot(view) | Self::Part(view) => view,
-                Self::Aliased(aliased) => &aliased.0,
-                Self::Held(held) => {
-                    source = held.traced()?.1;
-                    continue;
-                }
-                _ => return None,
+                _ => None,
             };
-            source = &view.0.value().source;
+            match view {
+                Some(view) => source = &view.0.value().source,
+                None => return source,
+            }
         }
     }
 

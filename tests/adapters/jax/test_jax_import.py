@@ -11,6 +11,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
+from support.dlx_producers import Stored
 from support.jax_arrays import says_read_only
 from support.optional_libraries import requires
 
@@ -213,3 +214,56 @@ def test_an_array_that_is_not_row_major_keeps_its_layout() -> None:
     tensor = dlx.from_dlpack(y)
     assert tensor.strides == (1, 3)
     assert np.array_equal(np.from_dlpack(tensor), np.asarray(x))
+
+
+def refusing(**keywords: Any) -> Any:
+    """Refuse an export."""
+    raise BufferError("refused by the array")
+
+
+def borrowed(x: Any) -> None:
+    """Read in a block."""
+    with dlx.borrow(x):
+        pass
+
+
+READ: dict[str, Any] = {
+    "from_dlpack": dlx.from_dlpack,
+    "convert": lambda x: dlx.convert(x, np),
+    "convert_tree": lambda x: dlx.convert_tree([x], np),
+    "borrow": borrowed,
+    "launcher": dlx.launcher(lambda x: None),
+    "bridge": dlx.bridge(np)(lambda x: None),
+    "mixin": lambda x: dlx.from_dlpack(Stored(x)),
+    "table of a mixin": lambda x: requires("torch").from_dlpack(Stored(x)),
+}
+reads = pytest.mark.parametrize("read", READ.values(), ids=READ)
+
+
+@reads
+def test_an_array_that_refuses_its_export_is_refused(read: Any) -> None:
+    """Its buffer does not overrule what it says itself."""
+    jnp = requires("jax.numpy")
+    x = jnp.ones(3)
+    read(x)
+    x.note = "other attributes do not matter"
+    read(x)
+    x.__dlpack__ = refusing
+    with pytest.raises(BufferError, match="refused by the array"):
+        read(x)
+    read(jnp.ones(3))
+
+
+@reads
+def test_a_class_that_was_told_to_refuse_is_asked(
+    read: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same, for all its arrays, until it is itself again."""
+    x = requires("jax.numpy").ones(3)
+    read(x)
+    with monkeypatch.context() as patch:
+        patch.setattr(type(x), "__dlpack__", lambda self, **of: refusing())
+        with pytest.raises(BufferError, match="refused by the array"):
+            read(x)
+    assert dlx.from_dlpack(x).data_ptr == x.unsafe_buffer_pointer()
+    read(x)
