@@ -17,6 +17,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
+from support.arrow_structs import ArrowArray
 from support.concurrent_threads import FREE_THREADED, THREADS, in_step, together
 from support.dlpack_abi import (
     DLTensor,
@@ -27,7 +28,7 @@ from support.dlpack_abi import (
     take,
 )
 from support.dlx_producers import ByMethod, Stored
-from support.fake_arrow import ArrowArray, ByArray, count_releases
+from support.fake_arrow import ByArray, count_releases
 from support.fake_producers import Producer
 from support.optional_libraries import requires
 

@@ -137,8 +137,9 @@ def test_other_memory_of_cuda_has_events_too(
     memory = sim.allocate(NBYTES, kind=kind)
     p.write(memory)
     event = place_of(p.record())
-    named = {"device_type": device_type, "sync_event": addressof(event)}
-    array = OnDevice(memory.address, **named)
+    array = OnDevice(
+        memory.address, device_type=device_type, sync_event=addressof(event)
+    )
     if kind == "managed":
         read(s, dlx.from_dlpack(array, stream=s))
     else:

@@ -62,6 +62,7 @@ def test_memory_keeps_the_stream_of_the_tensor_that_names_it(sim: Simulation) ->
     tensor = dlx.from_dlpack(Shown(sim.allocate(24)), stream=named)
     delete(from_table(table_of(dlx.Tensor), tensor))
     made = dlx.empty(4, "float32", device="cuda:0")
+    assert made.stream is not None
     assert made.stream.handle == stream.handle
     del named, tensor
     settle(sim)

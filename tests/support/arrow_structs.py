@@ -73,13 +73,15 @@ class OnDevice:
         self.schema = ArrowSchema(
             format=fields.pop("format", b"f"), name=b"", release=_release_schema
         )
-        names = {name for name, _ in ArrowArray._fields_}
+        names = {field[0] for field in ArrowArray._fields_}
         array = {name: fields.pop(name) for name in list(fields) if name in names}
         plain = {"length": 4, "null_count": 0, "n_buffers": 2} | array
         self.struct = ArrowDeviceArray(
             array=ArrowArray(release=_release_array, buffers=self.buffers, **plain),
             **{"device_type": 2, "device_id": 0} | fields,
         )
+        self.kept: object = None
+        """What has to live as long."""
         self.released = released
         self.releases = 0
         self.asked: list[dict[str, Any]] = []

@@ -3,7 +3,7 @@
 use loom::cell::UnsafeCell;
 use loom::thread;
 
-use crate::abi::{DLDataType, DLTensor};
+use crate::abi::DLTensor;
 use crate::tensor::block::{Beside, Shared};
 
 struct Value(UnsafeCell<u64>);
