@@ -235,7 +235,11 @@ impl Drop for Event {
         let mut pool = POOL.lock();
         if pool.len() >= IDLE {
             drop(pool);
-            self.driver.destroy_event(self.raw)
+            // Of a context that was reset, the handle may be another event's.
+            let number = check_fork().and_then(|()| self.driver.number_of_context(self.context));
+            if number == Ok(self.number) {
+                self.driver.destroy_event(self.raw)
+            }
         } else if self.driver.rerecords() {
             pool.push_front(idle)
         } else {

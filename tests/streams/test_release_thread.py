@@ -1,0 +1,99 @@
+"""The thread that releases memory, with no further call into dlx (H4)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from time import sleep
+
+import dlx
+import pytest
+from support.concurrent_threads import THREADS, together
+from support.cuda_producers import Framework, TableArray, framework
+from support.simulated_driver import RELEASE, Simulation
+from support.simulated_kernels import read, settle, until
+
+
+def threads() -> list[str]:
+    """Return the names of this process's threads."""
+    names = Path("/proc/self/task").glob("*/comm")
+    return [name.read_text().strip() for name in names]
+
+
+def test_memory_is_released_with_no_further_call(
+    sim: Simulation, library: Framework
+) -> None:
+    """H4: a thread asks, and ends when nothing waits."""
+    with library.stream(sim.stream()):
+        array, s = library.full((4,)), sim.stream()
+        read(s, dlx.from_dlpack(array, stream=s))
+        until(lambda: "dlx-release" in threads())
+        s.advance()
+        until(lambda: array.deleted == 1)
+        until(lambda: "dlx-release" not in threads())
+        assert sim.called(RELEASE).count("cuEventQuery") > 0
+
+
+@pytest.mark.parametrize("devices", [(0, 0), (0, 1)])
+def test_no_memory_waits_behind_that_of_another_stream(
+    sim: Simulation, devices: tuple[int, int]
+) -> None:
+    """H4: a long kernel on one stream, and short ones on another or its device."""
+    library = framework(TableArray)
+    long, short = (sim.stream(device) for device in devices)
+    arrays = []
+    for s in (long, *[short] * 9):
+        with sim.on_device(s.device), library.stream(sim.stream(s.device)):
+            arrays.append(library.full((4,), device=s.device))
+            read(s, dlx.from_dlpack(arrays[-1], stream=s))
+    short.advance()
+    until(lambda: [array.deleted for array in arrays[1:]] == [1] * 9)
+    assert arrays[0].deleted == 0
+
+
+def test_an_entry_that_comes_while_the_thread_rests_wakes_it(
+    sim: Simulation, library: Framework
+) -> None:
+    """H4: a kernel that never ends does not slow the others down."""
+    with library.stream(sim.stream()):
+        array, s = library.full((4,)), sim.stream()
+        read(s, dlx.from_dlpack(array, stream=s))
+        sleep(0.2)
+        sim.clear_journal()
+        t = sim.stream()
+        dlx.from_dlpack(library.full((4,)), stream=t)
+        until(lambda: sim.called(RELEASE).count("cuEventQuery") > 1)
+        assert array.deleted == 0
+
+
+def test_threads_that_drop_at_once_lose_nothing(
+    sim: Simulation, library: Framework
+) -> None:
+    """H4, H5: with and without a GIL, while the thread that releases runs."""
+    streams = [sim.stream() for _ in range(THREADS)]
+
+    def work(index: int) -> list[TableArray]:
+        sim.use_device(0)
+        arrays = []
+        with library.stream(sim.stream()):
+            for _ in range(50):
+                array = library.full((4,))
+                read(streams[index], dlx.from_dlpack(array, stream=streams[index]))
+                arrays.append(array)
+                if index % 2:
+                    streams[index].advance()
+        return arrays
+
+    made = [array for arrays in together(work) for array in arrays]
+    settle(sim)
+    assert [array.deleted for array in made] == [1] * len(made)
+    assert sim.races == []
+
+
+def test_idle_events_are_bounded(sim: Simulation, library: Framework) -> None:
+    """H4: each tensor that is kept holds one; of those that have died 1024 stay."""
+    with library.stream(sim.stream()):
+        array = library.full((1,))
+        kept = [dlx.from_dlpack(array) for _ in range(3000)]
+        most = sim.counts["events"]
+        kept.clear()
+    assert most - sim.counts["events"] >= 3000 - 1024
