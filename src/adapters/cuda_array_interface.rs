@@ -118,11 +118,7 @@ fn usage(
     here: DLDevice,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<StreamUsage>> {
-    let wanted = match request.device {
-        // The requested stream belongs to the device that the tensor goes to (R85).
-        Some(there) if there != here => Wanted::Unset,
-        _ => request.wanted(here)?,
-    };
+    let wanted = request.wanted_at(here)?;
     let Some(then) = ahead else {
         return match wanted {
             Wanted::Stream(stream) => Ok(Some(

@@ -37,7 +37,7 @@ pub(crate) struct Request<'a, 'py> {
     pub(crate) device: Option<DLDevice>,
     pub(crate) copy: Option<bool>,
     pub(crate) stream: Option<&'a Bound<'py, PyAny>>,
-    /// Without `stream`: asks the library that the tensor is for which stream it works on.
+    /// Without `stream`: whoever the tensor is for, which names the stream.
     pub(crate) consumer: Option<&'a dyn Consumer>,
     /// How memory that is used on a stream other than its producer's is released.
     pub(crate) release: Release,
@@ -73,6 +73,14 @@ impl Request<'_, '_> {
                 Ok(Wanted::Stream(Stream::of_table(handle, device)))
             }
             _ => stream::wanted(self.stream, device),
+        }
+    }
+
+    /// The stream requested for a tensor on `here`, unless that goes elsewhere, where the stream belongs (R85).
+    pub(crate) fn wanted_at(&self, here: DLDevice) -> PyResult<Wanted> {
+        match self.device {
+            Some(there) if there != here => Ok(Wanted::Unset),
+            _ => self.wanted(here),
         }
     }
 

@@ -24,8 +24,7 @@ Show = Callable[..., Any]
 @pytest.fixture
 def show(gpu: Machine) -> Show:
     """Give what makes an array of the machine's memory, or skip the test."""
-    pytest.importorskip("pyarrow")
-    on_device: Any = import_module("support.fake_arrow").OnDevice
+    on_device: Any = import_module("support.arrow_structs").OnDevice
 
     def make(**fields: Any) -> Any:
         return on_device(gpu.memory[1], length=COUNT, **fields)

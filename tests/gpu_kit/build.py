@@ -3,7 +3,7 @@
     python tests/gpu_kit/build.py WHEEL PYTHON...     # such as python3.12
 
 `build/gpu-kit/run` is its only command. It carries wheels of dlx, pytest, rich,
-numba-cuda, tvm-ffi and pyarrow, and of what these need; torch, CuPy and JAX are the
+numba-cuda and tvm-ffi, and of what these need; torch, CuPy and JAX are the
 machine's.
 """
 

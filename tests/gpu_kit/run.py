@@ -35,7 +35,7 @@ Result = dict[str, Any]
 BAD = ("failed", "error", "crashed", "hung")
 WANTED = [
     *("dlx", "pytest", "rich", "numba-cuda", "numpy<2.5"),
-    *("apache-tvm-ffi", "pyarrow"),
+    "apache-tvm-ffi",
 ]
 TOOLKIT = [
     *("nvidia-cuda-cccl", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime"),
@@ -46,7 +46,7 @@ PACKAGES = [
     *("dlx", "numpy", "torch", "cupy-cuda12x", "cupy-cuda13x", "jax", "jaxlib"),
     *("jax-cuda12-plugin", "jax-cuda13-plugin", "numba", "numba-cuda"),
     *("cuda-core", "cuda-bindings", "pytest"),
-    *("apache-tvm-ffi", "nvidia-cutlass-dsl", "pyarrow", "triton"),
+    *("apache-tvm-ffi", "nvidia-cutlass-dsl", "triton"),
 ]
 ABOUT = """
 import json, sys

@@ -122,6 +122,20 @@ def test_a_block_waits_and_holds(sim: Simulation, show: Show, s: Stream) -> None
     until(lambda: array.releases == 1)
 
 
+def test_a_block_holds_an_array_without_an_event(
+    sim: Simulation, show: Show, p: Stream, s: Stream
+) -> None:
+    """R153, H4: that nothing is to be waited for says nothing of the end."""
+    p.synchronize()
+    array = show(sync_event=None)
+    with dlx.borrow(array, stream=s) as (tensor, stream):
+        read(stream, tensor)
+    del tensor
+    assert array.releases == 0
+    s.advance()
+    until(lambda: array.releases == 1)
+
+
 def test_a_copy_to_the_host_waits(sim: Simulation, show: Show, memory: Memory) -> None:
     """R153: `device="cpu"`."""
     copy = dlx.from_dlpack(show(), device="cpu")

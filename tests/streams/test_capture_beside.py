@@ -1,4 +1,4 @@
-"""What dlx does beside a capture: sweeps, releases and waits of the host (H6)."""
+"""What dlx does beside a capture: releases and waits of the host (H6)."""
 
 from __future__ import annotations
 

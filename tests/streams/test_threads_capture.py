@@ -130,14 +130,6 @@ def released_of_a_thread(sim: Simulation, library: Framework, array: TableArray)
     return lambda: in_thread(held.clear)
 
 
-def swept(sim: Simulation, library: Framework, array: TableArray) -> Any:
-    """Look at the list of what waits."""
-    s = sim.stream()
-    for _ in range(4):
-        read(s, dlx.from_dlpack(array, stream=s))
-    return lambda: dlx.from_dlpack(array, stream=s)
-
-
 def borrowed(sim: Simulation, library: Framework, array: TableArray) -> Any:
     """Lend and take back."""
     s = sim.stream()
@@ -161,7 +153,6 @@ WORK: dict[str, Make] = {
         synchronized,
         stream_synchronized,
         released_of_a_thread,
-        swept,
         borrowed,
     )
 } | {f"released, {name}": released(name) for name in ("auto", "record_stream")}

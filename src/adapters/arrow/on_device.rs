@@ -151,41 +151,43 @@ unsafe fn point(event: NonNull<*mut c_void>, here: DLDevice) -> PyResult<Event> 
     point.map_err(|error| Error::from(error).into())
 }
 
-/// Makes the requested stream wait for `point`, if there is one, and for nothing else.
+/// Makes the requested stream wait for `point`, unless that has been passed, and for nothing else.
 fn usage(
     point: Option<Arc<Event>>,
     here: DLDevice,
     request: &Request<'_, '_>,
 ) -> PyResult<Option<StreamUsage>> {
-    let wanted = match request.device {
-        // The requested stream belongs to the device that the tensor goes to (R85).
-        Some(there) if there != here => Wanted::Unset,
-        _ => request.wanted(here)?,
+    let wanted = request.wanted_at(here)?;
+    let point = match (&wanted, point) {
+        (Wanted::NoOrder, _) => return Ok(None),
+        (_, Some(point)) => {
+            let is_done = blocking(|| point.is_done());
+            let is_done = is_done.map_err(|error| explained(error.into(), here))?;
+            (!is_done).then_some(point)
+        }
+        (_, None) => None,
     };
     match (wanted, point) {
-        (Wanted::NoOrder, _) | (Wanted::Unset, None) => Ok(None),
         (Wanted::Stream(stream), point) => {
             let stream = stream::check_device(stream, here)?;
             if let Some(point) = point {
-                order::wait(&stream, &point).map_err(|error| explained(error, here))?;
+                order::wait(&stream, &point)?;
             }
             Ok(Some(request.ready_on(stream, None)))
         }
         // Pinned memory has no streams: whoever reads it does not wait either.
-        (Wanted::Unset, Some(point)) if !stream::has_streams(here) => {
-            let waited = blocking(|| point.synchronize());
-            waited.map_err(|error| explained(error.into(), here))?;
+        (_, point) if !stream::has_streams(here) => {
+            if let Some(point) = point {
+                blocking(|| point.synchronize()).map_err(Error::from)?;
+            }
             Ok(None)
         }
-        (Wanted::Unset, Some(point)) => {
-            let is_done = blocking(|| point.is_done());
-            let is_done = is_done.map_err(|error| explained(error.into(), here))?;
-            Ok((!is_done).then(|| StreamUsage {
-                ready: Ready::Point(point),
-                release: request.release,
-                ..StreamUsage::default()
-            }))
-        }
+        // Also where nothing is awaited: the ends of later uses are noted here.
+        (_, point) => Ok(Some(StreamUsage {
+            ready: point.map_or(Ready::Now, Ready::Point),
+            release: request.release,
+            ..StreamUsage::default()
+        })),
     }
 }
 
