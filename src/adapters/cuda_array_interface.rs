@@ -124,7 +124,11 @@ fn usage(
             Wanted::Stream(stream) => Ok(Some(
                 request.ready_on(stream::check_device(stream, here)?, None),
             )),
-            Wanted::NoOrder | Wanted::Unset => Ok(None),
+            // Nothing is awaited; the ends of later uses are noted here.
+            Wanted::NoOrder | Wanted::Unset => Ok(Some(StreamUsage {
+                release: request.release,
+                ..StreamUsage::default()
+            })),
         };
     };
     let producer = produced(x, then);

@@ -41,63 +41,75 @@ unsafe impl Send for Event {}
 // SAFETY: as for `Send`.
 unsafe impl Sync for Event {}
 
-/// An idle event in the pool.
-struct Idle {
+/// The idle events of a context. One that was reset has its handle, and another number: its events may have handles of
+/// others'.
+struct Pool {
     driver: &'static dyn Driver,
     context: Context,
-    /// A primary context that was reset has its handle, and another number: its events may have handles of others'.
     number: Option<u64>,
-    raw: RawEvent,
+    events: VecDeque<RawEvent>,
 }
 
-impl Idle {
-    /// Whether the event is of this context, or was of one with its handle.
+impl Pool {
+    /// Whether the events are of this context, or were of one with its handle.
     fn is_of(&self, driver: &dyn Driver, context: Context) -> bool {
         std::ptr::addr_eq(self.driver, driver) && self.context == context
     }
 }
 
 // SAFETY: as for `Event`.
-unsafe impl Send for Idle {}
+unsafe impl Send for Pool {}
 
-/// Maximum number of idle events.
+/// Maximum number of idle events of a context.
 const IDLE: usize = 1024;
 
-/// The idle events.
-static POOL: Lock<VecDeque<Idle>> = Lock::new(VecDeque::new());
+/// The pools of the contexts that dlx has recorded in.
+static POOLS: Lock<Vec<Pool>> = Lock::new(Vec::new());
 
-/// Takes the first event of this context out of the pool. Those of a context that was reset are forgotten, and none is
-/// destroyed.
-fn idle(driver: &'static dyn Driver, context: Context, number: Option<u64>) -> Option<Idle> {
-    let mut pool = POOL.lock();
-    let first = pool.iter().position(|idle| idle.is_of(driver, context))?;
-    let found = pool.remove(first)?;
-    if found.number == number {
-        return Some(found);
-    }
-    pool.retain(|idle| !idle.is_of(driver, context) || idle.number == number);
-    let first = pool.iter().position(|idle| idle.is_of(driver, context))?;
-    pool.remove(first)
+/// The idle events of this context.
+fn idle<'a>(
+    pools: &'a mut Vec<Pool>,
+    driver: &'static dyn Driver,
+    context: Context,
+    number: Option<u64>,
+) -> &'a mut VecDeque<RawEvent> {
+    let is_its = |pool: &Pool| pool.is_of(driver, context) && pool.number == number;
+    let place = pools.iter().position(is_its).unwrap_or_else(|| {
+        pools.push(Pool {
+            driver,
+            context,
+            number,
+            events: VecDeque::new(),
+        });
+        pools.len() - 1
+    });
+    &mut pools[place].events
 }
 
 /// Whether the last record of a pooled event has completed.
-fn is_passed(idle: &Idle) -> bool {
-    let _relaxed = Relaxed::enter(idle.driver);
-    idle.driver.is_done(idle.raw).unwrap_or(false)
+fn is_passed(driver: &'static dyn Driver, idle: RawEvent) -> bool {
+    let _relaxed = Relaxed::enter(driver);
+    driver.is_done(idle).unwrap_or(false)
 }
 
-/// An event of this driver and context from the pool, or a new one.
+/// An event of this driver and context from the pool, or a new one. Those of a context that was reset are forgotten, and
+/// none is destroyed.
 fn take(
     driver: &'static dyn Driver,
     context: Context,
     number: Option<u64>,
 ) -> Result<RawEvent, Error> {
-    if let Some(idle) = idle(driver, context, number) {
+    let first = {
+        let mut pools = POOLS.lock();
+        pools.retain(|pool| !pool.is_of(driver, context) || pool.number == number);
+        idle(&mut pools, driver, context, number).pop_front()
+    };
+    if let Some(raw) = first {
         // If events can only be re-recorded once done, the first is the oldest.
-        if driver.rerecords() || is_passed(&idle) {
-            return Ok(idle.raw);
+        if driver.rerecords() || is_passed(driver, raw) {
+            return Ok(raw);
         }
-        POOL.lock().push_front(idle);
+        idle(&mut POOLS.lock(), driver, context, number).push_front(raw);
     }
     driver.create_event()
 }
@@ -105,7 +117,7 @@ fn take(
 /// Forgets the idle events of a context that was reset, where the driver has no numbers.
 #[cold]
 fn forget_idle(driver: &'static dyn Driver, context: Context) {
-    POOL.lock().retain(|idle| !idle.is_of(driver, context));
+    POOLS.lock().retain(|pool| !pool.is_of(driver, context));
 }
 
 impl Event {
@@ -225,25 +237,20 @@ impl Drop for Event {
             Owner::Event if check_fork().is_ok() => return self.driver.destroy_event(self.raw),
             Owner::Event | Owner::Other => return,
         }
-        let idle = Idle {
-            driver: self.driver,
-            context: self.context,
-            number: self.number,
-            raw: self.raw,
-        };
         // Waits that are already queued keep the earlier record, so on CUDA the event can be reused at once.
-        let mut pool = POOL.lock();
-        if pool.len() >= IDLE {
-            drop(pool);
+        let mut pools = POOLS.lock();
+        let idle = idle(&mut pools, self.driver, self.context, self.number);
+        if idle.len() >= IDLE {
+            drop(pools);
             // Of a context that was reset, the handle may be another event's.
             let number = check_fork().and_then(|()| self.driver.number_of_context(self.context));
             if number == Ok(self.number) {
                 self.driver.destroy_event(self.raw)
             }
         } else if self.driver.rerecords() {
-            pool.push_front(idle)
+            idle.push_front(self.raw)
         } else {
-            pool.push_back(idle)
+            idle.push_back(self.raw)
         }
     }
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from functools import partial
 from typing import Any
 
 import dlx
@@ -9,7 +11,7 @@ import pytest
 from support.cuda_producers import DLPackArray, Framework, InterfaceArray, framework
 from support.fake_cuda_interface import InterfaceDLPackArray, Shown
 from support.simulated_driver import Simulation
-from support.simulated_kernels import ordered, read, write
+from support.simulated_kernels import ordered, read, until, write
 
 
 @pytest.fixture(params=[InterfaceArray, InterfaceDLPackArray])
@@ -115,8 +117,25 @@ def test_a_tensor_that_is_kept_asks_for_the_stream_of_now(
 def test_an_array_without_a_named_stream_is_used_where_the_block_is(
     sim: Simulation,
 ) -> None:
-    """R148: it is ready."""
+    """R148: it is ready; only the end is noted."""
     memory, mine = sim.allocate(24), sim.stream()
     with dlx.borrow(Shown(memory), stream=mine) as (view, s):
         write(s, view)
-    assert (ordered(sim), sim.races) == ([], [])
+    assert (ordered(sim), sim.races) == (["cuEventRecord"], [])
+
+
+@pytest.mark.parametrize("is_kept", [False, True])
+def test_an_array_without_a_named_stream_is_held_until_the_block_is_done(
+    sim: Simulation, is_kept: bool
+) -> None:
+    """R151, H4: that nothing is to be waited for says nothing of the end."""
+    memory, mine = sim.allocate(24), sim.stream()
+    shown = Shown(memory)
+    gone = weakref.ref(shown)
+    lent: Any = dlx.from_dlpack(shown).use if is_kept else partial(dlx.borrow, shown)
+    with lent(stream=mine) as entered:
+        read(mine, entered if is_kept else entered[0])
+    del shown, lent, entered
+    assert gone() is not None
+    mine.advance()
+    until(lambda: gone() is None)

@@ -97,3 +97,17 @@ def test_idle_events_are_bounded(sim: Simulation, library: Framework) -> None:
         most = sim.counts["events"]
         kept.clear()
     assert most - sim.counts["events"] >= 3000 - 1024
+
+
+def test_idle_events_of_a_device_leave_room_for_those_of_another(
+    sim: Simulation, library: Framework
+) -> None:
+    """H4: each context has a bound of its own."""
+    for device in (0, 1):
+        with sim.on_device(device), library.stream(sim.stream(device)):
+            array = library.full((1,), device=device)
+            for _ in range(2):
+                sim.clear_journal()
+                kept = [dlx.from_dlpack(array) for _ in range(1024)]
+                kept.clear()
+    assert "cuEventCreate" not in sim.called()
