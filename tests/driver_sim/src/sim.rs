@@ -95,7 +95,8 @@ static OWNER: AtomicU32 = AtomicU32::new(0);
 static THREADS: AtomicU64 = AtomicU64::new(0);
 thread_local! {
     static THREAD: Attached = Attached(THREADS.fetch_add(1, Ordering::Relaxed));
-    static CALLER: RefCell<String> = RefCell::new(caller_by_name());
+    static FIRST: &'static str = caller_by_name();
+    static CALLER: RefCell<String> = RefCell::new(first_caller());
 }
 
 /// A thread, by its number. When it ends, it has no context any more.
@@ -124,19 +125,23 @@ pub(crate) fn lock() -> MutexGuard<'static, Sim> {
 const RELEASE: &str = "dlx-release";
 
 /// Whom this thread works for before it says so: nobody in particular, or itself.
-fn caller_by_name() -> String {
+fn caller_by_name() -> &'static str {
     let name = std::fs::read_to_string("/proc/thread-self/comm").unwrap_or_default();
-    String::from(if name.trim_end() == RELEASE {
+    if name.trim_end() == RELEASE {
         RELEASE
     } else {
         ""
-    })
+    }
+}
+
+fn first_caller() -> String {
+    FIRST.with(|first| String::from(*first))
 }
 
 /// Whom this thread works for from now on; the empty string for whom it worked for at first.
 pub(crate) fn set_caller(caller: String) {
     CALLER.set(if caller.is_empty() {
-        caller_by_name()
+        first_caller()
     } else {
         caller
     });
