@@ -15,6 +15,5 @@ mod loan;
 mod parts;
 pub(crate) mod stream;
 pub(crate) mod tensor;
-pub(crate) mod trace;
 pub(crate) mod tree;
 pub(crate) mod writing;

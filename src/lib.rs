@@ -45,9 +45,7 @@ fn deferred() -> usize {
 mod _core {
     use pyo3::prelude::*;
 
-    use crate::api::entry::{Name, add};
     use crate::api::fast::of_two;
-    use crate::api::trace;
     use crate::convert::function::Fast;
     use crate::tensor::object::Tensor;
 
@@ -58,18 +56,16 @@ mod _core {
     #[pymodule_export]
     use crate::api::from_buffer::from_buffer;
     #[pymodule_export]
-    use crate::api::from_dlpack::is_tensor;
+    use crate::api::from_dlpack::{from_pointer, is_tensor};
     #[pymodule_export]
     use crate::api::launched::launched_type;
-    #[pymodule_export]
-    use crate::api::trace::trace_with;
     #[pymodule_export]
     use crate::api::tree::map_tree;
     #[pymodule_export]
     use crate::api::writing::{increment_version, written};
     #[pymodule_export]
     use crate::classes::mixin::{
-        allocate, current_work_stream, dlpack_device, dlpack_device_aliases, exported,
+        allocate, current_work_stream, dlpack, dlpack_device, dlpack_device_aliases, exported,
         import_tensor, mixin, register,
     };
     #[pymodule_export]
@@ -88,6 +84,8 @@ mod _core {
     use crate::stream::current::{CurrentStream, current_stream};
     #[pymodule_export]
     use crate::tensor::array_interface::array_interface;
+    #[pymodule_export]
+    use crate::tensor::trace::trace_with;
     #[pymodule_export]
     use crate::types::device::Device;
     #[pymodule_export]
@@ -118,17 +116,10 @@ mod _core {
         module.add("Tensor", tensor)?;
         crate::api::fast::add_from_dlpack(module, &parsed)?;
         crate::api::fast::set_dlpack(py)?;
-        let from_pointer = wrap_pyfunction!(crate::api::from_dlpack::from_pointer, module)?;
         let empty = wrap_pyfunction!(crate::convert::empty::empty, module)?;
         let convert = wrap_pyfunction!(crate::convert::function::py_convert, module)?;
-        module.add("plain_convert", &convert)?;
-        of_two::add_entry::<Fast>(module, &convert, trace::convert)?;
-        let dlpack = wrap_pyfunction!(crate::classes::mixin::dlpack, module)?;
-        let name = ("dlpack", Name::MixinDlpack);
-        add(module, name, &dlpack, None, trace::mixin_dlpack)?;
-        let name = ("from_pointer", Name::FromPointer);
-        add(module, name, &from_pointer, None, trace::from_pointer)?;
-        of_two::add_entry::<crate::convert::empty::Fast>(module, &empty, trace::empty)?;
+        of_two::add_entry::<Fast>(module, &convert)?;
+        of_two::add_entry::<crate::convert::empty::Fast>(module, &empty)?;
         module.add("CudaError", crate::types::error::cuda_error_type(py)?)?;
         module.add("CopyRefused", crate::types::error::copy_refused_type(py)?)
     }

@@ -311,7 +311,7 @@ def trace(*, frames: int = 8, events: str | None = None) -> Trace:
     released, with producer, consumer, bytes, time, thread and ``frames`` Python frames.
     ``print(t)`` shows what is held, ``t.live`` lists it, ``t.assert_released()`` raises
     if there is any. ``events`` names a file that gets one line of JSON for each begin
-    and end. Outside of a trace nothing is paid.
+    and end; if it cannot be written, the trace ends alone, and ``t.error`` says why.
 
     Noted are `from_dlpack`, `convert`, `from_pointer`, `empty`, ``Tensor.__dlpack__``
     and the exchange tables of dlx, of mixin classes and of published ones. Not noted

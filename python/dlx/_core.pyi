@@ -63,7 +63,6 @@ __all__ = [
     "mixin",
     "only_exports",
     "placed",
-    "plain_convert",
     "publish",
     "register",
     "stream",
@@ -762,20 +761,8 @@ def array_interface(tensor: Tensor) -> dict[str, Any]:
     """NumPy's array interface whose ``data`` is a buffer that owns the memory."""
 
 def trace_with(
-    hook: Callable[[str, int, object, int, int, int], object] | None,
+    hook: Callable[[str, int, object, int, int, int, type | None], object] | None,
     ends: list[tuple[int, int, int]],
 ) -> None: ...
 def type_name(cls: type, /) -> str:
     """The name of ``cls``, with its module if it has one."""
-
-def plain_convert(
-    x: Any,
-    to: Any,
-    /,
-    *,
-    device: Any = None,
-    copy: bool | None = None,
-    dtype: Any = None,
-    detach: bool = False,
-    share_readonly: bool = False,
-) -> Any: ...

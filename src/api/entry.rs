@@ -1,11 +1,10 @@
 //! Method definitions of dlx's own, for functions that CPython calls directly: a fast entry in place of a function of
-//! PyO3, or that function itself, so that a trace can exchange it.
+//! PyO3.
 
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{CString, c_int};
 use std::mem::transmute;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, Ordering};
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
@@ -27,48 +26,23 @@ const FLAGS: c_int = ffi::METH_FASTCALL | ffi::METH_KEYWORDS;
 pub(crate) enum Name {
     FromDlpack,
     Dlpack,
-    FromPointer,
     Empty,
     Convert,
-    MixinDlpack,
 }
 
-/// A definition, and its functions.
-pub(super) struct Entry {
-    definition: AtomicPtr<ffi::PyMethodDef>,
-    functions: OnceLock<Functions>,
-}
+/// The functions of a definition, which are there once it is registered.
+pub(super) struct Entry(OnceLock<Functions>);
 
 /// The functions of an entry.
 #[derive(Clone, Copy)]
 pub(super) struct Functions {
     /// PyO3's, for the calls that a fast entry does not answer.
     pub(super) parsed: Function,
-    /// The one that CPython calls: a fast entry, or PyO3's.
-    pub(super) plain: Function,
-    /// The one that it calls while a trace is on.
-    pub(super) traced: Function,
+    /// The fast entry, which CPython calls.
+    pub(super) fast: Function,
 }
 
-static ENTRIES: [Entry; 6] = [const {
-    Entry {
-        definition: AtomicPtr::new(null_mut()),
-        functions: OnceLock::new(),
-    }
-}; 6];
-
-/// Exchanges the functions of all entries for those of a trace, or back.
-pub(super) fn trace(on: bool) {
-    for entry in &ENTRIES {
-        if let Some(functions) = entry.functions.get() {
-            entry.exchange(if on {
-                functions.traced
-            } else {
-                functions.plain
-            });
-        }
-    }
-}
+static ENTRIES: [Entry; 4] = [const { Entry(OnceLock::new()) }; 4];
 
 impl Entry {
     /// The entry of a function.
@@ -78,20 +52,7 @@ impl Entry {
 
     /// The functions of the entry, which are there once it is registered.
     pub(super) fn functions(&self) -> Option<&Functions> {
-        self.functions.get()
-    }
-
-    /// Lets CPython call `function` from now on. It reads the field at each call, so each call site sees it.
-    fn exchange(&self, function: Function) {
-        let definition = self.definition.load(Ordering::Acquire);
-        if definition.is_null() {
-            return;
-        }
-        // SAFETY: the definition is leaked, so it is alive.
-        let place = unsafe { &raw mut (*definition).ml_meth };
-        // SAFETY: a pointer, which CPython reads as a whole (S27, traces).
-        let place = unsafe { AtomicPtr::<c_void>::from_ptr(place.cast()) };
-        place.store(function as *mut c_void, Ordering::Release);
+        self.0.get()
     }
 }
 
@@ -114,30 +75,27 @@ pub(crate) fn behind(function: &Bound<'_, PyAny>) -> PyResult<Function> {
 /// A builtin function with the calling convention of an entry.
 pub(super) struct Builtin<'a, 'py> {
     function: &'a Bound<'py, PyAny>,
+    behind: Function,
     receiver: *mut ffi::PyObject,
 }
 
 impl<'a, 'py> Builtin<'a, 'py> {
     pub(super) fn of(function: &'a Bound<'py, PyAny>) -> PyResult<Self> {
-        behind(function)?;
+        let behind = behind(function)?;
         // SAFETY: attached, with what `behind` knows to be a builtin function.
         let receiver = unsafe { ffi::PyCFunction_GetSelf(function.as_ptr()) };
-        Ok(Self { function, receiver })
+        Ok(Self {
+            function,
+            behind,
+            receiver,
+        })
     }
 
-    /// Calls what the function calls now: a trace may have exchanged it.
+    /// Calls the function.
     pub(super) fn call(&self, arguments: [&Bound<'py, PyAny>; 2]) -> PyResult<Bound<'py, PyAny>> {
-        let function = self.function.as_ptr();
-        // SAFETY: attached, with what `behind` knows to be a builtin function, whose flags do not change.
-        let Some(behind) = (unsafe { ffi::PyCFunction_GetFunction(function) }) else {
-            // Unreachable: it had a function.
-            return Err(PyTypeError::new_err("the function has no function"));
-        };
-        // SAFETY: the flags, which were checked, are those of this signature (S20, fast entries).
-        let behind = unsafe { transmute::<ffi::PyCFunction, Function>(behind) };
         let arguments = arguments.map(Bound::as_ptr);
         // SAFETY: attached, with the function's own receiver, two live arguments and no keywords (S20).
-        let made = unsafe { behind(self.receiver, arguments.as_ptr(), 2, null_mut()) };
+        let made = unsafe { (self.behind)(self.receiver, arguments.as_ptr(), 2, null_mut()) };
         // SAFETY: a new reference, or NULL with an exception.
         unsafe { Bound::from_owned_ptr_or_err(self.function.py(), made) }
     }
@@ -156,29 +114,25 @@ pub(super) fn definition(
     let definition = Box::leak(Box::new(ffi::PyMethodDef {
         ml_name: CString::new(name)?.into_raw(),
         ml_meth: ffi::PyMethodDefPointer {
-            PyCFunctionFastWithKeywords: functions.plain,
+            PyCFunctionFastWithKeywords: functions.fast,
         },
         ml_flags: FLAGS,
         ml_doc: doc.into_raw(),
     }));
-    entry.functions.get_or_init(|| functions);
-    entry.definition.store(definition, Ordering::Release);
+    entry.0.get_or_init(|| functions);
     Ok(definition)
 }
 
-/// Adds a function of PyO3 to the module, with a definition of dlx's: CPython calls `plain`, or the same C function.
+/// Adds a function of PyO3 to the module, with a definition of dlx's: CPython calls `fast`.
 pub(crate) fn add(
     module: &Bound<'_, PyModule>,
     name: (&'static str, Name),
     pyo3: &Bound<'_, PyCFunction>,
-    plain: Option<Function>,
-    traced: Function,
+    fast: Function,
 ) -> PyResult<()> {
-    let parsed = behind(pyo3)?;
     let functions = Functions {
-        parsed,
-        plain: plain.unwrap_or(parsed),
-        traced,
+        parsed: behind(pyo3)?,
+        fast,
     };
     let definition = definition(pyo3, name, functions)?;
     let (receiver, module_name) = (module.as_ptr(), module.name()?);

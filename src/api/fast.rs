@@ -1,7 +1,7 @@
 //! Fast entries, called by CPython directly, for functions that cost less than parsing their arguments, or little more:
 //! `from_dlpack(x)`, also with the usual `device=` and `copy=`, `convert(x, to)` without keywords, and
-//! `Tensor.__dlpack__` with the usual keywords or none. Every other call goes on to PyO3's function. A fast entry keeps the calling convention of the function it replaces (S20 of
-//! `docs/safety.md`).
+//! `Tensor.__dlpack__` with the usual keywords or none. Every other call goes on to PyO3's function. A fast entry keeps
+//! the calling convention of the function it replaces (S20 of `docs/safety.md`).
 
 pub(crate) mod of_two;
 
@@ -16,7 +16,6 @@ use pyo3::types::{PyBool, PyCFunction, PyTuple};
 use crate::abi::{DLManagedTensorVersioned, DLPACK_MAJOR_VERSION};
 use crate::adapters::numpy;
 use crate::api::entry::{Entry, Functions, Name, add, behind, definition};
-use crate::api::trace;
 use crate::copy::request::Request;
 use crate::cpython::boundary::{counted, guard, raised};
 use crate::import::cache::{self, Way};
@@ -26,6 +25,7 @@ use crate::tensor::capsule;
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
+use crate::tensor::trace;
 use crate::types::{device, dtype};
 
 /// Adds the entry `from_dlpack` in place of PyO3's function.
@@ -34,7 +34,7 @@ pub(crate) fn add_from_dlpack(
     pyo3: &Bound<'_, PyCFunction>,
 ) -> PyResult<()> {
     let name = ("from_dlpack", Name::FromDlpack);
-    add(module, name, pyo3, Some(called), trace::from_dlpack)
+    add(module, name, pyo3, called)
 }
 
 /// Installs the entry `__dlpack__` on the class `Tensor`.
@@ -44,8 +44,7 @@ pub(crate) fn set_dlpack(py: Python<'_>) -> PyResult<()> {
     let (class, name) = (sample.get_type(), intern!(py, "__dlpack__"));
     let functions = Functions {
         parsed: behind(&sample.getattr(name)?)?,
-        plain: exported,
-        traced: trace::dlpack,
+        fast: exported,
     };
     let entry = ("__dlpack__", Name::Dlpack);
     let definition = definition(&class.getattr(name)?, entry, functions)?;
@@ -72,11 +71,31 @@ unsafe extern "C" fn called(
         // SAFETY: attached, with exactly one argument, which the caller holds.
         let made = guard(|| unsafe { of_one(arguments) }, |_| None);
         if let Some(made) = made {
-            return made;
+            // SAFETY: as above; a new reference, or NULL with an exception.
+            return unsafe { noted(made, arguments) };
         }
     }
     // SAFETY: the caller's promise, passed on unchanged.
     unsafe { asked(module, arguments, count, keywords) }
+}
+
+/// Returns what was imported of the first argument, once a trace has noted it, if one is on.
+///
+/// # Safety
+///
+/// Attached, with a live argument; `made` is a new reference or NULL.
+#[inline(always)]
+unsafe fn noted(
+    made: *mut ffi::PyObject,
+    arguments: *const *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    if trace::is_on() {
+        // SAFETY: the caller's promise.
+        let source = unsafe { arguments.read() };
+        // SAFETY: the caller's promise.
+        unsafe { trace::imported(made, source, c"from_dlpack") };
+    }
+    made
 }
 
 /// As [`called`], for other calls than `from_dlpack(x)`.
@@ -99,7 +118,12 @@ unsafe fn asked(
         }
     }
     // SAFETY: the caller's promise, passed on unchanged.
-    unsafe { parse(Name::FromDlpack, module, arguments, count, keywords) }
+    let made = unsafe { parse(Name::FromDlpack, module, arguments, count, keywords) };
+    if count == 0 {
+        return made;
+    }
+    // SAFETY: there is an argument; a new reference, or NULL with an exception.
+    unsafe { noted(made, arguments) }
 }
 
 /// What the keywords `device` and `copy` ask for, if they are spelled as usual: by interned names, with `"cpu"` and a
@@ -204,9 +228,9 @@ unsafe fn as_asked(
     let copies = request.copy == Some(true);
     if !copies && numpy::is_ndarray(&x) {
         // An array is on the CPU, and no copy. Called by the pointer, the entry is compiled once.
-        let plain = Entry::of(Name::FromDlpack).functions()?.plain;
+        let fast = Entry::of(Name::FromDlpack).functions()?.fast;
         // SAFETY: the caller's promise, without the keywords.
-        return Some(unsafe { plain(module, arguments, 1, null_mut()) });
+        return Some(unsafe { fast(module, arguments, 1, null_mut()) });
     }
     let made = match cache::remembered(&x) {
         Some(Way::Tensor) => return None,
@@ -217,7 +241,9 @@ unsafe fn as_asked(
         _ if Tensor::of(&x).is_some() => return None,
         _ => by_ladder(&x, &request),
     };
-    Some(made.unwrap_or_else(raised))
+    // An array was noted by the entry that it was passed on to.
+    // SAFETY: the caller's promise; a new reference, or NULL with an exception.
+    Some(unsafe { noted(made.unwrap_or_else(raised), arguments) })
 }
 
 /// Imports what may run Python code, so PyO3 counts the attachment.
@@ -267,11 +293,20 @@ unsafe extern "C" fn exported(
             |_| None,
         );
         if let Some(made) = made {
+            if trace::is_on() {
+                // SAFETY: a new capsule, and the receiver, which the caller holds.
+                unsafe { trace::exported_capsule(made.as_ptr(), tensor) };
+            }
             return made.as_ptr();
         }
     }
     // SAFETY: the caller's promise, passed on unchanged.
-    unsafe { parse(Name::Dlpack, tensor, arguments, count, keywords) }
+    let made = unsafe { parse(Name::Dlpack, tensor, arguments, count, keywords) };
+    if trace::is_on() {
+        // SAFETY: a new reference or NULL, and the receiver, which the caller holds.
+        unsafe { trace::exported_capsule(made, tensor) };
+    }
+    made
 }
 
 /// The capsule of a tensor without streams, for the usual keywords; `None` for any other call.

@@ -25,6 +25,7 @@ use crate::stream::{self, Wanted};
 use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Source;
+use crate::tensor::trace;
 use crate::types::device::{self, Device};
 use crate::types::dtype::DType;
 use crate::types::error::{bad_integers, type_name};
@@ -214,7 +215,11 @@ pub(crate) fn from_pointer<'py>(
     let source = owner.map_or(Source::Static, |owner| {
         Source::Python(PythonOwner::new(owner))
     });
-    Tensor::holding(py, checked.with_usage(source, usage.map(Arc::new)))
+    let made = Tensor::holding(py, checked.with_usage(source, usage.map(Arc::new)))?;
+    if trace::is_on() {
+        trace::made(made.as_any(), c"from_pointer");
+    }
+    Ok(made)
 }
 
 /// Extracts a shape, and strides if given.

@@ -25,6 +25,7 @@ use crate::stream::usage::Release;
 use crate::tensor::capsule;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
+use crate::tensor::trace;
 use crate::types::device::{self, Device};
 use crate::types::dtype::DType;
 use crate::types::error::caused;
@@ -127,7 +128,11 @@ pub(crate) fn dlpack<'py>(
     }
     // A producer's tensor was made for this export; a dlx.Tensor shares its own (R38).
     let fresh = copy == Some(true) || Tensor::of(&inner).is_none();
-    capsule::of(py, &snapshot, max_version, fresh)
+    let made = capsule::of(py, &snapshot, max_version, fresh)?;
+    if trace::is_on() {
+        trace::made_capsule(&made, x);
+    }
+    Ok(made)
 }
 
 /// Turns a producer's own error for a device that it cannot serve into a `BufferError` (R52).

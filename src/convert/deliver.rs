@@ -49,9 +49,14 @@ use crate::types::error::{caused, copy_refused, first_line, is_urgent, type_name
 use crate::types::{device, layout};
 
 /// Converts to a `numpy.ndarray` whose base holds the tensor.
-pub(super) fn to_numpy<'py>(x: &Bound<'py, PyAny>, asked: &Options) -> PyResult<Bound<'py, PyAny>> {
+pub(super) fn to_numpy<'py>(
+    x: &Bound<'py, PyAny>,
+    class: &Bound<'py, PyAny>,
+    asked: &Options,
+) -> PyResult<Bound<'py, PyAny>> {
     let py = x.py();
-    let tensor = match Input::of(x, asked, |device| stream::current(py, device), Taker::Numpy)? {
+    let source = Input::of(x, asked, |device| stream::current(py, device), Taker::Numpy)?;
+    let tensor = match source.noted(x, class)? {
         Input::Managed(managed) => {
             let (tensor, flags, dimensions) = parts(&managed)?;
             let array = if device::is_readable(tensor.device) {

@@ -17,6 +17,7 @@ use crate::exchange::Table;
 use crate::import::protocol;
 use crate::tensor::checked::{self, Checked, parts};
 use crate::tensor::object::Tensor;
+use crate::tensor::trace;
 use crate::types::device::{self, Device};
 use crate::types::dtype::{self, DType};
 use crate::types::error::bad_integers;
@@ -41,6 +42,22 @@ use crate::types::layout::Integers;
 #[inline(never)]
 #[pyo3(signature = (shape, dtype, *, device=None, like=None, shared=false))]
 pub(crate) fn empty<'py>(
+    shape: &Bound<'py, PyAny>,
+    dtype: &Bound<'py, PyAny>,
+    device: Option<&Bound<'py, PyAny>>,
+    like: Option<&Bound<'py, PyAny>>,
+    shared: bool,
+) -> PyResult<Bound<'py, PyAny>> {
+    let made = made(shape, dtype, device, like, shared)?;
+    if trace::is_on() {
+        trace::made(&made, c"empty");
+    }
+    Ok(made)
+}
+
+/// As [`empty`], of which no trace knows yet.
+#[inline(always)]
+fn made<'py>(
     shape: &Bound<'py, PyAny>,
     dtype: &Bound<'py, PyAny>,
     device: Option<&Bound<'py, PyAny>>,

@@ -20,6 +20,7 @@ use crate::exchange::slot::inner_of;
 use crate::import::ladder::from_dlpack;
 use crate::stream;
 use crate::tensor::object::Tensor;
+use crate::tensor::trace;
 use crate::types::device::Device;
 use crate::types::dtype::DType;
 
@@ -163,7 +164,7 @@ pub(crate) fn as_asked<'py>(
         return if numpy::is_ndarray(x) && asked.is_met_by(x)? {
             Ok(x.clone())
         } else {
-            deliver::to_numpy(x, asked)
+            deliver::to_numpy(x, to, asked)
         };
     }
     make(x, &Target::of(to)?, asked)
@@ -192,10 +193,14 @@ fn make<'py>(
                 copy: asked.copy,
                 ..Request::NOTHING
             };
-            Ok(Tensor::holding(py, from_dlpack(x, &request)?)?.into_any())
+            let made = Tensor::holding(py, from_dlpack(x, &request)?)?;
+            if trace::is_on() {
+                trace::converted(&made, x, class.as_any());
+            }
+            Ok(made.into_any())
         }
         Via::Numpy => {
-            let array = deliver::to_numpy(x, asked)?;
+            let array = deliver::to_numpy(x, class.as_any(), asked)?;
             if array.get_type().is(class) {
                 Ok(array)
             } else {
@@ -210,16 +215,22 @@ fn make<'py>(
             } else {
                 like.as_ref()
             };
-            mixin::make_like(class, like, &Tensor::holding(py, snapshot)?)
+            let tensor = Tensor::holding(py, snapshot)?;
+            if trace::is_on() {
+                trace::converted(&tensor, x, class.as_any());
+            }
+            mixin::make_like(class, like, &tensor)
         }
         Via::Table(table) => {
             if asked.is_nothing()
                 && numpy::is_ndarray(x)
+                && !trace::is_on()
                 && let Some(made) = deliver::array_to_table(x, target, table)?
             {
                 return Ok(made);
             }
             let source = Input::of(x, asked, |device| table.stream_of(py, device), Taker::Table)?;
+            let source = source.noted(x, class.as_any())?;
             deliver::to_table(x, source, target, table, asked)
         }
         Via::Function(found) => {
@@ -233,6 +244,7 @@ fn make<'py>(
                     Taker::Function,
                 )?,
             };
+            let source = source.noted(x, class.as_any())?;
             let made = deliver::to_function(x, source, target, found, asked)?;
             if is_one && asked.device.is_none() && jax::is_array(x)? {
                 jax::beside(made, x)

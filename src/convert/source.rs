@@ -15,6 +15,7 @@ use crate::stream::usage::Release;
 use crate::tensor::managed::ManagedVersioned;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
+use crate::tensor::trace;
 use crate::types::error::Error;
 use crate::types::{device, dtype};
 
@@ -158,6 +159,18 @@ impl<'py> Input<'py> {
     /// The tensor of `snapshot`.
     pub(super) fn holding(py: Python<'py>, snapshot: Snapshot, fresh: bool) -> PyResult<Self> {
         let tensor = Tensor::new(py, snapshot)?;
+        Ok(Self::Tensor { tensor, fresh })
+    }
+
+    /// The same, by a tensor that a trace knows, if one is on: `x` is converted to `class`.
+    #[inline(always)]
+    pub(super) fn noted(self, x: &Bound<'py, PyAny>, class: &Bound<'py, PyAny>) -> PyResult<Self> {
+        if !trace::is_on() {
+            return Ok(self);
+        }
+        let fresh = !matches!(self, Self::Tensor { fresh: false, .. });
+        let tensor = self.into_tensor(x.py())?;
+        trace::converted(&tensor, x, class);
         Ok(Self::Tensor { tensor, fresh })
     }
 

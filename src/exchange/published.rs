@@ -1,9 +1,7 @@
 //! The C functions of the exchange tables that dlx publishes (`dlpack.h` 1.3).
 
 pub(super) mod allocate;
-mod traced;
 
-use std::cell::UnsafeCell;
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr::{NonNull, null_mut};
@@ -18,9 +16,8 @@ use crate::stream::usage::StreamUsage;
 use crate::stream::{self, Namer, Stream};
 use crate::tensor::managed::{Managed, ManagedVersioned};
 use crate::tensor::snapshot::Snapshot;
+use crate::tensor::trace;
 use crate::types::error::Error;
-
-pub(crate) use traced::{Functions, note_export, traced};
 
 /// Name of the capsule that holds a table (R113).
 pub(super) const NAME: &CStr = c"dlpack_exchange_api";
@@ -80,8 +77,8 @@ pub(crate) const fn table<T: ExchangeType>(lends: bool) -> Published {
     )
 }
 
-/// A table of dlx, to be kept in a static. Tracing exchanges some of its functions.
-pub(crate) struct Published(UnsafeCell<DLPackExchangeAPI>);
+/// A table of dlx, to be kept in a static.
+pub(crate) struct Published(DLPackExchangeAPI);
 
 impl Published {
     /// A table of dlx's version. Without `borrow` it lends no views.
@@ -92,7 +89,7 @@ impl Published {
         borrow: Option<DLPackDLTensorFromPyObjectNoSync>,
         work_stream: DLPackCurrentWorkStream,
     ) -> Self {
-        Self(UnsafeCell::new(DLPackExchangeAPI {
+        Self(DLPackExchangeAPI {
             header: DLPackExchangeAPIHeader {
                 version: DLPackVersion {
                     major: DLPACK_MAJOR_VERSION,
@@ -105,7 +102,7 @@ impl Published {
             managed_tensor_to_py_object_no_sync: Some(to_py_object),
             dltensor_from_py_object_no_sync: borrow,
             current_work_stream: Some(work_stream),
-        }))
+        })
     }
 
     /// The pointer for a capsule.
@@ -114,7 +111,7 @@ impl Published {
     }
 }
 
-// SAFETY: a table of function pointers, which are read and exchanged as whole words; `prev_api` is NULL.
+// SAFETY: a table of function pointers, which nobody writes to; `prev_api` is NULL.
 unsafe impl Sync for Published {}
 // SAFETY: as for `Sync`.
 unsafe impl Send for Published {}
@@ -124,7 +121,7 @@ pub(crate) fn publish<'py>(
     py: Python<'py>,
     table: &'static Published,
 ) -> PyResult<Bound<'py, PyCapsule>> {
-    // SAFETY: the table is static (S14, slots), and nobody writes to it but tracing, which exchanges whole pointers.
+    // SAFETY: the table is static (S14, slots), and nobody writes to it.
     unsafe { PyCapsule::new_with_pointer(py, table.header().cast(), NAME) }
 }
 
@@ -186,9 +183,13 @@ pub(super) unsafe fn from_py_object<E: Exchange>(
     let body = |py: Python<'_>| {
         // SAFETY: the caller keeps the object alive for the call (S2).
         let object = unsafe { Borrowed::from_ptr(py, py_object.cast()) };
-        let managed = exchange.export(object)?;
+        let managed = exchange.export(object)?.into_raw();
+        if trace::is_on() {
+            // SAFETY: a new tensor, which nobody else has seen, of an object that the caller holds.
+            unsafe { trace::exported(managed, py_object.cast(), c"table") };
+        }
         // SAFETY: `out` is the caller's place for the result (S2).
-        unsafe { out.write(managed.into_raw().as_ptr()) };
+        unsafe { out.write(managed.as_ptr()) };
         Ok(())
     };
     // SAFETY: exchange functions are called attached (S2).
@@ -307,6 +308,10 @@ pub(super) unsafe fn to_py_object<E: Exchange>(
             }
         };
         drop(kept);
+        if trace::is_on() {
+            // SAFETY: attached, with a new object.
+            unsafe { trace::imported(object.as_ptr(), null_mut(), c"table") };
+        }
         // SAFETY: `out_py_object` is the caller's place for the result (S2).
         unsafe { out_py_object.write(object.into_ptr().cast()) };
         Ok(())

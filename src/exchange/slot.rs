@@ -16,7 +16,6 @@ use pyo3::types::{PyType, PyWeakrefReference};
 
 mod functions;
 mod origin;
-mod traced;
 
 pub(crate) use origin::{
     Hooks, MAX_HOPS, Origin, endless, inner_of, innermost, is_mixin, is_root, lends_nothing, lent,
@@ -26,7 +25,6 @@ pub(crate) use origin::{
 use crate::exchange::foreign::header;
 use crate::exchange::published::Published;
 use crate::stream::namer::Of;
-use crate::tensor::trace;
 use crate::types::error::type_name;
 
 /// Maximum number of classes with a table of their own.
@@ -85,9 +83,6 @@ impl Slot {
         };
         let slot = &POOL[index];
         let table = functions::table(index, origin.lends());
-        if trace::is_on() {
-            traced::exchange(index, &table, true);
-        }
         slot.holder.get_or_init(|| Holder {
             class: weak,
             address: class.as_ptr().addr(),
@@ -118,16 +113,6 @@ impl Slot {
     /// The table, which lives as long as the process (R114).
     pub(crate) fn table(&'static self) -> Option<&'static Published> {
         self.holder.get().map(|holder| &holder.table)
-    }
-
-    /// Exchanges a function of every table for that of a trace, or back.
-    pub(crate) fn trace_all(on: bool) {
-        let _claiming = CLAIMING.lock().unwrap_or_else(PoisonError::into_inner);
-        for (index, slot) in POOL.iter().enumerate() {
-            if let Some(table) = slot.table() {
-                traced::exchange(index, table, on);
-            }
-        }
     }
 
     /// The class that the slot was given to, dead or alive.

@@ -19,16 +19,6 @@ use crate::types::error::{Error, type_name};
 /// The table, one per process (R114).
 pub(crate) static TABLE: Published = published::table::<Tensors>(true);
 
-/// Exchanges the functions of the table for those of a trace, or back.
-pub(crate) fn trace(on: bool) {
-    static PLAIN: Published = published::table::<Tensors>(true);
-    if on {
-        TABLE.exchange(&published::traced::<Tensors>());
-    } else {
-        TABLE.exchange(&PLAIN.functions());
-    }
-}
-
 /// The object as a tensor, or the error of a table that was given another type (R127).
 #[inline(always)]
 fn tensor<'a>(object: &'a Borrowed<'_, '_, PyAny>) -> PyResult<&'a Tensor> {

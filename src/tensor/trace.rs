@@ -1,11 +1,11 @@
 //! Tracing: who holds memory that came in or went out through dlx.
 //!
-//! Nothing here is reached unless a trace is on: then the entries of the Python API and of the exchange tables are
-//! twins, which call the function that they replace and then [`imported`] or [`exported`]. The end of an import is the
-//! drop of its snapshot's source, and the end of an export the call of its deleter; both only note a number and the
-//! time, because they happen on any thread.
+//! Where memory comes in or goes out, dlx asks whether a trace [`is_on`], and then calls [`imported`] or [`exported`].
+//! The end of an import is the drop of its snapshot's source, and the end of an export the call of its deleter; both
+//! only note a number and the time, because they happen on any thread. What is imported and exported is the same as
+//! without a trace.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_int, c_long, c_void};
 use std::mem::take;
 use std::ptr::{NonNull, from_ref, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
@@ -13,11 +13,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use pyo3::exceptions::{PyMemoryError, PyRecursionError};
 use pyo3::ffi;
+use pyo3::intern;
 use pyo3::prelude::*;
-use pyo3::types::PyList;
+use pyo3::types::{PyCapsule, PyList};
 
 use crate::abi::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 use crate::cpython::boundary::{guard, unraisable};
+use crate::cpython::call::{call_by_tuple, call_method_with, computed};
 use crate::cpython::fork::Lock;
 use crate::cpython::interpreter::{has_others, is_attached};
 use crate::tensor::capsule::{CapsuleNames, pointer};
@@ -89,22 +91,25 @@ struct Exported {
     end: End,
 }
 
-/// Whether a trace is on.
-pub(crate) fn is_on() -> bool {
-    !HOOK.load(Ordering::Acquire).is_null()
-}
-
-/// Calls `hook` for each begin from now on, none with `None`.
-pub(crate) fn set_hook(_py: Python<'_>, hook: Option<Py<PyAny>>) {
+/// Call ``hook`` at each import and export from now on, at none with None; append what has ended to ``ends``.
+///
+/// The hook gets the way, a number, the source, the number of the import whose memory is exported or 0, the address of
+/// the `DLTensor`, its flags, and the class that it is converted to, or None. An end is the number, nanoseconds since
+/// 1970 and the thread.
+#[pyfunction]
+pub(crate) fn trace_with(hook: Option<Py<PyAny>>, ends: &Bound<'_, PyList>) -> PyResult<()> {
     let before = HOOK.swap(hook.map_or(null_mut(), Py::into_ptr), Ordering::AcqRel);
     // SAFETY: attached; the static's own reference, or NULL.
     unsafe { ffi::Py_XDECREF(before) };
+    // No Python code runs in between, so a signal loses nothing.
+    let ended = take(&mut *ENDED.lock());
+    ended.into_iter().try_for_each(|end| ends.append(end))
 }
 
-/// Appends what has ended since the last call. No Python code runs in between, so a signal loses nothing.
-pub(crate) fn ended(into: &Bound<'_, PyList>) -> PyResult<()> {
-    let ended = take(&mut *ENDED.lock());
-    ended.into_iter().try_for_each(|end| into.append(end))
+/// Whether a trace is on: asked wherever memory comes in or goes out, for a load and a branch.
+#[inline(always)]
+pub(crate) fn is_on() -> bool {
+    !HOOK.load(Ordering::Relaxed).is_null()
 }
 
 /// Begins to watch the tensor `made`, a new reference, which came from `source`.
@@ -112,13 +117,14 @@ pub(crate) fn ended(into: &Bound<'_, PyList>) -> PyResult<()> {
 /// # Safety
 ///
 /// Attached; `made` is NULL or a live object that nobody else has seen, `source` NULL or a live object.
+#[cold]
+#[inline(never)]
 pub(crate) unsafe fn imported(
     made: *mut ffi::PyObject,
     source: *mut ffi::PyObject,
     way: &'static CStr,
 ) {
-    // A consumer may have copied the function of a table while a trace was on.
-    if made.is_null() || !is_on() {
+    if made.is_null() {
         return;
     }
     let body = || {
@@ -126,23 +132,68 @@ pub(crate) unsafe fn imported(
         let py = unsafe { Python::assume_attached() };
         // SAFETY: a live object, as the caller promises.
         let made = unsafe { Borrowed::from_ptr(py, made) };
-        let Some(tensor) = Tensor::of(&made).filter(|_| !has_others(&made)) else {
-            return;
-        };
-        let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
-        let snapshot = tensor.get().described();
-        let wrap = |source| {
-            let end = End(number);
-            Source::Held(Box::new(Held { source, end }))
-        };
-        // SAFETY: nobody else has seen the object that holds the snapshot (S27, traces).
-        if unsafe { snapshot.wrap_source(wrap) } {
-            let flags = snapshot.meta().flags;
-            // SAFETY: attached, with an object that is live or NULL.
-            unsafe { tell(way, number, source, snapshot.dl_tensor(), flags) };
-        }
+        // SAFETY: NULL or live, as the caller promises.
+        let source = unsafe { Bound::from_borrowed_ptr_or_opt(py, source) };
+        begun(&made, source.as_ref(), way, None);
     };
     guard(body, unraisable);
+}
+
+/// Begins to watch a tensor that has just been made, of no other object.
+#[cold]
+#[inline(never)]
+pub(crate) fn made(made: &Bound<'_, PyAny>, way: &'static CStr) {
+    begun(made, None, way, None);
+}
+
+/// Begins to watch the tensor by which `source` is converted to `class`.
+#[cold]
+#[inline(never)]
+pub(crate) fn converted(
+    made: &Bound<'_, Tensor>,
+    source: &Bound<'_, PyAny>,
+    class: &Bound<'_, PyAny>,
+) {
+    begun(made.as_any(), Some(source), c"convert", Some(class));
+}
+
+/// Notes the begin of an import, if `made` is a new tensor.
+fn begun(
+    made: &Bound<'_, PyAny>,
+    source: Option<&Bound<'_, PyAny>>,
+    way: &'static CStr,
+    class: Option<&Bound<'_, PyAny>>,
+) {
+    let Some(tensor) = Tensor::of(made).filter(|_| !has_others(made)) else {
+        return;
+    };
+    let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
+    let snapshot = tensor.get().described();
+    let wrap = |source| {
+        let end = End(number);
+        Source::Held(Box::new(Held { source, end }))
+    };
+    // SAFETY: nobody else has seen the object that holds the snapshot, as its count says (S27, traces).
+    if unsafe { snapshot.wrap_source(wrap) } {
+        let flags = snapshot.meta().flags;
+        tell(
+            made.py(),
+            way,
+            number,
+            source,
+            snapshot.dl_tensor(),
+            flags,
+            class,
+        );
+    }
+}
+
+/// As [`exported_capsule`].
+#[cold]
+#[inline(never)]
+pub(crate) fn made_capsule(capsule: &Bound<'_, PyCapsule>, source: &Bound<'_, PyAny>) {
+    // SAFETY: attached; a live capsule, which its maker has shown to nobody, and a live object.
+    unsafe { exported_capsule(capsule.as_ptr(), source.as_ptr()) };
 }
 
 /// Begins to watch the managed tensor in a new capsule, which `source` exported.
@@ -150,6 +201,8 @@ pub(crate) unsafe fn imported(
 /// # Safety
 ///
 /// Attached; `capsule` is NULL or a live capsule that nobody else has seen, `source` a live object.
+#[cold]
+#[inline(never)]
 pub(crate) unsafe fn exported_capsule(capsule: *mut ffi::PyObject, source: *mut ffi::PyObject) {
     // SAFETY: as the caller promises.
     unsafe { exported_as::<DLManagedTensorVersioned>(capsule, source) };
@@ -175,6 +228,8 @@ unsafe fn exported_as<M: CapsuleNames>(capsule: *mut ffi::PyObject, source: *mut
 /// # Safety
 ///
 /// `managed` points to a live managed tensor that nobody else has seen; `source` is NULL or a live object.
+#[cold]
+#[inline(never)]
 pub(crate) unsafe fn exported<M: ManagedTensor>(
     managed: NonNull<M>,
     source: *mut ffi::PyObject,
@@ -187,15 +242,17 @@ pub(crate) unsafe fn exported<M: ManagedTensor>(
     // SAFETY: as above.
     let place = unsafe { M::deleter(managed) };
     let body = || {
-        // A consumer may have copied the function of a table while a trace was on. An allocator is called by threads
-        // that know nothing of Python (R136).
-        if !is_on() || is_attached() != Some(true) {
+        // An allocator is called by threads that know nothing of Python (R136).
+        if is_attached() != Some(true) {
             return;
         }
         // SAFETY: nobody else has seen the tensor, so nobody else accesses the field (S27).
         if let Some(number) = unsafe { watch(managed.cast(), place.cast(), delete::<M>) } {
-            // SAFETY: attached, with an object that is live or NULL.
-            unsafe { tell(way, number, source, tensor, flags) };
+            // SAFETY: asked above.
+            let py = unsafe { Python::assume_attached() };
+            // SAFETY: NULL or live, as the caller promises.
+            let source = unsafe { Bound::from_borrowed_ptr_or_opt(py, source) };
+            tell(py, way, number, source.as_ref(), tensor, flags, None);
         }
     };
     guard(body, unraisable);
@@ -265,55 +322,69 @@ fn address_of(tensor: &DLTensor) -> u64 {
 }
 
 /// Calls the hook, of a call that has succeeded.
-///
-/// # Safety
-///
-/// Attached; `source` is NULL or a live object.
-unsafe fn tell(
+fn tell(
+    py: Python<'_>,
     way: &'static CStr,
     number: u64,
-    source: *mut ffi::PyObject,
+    source: Option<&Bound<'_, PyAny>>,
     tensor: &DLTensor,
     flags: u64,
+    class: Option<&Bound<'_, PyAny>>,
 ) {
-    // SAFETY: as the caller promises.
-    let py = unsafe { Python::assume_attached() };
-    // SAFETY: NULL or live, as the caller promises.
-    let source = unsafe { Bound::from_borrowed_ptr_or_opt(py, source) };
-    let shown = (source.as_ref().and_then(Tensor::of)).map(|tensor| tensor.get().described());
+    let shown = (source.and_then(Tensor::of)).map(|tensor| tensor.get().described());
     // A copy that was made for the export has another address.
     let shown = shown.filter(|shown| address_of(shown.dl_tensor()) == address_of(tensor));
     let parent = shown.and_then(Snapshot::traced).unwrap_or(0);
-    let hook = HOOK.load(Ordering::Acquire);
     // SAFETY: attached, so the static's reference is alive, if there is one.
-    let Some(hook) = (unsafe { Bound::from_borrowed_ptr_or_opt(py, hook) }) else {
+    let hook = unsafe { Bound::from_borrowed_ptr_or_opt(py, HOOK.load(Ordering::Acquire)) };
+    let Some(hook) = hook else {
         return;
     };
-    let source = source.unwrap_or_else(|| py.None().into_bound(py));
-    // SAFETY: attached; the arguments are as the format says: a string, an integer, an object and three integers.
-    let told = unsafe {
-        ffi::PyObject_CallFunction(
-            hook.as_ptr(),
-            c"sKOKKK".as_ptr(),
-            way.as_ptr(),
-            number,
-            source.as_ptr(),
-            parent,
-            from_ref(tensor).addr() as u64,
-            flags,
-        )
-    };
-    // SAFETY: attached; a new reference, or NULL.
-    unsafe { ffi::Py_XDECREF(told) };
-    if told.is_null() {
-        // PyO3 counts this attachment, and drops references.
-        Python::attach(|py| raise_soon(py, PyErr::fetch(py)));
+    let address = from_ref(tensor).addr();
+    let way = way.to_string_lossy();
+    // PyO3 counts this attachment, because an exception is dropped.
+    Python::attach(|py| {
+        let arguments = (way, number, source, parent, address, flags, class).into_pyobject(py);
+        if let Err(error) = arguments.and_then(|arguments| call_by_tuple(&hook, &arguments, None)) {
+            raise_soon(py, error);
+        }
+    });
+}
+
+/// Raises `error` in this thread as soon as the traced call has returned: it is of a signal's handler, which CPython ran
+/// inside of the hook, or another thread has sent it. Where the hook ran out of stack or memory, the program goes on.
+fn raise_soon(py: Python<'_>, error: PyErr) {
+    let is_exhausted =
+        error.is_instance_of::<PyRecursionError>(py) || error.is_instance_of::<PyMemoryError>(py);
+    let raises = !is_exhausted
+        && match is_main(py) {
+            Ok(false) => sent_again(py, &error),
+            // Handlers of signals run there.
+            Ok(true) | Err(_) => pending(py, &error),
+        };
+    if !raises {
+        error.write_unraisable(py, None);
     }
 }
 
-/// Raises `error` on the main thread as soon as the traced call has returned: most often it is of a signal's handler,
-/// which CPython ran inside of the hook. Where the hook ran out of stack or memory, the program goes on.
-fn raise_soon(py: Python<'_>, error: PyErr) {
+/// Whether this is the thread in which CPython makes pending calls.
+fn is_main(py: Python<'_>) -> PyResult<bool> {
+    let threading = py.import("threading")?;
+    let main = call_method_with(&threading, intern!(py, "main_thread"), &[])?;
+    let number: u64 = computed(&main, intern!(py, "ident"))?.extract()?;
+    Ok(number == thread())
+}
+
+/// Sends this thread an exception of the same class, as another thread did; returns whether that is possible.
+fn sent_again(py: Python<'_>, error: &PyErr) -> bool {
+    let class = error.get_type(py);
+    // SAFETY: attached, with a live class.
+    let sent = unsafe { ffi::PyThreadState_SetAsyncExc(thread() as c_long, class.as_ptr()) };
+    sent == 1
+}
+
+/// Raises an exception by a pending call, which CPython makes once; returns whether there is room for it.
+fn pending(py: Python<'_>, error: &PyErr) -> bool {
     extern "C" fn raise(error: *mut c_void) -> c_int {
         let body = || {
             // SAFETY: from `into_raw` below; CPython makes each pending call once.
@@ -323,14 +394,12 @@ fn raise_soon(py: Python<'_>, error: PyErr) {
         };
         guard(body, |_| 0)
     }
-    if !error.is_instance_of::<PyRecursionError>(py) && !error.is_instance_of::<PyMemoryError>(py) {
-        let error = Box::into_raw(Box::new(error.clone_ref(py)));
-        // SAFETY: the function may be called with this argument at any time.
-        if unsafe { ffi::Py_AddPendingCall(Some(raise), error.cast()) } == 0 {
-            return;
-        }
-        // SAFETY: the queue is full, so the pointer is still its only one.
-        drop(unsafe { Box::from_raw(error) });
+    let error = Box::into_raw(Box::new(error.clone_ref(py)));
+    // SAFETY: the function may be called with this argument at any time.
+    if unsafe { ffi::Py_AddPendingCall(Some(raise), error.cast()) } == 0 {
+        return true;
     }
-    error.write_unraisable(py, None);
+    // SAFETY: the queue is full, so the pointer is still its only one.
+    drop(unsafe { Box::from_raw(error) });
+    false
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
 import threading
@@ -169,6 +170,7 @@ def test_a_class_that_is_defined_in_a_trace_is_traced() -> None:
         managed = from_table(table_of(Late), x)
         assert [each.producer.rpartition(".")[2] for each in t.live] == ["Late"]
         delete(managed)
+        Allocation(Late, (2,)).delete()
     managed = from_table(table_of(Late), x)
     assert t.live == []
     delete(managed)
@@ -272,24 +274,98 @@ def test_a_copied_instance_keeps_in_a_trace_what_it_says_of_itself() -> None:
         assert dlx.convert(np.zeros(3), x).label == "weights"
 
 
-def test_a_conversion_that_another_way_makes_is_not_an_error() -> None:
-    """docs/trace.md: the way goes through a tensor, where one leads there."""
+@pytest.mark.parametrize("library", ["numpy", "torch", "dlx"])
+def test_a_conversion_asks_in_a_trace_what_it_asks_without(library: str) -> None:
+    """docs/trace.md: a trace changes nothing that it watches, nor a refusal."""
+    target = requires(library) if library != "dlx" else dlx.Tensor
 
-    class Once(Producer):
-        """A producer whose first tensor nobody takes."""
+    class Counted(Producer):
+        """A producer that takes down what it is asked, and refuses at first."""
 
-        refused = False
+        refusals = 0
 
         def __dlpack__(self, **keywords: Any) -> Any:
             """Refuse at first."""
-            if not self.refused:
-                self.refused = True
+            made = super().__dlpack__(**keywords)
+            if not self.refusals:
+                self.refusals += 1
                 raise BufferError("not yet")
-            return super().__dlpack__(**keywords)
+            return made
 
+    def calls() -> list[Any]:
+        producer = Counted()
+        with contextlib.suppress(BufferError):
+            dlx.convert(producer, target)
+            producer.calls.append("made")
+        dlx.convert(producer, target)
+        return producer.calls
+
+    without = calls()
     with dlx.trace() as t:
-        assert isinstance(dlx.convert(Once(), np.ndarray), np.ndarray)
+        assert calls() == without
         t.assert_released()
+
+
+WAYS: dict[str, tuple[Any, str]] = {
+    "from_dlpack": (lambda a: dlx.from_dlpack(a), "import"),
+    "from_dlpack, copy=False": (lambda a: dlx.from_dlpack(a, copy=False), "import"),
+    "from_dlpack, copy=True": (lambda a: dlx.from_dlpack(a, copy=True), "import"),
+    "from_dlpack, device": (lambda a: dlx.from_dlpack(a, device="cpu"), "import"),
+    "from_dlpack, both": (
+        lambda a: dlx.from_dlpack(a, device="cpu", copy=False),
+        "import",
+    ),
+    "from_dlpack, release": (lambda a: dlx.from_dlpack(a, release="none"), "import"),
+    "from_dlpack of a producer": (lambda _: dlx.from_dlpack(Producer()), "import"),
+    "from_dlpack of a producer, device": (
+        lambda _: dlx.from_dlpack(Producer(), device="cpu"),
+        "import",
+    ),
+    "from_pointer": (
+        lambda a: dlx.from_pointer(a.ctypes.data, (3,), "float64", owner=a),
+        "import",
+    ),
+    "empty": (lambda _: dlx.empty((3,), "int8"), "import"),
+    "empty, like": (lambda _: dlx.empty((3,), "int8", like=dlx.Tensor), "import"),
+    "empty, device": (lambda _: dlx.empty((3,), "int8", device="cpu"), "import"),
+    "convert": (lambda a: dlx.convert(Producer(), np.ndarray), "import"),
+    "convert, copy=True": (lambda a: dlx.convert(a, np.ndarray, copy=True), "import"),
+    "convert, device": (
+        lambda a: dlx.convert(Producer(), np.ndarray, device="cpu"),
+        "import",
+    ),
+    "convert, to dlx": (lambda a: dlx.convert(a, dlx.Tensor), "import"),
+    "convert, to a class": (lambda a: dlx.convert(a, Mine), "import"),
+    "__dlpack__": (lambda _: KNOWN.__dlpack__(), "export"),
+    "__dlpack__, max_version": (
+        lambda _: KNOWN.__dlpack__(max_version=(1, 3)),
+        "export",
+    ),
+    "__dlpack__, copy=False": (
+        lambda _: KNOWN.__dlpack__(max_version=(1, 3), copy=False),
+        "export",
+    ),
+    "__dlpack__, stream": (lambda _: KNOWN.__dlpack__(stream=None), "export"),
+    "__dlpack__ of a mixin": (lambda _: Mine(KNOWN).__dlpack__(), "export"),
+    "__dlpack__ of a mixin, copy": (
+        lambda _: Mine(KNOWN).__dlpack__(max_version=(1, 3), copy=True),
+        "export",
+    ),
+}
+KNOWN = dlx.from_dlpack(np.zeros(3))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_each_way_is_noted_once_with_every_keyword(way: str) -> None:
+    """docs/trace.md: one entry may pass a call on to another."""
+    call, kind = WAYS[way]
+    a = np.zeros(3)
+    with dlx.trace() as t:
+        made = call(a)
+        assert [held.kind for held in t.live] == [kind]
+        assert (t.imports, t.exports) == (kind == "import", kind == "export")
+        del made
+        assert t.live == []
 
 
 def test_errors_are_those_of_untraced_calls() -> None:

@@ -6,15 +6,17 @@ import _thread
 import contextlib
 import ctypes
 import gc
+import io
 import signal
+import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import dlx
 import numpy as np
 import pytest
-from dlx import _core
 from support.concurrent_threads import in_thread
 from support.dlpack_abi import (
     DLManagedTensorVersioned,
@@ -194,48 +196,165 @@ sys.exit(t.imports >= calls)
     assert run_python(code) == (0, "", "")
 
 
-def test_copied_functions_of_a_table_note_nothing_after_the_trace() -> None:
+def functions(owner: Any) -> dict[str, int]:
+    """Return the addresses of the functions of a table."""
+    table = table_of(owner)
+    return {
+        name: ctypes.cast(getattr(table, name), ctypes.c_void_p).value or 0
+        for name, _ in type(table)._fields_
+        if name != "header"
+    }
+
+
+def test_copied_functions_of_a_table_are_traced_while_a_trace_is_on() -> None:
     """docs/trace.md: consumers may copy the functions of a table (R114)."""
     x = dlx.from_dlpack(np.zeros(3))
-    with dlx.trace():
-        copied = ctypes.cast(
-            table_of(dlx.Tensor).managed_tensor_from_py_object_no_sync, ctypes.c_void_p
-        ).value
     export = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_void_p)(
-        copied or 0
+        functions(dlx.Tensor)["managed_tensor_from_py_object_no_sync"]
     )
     out = ctypes.c_void_p()
+    with dlx.trace() as t:
+        assert export(x, ctypes.addressof(out)) == 0
+        delete(DLManagedTensorVersioned.from_address(out.value or 0))
     assert export(x, ctypes.addressof(out)) == 0
     delete(DLManagedTensorVersioned.from_address(out.value or 0))
-    ends: list[tuple[int, int, int]] = []
-    _core.trace_with(None, ends)
-    assert ends == []
+    assert t.exports == 1
 
 
 def test_the_tables_of_classes_refuse_in_a_trace_what_they_refuse_without() -> None:
     """R127: a table that gets another type raises."""
-    with dlx.trace() as t:
-        with pytest.raises(BufferError, match="table was given"):
+
+    def refusal() -> str:
+        with pytest.raises(BufferError) as caught:
             from_table(table_of(Stored), 3)
+        return str(caught.value)
+
+    without = refusal()
+    with dlx.trace() as t:
+        assert refusal() == without
         assert t.live == []
 
 
-def test_tables_are_as_they_were_after_the_trace() -> None:
-    """R114: the functions of a table are exchanged, and put back."""
-
-    def functions(owner: Any) -> list[int | None]:
-        table = table_of(owner)
-        return [
-            ctypes.cast(getattr(table, name), ctypes.c_void_p).value
-            for name, _ in type(table)._fields_
-            if name != "header"
-        ]
-
-    before = functions(dlx.Tensor), functions(Stored)
+def test_a_trace_changes_no_table_and_no_function() -> None:
+    """R114: consumers copy them, at any time."""
+    names = "from_dlpack", "convert", "from_pointer", "empty"
+    before = functions(dlx.Tensor), functions(Stored), [getattr(dlx, n) for n in names]
     with dlx.trace(), dlx.trace():
-        assert functions(dlx.Tensor) != before[0]
-        assert functions(Stored) != before[1]
-    assert (functions(dlx.Tensor), functions(Stored)) == before
+        assert before == (
+            functions(dlx.Tensor),
+            functions(Stored),
+            [getattr(dlx, name) for name in names],
+        )
+
+
+def test_a_trace_that_an_interrupt_has_lost_is_off() -> None:
+    """docs/trace.md: a trace is on as long as somebody has it."""
+
+    def traced() -> None:
+        with dlx.trace(frames=1):
+            dlx.from_dlpack(a)
+
+    a = np.zeros(3)
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        for delay in range(600):
+            with contextlib.suppress(Stop):
+                signal.setitimer(signal.ITIMER_REAL, 1e-6 + delay * 1e-6)
+                while True:
+                    traced()
+            with pytest.raises(RuntimeError):
+                dlx.live()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it has /dev/full")
+def test_a_full_disk_ends_the_trace_and_nothing_else() -> None:
+    """docs/trace.md: imports go on, those of NumPy and of other threads, too."""
+    x, made = dlx.from_dlpack(np.zeros(3)), []
+    with dlx.trace() as whole:
+        t = dlx.trace(events="/dev/full").__enter__()
+        made.append(dlx.from_dlpack(np.zeros(3)))
+        in_thread(lambda: made.append(dlx.from_dlpack(np.zeros(3))))
+        made.append(np.from_dlpack(x))
+        with pytest.warns(RuntimeWarning, match="No space left"):
+            t.__exit__()
+    assert len(made) == 3
+    assert isinstance(t.error, OSError)
+    assert "No space left" in repr(t)
+    with pytest.raises(AssertionError, match="No space left"):
+        t.assert_released()
+    assert (whole.error, whole.imports, whole.exports) == (None, 2, 1)
+
+
+def test_a_signal_inside_of_a_write_is_raised_by_the_program(tmp_path: Path) -> None:
+    """docs/trace.md: what a handler raises is not the trace's, also an OSError."""
+
+    class Written(io.FileIO):
+        """A file on which a signal comes."""
+
+        def write(self, line: Any) -> int:
+            signal.raise_signal(signal.SIGUSR1)
+            return super().write(line)
+
+    def late(number: int, frame: object) -> None:
+        raise TimeoutError(number)
+
+    before = signal.signal(signal.SIGUSR1, late)
+    try:
+        with dlx.trace() as t:
+            t._events = Written(tmp_path / "events", "a")
+            with pytest.raises(TimeoutError):
+                list(map(dlx.from_dlpack, [np.zeros(3)]))
+            assert t.error is None
+            t._close()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_what_another_thread_sends_is_raised_where_it_was_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """docs/trace.md: also inside of the hook."""
+    from dlx_check.tracing import session
+
+    def sent() -> None:
+        thread = ctypes.c_ulong(threading.get_ident())
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(Stop))
+
+    def work() -> bool:
+        try:
+            dlx.from_dlpack(np.zeros(3))
+            for _ in range(1000):
+                pass
+        except Stop:
+            return True
+        return False
+
+    with dlx.trace():
+        monkeypatch.setattr(session, "calling_library", sent)
+        assert in_thread(work)
+
+
+def test_a_class_whose_class_answers_by_raising_is_traced() -> None:
+    """docs/trace.md: a trace runs no code of what it watches."""
+
+    class Meta(type):
+        """A class of classes whose module cannot be asked for."""
+
+        @property
+        def __module__(cls) -> str:  # type: ignore[override]
+            """Raise."""
+            raise RuntimeError("no module")
+
+    class Odd(Producer, metaclass=Meta):
+        """A producer of such a class."""
+
+    with dlx.trace() as t:
+        x = dlx.from_dlpack(Odd())
+        assert t.live[0].producer.endswith("Odd")
+        del x
 
 
 def test_traces_may_end_in_another_order_than_they_began() -> None:

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyTuple};
 
 use super::parse;
-use crate::api::entry::{Function, Name, add};
+use crate::api::entry::{Name, add};
 use crate::cpython::boundary::{counted, guard, raised};
 
 /// A function whose calls with two arguments have a fast entry.
@@ -24,13 +24,12 @@ pub(crate) trait OfTwo {
     ) -> PyResult<Bound<'py, PyAny>>;
 }
 
-/// Adds the entry of `F` in place of PyO3's function, and of `traced` while a trace is on.
+/// Adds the entry of `F` in place of PyO3's function.
 pub(crate) fn add_entry<F: OfTwo>(
     module: &Bound<'_, PyModule>,
     pyo3: &Bound<'_, PyCFunction>,
-    traced: Function,
 ) -> PyResult<()> {
-    add(module, F::NAME, pyo3, Some(called_with_two::<F>), traced)
+    add(module, F::NAME, pyo3, called_with_two::<F>)
 }
 
 /// The entry of a function of two arguments.

@@ -1,11 +1,13 @@
 //! The allocator of a table, which runs without Python.
 
 use std::ffi::{CString, c_char, c_int, c_void};
+use std::ptr::null_mut;
 
 use super::Exchange;
 use crate::abi::*;
 use crate::cpython::boundary::{guard, panic_message};
 use crate::tensor::checked::extents;
+use crate::tensor::trace;
 use crate::types::error::Error;
 
 /// Allocates, and reports failures through `SetError` alone (R135, R136).
@@ -30,8 +32,13 @@ pub(in crate::exchange) unsafe fn allocate<E: Exchange>(
     );
     match result {
         Ok(managed) => {
+            let managed = managed.into_raw();
+            if trace::is_on() {
+                // SAFETY: a new tensor, which nobody else has seen.
+                unsafe { trace::exported(managed, null_mut(), c"allocator") };
+            }
             // SAFETY: `out` is the caller's place for the result (S2).
-            unsafe { out.write(managed.into_raw().as_ptr()) };
+            unsafe { out.write(managed.as_ptr()) };
             0
         }
         Err(error) => {

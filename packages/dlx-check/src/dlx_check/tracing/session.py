@@ -8,19 +8,20 @@ import json
 import os
 import sys
 import time
-import weakref
+import warnings
 from collections import defaultdict
-from functools import lru_cache
+from functools import lru_cache, partial
+from itertools import count
 from math import prod
 from pathlib import Path
 from threading import RLock, get_ident
 from typing import IO, Any, Literal, Self
+from weakref import ref
 
 from dlx_check.abi import DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, DLTensor
 from dlx_check.core import dlx
 from dlx_check.inspection.names import device_name, dtype_name
-from dlx_check.tracing.callers import callers, calling_library, module_of
-from dlx_check.tracing.conversion import target_of
+from dlx_check.tracing.callers import callers, calling_library, is_own, module_of
 from dlx_check.tracing.records import Held, size
 
 __all__ = ["Trace", "active"]
@@ -32,8 +33,9 @@ Place = tuple[str, int]
 
 # A finalizer that the garbage collector runs inside of a begin may import a tensor.
 _lock = RLock()
-_active: list[Trace] = []
-_known: weakref.WeakSet[Trace] = weakref.WeakSet()
+_numbers = count()
+# Those that somebody has: a trace that an interrupt has lost is on no more.
+_known: dict[int, ref[Trace]] = {}
 # Ends that a trace may not have noted: a signal may interrupt the noting.
 _ends: list[tuple[int, int, int]] = []
 
@@ -48,7 +50,15 @@ def active() -> list[Trace]:
     """Return the traces that are on, the first to begin first."""
     with _lock:
         _take_ends()
-        return list(_active)
+        return _on()
+
+
+def _all() -> list[Trace]:
+    return [trace for known in list(_known.values()) if (trace := known())]
+
+
+def _on() -> list[Trace]:
+    return [trace for trace in _all() if trace._is_on]
 
 
 class Trace:
@@ -67,8 +77,11 @@ class Trace:
         """How many imports began."""
         self.exports = 0
         """How many exports began."""
+        self.error: Exception | None = None
+        """What ended the trace before its block, as a full disk under ``events``."""
+        self._is_on = False
         self._path = events
-        self._events: IO[str] | None = None
+        self._events: IO[bytes] | None = None
         self._held: dict[int, Held] = {}
         self._imports: dict[Place, int] = {}
         # By number, of all but exports of imports that are held: they show that memory.
@@ -83,26 +96,41 @@ class Trace:
                 "before its owner is noted"
             )
         with _lock:
-            if self in _active:
+            if self._is_on:
                 raise RuntimeError("this trace is on already")
             if self._path is not None:
-                self._events = Path(self._path).open("a", encoding="utf-8")
+                self._events = Path(self._path).open("ab", buffering=0)
             _take_ends()
-            _known.add(self)
-            _active.append(self)
+            self.error = None
+            number = next(_numbers)
+            _known[number] = ref(self, partial(_known.pop, number))
+            self._is_on = True
             _take_ends()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Trace no more; what is held stays listed until it ends."""
+        """Trace no more; what is held stays listed until it ends.
+
+        Warns if the trace ended before, with the `error` that ended it.
+        """
+        self._is_on = False
         with _lock:
-            if self not in _active:
-                return
-            _active.remove(self)
             _take_ends()
-            if self._events is not None:
-                self._events.close()
-                self._events = None
+            self._close()
+        if self.error is not None:
+            message = f"the trace ended before its block: {self.error!r}"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+    def _close(self) -> None:
+        events, self._events = self._events, None
+        if events is not None:
+            events.close()
+
+    def _fail(self, error: Exception) -> None:
+        """End the trace because of an error of its own."""
+        self._is_on = False
+        self.error = error.with_traceback(None)
+        self._close()
 
     @property
     def live(self) -> list[Held]:
@@ -158,8 +186,11 @@ class Trace:
     def assert_released(self) -> None:
         """Raise ``AssertionError`` with the report if anything is still held.
 
-        Runs the garbage collector first: what only a cycle holds is released.
+        Runs the garbage collector first: what only a cycle holds is released. Raises
+        it, too, if the trace ended early and so does not know.
         """
+        if self.error is not None:
+            raise AssertionError(f"the trace ended before its block: {self.error!r}")
         if self.live:
             gc.collect()
         if self.live:
@@ -172,6 +203,8 @@ class Trace:
             f"{len(live)} alive, {size(self._total)} (peak {size(self.peak)}, "
             f"{self.imports} imports, {self.exports} exports)"
         ]
+        if self.error is not None:
+            lines.append(f"ended early: {self.error!r}")
         exports = defaultdict(list)
         for held in live:
             if held.parent is not None:
@@ -231,9 +264,9 @@ class Trace:
 
     def _write(self, event: dict[str, Any]) -> None:
         # A child that was forked writes to the same file.
-        print(
-            json.dumps(event | {"process": os.getpid()}), file=self._events, flush=True
-        )
+        line = json.dumps(event | {"process": os.getpid()}).encode() + b"\n"
+        while line and self._events is not None:
+            line = line[self._events.write(line) :]
 
 
 def _line(held: Held) -> str:
@@ -248,27 +281,62 @@ def _line(held: Held) -> str:
 
 def _take_ends() -> None:
     """Note what has ended, and begins from now on if a trace is on."""
-    dlx._core.trace_with(_begin if _active else None, _ends)
+    dlx._core.trace_with(_begin if _on() else None, _ends)
     ends = _ends[:]
-    count = len(ends)
+    known = len(ends)
     for end in ends:
-        for trace in list(_known):
-            trace._end(*end)
-    if _ends[:count] == ends:
-        del _ends[:count]
+        for trace in _all():
+            try:
+                trace._end(*end)
+            except Exception as error:
+                _end_by(error, trace)
+    if _ends[:known] == ends:
+        del _ends[:known]
+
+
+def _end_by(error: Exception, trace: Trace) -> None:
+    """End a trace by an error of its own; raise that of a signal's handler.
+
+    CPython runs handlers inside any call. What they raise comes from their own frame.
+    """
+    place = error.__traceback__
+    while place is not None and place.tb_next is not None:
+        place = place.tb_next
+    is_exhausted = isinstance(error, (RecursionError, MemoryError))
+    if is_exhausted or (place is not None and not is_own(place.tb_frame)):
+        raise error
+    trace._fail(error)
 
 
 @atexit.register
 def _stop() -> None:
     # A finalizer may import a tensor when the process ends and this module is gone.
-    _active.clear()
+    for trace in _on():
+        trace._is_on = False
     _take_ends()
 
 
-def _begin(
-    way: str, number: int, source: object, parent: int, address: int, flags: int
-) -> None:
+def _begin(*noted: Any) -> None:
     """Note one begin; the extension calls this while a trace is on."""
+    with _lock:
+        _take_ends()
+        for trace in _on():
+            try:
+                _note(trace, *noted)
+            except Exception as error:
+                _end_by(error, trace)
+
+
+def _note(
+    trace: Trace,
+    way: str,
+    number: int,
+    source: object,
+    parent: int,
+    address: int,
+    flags: int,
+    target: type | None,
+) -> None:
     tensor = DLTensor.from_address(address)
     shape = tuple(tensor.shape[: tensor.ndim])
     dtype = tensor.dtype
@@ -282,48 +350,40 @@ def _begin(
     caller = calling_library() or module_of(frame) or "the program"
     producer = "" if source is None else _name(type(source))
     kind: Literal["import", "export"] = "import"
-    consumer = "dlx.Tensor"
+    consumer = "dlx.Tensor" if target is None else _name(target)
     if way == "allocator":
         kind, producer, consumer = "export", "dlx.Tensor", caller
     elif way == "__dlpack__" or (way == "table" and source is not None):
         kind, consumer = "export", caller
     elif way == "table":
         producer = caller
-    elif way == "from_dlpack":
-        target = target_of(source)
-        if target is not None:
-            way, consumer = "convert", _name(target)
-    else:
+    elif way in ("from_pointer", "empty"):
         producer = {"from_pointer": "a pointer", "empty": "dlx"}[way]
-    with _lock:
-        _take_ends()
-        for trace in list(_active):
-            shows = kind == "export" and parent in trace._held
-            by_address = trace._imports.get(place) if nbytes else None
-            found = parent if shows else by_address
-            held = Held(
-                kind=kind,
-                way=way,
-                number=number,
-                parent=found if kind == "export" else None,
-                producer=producer,
-                consumer=consumer,
-                address=place[1],
-                shape=shape,
-                dtype=_dtype_name((dtype.code, dtype.bits, dtype.lanes)),
-                device=device,
-                nbytes=nbytes,
-                since=time.time_ns(),
-                thread=get_ident(),
-                callers=callers(frame, trace.frames),
-            )
-            trace._begin(held, shows=shows)
+    shows = kind == "export" and parent in trace._held
+    by_address = trace._imports.get(place) if nbytes else None
+    found = parent if shows else by_address
+    held = Held(
+        kind=kind,
+        way=way,
+        number=number,
+        parent=found if kind == "export" else None,
+        producer=producer,
+        consumer=consumer,
+        address=place[1],
+        shape=shape,
+        dtype=_dtype_name((dtype.code, dtype.bits, dtype.lanes)),
+        device=device,
+        nbytes=nbytes,
+        since=time.time_ns(),
+        thread=get_ident(),
+        callers=callers(frame, trace.frames),
+    )
+    trace._begin(held, shows=shows)
 
 
 def _name(class_: type) -> str:
-    module = getattr(class_, "__module__", "builtins")
-    return (
-        class_.__qualname__
-        if module == "builtins"
-        else f"{module}.{class_.__qualname__}"
-    )
+    # The class of the class may answer otherwise, by any code.
+    module = vars(type)["__module__"].__get__(class_)
+    name = vars(type)["__qualname__"].__get__(class_)
+    is_builtin = type(module) is not str or module == "builtins"
+    return name if is_builtin else f"{module}.{name}"
