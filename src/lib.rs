@@ -8,6 +8,7 @@ pub mod abi;
 #[cfg(any(test, fuzzing))]
 #[path = "../tests/fuzz/targets/mod.rs"]
 #[allow(
+    clippy::disallowed_methods,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stdout,
@@ -43,7 +44,7 @@ fn deferred() -> usize {
 
 #[pyo3::pymodule(gil_used = false)]
 mod _core {
-    use pyo3::prelude::*;
+    use crate::cpython::prelude::*;
 
     use crate::api::fast::of_two;
     use crate::convert::function::Fast;
@@ -102,7 +103,7 @@ mod _core {
         let py = module.py();
         crate::cpython::interpreter::one_interpreter(py)?;
         let finalize = wrap_pyfunction!(super::finalize, module)?;
-        py.import("atexit")?.call_method1("register", (finalize,))?;
+        import_module(py, "atexit")?.call_method1("register", (finalize,))?;
         crate::cpython::fork::watch();
         module.setattr(
             "__getattr__",

@@ -2,9 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
-use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
 use super::numpy;
@@ -57,7 +57,7 @@ fn check(x: &Bound<'_, PyAny>, array: &Bound<'_, PyAny>) -> PyResult<()> {
     if is_column || dtype.is(&made) || dtype.is_none() {
         return Ok(());
     }
-    let module = py.import(intern!(py, "dlx._array"))?;
+    let module = import_module(py, intern!(py, "dlx._array"))?;
     let why: Option<String> = module
         .call_method1(intern!(py, "refusal"), (x, dtype, made))?
         .extract()?;

@@ -9,9 +9,10 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
+use crate::cpython::call::{stopping, unwinding};
+use crate::cpython::prelude::*;
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
-use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyCapsule;
 
@@ -80,9 +81,9 @@ impl Hold for Taken {}
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        if let Some(release) = self.0.release {
+        if let Some(release) = self.0.release.map(unwinding) {
             // SAFETY: we own the array and do not touch it again (S12).
-            let let_go = || unsafe { release(&mut self.0) };
+            let let_go = || stopping(|| unsafe { release(&mut self.0) });
             if !within(|| quietly_anywhere(let_go)) {
                 // SAFETY: the array is ours to move, and the original is marked as released (S12).
                 let this = unsafe { Self::from_raw(NonNull::from(&mut self.0)) };
@@ -129,6 +130,7 @@ fn capsules<'py>(
 ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
     let answer = call(method, None)?;
     answer.extract().map_err(|_| {
+        let answer = Shown(&answer);
         PyTypeError::new_err(format!(
             "{method} returned {answer}, not a pair of capsules"
         ))

@@ -12,10 +12,10 @@ mod strides;
 
 use std::ffi::{c_char, c_int};
 
+use crate::cpython::prelude::*;
 use pyo3::exceptions::PyException;
 use pyo3::ffi;
 use pyo3::intern;
-use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 

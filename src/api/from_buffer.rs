@@ -4,7 +4,7 @@
 
 use std::ptr::NonNull;
 
-use pyo3::prelude::*;
+use crate::cpython::prelude::*;
 
 use crate::abi::*;
 use crate::adapters::{self, buffer};

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
+use crate::cpython::prelude::*;
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::intern;
-use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyComplex, PyFloat, PyInt, PySlice, PyString, PyTuple};
 
 use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
@@ -252,7 +252,7 @@ pub(super) fn number<'py, T: FromPyObjectOwned<'py>>(
 ) -> PyResult<T> {
     let extracted = value.extract().map_err(Into::into);
     extracted.map_err(|error: PyErr| {
-        let message = format!("{name} is {value}; expected {accepted}");
+        let message = format!("{name} is {}; expected {accepted}", Shown(value));
         bad_integers(value.py(), &error, message)
     })
 }

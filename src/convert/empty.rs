@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyBufferError, PyValueError};
-use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyModule, PyString, PyTuple, PyType};
 
 use crate::abi::*;
@@ -87,7 +87,7 @@ fn made<'py>(
         // What was read above: reading it again could give something else.
         let arguments = (PyTuple::new(py, shape)?, DType(dtype), Device(device), like);
         let door = ("share", "_empty", "dlx.empty(shared=True)");
-        let empty = py.import("dlx")?.call_method1("_door", door)?;
+        let empty = import_module(py, "dlx")?.call_method1("_door", door)?;
         return empty.call1(arguments);
     }
     let Some(target) = target else {
@@ -168,13 +168,19 @@ fn extents(shape: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
             return Ok(extents);
         }
     }
-    let one = shape.extract::<i64>().map(|extent| vec![extent]);
+    let one = shape
+        .index()
+        .and_then(|extent| extent.extract::<i64>())
+        .map(|extent| vec![extent]);
     one.or_else(|error| match shape.is_instance_of::<PyInt>() {
         true => Err(error),
         false => shape.extract().map(|Integers(extents)| extents),
     })
     .map_err(|error| {
-        let message = format!("shape is {shape}; expected an int or a sequence of ints");
+        let message = format!(
+            "shape is {}; expected an int or a sequence of ints",
+            Shown(shape)
+        );
         bad_integers(shape.py(), &error, message)
     })
 }

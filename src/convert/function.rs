@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
+use crate::cpython::prelude::*;
 use pyo3::intern;
-use pyo3::prelude::*;
 
 use crate::adapters::{jax, numpy, torch};
 use crate::api::entry::Name;
@@ -77,7 +77,7 @@ pub(crate) fn py_convert<'py>(
     let Some(dtype) = asked.dtype else {
         return Ok(made);
     };
-    let module = x.py().import(intern!(x.py(), "dlx._cast"))?;
+    let module = import_module(x.py(), intern!(x.py(), "dlx._cast"))?;
     let dtype = Bound::new(x.py(), DType(dtype))?;
     let copy = copy.into_pyobject(x.py())?;
     let cast = intern!(x.py(), "cast");

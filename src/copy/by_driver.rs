@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use pyo3::prelude::*;
+use crate::cpython::prelude::*;
 
 use crate::abi::*;
 use crate::copy::host;

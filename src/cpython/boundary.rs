@@ -9,12 +9,12 @@ use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 
+use crate::cpython::prelude::*;
 use pyo3::ffi;
 use pyo3::impl_::trampoline::{MethodDef, noargs};
 use pyo3::panic::PanicException;
-use pyo3::prelude::*;
 
-use crate::cpython::interpreter::{Pending, is_attached};
+use crate::cpython::interpreter::{self, Pending, is_attached};
 
 /// Runs `body`; if it panics, returns `on_panic` of the payload.
 pub(crate) fn guard<R>(
@@ -38,7 +38,7 @@ pub(crate) fn unraisable(payload: Box<dyn Any + Send>) {
     let message = panic_message(&*payload);
     Python::try_attach(|py| {
         let _pending = Pending::save(py);
-        PanicException::new_err((message,)).write_unraisable(py, None);
+        interpreter::unraisable(py, PanicException::new_err((message,)));
     });
 }
 
@@ -167,7 +167,7 @@ mod tests {
 
     /// The messages that `sys.unraisablehook` receives while `body` runs.
     fn unraised(py: Python<'_>, body: impl FnOnce()) -> PyResult<Vec<String>> {
-        let sys = py.import("sys")?;
+        let sys = import_module(py, "sys")?;
         let code = c"texts = []\ndef hook(args): texts.append(f'{args.exc_type.__name__}: {args.exc_value}')";
         let module = PyModule::from_code(py, code, c"hook.py", c"hook")?;
         let before = sys.getattr("unraisablehook")?;

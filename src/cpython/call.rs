@@ -7,9 +7,9 @@ use std::ptr::null_mut;
 use std::sync::OnceLock;
 use std::thread;
 
+use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyAttributeError, PySystemError};
 use pyo3::ffi;
-use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::cpython::lookup::is_in_type;
@@ -82,12 +82,7 @@ pub(crate) fn computed<'py>(
     x: &Bound<'py, PyAny>,
     name: &Bound<'py, PyString>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    type Get = unsafe extern "C" fn(*mut ffi::PyObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
-    type GetUnwinding =
-        unsafe extern "C-unwind" fn(*mut ffi::PyObject, *mut ffi::PyObject) -> *mut ffi::PyObject;
-    let get = black_box(ffi::PyObject_GetAttr as Get);
-    // SAFETY: the same function with the same ABI, except for unwinding.
-    let get = unsafe { transmute::<Get, GetUnwinding>(get) };
+    let get = unwinding2(ffi::PyObject_GetAttr);
     // SAFETY: both objects are live and the thread is attached.
     let found = stopping(|| unsafe { get(x.as_ptr(), name.as_ptr()) });
     // SAFETY: a new reference, or NULL with an exception.
@@ -256,20 +251,7 @@ pub(crate) fn call_by_tuple<'py>(
     arguments: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    type Call = unsafe extern "C" fn(
-        *mut ffi::PyObject,
-        *mut ffi::PyObject,
-        *mut ffi::PyObject,
-    ) -> *mut ffi::PyObject;
-    type CallUnwinding = unsafe extern "C-unwind" fn(
-        *mut ffi::PyObject,
-        *mut ffi::PyObject,
-        *mut ffi::PyObject,
-    ) -> *mut ffi::PyObject;
-    // PyO3 declares the function as non-unwinding; `black_box` keeps the compiler from relying on that.
-    let call = black_box(ffi::PyObject_Call as Call);
-    // SAFETY: the same function with the same ABI, except for unwinding.
-    let call = unsafe { transmute::<Call, CallUnwinding>(call) };
+    let call = unwinding3(ffi::PyObject_Call);
     let keywords = keywords.map_or(null_mut(), Bound::as_ptr);
     // SAFETY: the objects are live (NULL means no keywords) and the thread is attached.
     let result = stopping(|| unsafe { call(function.as_ptr(), arguments.as_ptr(), keywords) });
@@ -277,9 +259,41 @@ pub(crate) fn call_by_tuple<'py>(
     unsafe { Bound::from_owned_ptr_or_err(function.py(), result) }
 }
 
+/// A function of one parameter, with the same ABI, as able to unwind. `black_box` keeps the compiler from relying on its
+/// own declaration.
+#[inline(always)]
+pub(crate) fn unwinding<A, R>(
+    function: unsafe extern "C" fn(A) -> R,
+) -> unsafe extern "C-unwind" fn(A) -> R {
+    type Of<A, R> = unsafe extern "C" fn(A) -> R;
+    // SAFETY: the same function with the same ABI, except for unwinding.
+    unsafe { transmute::<Of<A, R>, unsafe extern "C-unwind" fn(A) -> R>(black_box(function)) }
+}
+
+/// As [`unwinding`], with two parameters.
+#[inline(always)]
+pub(crate) fn unwinding2<A, B, R>(
+    function: unsafe extern "C" fn(A, B) -> R,
+) -> unsafe extern "C-unwind" fn(A, B) -> R {
+    type Of<A, B, R> = unsafe extern "C" fn(A, B) -> R;
+    // SAFETY: as in `unwinding`.
+    unsafe { transmute::<Of<A, B, R>, unsafe extern "C-unwind" fn(A, B) -> R>(black_box(function)) }
+}
+
+/// As [`unwinding`], with three parameters.
+#[inline(always)]
+pub(crate) fn unwinding3<A, B, C, R>(
+    function: unsafe extern "C" fn(A, B, C) -> R,
+) -> unsafe extern "C-unwind" fn(A, B, C) -> R {
+    type Of<A, B, C, R> = unsafe extern "C" fn(A, B, C) -> R;
+    type Unwinding<A, B, C, R> = unsafe extern "C-unwind" fn(A, B, C) -> R;
+    // SAFETY: as in `unwinding`.
+    unsafe { transmute::<Of<A, B, C, R>, Unwinding<A, B, C, R>>(black_box(function)) }
+}
+
 /// Runs a call of CPython. An unwind out of it, other than a panic, stops here.
 #[inline(always)]
-fn stopping<R>(call: impl FnOnce() -> R) -> R {
+pub(crate) fn stopping<R>(call: impl FnOnce() -> R) -> R {
     let stop = Stop;
     let made = call();
     std::mem::forget(stop);

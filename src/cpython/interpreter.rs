@@ -10,9 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use crate::cpython::call::{stopping, unwinding};
+use crate::cpython::prelude::*;
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
-use pyo3::prelude::*;
 
 use crate::cpython::depth::{later, within};
 use crate::cpython::symbol::symbol;
@@ -108,13 +109,21 @@ fn with_pending(py: Python<'_>, let_go: impl FnOnce()) {
     report_raised(py);
 }
 
+/// Passes an exception to `sys.unraisablehook`.
+#[cold]
+pub(crate) fn unraisable(py: Python<'_>, error: PyErr) {
+    error.restore(py);
+    report_raised(py);
+}
+
 /// Passes an exception set by a deleter to `sys.unraisablehook`; it has no caller to propagate to.
 #[inline(always)]
 fn report_raised(_py: Python<'_>) {
     // SAFETY: `_py` proves attachment.
     if !unsafe { ffi::PyErr_Occurred() }.is_null() {
+        let write = unwinding(ffi::PyErr_WriteUnraisable);
         // SAFETY: `_py` proves attachment, and an exception is set.
-        unsafe { ffi::PyErr_WriteUnraisable(null_mut()) };
+        stopping(|| unsafe { write(null_mut()) });
     }
 }
 
@@ -257,6 +266,18 @@ pub(crate) fn has_others(object: &Bound<'_, PyAny>) -> bool {
     is_shared(object.as_ptr())
 }
 
+/// Releases a reference, perhaps the last: finalizers of Python may run.
+///
+/// # Safety
+///
+/// Attached; the caller gives its reference up.
+#[inline(always)]
+unsafe fn release(object: *mut ffi::PyObject) {
+    let release = unwinding(ffi::Py_DecRef);
+    // SAFETY: the caller's promise.
+    stopping(|| unsafe { release(object) });
+}
+
 /// A Python object that keeps memory alive and may be released on any thread (S5).
 pub(crate) struct PythonOwner(Option<Py<PyAny>>);
 
@@ -287,11 +308,12 @@ impl DropAttached for PythonOwner {
         };
         std::mem::forget(self);
         let object = object.into_ptr();
-        // SAFETY: attached; this was our reference, released once (S5).
-        let let_go = || unsafe { ffi::Py_DECREF(object) };
         if is_shared(object) {
-            return let_go();
+            // SAFETY: attached; this was our reference, released once (S5), and not the last.
+            return unsafe { ffi::Py_DECREF(object) };
         }
+        // SAFETY: as above.
+        let let_go = || unsafe { release(object) };
         if !within(let_go) {
             // SAFETY: attached, and the reference has not been released.
             let object = unsafe { Bound::from_owned_ptr(py, object) };
@@ -308,9 +330,10 @@ impl Drop for PythonOwner {
             return;
         }
         let let_go = || {
-            give_up(|py| {
+            give_up(|_| {
                 if let Some(object) = object.take() {
-                    object.drop_ref(py);
+                    // SAFETY: attached, as `py` proves; our reference, released once.
+                    unsafe { release(object.into_ptr()) };
                 }
             });
             // Leaked: the interpreter is exiting.

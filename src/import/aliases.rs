@@ -3,9 +3,9 @@
 
 #![forbid(unsafe_code)]
 
+use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::intern;
-use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::abi::{DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED};

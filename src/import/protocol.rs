@@ -7,10 +7,10 @@ mod old;
 mod order;
 mod question;
 
+use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyException, PyTypeError};
 use pyo3::ffi;
 use pyo3::intern;
-use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyTuple, PyType};
 
 pub(crate) use self::fast::{CapsuleFirst, FastExport, fast_export, fast_import};
@@ -312,7 +312,10 @@ pub(crate) fn device_of(
         let class = type_name(&x.get_type());
         hint::nonsense(
             x,
-            format!("{name} of {class} returned {answer}, not a pair of ints"),
+            format!(
+                "{name} of {class} returned {}, not a pair of ints",
+                Shown(answer)
+            ),
         )
     })?;
     let device = DLDevice {

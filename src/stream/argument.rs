@@ -2,9 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::intern;
-use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyTuple, PyType};
 
 use crate::abi::{DLDevice, kDLCUDA, kDLCUDAHost, kDLROCMHost};
@@ -131,8 +131,9 @@ fn of_protocol(stream: &Bound<'_, PyAny>, protocol: &Bound<'_, PyAny>) -> PyResu
             type_name(&stream.get_type())
         ))),
         None => Err(PyTypeError::new_err(format!(
-            "__cuda_stream__ of {} returned {answer}, not (0, handle)",
-            type_name(&stream.get_type())
+            "__cuda_stream__ of {} returned {}, not (0, handle)",
+            type_name(&stream.get_type()),
+            Shown(&answer)
         ))),
     }
 }
@@ -147,7 +148,7 @@ fn of_library(stream: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     if !name.trim_end_matches("_t").ends_with("stream") {
         return Ok(None);
     }
-    let module = class.module()?.to_string();
+    let module = module_of(&class)?.to_string();
     let handle = match module.split('.').next().unwrap_or("") {
         "torch" => stream.getattr_opt(intern!(py, "cuda_stream"))?,
         "cupy" | "cupy_backends" => stream.getattr_opt(intern!(py, "ptr"))?,

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
+use crate::cpython::prelude::*;
 use pyo3::exceptions::PyBufferError;
-use pyo3::prelude::*;
 
-use crate::cpython::interpreter::{Pending, attach_uncounted, blocking};
+use crate::cpython::interpreter::{self, Pending, attach_uncounted, blocking};
 use crate::driver::{self, Capture, Event, Relaxed};
 use crate::stream::handle::Stream;
 use crate::stream::order;
@@ -133,6 +133,6 @@ fn report(stream: &Stream) {
     attach_uncounted(|py| {
         let _pending = Pending::save(py);
         // PyO3 must count the attachment where an exception is dropped.
-        Python::attach(|py| PyBufferError::new_err(message).write_unraisable(py, None));
+        Python::attach(|py| interpreter::unraisable(py, PyBufferError::new_err(message)));
     });
 }

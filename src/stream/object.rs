@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use pyo3::prelude::*;
+use crate::cpython::prelude::*;
 
 use crate::stream::handle::Stream;
 use crate::types::device;

@@ -9,6 +9,7 @@ use crate::abi::{
     DLManagedTensor, DLManagedTensorVersioned, DLPACK_MAJOR_VERSION, DLPackVersion, DLTensor,
 };
 use crate::cpython::boundary::{guard, unraisable};
+use crate::cpython::call::{stopping, unwinding};
 use crate::cpython::depth::{later, within};
 use crate::cpython::interpreter::quietly_anywhere;
 use crate::types::error::Error;
@@ -266,8 +267,9 @@ impl<M: ManagedTensor> Managed<M> {
     #[inline(always)]
     fn call_deleter(&self) {
         if let Some(deleter) = self.deleter() {
+            let deleter = unwinding(deleter);
             // SAFETY: we own the tensor and never access it again (S3).
-            unsafe { deleter(self.0.as_ptr()) };
+            stopping(|| unsafe { deleter(self.0.as_ptr()) });
         }
     }
 }

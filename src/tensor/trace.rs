@@ -11,17 +11,17 @@ use std::ptr::{NonNull, from_ref, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyMemoryError, PyRecursionError};
 use pyo3::ffi;
 use pyo3::intern;
-use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList};
 
 use crate::abi::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 use crate::cpython::boundary::{guard, unraisable};
 use crate::cpython::call::{call_by_tuple, call_method_with, computed};
 use crate::cpython::fork::Lock;
-use crate::cpython::interpreter::{has_others, is_attached};
+use crate::cpython::interpreter::{self, has_others, is_attached};
 use crate::tensor::capsule::{CapsuleNames, pointer};
 use crate::tensor::managed::ManagedTensor;
 use crate::tensor::object::Tensor;
@@ -363,13 +363,13 @@ fn raise_soon(py: Python<'_>, error: PyErr) {
             Ok(true) | Err(_) => pending(py, &error),
         };
     if !raises {
-        error.write_unraisable(py, None);
+        interpreter::unraisable(py, error);
     }
 }
 
 /// Whether this is the thread in which CPython makes pending calls.
 fn is_main(py: Python<'_>) -> PyResult<bool> {
-    let threading = py.import("threading")?;
+    let threading = import_module(py, "threading")?;
     let main = call_method_with(&threading, intern!(py, "main_thread"), &[])?;
     let number: u64 = computed(&main, intern!(py, "ident"))?.extract()?;
     Ok(number == thread())

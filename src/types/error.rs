@@ -5,11 +5,12 @@
 use std::borrow::Cow;
 use std::ffi::{CStr, CString};
 
+use crate::cpython::interpreter;
+use crate::cpython::prelude::*;
 use pyo3::exceptions::{
     PyBufferError, PyException, PyMemoryError, PyOverflowError, PyRuntimeError, PyTypeError,
     PyValueError,
 };
-use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
@@ -75,7 +76,7 @@ impl Drop for Raised {
 #[cold]
 pub(crate) fn forgotten(py: Python<'_>, error: PyErr) {
     if !error.is_instance_of::<PyException>(py) {
-        error.write_unraisable(py, None);
+        interpreter::unraisable(py, error);
     }
 }
 
@@ -174,8 +175,13 @@ pub(crate) fn type_name(class: &Bound<'_, PyType>) -> String {
     let name = Python::try_attach(|_| match public_name(class) {
         Ok(Some(name)) => Ok(name),
         _ => {
-            let name = class.fully_qualified_name().or_else(|_| class.qualname());
-            name.map(|name| name.to_string())
+            let name = class.qualname()?;
+            Ok::<_, PyErr>(match module_of(class) {
+                Ok(module) if module != "builtins" && module != "__main__" => {
+                    format!("{module}.{name}")
+                }
+                _ => name.to_string(),
+            })
         }
     });
     name.and_then(Result::ok)
@@ -192,7 +198,7 @@ pub(crate) fn type_name_of(cls: &Bound<'_, PyType>) -> String {
 /// The name by which a module has a class that does not say so itself: `jax.Array` calls itself `jaxlib._jax.Array`, of
 /// the module `jax`.
 fn public_name(class: &Bound<'_, PyType>) -> PyResult<Option<String>> {
-    let (module, name) = (class.module()?, class.qualname()?);
+    let (module, name) = (module_of(class)?, class.qualname()?);
     let Some((_, last)) = name.to_str()?.rsplit_once('.') else {
         return Ok(None);
     };
@@ -229,7 +235,7 @@ pub(crate) fn broken(class: &Bound<'_, PyType>, function: &str, how: &str) -> Py
 /// The message of an exception, without the C++ backtrace that may follow it.
 #[cold]
 pub(crate) fn first_line(py: Python<'_>, error: &PyErr) -> String {
-    let text = error.value(py).to_string();
+    let text = Shown(error.value(py)).to_string();
     text.lines().next().unwrap_or_default().to_owned()
 }
 

@@ -5,6 +5,7 @@ use std::ptr::{NonNull, null, null_mut};
 use std::slice;
 
 use crate::abi::*;
+use crate::cpython::call::{stopping, unwinding};
 use crate::cpython::interpreter::quietly_anywhere;
 use crate::types::dtype::scalar;
 use crate::types::error::Error;
@@ -43,9 +44,9 @@ pub(super) struct Schema(pub(super) ArrowSchema);
 
 impl Drop for Schema {
     fn drop(&mut self) {
-        if let Some(release) = self.0.release {
+        if let Some(release) = self.0.release.map(unwinding) {
             // SAFETY: we own the schema and do not touch it again (S12, Arrow arrays).
-            quietly_anywhere(|| unsafe { release(&mut self.0) });
+            quietly_anywhere(|| stopping(|| unsafe { release(&mut self.0) }));
         }
     }
 }

@@ -3,9 +3,10 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{NonNull, null, null_mut};
 
+use crate::cpython::call::{stopping, unwinding, unwinding2};
+use crate::cpython::prelude::*;
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
-use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyCapsule;
 
@@ -49,9 +50,9 @@ struct Arrays(ArrowArrayStream);
 
 impl Drop for Arrays {
     fn drop(&mut self) {
-        if let Some(release) = self.0.release {
+        if let Some(release) = self.0.release.map(unwinding) {
             // SAFETY: we own the stream and do not touch it again (S12, Arrow arrays).
-            quietly_anywhere(|| unsafe { release(&mut self.0) });
+            quietly_anywhere(|| stopping(|| unsafe { release(&mut self.0) }));
         }
     }
 }
@@ -80,9 +81,9 @@ impl Arrays {
 
     fn dtype(&mut self, py: Python<'_>) -> PyResult<DLDataType> {
         let mut schema = Schema(ArrowSchema::RELEASED);
-        let code = match self.0.get_schema {
+        let code = match self.0.get_schema.map(unwinding2) {
             // SAFETY: a live stream, called from one thread, and our struct to fill (S12).
-            Some(get_schema) => unsafe { get_schema(&mut self.0, &mut schema.0) },
+            Some(get_schema) => stopping(|| unsafe { get_schema(&mut self.0, &mut schema.0) }),
             None => return Err(Error::refused("the Arrow stream has no get_schema").into()),
         };
         self.check(py, code, "get_schema")?;
@@ -92,9 +93,9 @@ impl Arrays {
     /// The next array; `None` at the end.
     fn next(&mut self, py: Python<'_>) -> PyResult<Option<Taken>> {
         let mut next = Taken(RELEASED);
-        let code = match self.0.get_next {
+        let code = match self.0.get_next.map(unwinding2) {
             // SAFETY: a live stream, called from one thread, and our struct to fill (S12).
-            Some(get_next) => unsafe { get_next(&mut self.0, &mut next.0) },
+            Some(get_next) => stopping(|| unsafe { get_next(&mut self.0, &mut next.0) }),
             None => return Err(Error::refused("the Arrow stream has no get_next").into()),
         };
         self.check(py, code, "get_next")?;
@@ -183,9 +184,10 @@ pub(crate) fn snapshot(
 
 fn from(method: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
     let answer = call(method, None)?;
-    let capsule = answer
-        .cast::<PyCapsule>()
-        .map_err(|_| PyTypeError::new_err(format!("{method} returned {answer}, not a capsule")))?;
+    let capsule = answer.cast::<PyCapsule>().map_err(|_| {
+        let answer = Shown(&answer);
+        PyTypeError::new_err(format!("{method} returned {answer}, not a capsule"))
+    })?;
     let mut arrays = Arrays::take(capsule)?;
     let dtype = arrays.dtype(method.py())?;
     match arrays.only(method.py())? {

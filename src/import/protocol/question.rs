@@ -2,11 +2,11 @@
 
 #![forbid(unsafe_code)]
 
+use crate::cpython::prelude::*;
 use pyo3::exceptions::{
     PyBufferError, PyException, PyRuntimeError, PyTypeError, PyValueError, PyWarning,
 };
 use pyo3::intern;
-use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyDict, PyTuple, PyType};
 
