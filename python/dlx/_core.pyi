@@ -498,9 +498,6 @@ class Tensor(Buffer):
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The CUDA array interface, version 3, for memory on CUDA devices."""
     if sys.version_info >= (3, 12):
-        def __buffer__(self, flags: int, /) -> memoryview: ...
-        def __release_buffer__(self, buffer: memoryview, /) -> None: ...
-
 def from_dlpack(
     x: object,
     /,
@@ -727,9 +724,6 @@ if sys.platform == "linux":
         @property
         def is_writable(self) -> bool:
             """Whether one can write to it."""
-
-        def __buffer__(self, flags: int, /) -> memoryview: ...
-        def __release_buffer__(self, buffer: memoryview, /) -> None: ...
 
     @final
     class LinkedFile:

@@ -39,7 +39,7 @@ pub(crate) fn owned(returned: RawFd) -> io::Result<OwnedFd> {
     match returned {
         -1 => Err(io::Error::last_os_error()),
         // SAFETY: callers pass the result of a call that makes a descriptor, in the expression that makes it, so that
-        // nobody else has it.
+        // nobody else has it (S30).
         file => Ok(unsafe { OwnedFd::from_raw_fd(file) }),
     }
 }

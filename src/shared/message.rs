@@ -55,7 +55,7 @@ fn files(message: &libc::msghdr) -> Vec<OwnedFd> {
             for index in 0..size / size_of::<RawFd>() {
                 // SAFETY: the kernel has written as many numbers.
                 let number = unsafe { data.wrapping_add(index).read_unaligned() };
-                // SAFETY: they are new descriptors of this process, and each is read once.
+                // SAFETY: they are new descriptors of this process, and each is read once (S30).
                 files.push(unsafe { OwnedFd::from_raw_fd(number) });
             }
         }

@@ -36,7 +36,9 @@ impl Pages {
 
     /// Maps a file for reading over a part of these pages; whether the kernel did.
     pub(super) fn replace(&mut self, begin: usize, size: usize, file: BorrowedFd<'_>) -> bool {
-        let at = self.at(begin, size);
+        let Some(at) = self.at(begin, size) else {
+            return false;
+        };
         let flags = libc::MAP_SHARED | libc::MAP_FIXED;
         // SAFETY: `at` lies in these pages, which nobody else has: they are borrowed exclusively.
         let start = unsafe { libc::mmap(at, size, libc::PROT_READ, flags, file.as_raw_fd(), 0) };
@@ -45,15 +47,17 @@ impl Pages {
 
     /// Advises the kernel about a part of these pages; whether it complied.
     pub(super) fn advise(&self, begin: usize, size: usize, advice: c_int) -> bool {
-        let at = self.at(begin, size);
+        let Some(at) = self.at(begin, size) else {
+            return false;
+        };
         // SAFETY: `at` lies in these pages. The advice that callers give changes no content.
         unsafe { libc::madvise(at, size, advice) == 0 }
     }
 
-    /// The address `begin` bytes behind the first, clamped so that `size` bytes follow.
-    fn at(&self, begin: usize, size: usize) -> *mut c_void {
-        debug_assert!(begin + size <= self.size);
-        self.start.as_ptr().wrapping_byte_add(begin)
+    /// The address `begin` bytes behind the first, if `size` bytes of these pages follow.
+    fn at(&self, begin: usize, size: usize) -> Option<*mut c_void> {
+        let fits = begin.checked_add(size)? <= self.size;
+        fits.then(|| self.start.as_ptr().wrapping_byte_add(begin))
     }
 
     /// The first address.
@@ -69,7 +73,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: mapped by `map`, unmapped once, and who has an address of it holds the owner.
+        // SAFETY: mapped by `map`, unmapped once, and who has an address of it holds the owner (S30).
         unsafe { libc::munmap(self.start.as_ptr(), self.size) };
     }
 }

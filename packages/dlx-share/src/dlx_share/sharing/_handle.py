@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from dlx._core import DType, LinkedFile, OpenFile
 from dlx.pickling import _READ_ONLY
 
-from ._form import HEAD, LONGEST, SEGMENT, Described, read, write
+from ._form import HEAD, LONGEST, SEGMENT, Described, lacking, read, write
 from ._mappings import Mapping
 from ._names import publish
 from ._segment import checked, opened, reopened
@@ -130,9 +130,9 @@ class Handle:
                 copied = reopened(file, os.O_RDONLY)
             else:
                 copied = file.duplicate()
-        except OSError:
+        except OSError as error:
             self._check(file)
-            raise
+            raise lacking(error, "another descriptor of the memory") from error
         if d.kind == SEGMENT and not self._owned.closed:
             return copied, d.size
         try:
