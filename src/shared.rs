@@ -3,6 +3,7 @@
 //! A signal handler of Python may raise between any two bytecodes. What it interrupts here ends with its object, and no
 //! number of a descriptor or an address is in Python's hands without one. Linux only.
 
+mod descriptor;
 pub(crate) mod file;
 pub(crate) mod link;
 pub(crate) mod mapping;

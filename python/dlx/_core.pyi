@@ -498,6 +498,9 @@ class Tensor(Buffer):
     def __cuda_array_interface__(self) -> dict[str, Any]:
         """The CUDA array interface, version 3, for memory on CUDA devices."""
     if sys.version_info >= (3, 12):
+        def __buffer__(self, flags: int, /) -> memoryview: ...
+        def __release_buffer__(self, buffer: memoryview, /) -> None: ...
+
 def from_dlpack(
     x: object,
     /,
@@ -667,7 +670,7 @@ def publish(cls: type, /) -> None:
 def unpublish(cls: type, /) -> None:
     """Remove the table that `publish` set on ``cls``."""
 
-# The parts of `bridge`.
+# What owns shared memory, for `dlx_share.sharing`.
 
 if sys.platform == "linux":
     @final
@@ -743,6 +746,8 @@ if sys.platform == "linux":
 
     def end_links() -> None:
         """Unlink the names of this process; in a fork, close those of its parent."""
+
+# The parts of `bridge`.
 
 def increment_version(x: object, lent: Tensor, /) -> None:
     """Tell torch or Paddle that ``x``, if it has their memory, was written to."""

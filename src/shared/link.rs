@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use pyo3::prelude::*;
 
 use crate::cpython::fork::Lock;
-use crate::shared::file::{c_path, open};
+use crate::shared::descriptor::{c_path, open};
 use crate::shared::os_error;
 
 /// A locked file, and its path once it has one.

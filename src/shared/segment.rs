@@ -10,7 +10,7 @@ use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
-use crate::shared::file::{open, owned};
+use crate::shared::descriptor::{open, owned};
 use crate::shared::os_error;
 use crate::shared::pages::Pages;
 

@@ -8,13 +8,11 @@ does.
 
 from __future__ import annotations
 
-import gc
 import os
 import random
 import signal
 import socket
 import sys
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 
@@ -22,7 +20,7 @@ import dlx
 import numpy as np
 from dlx_share.sharing import Handle, _names
 
-from support.shared_memory import mappings, names
+from support.shared_memory import held, names
 
 NAME = f"interrupted-{os.getpid()}-"
 ARRAY = np.arange(5000)
@@ -82,15 +80,9 @@ def sends() -> None:
 WORK: list[Callable[[], None]] = [copies, in_place, names_one, sends]
 
 
-def left() -> tuple[list[str], int, int, list[str]]:
-    """List descriptors, count mappings and threads of this process, list its names."""
-    gc.collect()
-    files = []
-    for number in os.listdir("/proc/self/fd"):
-        with suppress(FileNotFoundError):  # That of the list itself.
-            files.append(os.readlink(f"/proc/self/fd/{number}"))
-    mine = [name for name in names() if NAME in name]
-    return sorted(files), mappings(), threading.active_count(), mine
+def left() -> tuple[object, list[str]]:
+    """Return what this process holds, and its names."""
+    return held(), [name for name in names() if NAME in name]
 
 
 def once(work: Callable[[], None], after: float) -> bool:
