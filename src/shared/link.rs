@@ -1,11 +1,11 @@
 //! Names of shared memory: small files, locked while their owner lives, and unlinked with it.
 
 use std::ffi::{CString, c_int};
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, Write};
 use std::mem::zeroed;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process;
 use std::sync::{Arc, Weak};
@@ -69,6 +69,9 @@ impl LinkedFile {
         let failed = |error: io::Error| os_error(py, &error);
         let flags = libc::O_TMPFILE | libc::O_RDWR;
         let mut file = File::from(open(&folder, flags, 0o600).map_err(failed)?);
+        // Whatever the umask has taken.
+        file.set_permissions(Permissions::from_mode(0o600))
+            .map_err(failed)?;
         file.write_all(data).map_err(failed)?;
         lock(&file).map_err(failed)?;
         let locked = Arc::new(Locked {

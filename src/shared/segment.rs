@@ -219,9 +219,10 @@ mod tests {
 
     #[test]
     fn after_a_refusal_no_huge_page_is_asked_for() {
+        let file = io::stdin();
         let mut huge = Huge {
             pages: None,
-            file: io::stdin().as_fd(),
+            file: file.as_fd(),
             begin: 0,
             place: 0,
             size: 9,

@@ -78,6 +78,16 @@ def test_a_name_is_private_to_the_user_and_ends_with_the_handle() -> None:
         dlx.attach(f"shm:{NAME}")
 
 
+def test_a_name_is_found_whatever_the_umask() -> None:
+    """docs/sharing.md, Names: its file has mode 0600 under any."""
+    before = os.umask(0o777)
+    try:
+        with dlx.share(ARRAY, name=NAME):
+            assert dlx.attach(f"shm:{NAME}").tolist() == ARRAY.tolist()
+    finally:
+        os.umask(before)
+
+
 def test_a_name_ends_with_the_last_reference_and_at_exit() -> None:
     """docs/sharing.md, Names: not only by `close`."""
     h = dlx.share(ARRAY, name=NAME)

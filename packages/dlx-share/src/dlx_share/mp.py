@@ -10,17 +10,17 @@ import copyreg
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing import parent_process
+from multiprocessing import parent_process, resource_sharer
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler, send_handle
-from multiprocessing.resource_sharer import _resource_sharer
 from typing import Any
 
 from dlx._core import OpenFile, Tensor
 from dlx.pickling import _delivered, _leave
 
 from .pickling import _described, _exact, _target, _word
-from .sharing import Handle, _checked, _Lost, _read, attach, share
+from .sharing import Handle, _checked, _read, attach, share
+from .sharing._handle import Lost
 
 __all__ = ["register"]
 
@@ -28,9 +28,10 @@ _Reducer = Callable[[Any], Any]
 _IN = os.getpid()
 # Descriptors that wait at once. Those of a process are few, and it needs others.
 _MOST = 64
+_sharer: Any = vars(resource_sharer)["_resource_sharer"]
 
 
-class LostTensor(_Lost):
+class LostTensor(Lost):
     """What arrives in place of a tensor that cannot: it says why when it is used.
 
     Pools read results in a thread of their own, which an exception would end.
@@ -61,7 +62,7 @@ def _arrived(target: object, waiting: object, data: bytes) -> object:
     """Attach what another process has shared; called by ``pickle``."""
     try:
         described = _read(data)
-        with _resource_sharer.get_connection(waiting) as there:
+        with _sharer.get_connection(waiting) as there:
             there.poll(None)
             _, (file,), _ = OpenFile.received(there.fileno(), 1)
         with Handle._of(_checked(file, described), described, False) as handle:
@@ -86,7 +87,7 @@ def _lend(x: Tensor) -> tuple[object, bytes] | None:
     """
     if parent_process() is not None or os.getpid() != _IN:
         return None
-    if len(vars(_resource_sharer)["_cache"]) >= _MOST:
+    if len(_sharer._cache) >= _MOST:
         return None
     with suppress(BufferError, OSError):
         with share(x, copy=False, readonly=False) as handle:
@@ -95,7 +96,8 @@ def _lend(x: Tensor) -> tuple[object, bytes] | None:
         def send(there: Connection, pid: int) -> None:
             send_handle(there, file.fileno(), pid)
 
-        return _resource_sharer.register(send, file.close), data
+        waiting: object = _sharer.register(send, file.close)
+        return waiting, data
     return None
 
 

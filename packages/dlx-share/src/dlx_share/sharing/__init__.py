@@ -32,7 +32,7 @@ from dlx.pickling import _PADDED, _READ_ONLY, _dense, _may_repeat
 
 from ._form import FILE, FROZEN, SEGMENT, Described, lacking, read, span
 from ._found import found, open_found
-from ._handle import Handle, Lost, open_handles, trusted
+from ._handle import Handle, open_handles, trusted
 from ._mappings import Mapping, covering, mapped, segment
 from ._names import lookup
 from ._segment import (
@@ -51,7 +51,7 @@ from ._segment import (
 __all__ = ["Handle", "attach", "share"]
 
 # For `dlx_share.mp`, whose descriptors arrive without a socket of the caller.
-_read, _checked, _Lost = read, checked, Lost
+_read, _checked = read, checked
 
 _HOST = Device("cpu")
 
