@@ -24,6 +24,7 @@ from support.shared_memory import held, names
 
 NAME = f"interrupted-{os.getpid()}-"
 ARRAY = np.arange(5000)
+FILE = np.__file__
 
 
 class Stop(BaseException):
@@ -77,6 +78,13 @@ def sends() -> None:
             dlx.attach(back)
 
 
+def files() -> None:
+    """Share a file that is mapped."""
+    h = dlx.share(np.memmap(FILE, "u1", "r"), copy=False)
+    dlx.attach(h)
+    dlx.attach(bytes(h), paths=True)
+
+
 WORK: list[Callable[[], None]] = [copies, in_place, names_one, sends]
 
 
@@ -106,7 +114,8 @@ def stop(*_: object) -> None:
 def main(rounds: int, seed: int) -> None:
     """Run the rounds and compare what is left with what was there."""
     dice, stops = random.Random(seed), 0
-    for work in WORK:
+    every = [*WORK, files]
+    for work in every:
         work()
     before = left()
     signal.signal(signal.SIGALRM, stop)
@@ -114,7 +123,7 @@ def main(rounds: int, seed: int) -> None:
     sys.unraisablehook = lambda _: None
     for count in range(rounds):
         with suppress(Stop):
-            stops += once(dice.choice(WORK), dice.random() * 1e-3 + 1e-6)
+            stops += once(dice.choice(every), dice.random() * 1e-3 + 1e-6)
         if (count % 100 == 99 or count == rounds - 1) and left() != before:
             raise AssertionError(f"{count}: {left()}, at first {before}")
     print(f"{rounds} rounds, {stops} interrupted")

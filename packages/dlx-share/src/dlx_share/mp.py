@@ -49,7 +49,7 @@ class LostTensor(Lost):
     __array__ = __bool__ = __dlpack__ = __getitem__ = __iter__ = __len__ = _refuse
     __setitem__ = __float__ = __int__ = _refuse
 
-    def __reduce__(self) -> tuple[object, tuple[bytes, str]]:
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
         """Pickle the reason."""
         return LostTensor, (b"", self._reason)
 

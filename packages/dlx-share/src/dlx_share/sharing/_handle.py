@@ -171,7 +171,7 @@ class Handle:
         """Return what other processes attach, while this one has it open."""
         return write(self._described, self._file)
 
-    def __reduce__(self) -> tuple[object, tuple[bytes]]:
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
         """Pickle the bytes; the handle that arrives has the memory open."""
         return _arrive, (bytes(self),)
 
@@ -255,7 +255,7 @@ class Lost(Handle):
             raise AttributeError(name)
         raise BufferError(self._reason)
 
-    def __reduce__(self) -> tuple[object, tuple[bytes]]:
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
         """Pickle what has arrived."""
         return _arrive, (self._data,)
 
