@@ -81,7 +81,9 @@ impl MappedFile {
         let (start, size) = (slf.get().pages.start().as_ptr(), slf.get().pages.size());
         let readonly = c_int::from(!slf.get().is_writable);
         let object = slf.as_ptr();
-        // SAFETY: CPython passes a struct to fill. The view holds the object, which holds the pages.
+        // SAFETY: CPython passes a struct to fill. An error leaves it empty, as the buffer protocol requires.
+        unsafe { view.write(ffi::Py_buffer::new()) };
+        // SAFETY: as above. The view holds the object, which holds the pages (S30).
         match unsafe { ffi::PyBuffer_FillInfo(view, object, start, size as isize, readonly, flags) }
         {
             0 => Ok(()),
