@@ -25,6 +25,8 @@ mod cpython;
 mod driver;
 mod exchange;
 mod import;
+#[cfg(target_os = "linux")]
+mod shared;
 mod stream;
 mod tensor;
 mod types;
@@ -79,6 +81,15 @@ mod _core {
     use crate::convert::importer::Kept;
     #[pymodule_export]
     use crate::convert::namespace::array_type;
+    #[cfg(target_os = "linux")]
+    #[pymodule_export]
+    use crate::shared::file::OpenFile;
+    #[cfg(target_os = "linux")]
+    #[pymodule_export]
+    use crate::shared::link::{LinkedFile, end_links};
+    #[cfg(target_os = "linux")]
+    #[pymodule_export]
+    use crate::shared::mapping::{MappedFile, covering};
     #[pymodule_export]
     use crate::stream::PyStream;
     #[pymodule_export]

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from enum import IntEnum
+from os import PathLike
 from types import EllipsisType, ModuleType
 from typing import (
     Any,
@@ -71,6 +72,8 @@ __all__ = [
     "unpublish",
     "written",
 ]
+if sys.platform == "linux":
+    __all__ += ["LinkedFile", "MappedFile", "OpenFile", "covering", "end_links"]
 
 __version__: Final[str]
 
@@ -665,6 +668,83 @@ def publish(cls: type, /) -> None:
 
 def unpublish(cls: type, /) -> None:
     """Remove the table that `publish` set on ``cls``."""
+
+# What owns shared memory, for `dlx_share.sharing`.
+
+if sys.platform == "linux":
+    @final
+    class OpenFile:
+        """A file descriptor, closed with this object at the latest."""
+
+        @staticmethod
+        def segment(name: str, size: int, data: Buffer | None = None) -> OpenFile:
+            """Make a sealed file in memory that holds ``data``, or zeros."""
+
+        @staticmethod
+        def open(path: str | PathLike[str], flags: int) -> OpenFile:
+            """Open a file by its path."""
+
+        @staticmethod
+        def received(socket: int, length: int) -> tuple[bytes, list[OpenFile], bool]:
+            """Receive bytes and descriptors, and whether there were more of these."""
+
+        def duplicate(self) -> OpenFile:
+            """Return another descriptor of the same open file."""
+
+        def fileno(self) -> int:
+            """Return the number; raises ``BufferError`` if it is closed."""
+
+        @property
+        def closed(self) -> bool:
+            """Whether it is closed."""
+
+        def close(self) -> None:
+            """Close the descriptor, once."""
+
+        def __enter__(self) -> Self:
+            """Return itself."""
+
+        def __exit__(self, *_raised: object) -> None:
+            """Close it."""
+
+    class MappedFile(Buffer):
+        """Bytes of a file in the memory of this process, unmapped with this object."""
+
+        def __new__(
+            cls, file: OpenFile, size: int, protection: int, flags: int, offset: int
+        ) -> Self:
+            """Map ``size`` bytes of a file from byte ``offset`` on."""
+
+        @property
+        def address(self) -> int:
+            """The first address."""
+
+        @property
+        def size(self) -> int:
+            """How many bytes are mapped."""
+
+        @property
+        def is_writable(self) -> bool:
+            """Whether one can write to it."""
+
+    @final
+    class LinkedFile:
+        """A locked file that `link` gives its path, unlinked with this object."""
+
+        def __new__(cls, path: str | PathLike[str], data: bytes) -> Self:
+            """Make the file, without a path yet."""
+
+        def link(self) -> bool:
+            """Give the file its path; return False if that is in use."""
+
+        def close(self) -> None:
+            """Unlink it, and end the lock."""
+
+    def covering(address: int, length: int) -> int | None:
+        """Return where the shared mapping of dlx begins that holds these bytes."""
+
+    def end_links() -> None:
+        """Unlink the names of this process; in a fork, close those of its parent."""
 
 # The parts of `bridge`.
 

@@ -3,7 +3,7 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::hint::black_box;
 
-use crate::cpython::call::{stopping, unwinding3};
+use crate::cpython::call::{cpython3, stopping};
 use crate::cpython::prelude::*;
 use pyo3::ffi;
 
@@ -27,7 +27,7 @@ impl Buffer {
         // Exporters may point fields into the struct, so it must not move.
         // `calloc`, which the compiler makes of an allocation of zeros, takes three times as long as `malloc`.
         let view = Box::into_raw(Box::new(black_box(ffi::Py_buffer::new())));
-        let fill = unwinding3(ffi::PyObject_GetBuffer);
+        let fill = cpython3(ffi::PyObject_GetBuffer);
         // SAFETY: a live object, attached, and our struct to fill.
         if stopping(|| unsafe { fill(x.as_ptr(), view, flags) }) != 0 {
             // SAFETY: the box made above; nothing was exported, so nothing else refers to it.

@@ -76,19 +76,6 @@ pub(crate) fn attribute<'py>(
     }
 }
 
-/// The attribute of `x`, which may be computed. See [`call`] for unwinding.
-#[inline(never)]
-pub(crate) fn computed<'py>(
-    x: &Bound<'py, PyAny>,
-    name: &Bound<'py, PyString>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let get = unwinding2(ffi::PyObject_GetAttr);
-    // SAFETY: both objects are live and the thread is attached.
-    let found = stopping(|| unsafe { get(x.as_ptr(), name.as_ptr()) });
-    // SAFETY: a new reference, or NULL with an exception.
-    unsafe { Bound::from_owned_ptr_or_err(x.py(), found) }
-}
-
 /// Whether `x` has a method `name`, without binding it if the type has it.
 #[inline(always)]
 pub(crate) fn has(x: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> PyResult<bool> {
@@ -251,7 +238,7 @@ pub(crate) fn call_by_tuple<'py>(
     arguments: &Bound<'py, PyTuple>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let call = unwinding3(ffi::PyObject_Call);
+    let call = cpython3(ffi::PyObject_Call);
     let keywords = keywords.map_or(null_mut(), Bound::as_ptr);
     // SAFETY: the objects are live (NULL means no keywords) and the thread is attached.
     let result = stopping(|| unsafe { call(function.as_ptr(), arguments.as_ptr(), keywords) });
@@ -259,15 +246,14 @@ pub(crate) fn call_by_tuple<'py>(
     unsafe { Bound::from_owned_ptr_or_err(function.py(), result) }
 }
 
-/// A function of one parameter, with the same ABI, as able to unwind. `black_box` keeps the compiler from relying on its
-/// own declaration.
+/// A function of one parameter, as able to unwind.
 #[inline(always)]
 pub(crate) fn unwinding<A, R>(
     function: unsafe extern "C" fn(A) -> R,
 ) -> unsafe extern "C-unwind" fn(A) -> R {
     type Of<A, R> = unsafe extern "C" fn(A) -> R;
     // SAFETY: the same function with the same ABI, except for unwinding.
-    unsafe { transmute::<Of<A, R>, unsafe extern "C-unwind" fn(A) -> R>(black_box(function)) }
+    unsafe { transmute::<Of<A, R>, unsafe extern "C-unwind" fn(A) -> R>(function) }
 }
 
 /// As [`unwinding`], with two parameters.
@@ -277,7 +263,7 @@ pub(crate) fn unwinding2<A, B, R>(
 ) -> unsafe extern "C-unwind" fn(A, B) -> R {
     type Of<A, B, R> = unsafe extern "C" fn(A, B) -> R;
     // SAFETY: as in `unwinding`.
-    unsafe { transmute::<Of<A, B, R>, unsafe extern "C-unwind" fn(A, B) -> R>(black_box(function)) }
+    unsafe { transmute::<Of<A, B, R>, unsafe extern "C-unwind" fn(A, B) -> R>(function) }
 }
 
 /// As [`unwinding`], with three parameters.
@@ -288,10 +274,35 @@ pub(crate) fn unwinding3<A, B, C, R>(
     type Of<A, B, C, R> = unsafe extern "C" fn(A, B, C) -> R;
     type Unwinding<A, B, C, R> = unsafe extern "C-unwind" fn(A, B, C) -> R;
     // SAFETY: as in `unwinding`.
-    unsafe { transmute::<Of<A, B, C, R>, Unwinding<A, B, C, R>>(black_box(function)) }
+    unsafe { transmute::<Of<A, B, C, R>, Unwinding<A, B, C, R>>(function) }
 }
 
-/// Runs a call of CPython. An unwind out of it, other than a panic, stops here.
+/// A function of CPython, as able to unwind. The compiler knows the function, and that PyO3 says otherwise of it:
+/// `black_box` keeps it from relying on that.
+#[inline(always)]
+pub(crate) fn cpython<A, R>(
+    function: unsafe extern "C" fn(A) -> R,
+) -> unsafe extern "C-unwind" fn(A) -> R {
+    unwinding(black_box(function))
+}
+
+/// As [`cpython`], with two parameters.
+#[inline(always)]
+pub(crate) fn cpython2<A, B, R>(
+    function: unsafe extern "C" fn(A, B) -> R,
+) -> unsafe extern "C-unwind" fn(A, B) -> R {
+    unwinding2(black_box(function))
+}
+
+/// As [`cpython`], with three parameters.
+#[inline(always)]
+pub(crate) fn cpython3<A, B, C, R>(
+    function: unsafe extern "C" fn(A, B, C) -> R,
+) -> unsafe extern "C-unwind" fn(A, B, C) -> R {
+    unwinding3(black_box(function))
+}
+
+/// Runs a call that may unwind: it does not return then, so the compiler knows that nothing unwinds here.
 #[inline(always)]
 pub(crate) fn stopping<R>(call: impl FnOnce() -> R) -> R {
     let stop = Stop;
@@ -300,12 +311,12 @@ pub(crate) fn stopping<R>(call: impl FnOnce() -> R) -> R {
     made
 }
 
-/// Parks a thread that is being force-unwound.
+/// Parks a thread that is being force-unwound. A panic does not come out of C.
 struct Stop;
 
 impl Drop for Stop {
     fn drop(&mut self) {
-        while !thread::panicking() {
+        loop {
             thread::park();
         }
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::cpython::call::{stopping, unwinding};
+use crate::cpython::call::{cpython, stopping};
 use crate::cpython::prelude::*;
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
@@ -121,7 +121,7 @@ pub(crate) fn unraisable(py: Python<'_>, error: PyErr) {
 fn report_raised(_py: Python<'_>) {
     // SAFETY: `_py` proves attachment.
     if !unsafe { ffi::PyErr_Occurred() }.is_null() {
-        let write = unwinding(ffi::PyErr_WriteUnraisable);
+        let write = cpython(ffi::PyErr_WriteUnraisable);
         // SAFETY: `_py` proves attachment, and an exception is set.
         stopping(|| unsafe { write(null_mut()) });
     }
@@ -273,7 +273,7 @@ pub(crate) fn has_others(object: &Bound<'_, PyAny>) -> bool {
 /// Attached; the caller gives its reference up.
 #[inline(always)]
 unsafe fn release(object: *mut ffi::PyObject) {
-    let release = unwinding(ffi::Py_DecRef);
+    let release = cpython(ffi::Py_DecRef);
     // SAFETY: the caller's promise.
     stopping(|| unsafe { release(object) });
 }

@@ -13,7 +13,7 @@ use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 use pyo3::{BoundObject, IntoPyObjectExt, ffi, intern};
 
 use crate::cpython::call::{
-    attribute, call_by_tuple, call_method, computed, stopping, unwinding, unwinding2, unwinding3,
+    attribute, call_by_tuple, call_method, cpython, cpython2, cpython3, stopping,
 };
 use crate::cpython::interpreter::unraisable;
 
@@ -120,9 +120,14 @@ impl<'py> PyAnyMethods<'py> for Bound<'py, PyAny> {
         pyo3::types::PyAnyMethods::extract(self)
     }
 
+    #[inline(always)]
     fn getattr(&self, name: impl Name<'py>) -> PyResult<Bound<'py, PyAny>> {
         let name = name.into_pyobject_or_pyerr(self.py())?;
-        computed(self, &name.as_borrowed())
+        let get = cpython2(ffi::PyObject_GetAttr);
+        // SAFETY: attached, with live objects.
+        let found = stopping(|| unsafe { get(self.as_ptr(), name.as_ptr()) });
+        // SAFETY: a new reference, or NULL with an exception.
+        unsafe { Bound::from_owned_ptr_or_err(self.py(), found) }
     }
 
     fn getattr_opt(&self, name: impl Name<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
@@ -183,14 +188,14 @@ impl<'py> PyAnyMethods<'py> for Bound<'py, PyAny> {
     }
 
     fn is_truthy(&self) -> PyResult<bool> {
-        let is = unwinding(ffi::PyObject_IsTrue);
+        let is = cpython(ffi::PyObject_IsTrue);
         // SAFETY: attached, with a live object.
         let answer = stopping(|| unsafe { is(self.as_ptr()) });
         Ok(checked(self.py(), answer as isize)? != 0)
     }
 
     fn is_instance(&self, class: &Bound<'py, PyAny>) -> PyResult<bool> {
-        let is = unwinding2(ffi::PyObject_IsInstance);
+        let is = cpython2(ffi::PyObject_IsInstance);
         // SAFETY: attached, with live objects.
         let answer = stopping(|| unsafe { is(self.as_ptr(), class.as_ptr()) });
         Ok(checked(self.py(), answer as isize)? != 0)
@@ -198,7 +203,7 @@ impl<'py> PyAnyMethods<'py> for Bound<'py, PyAny> {
 
     fn eq(&self, other: impl IntoPyObject<'py>) -> PyResult<bool> {
         let other = other.into_pyobject_or_pyerr(self.py())?;
-        let compare = unwinding3(ffi::PyObject_RichCompare);
+        let compare = cpython3(ffi::PyObject_RichCompare);
         // SAFETY: attached, with live objects.
         let made = stopping(|| unsafe { compare(self.as_ptr(), other.as_ptr(), ffi::Py_EQ) });
         // SAFETY: a new reference, or NULL with an exception.
@@ -207,20 +212,20 @@ impl<'py> PyAnyMethods<'py> for Bound<'py, PyAny> {
 
     fn contains(&self, value: impl IntoPyObject<'py>) -> PyResult<bool> {
         let value = value.into_pyobject_or_pyerr(self.py())?;
-        let contains = unwinding2(ffi::PySequence_Contains);
+        let contains = cpython2(ffi::PySequence_Contains);
         // SAFETY: attached, with live objects.
         let answer = stopping(|| unsafe { contains(self.as_ptr(), value.as_ptr()) });
         Ok(checked(self.py(), answer as isize)? != 0)
     }
 
     fn hash(&self) -> PyResult<isize> {
-        let hash = unwinding(ffi::PyObject_Hash);
+        let hash = cpython(ffi::PyObject_Hash);
         // SAFETY: attached, with a live object.
         checked(self.py(), stopping(|| unsafe { hash(self.as_ptr()) }))
     }
 
     fn index(&self) -> PyResult<Bound<'py, PyAny>> {
-        let index = unwinding(ffi::PyNumber_Index);
+        let index = cpython(ffi::PyNumber_Index);
         // SAFETY: attached, with a live object.
         let made = stopping(|| unsafe { index(self.as_ptr()) });
         // SAFETY: a new reference, or NULL with an exception.
@@ -228,14 +233,14 @@ impl<'py> PyAnyMethods<'py> for Bound<'py, PyAny> {
     }
 
     fn len(&self) -> PyResult<usize> {
-        let len = unwinding(ffi::PyObject_Size);
+        let len = cpython(ffi::PyObject_Size);
         // SAFETY: attached, with a live object.
         let answer = stopping(|| unsafe { len(self.as_ptr()) });
         Ok(checked(self.py(), answer)? as usize)
     }
 
     fn repr(&self) -> PyResult<Bound<'py, PyString>> {
-        let repr = unwinding(ffi::PyObject_Repr);
+        let repr = cpython(ffi::PyObject_Repr);
         // SAFETY: attached, with a live object.
         let made = stopping(|| unsafe { repr(self.as_ptr()) });
         // SAFETY: a new reference, or NULL with an exception.
@@ -243,7 +248,7 @@ impl<'py> PyAnyMethods<'py> for Bound<'py, PyAny> {
     }
 
     fn str(&self) -> PyResult<Bound<'py, PyString>> {
-        let str = unwinding(ffi::PyObject_Str);
+        let str = cpython(ffi::PyObject_Str);
         // SAFETY: attached, with a live object.
         let made = stopping(|| unsafe { str(self.as_ptr()) });
         // SAFETY: a new reference, or NULL with an exception.
@@ -252,7 +257,7 @@ impl<'py> PyAnyMethods<'py> for Bound<'py, PyAny> {
 
     fn get_item(&self, key: impl IntoPyObject<'py>) -> PyResult<Bound<'py, PyAny>> {
         let key = key.into_pyobject_or_pyerr(self.py())?;
-        let get = unwinding2(ffi::PyObject_GetItem);
+        let get = cpython2(ffi::PyObject_GetItem);
         // SAFETY: attached, with live objects.
         let found = stopping(|| unsafe { get(self.as_ptr(), key.as_ptr()) });
         // SAFETY: a new reference, or NULL with an exception.
@@ -260,7 +265,7 @@ impl<'py> PyAnyMethods<'py> for Bound<'py, PyAny> {
     }
 
     fn try_iter(&self) -> PyResult<Items<'py>> {
-        let iter = unwinding(ffi::PyObject_GetIter);
+        let iter = cpython(ffi::PyObject_GetIter);
         // SAFETY: attached, with a live object.
         let made = stopping(|| unsafe { iter(self.as_ptr()) });
         // SAFETY: a new reference, or NULL with an exception.
@@ -275,7 +280,7 @@ fn set_attribute<'py>(
     value: *mut ffi::PyObject,
 ) -> PyResult<()> {
     let name = name.into_pyobject_or_pyerr(x.py())?;
-    let set = unwinding3(ffi::PyObject_SetAttr);
+    let set = cpython3(ffi::PyObject_SetAttr);
     // SAFETY: attached; the object, the name, and the value if there is one are live.
     let answer = stopping(|| unsafe { set(x.as_ptr(), name.as_ptr(), value) });
     checked(x.py(), answer as isize).map(drop)
@@ -316,7 +321,7 @@ impl<'py> Iterator for Items<'py> {
 
     fn next(&mut self) -> Option<Self::Item> {
         let py = self.0.py();
-        let next = unwinding(ffi::PyIter_Next);
+        let next = cpython(ffi::PyIter_Next);
         // SAFETY: attached, with an iterator.
         let found = stopping(|| unsafe { next(self.0.as_ptr()) });
         // SAFETY: a new reference, or NULL at the end or with an exception.
@@ -340,7 +345,7 @@ pub(crate) fn import_module<'py>(
     name: impl Name<'py>,
 ) -> PyResult<Bound<'py, PyModule>> {
     let name = name.into_pyobject_or_pyerr(py)?;
-    let import = unwinding(ffi::PyImport_Import);
+    let import = cpython(ffi::PyImport_Import);
     // SAFETY: attached, with a live string.
     let found = stopping(|| unsafe { import(name.as_ptr()) });
     // SAFETY: a new reference, or NULL with an exception.

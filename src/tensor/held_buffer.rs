@@ -3,7 +3,7 @@
 use std::mem::ManuallyDrop;
 use std::ptr::null_mut;
 
-use crate::cpython::call::{stopping, unwinding};
+use crate::cpython::call::{cpython, stopping};
 use crate::cpython::prelude::*;
 use pyo3::ffi;
 
@@ -55,7 +55,7 @@ impl Buffer {
 
     /// Releases the buffer; the caller does not use it again.
     fn release(&mut self, _py: Python<'_>) {
-        let release = unwinding(ffi::PyBuffer_Release);
+        let release = cpython(ffi::PyBuffer_Release);
         // SAFETY: attached; it is filled, and this is the only release (S10).
         stopping(|| unsafe { release(self.0) });
         // SAFETY: a box, as `filled` requires; after the release the exporter does not use it.

@@ -12,7 +12,7 @@ use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use crate::cpython::call::{stopping, unwinding};
+use crate::cpython::call::{cpython, stopping};
 use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PySystemError, PyTypeError};
 use pyo3::ffi;
@@ -318,7 +318,7 @@ pub(super) unsafe fn end(object: *mut ffi::PyObject) {
 #[cold]
 #[inline(never)]
 unsafe fn clear_weak_references(object: *mut ffi::PyObject) {
-    let clear = unwinding(ffi::PyObject_ClearWeakRefs);
+    let clear = cpython(ffi::PyObject_ClearWeakRefs);
     // SAFETY: the caller's promise.
     stopping(|| unsafe { clear(object) });
 }

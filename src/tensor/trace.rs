@@ -19,7 +19,7 @@ use pyo3::types::{PyCapsule, PyList};
 
 use crate::abi::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 use crate::cpython::boundary::{guard, unraisable};
-use crate::cpython::call::{call_by_tuple, call_method_with, computed};
+use crate::cpython::call::{call_by_tuple, call_method_with};
 use crate::cpython::fork::Lock;
 use crate::cpython::interpreter::{self, has_others, is_attached};
 use crate::tensor::capsule::{CapsuleNames, pointer};
@@ -371,7 +371,7 @@ fn raise_soon(py: Python<'_>, error: PyErr) {
 fn is_main(py: Python<'_>) -> PyResult<bool> {
     let threading = import_module(py, "threading")?;
     let main = call_method_with(&threading, intern!(py, "main_thread"), &[])?;
-    let number: u64 = computed(&main, intern!(py, "ident"))?.extract()?;
+    let number: u64 = main.getattr(intern!(py, "ident"))?.extract()?;
     Ok(number == thread())
 }
 

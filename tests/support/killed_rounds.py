@@ -7,7 +7,6 @@ Each round forks a process that shares, names, sends and attaches until it is ki
 
 from __future__ import annotations
 
-import gc
 import os
 import random
 import signal
@@ -20,14 +19,14 @@ import dlx
 import numpy as np
 from dlx_share.sharing import Handle, _names
 
-from support.shared_memory import mappings, open_files
+from support.shared_memory import held
 
 NAME = f"round-{os.getpid()}-"
 
 
 def work(sock: socket.socket, given: Handle, dice: random.Random) -> None:
     """Share and attach for ever; every array of n elements holds n in each."""
-    held: list[object] = []
+    kept: list[object] = []
     while True:
         n = dice.randrange(1, 5000)
         made = dlx.empty(n, "float64", shared=True, like=np)
@@ -39,7 +38,7 @@ def work(sock: socket.socket, given: Handle, dice: random.Random) -> None:
                 readonly=dice.random() < 0.3,
                 name=named,
             )
-            held += [
+            kept += [
                 h,
                 dlx.attach(h),
                 dlx.attach(given, mode=dice.choice(["r", "cow"])),
@@ -50,9 +49,9 @@ def work(sock: socket.socket, given: Handle, dice: random.Random) -> None:
             else:
                 data = bytes(h)
                 sock.sendall(b"b" + len(data).to_bytes(4, "little") + data)
-        if len(held) > 12:
-            dice.shuffle(held)
-            del held[:6]
+        if len(kept) > 12:
+            dice.shuffle(kept)
+            del kept[:6]
 
 
 def exactly(sock: socket.socket, length: int) -> bytes:
@@ -112,23 +111,17 @@ def once(given: Handle, dice: random.Random) -> None:
                 receive(one)
 
 
-def left() -> tuple[int, int]:
-    """Count the descriptors and the mappings of this process."""
-    gc.collect()
-    return open_files(), mappings()
-
-
 def main(rounds: int, seed: int) -> None:
     """Run the rounds and compare what is left with what was there."""
     dice = random.Random(seed)
     given = dlx.share(np.full(7, 7.0))
     kept = dlx.attach(given), dlx.attach(given, mode="r")
-    before, names = left(), 0
+    before, names = held(), 0
     for count in range(rounds):
         once(given, random.Random(dice.random()))
         if count % 100 == 99 or count == rounds - 1:
-            if left() != before:
-                raise AssertionError(f"{count}: {left()}, at first {before}")
+            if held() != before:
+                raise AssertionError(f"{count}: {held()}, at first {before}")
             for entry in _names.entries():
                 if entry.name.startswith(NAME):
                     names += _names.withdraw(entry.path)

@@ -13,7 +13,9 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
-from dlx_share.sharing import Handle, _form, _mappings, _segment
+from dlx._core import OpenFile
+from dlx_share.sharing import Handle, _form, _segment
+from dlx_share.sharing._mappings import Mapping
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.random_layouts import tensors
@@ -175,11 +177,8 @@ def alike(_: Path) -> int:
 
 def of_another_process(_: Path) -> int:
     """A segment whose token the bytes do not know."""
-    token, _segment.TOKEN = _segment.TOKEN, bytes(16)
-    try:
-        return _segment.make(48)
-    finally:
-        _segment.TOKEN = token
+    with OpenFile.segment(f"dlx-{bytes(16).hex()}", 48) as file:
+        return os.dup(file.fileno())
 
 
 def on_disk(folder: Path) -> int:
@@ -312,16 +311,18 @@ def test_a_descriptor_exchanged_while_it_is_opened_is_not_taken(
 ) -> None:
     """docs/sharing.md, Security: what O_PATH has found stays what it is."""
     h, other = dlx.share(ARRAY), dlx.share(ARRAY + 1)
-    data, real, opened = bytes(h), os.open, []
+    data, opened = bytes(h), []
 
-    def exchanging(path: Any, *arguments: Any) -> int:
-        file = real(path, *arguments)
-        if str(path).endswith(f"/fd/{h._file}"):
-            opened.append(path)
-            os.dup2(other._file, h._file)
-        return file
+    class Exchanging:
+        @staticmethod
+        def open(path: str, flags: int) -> OpenFile:
+            file = OpenFile.open(path, flags)
+            if path.endswith(f"{os.getpid()}/fd/{h._file}"):
+                opened.append(path)
+                os.dup2(other._file, h._file)
+            return file
 
-    monkeypatch.setattr(os, "open", exchanging)
+    monkeypatch.setattr(_segment, "OpenFile", Exchanging)
     t = dlx.attach(data)
     monkeypatch.undo()
     assert len(opened) == 1
@@ -332,21 +333,18 @@ def test_a_descriptor_exchanged_while_it_is_opened_is_not_taken(
     other.close()
 
 
-def test_a_handle_closed_while_it_is_mapped_gives_no_other_memory(
+def test_a_handle_whose_file_is_exchanged_while_it_is_mapped_gives_no_other_memory(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """docs/sharing.md, Security: its number may be another file's by then."""
+    """docs/sharing.md, Security: by somebody who closes the descriptors of others."""
     h, other = dlx.share(ARRAY), dlx.share(ARRAY + 1)
-    real, before = _mappings._LIBC.mmap, mappings()
+    real, before = Mapping.of, mappings()
 
-    def closing(*arguments: Any) -> int:
-        h.close()
-        os.dup2(other._file, arguments[4])
-        address: int = real(*arguments)
-        os.close(arguments[4])
-        return address
+    def exchanging(*arguments: Any) -> Mapping:
+        os.dup2(other._file, h._file)
+        return real(*arguments)
 
-    monkeypatch.setattr(_mappings._LIBC, "mmap", closing)
+    monkeypatch.setattr(Mapping, "of", exchanging)
     with pytest.raises(BufferError, match="closed"):
         dlx.attach(h)
     monkeypatch.undo()

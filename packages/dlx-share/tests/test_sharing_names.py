@@ -14,6 +14,7 @@ from typing import Any
 import dlx
 import numpy as np
 import pytest
+from dlx._core import LinkedFile
 from dlx_share.sharing import _names
 from support.command_line import ABSENT, run, run_with
 from support.optional_libraries import requires
@@ -77,6 +78,16 @@ def test_a_name_is_private_to_the_user_and_ends_with_the_handle() -> None:
         dlx.attach(f"shm:{NAME}")
 
 
+def test_a_name_is_found_whatever_the_umask() -> None:
+    """docs/sharing.md, Names: its file has mode 0600 under any."""
+    before = os.umask(0o777)
+    try:
+        with dlx.share(ARRAY, name=NAME):
+            assert dlx.attach(f"shm:{NAME}").tolist() == ARRAY.tolist()
+    finally:
+        os.umask(before)
+
+
 def test_a_name_ends_with_the_last_reference_and_at_exit() -> None:
     """docs/sharing.md, Names: not only by `close`."""
     h = dlx.share(ARRAY, name=NAME)
@@ -106,35 +117,6 @@ def test_memory_that_gets_no_name_is_given_back() -> None:
             dlx.share(ARRAY, name=NAME)
         assert open_files() == files
         assert refused.tb is not None
-
-
-def test_a_name_is_never_that_of_a_part(monkeypatch: pytest.MonkeyPatch) -> None:
-    """docs/sharing.md, Names: the kernel may write less, as at a limit of file size."""
-    write = os.write
-    monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:100]))
-    with dlx.share(ARRAY, name=NAME):
-        assert dlx.attach(f"shm:{NAME}").tolist() == ARRAY.tolist()
-
-
-def test_a_fork_while_a_name_is_made_does_not_hold_it() -> None:
-    """docs/sharing.md, Names: locks belong to open files, which a fork has, too."""
-    code = f"""
-write = os.write
-def forked(file, data):
-    os.write = write
-    if os.fork() == 0:
-        into.read()
-        os._exit(0)
-    return write(file, data)
-os.write = forked
-h = dlx.share(np.arange(3), name={NAME!r})
-tell()
-into.read()
-"""
-    with child(code) as process:
-        told(process)
-        kill(process)
-        assert shown("--clean")["state"] == "removed"
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a\0b", "é" * 101, "../x"])
@@ -230,26 +212,34 @@ def test_the_name_of_a_killed_owner_can_be_taken() -> None:
     assert not os.path.exists(PATH)
 
 
-def test_a_name_appears_complete_and_locked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_appears_complete_and_locked() -> None:
     """docs/sharing.md, Names: an owner killed before leaves nothing."""
-    link = os.link
-
-    def checked(source: str, path: str, **keywords: Any) -> None:
+    with dlx.share(ARRAY) as h:
+        linked = LinkedFile(PATH, bytes(h))
         assert NAME not in "".join(names())
-        link(source, path, **keywords)
+        assert linked.link()
         (entry,) = (each for each in _names.entries() if each.name == NAME)
         assert entry.is_held
         assert entry.described is not None
         assert entry.described.shape == (2, 3)
+        assert not LinkedFile(PATH, b"").link()
+        linked.close()
+        assert NAME not in "".join(names())
 
-    monkeypatch.setattr(os, "link", checked)
-    dlx.share(ARRAY, name=NAME).close()
+
+def test_a_name_that_another_file_has_by_now_is_left_alone() -> None:
+    """docs/sharing.md, Names: only what dlx has linked is unlinked."""
+    with dlx.share(ARRAY, name=NAME):
+        os.unlink(PATH)
+        Path(PATH).touch()
+    Path(PATH).unlink()
 
 
 @pytest.mark.parametrize("data", [b"", b"DLXH", bytes(200)])
 def test_a_damaged_name_is_refused_listed_and_removed(data: bytes) -> None:
     """docs/sharing.md, Names: a `BufferError`."""
     Path(PATH).write_bytes(data)
+    os.chmod(PATH, 0o600)
     try:
         with pytest.raises(BufferError, match="not the bytes of a"):
             dlx.attach(f"shm:{NAME}")
@@ -276,6 +266,29 @@ def test_what_is_no_file_is_not_opened_for_a_name(tmp_path: Path, kind: str) -> 
             assert not shown("--clean")
         finally:
             (os.rmdir if kind == "folder" else os.unlink)(PATH)
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o666])
+def test_a_file_that_others_could_have_linked_is_no_name(
+    tmp_path: Path, mode: int
+) -> None:
+    """docs/sharing.md, Security: whoever may write to a file may link it, too."""
+    scratch = f"/dev/shm/scratch-{os.getpid()}"
+    with dlx.share(ARRAY) as h:
+        Path(scratch).write_bytes(bytes(h))
+    os.chmod(scratch, mode)
+    os.link(scratch, PATH)
+    try:
+        with pytest.raises(BufferError, match=f"mode {mode:o} and 2 links"):
+            dlx.attach(f"shm:{NAME}")
+        assert not shown("--clean")
+        os.unlink(scratch)
+        if mode == 0o666:
+            with pytest.raises(BufferError, match="mode 666 and 1 links"):
+                dlx.attach(f"shm:{NAME}")
+    finally:
+        Path(scratch).unlink(missing_ok=True)
+        Path(PATH).unlink(missing_ok=True)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")

@@ -203,7 +203,7 @@ def test_a_descriptor_of_something_else_is_refused(
         deliver(pair, framed(data), [file])
         os.close(file)
         files = open_files()
-        with pytest.raises(BufferError, match="not what it says"):
+        with pytest.raises(BufferError, match=r"not what it says|dlx made none such"):
             Handle.recv(pair[1])
         assert open_files() == files
 

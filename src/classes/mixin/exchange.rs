@@ -176,7 +176,7 @@ impl Slot {
     }
 
     /// Reads the object that is exported in place of `object`.
-    #[inline]
+    #[inline(always)]
     fn read<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         match self.holder() {
             Some(holder) if self.is_for(object.get_type_ptr().cast()) => holder.origin.read(object),

@@ -10,7 +10,7 @@ use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 
 use super::Slot;
-use crate::cpython::call::{call_method_with, computed};
+use crate::cpython::call::call_method_with;
 use crate::cpython::lookup::is_subtype;
 use crate::types::error::type_name;
 
@@ -88,7 +88,7 @@ impl Origin {
         let py = object.py();
         match self {
             Self::Attribute { name, .. } => {
-                nested(&object.get_type(), || computed(object, name.bind(py)))
+                nested(&object.get_type(), || object.getattr(name.bind(py)))
             }
             Self::Method => nested(&object.get_type(), || {
                 call_method_with(object, intern!(py, "__dlx_export__"), &[])

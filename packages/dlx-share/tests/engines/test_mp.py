@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import pickle
+import subprocess
+import sys
+from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
 import dlx
 import dlx_share.mp
+import numpy as np
 import pytest
 from support.optional_libraries import requires
 from support.python_process import run_python
@@ -18,7 +23,7 @@ from .cases import CASES
 
 # In a process of its own: others of pytest have threads, with which none can fork.
 BEGIN = """
-import gc, multiprocessing, os, sys
+import gc, multiprocessing, os, sys, threading
 import dlx, dlx_share.mp
 import numpy as np
 from support.pickled_classes import Bare, Labelled
@@ -96,8 +101,8 @@ EVERY = """
             x = BIG[library]()
             (described, where), y = through(x)
             assert describe(x) == described and type(y) is type(x)
-            # Each end has it in a segment, and not in memory of its own.
-            assert where.inode > 0 and place(address(y)).inode > 0, library
+            # Each end has memory of its own, which the other need not keep.
+            assert not where.inode and not place(address(y)).inode, library
         files.append(open_files())
     assert files[-1] == files[0], "what is attached holds no descriptor"
     end()
@@ -159,8 +164,8 @@ ARGUMENTS = """
 
 
 def check(x, described, y):
-    assert describe(x) == described and place(x.data_ptr).inode
-    assert y.sum() == 28 and not place(address(y)).inode
+    assert describe(x) == described
+    assert y.sum() == 28
     """
 
 
@@ -173,12 +178,10 @@ def test_arguments_of_a_process_arrive(tmp_path: Path, method: str) -> None:
 POOL = """
     with context.Pool(1, dlx_share.mp.register, TYPES) as pool:
         x, y = pool.map(twice, [np.arange(MIB, dtype="uint8"), BIG["torch"]()])
-    assert place(address(x)).inode and place(address(y)).inode
     assert x[3] == 6 and y[0] == 2 and y.dtype == torch.bfloat16
 
 
 def twice(x):
-    assert place(address(x)).inode
     return x + x
     """
 
@@ -191,7 +194,7 @@ def test_a_pool_takes_and_returns_tensors(tmp_path: Path) -> None:
 
 KILLED = """
     import signal
-    x = dlx.from_dlpack(np.zeros(MIB, np.uint8))
+    x = dlx.empty(MIB, "uint8", shared=True)
     files = []
     for _ in range(10):
         receive, send = context.Pipe(False)
@@ -221,6 +224,159 @@ def test_a_killed_receiver_leaves_nothing_behind(tmp_path: Path) -> None:
     check_run(tmp_path, KILLED, "fork", "numpy dlx")
 
 
+# What ends before the other reads.
+
+# As much as a pipe holds: who sends more waits for the reader.
+ENDED = """
+    pool = context.Pool(1, maxtasksperchild=1)
+    results = pool.map_async(full, range(5), chunksize=1).get(60)
+    assert [float(x[0]) for x in results] == [0, 1, 2, 3, 4]
+    pool.terminate()
+    pool.join()
+    queue = context.Queue()
+    for make in full, shared, part_of_shared:
+        process = start(put, queue, make)
+        process.join(60)
+        x = queue.get(timeout=60)
+        assert x.shape == (5_000,) and float(x[0]) == 7, x
+
+
+def full(n):
+    return np.full(5_000, n, "f4")
+
+
+def shared(n):
+    x = dlx.empty(5_000, "float32", shared=True, like=np)
+    x[:] = n
+    return x
+
+
+def part_of_shared(n):
+    x = dlx.empty((2, 5_000), "float32", shared=True, like=np)
+    x[:] = n
+    return x[1]
+
+
+def put(queue, make):
+    queue.put(make(7))
+    queue.close()
+    queue.join_thread()
+    os._exit(0)
+    """
+
+
+@by_method
+def test_what_a_child_sends_arrives_though_it_has_ended(
+    tmp_path: Path, method: str
+) -> None:
+    """docs/sharing.md, multiprocessing: private memory, and shared."""
+    check_run(tmp_path, ENDED, method, "numpy dlx")
+
+
+SENDER = """
+import sys, dlx, dlx_share.mp, numpy as np
+from multiprocessing.connection import Client
+dlx_share.mp.register(np.ndarray)
+with Client(sys.argv[1], "AF_UNIX") as there:
+    there.send(np.full(5_000, 7.0))
+    x = dlx.empty(5_000, "float64", shared=True, like=np)
+    there.send(x)
+"""
+
+
+def test_what_a_program_sends_arrives_or_says_that_it_has_ended(
+    tmp_path: Path,
+) -> None:
+    """docs/sharing.md, multiprocessing: a program is no child; nothing raises here."""
+    from multiprocessing.connection import Listener
+
+    path = str(tmp_path / "socket")
+    with Listener(path, "AF_UNIX") as listener:
+        sender = subprocess.Popen([sys.executable, "-c", SENDER, path])
+        with listener.accept() as there:
+            assert sender.wait() == 0
+            assert there.recv().sum() == 35_000
+            lost = there.recv()
+    uses: list[Callable[[], object]] = [
+        *(lambda: lost[0], lambda: len(lost), lambda: lost.sum(), lambda: lost.shape),
+        *(lambda: np.asarray(lost), lambda: dlx.from_dlpack(lost)),
+        *(lambda: bool(lost), lambda: dlx.attach(lost)),
+    ]
+    for use in uses:
+        with pytest.raises(BufferError, match="has not arrived"):
+            use()
+    assert "has not arrived" in repr(pickle.loads(pickle.dumps(lost)))
+
+
+MANY = """
+    import resource
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, most))
+    pool = context.Pool(1, dlx_share.mp.register, TYPES)
+    sent = [np.full(20_000, n, "f4") for n in range(300)]
+    assert pool.apply_async(sums, (sent,)).get(60) == [20_000 * n for n in range(300)]
+    x = dlx.empty((300, 20_000), "float32", shared=True, like=np)
+    x[:] = 1
+    assert pool.apply_async(sums, (list(x),)).get(60) == [20_000] * 300
+    back = pool.apply_async(arrays, (300,)).get(60)
+    assert [x[0] for x in back] == list(range(300))
+    pool.terminate()
+    pool.join()
+
+
+def sums(xs):
+    return [float(x.sum()) for x in xs]
+
+
+def arrays(count):
+    return [np.full(20_000, n, "f4") for n in range(count)]
+    """
+
+
+@by_method
+def test_more_arrays_than_descriptors_arrive(tmp_path: Path, method: str) -> None:
+    """docs/sharing.md, multiprocessing: of private memory, and of shared."""
+    check_run(tmp_path, MANY, method, "numpy")
+
+
+UNREAD = """
+    with dlx.share(np.ones(3)):
+        before = open_files()
+    for _ in range(3):
+        one, other = context.Pipe()
+        one.send(np.ones(10_000))
+        one.close(), other.close()
+    gc.collect()
+    assert open_files() < before
+    assert threading.active_count() == 1
+    """
+
+
+def test_a_message_that_nobody_reads_leaves_nothing(tmp_path: Path) -> None:
+    """docs/sharing.md, multiprocessing: no descriptor waits for private memory."""
+    check_run(tmp_path, UNREAD, "fork", "numpy")
+
+
+REFUSED = """
+    pool = context.Pool(1, dlx_share.mp.register)
+    x = pool.apply_async(double).get(60)
+    assert "x64" in repr(x), x
+    pool.terminate()
+    pool.join()
+
+
+def double():
+    jax.config.update("jax_enable_x64", True)
+    return jax.numpy.ones(20_000, "float64")
+    """
+
+
+def test_a_pool_delivers_what_the_library_refuses(tmp_path: Path) -> None:
+    """docs/sharing.md, multiprocessing: as something that says why."""
+    requires("jax")
+    check_run(tmp_path, REFUSED, "spawn", "numpy jax")
+
+
 # What is registered.
 
 
@@ -229,6 +385,8 @@ def reducers(monkeypatch: pytest.MonkeyPatch) -> dict[type, Any]:
     """Forget at the end what a test registers."""
     made = dict(vars(ForkingPickler)["_extra_reducers"])
     monkeypatch.setattr(ForkingPickler, "_extra_reducers", made)
+    begin = vars(ForkingPickler)["_copyreg_dispatch_table"]
+    monkeypatch.setattr(ForkingPickler, "_copyreg_dispatch_table", begin)
     return made
 
 
@@ -237,7 +395,6 @@ def reducers(monkeypatch: pytest.MonkeyPatch) -> dict[type, Any]:
 def test_what_dlx_cannot_describe_goes_the_old_way(name: str) -> None:
     """docs/sharing.md, multiprocessing: torch's own reducer, or none."""
     torch = requires("torch")
-    import numpy as np
 
     dlx_share.mp.register(torch.Tensor, np.ndarray)
     x: Any = torch.ones(2, 2, requires_grad=True)
@@ -268,13 +425,48 @@ def test_other_classes_are_refused(cls: Any) -> None:
 
 @pytest.mark.usefixtures("reducers")
 @pytest.mark.parametrize("protocol", [0, 2, 4, 5])
-def test_small_tensors_are_pickled_in_every_protocol(protocol: int) -> None:
-    """docs/sharing.md, multiprocessing: below 64 KiB there is no segment."""
+def test_tensors_are_pickled_in_every_protocol(protocol: int) -> None:
+    """docs/sharing.md, multiprocessing: with their bytes."""
     dlx_share.mp.register(dlx.Tensor)
     x = CASES["dlx bfloat16"]()
     text = bytes(ForkingPickler.dumps(x, protocol))
-    assert b"dlx_share.mp" not in text
     assert pickle.loads(text).raw() == x.raw()
+
+
+@pytest.mark.usefixtures("reducers")
+def test_all_classes_are_registered_where_none_is_named() -> None:
+    """docs/sharing.md, multiprocessing: as for dask and Ray; nothing is imported."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    dlx_share.mp.register()
+    dlx_share.mp.register()
+    for x in np.ones(3, ml_dtypes.bfloat16), dlx.from_dlpack(np.ones(3)):
+        text = bytes(ForkingPickler.dumps(x))
+        assert b"dlx_share.mp" in text
+        assert dlx.from_dlpack(pickle.loads(text)).tolist() == [1, 1, 1]
+    assert b"dlx" not in bytes(ForkingPickler.dumps({1: int, "a": [None]}))
+
+
+@pytest.mark.usefixtures("reducers")
+def test_a_library_that_registers_later_keeps_what_dlx_cannot_do() -> None:
+    """docs/sharing.md, multiprocessing: torch does, when it is imported."""
+    dlx_share.mp.register()
+    ForkingPickler.register(np.ndarray, lambda x: (len, ("ab",)))
+    assert ForkingPickler.loads(ForkingPickler.dumps(np.array([None]))) == 2
+    back = ForkingPickler.loads(ForkingPickler.dumps(np.ones(3)))
+    assert back.tolist() == [1, 1, 1]
+
+
+def test_register_without_classes_imports_nothing() -> None:
+    """docs/sharing.md, multiprocessing: libraries may be imported later."""
+    code = """
+import sys, dlx_share.mp
+dlx_share.mp.register()
+assert not {"numpy", "torch", "jax", "mlx"} & sys.modules.keys()
+import numpy as np
+from multiprocessing.reduction import ForkingPickler
+assert b"dlx_share.mp" in bytes(ForkingPickler.dumps(np.ones(3)))
+"""
+    assert run_python(code) == (0, "", "")
 
 
 @pytest.mark.usefixtures("reducers")
@@ -288,20 +480,20 @@ def test_a_tensor_on_a_device_goes_the_old_way() -> None:
 
 @pytest.mark.usefixtures("reducers")
 def test_another_file_than_the_one_described_is_refused() -> None:
-    """docs/sharing.md, Security: a `BufferError`, and the file is closed."""
-    import os
+    """docs/sharing.md, Security: it says so when it is used, and is closed."""
+    from multiprocessing.resource_sharer import DupFd
 
-    class File:
-        def detach(self) -> int:
-            return os.open("/proc/self/maps", os.O_RDONLY)
-
-    with dlx.share(bytearray(100_000)) as h:
+    with dlx.share(bytearray(100_000)) as h, open("/proc/self/maps") as other:
         data = bytes(h)
-        files = len(os.listdir("/proc/self/fd"))
-        for text in data, data[:-1], b"":
-            with pytest.raises(BufferError):
-                dlx_share.mp._arrived("dlx", File(), text)  # type: ignore[arg-type]
-        assert len(os.listdir("/proc/self/fd")) == files
+        files = None
+        for text in data, data, data[:-1], b"":
+            waiting: Any = DupFd(other.fileno())
+            lost: Any = dlx_share.mp._arrived("dlx", waiting._id, text)
+            with pytest.raises(BufferError, match="has not arrived"):
+                lost.tolist()
+            if text == data:  # Otherwise nobody takes what waits.
+                files = files or len(os.listdir("/proc/self/fd"))
+                assert len(os.listdir("/proc/self/fd")) == files
 
 
 def test_dlx_alone_loads_no_engine() -> None:

@@ -22,6 +22,7 @@ from dlx._core import (
     CopyRefused,
     Device,
     DType,
+    OpenFile,
     Tensor,
     convert,
     from_buffer,
@@ -29,7 +30,7 @@ from dlx._core import (
 )
 from dlx.pickling import _PADDED, _READ_ONLY, _dense, _may_repeat
 
-from ._form import FILE, FROZEN, SEGMENT, Described, read, span
+from ._form import FILE, FROZEN, SEGMENT, Described, lacking, read, span
 from ._found import found, open_found
 from ._handle import Handle, open_handles, trusted
 from ._mappings import Mapping, covering, mapped, segment
@@ -49,7 +50,7 @@ from ._segment import (
 
 __all__ = ["Handle", "attach", "share"]
 
-# For `dlx_share.mp`, whose descriptors arrive beside the bytes.
+# For `dlx_share.mp`, whose descriptors arrive without a socket of the caller.
 _read, _checked = read, checked
 
 _HOST = Device("cpu")
@@ -78,22 +79,19 @@ def _new(t: Tensor, readonly: bool) -> Handle:
     return Handle._of(file, described, bool(len(raw)))
 
 
-def _path_of(file: int) -> str:
-    return os.readlink(f"/proc/self/fd/{file}")
+def _path_of(file: OpenFile) -> str:
+    return os.readlink(f"/proc/self/fd/{file.fileno()}")
 
 
-def _enforced(file: int, inode: tuple[int, int]) -> bool:
+def _enforced(file: OpenFile, inode: tuple[int, int]) -> bool:
     """Have the kernel refuse new writers of a segment; return whether it does."""
     try:
         if inode_of(file) != inode:  # Somebody has closed the descriptors of others.
             return False
         seals = fcntl.fcntl(file, fcntl.F_GET_SEALS)
         if not seals & (fcntl.F_SEAL_WRITE | SEAL_FUTURE_WRITE):
-            writing = reopened(file, os.O_RDWR)
-            try:
+            with reopened(file, os.O_RDWR) as writing:
                 fcntl.fcntl(writing, fcntl.F_ADD_SEALS, SEAL_FUTURE_WRITE)
-            finally:
-                os.close(writing)
     except OSError:
         return False
     return True
@@ -112,13 +110,15 @@ def _of_mapping(t: Tensor, readonly: bool) -> Handle | str:
         if isinstance(area := found(address, length), str):
             return area
         inode, offset, is_writable, path = area
-        mapping = Mapping(address, length, offset, inode, is_writable, t)
-    reads = readonly or t.readonly or not mapping.is_writable
+    else:
+        inode, is_writable = mapping.inode, mapping.is_writable
+        offset = address - mapping.address + mapping.offset
+    reads = readonly or t.readonly or not is_writable
     if not t.is_contiguous and _may_repeat(shape, strides):
         reads = True
     flags = _READ_ONLY * reads | _PADDED * t.is_padded
-    at: tuple[int, int, int, bytes, bytes] | None = None
-    known = open_handles.get(mapping.inode)
+    at: tuple[OpenFile, int, int, bytes, bytes] | None = None
+    known = open_handles.get(inode)
     if known is not None and (known._described.flags & _READ_ONLY) <= reads:
         d = known._described
         try:
@@ -128,24 +128,22 @@ def _of_mapping(t: Tensor, readonly: bool) -> Handle | str:
         except (BufferError, OSError):  # It is closed, or of another user.
             pass
     if at is None:
-        at = open_found(mapping.inode, path, not reads)
+        at = open_found(inode, path, not reads)
     # The inode of System V memory is its id, which may be that of a file of tmpfs.
     if path and at and at[1] != FILE and path != _path_of(at[0]):
-        os.close(at[0])
+        at[0].close()
         at = None
     if at is None:
         if path:
             return f"a mapping of {path!r}, which no path or descriptor leads to"
         return "memory attached by a handle that is closed"
     file, size, kind, token, name = at
-    if readonly and not (kind == SEGMENT and _enforced(file, mapping.inode)):
-        os.close(file)
+    if readonly and not (kind == SEGMENT and _enforced(file, inode)):
+        file.close()
         return "memory that the kernel would let others write to"
-    offset = address - mapping.address + mapping.offset
     if offset + length > size:
-        os.close(file)
+        file.close()
         return f"a mapping of {path!r} that is longer than the file"
-    inode = mapping.inode
     described = Described(
         kind, flags, token, inode, size, offset, length, dtype, shape, strides, name
     )
@@ -167,21 +165,26 @@ def share(
             f"the tensor is on {t.device}; dlx shares memory of the host: share "
             't.to(device="cpu")'
         )
-    handle = "" if copy else _of_mapping(t, readonly)
-    if isinstance(handle, str):
-        if copy is False and handle:
-            raise CopyRefused(
-                f"copy=False, but this is {handle}; compute in memory of "
-                "dlx.empty(shape, dtype, shared=True), or share a copy"
-            )
-        handle = _new(t, readonly)
-    if name is not None:
-        try:
-            handle._name(name)
-        except BaseException:
-            # Whoever has the exception would hold the memory.
-            handle.close()
-            raise
+    try:
+        handle = "" if copy else _of_mapping(t, readonly)
+        if isinstance(handle, str):
+            if copy is False and handle:
+                raise CopyRefused(
+                    f"copy=False, but this is {handle}; compute in memory of "
+                    "dlx.empty(shape, dtype, shared=True), or share a copy"
+                )
+            handle = _new(t, readonly)
+        if name is not None:
+            try:
+                handle._name(name)
+            except BaseException:
+                # Whoever has the exception would hold the memory.
+                handle.close()
+                raise
+    except FileExistsError:
+        raise
+    except OSError as error:
+        raise lacking(error, f"{t.span[1]} bytes cannot be shared") from error
     return handle
 
 
@@ -191,7 +194,10 @@ def _empty(shape: tuple[int, ...], dtype: DType, device: Device, like: Any) -> A
         raise BufferError(f"device is {device}; dlx shares memory of the host")
     strides = tuple(_row_major(shape))
     length = span(shape, strides, dtype, 0)
-    file = make(max(length, 1))
+    try:
+        file = make(max(length, 1))
+    except OSError as error:
+        raise lacking(error, f"a segment of {length} bytes") from error
     described = Described(
         *(SEGMENT, 0, TOKEN, inode_of(file), max(length, 1), 0, length),
         *(dtype, shape, strides),
@@ -278,25 +284,16 @@ def attach(
         ) from None
     if described.kind != SEGMENT:
         # Opened even if it is mapped, since it may be shorter than it was.
-        file = opened(described)
-        try:
+        with opened(described) as file:
             return _given(described, like, mode, partial(Mapping.of, file, described))
-        finally:
-            os.close(file)
-    place = located(described)
-    try:
+    with located(described) as place:
         return _given(described, like, mode, partial(_opened_at, place, described))
-    finally:
-        os.close(place)
 
 
-def _opened_at(place: int, d: Described, prot: int, flags: int) -> Mapping:
+def _opened_at(place: OpenFile, d: Described, prot: int, flags: int) -> Mapping:
     """Open the segment that was located, and map it."""
-    file = opened_at(place, d)
-    try:
+    with opened_at(place, d) as file:
         return Mapping.of(file, d, prot, flags)
-    finally:
-        os.close(file)
 
 
 def _given(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import struct
 from functools import cache
@@ -19,6 +20,7 @@ __all__ = [
     "SHM",
     "Described",
     "host",
+    "lacking",
     "namespace",
     "read",
     "span",
@@ -86,6 +88,16 @@ def span(
     return -(-step * high // 8) - step * low // 8
 
 
+def lacking(error: OSError, what: str) -> BufferError:
+    """Say of something that cannot be done what the system lacks for it."""
+    reason = error.strerror or str(error)
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        reason += "; close some files, or raise the limit (ulimit -n)"
+    elif not os.path.isdir("/proc/self"):
+        reason += "; mount /proc"
+    return BufferError(f"{what}: {reason}")
+
+
 @cache
 def host() -> bytes:
     """Return the id of this boot of this host."""
@@ -101,11 +113,8 @@ def namespace() -> int:
 
 def start(pid: int) -> int:
     """Return when a process started, in ticks since boot: a PID may be used again."""
-    file = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return int(os.read(file, 4096).rpartition(b")")[2].split()[19])
-    finally:
-        os.close(file)
+    with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+        return int(file.read().rpartition(b")")[2].split()[19])
 
 
 _start = cache(start)
@@ -162,12 +171,16 @@ def read(data: bytes) -> Described:
 def write(d: Described, file: int) -> bytes:
     """Return the bytes that name descriptor ``file`` of this process."""
     pid, ndim, dtype = os.getpid(), len(d.shape), d.dtype
+    try:
+        place = host(), d.token, namespace(), pid, file, _start(pid)
+    except OSError as error:
+        raise lacking(error, "a handle names its process, by /proc") from error
     tail = struct.pack(f"<{2 * ndim}q", *d.shape, *d.strides)
     if d.kind == FILE:
         tail += len(d.path).to_bytes(4, "little") + d.path
     head = HEAD.pack(
         *(_MAGIC, _VERSION, d.kind, HEAD.size + len(tail), d.flags),
-        *(host(), d.token, namespace(), pid, file, _start(pid), *d.inode),
+        *(*place, *d.inode),
         *(d.size, d.offset, dtype.code, dtype.bits, dtype.lanes, 1, 0, ndim),
     )
     return head + tail

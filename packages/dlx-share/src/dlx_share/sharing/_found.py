@@ -8,7 +8,10 @@ import os
 import stat
 import struct
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
+
+from dlx._core import OpenFile
 
 from ._form import FILE, SEGMENT, SHM
 from ._segment import inode_of, reopened, seals_of, token_of
@@ -43,15 +46,13 @@ def area(address: int) -> Area | None:
     query = bytearray(
         _QUERY.pack(_QUERY.size, 0, address, *[0] * 8, _NAME, 0, where, 0)
     )
-    maps = os.open("/proc/self/maps", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        fcntl.ioctl(maps, _PROCMAP_QUERY, query)
-    except FileNotFoundError:
-        return None
-    except OSError:
-        return listed(address)
-    finally:
-        os.close(maps)
+    with OpenFile.open("/proc/self/maps", os.O_RDONLY) as maps:
+        try:
+            fcntl.ioctl(maps, _PROCMAP_QUERY, query)
+        except FileNotFoundError:
+            return None
+        except OSError:
+            return listed(address)
     _, _, _, begin, end, flags, _, offset, inode, *rest = _QUERY.unpack(query)
     major, minor, length, *_ = rest
     path = os.fsdecode(name.tobytes()[: max(length - 1, 0)])
@@ -92,7 +93,10 @@ def found(
     address: int, length: int, area: Callable[[int], Area | None] = area
 ) -> Found | str:
     """Return what these bytes are shared with, or in words what memory they are."""
-    first = area(address)
+    try:
+        first = area(address)
+    except OSError as error:
+        return f"memory that /proc does not tell of: {error.strerror}"
     if first is None or not first.inode[1]:
         return "memory of this process alone"
     if not first.is_shared:
@@ -118,13 +122,14 @@ def _candidates(path: str) -> Iterator[str]:
     """Yield paths that may lead to a file, the cheaper ones first."""
     if path and not path.endswith(" (deleted)"):
         yield path
-    for file in os.listdir("/proc/self/fd"):
-        yield f"/proc/self/fd/{file}"
+    with suppress(OSError):
+        for file in os.listdir("/proc/self/fd"):
+            yield f"/proc/self/fd/{file}"
 
 
 def open_found(
     inode: tuple[int, int], path: str, writable: bool
-) -> tuple[int, int, int, bytes, bytes] | None:
+) -> tuple[OpenFile, int, int, bytes, bytes] | None:
     """Open a file; return its descriptor, size, and kind, token and path."""
     for place in _candidates(path):
         try:
@@ -132,17 +137,12 @@ def open_found(
             if (found.st_dev, found.st_ino) != inode or not stat.S_ISREG(found.st_mode):
                 continue
             # Somebody may exchange what is there, but not what O_PATH has found.
-            file = os.open(place, os.O_PATH | os.O_CLOEXEC)
+            with OpenFile.open(place, os.O_PATH) as file:
+                if inode_of(file) != inode:
+                    continue
+                opened = reopened(file, os.O_RDWR if writable else os.O_RDONLY)
         except OSError:
             continue
-        try:
-            if inode_of(file) != inode:
-                continue
-            opened = reopened(file, os.O_RDWR if writable else os.O_RDONLY)
-        except OSError:
-            continue
-        finally:
-            os.close(file)
         seals = seals_of(opened)
         if seals is not None:
             token = token_of(opened, seals)
@@ -151,5 +151,5 @@ def open_found(
         # A file on a disk that has no path any more is nowhere to be found again.
         if place == path:
             return opened, found.st_size, FILE, bytes(16), os.fsencode(path)
-        os.close(opened)
+        opened.close()
     return None

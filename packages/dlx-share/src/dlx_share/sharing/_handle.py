@@ -5,25 +5,25 @@ from __future__ import annotations
 import os
 import socket
 import struct
-from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from typing import Self
-from weakref import WeakValueDictionary, finalize
+from weakref import WeakValueDictionary
 
-from dlx._core import DType
+from dlx._core import DType, LinkedFile, OpenFile
 from dlx.pickling import _READ_ONLY
 
-from ._form import HEAD, LONGEST, SEGMENT, Described, read, write
+from ._form import HEAD, LONGEST, SEGMENT, Described, lacking, read, write
 from ._mappings import Mapping
-from ._names import publish, unpublish
+from ._names import publish
 from ._segment import checked, opened, reopened
 
-__all__ = ["Handle", "open_handles", "trusted"]
+__all__ = ["Handle", "Lost", "open_handles", "received", "trusted"]
 
 open_handles: WeakValueDictionary[tuple[int, int], Handle] = WeakValueDictionary()
 """For each inode one that was open when the last was made."""
 
 
-_INT = struct.Struct("i")
+_LENGTH = struct.Struct("<I")
 
 
 class Handle:
@@ -37,10 +37,9 @@ class Handle:
     __slots__ = (
         "__weakref__",
         "_described",
-        "_file",
+        "_link",
         "_mapping",
         "_owned",
-        "_unname",
         "is_copied",
     )
 
@@ -60,21 +59,23 @@ class Handle:
         self._adopt(opened(described), described, False, None)
 
     def _adopt(
-        self, file: int, described: Described, is_copied: bool, other: Handle | None
+        self,
+        file: OpenFile,
+        described: Described,
+        is_copied: bool,
+        other: Handle | None,
     ) -> None:
-        self._file, self._described, self.is_copied = file, described, is_copied
+        self._owned, self._described, self.is_copied = file, described, is_copied
         self._mapping: Mapping | None = None
-        self._unname: finalize[..., Handle] | None = None
-        # The descriptor, until one thread takes it out to close it.
-        self._owned = [file]
+        self._link: LinkedFile | None = None
         known = other or open_handles.get(described.inode)
-        if known is None or not known._owned:
+        if known is None or known._owned.closed:
             open_handles[described.inode] = self
 
     @classmethod
     def _of(
         cls,
-        file: int,
+        file: OpenFile,
         described: Described,
         is_copied: bool,
         other: Handle | None = None,
@@ -84,69 +85,72 @@ class Handle:
         handle._adopt(file, described, is_copied, other)
         return handle
 
-    def _fileno(self) -> int:
-        if not self._owned:
+    def _opened(self) -> OpenFile:
+        """Return its descriptor, or raise if it is closed."""
+        if self._owned.closed:
             raise BufferError("the handle is closed")
-        return self._file
+        return self._owned
 
-    def _check(self, file: int) -> int:
-        """Return the size of a file, which has been its own until now, or raise.
+    @property
+    def _file(self) -> int:
+        return self._opened().fileno()
 
-        Closed meanwhile by another thread, the number may have been another file's; and
-        somebody may have closed the descriptors of others.
+    def _check(self, file: OpenFile) -> int:
+        """Return the size of a descriptor of its file, or raise.
+
+        Somebody may have closed the descriptors of others, whose numbers then are those
+        of other files.
         """
         try:
-            found = os.fstat(file)
+            found = os.fstat(file.fileno())
             same = (found.st_dev, found.st_ino) == self._described.inode
-            if same and self._owned:
+            if same and not self._owned.closed:
                 return found.st_size
-        except OSError:
+        except (BufferError, OSError):
             pass
         raise BufferError("the handle is closed")
 
     def _check_usable(self) -> None:
         """Raise if it is closed, or its file is shorter by now than it says."""
-        file, d = self._fileno(), self._described
+        file, d = self._opened(), self._described
         if d.kind != SEGMENT and self._check(file) < d.size:
             raise BufferError(
                 f"the file of the handle is shorter than its {d.size} bytes by now"
             )
 
-    def _duplicate(self, readonly: bool) -> tuple[int, int]:
+    def _duplicate(self, readonly: bool) -> tuple[OpenFile, int]:
         """Return a descriptor of its file, and how many bytes that has.
 
         With ``readonly`` the descriptor cannot write. That somebody has closed those of
         others, whoever attaches a segment finds out.
         """
-        if not self._owned:
-            raise BufferError("the handle is closed")
-        file, d = self._file, self._described
+        file, d = self._opened(), self._described
         try:
             if readonly and not self.readonly:
                 copied = reopened(file, os.O_RDONLY)
             else:
-                copied = os.dup(file)
-        except OSError:
+                copied = file.duplicate()
+        except OSError as error:
             self._check(file)
-            raise
-        if d.kind == SEGMENT and self._owned:
+            raise lacking(error, "another descriptor of the memory") from error
+        if d.kind == SEGMENT and not self._owned.closed:
             return copied, d.size
         try:
             return copied, self._check(copied)
         except BufferError:
-            os.close(copied)
+            copied.close()
             raise
 
     def _map(self, prot: int, flags: int) -> Mapping:
         """Map its memory once more."""
-        file = self._fileno()
+        file = self._opened()
         mapping = Mapping.of(file, self._described, prot, flags)
         self._check(file)
         return mapping
 
     def _name(self, name: str) -> None:
         """Give it a name, which it holds until it is closed."""
-        self._unname = finalize(self, unpublish, *publish(name, bytes(self)))
+        self._link = publish(name, bytes(self))
 
     @property
     def readonly(self) -> bool:
@@ -165,15 +169,15 @@ class Handle:
 
     def __bytes__(self) -> bytes:
         """Return what other processes attach, while this one has it open."""
-        return write(self._described, self._fileno())
+        return write(self._described, self._file)
 
-    def __reduce__(self) -> tuple[object, tuple[bytes]]:
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
         """Pickle the bytes; the handle that arrives has the memory open."""
         return _arrive, (bytes(self),)
 
     def __repr__(self) -> str:
         """Say what it holds."""
-        if not self._owned:
+        if self._owned.closed:
             return "dlx_share.sharing.Handle(closed)"
         d = self._described
         what = f"{d.dtype}{list(d.shape)}, {d.size} bytes"
@@ -181,21 +185,10 @@ class Handle:
 
     def close(self) -> None:
         """Let go of the memory here. Nobody can attach it by this handle any more."""
-        if self._unname:
-            self._unname()
-        self._end()
+        if self._link:
+            self._link.close()
+        self._owned.close()
         self._mapping = None
-
-    # An argument: when the interpreter ends, names of modules may be gone.
-    def _end(self, close: Callable[[int], None] = os.close) -> None:
-        """Close its descriptor, once."""
-        try:
-            file = self._owned.pop()
-        except (AttributeError, IndexError):  # It has never had one, or no longer.
-            return
-        close(file)
-
-    __del__ = _end
 
     def __enter__(self) -> Self:
         """Return the handle."""
@@ -212,12 +205,10 @@ class Handle:
         """
         _check_socket(sock)
         data, (copied, _) = bytes(self), self._duplicate(False)
-        try:
+        message = _LENGTH.pack(len(data)) + data
+        with copied:
             self._check(copied)
-            message = struct.pack("<I", len(data)) + data
-            sent = socket.send_fds(sock, [message], [copied])
-        finally:
-            os.close(copied)
+            sent = socket.send_fds(sock, [message], [copied.fileno()])
         sock.sendall(message[sent:])
 
     @classmethod
@@ -229,34 +220,59 @@ class Handle:
         of no use afterwards.
         """
         _check_socket(sock)
-        # `socket.recv_fds` would ignore the flag.
-        head, sent, flags, _ = sock.recvmsg(
-            4, socket.CMSG_LEN(_INT.size), socket.MSG_CMSG_CLOEXEC
-        )
-        files = [
-            file
-            for level, kind, data in sent
-            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS)
-            for (file,) in _INT.iter_unpack(data)
-        ]
-        try:
-            head += _exactly(sock, 4 - len(head))
-            length = struct.unpack("<I", head)[0]
+        head, files, truncated = received(sock, _LENGTH.size)
+        with ExitStack() as stack:
+            for file in files:
+                stack.callback(file.close)
+            head += _exactly(sock, _LENGTH.size - len(head))
+            length = _LENGTH.unpack(head)[0]
             if not HEAD.size <= length <= LONGEST:
                 raise BufferError("what arrived is no handle")
             data = _exactly(sock, length)
-            if len(files) != 1 or flags & socket.MSG_CTRUNC:
+            if len(files) != 1 or truncated:
                 raise BufferError("the handle has not arrived with one descriptor")
             described = trusted(data, paths)
-            return cls._of(checked(files.pop(), described), described, False)
-        finally:
-            for file in files:
-                os.close(file)
+            handle = cls._of(checked(files[0], described), described, False)
+            stack.pop_all()
+            return handle
+
+
+class Lost(Handle):
+    """A handle whose memory was gone when it arrived, which it says when it is used.
+
+    Pools read results in a thread of their own, which an exception would end.
+    """
+
+    __slots__ = "_data", "_reason"
+
+    def __init__(self, data: bytes, reason: str) -> None:
+        """Note the bytes of the handle, and what to say."""
+        self._data, self._reason = data, reason
+
+    def __getattr__(self, name: str) -> object:
+        """Raise for all that an open handle has."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise BufferError(self._reason)
+
+    def __reduce__(self) -> tuple[object, tuple[object, ...]]:
+        """Pickle what has arrived."""
+        return _arrive, (self._data,)
+
+    def __repr__(self) -> str:
+        """Say why it is lost."""
+        return f"dlx_share.sharing.Handle(lost: {self._reason})"
+
+    def close(self) -> None:
+        """Do nothing: it holds nothing."""
 
 
 def _arrive(data: bytes) -> Handle:
     """Open what a pickle names. Who wrote it can do more than name a file."""
-    return Handle(data, paths=True)
+    try:
+        return Handle(data, paths=True)
+    except BufferError as error:
+        return Lost(data, str(error))
 
 
 def trusted(data: bytes, paths: bool) -> Described:
@@ -273,6 +289,16 @@ def trusted(data: bytes, paths: bool) -> Described:
 def _check_socket(sock: socket.socket) -> None:
     if sock.family != socket.AF_UNIX or sock.type != socket.SOCK_STREAM:
         raise ValueError("the socket is not a stream of AF_UNIX")
+
+
+def received(sock: socket.socket, length: int) -> tuple[bytes, list[OpenFile], bool]:
+    """Receive bytes, the descriptors beside them, and whether those are not all."""
+    while True:
+        # By a call that waits as the socket says: what it leaves is there afterwards.
+        if not sock.recv(1, socket.MSG_PEEK):
+            raise EOFError("the socket was closed before the end of a handle")
+        with suppress(BlockingIOError):  # Another thread was faster.
+            return OpenFile.received(sock.fileno(), length)
 
 
 def _exactly(sock: socket.socket, length: int) -> bytes:

@@ -6,18 +6,20 @@ on it, which the kernel drops when the owner is killed.
 
 from __future__ import annotations
 
+import atexit
 import errno
 import fcntl
 import os
-import stat
 import struct
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
-from ._form import LONGEST, Described, read
+from dlx._core import LinkedFile, OpenFile, end_links
 
-__all__ = ["Entry", "entries", "lookup", "publish", "unpublish", "withdraw"]
+from ._form import LONGEST, Described, read
+from ._segment import doubt
+
+__all__ = ["Entry", "entries", "lookup", "publish", "withdraw"]
 
 _FOLDER = "/dev/shm"
 _LONGEST = 200
@@ -38,7 +40,7 @@ def _path(name: str) -> str:
     return f"{_FOLDER}/{_prefix()}{name}"
 
 
-def _lock(file: int, command: int) -> bool:
+def _lock(file: OpenFile, command: int) -> bool:
     """Take or ask for a lock on all of a file; return whether it is free."""
     asked = _LOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
     try:
@@ -50,23 +52,21 @@ def _lock(file: int, command: int) -> bool:
     )
 
 
-@contextmanager
-def _opened(path: str, mode: int) -> Iterator[int]:
-    """Open a file of this user, and nothing else."""
-    file = os.open(path, mode | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        found = os.fstat(file)
-        if found.st_uid != os.geteuid() or not stat.S_ISREG(found.st_mode):
-            raise PermissionError(f"{path} is of another user")
-        yield file
-    finally:
-        os.close(file)
+def _opened(path: str, mode: int) -> OpenFile:
+    """Open a file that dlx has made for a name of this user, and nothing else."""
+    file = OpenFile.open(path, mode | os.O_NOFOLLOW | os.O_NONBLOCK)
+    if reason := doubt(file, None):
+        file.close()
+        raise PermissionError(errno.EPERM, reason, path)
+    return file
 
 
-def _remove(file: int, path: str) -> None:
+def _remove(file: OpenFile, path: str) -> None:
     """Remove a name, if it still is that of this file."""
     try:
-        if os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(file)):
+        if os.path.samestat(
+            os.stat(path, follow_symlinks=False), os.fstat(file.fileno())
+        ):
             os.unlink(path)
     except FileNotFoundError:
         pass
@@ -85,64 +85,31 @@ def withdraw(path: str) -> bool:
     return False
 
 
-# The locked files of this process. A fork would hold the locks, too.
-_held: dict[object, int] = {}
+# A fork would hold the locks, too.
+os.register_at_fork(after_in_child=end_links)
+atexit.register(end_links)
 
 
-def _release_in_child() -> None:
-    while _held:
-        os.close(_held.popitem()[1])
-
-
-os.register_at_fork(after_in_child=_release_in_child)
-
-
-def publish(name: str, data: bytes) -> tuple[object, str]:
-    """Make a name for the bytes of a handle; return what `unpublish` takes.
+def publish(name: str, data: bytes) -> LinkedFile:
+    """Make a name for the bytes of a handle, which ends with what is returned.
 
     Raises ``FileExistsError`` if the name is in use.
     """
     path = _path(name)
-    flags = os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC
-    file = os.open(_FOLDER, flags, 0o600)
-    # Before it is locked: a fork meanwhile would hold the lock.
-    key = object()
-    _held[key] = file
-    try:
-        while data:
-            data = data[os.write(file, data) :]
-        _lock(file, fcntl.F_OFD_SETLK)
-        # Complete and locked before anybody can see it.
-        while True:
-            try:
-                # With a `dir_fd`, though not needed here, Python calls linkat.
-                os.link(f"/proc/self/fd/{file}", path, src_dir_fd=file)
-                break
-            except FileExistsError:
-                if not withdraw(path):
-                    raise FileExistsError(
-                        errno.EEXIST, "the name is in use", name
-                    ) from None
-    except BaseException:
-        del _held[key]
-        os.close(file)
-        raise
-    return key, path
-
-
-def unpublish(key: object, path: str) -> None:
-    """Remove a name, except in a fork of the process that made it."""
-    file = _held.pop(key, None)
-    if file is not None:
-        _remove(file, path)
-        os.close(file)
+    # Complete and locked before anybody can see it.
+    linked = LinkedFile(path, data)
+    while not linked.link():
+        if not withdraw(path):
+            linked.close()
+            raise FileExistsError(errno.EEXIST, "the name is in use", name)
+    return linked
 
 
 def lookup(name: str) -> bytes:
     """Return the bytes of the handle that has a name, or raise ``BufferError``."""
     try:
         with _opened(_path(name), os.O_RDONLY) as file:
-            return os.read(file, LONGEST)
+            return os.read(file.fileno(), LONGEST)
     except OSError as error:
         reason = error.strerror or str(error)
         raise BufferError(f"shared memory named {name!r}: {reason}") from error
@@ -167,7 +134,7 @@ def entries() -> Iterator[Entry]:
         try:
             with _opened(path, os.O_RDWR) as file:
                 held = not _lock(file, fcntl.F_OFD_GETLK)
-                data = os.read(file, LONGEST)
+                data = os.read(file.fileno(), LONGEST)
         except OSError:  # It is gone, or of another user.
             continue
         try:
