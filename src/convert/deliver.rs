@@ -45,6 +45,7 @@ use crate::tensor::checked::{self, parts};
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;
+use crate::tensor::trace;
 use crate::types::error::{caused, copy_refused, first_line, is_urgent, type_name};
 use crate::types::{device, layout};
 
@@ -100,6 +101,10 @@ pub(super) fn array_to_table<'py>(
     target: &Target<'py>,
     table: &Table,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
+    // Which notes a tensor.
+    if trace::is_on() {
+        return Ok(None);
+    }
     let fits = |tensor: &DLTensor, flags, shape: &[i64], strides: &[i64]| {
         misfit(tensor, flags, shape, strides).is_none()
     };

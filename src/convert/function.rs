@@ -224,7 +224,6 @@ fn make<'py>(
         Via::Table(table) => {
             if asked.is_nothing()
                 && numpy::is_ndarray(x)
-                && !trace::is_on()
                 && let Some(made) = deliver::array_to_table(x, target, table)?
             {
                 return Ok(made);
