@@ -36,7 +36,9 @@ class Inside:
         """Import the target."""
         self._answer: dict[str, Any] = {}
         try:
-            self._work: Callable[[Any, Any], None] = _checks(target, self._answer)
+            self._work: Callable[[Any, Any], None] = _checks(
+                target, self._answer, (KeyboardInterrupt,)
+            )
         except (Exception, SystemExit) as error:
             self._answer = {"cannot": described(error)}
 

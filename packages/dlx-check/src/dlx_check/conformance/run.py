@@ -276,7 +276,9 @@ def _all(
             said = [line for line in batch.output.splitlines() if line.strip()]
             why = said[-1].strip()[:160] if said else _how(batch)
             raise CannotCheck(f"no check could begin, because of `setup`: {why}")
-        if current not in seen:
+        if batch.garbled:
+            seen[current] = ("crashes", f"{_how(batch)}, no more is known", {})
+        elif current not in seen:
             result = "hangs" if batch.status is None else "crashes"
             text = f"{_how(batch)} while the target {step or 'is prepared'}"
             seen[current] = (result, text, {})
@@ -289,6 +291,8 @@ def _all(
 
 def _how(batch: Batch) -> str:
     """Say how a child ended, with what it said last."""
+    if batch.garbled:
+        return "the target writes over what the suite notes"
     if batch.status is None:
         return "no end"
     if batch.status >= 0:

@@ -6,6 +6,7 @@ import importlib
 import sys
 
 from dlx_check.conformance.target import CannotCheck, Target, wrong
+from dlx_check.conformance.zygote import described
 
 __all__ = ["ABSENT", "TARGETS", "load"]
 
@@ -309,7 +310,7 @@ def load(name: str) -> Target:
         try:
             made = getattr(importlib.import_module(module), factory)()
         except Exception as error:
-            raise CannotCheck(f"{name}: {type(error).__name__}: {error}") from error
+            raise CannotCheck(f"{name}: {described(error)}") from error
         if not isinstance(made, Target):
             raise CannotCheck(f"{name}: returns {type(made).__name__}, not a Target")
         if fault := wrong(made):
