@@ -28,6 +28,7 @@ from dlx_check.conformance.releases import release
 from dlx_check.conformance.repro import programs
 from dlx_check.conformance.requirements import requirements
 from dlx_check.conformance.results import FAILED, Header, Report, Result
+from dlx_check.conformance.structs import UNVERSIONED
 from dlx_check.conformance.suite import CHECKS, SUITE
 from dlx_check.conformance.suite.row import EFFECTS, Check
 from dlx_check.conformance.target import CannotCheck
@@ -86,6 +87,9 @@ def judge(check: Check, record: Record) -> tuple[str, str]:
     if check.expects.of_elements and record.notes.get("not shown"):
         why = record.notes["not shown"]
         return "untestable", f"not-observable: `show` raises {why}"
+    struct = record.struct
+    if check.expects.of_flags and struct is not None and struct.name == UNVERSIONED:
+        return "untestable", "not-observable: an unversioned capsule has no flags"
     for expectation, text in check.facts:
         if expectation.wrong(record) is None:
             return "fact", text

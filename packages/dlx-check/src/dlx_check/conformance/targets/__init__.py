@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import re
 import sys
+from collections.abc import Iterator
+from importlib import metadata
 
 from dlx_check.conformance.target import CannotCheck, Target, wrong
 from dlx_check.conformance.zygote import described
@@ -303,7 +307,10 @@ ABSENT = {
 
 
 def load(name: str) -> Target:
-    """Return a shipped target by its name, or that of `package.module:factory`."""
+    """Return the target `package.module:factory`, or one that is shipped.
+
+    That has the name of a module, or of a distribution with it.
+    """
     if ":" in name:
         module, _, factory = name.partition(":")
         sys.path.insert(0, "")
@@ -316,12 +323,27 @@ def load(name: str) -> Target:
         if fault := wrong(made):
             raise CannotCheck(f"{name}: Target({fault}")
         return made
-    for target in TARGETS:
-        if target.name == name:
-            return target
-    if name in ABSENT:
-        raise CannotCheck(f"{name} cannot be checked: {ABSENT[name]}")
+    for each in (name, *_modules(name)):
+        if each in ABSENT:
+            raise CannotCheck(f"{name} cannot be checked: {ABSENT[each]}")
+        for target in TARGETS:
+            if each in (target.name, _normal(target.distribution or target.name)):
+                return target
     known = ", ".join(target.name for target in TARGETS)
     raise CannotCheck(
         f"no target {name!r}; known are {known}; your own is `package.module:factory`"
     )
+
+
+def _normal(distribution: str) -> str:
+    """Return the name of a distribution as pip compares it."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def _modules(name: str) -> Iterator[str]:
+    """Give the other names of a library that has this one on PyPI."""
+    yield _normal(name)
+    # Builds for a device have distributions of their own, with the same module.
+    with contextlib.suppress(Exception):
+        for file in metadata.files(name) or ():
+            yield file.parts[0]
