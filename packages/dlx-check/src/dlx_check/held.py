@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack
@@ -9,7 +10,7 @@ from queue import SimpleQueue
 from threading import Thread
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Held"]
+__all__ = ["Held", "signal_name"]
 
 T = TypeVar("T")
 
@@ -62,3 +63,11 @@ def _hold(given: list[Any]) -> None:
         # What the other thread lets go of must not be kept by this one.
         del manager, told, there, value
         here.recv(1)
+
+
+def signal_name(number: int) -> str:
+    """Return the name of a signal, also of one that has none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

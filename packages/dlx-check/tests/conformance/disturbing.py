@@ -228,6 +228,11 @@ def executes() -> None:
     os.execv("/bin/true", ["true"])
 
 
+def ends_by_a_signal_without_a_name() -> None:
+    """End the process by a signal for programs' own use."""
+    os.kill(os.getpid(), signal.SIGRTMIN + 6)
+
+
 def waits_at_exit() -> None:
     """Have the interpreter wait before it ends."""
     atexit.register(time.sleep, 1000)

@@ -72,6 +72,7 @@ SLOW = {
     "limits_memory": MEETS,
     "stops": HANGS,
     "executes": (1, "crashes: the process exits with code 0"),
+    "ends_by_a_signal_without_a_name": (1, "crashes: signal 40"),
     "waits_at_exit": MEETS,
     "traces": raises("ZeroDivisionError"),
     "collects_no_garbage": MEETS,

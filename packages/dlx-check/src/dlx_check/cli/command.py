@@ -43,8 +43,11 @@ class Silent:
 
 def one_line(error: BaseException) -> str:
     """Return an exception's type and the first line of its message."""
-    text = f"{type(error).__name__}: {message_of(error)}"
-    return text.splitlines()[0].removesuffix(": ")
+    line = f"{type(error).__name__}: {message_of(error)}".splitlines()[0]
+    # It may go to a terminal, and into UTF-8, which has no surrogates.
+    line = line.encode(errors="backslashreplace").decode()
+    shown = "".join(each if each.isprintable() else "?" for each in line)
+    return shown.removesuffix(": ")
 
 
 def _no_options(parser: argparse.ArgumentParser) -> None:

@@ -16,6 +16,7 @@ from dlx_check.conformance.exporting import given
 from dlx_check.conformance.probe import NEWEST
 from dlx_check.conformance.records import Record
 from dlx_check.conformance.structs import UNVERSIONED, USED, VERSIONED
+from dlx_check.held import signal_name
 
 __all__ = ["Finalize"]
 
@@ -68,7 +69,7 @@ def _ended(child: int, limit: float) -> str | None:
         found, status = os.waitpid(child, os.WNOHANG)
         if found:
             code = os.waitstatus_to_exitcode(status)
-            return f"code {code}" if code >= 0 else signal.Signals(-code).name
+            return f"code {code}" if code >= 0 else signal_name(-code)
         time.sleep(0.005)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import fnmatch
 import platform
 import re
-import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -33,6 +32,7 @@ from dlx_check.conformance.suite import CHECKS, SUITE
 from dlx_check.conformance.suite.row import EFFECTS, Check
 from dlx_check.conformance.target import CannotCheck
 from dlx_check.conformance.targets import load
+from dlx_check.held import signal_name
 from dlx_check.version import __version__
 
 __all__ = ["judge", "run", "select"]
@@ -204,7 +204,7 @@ def _ending(batch: Batch) -> str:
     if batch.status is None:
         return "hangs"
     if batch.status < 0:
-        return signal.Signals(-batch.status).name
+        return signal_name(-batch.status)
     for line in batch.lines:
         if "raised" in line:
             return str(line["raised"]).partition(":")[0]
@@ -303,4 +303,4 @@ def _how(batch: Batch) -> str:
         return f"the process exits with code {batch.status}"
     said = [line for line in batch.output.splitlines() if not _NOISE.match(line)]
     last = f" ({_PREFIX.sub('', said[-1].strip())[:160]})" if said else ""
-    return f"{signal.Signals(-batch.status).name}{last}"
+    return f"{signal_name(-batch.status)}{last}"
