@@ -59,7 +59,7 @@ def metadata(folder: Path, distribution: str, text: bytes) -> None:
 def test_an_import_that_raises_anything_is_said_in_its_row(
     tmp_path: Path, source: str, says: str
 ) -> None:
-    """docs/check.md: `dlx info`, whatever a package does to who imports it."""
+    """`python -m dlx info`, whatever a package does to who imports it."""
     broken(tmp_path, "warp", source)
     found = row(tmp_path, "warp")
     assert found["importable"] is False
@@ -69,7 +69,7 @@ def test_an_import_that_raises_anything_is_said_in_its_row(
 def test_a_message_that_no_terminal_shows_is_shown_by_its_numbers(
     tmp_path: Path,
 ) -> None:
-    """docs/check.md: `dlx info`; what a package raises may be no text."""
+    """`python -m dlx info`; what a package raises may be no text."""
     broken(tmp_path, "warp", "raise ValueError('\\ud800 \\x1b[2J')")
     result = run_in(tmp_path, "info", PYTHONPATH=path(tmp_path))
     assert result.returncode == 0
@@ -93,7 +93,7 @@ def test_a_parent_of_a_framework_that_raises_is_said_in_its_row(
 def test_metadata_that_cannot_be_read_are_said_in_their_row(
     tmp_path: Path, text: bytes
 ) -> None:
-    """docs/check.md: `dlx info`; the framework itself may be whole."""
+    """`python -m dlx info`; the framework itself may be whole."""
     broken(tmp_path, "warp", "class array: pass")
     metadata(tmp_path, "warp_lang", text)
     for arguments in ([], ["--no-import"]):
@@ -104,21 +104,21 @@ def test_metadata_that_cannot_be_read_are_said_in_their_row(
 
 
 def test_a_version_that_is_no_text_is_not_said(tmp_path: Path) -> None:
-    """docs/check.md: `dlx info`; `__version__` may be anything."""
+    """`python -m dlx info`; `__version__` may be anything."""
     broken(tmp_path, "warp", "__version__ = object()\nclass array: pass")
     metadata(tmp_path, "warp_lang", b"Name: warp-lang\nVersion: 1\n")
     assert row(tmp_path, "warp")["importable"] is True
 
 
 def test_a_process_that_a_package_leaves_is_not_waited_for(tmp_path: Path) -> None:
-    """docs/check.md: `dlx info`; a daemon has the pipe of what it was forked from."""
+    """`python -m dlx info`; a daemon has the pipe of what it was forked from."""
     daemon = "import os, time\nif os.fork() == 0: time.sleep(1000)\nclass array: pass"
     broken(tmp_path, "warp", daemon)
     assert row(tmp_path, "warp")["importable"] is True
 
 
 def test_a_step_without_an_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    """docs/check.md: `dlx info`; a step has two minutes."""
+    """`python -m dlx info`; a step has two minutes."""
     assert child.LIMIT == 120
     monkeypatch.setattr(child, "LIMIT", 1.0)
     with pytest.raises(child.Ended, match="has no end in 1 s"):
@@ -142,7 +142,7 @@ def started() -> None:
 
 
 def test_a_child_that_is_interrupted_leaves_nothing() -> None:
-    """docs/check.md: `dlx info`; each process has an owner before it starts."""
+    """`python -m dlx info`; each process has an owner before it starts."""
     assert interrupted(started, 40) == 0
     children = Path(f"/proc/self/task/{os.getpid()}/children")
     assert not children.read_text()

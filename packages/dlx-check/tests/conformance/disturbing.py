@@ -109,6 +109,31 @@ def message_that_recurses() -> None:
     raise made
 
 
+class _Nameless(type):
+    """A class of classes that hides their names."""
+
+    @property
+    def __name__(cls) -> str:  # type: ignore[override]
+        raise RuntimeError("no name")
+
+
+class Hidden(Exception, metaclass=_Nameless):
+    """An exception of such a class."""
+
+
+def exception_without_a_name() -> None:
+    """Raise what cannot be shown: its class does not say how it is called."""
+    raise Hidden
+
+
+def overwrites_shared_memory() -> None:
+    """Write over all memory that other processes have, too, the journal's included."""
+    with open("/proc/self/maps", encoding="utf-8") as maps:
+        shared = [line for line in maps if " rw-s " in line]
+    for line in shared:
+        ctypes.memset(int(line.partition("-")[0], 16) + 8, 0x41, 4000)
+
+
 class Stubborn(Exception):
     """An exception whose attributes cannot be set."""
 

@@ -58,6 +58,8 @@ SLOW = {
     "message_of_terminal_codes": raises(r"Message: \ud800 "),
     "message_of_128_megabytes": raises("Message: xxx"),
     "message_that_exits": raises("Message: (its message raises SystemExit)"),
+    "exception_without_a_name": raises("Hidden"),
+    "overwrites_shared_memory": (1, "crashes: the target writes over what was seen"),
     "exception_without_attributes": raises("Stubborn"),
     "recurses": raises("RecursionError"),
     "recurses_in_c": raises("RecursionError"),

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
-from dlx_check.errors import message_of
+from dlx_check.errors import described
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,11 +43,8 @@ class Silent:
 
 def one_line(error: BaseException) -> str:
     """Return an exception's type and the first line of its message."""
-    line = f"{type(error).__name__}: {message_of(error)}".splitlines()[0]
-    # It may go to a terminal, and into UTF-8, which has no surrogates.
-    line = line.encode(errors="backslashreplace").decode()
-    shown = "".join(each if each.isprintable() else "?" for each in line)
-    return shown.removesuffix(": ")
+    # No character of it moves the cursor of a terminal.
+    return "".join(each if each.isprintable() else "?" for each in described(error))
 
 
 def _no_options(parser: argparse.ArgumentParser) -> None:

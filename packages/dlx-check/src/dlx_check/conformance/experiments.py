@@ -24,7 +24,7 @@ from dlx_check.conformance.probe import NEWEST, Memory, Tensor
 from dlx_check.conformance.records import Raised, Record, Shown
 from dlx_check.conformance.structs import USED, VERSIONED
 from dlx_check.conformance.target import Target
-from dlx_check.conformance.zygote import said
+from dlx_check.errors import message_of, name_of
 
 __all__ = ["Experiment", "Import", "Lab", "Untestable"]
 
@@ -51,11 +51,12 @@ class Answer:
 
 def described(error: BaseException) -> Raised:
     """Return an exception as a record has it: its own bases, and one line."""
-    bases = tuple(base.__name__ for base in type(error).__mro__[:-2])
-    text = (said(error).splitlines() or [""])[0]
+    order = type.__dict__["__mro__"].__get__(type(error))
+    bases = tuple(name_of(base) for base in order[:-2])
+    text = (message_of(error, BaseException).splitlines() or [""])[0]
     # Addresses, also those in memory that is not the tensor's.
     text = re.sub(r"\d{14,}", "...", re.sub(r"\b0x[0-9a-f]+", "0x...", text))
-    return Raised(type(error).__name__, bases, text[:300])
+    return Raised(name_of(type(error)), bases, text[:300])
 
 
 class Lab:

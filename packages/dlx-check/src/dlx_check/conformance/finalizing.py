@@ -92,7 +92,7 @@ def _ended(child: int, limit: float, working: Callable[[], None]) -> str | None:
 
 
 def _state(process: int) -> tuple[bool, float]:
-    """Return whether a process waits, not for a processor or a disk, and its seconds."""
+    """Return whether a process waits, for no processor or disk, and its seconds."""
     try:
         stat = Path(f"/proc/{process}/stat").read_text()
     except OSError:

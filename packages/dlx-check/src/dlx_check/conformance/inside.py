@@ -7,7 +7,8 @@ from typing import Any
 
 from dlx_check.conformance.isolate import Batch
 from dlx_check.conformance.target import CannotCheck
-from dlx_check.conformance.zygote import _checks, described
+from dlx_check.conformance.zygote import _checks
+from dlx_check.errors import described
 
 __all__ = ["Inside"]
 

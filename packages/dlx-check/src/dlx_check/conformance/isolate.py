@@ -129,12 +129,14 @@ class Zygote:
         if not isinstance(child, int):
             raise CannotCheck("the process that forks for the target has ended")
         batch = Batch([], None, "")
-        heard = time.monotonic()
+        heard, ended = time.monotonic(), None
         try:
             while True:
                 # A child may have stopped the one that is to say how it ended.
                 _signal_group(self._group, signal.SIGCONT)
                 ended = self._receive(0.05)
+                if ended is not None:
+                    batch.status = ended.get("status")
                 before = len(batch.lines)
                 try:
                     for line in journal.lines():
@@ -144,7 +146,6 @@ class Zygote:
                     batch.garbled = True
                     break
                 if ended is not None:
-                    batch.status = ended.get("status")
                     break
                 if len(batch.lines) > before:
                     heard = time.monotonic()
@@ -155,7 +156,7 @@ class Zygote:
         finally:
             # What the target has forked goes, too, and all of it on an interrupt.
             _signal_group(child, signal.SIGKILL)
-        if batch.status is None:
+        if ended is None:
             self._receive(_ANSWER)
         start = max(0, os.fstat(files[1]).st_size - 4000)
         batch.output = os.pread(files[1], 4000, start).decode("utf-8", "replace")

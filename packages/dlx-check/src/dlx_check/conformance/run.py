@@ -276,12 +276,13 @@ def _all(
                 seen[current] = (*judge(checks[current], record), line["record"])
         if batch.ended:
             break
-        if not current:
+        if batch.garbled:
+            current = current or left[0]
+            seen[current] = ("crashes", "the target writes over what was seen", {})
+        elif not current:
             said = [line for line in batch.output.splitlines() if line.strip()]
             why = said[-1].strip()[:160] if said else _how(batch)
             raise CannotCheck(f"no check could begin, because of `setup`: {why}")
-        if batch.garbled:
-            seen[current] = ("crashes", f"{_how(batch)}, no more is known", {})
         elif current not in seen:
             result = "hangs" if batch.status is None else "crashes"
             text = f"{_how(batch)} while the target {step or 'is prepared'}"
@@ -295,8 +296,6 @@ def _all(
 
 def _how(batch: Batch) -> str:
     """Say how a child ended, with what it said last."""
-    if batch.garbled:
-        return "the target writes over what the suite notes"
     if batch.status is None:
         return "no end"
     if batch.status >= 0:

@@ -18,6 +18,7 @@ import mmap
 import os
 import pathlib
 import resource
+import runpy
 import signal
 import socket
 import sys
@@ -25,7 +26,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
-__all__ = ["JOURNAL", "Journal", "children", "described", "said", "serve"]
+__all__ = ["JOURNAL", "Journal", "children", "serve"]
 
 JOURNAL = 1 << 24
 """Bytes of a journal."""
@@ -43,8 +44,14 @@ _CRASHES = (
 _end = os._exit
 """As it was before a target could replace it: no child may come back to the loop."""
 
-_LONGEST = 2000
-"""Characters of a message that are looked at."""
+_TRACEBACK = 4000
+"""Characters of a traceback that are kept."""
+
+described: Callable[[BaseException], str]
+# By its path: no part of dlx may be imported where reproductions run.
+described = runpy.run_path(str(pathlib.Path(__file__).parents[1] / "errors.py"))[
+    "described"
+]
 
 
 class Journal:
@@ -215,24 +222,6 @@ def _command(wire: socket.socket) -> tuple[Any, list[int]] | None:
     return (json.loads(line), descriptors) if start else None
 
 
-def said(error: BaseException) -> str:
-    """Return the message of an exception, also of one that cannot be shown."""
-    try:
-        text = str(error)[:_LONGEST]
-    except BaseException as other:
-        return f"(its message raises {type(other).__name__})"
-    # UTF-8 has no surrogates.
-    return text.encode(errors="backslashreplace").decode()
-
-
-def described(error: BaseException) -> str:
-    """Return an exception in one line; one of dlx that says all is its message."""
-    text = said(error)
-    name = type(error).__name__
-    whole = text if text and name == "CannotCheck" else f"{name}: {text}"
-    return whole.splitlines()[0].removesuffix(": ")
-
-
 def _send(wire: socket.socket, line: dict[str, Any]) -> None:
     wire.sendall(json.dumps(line).encode() + b"\n")
 
@@ -271,7 +260,7 @@ def _checks(
             except Untestable as reason:
                 record = Record(untestable=str(reason))
             except Exception:
-                journal.write({"error": traceback.format_exc()[-2 * _LONGEST :]})
+                journal.write({"error": traceback.format_exc()[-_TRACEBACK:]})
                 continue
             journal.write({"record": record.to_json()})
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from importlib import metadata
 
 from dlx_check.conformance.target import CannotCheck, Target, wrong
-from dlx_check.conformance.zygote import described
+from dlx_check.errors import described
 
 __all__ = ["ABSENT", "TARGETS", "load"]
 
