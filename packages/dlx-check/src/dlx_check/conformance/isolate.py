@@ -186,6 +186,9 @@ def _end_all(process: int) -> None:
 def _started(target: str, imports: str) -> Iterator[list[Zygote]]:
     with contextlib.ExitStack() as ending:
         pairs = [socket.socketpair() if text else None for text in (target, imports)]
+        # Closed last: a zygote whose wire is closed ends, and leaves orphans.
+        for pair in filter(None, pairs):
+            ending.enter_context(pair[0])
         theirs = [pair[1].fileno() if pair else -1 for pair in pairs]
         task = json.dumps([sys.path, zygote.__file__, target, imports, *theirs])
         process = subprocess.Popen(
@@ -201,7 +204,6 @@ def _started(target: str, imports: str) -> Iterator[list[Zygote]]:
         found = []
         for ours, other in filter(None, pairs):
             other.close()
-            ending.enter_context(ours)
             files = [ending.enter_context(tempfile.TemporaryFile()) for _ in range(2)]
             found.append(Zygote(ours, files, process.pid))
         yield found
