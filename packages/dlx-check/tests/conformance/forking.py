@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import gc
+import mmap
 import os
 import select
-import shutil
 import signal
 import tempfile
 import time
 from collections.abc import Callable, Iterable
 from functools import cache
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from dlx_check.conformance.isolate import Batch
 from dlx_check.conformance.run import _all
@@ -45,25 +43,22 @@ class Forking:
         each: Callable[[dict[str, Any]], None] = lambda line: None,
     ) -> Batch:
         """Have a child work."""
-        # No finalizer: a child may end its interpreter, and finalizers with it.
-        folder = tempfile.mkdtemp()
-        with contextlib.ExitStack() as ending:
-            ending.callback(shutil.rmtree, folder)
-            journal, output = Path(folder, "journal"), Path(folder, "output")
-            with open(journal, "wb") as file:
-                file.truncate(JOURNAL)
-            read = Journal(str(journal))
-            command = {"work": ids, "journal": str(journal), "output": str(output)}
+        # Without names: a child may end its interpreter, and finalizers with it.
+        with tempfile.TemporaryFile() as journal, tempfile.TemporaryFile() as output:
+            journal.truncate(JOURNAL)
+            read = Journal(mmap.mmap(journal.fileno(), JOURNAL))
             child = os.fork()
             if child == 0:
                 reference.FAULT = self.fault
                 # What pytest holds is not looked through, and it prints no crash.
                 gc.freeze()
                 faulthandler.disable()
-                _child(command, self.work)
+                _child(ids, journal.fileno(), output.fileno(), self.work)
             return self._wait(child, read, output, silence)
 
-    def _wait(self, child: int, read: Journal, output: Path, silence: float) -> Batch:
+    def _wait(
+        self, child: int, read: Journal, output: IO[bytes], silence: float
+    ) -> Batch:
         ended = os.pidfd_open(child)
         lines: list[dict[str, Any]] = []
         heard = time.monotonic()
@@ -78,7 +73,8 @@ class Forking:
             os.kill(child, signal.SIGKILL)
         status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
         os.close(ended)
-        return Batch(lines, status if done else None, output.read_text())
+        said = os.pread(output.fileno(), 4000, 0).decode(errors="replace")
+        return Batch(lines, status if done else None, said)
 
 
 def found(fault: str, checks: Iterable[Check]) -> set[str]:

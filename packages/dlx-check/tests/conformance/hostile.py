@@ -309,3 +309,30 @@ def naming_no_stream() -> Target:
         take_on="lambda x, stream: x.__dlpack__(stream=0)",
         show="np.array",
     )
+
+
+class Unversioned:
+    """Read-only memory that is handed out without a flag, whatever is asked for."""
+
+    def __init__(self, array: Any) -> None:
+        """Keep the array."""
+        self.array = array
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """Return the CPU."""
+        return 1, 0
+
+    def __dlpack__(self, *, copy: bool = False, **_keywords: Any) -> Any:
+        """Export unversioned."""
+        return self.array.copy().__dlpack__()
+
+
+def unversioned() -> Target:
+    """Return a target whose tensors are read-only, which its capsules cannot say."""
+    return Target(
+        name="hostile",
+        imports="from conformance import hostile",
+        make="hostile.Unversioned",
+        show="lambda x: x.array",
+        tensors={"read-only": "hostile.Unversioned(np.ones(3, np.float32))"},
+    )

@@ -218,3 +218,11 @@ def test_a_suite_has_its_checks_however_its_zeros_are_written() -> None:
 def test_the_command_takes_each_role() -> None:
     """docs/check.md: `--role`; the command lists roles without an import of NumPy."""
     assert set(check_command._ROLES) == {check.role for check in CHECKS}
+
+
+@pytest.mark.parametrize("flag", ["read-only.flag", "copy.true.flag"])
+def test_a_capsule_without_flags_does_not_meet_what_asks_for_one(flag: str) -> None:
+    """R37, R39: an unversioned capsule says nothing of its memory."""
+    found = one("unversioned", f"producer.{flag}")
+    said = "not-observable: an unversioned capsule has no flags"
+    assert (found.result, found.text) == ("untestable", said)

@@ -1,21 +1,31 @@
 """Runs a function of the command line in a child process, which a library may crash.
 
-Some libraries crash on import or use, beside another library or without a driver.
+Some libraries crash on import or use, beside another library or without a driver. Some
+leave a process behind, which has the child's descriptors, or write into all of them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from functools import partial
 from importlib import import_module
 from typing import Any
 
 from dlx_check.cli.command import CannotRun, Progress, Silent
+from dlx_check.held import Held, signal_name
 
 __all__ = ["Ended", "in_child", "serve"]
+
+LIMIT = 120.0
+"""Seconds in which a child has to say something, as each step does."""
 
 _START = "import json, sys; task = json.loads(sys.argv[1]); sys.path[:] = task[0]; "
 _START += "from dlx_check.cli.child import serve; serve(*task[1:])"
@@ -41,27 +51,64 @@ def in_child(
     progress = progress or Silent()
     task = json.dumps([sys.path, module, function, arguments])
     command = [sys.executable, "-c", _START, task]
-    last, answers = "", {}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        for line in process.stdout or ():
-            kind, value = json.loads(line)
+    last = ""
+    with Held(partial(_started, command)) as process:
+        for kind, value in _answers(process):
             if kind == "begin":
                 progress.begin(value)
             elif kind == "step":
                 last = value
                 progress.step(value)
-            else:
-                answers[kind] = value
-    if "cannot run" in answers:
-        raise CannotRun(answers["cannot run"])
-    if "result" not in answers:
-        raise Ended(_how(process.returncode), last)
-    return answers["result"]
+            elif kind == "cannot run":
+                raise CannotRun(value)
+            elif kind == "silent":
+                raise Ended(f"has no end in {LIMIT:.0f} s", last)
+            elif kind == "result":
+                return value
+    # The process was ended if it had closed the pipe and gone on.
+    raise Ended(_how(process.returncode), last)
+
+
+@contextlib.contextmanager
+def _started(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a process, and end its group."""
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, start_new_session=True
+    ) as process:
+        yield process
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _answers(process: subprocess.Popen[bytes]) -> Iterator[tuple[str, Any]]:
+    """Give what comes, until the process has ended or is silent for too long."""
+    assert process.stdout is not None
+    descriptor, pending, heard = process.stdout.fileno(), b"", time.monotonic()
+    while True:
+        ended = process.poll() is not None
+        if select.select([descriptor], [], [], 0 if ended else 0.1)[0]:
+            got = os.read(descriptor, 65536)
+            *lines, pending = (pending + got).split(b"\n")
+            for line in lines:
+                heard = time.monotonic()
+                try:
+                    kind, value = json.loads(line)
+                except (ValueError, TypeError):
+                    # A library has written to this pipe, too.
+                    continue
+                yield str(kind), value
+            if not got:
+                return
+        elif ended:
+            # Another process has the pipe.
+            return
+        elif time.monotonic() - heard > LIMIT:
+            yield "silent", None
 
 
 def _how(code: int) -> str:
     if code < 0:
-        return f"ended the process by {signal.Signals(-code).name}"
+        return f"ended the process by {signal_name(-code)}"
     return f"ended the process with exit code {code}"
 
 

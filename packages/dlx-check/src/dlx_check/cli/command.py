@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from dlx_check.errors import described
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -41,7 +43,8 @@ class Silent:
 
 def one_line(error: BaseException) -> str:
     """Return an exception's type and the first line of its message."""
-    return f"{type(error).__name__}: {error}".splitlines()[0]
+    # No character of it moves the cursor of a terminal.
+    return "".join(each if each.isprintable() else "?" for each in described(error))
 
 
 def _no_options(parser: argparse.ArgumentParser) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib import import_module, metadata
+from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from types import ModuleType
+
+from dlx_check.cli.command import one_line
 
 __all__ = ["FRAMEWORKS", "Framework"]
 
@@ -21,21 +24,29 @@ class Framework:
     """`module:name` of each type; a release may lack some of them."""
 
     def is_installed(self) -> bool:
-        """Return whether the module can be found, without importing it."""
+        """Return whether the module can be found, without an import of any package."""
         try:
-            spec = find_spec(self.module)
-        except (ImportError, ValueError):
+            spec = _spec(self.module)
+        except Exception:
             return False
         # A directory with the same name counts as a namespace package, without origin.
         return spec is not None and spec.origin is not None
 
     def version(self) -> str | None:
-        """Return the installed version by its metadata, without importing it."""
+        """Return the installed version by its metadata, without importing it.
+
+        Raises `ValueError` if there are some that cannot be read.
+        """
         for distribution in self.distributions:
             try:
-                return metadata.version(distribution)
+                version: object = metadata.version(distribution)
             except metadata.PackageNotFoundError:
                 continue
+            except Exception as error:
+                raise ValueError(one_line(error)) from error
+            if not isinstance(version, str):
+                raise ValueError("no version")
+            return version
         return None
 
     def load(self) -> ModuleType:
@@ -52,6 +63,17 @@ class Framework:
             except (ImportError, AttributeError):
                 continue
         return found
+
+
+def _spec(module: str) -> ModuleSpec | None:
+    """Return the spec of a module; `find_spec` would import the packages around it."""
+    outer, _, _ = module.rpartition(".")
+    if not outer:
+        return find_spec(module)
+    around = _spec(outer)
+    if around is None or around.submodule_search_locations is None:
+        return None
+    return PathFinder.find_spec(module, [*around.submodule_search_locations])
 
 
 FRAMEWORKS = (

@@ -46,6 +46,7 @@ class Found:
     version: str | None = None
     importable: bool | None = None
     error: str | None = None
+    """Why it cannot be imported, or what else is broken."""
     types: list[TensorType] = field(default_factory=list)
 
 
@@ -85,7 +86,11 @@ def _collect(args: argparse.Namespace, progress: Progress) -> Info:
 def _look_at(framework: Framework, *, load: bool) -> Found:
     if not framework.is_installed():
         return Found(framework.name, installed=False)
-    found = Found(framework.name, installed=True, version=framework.version())
+    found = Found(framework.name, installed=True)
+    try:
+        found.version = framework.version()
+    except ValueError as error:
+        found.error = f"its metadata cannot be read: {error}"
     if not load:
         return found
     try:
@@ -93,8 +98,8 @@ def _look_at(framework: Framework, *, load: bool) -> Found:
         facts = in_child(__name__, "look", framework.name)
     except Ended as end:
         facts = {"error": str(end)}
-    found.error = facts.get("error")
-    found.importable = found.error is None
+    found.importable = "error" not in facts
+    found.error = facts.get("error", found.error)
     found.version = found.version or facts.get("version")
     found.types = [
         TensorType(name, Table(**table) if table else None)
@@ -122,9 +127,10 @@ def look(progress: Progress, name: str) -> dict[str, Any]:
             (name, asdict(table) if (table := _table_of(each)) else None)
             for name, each in framework.types()
         ]
-    except Exception as error:  # a broken installation is a fact to report
+        version = getattr(module, "__version__", None)
+    except BaseException as error:  # a broken installation is a fact to report
         return {"error": one_line(error)}
-    return {"types": types, "version": getattr(module, "__version__", None)}
+    return {"types": types, "version": version if type(version) is str else None}
 
 
 def _render(info: Info, console: Console) -> None:
@@ -156,6 +162,8 @@ def _render(info: Info, console: Console) -> None:
             grid.add_row(name, version, "", error, style="yellow")
         elif not found.types:
             grid.add_row(name, version, "", "no tensor type found")
+        if found.importable is not False and found.error:
+            grid.add_row(name, version, "", escape(found.error), style="yellow")
         for index, each in enumerate(found.types):
             first = (name, version) if index == 0 else ("", "")
             grid.add_row(*first, escape(each.name), _describe(each.table))

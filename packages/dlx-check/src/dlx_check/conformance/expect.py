@@ -22,6 +22,8 @@ class Expectation:
     what it asked before."""
     of_elements: bool = False
     """Whether it says something of elements that the target shows."""
+    of_flags: bool = False
+    """Whether it says something of flags, which an unversioned capsule has not."""
 
 
 def all_of(*parts: Expectation) -> Expectation:
@@ -57,6 +59,7 @@ def _joined(
         wrong,
         any(part.of_raising for part in parts),
         any(part.of_elements for part in parts),
+        any(part.of_flags for part in parts),
     )
 
 

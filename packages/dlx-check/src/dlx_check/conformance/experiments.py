@@ -24,6 +24,7 @@ from dlx_check.conformance.probe import NEWEST, Memory, Tensor
 from dlx_check.conformance.records import Raised, Record, Shown
 from dlx_check.conformance.structs import USED, VERSIONED
 from dlx_check.conformance.target import Target
+from dlx_check.errors import message_of, name_of
 
 __all__ = ["Experiment", "Import", "Lab", "Untestable"]
 
@@ -50,19 +51,26 @@ class Answer:
 
 def described(error: BaseException) -> Raised:
     """Return an exception as a record has it: its own bases, and one line."""
-    bases = tuple(base.__name__ for base in type(error).__mro__[:-2])
-    text = (str(error).splitlines() or [""])[0]
+    order = type.__dict__["__mro__"].__get__(type(error))
+    bases = tuple(name_of(base) for base in order[:-2])
+    text = (message_of(error, BaseException).splitlines() or [""])[0]
     # Addresses, also those in memory that is not the tensor's.
     text = re.sub(r"\d{14,}", "...", re.sub(r"\b0x[0-9a-f]+", "0x...", text))
-    return Raised(type(error).__name__, bases, text[:300])
+    return Raised(name_of(type(error)), bases, text[:300])
 
 
 class Lab:
     """One target in one process, for one check after another."""
 
-    def __init__(self, target: Target, step: Callable[[str], None]) -> None:
-        """Call `step` with what is done next."""
+    def __init__(
+        self,
+        target: Target,
+        step: Callable[[str], None],
+        passed: tuple[type[BaseException], ...] = (),
+    ) -> None:
+        """Call `step` with what is done next; let pass what a user raises here."""
         self.target, self.step, self.process = target, step, os.getpid()
+        self._passed = passed
         self.unshown = ""
         """What `show` raised."""
 
@@ -72,10 +80,11 @@ class Lab:
         """Call the target: the one place where that happens."""
         try:
             answer = Answer(function(*values, **keywords))
-        except (KeyboardInterrupt, GeneratorExit):
+        except self._passed:
             raise
         except BaseException as error:
-            error.__traceback__ = None
+            # Not by assignment, which its class may refuse.
+            BaseException.with_traceback(error, None)
             answer = Answer(error=error)
         if os.getpid() != self.process:
             # The target has forked, and this is its child.

@@ -256,7 +256,7 @@ def _device(value: Any) -> Any:
         return f"a {type(value).__name__}"
     try:
         return [int(value[0]), int(value[1])]
-    except (TypeError, ValueError):
+    except Exception:
         return "not integers"
 
 

@@ -7,8 +7,10 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from ctypes import c_void_p
 from dataclasses import dataclass
+from pathlib import Path
 
 from dlx_check.conformance import structs
 from dlx_check.conformance.experiments import Lab, Untestable
@@ -16,6 +18,7 @@ from dlx_check.conformance.exporting import given
 from dlx_check.conformance.probe import NEWEST
 from dlx_check.conformance.records import Record
 from dlx_check.conformance.structs import UNVERSIONED, USED, VERSIONED
+from dlx_check.held import signal_name
 
 __all__ = ["Finalize"]
 
@@ -54,22 +57,48 @@ class Finalize:
                 later = ctypes.CDLL(None)["__cxa_atexit"]
                 later(c_void_p(managed.deleter), c_void_p(address), None)
             ctypes.pythonapi.Py_Exit(0)
-        ended = _ended(child, lab.target.timeout * 0.8)
+        ended = _ended(
+            child,
+            lab.target.timeout * 0.8,
+            lambda: lab.step("is alive while the interpreter ends"),
+        )
         structs.rename(capsule, name)
         if ended is None:
             raise Untestable("not-observable: it cannot end in a fork")
         return Record(notes={"ended": ended, "name": name})
 
 
-def _ended(child: int, limit: float) -> str | None:
-    """Return the signal or code with which a child ended, None if it did not end."""
-    end = time.monotonic() + limit
-    while time.monotonic() < end:
+def _ended(child: int, limit: float, working: Callable[[], None]) -> str | None:
+    """Return the signal or code with which a child ended, None if it does not end.
+
+    That is for a child that has worked for `limit` seconds, or has waited for as long.
+    One that waits for a processor has not: another program may have it. `working` is
+    called while the child works.
+    """
+    heard, worked = time.monotonic(), 0.0
+    while time.monotonic() - heard < limit and worked < limit:
         found, status = os.waitpid(child, os.WNOHANG)
         if found:
             code = os.waitstatus_to_exitcode(status)
-            return f"code {code}" if code >= 0 else signal.Signals(-code).name
+            return f"code {code}" if code >= 0 else signal_name(-code)
+        before, (waits, worked) = worked, _state(child)
+        if worked > before or not waits:
+            heard = time.monotonic()
+            working()
         time.sleep(0.005)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return None
+
+
+def _state(process: int) -> tuple[bool, float]:
+    """Return whether a process waits, for no processor or disk, and its seconds."""
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text()
+    except OSError:
+        return True, 0.0
+    # The name of the program may have anything in it, spaces included.
+    _, _, behind = stat.rpartition(")")
+    state, *fields = behind.split()
+    worked = sum(map(int, fields[10:12])) / os.sysconf("SC_CLK_TCK")
+    return state not in ("R", "D"), worked

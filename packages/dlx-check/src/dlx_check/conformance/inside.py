@@ -7,7 +7,8 @@ from typing import Any
 
 from dlx_check.conformance.isolate import Batch
 from dlx_check.conformance.target import CannotCheck
-from dlx_check.conformance.zygote import _checks, described
+from dlx_check.conformance.zygote import _checks
+from dlx_check.errors import described
 
 __all__ = ["Inside"]
 
@@ -36,7 +37,9 @@ class Inside:
         """Import the target."""
         self._answer: dict[str, Any] = {}
         try:
-            self._work: Callable[[Any, Any], None] = _checks(target, self._answer)
+            self._work: Callable[[Any, Any], None] = _checks(
+                target, self._answer, (KeyboardInterrupt,)
+            )
         except (Exception, SystemExit) as error:
             self._answer = {"cannot": described(error)}
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import fnmatch
 import platform
 import re
-import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
@@ -28,10 +27,12 @@ from dlx_check.conformance.releases import release
 from dlx_check.conformance.repro import programs
 from dlx_check.conformance.requirements import requirements
 from dlx_check.conformance.results import FAILED, Header, Report, Result
+from dlx_check.conformance.structs import UNVERSIONED
 from dlx_check.conformance.suite import CHECKS, SUITE
 from dlx_check.conformance.suite.row import EFFECTS, Check
 from dlx_check.conformance.target import CannotCheck
 from dlx_check.conformance.targets import load
+from dlx_check.held import signal_name
 from dlx_check.version import __version__
 
 __all__ = ["judge", "run", "select"]
@@ -86,6 +87,9 @@ def judge(check: Check, record: Record) -> tuple[str, str]:
     if check.expects.of_elements and record.notes.get("not shown"):
         why = record.notes["not shown"]
         return "untestable", f"not-observable: `show` raises {why}"
+    struct = record.struct
+    if check.expects.of_flags and struct is not None and struct.name == UNVERSIONED:
+        return "untestable", "not-observable: an unversioned capsule has no flags"
     for expectation, text in check.facts:
         if expectation.wrong(record) is None:
             return "fact", text
@@ -200,7 +204,7 @@ def _ending(batch: Batch) -> str:
     if batch.status is None:
         return "hangs"
     if batch.status < 0:
-        return signal.Signals(-batch.status).name
+        return signal_name(-batch.status)
     for line in batch.lines:
         if "raised" in line:
             return str(line["raised"]).partition(":")[0]
@@ -272,11 +276,14 @@ def _all(
                 seen[current] = (*judge(checks[current], record), line["record"])
         if batch.ended:
             break
-        if not current:
+        if batch.garbled:
+            current = current or left[0]
+            seen[current] = ("crashes", "the target writes over what was seen", {})
+        elif not current:
             said = [line for line in batch.output.splitlines() if line.strip()]
             why = said[-1].strip()[:160] if said else _how(batch)
             raise CannotCheck(f"no check could begin, because of `setup`: {why}")
-        if current not in seen:
+        elif current not in seen:
             result = "hangs" if batch.status is None else "crashes"
             text = f"{_how(batch)} while the target {step or 'is prepared'}"
             seen[current] = (result, text, {})
@@ -295,4 +302,4 @@ def _how(batch: Batch) -> str:
         return f"the process exits with code {batch.status}"
     said = [line for line in batch.output.splitlines() if not _NOISE.match(line)]
     last = f" ({_PREFIX.sub('', said[-1].strip())[:160]})" if said else ""
-    return f"{signal.Signals(-batch.status).name}{last}"
+    return f"{signal_name(-batch.status)}{last}"

@@ -16,6 +16,7 @@ from dlx_check.abi import (
     is_capsule,
 )
 from dlx_check.core import dlx
+from dlx_check.errors import message_of
 from dlx_check.inspection.capsules import described, read_capsule, read_managed
 from dlx_check.inspection.records import Capsule, ManagedTensor, Stream, Table, Tensor
 from dlx_check.memory import can_be_called
@@ -59,7 +60,7 @@ def raised(error: BaseException) -> str:
     if isinstance(error, AttributeError):
         # A consumer takes it for an attribute that is not there.
         return f"raises {name}"
-    first = str(error).strip().partition("\n")[0]
+    first = message_of(error).strip().partition("\n")[0]
     return f"raises {name}: {first[:_LONGEST]}".removesuffix(": ")
 
 
@@ -72,7 +73,7 @@ def ask_device(x: Any) -> tuple[tuple[int, int] | None, str | None]:
     try:
         kind, index = answer
         return (int(kind), int(index)), None
-    except (TypeError, ValueError):
+    except Exception:
         return None, f"gives {short(answer)}"
 
 

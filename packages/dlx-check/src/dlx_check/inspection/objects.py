@@ -103,8 +103,10 @@ def _interface(x: Any) -> tuple[Stream | None, str | None]:
         interface = x.__cuda_array_interface__
     except Exception as error:
         return None, raised(error)
-    handle = interface.get("stream") if isinstance(interface, dict) else None
-    if not isinstance(handle, int):
+    # What classes say of themselves is not asked: it may raise.
+    is_dict = issubclass(type(interface), dict)
+    handle = dict.get(interface, "stream") if is_dict else None
+    if not issubclass(type(handle), int):
         return None, None
     return Stream("__cuda_array_interface__", handle), None
 
@@ -116,9 +118,12 @@ def _stream(x: Any) -> Stream:
         answer = x.__cuda_stream__()
     except Exception as error:
         return Stream(name, None, raised(error))
-    match answer:
-        case (0, int(handle)):
-            return Stream(name, handle)
+    try:
+        match answer:
+            case (0, int(handle)):
+                return Stream(name, handle)
+    except Exception as error:
+        return Stream(name, None, f"gives what {raised(error)}")
     return Stream(name, None, f"gives {short(answer)}")
 
 

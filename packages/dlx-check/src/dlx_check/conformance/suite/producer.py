@@ -80,16 +80,19 @@ apart = note("shares", False, "the elements are copied", "shares memory")
 DELETED = all_of(EITHER, deleted(1))
 
 
-def _says(record: Record) -> bool:
-    """Return whether the export has flags."""
-    return record.struct is not None and record.struct.name == VERSIONED
+def _has(bit: int, text: str, says: str) -> Expectation:
+    """Ask for a flag of an export that has flags."""
+
+    def wrong(record: Record) -> str | None:
+        struct = record.struct
+        if struct is None or struct.name != VERSIONED or struct.flags & bit:
+            return None
+        return says
+
+    return Expectation(text, wrong, of_flags=True)
 
 
-marked = expected(
-    "IS_COPIED is set",
-    lambda r: not _says(r) or _flag(r, COPIED),
-    "copies, and IS_COPIED is not set",
-)
+marked = _has(COPIED, "IS_COPIED is set", "copies, and IS_COPIED is not set")
 no_type_error = expected(
     "it raises no TypeError",
     lambda r: r.raised is None or "TypeError" not in r.raised.bases,
@@ -645,11 +648,7 @@ _KINDS = (
         "R39",
         MUST,
         Export(VERSION, kind="read-only"),
-        expected(
-            "READ_ONLY is set",
-            lambda r: not _says(r) or _flag(r, READ_ONLY),
-            "READ_ONLY is not set",
-        ),
+        _has(READ_ONLY, "READ_ONLY is set", "READ_ONLY is not set"),
         "written though protected",
     ),
     of_array_api(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import re
 import sys
+from collections.abc import Iterator
+from importlib import metadata
 
 from dlx_check.conformance.target import CannotCheck, Target, wrong
+from dlx_check.errors import described
 
 __all__ = ["ABSENT", "TARGETS", "load"]
 
@@ -302,25 +307,43 @@ ABSENT = {
 
 
 def load(name: str) -> Target:
-    """Return a shipped target by its name, or that of `package.module:factory`."""
+    """Return the target `package.module:factory`, or one that is shipped.
+
+    That has the name of a module, or of a distribution with it.
+    """
     if ":" in name:
         module, _, factory = name.partition(":")
         sys.path.insert(0, "")
         try:
             made = getattr(importlib.import_module(module), factory)()
         except Exception as error:
-            raise CannotCheck(f"{name}: {type(error).__name__}: {error}") from error
+            raise CannotCheck(f"{name}: {described(error)}") from error
         if not isinstance(made, Target):
             raise CannotCheck(f"{name}: returns {type(made).__name__}, not a Target")
         if fault := wrong(made):
             raise CannotCheck(f"{name}: Target({fault}")
         return made
-    for target in TARGETS:
-        if target.name == name:
-            return target
-    if name in ABSENT:
-        raise CannotCheck(f"{name} cannot be checked: {ABSENT[name]}")
+    for each in (name, *_modules(name)):
+        if each in ABSENT:
+            raise CannotCheck(f"{name} cannot be checked: {ABSENT[each]}")
+        for target in TARGETS:
+            if each in (target.name, _normal(target.distribution or target.name)):
+                return target
     known = ", ".join(target.name for target in TARGETS)
     raise CannotCheck(
         f"no target {name!r}; known are {known}; your own is `package.module:factory`"
     )
+
+
+def _normal(distribution: str) -> str:
+    """Return the name of a distribution as pip compares it."""
+    return re.sub(r"[-_.]+", "-", distribution).lower()
+
+
+def _modules(name: str) -> Iterator[str]:
+    """Give the other names of a library that has this one on PyPI."""
+    yield _normal(name)
+    # Builds for a device have distributions of their own, with the same module.
+    with contextlib.suppress(Exception):
+        for file in metadata.files(name) or ():
+            yield file.parts[0]
