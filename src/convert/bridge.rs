@@ -10,7 +10,7 @@ use pyo3::intern;
 use pyo3::types::{PyDict, PyList, PyTuple, PyType};
 
 use crate::adapters::torch;
-use crate::api::from_dlpack::is_plain;
+use crate::api::from_dlpack::{is_plain, is_tensor};
 use crate::api::lent::lend_unordered;
 use crate::convert::function::{as_asked, convert_detached};
 use crate::convert::source::Options;
@@ -19,6 +19,7 @@ use crate::cpython::call::{call_by_tuple, vectorcall};
 use crate::cpython::lookup::is_subtype;
 use crate::cpython::type_map::TypeMap;
 use crate::cpython::vector::{Arguments, ByVector, Entry, class, entry};
+use crate::types::error::is_urgent;
 use crate::types::{device, dtype};
 
 /// A map from the types that a function meets to values. Types that find no slot are asked each time.
@@ -258,6 +259,8 @@ impl Bridged {
             } else {
                 match self.converted(x, to) {
                     Ok(converted) => converted,
+                    // The class was a tensor's once, and is asked again.
+                    Err(error) if exports_no_more(x, &error)? => break,
                     Err(error) => {
                         let at = position.into_pyobject(py)?.into_any().unbind();
                         return self.noted(error, at, py);
@@ -329,8 +332,10 @@ impl Bridged {
             Some(_) if is_subtype(value.get_type_ptr(), to) => Ok(value),
             Some(_) => {
                 let to = like.unwrap_or(to.as_any());
-                self.converted(&value, to)
-                    .or_else(|error| self.noted(error, py.None(), py))
+                match self.converted(&value, to) {
+                    Err(error) if exports_no_more(&value, &error)? => Ok(value),
+                    made => made.or_else(|error| self.noted(error, py.None(), py)),
+                }
             }
             None if is_plain(&value) => Ok(value),
             None => {
@@ -349,6 +354,12 @@ impl Bridged {
         arguments.call_method1(intern!(py, "note"), (error.value(py), at))?;
         Err(error)
     }
+}
+
+/// Whether `x`, which could not be converted, is no tensor.
+#[cold]
+fn exports_no_more(x: &Bound<'_, PyAny>, error: &PyErr) -> PyResult<bool> {
+    Ok(!is_urgent(x.py(), error) && !is_tensor(x)?)
 }
 
 /// Whether no keyword is ``out`` and every value is of a common non-tensor type.
