@@ -25,7 +25,7 @@ WITH_LIBRARIES := $(addprefix tests/,types tensor import adapters exchange class
 	$(patsubst %,tests/process/test_%.py,cycles depth foreign_calls_failing lifetime races threads)
 
 # What `make nightly` runs, in this order.
-NIGHTLY := wheels ports macos loom asan fuzz-rust faults lifetime pins stacks
+NIGHTLY := wheels ports macos loom asan fuzz-rust faults lifetime sharing disturbed pins stacks
 
 ONEAPI := build/oneapi
 ENGINES := build/engines
@@ -49,7 +49,7 @@ unexport PYTHONDONTWRITEBYTECODE
 	wheel-abi3t wheel-native wheels ports macos notices nightly ci ci-long ci-oldest ci-gate ci-beside ci-libraries gate \
 	test-library test-streams test-truth test-conformance lifetime interop property locks pins stacks interop-report \
 	conformance-report fuzz fuzz-rust faults loom \
-	asan tsan free-threaded free-threaded-races drivers oneapi engines processes gpu-kit docs timeline clean
+	asan tsan free-threaded free-threaded-races drivers oneapi engines sharing disturbed processes gpu-kit docs timeline clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## */\t/' | expand -t 22
@@ -182,6 +182,14 @@ notices: $(VENV)/bin/python  ## write docs/third_party from what cargo says is l
 
 nightly: $(VENV)/tools  ## run what takes too long for `make ci`, and write docs/nightly.md
 	$(BIN)/python tests/nightly.py $(NIGHTLY)
+
+sharing: $(VENV)/built  ## 10,000 rounds of shared memory with kills, and 10,000 with interrupts
+	PYTHONPATH=tests $(BIN)/python -m support.killed_rounds 10000 1
+	PYTHONPATH=tests $(BIN)/python -m support.interrupted_rounds 10000 1
+
+disturbed: $(VENV)/built  ## every target that disturbs `dlx check`, and its interrupts
+	DLX_DISTURBED_EVERY=1 $(BIN)/python -m pytest packages/dlx-check/tests/conformance/test_disturbed.py \
+		packages/dlx-check/tests/conformance/test_interrupts.py
 
 lifetime: $(VENV)/built $(VENV)/heavy  ## the lifetime tests: a million rounds, without PyO3's pool, under valgrind
 	tests/lifetime/run $(BIN)/python
