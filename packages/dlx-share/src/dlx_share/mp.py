@@ -13,9 +13,11 @@ from contextlib import suppress
 from multiprocessing import parent_process, resource_sharer
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler, send_handle
+from multiprocessing.util import Finalize
+from time import monotonic, sleep
 from typing import Any
 
-from dlx._core import OpenFile, Tensor
+from dlx._core import CopyRefused, OpenFile, Tensor
 from dlx.pickling import _delivered, _leave
 
 from .pickling import _described, _exact, _target, _word
@@ -28,6 +30,8 @@ _Reducer = Callable[[Any], Any]
 _IN = os.getpid()
 # Descriptors that wait at once. Those of a process are few, and it needs others.
 _MOST = 64
+_SMALL = 65536  # Bytes below which a pipe is as fast as a segment.
+_LIMIT = 1.0  # Seconds.
 _sharer: Any = vars(resource_sharer)["_resource_sharer"]
 
 
@@ -80,9 +84,9 @@ def _made(make: Callable[..., object], *fields: object) -> object:
 
 
 def _lend(x: Tensor) -> tuple[object, bytes] | None:
-    """Have a descriptor of shared memory wait; return where, and the handle's bytes.
+    """Have a descriptor wait, of shared memory or a copy; return where, and a handle.
 
-    None for other memory, and where the memory itself would not arrive: a child may end
+    None for a small copy, and where the memory itself would not arrive: a child may end
     before it is read, and of descriptors a process has few.
     """
     if parent_process() is not None or os.getpid() != _IN:
@@ -90,7 +94,7 @@ def _lend(x: Tensor) -> tuple[object, bytes] | None:
     if len(_sharer._cache) >= _MOST:
         return None
     with suppress(BufferError, OSError):
-        with share(x, copy=False, readonly=False) as handle:
+        with _shared(x) as handle:
             data, (file, _) = bytes(handle), handle._duplicate(False)
 
         def send(there: Connection, pid: int) -> None:
@@ -99,6 +103,26 @@ def _lend(x: Tensor) -> tuple[object, bytes] | None:
         waiting: object = _sharer.register(send, file.close)
         return waiting, data
     return None
+
+
+def _shared(x: Tensor) -> Handle:
+    try:
+        return share(x, copy=False, readonly=False)
+    except CopyRefused:
+        if x.span[1] < _SMALL:
+            raise
+        return share(x, copy=True, readonly=x.readonly)
+
+
+def _wait() -> None:
+    """Let others read, for a moment, what was sent before this process ends."""
+    end = monotonic() + _LIMIT
+    while _sharer._cache and monotonic() < end:
+        sleep(0.001)
+
+
+# After children are joined, which read until then.
+Finalize(None, _wait, exitpriority=-100)
 
 
 def _reducer(before: _Reducer | None) -> _Reducer:

@@ -101,8 +101,8 @@ EVERY = """
             x = BIG[library]()
             (described, where), y = through(x)
             assert describe(x) == described and type(y) is type(x)
-            # Each end has memory of its own, which the other need not keep.
-            assert not where.inode and not place(address(y)).inode, library
+            # A child may end before it is read.
+            assert where.inode and not place(address(y)).inode, library
         files.append(open_files())
     assert files[-1] == files[0], "what is attached holds no descriptor"
     end()
@@ -340,20 +340,20 @@ def test_more_arrays_than_descriptors_arrive(tmp_path: Path, method: str) -> Non
 
 
 UNREAD = """
-    with dlx.share(np.ones(3)):
-        before = open_files()
-    for _ in range(3):
-        one, other = context.Pipe()
-        one.send(np.ones(10_000))
-        one.close(), other.close()
+    before = open_files()
+    for _ in range(70):
+        for size in 1_000, 10_000:
+            one, other = context.Pipe()
+            threading.Thread(target=one.send, args=(np.ones(size),)).start()
+            other.poll(None)
+            one.close(), other.close()
     gc.collect()
-    assert open_files() < before
-    assert threading.active_count() == 1
+    assert 64 <= open_files() - before < 70
     """
 
 
-def test_a_message_that_nobody_reads_leaves_nothing(tmp_path: Path) -> None:
-    """docs/sharing.md, multiprocessing: no descriptor waits for private memory."""
+def test_messages_that_nobody_reads_keep_64_descriptors_at_most(tmp_path: Path) -> None:
+    """docs/sharing.md, multiprocessing: until the sender ends, a second later."""
     check_run(tmp_path, UNREAD, "fork", "numpy")
 
 
