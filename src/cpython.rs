@@ -16,4 +16,5 @@ pub(crate) mod prelude;
 pub(crate) mod symbol;
 pub(crate) mod type_map;
 pub(crate) mod type_version;
+pub(crate) mod unwind;
 pub(crate) mod vector;

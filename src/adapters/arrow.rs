@@ -9,8 +9,8 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
-use crate::cpython::call::{stopping, unwinding};
 use crate::cpython::prelude::*;
+use crate::cpython::unwind::{stopping, unwinding};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::sync::critical_section::with_critical_section;

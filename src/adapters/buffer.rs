@@ -3,8 +3,8 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::hint::black_box;
 
-use crate::cpython::call::{cpython3, stopping};
 use crate::cpython::prelude::*;
+use crate::cpython::unwind::{cpython3, stopping};
 use pyo3::ffi;
 
 use crate::abi::*;

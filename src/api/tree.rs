@@ -15,7 +15,7 @@ use pyo3::types::{PyDict, PyList, PyTuple};
 
 use crate::api::entry::Builtin;
 use crate::api::from_dlpack::{is_plain, is_tensor};
-use crate::cpython::call::{call_by_tuple, call_with};
+use crate::cpython::call::call_with;
 use crate::types::error::type_name;
 
 /// An object that the walk has come to.
@@ -281,7 +281,7 @@ impl<'py> Walk<'_, 'py> {
             }
             let rebuilt = self.odd.get_item(1)?;
             let given = (container, changes, contains_itself, odd.as_ref()).into_pyobject(py)?;
-            return call_by_tuple(&rebuilt, &given, None);
+            return rebuilt.call1(&given);
         }
         let new = |part| self.changed(part).unwrap_or(part);
         if let Some(dict) = dict {

@@ -15,7 +15,7 @@ use crate::api::lent::lend_unordered;
 use crate::convert::function::{as_asked, convert_detached};
 use crate::convert::source::Options;
 use crate::cpython::boundary::counted;
-use crate::cpython::call::{call_by_tuple, vectorcall};
+use crate::cpython::call::vectorcall;
 use crate::cpython::lookup::is_subtype;
 use crate::cpython::type_map::TypeMap;
 use crate::cpython::vector::{Arguments, ByVector, Entry, class, entry};
@@ -302,7 +302,7 @@ impl Bridged {
         let (taken, all) = (PyList::new(py, taken)?, PyTuple::new(py, by_position)?);
         let given = (taken, kind, like, all, named).into_pyobject(py)?;
         let finish = self.arguments.bind(py).getattr(intern!(py, "finish"))?;
-        call_by_tuple(&finish, &given, None)
+        finish.call1(&given)
     }
 
     /// Converts an argument or a result.
@@ -342,7 +342,7 @@ impl Bridged {
                 let convert_result = intern!(py, "convert_result");
                 let given = (kind, like, value).into_pyobject(py)?;
                 let convert_result = self.arguments.bind(py).getattr(convert_result)?;
-                call_by_tuple(&convert_result, &given, None)
+                convert_result.call1(&given)
             }
         }
     }

@@ -1,11 +1,8 @@
 //! Lookups of attributes without raising, and calls of methods without a dict, through functions of CPython outside
 //! the stable ABI of 3.11 (S23, CPython's functions, in `docs/safety.md`). PyO3's functions are the fallback.
 
-use std::hint::black_box;
-use std::mem::transmute;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
-use std::thread;
 
 use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyAttributeError, PySystemError};
@@ -14,13 +11,7 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::cpython::lookup::is_in_type;
 use crate::cpython::symbol::symbol;
-
-/// `PyObject_GetOptionalAttr`, declared as able to unwind.
-type GetOptionalAttr = unsafe extern "C-unwind" fn(
-    *mut ffi::PyObject,
-    *mut ffi::PyObject,
-    *mut *mut ffi::PyObject,
-) -> std::ffi::c_int;
+use crate::cpython::unwind::stopping;
 
 /// `PyObject_VectorcallMethod`, declared as able to unwind, unlike PyO3's declarations.
 type VectorcallMethod = unsafe extern "C-unwind" fn(
@@ -33,7 +24,6 @@ type VectorcallMethod = unsafe extern "C-unwind" fn(
 /// The functions that this interpreter has.
 #[derive(Clone, Copy)]
 struct Functions {
-    get_optional_attr: Option<GetOptionalAttr>,
     vectorcall_method: Option<VectorcallMethod>,
     /// `PyObject_Vectorcall`, whose first parameter is the callable object in place of a name, the last one likewise.
     vectorcall: Option<VectorcallMethod>,
@@ -46,11 +36,6 @@ pub(super) const ARGUMENTS_OFFSET: usize = 1 << (usize::BITS - 1);
 fn functions() -> Functions {
     static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
     *FUNCTIONS.get_or_init(|| Functions {
-        // SAFETY: `PyObject_GetOptionalAttr` has had this signature since CPython 3.13, and its predecessor since 3.7
-        // (S23).
-        get_optional_attr: unsafe { symbol("PyObject_GetOptionalAttr") }
-            // SAFETY: as above.
-            .or_else(|| unsafe { symbol("_PyObject_LookupAttr") }),
         // SAFETY: `PyObject_VectorcallMethod` has had this signature since CPython 3.9 (S23).
         vectorcall_method: unsafe { symbol("PyObject_VectorcallMethod") },
         // SAFETY: `PyObject_Vectorcall` has had this signature since CPython 3.9 (S23).
@@ -58,22 +43,13 @@ fn functions() -> Functions {
     })
 }
 
-/// The attribute of `x`, or `None`. CPython's function creates no `AttributeError` for a missing attribute.
+/// The attribute of `x`, or `None`.
 #[inline]
 pub(crate) fn attribute<'py>(
     x: &Bound<'py, PyAny>,
     name: &Bound<'py, PyString>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let Some(get) = functions().get_optional_attr else {
-        return x.getattr_opt(name);
-    };
-    let mut found = null_mut();
-    // SAFETY: both objects are live, the thread is attached, and `found` is a local.
-    match stopping(|| unsafe { get(x.as_ptr(), name.as_ptr(), &mut found) }) {
-        0 => Ok(None),
-        // SAFETY: a new reference, or NULL with an exception.
-        _ => unsafe { Bound::from_owned_ptr_or_err(x.py(), found) }.map(Some),
-    }
+    x.getattr_opt(name)
 }
 
 /// Whether `x` has a method `name`, without binding it if the type has it.
@@ -203,7 +179,7 @@ fn by_pointers<'py>(
             Some(x) => x.getattr(first.cast::<PyString>()?)?,
             None => first.clone(),
         };
-        return call_by_tuple(&function, &PyTuple::new(first.py(), arguments)?, None);
+        return function.call1(PyTuple::new(first.py(), arguments)?);
     };
     debug_assert!(arguments.len() <= MOST);
     // One place before them, which the callee may write to, and one for the receiver.
@@ -229,97 +205,7 @@ pub(crate) fn call<'py>(
     method: &Bound<'py, PyAny>,
     keywords: Option<&Bound<'py, PyDict>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    call_by_tuple(method, &PyTuple::empty(method.py()), keywords)
-}
-
-/// Calls `function` with a tuple of arguments. See [`call`] for unwinding.
-pub(crate) fn call_by_tuple<'py>(
-    function: &Bound<'py, PyAny>,
-    arguments: &Bound<'py, PyTuple>,
-    keywords: Option<&Bound<'py, PyDict>>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let call = cpython3(ffi::PyObject_Call);
-    let keywords = keywords.map_or(null_mut(), Bound::as_ptr);
-    // SAFETY: the objects are live (NULL means no keywords) and the thread is attached.
-    let result = stopping(|| unsafe { call(function.as_ptr(), arguments.as_ptr(), keywords) });
-    // SAFETY: a new reference, or NULL with an exception.
-    unsafe { Bound::from_owned_ptr_or_err(function.py(), result) }
-}
-
-/// A function of one parameter, as able to unwind.
-#[inline(always)]
-pub(crate) fn unwinding<A, R>(
-    function: unsafe extern "C" fn(A) -> R,
-) -> unsafe extern "C-unwind" fn(A) -> R {
-    type Of<A, R> = unsafe extern "C" fn(A) -> R;
-    // SAFETY: the same function with the same ABI, except for unwinding.
-    unsafe { transmute::<Of<A, R>, unsafe extern "C-unwind" fn(A) -> R>(function) }
-}
-
-/// As [`unwinding`], with two parameters.
-#[inline(always)]
-pub(crate) fn unwinding2<A, B, R>(
-    function: unsafe extern "C" fn(A, B) -> R,
-) -> unsafe extern "C-unwind" fn(A, B) -> R {
-    type Of<A, B, R> = unsafe extern "C" fn(A, B) -> R;
-    // SAFETY: as in `unwinding`.
-    unsafe { transmute::<Of<A, B, R>, unsafe extern "C-unwind" fn(A, B) -> R>(function) }
-}
-
-/// As [`unwinding`], with three parameters.
-#[inline(always)]
-pub(crate) fn unwinding3<A, B, C, R>(
-    function: unsafe extern "C" fn(A, B, C) -> R,
-) -> unsafe extern "C-unwind" fn(A, B, C) -> R {
-    type Of<A, B, C, R> = unsafe extern "C" fn(A, B, C) -> R;
-    type Unwinding<A, B, C, R> = unsafe extern "C-unwind" fn(A, B, C) -> R;
-    // SAFETY: as in `unwinding`.
-    unsafe { transmute::<Of<A, B, C, R>, Unwinding<A, B, C, R>>(function) }
-}
-
-/// A function of CPython, as able to unwind. The compiler knows the function, and that PyO3 says otherwise of it:
-/// `black_box` keeps it from relying on that.
-#[inline(always)]
-pub(crate) fn cpython<A, R>(
-    function: unsafe extern "C" fn(A) -> R,
-) -> unsafe extern "C-unwind" fn(A) -> R {
-    unwinding(black_box(function))
-}
-
-/// As [`cpython`], with two parameters.
-#[inline(always)]
-pub(crate) fn cpython2<A, B, R>(
-    function: unsafe extern "C" fn(A, B) -> R,
-) -> unsafe extern "C-unwind" fn(A, B) -> R {
-    unwinding2(black_box(function))
-}
-
-/// As [`cpython`], with three parameters.
-#[inline(always)]
-pub(crate) fn cpython3<A, B, C, R>(
-    function: unsafe extern "C" fn(A, B, C) -> R,
-) -> unsafe extern "C-unwind" fn(A, B, C) -> R {
-    unwinding3(black_box(function))
-}
-
-/// Runs a call that may unwind: it does not return then, so the compiler knows that nothing unwinds here.
-#[inline(always)]
-pub(crate) fn stopping<R>(call: impl FnOnce() -> R) -> R {
-    let stop = Stop;
-    let made = call();
-    std::mem::forget(stop);
-    made
-}
-
-/// Parks a thread that is being force-unwound. A panic does not come out of C.
-struct Stop;
-
-impl Drop for Stop {
-    fn drop(&mut self) {
-        loop {
-            thread::park();
-        }
-    }
+    method.call(PyTuple::empty(method.py()), keywords)
 }
 
 #[cfg(test)]

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::cpython::call::{cpython, stopping};
-use crate::cpython::prelude::*;
+use crate::cpython::unwind::{cpython, stopping};
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
+use pyo3::prelude::*;
 
 use crate::cpython::depth::{later, within};
 use crate::cpython::symbol::symbol;

@@ -1,21 +1,21 @@
 //! PyO3's prelude, with dlx's own methods of `PyAny`: those that may run Python code.
 //!
-//! Before CPython 3.14, `pthread_exit` unwinds a daemon thread that wants the GIL while the interpreter ends. PyO3 declares
-//! CPython's functions as unable to unwind, so that ends the process where Rust has called them. The methods here call
-//! them as able to, and park the thread, as CPython 3.14 does (S5, Python references).
+//! PyO3 declares CPython's functions as unable to unwind, so the methods here call them by `cpython/unwind.rs`. A lint
+//! (`clippy.toml`) forbids PyO3's.
 
+use std::ffi::c_int;
 use std::fmt;
 use std::ptr::null_mut;
+use std::sync::OnceLock;
 
-use pyo3::exceptions::PyException;
+use pyo3::exceptions::{PyAttributeError, PyException};
 use pyo3::type_object::{PyTypeCheck, PyTypeInfo};
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 use pyo3::{BoundObject, IntoPyObjectExt, ffi, intern};
 
-use crate::cpython::call::{
-    attribute, call_by_tuple, call_method, cpython, cpython2, cpython3, stopping,
-};
 use crate::cpython::interpreter::unraisable;
+use crate::cpython::symbol::symbol;
+use crate::cpython::unwind::{cpython, cpython2, cpython3, stopping};
 
 pub(crate) use pyo3::prelude::*;
 
@@ -130,9 +130,19 @@ impl<'py> PyAnyMethods<'py> for Bound<'py, PyAny> {
         unsafe { Bound::from_owned_ptr_or_err(self.py(), found) }
     }
 
+    #[inline]
     fn getattr_opt(&self, name: impl Name<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let name = name.into_pyobject_or_pyerr(self.py())?;
-        attribute(self, &name.as_borrowed())
+        let Some(get) = get_optional_attr() else {
+            return without_optional(self, &name.as_borrowed());
+        };
+        let mut found = null_mut();
+        // SAFETY: both objects are live, the thread is attached, and `found` is a local.
+        match stopping(|| unsafe { get(self.as_ptr(), name.as_ptr(), &mut found) }) {
+            0 => Ok(None),
+            // SAFETY: a new reference, or NULL with an exception.
+            _ => unsafe { Bound::from_owned_ptr_or_err(self.py(), found) }.map(Some),
+        }
     }
 
     fn hasattr(&self, name: impl Name<'py>) -> PyResult<bool> {
@@ -154,11 +164,16 @@ impl<'py> PyAnyMethods<'py> for Bound<'py, PyAny> {
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let arguments = arguments.into_pyobject_or_pyerr(self.py())?;
-        call_by_tuple(self, &arguments.as_borrowed(), keywords)
+        let call = cpython3(ffi::PyObject_Call);
+        let keywords = keywords.map_or(null_mut(), Bound::as_ptr);
+        // SAFETY: attached; the objects are live, and NULL means no keywords.
+        let made = stopping(|| unsafe { call(self.as_ptr(), arguments.as_ptr(), keywords) });
+        // SAFETY: a new reference, or NULL with an exception.
+        unsafe { Bound::from_owned_ptr_or_err(self.py(), made) }
     }
 
     fn call0(&self) -> PyResult<Bound<'py, PyAny>> {
-        call_by_tuple(self, &PyTuple::empty(self.py()), None)
+        self.call1(PyTuple::empty(self.py()))
     }
 
     fn call1(&self, arguments: impl Arguments<'py>) -> PyResult<Bound<'py, PyAny>> {
@@ -175,8 +190,7 @@ impl<'py> PyAnyMethods<'py> for Bound<'py, PyAny> {
     }
 
     fn call_method0(&self, name: impl Name<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let name = name.into_pyobject_or_pyerr(self.py())?;
-        call_method(self, &name.as_borrowed(), None)
+        self.getattr(name)?.call0()
     }
 
     fn call_method1(
@@ -270,6 +284,37 @@ impl<'py> PyAnyMethods<'py> for Bound<'py, PyAny> {
         let made = stopping(|| unsafe { iter(self.as_ptr()) });
         // SAFETY: a new reference, or NULL with an exception.
         unsafe { Bound::from_owned_ptr_or_err(self.py(), made) }.map(Items)
+    }
+}
+
+/// `PyObject_GetOptionalAttr`, which creates no `AttributeError` for a missing attribute, as able to unwind.
+type GetOptionalAttr = unsafe extern "C-unwind" fn(
+    *mut ffi::PyObject,
+    *mut ffi::PyObject,
+    *mut *mut ffi::PyObject,
+) -> c_int;
+
+/// The function of this interpreter, outside the stable ABI of 3.11 (S23, CPython's functions, in `docs/safety.md`).
+fn get_optional_attr() -> Option<GetOptionalAttr> {
+    static GET: OnceLock<Option<GetOptionalAttr>> = OnceLock::new();
+    *GET.get_or_init(|| {
+        // SAFETY: `PyObject_GetOptionalAttr` has had this signature since CPython 3.13, and its predecessor since 3.7
+        // (S23).
+        unsafe { symbol("PyObject_GetOptionalAttr") }
+            // SAFETY: as above.
+            .or_else(|| unsafe { symbol("_PyObject_LookupAttr") })
+    })
+}
+
+/// An attribute, or `None`, where CPython has no function for that.
+#[cold]
+fn without_optional<'py>(
+    x: &Bound<'py, PyAny>,
+    name: &Bound<'py, PyString>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    match x.getattr(name) {
+        Err(error) if error.is_instance_of::<PyAttributeError>(x.py()) => Ok(None),
+        found => found.map(Some),
     }
 }
 

@@ -6,8 +6,8 @@ use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::cpython::call::{stopping, unwinding2};
 use crate::cpython::prelude::*;
+use crate::cpython::unwind::{stopping, unwinding2};
 use pyo3::ffi;
 use pyo3::intern;
 use pyo3::types::{PyCapsule, PyString, PyType};

@@ -2,8 +2,8 @@
 
 use std::ptr::null_mut;
 
-use crate::cpython::call::{stopping, unwinding3};
 use crate::cpython::prelude::*;
+use crate::cpython::unwind::{stopping, unwinding3};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 

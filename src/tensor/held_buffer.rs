@@ -3,8 +3,8 @@
 use std::mem::ManuallyDrop;
 use std::ptr::null_mut;
 
-use crate::cpython::call::{cpython, stopping};
 use crate::cpython::prelude::*;
+use crate::cpython::unwind::{cpython, stopping};
 use pyo3::ffi;
 
 use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;

@@ -9,9 +9,9 @@ use crate::abi::{
     DLManagedTensor, DLManagedTensorVersioned, DLPACK_MAJOR_VERSION, DLPackVersion, DLTensor,
 };
 use crate::cpython::boundary::{guard, unraisable};
-use crate::cpython::call::{stopping, unwinding};
 use crate::cpython::depth::{later, within};
 use crate::cpython::interpreter::quietly_anywhere;
+use crate::cpython::unwind::{stopping, unwinding};
 use crate::types::error::Error;
 
 mod flags;

@@ -12,8 +12,8 @@ use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use crate::cpython::call::{cpython, stopping};
 use crate::cpython::prelude::*;
+use crate::cpython::unwind::{cpython, stopping};
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PySystemError, PyTypeError};
 use pyo3::ffi;
 use pyo3::intern;

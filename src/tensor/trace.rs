@@ -19,7 +19,7 @@ use pyo3::types::{PyCapsule, PyList};
 
 use crate::abi::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
 use crate::cpython::boundary::{guard, unraisable};
-use crate::cpython::call::{call_by_tuple, call_method_with};
+use crate::cpython::call::call_method_with;
 use crate::cpython::fork::Lock;
 use crate::cpython::interpreter::{self, has_others, is_attached};
 use crate::tensor::capsule::{CapsuleNames, pointer};
@@ -345,7 +345,7 @@ fn tell(
     // PyO3 counts this attachment, because an exception is dropped.
     Python::attach(|py| {
         let arguments = (way, number, source, parent, address, flags, class).into_pyobject(py);
-        if let Err(error) = arguments.and_then(|arguments| call_by_tuple(&hook, &arguments, None)) {
+        if let Err(error) = arguments.and_then(|arguments| hook.call1(arguments)) {
             raise_soon(py, error);
         }
     });

@@ -306,6 +306,7 @@ def test_a_conversion_asks_in_a_trace_what_it_asks_without(library: str) -> None
         t.assert_released()
 
 
+KNOWN = dlx.from_dlpack(np.zeros(3))
 WAYS: dict[str, tuple[Any, str]] = {
     "from_dlpack": (lambda a: dlx.from_dlpack(a), "import"),
     "from_dlpack, copy=False": (lambda a: dlx.from_dlpack(a, copy=False), "import"),
@@ -352,7 +353,6 @@ WAYS: dict[str, tuple[Any, str]] = {
         "export",
     ),
 }
-KNOWN = dlx.from_dlpack(np.zeros(3))
 
 
 @pytest.mark.parametrize("way", WAYS)

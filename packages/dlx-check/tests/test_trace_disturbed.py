@@ -272,7 +272,7 @@ def test_a_trace_that_an_interrupt_has_lost_is_off() -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="it has /dev/full")
 def test_a_full_disk_ends_the_trace_and_nothing_else() -> None:
     """docs/trace.md: imports go on, those of NumPy and of other threads, too."""
-    x, made = dlx.from_dlpack(np.zeros(3)), []
+    x, made = dlx.from_dlpack(np.zeros(3)), list[Any]()
     with dlx.trace() as whole:
         t = dlx.trace(events="/dev/full").__enter__()
         made.append(dlx.from_dlpack(np.zeros(3)))

@@ -5,8 +5,8 @@ use std::ptr::{NonNull, null, null_mut};
 use std::slice;
 
 use crate::abi::*;
-use crate::cpython::call::{stopping, unwinding};
 use crate::cpython::interpreter::quietly_anywhere;
+use crate::cpython::unwind::{stopping, unwinding};
 use crate::types::dtype::scalar;
 use crate::types::error::Error;
 

@@ -3,8 +3,8 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{NonNull, null, null_mut};
 
-use crate::cpython::call::{stopping, unwinding, unwinding2};
 use crate::cpython::prelude::*;
+use crate::cpython::unwind::{stopping, unwinding, unwinding2};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
 use pyo3::sync::critical_section::with_critical_section;

@@ -3,9 +3,9 @@
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{NonNull, null_mut};
 
-use crate::cpython::call::{stopping, unwinding2};
 use crate::cpython::lookup::is_subtype;
 use crate::cpython::prelude::*;
+use crate::cpython::unwind::{stopping, unwinding2};
 use pyo3::exceptions::{PyBufferError, PyException, PyRuntimeError};
 use pyo3::ffi;
 use pyo3::types::PyType;

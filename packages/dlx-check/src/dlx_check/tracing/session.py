@@ -383,7 +383,10 @@ def _note(
 
 def _name(class_: type) -> str:
     # The class of the class may answer otherwise, by any code.
-    module = vars(type)["__module__"].__get__(class_)
     name = vars(type)["__qualname__"].__get__(class_)
+    try:
+        module = vars(type)["__module__"].__get__(class_)
+    except AttributeError:
+        return name
     is_builtin = type(module) is not str or module == "builtins"
     return name if is_builtin else f"{module}.{name}"
