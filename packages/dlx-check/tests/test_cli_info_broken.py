@@ -71,7 +71,8 @@ def test_a_message_that_no_terminal_shows_is_shown_by_its_numbers(
 ) -> None:
     """`python -m dlx info`; what a package raises may be no text."""
     broken(tmp_path, "warp", "raise ValueError('\\ud800 \\x1b[2J')")
-    result = run_in(tmp_path, "info", PYTHONPATH=path(tmp_path))
+    place = path(tmp_path)
+    result = run_in(tmp_path, "info", PYTHONPATH=place, COLUMNS="500")
     assert result.returncode == 0
     assert r"ValueError: \ud800 ?[2J" in result.stdout
 

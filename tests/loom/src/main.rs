@@ -28,7 +28,8 @@ mod abi;
 
 #[path = "../../../src/cpython"]
 mod cpython {
-    pub(crate) use crate::stubs::{boundary, depth, interpreter};
+    pub(crate) use crate::prelude;
+    pub(crate) use crate::stubs::{boundary, depth, interpreter, unwind};
     pub(crate) mod fork;
     pub(crate) mod type_map;
 }
