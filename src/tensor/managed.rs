@@ -4,6 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::ffi::c_void;
 use std::mem::ManuallyDrop;
 use std::ptr::{NonNull, copy_nonoverlapping};
+use std::sync::OnceLock;
 
 use crate::abi::{
     DLManagedTensor, DLManagedTensorVersioned, DLPACK_MAJOR_VERSION, DLPackVersion, DLTensor,
@@ -174,6 +175,9 @@ pub(crate) struct Maker {
     pub(crate) size: usize,
 }
 
+/// Finds the deleter that a trace has replaced, by the address of the managed tensor; set by the first trace.
+pub(crate) static REPLACED: OnceLock<fn(usize) -> Option<usize>> = OnceLock::new();
+
 /// The sole owner of a managed tensor: dropping it calls the deleter exactly once (R8).
 pub(crate) struct Managed<M: ManagedTensor>(NonNull<M>);
 
@@ -220,8 +224,10 @@ impl<M: ManagedTensor> Managed<M> {
     pub(crate) fn maker(&self) -> Maker {
         // SAFETY: as in `deleter`.
         let context = unsafe { M::context(self.0) };
+        let replaced = REPLACED.get().and_then(|of| of(self.0.addr().get()));
+        let deleter = || self.deleter().map_or(0, |deleter| deleter as usize);
         Maker {
-            deleter: self.deleter().map_or(0, |deleter| deleter as usize),
+            deleter: replaced.unwrap_or_else(deleter),
             context: context.cast_const().cast(),
             size: self.0.addr().get().saturating_sub(context.addr()),
         }

@@ -167,10 +167,8 @@ impl Snapshot {
 
     /// Whether this is memory of dlx's, freed in the order of `stream`.
     pub(crate) fn is_freed_on(&self, stream: &Stream) -> bool {
-        match &self.0.value().source {
+        match self.0.value().source.root() {
             Source::Device(memory) => memory.is_freed_on(stream),
-            Source::Snapshot(whole) | Source::Part(whole) => whole.is_freed_on(stream),
-            Source::Aliased(whole) => whole.0.is_freed_on(stream),
             _ => false,
         }
     }

@@ -23,7 +23,7 @@ use crate::cpython::call::call_method_with;
 use crate::cpython::fork::Lock;
 use crate::cpython::interpreter::{self, has_others, is_attached};
 use crate::tensor::capsule::{CapsuleNames, pointer};
-use crate::tensor::managed::ManagedTensor;
+use crate::tensor::managed::{ManagedTensor, REPLACED};
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::{Hold, Snapshot, Source};
 
@@ -270,6 +270,7 @@ unsafe fn watch(
     delete: Deleter,
 ) -> Option<u64> {
     let address = managed.as_ptr().addr();
+    REPLACED.get_or_init(|| replaced);
     let mut exports = EXPORTS.lock();
     let index = exports
         .binary_search_by_key(&address, |each| each.address)
@@ -284,6 +285,15 @@ unsafe fn watch(
     };
     exports.insert(index, exported);
     Some(number)
+}
+
+/// The deleter of the maker of a traced export.
+fn replaced(address: usize) -> Option<usize> {
+    let exports = EXPORTS.lock();
+    let index = exports
+        .binary_search_by_key(&address, |each| each.address)
+        .ok()?;
+    Some(exports[index].deleter.map_or(0, |deleter| deleter as usize))
 }
 
 /// The deleter of a traced export: restores that of the maker and calls it.

@@ -27,6 +27,7 @@ from support.dlpack_abi import (
 )
 from support.dlx_producers import Stored
 from support.fake_producers import Producer
+from support.optional_libraries import requires
 from support.python_process import run_python
 
 
@@ -313,22 +314,23 @@ def test_a_signal_inside_of_a_write_is_raised_by_the_program(tmp_path: Path) -> 
         signal.signal(signal.SIGUSR1, before)
 
 
+@pytest.mark.parametrize("kind", [Stop, ArithmeticError])
 def test_what_another_thread_sends_is_raised_where_it_was_sent(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, kind: type[BaseException]
 ) -> None:
     """docs/trace.md: also inside of the hook."""
     from dlx_check.tracing import session
 
     def sent() -> None:
         thread = ctypes.c_ulong(threading.get_ident())
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(Stop))
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(thread, ctypes.py_object(kind))
 
     def work() -> bool:
         try:
             dlx.from_dlpack(np.zeros(3))
             for _ in range(1000):
                 pass
-        except Stop:
+        except kind:
             return True
         return False
 
@@ -494,3 +496,27 @@ def test_an_export_that_outlives_its_trace_is_deleted_as_any() -> None:
     del a
     assert t.live == []
     assert producer.deleted == 1
+
+
+def test_a_trace_that_is_entered_again_notes_each_import_once() -> None:
+    """docs/trace.md: a trace may have several blocks."""
+    t = dlx.trace()
+    for count in (1, 2):
+        with t:
+            dlx.from_dlpack(np.zeros(3))
+        assert t.imports == count
+
+
+def test_torch_learns_in_a_trace_what_was_written() -> None:
+    """R30, docs/trace.md: also where the memory came in by an export of dlx's."""
+    torch = requires("torch")
+
+    @dlx.launcher(give="pointer", writes="x")
+    def kernel(x: Any) -> None:
+        """Write, as far as dlx knows."""
+
+    x = torch.ones(3)
+    with dlx.trace():
+        capsule = dlx.from_dlpack(x).__dlpack__(max_version=(1, 3))
+        kernel(dlx.from_dlpack(capsule))
+    assert x._version == 1

@@ -108,7 +108,7 @@ impl Source {
     }
 
     /// What holds the memory, below all views.
-    fn root(&self) -> &Self {
+    pub(super) fn root(&self) -> &Self {
         let mut source = self;
         // Views may be based on any number of others.
         loop {

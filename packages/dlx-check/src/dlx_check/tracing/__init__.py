@@ -8,7 +8,7 @@ import sys
 from typing import TextIO
 
 from dlx_check.tracing.records import Caller, Held
-from dlx_check.tracing.session import Trace, active
+from dlx_check.tracing.session import Trace, active, is_free
 
 __all__ = ["Caller", "Held", "Trace", "live", "start", "trace"]
 
@@ -48,6 +48,6 @@ def start(setting: str) -> None:
 
 def _report(traced: Trace, process: int, stream: TextIO) -> None:
     # A child that was forked holds copies of what its parent reports.
-    if os.getpid() == process:
+    if os.getpid() == process and is_free():
         traced.__exit__()
         print(f"dlx trace: {traced}", file=stream)

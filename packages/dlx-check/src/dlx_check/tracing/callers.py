@@ -13,7 +13,7 @@ from dlx_check.core import dlx
 from dlx_check.memory import nearest
 from dlx_check.tracing.records import Caller
 
-__all__ = ["callers", "calling_library", "is_own", "module_of"]
+__all__ = ["callers", "calling_library", "module_of"]
 
 # Between dlx and the frame that calls it; a deeper library is taken for the program.
 _DEPTH = 32
@@ -27,7 +27,7 @@ def callers(frame: FrameType | None, count: int) -> tuple[Caller, ...]:
     """Return up to ``count`` frames from ``frame`` outwards, without those of dlx."""
     found: list[Caller] = []
     while frame is not None and len(found) < count:
-        if found or not is_own(frame):
+        if found or not _is_own(frame):
             code = frame.f_code
             found.append(Caller(code.co_filename, frame.f_lineno, code.co_name))
         frame = frame.f_back
@@ -39,7 +39,7 @@ def module_of(frame: FrameType | None) -> str | None:
 
     None for a program's own module, and for those of Python.
     """
-    while frame is not None and is_own(frame):
+    while frame is not None and _is_own(frame):
         frame = frame.f_back
     if frame is None:
         return None
@@ -48,8 +48,7 @@ def module_of(frame: FrameType | None) -> str | None:
     return name if installed and isinstance(name, str) else None
 
 
-def is_own(frame: FrameType) -> bool:
-    """Whether a frame is of dlx."""
+def _is_own(frame: FrameType) -> bool:
     name = frame.f_globals.get("__name__")
     return isinstance(name, str) and name.partition(".")[0] in _OWN
 

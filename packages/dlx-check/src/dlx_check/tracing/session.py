@@ -10,6 +10,7 @@ import sys
 import time
 import warnings
 from collections import defaultdict
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import count
 from math import prod
@@ -21,10 +22,10 @@ from weakref import ref
 from dlx_check.abi import DLPACK_FLAG_BITMASK_IS_SUBBYTE_TYPE_PADDED, DLTensor
 from dlx_check.core import dlx
 from dlx_check.inspection.names import device_name, dtype_name
-from dlx_check.tracing.callers import callers, calling_library, is_own, module_of
+from dlx_check.tracing.callers import callers, calling_library, module_of
 from dlx_check.tracing.records import Held, size
 
-__all__ = ["Trace", "active"]
+__all__ = ["Trace", "active", "is_free"]
 
 _device_name = lru_cache(maxsize=64)(device_name)
 _dtype_name = lru_cache(maxsize=64)(dtype_name)
@@ -44,6 +45,17 @@ os.register_at_fork(
     after_in_parent=_lock.release,
     after_in_child=_lock.release,
 )
+
+
+def is_free() -> bool:
+    """Whether no other thread notes something, or none for long; asked at exit alone.
+
+    A finalizer that the collector runs there may wait for ever.
+    """
+    if not _lock.acquire(timeout=5):
+        return False
+    _lock.release()
+    return True
 
 
 def active() -> list[Trace]:
@@ -80,6 +92,8 @@ class Trace:
         self.error: Exception | None = None
         """What ended the trace before its block, as a full disk under ``events``."""
         self._is_on = False
+        number = next(_numbers)
+        _known[number] = ref(self, partial(_known.pop, number))
         self._path = events
         self._events: IO[bytes] | None = None
         self._held: dict[int, Held] = {}
@@ -102,8 +116,6 @@ class Trace:
                 self._events = Path(self._path).open("ab", buffering=0)
             _take_ends()
             self.error = None
-            number = next(_numbers)
-            _known[number] = ref(self, partial(_known.pop, number))
             self._is_on = True
             _take_ends()
         return self
@@ -219,6 +231,18 @@ class Trace:
     # A signal's handler, a finalizer or another thread may run after each call. What
     # belongs together is therefore changed by statements that call nothing.
 
+    def _note(self, held: Held, parent: int, place: Place) -> None:
+        """Note a begin with the frames of this trace, and whose memory it shows."""
+        shows = held.kind == "export" and parent in self._held
+        by_address = self._imports.get(place) if held.nbytes else None
+        found = parent if shows else by_address
+        held = replace(
+            held,
+            parent=found if held.kind == "export" else None,
+            callers=held.callers[: self.frames],
+        )
+        self._begin(held, shows=shows)
+
     def _begin(self, held: Held, *, shows: bool) -> None:
         """Note a begin; ``shows`` if it is an export of an import that is held."""
         place = (held.device, held.address)
@@ -265,8 +289,15 @@ class Trace:
     def _write(self, event: dict[str, Any]) -> None:
         # A child that was forked writes to the same file.
         line = json.dumps(event | {"process": os.getpid()}).encode() + b"\n"
-        while line and self._events is not None:
-            line = line[self._events.write(line) :]
+        try:
+            while line and self._events is not None:
+                line = line[self._events.write(line) :]
+        except OSError as error:
+            # What a signal's handler or another thread raises here has another origin.
+            place = error.__traceback__
+            if error.errno is None or (place and place.tb_next):
+                raise
+            self._fail(error)
 
 
 def _line(held: Held) -> str:
@@ -286,26 +317,9 @@ def _take_ends() -> None:
     known = len(ends)
     for end in ends:
         for trace in _all():
-            try:
-                trace._end(*end)
-            except Exception as error:
-                _end_by(error, trace)
+            trace._end(*end)
     if _ends[:known] == ends:
         del _ends[:known]
-
-
-def _end_by(error: Exception, trace: Trace) -> None:
-    """End a trace by an error of its own; raise that of a signal's handler.
-
-    CPython runs handlers inside any call. What they raise comes from their own frame.
-    """
-    place = error.__traceback__
-    while place is not None and place.tb_next is not None:
-        place = place.tb_next
-    is_exhausted = isinstance(error, (RecursionError, MemoryError))
-    if is_exhausted or (place is not None and not is_own(place.tb_frame)):
-        raise error
-    trace._fail(error)
 
 
 @atexit.register
@@ -313,22 +327,10 @@ def _stop() -> None:
     # A finalizer may import a tensor when the process ends and this module is gone.
     for trace in _on():
         trace._is_on = False
-    _take_ends()
+    dlx._core.trace_with(None, _ends)
 
 
-def _begin(*noted: Any) -> None:
-    """Note one begin; the extension calls this while a trace is on."""
-    with _lock:
-        _take_ends()
-        for trace in _on():
-            try:
-                _note(trace, *noted)
-            except Exception as error:
-                _end_by(error, trace)
-
-
-def _note(
-    trace: Trace,
+def _begin(
     way: str,
     number: int,
     source: object,
@@ -337,6 +339,7 @@ def _note(
     flags: int,
     target: type | None,
 ) -> None:
+    """Note one begin; the extension calls this while a trace is on."""
     tensor = DLTensor.from_address(address)
     shape = tuple(tensor.shape[: tensor.ndim])
     dtype = tensor.dtype
@@ -359,14 +362,13 @@ def _note(
         producer = caller
     elif way in ("from_pointer", "empty"):
         producer = {"from_pointer": "a pointer", "empty": "dlx"}[way]
-    shows = kind == "export" and parent in trace._held
-    by_address = trace._imports.get(place) if nbytes else None
-    found = parent if shows else by_address
+    traces = _on()
+    frames = callers(frame, max((trace.frames for trace in traces), default=0))
     held = Held(
         kind=kind,
         way=way,
         number=number,
-        parent=found if kind == "export" else None,
+        parent=None,
         producer=producer,
         consumer=consumer,
         address=place[1],
@@ -376,9 +378,15 @@ def _note(
         nbytes=nbytes,
         since=time.time_ns(),
         thread=get_ident(),
-        callers=callers(frame, trace.frames),
+        callers=frames,
     )
-    trace._begin(held, shows=shows)
+    # A finalizer that the collector runs may wait for another thread: little is made
+    # while the lock is held.
+    with _lock:
+        _take_ends()
+        for trace in traces:
+            if trace._is_on:
+                trace._note(held, parent, place)
 
 
 def _name(class_: type) -> str:
