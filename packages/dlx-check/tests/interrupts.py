@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import random
 import signal
@@ -25,8 +24,12 @@ def interrupted(call: Callable[[], object], times: int) -> int:
     random part of the time that a call takes.
     """
 
+    armed = False
+
     def stop(*_: object) -> None:
-        raise _Stop
+        # The handler may come late, when the call is over.
+        if armed:
+            raise _Stop
 
     call()
     began = time.perf_counter()
@@ -41,15 +44,16 @@ def interrupted(call: Callable[[], object], times: int) -> int:
         try:
             while stops < times:
                 try:
+                    armed = True
                     wait = chance.random() * longest + 1e-6
                     signal.setitimer(signal.ITIMER_REAL, wait)
                     call()
-                    signal.setitimer(signal.ITIMER_REAL, 0)
+                    armed = False
                 except _Stop:
+                    armed = False
                     stops += 1
         finally:
-            with contextlib.suppress(_Stop):
-                signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, old)
         return _settled(before)
 
