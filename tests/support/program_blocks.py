@@ -64,7 +64,8 @@ class BlockOperations(State):
         views = list(entered) if path == "borrow" else [entered]
         lead = views.pop() if path == "borrow" else entered.stream
         lead = lead or dlx.Stream(self.streams[kinds])
-        held = [item.library.current_stream() for item, _ in items]
+        # A tensor that names none is used on the stream of any of them.
+        held = [library.current_stream() for library in self.libraries]
         is_captured = self.captures(lead)
         self.blocks.append(
             Block(block, items, views, lead, f"end of {path}", is_captured, held)
