@@ -120,29 +120,14 @@ impl<'py> PyAnyMethods<'py> for Bound<'py, PyAny> {
         pyo3::types::PyAnyMethods::extract(self)
     }
 
-    #[inline(always)]
     fn getattr(&self, name: impl Name<'py>) -> PyResult<Bound<'py, PyAny>> {
         let name = name.into_pyobject_or_pyerr(self.py())?;
-        let get = cpython2(ffi::PyObject_GetAttr);
-        // SAFETY: attached, with live objects.
-        let found = stopping(|| unsafe { get(self.as_ptr(), name.as_ptr()) });
-        // SAFETY: a new reference, or NULL with an exception.
-        unsafe { Bound::from_owned_ptr_or_err(self.py(), found) }
+        computed(self, &name.as_borrowed())
     }
 
-    #[inline]
     fn getattr_opt(&self, name: impl Name<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         let name = name.into_pyobject_or_pyerr(self.py())?;
-        let Some(get) = get_optional_attr() else {
-            return without_optional(self, &name.as_borrowed());
-        };
-        let mut found = null_mut();
-        // SAFETY: both objects are live, the thread is attached, and `found` is a local.
-        match stopping(|| unsafe { get(self.as_ptr(), name.as_ptr(), &mut found) }) {
-            0 => Ok(None),
-            // SAFETY: a new reference, or NULL with an exception.
-            _ => unsafe { Bound::from_owned_ptr_or_err(self.py(), found) }.map(Some),
-        }
+        optional(self, &name.as_borrowed())
     }
 
     fn hasattr(&self, name: impl Name<'py>) -> PyResult<bool> {
@@ -164,12 +149,7 @@ impl<'py> PyAnyMethods<'py> for Bound<'py, PyAny> {
         keywords: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let arguments = arguments.into_pyobject_or_pyerr(self.py())?;
-        let call = cpython3(ffi::PyObject_Call);
-        let keywords = keywords.map_or(null_mut(), Bound::as_ptr);
-        // SAFETY: attached; the objects are live, and NULL means no keywords.
-        let made = stopping(|| unsafe { call(self.as_ptr(), arguments.as_ptr(), keywords) });
-        // SAFETY: a new reference, or NULL with an exception.
-        unsafe { Bound::from_owned_ptr_or_err(self.py(), made) }
+        called(self, &arguments.as_borrowed(), keywords)
     }
 
     fn call0(&self) -> PyResult<Bound<'py, PyAny>> {
@@ -201,6 +181,7 @@ impl<'py> PyAnyMethods<'py> for Bound<'py, PyAny> {
         self.call_method(name, arguments, None)
     }
 
+    #[inline(never)]
     fn is_truthy(&self) -> PyResult<bool> {
         let is = cpython(ffi::PyObject_IsTrue);
         // SAFETY: attached, with a live object.
@@ -208,6 +189,7 @@ impl<'py> PyAnyMethods<'py> for Bound<'py, PyAny> {
         Ok(checked(self.py(), answer as isize)? != 0)
     }
 
+    #[inline(never)]
     fn is_instance(&self, class: &Bound<'py, PyAny>) -> PyResult<bool> {
         let is = cpython2(ffi::PyObject_IsInstance);
         // SAFETY: attached, with live objects.
@@ -238,6 +220,7 @@ impl<'py> PyAnyMethods<'py> for Bound<'py, PyAny> {
         checked(self.py(), stopping(|| unsafe { hash(self.as_ptr()) }))
     }
 
+    #[inline(never)]
     fn index(&self) -> PyResult<Bound<'py, PyAny>> {
         let index = cpython(ffi::PyNumber_Index);
         // SAFETY: attached, with a live object.
@@ -246,6 +229,7 @@ impl<'py> PyAnyMethods<'py> for Bound<'py, PyAny> {
         unsafe { Bound::from_owned_ptr_or_err(self.py(), made) }
     }
 
+    #[inline(never)]
     fn len(&self) -> PyResult<usize> {
         let len = cpython(ffi::PyObject_Size);
         // SAFETY: attached, with a live object.
@@ -253,6 +237,7 @@ impl<'py> PyAnyMethods<'py> for Bound<'py, PyAny> {
         Ok(checked(self.py(), answer)? as usize)
     }
 
+    #[inline(never)]
     fn repr(&self) -> PyResult<Bound<'py, PyString>> {
         let repr = cpython(ffi::PyObject_Repr);
         // SAFETY: attached, with a live object.
@@ -261,6 +246,7 @@ impl<'py> PyAnyMethods<'py> for Bound<'py, PyAny> {
         Ok(unsafe { Bound::from_owned_ptr_or_err(self.py(), made) }?.cast_into()?)
     }
 
+    #[inline(never)]
     fn str(&self) -> PyResult<Bound<'py, PyString>> {
         let str = cpython(ffi::PyObject_Str);
         // SAFETY: attached, with a live object.
@@ -285,6 +271,60 @@ impl<'py> PyAnyMethods<'py> for Bound<'py, PyAny> {
         // SAFETY: a new reference, or NULL with an exception.
         unsafe { Bound::from_owned_ptr_or_err(self.py(), made) }.map(Items)
     }
+}
+
+/// An attribute, or `None`.
+#[inline(never)]
+fn optional<'py>(
+    x: &Bound<'py, PyAny>,
+    name: &Bound<'py, PyString>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let Some(get) = get_optional_attr() else {
+        return without_optional(x, name);
+    };
+    let mut found = null_mut();
+    // SAFETY: both objects are live, the thread is attached, and `found` is a local.
+    match stopping(|| unsafe { get(x.as_ptr(), name.as_ptr(), &mut found) }) {
+        0 => Ok(None),
+        // SAFETY: a new reference, or NULL with an exception.
+        _ => unsafe { Bound::from_owned_ptr_or_err(x.py(), found) }.map(Some),
+    }
+}
+
+/// An attribute, which may be computed.
+#[inline(never)]
+fn computed<'py>(
+    x: &Bound<'py, PyAny>,
+    name: &Bound<'py, PyString>,
+) -> PyResult<Bound<'py, PyAny>> {
+    stored(x, name)
+}
+
+/// An attribute, inlined for what reads one that is stored.
+#[inline(always)]
+pub(crate) fn stored<'py>(
+    x: &Bound<'py, PyAny>,
+    name: &Bound<'py, PyString>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let get = cpython2(ffi::PyObject_GetAttr);
+    // SAFETY: attached, with live objects.
+    let found = stopping(|| unsafe { get(x.as_ptr(), name.as_ptr()) });
+    // SAFETY: a new reference, or NULL with an exception.
+    unsafe { Bound::from_owned_ptr_or_err(x.py(), found) }
+}
+
+#[inline(never)]
+fn called<'py>(
+    function: &Bound<'py, PyAny>,
+    arguments: &Bound<'py, PyTuple>,
+    keywords: Option<&Bound<'py, PyDict>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let call = cpython3(ffi::PyObject_Call);
+    let keywords = keywords.map_or(null_mut(), Bound::as_ptr);
+    // SAFETY: attached; the objects are live, and NULL means no keywords.
+    let made = stopping(|| unsafe { call(function.as_ptr(), arguments.as_ptr(), keywords) });
+    // SAFETY: a new reference, or NULL with an exception.
+    unsafe { Bound::from_owned_ptr_or_err(function.py(), made) }
 }
 
 /// `PyObject_GetOptionalAttr`, which creates no `AttributeError` for a missing attribute, as able to unwind.

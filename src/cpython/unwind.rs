@@ -77,9 +77,16 @@ pub(crate) fn stopping<R>(call: impl FnOnce() -> R) -> R {
 struct Stop;
 
 impl Drop for Stop {
+    #[inline(always)]
     fn drop(&mut self) {
-        loop {
-            thread::park();
-        }
+        for_ever()
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn for_ever() -> ! {
+    loop {
+        thread::park();
     }
 }

@@ -77,7 +77,7 @@ impl Origin {
     #[inline(always)]
     pub(crate) fn read<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         match self {
-            Self::Attribute { name, stored: true } => object.getattr(name.bind(object.py())),
+            Self::Attribute { name, stored: true } => stored(object, name.bind(object.py())),
             _ => self.compute(object),
         }
     }
