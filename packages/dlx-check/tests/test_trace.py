@@ -296,7 +296,7 @@ def test_a_conversion_asks_in_a_trace_what_it_asks_without(library: str) -> None
         producer = Counted()
         with contextlib.suppress(BufferError):
             dlx.convert(producer, target)
-            producer.calls.append("made")
+            producer.calls.append(("made", {}))
         dlx.convert(producer, target)
         return producer.calls
 

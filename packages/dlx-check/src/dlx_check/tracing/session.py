@@ -391,7 +391,7 @@ def _begin(
 
 def _name(class_: type) -> str:
     # The class of the class may answer otherwise, by any code.
-    name = vars(type)["__qualname__"].__get__(class_)
+    name: str = vars(type)["__qualname__"].__get__(class_)
     try:
         module = vars(type)["__module__"].__get__(class_)
     except AttributeError:
