@@ -39,6 +39,10 @@ RESETS = 50
 """Number of programs from one reset of the device to the next."""
 
 
+PROGRESS = 10_000
+"""Number of programs from one line about the progress to the next."""
+
+
 @cache
 def libraries() -> tuple[list[Framework], Framework]:
     """Return the libraries of all programs, and the consumer."""
@@ -94,6 +98,8 @@ def program(seed: str, number: int) -> list[Step]:
 def failing(seed: str, numbers: Sequence[int]) -> Iterator[tuple[int, str, list[Step]]]:
     """Run programs; yield those that fail, made shorter, with what went wrong."""
     for number in numbers:
+        if number and number % PROGRESS == 0:
+            sys.stderr.write(f"{number} programs\n")
         steps = program(seed, number)
         if number % RESETS == RESETS - 1:
             simulation().start()
