@@ -10,7 +10,7 @@ import copyreg
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing import parent_process, resource_sharer
+from multiprocessing import active_children, parent_process, resource_sharer
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler, send_handle
 from multiprocessing.util import Finalize
@@ -32,6 +32,7 @@ _IN = os.getpid()
 _MOST = 64
 _SMALL = 65536  # Bytes below which a pipe is as fast as a segment.
 _LIMIT = 1.0  # Seconds.
+_is_ending = False
 _sharer: Any = vars(resource_sharer)["_resource_sharer"]
 
 
@@ -89,7 +90,7 @@ def _lend(x: Tensor) -> tuple[object, bytes] | None:
     None for a small copy, and where the memory itself would not arrive: a child may end
     before it is read, and of descriptors a process has few.
     """
-    if parent_process() is not None or os.getpid() != _IN:
+    if parent_process() is not None or os.getpid() != _IN or _is_ending:
         return None
     if len(_sharer._cache) >= _MOST:
         return None
@@ -115,14 +116,21 @@ def _shared(x: Tensor) -> Handle:
 
 
 def _wait() -> None:
-    """Let others read, for a moment, what was sent before this process ends."""
+    """Let others read what was sent before this process ends.
+
+    Children that it joins have their time, all others a moment.
+    """
+    global _is_ending
+    _is_ending = True
     end = monotonic() + _LIMIT
-    while _sharer._cache and monotonic() < end:
+    while _sharer._cache and (
+        monotonic() < end or any(not child.daemon for child in active_children())
+    ):
         sleep(0.001)
 
 
-# After children are joined, which read until then.
-Finalize(None, _wait, exitpriority=-100)
+# First: others remove what descriptors are fetched by. What is pickled later is bytes.
+Finalize(None, _wait, exitpriority=100)
 
 
 def _reducer(before: _Reducer | None) -> _Reducer:
@@ -167,10 +175,11 @@ def register(*types: type) -> None:
 
     Without classes: a `dlx.Tensor`, and tensors of NumPy, torch, JAX and MLX, whenever
     these are imported. It counts for what this process sends; the receiver needs dlx,
-    and no call. Shared memory of a process that `multiprocessing` has not started is
-    the same memory at the other end. All else travels as its bytes, and arrives though
-    its sender has ended. What dlx cannot describe, and tensors on devices, go to the
-    reducer that was registered before.
+    and no call. Of a process that `multiprocessing` has not started, shared memory is
+    the same memory at the other end, and 64 KiB or more of other memory are copied into
+    a segment. All else travels as its bytes, and arrives though its sender has ended.
+    What dlx cannot describe, and tensors on devices, go to the reducer that was
+    registered before.
 
     Raises ``TypeError`` for classes that are none of dlx, of a mixin, NumPy, torch, JAX
     or MLX.

@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
@@ -306,6 +307,29 @@ def test_what_a_program_sends_arrives_or_says_that_it_has_ended(
         with pytest.raises(BufferError, match="has not arrived"):
             use()
     assert "has not arrived" in repr(pickle.loads(pickle.dumps(lost)))
+
+
+LARGE = """
+import sys, dlx_share.mp, numpy as np
+from multiprocessing.connection import Client
+dlx_share.mp.register(np.ndarray)
+with Client(sys.argv[1], "AF_UNIX") as there:
+    there.send(np.full(50_000, 7.0))
+"""
+
+
+def test_a_program_that_ends_lets_others_read_for_a_moment(tmp_path: Path) -> None:
+    """docs/sharing.md, multiprocessing: its descriptors wait a second at most."""
+    from multiprocessing.connection import Listener
+
+    path = str(tmp_path / "socket")
+    with Listener(path, "AF_UNIX") as listener:
+        sender = subprocess.Popen([sys.executable, "-c", LARGE, path])
+        with listener.accept() as there:
+            there.poll(None)
+            time.sleep(0.2)
+            assert there.recv().sum() == 350_000
+        assert sender.wait() == 0
 
 
 MANY = """
