@@ -10,14 +10,12 @@ import copyreg
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from multiprocessing import active_children, parent_process, resource_sharer
+from multiprocessing import parent_process, resource_sharer
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import ForkingPickler, send_handle
-from multiprocessing.util import Finalize
-from time import monotonic, sleep
 from typing import Any
 
-from dlx._core import CopyRefused, OpenFile, Tensor
+from dlx._core import OpenFile, Tensor
 from dlx.pickling import _delivered, _leave
 
 from .pickling import _described, _exact, _target, _word
@@ -30,9 +28,6 @@ _Reducer = Callable[[Any], Any]
 _IN = os.getpid()
 # Descriptors that wait at once. Those of a process are few, and it needs others.
 _MOST = 64
-_SMALL = 65536  # Bytes below which a pipe is as fast as a segment.
-_LIMIT = 1.0  # Seconds.
-_is_ending = False
 _sharer: Any = vars(resource_sharer)["_resource_sharer"]
 
 
@@ -85,17 +80,17 @@ def _made(make: Callable[..., object], *fields: object) -> object:
 
 
 def _lend(x: Tensor) -> tuple[object, bytes] | None:
-    """Have a descriptor wait, of shared memory or a copy; return where, and a handle.
+    """Have a descriptor of shared memory wait; return where, and the handle's bytes.
 
-    None for a small copy, and where the memory itself would not arrive: a child may end
+    None for other memory, and where the memory itself would not arrive: a child may end
     before it is read, and of descriptors a process has few.
     """
-    if parent_process() is not None or os.getpid() != _IN or _is_ending:
+    if parent_process() is not None or os.getpid() != _IN:
         return None
     if len(_sharer._cache) >= _MOST:
         return None
     with suppress(BufferError, OSError):
-        with _shared(x) as handle:
+        with share(x, copy=False, readonly=False) as handle:
             data, (file, _) = bytes(handle), handle._duplicate(False)
 
         def send(there: Connection, pid: int) -> None:
@@ -104,33 +99,6 @@ def _lend(x: Tensor) -> tuple[object, bytes] | None:
         waiting: object = _sharer.register(send, file.close)
         return waiting, data
     return None
-
-
-def _shared(x: Tensor) -> Handle:
-    try:
-        return share(x, copy=False, readonly=False)
-    except CopyRefused:
-        if x.span[1] < _SMALL:
-            raise
-        return share(x, copy=True, readonly=x.readonly)
-
-
-def _wait() -> None:
-    """Let others read what was sent before this process ends.
-
-    Children that it joins have their time, all others a moment.
-    """
-    global _is_ending
-    _is_ending = True
-    end = monotonic() + _LIMIT
-    while _sharer._cache and (
-        monotonic() < end or any(not child.daemon for child in active_children())
-    ):
-        sleep(0.001)
-
-
-# First: others remove what descriptors are fetched by. What is pickled later is bytes.
-Finalize(None, _wait, exitpriority=100)
 
 
 def _reducer(before: _Reducer | None) -> _Reducer:
@@ -175,11 +143,10 @@ def register(*types: type) -> None:
 
     Without classes: a `dlx.Tensor`, and tensors of NumPy, torch, JAX and MLX, whenever
     these are imported. It counts for what this process sends; the receiver needs dlx,
-    and no call. Of a process that `multiprocessing` has not started, shared memory is
-    the same memory at the other end, and 64 KiB or more of other memory are copied into
-    a segment. All else travels as its bytes, and arrives though its sender has ended.
-    What dlx cannot describe, and tensors on devices, go to the reducer that was
-    registered before.
+    and no call. Shared memory of a process that `multiprocessing` has not started is
+    the same memory at the other end. All else travels as its bytes, and arrives though
+    its sender has ended. What dlx cannot describe, and tensors on devices, go to the
+    reducer that was registered before.
 
     Raises ``TypeError`` for classes that are none of dlx, of a mixin, NumPy, torch, JAX
     or MLX.
