@@ -18,7 +18,7 @@ pub(crate) mod tensorflow;
 pub(crate) mod torch;
 mod versions;
 
-use crate::cpython::prelude::*;
+use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
@@ -93,7 +93,7 @@ pub(crate) fn immutable(x: &Bound<'_, PyAny>) -> PyResult<Option<&'static str>> 
         let name = base.name()?;
         let name = name.to_str()?;
         for (own, library, known) in KNOWN {
-            if own == name && module_of(&base)?.to_str()?.starts_with(library) {
+            if own == name && base.module()?.to_str()?.starts_with(library) {
                 return Ok(Some(known));
             }
         }

@@ -12,9 +12,9 @@ pub(crate) mod head;
 pub(crate) mod interpreter;
 pub(crate) mod lookup;
 pub(crate) mod modules;
-pub(crate) mod prelude;
 pub(crate) mod symbol;
 pub(crate) mod type_map;
 pub(crate) mod type_version;
+#[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub(crate) mod unwind;
 pub(crate) mod vector;

@@ -8,7 +8,6 @@ pub mod abi;
 #[cfg(any(test, fuzzing))]
 #[path = "../tests/fuzz/targets/mod.rs"]
 #[allow(
-    clippy::disallowed_methods,
     clippy::expect_used,
     clippy::panic,
     clippy::print_stdout,
@@ -46,7 +45,7 @@ fn deferred() -> usize {
 
 #[pyo3::pymodule(gil_used = false)]
 mod _core {
-    use crate::cpython::prelude::*;
+    use pyo3::prelude::*;
 
     use crate::api::fast::of_two;
     use crate::convert::function::Fast;
@@ -114,8 +113,10 @@ mod _core {
         let py = module.py();
         crate::cpython::interpreter::one_interpreter(py)?;
         let finalize = wrap_pyfunction!(super::finalize, module)?;
-        import_module(py, "atexit")?.call_method1("register", (finalize,))?;
+        py.import("atexit")?.call_method1("register", (finalize,))?;
         crate::cpython::fork::watch();
+        #[cfg(all(target_os = "linux", target_env = "gnu"))]
+        crate::cpython::unwind::park_ending_threads();
         module.setattr(
             "__getattr__",
             wrap_pyfunction!(crate::types::device::__getattr__, module)?,

@@ -13,13 +13,14 @@ mod segment;
 
 use std::io;
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyOSError;
+use pyo3::prelude::*;
 
 /// `OSError` as Python raises it: of the class for its number, with the kernel's words.
 fn os_error(py: Python<'_>, error: &io::Error) -> PyErr {
     let number = error.raw_os_error().unwrap_or(libc::EIO);
-    let words = import_module(py, "os")
+    let words = py
+        .import("os")
         .and_then(|os| os.call_method1("strerror", (number,))?.extract::<String>());
     match words {
         Ok(words) => PyOSError::new_err((number, words)),

@@ -3,10 +3,10 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr::with_exposed_provenance_mut;
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple};
 
 use super::interface::{Elements, Interface, dtype, read_only, refused_type, wrong_answer};

@@ -2,14 +2,14 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
 use super::numpy;
 use crate::copy::host;
-use crate::cpython::call::{attribute, call};
+use crate::cpython::call::attribute;
 use crate::cpython::interpreter::has_others;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::error::type_name;
@@ -30,7 +30,7 @@ fn array(
     method: &Bound<'_, PyAny>,
     keywords: Option<&Bound<'_, PyDict>>,
 ) -> PyResult<(Snapshot, bool)> {
-    let array = call(method, keywords)?;
+    let array = method.call((), keywords)?;
     let is_ours = !has_others(&array) && owns_memory(&array)?;
     // A subclass may mean more than its memory, as a mask does.
     let snapshot = if numpy::is_native(&array)? {
@@ -57,7 +57,7 @@ fn check(x: &Bound<'_, PyAny>, array: &Bound<'_, PyAny>) -> PyResult<()> {
     if is_column || dtype.is(&made) || dtype.is_none() {
         return Ok(());
     }
-    let module = import_module(py, intern!(py, "dlx._array"))?;
+    let module = py.import(intern!(py, "dlx._array"))?;
     let why: Option<String> = module
         .call_method1(intern!(py, "refusal"), (x, dtype, made))?
         .extract()?;

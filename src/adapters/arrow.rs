@@ -9,16 +9,15 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::Arc;
 
-use crate::cpython::prelude::*;
-use crate::cpython::unwind::{stopping, unwinding};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyCapsule;
 
 use crate::abi::*;
 use crate::copy::request::Request;
-use crate::cpython::call::{attribute, call, has};
+use crate::cpython::call::{attribute, has};
 use crate::cpython::depth::{later, within};
 use crate::cpython::interpreter::{quietly, quietly_anywhere};
 use crate::stream::usage::StreamUsage;
@@ -26,7 +25,7 @@ use crate::tensor::capsule;
 use crate::tensor::checked::{Checked, Meta};
 use crate::tensor::snapshot::{Hold, Snapshot, Source};
 use crate::types::device;
-use crate::types::error::Error;
+use crate::types::error::{Error, Shown};
 
 use schema::{ArrowSchema, dtype, extended};
 
@@ -81,9 +80,9 @@ impl Hold for Taken {}
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        if let Some(release) = self.0.release.map(unwinding) {
+        if let Some(release) = self.0.release {
             // SAFETY: we own the array and do not touch it again (S12).
-            let let_go = || stopping(|| unsafe { release(&mut self.0) });
+            let let_go = || unsafe { release(&mut self.0) };
             if !within(|| quietly_anywhere(let_go)) {
                 // SAFETY: the array is ours to move, and the original is marked as released (S12).
                 let this = unsafe { Self::from_raw(NonNull::from(&mut self.0)) };
@@ -128,7 +127,7 @@ fn of_host(schema: &Bound<'_, PyCapsule>, capsule: &Bound<'_, PyCapsule>) -> PyR
 fn capsules<'py>(
     method: &Bound<'py, PyAny>,
 ) -> PyResult<(Bound<'py, PyCapsule>, Bound<'py, PyCapsule>)> {
-    let answer = call(method, None)?;
+    let answer = method.call0()?;
     answer.extract().map_err(|_| {
         let answer = Shown(&answer);
         PyTypeError::new_err(format!(

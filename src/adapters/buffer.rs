@@ -3,9 +3,8 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::hint::black_box;
 
-use crate::cpython::prelude::*;
-use crate::cpython::unwind::{cpython3, stopping};
 use pyo3::ffi;
+use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::cpython::interpreter::PythonOwner;
@@ -27,9 +26,8 @@ impl Buffer {
         // Exporters may point fields into the struct, so it must not move.
         // `calloc`, which the compiler makes of an allocation of zeros, takes three times as long as `malloc`.
         let view = Box::into_raw(Box::new(black_box(ffi::Py_buffer::new())));
-        let fill = cpython3(ffi::PyObject_GetBuffer);
         // SAFETY: a live object, attached, and our struct to fill.
-        if stopping(|| unsafe { fill(x.as_ptr(), view, flags) }) != 0 {
+        if unsafe { ffi::PyObject_GetBuffer(x.as_ptr(), view, flags) } != 0 {
             // SAFETY: the box made above; nothing was exported, so nothing else refers to it.
             drop(unsafe { Box::from_raw(view) });
             return Err(failed(&x.get_type(), FUNCTION));

@@ -5,9 +5,9 @@
 use std::ptr::with_exposed_provenance_mut;
 use std::sync::Arc;
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyBufferError, PyException};
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::interface::{Elements, Interface, read_only};

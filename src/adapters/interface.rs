@@ -2,9 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyString};
 
 use crate::abi::*;

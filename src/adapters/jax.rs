@@ -6,9 +6,9 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyException;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
@@ -60,7 +60,8 @@ pub(crate) fn beside<'py>(
     if made.getattr(name)?.eq(&sharding)? {
         return Ok(made);
     }
-    import_module(py, "jax")?.call_method1("device_put", (made, sharding))
+    py.import("jax")?
+        .call_method1("device_put", (made, sharding))
 }
 
 /// Whether `x` is an array of JAX, also a tracer. Does not import JAX.

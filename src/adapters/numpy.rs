@@ -12,15 +12,15 @@ mod strides;
 
 use std::ffi::{c_char, c_int};
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyException;
 use pyo3::ffi;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 
 use crate::abi::*;
-use crate::cpython::call::{attribute, call};
+use crate::cpython::call::attribute;
 use crate::cpython::interpreter::PythonOwner;
 use crate::cpython::lookup::{is_in_type, is_method_of_class, is_subtype, static_base};
 use crate::tensor::checked::{self, Checked, Meta, extents};
@@ -121,7 +121,7 @@ fn is_masked(x: &Bound<'_, PyAny>) -> PyResult<bool> {
         return Ok(is_in_type(x.get_type_ptr(), name) == Some(true));
     };
     let any = match attribute(&mask, intern!(py, "any"))? {
-        Some(any) => call(&any, None).and_then(|any| any.is_truthy()),
+        Some(any) => any.call0().and_then(|any| any.is_truthy()),
         // A method of this name is no mask.
         None if mask.is_callable() => return Ok(false),
         None => mask.is_truthy(),

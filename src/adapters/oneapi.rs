@@ -5,9 +5,9 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyString};
 
 use crate::abi::{DLDevice, kDLOneAPI};

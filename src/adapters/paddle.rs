@@ -3,9 +3,9 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyBufferError;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
@@ -66,7 +66,7 @@ pub(crate) fn guarded(table: Table, class: &Bound<'_, PyType>) -> Table {
 /// Remembers `paddle.Tensor`, if that is a base of `class`.
 fn meet(class: &Bound<'_, PyType>) {
     let is_it = |base: &Bound<'_, PyType>| {
-        let (name, module) = (base.name(), module_of(base));
+        let (name, module) = (base.name(), base.module());
         name.is_ok_and(|name| name == "Tensor") && module.is_ok_and(|module| module == "paddle")
     };
     let mut bases = class

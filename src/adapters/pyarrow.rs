@@ -5,10 +5,10 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi::PyTypeObject;
 use pyo3::intern;
+use pyo3::prelude::*;
 
 use crate::cpython::call::attribute;
 use crate::cpython::lookup::is_in_type;

@@ -5,10 +5,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi::PyTypeObject;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyType};
 
 use crate::cpython::call::{attribute, call_with};

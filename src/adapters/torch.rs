@@ -12,8 +12,8 @@ mod refusal;
 use std::ffi::c_void;
 use std::thread;
 
-use crate::cpython::prelude::*;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 
@@ -76,7 +76,7 @@ pub(crate) fn increment_version(x: &Bound<'_, PyAny>) -> PyResult<()> {
     }
     let py = x.py();
     let increment = INCREMENT.get_or_try_init(py, || {
-        let module = import_module(py, "dlx._torch")?;
+        let module = py.import("dlx._torch")?;
         let found = module.call_method1("increment_of", (x,))?;
         Ok::<_, PyErr>((!found.is_none()).then(|| found.unbind()))
     })?;
@@ -130,7 +130,7 @@ pub(crate) fn only_exports(x: &Bound<'_, PyAny>) -> PyResult<bool> {
 #[cold]
 #[inline(never)]
 fn refuses_all_else(x: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let module = import_module(x.py(), "dlx._torch")?;
+    let module = x.py().import("dlx._torch")?;
     module.call_method1("only_exports", (x,))?.extract()
 }
 
@@ -162,7 +162,9 @@ fn of_tensor(
         false if above.getattr(name)?.is(base) => above.cast_into()?,
         false => return Ok(TorchClass::Subclass),
     };
-    let plain = import_module(py, "dlx._torch")?.call_method1("plain", (class, &tensor))?;
+    let plain = py
+        .import("dlx._torch")?
+        .call_method1("plain", (class, &tensor))?;
     Ok(match plain.is_none() {
         true => TorchClass::Subclass,
         false => {
@@ -177,7 +179,7 @@ fn of_tensor(
 #[inline(never)]
 fn is_offset(tensor: &Bound<'_, PyAny>, address: usize) -> bool {
     let ask = |py: Python<'_>| {
-        let module = import_module(py, "dlx._torch")?;
+        let module = py.import("dlx._torch")?;
         (module.call_method1("is_offset", (tensor, address))?).extract::<bool>()
     };
     // Refuse if torch does not say.

@@ -9,8 +9,8 @@ use std::io::{Read, Seek, SeekFrom};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyBufferError, PyException};
+use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyType};
 
@@ -127,7 +127,9 @@ struct Sample {
 
 /// Searches in what `dlx._written` makes of a tensor class: for each kind of capsule, capsules and their counts.
 fn places_of(class: &Bound<'_, PyType>, library: &str) -> PyResult<Vec<Place>> {
-    let kinds: Vec<Vec<(Bound<'_, PyCapsule>, u32)>> = import_module(class.py(), "dlx._written")?
+    let kinds: Vec<Vec<(Bound<'_, PyCapsule>, u32)>> = class
+        .py()
+        .import("dlx._written")?
         .call_method1(format!("of_{library}"), (class,))?
         .extract()?;
     let mut places = Vec::new();

@@ -6,9 +6,9 @@ use std::mem::transmute;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
+use pyo3::prelude::*;
 use pyo3::types::PyCFunction;
 
 /// A function made by PyO3, with the C signature that CPython calls.

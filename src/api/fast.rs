@@ -8,9 +8,9 @@ pub(crate) mod of_two;
 use std::ptr::{NonNull, null_mut};
 use std::slice;
 
-use crate::cpython::prelude::*;
 use pyo3::ffi;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyCFunction, PyTuple};
 
 use crate::abi::{DLManagedTensorVersioned, DLPACK_MAJOR_VERSION};

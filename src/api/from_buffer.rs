@@ -4,7 +4,7 @@
 
 use std::ptr::NonNull;
 
-use crate::cpython::prelude::*;
+use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::adapters::{self, buffer};

@@ -4,10 +4,10 @@
 
 use std::sync::Arc;
 
-use crate::cpython::prelude::*;
 use pyo3::conversion::FromPyObjectOwned;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyComplex, PyFloat, PyInt, PySlice, PyString, PyTuple};
 
 use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
@@ -28,7 +28,7 @@ use crate::tensor::snapshot::Source;
 use crate::tensor::trace;
 use crate::types::device::{self, Device};
 use crate::types::dtype::DType;
-use crate::types::error::{bad_integers, type_name};
+use crate::types::error::{Shown, bad_integers, type_name};
 use crate::types::layout::Integers;
 
 /// Import ``x`` as a `Tensor` that shares its memory.

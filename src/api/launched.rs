@@ -6,9 +6,9 @@
 
 mod lending;
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyValueError;
 use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple, PyType};
 
 use crate::api::accepted::Accepted;

@@ -4,8 +4,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::abi::DLDevice;

@@ -5,9 +5,9 @@
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyTypeError;
 use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
 
 use crate::tensor::object::Tensor;
 use crate::tensor::snapshot::Snapshot;

@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::basic::CompareOp;
+use pyo3::prelude::*;
 use pyo3::types::PyInt;
 
 use crate::stream::order::Joined;

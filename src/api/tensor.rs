@@ -2,10 +2,10 @@
 
 use std::ffi::c_int;
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyComplex, PyDict, PyFloat, PyMemoryView, PyTuple};
 
 use crate::abi::*;
@@ -375,7 +375,7 @@ impl Tensor {
         slf: &Bound<'py, Self>,
         protocol: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let module = import_module(slf.py(), intern!(slf.py(), "dlx.pickling"))?;
+        let module = slf.py().import(intern!(slf.py(), "dlx.pickling"))?;
         module.call_method1(intern!(slf.py(), "_leave"), (slf, protocol))
     }
 

@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyBufferError, PyException};
+use pyo3::prelude::*;
 
 use crate::abi::{DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY};
 use crate::adapters::{Counter, numpy, paddle, torch};

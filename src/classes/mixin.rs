@@ -6,9 +6,9 @@ mod exchange;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyBufferError, PyRuntimeError, PyValueError};
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyTuple, PyType};
 
 use crate::abi::*;

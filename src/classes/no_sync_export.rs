@@ -7,8 +7,8 @@
 
 use std::cell::Cell;
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::adapters::{jax, numpy, torch};

@@ -1,9 +1,9 @@
 //! Exchange tables for types that are not dlx's: `exchange_api`, `publish` and `unpublish`.
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError};
 use pyo3::ffi;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyString, PyType};
 
 use crate::cpython::lookup::is_immutable;
@@ -150,7 +150,7 @@ fn provided(cls: &Bound<'_, PyType>) -> PyResult<&'static Slot> {
     if let Some(slot) = Slot::provided(cls) {
         return Ok(slot);
     }
-    let importer = import_module(py, "dlx._provided")?.getattr("importer")?;
+    let importer = py.import("dlx._provided")?.getattr("importer")?;
     let import = importer.call1((cls,))?;
     let import = (!import.is_none()).then(|| import.unbind());
     let slot = Slot::claim(cls, Origin::Itself { import }, Hooks::default())?;
@@ -172,7 +172,7 @@ fn capsule<'py>(slot: &'static Slot, py: Python<'py>) -> PyResult<Bound<'py, PyC
 fn namespace<'py>(cls: &Bound<'py, PyType>) -> PyResult<Bound<'py, PyDict>> {
     let py = cls.py();
     let proxy = cls.getattr(intern!(py, "__dict__"))?;
-    let referents = import_module(py, "gc")?.call_method1("get_referents", (proxy,))?;
+    let referents = py.import("gc")?.call_method1("get_referents", (proxy,))?;
     let found = referents.try_iter()?.next().transpose()?;
     match found.map(Bound::cast_into::<PyDict>) {
         Some(Ok(namespace)) => Ok(namespace),

@@ -24,9 +24,9 @@
 
 use std::borrow::Cow;
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyBufferError;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 
 use crate::abi::*;

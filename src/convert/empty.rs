@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyModule, PyString, PyTuple, PyType};
 
 use crate::abi::*;
@@ -20,7 +20,7 @@ use crate::tensor::object::Tensor;
 use crate::tensor::trace;
 use crate::types::device::{self, Device};
 use crate::types::dtype::{self, DType};
-use crate::types::error::bad_integers;
+use crate::types::error::{Shown, bad_integers};
 use crate::types::layout::Integers;
 
 /// Make a tensor with uninitialized elements, which hold whatever was in the memory before.
@@ -87,7 +87,7 @@ fn made<'py>(
         // What was read above: reading it again could give something else.
         let arguments = (PyTuple::new(py, shape)?, DType(dtype), Device(device), like);
         let door = ("share", "_empty", "dlx.empty(shared=True)");
-        let empty = import_module(py, "dlx")?.call_method1("_door", door)?;
+        let empty = py.import("dlx")?.call_method1("_door", door)?;
         return empty.call1(arguments);
     }
     let Some(target) = target else {
@@ -168,10 +168,7 @@ fn extents(shape: &Bound<'_, PyAny>) -> PyResult<Vec<i64>> {
             return Ok(extents);
         }
     }
-    let one = shape
-        .index()
-        .and_then(|extent| extent.extract::<i64>())
-        .map(|extent| vec![extent]);
+    let one = shape.extract::<i64>().map(|extent| vec![extent]);
     one.or_else(|error| match shape.is_instance_of::<PyInt>() {
         true => Err(error),
         false => shape.extract().map(|Integers(extents)| extents),

@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::intern;
+use pyo3::prelude::*;
 
 use crate::adapters::{jax, numpy, torch};
 use crate::api::entry::Name;
@@ -14,7 +14,7 @@ use crate::convert::deliver;
 use crate::convert::source::{Input, Options, Taker};
 use crate::convert::target::{Target, Via};
 use crate::copy::request::Request;
-use crate::cpython::call::{attribute, call, call_method_with};
+use crate::cpython::call::{attribute, call_method_with};
 use crate::cpython::lookup::is_subtype;
 use crate::exchange::slot::inner_of;
 use crate::import::ladder::from_dlpack;
@@ -77,7 +77,7 @@ pub(crate) fn py_convert<'py>(
     let Some(dtype) = asked.dtype else {
         return Ok(made);
     };
-    let module = import_module(x.py(), intern!(x.py(), "dlx._cast"))?;
+    let module = x.py().import(intern!(x.py(), "dlx._cast"))?;
     let dtype = Bound::new(x.py(), DType(dtype))?;
     let copy = copy.into_pyobject(x.py())?;
     let cast = intern!(x.py(), "cast");
@@ -128,7 +128,7 @@ fn detached<'py>(x: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         return Ok(x.clone());
     }
     match attribute(&inner, intern!(x.py(), "detach"))? {
-        Some(detach) => call(&detach, None).map_err(|error| {
+        Some(detach) => detach.call0().map_err(|error| {
             let kind = torch::kind(&inner).unwrap_or(None);
             torch::explain(kind.as_ref(), &inner, error)
         }),

@@ -5,8 +5,8 @@
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use crate::cpython::prelude::*;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyModule, PyString, PyTuple, PyType};
 
@@ -275,8 +275,7 @@ fn provided<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let py = x.py();
-    let module = MODULE.get_or_try_init(py, || {
-        Ok::<_, PyErr>(import_module(py, "dlx._provided")?.unbind())
-    })?;
+    let module =
+        MODULE.get_or_try_init(py, || Ok::<_, PyErr>(py.import("dlx._provided")?.unbind()))?;
     call_method_with(module.bind(py), function, &[x])
 }

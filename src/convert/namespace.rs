@@ -2,9 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyModule, PyString, PyType};
 
 use crate::cpython::call::{attribute, call_with};

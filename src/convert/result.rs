@@ -2,12 +2,12 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{
     PyBufferError, PyNotImplementedError, PyOverflowError, PyRuntimeError, PyTypeError,
     PyValueError,
 };
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 
 use crate::abi::{DLDataType, DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor};

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
+use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::classes::no_sync_export;

@@ -6,9 +6,9 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 
 use crate::adapters::numpy;
@@ -82,7 +82,7 @@ impl<'py> Target<'py> {
             return Self::of(array_type(to)?.as_any());
         }
         if let Ok(name) = to.cast::<PyString>() {
-            let namespace = import_module(to.py(), name)?;
+            let namespace = to.py().import(name)?;
             return Self::of(array_type(namespace.as_any())?.as_any());
         }
         if is_tensor(to)? {

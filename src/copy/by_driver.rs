@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::cpython::prelude::*;
+use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::copy::host;

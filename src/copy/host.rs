@@ -3,7 +3,7 @@
 use std::num::NonZero;
 use std::thread;
 
-use crate::cpython::prelude::*;
+use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::copy::strided::{Dimension, Walk, copy_bits, in_bytes};

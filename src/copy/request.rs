@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyAssertionError, PyBufferError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
 
 use crate::abi::{DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED};
 use crate::copy::by_driver::{self, On};

@@ -9,10 +9,10 @@ use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
 
-use crate::cpython::prelude::*;
 use pyo3::ffi;
 use pyo3::impl_::trampoline::{MethodDef, noargs};
 use pyo3::panic::PanicException;
+use pyo3::prelude::*;
 
 use crate::cpython::interpreter::{self, Pending, is_attached};
 
@@ -167,7 +167,7 @@ mod tests {
 
     /// The messages that `sys.unraisablehook` receives while `body` runs.
     fn unraised(py: Python<'_>, body: impl FnOnce()) -> PyResult<Vec<String>> {
-        let sys = import_module(py, "sys")?;
+        let sys = py.import("sys")?;
         let code = c"texts = []\ndef hook(args): texts.append(f'{args.exc_type.__name__}: {args.exc_value}')";
         let module = PyModule::from_code(py, code, c"hook.py", c"hook")?;
         let before = sys.getattr("unraisablehook")?;

@@ -1,20 +1,24 @@
 //! Lookups of attributes without raising, and calls of methods without a dict, through functions of CPython outside
 //! the stable ABI of 3.11 (S23, CPython's functions, in `docs/safety.md`). PyO3's functions are the fallback.
 
+use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyAttributeError, PySystemError};
 use pyo3::ffi;
+use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::cpython::lookup::is_in_type;
 use crate::cpython::symbol::symbol;
-use crate::cpython::unwind::stopping;
 
-/// `PyObject_VectorcallMethod`, declared as able to unwind, unlike PyO3's declarations.
-type VectorcallMethod = unsafe extern "C-unwind" fn(
+/// `PyObject_GetOptionalAttr`.
+type GetOptionalAttr =
+    unsafe extern "C" fn(*mut ffi::PyObject, *mut ffi::PyObject, *mut *mut ffi::PyObject) -> c_int;
+
+/// `PyObject_VectorcallMethod`.
+type VectorcallMethod = unsafe extern "C" fn(
     *mut ffi::PyObject,
     *const *mut ffi::PyObject,
     usize,
@@ -24,6 +28,7 @@ type VectorcallMethod = unsafe extern "C-unwind" fn(
 /// The functions that this interpreter has.
 #[derive(Clone, Copy)]
 struct Functions {
+    get_optional_attr: Option<GetOptionalAttr>,
     vectorcall_method: Option<VectorcallMethod>,
     /// `PyObject_Vectorcall`, whose first parameter is the callable object in place of a name, the last one likewise.
     vectorcall: Option<VectorcallMethod>,
@@ -36,6 +41,11 @@ pub(super) const ARGUMENTS_OFFSET: usize = 1 << (usize::BITS - 1);
 fn functions() -> Functions {
     static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
     *FUNCTIONS.get_or_init(|| Functions {
+        // SAFETY: `PyObject_GetOptionalAttr` has had this signature since CPython 3.13, and its predecessor since 3.7
+        // (S23).
+        get_optional_attr: unsafe { symbol("PyObject_GetOptionalAttr") }
+            // SAFETY: as above.
+            .or_else(|| unsafe { symbol("_PyObject_LookupAttr") }),
         // SAFETY: `PyObject_VectorcallMethod` has had this signature since CPython 3.9 (S23).
         vectorcall_method: unsafe { symbol("PyObject_VectorcallMethod") },
         // SAFETY: `PyObject_Vectorcall` has had this signature since CPython 3.9 (S23).
@@ -43,13 +53,22 @@ fn functions() -> Functions {
     })
 }
 
-/// The attribute of `x`, or `None`.
-#[inline]
+/// The attribute of `x`, or `None`. CPython's function creates no `AttributeError` for a missing attribute.
+#[inline(never)]
 pub(crate) fn attribute<'py>(
     x: &Bound<'py, PyAny>,
     name: &Bound<'py, PyString>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    x.getattr_opt(name)
+    let Some(get) = functions().get_optional_attr else {
+        return x.getattr_opt(name);
+    };
+    let mut found = null_mut();
+    // SAFETY: both objects are live, the thread is attached, and `found` is a local.
+    match unsafe { get(x.as_ptr(), name.as_ptr(), &mut found) } {
+        0 => Ok(None),
+        // SAFETY: a new reference, or NULL with an exception.
+        _ => unsafe { Bound::from_owned_ptr_or_err(x.py(), found) }.map(Some),
+    }
 }
 
 /// Whether `x` has a method `name`, without binding it if the type has it.
@@ -83,7 +102,7 @@ pub(crate) fn answer<'py>(
 /// The single keyword argument of a call: a tuple with its name, and its value.
 pub(crate) type Keyword<'a, 'py> = (&'a Bound<'py, PyTuple>, &'a Bound<'py, PyAny>);
 
-/// Calls the method `name` of a producer. See [`call`] for unwinding.
+/// Calls the method `name` of a producer.
 #[inline]
 pub(crate) fn call_method<'py>(
     x: &Bound<'py, PyAny>,
@@ -101,7 +120,7 @@ pub(crate) fn call_method<'py>(
     let (arguments, count) = (arguments.as_mut_ptr(), 1 | ARGUMENTS_OFFSET);
     // SAFETY: the name, the receiver and one value per keyword are live, the thread is attached, and the array is a
     // local that may be written to.
-    let result = stopping(|| unsafe { vectorcall(name.as_ptr(), arguments, count, names) });
+    let result = unsafe { vectorcall(name.as_ptr(), arguments, count, names) };
     // SAFETY: a new reference, or NULL with an exception.
     unsafe { Bound::from_owned_ptr_or_err(x.py(), result) }
 }
@@ -118,11 +137,10 @@ fn call_attribute<'py>(
     if let Some((names, value)) = keyword {
         keywords.set_item(names.get_item(0)?, value)?;
     }
-    call(&method, Some(&keywords))
+    method.call((), Some(&keywords))
 }
 
-/// Calls `function` with the `arguments` but for the first, whose place it may use; the last ones have `names`. See
-/// [`call`] for unwinding.
+/// Calls `function` with the `arguments` but for the first, whose place it may use; the last ones have `names`.
 #[inline(never)]
 pub(crate) fn vectorcall<'py>(
     function: &Bound<'py, PyAny>,
@@ -138,7 +156,7 @@ pub(crate) fn vectorcall<'py>(
     let names = names.map_or(null_mut(), Bound::as_ptr);
     // SAFETY: the function, the arguments and one of them for each name are live, the thread is attached, and there is
     // a place before them that may be written to; a `Bound` is the pointer to its object.
-    let result = stopping(|| unsafe { vectorcall(function.as_ptr(), first, count, names) });
+    let result = unsafe { vectorcall(function.as_ptr(), first, count, names) };
     // SAFETY: a new reference, or NULL with an exception.
     unsafe { Bound::from_owned_ptr_or_err(function.py(), result) }
 }
@@ -146,7 +164,7 @@ pub(crate) fn vectorcall<'py>(
 /// The most arguments of [`call_with`] and [`call_method_with`].
 const MOST: usize = 6;
 
-/// Calls `function` with these arguments, without a tuple for them. See [`call`] for unwinding.
+/// Calls `function` with these arguments, without a tuple for them.
 #[inline(never)]
 pub(crate) fn call_with<'py>(
     function: &Bound<'py, PyAny>,
@@ -156,7 +174,7 @@ pub(crate) fn call_with<'py>(
     by_pointers(vectorcall, function, None, arguments)
 }
 
-/// Calls the method `name` of `x` with these arguments. See [`call`] for unwinding.
+/// Calls the method `name` of `x` with these arguments.
 #[inline(never)]
 pub(crate) fn call_method_with<'py>(
     x: &Bound<'py, PyAny>,
@@ -192,20 +210,9 @@ fn by_pointers<'py>(
     let (start, count) = (all[1..].as_mut_ptr(), count | ARGUMENTS_OFFSET);
     // SAFETY: the function or the name, and as many arguments, are live, the thread is attached, and there is a place
     // before them that may be written to.
-    let result = stopping(|| unsafe { vectorcall(first.as_ptr(), start, count, null_mut()) });
+    let result = unsafe { vectorcall(first.as_ptr(), start, count, null_mut()) };
     // SAFETY: a new reference, or NULL with an exception.
     unsafe { Bound::from_owned_ptr_or_err(first.py(), result) }
-}
-
-/// Calls a producer's method with these keyword arguments.
-///
-/// Before CPython 3.14, `pthread_exit` unwinds a thread that tries to reattach during finalization. Rust aborts the
-/// process when that reaches its frames, so this parks the thread, as 3.14 does.
-pub(crate) fn call<'py>(
-    method: &Bound<'py, PyAny>,
-    keywords: Option<&Bound<'py, PyDict>>,
-) -> PyResult<Bound<'py, PyAny>> {
-    method.call(PyTuple::empty(method.py()), keywords)
 }
 
 #[cfg(test)]

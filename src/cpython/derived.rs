@@ -3,8 +3,8 @@
 use std::ffi::{CStr, c_int, c_ulong, c_void};
 use std::ptr::null_mut;
 
-use crate::cpython::prelude::*;
 use pyo3::ffi;
+use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyType};
 
 /// A class `name` derived from `base`, with these slots, and flags besides the usual ones.

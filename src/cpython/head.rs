@@ -4,8 +4,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::cpython::prelude::*;
 use pyo3::ffi;
+use pyo3::prelude::*;
 use pyo3::types::PyAny;
 
 /// Whether the size of a head is known only at run time.

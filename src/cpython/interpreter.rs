@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::cpython::unwind::{cpython, stopping};
 use pyo3::exceptions::PyImportError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -121,9 +120,8 @@ pub(crate) fn unraisable(py: Python<'_>, error: PyErr) {
 fn report_raised(_py: Python<'_>) {
     // SAFETY: `_py` proves attachment.
     if !unsafe { ffi::PyErr_Occurred() }.is_null() {
-        let write = cpython(ffi::PyErr_WriteUnraisable);
         // SAFETY: `_py` proves attachment, and an exception is set.
-        stopping(|| unsafe { write(null_mut()) });
+        unsafe { ffi::PyErr_WriteUnraisable(null_mut()) };
     }
 }
 
@@ -266,18 +264,6 @@ pub(crate) fn has_others(object: &Bound<'_, PyAny>) -> bool {
     is_shared(object.as_ptr())
 }
 
-/// Releases a reference, perhaps the last: finalizers of Python may run.
-///
-/// # Safety
-///
-/// Attached; the caller gives its reference up.
-#[inline(always)]
-unsafe fn release(object: *mut ffi::PyObject) {
-    let release = cpython(ffi::Py_DecRef);
-    // SAFETY: the caller's promise.
-    stopping(|| unsafe { release(object) });
-}
-
 /// A Python object that keeps memory alive and may be released on any thread (S5).
 pub(crate) struct PythonOwner(Option<Py<PyAny>>);
 
@@ -308,12 +294,11 @@ impl DropAttached for PythonOwner {
         };
         std::mem::forget(self);
         let object = object.into_ptr();
+        // SAFETY: attached; this was our reference, released once (S5).
+        let let_go = || unsafe { ffi::Py_DECREF(object) };
         if is_shared(object) {
-            // SAFETY: attached; this was our reference, released once (S5), and not the last.
-            return unsafe { ffi::Py_DECREF(object) };
+            return let_go();
         }
-        // SAFETY: as above.
-        let let_go = || unsafe { release(object) };
         if !within(let_go) {
             // SAFETY: attached, and the reference has not been released.
             let object = unsafe { Bound::from_owned_ptr(py, object) };
@@ -330,10 +315,9 @@ impl Drop for PythonOwner {
             return;
         }
         let let_go = || {
-            give_up(|_| {
+            give_up(|py| {
                 if let Some(object) = object.take() {
-                    // SAFETY: attached, as `py` proves; our reference, released once.
-                    unsafe { release(object.into_ptr()) };
+                    object.drop_ref(py);
                 }
             });
             // Leaked: the interpreter is exiting.

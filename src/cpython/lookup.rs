@@ -3,9 +3,9 @@
 
 use std::sync::OnceLock;
 
-use crate::cpython::prelude::*;
 use pyo3::ffi;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::{PyString, PyType};
 
 use crate::cpython::symbol::symbol;
@@ -158,7 +158,7 @@ pub(crate) fn static_base<'py>(
 ) -> PyResult<Option<Bound<'py, PyType>>> {
     for base in class.mro() {
         let base = base.cast_into::<PyType>()?;
-        if is_static(&base) && base.name()? == name && module_of(&base)? == module {
+        if is_static(&base) && base.name()? == name && base.module()? == module {
             return Ok(Some(base));
         }
     }

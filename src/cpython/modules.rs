@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
+use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyType};
 
@@ -12,7 +12,7 @@ fn modules(py: Python<'_>) -> PyResult<&Bound<'_, PyDict>> {
     static MODULES: PyOnceLock<Py<PyDict>> = PyOnceLock::new();
     // Importing `sys` every time would take longer than many exports.
     let modules = MODULES.get_or_try_init(py, || {
-        let modules = import_module(py, "sys")?.getattr("modules")?;
+        let modules = py.import("sys")?.getattr("modules")?;
         Ok::<_, PyErr>(modules.cast_into::<PyDict>()?.unbind())
     })?;
     Ok(modules.bind(py))

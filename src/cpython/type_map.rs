@@ -6,8 +6,8 @@
 
 use std::sync::OnceLock;
 
-use crate::cpython::prelude::*;
 use pyo3::ffi;
+use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 /// A type, held so that no other takes its address, and its value.

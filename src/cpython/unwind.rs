@@ -1,92 +1,62 @@
-//! Calls that may not return: before CPython 3.14, `pthread_exit` unwinds a daemon thread that wants the GIL while the
+//! Threads that end inside Rust: before CPython 3.14, `pthread_exit` unwinds a daemon thread that wants the GIL while the
 //! interpreter ends (S5, Python references, in `docs/safety.md`).
 //!
-//! Rust ends the process when that reaches a call that is declared as unable to unwind, as PyO3's are. So dlx calls C
-//! that may run Python code as able to, and parks the thread there, as CPython 3.14 does.
+//! glibc asks the personality routine of each frame what to do then. Rust's would end the process at the first call that
+//! is declared as unable to unwind, as those of CPython are. The one here parks the thread, as CPython 3.14 does; nothing
+//! of Rust has been dropped by then.
 
-use std::hint::black_box;
-use std::mem::{forget, transmute};
+use std::ffi::{c_int, c_void};
+use std::mem::transmute;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
 use std::thread;
 
-/// A function of one parameter, as able to unwind.
-#[inline(always)]
-pub(crate) fn unwinding<A, R>(
-    function: unsafe extern "C" fn(A) -> R,
-) -> unsafe extern "C-unwind" fn(A) -> R {
-    type Of<A, R> = unsafe extern "C" fn(A) -> R;
-    // SAFETY: the same function with the same ABI, except for unwinding.
-    unsafe { transmute::<Of<A, R>, unsafe extern "C-unwind" fn(A) -> R>(function) }
+/// `_Unwind_Personality_Fn` of the Itanium C++ ABI.
+type Personality = unsafe extern "C" fn(c_int, c_int, u64, *mut c_void, *mut c_void) -> c_int;
+
+/// `_UA_FORCE_UNWIND`: among the actions that a personality routine is asked for.
+const FORCE_UNWIND: c_int = 8;
+
+unsafe extern "C" {
+    /// The address of the personality routine, through which the unwind tables of this library name it. The compiler
+    /// defines it in writable memory.
+    #[link_name = "DW.ref.rust_eh_personality"]
+    static PERSONALITY: AtomicPtr<c_void>;
 }
 
-/// As [`unwinding`], with two parameters.
-#[inline(always)]
-pub(crate) fn unwinding2<A, B, R>(
-    function: unsafe extern "C" fn(A, B) -> R,
-) -> unsafe extern "C-unwind" fn(A, B) -> R {
-    type Of<A, B, R> = unsafe extern "C" fn(A, B) -> R;
-    // SAFETY: as in `unwinding`.
-    unsafe { transmute::<Of<A, B, R>, unsafe extern "C-unwind" fn(A, B) -> R>(function) }
-}
+/// Rust's own routine.
+static OF_RUST: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 
-/// As [`unwinding`], with three parameters.
-#[inline(always)]
-pub(crate) fn unwinding3<A, B, C, R>(
-    function: unsafe extern "C" fn(A, B, C) -> R,
-) -> unsafe extern "C-unwind" fn(A, B, C) -> R {
-    type Of<A, B, C, R> = unsafe extern "C" fn(A, B, C) -> R;
-    type Unwinding<A, B, C, R> = unsafe extern "C-unwind" fn(A, B, C) -> R;
-    // SAFETY: as in `unwinding`.
-    unsafe { transmute::<Of<A, B, C, R>, Unwinding<A, B, C, R>>(function) }
-}
-
-/// A function of CPython, as able to unwind. The compiler knows the function, and that PyO3 says otherwise of it:
-/// `black_box` keeps it from relying on that.
-#[inline(always)]
-pub(crate) fn cpython<A, R>(
-    function: unsafe extern "C" fn(A) -> R,
-) -> unsafe extern "C-unwind" fn(A) -> R {
-    unwinding(black_box(function))
-}
-
-/// As [`cpython`], with two parameters.
-#[inline(always)]
-pub(crate) fn cpython2<A, B, R>(
-    function: unsafe extern "C" fn(A, B) -> R,
-) -> unsafe extern "C-unwind" fn(A, B) -> R {
-    unwinding2(black_box(function))
-}
-
-/// As [`cpython`], with three parameters.
-#[inline(always)]
-pub(crate) fn cpython3<A, B, C, R>(
-    function: unsafe extern "C" fn(A, B, C) -> R,
-) -> unsafe extern "C-unwind" fn(A, B, C) -> R {
-    unwinding3(black_box(function))
-}
-
-/// Runs a call that may unwind: it does not return then, so the compiler knows that nothing unwinds here.
-#[inline(always)]
-pub(crate) fn stopping<R>(call: impl FnOnce() -> R) -> R {
-    let stop = Stop;
-    let made = call();
-    forget(stop);
-    made
-}
-
-/// Parks a thread that is being force-unwound. A panic does not come out of C.
-struct Stop;
-
-impl Drop for Stop {
-    #[inline(always)]
-    fn drop(&mut self) {
-        for_ever()
+/// Parks threads from now on that `pthread_exit` unwinds through this library.
+pub(crate) fn park_ending_threads() {
+    // SAFETY: defined by the compiler, for as long as the library is loaded.
+    let place = unsafe { &PERSONALITY };
+    let parking: Personality = personality;
+    let before = place.load(Ordering::Acquire);
+    if before != parking as *mut c_void {
+        OF_RUST.store(before, Ordering::Release);
+        place.store(parking as *mut c_void, Ordering::Release);
     }
 }
 
-#[cold]
-#[inline(never)]
-fn for_ever() -> ! {
-    loop {
-        thread::park();
+/// # Safety
+///
+/// Called by the unwinder.
+unsafe extern "C" fn personality(
+    version: c_int,
+    actions: c_int,
+    class: u64,
+    exception: *mut c_void,
+    context: *mut c_void,
+) -> c_int {
+    if actions & FORCE_UNWIND != 0 {
+        loop {
+            thread::park();
+        }
     }
+    let rust = OF_RUST.load(Ordering::Acquire);
+    // SAFETY: the routine that the compiler had put there, noted before this one took its place.
+    let rust = unsafe { transmute::<*mut c_void, Personality>(rust) };
+    // SAFETY: the unwinder's own arguments.
+    unsafe { rust(version, actions, class, exception, context) }
 }

@@ -4,11 +4,11 @@ use std::ffi::{CStr, c_ulong, c_void};
 use std::ptr::NonNull;
 use std::slice;
 
-use crate::cpython::prelude::*;
 use pyo3::PyClass;
 use pyo3::exceptions::PySystemError;
 use pyo3::ffi;
 use pyo3::panic::PanicException;
+use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::True;
 use pyo3::types::{PyTuple, PyType};
 

@@ -6,10 +6,9 @@ use std::mem::MaybeUninit;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use crate::cpython::prelude::*;
-use crate::cpython::unwind::{stopping, unwinding2};
 use pyo3::ffi;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyString, PyType};
 
 use crate::abi::*;
@@ -144,9 +143,8 @@ impl Table {
     #[inline(always)]
     fn export_unguarded(&self, object: &Bound<'_, PyAny>) -> PyResult<ManagedVersioned> {
         let mut out = null_mut();
-        let from_py = unwinding2(self.from_py);
         // SAFETY: the table was found on the type of `object`, the thread is attached, and `out` is ours.
-        let code = stopping(|| unsafe { from_py(object.as_ptr().cast(), &mut out) });
+        let code = unsafe { (self.from_py)(object.as_ptr().cast(), &mut out) };
         // SAFETY: the table passes ownership of what it writes to `out` (S3, managed tensors).
         let managed = NonNull::new(out).map(|out| unsafe { Managed::from_raw(out) });
         match (code, managed) {
@@ -192,12 +190,12 @@ impl Table {
     /// As [`Self::borrow`], without checks.
     #[inline(always)]
     fn unchecked(&self, object: &Bound<'_, PyAny>) -> PyResult<Option<DLTensor>> {
-        let Some(borrow) = self.borrow.map(unwinding2) else {
+        let Some(borrow) = self.borrow else {
             return Ok(None);
         };
         let mut out = MaybeUninit::uninit();
         // SAFETY: the table was found on the type of `object`, the thread is attached, and `out` is ours.
-        let code = stopping(|| unsafe { borrow(object.as_ptr().cast(), out.as_mut_ptr()) });
+        let code = unsafe { borrow(object.as_ptr().cast(), out.as_mut_ptr()) };
         if code != 0 {
             return Err(failed(&object.get_type(), BORROW));
         }

@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::mem::ManuallyDrop;
 use std::ptr::{NonNull, null_mut};
 
-use crate::cpython::prelude::*;
+use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use crate::abi::*;

@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::copy::by_driver;

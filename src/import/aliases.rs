@@ -3,15 +3,15 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use crate::abi::{DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED};
 use crate::adapters::{oneapi, torch};
 use crate::copy::request::{Request, finish};
-use crate::cpython::call::{attribute, call};
+use crate::cpython::call::attribute;
 use crate::cpython::interpreter::PythonOwner;
 use crate::exchange::slot::names_devices;
 use crate::import::protocol::{self, device_of, from_protocol, no_protocol};
@@ -51,7 +51,7 @@ pub(crate) fn of(x: &Bound<'_, PyAny>) -> PyResult<Option<Vec<DLDevice>>> {
 
 /// Calls `__dlpack_device_aliases__` and checks its result.
 fn answer_of(x: &Bound<'_, PyAny>, method: &Bound<'_, PyAny>) -> PyResult<Vec<DLDevice>> {
-    let answer = call(method, None)?;
+    let answer = method.call0()?;
     let Ok(pairs) = answer.try_iter() else {
         return Err(PyTypeError::new_err(format!(
             "__dlpack_device_aliases__ of {} returned {}, not an iterable of pairs (type, id)",

@@ -8,8 +8,8 @@
 
 use std::mem::discriminant;
 
-use crate::cpython::prelude::*;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use crate::adapters::{buffer, jax, numpy, paddle, pyarrow, tensorflow, torch};

@@ -2,11 +2,11 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{
     PyBufferError, PyException, PyNotImplementedError, PyTypeError, PyValueError,
 };
 use pyo3::intern;
+use pyo3::prelude::*;
 
 use crate::types::error::{caused, type_name};
 
@@ -16,7 +16,7 @@ use crate::types::error::{caused, type_name};
 #[cold]
 pub(crate) fn of(x: &Bound<'_, PyAny>) -> Option<String> {
     let ask = |py: Python<'_>| {
-        let module = import_module(py, "dlx._hints")?;
+        let module = py.import("dlx._hints")?;
         module
             .call_method1("tensor", (x,))?
             .extract::<Option<String>>()

@@ -7,10 +7,10 @@ mod old;
 mod order;
 mod question;
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyAttributeError, PyBufferError, PyException, PyTypeError};
 use pyo3::ffi;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyTuple, PyType};
 
 pub(crate) use self::fast::{CapsuleFirst, FastExport, fast_export, fast_import};
@@ -30,7 +30,7 @@ use crate::tensor::capsule;
 use crate::tensor::managed::MAYBE_READ_ONLY;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
-use crate::types::error::{caused, type_name};
+use crate::types::error::{Shown, caused, type_name};
 
 /// Imports through `__dlpack__`; dlx moves or copies the tensor if the producer refuses to. `None` if `x` has no such
 /// method.

@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyAttributeError, PyBufferError};
+use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
 use crate::adapters::{oneapi, torch};

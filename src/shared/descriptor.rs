@@ -6,8 +6,8 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
 
 /// The descriptor that a system call has returned, or its error.
 pub(crate) fn owned(returned: RawFd) -> io::Result<OwnedFd> {

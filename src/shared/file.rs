@@ -6,9 +6,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 
-use crate::cpython::prelude::*;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
 
 use crate::cpython::fork::Lock;
 use crate::shared::descriptor::{c_path, open};

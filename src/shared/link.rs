@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process;
 use std::sync::{Arc, Weak};
 
-use crate::cpython::prelude::*;
+use pyo3::prelude::*;
 
 use crate::cpython::fork::Lock;
 use crate::shared::descriptor::{c_path, open};

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::os::fd::AsFd;
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
+use pyo3::prelude::*;
 
 use crate::cpython::fork::Lock;
 use crate::shared::file::OpenFile;

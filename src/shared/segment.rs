@@ -6,9 +6,9 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::OnceLock;
 
-use crate::cpython::prelude::*;
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
 
 use crate::shared::descriptor::{open, owned};
 use crate::shared::os_error;

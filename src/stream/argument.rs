@@ -2,9 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyInt, PyTuple, PyType};
 
 use crate::abi::{DLDevice, kDLCUDA, kDLCUDAHost, kDLROCMHost};
@@ -15,7 +15,7 @@ use crate::stream::handle::{
 use crate::stream::object::PyStream;
 use crate::stream::order;
 use crate::types::device::Device;
-use crate::types::error::{Error, type_name};
+use crate::types::error::{Error, Shown, type_name};
 
 /// What a `stream=` argument requests.
 pub(crate) enum Wanted {
@@ -148,7 +148,7 @@ fn of_library(stream: &Bound<'_, PyAny>) -> PyResult<Option<i64>> {
     if !name.trim_end_matches("_t").ends_with("stream") {
         return Ok(None);
     }
-    let module = module_of(&class)?.to_string();
+    let module = class.module()?.to_string();
     let handle = match module.split('.').next().unwrap_or("") {
         "torch" => stream.getattr_opt(intern!(py, "cuda_stream"))?,
         "cupy" | "cupy_backends" => stream.getattr_opt(intern!(py, "ptr"))?,

@@ -3,8 +3,8 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
 use crate::cpython::interpreter::attach_uncounted;

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyBufferError;
+use pyo3::prelude::*;
 
 use crate::cpython::interpreter::{self, Pending, attach_uncounted, blocking};
 use crate::driver::{self, Capture, Event, Relaxed};

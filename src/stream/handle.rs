@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::{self, ThreadId};
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyBufferError, PyRuntimeWarning, PyValueError};
+use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::cpython::interpreter::{PythonOwner, blocking};

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::sync::{Arc, Weak};
 
-use crate::cpython::prelude::*;
+use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
 use crate::cpython::interpreter::PythonOwner;

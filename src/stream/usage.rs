@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::cpython::prelude::*;
+use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
 use crate::cpython::fork::{Lock, Locked};

@@ -2,10 +2,9 @@
 
 use std::ptr::null_mut;
 
-use crate::cpython::prelude::*;
-use crate::cpython::unwind::{stopping, unwinding3};
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
+use pyo3::prelude::*;
 
 use crate::abi::{DLDevice, DLPackCurrentWorkStream};
 use crate::driver;
@@ -33,9 +32,8 @@ impl WorkStream {
         let device = device_of_streams(device);
         // Some libraries leave it unwritten if there is no stream.
         let mut out = null_mut();
-        let function = unwinding3(self.0);
         // SAFETY: the foreign table's function, called attached; the out-pointer is a local.
-        let code = stopping(|| unsafe { function(device.device_type, device.device_id, &mut out) });
+        let code = unsafe { (self.0)(device.device_type, device.device_id, &mut out) };
         match code {
             // SAFETY: attached.
             0 if unsafe { ffi::PyErr_Occurred() }.is_null() => Ok(out.addr() as i64),

@@ -3,9 +3,9 @@
 use std::ffi::{CStr, c_int, c_long, c_void};
 use std::ptr::null_mut;
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
+use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::tensor::managed::MAYBE_READ_ONLY;

@@ -3,9 +3,9 @@
 use std::ffi::{CStr, c_void};
 use std::ptr::NonNull;
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
+use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyCapsule;
 

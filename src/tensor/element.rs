@@ -2,8 +2,8 @@
 
 use std::ptr::copy_nonoverlapping;
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyBufferError, PyTypeError};
+use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyComplex, PyFloat, PyList};
 
 use crate::abi::*;

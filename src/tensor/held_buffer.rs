@@ -3,9 +3,8 @@
 use std::mem::ManuallyDrop;
 use std::ptr::null_mut;
 
-use crate::cpython::prelude::*;
-use crate::cpython::unwind::{cpython, stopping};
 use pyo3::ffi;
+use pyo3::prelude::*;
 
 use crate::abi::DLPACK_FLAG_BITMASK_READ_ONLY;
 use crate::cpython::depth::{later, within};
@@ -55,9 +54,8 @@ impl Buffer {
 
     /// Releases the buffer; the caller does not use it again.
     fn release(&mut self, _py: Python<'_>) {
-        let release = cpython(ffi::PyBuffer_Release);
         // SAFETY: attached; it is filled, and this is the only release (S10).
-        stopping(|| unsafe { release(self.0) });
+        unsafe { ffi::PyBuffer_Release(self.0) };
         // SAFETY: a box, as `filled` requires; after the release the exporter does not use it.
         drop(unsafe { Box::from_raw(self.0) });
     }

@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyIndexError, PyOverflowError, PyTypeError};
+use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyEllipsis, PyInt, PySlice, PyTuple};
 
 use crate::abi::kDLBool;
@@ -64,16 +64,13 @@ impl Chosen<'_> {
             self.add(length, step);
             return Ok(());
         }
-        let index = item
-            .index()
-            .and_then(|index| index.extract::<i64>())
-            .map_err(|error| {
-                if error.is_instance_of::<PyOverflowError>(item.py()) {
-                    PyIndexError::new_err("the index takes more than 64 bits")
-                } else {
-                    error
-                }
-            })?;
+        let index = item.extract::<i64>().map_err(|error| {
+            if error.is_instance_of::<PyOverflowError>(item.py()) {
+                PyIndexError::new_err("the index takes more than 64 bits")
+            } else {
+                error
+            }
+        })?;
         let place = if index < 0 {
             index.saturating_add(extent)
         } else {

@@ -12,7 +12,6 @@ use crate::abi::{
 use crate::cpython::boundary::{guard, unraisable};
 use crate::cpython::depth::{later, within};
 use crate::cpython::interpreter::quietly_anywhere;
-use crate::cpython::unwind::{stopping, unwinding};
 use crate::types::error::Error;
 
 mod flags;
@@ -273,9 +272,8 @@ impl<M: ManagedTensor> Managed<M> {
     #[inline(always)]
     fn call_deleter(&self) {
         if let Some(deleter) = self.deleter() {
-            let deleter = unwinding(deleter);
             // SAFETY: we own the tensor and never access it again (S3).
-            stopping(|| unsafe { deleter(self.0.as_ptr()) });
+            unsafe { deleter(self.0.as_ptr()) };
         }
     }
 }

@@ -2,9 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyBufferError, PyImportError, PyValueError};
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::PyMemoryView;
 
 use crate::abi::*;
@@ -38,7 +38,7 @@ pub(crate) fn as_array<'py>(
 /// Implements [`Tensor::numpy`].
 pub(crate) fn to_numpy<'py>(slf: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyAny>> {
     let py = slf.py();
-    let numpy = import_module(py, "numpy")?;
+    let numpy = py.import("numpy")?;
     let snapshot = slf.get().snapshot()?;
     let Meta {
         dtype,
@@ -59,7 +59,7 @@ pub(crate) fn to_numpy<'py>(slf: &Bound<'py, Tensor>) -> PyResult<Bound<'py, PyA
     let Some(stand_in) = buffer::stand_in(dtype) else {
         return Err(unknown("it has no dtype of that size"));
     };
-    let ml_dtype = match import_module(py, "ml_dtypes") {
+    let ml_dtype = match py.import("ml_dtypes") {
         Ok(ml_dtypes) => ml_dtypes.getattr_opt(name.as_str())?,
         Err(error) if error.is_instance_of::<PyImportError>(py) => {
             return Err(unknown("this requires ml_dtypes, which is not installed"));

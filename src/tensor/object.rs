@@ -12,11 +12,10 @@ use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-use crate::cpython::prelude::*;
-use crate::cpython::unwind::{cpython, stopping};
 use pyo3::exceptions::{PyBufferError, PyMemoryError, PySystemError, PyTypeError};
 use pyo3::ffi;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
 
@@ -318,9 +317,8 @@ pub(super) unsafe fn end(object: *mut ffi::PyObject) {
 #[cold]
 #[inline(never)]
 unsafe fn clear_weak_references(object: *mut ffi::PyObject) {
-    let clear = cpython(ffi::PyObject_ClearWeakRefs);
     // SAFETY: the caller's promise.
-    stopping(|| unsafe { clear(object) });
+    unsafe { ffi::PyObject_ClearWeakRefs(object) };
 }
 
 /// `tp_free` of the class. Having its own function makes CPython refuse `__class__` assignments to and from other
@@ -363,11 +361,9 @@ mod tests {
             assert!(Tensor::of(tensor.as_any()).is_some());
             assert!(tensor.is_instance_of::<Tensor>());
             assert_eq!(tensor.get().snapshot()?.shape(), [2, 3]);
-            let is_tracked = import_module(py, "gc")?.call_method1("is_tracked", (&tensor,))?;
+            let is_tracked = py.import("gc")?.call_method1("is_tracked", (&tensor,))?;
             assert!(!is_tracked.is_truthy()?);
-            let weak = import_module(py, "weakref")?
-                .getattr("ref")?
-                .call1((&tensor,))?;
+            let weak = py.import("weakref")?.getattr("ref")?.call1((&tensor,))?;
             assert!(weak.call0()?.is(&tensor));
             drop(tensor);
             assert!(weak.call0()?.is_none());

@@ -13,8 +13,8 @@ use std::mem::{forget, replace};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 
-use crate::cpython::prelude::*;
 use pyo3::ffi;
+use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::cpython::depth::{later, within};

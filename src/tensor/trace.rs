@@ -11,10 +11,10 @@ use std::ptr::{NonNull, from_ref, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyMemoryError, PyRecursionError};
 use pyo3::ffi;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList};
 
 use crate::abi::{DLManagedTensor, DLManagedTensorVersioned, DLTensor};
@@ -379,7 +379,7 @@ fn raise_soon(py: Python<'_>, error: PyErr) {
 
 /// Whether this is the thread in which CPython makes pending calls.
 fn is_main(py: Python<'_>) -> PyResult<bool> {
-    let threading = import_module(py, "threading")?;
+    let threading = py.import("threading")?;
     let main = call_method_with(&threading, intern!(py, "main_thread"), &[])?;
     let number: u64 = main.getattr(intern!(py, "ident"))?.extract()?;
     Ok(number == thread())

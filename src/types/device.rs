@@ -7,9 +7,9 @@ mod object;
 
 use std::fmt;
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyAttributeError, PyValueError};
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyInt, PyTuple, PyType};
 
@@ -209,7 +209,7 @@ fn device_type_enum(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
         }
         let keywords = PyDict::new(py);
         keywords.set_item("module", "dlx")?;
-        let class = import_module(py, "enum")?
+        let class = py.import("enum")?
             .getattr("IntEnum")?
             .call(("DeviceType", members), Some(&keywords))?
             .cast_into::<PyType>()?;
@@ -220,7 +220,7 @@ fn device_type_enum(py: Python<'_>) -> PyResult<&Bound<'_, PyType>> {
              than an integer: ``t.device.type.name`` is ``\"CPU\"``,\nand ``t.device`` equals ``\"cpu\"``. Source: R67.",
         )?;
         let unnamed = wrap_pyfunction!(unnamed, py)?;
-        let as_method = import_module(py, "builtins")?.getattr("classmethod")?;
+        let as_method = py.import("builtins")?.getattr("classmethod")?;
         class.setattr("_missing_", as_method.call1((unnamed,))?)?;
         Ok::<_, PyErr>(class.unbind())
     })?;
@@ -289,7 +289,7 @@ fn names() -> Vec<String> {
 #[cold]
 fn hint(spec: &Bound<'_, PyAny>, index: bool) -> String {
     let ask = || {
-        let module = import_module(spec.py(), "dlx._hints")?;
+        let module = spec.py().import("dlx._hints")?;
         let hint = module.call_method1("device", (spec.str()?, names(), index))?;
         hint.extract::<Option<String>>()
     };

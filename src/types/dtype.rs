@@ -7,8 +7,8 @@ mod object;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::cpython::prelude::*;
 use pyo3::basic::CompareOp;
+use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
 pub(crate) use object::DType;

@@ -4,16 +4,17 @@
 
 use std::borrow::Cow;
 use std::ffi::{CStr, CString};
+use std::fmt;
 
-use crate::cpython::interpreter;
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{
     PyBufferError, PyException, PyMemoryError, PyOverflowError, PyRuntimeError, PyTypeError,
     PyValueError,
 };
+use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
+use crate::cpython::interpreter;
 use crate::cpython::modules::loaded_class;
 use crate::driver;
 
@@ -176,7 +177,7 @@ pub(crate) fn type_name(class: &Bound<'_, PyType>) -> String {
         Ok(Some(name)) => Ok(name),
         _ => {
             let name = class.qualname()?;
-            Ok::<_, PyErr>(match module_of(class) {
+            Ok::<_, PyErr>(match class.module() {
                 Ok(module) if module != "builtins" && module != "__main__" => {
                     format!("{module}.{name}")
                 }
@@ -198,7 +199,7 @@ pub(crate) fn type_name_of(cls: &Bound<'_, PyType>) -> String {
 /// The name by which a module has a class that does not say so itself: `jax.Array` calls itself `jaxlib._jax.Array`, of
 /// the module `jax`.
 fn public_name(class: &Bound<'_, PyType>) -> PyResult<Option<String>> {
-    let (module, name) = (module_of(class)?, class.qualname()?);
+    let (module, name) = (class.module()?, class.qualname()?);
     let Some((_, last)) = name.to_str()?.rsplit_once('.') else {
         return Ok(None);
     };
@@ -325,4 +326,22 @@ fn cuda_error(py: Python<'_>, error: &driver::Error) -> PyErr {
         Ok(PyErr::from_value(made))
     };
     make().unwrap_or_else(|error: PyErr| error)
+}
+/// An object whose text is a part of a message.
+pub(crate) struct Shown<'a, 'py>(pub(crate) &'a Bound<'py, PyAny>);
+
+impl fmt::Display for Shown<'_, '_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.str() {
+            Ok(text) => f.write_str(&text.to_string_lossy()),
+            Err(error) => {
+                let py = self.0.py();
+                // What it raises says nothing of what the message is about; an interrupt is not lost in silence.
+                if !error.is_instance_of::<PyException>(py) {
+                    interpreter::unraisable(py, error);
+                }
+                f.write_str("<an object that str() refuses>")
+            }
+        }
+    }
 }

@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
 use pyo3::types::{PySequence, PyString};
 
 use crate::abi::DLDataType;
@@ -28,7 +28,7 @@ impl<'py> FromPyObject<'_, 'py> for Integers {
         }
         let mut all = Vec::new();
         for item in value.cast::<PySequence>()?.try_iter()?.take(MANY) {
-            all.push(item?.index()?.extract()?);
+            all.push(item?.extract()?);
         }
         Ok(Self(all))
     }

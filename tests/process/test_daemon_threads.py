@@ -70,6 +70,35 @@ START = """
         def __del__(self):
             wait()
 
+    class Ended(TypeError):
+        def __del__(self):
+            wait()
+
+    class Answers:
+        # Its answer is no capsule, or an exception.
+        def __init__(self, device=(1, 0), error=None):
+            self.device, self.error = device, error
+
+        def __dlpack_device__(self):
+            return self.device
+
+        def __dlpack__(self, **keywords):
+            if keywords and self.error:
+                raise self.error
+            return Owner()
+
+    class Number:
+        def __index__(self):
+            wait()
+
+    class NamedByCode(type):
+        @property
+        def __module__(self):
+            wait()
+
+    class Named(metaclass=NamedByCode):
+        pass
+
     class Unshown:
         def __repr__(self):
             wait()
@@ -124,6 +153,12 @@ WORK = {
     "empty, of shared memory": "shared()",
     "the end of an owner": "pointed(Owner())",
     "the end of an export": "deleted()",
+    "the end of an answer": "dlx.from_dlpack(Answers())",
+    "the end of an exception": "dlx.from_dlpack(Answers(error=Ended))",
+    "an int, in a device": "dlx.from_dlpack(Answers(device=(Number(), 0)))",
+    "an int, in an argument": "dlx.from_pointer(0, (Number(),), 'int8')",
+    "an index": "dlx.from_dlpack(array)[Number():]",
+    "the name of a class": "dlx.from_dlpack(Named())",
     "a weak reference to a tensor": "watched()",
     "the hook of a trace": "traced()",
     "the text of an error": "dlx.from_pointer(0, Unshown(), 'int8')",

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use crate::cpython::prelude::*;
+use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
 use super::{ArrowArray, Found, take};

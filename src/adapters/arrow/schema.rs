@@ -6,7 +6,6 @@ use std::slice;
 
 use crate::abi::*;
 use crate::cpython::interpreter::quietly_anywhere;
-use crate::cpython::unwind::{stopping, unwinding};
 use crate::types::dtype::scalar;
 use crate::types::error::Error;
 
@@ -44,9 +43,9 @@ pub(super) struct Schema(pub(super) ArrowSchema);
 
 impl Drop for Schema {
     fn drop(&mut self) {
-        if let Some(release) = self.0.release.map(unwinding) {
+        if let Some(release) = self.0.release {
             // SAFETY: we own the schema and do not touch it again (S12, Arrow arrays).
-            quietly_anywhere(|| stopping(|| unsafe { release(&mut self.0) }));
+            quietly_anywhere(|| unsafe { release(&mut self.0) });
         }
     }
 }

@@ -3,10 +3,9 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::{NonNull, null, null_mut};
 
-use crate::cpython::prelude::*;
-use crate::cpython::unwind::{stopping, unwinding, unwinding2};
 use pyo3::exceptions::PyTypeError;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::sync::critical_section::with_critical_section;
 use pyo3::types::PyCapsule;
 
@@ -14,12 +13,12 @@ use super::schema::{ArrowSchema, Schema, dtype};
 use super::{ArrowArray, Found, Taken, checked};
 use crate::abi::*;
 use crate::copy::request::Request;
-use crate::cpython::call::{attribute, call};
+use crate::cpython::call::attribute;
 use crate::cpython::interpreter::quietly_anywhere;
 use crate::tensor::capsule;
 use crate::tensor::snapshot::Snapshot;
 use crate::types::device;
-use crate::types::error::{EXCEPTION_SET, Error, caused, copy_refused, is_urgent};
+use crate::types::error::{EXCEPTION_SET, Error, Shown, caused, copy_refused, is_urgent};
 
 /// `ArrowArrayStream` of the Arrow C stream interface.
 #[repr(C)]
@@ -50,9 +49,9 @@ struct Arrays(ArrowArrayStream);
 
 impl Drop for Arrays {
     fn drop(&mut self) {
-        if let Some(release) = self.0.release.map(unwinding) {
+        if let Some(release) = self.0.release {
             // SAFETY: we own the stream and do not touch it again (S12, Arrow arrays).
-            quietly_anywhere(|| stopping(|| unsafe { release(&mut self.0) }));
+            quietly_anywhere(|| unsafe { release(&mut self.0) });
         }
     }
 }
@@ -81,9 +80,9 @@ impl Arrays {
 
     fn dtype(&mut self, py: Python<'_>) -> PyResult<DLDataType> {
         let mut schema = Schema(ArrowSchema::RELEASED);
-        let code = match self.0.get_schema.map(unwinding2) {
+        let code = match self.0.get_schema {
             // SAFETY: a live stream, called from one thread, and our struct to fill (S12).
-            Some(get_schema) => stopping(|| unsafe { get_schema(&mut self.0, &mut schema.0) }),
+            Some(get_schema) => unsafe { get_schema(&mut self.0, &mut schema.0) },
             None => return Err(Error::refused("the Arrow stream has no get_schema").into()),
         };
         self.check(py, code, "get_schema")?;
@@ -93,9 +92,9 @@ impl Arrays {
     /// The next array; `None` at the end.
     fn next(&mut self, py: Python<'_>) -> PyResult<Option<Taken>> {
         let mut next = Taken(RELEASED);
-        let code = match self.0.get_next.map(unwinding2) {
+        let code = match self.0.get_next {
             // SAFETY: a live stream, called from one thread, and our struct to fill (S12).
-            Some(get_next) => stopping(|| unsafe { get_next(&mut self.0, &mut next.0) }),
+            Some(get_next) => unsafe { get_next(&mut self.0, &mut next.0) },
             None => return Err(Error::refused("the Arrow stream has no get_next").into()),
         };
         self.check(py, code, "get_next")?;
@@ -183,7 +182,7 @@ pub(crate) fn snapshot(
 }
 
 fn from(method: &Bound<'_, PyAny>) -> PyResult<Snapshot> {
-    let answer = call(method, None)?;
+    let answer = method.call0()?;
     let capsule = answer.cast::<PyCapsule>().map_err(|_| {
         let answer = Shown(&answer);
         PyTypeError::new_err(format!("{method} returned {answer}, not a capsule"))

@@ -5,8 +5,8 @@
 use std::ffi::{c_int, c_long, c_longlong};
 use std::sync::OnceLock;
 
-use crate::cpython::prelude::*;
 use pyo3::intern;
+use pyo3::prelude::*;
 
 use crate::abi::*;
 use crate::types::dtype::{self, DType, scalar};

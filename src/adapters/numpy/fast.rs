@@ -2,7 +2,7 @@
 
 use std::ptr::null_mut;
 
-use crate::cpython::prelude::*;
+use pyo3::prelude::*;
 
 use super::{FEW, NPY_ARRAY_WRITEABLE, PyArray_Descr, PyArrayObject, element, is_ndarray};
 use crate::abi::{DLPACK_FLAG_BITMASK_READ_ONLY, DLTensor};

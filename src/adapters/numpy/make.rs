@@ -7,10 +7,10 @@
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::{NonNull, null_mut};
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyBufferError;
 use pyo3::ffi;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyBytes, PyCapsule, PyType};
 

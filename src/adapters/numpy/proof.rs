@@ -3,8 +3,8 @@
 use std::ffi::c_int;
 use std::slice;
 
-use crate::cpython::prelude::*;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyString, PyType};
 
 use super::{NPY_ARRAY_WRITEABLE, PyArray_Descr, PyArrayObject};

@@ -3,9 +3,9 @@
 use std::env;
 use std::ffi::c_void;
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyException;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyType;
 

@@ -23,9 +23,9 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
-use crate::cpython::prelude::*;
 use pyo3::ffi;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 /// The offsets of these words in bytes, and the key sets of plain tensors.
@@ -105,7 +105,7 @@ impl Layout {
         let py = torch.py();
         // Read as a file, unmapped memory is an error and not a fault.
         let memory = File::open("/proc/self/mem")?;
-        let made = import_module(py, "dlx._torch")?.call_method1("samples", (torch,))?;
+        let made = py.import("dlx._torch")?.call_method1("samples", (torch,))?;
         let mut samples = Vec::new();
         for sample in made.try_iter()? {
             let sample = sample?;

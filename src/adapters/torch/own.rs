@@ -6,8 +6,8 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
-use crate::cpython::prelude::*;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyType};
 
 use super::keys::only;

@@ -4,8 +4,8 @@ use std::ffi::c_void;
 use std::mem::transmute;
 use std::ptr::null_mut;
 
-use crate::cpython::prelude::*;
 use pyo3::ffi;
+use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyString, PyType};
 
 use super::is_tensor;
@@ -57,7 +57,7 @@ pub(super) fn is_whole(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
 fn ask_python(tensor: &Bound<'_, PyAny>, question: &str) -> PyResult<bool> {
     // Drops what it owns, also in table functions, to which PyO3 may not count the attachment (S20).
     Python::attach(|py| {
-        let module = import_module(py, "dlx._torch")?;
+        let module = py.import("dlx._torch")?;
         (module.call_method1(question, (tensor,))?).extract()
     })
 }

@@ -2,10 +2,10 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{
     PyBufferError, PyNotImplementedError, PyRuntimeError, PyTypeError, PyValueError,
 };
+use pyo3::prelude::*;
 
 use super::TorchClass;
 use crate::types::error::{caused, first_line};
@@ -55,7 +55,7 @@ pub(super) fn refused(tensor: &Bound<'_, PyAny>, grad: bool) -> PyErr {
 /// What DLPack cannot carry about `tensor`, and what to call.
 fn refusal(tensor: &Bound<'_, PyAny>, grad: bool) -> Option<String> {
     let found = || {
-        let module = import_module(tensor.py(), "dlx._torch")?;
+        let module = tensor.py().import("dlx._torch")?;
         module
             .call_method1("refusal", (tensor, grad))?
             .extract::<Option<String>>()

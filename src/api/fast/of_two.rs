@@ -1,8 +1,8 @@
 //! Fast entries of functions that are usually called with two arguments, or with ``like`` besides.
 
-use crate::cpython::prelude::*;
 use pyo3::ffi;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::{PyCFunction, PyTuple};
 
 use super::parse;

@@ -2,9 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::Launched;

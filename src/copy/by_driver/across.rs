@@ -1,6 +1,6 @@
 //! Device to device, or within one.
 
-use crate::cpython::prelude::*;
+use pyo3::prelude::*;
 
 use super::call::{Call, rows};
 use super::down::{down, refuse_capture};

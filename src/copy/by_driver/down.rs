@@ -1,7 +1,7 @@
 //! Device to host: copies only the elements if one call can, or else all memory around them, from which the host picks
 //! them out.
 
-use crate::cpython::prelude::*;
+use pyo3::prelude::*;
 
 use super::call::{Call, rows};
 use crate::copy::host;

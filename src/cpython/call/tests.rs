@@ -8,9 +8,11 @@ use super::*;
 #[test]
 fn this_interpreter_has_the_functions() {
     let Functions {
+        get_optional_attr,
         vectorcall_method,
         vectorcall,
     } = functions();
+    assert!(get_optional_attr.is_some());
     assert!(vectorcall_method.is_some());
     assert!(vectorcall.is_some());
 }

@@ -4,10 +4,9 @@ use std::ffi::{CStr, c_char, c_void};
 use std::ptr::{NonNull, null_mut};
 
 use crate::cpython::lookup::is_subtype;
-use crate::cpython::prelude::*;
-use crate::cpython::unwind::{stopping, unwinding2};
 use pyo3::exceptions::{PyBufferError, PyException, PyRuntimeError};
 use pyo3::ffi;
+use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use super::Table;
@@ -44,12 +43,12 @@ impl Table {
         offer: Offer<O>,
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = class.py();
-        let Some(to_py) = self.to_py.map(unwinding2) else {
+        let Some(to_py) = self.to_py else {
             return Err(broken(class, TO_PY, "is missing"));
         };
         let mut out = null_mut();
         // SAFETY: a table function, called attached, with a tensor offered to it and an out place of ours.
-        let code = stopping(|| unsafe { to_py(offer.as_ptr(), &mut out) });
+        let code = unsafe { to_py(offer.as_ptr(), &mut out) };
         if code != 0 {
             return Err(failed(class, TO_PY));
         }
@@ -186,7 +185,9 @@ fn has_none(class: &Bound<'_, PyType>, dtype: DLDataType, device: DLDevice, why:
 fn named(py: Python<'_>, kind: &str, message: &str) -> PyErr {
     // C++ libraries append a stack trace.
     let message = message.lines().next().unwrap_or_default().to_owned();
-    let found = import_module(py, "builtins").and_then(|builtins| builtins.getattr(kind));
+    let found = py
+        .import("builtins")
+        .and_then(|builtins| builtins.getattr(kind));
     match found.map(Bound::cast_into::<PyType>) {
         Ok(Ok(class)) if is_subtype(class.as_type_ptr(), &py.get_type::<PyException>()) => {
             PyErr::from_type(class, message)

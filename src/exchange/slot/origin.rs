@@ -2,10 +2,10 @@
 
 use std::cell::Cell;
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{PyBufferError, PyRecursionError};
 use pyo3::ffi;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
 
@@ -67,7 +67,7 @@ impl Origin {
         // The mixin gives each class a table, though it may be that of a base.
         let own = class.getattr(intern!(py, "__dict__"))?;
         if is_mixin(class) && !own.contains(intern!(py, "__dlpack_c_exchange_api__"))? {
-            let module = import_module(py, intern!(py, "dlx._mixin"))?;
+            let module = py.import(intern!(py, "dlx._mixin"))?;
             module.call_method1(intern!(py, "notice"), (class,))?;
         }
         Self::of(class)
@@ -77,7 +77,7 @@ impl Origin {
     #[inline(always)]
     pub(crate) fn read<'py>(&self, object: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         match self {
-            Self::Attribute { name, stored: true } => stored(object, name.bind(object.py())),
+            Self::Attribute { name, stored: true } => object.getattr(name.bind(object.py())),
             _ => self.compute(object),
         }
     }

@@ -8,9 +8,9 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyException;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCFunction, PyCapsule, PyType, PyWeakrefReference};
 

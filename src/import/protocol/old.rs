@@ -8,8 +8,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::cpython::prelude::*;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyTuple, PyType};
 
@@ -80,7 +80,7 @@ fn code<'py>(method: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyAny>>> 
     static TYPES: PyOnceLock<[Py<PyType>; 2]> = PyOnceLock::new();
     let py = method.py();
     let [bound, function] = TYPES.get_or_try_init(py, || {
-        let module = import_module(py, "types")?;
+        let module = py.import("types")?;
         let class = |name| {
             module
                 .getattr(name)?

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
+use pyo3::prelude::*;
 
 use crate::abi::DLDevice;
 use crate::adapters::{cuda_array_interface, jax};

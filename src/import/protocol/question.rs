@@ -2,18 +2,18 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::{
     PyBufferError, PyException, PyRuntimeError, PyTypeError, PyValueError, PyWarning,
 };
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyCapsule, PyDict, PyTuple, PyType};
 
 use crate::abi::*;
 use crate::adapters::oneapi;
 use crate::copy::request::{elsewhere, is_about_builds};
-use crate::cpython::call::{Keyword, attribute, call, call_method, call_with};
+use crate::cpython::call::{Keyword, attribute, call_method, call_with};
 use crate::import::hint;
 use crate::import::protocol::{not_a_class, old};
 use crate::types::device;
@@ -62,7 +62,8 @@ impl<'py> Question<'_, 'py> {
         if let Some(copy) = self.copy {
             keywords.set_item(intern!(py, "copy"), copy)?;
         }
-        call(&x.getattr(intern!(py, "__dlpack__"))?, Some(&keywords))
+        x.getattr(intern!(py, "__dlpack__"))?
+            .call((), Some(&keywords))
     }
 
     /// Retries after the first call raised `error`, if a retry can succeed.
@@ -82,7 +83,7 @@ impl<'py> Question<'_, 'py> {
     fn call_old(&self, x: &Bound<'py, PyAny>, first: PyErr) -> PyResult<Bound<'py, PyAny>> {
         let py = x.py();
         let method = x.getattr(intern!(py, "__dlpack__"))?;
-        call(&method, Some(&self.streams(py)?)).map_err(|second| {
+        method.call((), Some(&self.streams(py)?)).map_err(|second| {
             // Without a traceback the second call failed on its arguments; only the first one entered the method.
             let unheard =
                 second.is_instance_of::<PyTypeError>(py) && second.traceback(py).is_none();
@@ -216,7 +217,7 @@ pub(super) fn failed(x: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
     let py = x.py();
     let is_deleted = || {
         let method = attribute(x, intern!(py, "is_deleted"))?;
-        let answer = method.map(|method| call(&method, None)).transpose()?;
+        let answer = method.map(|method| method.call0()).transpose()?;
         Ok::<_, PyErr>(answer.is_some_and(|answer| answer.is(&*pyo3::types::PyBool::new(py, true))))
     };
     if !error.is_instance_of::<PyException>(py) {

@@ -8,9 +8,9 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyMemoryError;
 use pyo3::ffi;
+use pyo3::prelude::*;
 use pyo3::types::PyType;
 
 use super::{Body, Tensor, end, share, subclass};

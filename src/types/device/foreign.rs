@@ -2,9 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::exceptions::PyValueError;
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::PyString;
 
 use super::{CPU, checked, hint};

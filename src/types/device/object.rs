@@ -2,9 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cpython::prelude::*;
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
 use pyo3::types::{PyInt, PyString, PyTuple, PyType};
 
 use super::foreign::foreign;

@@ -4,10 +4,10 @@
 
 use std::borrow::Cow;
 
-use crate::cpython::prelude::*;
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::intern;
+use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple, PyType};
 
 use super::{bits, check, equality, name, parse, scalar};

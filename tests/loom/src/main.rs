@@ -29,7 +29,7 @@ mod abi;
 #[path = "../../../src/cpython"]
 mod cpython {
     pub(crate) use crate::prelude;
-    pub(crate) use crate::stubs::{boundary, depth, interpreter, unwind};
+    pub(crate) use crate::stubs::{boundary, depth, interpreter};
     pub(crate) mod fork;
     pub(crate) mod type_map;
 }

@@ -126,16 +126,3 @@ pub(crate) unsafe fn pthread_atfork(prepare: Handler, parent: Handler, child: Ha
 pub(crate) fn at_fork() -> [unsafe extern "C" fn(); 3] {
     AT_FORK.get().map(|handler| handler.expect("registered"))
 }
-
-/// Calls that may not return, which do here.
-pub(crate) mod unwind {
-    pub(crate) fn unwinding<A, R>(
-        function: unsafe extern "C" fn(A) -> R,
-    ) -> unsafe extern "C" fn(A) -> R {
-        function
-    }
-
-    pub(crate) fn stopping<R>(call: impl FnOnce() -> R) -> R {
-        call()
-    }
-}
