@@ -199,16 +199,16 @@ ifneq ($(VENV),$(GATE))
 interop property interop-report conformance-report:
 	$(ON_GATE) $@
 else
-interop: $(VENV)/built $(VENV)/interop  ## every library to every other, with the real ones, compared with docs/interop.md
+interop: $(VENV)/built $(VENV)/interop  ## every library to every other, with the real ones, compared with tests/interop/pairs.json
 	$(BIN)/python -m pytest tests/interop tests/truth/test_corpus.py
 
 property: $(VENV)/built $(VENV)/interop  ## compare what dlx says of every library's tensors with what the library says
 	$(BIN)/python -m pytest tests/property
 
-interop-report: $(VENV)/built $(VENV)/interop  ## write docs/interop.md from what every library does
+interop-report: $(VENV)/built $(VENV)/interop  ## write what every library does to every other
 	PYTHONPATH=tests $(BIN)/python -m interop.report
 
-conformance-report: $(VENV)/built $(VENV)/interop  ## write docs/conformance.md from what the suite finds in every library
+conformance-report: $(VENV)/built $(VENV)/interop  ## write what the suite finds in every library
 	PYTHONPATH=tests $(BIN)/python -m interop.conformance
 endif
 
@@ -232,6 +232,7 @@ oneapi: $(VENV)/built $(ONEAPI)/built  ## exchange arrays with dpctl and dpnp, o
 
 docs: export NO_MKDOCS_2_WARNING = 1
 docs: $(VENV)/built $(DOCS)/built  ## build the site of docs/ into build/site, and check its links and spelling
+	PYTHONPATH=tests:benches $(BIN)/python -m docs.pages build/pages
 	PYTHONPATH=python $(DOCS)/bin/mkdocs build --strict
 	$(DOCS)/bin/python tests/docs/links.py build/site
 	$(DOCS)/bin/codespell --ignore-words tests/docs/words.txt $$(git ls-files '*.md' '*.py' '*.pyi' '*.rs')

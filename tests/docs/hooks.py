@@ -15,6 +15,8 @@ from mkdocs.structure.files import File
 from mkdocs.utils import get_relative_url
 
 ROOT = Path(__file__).parents[2]
+# Where `python -m docs.pages` has written the pages that are made from results.
+PAGES = ROOT / "build/pages"
 LINK = re.compile(r"(\]\()(?!\w+:|#)([^)#\s]+)")
 LANGUAGES = {".c": "c", ".cc": "cpp", ".py": "python", ".rs": "rust", ".toml": "toml"}
 # Where numbers are defined, and what a definition looks like there.
@@ -67,6 +69,8 @@ def on_files(files: Any, config: Any) -> Any:
         # It is found by links, and need not be in the navigation.
         file.inclusion = type(file.inclusion).NOT_IN_NAV
         files.append(file)
+    for made in sorted(PAGES.glob("*.md")):
+        files.append(File.generated(config, made.name, content=made.read_text()))
     return files
 
 
@@ -99,8 +103,7 @@ def on_page_content(html: str, page: Any, files: Any, **_: Any) -> str:
         return f'<a href="{get_relative_url(file.url, page.url)}{anchor}">{text}</a>'
 
     def numbered(found: re.Match[str]) -> str:
-        # A GPU; and requirements.md has a column of sources with numbers of its own.
-        if found[0] == "H100" or (source, found[1]) == ("requirements.md", "S"):
+        if found[0] == "H100":  # A GPU.
             return found[0]
         return of(DEFINED[found[1]][0], found[0], f"#{found[0].lower()}")
 

@@ -1,6 +1,6 @@
 """Every producer against every consumer, through dlx, with the real libraries.
 
-`make interop` runs these tests and compares the results with `docs/interop.md`, which
-`make interop-report` writes. `producers.py` and `consumers.py` list what is expected.
-`test_check.py` compares what the conformance suite finds with `docs/conformance.md`.
+`make interop` runs these tests and compares the results with `pairs.json`, which `make
+interop-report` writes. `producers.py` and `consumers.py` list what is expected.
+`test_check.py` compares what the conformance suite finds with `conformance.json`.
 """

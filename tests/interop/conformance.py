@@ -1,15 +1,19 @@
-"""Checks every library with the suite, and writes what it does to a document.
+"""Check every library with the suite, and write what each does to `conformance.json`.
 
-`PYTHONPATH=tests python -m interop.conformance` writes `docs/conformance.md`.
+    PYTHONPATH=tests python -m interop.conformance
+
+It also writes a table of `docs/interop.md`. The site has a page of all, "Conformance".
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 from dlx_check import CannotCheck, Report, Result, run
 from dlx_check.conformance.structs import DTYPES
@@ -17,9 +21,12 @@ from dlx_check.conformance.suite import CHECKS
 from dlx_check.conformance.suite.row import EFFECTS
 from dlx_check.conformance.targets import ABSENT, TARGETS
 
-from .report import table
+from .report import DOCUMENT, table
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "conformance.md"
+RESULTS = Path(__file__).with_name("conformance.json")
+TABLE = re.compile(r"(?<=<!-- begin conformance -->\n).*?(?=<!-- end -->)", re.DOTALL)
+Found = dict[str, Any]
+"""What the suite has found, as `conformance.json` has it."""
 _ASIDE = re.compile(r" \((obs|torch)\b[^)]*\)")
 """What a requirement says of other libraries."""
 ROLES = tuple(dict.fromkeys(check.role for check in CHECKS))
@@ -28,9 +35,7 @@ ON_NUMPY = ("array_api_strict", "awkward")
 HEAD = """\
 # Conformance
 
-What libraries do today, by `python -m dlx check LIBRARY` ([check.md](check.md)), on the
-CPU. `make conformance-report` writes this file, and `make interop` fails if a library
-of the version that is named does something else.
+What libraries do today, by `python -m dlx check LIBRARY`, on the CPU.
 
 Each role has the number of checks that the library meets, or where it may choose, and
 of those that it does not meet. What cannot be tested is not counted: tensors that a
@@ -104,7 +109,7 @@ def _anchor(report: Report) -> str:
 
 def section(report: Report) -> list[str]:
     """Return what is said of one library."""
-    lines = [f"## {report.header.target}", ""]
+    lines = []
     found = failed(report)
     for grave, title in ((True, "MUST, or wrong results"), (False, "SHOULD")):
         of_level = [result for result in found if result.fails_run is grave]
@@ -114,7 +119,7 @@ def section(report: Report) -> list[str]:
     if facts:
         lines += [f"Free to choose: {'; '.join(_facts(facts))}.", ""]
     if not found:
-        lines[2:2] = ["No deviation was found.", ""]
+        lines[:0] = ["No deviation was found.", ""]
     return lines
 
 
@@ -148,40 +153,58 @@ def _facts(facts: list[str]) -> Iterator[str]:
         yield text.replace("DTYPE", ", ".join(sorted(dtypes)))
 
 
-def head() -> str:
-    """Return what comes before the table."""
+def of_library(report: Report) -> Found:
+    """Return what is written of a library."""
+    return {"row": row(report), "said": section(report)}
+
+
+def found(reports: dict[str, Report]) -> Found:
+    """Return what is written of all."""
+    header = next(iter(reports.values())).header
+    return {
+        "run with": (
+            f"suite {header.suite} (DLPack 1.3, array API 2025.12), {header.checks} "
+            f"checks; Python {header.python}, NumPy {header.numpy}, {header.platform}"
+        ),
+        "libraries": {name: of_library(report) for name, report in reports.items()},
+    }
+
+
+def load() -> Found:
+    """Read the results that are committed."""
+    results: Found = json.loads(RESULTS.read_text())
+    return results
+
+
+def page(found: Found) -> str:
+    """Return the page of the site."""
+    libraries = found["libraries"]
     lines = [*HEAD.splitlines(), "", "Not checked:", ""]
     lines += [f"- {name}: {reason}" for name, reason in sorted(ABSENT.items())]
-    return "\n".join(lines)
-
-
-def render(found: Iterable[Report]) -> str:
-    """Return the whole document."""
-    reports = [*found]
     columns = ["", "version", *ROLES, "malformed"]
-    lines = [
-        head(),
-        "",
-        *table([columns, *map(row, reports)]),
-        *LEGEND.splitlines(),
-        "",
-    ]
-    for report in reports:
-        lines += section(report)
-    header = reports[0].header
-    lines += [
-        "## Run with",
-        "",
-        f"suite {header.suite} (DLPack 1.3, array API 2025.12), {header.checks} "
-        f"checks; Python {header.python}, NumPy {header.numpy}, {header.platform}",
-        "",
-    ]
-    return "\n".join(lines)
+    rows = [columns, *(each["row"] for each in libraries.values())]
+    lines += ["", *table(rows), *LEGEND.splitlines(), ""]
+    for name, each in libraries.items():
+        lines += [f"## {name}", "", *each["said"]]
+    return "\n".join([*lines, "## Run with", "", found["run with"], ""])
+
+
+def short(found: Found) -> str:
+    """Return the table of `docs/interop.md`: what is met, and what is not."""
+    rows = [["library", "version", "met", "not met"]]
+    for name, each in found["libraries"].items():
+        _, version, *roles, _ = each["row"]
+        met = sum(int(cell.split(",")[0]) for cell in roles if cell != "none")
+        wrong = sum(int(cell.split("not ")[1]) for cell in roles if "not " in cell)
+        rows.append([name, version, str(met), str(wrong)])
+    return "\n".join(table(rows)[:-1]) + "\n"
 
 
 if __name__ == "__main__":
     names = [target.name for target in TARGETS]
-    written = reports(names)
-    if missing := set(names) - set(written):
+    checked = reports(names)
+    if missing := set(names) - set(checked):
         raise SystemExit(f"not installed: {', '.join(sorted(missing))}")
-    DOCUMENT.write_text(render(written.values()))
+    made = found(checked)
+    RESULTS.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n")
+    DOCUMENT.write_text(TABLE.sub(lambda _: short(made), DOCUMENT.read_text()))

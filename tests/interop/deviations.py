@@ -1,6 +1,6 @@
 """Where other libraries deviate from `dlpack.h`, the array API or their own docs.
 
-What `dlx check` finds is not repeated here: `docs/conformance.md` has it.
+What `dlx check` finds is not repeated here: `conformance.json` has it.
 """
 
 from __future__ import annotations

@@ -23,18 +23,12 @@ E, M = ' text-anchor="end"', ' text-anchor="middle"'
 Ratios = dict[tuple[str, str], float]
 
 
-def ratios(document: str) -> Ratios:
-    """Read the first matrix of the document: by producer and consumer."""
-    rows = re.search(r"^\|  \|.*?(?=\n\n)", document, re.DOTALL | re.MULTILINE)
-    if rows is None:
-        raise ValueError("the document has no matrix")
-    head, _, *lines = (
-        [cell.strip() for cell in line.strip("|").split("|")]
-        for line in rows[0].splitlines()
-    )
+def ratios(rows: list[list[str]]) -> Ratios:
+    """Read a matrix: by producer and consumer."""
+    (_, *consumers), *lines = rows
     found = {}
     for producer, *cells in lines:
-        for consumer, cell in zip(head[1:], cells, strict=True):
+        for consumer, cell in zip(consumers, cells, strict=True):
             if ratio := re.search(r" x([\d.]+)$", cell):
                 found[producer, consumer] = float(ratio[1])
     return found
@@ -70,9 +64,9 @@ def cell(x: int, y: int, ratio: float) -> list[str]:
     ]
 
 
-def svg(document: str) -> str:
-    """Return the picture of a document: producers by consumers."""
-    found = ratios(document)
+def svg(rows: list[list[str]]) -> str:
+    """Return the picture of a matrix: producers by consumers."""
+    found = ratios(rows)
     producers = list(dict.fromkeys(producer for producer, _ in found))
     consumers = list(dict.fromkeys(consumer for _, consumer in found))
     lines = [

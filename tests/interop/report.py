@@ -1,10 +1,13 @@
-"""Runs every pair and writes the results to `docs/interop.md`.
+"""Run every pair, and write `pairs.json`, and a table and picture of `docs/interop.md`.
 
-PYTHONPATH=tests python -m interop.report
+    PYTHONPATH=tests python -m interop.report
+
+The site has a page of all, "Pairs of libraries".
 """
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import re
@@ -12,6 +15,7 @@ from collections import Counter
 from datetime import date
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 from .cells import DLX, LIFETIMES, RATIO
 from .consumers import CONSUMERS
@@ -33,33 +37,33 @@ from .ways import (
     WRONG,
 )
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "interop.md"
+RESULTS = Path(__file__).with_name("pairs.json")
+DOCUMENT = Path(__file__).parents[2] / "docs/interop.md"
+TABLE = re.compile(r"(?<=<!-- begin pairs -->\n).*?(?=<!-- end -->)", re.DOTALL)
+Rows = list[list[str]]
+Found = dict[str, Any]
+"""The results of a run, as `pairs.json` has them."""
 HEAD = """\
-# Interop
+# Pairs of libraries
 
-`make interop-report` writes this file, and `make interop` fails if any of it but times
-and versions differs from what it finds. Both send tensors of every library to every
-other in three ways: by `dlx.convert(x, to)`, by the same with `copy=False`, and by the
-consumer's own import of a `dlx.Tensor`. `make interop` also compares each tensor with
-the expected outcome in `tests/interop/producers.py` and `tests/interop/consumers.py`.
-It checks that either side may die first, and on another thread; that the consumer's
-result, added to itself by the consumer, gives the right numbers; and that this changes
-nothing that was sent. Each pair runs in its own process; none crashes.
+Tensors of every library are sent to every other in three ways: by `dlx.convert(x, to)`,
+by the same with `copy=False`, and by the consumer's own import of a `dlx.Tensor`. Each
+is compared with the expected outcome. Either side may die first, and on another
+thread; the consumer's result, added to itself by the consumer, gives the right numbers;
+and that changes nothing that was sent. Each pair runs in its own process; none crashes.
 
 Rows are producers, columns consumers. `shared/copied/refused` counts the tensors sent,
 in every dtype of the row and, for float32, in every layout: the same memory arrived,
 the same elements elsewhere, or an error. `!` counts those that the consumer gets wrong.
 `x` is the time relative to the consumer's own import of the same object, if it has one,
 both in one process: an order of magnitude, on the machine that the end of this page
-names. With a load average above 1, other programs ran beside it.
+names.
 """
 BY_CONVERT = """\
 ## By `dlx.convert`
 
 The first column is `dlx.from_dlpack`. With `copy=False`, what is copied here is refused
 with a `dlx.CopyRefused`. An object that already has the consumer's type is returned.
-
-![ratios as a heat map](interop.svg)
 """
 BY_ITSELF = """\
 ## By the consumer's own import
@@ -110,14 +114,14 @@ def entry(pair: Pair, way: str) -> str:
     return f"{text} x{times[0]}" if any(times) else text
 
 
-def table(rows: list[list[str]]) -> list[str]:
+def table(rows: Rows) -> list[str]:
     """Format rows; the first is the head."""
     head, *body = [f"| {' | '.join(row)} |" for row in rows]
     return [head, "|" + " --- |" * len(rows[0]), *body, ""]
 
 
-def matrix(pairs: list[Pair], way: str) -> list[str]:
-    """Format the table of producers and of the consumers that a way leads to."""
+def matrix(pairs: list[Pair], way: str) -> Rows:
+    """Return the table of producers and of the consumers that a way leads to."""
     found = {
         (pair.producer, pair.consumer): entry(pair, cell.way)
         for pair in pairs
@@ -135,7 +139,7 @@ def matrix(pairs: list[Pair], way: str) -> list[str]:
         fields = [found.get((producer.name, column), "") for column in columns]
         if any(fields):
             rows.append([producer.name, *fields])
-    return table(rows)
+    return rows
 
 
 def rules() -> list[str]:
@@ -174,74 +178,101 @@ def machine() -> str:
     )
 
 
-def render(pairs: list[Pair], versions: dict[str, str], missing: dict[str, str]) -> str:
-    """Return the whole document."""
+def found(
+    pairs: list[Pair], versions: dict[str, str], missing: dict[str, str]
+) -> Found:
+    """Return what a run has found."""
+    return {
+        "machine": machine(),
+        "versions": versions,
+        "missing": missing,
+        "by_convert": matrix(pairs, CONVERT),
+        "by_itself": matrix(pairs, ITSELF),
+    }
+
+
+def load() -> Found:
+    """Read the results that are committed."""
+    results: Found = json.loads(RESULTS.read_text())
+    return results
+
+
+def page(found: Found) -> str:
+    """Return the page of the site."""
     lines = [
         *HEAD.splitlines(),
         "",
         *BY_CONVERT.splitlines(),
         "",
-        *matrix(pairs, CONVERT),
+        *table(found["by_convert"]),
         *NOT_THERE.splitlines(),
         "",
         *BY_ITSELF.splitlines(),
         "",
-        *matrix(pairs, ITSELF),
-        "",
+        *table(found["by_itself"]),
         *RULES.splitlines(),
         "",
         *rules(),
         "## Deviations",
         "",
-        "What `dlx check` finds is in [conformance.md](conformance.md); these are the",
-        "others. `make interop` runs each, and fails if the outcome is another.",
+        "What `dlx check` does not find. `make interop` runs each, and fails if the",
+        "outcome is another.",
         "",
         *deviations(),
         "## Versions",
         "",
-        ", ".join(f"{name} {number}" for name, number in sorted(versions.items())),
+        ", ".join(f"{name} {number}" for name, number in found["versions"].items()),
         "",
-        machine(),
+        found["machine"],
         "",
     ]
-    if missing:
+    if found["missing"]:
         lines += ["Not installed, and so not tried:", ""]
-        lines += [f"- {name}: {reason}" for name, reason in sorted(missing.items())]
+        lines += [f"- {name}: {why}" for name, why in found["missing"].items()]
         lines.append("")
     return "\n".join(lines)
+
+
+def short(found: Found) -> str:
+    """Return the table of `docs/interop.md`: what goes to dlx, and what comes back."""
+    (_, *consumers), of_dlx, *others = found["by_convert"]
+    given = dict(zip(consumers, of_dlx[1:], strict=True))
+    rows = [["library", "version", "to dlx", "from dlx"]]
+    for name, taken, *_ in others:
+        if name in found["versions"]:
+            ends = (counts.partition(" ")[0] for counts in (taken, given.get(name, "")))
+            rows.append([name, found["versions"][name], *ends])
+    return "\n".join(table(rows)[:-1]) + "\n"
 
 
 PLACED = r"(\d+)/(\d+)/(\d+)(?: (\d+)!)?"
 
 
-def outcomes(document: str) -> list[str]:
-    """Return the lines that must not change: all except times and versions.
+def outcomes(found: Found) -> list[Rows]:
+    """Return what must not change: all except times and versions.
 
     JAX and TensorFlow share memory that is aligned to 64 bytes, which depends on where
     a library puts it. So for these two only the sum of shared, copied and wrong tensors
     is compared here. Each cell has its own expectation.
     """
-    same = re.sub(r" x[\d.]+", "", document).partition("## Versions")[0]
 
     def both(cell: re.Match[str]) -> str:
         return f"{int(cell[1]) + int(cell[2]) + int(cell[4] or 0)}/{cell[3]}"
 
-    rows: list[str] = []
-    columns: list[int] = []
-    for row in same.splitlines():
-        cells = row.split("|")
-        if not row.startswith("|"):
-            columns = []
-        elif not cells[1].strip():
-            wanted = (" jax ", " tensorflow-cpu ")
-            columns = [cells.index(name) for name in wanted if name in cells]
-        for column in columns:
-            cells[column] = re.sub(PLACED, both, cells[column])
-        rows.append("|".join(cells))
-    return rows
+    def lasting(consumer: str, cell: str) -> str:
+        counts = re.sub(r" x[\d.]+", "", cell)
+        if consumer in ("jax", "tensorflow-cpu"):
+            return re.sub(PLACED, both, counts)
+        return counts
+
+    def of(head: list[str], *rows: list[str]) -> Rows:
+        return [head, *([*map(lasting, head, row)] for row in rows)]
+
+    return [of(*found[way]) for way in ("by_convert", "by_itself")]
 
 
 if __name__ == "__main__":
-    made = render(*results())
-    DOCUMENT.write_text(made)
-    PICTURE.write_text(svg(made))
+    made = found(*results())
+    RESULTS.write_text(json.dumps(made, indent=1) + "\n")
+    PICTURE.write_text(svg(made["by_convert"]))
+    DOCUMENT.write_text(TABLE.sub(short(made), DOCUMENT.read_text()))

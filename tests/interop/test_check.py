@@ -12,15 +12,16 @@ from dlx_check import Report
 from support.optional_libraries import missing
 
 from .conformance import (
-    DOCUMENT,
-    LEGEND,
+    TABLE,
     failed,
-    head,
+    load,
+    of_library,
+    page,
     reports,
-    row,
-    section,
+    short,
     version_of,
 )
+from .report import DOCUMENT
 
 FINDINGS = {
     ("torch", "2.15.0"): (
@@ -111,20 +112,22 @@ def test_dlx_deviates_nowhere() -> None:
 
 
 @pytest.mark.parametrize(("target", "version"), FINDINGS)
-def test_the_document_says_what_a_library_does(
+def test_the_file_says_what_a_library_does(
     target: str, version: str, found: Mapping[str, Report]
 ) -> None:
-    """docs/conformance.md: `make conformance-report` writes it."""
+    """conformance.json: `make conformance-report` writes it."""
     report = of_version(found, target, version)
-    written = DOCUMENT.read_text().splitlines()
-    assert f"| {' | '.join(row(report))} |" in written
-    start = written.index(f"## {target}")
-    said = section(report)
-    assert written[start : start + len(said)] == said
+    assert load()["libraries"][target] == of_library(report)
 
 
-def test_what_does_not_come_from_a_run_is_as_it_would_be_written() -> None:
-    """docs/conformance.md: its text, and the libraries that are left out."""
-    text = DOCUMENT.read_text()
-    assert text.startswith(head())
-    assert LEGEND in text
+def test_the_table_of_the_document_is_of_the_results() -> None:
+    """docs/interop.md has what `make conformance-report` writes."""
+    assert TABLE.findall(DOCUMENT.read_text()) == [short(load())]
+
+
+def test_the_page_of_the_site_has_each_library() -> None:
+    """docs/interop.md: the page "Conformance"."""
+    text = page(load())
+    for name, each in load()["libraries"].items():
+        assert f"| {' | '.join(each['row'])} |" in text
+        assert "\n".join([f"## {name}", "", *each["said"]]) in text

@@ -18,7 +18,7 @@ from support.python_process import run_python
 
 
 def test_torch_exports_hold_the_tensor_and_not_its_storage() -> None:
-    """R15: docs/conformance.md has the same deviation."""
+    """R15: tests/interop/conformance.json has the same deviation."""
     torch = requires("torch")
     alive = weakref.ref(a := np.zeros(4))
     x = torch.from_numpy(a)

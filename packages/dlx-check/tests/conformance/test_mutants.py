@@ -30,7 +30,6 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> None:
 HERE = Path(__file__).parent
 MUTANTS: dict[str, str] = json.loads((HERE / "mutants.json").read_text())
 ROWS = {check.id: check for check in CHECKS}
-TABLE = (HERE.parents[3] / "docs/requirements.md").read_text()
 
 
 def test_the_reference_meets_every_row() -> None:
@@ -64,21 +63,11 @@ def test_each_row_has_its_own_name() -> None:
 
 
 def test_each_requirement_has_a_row_or_a_reason() -> None:
-    """docs/requirements.md: R1 to R154, each in one of two lists."""
+    """requirements.tsv: R1 to R154, each in one of two lists."""
     rows = {name for check in CHECKS for name in check.requirements.split()}
     reasons = {name for each in NOT_CHECKABLE for name in each.requirements.split()}
     assert rows | reasons == set(requirements())
     assert not rows & reasons
-
-
-def test_the_packages_table_is_that_of_the_document() -> None:
-    """docs/requirements.md: who, level, statement and source, word for word."""
-    for line in re.findall(r"^\| (R\d+ \|.*) \|$", TABLE, re.M):
-        name, *who, level, statement, source = (c.strip() for c in line.split(" | "))
-        found = requirements()[name]
-        assert (found.level, found.statement) == (level, statement)
-        assert found.who == (who[0] if who else "related")
-        assert found.source == spelled(source)
 
 
 def test_a_source_is_spelled_out() -> None:

@@ -144,7 +144,7 @@ def test_the_keyboard_sorts(page: Any, reports: list[Report]) -> None:
 
 
 def test_requirements_are_sorted_by_their_numbers(page: Any) -> None:
-    """docs/requirements.md: R9 is before R10."""
+    """requirements.tsv: R9 is before R10."""
     head(page, "requirement").click()
     found = page.execute_script(
         "return [...document.querySelectorAll('tbody small')].map((e) => e.innerText)"

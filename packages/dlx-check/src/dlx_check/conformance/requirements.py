@@ -1,6 +1,7 @@
 """The requirements that rows check, with their sources in words.
 
-`requirements.tsv` has the table of docs/requirements.md, which a test compares.
+In `requirements.tsv`, H:n is line n of dlpack.h 1.3, and P:n of DLPack's
+python_spec.rst; `_WORDS` has the other letters.
 """
 
 from __future__ import annotations

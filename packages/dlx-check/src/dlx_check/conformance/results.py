@@ -61,7 +61,7 @@ class Result:
     role: str
     """producer, consumer, table, streams or related."""
     requirements: tuple[str, ...]
-    """R-numbers of docs/requirements.md; never shown alone."""
+    """R-numbers of requirements.tsv; never shown alone."""
     source: str
     """What requires it, in words: "array API, `from_dlpack`"."""
     statement: str
