@@ -1,6 +1,6 @@
 """Write the pages of the site that the tree does not have: tables made from results.
 
-    PYTHONPATH=tests:benches python -m docs.pages FOLDER
+PYTHONPATH=tests:benches python -m docs.pages FOLDER
 """
 
 from __future__ import annotations
