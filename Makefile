@@ -141,9 +141,8 @@ pairs: $(VENV)/built $(VENV)/interop  ## count the instructions of conversions b
 summary: $(VENV)/bin/python  ## make benches/results/summary.json from what was measured into build/results
 	$(BIN)/python benches/summary.py
 
-performance: $(VENV)/bin/python  ## write the tables of docs/performance.md and docs/faq.md from benches/results
+performance: $(VENV)/bin/python  ## write the table and the picture of docs/performance.md from benches/results
 	$(BIN)/python benches/report.py
-	$(BIN)/python benches/questions.py
 
 gpu: $(VENV)/built $(VENV)/gpu  ## run the tests and benchmarks that need a CUDA GPU
 	DLX_REQUIRE_GPU=1 $(BIN)/python -m pytest -rs tests/gpu
@@ -237,7 +236,7 @@ docs: $(VENV)/built $(DOCS)/built  ## build the site of docs/ into build/site, a
 	$(DOCS)/bin/python tests/docs/links.py build/site
 	$(DOCS)/bin/codespell --ignore-words tests/docs/words.txt $$(git ls-files '*.md' '*.py' '*.pyi' '*.rs')
 
-timeline: $(VENV)/built  ## draw the pictures of docs/timeline.md
+timeline: $(VENV)/built  ## draw the picture of docs/streams.md
 	PYTHONPATH=tests $(BIN)/python -m docs.timeline
 
 engines: $(VENV)/built $(ENGINES)/built  ## send tensors through dask, Ray, MPI, loky and multiprocessing

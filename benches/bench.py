@@ -3,7 +3,7 @@
     python benches/bench.py [--quick] [--only SUBSTRING] [--json [FILE|-]]
 
 Builds the extensions beside it, times every row of `cases.ROWS` in one process and
-prints the ratios beside their budgets. Rows of missing libraries say so.
+prints the ratios. Rows of missing libraries say so.
 """
 
 import argparse
@@ -99,10 +99,8 @@ def render(
     for name in ("dlx min", "dlx median"):
         table.add_column(name, justify="right")
     table.add_column("compared with")
-    for name in ("its min", "ratio", "budget"):
+    for name in ("its min", "ratio"):
         table.add_column(name, justify="right")
-    table.add_column("")
-    colour = {"met": "[green]met", "missed": "[red]missed", "": ""}
     previous = None
     for result in results:
         row = result.row
@@ -116,13 +114,9 @@ def render(
             row.against,
             duration(result.theirs),
             "" if result.value is None else form.format(result.value),
-            "" if row.budget is None else f"{row.budget:g}{' ms' * row.absolute}",
-            colour[result.verdict],
         )
         previous = row.path
     console.print(table)
-    judged = [result.verdict for result in results if result.verdict]
-    console.print(f"{judged.count('met')} of {len(judged)} budgets met")
 
 
 def fail_if_broken(results: list[Result]) -> None:

@@ -64,13 +64,6 @@ class Result:
             return (self.ours.median - self.theirs.median) / 1e6
         return self.ours.minimum / self.theirs.minimum
 
-    @property
-    def verdict(self) -> str:
-        """`met` or `missed`; empty without a budget or without both timings."""
-        if self.value is None or self.row.budget is None:
-            return ""
-        return "met" if self.value <= self.row.budget else "missed"
-
 
 def missing(code: str, scope: Scope) -> bool:
     """Whether `code` reads or imports a name that it does not have from `scope`."""

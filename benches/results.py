@@ -85,8 +85,6 @@ def document(results: list[Result], about: Document) -> Document:
             "theirs": side(result.row.against, result.row.theirs, result.theirs),
             "measure": "difference in ms" if result.row.absolute else "ratio",
             "value": result.value,
-            "budget": result.row.budget,
-            "verdict": result.verdict,
         }
         for result in results
     ]

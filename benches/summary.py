@@ -53,7 +53,6 @@ def comparisons(measured: Document) -> Document:
                 "against": row["theirs"]["name"],
                 "its": least(row["theirs"]),
                 "ratio" if row["measure"] == "ratio" else "ms": values,
-                "budget": row["budget"],
             }
         )
     return {"machine": runs[main]["machine"], "pythons": pythons, "rows": rows}

@@ -23,11 +23,22 @@ def counted() -> Document:
     return counted
 
 
-def test_the_tables_of_the_page_are_made_from_the_results() -> None:
+def test_the_table_of_the_page_is_made_from_the_results() -> None:
     """docs/performance.md has what `make performance` writes."""
     text = report.PAGE.read_text()
     assert report.page(text) == text, "run `make performance`"
     assert {block[2] for block in report.BLOCK.finditer(text)} == report.blocks().keys()
+
+
+def test_the_other_tables_are_a_page_that_no_file_has() -> None:
+    """The site's page Measurements has each table, and what its columns mean."""
+    before = {*report.PAGE.parent.rglob("*")}
+    text = report.tables()
+    assert {*report.PAGE.parent.rglob("*")} == before
+    for heading, (said, made) in report.sections().items():
+        assert f"## {heading}\n\n{said}\n\n{made}" in text
+    for row in [*summary.load()["runs"]["rows"], *({"path": each} for each in PATHS)]:
+        assert f"| {row['path']} |" in text
 
 
 def test_the_picture_is_made_from_the_summary() -> None:
@@ -53,8 +64,6 @@ def run(**values: float | None) -> Document:
             "theirs": {"name": "other", "code": "g()", "problem": "not installed"},
             "measure": "ratio",
             "value": value,
-            "budget": 1.0,
-            "verdict": "",
         }
         for name, value in values.items()
     ]
@@ -69,7 +78,7 @@ def test_the_summary_has_least_times_of_one_python_and_ratios_of_all(
     (tmp_path / "runs.json").write_text(json.dumps({"runs": runs}))
     made = summary.summarize({"scaling": {"machine": "kept"}}, tmp_path)
     assert made.pop("scaling") == {"machine": "kept"}, "what was not measured stays"
-    shared = {"dlx": 1.23457, "against": "other", "its": None, "budget": 1.0}
+    shared = {"dlx": 1.23457, "against": "other", "its": None}
     assert made == {
         "runs": {
             "machine": {"command": "bench.py --json"},
@@ -136,7 +145,7 @@ def test_callees_are_not_counted_as_the_function_that_calls_them() -> None:
 
 
 def test_steps_count_the_same_for_the_same_call() -> None:
-    """docs/performance.md, Every pair of libraries: counts have no noise."""
+    """docs/performance.md, What is measured: counts have no noise."""
     program = f"""
         import sys
         sys.path.insert(0, {str(steps.HERE)!r})

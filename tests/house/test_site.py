@@ -1,27 +1,11 @@
-"""The site of the documents: its tables, and the check of its links."""
+"""The site of the documents: the check of its links."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-import questions
 from docs.links import problems
-from report import PAGE as PERFORMANCE
-
-
-def test_the_tables_of_the_questions_are_made_from_the_results() -> None:
-    """docs/faq.md has what `make performance` writes."""
-    text = questions.PAGE.read_text()
-    assert questions.page(text) == text, "run `make performance`"
-    assert all(f"<!-- begin {name} -->" in text for name in questions.ROWS)
-
-
-def test_the_questions_cite_rows_that_the_measurements_have() -> None:
-    """docs/faq.md: each row is on docs/performance.md, with its machine."""
-    text = PERFORMANCE.read_text()
-    paths = {path for rows in questions.ROWS.values() for path, _ in rows}
-    assert {path for path in paths if f"| {path} |" not in text} == set()
 
 
 @pytest.fixture
