@@ -6,7 +6,8 @@ PYTHONPATH=tests .venv/bin/python -m support.random_programs --count 1000000 --s
 
 This takes about 95 minutes on one core. A program that fails is made shorter and
 printed, with its number: `--first NUMBER --count 1` runs it alone. dlx keeps its pools
-and lists from one program to the next, so that a failure may need the ones before.
+and lists from one program to the next, so that a failure may need the ones before:
+those since the last multiple of 5000, where a new process begins.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import os
 import random
+import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -39,8 +41,8 @@ RESETS = 50
 """Number of programs from one reset of the device to the next."""
 
 
-PROGRESS = 10_000
-"""Number of programs from one line about the progress to the next."""
+PART = 5_000
+"""Number of programs of a process: the driver remembers all events, and gets slow."""
 
 
 @cache
@@ -98,8 +100,6 @@ def program(seed: str, number: int) -> list[Step]:
 def failing(seed: str, numbers: Sequence[int]) -> Iterator[tuple[int, str, list[Step]]]:
     """Run programs; yield those that fail, made shorter, with what went wrong."""
     for number in numbers:
-        if number and number % PROGRESS == 0:
-            sys.stderr.write(f"{number} programs\n")
         steps = program(seed, number)
         if number % RESETS == RESETS - 1:
             simulation().start()
@@ -109,6 +109,24 @@ def failing(seed: str, numbers: Sequence[int]) -> Iterator[tuple[int, str, list[
             yield number, fault(fewer) or f"not again: {found}", fewer
 
 
+def parts(first: int, count: int) -> Iterator[range]:
+    """Split numbers at multiples of `PART`."""
+    while count > 0:
+        here = min(PART - first % PART, count)
+        yield range(first, first + here)
+        first, count = first + here, count - here
+
+
+def by_processes(seed: str, numbers: Sequence[range]) -> int:
+    """Run each part in a process of its own; return how many have a failure."""
+    command = [sys.executable, "-m", __spec__.name, f"--seed={seed}"]
+    failures = 0
+    for part in numbers:
+        number = [f"--first={part.start}", f"--count={len(part)}"]
+        failures += subprocess.run([*command, *number]).returncode != 0
+    return failures
+
+
 def main() -> int:
     """Run programs from the command line; return 1 if one fails."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -116,6 +134,9 @@ def main() -> int:
     parser.add_argument("--seed", default="1")
     parser.add_argument("--first", type=int, default=0)
     options = parser.parse_args()
+    all_parts = [*parts(options.first, options.count)]
+    if len(all_parts) > 1:
+        return int(by_processes(options.seed, all_parts) != 0)
     os.environ["DLX_LIBCUDA"] = str(library_path())
     begin, failures = time.monotonic(), 0
     numbers = range(options.first, options.first + options.count)
@@ -125,9 +146,10 @@ def main() -> int:
         sys.stdout.flush()
     seconds = time.monotonic() - begin
     sys.stdout.write(
-        f"{options.count} programs with seed {options.seed} in {seconds:.0f} s: "
-        f"{failures} failed\n"
+        f"{options.count} programs from {options.first} with seed {options.seed} in "
+        f"{seconds:.0f} s: {failures} failed\n"
     )
+    sys.stdout.flush()
     return int(bool(failures))
 
 
