@@ -31,6 +31,7 @@ ONEAPI := build/oneapi
 ENGINES := build/engines
 
 DOCS := build/docs-venv
+INSTALL = $(BIN)/uv pip install --quiet --no-cache --system-certs --python
 
 # What pip and uv may install: the lock of this Python, where it has one. `make LOCK= TARGET` installs what is newest.
 LOCK ?= $(wildcard $(CURDIR)/locks/$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])').txt)
@@ -327,36 +328,39 @@ $(FREE_THREADED_VENV)/built: $(FREE_THREADED) $(SOURCES)
 	$(FREE_THREADED_BIN)/python -m pip install --no-deps $(ADD_ONS:%=--editable %)
 	touch $@
 
-$(VENV)/tools: $(VENV)/bin/python requirements-dev.txt
-	$(BIN)/python -m pip install -r requirements-dev.txt
-	touch $@
-
-$(DOCS)/built: requirements-docs.txt
-	$(PYTHON) -m venv --clear $(DOCS)
-	$(DOCS)/bin/python -m pip install -r requirements-docs.txt
-	touch $@
-
-$(VENV)/interop: $(VENV)/heavy requirements-interop.txt
-	$(BIN)/uv pip install --quiet --no-cache --system-certs --python $(BIN)/python -r requirements-interop.txt
-	touch $@
-
 # By uv, which unpacks while it downloads: pip keeps 3 GB of archives beside the 6 GB that they become.
-$(VENV)/heavy: $(VENV)/bin/python requirements-heavy.txt
+$(VENV)/bin/uv: $(VENV)/bin/python
 	$(BIN)/python -m pip install "uv>=0.13"
-	$(BIN)/uv pip install --quiet --no-cache --system-certs --python $(BIN)/python -r requirements-heavy.txt
+	touch $@
+
+$(VENV)/tools: $(VENV)/bin/uv pyproject.toml
+	$(INSTALL) $(BIN)/python --group tools
+	touch $@
+
+$(DOCS)/built: $(VENV)/bin/uv pyproject.toml
+	$(PYTHON) -m venv --clear --without-pip $(DOCS)
+	$(INSTALL) $(DOCS)/bin/python --group docs
+	touch $@
+
+$(VENV)/heavy: $(VENV)/bin/uv pyproject.toml
+	$(INSTALL) $(BIN)/python --group libraries
+	touch $@
+
+$(VENV)/interop: $(VENV)/heavy
+	$(INSTALL) $(BIN)/python --group interop
 	touch $@
 
 # oneAPI brings a BLAS, an OpenMP and a TBB of its own, so it has its own environment, which sees the other's packages.
-$(ONEAPI)/built: $(VENV)/heavy requirements-oneapi.txt
+$(ONEAPI)/built: $(VENV)/heavy
 	$(BIN)/python -m venv --clear --without-pip $(ONEAPI)
-	$(BIN)/uv pip install --quiet --no-cache --system-certs --python $(ONEAPI)/bin/python -r requirements-oneapi.txt
+	$(INSTALL) $(ONEAPI)/bin/python --group oneapi
 	$(BIN)/python tests/oneapi/beside.py $(ONEAPI)/bin/python
 	touch $@
 
 # Engines bring versions of their own of what the tests have, so they have their own environment, too.
-$(ENGINES)/built: $(VENV)/heavy requirements-engines.txt
+$(ENGINES)/built: $(VENV)/heavy
 	$(BIN)/python -m venv --clear --without-pip $(ENGINES)
-	$(BIN)/uv pip install --quiet --no-cache --system-certs --python $(ENGINES)/bin/python -r requirements-engines.txt
+	$(INSTALL) $(ENGINES)/bin/python --group engines
 	$(BIN)/python tests/oneapi/beside.py $(ENGINES)/bin/python
 	touch $@
 
@@ -364,6 +368,6 @@ $(VENV)/bench: $(VENV)/heavy pyproject.toml
 	$(BIN)/python -m pip install "nanobind>=3.1"
 	touch $@
 
-$(VENV)/gpu: $(VENV)/bin/python requirements-gpu.txt
-	$(BIN)/python -m pip install -r requirements-gpu.txt
+$(VENV)/gpu: $(VENV)/bin/uv pyproject.toml
+	$(INSTALL) $(BIN)/python --group gpu
 	touch $@

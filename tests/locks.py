@@ -3,8 +3,8 @@
     python tests/locks.py           # rewrite locks/*.txt; print what was in them
     python tests/locks.py --check   # print the same; exit 1 for an old pin
 
-A lock pins, for one version of Python on Linux, all that the requirement files ask for.
-A pin is old after `DAYS` if there is a newer release for its Python.
+A lock pins, for one version of Python on Linux, all that the groups of pyproject.toml
+ask for. A pin is old after `DAYS` if there is a newer release for its Python.
 """
 
 from __future__ import annotations
@@ -23,11 +23,9 @@ from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
 LOCKS = {path.stem: path for path in ROOT.glob("locks/*.txt")}
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # Those of GPU machines have CUDA's libraries, and versions of their own.
-ASKED = [
-    *sorted(set(ROOT.glob("requirements-*.txt")) - set(ROOT.glob("*-gpu*.txt"))),
-    ROOT / "pyproject.toml",
-]
+GROUPS = [name for name in PROJECT["dependency-groups"] if not name.startswith("gpu")]
 DAYS = 60
 
 
@@ -66,17 +64,16 @@ def uploaded(package: dict[str, Any]) -> datetime:
 
 def newest(python: str) -> dict[str, Release]:
     """Return the newest releases that fit together."""
-    return releases(python, *map(str, ASKED), "--extra", "test", "--upgrade")
+    groups = (f"--group={name}" for name in GROUPS)
+    return releases(python, "pyproject.toml", "--extra=test", *groups, "--upgrade")
 
 
 def named() -> set[str]:
-    """Return the libraries that the files name themselves."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    lines = list(project["optional-dependencies"]["test"])
-    for path in ASKED:
-        if path.suffix == ".txt":
-            lines += [line.partition("#")[0] for line in path.read_text().splitlines()]
-    return {canonicalize_name(Requirement(line).name) for line in lines if line.strip()}
+    """Return the libraries that the project names itself."""
+    lines = [*PROJECT["project"]["optional-dependencies"]["test"]]
+    for group in GROUPS:
+        lines += PROJECT["dependency-groups"][group]
+    return {canonicalize_name(Requirement(line).name) for line in lines}
 
 
 class Row(NamedTuple):
@@ -93,7 +90,7 @@ class Row(NamedTuple):
 def rows(
     pinned: dict[str, dict[str, Release]], found: dict[str, dict[str, Release]]
 ) -> Iterator[Row]:
-    """Compare the pins with what was found, for the libraries that the files name."""
+    """Compare the pins with what was found, for libraries that the project names."""
     for library in sorted(named()):
         # A release has files for each Python, which may come days apart.
         pythons: dict[tuple[str, str], list[str]] = {}

@@ -21,7 +21,7 @@ from support.interpreters import interpreter
 ROOT = Path(__file__).parents[1]
 UV = str(Path(sys.executable).with_name("uv"))
 ADD_ONS = ("packages/dlx-check", "packages/dlx-share")
-EVERY = ("requirements-heavy.txt", "requirements-interop.txt")
+EVERY = ("libraries", "interop")
 SUITES = ("tests/property", "tests/interop")
 
 
@@ -30,7 +30,7 @@ class Stack(NamedTuple):
 
     python: str
     options: tuple[str, ...]
-    requirements: tuple[str, ...] = EVERY
+    groups: tuple[str, ...] = EVERY
     suites: tuple[str, ...] = SUITES
     is_listed_only: bool = False
     has_all: bool = True
@@ -45,7 +45,7 @@ STACKS = {
     "lowest": Stack(
         "3.11",
         ("--resolution=lowest-direct",),
-        requirements=("requirements-heavy.txt",),
+        groups=("libraries",),
         suites=("", "tests/property"),
         has_all=False,
     ),
@@ -61,7 +61,7 @@ def environment(name: str, stack: Stack, wheel: str) -> str:
     python = str(folder / "bin/python")
     install = [UV, "pip", "install", "--system-certs", "--no-cache", "--quiet"]
     install.append(f"--python={python}")
-    asked = [f"--requirement={each}" for each in stack.requirements]
+    asked = [f"--group={each}" for each in stack.groups]
     asked.append(f"dlx[test] @ file://{Path(wheel).resolve()}")
     for command in (
         [UV, "venv", "--quiet", "--clear", f"--python={found}", str(folder)],

@@ -12,12 +12,13 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 KIT = ROOT / "build/gpu-kit"
 FOLDERS = ("tests/gpu", "tests/gpu_kit", "tests/support", "benches")
-REQUIREMENTS = ROOT / "requirements-gpu-kit.txt"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 # Newest first: pip prefers the first platform that a package has a wheel for.
 PLATFORMS = [f"manylinux_2_{minor}_x86_64" for minor in (34, 28, 27, 26, 24, 17, 12, 5)]
 PLATFORMS += ["manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64"]
@@ -54,7 +55,8 @@ def download(python: str) -> None:
         "--abi=none",
     ]
     command += [f"--platform={platform}" for platform in PLATFORMS]
-    subprocess.run([*command, f"--requirement={REQUIREMENTS}"], check=True)
+    asked = PROJECT["dependency-groups"]["gpu-kit"]
+    subprocess.run([*command, *asked], check=True)
 
 
 def compile_calls() -> None:
